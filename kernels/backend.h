@@ -1,0 +1,324 @@
+/* The only door to the arithmetic: weights, cache, pass, result.
+ *
+ * A backend owns the whole pass. The rooms above hand it a weight table once, make caches, and then
+ * run passes; prefill, plain decoding, a draft step, tree verification and the optimizer's parallel
+ * evaluation are the same call with other arguments. Nothing here knows about files, text or masks'
+ * meaning. This header includes nothing of ours from other rooms. */
+#ifndef SWIFTLET_KERNELS_BACKEND_H
+#define SWIFTLET_KERNELS_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/synth.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+/* One sentence for the caller to print: what was wrong, where, what was expected. */
+struct error {
+	char message[512];
+};
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+/* Writes the sentence (cut to fit). Returns false, so that `return error_set(e, ...)` reads well. */
+bool error_set(struct error* error, const char* format, ...);
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+/* Element types as stored. The quantized ones are GGUF's blocks, byte for byte. */
+enum dtype {
+	DTYPE_F32,
+	DTYPE_F16,
+	DTYPE_BF16,
+	DTYPE_Q8_0,
+	DTYPE_Q4_0,
+	DTYPE_Q4_1,
+	DTYPE_Q5_0,
+	DTYPE_Q5_1,
+	DTYPE_Q2_K,
+	DTYPE_Q3_K,
+	DTYPE_Q4_K,
+	DTYPE_Q5_K,
+	DTYPE_Q6_K,
+	DTYPE_IQ4_NL,
+	DTYPE_IQ4_XS,
+	DTYPE_COUNT
+};
+
+const char* dtype_name(enum dtype type);             /* "f16", "q4_k", … lower case */
+bool dtype_parse(const char* name, enum dtype* out); /* any case */
+int dtype_block(enum dtype type);                    /* elements a block: 1, 32 or 256 */
+size_t dtype_block_bytes(enum dtype type);           /* bytes a block */
+/* Bytes of one row of `cols` elements; 0 when cols is not a whole number of blocks. */
+size_t dtype_row_bytes(enum dtype type, int64_t cols);
+/* Widens one row; for embeddings, norms and tests. x (cols) */
+void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
+
+/* A matrix of `rows` contiguous rows of `cols` elements; a vector has rows = 1. `data` points into
+ * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
+ * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements. */
+struct tensor {
+	enum dtype type;
+	int64_t rows, cols;
+	const void* data;
+	struct synth_tensor synth;
+};
+
+static inline bool tensor_present(const struct tensor* t) { return t->rows > 0; }
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+
+enum rope_scaling {
+	ROPE_NONE,
+	ROPE_LINEAR,  /* positions divided by factor */
+	ROPE_DYNAMIC, /* NTK-aware base, grows with the length */
+	ROPE_LLAMA3,  /* frequency bands, Llama 3.1 */
+	ROPE_YARN,    /* YaRN, with its attention factor */
+	ROPE_LONGROPE /* Phi-3: per-frequency factors, short or long by the length */
+};
+
+struct rope {
+	enum rope_scaling scaling;
+	bool interleaved;     /* pairs (2i, 2i+1) as GGUF's llama stores them; else (i, i + dim/2) */
+	int dim;              /* rotated leading elements of a head, even, <= head_dim */
+	float theta;          /* base */
+	float factor;         /* scaling factor, 1 when none */
+	int original_context; /* original_max_position_embeddings, 0 when unused */
+	float low_frequency_factor, high_frequency_factor; /* llama3 */
+	float beta_fast, beta_slow;                        /* yarn */
+	float attention_factor;    /* multiplies cos and sin (yarn, longrope); 1 when none */
+	const float* short_factor; /* (dim/2) longrope, or GGUF's rope_freqs for every length; else NULL */
+	const float* long_factor;  /* (dim/2) longrope, else NULL */
+};
+
+struct model_shape {
+	int n_blocks, dim, heads, kv_heads, head_dim, ffn, vocab, context;
+	float norm_epsilon;
+	bool norm_plus_one; /* weights are stored as w - 1 (Gemma in Hugging Face files) */
+	enum activation activation;
+	struct rope rope;
+	float embedding_scale; /* multiplies the token embedding; 1 for most, sqrt(dim) for Gemma */
+	float attention_scale; /* multiplies q·k; 1/sqrt(head_dim) for most */
+	float attention_softcap, logit_softcap; /* c·tanh(x/c), 0 = none (Gemma 2) */
+	int sliding_window;                     /* positions a row sees, itself included; 0 = all */
+	/* every block uses the window where sliding_period is 0; else block b does where
+	 * b % sliding_period != sliding_period - 1 (Gemma 2: 2, so blocks 0, 2, 4…) */
+	int sliding_period;
+};
+
+struct block_weights {
+	struct tensor attention_norm;       /* (1, dim) */
+	struct tensor wq, wk, wv;           /* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice */
+	struct tensor bq, bk, bv;           /* (1, …) absent for most */
+	struct tensor q_norm, k_norm;       /* (1, head_dim) Qwen3, absent for most */
+	struct tensor wo;                   /* (dim, heads·head_dim) */
+	struct tensor bo;                   /* (1, dim) absent for most */
+	struct tensor post_attention_norm;  /* (1, dim) Gemma 2: on the sub-layer's output */
+	struct tensor mlp_norm;             /* (1, dim) */
+	struct tensor w_gate, w_up;         /* (ffn, dim) */
+	struct tensor w_down;               /* (dim, ffn) */
+	struct tensor b_gate, b_up, b_down; /* (1, …) absent for most (mlp_bias) */
+	struct tensor post_mlp_norm;        /* (1, dim) Gemma 2 */
+};
+
+/* Everything a backend needs. Owned by the model; must outlive the backend. A fused projection in a
+ * file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
+struct weight_table {
+	struct model_shape shape;
+	struct tensor embedding;           /* (vocab, dim) */
+	struct tensor output_norm;         /* (1, dim) */
+	struct tensor output;              /* (vocab, dim); the embedding again when tied */
+	struct tensor output_bias;         /* (1, vocab) absent for most */
+	const struct block_weights* block; /* (n_blocks) */
+};
+
+/* ---- masks -------------------------------------------------------------------------------- */
+
+enum { MASK_WORDS = 8, MAX_BLOCKS = MASK_WORDS * 32 };
+
+/* The set of skipped sub-layers: bit 2b is block b's attention, bit 2b+1 its MLP. */
+struct mask {
+	uint64_t word[MASK_WORDS];
+};
+
+static inline bool mask_has(const struct mask* m, int sub_layer) {
+	return (m->word[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
+}
+static inline void mask_set(struct mask* m, int sub_layer, bool skip) {
+	const uint64_t bit = (uint64_t)1 << (sub_layer & 63);
+	if (skip)
+		m->word[sub_layer >> 6] |= bit;
+	else
+		m->word[sub_layer >> 6] &= ~bit;
+}
+static inline int mask_count(const struct mask* m) {
+	int n = 0;
+	for (int i = 0; i < MASK_WORDS; i++)
+		n += __builtin_popcountll(m->word[i]);
+	return n;
+}
+static inline bool mask_equal(const struct mask* a, const struct mask* b) {
+	for (int i = 0; i < MASK_WORDS; i++)
+		if (a->word[i] != b->word[i])
+			return false;
+	return true;
+}
+
+/* ---- the cache ---------------------------------------------------------------------------- */
+
+enum { MAX_ROWS = 256, SLICE_ROWS = 64, PREFILL_CHUNK = 256, MAX_TOP = 20 };
+
+/* One sequence's keys and values. Committed tokens come first; rows appended since are pending and
+ * form a tree. Read the counters freely; change them only through the backend. */
+struct cache {
+	struct backend* backend;
+	int capacity; /* committed tokens it can hold; MAX_ROWS pending rows fit beside them */
+	int committed;
+	int pending;
+	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
+	                      max(prompt_length, position + 1) */
+	enum dtype type;   /* F16 or F32 */
+	size_t bytes;
+};
+
+/* ---- the pass ----------------------------------------------------------------------------- */
+
+enum pass_kind { PASS_PREFILL, PASS_EXACT };
+
+/* What a row is wanted for; bits of pass.want. */
+enum {
+	WANT_NOTHING = 0,
+	WANT_TOKEN = 1,      /* token: argmax, or the coupled sample when the segment has a sampler */
+	WANT_TOP = 2,        /* top_token[], top_probability[] */
+	WANT_NORMALISER = 4, /* log_normaliser */
+	WANT_LOGITS = 8      /* logits, into the caller's buffer */
+};
+
+/* Coupled sampling, design section 4, promise 2: the token at position i is
+ * argmax_v log p_i(v) + G(seed, sequence, i, v); see kernels/sample.h. */
+struct sampler {
+	float temperature; /* > 0; a greedy segment has no sampler */
+	int top_k;         /* 0 = off */
+	float top_p;       /* 1 = off */
+	float min_p;       /* 0 = off */
+	uint64_t seed, sequence;
+};
+
+struct result {
+	int32_t token;
+	float log_normaliser; /* log sum exp of the raw logits */
+	int top;              /* in: entries wanted, 1..MAX_TOP; out: entries given (<= vocab) */
+	/* Best first: by logit, or by processed log p + noise when there is a sampler (entries the filter
+	 * excludes are left out). The probability is always the unprocessed softmax's. Ties: lowest id. */
+	int32_t top_token[MAX_TOP];
+	float top_probability[MAX_TOP];
+	float max_probability; /* with WANT_TOP: the largest unprocessed probability of the row */
+	float* logits;         /* (vocab) the caller's, used with WANT_LOGITS */
+};
+
+struct segment { /* one sequence's rows in a pass */
+	struct cache* cache;
+	int base;                      /* committed tokens these rows see; a row's position is base + its depth */
+	int n;                         /* rows */
+	const struct sampler* sampler; /* NULL: greedy */
+};
+
+struct pass {
+	enum pass_kind kind; /* prefill (library GEMM allowed) or exact (never) */
+	int n;               /* rows, all segments together; at most MAX_ROWS */
+	int n_segments;
+	const struct segment* segment; /* (n_segments) in row order */
+	const int32_t* token;          /* (n) ignored where first > 0 */
+	/* (n) index among the segment's pending rows (this pass's rows follow those already there), or -1:
+	 * the row follows token base - 1. A parent comes before its children. NULL: a chain, the first
+	 * row's parent -1. Prefill rows form a chain and are committed by the pass itself. */
+	const int32_t* parent;
+	const int32_t* row;      /* (n) where first > 0: the segment's pending rows that go on */
+	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
+	int first, last;         /* span of sub-layers to run, [first, last); 0, 2L for all */
+	bool head;               /* final norm and output head after `last` */
+	int tap;                 /* sub-layer whose output is copied to tap_out, or -1 */
+	float* tap_out;          /* (n, dim) when tap >= 0 */
+	const uint8_t* want;     /* (n) WANT_ bits per row */
+	struct result* out;      /* (n) caller-owned */
+};
+
+/* The hidden state a pending row stops at is kept: at `last`, or after `tap` when a tap is set. A
+ * pass with first > 0 goes on from there; rewind(s) needs it to be at s. */
+
+/* ---- drafting on the device --------------------------------------------------------------- */
+
+enum { DRAFT_BINS = 16, MAX_DRAFT = 64 };
+
+/* When to stop drafting, as tables, so that a device can decide without asking the host. A step's
+ * top-1 probability p falls in bin min(DRAFT_BINS - 1, (int)(p·DRAFT_BINS)); the path's chance is the
+ * product of accept[bin] so far. The step is kept, and is the last, when p < threshold, or when the
+ * path's chance after depth d (1-based) is under min_reach[d], or at max_steps. */
+struct draft_policy {
+	int max_steps;
+	float threshold;
+	float accept[DRAFT_BINS];
+	float min_reach[MAX_DRAFT + 1];
+	int top; /* alternatives wanted a step, chain token counted */
+};
+
+/* ---- the backend -------------------------------------------------------------------------- */
+
+struct backend_options {
+	int threads;     /* CPU; 0 = one a core */
+	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
+	int device;      /* GPU ordinal */
+	int max_caches;  /* caches that will be open at once, for planning; 0 = 1 */
+	int context;     /* longest context a cache will have: workspaces are sized once */
+};
+
+struct backend {
+	char name[64]; /* "cpu (avx512)", "cuda (NVIDIA H200)" */
+	const struct weight_table* weights;
+	void (*close)(struct backend*);
+	/* capacity in tokens. NULL with the error set when memory does not suffice. */
+	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);
+	void (*cache_close)(struct cache*);
+	/* Runs the pass. False with the error set on non-finite logits or a device failure; the caches'
+	 * pending rows are then discarded. Arguments out of range are a bug of the caller's (asserted).
+	 * One caller at a time. Allocates nothing, takes no lock. */
+	bool (*run)(struct backend*, const struct pass*, struct error*);
+	/* Keeps one root-to-leaf path of pending rows, in order from the root, and drops the rest. */
+	void (*commit)(struct cache*, const int32_t* path, int n);
+	void (*discard)(struct cache*);
+	/* Keeps every pending row's keys, values and hidden state below sub-layer s. False when a pending
+	 * row's hidden state is not held at s (it ran beyond without a tap at s - 1, or below s something
+	 * was skipped). */
+	bool (*rewind)(struct cache*, int sub_layer);
+	/* Forgets committed tokens from `committed` on, and all pending rows. */
+	void (*truncate)(struct cache*, int committed);
+	/* Optional (NULL on the CPU): the whole draft loop. The first row holds `token` after the committed
+	 * tokens; out[d] is the result of step d. Returns the steps taken (>= 1), or 0 with the error set.
+	 * Pending rows are left for the caller to discard. */
+	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
+	             const struct draft_policy*, struct result* out, struct error*);
+	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
+	double (*bandwidth)(struct backend*);
+	int (*threads)(const struct backend*); /* 1 on a GPU */
+};
+
+/* NULL with the error set. */
+struct backend* cpu_open(const struct weight_table*, const struct backend_options*, struct error*);
+struct backend* cuda_open(const struct weight_table*, const struct backend_options*, struct error*);
+/* True when cuda_open can be tried; else says why in a sentence (not compiled in, no device, …). */
+bool cuda_available(struct error*);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

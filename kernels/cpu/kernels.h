@@ -1,0 +1,61 @@
+/* The CPU's inner loops, one table an instruction set, chosen at run time.
+ *
+ * reference.c is the plain one; avx2.c and avx512.c are held to it by tests/checkkernels. Every element
+ * of every output is computed by a sequence of operations that depends on shapes and logical positions
+ * alone, never on how many rows, threads or tiles share the call: a row alone and the same row among 64
+ * give the same bits. */
+#ifndef SWIFTLET_KERNELS_CPU_KERNELS_H
+#define SWIFTLET_KERNELS_CPU_KERNELS_H
+
+#include "kernels/backend.h"
+
+/* Keys and values as attention reads them: one head's rows in logical order of position.
+ * Positions [0, base) lie at slots 0…base-1; position base + i lies at slot ancestor[i]. */
+struct attention_row {
+	const void* key;   /* (slots, head_dim) of one key/value head, cache type */
+	const void* value; /* (slots, head_dim) */
+	size_t slot_bytes; /* distance between slots */
+	enum dtype type;   /* F16 or F32 */
+	int base;
+	int n_ancestors;         /* the row itself included */
+	const int32_t* ancestor; /* (n_ancestors) slots, root first */
+	int from;                /* first position seen (sliding window), 0 without */
+	int head_dim;
+	int group;            /* query heads that share this key/value head */
+	float scale, softcap; /* softcap 0 = none */
+};
+
+struct cpu_kernels {
+	const char* name;
+
+	/* Bytes of one activation row prepared for products with weights of a type: the floats themselves
+	 * for F32, F16 and BF16; int8 blocks with scales for the quantized types. 64-byte multiple. */
+	size_t (*prepared_bytes)(enum dtype weight, int cols);
+	void (*prepare)(enum dtype weight, void* out, const float* x, int cols);
+
+	/* out[i·out_stride + r] = w[r] · x[i] for r in [begin, end), i in [0, n); x holds n prepared rows,
+	 * each prepared_bytes apart; n in 1..SLICE_ROWS. Each weight is read once for all n rows. */
+	void (*matmul)(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+	               const void* x, int n);
+
+	/* out (group, head_dim) = softmax(scale·q·K)·V for one row and one key/value head.
+	 * q (group, head_dim); scores: (group, base + n_ancestors) scratch. */
+	void (*attention)(float* out, const float* q, const struct attention_row*, float* scores);
+
+	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
+	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
+	/* gate = activation(gate)·up, (n) */
+	void (*gate)(float* gate, const float* up, enum activation activation, int n);
+	/* Rounds to the cache's type, (n). */
+	void (*store)(enum dtype type, void* out, const float* x, int n);
+	/* max and sum of exp(x - max) over (n), fixed order; false when a value is not finite */
+	bool (*normaliser)(const float* x, int n, float* max, float* sum);
+};
+
+extern const struct cpu_kernels cpu_reference, cpu_avx2, cpu_avx512;
+
+/* isa: "auto", "reference", "avx2", "avx512". NULL with the error set when it is unknown or the
+ * processor lacks it. */
+const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error*);
+
+#endif

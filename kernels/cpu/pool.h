@@ -1,0 +1,20 @@
+/* One pool of POSIX threads: asleep when idle, spinning only within a pass.
+ *
+ * Jobs are cut into `parts` handed out by an atomic counter. Who computes a part never changes its
+ * result. No lock and no allocation between pool_open and pool_close but the wake-up from sleep. */
+#ifndef SWIFTLET_KERNELS_CPU_POOL_H
+#define SWIFTLET_KERNELS_CPU_POOL_H
+
+#include <stdint.h>
+
+struct pool;
+struct pool* pool_open(int threads); /* 0 = one a core; NULL when threads cannot be made */
+void pool_close(struct pool*);
+int pool_threads(const struct pool*);
+/* Workers spin from here (begin) until end, so that the runs between them start at once. */
+void pool_begin(struct pool*);
+void pool_end(struct pool*);
+/* Calls work(user, part, thread) for part in [0, parts), returns when all are done. */
+void pool_run(struct pool*, int parts, void (*work)(void* user, int part, int thread), void* user);
+
+#endif

@@ -1,0 +1,14 @@
+/* Stands in for the CUDA backend where it was not compiled, and says why. */
+#include "kernels/backend.h"
+
+bool cuda_available(struct error* error) {
+	return error_set(error, "this swiftlet has no CUDA backend: %s", CUDA_ABSENT_REASON);
+}
+
+struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,
+                          struct error* error) {
+	(void)weights;
+	(void)options;
+	cuda_available(error);
+	return NULL;
+}

@@ -1,0 +1,29 @@
+/* Coupled sampling of one row of logits.
+ *
+ * The token at position i is argmax over v of log p_i(v) + G(seed, sequence, i, v), with p the
+ * processed target distribution and G standard Gumbel noise made by a counter, so that any model that
+ * looks at the same position with the same noise tends to choose the same token, and the target's own
+ * choice is plain decoding's whatever was drafted (Gumbel-max; design section 4, promise 2). */
+#ifndef SWIFTLET_KERNELS_SAMPLE_H
+#define SWIFTLET_KERNELS_SAMPLE_H
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Standard Gumbel noise, a function of its arguments alone. */
+float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t token);
+
+/* Fills token, top_token, top_probability, max_probability and log_normaliser of `out` (as `want`
+ * says) from logits (vocab). sampler NULL: greedy. position: that of the token being chosen, 0-based.
+ * scratch: (2·vocab) floats. False when a logit is not finite. */
+bool result_from_logits(struct result* out, uint8_t want, const float* logits, int vocab,
+                        const struct sampler* sampler, uint64_t position, float* scratch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

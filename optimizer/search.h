@@ -1,0 +1,99 @@
+/* The layer-set search: propose, observe, best.
+ *
+ * SWIFT section 4.1: the set of sub-layers to skip is found by random search, with a proposal of
+ * Bayesian optimization (gp/) every `bayes_interval` steps (Eq. 2), scored by matchness (Eq. 4) on text
+ * the model has just generated. This file knows masks and scores only: it runs no model, reads no clock
+ * but for its background fits, and serves any runtime that can score a mask (streams/ offers it over
+ * HTTP). The state is carried from window to window and from instance to instance. */
+#ifndef SWIFTLET_OPTIMIZER_SEARCH_H
+#define SWIFTLET_OPTIMIZER_SEARCH_H
+
+#include "kernels/backend.h"
+
+enum search_objective { OBJECTIVE_MATCHNESS, OBJECTIVE_SPEEDUP };
+enum search_acquisition { SEARCH_UCB, SEARCH_EI };
+enum search_kernel { SEARCH_MATERN52, SEARCH_HAMMING };
+
+struct search_options {
+	int blocks;           /* L; sub-layers of the first and last block are never skipped */
+	double skip_ratio;    /* r: a proposal skips exactly floor(r·2(L-2)) sub-layers */
+	int bayes_interval;   /* beta: step o is Bayesian when o % beta == 0; 0 = random search only */
+	int max_steps;        /* S */
+	int patience;         /* steps without improvement */
+	double max_matchness; /* stop above it ... */
+	int confirm;          /* ... on confirm + 1 disjoint windows */
+	enum search_objective objective;
+	enum search_acquisition acquisition;
+	enum search_kernel kernel;
+	double kappa;
+	uint64_t seed;
+	/* Fits and Bayesian proposals run on a low-priority thread; until one is ready, random proposals
+	 * take its place. False: they run inside search_propose, and everything repeats. */
+	bool background;
+};
+
+/* Costs for OBJECTIVE_SPEEDUP, in one-row full passes. */
+struct search_costs {
+	double attention, mlp;         /* one sub-layer of each kind */
+	double fixed;                  /* what no mask saves: embedding, head, overhead */
+	double verify[SLICE_ROWS + 1]; /* v(n) of n rows; v[1] = 1 */
+	int max_draft;
+};
+
+enum proposal_kind {
+	PROPOSAL_START,   /* the start mask, or one that was given, scored on its first window */
+	PROPOSAL_RESCORE, /* the incumbent or a runner-up on a new window; counts as no step */
+	PROPOSAL_RANDOM,
+	PROPOSAL_BAYES
+};
+
+struct proposal {
+	enum proposal_kind kind;
+	int step; /* o, 1-based; 0 for START and RESCORE */
+	struct mask mask;
+	/* Once k matches of `rows` scored rows plus all rows left cannot exceed this count of matches out
+	 * of the window's, scoring may stop (search_observe with the rows scored so far). 0: score all. */
+	int needed;
+};
+
+enum search_state { SEARCH_RUNNING, SEARCH_CONFIRMED, SEARCH_EXHAUSTED, SEARCH_PATIENCE };
+const char* search_state_name(enum search_state);
+
+struct search;
+/* The start mask: blocks 1, 3, 5… up to L - 2, both sub-layers (published code). */
+struct mask search_start_mask(int blocks);
+/* NULL with the error set (blocks < 3, ratio out of range, no memory). */
+struct search* search_open(const struct search_options*, struct error*);
+void search_close(struct search*);
+
+/* A new window of `size` trials is the ground truth from now on. `window` counts up from 1. */
+void search_window(struct search*, int64_t window, int size);
+/* The next mask to score on the current window; false when the search has ended and nothing needs
+ * scoring again, or no window is set. Allocates nothing after the first `max_steps` are reserved. */
+bool search_propose(struct search*, struct proposal*);
+/* `matches` of the `rows` scored; rows < window size when abandoned early. */
+void search_observe(struct search*, const struct proposal*, int matches, int rows);
+/* An observation from elsewhere (a bank, an import, a client): window 0 is "unknown". */
+void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
+
+/* The best mask so far and its score on its latest window (matchness in [0, 1], NaN before any). */
+struct mask search_best(const struct search*, double* matchness);
+/* Takes a mask as the incumbent, to be scored next (an import, a bank entry, --mask). */
+void search_adopt(struct search*, const struct mask*);
+/* Adds a candidate to be scored before other proposals on the current window. At most 8 wait. */
+void search_suggest(struct search*, const struct mask*);
+void search_set_skip_ratio(struct search*, double r); /* from the next proposal on; a change reopens */
+void search_set_costs(struct search*, const struct search_costs*);
+void search_reopen(struct search*); /* after drift: patience and stopping start again */
+enum search_state search_state(const struct search*);
+int search_steps(const struct search*); /* proposals observed, START and RESCORE left out */
+double search_skip_ratio(const struct search*);
+/* Seconds spent here outside any model pass, on the caller's thread and on the background one. */
+void search_seconds(const struct search*, double* foreground, double* background);
+
+/* For storing and taking up again: visits every observation, oldest first. */
+void search_each(const struct search*,
+                 void (*visit)(void* user, const struct mask*, int matches, int rows, int64_t window),
+                 void* user);
+
+#endif

@@ -1,0 +1,175 @@
+/* swiftlet: several tokens a pass, with exactly the output the model would have given alone.
+ *
+ * The one public header of libswiftlet. A model is opened from files; an engine holds it on a CPU or a
+ * GPU; a session is one sequence at a time with a cache and a layer-set search that it carries from
+ * prompt to prompt. Every call that can fail returns NULL or false and writes one sentence to `message`
+ * (size bytes, always terminated; may be NULL with size 0). Strings are UTF-8. Nothing here is locked:
+ * one thread at a time may use an engine and its sessions. */
+#ifndef SWIFTLET_H
+#define SWIFTLET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SWIFTLET_API __attribute__((visibility("default")))
+#else
+#define SWIFTLET_API
+#endif
+
+typedef struct model swiftlet_model;
+typedef struct engine swiftlet_engine;
+typedef struct session swiftlet_session;
+
+/* ---- options ------------------------------------------------------------------------------ */
+
+enum swiftlet_method { SWIFTLET_SWIFT, SWIFTLET_VANILLA };
+enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
+enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
+
+struct swiftlet_options {
+	/* engine */
+	char backend[16]; /* "auto", "cpu", "cuda" */
+	char isa[16];     /* "auto", "reference", "avx2", "avx512" */
+	int threads;      /* 0: one a core */
+	/* session */
+	int context;        /* tokens; 0: min(the model's, 4096) */
+	char cache_type[8]; /* "auto", "f16", "f32" */
+	enum swiftlet_method method;
+	enum swiftlet_draft draft;
+	int max_tree;           /* rows of a tree, root counted; or the two names above */
+	int tree_top_k[4];      /* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1] */
+	int max_draft;          /* N_D */
+	double threshold;       /* epsilon */
+	int window, window_min; /* gamma, and the shortest scored */
+	int bayes_interval, max_steps, patience, confirm;
+	double max_matchness;
+	double skip_ratio;         /* 0: auto */
+	bool search;               /* false: the mask stays as given */
+	double opt_budget;         /* search's share of plain time; infinity: a proposal before every round */
+	bool objective_speedup;    /* else matchness */
+	bool expected_improvement; /* else UCB */
+	bool hamming;              /* else Matérn 5/2 */
+	double kappa;
+	bool bank;                        /* for streams/ */
+	uint64_t seed;                    /* of the search and of sampling */
+	double temperature, top_p, min_p; /* the default request's */
+	int top_k;
+	double (*clock)(void* user); /* seconds; NULL: the monotonic clock */
+	void* clock_user;
+};
+
+/* The defaults of the paper and the published code, as `swiftlet run --help` prints them. */
+SWIFTLET_API void swiftlet_options_default(struct swiftlet_options*);
+/* Sets one option by its command-line name without dashes ("window", "32"; "preset", "paper"). Returns 1
+ * when set, 0 when there is no such option, -1 with the message when the value is out of range. */
+SWIFTLET_API int swiftlet_options_set(struct swiftlet_options*, const char* name, const char* value,
+                                      char* message, size_t size);
+
+/* ---- model, engine, session --------------------------------------------------------------- */
+
+SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, char* message, size_t size);
+SWIFTLET_API void swiftlet_model_close(swiftlet_model*);
+SWIFTLET_API const char* swiftlet_model_name(const swiftlet_model*);
+/* Ids of a prompt, BOS as the model's rules say; malloc'd, NULL on no memory. */
+SWIFTLET_API int32_t* swiftlet_tokenize(const swiftlet_model*, const char* text, size_t size, int* n);
+
+/* The model must outlive the engine, the engine its sessions. */
+SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct swiftlet_options*,
+                                                   char* message, size_t size);
+SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
+SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
+
+SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
+                                                     char* message, size_t size);
+SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
+
+/* ---- generating --------------------------------------------------------------------------- */
+
+struct swiftlet_request {
+	const int32_t* prompt; /* (n_prompt) ids, at least one */
+	int n_prompt;
+	int max_tokens;          /* at least 1 */
+	const char* const* stop; /* (n_stop) strings; text from the first one on is not given */
+	int n_stop;
+	double temperature;      /* 0: greedy */
+	double top_p, min_p;     /* 1 and 0: off */
+	int top_k;               /* 0: off */
+	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
+	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
+	const char* task;        /* a label, or NULL */
+};
+SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const struct swiftlet_options*);
+
+enum swiftlet_stop { SWIFTLET_RUNNING, SWIFTLET_EOS, SWIFTLET_LENGTH, SWIFTLET_STOP, SWIFTLET_CANCELLED };
+SWIFTLET_API const char* swiftlet_stop_name(enum swiftlet_stop); /* "eos", "length", "stop", "cancelled" */
+
+struct swiftlet_token {
+	int32_t id;
+	bool drafted;  /* a draft token that was accepted; else computed by the full model */
+	float logprob; /* with logprobs: of the raw distribution */
+	int n_top;
+	int32_t top_id[20];
+	float top_logprob[20];
+};
+
+/* What one step brought. Pointers are the session's, good until its next call. */
+struct swiftlet_step {
+	const struct swiftlet_token* token;
+	int n;
+	const char* text; /* whole characters that can be shown now; stop strings held back */
+	size_t text_size;
+	enum swiftlet_stop stop; /* SWIFTLET_RUNNING while there is more */
+};
+
+/* Figures of one generation; names as in the JSON of `swiftlet run --json`. NaN: does not apply. */
+struct swiftlet_figures {
+	int prompt_tokens, cached_tokens, tokens;
+	enum swiftlet_stop stop;
+	struct {
+		double load, prefill, decode, draft, verify, plain, optimize, other;
+	} seconds;
+	double tokens_per_second;
+	int64_t full_passes, verify_passes, plain_steps, draft_steps, accepted;
+	int64_t round_tokens; /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
+	int64_t rounds;
+	double mean_generated; /* M */
+	double alpha, matchness, skip_ratio, c, expected_speedup;
+	int64_t optimize_steps;   /* proposals scored during this generation */
+	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */
+	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */
+	int attention[256], mlp[256];
+};
+
+/* Starts a request: checks it and takes the prompt; the prefill runs in the steps that follow. Tokens of
+ * the prompt that the cache still holds from the last request, in whole chunks of 256, are kept. */
+SWIFTLET_API bool swiftlet_session_start(swiftlet_session*, const struct swiftlet_request*, char* message,
+                                         size_t size);
+/* One round (or a chunk of the prefill): false on a failure of the backend. When step.stop is not
+ * RUNNING the generation is over. */
+SWIFTLET_API bool swiftlet_session_step(swiftlet_session*, struct swiftlet_step*, char* message, size_t size);
+SWIFTLET_API void swiftlet_session_cancel(swiftlet_session*); /* the next step says CANCELLED */
+SWIFTLET_API void swiftlet_session_figures(const swiftlet_session*, struct swiftlet_figures*);
+
+/* start and step until done; `on_step` may be NULL, and cancels by returning false. */
+SWIFTLET_API bool swiftlet_session_generate(swiftlet_session*, const struct swiftlet_request*,
+                                            bool (*on_step)(void* user, const struct swiftlet_step*),
+                                            void* user, struct swiftlet_figures*, char* message, size_t size);
+
+/* ---- masks -------------------------------------------------------------------------------- */
+
+/* Skips these blocks' attention and MLP from the next round on (0-based). False when a block is the first
+ * or the last, or beyond. */
+SWIFTLET_API bool swiftlet_session_set_mask(swiftlet_session*, const int* attention, int n_attention,
+                                            const int* mlp, int n_mlp, char* message, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
