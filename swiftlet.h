@@ -73,7 +73,10 @@ SWIFTLET_API int swiftlet_options_set(struct swiftlet_options*, const char* name
 
 /* ---- model, engine, session --------------------------------------------------------------- */
 
-SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, char* message, size_t size);
+/* spec as MODEL on the command line. The options say which backend it is for (synth: weights for a GPU
+ * are made on the GPU); NULL: the CPU. */
+SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const struct swiftlet_options*,
+                                                 char* message, size_t size);
 SWIFTLET_API void swiftlet_model_close(swiftlet_model*);
 SWIFTLET_API const char* swiftlet_model_name(const swiftlet_model*);
 /* Ids of a prompt, BOS as the model's rules say; malloc'd, NULL on no memory. */
