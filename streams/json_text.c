@@ -1,0 +1,309 @@
+/* JSON by the letter of RFC 8259: one recursive descent over bytes that makes nothing. */
+#include "streams/json_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- UTF-8 -------------------------------------------------------------------------------- */
+
+/* Bytes of the character at `at`, 0 when there is none that is valid (RFC 3629, section 4). */
+static size_t utf8_size(const unsigned char* at, size_t left) {
+	const unsigned char lead = at[0];
+	if (lead < 0x80)
+		return 1;
+	const size_t size = lead >= 0xc2 && lead <= 0xdf   ? 2
+	                    : lead >= 0xe0 && lead <= 0xef ? 3
+	                    : lead >= 0xf0 && lead <= 0xf4 ? 4
+	                                                   : 0;
+	if (size == 0 || size > left)
+		return 0;
+	for (size_t i = 1; i < size; i++)
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+	const bool overlong = (lead == 0xe0 && at[1] < 0xa0) || (lead == 0xf0 && at[1] < 0x90);
+	const bool surrogate = lead == 0xed && at[1] > 0x9f;
+	const bool beyond = lead == 0xf4 && at[1] > 0x8f;
+	return overlong || surrogate || beyond ? 0 : size;
+}
+
+bool utf8_valid(const char* text, size_t size) {
+	for (size_t at = 0; at < size;) {
+		const size_t step = utf8_size((const unsigned char*)text + at, size - at);
+		if (step == 0)
+			return false;
+		at += step;
+	}
+	return true;
+}
+
+/* ---- the grammar -------------------------------------------------------------------------- */
+
+struct cursor {
+	const char* text;
+	size_t size, at;
+	int depth;
+	const char* wrong; /* what is wrong at `at`, once something is */
+};
+
+static bool wrong(struct cursor* c, const char* what) {
+	if (!c->wrong)
+		c->wrong = what;
+	return false;
+}
+
+static int peek(const struct cursor* c) { return c->at < c->size ? (unsigned char)c->text[c->at] : -1; }
+
+static void skip_space(struct cursor* c) {
+	while (c->at < c->size && strchr(" \t\r\n", c->text[c->at]) && c->text[c->at])
+		c->at++;
+}
+
+static bool skip_digits(struct cursor* c) {
+	if (peek(c) < '0' || peek(c) > '9')
+		return wrong(c, "a digit was expected");
+	while (peek(c) >= '0' && peek(c) <= '9')
+		c->at++;
+	return true;
+}
+
+static bool skip_number(struct cursor* c) {
+	if (peek(c) == '-')
+		c->at++;
+	if (peek(c) == '0')
+		c->at++;
+	else if (!skip_digits(c))
+		return false;
+	if (peek(c) == '.') {
+		c->at++;
+		if (!skip_digits(c))
+			return false;
+	}
+	if (peek(c) == 'e' || peek(c) == 'E') {
+		c->at++;
+		if (peek(c) == '+' || peek(c) == '-')
+			c->at++;
+		return skip_digits(c);
+	}
+	return true;
+}
+
+/* Four hexadecimal digits at the cursor, or -1. */
+static int hex4(struct cursor* c) {
+	int value = 0;
+	for (int i = 0; i < 4; i++) {
+		const int d = peek(c);
+		if (d >= '0' && d <= '9')
+			value = value * 16 + (d - '0');
+		else if ((d | 32) >= 'a' && (d | 32) <= 'f')
+			value = value * 16 + ((d | 32) - 'a' + 10);
+		else
+			return -1;
+		c->at++;
+	}
+	return value;
+}
+
+static bool skip_unicode_escape(struct cursor* c) {
+	const int first = hex4(c);
+	if (first < 0)
+		return wrong(c, "\\u needs four hexadecimal digits");
+	if (first == 0)
+		return wrong(c, "\\u0000 is not supported in a text");
+	if (first >= 0xdc00 && first <= 0xdfff)
+		return wrong(c, "a low surrogate stands alone");
+	if (first < 0xd800 || first > 0xdbff)
+		return true;
+	if (c->size - c->at >= 2 && memcmp(c->text + c->at, "\\u", 2) == 0) {
+		c->at += 2;
+		const int second = hex4(c);
+		if (second >= 0xdc00 && second <= 0xdfff)
+			return true;
+	}
+	return wrong(c, "a high surrogate stands alone");
+}
+
+static bool skip_string(struct cursor* c) {
+	c->at++;
+	for (;;) {
+		const int b = peek(c);
+		if (b < 0)
+			return wrong(c, "the string does not end");
+		if (b < 0x20)
+			return wrong(c, "a control character inside a string");
+		if (b == '"') {
+			c->at++;
+			return true;
+		}
+		if (b == '\\') {
+			c->at++;
+			const int e = peek(c);
+			if (e < 0 || !strchr("\"\\/bfnrtu", e))
+				return wrong(c, "an unknown escape");
+			c->at++;
+			if (e == 'u' && !skip_unicode_escape(c))
+				return false;
+			continue;
+		}
+		const size_t step = utf8_size((const unsigned char*)c->text + c->at, c->size - c->at);
+		if (step == 0)
+			return wrong(c, "not UTF-8");
+		c->at += step;
+	}
+}
+
+static bool skip_word(struct cursor* c, const char* word) {
+	const size_t n = strlen(word);
+	if (c->size - c->at < n || memcmp(c->text + c->at, word, n) != 0)
+		return wrong(c, "a JSON value was expected");
+	c->at += n;
+	return true;
+}
+
+static bool skip_value(struct cursor* c);
+
+/* `"name" :`, the cursor before and after white space. */
+static bool skip_name(struct cursor* c) {
+	if (peek(c) != '"')
+		return wrong(c, "a member's name in quotes was expected");
+	if (!skip_string(c))
+		return false;
+	skip_space(c);
+	if (peek(c) != ':')
+		return wrong(c, "':' was expected");
+	c->at++;
+	skip_space(c);
+	return true;
+}
+
+static bool skip_container(struct cursor* c, char close) {
+	if (++c->depth > JSON_DEPTH)
+		return wrong(c, "nested too deep (at most 64 levels)");
+	c->at++;
+	skip_space(c);
+	if (peek(c) == close) {
+		c->at++;
+		c->depth--;
+		return true;
+	}
+	for (;;) {
+		if (close == '}' && !skip_name(c))
+			return false;
+		if (!skip_value(c))
+			return false;
+		skip_space(c);
+		if (peek(c) == close)
+			break;
+		if (peek(c) != ',')
+			return wrong(c, close == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
+		c->at++;
+		skip_space(c);
+	}
+	c->at++;
+	c->depth--;
+	return true;
+}
+
+static bool skip_value(struct cursor* c) {
+	switch (peek(c)) {
+	case '{':
+		return skip_container(c, '}');
+	case '[':
+		return skip_container(c, ']');
+	case '"':
+		return skip_string(c);
+	case 't':
+		return skip_word(c, "true");
+	case 'f':
+		return skip_word(c, "false");
+	case 'n':
+		return skip_word(c, "null");
+	case -1:
+		return wrong(c, "a JSON value was expected, the text ends");
+	default:
+		if (peek(c) != '-' && (peek(c) < '0' || peek(c) > '9'))
+			return wrong(c, "a JSON value was expected");
+		return skip_number(c);
+	}
+}
+
+bool json_check(const char* text, size_t size, struct error* error) {
+	struct cursor c = {.text = text, .size = size};
+	skip_space(&c);
+	bool good = skip_value(&c);
+	skip_space(&c);
+	if (good && c.at < c.size)
+		good = wrong(&c, "something follows the JSON value");
+	return good || error_set(error, "not JSON, at byte %zu: %s", c.at + 1, c.wrong);
+}
+
+const char* json_member(const char* text, size_t size, const char* name, size_t* value_size) {
+	struct cursor c = {.text = text, .size = size};
+	skip_space(&c);
+	if (peek(&c) != '{')
+		return NULL;
+	c.at++;
+	for (;;) {
+		skip_space(&c);
+		const size_t start = c.at;
+		if (!skip_name(&c))
+			return NULL;
+		const size_t value = c.at, length = strlen(name);
+		const bool found = value - start >= length + 2 && memcmp(text + start + 1, name, length) == 0 &&
+		                   text[start + 1 + length] == '"';
+		if (!skip_value(&c))
+			return NULL;
+		if (found) {
+			*value_size = c.at - value;
+			return text + value;
+		}
+		skip_space(&c);
+		if (peek(&c) != ',')
+			return NULL;
+		c.at++;
+	}
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+/* Writes one character of `step` bytes (0: not UTF-8) as it stands in a JSON string; at most 6 bytes. */
+static size_t quote_one(char* out, const char* at, size_t step) {
+	static const char hex[] = "0123456789abcdef";
+	if (step == 0) {
+		memcpy(out, "\xef\xbf\xbd", 3);
+		return 3;
+	}
+	const unsigned char b = (unsigned char)at[0];
+	const char* short_form = "\"\\\n\r\t";
+	const char* letter = "\"\\nrt";
+	const char* found = b ? strchr(short_form, b) : NULL;
+	if (found) {
+		out[0] = '\\';
+		out[1] = letter[found - short_form];
+		return 2;
+	}
+	if (b < 0x20 || b == 0x7f) {
+		const char escape[] = {'\\', 'u', '0', '0', hex[b >> 4], hex[b & 15]};
+		memcpy(out, escape, sizeof escape);
+		return sizeof escape;
+	}
+	memcpy(out, at, step);
+	return step;
+}
+
+char* json_quote(const char* text, size_t size) {
+	if (size > (SIZE_MAX - 3) / 6)
+		return NULL;
+	char* const out = malloc(6 * size + 3);
+	if (!out)
+		return NULL;
+	size_t n = 0;
+	out[n++] = '"';
+	for (size_t at = 0; at < size;) {
+		const size_t step = utf8_size((const unsigned char*)text + at, size - at);
+		n += quote_one(out + n, text + at, step);
+		at += step ? step : 1;
+	}
+	out[n++] = '"';
+	out[n] = 0;
+	return out;
+}

@@ -1,0 +1,30 @@
+/* JSON as text: what cJSON is too lenient for, and what it cannot hold.
+ *
+ * cJSON reads numbers such as 01, control characters inside strings and bytes that are not UTF-8, turns
+ * every number into a double and ends strings at a NUL. Whatever comes from outside is checked here
+ * first, by the letter of RFC 8259 with bounded nesting; values that must come back as they were given
+ * (the id of a prompt) are kept as the span of text they are. */
+#ifndef SWIFTLET_STREAMS_JSON_TEXT_H
+#define SWIFTLET_STREAMS_JSON_TEXT_H
+
+#include "kernels/backend.h"
+
+enum { JSON_DEPTH = 64 };
+
+/* True when the bytes are whole, shortest-form UTF-8 without surrogates. */
+bool utf8_valid(const char* text, size_t size);
+
+/* True when text is exactly one JSON value with white space around it: UTF-8, nested at most JSON_DEPTH
+ * deep, escapes whole (surrogates in pairs), no \u0000. Else false, and the error says what is wrong at
+ * which byte ("at byte 17: …"). */
+bool json_check(const char* text, size_t size, struct error*);
+
+/* The text of a checked object's first member of that name; NULL when there is none or text is no
+ * object. Points into text; *value_size bytes. The name is compared as written, escapes unread. */
+const char* json_member(const char* text, size_t size, const char* name, size_t* value_size);
+
+/* The JSON string of any bytes, quotes included; what is not UTF-8 becomes U+FFFD. malloc'd and
+ * NUL-terminated, NULL on no memory. */
+char* json_quote(const char* text, size_t size);
+
+#endif

@@ -1,0 +1,46 @@
+/* A stream of prompts: one JSON object a line, read in order.
+ *
+ * Input lines: {"id", "task"?, "prompt" | "messages", "max_tokens"? (128)}. What a line says is checked
+ * here; whether a prompt fits a context is the session's to say. */
+#ifndef SWIFTLET_STREAMS_JSONL_H
+#define SWIFTLET_STREAMS_JSONL_H
+
+#include <stdio.h>
+
+#include "kernels/backend.h"
+
+enum { JSONL_MAX_LINE = 64 << 20, JSONL_MAX_MESSAGES = 4096, JSONL_MAX_TOKENS = 1 << 20 };
+
+struct instance_message {
+	char* role; /* "system", "user" or "assistant" */
+	char* content;
+};
+
+struct instance {
+	long line;                        /* 1-based, set by the reader */
+	char* id;                         /* the JSON text as it came; NULL when there was none */
+	char* task;                       /* or NULL */
+	char* prompt;                     /* NULL when there are messages */
+	struct instance_message* message; /* (n_messages) */
+	int n_messages;
+	int max_tokens;
+};
+
+/* Reads one line's text (without its newline). On false the error says what is wrong; `id` is still set
+ * where one can be read. Free in any case. */
+bool instance_parse(const char* text, size_t size, struct instance*, struct error*);
+void instance_free(struct instance*);
+
+struct jsonl_reader {
+	FILE* file; /* the caller's */
+	char* text;
+	size_t capacity;
+	long line;
+};
+enum jsonl_status { JSONL_END, JSONL_INSTANCE, JSONL_BROKEN };
+/* The next line that is not blank. BROKEN: the line could not be read; instance->line and perhaps ->id
+ * are set, the error says why, and the stream goes on. Free the instance unless END. */
+enum jsonl_status jsonl_next(struct jsonl_reader*, struct instance*, struct error*);
+void jsonl_free(struct jsonl_reader*);
+
+#endif

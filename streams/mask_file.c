@@ -1,0 +1,390 @@
+/* Masks in files: both formats read with every field checked, and written whole or not at all. */
+#include "streams/mask_file.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "streams/json_text.h"
+
+enum { MAX_ENTRIES = 4096, MAX_FILE = 16 << 20 };
+static const char format_name[] = "swiftlet-mask-1";
+
+/* ---- lists -------------------------------------------------------------------------------- */
+
+void mask_entry_start(struct mask_entry* entry) {
+	memset(entry, 0, sizeof *entry);
+	entry->matchness = entry->alpha = entry->mean_generated = entry->skip_ratio = NAN;
+}
+
+void mask_list_free(struct mask_list* list) {
+	free(list->entry);
+	*list = (struct mask_list){0};
+}
+
+bool mask_list_append(struct mask_list* list, const struct mask_entry* entry) {
+	if (list->n == list->capacity) {
+		const int capacity = list->capacity ? 2 * list->capacity : 4;
+		struct mask_entry* const grown = realloc(list->entry, (size_t)capacity * sizeof *grown);
+		if (!grown)
+			return false;
+		list->entry = grown;
+		list->capacity = capacity;
+	}
+	list->entry[list->n++] = *entry;
+	return true;
+}
+
+int mask_blocks(const struct mask* mask, int kind, int* blocks) {
+	int n = 0;
+	for (int b = 0; b < MAX_BLOCKS; b++)
+		if (mask_has(mask, 2 * b + kind))
+			blocks[n++] = b;
+	return n;
+}
+
+void mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
+	if (entry->key[0])
+		snprintf(key, size, "%s", entry->key);
+	else
+		snprintf(key, size, "%s%s%s", entry->model, entry->model[0] && entry->task[0] ? "_" : "",
+		         entry->task);
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* Where a field is, for messages. */
+struct place {
+	const char* file;
+	int index; /* of the entry, from 0 */
+	struct error* error;
+};
+
+static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
+                        const struct place* at) {
+	const cJSON* const list = cJSON_GetObjectItemCaseSensitive(object, field);
+	if (!cJSON_IsArray(list))
+		return error_set(at->error, "%s: mask %d: \"%s\" is %s, expected a list of blocks", at->file,
+		                 at->index + 1, field, list ? "no list" : "missing");
+	const int limit = blocks > 0 ? blocks : MAX_BLOCKS;
+	const cJSON* item;
+	cJSON_ArrayForEach(item, list) {
+		const double b = item->valuedouble;
+		if (!cJSON_IsNumber(item) || !(b >= 0 && b < limit) || b != floor(b))
+			return error_set(at->error, "%s: mask %d: \"%s\" holds %.6g, expected blocks from 0 to %d",
+			                 at->file, at->index + 1, field, cJSON_IsNumber(item) ? b : NAN, limit - 1);
+		if (mask_has(mask, 2 * (int)b + kind))
+			return error_set(at->error, "%s: mask %d: \"%s\" holds block %d twice", at->file, at->index + 1,
+			                 field, (int)b);
+		mask_set(mask, 2 * (int)b + kind, true);
+	}
+	return true;
+}
+
+/* An optional string; null and absent are "". */
+static bool read_string(const cJSON* object, const char* field, char* out, size_t size,
+                        const struct place* at) {
+	const cJSON* const item = cJSON_GetObjectItemCaseSensitive(object, field);
+	if (!item || cJSON_IsNull(item))
+		return true;
+	if (!cJSON_IsString(item) || strlen(item->valuestring) >= size)
+		return error_set(at->error, "%s: mask %d: \"%s\" is %s, expected a string of at most %zu bytes",
+		                 at->file, at->index + 1, field, cJSON_IsString(item) ? "too long" : "no string",
+		                 size - 1);
+	memcpy(out, item->valuestring, strlen(item->valuestring) + 1);
+	return true;
+}
+
+/* An optional figure in [least, most]; null and absent leave *out as it is. */
+static bool read_figure(const cJSON* object, const char* field, double least, double most, double* out,
+                        const struct place* at) {
+	const cJSON* const item = cJSON_GetObjectItemCaseSensitive(object, field);
+	if (!item || cJSON_IsNull(item))
+		return true;
+	if (!cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= most))
+		return error_set(at->error, "%s: mask %d: \"%s\" is out of range, expected %g to %g or null",
+		                 at->file, at->index + 1, field, least, most);
+	*out = item->valuedouble;
+	return true;
+}
+
+static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct place* at) {
+	mask_entry_start(entry);
+	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(object, "format");
+	if (!cJSON_IsString(format) || strcmp(format->valuestring, format_name) != 0)
+		return error_set(at->error, "%s: mask %d: \"format\" is \"%s\", expected \"%s\"", at->file,
+		                 at->index + 1, cJSON_IsString(format) ? format->valuestring : "", format_name);
+	double blocks = 0, served = 0;
+	const bool good = read_string(object, "model", entry->model, sizeof entry->model, at) &&
+	                  read_string(object, "fingerprint", entry->fingerprint, sizeof entry->fingerprint, at) &&
+	                  read_string(object, "task", entry->task, sizeof entry->task, at) &&
+	                  read_figure(object, "blocks", 1, MAX_BLOCKS, &blocks, at) &&
+	                  read_blocks(object, "attention", 0, (int)blocks, &entry->mask, at) &&
+	                  read_blocks(object, "mlp", 1, (int)blocks, &entry->mask, at) &&
+	                  read_figure(object, "matchness", 0, 1, &entry->matchness, at) &&
+	                  read_figure(object, "alpha", 0, 1, &entry->alpha, at) &&
+	                  read_figure(object, "M", 0, 1e6, &entry->mean_generated, at) &&
+	                  read_figure(object, "skip_ratio", 0, 1, &entry->skip_ratio, at) &&
+	                  read_figure(object, "tokens_served", 0, 9007199254740992.0, &served, at);
+	if (good && blocks != floor(blocks))
+		return error_set(at->error, "%s: mask %d: \"blocks\" is %g, expected a whole number", at->file,
+		                 at->index + 1, blocks);
+	entry->blocks = (int)blocks;
+	entry->tokens_served = (int64_t)served;
+	return good;
+}
+
+static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const struct place* at) {
+	mask_entry_start(entry);
+	if (!cJSON_IsObject(item))
+		return error_set(at->error,
+		                 "%s: \"%.100s\" is no object, expected {\"attention\": [...], \"mlp\": [...]}",
+		                 at->file, item->string);
+	if (strlen(item->string) >= sizeof entry->key)
+		return error_set(at->error, "%s: key \"%.40s...\" is too long, expected at most %zu bytes", at->file,
+		                 item->string, sizeof entry->key - 1);
+	memcpy(entry->key, item->string, strlen(item->string) + 1);
+	return read_blocks(item, "attention", 0, 0, &entry->mask, at) &&
+	       read_blocks(item, "mlp", 1, 0, &entry->mask, at);
+}
+
+static bool read_entries(const cJSON* root, struct mask_list* list, struct place* at) {
+	const bool ours = cJSON_IsArray(root) || cJSON_GetObjectItemCaseSensitive(root, "format");
+	if (!ours && (!cJSON_IsObject(root) || !root->child))
+		return error_set(at->error, "%s: no mask in it, expected an object or a list of them", at->file);
+	const cJSON* item = cJSON_IsObject(root) && ours ? root : root->child;
+	for (; item; item = item == root ? NULL : item->next, at->index++) {
+		struct mask_entry entry;
+		if (at->index == MAX_ENTRIES)
+			return error_set(at->error, "%s: more than %d masks", at->file, MAX_ENTRIES);
+		if (!(ours ? read_entry(item, &entry, at) : read_key_entry(item, &entry, at)))
+			return false;
+		if (!mask_list_append(list, &entry))
+			return error_set(at->error, "%s: out of memory", at->file);
+	}
+	return true;
+}
+
+bool mask_text_read(const char* text, size_t size, const char* name, struct mask_list* list,
+                    struct error* error) {
+	struct error why = {{0}};
+	if (!json_check(text, size, &why))
+		return error_set(error, "%s: %.400s", name, why.message);
+	cJSON* const root = cJSON_ParseWithLength(text, size);
+	if (!root)
+		return error_set(error, "%s: could not be read as JSON", name);
+	const int before = list->n;
+	struct place at = {.file = name, .error = error};
+	const bool good = read_entries(root, list, &at);
+	if (!good)
+		list->n = before;
+	cJSON_Delete(root);
+	return good;
+}
+
+bool mask_file_read(const char* path, struct mask_list* list, struct error* error) {
+	FILE* const file = fopen(path, "rb");
+	if (!file)
+		return error_set(error, "%s: %s", path, strerror(errno));
+	char* text = malloc(MAX_FILE + 1);
+	const size_t size = text ? fread(text, 1, MAX_FILE + 1, file) : 0;
+	bool good = text && !ferror(file);
+	if (!good)
+		error_set(error, "%s: %s", path, text ? strerror(errno) : "out of memory");
+	fclose(file);
+	if (good && size > MAX_FILE)
+		good = error_set(error, "%s: larger than %d MiB, no mask file", path, MAX_FILE >> 20);
+	good = good && mask_text_read(text, size, path, list, error);
+	free(text);
+	return good;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static bool add_blocks(cJSON* object, const char* field, const struct mask* mask, int kind) {
+	int blocks[MAX_BLOCKS];
+	const int n = mask_blocks(mask, kind, blocks);
+	cJSON* const list = n ? cJSON_CreateIntArray(blocks, n) : cJSON_CreateArray();
+	return list && cJSON_AddItemToObject(object, field, list);
+}
+
+static bool add_string_or_null(cJSON* object, const char* field, const char* text) {
+	return text[0] ? cJSON_AddStringToObject(object, field, text) != NULL
+	               : cJSON_AddNullToObject(object, field) != NULL;
+}
+
+/* NaN prints as null. */
+static bool add_figure(cJSON* object, const char* field, double value) {
+	return cJSON_AddNumberToObject(object, field, value) != NULL;
+}
+
+static bool fill_entry(cJSON* object, const struct mask_entry* entry) {
+	return cJSON_AddStringToObject(object, "format", format_name) &&
+	       add_string_or_null(object, "model", entry->model) &&
+	       add_string_or_null(object, "fingerprint", entry->fingerprint) &&
+	       add_figure(object, "blocks", entry->blocks > 0 ? (double)entry->blocks : (double)NAN) &&
+	       add_string_or_null(object, "task", entry->task[0] ? entry->task : entry->key) &&
+	       add_blocks(object, "attention", &entry->mask, 0) && add_blocks(object, "mlp", &entry->mask, 1) &&
+	       add_figure(object, "matchness", entry->matchness) && add_figure(object, "alpha", entry->alpha) &&
+	       add_figure(object, "M", entry->mean_generated) &&
+	       add_figure(object, "skip_ratio", entry->skip_ratio) &&
+	       add_figure(object, "tokens_served", (double)entry->tokens_served);
+}
+
+static bool fill_ours(cJSON* list, const struct mask_entry* entry, int n) {
+	for (int i = 0; i < n; i++) {
+		cJSON* const object = cJSON_CreateObject();
+		if (!object || !cJSON_AddItemToArray(list, object)) {
+			cJSON_Delete(object);
+			return false;
+		}
+		if (!fill_entry(object, &entry[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool fill_skip_layers(cJSON* root, const struct mask_entry* entry, int n, struct error* error) {
+	for (int i = 0; i < n; i++) {
+		char key[300];
+		mask_entry_key(&entry[i], key, sizeof key);
+		if (!key[0])
+			snprintf(key, sizeof key, "mask_%d", i + 1);
+		if (cJSON_GetObjectItemCaseSensitive(root, key))
+			return error_set(error, "two masks of the key \"%s\": pick one with --key", key);
+		cJSON* const object = cJSON_AddObjectToObject(root, key);
+		if (!object || !add_blocks(object, "attention", &entry[i].mask, 0) ||
+		    !add_blocks(object, "mlp", &entry[i].mask, 1))
+			return error_set(error, "out of memory");
+	}
+	return true;
+}
+
+char* mask_text(const struct mask_entry* entry, int n, enum mask_format format, struct error* error) {
+	const bool ours = format == MASK_FORMAT_SWIFTLET;
+	error_set(error, "out of memory");
+	cJSON* const root = ours ? cJSON_CreateArray() : cJSON_CreateObject();
+	char* text = NULL;
+	if (root && (ours ? fill_ours(root, entry, n) : fill_skip_layers(root, entry, n, error)))
+		text = cJSON_PrintUnformatted(ours && n == 1 ? root->child : root);
+	cJSON_Delete(root);
+	if (!text)
+		return NULL;
+	char* const line = realloc(text, strlen(text) + 2);
+	if (!line) {
+		free(text);
+		return NULL;
+	}
+	strcat(line, "\n");
+	return line;
+}
+
+/* The text at the path, or false with errno. */
+static bool write_whole(const char* path, const char* text) {
+	FILE* const file = fopen(path, "wb");
+	if (!file)
+		return false;
+	const bool written = fputs(text, file) >= 0 && fflush(file) == 0;
+	const int why = errno;
+	const bool closed = fclose(file) == 0;
+	if (!written)
+		errno = why;
+	return written && closed;
+}
+
+bool mask_file_write(const char* path, const struct mask_entry* entry, int n, enum mask_format format,
+                     struct error* error) {
+	char* const text = mask_text(entry, n, format, error);
+	if (!text)
+		return false;
+	struct stat status;
+	const bool beside = stat(path, &status) != 0 || S_ISREG(status.st_mode);
+	const size_t room = strlen(path) + 24;
+	char* const temporary = malloc(room);
+	bool good = temporary != NULL;
+	if (good) {
+		snprintf(temporary, room, beside ? "%s.%ld.new" : "%s", path, (long)getpid());
+		good = write_whole(temporary, text) && (!beside || rename(temporary, path) == 0);
+		const int why = errno;
+		if (!good && beside)
+			unlink(temporary);
+		errno = why;
+	}
+	if (!good)
+		error_set(error, "%s: could not be written: %s", path, strerror(errno));
+	free(temporary);
+	free(text);
+	return good;
+}
+
+/* ---- choosing ----------------------------------------------------------------------------- */
+
+static const struct mask_entry* refuse_choice(const struct mask_list* list, const char* name,
+                                              const char* problem, struct error* error) {
+	char keys[256] = "";
+	size_t used = 0;
+	for (int i = 0; i < list->n && used < sizeof keys - 1; i++) {
+		char key[300];
+		mask_entry_key(&list->entry[i], key, sizeof key);
+		const int more = snprintf(keys + used, sizeof keys - used, "%s%s", i ? ", " : "", key);
+		used += more > 0 ? (size_t)more : 0;
+	}
+	error_set(error, "%s: %s; it holds %d: %s", name, problem, list->n, keys);
+	return NULL;
+}
+
+const struct mask_entry* mask_list_pick(const struct mask_list* list, const char* key,
+                                        const char* fingerprint, const char* name, struct error* error) {
+	const struct mask_entry* found = NULL;
+	int n = 0;
+	for (int i = 0; i < list->n; i++) {
+		const struct mask_entry* const entry = &list->entry[i];
+		char own[300];
+		mask_entry_key(entry, own, sizeof own);
+		const bool wanted = key           ? strcmp(own, key) == 0 || strcmp(entry->task, key) == 0
+		                    : list->n > 1 ? fingerprint && strcmp(entry->fingerprint, fingerprint) == 0
+		                                  : true;
+		if (wanted) {
+			n++;
+			found = entry;
+		}
+	}
+	if (n == 1)
+		return found;
+	char problem[200];
+	if (key)
+		snprintf(problem, sizeof problem, "%s mask of the key \"%.100s\"", n ? "more than one" : "no", key);
+	else
+		snprintf(problem, sizeof problem, "several masks, pick one with --key");
+	return refuse_choice(list, name, problem, error);
+}
+
+bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fingerprint, bool force,
+                     const char* name, struct error* error) {
+	for (int s = 0; s < 2 * MAX_BLOCKS; s++) {
+		if (!mask_has(&entry->mask, s) || (s >= 2 && s < 2 * (blocks - 1)))
+			continue;
+		if (s >= 2 * blocks)
+			return error_set(error, "%s: \"%s\" holds block %d, the model has blocks 0 to %d", name,
+			                 s % 2 ? "mlp" : "attention", s / 2, blocks - 1);
+		return error_set(error, "%s: \"%s\" holds block %d; the first and the last block are never skipped",
+		                 name, s % 2 ? "mlp" : "attention", s / 2);
+	}
+	if (force)
+		return true;
+	if (entry->blocks && entry->blocks != blocks)
+		return error_set(error,
+		                 "%s: \"blocks\" is %d, the model has %d (--force takes the mask all the same)", name,
+		                 entry->blocks, blocks);
+	if (entry->fingerprint[0] && strcmp(entry->fingerprint, fingerprint) != 0)
+		return error_set(error,
+		                 "%s: the mask was learned on another model: \"fingerprint\" is %.12s..., this "
+		                 "model's is %.12s... (--force takes it all the same)",
+		                 name, entry->fingerprint, fingerprint);
+	return true;
+}

@@ -1,0 +1,63 @@
+/* Masks in files: what was learned, to keep, to look at and to hand on.
+ *
+ * Two formats are read, told apart by content, and written:
+ * - ours: {"format": "swiftlet-mask-1", "model", "fingerprint", "blocks", "task", "attention", "mlp",
+ *   "matchness", "alpha", "M", "skip_ratio", "tokens_served"}, or an array of these;
+ * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
+ *   name is a key as a whole and never split.
+ * Blocks are 0-based. A file says nothing of another model's blocks: mask_entry_fits does. */
+#ifndef SWIFTLET_STREAMS_MASK_FILE_H
+#define SWIFTLET_STREAMS_MASK_FILE_H
+
+#include "kernels/backend.h"
+
+enum mask_format { MASK_FORMAT_SWIFTLET, MASK_FORMAT_SKIP_LAYERS };
+
+struct mask_entry {
+	char key[256];        /* skip_layers' name; "" in our own format */
+	char model[128];      /* "" unknown */
+	char fingerprint[65]; /* hex, "" unknown: skip_layers never says */
+	char task[128];       /* "" none */
+	int blocks;           /* L, 0 unknown */
+	struct mask mask;
+	double matchness, alpha, mean_generated, skip_ratio; /* NaN unknown; mean_generated is M */
+	int64_t tokens_served;
+};
+
+struct mask_list {
+	struct mask_entry* entry; /* (n) */
+	int n, capacity;
+};
+
+/* All unknown: NaN figures, no names, an empty mask. */
+void mask_entry_start(struct mask_entry*);
+void mask_list_free(struct mask_list*);
+bool mask_list_append(struct mask_list*, const struct mask_entry*); /* false: out of memory */
+
+/* Reads a text in either format; `name` is the file's, for messages. The list is appended to; on false
+ * it is as before. At most 4,096 masks. */
+bool mask_text_read(const char* text, size_t size, const char* name, struct mask_list*, struct error*);
+bool mask_file_read(const char* path, struct mask_list*, struct error*);
+
+/* The text of n masks, malloc'd, with a final newline: one mask as an object, several as an array (ours)
+ * or one object of all (skip_layers). NULL with the error set (two masks of one key, no memory). */
+char* mask_text(const struct mask_entry* entry, int n, enum mask_format, struct error*);
+/* Writes it beside the path and renames, so that a failure leaves what was there. */
+bool mask_file_write(const char* path, const struct mask_entry* entry, int n, enum mask_format,
+                     struct error*);
+
+/* The key that names the entry: its own, or model_task, or what of the two is known. */
+void mask_entry_key(const struct mask_entry*, char* key, size_t size);
+/* The one entry that fits a wish: `key` (an entry's key or its task) when not NULL; else the only one,
+ * else the only one with that fingerprint. NULL with the error naming the keys there are. */
+const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key, const char* fingerprint,
+                                        const char* name, struct error*);
+/* Whether the mask may be used on a model of `blocks` blocks: no block beyond, nor the first or last,
+ * the same L where it is said, and the model's fingerprint unless `force`. `name` for messages. */
+bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerprint, bool force,
+                     const char* name, struct error*);
+
+/* Blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
+int mask_blocks(const struct mask*, int kind, int* blocks);
+
+#endif

@@ -1,0 +1,60 @@
+/* One generation as JSON: the object of `run --json` and of a line of `stream -o`, and the sums of
+ * `stream --summary`. Figures that do not apply are null. */
+#ifndef SWIFTLET_STREAMS_REPORT_H
+#define SWIFTLET_STREAMS_REPORT_H
+
+#include "kernels/backend.h"
+#include "swiftlet.h"
+
+struct report {
+	const char* id;   /* JSON text as it came, or NULL: null */
+	const char* task; /* or NULL */
+	const char* model;
+	const char* backend;
+	enum swiftlet_method method;
+	const int32_t* token; /* (n_tokens) emitted, a final EOS included */
+	int n_tokens;
+	const char* text; /* (text_size) */
+	size_t text_size;
+	const struct swiftlet_figures* figures;
+};
+
+/* One line of JSON without the newline, malloc'd; NULL on no memory. */
+char* report_text(const struct report*);
+
+/* {"id", "line", "error": {"message"}} of a line that failed; id as in struct report. */
+char* report_error_text(const char* id, long line, const char* message);
+
+/* A member object "mask" {"attention", "mlp"}, or null under SWIFTLET_VANILLA, and the figures of a
+ * generation, added to a cJSON object (a void* so that a reader of this header needs no cJSON): what the
+ * service gives under usage.swiftlet. False: out of memory. */
+bool report_add_figures(void* object, const struct swiftlet_figures*, enum swiftlet_method);
+
+/* ---- sums over a stream -------------------------------------------------------------------- */
+
+struct task_sum {
+	char name[128];
+	long instances;
+	int64_t tokens, accepted, draft_steps, rounds, round_tokens, optimize_steps;
+	double matchness; /* sum over those that have one */
+	long matchness_n;
+	double seconds; /* of decoding */
+};
+
+struct summary {
+	struct task_sum* task; /* (n) in order of appearance */
+	int n, capacity;
+	struct task_sum total;
+};
+
+void summary_free(struct summary*);
+/* Adds one generation; task may be NULL ("none"). False: out of memory. */
+bool summary_add(struct summary*, const char* task, const struct swiftlet_figures*);
+double task_sum_mean_generated(const struct task_sum*); /* M; NaN without rounds */
+double task_sum_alpha(const struct task_sum*);
+double task_sum_matchness(const struct task_sum*);
+double task_sum_tokens_per_second(const struct task_sum*);
+/* {"tasks": {NAME: {…}}, "total": {…}}, malloc'd with a final newline; NULL on no memory. */
+char* summary_text(const struct summary*);
+
+#endif
