@@ -1,0 +1,176 @@
+/* Bayesian linear regression in covariance form. The state is (constant, offset, weights…); an observation
+ * is one Kalman measurement with the 0/1 row h, so h'P is a sum of rows of P and the update a rank-one
+ * downdate. Members share the gain and differ in their noise (Matheron's rule: exact posterior draws). */
+#include "gp/linear.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "gp/random.h"
+
+enum { CONSTANT, OFFSET, WEIGHTS };
+
+struct linear_model {
+	struct linear_options option;
+	int n;              /* state length: dims + 2 */
+	double* covariance; /* (n, n) symmetric */
+	double* mean;       /* (n) */
+	double* member;     /* (members, n) */
+	double* gain;       /* (n) workspace */
+	int* active;        /* (n) workspace: indices where h is 1 */
+	struct gp_random random;
+};
+
+static double prior_sd(const struct linear_model* m, int i) {
+	if (i == CONSTANT)
+		return m->option.mean_sd;
+	return i == OFFSET ? m->option.offset_sd : m->option.weight_sd;
+}
+
+static void start(struct linear_model* m) {
+	const size_t n = (size_t)m->n;
+	for (int i = 0; i < m->n; i++) {
+		const double sd = prior_sd(m, i), mean = i == CONSTANT ? m->option.mean : 0;
+		m->covariance[(size_t)i * n + (size_t)i] = sd * sd;
+		m->mean[i] = mean;
+		for (int e = 0; e < m->option.members; e++)
+			m->member[(size_t)e * n + (size_t)i] = mean + sd * gp_normal(&m->random);
+	}
+}
+
+static bool in_range(const struct linear_options* o) {
+	return o->dims >= 1 && o->dims <= 512 && o->members >= 0 && o->members <= 4096 && isfinite(o->mean) &&
+	       o->mean_sd > 0 && o->weight_sd > 0 && o->offset_sd >= 0;
+}
+
+struct linear_model* linear_open(const struct linear_options* o) {
+	if (!in_range(o))
+		return NULL;
+	struct linear_model* m = calloc(1, sizeof *m);
+	if (!m)
+		return NULL;
+	const size_t n = (size_t)o->dims + WEIGHTS;
+	m->option = *o;
+	m->n = (int)n;
+	m->random.state = o->seed;
+	m->covariance = calloc(n * n, sizeof *m->covariance);
+	m->mean = calloc(n, sizeof *m->mean);
+	m->member = calloc(n * ((size_t)o->members + 1), sizeof *m->member);
+	m->gain = calloc(n, sizeof *m->gain);
+	m->active = calloc(n, sizeof *m->active);
+	if (!m->covariance || !m->mean || !m->member || !m->gain || !m->active) {
+		linear_close(m);
+		return NULL;
+	}
+	start(m);
+	return m;
+}
+
+void linear_close(struct linear_model* m) {
+	if (!m)
+		return;
+	free(m->covariance);
+	free(m->mean);
+	free(m->member);
+	free(m->gain);
+	free(m->active);
+	free(m);
+}
+
+void linear_group(struct linear_model* m) {
+	const size_t n = (size_t)m->n;
+	for (size_t i = 0; i < n; i++)
+		m->covariance[i * n + OFFSET] = m->covariance[OFFSET * n + i] = 0;
+	m->covariance[OFFSET * n + OFFSET] = m->option.offset_sd * m->option.offset_sd;
+	m->mean[OFFSET] = 0;
+	for (int e = 0; e < m->option.members; e++)
+		m->member[(size_t)e * n + OFFSET] = m->option.offset_sd * gp_normal(&m->random);
+}
+
+static int active_of(struct linear_model* m, const uint64_t* bits, int in_group) {
+	int count = 0;
+	m->active[count++] = CONSTANT;
+	if (in_group)
+		m->active[count++] = OFFSET;
+	for (int i = 0; i < m->option.dims; i++)
+		if (bits[i >> 6] >> (i & 63) & 1)
+			m->active[count++] = WEIGHTS + i;
+	return count;
+}
+
+static double sum_at(const double* x, const int* active, int count) {
+	double sum = 0;
+	for (int i = 0; i < count; i++)
+		sum += x[active[i]];
+	return sum;
+}
+
+void linear_add(struct linear_model* m, const uint64_t* bits, double y, double variance, int in_group) {
+	if (!isfinite(y) || !isfinite(variance) || variance <= 0)
+		return;
+	const size_t n = (size_t)m->n;
+	const int count = active_of(m, bits, in_group);
+	if (!in_group)
+		variance += m->option.offset_sd * m->option.offset_sd;
+	for (size_t j = 0; j < n; j++)
+		m->gain[j] = 0;
+	for (int i = 0; i < count; i++) {
+		const double* row = m->covariance + (size_t)m->active[i] * n;
+		for (size_t j = 0; j < n; j++)
+			m->gain[j] += row[j];
+	}
+	const double scale = 1 / (sum_at(m->gain, m->active, count) + variance);
+	const double surprise = (y - sum_at(m->mean, m->active, count)) * scale;
+	for (int e = 0; e < m->option.members; e++) {
+		double* member = m->member + (size_t)e * n;
+		const double noise = sqrt(variance) * gp_normal(&m->random);
+		const double own = (y + noise - sum_at(member, m->active, count)) * scale;
+		for (size_t j = 0; j < n; j++)
+			member[j] += own * m->gain[j];
+	}
+	for (size_t i = 0; i < n; i++) {
+		m->mean[i] += surprise * m->gain[i];
+		const double share = m->gain[i] * scale;
+		double* row = m->covariance + i * n;
+		for (size_t j = 0; j < n; j++)
+			row[j] -= share * m->gain[j];
+	}
+}
+
+void linear_loosen(struct linear_model* m, double share) {
+	const size_t n = (size_t)m->n;
+	const double variance = m->option.weight_sd * m->option.weight_sd * share;
+	if (!(variance > 0) || !isfinite(variance))
+		return;
+	for (size_t i = WEIGHTS; i < n; i++) {
+		m->covariance[i * n + i] += variance;
+		for (int e = 0; e < m->option.members; e++)
+			m->member[(size_t)e * n + i] += sqrt(variance) * gp_normal(&m->random);
+	}
+}
+
+double linear_mean(const struct linear_model* m, const uint64_t* bits) {
+	double sum = m->mean[CONSTANT];
+	for (int w = 0; w * 64 < m->option.dims; w++)
+		for (uint64_t rest = bits[w]; rest; rest &= rest - 1)
+			sum += m->mean[WEIGHTS + w * 64 + __builtin_ctzll(rest)];
+	return sum;
+}
+
+double linear_offset(const struct linear_model* m) { return m->mean[OFFSET]; }
+double linear_constant(const struct linear_model* m) { return m->mean[CONSTANT]; }
+
+void linear_weights(const struct linear_model* m, double* out) {
+	for (int i = 0; i < m->option.dims; i++)
+		out[i] = m->mean[WEIGHTS + i];
+}
+
+double linear_draw(const struct linear_model* m, int member, double scale, double* out) {
+	const double* draw = m->member + (size_t)member * (size_t)m->n;
+	for (int i = 0; i < m->option.dims; i++) {
+		const double mean = m->mean[WEIGHTS + i];
+		out[i] = mean + scale * (draw[WEIGHTS + i] - mean);
+	}
+	return m->mean[CONSTANT] + scale * (draw[CONSTANT] - m->mean[CONSTANT]);
+}

@@ -1,0 +1,93 @@
+/* The record of the search: every mask once, with what its windows said, and every observation in order.
+ * Fixed arrays taken at the start (untouched pages cost nothing); when they are full the older half of the
+ * observations goes, and with it the masks that have no other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimizer/search_internal.h"
+
+bool record_open(struct record* r, int capacity) {
+	r->capacity = capacity;
+	r->slots = 1;
+	while (r->slots < 2 * capacity)
+		r->slots *= 2;
+	r->entry = calloc((size_t)capacity, sizeof *r->entry);
+	r->observation = calloc((size_t)capacity, sizeof *r->observation);
+	r->slot = calloc((size_t)r->slots, sizeof *r->slot);
+	r->moved = calloc((size_t)capacity, sizeof *r->moved);
+	return r->entry && r->observation && r->slot && r->moved;
+}
+
+void record_close(struct record* r) {
+	free(r->entry);
+	free(r->observation);
+	free(r->slot);
+	free(r->moved);
+}
+
+static uint64_t hash(const struct vector* v) {
+	uint64_t h = 0x243f6a8885a308d3u;
+	for (int i = 0; i < VECTOR_WORDS; i++) {
+		h = (h ^ v->word[i]) * 0x9e3779b97f4a7c15u;
+		h ^= h >> 32;
+	}
+	return h;
+}
+
+/* The slot that holds the mask, or the empty one where it would go. */
+static int slot_of(const struct record* r, const struct vector* v) {
+	const uint64_t last = (uint64_t)r->slots - 1;
+	uint64_t at = hash(v) & last;
+	while (r->slot[at] && !vector_equal(&r->entry[r->slot[at] - 1].bits, v))
+		at = (at + 1) & last;
+	return (int)at;
+}
+
+int record_find(const struct record* r, const struct vector* v) { return r->slot[slot_of(r, v)] - 1; }
+
+static void forget_half(struct record* r, int* keep) {
+	const int drop = r->observations - r->observations / 2;
+	r->observations -= drop;
+	memmove(r->observation, r->observation + drop, (size_t)r->observations * sizeof *r->observation);
+	memset(r->moved, 0, (size_t)r->entries * sizeof *r->moved);
+	for (int i = 0; i < r->observations; i++)
+		r->moved[r->observation[i].entry] = 1;
+	if (*keep >= 0)
+		r->moved[*keep] = 1;
+	int left = 0;
+	for (int i = 0; i < r->entries; i++) {
+		if (!r->moved[i])
+			continue;
+		r->entry[left] = r->entry[i];
+		r->moved[i] = left++;
+	}
+	r->entries = left;
+	for (int i = 0; i < r->observations; i++)
+		r->observation[i].entry = r->moved[r->observation[i].entry];
+	if (*keep >= 0)
+		*keep = r->moved[*keep];
+	memset(r->slot, 0, (size_t)r->slots * sizeof *r->slot);
+	for (int i = 0; i < r->entries; i++)
+		r->slot[slot_of(r, &r->entry[i].bits)] = i + 1;
+}
+
+int record_entry(struct record* r, const struct vector* v, int* keep) {
+	int found = record_find(r, v);
+	if (found >= 0)
+		return found;
+	if (r->entries == r->capacity)
+		forget_half(r, keep);
+	found = r->entries++;
+	r->entry[found] = (struct entry){.bits = *v};
+	r->slot[slot_of(r, v)] = found + 1;
+	return found;
+}
+
+void record_observe(struct record* r, int entry, int matches, int rows, int64_t window, int* keep) {
+	const struct vector bits = r->entry[entry].bits;
+	if (r->observations == r->capacity) {
+		forget_half(r, keep);
+		entry = record_entry(r, &bits, keep);
+	}
+	r->observation[r->observations++] = (struct observation){entry, matches, rows, window};
+}
