@@ -25,9 +25,11 @@ struct model {
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
 	size_t weight_bytes;  /* in the files */
 	double parameters;
-	struct mask planted[2]; /* synth: what was planted, per task half */
-	int n_planted;          /* 0 unless synth with plant= */
-	void* owned;            /* the opener's mappings and arrays */
+	struct mask planted[2];       /* synth: what was planted, per task half */
+	int n_planted;                /* 0 unless synth with plant= */
+	const char* family;           /* "llama", "qwen2", …; NULL for synth */
+	void* owned;                  /* the opener's mappings and arrays */
+	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */
 };
 
 struct model_options {
