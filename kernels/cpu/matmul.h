@@ -1,0 +1,83 @@
+/* Matrix products: what the instruction sets share.
+ *
+ * An output element is one dot product, and its bits depend on the weight's type and cols alone: every
+ * kernel gives each element its own accumulators, feeds them in ascending order of the column and adds
+ * them up in a fixed order at the end. Rows, tiles and threads only choose which elements are computed
+ * side by side.
+ *
+ * A prepared activation row is, for F32, F16 and BF16 weights, its floats, filled with zeros to a
+ * multiple of 16. For quantized weights it is int8: x ≈ d·q with d = max|x| / 127 of a block of 32 (types
+ * with blocks of 32) or 256 (the others), q rounded to nearest even, behind it the blocks' d, behind
+ * those what the type's offset or minimum needs. All instruction sets prepare the same bytes. A block
+ * that holds a value that is not finite gets d = NaN, so that the product is not finite either. */
+#ifndef SWIFTLET_KERNELS_CPU_MATMUL_H
+#define SWIFTLET_KERNELS_CPU_MATMUL_H
+
+#include "kernels/backend.h"
+#include "kernels/dtype_blocks.h"
+
+#include <stdbool.h>
+
+static inline bool dtype_is_float(enum dtype type) {
+	return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+/* What a type of blocks of 32 subtracts from its stored integers (iq4_nl: from its table's entries
+ * stored with 128 added). */
+static inline int dtype_bias(enum dtype type) {
+	switch (type) {
+	case DTYPE_Q8_0:
+	case DTYPE_IQ4_NL:
+		return 128;
+	case DTYPE_Q4_0:
+		return 8;
+	case DTYPE_Q5_0:
+		return 16;
+	default:
+		return 0;
+	}
+}
+
+/* Types of blocks of 32 that add a minimum. */
+static inline bool dtype_has_min(enum dtype type) { return type == DTYPE_Q4_1 || type == DTYPE_Q5_1; }
+
+static inline size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+/* A prepared row for quantized weights. */
+struct prepared {
+	size_t d;     /* offset of float d (cols / block) */
+	size_t sums;  /* offset of blocks of 32: int32 -bias·Σq, or float d·Σq where the type has a minimum
+	                 (cols / 32); else int16 Σq of each 16 (cols / 16) */
+	size_t bytes; /* of the whole row, a multiple of 64 */
+};
+
+static inline struct prepared prepared_layout(enum dtype type, int cols) {
+	const size_t n = (size_t)cols, block = (size_t)dtype_block(type);
+	struct prepared p;
+	p.d = round_up_64(n);
+	p.sums = p.d + round_up_64(n / block * 4);
+	p.bytes = p.sums + round_up_64(block == BLOCK_SMALL ? n / 32 * 4 : n / 16 * 2);
+	return p;
+}
+
+size_t reference_prepared_bytes(enum dtype weight, int cols);
+void reference_prepare(enum dtype weight, void* out, const float* x, int cols);
+void reference_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                      const void* x, int n);
+
+size_t avx2_prepared_bytes(enum dtype weight, int cols);
+void avx2_prepare(enum dtype weight, void* out, const float* x, int cols);
+void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                 const void* x, int n);
+
+size_t avx512_prepared_bytes(enum dtype weight, int cols);
+void avx512_prepare(enum dtype weight, void* out, const float* x, int cols);
+void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                   const void* x, int n);
+
+/* Whether this processor and system run the avx2 (AVX2, FMA, F16C) and avx512 (F, BW, DQ, VL, VNNI and
+ * all of avx2) kernels. False on other architectures. */
+bool avx2_supported(void);
+bool avx512_supported(void);
+
+#endif

@@ -1,0 +1,22 @@
+/* What this processor can run. */
+#include "kernels/cpu/matmul.h"
+
+#if defined(__x86_64__)
+
+bool avx2_supported(void) {
+	__builtin_cpu_init();
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+bool avx512_supported(void) {
+	return avx2_supported() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+	       __builtin_cpu_supports("avx512vnni");
+}
+
+#else
+
+bool avx2_supported(void) { return false; }
+bool avx512_supported(void) { return false; }
+
+#endif

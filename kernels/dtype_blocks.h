@@ -1,0 +1,195 @@
+/* The quantized blocks of GGUF files, byte for byte as stored, and the 16-bit floats.
+ *
+ * Every field is made of bytes, so that a block may lie at any address of a mapped file; 16-bit fields
+ * are little-endian. The layouts are ggml's (ggml-common.h); the formulas stand beside them. */
+#ifndef SWIFTLET_KERNELS_DTYPE_BLOCKS_H
+#define SWIFTLET_KERNELS_DTYPE_BLOCKS_H
+
+#include <stdint.h>
+#include <string.h>
+
+enum { BLOCK_SMALL = 32, BLOCK_SUPER = 256 };
+
+/* x[j] = d·q[j] */
+struct block_q8_0 {
+	uint8_t d[2]; /* f16 */
+	int8_t q[32];
+};
+
+/* x[j] = d·(q[j] - 8); low nibbles are elements 0…15, high ones 16…31 */
+struct block_q4_0 {
+	uint8_t d[2];
+	uint8_t q[16];
+};
+
+/* x[j] = d·q[j] + m */
+struct block_q4_1 {
+	uint8_t d[2], m[2];
+	uint8_t q[16];
+};
+
+/* x[j] = d·(q[j] - 16); the fifth bit of element j is bit j of high */
+struct block_q5_0 {
+	uint8_t d[2];
+	uint8_t high[4];
+	uint8_t q[16];
+};
+
+/* x[j] = d·q[j] + m */
+struct block_q5_1 {
+	uint8_t d[2], m[2];
+	uint8_t high[4];
+	uint8_t q[16];
+};
+
+/* x = d·scale·q - dmin·min for 16 groups of 16; scale the low, min the high nibble. Bits 2s, 2s+1 of
+ * q[32h + i] are element 128h + 32s + i. */
+struct block_q2_k {
+	uint8_t scales[16];
+	uint8_t q[64];
+	uint8_t d[2], dmin[2];
+};
+
+/* x = d·(scale - 32)·(q - 4) for 16 groups of 16; q's low bits as in q2_k, the high bit of element
+ * 32s + i is bit s of high[i]; 6-bit scales packed in 12 bytes */
+struct block_q3_k {
+	uint8_t high[32];
+	uint8_t q[64];
+	uint8_t scales[12];
+	uint8_t d[2];
+};
+
+/* x = d·scale·q - dmin·min for 8 groups of 32; low nibbles of q[32p + i] are element 64p + i, high ones
+ * 64p + 32 + i; 6-bit scales and mins packed in 12 bytes */
+struct block_q4_k {
+	uint8_t d[2], dmin[2];
+	uint8_t scales[12];
+	uint8_t q[128];
+};
+
+/* as q4_k, with the fifth bit of element 32s + i in bit s of high[i] */
+struct block_q5_k {
+	uint8_t d[2], dmin[2];
+	uint8_t scales[12];
+	uint8_t high[32];
+	uint8_t q[128];
+};
+
+/* x = d·scale·(q - 32) for 16 groups of 16. In half h, low[64h + i] holds elements i (low nibble) and
+ * 64 + i (high), i < 64; bits 2s, 2s+1 of high[32h + i] belong to element 128h + 32s + i. */
+struct block_q6_k {
+	uint8_t low[128];
+	uint8_t high[64];
+	int8_t scales[16];
+	uint8_t d[2];
+};
+
+/* x[j] = d·iq4_values[q[j]] */
+struct block_iq4_nl {
+	uint8_t d[2];
+	uint8_t q[16];
+};
+
+/* x = d·(scale - 32)·iq4_values[q] for 8 groups of 32, each nibble-packed as in q4_0; the scales' low
+ * nibbles two a byte, their high two bits in scales_high */
+struct block_iq4_xs {
+	uint8_t d[2];
+	uint8_t scales_high[2];
+	uint8_t scales_low[4];
+	uint8_t q[128];
+};
+
+_Static_assert(sizeof(struct block_q8_0) == 34 && sizeof(struct block_q4_0) == 18 &&
+                   sizeof(struct block_q4_1) == 20 && sizeof(struct block_q5_0) == 22 &&
+                   sizeof(struct block_q5_1) == 24 && sizeof(struct block_q2_k) == 84 &&
+                   sizeof(struct block_q3_k) == 110 && sizeof(struct block_q4_k) == 144 &&
+                   sizeof(struct block_q5_k) == 176 && sizeof(struct block_q6_k) == 210 &&
+                   sizeof(struct block_iq4_nl) == 18 && sizeof(struct block_iq4_xs) == 136,
+               "GGUF's block sizes");
+
+/* The sixteen values of IQ4, ascending. */
+static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                      1,    13,   25,  38,  53,  69,  89,  113};
+
+static inline uint16_t load_u16(const void* p) {
+	uint8_t b[2];
+	memcpy(b, p, 2);
+	return (uint16_t)(b[0] | b[1] << 8);
+}
+
+static inline float float_from_bits(uint32_t bits) {
+	float x;
+	memcpy(&x, &bits, 4);
+	return x;
+}
+
+static inline uint32_t bits_from_float(float x) {
+	uint32_t bits;
+	memcpy(&bits, &x, 4);
+	return bits;
+}
+
+/* IEEE half to float, exact; NaNs keep their payload and become quiet, as the processor's do. */
+static inline float half_to_float(uint16_t h) {
+	const uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+	const uint32_t exponent = (h >> 10) & 0x1fu, fraction = h & 0x3ffu;
+	if (exponent == 0x1f)
+		return float_from_bits(sign | 0x7f800000u | fraction << 13 | (fraction ? 0x400000u : 0));
+	if (exponent)
+		return float_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+	const float magnitude = (float)fraction * 0x1p-24f;
+	return float_from_bits(sign | bits_from_float(magnitude));
+}
+
+/* Float to IEEE half, to nearest, ties to even; NaNs as the processor converts them. */
+static inline uint16_t half_from_float(float x) {
+	const uint32_t bits = bits_from_float(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+	if (magnitude > 0x7f800000u)
+		return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
+	if (magnitude >= 0x477ff000u) /* rounds to 2^16 or beyond */
+		return (uint16_t)(sign | 0x7c00u);
+	if (magnitude < 0x38800000u) { /* a subnormal half: let the adder round at 2^-24 */
+		const float aligned = float_from_bits(magnitude) + 0.5f;
+		return (uint16_t)(sign | (bits_from_float(aligned) - 0x3f000000u));
+	}
+	const uint32_t odd = magnitude >> 13 & 1u;
+	return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfffu + odd) >> 13);
+}
+
+static inline float bf16_to_float(uint16_t b) { return float_from_bits((uint32_t)b << 16); }
+
+/* To nearest, ties to even; NaNs become quiet. */
+static inline uint16_t bf16_from_float(float x) {
+	const uint32_t bits = bits_from_float(x);
+	if ((bits & 0x7fffffffu) > 0x7f800000u)
+		return (uint16_t)(bits >> 16 | 0x40u);
+	return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* Scale and min of group j < 8 of q4_k and q5_k: six bits each, the first four whole, the others' top
+ * two bits above them. */
+static inline void k4_scale_min(int j, const uint8_t* packed, uint8_t* scale, uint8_t* min) {
+	if (j < 4) {
+		*scale = packed[j] & 63;
+		*min = packed[j + 4] & 63;
+	} else {
+		*scale = (uint8_t)((packed[j + 4] & 15) | (packed[j - 4] >> 6) << 4);
+		*min = (uint8_t)(packed[j + 4] >> 4 | (packed[j] >> 6) << 4);
+	}
+}
+
+/* Scale of group j < 16 of q3_k, 32 already taken off. */
+static inline int8_t q3_scale(int j, const uint8_t* packed) {
+	const int low = j < 8 ? packed[j] & 15 : packed[j - 8] >> 4;
+	const int high = packed[8 + j % 4] >> 2 * (j / 4) & 3;
+	return (int8_t)((low | high << 4) - 32);
+}
+
+/* Scale of group j < 8 of iq4_xs, 32 already taken off. */
+static inline int8_t iq4_scale(int j, const struct block_iq4_xs* b) {
+	const int low = b->scales_low[j / 2] >> 4 * (j & 1) & 15;
+	const int high = load_u16(b->scales_high) >> 2 * j & 3;
+	return (int8_t)((low | high << 4) - 32);
+}
+
+#endif
