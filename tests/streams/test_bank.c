@@ -1,0 +1,206 @@
+/* The bank as data: what is found, merged, evicted and offered. */
+#include "streams/bank.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct mask mask_of(int a, int b) {
+	struct mask m = {{0}};
+	mask_set(&m, a, true);
+	mask_set(&m, b, true);
+	return m;
+}
+
+static uint64_t seed = 1;
+static float noise(void) {
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (float)((double)(seed >> 11) * 0x1p-53 * 2 - 1);
+}
+
+/* A prompt's state: large part common to all texts, a smaller one of its kind, and its own noise. */
+static void state_of(float* state, int dim, int kind) {
+	uint64_t own = seed;
+	seed = 7;
+	for (int i = 0; i < dim; i++)
+		state[i] = 5 * noise();
+	seed = (uint64_t)kind + 100;
+	for (int i = 0; i < dim; i++)
+		state[i] += noise();
+	seed = own;
+	for (int i = 0; i < dim; i++)
+		state[i] += 0.5f * noise();
+}
+
+static void kinds_are_told_apart(int dim) {
+	struct bank* b = bank_open(64);
+	float* state = malloc((size_t)dim * sizeof *state);
+	struct bank_signature s;
+	for (int kind = 0; kind < 4; kind++)
+		for (int prompt = 0; prompt < 10; prompt++) {
+			bank_tick(b);
+			state_of(state, dim, kind);
+			bank_signature(&s, state, dim);
+			const struct mask m = mask_of(2 + kind, 10 + kind);
+			bank_add(b, bank_entry(b, NULL, &m), &(struct bank_record){.tokens = 32}, &s);
+		}
+	int right = 0;
+	for (int prompt = 0; prompt < 100; prompt++) {
+		const int kind = prompt % 4;
+		state_of(state, dim, kind);
+		bank_signature(&s, state, dim);
+		const struct bank_entry* e = bank_find(b, NULL, &s);
+		right += e && mask_has(&e->mask, 2 + kind);
+	}
+	assert_true(right >= 98);
+	/* a kind never seen fits none */
+	int foreign = 0;
+	for (int prompt = 0; prompt < 20; prompt++) {
+		state_of(state, dim, 9);
+		bank_signature(&s, state, dim);
+		foreign += bank_find(b, NULL, &s) != NULL;
+	}
+	assert_true(foreign <= 1);
+	free(state);
+	bank_close(b);
+}
+
+static void signatures(void** unused) {
+	(void)unused;
+	kinds_are_told_apart(64);
+	kinds_are_told_apart(1024); /* projected */
+}
+
+static void labels_decide(void** unused) {
+	(void)unused;
+	struct bank* b = bank_open(8);
+	const struct mask m = mask_of(2, 3), n = mask_of(4, 5), o = mask_of(6, 7);
+	bank_entry(b, "code", &m);
+	bank_tick(b);
+	bank_entry(b, "math", &n);
+	bank_tick(b);
+	bank_entry(b, "math", &o);
+	assert_true(mask_equal(&bank_find(b, "code", NULL)->mask, &m));
+	assert_true(mask_equal(&bank_find(b, "math", NULL)->mask, &o)); /* the last used */
+	bank_tick(b);
+	bank_entry(b, "math", &n);
+	assert_true(mask_equal(&bank_find(b, "math", NULL)->mask, &n));
+	assert_null(bank_find(b, "story", NULL));
+	assert_null(bank_find(b, NULL, NULL));
+	/* a label that differs is not overruled by the signature */
+	float state[8] = {1, 2, 3};
+	struct bank_signature s;
+	bank_signature(&s, state, 8);
+	bank_add(b, bank_find(b, "code", NULL), &(struct bank_record){.tokens = 1}, &s);
+	assert_null(bank_find(b, "story", &s));
+	assert_true(mask_equal(&bank_find(b, NULL, &s)->mask, &m));
+	bank_close(b);
+}
+
+static void coinciding_entries_are_one(void** unused) {
+	(void)unused;
+	struct bank* b = bank_open(8);
+	const struct mask m = mask_of(2, 3);
+	struct bank_entry* e = bank_entry(b, "code", &m);
+	bank_add(b, e, &(struct bank_record){.tokens = 10, .matches = 3, .rows = 4}, NULL);
+	assert_ptr_equal(bank_entry(b, "code", &m), e);
+	assert_int_equal(b->n, 1);
+	bank_entry(b, "math", &m); /* another task's record is its own */
+	assert_int_equal(b->n, 2);
+	struct bank_entry stored = {.task = "code", .mask = m, .record = {.tokens = 5, .matches = 1, .rows = 4}};
+	assert_true(bank_restore(b, &stored));
+	assert_int_equal(b->n, 2);
+	assert_int_equal(b->merges, 1);
+	e = bank_entry(b, "code", &m);
+	assert_int_equal(e->record.tokens, 15);
+	assert_int_equal(e->record.rows, 8);
+	assert_int_equal(e->unsaved.tokens, 10); /* what came from the store is not stored again */
+	bank_close(b);
+}
+
+static void the_least_useful_goes_first(void** unused) {
+	(void)unused;
+	struct bank* b = bank_open(4);
+	const int tokens[] = {500, 20, 300, 400};
+	for (int i = 0; i < 4; i++) {
+		const struct mask m = mask_of(i, 20);
+		bank_add(b, bank_entry(b, NULL, &m), &(struct bank_record){.tokens = tokens[i]}, NULL);
+	}
+	struct mask m = mask_of(9, 20);
+	bank_entry(b, "new", &m);
+	assert_int_equal(b->n, 4);
+	assert_int_equal(b->evictions, 1);
+	assert_true(mask_has(&b->evicted.mask, 1));
+	bank_remove(b, bank_find(b, "new", NULL)->id);
+	assert_int_equal(b->n, 3);
+	/* age counts: 500 tokens long ago are less than 300 of today */
+	for (int i = 0; i < 2000; i++)
+		bank_tick(b);
+	m = mask_of(2, 20);
+	bank_entry(b, NULL, &m);
+	m = mask_of(3, 20);
+	bank_entry(b, NULL, &m);
+	m = mask_of(11, 20);
+	bank_add(b, bank_entry(b, NULL, &m), &(struct bank_record){.tokens = 100}, NULL);
+	m = mask_of(12, 20);
+	bank_entry(b, NULL, &m);
+	assert_true(mask_has(&b->evicted.mask, 0));
+	/* a stored entry of less use than all that are here is not taken */
+	struct bank_entry stored = {.mask = mask_of(13, 20)};
+	assert_false(bank_restore(b, &stored) && b->n > 4);
+	bank_close(b);
+}
+
+static void candidates_in_order(void** unused) {
+	(void)unused;
+	struct bank* b = bank_open(64);
+	for (int i = 0; i < 20; i++) {
+		const struct mask m = mask_of(i, 40);
+		bank_add(b, bank_entry(b, i % 2 ? "odd" : "even", &m), &(struct bank_record){.tokens = 100 * i},
+		         NULL);
+	}
+	const struct mask incumbent = mask_of(19, 40);
+	struct mask out[8];
+	assert_int_equal(bank_candidates(b, "odd", NULL, &incumbent, 4, out), 4);
+	for (int i = 0; i < 4; i++)
+		assert_true(mask_has(&out[i], 17 - 2 * i));
+	/* the same mask under two labels is offered once */
+	bank_entry(b, "third", &out[0]);
+	struct mask all[64];
+	assert_int_equal(bank_candidates(b, NULL, NULL, NULL, 64, all), 20);
+	struct bank* empty = bank_open(1);
+	assert_int_equal(bank_candidates(empty, "odd", NULL, NULL, 4, out), 0);
+	bank_close(empty);
+	bank_close(b);
+}
+
+static void odd_states_say_nothing(void** unused) {
+	(void)unused;
+	struct bank_signature s;
+	float state[4] = {1, INFINITY, 0, 0};
+	bank_signature(&s, state, 4);
+	assert_true(s.prompts < 0.5);
+	bank_signature(&s, NULL, 4);
+	assert_true(s.prompts < 0.5);
+	float zero[300] = {0};
+	bank_signature(&s, zero, 300);
+	assert_true(s.prompts < 0.5);
+	assert_null(bank_open(0));
+	assert_null(bank_open(65));
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(signatures),
+	    cmocka_unit_test(labels_decide),
+	    cmocka_unit_test(coinciding_entries_are_one),
+	    cmocka_unit_test(the_least_useful_goes_first),
+	    cmocka_unit_test(candidates_in_order),
+	    cmocka_unit_test(odd_states_say_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,459 @@
+/* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
+#include "streams/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct store_model model = {.fingerprint = "00ff", .name = "a-model", .blocks = 20};
+static char folder[64];
+static struct error e;
+
+static int make_folder(void** unused) {
+	(void)unused;
+	strcpy(folder, "/tmp/swiftlet-store-XXXXXX");
+	return mkdtemp(folder) ? 0 : -1;
+}
+static int remove_folder(void** unused) {
+	(void)unused;
+	char command[256];
+	snprintf(command, sizeof command, "chmod -R u+w %s; rm -rf %s", folder, folder);
+	return system(command);
+}
+
+static const char* path_of(const char* name) {
+	static char path[128];
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	return path;
+}
+
+static struct bank_entry entry_of(int which, int64_t tokens) {
+	struct bank_entry entry = {.skip_ratio = 0.45};
+	snprintf(entry.task, sizeof entry.task, "task-%d", which % 3);
+	mask_set(&entry.mask, 2 * (1 + which), true);
+	mask_set(&entry.mask, 2 * 17 + 1, true);
+	entry.record = entry.unsaved = (struct bank_record){
+	    .matches = 30, .rows = 32, .accepted = 8, .draft_steps = 10, .tokens = tokens, .instances = 1};
+	return entry;
+}
+
+struct seen {
+	int n;
+	int64_t tokens;
+	struct store_mask last, masks[64];
+};
+static bool see(void* user, const struct store_mask* m) {
+	struct seen* s = user;
+	s->masks[s->n++ % 64] = *m;
+	s->tokens += m->entry.record.tokens;
+	s->last = *m;
+	return true;
+}
+
+static struct store* must_open(const char* name, enum store_mode mode) {
+	struct store* s = store_open(path_of(name), mode, &e);
+	if (!s)
+		print_error("%s\n", e.message);
+	assert_non_null(s);
+	return s;
+}
+
+static void what_is_stored_comes_back(void** unused) {
+	(void)unused;
+	assert_null(store_open(path_of("deep/er/masks.db"), STORE_READ, &e));
+	assert_non_null(strstr(e.message, "no such mask store"));
+	struct store* s = must_open("deep/er/masks.db", STORE_WRITE);
+	struct bank_entry entry = entry_of(1, 100);
+	float state[40];
+	for (int i = 0; i < 40; i++)
+		state[i] = (float)i;
+	bank_signature(&entry.unsaved_signature, state, 40);
+	int64_t id = 0, again = 0;
+	assert_true(store_add(s, &model, &entry, &id, &e));
+	entry.settled = true;
+	assert_true(store_add(s, &model, &entry, &again, &e));
+	assert_int_equal(id, again);
+	store_close(s);
+
+	s = must_open("deep/er/masks.db", STORE_READ);
+	static struct seen seen;
+	memset(&seen, 0, sizeof seen);
+	assert_true(store_each(s, "00ff", see, &seen, &e));
+	assert_int_equal(seen.n, 1);
+	assert_true(mask_equal(&seen.last.entry.mask, &entry.mask));
+	assert_string_equal(seen.last.entry.task, "task-1");
+	assert_string_equal(seen.last.model.name, "a-model");
+	assert_int_equal(seen.last.model.blocks, 20);
+	assert_int_equal(seen.last.entry.record.tokens, 200);
+	assert_int_equal(seen.last.entry.record.rows, 64);
+	assert_true(seen.last.entry.settled);
+	assert_true(seen.last.entry.signature.prompts > 1.5 && seen.last.entry.signature.prompts < 2.5);
+	assert_true(seen.last.entry.signature.value[39] > 0.5f);
+	assert_true(store_each(s, "other", see, &seen, &e));
+	assert_int_equal(seen.n, 1);
+	assert_false(store_add(s, &model, &entry, NULL, &e)); /* opened for reading */
+	struct store_mask one;
+	assert_int_equal(store_get(s, id, &one, &e), 1);
+	assert_int_equal(store_get(s, id + 1, &one, &e), 0);
+	store_close(s);
+
+	s = must_open("deep/er/masks.db", STORE_EDIT);
+	entry.record.tokens = 7;
+	assert_true(store_put(s, &model, &entry, &again, &e)); /* an import sets */
+	assert_int_equal(store_get(s, id, &one, &e), 1);
+	assert_int_equal(one.entry.record.tokens, 7);
+	assert_int_equal(store_delete(s, id, &e), 1);
+	assert_int_equal(store_delete(s, id, &e), 0);
+	int n;
+	struct bank_entry two[2] = {entry_of(2, 1), entry_of(3, 1)};
+	assert_true(store_add_all(s, &model, two, 2, &e));
+	assert_true(store_delete_model(s, "else", &n, &e));
+	assert_int_equal(n, 0);
+	assert_true(store_delete_model(s, NULL, &n, &e));
+	assert_int_equal(n, 2);
+	store_close(s);
+}
+
+static void count(void* user, const struct store_observation* o) {
+	struct store_observation* last = user;
+	assert_true(o->window > last->window); /* oldest first */
+	*last = *o;
+	last[1].rows++;
+}
+
+static void observations_are_bounded(void** unused) {
+	(void)unused;
+	struct store* s = must_open("observations.db", STORE_WRITE);
+	static struct store_observation o[3000];
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 3000; i++) {
+			o[i] = (struct store_observation){.matches = i % 33, .rows = 32, .window = round * 3000 + i + 1};
+			mask_set(&o[i].mask, 2 + i % 30, true);
+		}
+		assert_true(store_observe(s, &model, "math", o, 3000, &e));
+	}
+	struct store_observation seen[2] = {{.window = 0}, {.rows = 0}};
+	assert_true(store_each_observation(s, "00ff", "math", count, seen, &e));
+	assert_int_equal(seen[1].rows, STORE_OBSERVATIONS);
+	assert_int_equal(seen[0].window, 6000);
+	assert_true(mask_has(&seen[0].mask, 2 + 2999 % 30));
+	store_close(s);
+}
+
+static void masks_as_text(void** unused) {
+	(void)unused;
+	char text[STORE_MASK_TEXT];
+	struct mask m = {{0}}, back;
+	store_mask_text(&m, text);
+	assert_string_equal(text, "am");
+	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
+	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
+		mask_set(&m, i, true);
+	store_mask_text(&m, text);
+	assert_true(strlen(text) < STORE_MASK_TEXT);
+	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
+	const char* bad[] = {"",     "a",     "m",   "a1", "a1,m", "a1m2x", "a256m", "a99999999999m",
+	                     "a-1m", "a1 m2", "b1m2"};
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_false(store_mask_parse(bad[i], &back));
+}
+
+/* ---- several processes -------------------------------------------------------------------- */
+
+static void processes_share_a_file(void** unused) {
+	(void)unused;
+	store_close(must_open("shared.db", STORE_WRITE));
+	enum { PROCESSES = 4, ADDS = 25 };
+	for (int p = 0; p < PROCESSES; p++)
+		if (fork() == 0) {
+			struct store* s = store_open(path_of("shared.db"), STORE_WRITE, &e);
+			bool good = s != NULL;
+			for (int i = 0; i < ADDS && good; i++) {
+				const struct bank_entry entry = entry_of(i % 5, 1);
+				good = store_add(s, &model, &entry, NULL, &e);
+			}
+			_exit(good ? 0 : 1);
+		}
+	for (int p = 0; p < PROCESSES; p++) {
+		int status;
+		wait(&status);
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+	struct store* s = must_open("shared.db", STORE_READ);
+	static struct seen seen;
+	memset(&seen, 0, sizeof seen);
+	assert_true(store_each(s, NULL, see, &seen, &e));
+	assert_int_equal(seen.n, 5);
+	assert_int_equal(seen.tokens, PROCESSES * ADDS); /* no addition is lost */
+	store_close(s);
+}
+
+/* A child stores and tells each commit through a pipe; it is killed at a random instant. */
+static void writer(int out, int start) {
+	struct store* s = store_open(path_of("killed.db"), STORE_WRITE, &e);
+	if (!s)
+		_exit(1);
+	for (int i = start;; i++) {
+		const struct bank_entry entry = entry_of(i % 12, 1);
+		if (!store_add(s, &model, &entry, NULL, &e))
+			_exit(1);
+		const char which = (char)(i % 12);
+		if (write(out, &which, 1) != 1)
+			_exit(1);
+	}
+}
+
+static void committed_entries_survive_kills(void** unused) {
+	(void)unused;
+	enum { KILLS = 200 };
+	int64_t told[12] = {0}, total = 0;
+	srand(1);
+	for (int k = 0; k < KILLS; k++) {
+		int ends[2];
+		assert_int_equal(pipe(ends), 0);
+		const pid_t child = fork();
+		if (child == 0) {
+			close(ends[0]);
+			writer(ends[1], k);
+		}
+		close(ends[1]);
+		const struct timespec instant = {.tv_nsec = 1000L * (500 + rand() % 25000)};
+		nanosleep(&instant, NULL);
+		kill(child, SIGKILL);
+		int status;
+		waitpid(child, &status, 0);
+		assert_true(WIFSIGNALED(status)); /* it did not give up by itself */
+		char which;
+		while (read(ends[0], &which, 1) == 1) {
+			told[(int)which]++;
+			total++;
+		}
+		close(ends[0]);
+		struct store* s = must_open("killed.db", STORE_WRITE);
+		static struct seen seen;
+		memset(&seen, 0, sizeof seen);
+		assert_true(store_each(s, NULL, see, &seen, &e));
+		for (int i = 0; i < 12; i++) {
+			const struct bank_entry entry = entry_of(i, 1);
+			int64_t kept = 0;
+			for (int j = 0; j < seen.n; j++)
+				if (mask_equal(&seen.masks[j].entry.mask, &entry.mask))
+					kept = seen.masks[j].entry.record.tokens;
+			assert_true(kept >= told[i]);
+			assert_true(kept <= told[i] + k + 1); /* at most one untold commit a kill */
+		}
+		store_close(s);
+	}
+	print_message("%d kills, %lld commits told, every one there\n", KILLS, (long long)total);
+	assert_true(total > KILLS);
+}
+
+/* ---- files that are not good stores -------------------------------------------------------- */
+
+static char* read_whole(const char* path, size_t* size) {
+	FILE* f = fopen(path, "rb");
+	assert_non_null(f);
+	char* data = malloc(1 << 20);
+	*size = fread(data, 1, 1 << 20, f);
+	fclose(f);
+	return data;
+}
+
+static void write_whole(const char* path, const void* data, size_t size) {
+	FILE* f = fopen(path, "wb");
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, size, f), size);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Refused with these words, in all modes, and not a byte of it changed. */
+static void refused(const char* name, const char* words) {
+	size_t size, after;
+	char* before = read_whole(path_of(name), &size);
+	for (int mode = STORE_READ; mode <= STORE_EDIT; mode++) {
+		struct store* s = store_open(path_of(name), (enum store_mode)mode, &e);
+		assert_null(s);
+		if (!strstr(e.message, words))
+			print_error("expected \"%s\" in: %s\n", words, e.message);
+		assert_non_null(strstr(e.message, words));
+		assert_non_null(strstr(e.message, name));
+	}
+	char* now = read_whole(path_of(name), &after);
+	assert_int_equal(size, after);
+	assert_memory_equal(before, now, size);
+	free(before);
+	free(now);
+}
+
+static void sql(const char* name, const char* text) {
+	sqlite3* db;
+	assert_int_equal(sqlite3_open(path_of(name), &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
+static void bad_files_are_named_and_kept(void** unused) {
+	(void)unused;
+	write_whole(path_of("text.db"), "These are notes, not a database, and dear to somebody.\n", 55);
+	refused("text.db", "no SQLite database");
+
+	sql("other.db", "CREATE TABLE recipes(id)");
+	refused("other.db", "another program's");
+	sql("newer.db", "PRAGMA application_id = 1937204852; PRAGMA user_version = 99; CREATE TABLE x(y)");
+	refused("newer.db", "newer than this program's");
+
+	struct store* s = must_open("whole.db", STORE_WRITE);
+	for (int i = 0; i < 12; i++) {
+		const struct bank_entry entry = entry_of(i, 1);
+		assert_true(store_add(s, &model, &entry, NULL, &e));
+	}
+	store_close(s);
+	size_t size;
+	char* data = read_whole(path_of("whole.db"), &size);
+	write_whole(path_of("cut.db"), data, size / 2);
+	refused("cut.db", "damaged");
+	memset(data + 4096, 0x5a, 8192); /* two pages of rubbish */
+	write_whole(path_of("rubbish.db"), data, size);
+	refused("rubbish.db", "damaged");
+	free(data);
+
+	assert_null(store_open(folder, STORE_WRITE, &e));
+	assert_non_null(strstr(e.message, "not a regular file"));
+	/* a row that no bank would write is damage as well */
+	sql("whole.db", "UPDATE mask SET skipped = 'a25m' WHERE id = 3");
+	s = must_open("whole.db", STORE_READ);
+	static struct seen seen;
+	memset(&seen, 0, sizeof seen);
+	assert_false(store_each(s, NULL, see, &seen, &e));
+	assert_non_null(strstr(e.message, "mask 3 is damaged"));
+	store_close(s);
+}
+
+static void locked_and_read_only(void** unused) {
+	(void)unused;
+	struct store* s = must_open("locked.db", STORE_WRITE);
+	store_set_patience(s, 50);
+	sqlite3* db;
+	assert_int_equal(sqlite3_open(path_of("locked.db"), &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+	const struct bank_entry entry = entry_of(1, 1);
+	assert_false(store_add(s, &model, &entry, NULL, &e));
+	assert_non_null(strstr(e.message, "locked by another process"));
+	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	sqlite3_close(db);
+	assert_true(store_add(s, &model, &entry, NULL, &e)); /* and it goes on */
+	store_close(s);
+
+	/* root may write anything, so the rest is done as nobody */
+	chmod(folder, 0755);
+	chmod(path_of("locked.db"), 0444);
+	const pid_t child = fork();
+	if (child == 0) {
+		if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+			_exit(0);
+		struct store* mine = store_open(path_of("locked.db"), STORE_WRITE, &e);
+		if (mine || !strstr(e.message, "read-only"))
+			_exit(1);
+		mine = store_open(path_of("not/there.db"), STORE_WRITE, &e);
+		_exit(mine || !strstr(e.message, "cannot be made") ? 2 : 0);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void a_full_disk_loses_nothing(void** unused) {
+	(void)unused;
+	struct store* s = must_open("full.db", STORE_WRITE);
+	struct bank_entry entry = entry_of(1, 5);
+	assert_true(store_add(s, &model, &entry, NULL, &e));
+	store_close(s);
+	const pid_t child = fork();
+	if (child == 0) { /* a file size limit stands for the disk */
+		signal(SIGXFSZ, SIG_IGN);
+		s = store_open(path_of("full.db"), STORE_WRITE, &e);
+		const struct rlimit limit = {.rlim_cur = 60000, .rlim_max = 60000};
+		setrlimit(RLIMIT_FSIZE, &limit);
+		for (int i = 0; s && i < 200; i++) {
+			static struct store_observation o[200];
+			for (int j = 0; j < 200; j++)
+				o[j] = (struct store_observation){.matches = 1, .rows = 32, .window = 1};
+			if (!store_observe(s, &model, "", o, 200, &e))
+				_exit(strstr(e.message, "what was stored before is kept") ? 0 : 2);
+		}
+		_exit(1);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	s = must_open("full.db", STORE_WRITE);
+	static struct seen seen;
+	memset(&seen, 0, sizeof seen);
+	assert_true(store_each(s, NULL, see, &seen, &e));
+	assert_int_equal(seen.tokens, 5);
+	store_close(s);
+}
+
+static void older_schemas_are_migrated(void** unused) {
+	(void)unused;
+	sql("old.db",
+	    "PRAGMA application_id = 1937204852; PRAGMA user_version = 1;"
+	    "CREATE TABLE model(id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
+	    " blocks INTEGER NOT NULL);"
+	    "CREATE TABLE mask(id INTEGER PRIMARY KEY AUTOINCREMENT, model INTEGER NOT NULL REFERENCES model(id),"
+	    " task TEXT NOT NULL, skipped TEXT NOT NULL, skip_ratio REAL NOT NULL, signature BLOB,"
+	    " signature_prompts REAL NOT NULL DEFAULT 0, matches INTEGER NOT NULL DEFAULT 0,"
+	    " rows INTEGER NOT NULL DEFAULT 0, accepted INTEGER NOT NULL DEFAULT 0,"
+	    " draft_steps INTEGER NOT NULL DEFAULT 0, rounds INTEGER NOT NULL DEFAULT 0,"
+	    " round_tokens INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,"
+	    " instances INTEGER NOT NULL DEFAULT 0, created INTEGER NOT NULL, updated INTEGER NOT NULL,"
+	    " UNIQUE(model, task, skipped));"
+	    "CREATE TABLE observation(id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	    " model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL, skipped TEXT NOT NULL,"
+	    " matches INTEGER NOT NULL, rows INTEGER NOT NULL, window INTEGER NOT NULL, made INTEGER NOT NULL);"
+	    "CREATE INDEX observation_model ON observation(model, id);"
+	    "INSERT INTO model VALUES(1, '00ff', 'a-model', 20);"
+	    "INSERT INTO mask(model, task, skipped, skip_ratio, tokens, created, updated)"
+	    " VALUES(1, 'math', 'a1,3m5', 0.45, 77, 1, 1)");
+	assert_null(store_open(path_of("old.db"), STORE_READ, &e));
+	assert_non_null(strstr(e.message, "schema version 1"));
+	struct store* s = must_open("old.db", STORE_WRITE);
+	static struct seen seen;
+	memset(&seen, 0, sizeof seen);
+	assert_true(store_each(s, "00ff", see, &seen, &e));
+	assert_int_equal(seen.n, 1);
+	assert_int_equal(seen.tokens, 77);
+	assert_false(seen.last.entry.settled);
+	store_close(s);
+	store_close(must_open("old.db", STORE_READ));
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(masks_as_text),
+	    cmocka_unit_test(what_is_stored_comes_back),
+	    cmocka_unit_test(observations_are_bounded),
+	    cmocka_unit_test(processes_share_a_file),
+	    cmocka_unit_test(committed_entries_survive_kills),
+	    cmocka_unit_test(bad_files_are_named_and_kept),
+	    cmocka_unit_test(locked_and_read_only),
+	    cmocka_unit_test(a_full_disk_loses_nothing),
+	    cmocka_unit_test(older_schemas_are_migrated),
+	};
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
