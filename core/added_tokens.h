@@ -1,0 +1,44 @@
+/* Tokens that are met as whole strings before any merging: special ones, and those a user added.
+ *
+ * A trie over bytes finds the longest one at a place; the flags are Hugging Face's (`lstrip` takes the
+ * white space before it along, `rstrip` after it, `single_word` wants no letter or digit beside it). */
+#ifndef SWIFTLET_CORE_ADDED_TOKENS_H
+#define SWIFTLET_CORE_ADDED_TOKENS_H
+
+#include "kernels/backend.h"
+
+struct added_token {
+	int32_t id;
+	bool special; /* not recognised in plain text (TOKENIZE_NO_SPECIAL) */
+	bool lstrip, rstrip, single_word;
+};
+
+struct added_node {
+	int32_t child, sibling; /* -1: none */
+	int32_t token;          /* index in token, -1: none ends here */
+	uint8_t byte;
+};
+
+struct added_tokens {
+	struct added_token* token;
+	int n, capacity;
+	struct added_node* node;
+	int n_nodes, node_capacity;
+	int32_t root[256];
+};
+
+struct added_match {
+	size_t start, end; /* of the text taken, stripped white space included */
+	const struct added_token* token;
+};
+
+void added_tokens_start(struct added_tokens*);
+void added_tokens_free(struct added_tokens*);
+/* A content met twice keeps its first id. Errors: empty content, no memory. */
+bool added_tokens_add(struct added_tokens*, const char* content, size_t size, struct added_token,
+                      struct error*);
+/* The first match at or after `from`, the longest there. plain: special ones are passed over. */
+bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from, bool plain,
+                       struct added_match*);
+
+#endif

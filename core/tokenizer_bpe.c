@@ -1,0 +1,156 @@
+/* Byte-pair merging in n log n: neighbours that may merge wait in a heap, the best merges first, and at
+ * equal order the leftmost.
+ *
+ * Sentencepiece's BPE looks a pair up by its joint text and orders by score; the others look it up in
+ * the list of merges and order by rank. */
+#include "core/tokenizer_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/utf8.h"
+
+static bool before(const struct candidate* a, const struct candidate* b) {
+	return a->order != b->order ? a->order < b->order : a->left < b->left;
+}
+
+static void heap_push(struct encoder* e, struct candidate c) {
+	if (e->n_heap == e->heap_capacity) {
+		size_t capacity = e->heap_capacity ? e->heap_capacity * 2 : 256;
+		struct candidate* grown = realloc(e->heap, capacity * sizeof *grown);
+		if (!grown) {
+			e->failed = true;
+			return;
+		}
+		e->heap = grown;
+		e->heap_capacity = capacity;
+	}
+	size_t at = e->n_heap++;
+	while (at > 0 && before(&c, &e->heap[(at - 1) / 2])) {
+		e->heap[at] = e->heap[(at - 1) / 2];
+		at = (at - 1) / 2;
+	}
+	e->heap[at] = c;
+}
+
+static struct candidate heap_pop(struct encoder* e) {
+	struct candidate top = e->heap[0];
+	struct candidate last = e->heap[--e->n_heap];
+	size_t at = 0;
+	for (;;) {
+		size_t child = 2 * at + 1;
+		if (child >= e->n_heap)
+			break;
+		if (child + 1 < e->n_heap && before(&e->heap[child + 1], &e->heap[child]))
+			child++;
+		if (!before(&e->heap[child], &last))
+			break;
+		e->heap[at] = e->heap[child];
+		at = child;
+	}
+	if (e->n_heap > 0)
+		e->heap[at] = last;
+	return top;
+}
+
+static bool reserve_symbols(struct encoder* e, size_t n) {
+	if (n <= e->symbol_capacity)
+		return true;
+	size_t capacity = e->symbol_capacity ? e->symbol_capacity : 256;
+	while (capacity < n)
+		capacity *= 2;
+	struct symbol* grown = realloc(e->symbol, capacity * sizeof *grown);
+	if (!grown)
+		return false;
+	e->symbol = grown;
+	e->symbol_capacity = capacity;
+	return true;
+}
+
+/* One symbol a character; a malformed byte stands alone. */
+static void split_characters(struct encoder* e, const char* word, size_t size) {
+	const struct vocabulary* v = &e->tokenizer->vocabulary;
+	e->n_symbols = 0;
+	for (size_t at = 0; at < size;) {
+		size_t length = utf8_character(word + at, size - at, NULL);
+		if (length == 0)
+			length = 1;
+		int32_t index = (int32_t)e->n_symbols++;
+		e->symbol[index] = (struct symbol){.start = (uint32_t)at,
+		                                   .size = (uint32_t)length,
+		                                   .id = vocabulary_find_plain(v, word + at, length),
+		                                   .previous = index - 1,
+		                                   .next = index + 1};
+		at += length;
+	}
+	e->symbol[e->n_symbols - 1].next = -1;
+}
+
+/* Puts the pair (left, its right neighbour) into the heap when it may merge. */
+static void consider(struct encoder* e, const char* word, int32_t left) {
+	if (left < 0 || e->symbol[left].next < 0)
+		return;
+	const struct tokenizer* t = e->tokenizer;
+	const struct symbol* a = &e->symbol[left];
+	const struct symbol* b = &e->symbol[a->next];
+	int32_t id = vocabulary_find_plain(&t->vocabulary, word + a->start, (size_t)a->size + b->size);
+	if (id >= 0)
+		heap_push(e, (struct candidate){
+		                 .order = t->order[id], .left = (uint32_t)left, .size = a->size + b->size, .id = id});
+}
+
+static void merge_all(struct encoder* e, const char* word) {
+	e->n_heap = 0;
+	for (size_t i = 0; i + 1 < e->n_symbols; i++)
+		consider(e, word, (int32_t)i);
+	while (e->n_heap > 0 && !e->failed) {
+		struct candidate c = heap_pop(e);
+		struct symbol* a = &e->symbol[c.left];
+		/* Symbols only grow, so an equal joint size means an equal pair. */
+		if (a->size == 0 || a->next < 0 || a->size + e->symbol[a->next].size != c.size)
+			continue;
+		struct symbol* b = &e->symbol[a->next];
+		a->size = c.size;
+		a->id = c.id;
+		a->next = b->next;
+		b->size = 0;
+		if (a->next >= 0)
+			e->symbol[a->next].previous = (int32_t)c.left;
+		consider(e, word, a->previous);
+		consider(e, word, (int32_t)c.left);
+	}
+}
+
+/* A character without a piece: its bytes, or the unknown piece. Returns whether it was unknown. */
+static bool emit_unknown(struct encoder* e, const char* bytes, size_t size, bool after_unknown) {
+	const struct tokenizer* t = e->tokenizer;
+	bool have_all = t->byte_fallback;
+	for (size_t i = 0; i < size && have_all; i++)
+		have_all = t->vocabulary.byte[(uint8_t)bytes[i]] >= 0;
+	if (have_all) {
+		for (size_t i = 0; i < size; i++)
+			encoder_emit(e, t->vocabulary.byte[(uint8_t)bytes[i]]);
+		return false;
+	}
+	if (t->unknown >= 0 && !(after_unknown && t->fuse_unknown))
+		encoder_emit(e, t->unknown);
+	return true;
+}
+
+bool bpe_encode(struct encoder* e, const char* word, size_t size) {
+	if (size > INT32_MAX / 2 || !reserve_symbols(e, size))
+		return false;
+	split_characters(e, word, size);
+	merge_all(e, word);
+	bool after_unknown = false;
+	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
+		const struct symbol* s = &e->symbol[i];
+		if (s->id >= 0) {
+			encoder_emit(e, s->id);
+			after_unknown = false;
+		} else {
+			after_unknown = emit_unknown(e, word + s->start, s->size, after_unknown);
+		}
+	}
+	return !e->failed;
+}

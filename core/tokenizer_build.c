@@ -1,0 +1,155 @@
+/* What every reader of a tokenizer does at the end: bytes, printed forms, merging order, added tokens. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/tokenizer_parts.h"
+
+struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
+	struct tokenizer* t = calloc(1, sizeof *t);
+	if (!t) {
+		error_set(error, "no memory for a tokenizer");
+		return NULL;
+	}
+	t->kind = kind;
+	t->bos = t->eos = t->unknown = -1;
+	vocabulary_start(&t->vocabulary);
+	added_tokens_start(&t->raw);
+	added_tokens_start(&t->normalized);
+	return t;
+}
+
+void tokenizer_free(struct tokenizer* t) {
+	if (!t)
+		return;
+	vocabulary_free(&t->vocabulary);
+	added_tokens_free(&t->raw);
+	added_tokens_free(&t->normalized);
+	free(t->order);
+	free(t);
+}
+
+struct tokenizer* tokenizer_bytes(int vocab) {
+	struct error ignored;
+	struct tokenizer* t = tokenizer_new(TOKENIZER_BYTES, &ignored);
+	if (t)
+		t->size = vocab;
+	return t;
+}
+
+static int hex_digit(char c) {
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+/* "<0x0A>" to 10, or -1. */
+static int byte_of_name(const char* text, size_t size) {
+	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+		return -1;
+	int high = hex_digit(text[3]), low = hex_digit(text[4]);
+	return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+void tokenizer_find_bytes(struct tokenizer* t) {
+	struct vocabulary* v = &t->vocabulary;
+	for (int id = 0; id < v->n; id++) {
+		if (v->piece[id].type != PIECE_BYTE)
+			continue;
+		int byte = byte_of_name(vocabulary_text(v, id), v->piece[id].text_size);
+		if (byte >= 0)
+			v->byte[byte] = id;
+	}
+}
+
+static bool print_with_spaces(struct vocabulary* v, int32_t id, struct buffer* work, struct error* error) {
+	const struct piece* p = &v->piece[id];
+	work->size = 0;
+	const char* text = vocabulary_text(v, id);
+	for (size_t at = 0; at < p->text_size;) {
+		if (p->text_size - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0) {
+			buffer_add(work, " ", 1);
+			at += 3;
+		} else {
+			buffer_add(work, text + at++, 1);
+		}
+	}
+	if (work->failed)
+		return error_set(error, "no memory for the vocabulary");
+	return vocabulary_print(v, id, work->data, work->size, error);
+}
+
+bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	struct buffer work = {0};
+	bool good = true;
+	for (int id = 0; id < v->n && good; id++) {
+		const struct piece* p = &v->piece[id];
+		if (p->type == PIECE_BYTE) {
+			int byte = byte_of_name(vocabulary_text(v, id), p->text_size);
+			char c = (char)(uint8_t)byte;
+			if (byte >= 0)
+				good = vocabulary_print(v, id, &c, 1, error);
+		} else if (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED) {
+			good = print_with_spaces(v, id, &work, error);
+		}
+	}
+	buffer_free(&work);
+	return good;
+}
+
+/* A float as an integer that grows as the score falls. */
+static uint32_t order_of_score(float score) {
+	uint32_t bits;
+	float plain = score + 0.0f; /* -0 and 0 are equal scores */
+	memcpy(&bits, &plain, sizeof bits);
+	uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+	return ~ascending;
+}
+
+static bool order_pieces(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	t->order = malloc((size_t)v->n * sizeof *t->order);
+	if (!t->order)
+		return error_set(error, "no memory for the vocabulary");
+	for (int id = 0; id < v->n; id++) {
+		if (!isfinite(v->piece[id].score))
+			return error_set(error, "the score of piece %d is not a finite number", id);
+		t->order[id] = order_of_score(v->piece[id].score);
+	}
+	return true;
+}
+
+static bool register_added(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	for (int id = 0; id < v->n; id++) {
+		const struct piece* p = &v->piece[id];
+		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		if (!special && p->type != PIECE_USER_DEFINED)
+			continue;
+		struct added_tokens* where = special ? &t->raw : &t->normalized;
+		struct added_token token = {.id = id, .special = special};
+		if (!added_tokens_add(where, vocabulary_text(v, id), p->text_size, token, error))
+			return false;
+	}
+	return true;
+}
+
+static bool finish(struct tokenizer* t, struct error* error) {
+	t->size = t->vocabulary.n;
+	if (!vocabulary_seal(&t->vocabulary, error))
+		return false;
+	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
+		return false;
+	return register_added(t, error);
+}
+
+struct tokenizer* tokenizer_finish(struct tokenizer* t, struct error* error) {
+	if (t && !finish(t, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	return t;
+}

@@ -1,0 +1,68 @@
+/* The pieces of a tokenizer: id to text, text to id, and what each prints.
+ *
+ * A piece has its text as the file writes it ("▁the", "Ġthe", "<0x0A>") and the bytes it stands for in a
+ * decoded text (" the", " the", "\n"). Grows while a reader fills it; then it is sealed and only read. */
+#ifndef SWIFTLET_CORE_VOCABULARY_H
+#define SWIFTLET_CORE_VOCABULARY_H
+
+#include "kernels/backend.h"
+
+/* Sentencepiece's and GGUF's numbers. */
+enum piece_type {
+	PIECE_ABSENT = 0, /* an id that the file leaves out */
+	PIECE_NORMAL = 1,
+	PIECE_UNKNOWN = 2,
+	PIECE_CONTROL = 3,
+	PIECE_USER_DEFINED = 4,
+	PIECE_UNUSED = 5,
+	PIECE_BYTE = 6
+};
+
+struct buffer { /* growing bytes; failed: memory ran out, and what follows is ignored */
+	char* data;
+	size_t size, capacity;
+	bool failed;
+};
+void buffer_add(struct buffer*, const void* bytes, size_t size);
+void buffer_free(struct buffer*);
+
+struct piece {
+	size_t text, text_size;    /* in vocabulary.store, as the file writes it */
+	size_t printed, n_printed; /* in vocabulary.store, the bytes it stands for */
+	float score;
+	uint8_t type; /* enum piece_type */
+};
+
+struct vocabulary {
+	struct piece* piece; /* (n) by id */
+	int n, capacity;
+	struct buffer store;
+	int32_t* slot; /* (n_slots, a power of two) open-addressed ids by text, -1 empty */
+	size_t n_slots;
+	size_t longest; /* bytes of the longest text that merging may make */
+	size_t longest_printed;
+	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
+	bool has_unused;
+};
+
+enum { MAX_VOCABULARY = 1 << 24 }; /* ids are dense; more is a broken file */
+
+void vocabulary_start(struct vocabulary*);
+void vocabulary_free(struct vocabulary*);
+/* Sets piece `id`, whose place must be empty; printed = text until vocabulary_print says otherwise.
+ * Ids between the last and this one become absent. Errors: id out of range, taken, or no memory. */
+bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
+                    float score, struct error*);
+bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t size, struct error*);
+/* Builds the lookup. A duplicate or empty text among pieces that can be met in text is an error;
+ * unused and absent ids may share theirs. */
+bool vocabulary_seal(struct vocabulary*, struct error*);
+/* Id of an exact text, or -1. Sealed only. */
+int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
+/* The same among what merging may make: neither control, unknown nor byte pieces. */
+int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
+static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
+	return v->store.data + v->piece[id].text;
+}
+
+#endif
