@@ -13,7 +13,12 @@
 extern "C" {
 #endif
 
-/* Standard Gumbel noise, a function of its arguments alone. */
+/* Filters, in transformers' order: logits are divided by the temperature; top_k keeps that many; top_p
+ * keeps the smallest set of the most probable of those whose probabilities, made to sum to 1, reach it;
+ * min_p keeps those at least min_p times as probable as the best. Among equals the lowest ids stay. */
+
+/* Standard Gumbel noise, a function of its arguments alone: kernels/noise.h. Positions are taken modulo
+ * 2^32. */
 float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t token);
 
 /* Fills token, top_token, top_probability, max_probability and log_normaliser of `out` (as `want`
@@ -21,6 +26,10 @@ float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t
  * scratch: (2·vocab) floats. False when a logit is not finite. */
 bool result_from_logits(struct result* out, uint8_t want, const float* logits, int vocab,
                         const struct sampler* sampler, uint64_t position, float* scratch);
+
+/* The same, when the softmax's max and sum of exp(x - max) are known. */
+void result_from_softmax(struct result* out, uint8_t want, const float* logits, int vocab, float max,
+                         float sum, const struct sampler* sampler, uint64_t position, float* scratch);
 
 #ifdef __cplusplus
 }

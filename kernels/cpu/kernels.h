@@ -50,6 +50,10 @@ struct cpu_kernels {
 	void (*store)(enum dtype type, void* out, const float* x, int n);
 	/* max and sum of exp(x - max) over (n), fixed order; false when a value is not finite */
 	bool (*normaliser)(const float* x, int n, float* max, float* sum);
+	/* x = cap·tanh(x / cap), (n) */
+	void (*softcap)(float* x, float cap, int n);
+	/* Reads `bytes` (a multiple of 256, 64-byte aligned) and folds them, to measure the memory. */
+	uint64_t (*read)(const void* memory, size_t bytes);
 };
 
 extern const struct cpu_kernels cpu_reference, cpu_avx2, cpu_avx512;

@@ -1,0 +1,50 @@
+/* Attention of a slice: one part a row and key/value head.
+ *
+ * A row sees the committed tokens under its base and its own ancestors, in order of position; what else
+ * is in the cache, or in the pass, it never touches. */
+#include "kernels/cpu/cpu.h"
+
+struct attend_job {
+	struct cpu_backend* b;
+	int block, window;
+};
+
+static void attend_part(void* user, int part, int thread) {
+	const struct attend_job* job = user;
+	struct cpu_backend* b = job->b;
+	const struct model_shape* s = &b->head.weights->shape;
+	const int i = part / s->kv_heads, h = part % s->kv_heads, group = s->heads / s->kv_heads;
+	const struct slice_row* row = &b->row[i];
+	const struct cpu_cache* c = row->cache;
+	const struct attention_row a = {
+	    .key = cache_rows(c, c->keys, job->block, h),
+	    .value = cache_rows(c, c->values, job->block, h),
+	    .slot_bytes = c->slot_bytes,
+	    .type = c->head.type,
+	    .base = row->base,
+	    .n_ancestors = row->n_ancestors,
+	    .ancestor = row->ancestor,
+	    .from = job->window > 0 && row->position >= job->window ? row->position + 1 - job->window : 0,
+	    .head_dim = s->head_dim,
+	    .group = group,
+	    .scale = s->attention_scale,
+	    .softcap = s->attention_softcap,
+	};
+	const size_t at = ((size_t)i * (size_t)s->heads + (size_t)h * (size_t)group) * (size_t)s->head_dim;
+	const size_t scores = (size_t)group * (size_t)(b->context + MAX_ROWS);
+	b->kernels->attention(b->mixed + at, b->q + at, &a, b->scores + (size_t)thread * scores);
+}
+
+static int window_of(const struct model_shape* s, int block) {
+	const bool all = s->sliding_period > 0 && block % s->sliding_period == s->sliding_period - 1;
+	return all ? 0 : s->sliding_window;
+}
+
+void attend(struct cpu_backend* b, int block, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	struct attend_job job = {.b = b, .block = block, .window = window_of(s, block)};
+	double cost = 0;
+	for (int i = 0; i < n; i++)
+		cost += (double)(b->row[i].position + 1) * (double)b->row[i].cache->slot_bytes * 2 * s->heads;
+	spread(b, n * s->kv_heads, cost, attend_part, &job);
+}

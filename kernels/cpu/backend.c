@@ -1,0 +1,278 @@
+/* Opens the CPU backend: the kernels, the pool, the small vectors as floats, and every workspace the
+ * pass will ever need. The weights stay where they are. */
+#include "kernels/cpu/cpu.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Logits held at once: within this, but one row at least. */
+static const size_t logits_bytes = (size_t)16 << 20;
+
+static void cpu_close(struct backend* backend) {
+	struct cpu_backend* b = cpu_of(backend);
+	pool_close(b->pool);
+	rope_close(&b->rope);
+	free(b->block);
+	free(b->vectors);
+	free(b->workspace);
+	free(b);
+}
+
+static int cpu_threads(const struct backend* backend) { return cpu_of(backend)->threads; }
+
+/* ---- what the model must be like --------------------------------------------------------------- */
+
+static bool check_shape(const struct weight_table* w, struct error* error) {
+	const struct model_shape* s = &w->shape;
+	if (s->n_blocks < 1 || s->n_blocks > MAX_BLOCKS)
+		return error_set(error, "the model has %d blocks; 1 to %d are supported", s->n_blocks, MAX_BLOCKS);
+	if (s->dim < 1 || s->heads < 1 || s->kv_heads < 1 || s->ffn < 1 || s->vocab < 1 || s->context < 1)
+		return error_set(error, "the model's shape has a size that is not positive");
+	if (s->heads % s->kv_heads != 0)
+		return error_set(error, "the model has %d query heads, not a multiple of its %d key/value heads",
+		                 s->heads, s->kv_heads);
+	if (s->head_dim < 2 || s->head_dim % 2 != 0 || s->head_dim > 1024)
+		return error_set(error, "the model's head size is %d; an even number up to 1024 is expected",
+		                 s->head_dim);
+	if (s->rope.dim < 0 || s->rope.dim % 2 != 0 || s->rope.dim > s->head_dim)
+		return error_set(error,
+		                 "the model rotates %d elements of a head of %d; an even number up to it is expected",
+		                 s->rope.dim, s->head_dim);
+	if ((int64_t)s->heads * s->head_dim > 1 << 24 || s->dim > 1 << 24 || s->ffn > 1 << 24 ||
+	    s->vocab > 1 << 24)
+		return error_set(error, "the model's shape has a size over 2^24");
+	return true;
+}
+
+static bool check_tensor(const struct tensor* t, const char* name, int64_t rows, int64_t cols, bool optional,
+                         struct error* error) {
+	if (!tensor_present(t)) {
+		if (optional)
+			return true;
+		return error_set(error, "the weight table has no %s", name);
+	}
+	if (t->rows != rows || t->cols != cols)
+		return error_set(error, "%s is (%lld, %lld), (%lld, %lld) was expected", name, (long long)t->rows,
+		                 (long long)t->cols, (long long)rows, (long long)cols);
+	if (!t->data)
+		return error_set(error, "%s has no data; the CPU backend does not make synthetic weights itself",
+		                 name);
+	if (dtype_row_bytes(t->type, cols) == 0)
+		return error_set(error, "%s has rows of %lld elements, not whole blocks of %s", name, (long long)cols,
+		                 dtype_name(t->type));
+	return true;
+}
+
+static bool check_block(const struct weight_table* w, int i, struct error* error) {
+	const struct model_shape* s = &w->shape;
+	const struct block_weights* b = &w->block[i];
+	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
+	const struct {
+		const struct tensor* tensor;
+		const char* name;
+		int64_t rows, cols;
+		bool optional;
+	} expected[] = {
+	    {&b->attention_norm, "attention_norm", 1, d, false},
+	    {&b->wq, "wq", q, d, false},
+	    {&b->wk, "wk", kv, d, false},
+	    {&b->wv, "wv", kv, d, false},
+	    {&b->bq, "bq", 1, q, true},
+	    {&b->bk, "bk", 1, kv, true},
+	    {&b->bv, "bv", 1, kv, true},
+	    {&b->q_norm, "q_norm", 1, s->head_dim, true},
+	    {&b->k_norm, "k_norm", 1, s->head_dim, true},
+	    {&b->wo, "wo", d, q, false},
+	    {&b->bo, "bo", 1, d, true},
+	    {&b->post_attention_norm, "post_attention_norm", 1, d, true},
+	    {&b->mlp_norm, "mlp_norm", 1, d, false},
+	    {&b->w_gate, "w_gate", s->ffn, d, false},
+	    {&b->w_up, "w_up", s->ffn, d, false},
+	    {&b->w_down, "w_down", d, s->ffn, false},
+	    {&b->b_gate, "b_gate", 1, s->ffn, true},
+	    {&b->b_up, "b_up", 1, s->ffn, true},
+	    {&b->b_down, "b_down", 1, d, true},
+	    {&b->post_mlp_norm, "post_mlp_norm", 1, d, true},
+	};
+	for (size_t k = 0; k < sizeof expected / sizeof *expected; k++) {
+		char name[64];
+		snprintf(name, sizeof name, "block %d's %s", i, expected[k].name);
+		if (!check_tensor(expected[k].tensor, name, expected[k].rows, expected[k].cols, expected[k].optional,
+		                  error))
+			return false;
+	}
+	return true;
+}
+
+static bool check_weights(const struct weight_table* w, struct error* error) {
+	const struct model_shape* s = &w->shape;
+	if (!check_shape(w, error) ||
+	    !check_tensor(&w->embedding, "the embedding", s->vocab, s->dim, false, error) ||
+	    !check_tensor(&w->output_norm, "output_norm", 1, s->dim, false, error) ||
+	    !check_tensor(&w->output, "the output head", s->vocab, s->dim, false, error) ||
+	    !check_tensor(&w->output_bias, "output_bias", 1, s->vocab, true, error))
+		return false;
+	for (int i = 0; i < s->n_blocks; i++)
+		if (!check_block(w, i, error))
+			return false;
+	return true;
+}
+
+/* ---- norms and biases as floats ------------------------------------------------------------- */
+
+static size_t block_vector_floats(const struct block_weights* w) {
+	const struct tensor* all[] = {
+	    &w->attention_norm, &w->bq,     &w->bk,           &w->bv,   &w->q_norm,
+	    &w->k_norm,         &w->bo,     &w->b_gate,       &w->b_up, &w->post_attention_norm,
+	    &w->mlp_norm,       &w->b_down, &w->post_mlp_norm};
+	size_t count = 0;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		count += tensor_present(all[i]) ? (size_t)all[i]->cols : 0;
+	return count;
+}
+
+static float* widen(float** next, const struct tensor* t) {
+	if (!tensor_present(t))
+		return NULL;
+	float* out = *next;
+	dtype_to_float(t->type, t->data, out, t->cols);
+	*next += t->cols;
+	return out;
+}
+
+static bool open_vectors(struct cpu_backend* b, struct error* error) {
+	const struct weight_table* w = b->head.weights;
+	const int n_blocks = w->shape.n_blocks;
+	size_t count =
+	    (size_t)w->output_norm.cols + (tensor_present(&w->output_bias) ? (size_t)w->output_bias.cols : 0);
+	for (int i = 0; i < n_blocks; i++)
+		count += block_vector_floats(&w->block[i]);
+	b->vectors = malloc(count * sizeof(float));
+	b->block = calloc((size_t)n_blocks, sizeof *b->block);
+	if (!b->vectors || !b->block)
+		return error_set(error, "out of memory for the model's norms and biases");
+	float* next = b->vectors;
+	b->output_norm = widen(&next, &w->output_norm);
+	b->output_bias = widen(&next, &w->output_bias);
+	for (int i = 0; i < n_blocks; i++) {
+		const struct block_weights* from = &w->block[i];
+		b->block[i] = (struct block_vectors){
+		    .attention_norm = widen(&next, &from->attention_norm),
+		    .bq = widen(&next, &from->bq),
+		    .bk = widen(&next, &from->bk),
+		    .bv = widen(&next, &from->bv),
+		    .q_norm = widen(&next, &from->q_norm),
+		    .k_norm = widen(&next, &from->k_norm),
+		    .bo = widen(&next, &from->bo),
+		    .post_attention_norm = widen(&next, &from->post_attention_norm),
+		    .mlp_norm = widen(&next, &from->mlp_norm),
+		    .b_gate = widen(&next, &from->b_gate),
+		    .b_up = widen(&next, &from->b_up),
+		    .b_down = widen(&next, &from->b_down),
+		    .post_mlp_norm = widen(&next, &from->post_mlp_norm),
+		};
+	}
+	return true;
+}
+
+/* ---- workspaces ------------------------------------------------------------------------------- */
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Bytes of a prepared row for the widest input of any matrix of the model. */
+static size_t prepared_row_bytes(const struct cpu_backend* b) {
+	const struct weight_table* w = b->head.weights;
+	size_t most = b->kernels->prepared_bytes(w->output.type, (int)w->output.cols);
+	for (int i = 0; i < w->shape.n_blocks; i++) {
+		const struct block_weights* k = &w->block[i];
+		const struct tensor* all[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
+		for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+			most = larger(most, b->kernels->prepared_bytes(all[j]->type, (int)all[j]->cols));
+	}
+	return most;
+}
+
+/* The next `count` rows of `width` elements of `size` bytes in the workspace, each array 64-byte aligned.
+ * Without a workspace yet, only the bytes are added up. */
+static void* take(const struct cpu_backend* b, size_t* used, size_t count, size_t width, size_t size) {
+	void* at = b->workspace ? (unsigned char*)b->workspace + *used : NULL;
+	*used += (count * width * size + 63) / 64 * 64;
+	return at;
+}
+
+static size_t lay_out(struct cpu_backend* b) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t rows = SLICE_ROWS, dim = (size_t)s->dim, pairs = (size_t)b->rope.pairs, ffn = (size_t)s->ffn;
+	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
+	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
+	const size_t group = (size_t)(s->heads / s->kv_heads), positions = (size_t)b->context + MAX_ROWS;
+	const size_t prepared = prepared_row_bytes(b);
+	size_t used = 0;
+	b->cosine = take(b, &used, rows, pairs, sizeof(float));
+	b->sine = take(b, &used, rows, pairs, sizeof(float));
+	b->x = take(b, &used, rows, dim, sizeof(float));
+	b->normed = take(b, &used, rows, dim, sizeof(float));
+	b->y = take(b, &used, rows, dim, sizeof(float));
+	b->q = take(b, &used, rows, q, sizeof(float));
+	b->mixed = take(b, &used, rows, q, sizeof(float));
+	b->k = take(b, &used, rows, kv, sizeof(float));
+	b->v = take(b, &used, rows, kv, sizeof(float));
+	b->gate = take(b, &used, rows, ffn, sizeof(float));
+	b->up = take(b, &used, rows, ffn, sizeof(float));
+	for (int i = 0; i < MAX_PRODUCTS; i++)
+		b->prepared[i] = take(b, &used, rows, prepared, 1);
+	b->scores = take(b, &used, threads * group, positions, sizeof(float));
+	b->logits = take(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
+	b->scratch = take(b, &used, threads * 2, vocab, sizeof(float));
+	return used;
+}
+
+static bool open_workspace(struct cpu_backend* b, struct error* error) {
+	const size_t fit = logits_bytes / ((size_t)b->head.weights->shape.vocab * sizeof(float));
+	b->head_rows = fit < 1 ? 1 : fit > SLICE_ROWS ? SLICE_ROWS : (int)fit;
+	const size_t bytes = lay_out(b);
+	b->workspace = aligned_alloc(64, bytes);
+	if (!b->workspace)
+		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
+	lay_out(b);
+	return true;
+}
+
+struct backend* cpu_open(const struct weight_table* weights, const struct backend_options* options,
+                         struct error* error) {
+	const struct cpu_kernels* kernels = cpu_kernels_choose(options->isa, error);
+	if (!kernels || !check_weights(weights, error))
+		return NULL;
+	struct cpu_backend* b = calloc(1, sizeof *b);
+	if (!b) {
+		error_set(error, "out of memory for the backend");
+		return NULL;
+	}
+	b->kernels = kernels;
+	b->context = options->context > 0 ? options->context : weights->shape.context;
+	b->head = (struct backend){
+	    .weights = weights,
+	    .close = cpu_close,
+	    .cache_open = cpu_cache_open,
+	    .cache_close = cpu_cache_close,
+	    .run = cpu_run,
+	    .commit = cpu_commit,
+	    .discard = cpu_discard,
+	    .rewind = cpu_rewind,
+	    .truncate = cpu_truncate,
+	    .bandwidth = cpu_bandwidth,
+	    .threads = cpu_threads,
+	};
+	snprintf(b->head.name, sizeof b->head.name, "cpu (%s)", kernels->name);
+	b->pool = pool_open(options->threads);
+	b->threads = b->pool ? pool_threads(b->pool) : 0;
+	bool done = b->pool || error_set(error, "the threads of the pool could not be made");
+	done = done && rope_open(&b->rope, &weights->shape.rope, error) && open_vectors(b, error);
+	if (!done || !open_workspace(b, error)) {
+		cpu_close(&b->head);
+		return NULL;
+	}
+	return &b->head;
+}

@@ -1,0 +1,120 @@
+/* The CPU backend's own structures, shared by its files: backend.c opens it, cache.c keeps the
+ * sequences, pass.c runs the rows, attention.c and multiply.c spread the heavy parts over the pool,
+ * head.c turns hidden states into results. */
+#ifndef SWIFTLET_KERNELS_CPU_CPU_H
+#define SWIFTLET_KERNELS_CPU_CPU_H
+
+#include "kernels/backend.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/cpu/rope.h"
+
+/* A block's vectors, widened to floats when the backend opens; NULL where the model has none. */
+struct block_vectors {
+	const float *attention_norm, *bq, *bk, *bv, *q_norm, *k_norm, *bo, *post_attention_norm;
+	const float *mlp_norm, *b_gate, *b_up, *b_down, *post_mlp_norm;
+};
+
+enum { NOTHING_SKIPPED = 2 * MAX_BLOCKS };
+
+struct pending_row {
+	int32_t parent; /* among the pending rows, or -1 */
+	int32_t depth;  /* 0 for a root; the row's position is base + depth */
+	int32_t base;
+	int32_t at;      /* the sub-layer its hidden state is about to enter */
+	int32_t skipped; /* lowest sub-layer left out so far, or NOTHING_SKIPPED */
+};
+
+/* Keys and values are (n_blocks, kv_heads, slots, head_dim) of the cache's type each. Slots below
+ * `committed` hold the committed tokens in order, pending row i lies at slot committed + i. */
+struct cpu_cache {
+	struct cache head;
+	int slots;
+	size_t slot_bytes, head_bytes, block_bytes;
+	unsigned char *keys, *values;
+	float* hidden; /* (MAX_ROWS, dim) of the pending rows */
+	struct pending_row row[MAX_ROWS];
+};
+
+/* A row of the slice that is running. */
+struct slice_row {
+	struct cpu_cache* cache;
+	const struct sampler* sampler;
+	int index; /* among the cache's pending rows */
+	int base, position;
+	int n_ancestors;
+	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */
+};
+
+enum { MAX_PRODUCTS = 3 };
+
+struct cpu_backend {
+	struct backend head;
+	const struct cpu_kernels* kernels;
+	struct pool* pool;
+	int threads, context;
+	struct rope_frequencies rope;
+
+	struct block_vectors* block; /* (n_blocks) */
+	float *output_norm, *output_bias;
+	float* vectors; /* what those point into */
+
+	struct slice_row row[SLICE_ROWS];
+	float *cosine, *sine;                  /* (SLICE_ROWS, rope.pairs) */
+	float* x;                              /* (SLICE_ROWS, dim) hidden states */
+	float* normed;                         /* (SLICE_ROWS, dim) */
+	float *q, *mixed;                      /* (SLICE_ROWS, heads·head_dim) */
+	float *k, *v;                          /* (SLICE_ROWS, kv_heads·head_dim) */
+	float* y;                              /* (SLICE_ROWS, dim) a sub-layer's output */
+	float *gate, *up;                      /* (SLICE_ROWS, ffn) */
+	unsigned char* prepared[MAX_PRODUCTS]; /* (SLICE_ROWS) activation rows as the kernels want them */
+	float* scores;                         /* (threads, group, context + MAX_ROWS) */
+	int head_rows;                         /* rows of logits held at once */
+	float* logits;                         /* (head_rows, vocab) */
+	float* scratch;                        /* (threads, 2·vocab) */
+	void* workspace;                       /* what those point into */
+};
+
+static inline struct cpu_backend* cpu_of(const struct backend* b) {
+	return (struct cpu_backend*)(uintptr_t)b;
+}
+
+/* ---- cache.c ---- */
+struct cache* cpu_cache_open(struct backend*, int capacity, enum dtype type, struct error*);
+void cpu_cache_close(struct cache*);
+void cpu_commit(struct cache*, const int32_t* path, int n);
+void cpu_discard(struct cache*);
+bool cpu_rewind(struct cache*, int sub_layer);
+void cpu_truncate(struct cache*, int committed);
+/* Where block b's rows of key/value head h begin. */
+static inline unsigned char* cache_rows(const struct cpu_cache* c, unsigned char* store, int b, int h) {
+	return store + (size_t)b * c->block_bytes + (size_t)h * c->head_bytes;
+}
+
+/* ---- pass.c ---- */
+bool cpu_run(struct backend*, const struct pass*, struct error*);
+
+/* ---- multiply.c ---- */
+struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats apart */
+	float* out;
+	size_t stride;
+	const struct tensor* w;
+};
+/* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together. */
+void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*, int count);
+/* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,
+ * over the pool when it pays. */
+void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, int), void* user);
+
+/* ---- attention.c ---- */
+/* mixed (n, heads·head_dim) = attention of the slice's queries q over their caches, block b. */
+void attend(struct cpu_backend*, int b, int n);
+
+/* ---- head.c ---- */
+/* Final norm, output head and results for the slice's rows [r0, r0 + n) of the pass. */
+bool head_results(struct cpu_backend*, const struct pass*, int r0, int n, struct error*);
+
+/* ---- bandwidth.c ---- */
+double cpu_bandwidth(struct backend*);
+
+#endif

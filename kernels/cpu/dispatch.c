@@ -1,0 +1,20 @@
+/* Which table of kernels runs: the widest the processor has, or the one asked for. */
+#include "kernels/cpu/kernels.h"
+
+#include <string.h>
+
+const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error* error) {
+	const bool automatic = !isa || strcmp(isa, "auto") == 0;
+	if (!automatic && strcmp(isa, "reference") == 0)
+		return &cpu_reference;
+	const bool avx2 = !automatic && strcmp(isa, "avx2") == 0;
+	const bool avx512 = !automatic && strcmp(isa, "avx512") == 0;
+	if (!automatic && !avx2 && !avx512) {
+		error_set(error, "unknown instruction set \"%s\": expected auto, reference, avx2 or avx512", isa);
+		return NULL;
+	}
+	if (automatic)
+		return &cpu_reference;
+	error_set(error, "this processor lacks the instruction set \"%s\"", isa);
+	return NULL;
+}

@@ -1,0 +1,71 @@
+/* The end of a pass: final norm, output head, and what each row is wanted for.
+ *
+ * Only rows that are wanted go through the head, a few at a time, so that the logits held at once stay
+ * within some MiB whatever the vocabulary. */
+#include "kernels/cpu/cpu.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "kernels/sample.h"
+
+struct head_job {
+	struct cpu_backend* b;
+	const struct pass* pass;
+	const int* row; /* (n) rows of the slice */
+	int r0;         /* the slice's first row in the pass */
+	atomic_int bad; /* a row of the slice with a logit that is not finite, or -1 */
+};
+
+static void head_row(void* user, int i, int thread) {
+	struct head_job* job = user;
+	struct cpu_backend* b = job->b;
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t vocab = (size_t)s->vocab;
+	float* logits = b->logits + (size_t)i * vocab;
+	if (b->output_bias)
+		for (size_t v = 0; v < vocab; v++)
+			logits[v] += b->output_bias[v];
+	if (s->logit_softcap > 0)
+		b->kernels->softcap(logits, s->logit_softcap, s->vocab);
+	const int row = job->row[i];
+	struct result* out = &job->pass->out[job->r0 + row];
+	const uint8_t want = job->pass->want[job->r0 + row];
+	float max, sum;
+	if (!b->kernels->normaliser(logits, s->vocab, &max, &sum)) {
+		atomic_store(&job->bad, row);
+		return;
+	}
+	result_from_softmax(out, want, logits, s->vocab, max, sum, b->row[row].sampler,
+	                    (uint64_t)b->row[row].position + 1, b->scratch + (size_t)thread * 2 * vocab);
+	if (want & WANT_LOGITS)
+		memcpy(out->logits, logits, vocab * sizeof *logits);
+}
+
+bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
+	const struct weight_table* w = b->head.weights;
+	const struct model_shape* s = &w->shape;
+	int wanted[SLICE_ROWS], count = 0;
+	for (int i = 0; i < n; i++)
+		if (pass->want[r0 + i] != WANT_NOTHING)
+			wanted[count++] = i;
+	for (int first = 0; first < count; first += b->head_rows) {
+		const int rows = count - first < b->head_rows ? count - first : b->head_rows;
+		for (int i = 0; i < rows; i++)
+			b->kernels->rms_norm(b->normed + (size_t)i * (size_t)s->dim,
+			                     b->x + (size_t)wanted[first + i] * (size_t)s->dim, b->output_norm,
+			                     s->norm_plus_one ? 1.0f : 0.0f, s->norm_epsilon, s->dim);
+		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = &w->output};
+		multiply(b, b->normed, s->dim, rows, &product, 1);
+		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};
+		atomic_init(&job.bad, -1);
+		spread(b, rows, (double)rows * s->vocab * 8, head_row, &job);
+		const int bad = atomic_load(&job.bad);
+		if (bad >= 0)
+			return error_set(error,
+			                 "the model gave logits that are not finite numbers at position %d: its weights "
+			                 "are damaged or overflow the cache's type %s",
+			                 b->row[bad].position, dtype_name(b->row[bad].cache->head.type));
+	}
+	return true;
+}

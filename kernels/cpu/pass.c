@@ -1,0 +1,305 @@
+/* The pass: rows of tokens go through a span of sub-layers, slice by slice.
+ *
+ * A slice is at most SLICE_ROWS rows in the pass's own order, in which parents come first; so when a
+ * slice runs, everything its rows look at has been written. Each sub-layer is read top to bottom below:
+ * norm, products, what is between them, output product, residual add. */
+#include "kernels/cpu/cpu.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {
+	struct cpu_cache* c = (struct cpu_cache*)segment->cache;
+	const int before = segment->cache->pending;
+	assert(before + segment->n <= MAX_ROWS && segment->base >= 0 && segment->base <= c->head.committed);
+	assert(pass->kind != PASS_PREFILL || (before == 0 && segment->base == c->head.committed));
+	for (int i = 0; i < segment->n; i++) {
+		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
+		assert(parent >= -1 && parent < before + i);
+		assert(parent < 0 || c->row[parent].base == segment->base);
+		c->row[before + i] = (struct pending_row){
+		    .parent = parent,
+		    .depth = parent < 0 ? 0 : c->row[parent].depth + 1,
+		    .base = segment->base,
+		    .skipped = NOTHING_SKIPPED,
+		};
+	}
+	c->head.pending = before + segment->n;
+}
+
+static void open_row(struct slice_row* row, const struct pass* pass, const struct segment* segment,
+                     int index) {
+	struct cpu_cache* c = (struct cpu_cache*)segment->cache;
+	const struct pending_row* p = &c->row[index];
+	assert(p->base == segment->base && p->at == pass->first);
+	(void)pass;
+	row->cache = c;
+	row->sampler = segment->sampler;
+	row->index = index;
+	row->base = p->base;
+	row->position = p->base + p->depth;
+	row->n_ancestors = p->depth + 1;
+	for (int i = p->depth, at = index; i >= 0; i--, at = c->row[at].parent)
+		row->ancestor[i] = c->head.committed + at;
+}
+
+/* Where the walk over the pass's rows stands: it goes on from slice to slice. */
+struct walk {
+	int segment, within;
+};
+
+static void open_slice(struct cpu_backend* b, const struct pass* pass, struct walk* walk, int r0, int n) {
+	for (int i = 0; i < n; i++, walk->within++) {
+		while (walk->within >= pass->segment[walk->segment].n) {
+			walk->segment++;
+			walk->within = 0;
+		}
+		const struct segment* segment = &pass->segment[walk->segment];
+		const int appended = segment->cache->pending - segment->n;
+		open_row(&b->row[i], pass, segment, pass->first > 0 ? pass->row[r0 + i] : appended + walk->within);
+	}
+}
+
+/* ---- sub-layers ---------------------------------------------------------------------------- */
+
+static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
+
+static void norm_rows(const struct cpu_backend* b, float* out, float* x, const float* weight, int width,
+                      int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	for (int i = 0; i < n; i++)
+		b->kernels->rms_norm(nth(out, i, width), nth(x, i, width), weight, s->norm_plus_one ? 1.0f : 0.0f,
+		                     s->norm_epsilon, width);
+}
+
+static void add_bias(float* rows, const float* bias, int width, int n) {
+	if (bias)
+		for (int i = 0; i < n; i++)
+			for (int j = 0; j < width; j++)
+				nth(rows, i, width)[j] += bias[j];
+}
+
+/* The sub-layer's output y joins the hidden states. */
+static void add_output(const struct cpu_backend* b, const float* bias, const float* post_norm, int n) {
+	const int dim = b->head.weights->shape.dim;
+	add_bias(b->y, bias, dim, n);
+	if (post_norm)
+		norm_rows(b, b->y, b->y, post_norm, dim, n);
+	const size_t count = (size_t)n * (size_t)dim;
+	for (size_t i = 0; i < count; i++)
+		b->x[i] += b->y[i];
+}
+
+/* Norm per head (Qwen3), then the rotation; queries and keys alike. */
+static void turn_heads(const struct cpu_backend* b, float* heads, int count, const float* weight, int i) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const int pairs = b->rope.pairs;
+	if (weight)
+		norm_rows(b, heads, heads, weight, s->head_dim, count);
+	for (int h = 0; h < count; h++)
+		rope_rotate(nth(heads, h, s->head_dim), nth(b->cosine, i, pairs), nth(b->sine, i, pairs), pairs,
+		            s->rope.interleaved);
+}
+
+struct store_job {
+	struct cpu_backend* b;
+	int block;
+};
+
+/* One row's queries are turned, its keys turned and, with its values, rounded into the cache. */
+static void store_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct store_job* job = user;
+	const struct cpu_backend* b = job->b;
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct block_vectors* vectors = &b->block[job->block];
+	const struct slice_row* row = &b->row[i];
+	struct cpu_cache* c = row->cache;
+	float *q = nth(b->q, i, s->heads * s->head_dim), *k = nth(b->k, i, s->kv_heads * s->head_dim);
+	float* v = nth(b->v, i, s->kv_heads * s->head_dim);
+	turn_heads(b, q, s->heads, vectors->q_norm, i);
+	turn_heads(b, k, s->kv_heads, vectors->k_norm, i);
+	const size_t at = (size_t)(c->head.committed + row->index) * c->slot_bytes;
+	for (int h = 0; h < s->kv_heads; h++) {
+		unsigned char* key = cache_rows(c, c->keys, job->block, h) + at;
+		unsigned char* value = cache_rows(c, c->values, job->block, h) + at;
+		b->kernels->store(c->head.type, key, nth(k, h, s->head_dim), s->head_dim);
+		b->kernels->store(c->head.type, value, nth(v, h, s->head_dim), s->head_dim);
+	}
+}
+
+static void attention_sub_layer(struct cpu_backend* b, int block, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct block_weights* w = &b->head.weights->block[block];
+	const struct block_vectors* vectors = &b->block[block];
+	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
+	norm_rows(b, b->normed, b->x, vectors->attention_norm, s->dim, n);
+	const struct product qkv[] = {{.out = b->q, .stride = (size_t)q_width, .w = &w->wq},
+	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
+	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
+	multiply(b, b->normed, s->dim, n, qkv, 3);
+	add_bias(b->q, vectors->bq, q_width, n);
+	add_bias(b->k, vectors->bk, kv_width, n);
+	add_bias(b->v, vectors->bv, kv_width, n);
+	struct store_job job = {.b = b, .block = block};
+	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
+	attend(b, block, n);
+	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
+	multiply(b, b->mixed, q_width, n, &out, 1);
+	add_output(b, vectors->bo, vectors->post_attention_norm, n);
+}
+
+struct gate_job {
+	struct cpu_backend* b;
+	const struct block_vectors* vectors;
+};
+
+static void gate_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct gate_job* job = user;
+	const struct model_shape* s = &job->b->head.weights->shape;
+	float *gate = nth(job->b->gate, i, s->ffn), *up = nth(job->b->up, i, s->ffn);
+	add_bias(gate, job->vectors->b_gate, s->ffn, 1);
+	add_bias(up, job->vectors->b_up, s->ffn, 1);
+	job->b->kernels->gate(gate, up, s->activation, s->ffn);
+}
+
+static void mlp_sub_layer(struct cpu_backend* b, int block, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct block_weights* w = &b->head.weights->block[block];
+	const struct block_vectors* vectors = &b->block[block];
+	norm_rows(b, b->normed, b->x, vectors->mlp_norm, s->dim, n);
+	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->ffn, .w = &w->w_gate},
+	                             {.out = b->up, .stride = (size_t)s->ffn, .w = &w->w_up}};
+	multiply(b, b->normed, s->dim, n, in, 2);
+	struct gate_job job = {.b = b, .vectors = vectors};
+	spread(b, n, (double)n * s->ffn * 8, gate_row, &job);
+	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
+	multiply(b, b->gate, s->ffn, n, &out, 1);
+	add_output(b, vectors->b_down, vectors->post_mlp_norm, n);
+}
+
+/* ---- the slice ----------------------------------------------------------------------------- */
+
+static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
+	const struct weight_table* w = b->head.weights;
+	const int dim = w->shape.dim;
+	const size_t row_bytes = dtype_row_bytes(w->embedding.type, dim);
+	for (int i = 0; i < n; i++) {
+		float* x = nth(b->x, i, dim);
+		if (pass->first > 0) {
+			memcpy(x, nth(b->row[i].cache->hidden, b->row[i].index, dim), (size_t)dim * sizeof *x);
+			continue;
+		}
+		const int32_t token = pass->token[r0 + i];
+		assert(token >= 0 && token < w->shape.vocab);
+		dtype_to_float(w->embedding.type, (const unsigned char*)w->embedding.data + (size_t)token * row_bytes,
+		               x, dim);
+		if (w->shape.embedding_scale != 1.0f)
+			for (int j = 0; j < dim; j++)
+				x[j] *= w->shape.embedding_scale;
+	}
+}
+
+/* Keeps the rows' hidden states, which stand before sub-layer `at` now. */
+static void keep_hidden(struct cpu_backend* b, int at, int n) {
+	const int dim = b->head.weights->shape.dim;
+	for (int i = 0; i < n; i++) {
+		struct cpu_cache* c = b->row[i].cache;
+		memcpy(nth(c->hidden, b->row[i].index, dim), nth(b->x, i, dim), (size_t)dim * sizeof(float));
+		c->row[b->row[i].index].at = at;
+	}
+}
+
+static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
+	const int dim = b->head.weights->shape.dim;
+	memcpy(nth(pass->tap_out, r0, dim), b->x, (size_t)n * (size_t)dim * sizeof(float));
+	if (pass->kind != PASS_PREFILL)
+		keep_hidden(b, pass->tap + 1, n);
+}
+
+static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
+	for (int i = 0; i < n; i++) {
+		struct pending_row* p = &b->row[i].cache->row[b->row[i].index];
+		if (p->skipped > sub_layer)
+			p->skipped = sub_layer;
+	}
+}
+
+static void open_angles(struct cpu_backend* b, int n) {
+	const int pairs = b->rope.pairs;
+	for (int i = 0; i < n; i++) {
+		const int position = b->row[i].position, prompt = b->row[i].cache->head.prompt_length;
+		rope_row(&b->rope, position, prompt > position + 1 ? prompt : position + 1, nth(b->cosine, i, pairs),
+		         nth(b->sine, i, pairs));
+	}
+}
+
+static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
+	load_hidden(b, pass, r0, n);
+	open_angles(b, n);
+	for (int s = pass->first; s < pass->last; s++) {
+		if (pass->skip && mask_has(pass->skip, s))
+			note_skipped(b, s, n);
+		else if (s % 2 == 0)
+			attention_sub_layer(b, s / 2, n);
+		else
+			mlp_sub_layer(b, s / 2, n);
+		if (s == pass->tap)
+			tap_hidden(b, pass, r0, n);
+	}
+	if (pass->tap < 0 && pass->kind != PASS_PREFILL)
+		keep_hidden(b, pass->last, n);
+	return !pass->head || head_results(b, pass, r0, n, error);
+}
+
+/* ---- the pass ------------------------------------------------------------------------------ */
+
+static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
+	const int sub_layers = 2 * b->head.weights->shape.n_blocks;
+	int rows = 0;
+	for (int i = 0; i < pass->n_segments; i++) {
+		assert(pass->segment[i].n >= 0 && pass->segment[i].cache->backend == &b->head);
+		rows += pass->segment[i].n;
+	}
+	assert(pass->n >= 1 && pass->n <= MAX_ROWS && rows == pass->n);
+	assert(pass->first >= 0 && pass->first <= pass->last && pass->last <= sub_layers);
+	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
+	assert(!pass->head || (pass->want && pass->out));
+	assert(pass->kind != PASS_PREFILL || pass->first == 0);
+	(void)sub_layers;
+	(void)rows;
+}
+
+static void finish_pass(const struct pass* pass, bool done) {
+	for (int i = 0; i < pass->n_segments; i++) {
+		struct cache* c = pass->segment[i].cache;
+		if (!done)
+			c->pending = 0;
+		else if (pass->kind == PASS_PREFILL) {
+			assert(c->committed + pass->segment[i].n <= c->capacity);
+			c->committed += pass->segment[i].n;
+			c->pending = 0;
+		}
+	}
+}
+
+bool cpu_run(struct backend* backend, const struct pass* pass, struct error* error) {
+	struct cpu_backend* b = cpu_of(backend);
+	check_pass(b, pass);
+	for (int i = 0, r0 = 0; pass->first == 0 && i < pass->n_segments; r0 += pass->segment[i++].n)
+		append_rows(pass, &pass->segment[i], r0);
+	pool_begin(b->pool);
+	struct walk walk = {0};
+	bool done = true;
+	for (int r0 = 0; r0 < pass->n && done; r0 += SLICE_ROWS) {
+		const int n = pass->n - r0 < SLICE_ROWS ? pass->n - r0 : SLICE_ROWS;
+		open_slice(b, pass, &walk, r0, n);
+		done = run_slice(b, pass, r0, n, error);
+	}
+	pool_end(b->pool);
+	finish_pass(pass, done);
+	return done;
+}

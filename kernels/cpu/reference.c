@@ -1,0 +1,136 @@
+/* The plain kernels: what every fast one is held to. Read these to know what is computed. */
+#include "kernels/cpu/kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/matmul.h"
+#include "kernels/dtype_blocks.h"
+
+/* ---- rounding to the cache's type ----------------------------------------------------------- */
+
+static void store(enum dtype type, void* out, const float* x, int n) {
+	if (type == DTYPE_F32) {
+		memcpy(out, x, (size_t)n * sizeof *x);
+		return;
+	}
+	uint16_t* half = out;
+	for (int i = 0; i < n; i++)
+		half[i] = half_from_float(x[i]);
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+enum { MAX_HEAD_DIM = 1024 };
+
+/* The row of keys or values at a logical position, widened. */
+static void widen(const struct attention_row* a, const void* rows, int position, float* out) {
+	const int slot = position < a->base ? position : a->ancestor[position - a->base];
+	dtype_to_float(a->type, (const unsigned char*)rows + (size_t)slot * a->slot_bytes, out, a->head_dim);
+}
+
+static void softmax(float* x, int n) {
+	float max = x[0], sum = 0;
+	for (int i = 1; i < n; i++)
+		max = x[i] > max ? x[i] : max;
+	for (int i = 0; i < n; i++) {
+		x[i] = expf(x[i] - max);
+		sum += x[i];
+	}
+	for (int i = 0; i < n; i++)
+		x[i] /= sum;
+}
+
+static void attention(float* out, const float* q, const struct attention_row* a, float* scores) {
+	const int end = a->base + a->n_ancestors, n = end - a->from;
+	float row[MAX_HEAD_DIM];
+	assert(a->head_dim <= MAX_HEAD_DIM && n > 0);
+	for (int p = a->from; p < end; p++) {
+		widen(a, a->key, p, row);
+		for (int g = 0; g < a->group; g++) {
+			float dot = 0;
+			for (int j = 0; j < a->head_dim; j++)
+				dot += q[g * a->head_dim + j] * row[j];
+			dot *= a->scale;
+			scores[(size_t)g * (size_t)n + (size_t)(p - a->from)] =
+			    a->softcap > 0 ? a->softcap * tanhf(dot / a->softcap) : dot;
+		}
+	}
+	for (int g = 0; g < a->group; g++)
+		softmax(scores + (size_t)g * (size_t)n, n);
+	memset(out, 0, (size_t)(a->group * a->head_dim) * sizeof *out);
+	for (int p = a->from; p < end; p++) {
+		widen(a, a->value, p, row);
+		for (int g = 0; g < a->group; g++) {
+			const float weight = scores[(size_t)g * (size_t)n + (size_t)(p - a->from)];
+			for (int j = 0; j < a->head_dim; j++)
+				out[g * a->head_dim + j] += weight * row[j];
+		}
+	}
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static void rms_norm(float* out, const float* x, const float* weight, float plus, float epsilon, int n) {
+	float squares = 0;
+	for (int i = 0; i < n; i++)
+		squares += x[i] * x[i];
+	const float scale = 1.0f / sqrtf(squares / (float)n + epsilon);
+	for (int i = 0; i < n; i++)
+		out[i] = x[i] * scale * (weight[i] + plus);
+}
+
+static float silu(float x) { return x / (1.0f + expf(-x)); }
+
+/* Hendrycks and Gimpel 2016, the tanh form */
+static float gelu_tanh(float x) {
+	const float root = 0.7978845608f; /* sqrt(2/pi) */
+	return 0.5f * x * (1.0f + tanhf(root * (x + 0.044715f * x * x * x)));
+}
+
+static void gate(float* values, const float* up, enum activation activation, int n) {
+	for (int i = 0; i < n; i++)
+		values[i] = (activation == ACTIVATION_SILU ? silu(values[i]) : gelu_tanh(values[i])) * up[i];
+}
+
+static bool normaliser(const float* x, int n, float* max, float* sum) {
+	*max = x[0];
+	*sum = 0;
+	for (int i = 0; i < n; i++) {
+		if (!isfinite(x[i]))
+			return false;
+		*max = x[i] > *max ? x[i] : *max;
+	}
+	for (int i = 0; i < n; i++)
+		*sum += expf(x[i] - *max);
+	return true;
+}
+
+static void softcap(float* x, float cap, int n) {
+	for (int i = 0; i < n; i++)
+		x[i] = cap * tanhf(x[i] / cap);
+}
+
+static uint64_t read_memory(const void* memory, size_t bytes) {
+	const uint64_t* words = memory;
+	uint64_t fold[8] = {0};
+	for (size_t i = 0; i < bytes / 64; i++)
+		for (int j = 0; j < 8; j++)
+			fold[j] ^= words[i * 8 + (size_t)j];
+	return fold[0] ^ fold[1] ^ fold[2] ^ fold[3] ^ fold[4] ^ fold[5] ^ fold[6] ^ fold[7];
+}
+
+const struct cpu_kernels cpu_reference = {
+    .name = "reference",
+    .prepared_bytes = reference_prepared_bytes,
+    .prepare = reference_prepare,
+    .matmul = reference_matmul,
+    .attention = attention,
+    .rms_norm = rms_norm,
+    .gate = gate,
+    .store = store,
+    .normaliser = normaliser,
+    .softcap = softcap,
+    .read = read_memory,
+};

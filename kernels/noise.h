@@ -1,0 +1,133 @@
+/* Gumbel noise by a counter, the same bits on every processor.
+ *
+ * The random bits are Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"):
+ * key = seed, counter = (token / 4, position, sequence), output word token mod 4. From 31 of them and a half
+ * comes w in (0, 1), and G = -log(E), E = -log(1 - w), standard exponential; both ends of w keep their
+ * relative precision, so that the upper tail (which decides) reaches 22.
+ *
+ * Logarithms are our own: separate, correctly rounded multiplications, additions and divisions, never
+ * fused, in one order. So a CPU of any kind and a GPU agree to the bit. */
+#ifndef SWIFTLET_KERNELS_NOISE_H
+#define SWIFTLET_KERNELS_NOISE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define NOISE_INLINE static __host__ __device__ __forceinline__
+#else
+#define NOISE_INLINE static inline
+#endif
+
+#ifdef __CUDA_ARCH__
+NOISE_INLINE float noise_mul(float a, float b) { return __fmul_rn(a, b); }
+NOISE_INLINE float noise_add(float a, float b) { return __fadd_rn(a, b); }
+NOISE_INLINE float noise_div(float a, float b) { return __fdiv_rn(a, b); }
+NOISE_INLINE uint32_t noise_bits(float x) { return __float_as_uint(x); }
+NOISE_INLINE float noise_float(uint32_t bits) { return __uint_as_float(bits); }
+#else
+NOISE_INLINE float noise_mul(float a, float b) { return a * b; }
+NOISE_INLINE float noise_add(float a, float b) { return a + b; }
+NOISE_INLINE float noise_div(float a, float b) { return a / b; }
+NOISE_INLINE uint32_t noise_bits(float x) {
+	uint32_t bits;
+	memcpy(&bits, &x, sizeof bits);
+	return bits;
+}
+NOISE_INLINE float noise_float(uint32_t bits) {
+	float x;
+	memcpy(&x, &bits, sizeof x);
+	return x;
+}
+#endif
+
+struct noise_words {
+	uint32_t word[4];
+};
+
+/* Philox 4x32, ten rounds. */
+NOISE_INLINE struct noise_words noise_philox(uint64_t seed, uint64_t sequence, uint32_t position,
+                                             uint32_t quad) {
+	uint32_t c0 = quad, c1 = position, c2 = (uint32_t)sequence, c3 = (uint32_t)(sequence >> 32);
+	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+	for (int round = 0; round < 10; round++) {
+		const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+		c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+		c1 = (uint32_t)b;
+		c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+		c3 = (uint32_t)a;
+		k0 += 0x9E3779B9u;
+		k1 += 0xBB67AE85u;
+	}
+	struct noise_words out;
+	out.word[0] = c0;
+	out.word[1] = c1;
+	out.word[2] = c2;
+	out.word[3] = c3;
+	return out;
+}
+
+/* 2·atanh(s) = log((1 + s) / (1 - s)) for |s| <= 1/3, by its series. */
+NOISE_INLINE float noise_log_ratio(float s) {
+	const float z = noise_mul(s, s);
+	float p = 1.0f / 15;
+	p = noise_add(noise_mul(p, z), 1.0f / 13);
+	p = noise_add(noise_mul(p, z), 1.0f / 11);
+	p = noise_add(noise_mul(p, z), 1.0f / 9);
+	p = noise_add(noise_mul(p, z), 1.0f / 7);
+	p = noise_add(noise_mul(p, z), 1.0f / 5);
+	p = noise_add(noise_mul(p, z), 1.0f / 3);
+	const float twice = noise_add(s, s);
+	return noise_add(twice, noise_mul(twice, noise_mul(p, z)));
+}
+
+/* log x of a normal positive float. */
+NOISE_INLINE float noise_log(float x) {
+	const uint32_t bits = noise_bits(x);
+	/* x = m·2^e with m in [sqrt(1/2), sqrt(2)) */
+	const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
+	const float m = noise_float(bits - ((uint32_t)e << 23));
+	const float f = noise_add(m, -1.0f);
+	const float small = noise_log_ratio(noise_div(f, noise_add(f, 2.0f)));
+	const float k = (float)e;
+	/* log 2 in two parts: the first has trailing zeros, so that k times it is exact */
+	return noise_add(noise_mul(k, 0.693359375f), noise_add(small, noise_mul(k, -2.12194440e-4f)));
+}
+
+/* -log(1 - w) for w made of 31 random bits and a half. */
+NOISE_INLINE float noise_exponential(uint32_t word) {
+	const float scale = 1.0f / 2147483648.0f;
+	const uint32_t bits = word >> 1;
+	const float w = noise_mul(noise_add((float)(int32_t)bits, 0.5f), scale);
+	const float rest = noise_mul(noise_add((float)(int32_t)(0x7fffffffu - bits), 0.5f), scale);
+	const float low = -noise_log_ratio(noise_div(-w, noise_add(2.0f, -w)));
+	const float high = -noise_log(rest);
+	return bits < 0x40000000u ? low : high;
+}
+
+NOISE_INLINE float noise_gumbel(uint32_t word) { return -noise_log(noise_exponential(word)); }
+
+/* e^x for x <= 0, 0 below -87. Polynomial of Cephes' expf. */
+NOISE_INLINE float noise_exp(float x) {
+	const float y = x < -87.0f ? -87.0f : x;
+	const float shifted = noise_add(noise_mul(y, 1.44269504f), 12582912.0f); /* rounds to an integer */
+	const float n = noise_add(shifted, -12582912.0f);
+	float r = noise_add(y, -noise_mul(n, 0.693359375f));
+	r = noise_add(r, noise_mul(n, 2.12194440e-4f));
+	float p = 1.9875691500e-4f;
+	p = noise_add(noise_mul(p, r), 1.3981999507e-3f);
+	p = noise_add(noise_mul(p, r), 8.3334519073e-3f);
+	p = noise_add(noise_mul(p, r), 4.1665795894e-2f);
+	p = noise_add(noise_mul(p, r), 1.6666665459e-1f);
+	p = noise_add(noise_mul(p, r), 5.0000001201e-1f);
+	p = noise_add(noise_add(noise_mul(p, noise_mul(r, r)), r), 1.0f);
+	const float e = noise_mul(p, noise_float((noise_bits(shifted) + 127u) << 23));
+	return x < -87.0f ? 0.0f : e;
+}
+
+/* What the sampler compares: the processed logit and the noise. max: the row's largest logit. */
+NOISE_INLINE float noise_score(float logit, float max, float temperature, float gumbel) {
+	return noise_add(noise_div(noise_add(logit, -max), temperature), gumbel);
+}
+
+#endif
