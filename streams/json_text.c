@@ -4,31 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- UTF-8 -------------------------------------------------------------------------------- */
-
-/* Bytes of the character at `at`, 0 when there is none that is valid (RFC 3629, section 4). */
-static size_t utf8_size(const unsigned char* at, size_t left) {
-	const unsigned char lead = at[0];
-	if (lead < 0x80)
-		return 1;
-	const size_t size = lead >= 0xc2 && lead <= 0xdf   ? 2
-	                    : lead >= 0xe0 && lead <= 0xef ? 3
-	                    : lead >= 0xf0 && lead <= 0xf4 ? 4
-	                                                   : 0;
-	if (size == 0 || size > left)
-		return 0;
-	for (size_t i = 1; i < size; i++)
-		if ((at[i] & 0xc0) != 0x80)
-			return 0;
-	const bool overlong = (lead == 0xe0 && at[1] < 0xa0) || (lead == 0xf0 && at[1] < 0x90);
-	const bool surrogate = lead == 0xed && at[1] > 0x9f;
-	const bool beyond = lead == 0xf4 && at[1] > 0x8f;
-	return overlong || surrogate || beyond ? 0 : size;
-}
+#include "core/utf8.h"
 
 bool utf8_valid(const char* text, size_t size) {
 	for (size_t at = 0; at < size;) {
-		const size_t step = utf8_size((const unsigned char*)text + at, size - at);
+		const size_t step = utf8_character(text + at, size - at, NULL);
 		if (step == 0)
 			return false;
 		at += step;
@@ -144,7 +124,7 @@ static bool skip_string(struct cursor* c) {
 				return false;
 			continue;
 		}
-		const size_t step = utf8_size((const unsigned char*)c->text + c->at, c->size - c->at);
+		const size_t step = utf8_character(c->text + c->at, c->size - c->at, NULL);
 		if (step == 0)
 			return wrong(c, "not UTF-8");
 		c->at += step;
@@ -299,9 +279,9 @@ char* json_quote(const char* text, size_t size) {
 	size_t n = 0;
 	out[n++] = '"';
 	for (size_t at = 0; at < size;) {
-		const size_t step = utf8_size((const unsigned char*)text + at, size - at);
+		const size_t step = utf8_character(text + at, size - at, NULL);
 		n += quote_one(out + n, text + at, step);
-		at += step ? step : 1;
+		at += step ? step : utf8_malformed(text + at, size - at);
 	}
 	out[n++] = '"';
 	out[n] = 0;

@@ -1,11 +1,10 @@
 /* A stream of prompts: lines of JSON, each checked before it is believed. */
 #include "streams/jsonl.h"
 
-#include <cjson/cJSON.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/json.h"
 #include "streams/json_text.h"
 
 static char* copy(const char* text, size_t size) {
@@ -22,67 +21,61 @@ static bool copy_string(const cJSON* item, char** out, struct error* error) {
 	return *out || error_set(error, "out of memory");
 }
 
-static const char* kind_of(const cJSON* item) {
-	return cJSON_IsNull(item)     ? "null"
-	       : cJSON_IsBool(item)   ? "a truth value"
-	       : cJSON_IsNumber(item) ? "a number"
-	       : cJSON_IsString(item) ? "a string"
-	       : cJSON_IsArray(item)  ? "a list"
-	                              : "an object";
-}
-
 /* ---- fields -------------------------------------------------------------------------------- */
 
+enum { SHOWN = 80 }; /* of a value in a message */
+
 static bool read_task(const cJSON* root, struct instance* out, struct error* error) {
-	const cJSON* const task = cJSON_GetObjectItemCaseSensitive(root, "task");
-	if (!task || cJSON_IsNull(task))
+	char shown[SHOWN];
+	const cJSON* const task = json_field(root, "task");
+	if (!task)
 		return true;
 	if (!cJSON_IsString(task) || strlen(task->valuestring) > 127)
 		return error_set(error, "\"task\" is %s, expected a string of at most 127 bytes",
-		                 cJSON_IsString(task) ? "too long" : kind_of(task));
+		                 json_show(task, shown, sizeof shown));
 	return copy_string(task, &out->task, error);
 }
 
 static bool read_max_tokens(const cJSON* root, struct instance* out, struct error* error) {
-	const cJSON* const max = cJSON_GetObjectItemCaseSensitive(root, "max_tokens");
-	out->max_tokens = 128;
-	if (!max || cJSON_IsNull(max))
-		return true;
-	if (!cJSON_IsNumber(max))
-		return error_set(error, "\"max_tokens\" is %s, expected a number", kind_of(max));
-	const double n = max->valuedouble;
-	if (!(n >= 1 && n <= JSONL_MAX_TOKENS) || n != floor(n))
-		return error_set(error, "\"max_tokens\" is %.15g, expected a whole number from 1 to %d", n,
-		                 JSONL_MAX_TOKENS);
+	char shown[SHOWN];
+	int64_t n = 128;
+	const cJSON* const max = json_field(root, "max_tokens");
+	if (max && !json_whole(max, 1, JSONL_MAX_TOKENS, &n))
+		return error_set(error, "\"max_tokens\" is %s, expected a whole number from 1 to %d",
+		                 json_show(max, shown, sizeof shown), JSONL_MAX_TOKENS);
 	out->max_tokens = (int)n;
 	return true;
 }
 
+static bool known_role(const cJSON* role) {
+	static const char* const known[] = {"system", "user", "assistant"};
+	for (size_t i = 0; i < sizeof known / sizeof *known && cJSON_IsString(role); i++)
+		if (strcmp(role->valuestring, known[i]) == 0)
+			return true;
+	return false;
+}
+
 static bool read_message(const cJSON* item, int index, struct instance_message* out, struct error* error) {
+	char shown[SHOWN];
 	if (!cJSON_IsObject(item))
 		return error_set(error, "message %d is %s, expected {\"role\", \"content\"}", index + 1,
-		                 kind_of(item));
-	const cJSON* const role = cJSON_GetObjectItemCaseSensitive(item, "role");
-	const cJSON* const content = cJSON_GetObjectItemCaseSensitive(item, "content");
-	static const char* const known[] = {"system", "user", "assistant"};
-	bool good = false;
-	for (size_t i = 0; i < sizeof known / sizeof *known && cJSON_IsString(role); i++)
-		good = good || strcmp(role->valuestring, known[i]) == 0;
-	if (!good)
-		return error_set(error, "message %d: \"role\" is %.60s, expected system, user or assistant",
-		                 index + 1,
-		                 cJSON_IsString(role) ? role->valuestring
-		                 : role               ? kind_of(role)
-		                                      : "missing");
+		                 json_show(item, shown, sizeof shown));
+	const cJSON* const role = json_field(item, "role");
+	const cJSON* const content = json_field(item, "content");
+	if (!known_role(role))
+		return error_set(error, "message %d: \"role\" is %s, expected system, user or assistant", index + 1,
+		                 role ? json_show(role, shown, sizeof shown) : "missing");
 	if (!cJSON_IsString(content))
 		return error_set(error, "message %d: \"content\" is %s, expected a string", index + 1,
-		                 content ? kind_of(content) : "missing");
+		                 content ? json_show(content, shown, sizeof shown) : "missing");
 	return copy_string(role, &out->role, error) && copy_string(content, &out->content, error);
 }
 
 static bool read_messages(const cJSON* messages, struct instance* out, struct error* error) {
+	char shown[SHOWN];
 	if (!cJSON_IsArray(messages))
-		return error_set(error, "\"messages\" is %s, expected a list", kind_of(messages));
+		return error_set(error, "\"messages\" is %s, expected a list",
+		                 json_show(messages, shown, sizeof shown));
 	const int n = cJSON_GetArraySize(messages);
 	if (n < 1 || n > JSONL_MAX_MESSAGES)
 		return error_set(error, "\"messages\" holds %d, expected 1 to %d", n, JSONL_MAX_MESSAGES);
@@ -92,7 +85,7 @@ static bool read_messages(const cJSON* messages, struct instance* out, struct er
 	out->n_messages = n;
 	int i = 0;
 	const cJSON* item;
-	cJSON_ArrayForEach(item, messages) {
+	cJSON_ArrayForEach (item, messages) {
 		if (!read_message(item, i, &out->message[i], error))
 			return false;
 		i++;
@@ -101,6 +94,7 @@ static bool read_messages(const cJSON* messages, struct instance* out, struct er
 }
 
 static bool read_prompt(const cJSON* root, struct instance* out, struct error* error) {
+	char shown[SHOWN];
 	const cJSON* const prompt = cJSON_GetObjectItemCaseSensitive(root, "prompt");
 	const cJSON* const messages = cJSON_GetObjectItemCaseSensitive(root, "messages");
 	if (prompt && messages)
@@ -110,11 +104,27 @@ static bool read_prompt(const cJSON* root, struct instance* out, struct error* e
 	if (!prompt)
 		return error_set(error, "neither \"prompt\" nor \"messages\"");
 	if (!cJSON_IsString(prompt))
-		return error_set(error, "\"prompt\" is %s, expected a string", kind_of(prompt));
+		return error_set(error, "\"prompt\" is %s, expected a string",
+		                 json_show(prompt, shown, sizeof shown));
 	return copy_string(prompt, &out->prompt, error);
 }
 
+/* cJSON reads no number of more than 63 characters, and an id may be any: it is read as 0 here. */
+static cJSON* parse_but_id(const char* text, size_t size, size_t id_at, size_t id_size) {
+	char* const line = copy(text, size);
+	if (!line)
+		return NULL;
+	if (id_size > 0) {
+		memset(line + id_at, ' ', id_size);
+		line[id_at] = '0';
+	}
+	cJSON* const root = cJSON_ParseWithLength(line, size);
+	free(line);
+	return root;
+}
+
 bool instance_parse(const char* text, size_t size, struct instance* out, struct error* error) {
+	char shown[SHOWN];
 	*out = (struct instance){0};
 	if (!json_check(text, size, error))
 		return false;
@@ -122,13 +132,13 @@ bool instance_parse(const char* text, size_t size, struct instance* out, struct 
 	const char* const id = json_member(text, size, "id", &id_size);
 	if (id && !(out->id = copy(id, id_size)))
 		return error_set(error, "out of memory");
-	cJSON* const root = cJSON_ParseWithLength(text, size);
+	cJSON* const root = parse_but_id(text, size, id ? (size_t)(id - text) : 0, id_size);
 	if (!root)
-		return error_set(error, "could not be read as JSON");
-	const bool good = cJSON_IsObject(root)
-	                      ? read_prompt(root, out, error) && read_task(root, out, error) &&
-	                            read_max_tokens(root, out, error)
-	                      : error_set(error, "the line is %s, expected an object", kind_of(root));
+		return error_set(error, "a number of more than 63 characters, or out of memory");
+	const bool good = cJSON_IsObject(root) ? read_prompt(root, out, error) && read_task(root, out, error) &&
+	                                             read_max_tokens(root, out, error)
+	                                       : error_set(error, "the line is %s, expected an object",
+	                                                   json_show(root, shown, sizeof shown));
 	cJSON_Delete(root);
 	return good;
 }

@@ -1,7 +1,6 @@
 /* Masks in files: both formats read with every field checked, and written whole or not at all. */
 #include "streams/mask_file.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/json.h"
 #include "streams/json_text.h"
 
 enum { MAX_ENTRIES = 4096, MAX_FILE = 16 << 20 };
@@ -73,11 +73,12 @@ static bool read_blocks(const cJSON* object, const char* field, int kind, int bl
 		                 at->index + 1, field, list ? "no list" : "missing");
 	const int limit = blocks > 0 ? blocks : MAX_BLOCKS;
 	const cJSON* item;
-	cJSON_ArrayForEach(item, list) {
-		const double b = item->valuedouble;
-		if (!cJSON_IsNumber(item) || !(b >= 0 && b < limit) || b != floor(b))
-			return error_set(at->error, "%s: mask %d: \"%s\" holds %.6g, expected blocks from 0 to %d",
-			                 at->file, at->index + 1, field, cJSON_IsNumber(item) ? b : NAN, limit - 1);
+	cJSON_ArrayForEach (item, list) {
+		int64_t b;
+		char shown[80];
+		if (!json_whole(item, 0, limit - 1, &b))
+			return error_set(at->error, "%s: mask %d: \"%s\" holds %s, expected blocks from 0 to %d",
+			                 at->file, at->index + 1, field, json_show(item, shown, sizeof shown), limit - 1);
 		if (mask_has(mask, 2 * (int)b + kind))
 			return error_set(at->error, "%s: mask %d: \"%s\" holds block %d twice", at->file, at->index + 1,
 			                 field, (int)b);

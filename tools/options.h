@@ -43,8 +43,8 @@ struct command_line {
 	const struct option* option; /* (n_options) */
 	int n_options;
 	struct swiftlet_options* session; /* takes the common options too; NULL: none are taken */
-	const char* word[4];              /* out: (n_words) what stands between the options */
-	int n_words, max_words;           /* max_words: in, at most 4 */
+	const char* word[64];             /* out: (n_words) what stands between the options */
+	int n_words, max_words;           /* max_words: in, at most 64 */
 };
 
 /* Reads argv[1..argc) (argv[0] is the command's name). OPTIONS_GO_ON, or the exit status when that was

@@ -1,0 +1,165 @@
+/* swiftlet run: one prompt, its text as it is accepted, and the figures. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "streams/report.h"
+#include "tools/command.h"
+#include "tools/draw_mask.h"
+#include "tools/generation.h"
+#include "tools/interrupt.h"
+#include "tools/runtime.h"
+
+struct run {
+	struct runtime_wish wish;
+	const char* prompt;
+	const char* prompt_file;
+	const char* system;
+	const char* task;
+	int64_t max_tokens;
+	bool chat, json, no_special;
+	struct text_list stop;
+	struct runtime runtime;
+};
+
+static int32_t* tokens_of(const struct run* run, const char* text, size_t size, int* n, struct error* error) {
+	if (!run->chat)
+		return prompt_tokens(run->runtime.model, text, size, run->no_special, n, error);
+	struct chat_message message[2];
+	int n_messages = 0;
+	if (run->system)
+		message[n_messages++] = (struct chat_message){"system", run->system, strlen(run->system)};
+	message[n_messages++] = (struct chat_message){"user", text, size};
+	return chat_tokens(run->runtime.model, message, n_messages, n, error);
+}
+
+static bool print_json(const struct run* run, const struct generation* g) {
+	const struct report report = {
+	    .task = run->task,
+	    .model = run->runtime.name,
+	    .backend = swiftlet_engine_name(run->runtime.engine),
+	    .method = run->runtime.options.method,
+	    .token = g->token,
+	    .n_tokens = g->n_tokens,
+	    .text = g->text ? g->text : "",
+	    .text_size = g->text_size,
+	    .figures = &g->figures,
+	};
+	char* const text = report_text(&report);
+	const bool good = text && puts(text) >= 0;
+	free(text);
+	return good;
+}
+
+static void print_figures(const struct run* run, const struct generation* g) {
+	const struct swiftlet_figures* const f = &g->figures;
+	int context;
+	const double bytes = runtime_cache_bytes(&run->runtime, &context);
+	fprintf(stderr, "\n%s on %s, cache of %d tokens: %.1f MiB\n", run->runtime.name,
+	        swiftlet_engine_name(run->runtime.engine), context, bytes / 1048576);
+	figures_print(stderr, f, run->runtime.options.method);
+	if (run->runtime.options.method == SWIFTLET_SWIFT)
+		draw_blocks(stderr, f->attention, f->n_attention, f->mlp, f->n_mlp,
+		            run->runtime.model->weights.shape.n_blocks);
+}
+
+static int finish(const struct run* run, struct generation* g) {
+	g->figures.seconds.load = run->runtime.load_seconds;
+	const bool terminal = isatty(STDOUT_FILENO);
+	if (run->json)
+		print_json(run, g);
+	else if (terminal)
+		putchar('\n');
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return complain(STATUS_FAILED, "standard output could not be written");
+	if (!run->json && (terminal || g->figures.stop == SWIFTLET_CANCELLED))
+		print_figures(run, g);
+	const bool saved =
+	    runtime_save_mask(&run->runtime, &run->wish, &g->figures, run->task, g->figures.tokens);
+	return saved ? STATUS_DONE : STATUS_FAILED;
+}
+
+static int generate(struct run* run, const char* text, size_t size) {
+	struct error error = {{0}};
+	struct swiftlet_request request;
+	int n = 0;
+	int32_t* const prompt = tokens_of(run, text, size, &n, &error);
+	if (!prompt)
+		return complain(STATUS_FAILED, "%s", error.message);
+	swiftlet_request_default(&request, &run->runtime.options);
+	request.prompt = prompt;
+	request.n_prompt = n;
+	request.max_tokens = (int)run->max_tokens;
+	request.stop = run->stop.text;
+	request.n_stop = run->stop.n;
+	request.task = run->task;
+	struct generation g = {.show = run->json ? NULL : stdout};
+	interrupt_watch();
+	const bool good = generation_run(&g, run->runtime.session, &request, &error);
+	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
+	generation_free(&g);
+	free(prompt);
+	return status;
+}
+
+int command_run(int argc, char** argv) {
+	const double started = seconds_now();
+	struct run run = {.max_tokens = 128};
+	struct swiftlet_options options;
+	const struct option option[] = {
+	    {"prompt", 'p', "TEXT", "the prompt", OPTION_TEXT, &run.prompt, 0, 0},
+	    {"file", 'f', "FILE", "read the prompt from a file (-: standard input)", OPTION_TEXT,
+	     &run.prompt_file, 0, 0},
+	    {"max-tokens", 'n', "N", "tokens to generate at most (128)", OPTION_COUNT, &run.max_tokens, 1,
+	     1 << 20},
+	    {"chat", 0, NULL, "put the prompt through the model's chat template", OPTION_FLAG, &run.chat, 0, 0},
+	    {"system", 0, "TEXT", "with --chat: the system message", OPTION_TEXT, &run.system, 0, 0},
+	    {"stop", 0, "S", "end before this text; may be repeated", OPTION_LIST, &run.stop, 0, 0},
+	    {"json", 0, NULL, "print one JSON object instead of the text", OPTION_FLAG, &run.json, 0, 0},
+	    {"task", 0, "NAME", "label of the task, for the report and the mask", OPTION_TEXT, &run.task, 0, 0},
+	    {"no-special", 0, NULL, "special tokens written in the prompt are plain text", OPTION_FLAG,
+	     &run.no_special, 0, 0},
+	    RUNTIME_OPTIONS(run.wish),
+	};
+	struct command_line line = {
+	    .name = "run",
+	    .usage = "[MODEL|-m MODEL] (-p TEXT | -f FILE) [options]",
+	    .about =
+	        "Continues one prompt. Text is printed as it is accepted; on a terminal the figures follow.\n"
+	        "The text is the one plain decoding gives (--method vanilla), in fewer full passes.\n"
+	        "Ctrl-C ends the generation and still prints the figures.",
+	    .examples = "  swiftlet run -p 'Question: Tom has 3 apples and buys 4. How many has he?\\nAnswer:'\n"
+	                "  swiftlet run ~/models/llama-3-8b.gguf --chat -p 'Why is the sky blue?' -n 200\n"
+	                "  swiftlet run -f story.txt --temp 0.8 --top-p 0.95 --seed 7 --json",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	const char* const model = options_model(&line, run.wish.model);
+	if (!model)
+		return STATUS_USAGE;
+	if (!run.prompt == !run.prompt_file)
+		return complain(STATUS_USAGE, "run: %s (swiftlet run --help)",
+		                run.prompt ? "both -p and -f were given" : "no prompt: give -p TEXT or -f FILE");
+	if (run.system && !run.chat)
+		return complain(STATUS_USAGE, "run: --system needs --chat");
+	for (int i = 0; i < run.stop.n; i++)
+		if (!run.stop.text[i][0])
+			return complain(STATUS_USAGE, "run: --stop is empty");
+	struct error error = {{0}};
+	size_t size = run.prompt ? strlen(run.prompt) : 0;
+	char* const file_text = run.prompt ? NULL : read_whole(run.prompt_file, &size, &error);
+	if (!run.prompt && !file_text)
+		return complain(STATUS_FAILED, "%s", error.message);
+	status = runtime_open(&run.runtime, &run.wish, model, &options, started);
+	if (status == OPTIONS_GO_ON)
+		status = generate(&run, run.prompt ? run.prompt : file_text, size);
+	runtime_close(&run.runtime);
+	free(file_text);
+	return status;
+}

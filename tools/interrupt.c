@@ -1,0 +1,26 @@
+/* Ctrl-C and SIGTERM as a question one can ask between two steps. */
+#include "tools/interrupt.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* A signal handler has nowhere else to write. */
+static volatile sig_atomic_t noted;
+
+static void note(int number) {
+	(void)number;
+	noted = 1;
+}
+
+void interrupt_watch(void) {
+	struct sigaction action;
+	memset(&action, 0, sizeof action);
+	action.sa_handler = note;
+	action.sa_flags = (int)SA_RESETHAND; /* no SA_RESTART: a read that waits for input gives up */
+	sigemptyset(&action.sa_mask);
+	noted = 0;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupted(void) { return noted != 0; }

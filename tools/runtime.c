@@ -1,0 +1,196 @@
+/* A model, an engine and a session opened as the command line says. */
+#include "tools/runtime.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "streams/json_text.h"
+#include "streams/mask_file.h"
+
+double seconds_now(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static bool start_mask(struct runtime* runtime, const struct runtime_wish* wish, struct error* error) {
+	struct mask_list list = {0};
+	const struct model* const model = runtime->model;
+	bool good = mask_file_read(wish->mask, &list, error);
+	const struct mask_entry* const entry =
+	    good ? mask_list_pick(&list, wish->key, model->fingerprint, wish->mask, error) : NULL;
+	good = entry && mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, wish->force,
+	                                wish->mask, error);
+	if (good) {
+		int attention[MAX_BLOCKS], mlp[MAX_BLOCKS];
+		const int n_attention = mask_blocks(&entry->mask, 0, attention);
+		const int n_mlp = mask_blocks(&entry->mask, 1, mlp);
+		good = swiftlet_session_set_mask(runtime->session, attention, n_attention, mlp, n_mlp, error->message,
+		                                 sizeof error->message);
+	}
+	mask_list_free(&list);
+	return good;
+}
+
+int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
+                 const struct swiftlet_options* options, double started) {
+	struct error error = {{0}};
+	*runtime = (struct runtime){.options = *options};
+	runtime->model = swiftlet_model_open(model, options, error.message, sizeof error.message);
+	if (runtime->model)
+		runtime->engine = swiftlet_engine_open(runtime->model, options, error.message, sizeof error.message);
+	if (runtime->engine)
+		runtime->session =
+		    swiftlet_session_open(runtime->engine, options, error.message, sizeof error.message);
+	if (!runtime->session)
+		return complain(STATUS_FAILED, "%s", error.message);
+	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
+	if (wish->mask && !start_mask(runtime, wish, &error))
+		return complain(STATUS_FAILED, "%s", error.message);
+	runtime->load_seconds = seconds_now() - started;
+	return OPTIONS_GO_ON;
+}
+
+void runtime_close(struct runtime* runtime) {
+	if (runtime->session)
+		swiftlet_session_close(runtime->session);
+	if (runtime->engine)
+		swiftlet_engine_close(runtime->engine);
+	if (runtime->model)
+		swiftlet_model_close(runtime->model);
+}
+
+double runtime_cache_bytes(const struct runtime* runtime, int* context) {
+	const struct model_shape* const shape = &runtime->model->weights.shape;
+	*context = runtime->options.context;
+	if (*context == 0)
+		*context = shape->context < 4096 ? shape->context : 4096;
+	const bool wide =
+	    strcmp(runtime->options.cache_type, "f32") == 0 ||
+	    (strcmp(runtime->options.cache_type, "auto") == 0 && runtime->model->dtype == DTYPE_F32);
+	return 2.0 * (wide ? 4 : 2) * *context * shape->n_blocks * shape->kv_heads * shape->head_dim;
+}
+
+bool runtime_save_mask(const struct runtime* runtime, const struct runtime_wish* wish,
+                       const struct swiftlet_figures* figures, const char* task, int64_t tokens_served) {
+	if (!wish->save_mask)
+		return true;
+	const struct model* const model = runtime->model;
+	struct mask_entry entry;
+	mask_entry_start(&entry);
+	snprintf(entry.model, sizeof entry.model, "%s", runtime->name);
+	snprintf(entry.fingerprint, sizeof entry.fingerprint, "%s", model->fingerprint);
+	snprintf(entry.task, sizeof entry.task, "%s", task ? task : "");
+	entry.blocks = model->weights.shape.n_blocks;
+	for (int i = 0; i < figures->n_attention; i++)
+		mask_set(&entry.mask, 2 * figures->attention[i], true);
+	for (int i = 0; i < figures->n_mlp; i++)
+		mask_set(&entry.mask, 2 * figures->mlp[i] + 1, true);
+	entry.matchness = figures->matchness;
+	entry.alpha = figures->alpha;
+	entry.mean_generated = figures->mean_generated;
+	const int skippable = 2 * (entry.blocks - 2);
+	entry.skip_ratio = skippable > 0 ? (double)mask_count(&entry.mask) / skippable : (double)NAN;
+	entry.tokens_served = tokens_served;
+	struct error error;
+	return mask_file_write(wish->save_mask, &entry, 1, MASK_FORMAT_SWIFTLET, &error) ||
+	       complain(false, "%s", error.message);
+}
+
+/* ---- prompts -------------------------------------------------------------------------------- */
+
+static int32_t* from_bos(const swiftlet_model* model, int* n, struct error* error) {
+	const int32_t bos = tokenizer_bos(model->tokenizer);
+	if (bos < 0) {
+		error_set(error, "the prompt is empty and the model %s has no BOS token to start from", model->name);
+		return NULL;
+	}
+	int32_t* const id = malloc(sizeof *id);
+	if (!id) {
+		error_set(error, "out of memory");
+		return NULL;
+	}
+	id[0] = bos;
+	*n = 1;
+	return id;
+}
+
+int32_t* prompt_tokens(const swiftlet_model* model, const char* text, size_t size, bool no_special, int* n,
+                       struct error* error) {
+	if (!utf8_valid(text, size)) {
+		error_set(error, "the prompt is not UTF-8");
+		return NULL;
+	}
+	if (size == 0)
+		return from_bos(model, n, error);
+	int32_t* id = NULL;
+	if (no_special) {
+		struct token_list list = {0};
+		const int flags = TOKENIZE_NO_SPECIAL | TOKENIZE_ADD_SPECIAL;
+		if (!tokenizer_encode(model->tokenizer, text, size, flags, &list))
+			token_list_free(&list);
+		id = list.id;
+		*n = list.n;
+	} else {
+		id = swiftlet_tokenize(model, text, size, n);
+	}
+	if (!id)
+		error_set(error, "out of memory for the ids of a prompt of %zu bytes", size);
+	return id;
+}
+
+int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* message, int n_messages, int* n,
+                     struct error* error) {
+	for (int i = 0; i < n_messages; i++)
+		if (!utf8_valid(message[i].content, message[i].content_size)) {
+			error_set(error, "message %d is not UTF-8", i + 1);
+			return NULL;
+		}
+	struct token_list list = {0};
+	if (!chat_template_encode(model->chat_template, model->tokenizer, message, n_messages, &list, error)) {
+		token_list_free(&list);
+		return NULL;
+	}
+	*n = list.n;
+	return list.id;
+}
+
+char* read_whole(const char* path, size_t* size, struct error* error) {
+	enum { LARGEST = 256 << 20 };
+	const bool standard = strcmp(path, "-") == 0;
+	FILE* const file = standard ? stdin : fopen(path, "rb");
+	if (!file) {
+		error_set(error, "%s: %s", path, strerror(errno));
+		return NULL;
+	}
+	char* text = NULL;
+	size_t capacity = 0;
+	*size = 0;
+	bool good = true;
+	do {
+		if (*size + 1 >= capacity) {
+			capacity = capacity ? 2 * capacity : 65536;
+			char* const grown = capacity <= LARGEST ? realloc(text, capacity) : NULL;
+			good = grown || error_set(error, "%s: larger than %d MiB, or out of memory", path, LARGEST >> 20);
+			text = grown ? grown : text;
+		}
+		if (good)
+			*size += fread(text + *size, 1, capacity - 1 - *size, file);
+	} while (good && !feof(file) && !ferror(file));
+	if (good && ferror(file))
+		good = error_set(error, "%s: %s", path, strerror(errno));
+	if (!standard)
+		fclose(file);
+	if (!good) {
+		free(text);
+		return NULL;
+	}
+	text[*size] = 0;
+	return text;
+}

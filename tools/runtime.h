@@ -1,0 +1,74 @@
+/* What run, chat and stream have in common: a model, an engine and a session opened as the command line
+ * says, and the mask that goes in and out. */
+#ifndef SWIFTLET_TOOLS_RUNTIME_H
+#define SWIFTLET_TOOLS_RUNTIME_H
+
+#include "core/chat_template.h"
+#include "core/model.h"
+#include "swiftlet.h"
+#include "tools/options.h"
+
+struct runtime_wish {
+	const char* model;     /* -m */
+	const char* alias;     /* the name reports give the model */
+	const char* mask;      /* a file to start from */
+	const char* key;       /* which mask of it */
+	bool force;            /* also a mask learned on another model */
+	const char* save_mask; /* a file to leave the mask in */
+};
+
+/* Rows of a command's option table that fill a struct runtime_wish `w`. */
+#define RUNTIME_OPTIONS(w)                                                                                   \
+	{"model",                                                                                                \
+	 'm',                                                                                                    \
+	 "MODEL",                                                                                                \
+	 "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "                     \
+	 "builtin (the default) or synth:SHAPE",                                                                 \
+	 OPTION_TEXT,                                                                                            \
+	 &(w).model,                                                                                             \
+	 0,                                                                                                      \
+	 0},                                                                                                     \
+	    {"alias", 0, "NAME", "the name that reports give the model", OPTION_TEXT, &(w).alias, 0, 0},         \
+	    {"mask", 0, "FILE", "start from this mask (either format)", OPTION_TEXT, &(w).mask, 0, 0},           \
+	    {"key", 0, "KEY", "which mask of the file, by key or task", OPTION_TEXT, &(w).key, 0, 0},            \
+	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0}, {         \
+		"save-mask", 0, "FILE", "write the mask that was learned", OPTION_TEXT, &(w).save_mask, 0, 0         \
+	}
+
+struct runtime {
+	swiftlet_model* model;
+	swiftlet_engine* engine;
+	swiftlet_session* session;
+	struct swiftlet_options options;
+	const char* name; /* the alias, or the model's own */
+	double load_seconds;
+};
+
+/* Opens all three; the time counts from `started` (seconds_now). OPTIONS_GO_ON, or the exit status with
+ * the message printed. Close in any case. */
+int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,
+                 const struct swiftlet_options*, double started);
+void runtime_close(struct runtime*);
+
+/* Bytes of the cache for the session's context, as its options say. */
+double runtime_cache_bytes(const struct runtime*, int* context);
+
+/* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
+bool runtime_save_mask(const struct runtime*, const struct runtime_wish*, const struct swiftlet_figures*,
+                       const char* task, int64_t tokens_served);
+
+/* Monotonic clock, seconds. */
+double seconds_now(void);
+
+/* ---- prompts -------------------------------------------------------------------------------- */
+
+/* The ids of a prompt (malloc'd, *n), from BOS where it is empty. NULL with the error set. */
+int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, int* n,
+                       struct error*);
+/* The ids of messages through the model's chat template. */
+int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, int* n,
+                     struct error*);
+/* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
+char* read_whole(const char* path, size_t* size, struct error*);
+
+#endif
