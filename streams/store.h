@@ -59,8 +59,7 @@ bool store_add_all(struct store*, const struct store_model*, const struct bank_e
 bool store_put(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
                struct error*);
 /* Visits the masks of a model (fingerprint NULL: of all), most tokens served first. The visitor calls
- * nothing of the store, and returns
- * false to stop. False on an error alone. */
+ * nothing of the store, and returns false to stop. False on an error alone. */
 bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user, const struct store_mask*),
                 void* user, struct error*);
 /* 1 found, 0 not there, -1 error. */

@@ -1,0 +1,43 @@
+/* The request readers on any bytes: no crash, no leak, and what is accepted keeps its promises. */
+#include <stdlib.h>
+
+#include "streams/openai.h"
+
+static void check(const struct api_request* q) {
+	const int prompts = q->chat ? 1 : q->n_prompts;
+	if (prompts < 1 || q->n < 1 || q->n * prompts > API_MAX_CHOICES)
+		abort();
+	if (!(q->temperature >= 0 && q->temperature <= 2) || !(q->top_p > 0 && q->top_p <= 1) ||
+	    !(q->min_p >= 0 && q->min_p <= 1) || q->max_tokens < 0 || q->n_stop > API_MAX_STOPS ||
+	    q->top_logprobs < 0 || q->top_logprobs > API_MAX_TOP || !q->model)
+		abort();
+	for (int i = 0; i < q->n_prompts; i++) {
+		const struct api_prompt* p = &q->prompt[i];
+		if (!p->text == !p->id)
+			abort();
+		for (int k = 0; k < p->n; k++)
+			if (p->id[k] < 0 || p->id[k] >= 4096)
+				abort();
+	}
+	for (int i = 0; i < q->n_messages; i++)
+		if (!q->message[i].role || !q->message[i].content)
+			abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+	struct api_request q;
+	struct api_error e;
+	for (int chat = 0; chat < 2; chat++) {
+		const bool taken = chat ? api_read_chat((const char*)data, size, &q, &e)
+		                        : api_read_completion((const char*)data, size, 4096, &q, &e);
+		if (taken)
+			check(&q);
+		else if (e.status < 400 || !e.message[0])
+			abort();
+		else
+			free(api_error_text(&e));
+		api_request_free(&q);
+	}
+	return 0;
+}

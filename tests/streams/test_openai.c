@@ -1,0 +1,304 @@
+/* The request readers: OpenAI's defaults, and a 400 that names the field for everything else. */
+#include "streams/openai.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct api_request q;
+static struct api_error e;
+
+static bool completion(const char* body) { return api_read_completion(body, strlen(body), 4096, &q, &e); }
+static bool chat(const char* body) { return api_read_chat(body, strlen(body), &q, &e); }
+
+static bool near(double a, double b) { return fabs(a - b) < 1e-12; }
+
+static void defaults_of_a_completion(void** unused) {
+	(void)unused;
+	assert_true(completion("{\"model\": \"m\", \"prompt\": \"Once\"}"));
+	assert_true(near(q.temperature, 1) && near(q.top_p, 1) && near(q.min_p, 0));
+	assert_int_equal(q.max_tokens, 16);
+	assert_int_equal(q.n, 1);
+	assert_int_equal(q.n_prompts, 1);
+	assert_string_equal(q.prompt[0].text, "Once");
+	assert_false(q.stream || q.echo || q.logprobs || q.has_seed || q.n_stop || q.task);
+	api_request_free(&q);
+}
+
+static void every_field_of_a_completion(void** unused) {
+	(void)unused;
+	assert_true(completion(
+	    "{\"model\": \"m\", \"prompt\": [\"a\", \"\"], \"max_tokens\": 7, \"temperature\": 0, \"top_p\": 0.5,"
+	    "\"n\": 3, \"stream\": true, \"stream_options\": {\"include_usage\": true}, \"logprobs\": 0,"
+	    "\"stop\": [\"\\n\", \"\\u00e9\"], \"seed\": -5, \"metadata\": {\"task\": \"math\", \"x\": \"y\"},"
+	    "\"user\": \"u\", \"best_of\": 3, \"suffix\": null, \"presence_penalty\": 0, \"logit_bias\": {},"
+	    "\"frequency_penalty\": 0.0, \"echo\": false, \"top_k\": 40, \"min_p\": 0.1}"));
+	assert_int_equal(q.n_prompts, 2);
+	assert_int_equal(q.prompt[1].text_size, 0);
+	assert_true(near(q.temperature, 0) && near(q.top_p, 0.5) && near(q.min_p, 0.1));
+	assert_true(q.stream && q.include_usage && q.logprobs && q.has_seed);
+	assert_int_equal(q.top_logprobs, 0);
+	assert_int_equal((int64_t)q.seed, -5);
+	assert_int_equal(q.n_stop, 2);
+	assert_string_equal(q.stop[1], "\xc3\xa9");
+	assert_string_equal(q.task, "math");
+	assert_int_equal(q.top_k, 40);
+	api_request_free(&q);
+}
+
+static void prompts_as_tokens(void** unused) {
+	(void)unused;
+	assert_true(completion("{\"model\": \"m\", \"prompt\": [1, 2, 4095]}"));
+	assert_int_equal(q.n_prompts, 1);
+	assert_int_equal(q.prompt[0].n, 3);
+	assert_int_equal(q.prompt[0].id[2], 4095);
+	api_request_free(&q);
+	assert_true(completion("{\"model\": \"m\", \"prompt\": [[1], [2, 3]]}"));
+	assert_int_equal(q.n_prompts, 2);
+	assert_int_equal(q.prompt[1].id[1], 3);
+	api_request_free(&q);
+}
+
+static void a_chat(void** unused) {
+	(void)unused;
+	assert_true(
+	    chat("{\"model\": \"m\", \"messages\": [{\"role\": \"developer\", \"content\": \"Be brief.\"},"
+	         "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"Hi \"},"
+	         "{\"type\": \"text\", \"text\": \"\\ud83d\\ude00\"}]},"
+	         "{\"role\": \"assistant\", \"content\": \"\", \"refusal\": null}],"
+	         "\"max_completion_tokens\": 9, \"logprobs\": true, \"top_logprobs\": 20,"
+	         "\"response_format\": {\"type\": \"text\"}, \"tools\": [], \"store\": false}"));
+	assert_int_equal(q.n_messages, 3);
+	assert_string_equal(q.message[0].role, "system");
+	assert_string_equal(q.message[1].content, "Hi \xf0\x9f\x98\x80");
+	assert_int_equal(q.max_tokens, 9);
+	assert_true(q.logprobs);
+	assert_int_equal(q.top_logprobs, 20);
+	api_request_free(&q);
+	assert_true(chat("{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}"));
+	assert_int_equal(q.max_tokens, 0); /* what the context leaves */
+	api_request_free(&q);
+}
+
+static void refused(bool is_chat, const char* body, const char* param) {
+	const bool taken = is_chat ? chat(body) : completion(body);
+	if (taken || e.status != 400 || strcmp(e.param, param) != 0)
+		print_error("%s\n  gave %s: %d %s (%s)\n", body, taken ? "a request" : "an error", e.status,
+		            e.message, e.param);
+	assert_false(taken);
+	assert_int_equal(e.status, 400);
+	assert_string_equal(e.param, param);
+	assert_true(strlen(e.message) > 10);
+	assert_null(q.prompt);
+}
+
+static void bad_fields_are_named(void** unused) {
+	(void)unused;
+	static const char* const cases[][2] = {
+	    /* members beside the model and the prompt, and the one that is named */
+	    {"\"temperature\": \"hot\"", "temperature"},
+	    {"\"temperature\": -0.1", "temperature"},
+	    {"\"temperature\": 2.5", "temperature"},
+	    {"\"temperature\": 1e999", "temperature"},
+	    {"\"temperature\": true", "temperature"},
+	    {"\"top_p\": 1.01", "top_p"},
+	    {"\"top_p\": []", "top_p"},
+	    {"\"max_tokens\": 0", "max_tokens"},
+	    {"\"max_tokens\": -1", "max_tokens"},
+	    {"\"max_tokens\": 1.5", "max_tokens"},
+	    {"\"max_tokens\": 99999999999999999999", "max_tokens"},
+	    {"\"max_tokens\": \"5\"", "max_tokens"},
+	    {"\"n\": 0", "n"},
+	    {"\"n\": 129", "n"},
+	    {"\"n\": {}", "n"},
+	    {"\"stream\": 1", "stream"},
+	    {"\"stream_options\": {\"include_usage\": true}", "stream_options"},
+	    {"\"stream\": true, \"stream_options\": {\"include_usage\": 1}", "stream_options.include_usage"},
+	    {"\"stream\": true, \"stream_options\": {\"other\": 1}", "other"},
+	    {"\"stream\": true, \"stream_options\": []", "stream_options"},
+	    {"\"logprobs\": true", "logprobs"},
+	    {"\"logprobs\": 21", "logprobs"},
+	    {"\"logprobs\": 1, \"echo\": true", "echo"},
+	    {"\"stop\": 5", "stop"},
+	    {"\"stop\": \"\"", "stop"},
+	    {"\"stop\": [\"a\", \"b\", \"c\", \"d\", \"e\"]", "stop"},
+	    {"\"stop\": [null]", "stop"},
+	    {"\"seed\": 0.5", "seed"},
+	    {"\"seed\": 1e30", "seed"},
+	    {"\"seed\": \"1\"", "seed"},
+	    {"\"metadata\": []", "metadata"},
+	    {"\"metadata\": {\"task\": 5}", "metadata"},
+	    {"\"metadata\": {\"a\": {}}", "metadata"},
+	    {"\"user\": 5", "user"},
+	    {"\"suffix\": \"end\"", "suffix"},
+	    {"\"best_of\": 2", "best_of"},
+	    {"\"presence_penalty\": 0.5", "presence_penalty"},
+	    {"\"frequency_penalty\": \"0\"", "frequency_penalty"},
+	    {"\"logit_bias\": {\"50256\": -100}", "logit_bias"},
+	    {"\"messages\": []", "messages"},
+	    {"\"file\": \"/etc/passwd\"", "file"},
+	    {"\"top_k\": -1", "top_k"},
+	    {"\"min_p\": 2", "min_p"},
+	    {"\"n\": 1, \"n\": 2", "n"},
+	    {"\"stop\": \"a\", \"\\u0073top\": \"b\"", "stop"}, /* one name, written in two ways */
+	};
+	char body[512];
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		snprintf(body, sizeof body, "{\"model\": \"m\", \"prompt\": \"p\", %s}", cases[i][0]);
+		refused(false, body, cases[i][1]);
+	}
+}
+
+static void bad_prompts(void** unused) {
+	(void)unused;
+	static const char* const prompts[] = {"5",      "true",         "{}",         "[]",     "[[]]",
+	                                      "[null]", "[\"a\", 1]",   "[1, \"a\"]", "[4096]", "[-1]",
+	                                      "[1.5]",  "[[1], \"a\"]", "[1e99]",     "[[[1]]]"};
+	char body[256];
+	for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
+		snprintf(body, sizeof body, "{\"model\": \"m\", \"prompt\": %s}", prompts[i]);
+		refused(false, body, "prompt");
+	}
+	refused(false, "{\"model\": \"m\"}", "prompt");
+	refused(false, "{\"prompt\": \"p\"}", "model");
+	refused(false, "{\"model\": 5, \"prompt\": \"p\"}", "model");
+}
+
+static void bad_messages(void** unused) {
+	(void)unused;
+	static const char* const cases[][2] = {
+	    {"[]", "messages"},
+	    {"{}", "messages"},
+	    {"null", "messages"},
+	    {"[5]", "messages"},
+	    {"[{\"role\": \"user\"}]", "messages"},
+	    {"[{\"content\": \"x\"}]", "messages"},
+	    {"[{\"role\": \"tool\", \"content\": \"x\"}]", "messages"},
+	    {"[{\"role\": \"user\", \"content\": 5}]", "messages"},
+	    {"[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]", "messages"},
+	    {"[{\"role\": \"user\", \"content\": [5]}]", "messages"},
+	    {"[{\"role\": \"user\", \"content\": \"x\", \"name\": \"y\"}]", "name"},
+	};
+	char body[512];
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		snprintf(body, sizeof body, "{\"model\": \"m\", \"messages\": %s}", cases[i][0]);
+		refused(true, body, cases[i][1]);
+	}
+	const char* good = "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], %s}";
+	static const char* const members[][2] = {
+	    {"\"tools\": [{\"type\": \"function\"}]", "tools"},
+	    {"\"response_format\": {\"type\": \"json_object\"}", "response_format"},
+	    {"\"response_format\": {\"type\": \"text\", \"x\": 1}", "response_format"},
+	    {"\"top_logprobs\": 2", "top_logprobs"},
+	    {"\"logprobs\": 2", "logprobs"},
+	    {"\"max_tokens\": 5, \"max_completion_tokens\": 6", "max_completion_tokens"},
+	    {"\"audio\": {}", "audio"},
+	    {"\"prompt\": \"x\"", "prompt"},
+	    {"\"best_of\": 1", "best_of"},
+	    {"\"modalities\": [\"audio\"]", "modalities"},
+	    {"\"store\": true", "store"},
+	    {"\"tool_choice\": \"required\"", "tool_choice"},
+	};
+	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+		snprintf(body, sizeof body, good, members[i][0]);
+		refused(true, body, members[i][1]);
+	}
+}
+
+static void bad_bytes(void** unused) {
+	(void)unused;
+	static const char* const bodies[] = {
+	    "",
+	    " ",
+	    "null",
+	    "5",
+	    "[]",
+	    "\"x\"",
+	    "{",
+	    "{}}",
+	    "{\"a\":}",
+	    "{a: 1}",
+	    "{'a': 1}",
+	    "{\"a\": 01}",
+	    "{\"a\": +1}",
+	    "{\"a\": .5}",
+	    "{\"a\": NaN}",
+	    "{\"a\": \"\xff\"}",           /* not UTF-8 */
+	    "{\"a\": \"\xc0\xaf\"}",       /* overlong */
+	    "{\"a\": \"\xed\xa0\x80\"}",   /* a surrogate as bytes */
+	    "{\"a\": \"\\ud800\"}",        /* a lone one */
+	    "{\"a\": \"\\udc00\\ud800\"}", /* the wrong way round */
+	    "{\"a\": \"\\u0000\"}",
+	    "{\"a\": \"\x01\"}",
+	    "{\"a\": \"\\x41\"}",
+	    "{\"a\": 1,}",
+	    "{\"a\": 1} x",
+	};
+	for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+		assert_false(completion(bodies[i]));
+		assert_int_equal(e.status, 400);
+		assert_false(chat(bodies[i]));
+		assert_int_equal(e.status, 400);
+	}
+}
+
+/* Bodies made to hurt: nesting, values, keys. Refused before memory is spent on them. */
+static void hostile_sizes(void** unused) {
+	(void)unused;
+	enum { DEEP = 1000000 };
+	char* body = malloc(8 * DEEP);
+	memset(body, '[', DEEP);
+	assert_false(api_read_completion(body, DEEP, 4096, &q, &e));
+	assert_int_equal(e.status, 400);
+	for (int i = 0; i < DEEP; i++)
+		memcpy(body + 5 * i, "{\"a\":", 5);
+	assert_false(api_read_completion(body, 5 * DEEP, 4096, &q, &e));
+	size_t n = (size_t)sprintf(body, "{\"model\": \"m\", \"prompt\": [1");
+	for (int i = 0; i < DEEP; i++, n += 2)
+		memcpy(body + n, ",1", 2);
+	memcpy(body + n, "]}", 2);
+	assert_false(api_read_completion(body, n + 2, 4096, &q, &e));
+	assert_non_null(strstr(e.message, "values"));
+	n = (size_t)sprintf(body, "{\"model\": \"m\", \"prompt\": \"x\"");
+	for (int i = 0; i < 200; i++)
+		n += (size_t)sprintf(body + n, ", \"k%d\": 1", i);
+	n += (size_t)sprintf(body + n, "}");
+	assert_false(api_read_completion(body, n, 4096, &q, &e));
+	assert_non_null(strstr(e.message, "members"));
+	free(body);
+}
+
+static void errors_in_openai_shape(void** unused) {
+	(void)unused;
+	api_refuse(&e, "a\"b", "code", "It said \"%s\".\n", "no");
+	char* text = api_error_text(&e);
+	cJSON* json = cJSON_Parse(text);
+	const cJSON* error = cJSON_GetObjectItem(json, "error");
+	assert_string_equal(cJSON_GetObjectItem(error, "message")->valuestring, "It said \"no\".\n");
+	assert_string_equal(cJSON_GetObjectItem(error, "type")->valuestring, "invalid_request_error");
+	assert_string_equal(cJSON_GetObjectItem(error, "param")->valuestring, "a\"b");
+	assert_string_equal(cJSON_GetObjectItem(error, "code")->valuestring, "code");
+	cJSON_Delete(json);
+	free(text);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(defaults_of_a_completion),
+	    cmocka_unit_test(every_field_of_a_completion),
+	    cmocka_unit_test(prompts_as_tokens),
+	    cmocka_unit_test(a_chat),
+	    cmocka_unit_test(bad_fields_are_named),
+	    cmocka_unit_test(bad_prompts),
+	    cmocka_unit_test(bad_messages),
+	    cmocka_unit_test(bad_bytes),
+	    cmocka_unit_test(hostile_sizes),
+	    cmocka_unit_test(errors_in_openai_shape),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
