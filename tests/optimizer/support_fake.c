@@ -1,0 +1,128 @@
+#include "tests/optimizer/support_fake.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FAKE_BLOCKS = 24, FAKE_VOCAB = 300 };
+
+int32_t fake_truth(int position) { return (int32_t)(((uint32_t)position * 2654435761u >> 7) % FAKE_VOCAB); }
+
+uint64_t fake_random(struct fake* fake) {
+	uint64_t z = fake->random += 0x9e3779b97f4a7c15u;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+static struct fake* of(struct backend* backend) { return (struct fake*)(void*)backend; }
+
+static void answer(struct fake* fake, const struct pass* pass, int i, int position) {
+	struct result* out = &pass->out[i];
+	const int32_t truth = fake_truth(position + 1);
+	float probability = 1;
+	const bool right = !pass->skip || fake->right(fake, position + 1, &probability);
+	out->token = right ? truth : (truth + 1) % FAKE_VOCAB;
+	if (!(pass->want[i] & WANT_TOP))
+		return;
+	out->max_probability = probability;
+	for (int k = 0; k < out->top; k++) {
+		out->top_token[k] = (out->token + 7 * k) % FAKE_VOCAB;
+		out->top_probability[k] = k == 0 ? probability : (1 - probability) / 20;
+	}
+}
+
+static bool run(struct backend* backend, const struct pass* pass, struct error* error) {
+	struct fake* fake = of(backend);
+	struct cache* cache = pass->segment->cache;
+	(void)error;
+	const int first = cache->pending;
+	for (int i = 0; i < pass->n; i++) {
+		const int parent = pass->parent ? pass->parent[i] : first + i - 1;
+		fake->depth[first + i] = parent < 0 ? 0 : fake->depth[parent] + 1;
+		if (pass->want[i])
+			answer(fake, pass, i, pass->segment->base + fake->depth[first + i]);
+	}
+	if (pass->kind == PASS_PREFILL)
+		cache->committed += pass->n;
+	else
+		cache->pending += pass->n;
+	const double rows = 1 + fake->slope * (pass->n - 1);
+	const double jitter = 1 + fake->noise * ((double)(fake_random(fake) % 2001) / 1000 - 1);
+	fake->now += (pass->skip ? fake->c : 1) * rows * jitter;
+	if (!pass->skip)
+		fake->full++;
+	else if (pass->n == 1)
+		fake->drafts++;
+	else
+		fake->scored++;
+	return true;
+}
+
+static void commit(struct cache* cache, const int32_t* path, int n) {
+	(void)path;
+	assert(n <= cache->pending);
+	cache->committed += n;
+	cache->pending = 0;
+}
+
+static void discard(struct cache* cache) { cache->pending = 0; }
+
+static void truncate_cache(struct cache* cache, int committed) {
+	cache->committed = committed;
+	cache->pending = 0;
+}
+
+static struct cache* cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
+	(void)error;
+	of(backend)->cache = (struct cache){.backend = backend, .capacity = capacity, .type = type};
+	return &of(backend)->cache;
+}
+
+static void cache_close(struct cache* cache) { (void)cache; }
+
+static int threads(const struct backend* backend) { return backend ? 1 : 0; }
+
+static double fake_clock(void* user) { return ((struct fake*)user)->now; }
+
+void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), double c, double slope) {
+	memset(fake, 0, sizeof *fake);
+	fake->right = right;
+	fake->c = c;
+	fake->slope = slope;
+	fake->backend = (struct backend){.name = "fake",
+	                                 .prefill_is_exact = true,
+	                                 .cache_open = cache_open,
+	                                 .cache_close = cache_close,
+	                                 .run = run,
+	                                 .commit = commit,
+	                                 .discard = discard,
+	                                 .truncate = truncate_cache,
+	                                 .threads = threads};
+	const struct tensor weight = {.type = DTYPE_F32, .rows = 100, .cols = 100};
+	for (int b = 0; b < FAKE_BLOCKS; b++)
+		fake->block[b] =
+		    (struct block_weights){.wq = weight, .wo = weight, .w_gate = weight, .w_down = weight};
+	fake->model.weights = (struct weight_table){
+	    .shape = {.n_blocks = FAKE_BLOCKS, .dim = 100, .vocab = FAKE_VOCAB, .context = 1 << 20},
+	    .block = fake->block};
+	fake->model.tokenizer = tokenizer_bytes(FAKE_VOCAB);
+	fake->model.parameters = 1e9;
+	fake->engine.model = &fake->model;
+	fake->engine.backend = &fake->backend;
+	cost_open(&fake->engine.cost, &fake->model.weights);
+}
+
+void fake_close(struct fake* fake) { tokenizer_free(fake->model.tokenizer); }
+
+struct session* fake_session(struct fake* fake, struct swiftlet_options* options) {
+	char message[256] = "";
+	options->clock = fake_clock;
+	options->clock_user = fake;
+	if (options->context == 0)
+		options->context = 20000;
+	struct session* session = swiftlet_session_open(&fake->engine, options, message, sizeof message);
+	if (!session)
+		printf("%s\n", message);
+	return session;
+}

@@ -1,0 +1,31 @@
+/* A backend without arithmetic, for testing decisions: the full model's next token is a function of the
+ * position alone, the draft model's is whatever an adversary likes, and time passes as it says. */
+#ifndef SWIFTLET_TESTS_FAKE_H
+#define SWIFTLET_TESTS_FAKE_H
+
+#include "optimizer/session_state.h"
+
+struct fake {
+	struct backend backend;
+	struct cache cache;
+	int depth[MAX_ROWS];
+	double now;      /* the injected clock, seconds */
+	double c, slope; /* a draft step, and one more row, in plain steps of 1 s */
+	double noise;    /* each pass takes up to this share more or less */
+	uint64_t random;
+	/* Whether the draft guesses the token at `position` right; *probability is its confidence. */
+	bool (*right)(struct fake*, int position, float* probability);
+	int64_t full, drafts, scored; /* passes */
+	struct block_weights block[32];
+	struct model model;
+	struct engine engine;
+};
+
+/* Token at a position when the full model speaks. */
+int32_t fake_truth(int position);
+void fake_open(struct fake*, bool (*right)(struct fake*, int, float*), double c, double slope);
+void fake_close(struct fake*);
+struct session* fake_session(struct fake*, struct swiftlet_options*);
+uint64_t fake_random(struct fake*);
+
+#endif

@@ -1,0 +1,151 @@
+/* Promise 3, never slower, with an injected clock: whatever the draft does, the balance stays above its
+ * floor and long runs take at most 2 % longer than plain decoding; a good draft is made use of. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the ones above */
+#include <cmocka.h>
+
+#include "tests/optimizer/support_fake.h"
+
+static bool always_wrong(struct fake* fake, int position, float* probability) {
+	(void)fake, (void)position;
+	*probability = 0.99f;
+	return false;
+}
+
+static bool always_right(struct fake* fake, int position, float* probability) {
+	(void)fake, (void)position;
+	*probability = 0.99f;
+	return true;
+}
+
+/* Right at the first step, then sure and wrong: every round is as costly as it can be. */
+static bool lures(struct fake* fake, int position, float* probability) {
+	(void)position;
+	*probability = 0.97f;
+	return fake->cache.pending < 1;
+}
+
+/* Earns trust for a while, then betrays it. */
+static bool turns(struct fake* fake, int position, float* probability) {
+	(void)fake;
+	*probability = 0.9f;
+	return position / 300 % 2 == 0;
+}
+
+static bool flips_coins(struct fake* fake, int position, float* probability) {
+	(void)position;
+	*probability = (float)(fake_random(fake) % 100) / 100;
+	return fake_random(fake) % 2;
+}
+
+struct run {
+	double worst; /* least balance over floor, in plain steps */
+	double slowdown, rate;
+};
+
+static struct run run(struct fake* fake, const char* const* option, int tokens) {
+	struct swiftlet_options options;
+	char message[256];
+	swiftlet_options_default(&options);
+	for (; option && option[0]; option += 2)
+		assert_int_equal(swiftlet_options_set(&options, option[0], option[1], message, sizeof message), 1);
+	struct session* session = fake_session(fake, &options);
+	assert_non_null(session);
+	const int32_t prompt[] = {1, 2, 3};
+	struct swiftlet_request request;
+	swiftlet_request_default(&request, &options);
+	request.prompt = prompt;
+	request.n_prompt = 3;
+	request.max_tokens = tokens;
+	assert_true(swiftlet_session_start(session, &request, message, sizeof message));
+	struct swiftlet_step step;
+	struct run result = {INFINITY, 0, 0};
+	int n = 0;
+	double start = 0;
+	do {
+		assert_true(swiftlet_session_step(session, &step, message, sizeof message));
+		for (int i = 0; i < step.n; i++, n++)
+			assert_int_equal(step.token[i].id, fake_truth(3 + n));
+		if (n == 1)
+			start = fake->now;
+		const double margin = session->ledger.balance - ledger_floor(&session->ledger);
+		result.worst = margin < result.worst ? margin : result.worst;
+		if (n > 512) {
+			const double slowdown = (fake->now - start) / (n - 1);
+			result.slowdown = slowdown > result.slowdown ? slowdown : result.slowdown;
+		}
+	} while (step.stop == SWIFTLET_RUNNING);
+	assert_int_equal(n, tokens);
+	result.rate = (n - 1) / (fake->now - start);
+	swiftlet_session_close(session);
+	return result;
+}
+
+static void test_adversaries(void** state) {
+	(void)state;
+	static const struct {
+		const char* name;
+		bool (*right)(struct fake*, int, float*);
+	} adversary[] = {
+	    {"always wrong", always_wrong}, {"lures", lures}, {"turns", turns}, {"coins", flips_coins}};
+	static const char* const ratios[] = {"0.3", "0.45", "0.6"};
+	for (size_t i = 0; i < sizeof adversary / sizeof adversary[0]; i++)
+		for (size_t r = 0; r < 3; r++)
+			for (int noisy = 0; noisy < 2; noisy++) {
+				struct fake fake;
+				fake_open(&fake, adversary[i].right, 1 - atof(ratios[r]) * 0.9, noisy ? 0.1 : 0.02);
+				fake.noise = noisy ? 0.1 : 0;
+				fake.random = i * 7 + r;
+				const char* const options[] = {"skip-ratio", ratios[r], NULL};
+				const struct run result = run(&fake, options, 3000);
+				printf("%-12s r %s %s: least margin %.2f steps, worst slowdown %.4f, rate %.3f\n",
+				       adversary[i].name, ratios[r], noisy ? "noisy" : "exact", result.worst, result.slowdown,
+				       result.rate);
+				/* costs are running means: with noise in the clock one pass may exceed its worst case */
+				assert_true(result.worst >= (noisy ? -1.0 : -1e-6));
+				assert_true(result.slowdown <= (noisy ? 1.03 : 1.0201));
+				fake_close(&fake);
+			}
+}
+
+static void test_good_draft_pays(void** state) {
+	(void)state;
+	struct fake fake;
+	fake_open(&fake, always_right, 0.6, 0.02);
+	const struct run result = run(&fake, NULL, 2000);
+	printf("always right: rate %.3f\n", result.rate);
+	assert_true(result.worst >= -1e-6);
+	assert_true(result.rate > 1.35); /* 26 tokens for 25·0.6 + 1.5 would be 1.57 */
+	fake_close(&fake);
+}
+
+static void test_floor(void** state) {
+	(void)state;
+	struct ledger ledger;
+	ledger_open(&ledger, 0.02);
+	assert_float_equal(ledger_floor(&ledger), -8, 1e-12);
+	assert_float_equal(ledger_round_limit(&ledger), 9, 1e-12);
+	for (int i = 0; i < 1000; i++)
+		ledger_plain(&ledger);
+	assert_float_equal(ledger_floor(&ledger), -20, 1e-12);
+	ledger_round(&ledger, 15, 1);
+	assert_float_equal(ledger.balance, -14, 1e-12);
+	assert_false(ledger_allows_search(&ledger, 1)); /* below half of the way down */
+	ledger_round(&ledger, 10, 40);
+	assert_float_equal(ledger.balance, 16, 1e-12);
+	assert_true(ledger_allows_search(&ledger, 20));
+	ledger_search(&ledger, 28.5);
+	assert_false(ledger_allows_search(&ledger, 2)); /* 2 % of plain time and half of what was saved */
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_floor), cmocka_unit_test(test_adversaries),
+	                                   cmocka_unit_test(test_good_draft_pays)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
