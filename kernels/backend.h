@@ -284,6 +284,8 @@ struct backend_options {
 struct backend {
 	char name[64]; /* "cpu (avx512)", "cuda (NVIDIA H200)" */
 	const struct weight_table* weights;
+	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
+	bool prefill_is_exact;
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

@@ -1,0 +1,138 @@
+/* Measured costs: running estimates with clipped outliers, interpolated between row counts. */
+#include "optimizer/cost.h"
+
+static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
+
+static double tensor_bytes(const struct tensor* t) {
+	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
+}
+
+void cost_open(struct cost_model* cost, const struct weight_table* w) {
+	*cost =
+	    (struct cost_model){.blocks = w->shape.n_blocks, .draft_ratio = 1, .score_ratio = 1, .slope = 0.02};
+	for (int b = 0; b < w->shape.n_blocks; b++) {
+		const struct block_weights* k = &w->block[b];
+		cost->attention_bytes +=
+		    tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) + tensor_bytes(&k->wo);
+		cost->mlp_bytes += tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+	}
+	cost->attention_bytes /= w->shape.n_blocks;
+	cost->mlp_bytes /= w->shape.n_blocks;
+	cost->fixed_bytes = tensor_bytes(&w->output);
+}
+
+/* An exponential mean in which one sample counts for at most three times the mean: a machine that was away
+ * for a second must not be taken for a slow kernel. */
+static void see(double* mean, int* seen, double seconds, double weight) {
+	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
+	if (first >= 1) {
+		*mean = seconds;
+		return;
+	}
+	weight = weight > first ? weight : first;
+	const double clipped = seconds > 3 * *mean ? 3 * *mean : seconds;
+	*mean += weight * (clipped - *mean);
+}
+
+static int nearest_knot(int rows) {
+	int best = 0;
+	for (int i = 1; i < COST_KNOTS; i++) {
+		const int a = knot_rows[i] - rows, b = knot_rows[best] - rows;
+		if ((a < 0 ? -a : a) <= (b < 0 ? -b : b))
+			best = i;
+	}
+	return best;
+}
+
+void cost_see_full(struct cost_model* cost, int rows, double seconds) {
+	const int knot = nearest_knot(rows);
+	if (knot == 0)
+		see(&cost->plain, &cost->plain_seen, seconds, 0.05);
+	/* rows between knots are brought to the knot along the slope */
+	const double plain = cost_plain_seconds(cost);
+	see(&cost->rows[knot], &cost->rows_seen[knot], seconds + plain * cost->slope * (knot_rows[knot] - rows),
+	    0.2);
+}
+
+/* Share of a full pass's weight bytes that is read with the mask's sub-layers left out. */
+static double byte_share(const struct cost_model* cost, const struct mask* mask) {
+	double attention = 0, mlp = 0;
+	for (int b = 0; b < cost->blocks; b++) {
+		attention += !mask_has(mask, 2 * b);
+		mlp += !mask_has(mask, 2 * b + 1);
+	}
+	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	return (attention * cost->attention_bytes + mlp * cost->mlp_bytes + cost->fixed_bytes) / all;
+}
+
+void cost_see_draft(struct cost_model* cost, const struct mask* mask, double seconds) {
+	const double plain = cost_plain_seconds(cost);
+	if (plain > 0)
+		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / byte_share(cost, mask), 0.05);
+}
+
+void cost_see_score(struct cost_model* cost, const struct mask* mask, int rows, double seconds) {
+	const double plain = cost_plain_seconds(cost);
+	if (plain > 0)
+		see(&cost->score_ratio, &cost->score_seen,
+		    seconds / plain / (byte_share(cost, mask) * cost_verify(cost, rows)), 0.05);
+}
+
+double cost_plain_seconds(const struct cost_model* cost) {
+	if (cost->plain > 0)
+		return cost->plain;
+	/* Nothing but wide passes so far: the narrowest, less the slope. */
+	for (int i = 1; i < COST_KNOTS; i++)
+		if (cost->rows[i] > 0)
+			return cost->rows[i] / (1 + cost->slope * (knot_rows[i] - 1));
+	return 0;
+}
+
+/* v at a knot: measured, else along the slope from the nearest measured knot below. */
+static double knot_cost(const struct cost_model* cost, int knot, double plain) {
+	if (knot == 0)
+		return 1;
+	if (cost->rows[knot] > 0)
+		return cost->rows[knot] / plain;
+	return knot_cost(cost, knot - 1, plain) + cost->slope * (knot_rows[knot] - knot_rows[knot - 1]);
+}
+
+double cost_verify(const struct cost_model* cost, int rows) {
+	const double plain = cost_plain_seconds(cost);
+	if (rows <= 1)
+		return 1;
+	if (plain <= 0)
+		return 1 + cost->slope * (rows - 1);
+	double below = 1, largest = 1;
+	for (int i = 1; i < COST_KNOTS; i++) {
+		double here = knot_cost(cost, i, plain);
+		if (here < largest) /* more rows never cost less: noise */
+			here = largest;
+		largest = here;
+		if (rows <= knot_rows[i]) {
+			const double part = (double)(rows - knot_rows[i - 1]) / (knot_rows[i] - knot_rows[i - 1]);
+			return below + part * (here - below);
+		}
+		below = here;
+	}
+	return below;
+}
+
+double cost_draft(const struct cost_model* cost, const struct mask* mask) {
+	return byte_share(cost, mask) * cost->draft_ratio;
+}
+
+double cost_draft_worst(const struct cost_model* cost, const struct mask* mask) {
+	return cost->draft_seen > 0 ? cost_draft(cost, mask) : 1;
+}
+
+double cost_matchness(const struct cost_model* cost, const struct mask* mask, int rows) {
+	return byte_share(cost, mask) * cost_verify(cost, rows) * cost->score_ratio;
+}
+
+void cost_sub_layers(const struct cost_model* cost, double* attention, double* mlp, double* fixed) {
+	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	*attention = cost->attention_bytes / all * cost->draft_ratio;
+	*mlp = cost->mlp_bytes / all * cost->draft_ratio;
+	*fixed = cost->fixed_bytes / all * cost->draft_ratio;
+}

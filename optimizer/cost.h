@@ -1,0 +1,44 @@
+/* What passes cost, measured as they run, in one-row full passes at the same context.
+ *
+ * Three things are learned from the clock: the seconds of a one-row full pass, the relative cost v(n) of n
+ * rows, and how far a draft step's cost is from the share of weight bytes that it reads. Estimates start
+ * from the bytes, so that there is a sensible one before anything was measured. */
+#ifndef SWIFTLET_OPTIMIZER_COST_H
+#define SWIFTLET_OPTIMIZER_COST_H
+
+#include "kernels/backend.h"
+
+enum { COST_KNOTS = 13 };
+
+struct cost_model {
+	double attention_bytes, mlp_bytes; /* weight bytes of one block's sub-layers, averaged */
+	double fixed_bytes;                /* what no mask saves: the head */
+	int blocks;
+	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
+	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */
+	double draft_ratio;      /* measured cost of a draft step over its share of bytes */
+	double score_ratio;      /* likewise of a matchness pass, over its share of bytes times v(n) */
+	int plain_seen, draft_seen, score_seen, rows_seen[COST_KNOTS];
+	double slope; /* cost of one more row where nothing was measured, in plain steps */
+};
+
+void cost_open(struct cost_model*, const struct weight_table*);
+
+/* Each takes the seconds of one pass as measured. */
+void cost_see_full(struct cost_model*, int rows, double seconds);
+void cost_see_draft(struct cost_model*, const struct mask*, double seconds);
+void cost_see_score(struct cost_model*, const struct mask*, int rows, double seconds);
+
+/* Seconds of a one-row full pass: measured, or judged from wider passes. 0 when nothing is known yet. */
+double cost_plain_seconds(const struct cost_model*);
+/* v(n), n in 1..MAX_ROWS; v(1) = 1, not decreasing. */
+double cost_verify(const struct cost_model*, int rows);
+/* c of a mask; and the most it can be while no draft step was measured yet: a full pass. */
+double cost_draft(const struct cost_model*, const struct mask*);
+double cost_draft_worst(const struct cost_model*, const struct mask*);
+/* Cost of a pass of n rows that leaves the mask's sub-layers out. */
+double cost_matchness(const struct cost_model*, const struct mask*, int rows);
+/* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps. */
+void cost_sub_layers(const struct cost_model*, double* attention, double* mlp, double* fixed);
+
+#endif

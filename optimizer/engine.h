@@ -1,0 +1,20 @@
+/* An engine: a model's weights on a backend, and what its passes cost there. Sessions share it. */
+#ifndef SWIFTLET_OPTIMIZER_ENGINE_H
+#define SWIFTLET_OPTIMIZER_ENGINE_H
+
+#include "core/model.h"
+#include "optimizer/cost.h"
+#include "swiftlet.h"
+
+struct engine {
+	struct model* model;
+	struct backend* backend;
+	struct cost_model cost;
+};
+
+/* The monotonic clock, or the options' own. Seconds. */
+double options_clock(const struct swiftlet_options*);
+/* Copies an error's sentence to a caller of the public interface. Returns false. */
+bool give_message(char* message, size_t size, const struct error*);
+
+#endif

@@ -1,0 +1,320 @@
+/* Which work comes next, and what is made of its results: the session's state machine.
+ *
+ *     prefill … → round → (score a proposal) → plan → draft step … → verify → round → … → done
+ *
+ * A step of swiftlet_session_step ends where tokens were emitted, a chunk of the prefill was computed, or
+ * the generation is over. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/sample.h"
+#include "optimizer/session_state.h"
+
+static int block_count(const struct session* s) { return s->engine->model->weights.shape.n_blocks; }
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+/* Full chunks of 256 positions counted from 0, then the remainder as exact rows; the last row's token is
+ * the first one emitted. */
+static void prefill_pass(struct session* s, struct session_work* work) {
+	const int from = s->cache->committed, left = s->n_prompt - from;
+	const bool chunk = left >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
+	const int n = chunk ? PREFILL_CHUNK : left;
+	const bool last = n == left;
+	memset(s->want, WANT_NOTHING, sizeof s->want);
+	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
+	s->result[n - 1].logits = s->logits;
+	s->segment =
+	    (struct segment){.cache = s->cache, .base = from, .n = n, .sampler = s->sampled ? &s->sampler : NULL};
+	work->kind = WORK_PREFILL;
+	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
+	                           .n = n,
+	                           .n_segments = 1,
+	                           .segment = &s->segment,
+	                           .token = s->text + from,
+	                           .last = 2 * block_count(s),
+	                           .head = last,
+	                           .tap = s->tap ? 2 * (block_count(s) / 2) - 1 : -1,
+	                           .tap_out = s->tap,
+	                           .want = s->want,
+	                           .out = s->result};
+}
+
+static void add_signature(struct session* s, int rows) {
+	const int dim = s->engine->model->weights.shape.dim;
+	for (int i = 0; i < rows; i++)
+		for (int j = 0; j < dim; j++)
+			s->signature[j] += s->tap[(size_t)i * (size_t)dim + (size_t)j];
+	s->signature_rows += rows;
+}
+
+/* ---- emission ----------------------------------------------------------------------------- */
+
+static void fill_logprobs(struct session* s, struct swiftlet_token* token, const float* logits) {
+	struct result r = {.top = s->logprobs};
+	const int vocab = s->engine->model->weights.shape.vocab;
+	if (!result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->scratch))
+		return;
+	token->logprob = logits[token->id] - r.log_normaliser;
+	token->n_top = r.top;
+	for (int i = 0; i < r.top; i++) {
+		token->top_id[i] = r.top_token[i];
+		token->top_logprob[i] = logits[r.top_token[i]] - r.log_normaliser;
+	}
+}
+
+/* Emits one token. False when the generation ends with it. */
+static bool emit(struct session* s, int32_t id, bool drafted, const float* logits) {
+	struct swiftlet_token* token = &s->token[s->n_tokens++];
+	*token = (struct swiftlet_token){.id = id, .drafted = drafted, .logprob = NAN};
+	if (logits)
+		fill_logprobs(s, token, logits);
+	s->text[s->n_text++] = id;
+	if (model_is_end(s->engine->model, id))
+		s->stop = SWIFTLET_EOS;
+	else if (emitter_add(&s->emitter, id))
+		s->stop = SWIFTLET_STOP;
+	else if (s->n_text >= s->end)
+		s->stop = SWIFTLET_LENGTH;
+	return s->stop == SWIFTLET_RUNNING;
+}
+
+/* The generation is over: what is committed beyond the text (a draft's path past its end) is forgotten. */
+static void finish(struct session* s) {
+	if (s->stop != SWIFTLET_STOP)
+		emitter_end(&s->emitter);
+	if (s->cache->pending > 0)
+		s->cache->backend->discard(s->cache);
+	if (s->cache->committed > s->n_text)
+		s->cache->backend->truncate(s->cache, s->n_text);
+	s->phase = PHASE_DONE;
+	s->figures.seconds.decode += options_clock(&s->options) - s->started;
+}
+
+/* ---- next --------------------------------------------------------------------------------- */
+
+static void verify_work(struct session* s, struct session_work* work) {
+	struct round* round = &s->round;
+	plan_tree(s, round->steps);
+	const uint8_t extra = (uint8_t)(s->logprobs > 0 ? WANT_LOGITS : 0);
+	if (s->logprobs > 0)
+		for (int i = 0; i < LOGPROB_ROWS; i++)
+			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
+	round_verify_pass(round, &s->plan.tree, &s->acceptance.table, block_count(s), extra, &work->pass);
+	work->kind = round->steps == 0 ? WORK_PLAIN : WORK_VERIFY;
+	s->phase = PHASE_VERIFY;
+}
+
+static void draft_work(struct session* s, struct session_work* work) {
+	if (s->engine->backend->draft) {
+		work->kind = WORK_DRAFT_LOOP;
+		return;
+	}
+	work->kind = WORK_DRAFT;
+	round_draft_pass(&s->round, &s->mask, block_count(s), &work->pass);
+}
+
+bool session_next(struct session* s, struct session_work* work) {
+	memset(work, 0, sizeof *work);
+	if (s->phase == PHASE_ROUND)
+		s->phase = score_begin(s) ? PHASE_SCORE : PHASE_PLAN;
+	if (s->phase == PHASE_PLAN) {
+		plan_round(s);
+		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL, s->text[s->n_text - 1]);
+		s->round_cost = 0;
+		s->phase = s->plan.steps > 0 ? PHASE_DRAFT : PHASE_VERIFY;
+	}
+	switch (s->phase) {
+	case PHASE_PREFILL:
+		prefill_pass(s, work);
+		return true;
+	case PHASE_SCORE:
+		work->kind = WORK_MATCHNESS;
+		score_pass(s, &work->pass);
+		return true;
+	case PHASE_DRAFT:
+		draft_work(s, work);
+		return true;
+	case PHASE_VERIFY:
+		verify_work(s, work);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool run_draft_loop(struct session* s, struct error* error) {
+	const struct backend* backend = s->engine->backend;
+	for (int d = 0; d < s->plan.steps; d++)
+		s->round.step[d].top = TREE_RANKS;
+	const int steps = backend->draft(s->engine->backend, &s->round.segment, s->round.root, &s->mask,
+	                                 &s->plan.draft, s->round.step, error);
+	s->round.steps = steps;
+	return steps > 0;
+}
+
+bool session_run(struct session* s, const struct session_work* work, struct error* error) {
+	struct backend* backend = s->engine->backend;
+	const bool ran =
+	    work->kind == WORK_DRAFT_LOOP ? run_draft_loop(s, error) : backend->run(backend, &work->pass, error);
+	if (!ran)
+		session_fail(s);
+	return ran;
+}
+
+void session_fail(struct session* s) {
+	if (s->phase == PHASE_DONE)
+		return;
+	s->stop = SWIFTLET_CANCELLED;
+	s->n_tokens = 0;
+	finish(s);
+	s->cache->backend->truncate(s->cache, 0);
+	s->chunk_tokens = 0;
+}
+
+/* ---- absorb ------------------------------------------------------------------------------- */
+
+static bool absorb_prefill(struct session* s, const struct session_work* work, double seconds) {
+	struct cache* cache = s->cache;
+	const int n = work->pass.n;
+	s->figures.seconds.prefill += seconds;
+	if (s->tap)
+		add_signature(s, n);
+	if (work->pass.kind == PASS_PREFILL)
+		s->chunk_tokens = cache->committed;
+	else {
+		for (int i = 0; i < n; i++)
+			s->row_token[i] = i;
+		cache->backend->commit(cache, s->row_token, n);
+	}
+	if (cache->committed < s->n_prompt)
+		return true;
+	for (int j = 0; s->tap && j < s->engine->model->weights.shape.dim; j++)
+		s->signature[j] /= (float)s->signature_rows;
+	s->started = options_clock(&s->options);
+	s->phase = PHASE_ROUND;
+	if (!emit(s, s->result[n - 1].token, false, s->logprobs > 0 ? s->logits : NULL))
+		finish(s);
+	return true;
+}
+
+/* A pass's cost in plain steps; one that took more than three times what was expected counts for three:
+ * the machine was away, not the draft at fault. */
+static double measured_cost(const struct session* s, double seconds, double expected) {
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	const double cost = plain > 0 ? seconds / plain : expected;
+	return cost > 3 * expected ? 3 * expected : cost;
+}
+
+static void absorb_draft(struct session* s, double seconds) {
+	struct cost_model* cost = &s->engine->cost;
+	s->figures.seconds.draft += seconds;
+	s->round_cost += measured_cost(s, seconds, cost_draft(cost, &s->mask));
+	cost_see_draft(cost, &s->mask, seconds);
+	round_take_draft(&s->round, &s->plan.draft,
+	                 model_is_end(s->engine->model, s->round.step[s->round.steps].token));
+	if (s->round.stopped)
+		s->phase = PHASE_VERIFY;
+}
+
+static void absorb_draft_loop(struct session* s, double seconds) {
+	struct cost_model* cost = &s->engine->cost;
+	s->figures.seconds.draft += seconds;
+	s->round_cost += measured_cost(s, seconds, s->round.steps * cost_draft(cost, &s->mask));
+	cost_see_draft(cost, &s->mask, seconds / s->round.steps);
+	s->phase = PHASE_VERIFY;
+}
+
+static bool absorb_verify(struct session* s, double seconds) {
+	struct round* round = &s->round;
+	struct cost_model* cost = &s->engine->cost;
+	const bool plain = round->steps == 0;
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += seconds;
+	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree.n));
+	cost_see_full(cost, round->tree.n, seconds);
+	round_take_verify(round);
+	const struct verdict* v = &round->verdict;
+	int emitted = 0, accepted = 0;
+	bool more = true;
+	for (int i = 0; i <= v->accepted && more; i++) {
+		const bool drafted = i < v->accepted;
+		const float* logits = s->logprobs > 0 ? round->out[v->path[i]].logits : NULL;
+		more = emit(s, drafted ? round->tree.token[v->path[i + 1]] : v->bonus, drafted, logits);
+		emitted++;
+		accepted += drafted;
+	}
+	struct swiftlet_figures* f = &s->figures;
+	f->full_passes++;
+	f->plain_steps += plain;
+	f->verify_passes += !plain;
+	f->draft_steps += round->steps;
+	f->accepted += accepted;
+	f->rounds += !plain;
+	f->round_tokens += plain ? 0 : emitted;
+	plan_learn(s, emitted, accepted);
+	s->phase = PHASE_ROUND;
+	if (!more)
+		finish(s);
+	return true;
+}
+
+bool session_absorb(struct session* s, const struct session_work* work, double seconds) {
+	if (s->phase == PHASE_DONE)
+		return true;
+	switch (work->kind) {
+	case WORK_PREFILL:
+		return absorb_prefill(s, work, seconds);
+	case WORK_MATCHNESS: {
+		const double plain = cost_plain_seconds(&s->engine->cost);
+		s->figures.seconds.optimize += seconds;
+		if (plain > 0)
+			ledger_search(&s->ledger, seconds / plain);
+		cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
+		if (score_take(s))
+			s->phase = PHASE_PLAN;
+		return false;
+	}
+	case WORK_DRAFT:
+		absorb_draft(s, seconds);
+		return false;
+	case WORK_DRAFT_LOOP:
+		absorb_draft_loop(s, seconds);
+		return false;
+	case WORK_PLAIN:
+	case WORK_VERIFY:
+		return absorb_verify(s, seconds);
+	}
+	return false;
+}
+
+void session_output(struct session* s, struct swiftlet_step* step) {
+	*step = (struct swiftlet_step){.token = s->token,
+	                               .n = s->n_tokens,
+	                               .text = s->emitter.text,
+	                               .text_size = s->emitter.shown,
+	                               .stop = s->stop};
+}
+
+void session_begin_step(struct session* s) {
+	s->n_tokens = 0;
+	emitter_step(&s->emitter);
+	if (s->cancelled && s->phase != PHASE_DONE) {
+		s->stop = SWIFTLET_CANCELLED;
+		finish(s);
+	}
+}
+
+bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* message, size_t size) {
+	struct session_work work;
+	struct error error = {""};
+	session_begin_step(s);
+	while (session_next(s, &work)) {
+		const double before = options_clock(&s->options);
+		if (!session_run(s, &work, &error))
+			return give_message(message, size, &error);
+		if (session_absorb(s, &work, options_clock(&s->options) - before))
+			break;
+	}
+	session_output(s, step);
+	return true;
+}

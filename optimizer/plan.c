@@ -1,0 +1,195 @@
+/* Whether to draft, how far, and which tree: the decisions of a round.
+ *
+ * With --draft auto a round is worth its cost when M / ((M - 1)·c/α + v(n)) > 1 (design, section 1). With
+ * acceptance a per step, d steps bring (1 - a^(d+1)) / (1 - a) tokens for d·c + v(d + 1). Once drafting,
+ * one more step is taken while its chance of being accepted, times nothing but that one token, brings more
+ * per cost than rounds bring on average (the condition under which a ratio of sums grows). */
+#include "optimizer/session_state.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Gains below this are within what the clock can tell. */
+static const double WORTH_IT = 1.02;
+
+enum {
+	RATE_ROUNDS = 12,
+	FIRST_BACKOFF = 64,
+	LONGEST_BACKOFF = 1024,
+	CALIBRATE_FIRST = 8,
+	CALIBRATE_EVERY = 64,
+	RATIO_STEPS = 256
+};
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* Draft steps that may still be of use: a draft never goes beyond what may be emitted. */
+static int useful_steps(const struct session* s) {
+	const int room = s->cache->capacity - s->cache->committed - 1;
+	const int left = s->end - s->n_text - 1; /* the bonus token comes on top */
+	const int steps = least(s->options.max_draft, least(room, left));
+	return steps > 0 ? steps : 0;
+}
+
+/* Largest tokens per cost over the number of steps, for acceptance a. */
+static double best_rate(const struct cost_model* cost, double c, double a, int steps) {
+	double expected = 1, power = 1, best = 0;
+	for (int d = 1; d <= steps; d++) {
+		power *= a;
+		expected += power;
+		const double rate = expected / (d * c + cost_verify(cost, d + 1));
+		best = rate > best ? rate : best;
+	}
+	return best;
+}
+
+/* Steps whose worst case (all of them for one token) the ledger can bear. */
+static int affordable_steps(const struct session* s, double c, int steps) {
+	const double limit = ledger_round_limit(&s->ledger);
+	while (steps > 0 && steps * c + cost_verify(&s->engine->cost, steps + 1) > limit)
+		steps--;
+	return steps;
+}
+
+static int affordable_rows(const struct session* s, double drafted) {
+	const double limit = ledger_round_limit(&s->ledger);
+	int rows = SLICE_ROWS;
+	while (rows > 2 && drafted + cost_verify(&s->engine->cost, rows) > limit)
+		rows--;
+	return rows;
+}
+
+static bool mask_is_empty(const struct mask* mask) { return mask_count(mask) == 0; }
+
+/* Draft steps with --draft auto; 0: a plain step. */
+static int steps_when_it_pays(struct session* s, int steps) {
+	const struct cost_model* cost = &s->engine->cost;
+	/* Costs are ratios to a plain step: a few must have been measured, and one lately. */
+	const int every = cost->plain_seen < 4 * CALIBRATE_FIRST ? CALIBRATE_FIRST / 2 : CALIBRATE_EVERY;
+	if (cost->plain_seen < CALIBRATE_FIRST || s->rounds_since_plain >= every)
+		return 0;
+	if (s->plain_left > 0)
+		return 0;
+	const double c = cost_draft(cost, &s->mask);
+	steps = affordable_steps(s, cost_draft_worst(cost, &s->mask), steps);
+	if (steps == 0)
+		return 0;
+	const double rate = s->rounds_on_mask >= RATE_ROUNDS
+	                        ? (double)s->acceptance.rate
+	                        : best_rate(cost, c, (double)acceptance_step(&s->acceptance), steps);
+	if (rate > WORTH_IT)
+		return steps;
+	/* It does not pay: decode plainly and try again later, then with a few rounds before judging. */
+	s->backoff = s->backoff == 0                    ? FIRST_BACKOFF
+	             : s->backoff * 2 > LONGEST_BACKOFF ? LONGEST_BACKOFF
+	                                                : s->backoff * 2;
+	s->plain_left = s->backoff;
+	s->rounds_on_mask = RATE_ROUNDS - 4;
+	s->acceptance.rate = 1;
+	return 0;
+}
+
+static void draft_policy(struct session* s, struct draft_policy* policy) {
+	memset(policy, 0, sizeof *policy);
+	policy->max_steps = s->plan.steps;
+	policy->top = TREE_RANKS;
+	for (int bin = 0; bin < DRAFT_BINS; bin++)
+		policy->accept[bin] = s->acceptance.table.chance[bin][0];
+	if (s->options.draft != SWIFTLET_DRAFT_AUTO) {
+		policy->threshold = (float)s->options.threshold;
+		return;
+	}
+	const struct cost_model* cost = &s->engine->cost;
+	const double c = cost_draft(cost, &s->mask), rate = fmax(1, (double)s->acceptance.rate);
+	const double next = fmax(0.05, (double)acceptance_step(&s->acceptance));
+	for (int d = 1; d <= MAX_DRAFT; d++) {
+		const double step = c + cost_verify(cost, d + 2) - cost_verify(cost, d + 1);
+		policy->min_reach[d] = (float)(rate * step / next);
+	}
+}
+
+static void tree_policy(struct session* s, struct tree_policy* policy) {
+	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
+	memcpy(policy->top_k, s->options.tree_top_k, sizeof policy->top_k);
+	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
+		policy->all = true;
+	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
+		policy->max_rows = SLICE_ROWS;
+		for (int n = 0; n <= SLICE_ROWS; n++)
+			s->plan.verify_cost[n] = (float)cost_verify(&s->engine->cost, n);
+		policy->verify_cost = s->plan.verify_cost;
+	} else
+		policy->max_rows = s->options.max_tree;
+	if (s->logprobs > 0)
+		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
+}
+
+void plan_round(struct session* s) {
+	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
+	int steps = never || mask_is_empty(&s->mask) ? 0 : useful_steps(s);
+	if (steps > 0 && s->options.draft == SWIFTLET_DRAFT_AUTO)
+		steps = steps_when_it_pays(s, steps);
+	s->plan.steps = steps;
+	if (s->plain_left > 0)
+		s->plain_left--;
+	draft_policy(s, &s->plan.draft);
+	tree_policy(s, &s->plan.tree);
+}
+
+/* What the tree may still cost, once the draft steps taken are known. */
+void plan_tree(struct session* s, int steps) {
+	const double c = cost_draft(&s->engine->cost, &s->mask);
+	s->plan.tree.draft_cost = (float)(steps * c);
+	if (s->options.draft == SWIFTLET_DRAFT_AUTO)
+		s->plan.tree.max_rows = least(s->plan.tree.max_rows, affordable_rows(s, s->round_cost));
+}
+
+void plan_new_mask(struct session* s) {
+	acceptance_new_mask(&s->acceptance, s->matchness);
+	s->rounds_on_mask = 0;
+	s->plain_left = s->backoff = 0;
+	s->acceptance.rate = 1;
+}
+
+/* `--skip-ratio auto`: when α < 0.7 over the last 256 draft steps, r falls by 0.05, not below 0.2. */
+static void adapt_ratio(struct session* s, int steps, int accepted) {
+	s->ratio_steps += steps;
+	s->ratio_accepted += accepted;
+	if (s->options.skip_ratio > 0 || s->ratio_steps < RATIO_STEPS)
+		return;
+	const bool low = (double)s->ratio_accepted < 0.7 * (double)s->ratio_steps;
+	s->ratio_steps = s->ratio_accepted = 0;
+	if (low && s->skip_ratio > 0.2 + 1e-9 && s->options.search) {
+		s->skip_ratio = fmax(0.2, s->skip_ratio - 0.05);
+		search_set_skip_ratio(s->search, s->skip_ratio);
+	}
+}
+
+static void offer_costs(struct session* s) {
+	struct search_costs costs = {.max_draft = s->options.max_draft};
+	cost_sub_layers(&s->engine->cost, &costs.attention, &costs.mlp, &costs.fixed);
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		costs.verify[n] = cost_verify(&s->engine->cost, n);
+	search_set_costs(s->search, &costs);
+}
+
+void plan_learn(struct session* s, int emitted, int accepted) {
+	if (s->round.steps == 0) {
+		ledger_plain(&s->ledger);
+		s->rounds_since_plain = 0;
+		return;
+	}
+	ledger_round(&s->ledger, s->round_cost, emitted);
+	acceptance_see(&s->acceptance, &s->round);
+	acceptance_see_rate(&s->acceptance, emitted, s->round_cost);
+	adapt_ratio(s, s->round.steps, accepted);
+	s->rounds_on_mask++;
+	s->rounds_since_plain++;
+	if (s->rounds_on_mask > 2 * RATE_ROUNDS && s->acceptance.rate > 1)
+		s->backoff = 0;
+	s->verified_rounds++;
+	s->last_draft_steps = s->round.steps;
+	s->last_accepted = accepted;
+	if (s->options.objective_speedup && s->verified_rounds % CALIBRATE_EVERY == 1)
+		offer_costs(s);
+}

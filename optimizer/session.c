@@ -1,0 +1,362 @@
+/* Sessions: opening and closing, requests, figures. What happens between is flow.c's. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimizer/session_state.h"
+
+enum { DEFAULT_CONTEXT = 4096 };
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static int context_of(const struct swiftlet_options* options, const struct model* model) {
+	if (options->context > 0)
+		return options->context;
+	const int context = model->weights.shape.context;
+	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
+}
+
+static enum dtype cache_type_of(const struct swiftlet_options* options, const struct model* model) {
+	if (strcmp(options->cache_type, "f32") == 0)
+		return DTYPE_F32;
+	if (strcmp(options->cache_type, "f16") == 0)
+		return DTYPE_F16;
+	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
+}
+
+static struct search* open_search(struct session* s, struct error* error) {
+	const struct swiftlet_options* o = &s->options;
+	/* SWIFT appendix B.2: r = 0.45 below 34 B parameters, else 0.5 */
+	s->skip_ratio = o->skip_ratio > 0 ? o->skip_ratio : s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
+	const struct search_options how = {
+	    .blocks = s->engine->model->weights.shape.n_blocks,
+	    .skip_ratio = s->skip_ratio,
+	    .bayes_interval = o->bayes_interval,
+	    .max_steps = o->max_steps,
+	    .patience = o->patience,
+	    .max_matchness = o->max_matchness,
+	    .confirm = o->confirm,
+	    .objective = o->objective_speedup ? OBJECTIVE_SPEEDUP : OBJECTIVE_MATCHNESS,
+	    .acquisition = o->expected_improvement ? SEARCH_EI : SEARCH_UCB,
+	    .kernel = o->hamming ? SEARCH_HAMMING : SEARCH_MATERN52,
+	    .kappa = o->kappa,
+	    .seed = o->seed,
+	    /* under an unlimited budget the figures are to repeat: nothing may depend on timing */
+	    .background = !isinf(o->opt_budget),
+	};
+	return search_open(&how, error);
+}
+
+static bool open_parts(struct session* s, struct error* error) {
+	struct backend* backend = s->engine->backend;
+	const struct model* model = s->engine->model;
+	const int context = context_of(&s->options, model);
+	s->cache = backend->cache_open(backend, context, cache_type_of(&s->options, model), error);
+	if (!s->cache)
+		return false;
+	s->text = calloc((size_t)context + 1, sizeof *s->text);
+	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
+		return error_set(error, "out of memory for a session of %d tokens", context);
+	if (s->options.method == SWIFTLET_SWIFT && model->weights.shape.n_blocks >= 3) {
+		s->search = open_search(s, error);
+		if (!s->search)
+			return false;
+		s->mask = search_best(s->search, NULL);
+	}
+	return true;
+}
+
+struct session* swiftlet_session_open(struct engine* engine, const struct swiftlet_options* options,
+                                      char* message, size_t size) {
+	struct error error = {""};
+	struct session* s = calloc(1, sizeof *s);
+	if (!s) {
+		error_set(&error, "out of memory for a session");
+		give_message(message, size, &error);
+		return NULL;
+	}
+	s->engine = engine;
+	s->options = *options;
+	s->matchness = NAN;
+	s->window.abandoned = 0.5;
+	ledger_open(&s->ledger, options->opt_budget);
+	acceptance_open(&s->acceptance);
+	if (!open_parts(s, &error)) {
+		give_message(message, size, &error);
+		swiftlet_session_close(s);
+		return NULL;
+	}
+	return s;
+}
+
+void swiftlet_session_close(struct session* s) {
+	if (!s)
+		return;
+	if (s->cache)
+		s->engine->backend->cache_close(s->cache);
+	if (s->search)
+		search_close(s->search);
+	emitter_close(&s->emitter);
+	free(s->text);
+	free(s->logits);
+	free(s->scratch);
+	free(s->tap);
+	free(s->signature);
+	free(s);
+}
+
+/* ---- requests ----------------------------------------------------------------------------- */
+
+void swiftlet_request_default(struct swiftlet_request* request, const struct swiftlet_options* options) {
+	*request = (struct swiftlet_request){.max_tokens = 128,
+	                                     .temperature = options->temperature,
+	                                     .top_p = options->top_p,
+	                                     .min_p = options->min_p,
+	                                     .top_k = options->top_k,
+	                                     .seed = options->seed};
+}
+
+static bool check_request(const struct session* s, const struct swiftlet_request* r, struct error* error) {
+	const int vocab = s->engine->model->weights.shape.vocab;
+	if (r->n_prompt < 1)
+		return error_set(error, "the prompt is empty: expected at least one token");
+	if (r->n_prompt >= s->cache->capacity)
+		return error_set(error, "the prompt has %d tokens: the context of %d tokens holds at most %d",
+		                 r->n_prompt, s->cache->capacity, s->cache->capacity - 1);
+	for (int i = 0; i < r->n_prompt; i++)
+		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
+			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
+	if (r->max_tokens < 1)
+		return error_set(error, "max_tokens is %d: expected at least 1", r->max_tokens);
+	if (!(r->temperature >= 0 && r->temperature <= 100))
+		return error_set(error, "temperature is %g: expected 0 to 100", r->temperature);
+	if (!(r->top_p > 0 && r->top_p <= 1))
+		return error_set(error, "top_p is %g: expected more than 0, at most 1", r->top_p);
+	if (!(r->min_p >= 0 && r->min_p <= 1))
+		return error_set(error, "min_p is %g: expected 0 to 1", r->min_p);
+	if (r->top_k < 0)
+		return error_set(error, "top_k is %d: expected 0 (off) or more", r->top_k);
+	if (r->logprobs < 0 || r->logprobs > MAX_TOP)
+		return error_set(error, "logprobs is %d: expected 0 to %d", r->logprobs, MAX_TOP);
+	return true;
+}
+
+static bool prepare_logprobs(struct session* s, int logprobs, struct error* error) {
+	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
+	s->logprobs = logprobs;
+	if (logprobs == 0 || s->logits)
+		return true;
+	s->logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->logits);
+	s->scratch = malloc(2 * vocab * sizeof *s->scratch);
+	return (s->logits && s->scratch) || error_set(error, "out of memory for log probabilities");
+}
+
+/* Whether a key's rotation depends on the length of the prompt it came with. */
+static bool length_matters(const struct session* s, int n_prompt) {
+	const struct rope* rope = &s->engine->model->weights.shape.rope;
+	const bool scaled = rope->scaling == ROPE_DYNAMIC || rope->scaling == ROPE_LONGROPE;
+	const int longest = n_prompt > s->cache->prompt_length ? n_prompt : s->cache->prompt_length;
+	return scaled && longest > rope->original_context;
+}
+
+int session_common_prefix(const struct session* s, const int32_t* prompt, int n) {
+	/* Where prefill's arithmetic differs from the exact rows', only what whole chunks filled may stay. */
+	const int held = s->engine->backend->prefill_is_exact ? s->cache->committed : s->chunk_tokens;
+	int common = 0;
+	if (length_matters(s, n))
+		return 0;
+	while (common < held && common < n - 1 && s->text[common] == prompt[common])
+		common++;
+	return common / PREFILL_CHUNK * PREFILL_CHUNK;
+}
+
+static const char* search_state_of(const struct session* s) {
+	return s->search && s->options.search ? search_state_name(search_state(s->search)) : "off";
+}
+
+static void start_text(struct session* s, const struct swiftlet_request* r) {
+	const int kept = session_common_prefix(s, r->prompt, r->n_prompt);
+	s->cache->backend->truncate(s->cache, kept);
+	s->cache->prompt_length = r->n_prompt;
+	s->chunk_tokens = kept;
+	memcpy(s->text, r->prompt, (size_t)r->n_prompt * sizeof *s->text);
+	s->n_text = s->n_prompt = r->n_prompt;
+	const int room = s->cache->capacity - r->n_prompt;
+	s->end = r->n_prompt + (r->max_tokens < room ? r->max_tokens : room);
+	memset(&s->figures, 0, sizeof s->figures);
+	s->figures.prompt_tokens = r->n_prompt;
+	s->figures.cached_tokens = kept;
+}
+
+static void start_sampler(struct session* s, const struct swiftlet_request* r) {
+	s->sampled = r->temperature > 0;
+	s->sampler = (struct sampler){.temperature = (float)r->temperature,
+	                              .top_k = r->top_k,
+	                              .top_p = (float)r->top_p,
+	                              .min_p = (float)r->min_p,
+	                              .seed = r->seed,
+	                              .sequence = r->sequence};
+}
+
+bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
+	struct error error = {""};
+	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
+	    !prepare_logprobs(s, r->logprobs, &error))
+		return give_message(message, size, &error);
+	if (s->cache->pending > 0)
+		s->cache->backend->discard(s->cache);
+	start_text(s, r);
+	start_sampler(s, r);
+	score_new_instance(s);
+	s->signature_rows = 0;
+	if (s->signature)
+		memset(s->signature, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
+	s->cancelled = false;
+	s->stop = SWIFTLET_RUNNING;
+	s->n_tokens = 0;
+	s->phase = PHASE_PREFILL;
+	return true;
+}
+
+void swiftlet_session_cancel(struct session* s) { s->cancelled = true; }
+
+bool swiftlet_session_generate(struct session* s, const struct swiftlet_request* request,
+                               bool (*on_step)(void* user, const struct swiftlet_step*), void* user,
+                               struct swiftlet_figures* figures, char* message, size_t size) {
+	struct swiftlet_step step;
+	if (!swiftlet_session_start(s, request, message, size))
+		return false;
+	do {
+		if (!swiftlet_session_step(s, &step, message, size))
+			return false;
+		if (on_step && !on_step(user, &step))
+			swiftlet_session_cancel(s);
+	} while (step.stop == SWIFTLET_RUNNING);
+	if (figures)
+		swiftlet_session_figures(s, figures);
+	return true;
+}
+
+const char* swiftlet_stop_name(enum swiftlet_stop stop) {
+	static const char* const names[] = {"running", "eos", "length", "stop", "cancelled"};
+	return names[stop];
+}
+
+/* ---- figures ------------------------------------------------------------------------------ */
+
+static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
+
+void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* f) {
+	*f = s->figures;
+	f->tokens = s->n_text - s->n_prompt;
+	f->stop = s->stop;
+	if (s->phase != PHASE_DONE && s->phase != PHASE_PREFILL)
+		f->seconds.decode += options_clock(&s->options) - s->started;
+	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
+	f->seconds.other = fmax(0, f->seconds.decode - named);
+	/* the first token comes with the prefill */
+	f->tokens_per_second = ratio(f->tokens - 1, f->seconds.decode);
+	f->mean_generated = ratio((double)f->round_tokens, (double)f->rounds);
+	f->alpha = ratio((double)f->accepted, (double)f->draft_steps);
+	f->matchness = s->matchness;
+	f->search_state = search_state_of(s);
+	f->skip_ratio = f->c = f->expected_speedup = NAN;
+	f->n_attention = f->n_mlp = 0;
+	if (s->options.method == SWIFTLET_VANILLA)
+		return;
+	const int blocks = s->engine->model->weights.shape.n_blocks;
+	for (int b = 0; b < blocks; b++) {
+		if (mask_has(&s->mask, 2 * b))
+			f->attention[f->n_attention++] = b;
+		if (mask_has(&s->mask, 2 * b + 1))
+			f->mlp[f->n_mlp++] = b;
+	}
+	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
+	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
+		const double m = f->mean_generated, a = f->alpha;
+		f->c = cost_draft(&s->engine->cost, &s->mask);
+		f->expected_speedup = a > 0 ? m * a / ((m - 1) * f->c + a) : NAN; /* SWIFT Eq. 6 */
+	}
+}
+
+/* ---- masks and the rest of session.h ------------------------------------------------------ */
+
+void session_set_mask(struct session* s, const struct mask* mask) {
+	s->mask = *mask;
+	s->matchness = NAN;
+	if (s->search)
+		search_adopt(s->search, mask);
+	plan_new_mask(s);
+}
+
+static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
+                       struct error* error) {
+	const int blocks = s->engine->model->weights.shape.n_blocks;
+	for (int i = 0; i < n; i++) {
+		if (block[i] < 1 || block[i] > blocks - 2)
+			return error_set(
+			    error,
+			    "the mask skips the %s of block %d: expected 1 to %d (the model has %d blocks; the "
+			    "first and the last are never skipped)",
+			    kind ? "MLP" : "attention", block[i], blocks - 2, blocks);
+		mask_set(mask, 2 * block[i] + kind, true);
+	}
+	return true;
+}
+
+bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_attention, const int* mlp,
+                               int n_mlp, char* message, size_t size) {
+	struct error error = {""};
+	struct mask mask = {{0}};
+	if (!add_blocks(s, &mask, attention, n_attention, 0, &error) ||
+	    !add_blocks(s, &mask, mlp, n_mlp, 1, &error))
+		return give_message(message, size, &error);
+	session_set_mask(s, &mask);
+	return true;
+}
+
+struct engine* session_engine(struct session* s) {
+	return s->engine;
+}
+
+const struct swiftlet_options* session_options(const struct session* s) { return &s->options; }
+
+struct search* session_search(struct session* s) {
+	return s->search;
+}
+
+struct mask session_mask(const struct session* s, double* matchness) {
+	if (matchness)
+		*matchness = s->matchness;
+	return s->mask;
+}
+
+void session_want_signature(struct session* s, bool wanted) {
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
+	if (!wanted || s->tap)
+		return;
+	s->tap = malloc(dim * PREFILL_CHUNK * sizeof *s->tap);
+	s->signature = calloc(dim, sizeof *s->signature);
+	if (!s->tap || !s->signature) {
+		free(s->tap);
+		free(s->signature);
+		s->tap = s->signature = NULL;
+	}
+}
+
+const float* session_signature(const struct session* s) {
+	return s->tap && s->signature_rows > 0 && s->phase != PHASE_PREFILL ? s->signature : NULL;
+}
+
+int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {
+	*draft_steps = s->last_draft_steps;
+	*accepted = s->last_accepted;
+	return s->verified_rounds;
+}
+
+void session_reopen(struct session* s) {
+	if (s->search)
+		search_reopen(s->search);
+	plan_new_mask(s);
+}

@@ -1,0 +1,59 @@
+/* The session from inside: what streams/ needs beyond swiftlet.h.
+ *
+ * A session never runs a model itself. It asks for work (a pass, or a device's draft loop) and takes the
+ * results, so that a scheduler may run the work of several sessions in one pass:
+ *
+ *     session_begin_step(s);
+ *     while (session_next(s, &work)) {
+ *         run it, in whatever company; measure
+ *         if (session_absorb(s, &work, seconds, &error)) … a step's output is in session_output(s)
+ *     }
+ */
+#ifndef SWIFTLET_OPTIMIZER_SESSION_H
+#define SWIFTLET_OPTIMIZER_SESSION_H
+
+#include "core/round.h"
+#include "optimizer/engine.h"
+#include "optimizer/search.h"
+
+enum work_kind { WORK_PREFILL, WORK_PLAIN, WORK_DRAFT, WORK_DRAFT_LOOP, WORK_VERIFY, WORK_MATCHNESS };
+
+struct session_work {
+	enum work_kind kind;
+	struct pass pass; /* everything but a draft loop; its arrays are the session's */
+};
+
+/* Before the first session_next of a step: drops the last step's output, heeds a cancellation. */
+void session_begin_step(struct session*);
+/* The next work; false when the generation is over (or none was started). */
+bool session_next(struct session*, struct session_work*);
+/* Runs the work alone. False with the error set; the generation is then over. */
+bool session_run(struct session*, const struct session_work*, struct error*);
+/* Takes the results; `seconds` is this session's share of what the work took. True when a step ended: its
+ * output is ready (tokens, a chunk of the prefill, or the end). */
+bool session_absorb(struct session*, const struct session_work*, double seconds);
+/* The output of the step that ended. */
+void session_output(struct session*, struct swiftlet_step*);
+/* Ends the generation after a failure of the backend. */
+void session_fail(struct session*);
+
+struct engine* session_engine(struct session*);
+const struct swiftlet_options* session_options(const struct session*);
+/* The search behind the session; NULL with --method vanilla. */
+struct search* session_search(struct session*);
+/* The mask that drafts now, and its matchness (NaN before any). */
+struct mask session_mask(const struct session*, double* matchness);
+void session_set_mask(struct session*, const struct mask*);
+/* Tokens that a request with this prompt would find in the cache (whole chunks). */
+int session_common_prefix(const struct session*, const int32_t* prompt, int n);
+/* Mean hidden state in the middle of the model over the prompt's rows that were computed, (dim), once the
+ * prefill is done; NULL before, or where it was not asked for. */
+const float* session_signature(const struct session*);
+void session_want_signature(struct session*, bool wanted); /* false on no memory is silent: no signature */
+/* The last verified round that had a draft step: draft steps taken and accepted; and a count of such rounds,
+ * so that a caller can tell a new one. */
+int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);
+/* A text has turned: drafting and the search begin to learn again. */
+void session_reopen(struct session*);
+
+#endif

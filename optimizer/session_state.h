@@ -1,0 +1,123 @@
+/* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
+ * flow.c (which work comes next), plan.c (whether and how far to draft), score.c (windows and matchness),
+ * emit.c (tokens to text). */
+#ifndef SWIFTLET_OPTIMIZER_SESSION_STATE_H
+#define SWIFTLET_OPTIMIZER_SESSION_STATE_H
+
+#include "core/tokenizer.h"
+#include "optimizer/acceptance.h"
+#include "optimizer/ledger.h"
+#include "optimizer/session.h"
+
+enum phase { PHASE_DONE, PHASE_PREFILL, PHASE_ROUND, PHASE_SCORE, PHASE_PLAN, PHASE_DRAFT, PHASE_VERIFY };
+
+enum { MAX_STOPS = 16, MAX_STOP_BYTES = 1024, LOGPROB_ROWS = 16 };
+
+/* Tokens becoming text: whole characters only, and nothing that may turn out to begin a stop string. */
+struct emitter {
+	struct text_stream stream;
+	char* text; /* (capacity) held bytes first, then what this step added */
+	size_t capacity, n, shown;
+	char* stop_bytes; /* the stop strings, one after another */
+	const char* stop[MAX_STOPS];
+	size_t stop_size[MAX_STOPS];
+	int n_stops;
+};
+
+/* The tokens that proposals are scored on: text[base + 1 … base + size], predicted from the rows
+ * text[base … base + size - 1] in one pass over base committed tokens. */
+struct window {
+	int64_t id;
+	int start, size; /* in generated tokens; size 0: none in this instance yet */
+	int base;
+	int scored; /* proposals scored on it */
+	struct proposal proposal;
+	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
+	double abandoned;        /* share of proposals given up after their first rows */
+};
+
+struct plan {
+	int steps; /* draft steps allowed; 0: a plain step */
+	struct draft_policy draft;
+	struct tree_policy tree;
+	float verify_cost[SLICE_ROWS + 1];
+};
+
+struct session {
+	struct engine* engine;
+	struct swiftlet_options options;
+	struct cache* cache;
+	struct search* search;
+	struct ledger ledger;
+	struct acceptance acceptance;
+	struct mask mask;
+	double matchness;
+	double skip_ratio;
+
+	/* the request */
+	enum phase phase;
+	enum swiftlet_stop stop;
+	bool cancelled;
+	int32_t* text; /* (cache capacity + 1) the prompt and what was generated */
+	int n_prompt, n_text;
+	int end;          /* n_text at which the limit is reached */
+	int chunk_tokens; /* leading cache positions that whole prefill chunks have filled */
+	bool sampled;
+	struct sampler sampler;
+	int logprobs;
+	float* logits;  /* (LOGPROB_ROWS, vocab) with logprobs */
+	float* scratch; /* (2·vocab) with logprobs */
+	struct emitter emitter;
+	struct swiftlet_token token[MAX_DRAFT + 1];
+	int n_tokens;
+
+	/* the work at hand */
+	struct round round;
+	struct plan plan;
+	struct window window;
+	struct segment segment;
+	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];
+	uint8_t want[MAX_ROWS];
+	struct result result[MAX_ROWS];
+	double round_cost; /* of the round at hand, in plain steps */
+
+	/* deciding */
+	int64_t rounds_on_mask, rounds_since_plain;
+	int64_t plain_left, backoff; /* plain steps until drafting is tried again */
+	int64_t ratio_steps, ratio_accepted;
+	double search_host; /* seconds of the search's own already on the ledger */
+	int64_t verified_rounds;
+	int last_draft_steps, last_accepted;
+
+	/* signature */
+	float* tap;       /* (PREFILL_CHUNK, dim) */
+	float* signature; /* (dim) sum, then mean */
+	int signature_rows;
+
+	struct swiftlet_figures figures;
+	double started;
+};
+
+/* emit.c */
+bool emitter_open(struct emitter*, const struct tokenizer*);
+void emitter_close(struct emitter*);
+bool emitter_start(struct emitter*, const struct tokenizer*, const struct swiftlet_request*, struct error*);
+void emitter_step(struct emitter*);
+/* Adds one token's text. True when a stop string is complete: the text then ends before it. */
+bool emitter_add(struct emitter*, int32_t token);
+void emitter_end(struct emitter*);
+
+/* plan.c */
+void plan_round(struct session*);
+void plan_tree(struct session*, int steps);
+void plan_learn(struct session*, int emitted, int accepted);
+void plan_new_mask(struct session*);
+
+/* score.c */
+void score_new_instance(struct session*);
+bool score_begin(struct session*);
+void score_pass(struct session*, struct pass*);
+bool score_take(struct session*); /* true when the proposal is done with */
+void score_adopt_best(struct session*);
+
+#endif
