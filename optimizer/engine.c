@@ -16,6 +16,14 @@ double options_clock(const struct swiftlet_options* options) {
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+int options_context(const struct swiftlet_options* options, const struct model* model) {
+	enum { DEFAULT_CONTEXT = 4096 };
+	if (options->context > 0)
+		return options->context;
+	const int context = model->weights.shape.context;
+	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
+}
+
 bool give_message(char* message, size_t size, const struct error* error) {
 	if (message && size > 0)
 		snprintf(message, size, "%s", error->message);
@@ -66,9 +74,8 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 		give_message(message, size, &error);
 		return NULL;
 	}
-	const struct backend_options how = {.threads = options->threads,
-	                                    .isa = options->isa,
-	                                    .context = options->context > 0 ? options->context : 0};
+	const struct backend_options how = {
+	    .threads = options->threads, .isa = options->isa, .context = options_context(options, model)};
 	engine->model = model;
 	if (wants_cuda(options))
 		engine->backend = cuda_open(&model->weights, &how, &error);

@@ -14,6 +14,8 @@ struct engine {
 
 /* The monotonic clock, or the options' own. Seconds. */
 double options_clock(const struct swiftlet_options*);
+/* Tokens of context: as asked for, else the model's, at most 4,096. */
+int options_context(const struct swiftlet_options*, const struct model*);
 /* Copies an error's sentence to a caller of the public interface. Returns false. */
 bool give_message(char* message, size_t size, const struct error*);
 

@@ -6,16 +6,7 @@
 
 #include "optimizer/session_state.h"
 
-enum { DEFAULT_CONTEXT = 4096 };
-
 /* ---- opening ------------------------------------------------------------------------------ */
-
-static int context_of(const struct swiftlet_options* options, const struct model* model) {
-	if (options->context > 0)
-		return options->context;
-	const int context = model->weights.shape.context;
-	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
-}
 
 static enum dtype cache_type_of(const struct swiftlet_options* options, const struct model* model) {
 	if (strcmp(options->cache_type, "f32") == 0)
@@ -51,7 +42,7 @@ static struct search* open_search(struct session* s, struct error* error) {
 static bool open_parts(struct session* s, struct error* error) {
 	struct backend* backend = s->engine->backend;
 	const struct model* model = s->engine->model;
-	const int context = context_of(&s->options, model);
+	const int context = options_context(&s->options, model);
 	s->cache = backend->cache_open(backend, context, cache_type_of(&s->options, model), error);
 	if (!s->cache)
 		return false;

@@ -254,6 +254,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	b->context = options->context > 0 ? options->context : weights->shape.context;
 	b->head = (struct backend){
 	    .weights = weights,
+	    .prefill_is_exact = true,
 	    .close = cpu_close,
 	    .cache_open = cpu_cache_open,
 	    .cache_close = cpu_cache_close,
