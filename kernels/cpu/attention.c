@@ -31,7 +31,7 @@ static void attend_part(void* user, int part, int thread) {
 	    .softcap = s->attention_softcap,
 	};
 	const size_t at = ((size_t)i * (size_t)s->heads + (size_t)h * (size_t)group) * (size_t)s->head_dim;
-	const size_t scores = (size_t)group * (size_t)(b->context + MAX_ROWS);
+	const size_t scores = (size_t)group * score_positions(b);
 	b->kernels->attention(b->mixed + at, b->q + at, &a, b->scores + (size_t)thread * scores);
 }
 

@@ -207,7 +207,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	const size_t rows = SLICE_ROWS, dim = (size_t)s->dim, pairs = (size_t)b->rope.pairs, ffn = (size_t)s->ffn;
 	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
-	const size_t group = (size_t)(s->heads / s->kv_heads), positions = (size_t)b->context + MAX_ROWS;
+	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
 	const size_t prepared = prepared_row_bytes(b);
 	size_t used = 0;
 	b->cosine = take(b, &used, rows, pairs, sizeof(float));

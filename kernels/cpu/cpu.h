@@ -68,7 +68,7 @@ struct cpu_backend {
 	float* y;                              /* (SLICE_ROWS, dim) a sub-layer's output */
 	float *gate, *up;                      /* (SLICE_ROWS, ffn) */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (SLICE_ROWS) activation rows as the kernels want them */
-	float* scores;                         /* (threads, group, context + MAX_ROWS) */
+	float* scores;                         /* (threads, group, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
 	float* logits;                         /* (head_rows, vocab) */
 	float* scratch;                        /* (threads, 2·vocab) */
@@ -77,6 +77,11 @@ struct cpu_backend {
 
 static inline struct cpu_backend* cpu_of(const struct backend* b) {
 	return (struct cpu_backend*)(uintptr_t)b;
+}
+
+/* Room for one query's scores, with what a kernel may write past the end. */
+static inline size_t score_positions(const struct cpu_backend* b) {
+	return (size_t)b->context + MAX_ROWS + 32;
 }
 
 /* ---- cache.c ---- */

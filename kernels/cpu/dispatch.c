@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/cpu/matmul.h"
+
 const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error* error) {
 	const bool automatic = !isa || strcmp(isa, "auto") == 0;
 	if (!automatic && strcmp(isa, "reference") == 0)
@@ -13,6 +15,12 @@ const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error* erro
 		error_set(error, "unknown instruction set \"%s\": expected auto, reference, avx2 or avx512", isa);
 		return NULL;
 	}
+#if defined(__x86_64__)
+	if ((automatic || avx512) && avx512_supported())
+		return &cpu_avx512;
+	if ((automatic || avx2) && avx2_supported())
+		return &cpu_avx2;
+#endif
 	if (automatic)
 		return &cpu_reference;
 	error_set(error, "this processor lacks the instruction set \"%s\"", isa);

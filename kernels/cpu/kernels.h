@@ -39,7 +39,7 @@ struct cpu_kernels {
 	               const void* x, int n);
 
 	/* out (group, head_dim) = softmax(scale·q·K)·V for one row and one key/value head.
-	 * q (group, head_dim); scores: (group, base + n_ancestors) scratch. */
+	 * q (group, head_dim); scores: (group, base + n_ancestors, and 32 more each) scratch. */
 	void (*attention)(float* out, const float* q, const struct attention_row*, float* scores);
 
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */

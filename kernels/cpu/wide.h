@@ -1,0 +1,292 @@
+/* The kernels beside the products for processors with wide registers, written once over a vector type.
+ *
+ * avx2.c and avx512.c define `vec`, LANES and the vec_ operations, then include this file. An element is
+ * computed alike in the middle of a row and in its tail, and sums are cut by index or by absolute
+ * position: element i of a sum always falls to lane i mod LANES, lanes are added up in one tree at the
+ * end. TILE_HEADS × TILE_CHUNKS accumulators fit the registers. */
+
+enum { MAX_HEAD_DIM = 1024 };
+
+static inline int smaller(int a, int b) { return a < b ? a : b; }
+
+/* ---- elementary functions ------------------------------------------------------------------- */
+
+/* e^x up to x = 88, 0 below -87; polynomial of Cephes' expf, some 1e-7 relative. */
+static inline vec vec_exp(vec x) {
+	const vec y = vec_min(vec_set(88.0f), vec_max(vec_set(-87.0f), x));
+	const vec n = vec_round(vec_mul(y, vec_set(1.44269504f)));
+	const vec r = vec_fma(n, vec_set(2.12194440e-4f), vec_fma(n, vec_set(-0.693359375f), y));
+	vec p = vec_set(1.9875691500e-4f);
+	p = vec_fma(p, r, vec_set(1.3981999507e-3f));
+	p = vec_fma(p, r, vec_set(8.3334519073e-3f));
+	p = vec_fma(p, r, vec_set(4.1665795894e-2f));
+	p = vec_fma(p, r, vec_set(1.6666665459e-1f));
+	p = vec_fma(p, r, vec_set(5.0000001201e-1f));
+	p = vec_add(vec_fma(p, vec_mul(r, r), r), vec_set(1.0f));
+	return vec_zero_below(x, -87.0f, vec_times_power(p, n));
+}
+
+/* cap·tanh(x / cap) = cap·(1 - 2 / (e^(2x/cap) + 1)) */
+static inline vec vec_softcap(vec x, float cap) {
+	const vec e = vec_exp(vec_mul(x, vec_set(2.0f / cap)));
+	const vec tanh = vec_sub(vec_set(1.0f), vec_div(vec_set(2.0f), vec_add(e, vec_set(1.0f))));
+	return vec_mul(tanh, vec_set(cap));
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+static inline const unsigned char* row_at(const struct attention_row* a, const void* rows, int position) {
+	const int slot = position < a->base ? position : a->ancestor[position - a->base];
+	return (const unsigned char*)rows + (size_t)slot * a->slot_bytes;
+}
+
+static inline vec load_chunk(enum dtype type, const unsigned char* row, int at, int n) {
+	if (type == DTYPE_F16) {
+		const uint16_t* half = (const uint16_t*)(const void*)row + at;
+		return n >= LANES ? vec_load_half(half) : vec_load_half_part(half, n);
+	}
+	const float* x = (const float*)(const void*)row + at;
+	return n >= LANES ? vec_load(x) : vec_load_part(x, n, 0);
+}
+
+/* One query against LANES keys: each product has its own accumulators, so that it does not matter which
+ * keys stand beside it. */
+static inline vec dots(const float* q, const float* const key[LANES], int head_dim) {
+	vec sum[LANES];
+#pragma GCC unroll 16
+	for (int i = 0; i < LANES; i++)
+		sum[i] = vec_set(0);
+	int at = 0;
+	for (; at + LANES <= head_dim; at += LANES) {
+		const vec x = vec_load(q + at);
+#pragma GCC unroll 16
+		for (int i = 0; i < LANES; i++)
+			sum[i] = vec_fma(x, vec_load(key[i] + at), sum[i]);
+	}
+	if (at < head_dim) {
+		const int left = head_dim - at;
+		const vec x = vec_load_part(q + at, left, 0);
+#pragma GCC unroll 16
+		for (int i = 0; i < LANES; i++)
+			sum[i] = vec_fma(x, vec_load_part(key[i] + at, left, 0), sum[i]);
+	}
+	return vec_sums(sum);
+}
+
+/* The keys of positions [first, first + LANES) as floats; those outside [from, end) repeat a neighbour. */
+static inline void gather_keys(const struct attention_row* a, int first, int end, float* widened,
+                               const float* key[LANES]) {
+	for (int i = 0; i < LANES; i++) {
+		const int inside = first + i < a->from ? a->from : smaller(first + i, end - 1);
+		const unsigned char* row = row_at(a, a->key, inside);
+		if (a->type == DTYPE_F32) {
+			key[i] = (const float*)(const void*)row;
+			continue;
+		}
+		float* out = widened + (size_t)i * (size_t)((a->head_dim + LANES - 1) / LANES * LANES);
+		for (int at = 0; at < a->head_dim; at += LANES)
+			vec_store(out + at, load_chunk(a->type, row, at, a->head_dim - at));
+		key[i] = out;
+	}
+}
+
+/* scores (group, stride): scale·q·k, softcapped, in blocks cut at multiples of LANES; -infinity outside. */
+static void score(const struct attention_row* a, const float* q, int start, int end, float* scores,
+                  int stride) {
+	float widened[LANES * MAX_HEAD_DIM];
+	const float* key[LANES];
+	for (int first = start; first < end; first += LANES) {
+		gather_keys(a, first, end, widened, key);
+		for (int g = 0; g < a->group; g++) {
+			vec s = vec_mul(dots(q + g * a->head_dim, key, a->head_dim), vec_set(a->scale));
+			if (a->softcap > 0)
+				s = vec_softcap(s, a->softcap);
+			float* out = scores + (size_t)g * (size_t)stride + (first - start);
+			vec_store(out, s);
+			for (int i = 0; i < LANES; i++)
+				if (first + i < a->from || first + i >= end)
+					out[i] = -INFINITY;
+		}
+	}
+}
+
+/* x = e^(x - max), n a multiple of LANES; returns one over their sum. */
+static float exponentials(float* x, int n) {
+	vec most = vec_load(x);
+	for (int i = LANES; i < n; i += LANES)
+		most = vec_max(most, vec_load(x + i));
+	const vec max = vec_set(vec_largest(most));
+	vec sum = vec_set(0);
+	for (int i = 0; i < n; i += LANES) {
+		const vec e = vec_exp(vec_sub(vec_load(x + i), max));
+		vec_store(x + i, e);
+		sum = vec_add(sum, e);
+	}
+	return 1.0f / vec_sum(sum);
+}
+
+/* out of `heads` heads and `chunks` vectors of their dimensions from `at` on: the weighted values, added
+ * in order of position. heads and chunks are constants where it is called. */
+__attribute__((always_inline)) static inline void mix_tile(float* out, const struct attention_row* a,
+                                                           const float* weights, const float* rescale,
+                                                           int start, int end, int stride, int at, int heads,
+                                                           int chunks) {
+	vec sum[TILE_HEADS * TILE_CHUNKS];
+#pragma GCC unroll 16
+	for (int i = 0; i < heads * chunks; i++)
+		sum[i] = vec_set(0);
+	for (int p = a->from; p < end; p++) {
+		const unsigned char* row = row_at(a, a->value, p);
+#pragma GCC unroll 8
+		for (int c = 0; c < chunks; c++) {
+			const int first = at + c * LANES;
+			const vec value = load_chunk(a->type, row, first, a->head_dim - first);
+#pragma GCC unroll 8
+			for (int h = 0; h < heads; h++) {
+				const float weight = weights[(size_t)h * (size_t)stride + (size_t)(p - start)];
+				sum[h * chunks + c] = vec_fma(vec_set(weight), value, sum[h * chunks + c]);
+			}
+		}
+	}
+#pragma GCC unroll 8
+	for (int h = 0; h < heads; h++)
+#pragma GCC unroll 8
+		for (int c = 0; c < chunks; c++) {
+			const int first = at + c * LANES, left = a->head_dim - first;
+			const vec mixed = vec_mul(sum[h * chunks + c], vec_set(rescale[h]));
+			if (left >= LANES)
+				vec_store(out + h * a->head_dim + first, mixed);
+			else
+				vec_store_part(out + h * a->head_dim + first, mixed, left);
+		}
+}
+
+#define MIX_TILES(heads)                                                                                     \
+	do {                                                                                                     \
+		int at = 0;                                                                                          \
+		for (; at + TILE_CHUNKS * LANES <= a->head_dim; at += TILE_CHUNKS * LANES)                           \
+			mix_tile(out, a, weights, rescale, start, end, stride, at, heads, TILE_CHUNKS);                  \
+		for (; at < a->head_dim; at += LANES)                                                                \
+			mix_tile(out, a, weights, rescale, start, end, stride, at, heads, 1);                            \
+	} while (0)
+
+static void mix_many(float* out, const struct attention_row* a, const float* weights, const float* rescale,
+                     int start, int end, int stride) {
+	MIX_TILES(TILE_HEADS);
+}
+
+static void mix_one(float* out, const struct attention_row* a, const float* weights, const float* rescale,
+                    int start, int end, int stride) {
+	MIX_TILES(1);
+}
+
+enum { MAX_GROUP_AT_ONCE = 64 };
+
+static void attention(float* out, const float* q, const struct attention_row* a, float* scores) {
+	const int end = a->base + a->n_ancestors, start = a->from / LANES * LANES;
+	const int stride = (end - start + LANES - 1) / LANES * LANES;
+	score(a, q, start, end, scores, stride);
+	for (int first = 0; first < a->group; first += MAX_GROUP_AT_ONCE) {
+		const int count = smaller(a->group - first, MAX_GROUP_AT_ONCE);
+		float rescale[MAX_GROUP_AT_ONCE];
+		for (int g = 0; g < count; g++)
+			rescale[g] = exponentials(scores + (size_t)(first + g) * (size_t)stride, stride);
+		for (int g = 0; g < count;) {
+			float* head = out + (size_t)(first + g) * (size_t)a->head_dim;
+			const float* weights = scores + (size_t)(first + g) * (size_t)stride;
+			if (count - g >= TILE_HEADS) {
+				mix_many(head, a, weights, rescale + g, start, end, stride);
+				g += TILE_HEADS;
+			} else {
+				mix_one(head, a, weights, rescale + g, start, end, stride);
+				g++;
+			}
+		}
+	}
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static void rms_norm(float* out, const float* x, const float* weight, float plus, float epsilon, int n) {
+	const int whole = n / LANES * LANES, left = n - whole;
+	vec squares = vec_set(0);
+	for (int i = 0; i < whole; i += LANES)
+		squares = vec_fma(vec_load(x + i), vec_load(x + i), squares);
+	if (left) {
+		const vec v = vec_load_part(x + whole, left, 0);
+		squares = vec_fma(v, v, squares);
+	}
+	const vec scale = vec_set(1.0f / sqrtf(vec_sum(squares) / (float)n + epsilon)), added = vec_set(plus);
+	for (int i = 0; i < whole; i += LANES)
+		vec_store(out + i, vec_mul(vec_mul(vec_load(x + i), scale), vec_add(vec_load(weight + i), added)));
+	if (left) {
+		const vec w = vec_add(vec_load_part(weight + whole, left, 0), added);
+		vec_store_part(out + whole, vec_mul(vec_mul(vec_load_part(x + whole, left, 0), scale), w), left);
+	}
+}
+
+/* Both activations are x / (1 + e^-z): z = x for SiLU, and GELU's tanh form is z = 2·sqrt(2/pi)·(x +
+ * 0.044715·x³). */
+static inline vec activate(vec x, enum activation activation) {
+	vec z = x;
+	if (activation == ACTIVATION_GELU_TANH)
+		z = vec_mul(vec_mul(x, vec_set(1.5957691216f)),
+		            vec_fma(vec_mul(x, x), vec_set(0.044715f), vec_set(1.0f)));
+	return vec_div(x, vec_add(vec_set(1.0f), vec_exp(vec_sub(vec_set(0), z))));
+}
+
+static void gate(float* values, const float* up, enum activation activation, int n) {
+	const int whole = n / LANES * LANES, left = n - whole;
+	for (int i = 0; i < whole; i += LANES)
+		vec_store(values + i, vec_mul(activate(vec_load(values + i), activation), vec_load(up + i)));
+	if (left) {
+		const vec x = activate(vec_load_part(values + whole, left, 0), activation);
+		vec_store_part(values + whole, vec_mul(x, vec_load_part(up + whole, left, 0)), left);
+	}
+}
+
+static void store(enum dtype type, void* out, const float* x, int n) {
+	if (type == DTYPE_F32) {
+		memcpy(out, x, (size_t)n * sizeof *x);
+		return;
+	}
+	const int whole = n / LANES * LANES, left = n - whole;
+	uint16_t* half = out;
+	for (int i = 0; i < whole; i += LANES)
+		vec_store_half(half + i, vec_load(x + i));
+	if (left)
+		vec_store_half_part(half + whole, vec_load_part(x + whole, left, 0), left);
+}
+
+static bool normaliser(const float* x, int n, float* max, float* sum) {
+	const int whole = n / LANES * LANES, left = n - whole;
+	vec most = vec_set(-FLT_MAX);
+	bool finite = true;
+	for (int i = 0; i < whole; i += LANES) {
+		const vec v = vec_load(x + i);
+		finite &= vec_all_finite(v);
+		most = vec_max(most, v);
+	}
+	if (left) {
+		const vec v = vec_load_part(x + whole, left, -FLT_MAX);
+		finite &= vec_all_finite(v);
+		most = vec_max(most, v);
+	}
+	*max = vec_largest(most);
+	const vec top = vec_set(*max);
+	vec total = vec_set(0);
+	for (int i = 0; i < whole; i += LANES)
+		total = vec_add(total, vec_exp(vec_sub(vec_load(x + i), top)));
+	if (left)
+		total = vec_add(total, vec_exp(vec_sub(vec_load_part(x + whole, left, -INFINITY), top)));
+	*sum = vec_sum(total);
+	return finite;
+}
+
+static void softcap(float* x, float cap, int n) {
+	const int whole = n / LANES * LANES, left = n - whole;
+	for (int i = 0; i < whole; i += LANES)
+		vec_store(x + i, vec_softcap(vec_load(x + i), cap));
+	if (left)
+		vec_store_part(x + whole, vec_softcap(vec_load_part(x + whole, left, 0), cap), left);
+}
