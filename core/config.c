@@ -381,8 +381,8 @@ static bool read_rope(const struct source* s) {
 	float partial = 1;
 	r->theta = 10000;
 	r->factor = r->attention_factor = 1;
-	if (!json_float(s->json, s->file, "rope_theta", 1, 1e12, &r->theta, s->error) ||
-	    !json_float(scaling, s->file, "rope_theta", 1, 1e12, &r->theta, s->error) ||
+	if (!json_float(s->json, s->file, "rope_theta", 1.001, 1e12, &r->theta, s->error) ||
+	    !json_float(scaling, s->file, "rope_theta", 1.001, 1e12, &r->theta, s->error) ||
 	    !json_float(s->json, s->file, "partial_rotary_factor", 0.01, 1, &partial, s->error) ||
 	    !json_float(scaling, s->file, "partial_rotary_factor", 0.01, 1, &partial, s->error))
 		return false;
@@ -481,7 +481,7 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 		                 m->rope.dim, m->head_dim);
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
-	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta >= 1) ||
+	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
 	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor))
 		return error_set(error, "%s: the norm's epsilon, RoPE's base or a scale is not a usable number",
 		                 file);
