@@ -48,12 +48,11 @@ int mask_blocks(const struct mask* mask, int kind, int* blocks) {
 	return n;
 }
 
-void mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
-	if (entry->key[0])
-		snprintf(key, size, "%s", entry->key);
-	else
-		snprintf(key, size, "%s%s%s", entry->model, entry->model[0] && entry->task[0] ? "_" : "",
-		         entry->task);
+bool mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
+	const bool own = entry->key[0] != 0;
+	const int n = snprintf(key, size, "%s%s%s", own ? entry->key : entry->model,
+	                       !own && entry->model[0] && entry->task[0] ? "_" : "", own ? "" : entry->task);
+	return n >= 0 && (size_t)n < size;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -156,7 +155,7 @@ static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const st
 
 static bool read_entries(const cJSON* root, struct mask_list* list, struct place* at) {
 	const bool ours = cJSON_IsArray(root) || cJSON_GetObjectItemCaseSensitive(root, "format");
-	if (!ours && (!cJSON_IsObject(root) || !root->child))
+	if (!root->child)
 		return error_set(at->error, "%s: no mask in it, expected an object or a list of them", at->file);
 	const cJSON* item = cJSON_IsObject(root) && ours ? root : root->child;
 	for (; item; item = item == root ? NULL : item->next, at->index++) {
@@ -252,8 +251,9 @@ static bool fill_ours(cJSON* list, const struct mask_entry* entry, int n) {
 
 static bool fill_skip_layers(cJSON* root, const struct mask_entry* entry, int n, struct error* error) {
 	for (int i = 0; i < n; i++) {
-		char key[300];
-		mask_entry_key(&entry[i], key, sizeof key);
+		char key[MASK_KEY];
+		if (!mask_entry_key(&entry[i], key, sizeof key))
+			return error_set(error, "the key %.60s... has more than %d bytes", key, MASK_KEY - 1);
 		if (!key[0])
 			snprintf(key, sizeof key, "mask_%d", i + 1);
 		if (cJSON_GetObjectItemCaseSensitive(root, key))
@@ -330,7 +330,7 @@ static const struct mask_entry* refuse_choice(const struct mask_list* list, cons
 	char keys[256] = "";
 	size_t used = 0;
 	for (int i = 0; i < list->n && used < sizeof keys - 1; i++) {
-		char key[300];
+		char key[MASK_KEY];
 		mask_entry_key(&list->entry[i], key, sizeof key);
 		const int more = snprintf(keys + used, sizeof keys - used, "%s%s", i ? ", " : "", key);
 		used += more > 0 ? (size_t)more : 0;
@@ -345,7 +345,7 @@ const struct mask_entry* mask_list_pick(const struct mask_list* list, const char
 	int n = 0;
 	for (int i = 0; i < list->n; i++) {
 		const struct mask_entry* const entry = &list->entry[i];
-		char own[300];
+		char own[MASK_KEY];
 		mask_entry_key(entry, own, sizeof own);
 		const bool wanted = key           ? strcmp(own, key) == 0 || strcmp(entry->task, key) == 0
 		                    : list->n > 1 ? fingerprint && strcmp(entry->fingerprint, fingerprint) == 0

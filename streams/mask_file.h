@@ -13,11 +13,13 @@
 
 enum mask_format { MASK_FORMAT_SWIFTLET, MASK_FORMAT_SKIP_LAYERS };
 
+enum { MASK_KEY = 256 }; /* bytes of a key, its NUL counted */
+
 struct mask_entry {
-	char key[256];        /* skip_layers' name; "" in our own format */
+	char key[MASK_KEY];   /* skip_layers' name; "" in our own format */
 	char model[128];      /* "" unknown */
 	char fingerprint[65]; /* hex, "" unknown: skip_layers never says */
-	char task[128];       /* "" none */
+	char task[256];       /* "" none */
 	int blocks;           /* L, 0 unknown */
 	struct mask mask;
 	double matchness, alpha, mean_generated, skip_ratio; /* NaN unknown; mean_generated is M */
@@ -46,8 +48,9 @@ char* mask_text(const struct mask_entry* entry, int n, enum mask_format, struct 
 bool mask_file_write(const char* path, const struct mask_entry* entry, int n, enum mask_format,
                      struct error*);
 
-/* The key that names the entry: its own, or model_task, or what of the two is known. */
-void mask_entry_key(const struct mask_entry*, char* key, size_t size);
+/* The key that names the entry: its own, or model_task, or what of the two is known, cut to fit. False
+ * when it was cut. */
+bool mask_entry_key(const struct mask_entry*, char* key, size_t size);
 /* The one entry that fits a wish: `key` (an entry's key or its task) when not NULL; else the only one,
  * else the only one with that fingerprint. NULL with the error naming the keys there are. */
 const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key, const char* fingerprint,

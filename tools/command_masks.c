@@ -155,7 +155,7 @@ static int blocks_of(const struct masks* m, const struct mask_entry* entry) {
 static int show(struct masks* m) {
 	for (int i = 0; i < m->list.n; i++) {
 		const struct mask_entry* const entry = &m->list.entry[i];
-		char key[300];
+		char key[MASK_KEY];
 		mask_entry_key(entry, key, sizeof key);
 		if (m->id[i])
 			printf("%s%" PRId64 "  ", i ? "\n" : "", m->id[i]);
@@ -227,8 +227,11 @@ static bool complete(struct masks* m, struct mask_entry* entry) {
 	if (!m->model && (!entry->fingerprint[0] || !entry->blocks))
 		return error_set(&m->error, "%s does not say which model its mask is for: give -m MODEL", m->source);
 	if (m->task || !entry->task[0])
-		snprintf(entry->task, sizeof entry->task, "%.127s", m->task ? m->task : entry->key);
+		snprintf(entry->task, sizeof entry->task, "%s", m->task ? m->task : entry->key);
 	entry->key[0] = 0;
+	if (!m->output && strlen(entry->task) >= BANK_TASK)
+		return error_set(&m->error, "%s: the task %.40s... has more than %d bytes: name it with --task",
+		                 m->source, entry->task, BANK_TASK - 1);
 	if (m->model) {
 		snprintf(entry->model, sizeof entry->model, "%s", m->model->name);
 		snprintf(entry->fingerprint, sizeof entry->fingerprint, "%s", m->model->fingerprint);
@@ -247,7 +250,7 @@ static void store_of_entry(const struct mask_entry* from, struct store_model* mo
 	snprintf(model->fingerprint, sizeof model->fingerprint, "%s", from->fingerprint);
 	snprintf(model->name, sizeof model->name, "%s", from->model);
 	*to = (struct bank_entry){.mask = from->mask, .skip_ratio = from->skip_ratio};
-	snprintf(to->task, sizeof to->task, "%s", from->task);
+	snprintf(to->task, sizeof to->task, "%.*s", (int)sizeof to->task - 1, from->task);
 	if (!isnan(from->matchness)) {
 		to->record.matches = llround(from->matchness * WHOLE);
 		to->record.rows = WHOLE;

@@ -98,6 +98,7 @@ static void refuses_with_the_reason(void** state) {
 	    {"{", "not JSON"},
 	    {"{}", "no mask in it"},
 	    {"3", "no mask in it"},
+	    {"[]", "no mask in it"},
 	    {"{\"format\": \"other\"}", "\"format\" is \"other\""},
 	    {"[{}]", "\"format\" is \"\""},
 	    {"{" OURS "\"mlp\": []}", "\"attention\" is missing"},
