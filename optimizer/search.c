@@ -251,7 +251,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	if (interval > 0) {
 		if (step % interval == 0)
 			background_want(s);
-		if (background_take(s, &v)) {
+		if (background_take(s, &v) && make_new(s, &v)) {
 			fill(s, p, PROPOSAL_BAYES, &v);
 			return true;
 		}

@@ -100,8 +100,9 @@ void best_of_weights(struct search*, const double* weight, double constant, stru
 
 /* search_propose.c: a mask not seen before; false when there is none left. */
 bool propose_random(struct search*, struct vector*);
-/* Changes one sub-layer for another at random; size stays. */
-void swap_one(struct search*, struct vector*);
+/* Swaps sub-layers of a known mask at random until it is one not seen before; false when a few swaps do not
+ * get there. */
+bool make_new(struct search*, struct vector*);
 
 /* search_model.c: the Gaussian process and the thread it may live on. */
 struct background* background_open(const struct search*);

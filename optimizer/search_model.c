@@ -1,29 +1,222 @@
-/* Bayesian proposals. For now the maximiser of the linear model's posterior mean. */
-#include "optimizer/search_internal.h"
+/* The Gaussian process behind the Bayesian proposals, and the thread it may live on.
+ *
+ * Scores reach it through a ring that only the search writes and only the model reads; a request and its
+ * answer pass through one atomic word. So the search never waits for a fit, and no lock can be held by a
+ * thread that the scheduler starves. Without a thread the same work runs where the proposal is asked for. */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
-struct background {
-	bool wanted;
+#include <time.h>
+
+#include "gp/gp.h"
+#include "optimizer/search_internal.h"
+
+enum { RING = 1024, FIT_FIRST = 32, FIT_EVALUATIONS = 16, FIT_MOST = 512, MAX_OBSERVATIONS = 1024 };
+enum request { REQUEST_NONE, REQUEST_WANTED, REQUEST_READY };
+
+struct sample {
+	struct vector bits;
+	double matchness, variance;
+	int64_t window;
 };
-struct background* background_open(const struct search* s) {
-	(void)s;
-	return calloc(1, sizeof(struct background));
+
+struct background {
+	struct gp* gp;
+	int dims, capacity, next_fit;
+	struct gp_search how;
+	struct vector answer;
+	atomic_int request;
+
+	struct sample ring[RING];
+	atomic_uint written, read;
+
+	bool threaded;
+	pthread_t thread;
+	sem_t wake;
+	atomic_bool stop;
+	atomic_llong nanoseconds;
+};
+
+static bool stopping(void* user) {
+	struct background* b = user;
+	return atomic_load_explicit(&b->stop, memory_order_relaxed);
 }
-void background_close(struct background* b) { free(b); }
-void background_observe(struct search* s, const struct vector* v, double y, double variance, int64_t window) {
-	(void)s, (void)v, (void)y, (void)variance, (void)window;
+
+/* ---- the work ----------------------------------------------------------------------------- */
+
+static void take_in(struct background* b) {
+	const unsigned end = atomic_load_explicit(&b->written, memory_order_acquire);
+	unsigned at = atomic_load_explicit(&b->read, memory_order_relaxed);
+	for (; at != end; at++) {
+		const struct sample* s = &b->ring[at % RING];
+		if (gp_count(b->gp) == b->capacity) {
+			gp_forget(b->gp, b->capacity - b->capacity / 4);
+			b->next_fit = b->capacity;
+		}
+		gp_add(b->gp, s->bits.word, s->matchness, s->variance, s->window);
+	}
+	atomic_store_explicit(&b->read, at, memory_order_release);
 }
-void background_want(struct search* s) { s->background->wanted = true; }
-bool background_take(struct search* s, struct vector* v) {
-	if (!s->background->wanted)
+
+/* At 32, 64, 128… observations: the factor is rebuilt only then. */
+static void fit_when_due(struct background* b) {
+	if (gp_count(b->gp) < b->next_fit)
+		return;
+	gp_fit(b->gp, FIT_EVALUATIONS, FIT_MOST);
+	while (b->next_fit <= gp_count(b->gp))
+		b->next_fit *= 2;
+}
+
+static void work(struct background* b) {
+	take_in(b);
+	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
+		return;
+	fit_when_due(b);
+	const bool found = gp_propose(b->gp, &b->how, b->answer.word) == GP_OK;
+	atomic_store_explicit(&b->request, found ? REQUEST_READY : REQUEST_NONE, memory_order_release);
+}
+
+static long long thread_nanoseconds(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void* live(void* user) {
+	struct background* b = user;
+	/* Only what the decoding threads leave. Where it is refused, the thread runs like any other. */
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+	while (!stopping(b)) {
+		if (sem_wait(&b->wake) != 0 && errno != EINTR)
+			break;
+		if (!stopping(b))
+			work(b);
+		atomic_store_explicit(&b->nanoseconds, thread_nanoseconds(), memory_order_relaxed);
+	}
+	return NULL;
+}
+
+/* ---- made and freed ----------------------------------------------------------------------- */
+
+static struct gp* model_of(const struct search* s, struct background* b) {
+	uint8_t group[MAX_DIMS];
+	for (int i = 0; i < s->dims; i++)
+		group[i] = i & 1;
+	/* Half of the cube away is one length away, to begin with. */
+	const bool hamming = s->option.kernel == SEARCH_HAMMING;
+	const double length = hamming ? 0.5 * s->dims : sqrt(0.5 * s->dims);
+	return gp_open(&(struct gp_options){
+	    .dims = s->dims,
+	    .group = group,
+	    .capacity = b->capacity,
+	    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
+	    .jitter = 1e-6,
+	    .hyper = {.amplitude = 0.2, .length = {length, length}, .window = 0.05},
+	    .cancelled = stopping,
+	    .user = b,
+	});
+}
+
+/* Signals are for the program's own threads. */
+static bool start_thread(struct background* b) {
+	sigset_t all, before;
+	sigfillset(&all);
+	if (sem_init(&b->wake, 0, 0) != 0)
 		return false;
-	s->background->wanted = false;
-	linear_weights(s->linear, s->weight);
-	best_of_weights(s, s->weight, linear_constant(s->linear), v);
-	for (int try = 0; try < 32 && record_find(&s->record, v) >= 0; try++)
-		swap_one(s, v);
-	return record_find(&s->record, v) < 0;
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	b->threaded = pthread_create(&b->thread, NULL, live, b) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!b->threaded)
+		sem_destroy(&b->wake);
+	return b->threaded;
 }
+
+struct background* background_open(const struct search* s) {
+	struct background* b = calloc(1, sizeof *b);
+	if (!b)
+		return NULL;
+	b->dims = s->dims;
+	b->capacity = s->option.max_steps < MAX_OBSERVATIONS - 64 ? s->option.max_steps + 64 : MAX_OBSERVATIONS;
+	b->next_fit = FIT_FIRST;
+	b->how = (struct gp_search){.acquisition = s->option.acquisition == SEARCH_EI ? GP_EI : GP_UCB,
+	                            .kappa = s->option.kappa,
+	                            .starts = 3,
+	                            .evaluations = 6,
+	                            .rounds = 3};
+	b->gp = model_of(s, b);
+	if (!b->gp || (s->option.background && !start_thread(b))) {
+		background_close(b);
+		return NULL;
+	}
+	return b;
+}
+
+void background_close(struct background* b) {
+	if (!b)
+		return;
+	if (b->threaded) {
+		atomic_store(&b->stop, true);
+		sem_post(&b->wake);
+		pthread_join(b->thread, NULL);
+		sem_destroy(&b->wake);
+	}
+	gp_close(b->gp);
+	free(b);
+}
+
+/* ---- the search's side -------------------------------------------------------------------- */
+
+static void rouse(struct background* b) {
+	if (b->threaded)
+		sem_post(&b->wake);
+	else
+		work(b);
+}
+
+void background_observe(struct search* s, const struct vector* v, double matchness, double variance,
+                        int64_t window) {
+	struct background* b = s->background;
+	const unsigned end = atomic_load_explicit(&b->written, memory_order_relaxed);
+	const unsigned waiting = end - atomic_load_explicit(&b->read, memory_order_acquire);
+	/* A model so far behind does without this score. */
+	if (waiting >= RING)
+		return;
+	b->ring[end % RING] = (struct sample){*v, matchness, variance, window};
+	atomic_store_explicit(&b->written, end + 1, memory_order_release);
+	if (waiting + 1 == RING / 2)
+		rouse(b);
+}
+
+void background_want(struct search* s) {
+	struct background* b = s->background;
+	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_NONE)
+		return;
+	b->how.size = s->size;
+	if (s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs) {
+		struct vector best;
+		linear_weights(s->linear, s->weight);
+		best_of_weights(s, s->weight, linear_constant(s->linear), &best);
+		b->how.size = vector_count(&best);
+	}
+	b->how.seed = gp_random_bits(&s->random);
+	atomic_store_explicit(&b->request, REQUEST_WANTED, memory_order_release);
+	rouse(b);
+}
+
+bool background_take(struct search* s, struct vector* v) {
+	struct background* b = s->background;
+	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_READY)
+		return false;
+	*v = b->answer;
+	const bool fits = b->how.size == s->size || s->option.objective == OBJECTIVE_SPEEDUP;
+	atomic_store_explicit(&b->request, REQUEST_NONE, memory_order_release);
+	return fits;
+}
+
 double background_seconds(const struct background* b) {
-	(void)b;
-	return 0;
+	return (double)atomic_load_explicit(&b->nanoseconds, memory_order_relaxed) * 1e-9;
 }

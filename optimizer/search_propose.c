@@ -18,7 +18,8 @@ static void uniform(struct search* s, int size, struct vector* out) {
 	}
 }
 
-void swap_one(struct search* s, struct vector* v) {
+/* Changes one sub-layer for another at random; the size stays. */
+static void swap_one(struct search* s, struct vector* v) {
 	const int count = vector_count(v);
 	if (count == 0 || count == s->dims)
 		return;
@@ -80,18 +81,22 @@ static int random_size(struct search* s) {
 	return size > s->dims ? s->dims : size;
 }
 
+bool make_new(struct search* s, struct vector* v) {
+	for (int try = 0; try < 16; try++) {
+		if (is_new(s, v))
+			return true;
+		swap_one(s, v);
+	}
+	return is_new(s, v);
+}
+
 static bool informed(struct search* s, struct vector* out) {
 	for (int try = 0; try < 4; try++) {
 		thompson(s, out);
 		if (is_new(s, out))
 			return true;
 	}
-	for (int try = 0; try < 16; try++) {
-		swap_one(s, out);
-		if (is_new(s, out))
-			return true;
-	}
-	return false;
+	return make_new(s, out);
 }
 
 bool propose_random(struct search* s, struct vector* out) {

@@ -1,0 +1,75 @@
+/* What the files of the Gaussian process share: its state, and the kernel as a table.
+ *
+ * Points are bits, so two of them differ by (h_0, h_1) bits of the groups and the kernel takes at most
+ * (d_0 + 1)(d_1 + 1) values: it is a table over those, made once for a set of hyper-parameters. */
+#ifndef SWIFTLET_GP_INTERNAL_H
+#define SWIFTLET_GP_INTERNAL_H
+
+#include <gsl/gsl_matrix.h>
+#include <gsl/gsl_vector.h>
+#include <stddef.h>
+
+#include "gp/gp.h"
+
+enum { WORDS = (GP_MAX_DIMS + 63) / 64, BATCH = 16 };
+
+struct table {
+	double* value;                /* (cells) k at (h_0, h_1), amplitude included */
+	double* slope;                /* (cells) dk/ds, s the weighted sum of the h_g */
+	double weight[GP_MAX_GROUPS]; /* s = Σ weight_g h_g: 1/length² (Matérn) or 1/length (Hamming) */
+};
+
+struct gp {
+	struct gp_options option;
+	int words, groups, n;
+	int group_dims[GP_MAX_GROUPS];
+	uint8_t group[GP_MAX_DIMS];
+	uint64_t group_mask[GP_MAX_GROUPS][WORDS];
+	int cells, stride; /* of a table; cell = h_0·stride + h_1 */
+	struct gp_hyper hyper;
+	struct table table, trial; /* in use; of the likelihood's hyper-parameters */
+	double jitter;             /* in use: raised where the covariance would not factor */
+
+	uint64_t* bits;    /* (capacity, words) */
+	double* y;         /* (capacity) */
+	double* variance;  /* (capacity) */
+	int64_t* window;   /* (capacity) as given */
+	double* factor;    /* (capacity, capacity) lower Cholesky factor of the covariance */
+	double* scratch;   /* (capacity, capacity) the likelihood's */
+	double* half_y;    /* (capacity) L⁻¹ y, grows with the factor */
+	double* half_one;  /* (capacity) L⁻¹ 1 */
+	double* alpha;     /* (capacity) K⁻¹ (y - mean) */
+	double* work;      /* (BATCH + 4, capacity) */
+	double* histogram; /* (cells) */
+	double mean;       /* in use */
+};
+
+/* kernel.c */
+bool table_open(const struct gp*, struct table*);
+void table_close(struct table*);
+void table_fill(const struct gp*, const struct gp_hyper*, struct table*);
+/* k and dk/ds at a real s >= 0, for relaxed points. */
+double kernel_at(enum gp_kernel, double amplitude, double s, double* slope);
+/* Exponent p of weight = length^-p. */
+int kernel_power(enum gp_kernel);
+int cell_of(const struct gp*, const uint64_t* a, const uint64_t* b);
+static inline const uint64_t* point(const struct gp* g, int i) {
+	return g->bits + (size_t)i * (size_t)g->words;
+}
+static inline bool is_cancelled(const struct gp* g) {
+	return g->option.cancelled && g->option.cancelled(g->option.user);
+}
+static inline bool same_window(const struct gp* g, int i, int j) {
+	return g->window[i] != 0 && g->window[i] == g->window[j];
+}
+
+/* regression.c */
+/* (n, n) in place: lower triangle of the covariance under these, and its factor. Returns GP_OK or
+ * GP_NOT_POSITIVE. */
+enum gp_result covariance_factor(const struct gp*, const struct gp_hyper*, const struct table*, double jitter,
+                                 const int* chosen, int n, double* matrix);
+gsl_matrix_view square(double* data, int n, int capacity);
+/* Fits hyper-parameters' natural scale. */
+bool hyper_valid(const struct gp_hyper*, int groups);
+
+#endif
