@@ -1,5 +1,35 @@
-/* Matrix products, avx2. */
+/* Matrix products, AVX2 with FMA and F16C. */
 #include "kernels/cpu/matmul.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+typedef __m256 V;
+enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STORED_LINES = 1 };
+
+static inline V v_load(const float* p) { return _mm256_loadu_ps(p); }
+static inline void v_store(float* p, V a) { _mm256_storeu_ps(p, a); }
+static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+
+static inline float v_sum(V a) {
+	const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+
+static inline V v_weights(enum dtype type, const uint8_t* p) {
+	switch (type) {
+	case DTYPE_F16:
+		return _mm256_cvtph_ps(_mm_loadu_si128((const void*)p));
+	case DTYPE_BF16:
+		return _mm256_castsi256_ps(
+		    _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void*)p)), 16));
+	default:
+		return _mm256_loadu_ps((const void*)p);
+	}
+}
+
+#include "kernels/cpu/matmul_float.h"
 
 size_t avx2_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
 
@@ -9,5 +39,9 @@ void avx2_prepare(enum dtype weight, void* out, const float* x, int cols) {
 
 void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                  const void* x, int n) {
-	reference_matmul(out, out_stride, w, begin, end, x, n);
+	if (dtype_is_float(w->type))
+		float_matmul(out, out_stride, w, begin, end, x, n);
+	else
+		reference_matmul(out, out_stride, w, begin, end, x, n);
 }
+#endif

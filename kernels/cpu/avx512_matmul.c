@@ -1,5 +1,36 @@
-/* Matrix products, avx512. */
+/* Matrix products, AVX-512. */
 #include "kernels/cpu/matmul.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+typedef __m512 V;
+enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STORED_LINES = 2 };
+
+static inline V v_load(const float* p) { return _mm512_loadu_ps(p); }
+static inline void v_store(float* p, V a) { _mm512_storeu_ps(p, a); }
+static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+
+static inline float v_sum(V a) {
+	const __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+	const __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+	const __m128 d = _mm_add_ps(c, _mm_movehl_ps(c, c));
+	return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
+}
+
+static inline V v_weights(enum dtype type, const uint8_t* p) {
+	switch (type) {
+	case DTYPE_F16:
+		return _mm512_cvtph_ps(_mm256_loadu_si256((const void*)p));
+	case DTYPE_BF16:
+		return _mm512_castsi512_ps(
+		    _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void*)p)), 16));
+	default:
+		return _mm512_loadu_ps(p);
+	}
+}
+
+#include "kernels/cpu/matmul_float.h"
 
 size_t avx512_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
 
@@ -9,5 +40,9 @@ void avx512_prepare(enum dtype weight, void* out, const float* x, int cols) {
 
 void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                    const void* x, int n) {
-	reference_matmul(out, out_stride, w, begin, end, x, n);
+	if (dtype_is_float(w->type))
+		float_matmul(out, out_stride, w, begin, end, x, n);
+	else
+		reference_matmul(out, out_stride, w, begin, end, x, n);
 }
+#endif

@@ -43,6 +43,10 @@ static inline bool dtype_has_min(enum dtype type) { return type == DTYPE_Q4_1 ||
 
 static inline size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
 
+/* Bytes of a prepared row of floats: a line more than they need, so that rows of a power of two do not
+ * all fall into the same sets of the cache. */
+static inline size_t prepared_float_bytes(int64_t cols) { return round_up_64((size_t)cols * 4) + 64; }
+
 /* A prepared row for quantized weights. */
 struct prepared {
 	size_t d;     /* offset of float d (cols / block) */
@@ -57,6 +61,8 @@ static inline struct prepared prepared_layout(enum dtype type, int cols) {
 	p.d = round_up_64(n);
 	p.sums = p.d + round_up_64(n / block * 4);
 	p.bytes = p.sums + round_up_64(block == BLOCK_SMALL ? n / 32 * 4 : n / 16 * 2);
+	if (p.bytes % 128 == 0) /* rows spread over the sets of the cache */
+		p.bytes += 64;
 	return p;
 }
 

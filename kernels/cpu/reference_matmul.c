@@ -11,7 +11,7 @@ enum { LANES = 16, CHUNK = 256 };
 /* ---- activations --------------------------------------------------------------------------- */
 
 size_t reference_prepared_bytes(enum dtype weight, int cols) {
-	return dtype_is_float(weight) ? round_up_64((size_t)cols * 4) : prepared_layout(weight, cols).bytes;
+	return dtype_is_float(weight) ? prepared_float_bytes(cols) : prepared_layout(weight, cols).bytes;
 }
 
 /* q (n), returns d */

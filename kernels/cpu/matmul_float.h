@@ -1,0 +1,224 @@
+/* Products with F32, F16 and BF16 weights, written once for every vector width.
+ *
+ * Included by one source file an instruction set, which defines before it:
+ *   V, V_LANES                    a vector of floats and its lanes
+ *   v_load(float*) v_store(float*, V) v_fma(a, b, c) v_sum(V)
+ *   v_weights(type, bytes)        the next V_LANES weights as floats
+ *   TILE_ROWS (4 or less), TILE_N (6 or less)
+ *                                 weight rows and activation rows whose products fit in registers
+ *
+ * An element has one accumulator of V_LANES sums: column k goes to sum k mod V_LANES by fused
+ * multiply-add, columns in ascending order, and v_sum adds the lanes up in a fixed order. Everything else
+ * here is order of work, which changes no bit: activation rows are taken in groups of at most TILE_N;
+ * columns in pieces, so that a group's piece stays in the first-level cache while it meets the
+ * TILES·TILE_ROWS weight rows of a block; accumulators wait in memory between pieces. While one piece of
+ * a block is multiplied, the next one is fetched, evenly spread over the work. */
+#include "kernels/cpu/matmul.h"
+
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 64")
+#endif
+#define INLINED static inline __attribute__((always_inline))
+
+enum {
+	LINE = 64,
+	TILES = 8, /* of a block */
+	MAX_GROUPS = (SLICE_ROWS + TILE_N - 1) / TILE_N,
+	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
+	PIECE_BYTES = 24 << 10, /* of a group of activation rows: half a first-level cache */
+	BLOCK_BYTES = 128 << 10 /* of weights: a share of a second-level cache */
+};
+
+/* One run: TILE_ROWS weight rows against one group of activation rows, over one piece of columns. */
+struct run {
+	const uint8_t* w; /* first row at the piece's first column */
+	size_t w_stride;
+	const uint8_t* x;
+	size_t x_stride;
+	float* sums;   /* (TILE_ROWS, TILE_N, V_LANES) */
+	int64_t steps; /* whole vectors */
+	int tail;      /* columns behind them */
+	/* What to fetch: lines of TILE_ROWS rows, in the order line 0 of every row, line 1, …; number
+	 * `ahead_at` / 256 first, `ahead_step` / 256 lines on with every step */
+	const uint8_t* ahead;
+	size_t ahead_at, ahead_step;
+};
+
+/* The last, partial vector of a row, filled with zeros. */
+INLINED V last_weights(enum dtype type, const uint8_t* w, int count) {
+	uint8_t whole[V_LANES * 4] = {0};
+	memcpy(whole, w, (size_t)count * dtype_block_bytes(type));
+	return v_weights(type, whole);
+}
+
+INLINED void fetch(const struct run* run, size_t at) {
+	const size_t line = at >> 8;
+	__builtin_prefetch(run->ahead + line % TILE_ROWS * run->w_stride + line / TILE_ROWS * LINE, 0, 2);
+}
+
+/* `lines`: fetches a step */
+INLINED void float_run(enum dtype type, int n, int lines, const struct run* run) {
+	const size_t size = type == DTYPE_F32 ? 4 : 2;
+	V sum[TILE_ROWS][TILE_N];
+	UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
+	    v_load(run->sums + (r * TILE_N + i) * V_LANES);
+	size_t at = run->ahead_at;
+	const uint8_t *w = run->w, *x = run->x;
+	for (int64_t s = 0; s < run->steps; s++) {
+		UNROLLED for (int l = 0; l < lines; l++) fetch(run, at + (size_t)l * 256);
+		at += run->ahead_step;
+		V xs[TILE_N];
+		UNROLLED for (int i = 0; i < n; i++) xs[i] =
+		    v_load((const float*)(const void*)(x + (size_t)i * run->x_stride));
+		UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+			const V ws = v_weights(type, w + (size_t)r * run->w_stride);
+			UNROLLED for (int i = 0; i < n; i++) sum[r][i] = v_fma(ws, xs[i], sum[r][i]);
+		}
+		w += V_LANES * size;
+		x += V_LANES * sizeof(float);
+	}
+	if (run->tail)
+		UNROLLED for (int r = 0; r < TILE_ROWS; r++) {
+			const V ws = last_weights(type, w + (size_t)r * run->w_stride, run->tail);
+			UNROLLED for (int i = 0; i < n; i++) {
+				const V xs = v_load((const float*)(const void*)(x + (size_t)i * run->x_stride));
+				sum[r][i] = v_fma(ws, xs, sum[r][i]);
+			}
+		}
+	UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++)
+	    v_store(run->sums + (r * TILE_N + i) * V_LANES, sum[r][i]);
+}
+
+#define AT_MOST(n) ((n) < TILE_N ? (n) : TILE_N)
+
+/* The shapes that are compiled: every type times 1…TILE_N activation rows. */
+#define FLOAT_RUNS(type, lines)                                                                              \
+	static void runs_##type(int n, const struct run* run) {                                                  \
+		switch (n) {                                                                                         \
+		case 1:                                                                                              \
+			float_run(type, 1, lines, run);                                                                  \
+			break;                                                                                           \
+		case 2:                                                                                              \
+			float_run(type, AT_MOST(2), lines, run);                                                         \
+			break;                                                                                           \
+		case 3:                                                                                              \
+			float_run(type, AT_MOST(3), lines, run);                                                         \
+			break;                                                                                           \
+		case 4:                                                                                              \
+			float_run(type, AT_MOST(4), lines, run);                                                         \
+			break;                                                                                           \
+		case 5:                                                                                              \
+			float_run(type, AT_MOST(5), lines, run);                                                         \
+			break;                                                                                           \
+		default:                                                                                             \
+			float_run(type, TILE_N, lines, run);                                                             \
+		}                                                                                                    \
+	}
+
+FLOAT_RUNS(DTYPE_F32, STORED_LINES * 2)
+FLOAT_RUNS(DTYPE_F16, STORED_LINES)
+FLOAT_RUNS(DTYPE_BF16, STORED_LINES)
+
+static void float_runs(enum dtype type, int n, const struct run* run) {
+	if (type == DTYPE_F32)
+		runs_DTYPE_F32(n, run);
+	else if (type == DTYPE_F16)
+		runs_DTYPE_F16(n, run);
+	else
+		runs_DTYPE_BF16(n, run);
+}
+
+/* How a product is cut. */
+struct cut {
+	enum dtype type;
+	int n, groups;
+	int64_t cols, piece; /* columns a piece, whole lines of weights */
+	int tiles;           /* a block */
+	size_t row_bytes, x_stride;
+};
+
+static struct cut cut_for(const struct tensor* w, int n) {
+	struct cut c = {.type = w->type, .n = n, .cols = w->cols};
+	c.groups = (n + TILE_N - 1) / TILE_N;
+	c.row_bytes = dtype_row_bytes(w->type, w->cols);
+	c.x_stride = prepared_float_bytes(w->cols);
+	const int64_t rows = (n + c.groups - 1) / c.groups, most = PIECE_BYTES / 4 / rows;
+	const int64_t pieces = (c.cols + most - 1) / most;
+	c.piece = ((c.cols + pieces - 1) / pieces + 63) / 64 * 64;
+	const size_t tile_bytes =
+	    (size_t)(c.piece < c.cols ? c.piece : c.cols) * dtype_block_bytes(c.type) * TILE_ROWS;
+	const size_t tiles = BLOCK_BYTES / (tile_bytes + 1);
+	c.tiles = tiles < 1 ? 1 : tiles > TILES ? TILES : (int)tiles;
+	return c;
+}
+
+/* Activation rows of group g, and the first of them: as even as can be. */
+static int group_rows(const struct cut* c, int g) { return c->n / c->groups + (g < c->n % c->groups); }
+static int group_first(const struct cut* c, int g) {
+	return g * (c->n / c->groups) + (g < c->n % c->groups ? g : c->n % c->groups);
+}
+
+/* One piece of one block: every group meets every tile. sums (groups, tiles); `next` is the same place
+ * in what comes next. */
+static void block_piece(const struct cut* c, float* sums, const uint8_t* w, int tiles, const uint8_t* x,
+                        int64_t columns, const uint8_t* next) {
+	struct run run = {.w_stride = c->row_bytes, .x_stride = c->x_stride};
+	run.steps = columns / V_LANES;
+	run.tail = (int)(columns % V_LANES);
+	run.ahead_step = 256 * TILE_ROWS * V_LANES * dtype_block_bytes(c->type) / LINE / (size_t)c->groups;
+	for (int g = 0; g < c->groups; g++) {
+		run.x = x + (size_t)group_first(c, g) * c->x_stride;
+		run.ahead_at = (size_t)g * (size_t)run.steps * run.ahead_step;
+		for (int t = 0; t < tiles; t++) {
+			run.w = w + (size_t)t * TILE_ROWS * c->row_bytes;
+			run.ahead = next + (size_t)t * TILE_ROWS * c->row_bytes;
+			run.sums = sums + (g * TILES + t) * TILE_SUMS;
+			float_runs(c->type, group_rows(c, g), &run);
+		}
+	}
+}
+
+static void store_block(const struct cut* c, const float* sums, int rows, float* out, size_t out_stride) {
+	for (int g = 0; g < c->groups; g++)
+		for (int r = 0; r < rows; r++)
+			for (int i = 0; i < group_rows(c, g); i++) {
+				const float* sum = sums + (g * TILES + r / TILE_ROWS) * TILE_SUMS;
+				out[(size_t)(group_first(c, g) + i) * out_stride + (size_t)r] =
+				    v_sum(v_load(sum + (r % TILE_ROWS * TILE_N + i) * V_LANES));
+			}
+}
+
+/* out (n, rows) of a block of whole tiles; or, with a row stride of 0, of one row */
+static void block_product(const struct cut* c, const uint8_t* w, int tiles, int rows, const uint8_t* x,
+                          float* out, size_t out_stride) {
+	_Alignas(64) float sums[MAX_GROUPS * TILES * TILE_SUMS];
+	memset(sums, 0, (size_t)c->groups * TILES * TILE_SUMS * sizeof(float));
+	const size_t size = dtype_block_bytes(c->type);
+	for (int64_t k = 0; k < c->cols; k += c->piece) {
+		const bool last = c->cols - k <= c->piece;
+		const uint8_t* at = w + (size_t)k * size;
+		const uint8_t* next =
+		    last ? w + (size_t)(tiles * TILE_ROWS) * c->row_bytes : at + (size_t)c->piece * size;
+		block_piece(c, sums, at, tiles, x + (size_t)k * sizeof(float), last ? c->cols - k : c->piece, next);
+	}
+	store_block(c, sums, rows, out, out_stride);
+}
+
+static void float_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                         const uint8_t* x, int n) {
+	struct cut c = cut_for(w, n);
+	const size_t row_bytes = c.row_bytes;
+	int64_t r = begin;
+	while (end - r >= TILE_ROWS) {
+		const int64_t left = (end - r) / TILE_ROWS;
+		const int tiles = left < c.tiles ? (int)left : c.tiles;
+		block_product(&c, (const uint8_t*)w->data + row_bytes * (size_t)r, tiles, tiles * TILE_ROWS, x,
+		              out + r, out_stride);
+		r += tiles * TILE_ROWS;
+	}
+	c.row_bytes = 0; /* the rows that fill no tile: each as all rows of one */
+	for (; r < end; r++)
+		block_product(&c, (const uint8_t*)w->data + row_bytes * (size_t)r, 1, 1, x, out + r, out_stride);
+}
