@@ -1,0 +1,41 @@
+/* Small models with random weights, and a pass that is easy to call. */
+#ifndef SWIFTLET_TESTS_SUPPORT_RANDOM_MODEL_H
+#define SWIFTLET_TESTS_SUPPORT_RANDOM_MODEL_H
+
+#include "kernels/backend.h"
+
+/* splitmix64 (Steele et al. 2014) */
+struct random {
+	uint64_t state;
+};
+uint64_t random_next(struct random*);
+int random_below(struct random*, int n);
+float random_normal(struct random*);
+
+/* Which of the optional parts a model has. */
+enum {
+	WITH_BIASES = 1,
+	WITH_HEAD_NORMS = 2,
+	WITH_POST_NORMS = 4,
+	WITH_OUTPUT_BIAS = 8,
+	WITH_TIED_HEAD = 16,
+	WITH_SOFTCAPS = 32,
+	WITH_WINDOW = 64
+};
+
+struct random_model {
+	struct weight_table weights;
+	struct block_weights* block;
+	void* memory[64 * 24];
+	int n_memory;
+};
+
+/* A shape to start from: fill in what should differ, then make it. */
+struct model_shape random_shape(int n_blocks, int dim, int heads, int kv_heads, int head_dim, int ffn,
+                                int vocab);
+/* types: of the matrices, taken in turn. */
+struct random_model* random_model_make(const struct model_shape*, const enum dtype* types, int n_types,
+                                       int with, uint64_t seed);
+void random_model_free(struct random_model*);
+
+#endif
