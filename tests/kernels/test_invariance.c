@@ -475,18 +475,27 @@ static void phi_like(void** state) {
 	try_model(&shape, types, 2, WITH_OUTPUT_BIAS, 5, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
-/* So many logits that a slice's rows do not fit the workspace at once; matrices that are cut in parts. */
+/* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
 	const enum dtype types[] = {DTYPE_F16};
-	const struct model_shape shape = random_shape(1, 256, 4, 4, 64, 700, 90000);
-	const int sizes[] = {2, 66};
-	try_model(&shape, types, 1, WITH_TIED_HEAD, 6, DTYPE_F16, sizes, 2);
+	const struct model_shape shape = random_shape(2, 256, 4, 4, 64, 700, 300);
+	try_model(&shape, types, 1, 0, 6, DTYPE_F16, few_sizes, COUNT(few_sizes));
+}
+
+/* So many logits that a slice's rows do not fit the workspace at once. */
+static void large_vocabulary(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(1, 16, 1, 1, 16, 16, 70000);
+	const int sizes[] = {66};
+	try_model(&shape, types, 1, WITH_TIED_HEAD, 7, DTYPE_F16, sizes, 1);
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f32), cmocka_unit_test(llama_f16),
-	                                   cmocka_unit_test(quantized), cmocka_unit_test(gemma_like),
-	                                   cmocka_unit_test(phi_like),  cmocka_unit_test(large_matrices)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f32),       cmocka_unit_test(llama_f16),
+	                                   cmocka_unit_test(quantized),       cmocka_unit_test(gemma_like),
+	                                   cmocka_unit_test(phi_like),        cmocka_unit_test(large_matrices),
+	                                   cmocka_unit_test(large_vocabulary)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
