@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <utf8proc.h>
-
 #include "core/utf8.h"
 
 void added_tokens_start(struct added_tokens* a) {
@@ -34,7 +32,7 @@ static int32_t new_node(struct added_tokens* a, uint8_t byte) {
 	return a->n_nodes++;
 }
 
-static int32_t find_child(const struct added_tokens* a, int32_t node, uint8_t byte) {
+int32_t added_tokens_step(const struct added_tokens* a, int32_t node, uint8_t byte) {
 	if (node < 0)
 		return a->root[byte];
 	int32_t child = a->node[node].child;
@@ -44,7 +42,7 @@ static int32_t find_child(const struct added_tokens* a, int32_t node, uint8_t by
 }
 
 static int32_t make_child(struct added_tokens* a, int32_t node, uint8_t byte) {
-	int32_t child = find_child(a, node, byte);
+	int32_t child = added_tokens_step(a, node, byte);
 	if (child >= 0)
 		return child;
 	child = new_node(a, byte);
@@ -84,36 +82,6 @@ bool added_tokens_add(struct added_tokens* a, const char* content, size_t size, 
 	return true;
 }
 
-static bool is_white(uint32_t code) {
-	if (code < 0x80)
-		return code == ' ' || (code >= 9 && code <= 13);
-	utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-	return code == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
-	       category == UTF8PROC_CATEGORY_ZP;
-}
-
-static bool is_word(uint32_t code) {
-	if (code < 0x80)
-		return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') ||
-		       code == '_';
-	switch (utf8proc_category((utf8proc_int32_t)code)) {
-	case UTF8PROC_CATEGORY_LU:
-	case UTF8PROC_CATEGORY_LL:
-	case UTF8PROC_CATEGORY_LT:
-	case UTF8PROC_CATEGORY_LM:
-	case UTF8PROC_CATEGORY_LO:
-	case UTF8PROC_CATEGORY_MN:
-	case UTF8PROC_CATEGORY_MC:
-	case UTF8PROC_CATEGORY_ME:
-	case UTF8PROC_CATEGORY_ND:
-	case UTF8PROC_CATEGORY_NL:
-	case UTF8PROC_CATEGORY_PC:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* Bytes of the character that ends at text + end, 0 when malformed or at the start. */
 static size_t character_before(const char* text, size_t start, size_t end, uint32_t* code) {
 	for (size_t length = 1; length <= 4 && length <= end - start; length++)
@@ -124,20 +92,21 @@ static size_t character_before(const char* text, size_t start, size_t end, uint3
 
 static bool stands_alone(const char* text, size_t size, size_t start, size_t end) {
 	uint32_t code;
-	if (character_before(text, 0, start, &code) && is_word(code))
+	if (character_before(text, 0, start, &code) && utf8_is_word(code))
 		return false;
-	return !(end < size && utf8_character(text + end, size - end, &code) && is_word(code));
+	return !(end < size && utf8_character(text + end, size - end, &code) && utf8_is_word(code));
 }
 
 static void strip(const char* text, size_t size, size_t from, struct added_match* match) {
 	uint32_t code;
 	size_t length;
 	if (match->token->lstrip)
-		while ((length = character_before(text, from, match->start, &code)) > 0 && is_white(code))
+		while ((length = character_before(text, from, match->start, &code)) > 0 && utf8_is_white(code))
 			match->start -= length;
 	if (match->token->rstrip)
 		while (match->end < size &&
-		       (length = utf8_character(text + match->end, size - match->end, &code)) > 0 && is_white(code))
+		       (length = utf8_character(text + match->end, size - match->end, &code)) > 0 &&
+		       utf8_is_white(code))
 			match->end += length;
 }
 
@@ -158,7 +127,7 @@ bool added_tokens_next(const struct added_tokens* a, const char* text, size_t si
 			}
 			if (i == size)
 				break;
-			node = find_child(a, node, (uint8_t)text[i]);
+			node = added_tokens_step(a, node, (uint8_t)text[i]);
 		}
 		if (found && !(found->single_word && !stands_alone(text, size, at, end))) {
 			*match = (struct added_match){.start = at, .end = end, .token = found};

@@ -37,6 +37,8 @@ void added_tokens_free(struct added_tokens*);
 /* A content met twice keeps its first id. Errors: empty content, no memory. */
 bool added_tokens_add(struct added_tokens*, const char* content, size_t size, struct added_token,
                       struct error*);
+/* Where a walk through the contents is after one more byte; node -1 is the start. -1: nowhere. */
+int32_t added_tokens_step(const struct added_tokens*, int32_t node, uint8_t byte);
 /* The first match at or after `from`, the longest there. plain: special ones are passed over. */
 bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from, bool plain,
                        struct added_match*);

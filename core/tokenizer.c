@@ -7,9 +7,6 @@
 
 #include "core/tokenizer_parts.h"
 
-/* U+2581, which sentencepiece writes for a space. */
-static const char lower_block[] = "\xe2\x96\x81";
-
 void token_list_free(struct token_list* list) {
 	free(list->id);
 	*list = (struct token_list){0};
@@ -37,66 +34,81 @@ void encoder_emit(struct encoder* e, int32_t id) {
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-static void append_escaped(struct buffer* out, const char* text, size_t size) {
-	for (size_t at = 0; at < size;) {
-		const char* space = memchr(text + at, ' ', size - at);
-		size_t run = space ? (size_t)(space - text) - at : size - at;
-		buffer_add(out, text + at, run);
-		if (space)
-			buffer_add(out, lower_block, 3);
-		at += run + (space ? 1 : 0);
-	}
-}
-
-static void append_squeezed(struct buffer* out, const char* text, size_t size) {
-	bool any = false, space = false;
-	for (size_t i = 0; i < size; i++) {
-		if (text[i] == ' ') {
-			space = true;
-			continue;
-		}
-		if (space && any)
-			buffer_add(out, lower_block, 3);
-		buffer_add(out, text + i, 1);
-		any = true;
-		space = false;
-	}
-}
-
-static void normalize(struct encoder* e, const char* text, size_t size, bool first) {
+bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, bool after_unknown) {
 	const struct tokenizer* t = e->tokenizer;
-	e->text.size = 0;
-	if (size == 0)
-		return;
-	if (t->prefix == PREFIX_ALWAYS || (t->prefix == PREFIX_FIRST && first))
-		buffer_add(&e->text, t->escape_space ? lower_block : " ", t->escape_space ? 3 : 1);
-	if (t->squeeze_space)
-		append_squeezed(&e->text, text, size);
-	else if (t->escape_space)
-		append_escaped(&e->text, text, size);
-	else
-		buffer_add(&e->text, text, size);
-	e->failed |= e->text.failed;
+	bool have_all = t->byte_fallback;
+	for (size_t i = 0; i < size && have_all; i++)
+		have_all = t->vocabulary.byte[(uint8_t)bytes[i]] >= 0;
+	if (have_all) {
+		for (size_t i = 0; i < size; i++)
+			encoder_emit(e, t->vocabulary.byte[(uint8_t)bytes[i]]);
+		return false;
+	}
+	if (t->unknown >= 0 && !(after_unknown && t->fuse_unknown))
+		encoder_emit(e, t->unknown);
+	return true;
+}
+
+bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element) {
+	if (n <= *capacity)
+		return true;
+	size_t more = *capacity ? *capacity : 256;
+	while (more < n)
+		more *= 2;
+	if (more > SIZE_MAX / element)
+		return false;
+	void* grown = realloc(*array, more * element);
+	if (!grown)
+		return false;
+	*array = grown;
+	*capacity = more;
+	return true;
 }
 
 static void encode_word(struct encoder* e, const char* word, size_t size) {
-	if (size > 0 && !e->failed && !bpe_encode(e, word, size))
+	bool unigram = e->tokenizer->kind == TOKENIZER_UNIGRAM;
+	if (!e->failed && !(unigram ? unigram_encode(e, word, size) : bpe_encode(e, word, size)))
 		e->failed = true;
+}
+
+/* Normalized text between added tokens; it is copied, for the steps rewrite it. */
+static void encode_stretch(struct encoder* e, const char* text, size_t size, bool first) {
+	struct words* words = &e->words;
+	words->text.size = 0;
+	buffer_add(&words->text, text, size);
+	if (words->text.failed ||
+	    !pretokenizer_run(&e->tokenizer->pretokenizer, &e->matcher, first, words, &e->work)) {
+		e->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < words->n && !e->failed; i++)
+		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
+}
+
+static void split_normalized(struct encoder* e, const struct buffer* text, bool first) {
+	size_t at = 0;
+	struct added_match match;
+	while (!e->failed &&
+	       added_tokens_next(&e->tokenizer->normalized, text->data, text->size, at, e->plain, &match)) {
+		if (match.start > at)
+			encode_stretch(e, text->data + at, match.start - at, first && at == 0);
+		encoder_emit(e, match.token->id);
+		at = match.end;
+	}
+	if (!e->failed && at < text->size)
+		encode_stretch(e, text->data + at, text->size - at, first && at == 0);
 }
 
 /* Text between two added tokens. */
 static void encode_segment(struct encoder* e, const char* text, size_t size, bool first) {
-	normalize(e, text, size, first);
-	size_t at = 0;
-	struct added_match match;
-	while (!e->failed &&
-	       added_tokens_next(&e->tokenizer->normalized, e->text.data, e->text.size, at, e->plain, &match)) {
-		encode_word(e, e->text.data + at, match.start - at);
-		encoder_emit(e, match.token->id);
-		at = match.end;
-	}
-	if (!e->failed)
-		encode_word(e, e->text.data + at, e->text.size - at);
+	struct buffer normal = {0}, work = {0};
+	buffer_add(&normal, text, size);
+	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, first, &normal, &work))
+		e->failed = true;
+	else
+		split_normalized(e, &normal, first);
+	buffer_free(&normal);
+	buffer_free(&work);
 }
 
 static void encode_text(struct encoder* e, const char* text, size_t size) {
@@ -110,6 +122,20 @@ static void encode_text(struct encoder* e, const char* text, size_t size) {
 	}
 	if (!e->failed && at < size)
 		encode_segment(e, text + at, size - at, at == 0);
+}
+
+static bool encode_pieces(const struct tokenizer* t, const char* text, size_t size, bool plain,
+                          struct token_list* out) {
+	struct encoder e = {.tokenizer = t, .out = out, .plain = plain};
+	e.failed = !matcher_start(&e.matcher);
+	encode_text(&e, text, size);
+	matcher_end(&e.matcher);
+	words_free(&e.words);
+	words_free(&e.work);
+	free(e.symbol);
+	free(e.heap);
+	free(e.lattice);
+	return !e.failed;
 }
 
 static bool append_all(struct token_list* out, const struct id_list* ids) {
@@ -135,14 +161,8 @@ bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, 
 	if (t->kind == TOKENIZER_BYTES) {
 		if (!encode_bytes(text, size, out))
 			return false;
-	} else {
-		struct encoder e = {.tokenizer = t, .out = out, .plain = (flags & TOKENIZE_NO_SPECIAL) != 0};
-		encode_text(&e, text, size);
-		buffer_free(&e.text);
-		free(e.symbol);
-		free(e.heap);
-		if (e.failed)
-			return false;
+	} else if (!encode_pieces(t, text, size, (flags & TOKENIZE_NO_SPECIAL) != 0, out)) {
+		return false;
 	}
 	return !(flags & TOKENIZE_ADD_SPECIAL) || append_all(out, &t->after);
 }
@@ -200,7 +220,7 @@ char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool
 	bool first = true;
 	for (int i = 0; i < n; i++) {
 		size_t more = tokenizer_piece(t, id[i], special, text + at, total - at);
-		bool dummy = first && at_start && t->prefix != PREFIX_NEVER && more > 0 && text[at] == ' ';
+		bool dummy = first && at_start && t->drops_first_space && more > 0 && text[at] == ' ';
 		if (dummy)
 			memmove(text + at, text + at + 1, --more);
 		/* The dummy space stands before the first piece of text, after any special ones (BOS). */

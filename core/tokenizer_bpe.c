@@ -15,15 +15,9 @@ static bool before(const struct candidate* a, const struct candidate* b) {
 }
 
 static void heap_push(struct encoder* e, struct candidate c) {
-	if (e->n_heap == e->heap_capacity) {
-		size_t capacity = e->heap_capacity ? e->heap_capacity * 2 : 256;
-		struct candidate* grown = realloc(e->heap, capacity * sizeof *grown);
-		if (!grown) {
-			e->failed = true;
-			return;
-		}
-		e->heap = grown;
-		e->heap_capacity = capacity;
+	if (!encoder_reserve((void**)&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
+		e->failed = true;
+		return;
 	}
 	size_t at = e->n_heap++;
 	while (at > 0 && before(&c, &e->heap[(at - 1) / 2])) {
@@ -53,20 +47,6 @@ static struct candidate heap_pop(struct encoder* e) {
 	return top;
 }
 
-static bool reserve_symbols(struct encoder* e, size_t n) {
-	if (n <= e->symbol_capacity)
-		return true;
-	size_t capacity = e->symbol_capacity ? e->symbol_capacity : 256;
-	while (capacity < n)
-		capacity *= 2;
-	struct symbol* grown = realloc(e->symbol, capacity * sizeof *grown);
-	if (!grown)
-		return false;
-	e->symbol = grown;
-	e->symbol_capacity = capacity;
-	return true;
-}
-
 /* One symbol a character; a malformed byte stands alone. */
 static void split_characters(struct encoder* e, const char* word, size_t size) {
 	const struct vocabulary* v = &e->tokenizer->vocabulary;
@@ -93,10 +73,20 @@ static void consider(struct encoder* e, const char* word, int32_t left) {
 	const struct tokenizer* t = e->tokenizer;
 	const struct symbol* a = &e->symbol[left];
 	const struct symbol* b = &e->symbol[a->next];
-	int32_t id = vocabulary_find_plain(&t->vocabulary, word + a->start, (size_t)a->size + b->size);
-	if (id >= 0)
-		heap_push(e, (struct candidate){
-		                 .order = t->order[id], .left = (uint32_t)left, .size = a->size + b->size, .id = id});
+	struct candidate c = {.left = (uint32_t)left, .size = a->size + b->size};
+	if (t->kind == TOKENIZER_RANKED) {
+		const struct merge* merge = a->id < 0 || b->id < 0 ? NULL : merges_find(&t->merges, a->id, b->id);
+		if (!merge)
+			return;
+		c.id = merge->id;
+		c.order = merge->rank;
+	} else {
+		c.id = vocabulary_find_plain(&t->vocabulary, word + a->start, c.size);
+		if (c.id < 0)
+			return;
+		c.order = t->order[c.id];
+	}
+	heap_push(e, c);
 }
 
 static void merge_all(struct encoder* e, const char* word) {
@@ -121,24 +111,14 @@ static void merge_all(struct encoder* e, const char* word) {
 	}
 }
 
-/* A character without a piece: its bytes, or the unknown piece. Returns whether it was unknown. */
-static bool emit_unknown(struct encoder* e, const char* bytes, size_t size, bool after_unknown) {
-	const struct tokenizer* t = e->tokenizer;
-	bool have_all = t->byte_fallback;
-	for (size_t i = 0; i < size && have_all; i++)
-		have_all = t->vocabulary.byte[(uint8_t)bytes[i]] >= 0;
-	if (have_all) {
-		for (size_t i = 0; i < size; i++)
-			encoder_emit(e, t->vocabulary.byte[(uint8_t)bytes[i]]);
-		return false;
-	}
-	if (t->unknown >= 0 && !(after_unknown && t->fuse_unknown))
-		encoder_emit(e, t->unknown);
-	return true;
-}
-
 bool bpe_encode(struct encoder* e, const char* word, size_t size) {
-	if (size > INT32_MAX / 2 || !reserve_symbols(e, size))
+	const struct tokenizer* t = e->tokenizer;
+	int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
+	if (whole >= 0) {
+		encoder_emit(e, whole);
+		return !e->failed;
+	}
+	if (!encoder_reserve((void**)&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol))
 		return false;
 	split_characters(e, word, size);
 	merge_all(e, word);
@@ -149,7 +129,7 @@ bool bpe_encode(struct encoder* e, const char* word, size_t size) {
 			encoder_emit(e, s->id);
 			after_unknown = false;
 		} else {
-			after_unknown = emit_unknown(e, word + s->start, s->size, after_unknown);
+			after_unknown = encoder_emit_unknown(e, word + s->start, s->size, after_unknown);
 		}
 	}
 	return !e->failed;

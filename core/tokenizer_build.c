@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/byte_level.h"
 #include "core/tokenizer_parts.h"
 
 struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
@@ -16,6 +17,7 @@ struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
 	vocabulary_start(&t->vocabulary);
 	added_tokens_start(&t->raw);
 	added_tokens_start(&t->normalized);
+	added_tokens_start(&t->trie);
 	return t;
 }
 
@@ -25,7 +27,12 @@ void tokenizer_free(struct tokenizer* t) {
 	vocabulary_free(&t->vocabulary);
 	added_tokens_free(&t->raw);
 	added_tokens_free(&t->normalized);
+	added_tokens_free(&t->trie);
+	normalizer_free(&t->normalizer);
+	pretokenizer_free(&t->pretokenizer);
 	free(t->order);
+	free(t->score);
+	free(t->merges.slot);
 	free(t);
 }
 
@@ -100,6 +107,39 @@ bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
 	return good;
 }
 
+bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	struct buffer work = {0};
+	bool good = true;
+	for (int id = 0; id < v->n && good; id++) {
+		const struct piece* p = &v->piece[id];
+		if (p->type != PIECE_NORMAL && p->type != PIECE_UNUSED)
+			continue;
+		work.size = 0;
+		if (byte_level_read(&work, vocabulary_text(v, id), p->text_size))
+			good = work.failed ? error_set(error, "no memory for the vocabulary")
+			                   : vocabulary_print(v, id, work.data, work.size, error);
+	}
+	buffer_free(&work);
+	return good;
+}
+
+bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bool squeeze,
+                              struct error* error) {
+	static const char block[] = "\xe2\x96\x81"; /* U+2581 */
+	if (squeeze && !normalizer_add(&t->normalizer, NORMALIZE_SQUEEZE, error))
+		return false;
+	if (scheme != PREFIX_NEVER) {
+		struct normalize_step* step =
+		    normalizer_add_text(&t->normalizer, NORMALIZE_PREPEND, NULL, 0, block, 3, error);
+		if (!step)
+			return false;
+		step->first_only = scheme == PREFIX_FIRST;
+		t->drops_first_space = true;
+	}
+	return normalizer_add_text(&t->normalizer, NORMALIZE_REPLACE, " ", 1, block, 3, error) != NULL;
+}
+
 /* A float as an integer that grows as the score falls. */
 static uint32_t order_of_score(float score) {
 	uint32_t bits;
@@ -122,6 +162,38 @@ static bool order_pieces(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
+/* The names special tokens are given by habit; some files forget to flag them. */
+static bool looks_special(const char* text, size_t size) {
+	static const char bar[] = "\xef\xbd\x9c"; /* U+FF5C, DeepSeek's */
+	if (size >= 5 && memcmp(text, "<|", 2) == 0 && memcmp(text + size - 2, "|>", 2) == 0)
+		return true;
+	return size >= 9 && text[0] == '<' && memcmp(text + 1, bar, 3) == 0 && text[size - 1] == '>' &&
+	       memcmp(text + size - 4, bar, 3) == 0;
+}
+
+bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, struct added_token token,
+                         bool on_normalized, struct error* error) {
+	token.special = token.special || looks_special(content, size);
+	if (!on_normalized)
+		return added_tokens_add(&t->raw, content, size, token, error);
+	struct matcher matcher;
+	struct buffer text = {0}, work = {0};
+	buffer_add(&text, content, size);
+	bool good = !text.failed && matcher_start(&matcher);
+	if (good) {
+		good = normalizer_run(&t->normalizer, &matcher, false, &text, &work);
+		matcher_end(&matcher);
+	}
+	if (!good)
+		error_set(error, "no memory for added tokens");
+	else if (text.size > 0)
+		good = added_tokens_add(&t->normalized, text.data, text.size, token, error);
+	buffer_free(&text);
+	buffer_free(&work);
+	return good;
+}
+
+/* Pieces that their file marks; what a config said of them before stays. */
 static bool register_added(struct tokenizer* t, struct error* error) {
 	const struct vocabulary* v = &t->vocabulary;
 	for (int id = 0; id < v->n; id++) {
@@ -129,9 +201,9 @@ static bool register_added(struct tokenizer* t, struct error* error) {
 		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
 		if (!special && p->type != PIECE_USER_DEFINED)
 			continue;
-		struct added_tokens* where = special ? &t->raw : &t->normalized;
-		struct added_token token = {.id = id, .special = special};
-		if (!added_tokens_add(where, vocabulary_text(v, id), p->text_size, token, error))
+		const char* text = vocabulary_text(v, id);
+		struct added_token token = {.id = id, .special = special || looks_special(text, p->text_size)};
+		if (!added_tokens_add(special ? &t->raw : &t->normalized, text, p->text_size, token, error))
 			return false;
 	}
 	return true;
@@ -139,11 +211,13 @@ static bool register_added(struct tokenizer* t, struct error* error) {
 
 static bool finish(struct tokenizer* t, struct error* error) {
 	t->size = t->vocabulary.n;
-	if (!vocabulary_seal(&t->vocabulary, error))
+	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
 		return false;
-	return register_added(t, error);
+	if (t->kind == TOKENIZER_UNIGRAM && !unigram_prepare(t, error))
+		return false;
+	return t->lists_added || register_added(t, error);
 }
 
 struct tokenizer* tokenizer_finish(struct tokenizer* t, struct error* error) {

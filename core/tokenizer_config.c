@@ -83,15 +83,17 @@ static bool add_one(struct tokenizer* t, const cJSON* entry, struct error* error
 			p->type = PIECE_CONTROL;
 		else if (!special && p->type != PIECE_BYTE && p->type != PIECE_UNKNOWN)
 			p->type = PIECE_USER_DEFINED;
-	} else if (!vocabulary_set(v, id, text, size, special ? PIECE_CONTROL : PIECE_USER_DEFINED, 0, error)) {
-		return false;
+	} else {
+		if (!vocabulary_set(v, id, text, size, special ? PIECE_CONTROL : PIECE_USER_DEFINED, 0, error))
+			return false;
+		v->piece[id].added = true;
 	}
 	struct added_token token = {.id = (int32_t)id,
 	                            .special = special,
 	                            .lstrip = tristate(entry, "lstrip") == 1,
 	                            .rstrip = tristate(entry, "rstrip") == 1,
 	                            .single_word = tristate(entry, "single_word") == 1};
-	return added_tokens_add(&t->raw, text, size, token, error);
+	return tokenizer_add_token(t, text, size, token, false, error);
 }
 
 bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {

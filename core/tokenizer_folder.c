@@ -78,16 +78,16 @@ static struct tokenizer* open_merges(const char* folder, const char* config, str
 static struct tokenizer* open_any(const char* folder, const char* config, struct error* error) {
 	struct text file;
 	struct tokenizer* t = NULL;
-	if (!read_file(folder, "tokenizer.model", &file, error))
+	if (!read_file(folder, "tokenizer.json", &file, error))
 		return NULL;
 	if (file.data) {
-		t = tokenizer_from_sentencepiece((const uint8_t*)file.data, file.size, config, error);
+		t = tokenizer_from_json(file.data, file.size, config, error);
 	} else {
-		if (!read_file(folder, "tokenizer.json", &file, error))
+		if (!read_file(folder, "tokenizer.model", &file, error))
 			return NULL;
 		if (!file.data)
 			return open_merges(folder, config, error);
-		t = tokenizer_from_json(file.data, file.size, config, error);
+		t = tokenizer_from_sentencepiece((const uint8_t*)file.data, file.size, config, error);
 	}
 	free(file.data);
 	if (!t)

@@ -122,10 +122,12 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const str
 	t->kind = s->model_type == MODEL_BPE ? TOKENIZER_SCORED : TOKENIZER_UNIGRAM;
 	t->byte_fallback = s->byte_fallback;
 	t->fuse_unknown = true;
-	t->escape_space = s->escape;
-	t->squeeze_space = s->squeeze;
 	bool prefix = config->add_prefix_space >= 0 ? config->add_prefix_space == 1 : s->dummy_prefix;
-	t->prefix = !prefix ? PREFIX_NEVER : config->legacy == 0 ? PREFIX_FIRST : PREFIX_ALWAYS;
+	enum prefix_scheme scheme = !prefix ? PREFIX_NEVER : config->legacy == 0 ? PREFIX_FIRST : PREFIX_ALWAYS;
+	if (!s->escape)
+		return error_set(error, "tokenizer.model: escape_whitespaces is false, which is not supported");
+	if (!tokenizer_space_as_block(t, scheme, s->squeeze, error))
+		return false;
 	tokenizer_find_bytes(t);
 	return tokenizer_print_sentencepiece(t, error) && tokenizer_config_add_tokens(config, t, error);
 }

@@ -1,5 +1,7 @@
 #include "core/utf8.h"
 
+#include <utf8proc.h>
+
 /* The allowed second bytes depend on the first (Unicode 15, table 3-7). */
 struct lead {
 	uint8_t length, low, high;
@@ -70,4 +72,34 @@ size_t utf8_put(uint32_t code, char out[4]) {
 	}
 	out[0] = (char)(mark[length] | code);
 	return length;
+}
+
+bool utf8_is_white(uint32_t code) {
+	if (code < 0x80)
+		return code == ' ' || (code >= 9 && code <= 13);
+	utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+	return code == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
+	       category == UTF8PROC_CATEGORY_ZP;
+}
+
+bool utf8_is_word(uint32_t code) {
+	if (code < 0x80)
+		return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') ||
+		       code == '_';
+	switch (utf8proc_category((utf8proc_int32_t)code)) {
+	case UTF8PROC_CATEGORY_LU:
+	case UTF8PROC_CATEGORY_LL:
+	case UTF8PROC_CATEGORY_LT:
+	case UTF8PROC_CATEGORY_LM:
+	case UTF8PROC_CATEGORY_LO:
+	case UTF8PROC_CATEGORY_MN:
+	case UTF8PROC_CATEGORY_MC:
+	case UTF8PROC_CATEGORY_ME:
+	case UTF8PROC_CATEGORY_ND:
+	case UTF8PROC_CATEGORY_NL:
+	case UTF8PROC_CATEGORY_PC:
+		return true;
+	default:
+		return false;
+	}
 }

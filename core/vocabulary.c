@@ -78,6 +78,7 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	p->text_size = p->n_printed = size;
 	p->score = score;
 	p->type = (uint8_t)type;
+	p->added = false;
 	buffer_add(&v->store, text, size);
 	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
 }
@@ -116,7 +117,7 @@ static size_t place_of(const struct vocabulary* v, const char* text, size_t size
 static bool can_be_met(const struct piece* p) { return p->type != PIECE_ABSENT && p->type != PIECE_UNUSED; }
 
 static bool merges_to(const struct piece* p) {
-	return p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED;
+	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED);
 }
 
 static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error) {

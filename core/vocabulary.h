@@ -31,6 +31,7 @@ struct piece {
 	size_t printed, n_printed; /* in vocabulary.store, the bytes it stands for */
 	float score;
 	uint8_t type; /* enum piece_type */
+	bool added;   /* met whole in a text only, never made by merging */
 };
 
 struct vocabulary {
@@ -59,7 +60,7 @@ bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t 
 bool vocabulary_seal(struct vocabulary*, struct error*);
 /* Id of an exact text, or -1. Sealed only. */
 int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
-/* The same among what merging may make: neither control, unknown nor byte pieces. */
+/* The same among what merging may make: neither control, unknown, byte nor added pieces. */
 int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
 static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
 	return v->store.data + v->piece[id].text;
