@@ -72,7 +72,10 @@ static void add_tensor(struct sha256* hash, const struct tensor* t) {
 		sha256_add(hash, &t->synth.seed, sizeof t->synth.seed);
 		sha256_add(hash, &t->synth.shared, sizeof t->synth.shared);
 		add_number(hash, (double)t->synth.scale);
+		add_number(hash, (double)t->synth.scale_second);
 		add_number(hash, t->synth.halves);
+		add_number(hash, t->synth.common);
+		add_number(hash, t->synth.own);
 		return;
 	}
 	const size_t bytes = (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
