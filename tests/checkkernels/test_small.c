@@ -1,0 +1,305 @@
+/* Fast attention, norm, gate, rounding, normaliser and softcap against the reference: random input, odd
+ * sizes, every output with poison around it. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/dtype_blocks.h"
+
+static uint64_t random_state = 1;
+
+static uint64_t random_bits(void) {
+	uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+static int random_below(int n) { return (int)(random_bits() % (uint64_t)n); }
+static float random_float(void) { return (float)((double)(random_bits() >> 11) / 4503599627370496.0 - 1); }
+static void random_row(float* x, int n, float scale) {
+	for (int i = 0; i < n; i++)
+		x[i] = scale * random_float();
+}
+
+/* ---- poison ------------------------------------------------------------------------------------ */
+
+enum { MOST = 2048, GUARD = 64 };
+
+struct guarded {
+	unsigned char before[GUARD];
+	unsigned char bytes[MOST * 16];
+};
+
+static void poison(struct guarded* g) { memset(g, 0xa5, sizeof *g); }
+
+static void unharmed(const struct guarded* g, size_t used, const char* what) {
+	for (size_t i = 0; i < GUARD; i++)
+		if (g->before[i] != 0xa5 || g->bytes[used + i] != 0xa5)
+			fail_msg("%s wrote outside its output", what);
+}
+
+static void near(const float* expected, const float* got, int n, float tolerance, const char* what) {
+	float largest = 1e-30f;
+	for (int i = 0; i < n; i++)
+		largest = fmaxf(largest, fabsf(expected[i]));
+	for (int i = 0; i < n; i++)
+		if (!(fabsf(expected[i] - got[i]) <= tolerance * largest))
+			fail_msg("%s: element %d of %d is %g, %g was expected", what, i, n, (double)got[i],
+			         (double)expected[i]);
+}
+
+static const struct cpu_kernels* fast[2];
+static int n_fast;
+
+static int find_fast(void** state) {
+	(void)state;
+	struct error error;
+	const char* const isas[] = {"avx2", "avx512"};
+	for (int i = 0; i < 2; i++) {
+		const struct cpu_kernels* k = cpu_kernels_choose(isas[i], &error);
+		if (k)
+			fast[n_fast++] = k;
+		else
+			print_message("%s\n", error.message);
+	}
+	return 0;
+}
+
+static int random_size(void) {
+	static const int odd[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 1000, 1023};
+	return random_below(2) ? odd[random_below(14)] : 1 + random_below(1500);
+}
+
+/* ---- rows ----------------------------------------------------------------------------------------- */
+
+static void norms(void** state) {
+	(void)state;
+	static struct guarded expected, got;
+	float x[MOST], weight[MOST];
+	for (int round = 0; round < 200 * n_fast; round++) {
+		const struct cpu_kernels* k = fast[round % n_fast];
+		const int n = random_size();
+		const float plus = (float)random_below(2);
+		random_row(x, n, 3);
+		random_row(weight, n, 1);
+		poison(&got);
+		cpu_reference.rms_norm((float*)(void*)expected.bytes, x, weight, plus, 1e-5f, n);
+		k->rms_norm((float*)(void*)got.bytes, x, weight, plus, 1e-5f, n);
+		unharmed(&got, (size_t)n * 4, "rms_norm");
+		near((float*)(void*)expected.bytes, (float*)(void*)got.bytes, n, 1e-6f, "rms_norm");
+	}
+}
+
+static void gates(void** state) {
+	(void)state;
+	static struct guarded expected, got;
+	float up[MOST];
+	for (int round = 0; round < 200 * n_fast; round++) {
+		const struct cpu_kernels* k = fast[round % n_fast];
+		const int n = random_size();
+		const enum activation a = round % 4 < 2 ? ACTIVATION_SILU : ACTIVATION_GELU_TANH;
+		float* e = (float*)(void*)expected.bytes;
+		float* g = (float*)(void*)got.bytes;
+		poison(&got);
+		random_row(e, n, round % 3 ? 4 : 60);
+		memcpy(g, e, (size_t)n * sizeof *g);
+		random_row(up, n, 1);
+		cpu_reference.gate(e, up, a, n);
+		k->gate(g, up, a, n);
+		unharmed(&got, (size_t)n * 4, "gate");
+		near(e, g, n, 1e-6f, "gate");
+	}
+}
+
+static void softcaps(void** state) {
+	(void)state;
+	static struct guarded expected, got;
+	for (int round = 0; round < 100 * n_fast; round++) {
+		const struct cpu_kernels* k = fast[round % n_fast];
+		const int n = random_size();
+		float* e = (float*)(void*)expected.bytes;
+		float* g = (float*)(void*)got.bytes;
+		poison(&got);
+		random_row(e, n, round % 3 ? 40 : 3000);
+		memcpy(g, e, (size_t)n * sizeof *g);
+		cpu_reference.softcap(e, 30, n);
+		k->softcap(g, 30, n);
+		unharmed(&got, (size_t)n * 4, "softcap");
+		near(e, g, n, 1e-6f, "softcap");
+	}
+}
+
+/* Halves are a matter of bits: values of every size, ties, infinities. */
+static void rounding(void** state) {
+	(void)state;
+	static struct guarded expected, got;
+	float x[MOST];
+	for (int round = 0; round < 300 * n_fast; round++) {
+		const struct cpu_kernels* k = fast[round % n_fast];
+		const int n = random_size();
+		for (int i = 0; i < n; i++) {
+			const uint32_t bits = (uint32_t)random_bits();
+			const uint32_t tie = (bits & 0xffffe000u) | 0x1000u;
+			const float tiny = random_float() * 1e-7f;
+			memcpy(&x[i], random_below(3) ? &bits : &tie, 4);
+			if (random_below(4) == 0)
+				x[i] = tiny;
+			if (x[i] != x[i])
+				x[i] = INFINITY;
+		}
+		for (int type = 0; type < 2; type++) {
+			const enum dtype t = type ? DTYPE_F32 : DTYPE_F16;
+			const size_t bytes = (size_t)n * (type ? 4 : 2);
+			poison(&got);
+			cpu_reference.store(t, expected.bytes, x, n);
+			k->store(t, got.bytes, x, n);
+			unharmed(&got, bytes, "store");
+			assert_memory_equal(expected.bytes, got.bytes, bytes);
+		}
+	}
+}
+
+static void normalisers(void** state) {
+	(void)state;
+	static float x[40000];
+	for (int round = 0; round < 60 * n_fast; round++) {
+		const struct cpu_kernels* k = fast[round % n_fast];
+		const int n = round % 5 == 0 ? 32000 + random_below(3000) : random_size();
+		random_row(x, n, round % 2 ? 20 : 1);
+		if (round % 7 == 0)
+			for (int i = 0; i < n; i++)
+				x[i] -= 200;
+		float max, sum, fast_max, fast_sum;
+		assert_true(cpu_reference.normaliser(x, n, &max, &sum));
+		assert_true(k->normaliser(x, n, &fast_max, &fast_sum));
+		assert_memory_equal(&max, &fast_max, sizeof max);
+		near(&sum, &fast_sum, 1, 2e-5f, "normaliser"); /* the reference adds up one by one */
+		const float bad[] = {NAN, INFINITY, -INFINITY};
+		x[random_below(n)] = bad[random_below(3)];
+		assert_false(cpu_reference.normaliser(x, n, &max, &sum));
+		assert_false(k->normaliser(x, n, &fast_max, &fast_sum));
+	}
+}
+
+/* ---- attention ------------------------------------------------------------------------------------ */
+
+struct attention_case {
+	struct attention_row row;
+	float* q;
+	unsigned char *key, *value;
+	int32_t ancestor[300];
+};
+
+static const int head_sizes[] = {2, 6, 8, 10, 16, 18, 24, 32, 48, 64, 80, 96, 112, 128, 250, 256};
+static const int groups[] = {1, 2, 3, 4, 5, 7, 8, 16, 70};
+
+static void make_case(struct attention_case* c) {
+	const int head_dim = head_sizes[random_below(16)], group = groups[random_below(9)];
+	const enum dtype type = random_below(2) ? DTYPE_F16 : DTYPE_F32;
+	const int base = random_below(4) ? random_below(200) : random_below(3), pending = 1 + random_below(40);
+	const int slots = base + 300;
+	const size_t element = type == DTYPE_F16 ? 2 : 4;
+	c->q = calloc((size_t)(group * head_dim), sizeof(float));
+	c->key = calloc((size_t)slots * (size_t)head_dim, element);
+	c->value = calloc((size_t)slots * (size_t)head_dim, element);
+	random_row(c->q, group * head_dim, 2);
+	float row[256];
+	for (int i = 0; i < slots; i++) {
+		const size_t at = (size_t)i * (size_t)head_dim * element;
+		random_row(row, head_dim, 2);
+		cpu_reference.store(type, c->key + at, row, head_dim);
+		random_row(row, head_dim, 2);
+		cpu_reference.store(type, c->value + at, row, head_dim);
+	}
+	for (int i = 0, at = base; i < pending; i++, at += 1 + random_below(3))
+		c->ancestor[i] = at;
+	c->row = (struct attention_row){
+	    .key = c->key,
+	    .value = c->value,
+	    .slot_bytes = (size_t)head_dim * element,
+	    .type = type,
+	    .base = base,
+	    .n_ancestors = pending,
+	    .ancestor = c->ancestor,
+	    .head_dim = head_dim,
+	    .group = group,
+	    .from = random_below(2) ? 0 : random_below(base + pending),
+	    .scale = 1 / sqrtf((float)head_dim),
+	    .softcap = random_below(3) ? 0 : 3,
+	};
+}
+
+static void attentions(void** state) {
+	(void)state;
+	static struct guarded expected, got;
+	static float scores[70 * 600];
+	for (int round = 0; round < 400; round++) {
+		struct attention_case c;
+		make_case(&c);
+		const int n = c.row.group * c.row.head_dim;
+		if (n <= MOST * 3) {
+			cpu_reference.attention((float*)(void*)expected.bytes, c.q, &c.row, scores);
+			for (int i = 0; i < n_fast; i++) {
+				poison(&got);
+				fast[i]->attention((float*)(void*)got.bytes, c.q, &c.row, scores);
+				unharmed(&got, (size_t)n * 4, "attention");
+				near((float*)(void*)expected.bytes, (float*)(void*)got.bytes, n, 3e-6f, "attention");
+			}
+		}
+		free(c.q);
+		free(c.key);
+		free(c.value);
+	}
+}
+
+/* The same keys and values, told as committed tokens or as ancestors in scattered slots: the same bits. */
+static void attention_division(void** state) {
+	(void)state;
+	static struct guarded committed, pending;
+	static float scores[70 * 600];
+	for (int round = 0; round < 200 * n_fast; round++) {
+		const struct cpu_kernels* k =
+		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
+		struct attention_case c;
+		make_case(&c);
+		const int n = c.row.group * c.row.head_dim, end = c.row.base + c.row.n_ancestors;
+		if (n <= MOST * 3 && end <= 300) {
+			k->attention((float*)(void*)pending.bytes, c.q, &c.row, scores);
+			/* gather the rows to the front, in order */
+			for (int i = 0; i < c.row.n_ancestors; i++) {
+				const size_t to = (size_t)(c.row.base + i) * c.row.slot_bytes;
+				const size_t from = (size_t)c.ancestor[i] * c.row.slot_bytes;
+				memmove(c.key + to, c.key + from, c.row.slot_bytes);
+				memmove(c.value + to, c.value + from, c.row.slot_bytes);
+			}
+			const int32_t last = end - 1;
+			c.row.base = end - 1;
+			c.row.n_ancestors = 1;
+			c.row.ancestor = &last;
+			k->attention((float*)(void*)committed.bytes, c.q, &c.row, scores);
+			assert_memory_equal(pending.bytes, committed.bytes, (size_t)n * sizeof(float));
+		}
+		free(c.q);
+		free(c.key);
+		free(c.value);
+	}
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(norms),
+	                                   cmocka_unit_test(gates),
+	                                   cmocka_unit_test(softcaps),
+	                                   cmocka_unit_test(rounding),
+	                                   cmocka_unit_test(normalisers),
+	                                   cmocka_unit_test(attentions),
+	                                   cmocka_unit_test(attention_division)};
+	return cmocka_run_group_tests(tests, find_fast, NULL);
+}
