@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Promise 1 and 2 from outside: every way to draft gives the token sequences of plain decoding.
+
+By default every fourth prompt of the demo stream; with SWIFTLET_FULL=1 the whole of tiny-tasks-by-task.jsonl.
+"""
+import os
+import random
+
+from support import DEMO, FULL, SHARED, EndToEnd, main, read_lines, write_lines
+
+BLOCKS = 20
+SAMPLED = ["--temp", "0.8", "--top-p", "0.95", "--seed", "11"]
+
+
+def masks():
+    """Real ones are learned by the presets; these are random, uniform and as bad as can be."""
+    inner = list(range(1, BLOCKS - 1))
+    yield "all", inner, inner
+    yield "none", [], []
+    yield "attention", inner, []
+    yield "deep", inner[9:], inner[9:]
+    rng = random.Random(5)
+    for i in range(12 if FULL else 2):
+        yield "random-%d" % i, sorted(rng.sample(inner, rng.randrange(1, 19))), sorted(rng.sample(inner, rng.randrange(1, 19)))
+
+
+def ways():
+    always = ["--draft", "always"]
+    yield "defaults", []
+    yield "paper", ["--preset", "paper"]
+    yield "paper, auto tree, speedup", ["--preset", "paper", "--max-tree", "auto", "--objective", "speedup"]
+    yield "every step drafts to its end", [*always, "--threshold", "0", "--max-draft", "25", "--max-tree", "paper"]
+    yield "every step is the last", [*always, "--threshold", "1", "--max-tree", "paper"]
+    yield "adversarial tree", [*always, "--threshold", "0", "--max-tree", "251", "--tree-top-k", "10,10,10,10"]
+    yield "chains alone", [*always, "--tree-top-k", "1,1,1,1", "--max-tree", "4"]
+    yield "one row", [*always, "--max-tree", "1"]
+    yield "never", ["--draft", "never"]
+    yield "one thread", ["--preset", "paper", "--threads", "1"]
+    if FULL:
+        yield "three threads", ["--preset", "paper", "--threads", "3"]
+        yield "ei and hamming", ["--preset", "paper", "--acquisition", "ei", "--kernel", "hamming", "--bayes-interval", "4"]
+        yield "wide trees", [*always, "--threshold", "0.3", "--max-tree", "64", "--tree-top-k", "20,20,20,20"]
+        yield "short windows", ["--preset", "paper", "--window", "9", "--window-min", "8", "--bayes-interval", "2"]
+
+
+class Lossless(EndToEnd):
+    def compare(self, sampling):
+        tokens = 0
+        plain = self.stream("-i", self.input, "--method", "vanilla", *sampling)
+        self.assertTrue(all("tokens" in line for line in plain))
+        every = [(name, options) for name, options in ways()]
+        for name, attention, mlp in masks():
+            write_lines(self.path(name), [{name: {"attention": attention, "mlp": mlp}}])
+            every.append(("mask " + name, ["--draft", "always", "--search", "off", "--mask", self.path(name),
+                                           "--threshold", "0.5", "--max-tree", "paper"]))
+        for name, options in every:
+            with self.subTest(way=name):
+                lines = self.stream("-i", self.input, *options, *sampling)
+                self.assertEqual(len(lines), len(plain))
+                differing = [a["id"] for a, b in zip(plain, lines)
+                             if (a["tokens"], a["text"], a["stop"]) != (b["tokens"], b["text"], b["stop"])]
+                self.assertEqual(differing, [], "%d of %d outputs differ" % (len(differing), len(plain)))
+                if "never" not in name and name not in ("defaults", "one row"):
+                    self.assertGreater(sum(line["draft_steps"] for line in lines), 0)
+                tokens += sum(len(line["tokens"]) for line in lines)
+        print("%d ways, %d tokens compared" % (len(every), tokens), flush=True)
+
+    def setUp(self):
+        super().setUp()
+        whole = os.path.join(SHARED, "streams", "tiny-tasks-by-task.jsonl")
+        self.input = whole
+        if not FULL or not os.path.exists(whole):
+            self.input = self.path("in")
+            write_lines(self.input, read_lines(DEMO)[:: 1 if FULL else 4])
+
+    def test_greedy(self):
+        self.compare([])
+
+    def test_sampled(self):
+        self.compare(SAMPLED)
+
+
+main()

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Masks as files and in the store: both formats, refusals, and a mask that was saved is the one that is used."""
+import json
+
+from support import PROMPT, EndToEnd, main, run
+
+
+class Masks(EndToEnd):
+    def write(self, name, value):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            json.dump(value, file)
+        return self.path(name)
+
+    def saved(self):
+        path = self.path("saved.json")
+        self.json("-p", PROMPT, "-n", 64, "--preset", "paper", "--task", "math", "--save-mask", path)
+        return path
+
+    def test_a_saved_mask_is_used_again(self):
+        path = self.saved()
+        with open(path, encoding="utf-8") as file:
+            mask = json.load(file)
+        self.assertEqual(mask["format"], "swiftlet-mask-1")
+        self.assertEqual(mask["blocks"], 20)
+        self.assertEqual(mask["task"], "math")
+        self.assertEqual(len(mask["fingerprint"]), 64)
+        again = self.json("-p", PROMPT, "-n", 32, "--mask", path, "--search", "off", "--draft", "always")
+        self.assertEqual(again["mask"], {"attention": mask["attention"], "mlp": mask["mlp"]})
+        self.assertEqual(again["optimize_steps"], 0)
+
+    def test_draws_two_rows_of_a_cell_a_block(self):
+        path = self.write("skip", {"a_b": {"attention": [1, 3], "mlp": [2]}})
+        result = run("masks", "show", path, "-m", "builtin")
+        self.status(0, result)
+        rows = [line for line in result.stdout.decode().splitlines() if "skipped" in line and line.startswith("  ")]
+        self.assertEqual([row.count("■") + row.count("□") for row in rows], [20, 20])
+        self.assertIn("attention □■□■□", rows[0])
+        self.assertEqual([row.count("■") for row in rows], [2, 1])
+
+    def test_formats_there_and_back(self):
+        path = self.saved()
+        published = self.path("skip_layers.json")
+        self.status(0, run("masks", "export", path, "--format", "skip_layers", "-o", published))
+        with open(published, encoding="utf-8") as file:
+            layers = json.load(file)
+        with open(path, encoding="utf-8") as file:
+            mask = json.load(file)
+        self.assertEqual(list(layers), ["builtin_math"])
+        self.assertEqual(layers["builtin_math"], {"attention": mask["attention"], "mlp": mask["mlp"]})
+        back = self.path("back.json")
+        self.status(1, run("masks", "import", published, "-o", back))  # of which model?
+        self.status(0, run("masks", "import", published, "-m", "builtin", "--task", "sums", "-o", back))
+        with open(back, encoding="utf-8") as file:
+            again = json.load(file)
+        self.assertEqual(again["fingerprint"], mask["fingerprint"])
+        self.assertEqual(again["task"], "sums")
+        self.assertEqual(again["mlp"], mask["mlp"])
+
+    def test_key_picks_one(self):
+        path = self.write("two", {"m_a": {"attention": [1], "mlp": []}, "m_b": {"attention": [2], "mlp": []}})
+        self.assertIn("m_a, m_b", self.status(1, run("run", "-p", "a", "-n", 4, "--mask", path)))
+        report = self.json("-p", "a", "-n", 4, "--mask", path, "--key", "m_b", "--search", "off")
+        self.assertEqual(report["mask"]["attention"], [2])
+        self.status(1, run("run", "-p", "a", "-n", 4, "--mask", path, "--key", "m_c"))
+
+    def test_refuses_what_does_not_fit(self):
+        ours = {"format": "swiftlet-mask-1", "model": "other", "fingerprint": "f" * 64, "blocks": 20, "task": None,
+                "attention": [3], "mlp": [4], "matchness": None, "alpha": None, "M": None, "skip_ratio": None,
+                "tokens_served": 0}
+        other = self.write("other", ours)
+        self.assertIn("another model", self.status(1, run("run", "-p", "a", "-n", 4, "--mask", other)))
+        self.json("-p", "a", "-n", 4, "--mask", other, "--force")
+        for name, blocks in [("first", [0]), ("last", [19]), ("beyond", [20])]:
+            path = self.write(name, {"k": {"attention": blocks, "mlp": []}})
+            self.assertIn("block %d" % blocks[0], self.status(1, run("run", "-p", "a", "-n", 4, "--mask", path, "--force")))
+            self.status(1, run("masks", "show", path, "-m", "builtin"))
+
+    def test_the_store(self):
+        store = ["--store", self.path("masks.db")]
+        path = self.saved()
+        self.status(1, run("masks", "list", *store))  # there is none yet
+        self.status(0, run("masks", "import", path, *store))
+        listed = run("masks", "list", *store)
+        self.status(0, listed)
+        self.assertIn("math", listed.stdout.decode())
+        number = listed.stdout.decode().splitlines()[1].split()[0]
+        self.status(0, run("masks", "show", number, *store))
+        exported = run("masks", "export", number, *store)
+        with open(path, encoding="utf-8") as file:
+            mask = json.load(file)
+        back = json.loads(exported.stdout)
+        for field in ["model", "fingerprint", "blocks", "task", "attention", "mlp", "tokens_served"]:
+            self.assertEqual(back[field], mask[field], field)
+        self.status(0, run("masks", "delete", number, *store))
+        self.status(1, run("masks", "delete", number, *store))
+        self.status(1, run("masks", "show", number, *store))
+
+
+main()
