@@ -157,7 +157,8 @@ class Stream(EndToEnd):
     def test_results_summary_and_table(self):
         prompts = read_lines(DEMO)[:6]
         write_lines(self.path("in"), prompts)
-        data = open(self.path("in"), "rb").read()
+        with open(self.path("in"), "rb") as file:
+            data = file.read()
         result = run("stream", "--summary", self.path("sums"), "--draft", "always", data=data)
         self.status(0, result)
         self.assertEqual(result.stderr, b"")

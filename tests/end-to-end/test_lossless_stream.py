@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Promise 1 and 2 from outside: every way to draft gives the token sequences of plain decoding.
 
-By default every fourth prompt of the demo stream; with SWIFTLET_FULL=1 the whole of tiny-tasks-by-task.jsonl.
+By default every sixth prompt of the demo stream, sampled in every second way; with SWIFTLET_FULL=1 the whole of tiny-tasks-by-task.jsonl.
 """
 import os
 import random
@@ -33,7 +33,7 @@ def ways():
     yield "every step is the last", [*always, "--threshold", "1", "--max-tree", "paper"]
     yield "adversarial tree", [*always, "--threshold", "0", "--max-tree", "251", "--tree-top-k", "10,10,10,10"]
     yield "chains alone", [*always, "--tree-top-k", "1,1,1,1", "--max-tree", "4"]
-    yield "one row", [*always, "--max-tree", "1"]
+    yield "one draft row", [*always, "--max-tree", "2"]
     yield "never", ["--draft", "never"]
     yield "one thread", ["--preset", "paper", "--threads", "1"]
     if FULL:
@@ -53,17 +53,17 @@ class Lossless(EndToEnd):
             write_lines(self.path(name), [{name: {"attention": attention, "mlp": mlp}}])
             every.append(("mask " + name, ["--draft", "always", "--search", "off", "--mask", self.path(name),
                                            "--threshold", "0.5", "--max-tree", "paper"]))
-        for name, options in every:
+        for name, options in every if FULL or not sampling else every[::2]:
             with self.subTest(way=name):
                 lines = self.stream("-i", self.input, *options, *sampling)
                 self.assertEqual(len(lines), len(plain))
                 differing = [a["id"] for a, b in zip(plain, lines)
                              if (a["tokens"], a["text"], a["stop"]) != (b["tokens"], b["text"], b["stop"])]
                 self.assertEqual(differing, [], "%d of %d outputs differ" % (len(differing), len(plain)))
-                if "never" not in name and name not in ("defaults", "one row"):
+                if name not in ("defaults", "never", "mask none"):
                     self.assertGreater(sum(line["draft_steps"] for line in lines), 0)
                 tokens += sum(len(line["tokens"]) for line in lines)
-        print("%d ways, %d tokens compared" % (len(every), tokens), flush=True)
+        print("%d tokens compared" % tokens, flush=True)
 
     def setUp(self):
         super().setUp()
@@ -71,7 +71,7 @@ class Lossless(EndToEnd):
         self.input = whole
         if not FULL or not os.path.exists(whole):
             self.input = self.path("in")
-            write_lines(self.input, read_lines(DEMO)[:: 1 if FULL else 4])
+            write_lines(self.input, read_lines(DEMO)[:: 1 if FULL else 6])
 
     def test_greedy(self):
         self.compare([])
