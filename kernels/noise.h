@@ -41,6 +41,12 @@ NOISE_INLINE float noise_float(uint32_t bits) {
 }
 #endif
 
+/* a when which is 1, b when it is 0; both are computed, so that loops have no branch. */
+NOISE_INLINE float noise_select(uint32_t which, float a, float b) {
+	const uint32_t mask = 0u - which;
+	return noise_float((noise_bits(a) & mask) | (noise_bits(b) & ~mask));
+}
+
 struct noise_words {
 	uint32_t word[4];
 };
@@ -50,6 +56,9 @@ NOISE_INLINE struct noise_words noise_philox(uint64_t seed, uint64_t sequence, u
                                              uint32_t quad) {
 	uint32_t c0 = quad, c1 = position, c2 = (uint32_t)sequence, c3 = (uint32_t)(sequence >> 32);
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#pragma GCC unroll 10
+#endif
 	for (int round = 0; round < 10; round++) {
 		const uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
 		c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
@@ -81,31 +90,62 @@ NOISE_INLINE float noise_log_ratio(float s) {
 	return noise_add(twice, noise_mul(twice, noise_mul(p, z)));
 }
 
-/* log x of a normal positive float. */
-NOISE_INLINE float noise_log(float x) {
+/* x = (1 + f)·2^e with 1 + f in [sqrt(1/2), sqrt(2)), x a normal positive float. */
+NOISE_INLINE float noise_split(float x, float* e) {
 	const uint32_t bits = noise_bits(x);
-	/* x = m·2^e with m in [sqrt(1/2), sqrt(2)) */
-	const int32_t e = (int32_t)(bits - 0x3f3504f3u) >> 23;
-	const float m = noise_float(bits - ((uint32_t)e << 23));
-	const float f = noise_add(m, -1.0f);
-	const float small = noise_log_ratio(noise_div(f, noise_add(f, 2.0f)));
-	const float k = (float)e;
-	/* log 2 in two parts: the first has trailing zeros, so that k times it is exact */
-	return noise_add(noise_mul(k, 0.693359375f), noise_add(small, noise_mul(k, -2.12194440e-4f)));
+	const int32_t exponent = (int32_t)(bits - 0x3f3504f3u) >> 23;
+	*e = (float)exponent;
+	return noise_add(noise_float(bits - ((uint32_t)exponent << 23)), -1.0f);
 }
 
-/* -log(1 - w) for w made of 31 random bits and a half. */
+/* log((1 + f)·2^e), f in [-1/2, 1/2) */
+NOISE_INLINE float noise_log_of(float f, float e) {
+	const float small = noise_log_ratio(noise_div(f, noise_add(f, 2.0f)));
+	/* log 2 in two parts: the first has trailing zeros, so that e times it is exact */
+	return noise_add(noise_mul(e, 0.693359375f), noise_add(small, noise_mul(e, -2.12194440e-4f)));
+}
+
+NOISE_INLINE float noise_log(float x) {
+	float e;
+	const float f = noise_split(x, &e);
+	return noise_log_of(f, e);
+}
+
+/* -log(1 - w) for w made of 31 random bits and a half: below one half straight from w, above from the
+ * bits of 1 - w. */
 NOISE_INLINE float noise_exponential(uint32_t word) {
 	const float scale = 1.0f / 2147483648.0f;
 	const uint32_t bits = word >> 1;
 	const float w = noise_mul(noise_add((float)(int32_t)bits, 0.5f), scale);
 	const float rest = noise_mul(noise_add((float)(int32_t)(0x7fffffffu - bits), 0.5f), scale);
-	const float low = -noise_log_ratio(noise_div(-w, noise_add(2.0f, -w)));
-	const float high = -noise_log(rest);
-	return bits < 0x40000000u ? low : high;
+	float e;
+	const float f = noise_split(rest, &e);
+	const uint32_t below = bits < 0x40000000u;
+	return -noise_log_of(noise_select(below, -w, f), noise_select(below, 0.0f, e));
 }
 
 NOISE_INLINE float noise_gumbel(uint32_t word) { return -noise_log(noise_exponential(word)); }
+
+enum { NOISE_BLOCK = 64 };
+
+/* noise (NOISE_BLOCK): of tokens 4·first_quad and on. In steps that a compiler can lay side by side. */
+NOISE_INLINE void noise_block(float* noise, uint64_t seed, uint64_t sequence, uint32_t position,
+                              uint32_t first_quad) {
+	enum { QUADS = NOISE_BLOCK / 4 };
+	uint32_t word[NOISE_BLOCK]; /* (4, QUADS) */
+	float made[NOISE_BLOCK];
+	for (uint32_t i = 0; i < QUADS; i++) {
+		const struct noise_words words = noise_philox(seed, sequence, position, first_quad + i);
+		word[i] = words.word[0];
+		word[QUADS + i] = words.word[1];
+		word[2 * QUADS + i] = words.word[2];
+		word[3 * QUADS + i] = words.word[3];
+	}
+	for (int i = 0; i < NOISE_BLOCK; i++)
+		made[i] = noise_gumbel(word[i]);
+	for (int i = 0; i < NOISE_BLOCK; i++)
+		noise[i] = made[i % 4 * QUADS + i / 4];
+}
 
 /* e^x for x <= 0, 0 below -87. Polynomial of Cephes' expf. */
 NOISE_INLINE float noise_exp(float x) {
@@ -122,7 +162,7 @@ NOISE_INLINE float noise_exp(float x) {
 	p = noise_add(noise_mul(p, r), 5.0000001201e-1f);
 	p = noise_add(noise_add(noise_mul(p, noise_mul(r, r)), r), 1.0f);
 	const float e = noise_mul(p, noise_float((noise_bits(shifted) + 127u) << 23));
-	return x < -87.0f ? 0.0f : e;
+	return noise_select(x < -87.0f, 0.0f, e);
 }
 
 /* What the sampler compares: the processed logit and the noise. max: the row's largest logit. */

@@ -64,61 +64,92 @@ static void apply_cut(float* processed, int n, struct cut cut) {
 	}
 }
 
+/* In four interleaved sums, so that no addition waits for the one before. */
+static double sum_of(const float* x, int n) {
+	double sum[4] = {0};
+	int i = 0;
+	for (; i + 4 <= n; i += 4)
+		for (int k = 0; k < 4; k++)
+			sum[k] += (double)x[i + k];
+	for (; i < n; i++)
+		sum[i % 4] += (double)x[i];
+	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 /* processed (vocab): the logits over the temperature, -infinity where a filter leaves one out. */
-static void process(float* processed, float* weight, const float* logits, int vocab, float max,
-                    const struct sampler* s) {
+static void process(float* restrict processed, float* restrict weight, const float* restrict logits,
+                    int vocab, float max, const struct sampler* s) {
+	const float temperature = s->temperature, min_p = s->min_p;
 	for (int v = 0; v < vocab; v++)
-		processed[v] = noise_score(logits[v], max, s->temperature, 0);
+		processed[v] = noise_score(logits[v], max, temperature, 0);
 	if (s->top_k > 0 && s->top_k < vocab)
 		apply_cut(processed, vocab, find_cut(processed, NULL, vocab, s->top_k));
-	if (s->top_p >= 1 && s->min_p <= 0)
+	if (s->top_p >= 1 && min_p <= 0)
 		return;
-	double total = 0;
-	for (int v = 0; v < vocab; v++) {
-		weight[v] = noise_exp(processed[v]);
-		total += (double)weight[v];
-	}
-	if (s->top_p < 1)
-		apply_cut(processed, vocab, find_cut(processed, weight, vocab, (double)s->top_p * total));
 	for (int v = 0; v < vocab; v++)
-		if (weight[v] < s->min_p)
-			processed[v] = -INFINITY;
+		weight[v] = noise_exp(processed[v]);
+	if (s->top_p < 1)
+		apply_cut(processed, vocab,
+		          find_cut(processed, weight, vocab, (double)s->top_p * sum_of(weight, vocab)));
+	for (int v = 0; v < vocab; v++)
+		processed[v] = weight[v] < min_p ? -INFINITY : processed[v];
+}
+
+/* Whether one of a block is over the limit: most blocks are passed by. */
+enum { BLOCK = NOISE_BLOCK };
+static bool any_over(const float* x, int n, float limit) {
+	int over = 0;
+	for (int i = 0; i < n; i++)
+		over |= x[i] > limit;
+	return over != 0;
 }
 
 /* Adds the noise to what the filters left. */
-static void add_noise(float* processed, int vocab, const struct sampler* s, uint64_t position) {
-	for (int v = 0; v < vocab; v += 4) {
-		const int n = vocab - v < 4 ? vocab - v : 4;
-		bool any = false;
-		for (int i = 0; i < n; i++)
-			any |= processed[v + i] > -INFINITY;
-		if (!any)
+static void add_noise(float* restrict processed, int vocab, const struct sampler* s, uint64_t position) {
+	float noise[BLOCK];
+	for (int first = 0; first < vocab; first += BLOCK) {
+		const int n = vocab - first < BLOCK ? vocab - first : BLOCK;
+		if (!any_over(processed + first, n, -INFINITY))
 			continue;
-		const struct noise_words words =
-		    noise_philox(s->seed, s->sequence, (uint32_t)position, (uint32_t)v / 4);
+		noise_block(noise, s->seed, s->sequence, (uint32_t)position, (uint32_t)first / 4);
 		for (int i = 0; i < n; i++)
-			processed[v + i] += noise_gumbel(words.word[i]);
+			processed[first + i] += noise[i];
 	}
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
 
+struct best {
+	int32_t* token;
+	float score[MAX_TOP];
+	int n, wanted;
+};
+
+static void take_best(struct best* best, float score, int32_t token) {
+	int at = best->n < best->wanted ? best->n++ : best->n - 1;
+	for (; at > 0 && score > best->score[at - 1]; at--) {
+		best->score[at] = best->score[at - 1];
+		best->token[at] = best->token[at - 1];
+	}
+	best->score[at] = score;
+	best->token[at] = token;
+}
+
 /* The best of scores (vocab), best first, ties to the lowest id, those at -infinity left out. */
 static int best_of(const float* score, int vocab, int32_t* token, int wanted) {
-	float kept[MAX_TOP];
-	int n = 0;
-	for (int v = 0; v < vocab; v++) {
-		if (n == wanted ? !(score[v] > kept[n - 1]) : !(score[v] > -INFINITY))
+	struct best best = {.token = token, .wanted = wanted};
+	float limit = -INFINITY;
+	for (int first = 0; first < vocab; first += BLOCK) {
+		const int n = vocab - first < BLOCK ? vocab - first : BLOCK;
+		if (!any_over(score + first, n, limit))
 			continue;
-		int at = n < wanted ? n++ : n - 1;
-		for (; at > 0 && score[v] > kept[at - 1]; at--) {
-			kept[at] = kept[at - 1];
-			token[at] = token[at - 1];
-		}
-		kept[at] = score[v];
-		token[at] = v;
+		for (int v = first; v < first + n; v++)
+			if (score[v] > limit) {
+				take_best(&best, score[v], v);
+				limit = best.n == wanted ? best.score[wanted - 1] : -INFINITY;
+			}
 	}
-	return n;
+	return best.n;
 }
 
 static int32_t first_equal(const float* logits, int vocab, float max) {
