@@ -40,6 +40,17 @@ static void clear_progress(const struct stream* s) {
 		fputs("\r\033[K", stderr);
 }
 
+/* What the program is about: the prompt, or the search while it decodes. */
+static const char* phase(const struct stream* s, const struct swiftlet_figures* f) {
+	if (f->tokens == 0)
+		return "prefill";
+	if (s->runtime.options.method == SWIFTLET_VANILLA)
+		return "plain";
+	if (!f->search_state || strcmp(f->search_state, "off") == 0)
+		return "mask given";
+	return strcmp(f->search_state, "running") == 0 ? "searching" : "mask found";
+}
+
 static void show_progress(void* user) {
 	struct stream* const s = user;
 	const double now = seconds_now();
@@ -48,10 +59,7 @@ static void show_progress(void* user) {
 	s->shown_at = now;
 	struct swiftlet_figures f;
 	swiftlet_session_figures(s->runtime.session, &f);
-	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1,
-	        s->runtime.options.method == SWIFTLET_VANILLA ? "plain"
-	        : f.search_state                              ? f.search_state
-	                                                      : "off");
+	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, phase(s, &f));
 	if (!isnan(f.matchness))
 		fprintf(stderr, "  matchness %.2f", f.matchness);
 	if (!isnan(f.mean_generated))
