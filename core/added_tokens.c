@@ -79,6 +79,7 @@ bool added_tokens_add(struct added_tokens* a, const char* content, size_t size, 
 	}
 	a->node[node].token = a->n;
 	a->token[a->n++] = token;
+	a->has_special |= token.special;
 	return true;
 }
 
@@ -110,26 +111,45 @@ static void strip(const char* text, size_t size, size_t from, struct added_match
 			match->end += length;
 }
 
-bool added_tokens_next(const struct added_tokens* a, const char* text, size_t size, size_t from, bool plain,
-                       struct added_match* match) {
+bool plain_ranges_touch(const struct plain_ranges* plain, size_t start, size_t end) {
+	size_t low = 0, high = plain->n; /* the first range that ends behind start */
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (plain->range[middle].end > start)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low < plain->n && plain->range[low].start < end;
+}
+
+/* The longest token that begins at `at`; its end, or 0. */
+static size_t longest_at(const struct added_tokens* a, const char* text, size_t size, size_t at,
+                         const struct plain_ranges* plain, const struct added_token** found) {
+	int32_t node = a->root[(uint8_t)text[at]];
+	size_t end = 0;
+	for (size_t i = at; node >= 0;) {
+		int32_t index = a->node[node].token;
+		i++;
+		if (index >= 0 && !(a->token[index].special && plain_ranges_touch(plain, at, i))) {
+			*found = &a->token[index];
+			end = i;
+		}
+		if (i == size)
+			break;
+		node = added_tokens_step(a, node, (uint8_t)text[i]);
+	}
+	return end;
+}
+
+bool added_tokens_next(const struct added_tokens* a, const char* text, size_t size, size_t from,
+                       const struct plain_ranges* plain, struct added_match* match) {
 	if (a->n == 0)
 		return false;
 	for (size_t at = from; at < size; at++) {
-		int32_t node = a->root[(uint8_t)text[at]];
 		const struct added_token* found = NULL;
-		size_t end = at;
-		for (size_t i = at; node >= 0;) {
-			int32_t index = a->node[node].token;
-			i++;
-			if (index >= 0 && !(plain && a->token[index].special)) {
-				found = &a->token[index];
-				end = i;
-			}
-			if (i == size)
-				break;
-			node = added_tokens_step(a, node, (uint8_t)text[i]);
-		}
-		if (found && !(found->single_word && !stands_alone(text, size, at, end))) {
+		size_t end = longest_at(a, text, size, at, plain, &found);
+		if (end > 0 && !(found->single_word && !stands_alone(text, size, at, end))) {
 			*match = (struct added_match){.start = at, .end = end, .token = found};
 			strip(text, size, from, match);
 			return true;

@@ -25,7 +25,19 @@ struct added_tokens {
 	struct added_node* node;
 	int n_nodes, node_capacity;
 	int32_t root[256];
+	bool has_special;
 };
+
+/* Stretches of a text, ascending, in which special tokens are plain text. */
+struct plain_range {
+	size_t start, end;
+};
+struct plain_ranges {
+	const struct plain_range* range;
+	size_t n;
+};
+/* Whether any of [start, end) is plain. */
+bool plain_ranges_touch(const struct plain_ranges*, size_t start, size_t end);
 
 struct added_match {
 	size_t start, end; /* of the text taken, stripped white space included */
@@ -39,8 +51,9 @@ bool added_tokens_add(struct added_tokens*, const char* content, size_t size, st
                       struct error*);
 /* Where a walk through the contents is after one more byte; node -1 is the start. -1: nowhere. */
 int32_t added_tokens_step(const struct added_tokens*, int32_t node, uint8_t byte);
-/* The first match at or after `from`, the longest there. plain: special ones are passed over. */
-bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from, bool plain,
-                       struct added_match*);
+/* The first match at or after `from`, the longest there; special ones that touch a plain range are passed
+ * over. */
+bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from,
+                       const struct plain_ranges* plain, struct added_match*);
 
 #endif

@@ -85,11 +85,12 @@ static void encode_stretch(struct encoder* e, const char* text, size_t size, boo
 		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
 }
 
-static void split_normalized(struct encoder* e, const struct buffer* text, bool first) {
+static void split_normalized(struct encoder* e, const struct buffer* text, const struct plain_ranges* plain,
+                             bool first) {
 	size_t at = 0;
 	struct added_match match;
 	while (!e->failed &&
-	       added_tokens_next(&e->tokenizer->normalized, text->data, text->size, at, e->plain, &match)) {
+	       added_tokens_next(&e->tokenizer->normalized, text->data, text->size, at, plain, &match)) {
 		if (match.start > at)
 			encode_stretch(e, text->data + at, match.start - at, first && at == 0);
 		encoder_emit(e, match.token->id);
@@ -99,34 +100,99 @@ static void split_normalized(struct encoder* e, const struct buffer* text, bool 
 		encode_stretch(e, text->data + at, text->size - at, first && at == 0);
 }
 
-/* Text between two added tokens. */
-static void encode_segment(struct encoder* e, const char* text, size_t size, bool first) {
+static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
+static const struct plain_range all = {.start = 0, .end = SIZE_MAX};
+static const struct plain_ranges everywhere = {.range = &all, .n = 1};
+
+/* Text between two added tokens, all plain or not at all. */
+static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
+                           bool first) {
 	struct buffer normal = {0}, work = {0};
 	buffer_add(&normal, text, size);
 	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, first, &normal, &work))
 		e->failed = true;
 	else
-		split_normalized(e, &normal, first);
+		split_normalized(e, &normal, plain, first);
 	buffer_free(&normal);
 	buffer_free(&work);
+}
+
+/* Whether normalizing the text brings a special token about. */
+static bool holds_special(struct encoder* e, const char* text, size_t size) {
+	const struct added_tokens* added = &e->tokenizer->normalized;
+	struct buffer normal = {0}, work = {0};
+	buffer_add(&normal, text, size);
+	bool found = false;
+	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, false, &normal, &work))
+		e->failed = true;
+	struct added_match match;
+	for (size_t at = 0;
+	     !found && !e->failed && added_tokens_next(added, normal.data, normal.size, at, &nowhere, &match);
+	     at = match.end)
+		found = match.token->special;
+	buffer_free(&normal);
+	buffer_free(&work);
+	return found;
+}
+
+/* text[start, end) between two added tokens. Few tokenizers look for special tokens after normalizing;
+ * there the plain ranges, which are places in the text before it, cannot be followed. So where a plain
+ * range would bring one about, the segment is encoded stretch by stretch. */
+static void encode_segment(struct encoder* e, const char* text, size_t start, size_t end) {
+	const struct plain_ranges* plain = &e->plain;
+	bool all_plain = plain->range == &all;
+	if (all_plain || !e->tokenizer->normalized.has_special || !plain_ranges_touch(plain, start, end)) {
+		encode_uniform(e, text + start, end - start, all_plain ? &everywhere : &nowhere, start == 0);
+		return;
+	}
+	bool risk = false;
+	for (size_t i = 0; i < plain->n && !risk && !e->failed; i++) {
+		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
+		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
+		risk = from < to && holds_special(e, text + from, to - from);
+	}
+	size_t at = start;
+	for (size_t i = 0; i < plain->n && risk && !e->failed; i++) {
+		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
+		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
+		if (from >= to)
+			continue;
+		if (from > at)
+			encode_uniform(e, text + at, from - at, &nowhere, at == 0);
+		encode_uniform(e, text + from, to - from, &everywhere, from == 0);
+		at = to;
+	}
+	if (at < end && !e->failed)
+		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
 }
 
 static void encode_text(struct encoder* e, const char* text, size_t size) {
 	size_t at = 0;
 	struct added_match match;
-	while (!e->failed && added_tokens_next(&e->tokenizer->raw, text, size, at, e->plain, &match)) {
+	while (!e->failed && added_tokens_next(&e->tokenizer->raw, text, size, at, &e->plain, &match)) {
 		if (match.start > at)
-			encode_segment(e, text + at, match.start - at, at == 0);
+			encode_segment(e, text, at, match.start);
 		encoder_emit(e, match.token->id);
 		at = match.end;
 	}
 	if (!e->failed && at < size)
-		encode_segment(e, text + at, size - at, at == 0);
+		encode_segment(e, text, at, size);
 }
 
-static bool encode_pieces(const struct tokenizer* t, const char* text, size_t size, bool plain,
-                          struct token_list* out) {
-	struct encoder e = {.tokenizer = t, .out = out, .plain = plain};
+static bool encode_bytes(const char* text, size_t size, struct token_list* out) {
+	for (size_t i = 0; i < size; i++)
+		if (!token_list_append(out, (uint8_t)text[i]))
+			return false;
+	return true;
+}
+
+bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,
+                             const struct plain_ranges* plain, struct token_list* out) {
+	if (size > INT32_MAX / 4)
+		return false;
+	if (t->kind == TOKENIZER_BYTES)
+		return encode_bytes(text, size, out);
+	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
 	e.failed = !matcher_start(&e.matcher);
 	encode_text(&e, text, size);
 	matcher_end(&e.matcher);
@@ -145,26 +211,12 @@ static bool append_all(struct token_list* out, const struct id_list* ids) {
 	return true;
 }
 
-static bool encode_bytes(const char* text, size_t size, struct token_list* out) {
-	for (size_t i = 0; i < size; i++)
-		if (!token_list_append(out, (uint8_t)text[i]))
-			return false;
-	return true;
-}
-
 bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, int flags,
                       struct token_list* out) {
-	if (size > INT32_MAX / 4)
-		return false;
-	if ((flags & TOKENIZE_ADD_SPECIAL) && !append_all(out, &t->before))
-		return false;
-	if (t->kind == TOKENIZER_BYTES) {
-		if (!encode_bytes(text, size, out))
-			return false;
-	} else if (!encode_pieces(t, text, size, (flags & TOKENIZE_NO_SPECIAL) != 0, out)) {
-		return false;
-	}
-	return !(flags & TOKENIZE_ADD_SPECIAL) || append_all(out, &t->after);
+	const struct plain_ranges* plain = flags & TOKENIZE_NO_SPECIAL ? &everywhere : &nowhere;
+	bool ends = flags & TOKENIZE_ADD_SPECIAL;
+	return (!ends || append_all(out, &t->before)) && tokenizer_encode_prompt(t, text, size, plain, out) &&
+	       (!ends || append_all(out, &t->after));
 }
 
 /* ---- decoding ----------------------------------------------------------------------------- */

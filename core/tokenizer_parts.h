@@ -72,7 +72,7 @@ struct candidate {
 struct encoder {
 	const struct tokenizer* tokenizer;
 	struct token_list* out;
-	bool plain; /* TOKENIZE_NO_SPECIAL */
+	struct plain_ranges plain; /* of the text, where special tokens are none */
 	bool failed;
 	struct matcher matcher;
 	struct words words, work; /* words.text is the text being normalized */
@@ -83,6 +83,11 @@ struct encoder {
 	struct lattice_node* lattice; /* UNIGRAM */
 	size_t lattice_capacity;
 };
+
+/* Appends the ids of a prompt in which special tokens are recognised but where they touch the plain
+ * ranges. Where the ranges hold none, the ids are tokenizer_encode's. False: no memory. */
+bool tokenizer_encode_prompt(const struct tokenizer*, const char* text, size_t size,
+                             const struct plain_ranges*, struct token_list* out);
 
 /* The models: append the ids of one word (size > 0). False: no memory. */
 bool bpe_encode(struct encoder*, const char* word, size_t size);
