@@ -1,0 +1,133 @@
+/* The decode path allocates nothing: every call of malloc and its kin is counted while a session's worth
+ * of passes, commits, discards, rewinds and truncations runs, on one thread and on several. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/kernels/support_random_model.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+int main(void) {
+	puts("skipped: the allocator cannot be counted here (a sanitizer or another C library has it)");
+	return 77;
+}
+#else
+
+static atomic_int calls;
+
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+
+void* malloc(size_t bytes) {
+	atomic_fetch_add(&calls, 1);
+	return __libc_malloc(bytes);
+}
+void* calloc(size_t n, size_t bytes) {
+	atomic_fetch_add(&calls, 1);
+	return __libc_calloc(n, bytes);
+}
+void* realloc(void* p, size_t bytes) {
+	atomic_fetch_add(&calls, 1);
+	return __libc_realloc(p, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+	atomic_fetch_add(&calls, 1);
+	return __libc_memalign(alignment, bytes);
+}
+void free(void* p) {
+	if (p)
+		atomic_fetch_add(&calls, 1);
+	__libc_free(p);
+}
+
+enum { VOCAB = 300, CONTEXT = 300 };
+
+/* One of everything a session does. */
+static void session(struct backend* b, struct cache* c, struct result* out, float* logits, float* tapped) {
+	struct error error;
+	struct random r = {4};
+	int32_t token[MAX_ROWS], parent[MAX_ROWS], path[MAX_ROWS];
+	uint8_t want[MAX_ROWS];
+	const int sub_layers = 2 * b->weights->shape.n_blocks;
+	const struct sampler sampler = {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f};
+	struct mask mask = {{0x5}};
+	for (int i = 0; i < MAX_ROWS; i++) {
+		token[i] = random_below(&r, VOCAB);
+		parent[i] = i - 1 - (i > 4 ? random_below(&r, 3) : 0);
+		want[i] = WANT_TOKEN | WANT_TOP | WANT_NORMALISER | WANT_LOGITS;
+		out[i] = (struct result){.top = 10, .logits = logits};
+		path[i] = i;
+	}
+	struct segment s = {.cache = c, .base = c->committed, .n = 130};
+	struct pass pass = {.kind = PASS_PREFILL,
+	                    .n = 130,
+	                    .n_segments = 1,
+	                    .segment = &s,
+	                    .token = token,
+	                    .last = sub_layers,
+	                    .tap = -1,
+	                    .want = want,
+	                    .out = out};
+	assert_true(b->run(b, &pass, &error));
+	s.base = c->committed;
+	pass.kind = PASS_EXACT;
+	pass.parent = parent;
+	pass.head = true;
+	for (int n = 1; n <= 100; n += 33) {
+		pass.n = s.n = n;
+		s.sampler = n & 1 ? &sampler : NULL;
+		pass.skip = n > 50 ? &mask : NULL;
+		assert_true(b->run(b, &pass, &error));
+		b->discard(c);
+	}
+	pass.skip = NULL;
+	pass.tap = 2;
+	pass.tap_out = tapped;
+	assert_true(b->run(b, &pass, &error));
+	assert_true(b->rewind(c, 3));
+	b->commit(c, path, 4);
+	b->truncate(c, 0);
+}
+
+static void nothing_allocated(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_Q8_0};
+	const struct model_shape shape = random_shape(3, 128, 4, 2, 32, 256, VOCAB);
+	struct random_model* m = random_model_make(&shape, types, 3, WITH_BIASES, 1);
+	struct result* out = calloc(MAX_ROWS, sizeof *out);
+	float* logits = calloc(VOCAB, sizeof *logits);
+	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
+	for (int threads = 1; threads <= 3; threads++) {
+		struct error error;
+		const struct backend_options options = {.threads = threads, .context = CONTEXT};
+		struct backend* b = cpu_open(&m->weights, &options, &error);
+		assert_non_null(b);
+		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
+		assert_non_null(c);
+		const int before = atomic_load(&calls);
+		for (int i = 0; i < 5; i++)
+			session(b, c, out, logits, tapped);
+		assert_int_equal(atomic_load(&calls) - before, 0);
+		b->cache_close(c);
+		b->close(b);
+	}
+	free(out);
+	free(logits);
+	free(tapped);
+	random_model_free(m);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_allocated)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
