@@ -503,6 +503,11 @@ void search_reopen(struct search* s) {
 	linear_loosen(s->linear, 0.25);
 }
 
+void search_settle(struct search* s) {
+	s->state = SEARCH_CONFIRMED;
+	s->waiting = 0;
+}
+
 enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
 double search_skip_ratio(const struct search* s) { return s->skip_ratio; }

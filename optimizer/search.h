@@ -85,6 +85,8 @@ void search_suggest(struct search*, const struct mask*);
 void search_set_skip_ratio(struct search*, double r); /* from the next proposal on; a change reopens */
 void search_set_costs(struct search*, const struct search_costs*);
 void search_reopen(struct search*); /* after drift: patience and stopping start again */
+/* The mask is known to hold (a bank's, long served): proposals end, as confirmed, until it is reopened. */
+void search_settle(struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*); /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*);

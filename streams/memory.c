@@ -1,0 +1,515 @@
+/* The bank, drift and the store around a session's search; memory.h says what happens when. */
+#include "streams/memory.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimizer/session.h"
+
+enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4 };
+
+struct memory {
+	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
+	struct store_model model;
+	int dim;
+	struct bank* bank;
+	struct store* store;
+	struct memory_counts counts;
+	int unflushed; /* instances since the last flush */
+	void (*on_event)(void*, int, enum memory_event, const char*);
+	void* on_user;
+};
+
+struct memory_watch {
+	struct memory* memory;
+	swiftlet_session* session;
+	struct search* search; /* NULL: no search, nothing to remember but what is drafted with */
+	int number;
+	char task[BANK_TASK];
+	bool placed; /* the instance's kind is known */
+	bool has_entry;
+	struct mask mask; /* of the entry that is being served */
+	char entry_task[BANK_TASK];
+	struct bank_signature signature;
+	struct bank_record record; /* of this instance, since the entry's last update */
+	struct drift drift;
+	int64_t round_seen; /* session_last_round's count */
+	int steps_seen;     /* search_steps */
+	int observed;       /* observations of the search that are stored */
+	int64_t emitted;
+};
+
+const char* memory_event_name(enum memory_event event) {
+	static const char* const name[] = {"recalled", "new-kind", "improved", "settled", "drift"};
+	return name[event];
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
+static bool restore(void* user, const struct store_mask* stored) {
+	struct memory* m = user;
+	if (stored->model.blocks == m->model.blocks)
+		bank_restore(m->bank, &stored->entry);
+	return true;
+}
+
+struct memory* memory_open(const struct model* model, const char* name, const char* path, struct error* e) {
+	struct memory* m = calloc(1, sizeof *m);
+	if (!m || !(m->bank = bank_open(BANK_CAPACITY))) {
+		free(m);
+		error_set(e, "out of memory for the mask bank");
+		return NULL;
+	}
+	pthread_mutex_init(&m->lock, NULL);
+	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%s", model->fingerprint);
+	snprintf(m->model.name, sizeof m->model.name, "%s", name);
+	m->model.blocks = model->weights.shape.n_blocks;
+	m->dim = model->weights.shape.dim;
+	if (path && (!(m->store = store_open(path, STORE_WRITE, e)) ||
+	             !store_each(m->store, m->model.fingerprint, restore, m, e))) {
+		store_close(m->store);
+		m->store = NULL;
+		memory_close(m);
+		return NULL;
+	}
+	return m;
+}
+
+void memory_on_event(struct memory* m, void (*on_event)(void*, int, enum memory_event, const char*),
+                     void* user) {
+	m->on_event = on_event;
+	m->on_user = user;
+}
+
+void memory_close(struct memory* m) {
+	if (!m)
+		return;
+	struct error e;
+	memory_flush(m, &e);
+	store_close(m->store);
+	bank_close(m->bank);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+struct store* memory_store(struct memory* m) {
+	return m->store;
+}
+
+/* What earlier runs measured speaks for masks, not for a window: it is taken in as of an unknown one. */
+struct taking {
+	struct search* search;
+	int n;
+};
+static void take_observation(void* user, const struct store_observation* o) {
+	struct taking* t = user;
+	search_observe_mask(t->search, &o->mask, o->matches, o->rows, 0);
+	t->n++;
+}
+
+static void count_observation(void* user, const struct mask* mask, int matches, int rows, int64_t window) {
+	(void)mask, (void)matches, (void)rows, (void)window;
+	++*(int*)user;
+}
+
+struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, int number) {
+	struct memory_watch* w = calloc(1, sizeof *w);
+	if (!w)
+		return NULL;
+	w->memory = m;
+	w->session = session;
+	w->number = number;
+	w->search = session_options(session)->search ? session_search(session) : NULL;
+	struct drift_options o;
+	drift_options_default(&o);
+	drift_open(&w->drift, &o);
+	session_want_signature(session, true);
+	if (w->search && m->store) {
+		struct taking t = {.search = w->search};
+		struct error e;
+		store_each_observation(m->store, m->model.fingerprint, NULL, take_observation, &t, &e);
+	}
+	if (w->search)
+		search_each(w->search, count_observation, &w->observed);
+	return w;
+}
+
+/* ---- observations to the store ------------------------------------------------------------ */
+
+struct gathering {
+	struct store_observation o[KEPT_OBSERVATIONS];
+	int skip, n;
+};
+static void gather(void* user, const struct mask* mask, int matches, int rows, int64_t window) {
+	struct gathering* g = user;
+	if (g->skip > 0)
+		g->skip--;
+	else if (g->n < KEPT_OBSERVATIONS)
+		g->o[g->n++] = (struct store_observation){*mask, matches, rows, window};
+}
+
+static void store_observations(struct memory_watch* w) {
+	if (!w->search || !w->memory->store)
+		return;
+	int now = 0;
+	search_each(w->search, count_observation, &now);
+	if (now < w->observed) /* the search has forgotten its older half */
+		w->observed = now;
+	struct gathering* g = now > w->observed ? calloc(1, sizeof *g) : NULL;
+	if (!g)
+		return;
+	g->skip = w->observed;
+	search_each(w->search, gather, g);
+	struct error e;
+	if (store_observe(w->memory->store, &w->memory->model, w->task, g->o, g->n, &e))
+		w->observed += g->n;
+	free(g);
+}
+
+void memory_detach(struct memory_watch* w) {
+	if (!w)
+		return;
+	store_observations(w);
+	free(w);
+}
+
+/* ---- entries ------------------------------------------------------------------------------ */
+
+/* The event is told with the lock held: the listener calls nothing of the memory. */
+static void tell(struct memory_watch* w, enum memory_event event, int64_t* counter) {
+	++*counter;
+	if (w->memory->on_event)
+		w->memory->on_event(w->memory->on_user, w->number, event, w->task);
+}
+
+static struct bank_entry* current(struct memory_watch* w) {
+	return w->has_entry ? bank_entry(w->memory->bank, w->entry_task, &w->mask) : NULL;
+}
+
+/* What an entry is known to reach is the change test's baseline, so that it can start at once. */
+static void expect(struct memory_watch* w, const struct bank_entry* e) {
+	if (e->record.trials >= 32)
+		drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
+	else
+		drift_restart(&w->drift);
+}
+
+/* From now on this entry is served; w->record starts afresh. */
+static void place(struct memory_watch* w, struct bank_entry* e) {
+	w->has_entry = true;
+	w->mask = e->mask;
+	memcpy(w->entry_task, e->task, sizeof w->entry_task);
+	memset(&w->record, 0, sizeof w->record);
+	expect(w, e);
+}
+
+static void open_or_rest(struct memory_watch* w, bool settled) {
+	if (!w->search)
+		return;
+	if (settled)
+		search_settle(w->search);
+	else if (search_state(w->search) != SEARCH_RUNNING)
+		search_reopen(w->search);
+}
+
+/* A stored mask is taken up where it is not already drafting. */
+static void recall(struct memory_watch* w, struct bank_entry* e) {
+	const struct mask now = session_mask(w->session, NULL);
+	const bool same = mask_equal(&now, &e->mask);
+	place(w, e);
+	if (!same) {
+		if (w->search && e->skip_ratio > 0)
+			search_set_skip_ratio(w->search, e->skip_ratio);
+		session_set_mask(w->session, &e->mask);
+		tell(w, MEMORY_RECALLED, &w->memory->counts.recalled);
+	}
+	open_or_rest(w, e->settled);
+}
+
+static void suggest_candidates(struct memory_watch* w) {
+	if (!w->search)
+		return;
+	struct mask out[MEMORY_CANDIDATES];
+	const int n = bank_candidates(w->memory->bank, w->task, &w->signature, &w->mask, MEMORY_CANDIDATES, out);
+	for (int i = 0; i < n; i++)
+		search_suggest(w->search, &out[i]);
+}
+
+/* The first instance of its kind: the mask that drafts now is its first entry. */
+static void begin_kind(struct memory_watch* w) {
+	const struct mask now = session_mask(w->session, NULL);
+	struct bank_entry* e = bank_entry(w->memory->bank, w->task, &now);
+	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
+	place(w, e);
+	open_or_rest(w, false);
+	suggest_candidates(w);
+	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
+}
+
+static void find_place(struct memory_watch* w, bool signature_known) {
+	const struct bank_signature* s = signature_known ? &w->signature : NULL;
+	struct bank_entry* e = bank_find(w->memory->bank, w->task, s);
+	if (!e && !signature_known)
+		return; /* the prefill will tell */
+	w->placed = true;
+	if (e)
+		recall(w, e);
+	else
+		begin_kind(w);
+}
+
+/* ---- an instance -------------------------------------------------------------------------- */
+
+void memory_begin(struct memory_watch* w, const char* task) {
+	struct memory* m = w->memory;
+	snprintf(w->task, sizeof w->task, "%s", task ? task : "");
+	memset(&w->signature, 0, sizeof w->signature);
+	memset(&w->record, 0, sizeof w->record);
+	w->placed = false;
+	w->emitted = 0;
+	w->steps_seen = w->search ? search_steps(w->search) : 0;
+	int steps, accepted;
+	w->round_seen = session_last_round(w->session, &steps, &accepted);
+	pthread_mutex_lock(&m->lock);
+	bank_tick(m->bank);
+	find_place(w, false);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* Adds what the instance has gathered to its entry. */
+static void account(struct memory_watch* w) {
+	struct bank_entry* e = current(w);
+	if (!e)
+		return;
+	bank_add(w->memory->bank, e, &w->record, NULL);
+	memset(&w->record, 0, sizeof w->record);
+}
+
+static void fell(struct memory_watch* w) {
+	struct memory* m = w->memory;
+	pthread_mutex_lock(&m->lock);
+	account(w);
+	struct bank_entry* e = current(w);
+	if (e) {
+		e->settled = false;
+		const struct bank_record back = {.held = -e->record.held};
+		bank_add(m->bank, e, &back, NULL);
+	}
+	suggest_candidates(w);
+	tell(w, MEMORY_DRIFT, &m->counts.drifts);
+	pthread_mutex_unlock(&m->lock);
+	session_reopen(w->session);
+}
+
+static void watch_rounds(struct memory_watch* w) {
+	int steps, accepted;
+	const int64_t round = session_last_round(w->session, &steps, &accepted);
+	if (round == w->round_seen)
+		return;
+	w->round_seen = round;
+	w->record.accepted += accepted;
+	w->record.draft_steps += steps;
+	w->record.trials += accepted + (accepted < steps);
+	w->record.rounds++;
+	w->record.round_tokens += accepted + 1;
+	const enum drift_event event = drift_add(&w->drift, accepted, steps);
+	if (event == DRIFT_FALL && w->search)
+		fell(w);
+}
+
+/* The search has found a better mask: it becomes this kind's entry. */
+static void improved(struct memory_watch* w, const struct mask* now) {
+	struct memory* m = w->memory;
+	pthread_mutex_lock(&m->lock);
+	account(w);
+	struct bank_entry* old = current(w);
+	const bool brief = old && old->record.tokens < 64;
+	const int64_t old_id = old ? old->id : 0;
+	struct bank_entry* e = bank_entry(m->bank, w->task, now);
+	e->skip_ratio = search_skip_ratio(w->search);
+	if (old && old->id != e->id && brief && !old->settled) {
+		/* a mask that hardly served is not worth a place */
+		const int64_t new_id = e->id;
+		bank_remove(m->bank, old_id);
+		for (int i = 0; i < m->bank->n; i++)
+			if (m->bank->entry[i].id == new_id)
+				e = &m->bank->entry[i];
+	}
+	place(w, e);
+	tell(w, MEMORY_IMPROVED, &m->counts.improved);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* A search that has ended, or a mask that has held long enough, lets the entry rest. */
+static void settle_if_held(struct memory_watch* w) {
+	struct memory* m = w->memory;
+	const bool ended = search_state(w->search) != SEARCH_RUNNING;
+	pthread_mutex_lock(&m->lock);
+	struct bank_entry* e = current(w);
+	if (e && !e->settled && (ended || e->record.held + w->record.held >= MEMORY_HOLD)) {
+		e->settled = e->changed = true;
+		search_settle(w->search);
+		tell(w, MEMORY_SETTLED, &m->counts.settled);
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
+	struct memory* m = w->memory;
+	if (!w->placed) {
+		const float* state = session_signature(w->session);
+		if (state || step->n > 0) {
+			bank_signature(&w->signature, state, m->dim);
+			pthread_mutex_lock(&m->lock);
+			find_place(w, true);
+			pthread_mutex_unlock(&m->lock);
+		}
+	}
+	w->emitted += step->n;
+	w->record.tokens += step->n;
+	w->record.held += step->n;
+	if (!w->placed || step->n == 0)
+		return;
+	watch_rounds(w);
+	if (!w->search)
+		return;
+	const int steps = search_steps(w->search);
+	w->record.steps += steps - w->steps_seen;
+	w->steps_seen = steps;
+	const struct mask now = session_mask(w->session, NULL);
+	if (!mask_equal(&now, &w->mask))
+		improved(w, &now);
+	else
+		settle_if_held(w);
+}
+
+void memory_end(struct memory_watch* w) {
+	struct memory* m = w->memory;
+	if (!w->placed)
+		return;
+	struct swiftlet_figures f;
+	swiftlet_session_figures(w->session, &f);
+	if (!(w->signature.prompts > 0))
+		bank_signature(&w->signature, session_signature(w->session), m->dim);
+	w->record.instances = 1;
+	if (isfinite(f.matchness) && f.optimize_steps > 0) {
+		w->record.rows = session_options(w->session)->window;
+		w->record.matches = lround(f.matchness * (double)w->record.rows);
+	}
+	pthread_mutex_lock(&m->lock);
+	struct bank_entry* e = current(w);
+	if (e) {
+		account(w);
+		bank_add(m->bank, e, &(struct bank_record){.tokens = 0}, &w->signature);
+	}
+	m->counts.trials = w->drift.trials_seen;
+	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
+	pthread_mutex_unlock(&m->lock);
+	if (flush) {
+		struct error error;
+		memory_flush(m, &error);
+		store_observations(w);
+	}
+}
+
+/* ---- storing ------------------------------------------------------------------------------ */
+
+static bool write_changed(struct memory* m, struct error* e) {
+	struct bank_entry* changed = malloc(BANK_CAPACITY * sizeof *changed);
+	if (!changed)
+		return error_set(e, "out of memory");
+	int n = 0;
+	for (int i = 0; i < m->bank->n; i++)
+		if (m->bank->entry[i].changed)
+			changed[n++] = m->bank->entry[i];
+	const bool good = store_add_all(m->store, &m->model, changed, n, e);
+	for (int i = 0; good && i < m->bank->n; i++) {
+		struct bank_entry* entry = &m->bank->entry[i];
+		memset(&entry->unsaved, 0, sizeof entry->unsaved);
+		memset(&entry->unsaved_signature, 0, sizeof entry->unsaved_signature);
+		entry->changed = false;
+	}
+	free(changed);
+	return good;
+}
+
+bool memory_flush(struct memory* m, struct error* e) {
+	if (!m->store)
+		return true;
+	pthread_mutex_lock(&m->lock);
+	const bool good = write_changed(m, e);
+	m->unflushed = 0;
+	m->counts.store_failed = !good;
+	if (!good)
+		snprintf(m->counts.store_message, sizeof m->counts.store_message, "%s", e->message);
+	pthread_mutex_unlock(&m->lock);
+	return good;
+}
+
+void memory_counts(struct memory* m, struct memory_counts* out) {
+	pthread_mutex_lock(&m->lock);
+	*out = m->counts;
+	out->entries = m->bank->n;
+	out->merges = m->bank->merges;
+	out->evictions = m->bank->evictions;
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- the bank from outside ---------------------------------------------------------------- */
+
+void memory_each(struct memory* m, void (*visit)(void*, const struct bank_entry*), void* user) {
+	pthread_mutex_lock(&m->lock);
+	for (int i = 0; i < m->bank->n; i++)
+		visit(user, &m->bank->entry[i]);
+	pthread_mutex_unlock(&m->lock);
+}
+
+bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, struct error* e) {
+	pthread_mutex_lock(&m->lock);
+	bool good = !m->store || store_put(m->store, &m->model, given, NULL, e);
+	if (good) {
+		struct bank_entry* entry = bank_entry(m->bank, given->task, &given->mask);
+		entry->record = given->record;
+		entry->skip_ratio = given->skip_ratio;
+		entry->settled = given->settled;
+		memset(&entry->unsaved, 0, sizeof entry->unsaved);
+		entry->changed = false;
+		*id = entry->id;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return good;
+}
+
+struct sought {
+	const struct bank_entry* entry;
+	int64_t id;
+};
+static bool seek(void* user, const struct store_mask* stored) {
+	struct sought* s = user;
+	if (strcmp(stored->entry.task, s->entry->task) != 0 || !mask_equal(&stored->entry.mask, &s->entry->mask))
+		return true;
+	s->id = stored->id;
+	return false;
+}
+
+int memory_remove(struct memory* m, int64_t id, struct error* e) {
+	pthread_mutex_lock(&m->lock);
+	int found = 0;
+	for (int i = 0; i < m->bank->n && !found; i++) {
+		struct bank_entry* entry = &m->bank->entry[i];
+		if (entry->id != id)
+			continue;
+		found = 1;
+		struct sought sought = {.entry = entry};
+		if (m->store && (!store_each(m->store, m->model.fingerprint, seek, &sought, e) ||
+		                 (sought.id && store_delete(m->store, sought.id, e) < 0)))
+			found = -1;
+		else
+			bank_remove(m->bank, id);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return found;
+}

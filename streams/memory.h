@@ -1,0 +1,75 @@
+/* What is remembered between instances: the bank, drift and the store, attached to sessions from outside.
+ *
+ * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
+ * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature,
+ * the stored mask that fits is taken up, with its search: a mask that has held for MEMORY_HOLD tokens, or
+ * whose search has ended, is settled, and nothing is proposed while it holds. A kind of text never seen
+ * opens the search and has the best few stored masks scored beside the incumbent on its first window.
+ * The change test (streams/drift.h) watches every verify pass; a fall reopens the search.
+ *
+ * One memory serves several sessions of one model. Calls on watches come from one thread; the others
+ * may come from any. */
+#ifndef SWIFTLET_STREAMS_MEMORY_H
+#define SWIFTLET_STREAMS_MEMORY_H
+
+#include "core/model.h"
+#include "streams/bank.h"
+#include "streams/drift.h"
+#include "streams/store.h"
+#include "swiftlet.h"
+
+enum { MEMORY_HOLD = 768, MEMORY_CANDIDATES = 3 };
+
+enum memory_event {
+	MEMORY_RECALLED, /* a stored mask was taken up */
+	MEMORY_NEW_KIND, /* a kind of text no mask is known for */
+	MEMORY_IMPROVED, /* the search found a better mask */
+	MEMORY_SETTLED,  /* the mask has held: the search rests */
+	MEMORY_DRIFT     /* acceptance fell: the search is open again */
+};
+const char* memory_event_name(enum memory_event);
+
+struct memory_counts {
+	int64_t recalled, new_kinds, improved, settled, drifts, rises;
+	int64_t trials; /* of the change test */
+	int entries;
+	int64_t merges, evictions;
+	bool store_failed; /* the last write did not succeed; what it held is kept for the next */
+	char store_message[512];
+};
+
+struct memory;
+struct memory_watch;
+
+/* on_event may be NULL; it is called on the watches' thread. NULL with the error set. path NULL: nothing
+ * is stored. The model must outlive the memory. */
+struct memory* memory_open(const struct model*, const char* name, const char* path, struct error*);
+void memory_on_event(struct memory*,
+                     void (*on_event)(void* user, int session, enum memory_event, const char* task),
+                     void* user);
+/* Stores what is unsaved; the message of a failure is printed nowhere but returned in memory_counts. */
+void memory_close(struct memory*);
+struct store* memory_store(struct memory*); /* NULL when there is none */
+
+/* NULL on no memory. The session must outlive the watch. `session_number` names it in events. */
+struct memory_watch* memory_attach(struct memory*, swiftlet_session*, int session_number);
+void memory_detach(struct memory_watch*);
+
+void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */
+void memory_step(struct memory_watch*, const struct swiftlet_step*);
+void memory_end(struct memory_watch*);
+
+/* Writes what is unsaved. False with the error set; nothing is lost by a failure. */
+bool memory_flush(struct memory*, struct error*);
+void memory_counts(struct memory*, struct memory_counts*);
+
+/* ---- the bank from outside (any thread) --------------------------------------------------- */
+
+/* Visits copies of the entries. */
+void memory_each(struct memory*, void (*visit)(void* user, const struct bank_entry*), void* user);
+/* Takes a mask as an entry for a task ("" none) with a record; stored at once where there is a store. */
+bool memory_put(struct memory*, const struct bank_entry*, int64_t* id, struct error*);
+/* 1 removed (from the store too), 0 not there, -1 with the error set. id: the bank's. */
+int memory_remove(struct memory*, int64_t id, struct error*);
+
+#endif

@@ -1,0 +1,560 @@
+/* The thread that owns the engine: queue, sessions, turns. */
+#include "streams/scheduler.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "optimizer/session.h"
+#include "streams/report.h"
+
+enum { MAX_TASKS = 64 };
+
+/* One session with what it serves. The scheduler's thread alone touches it. */
+struct seat {
+	swiftlet_session* session;
+	struct memory_watch* watch;
+	struct job* job; /* NULL: free */
+	char task[128];  /* the last served */
+	int64_t used;    /* turn of the last use */
+	int64_t tokens;  /* emitted in all */
+	struct mask mask;
+	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer last changed between kept and skipped */
+	struct swiftlet_figures figures;
+};
+
+struct scheduler {
+	struct scheduler_options option;
+	swiftlet_engine* engine;
+	int blocks;
+	pthread_t thread;
+	bool started;
+	double began;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work, idle;
+	struct job *first, *last; /* the queue */
+	int queue, busy;
+	bool refusing, cancel_all, stop;
+
+	/* the thread's own */
+	struct seat* seat;
+	int turn;
+	int64_t uses;
+	struct summary summary;
+	double seconds[6]; /* by phase */
+	double swept, shown;
+	int64_t tokens, tokens_shown;
+};
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- showing ------------------------------------------------------------------------------ */
+
+static void show_blocks(struct text* out, const char* name, const struct mask* m, int kind, int blocks) {
+	text_print(out, "\"%s\": [", name);
+	const char* separator = "";
+	for (int b = 0; b < blocks; b++)
+		if (mask_has(m, 2 * b + kind)) {
+			text_print(out, "%s%d", separator, b);
+			separator = ", ";
+		}
+	text_put(out, "]");
+}
+
+static void show_since(struct text* out, const char* name, const struct seat* s, int kind, int blocks) {
+	text_print(out, "\"%s\": [", name);
+	for (int b = 0; b < blocks; b++)
+		text_print(out, "%s%lld", b ? ", " : "", (long long)(s->tokens - s->since[2 * b + kind]));
+	text_put(out, "]");
+}
+
+static void show_figure(struct text* out, const char* name, double value) {
+	text_print(out, ", \"%s\": ", name);
+	text_number(out, value);
+}
+
+static void show_seat(struct text* out, const struct seat* s, int index, int blocks) {
+	const struct swiftlet_figures* f = &s->figures;
+	text_print(out, "{\"session\": %d, \"busy\": %s, \"task\": ", index, s->job ? "true" : "false");
+	text_quote(out, s->task, strlen(s->task));
+	text_print(out, ", \"used\": %lld, ", (long long)s->used);
+	show_blocks(out, "attention", &s->mask, 0, blocks);
+	text_put(out, ", ");
+	show_blocks(out, "mlp", &s->mask, 1, blocks);
+	text_put(out, ", \"since\": {");
+	show_since(out, "attention", s, 0, blocks);
+	text_put(out, ", ");
+	show_since(out, "mlp", s, 1, blocks);
+	text_put(out, "}");
+	show_figure(out, "matchness", f->matchness);
+	show_figure(out, "M", f->mean_generated);
+	show_figure(out, "alpha", f->alpha);
+	show_figure(out, "c", f->c);
+	show_figure(out, "expected_speedup", f->expected_speedup);
+	show_figure(out, "skip_ratio", f->skip_ratio);
+	show_figure(out, "tokens_per_second", f->tokens_per_second);
+	text_print(out, ", \"tokens\": %lld, \"search\": \"%s\"}", (long long)s->tokens,
+	           f->search_state ? f->search_state : "off");
+}
+
+/* The mean over busy sessions (all of them when none is) of one figure. */
+static double mean_of(const struct scheduler* s, size_t offset) {
+	double sum = 0;
+	int n = 0;
+	for (int busy = 1; busy >= 0 && n == 0; busy--)
+		for (int i = 0; i < s->option.sessions; i++) {
+			const double v = *(const double*)(const void*)((const char*)&s->seat[i].figures + offset);
+			if (isfinite(v) && s->seat[i].used > 0 && (!busy || s->seat[i].job)) {
+				sum += v;
+				n++;
+			}
+		}
+	return n ? sum / n : (double)NAN;
+}
+
+static void show_point(struct scheduler* s, struct text* out, double at) {
+	const double elapsed = at - s->shown;
+	const double rate = elapsed > 0 ? (double)(s->tokens - s->tokens_shown) / elapsed : 0;
+	const double point[EVENTS_POINT] = {at - s->began,
+	                                    mean_of(s, offsetof(struct swiftlet_figures, matchness)), rate,
+	                                    mean_of(s, offsetof(struct swiftlet_figures, alpha)),
+	                                    mean_of(s, offsetof(struct swiftlet_figures, mean_generated))};
+	events_point(s->option.events, point);
+	text_put(out, "\"point\": [");
+	for (int i = 0; i < EVENTS_POINT; i++) {
+		text_put(out, i ? ", " : "");
+		text_number(out, point[i]);
+	}
+	text_put(out, "]");
+	s->tokens_shown = s->tokens;
+	s->shown = at;
+}
+
+static void show_totals(struct scheduler* s, struct text* out) {
+	static const char* const phase[] = {"prefill", "draft", "verify", "plain", "optimize", "other"};
+	text_put(out, "\"seconds\": {");
+	for (int i = 0; i < 6; i++)
+		text_print(out, "%s\"%s\": %.6f", i ? ", " : "", phase[i], s->seconds[i]);
+	text_put(out, "}, \"summary\": ");
+	char* summary = summary_text(&s->summary);
+	text_put(out, summary ? summary : "null");
+	free(summary);
+	struct memory_counts k = {0};
+	if (s->option.memory)
+		memory_counts(s->option.memory, &k);
+	text_print(out,
+	           ", \"bank\": {\"masks\": %d, \"recalled\": %lld, \"improved\": %lld, \"settled\": %lld, "
+	           "\"new_kinds\": %lld, \"evicted\": %lld, \"store_failed\": %s}, \"drift\": {\"events\": %lld, "
+	           "\"trials\": %lld}",
+	           k.entries, (long long)k.recalled, (long long)k.improved, (long long)k.settled,
+	           (long long)k.new_kinds, (long long)k.evictions, k.store_failed ? "true" : "false",
+	           (long long)k.drifts, (long long)k.trials);
+}
+
+static void show(struct scheduler* s, double at) {
+	struct text out = {0};
+	struct scheduler_now n;
+	scheduler_now(s, &n);
+	text_put(&out, "{\"model\": ");
+	text_quote(&out, s->option.model_name, strlen(s->option.model_name));
+	text_put(&out, ", \"backend\": ");
+	const char* backend = swiftlet_engine_name(s->engine);
+	text_quote(&out, backend, strlen(backend));
+	text_print(&out,
+	           ", \"blocks\": %d, \"queue\": %d, \"queue_limit\": %d, \"tokens\": %lld, \"sessions\": [",
+	           s->blocks, n.queue, n.queue_limit, (long long)s->tokens);
+	for (int i = 0; i < s->option.sessions; i++) {
+		text_put(&out, i ? ", " : "");
+		show_seat(&out, &s->seat[i], i, s->blocks);
+	}
+	text_put(&out, "], ");
+	show_totals(s, &out);
+	text_put(&out, ", ");
+	show_point(s, &out, at);
+	text_put(&out, "}");
+	/* one line: server-sent events end theirs at a line's end */
+	for (size_t i = 0; i < out.size; i++)
+		if (out.data[i] == '\n')
+			out.data[i] = ' ';
+	if (!out.failed)
+		events_state(s->option.events, &out);
+	text_free(&out);
+}
+
+static void on_memory_event(void* user, int session, enum memory_event event, const char* task) {
+	struct scheduler* s = user;
+	events_publish(s->option.events, now() - s->began, session, memory_event_name(event), task);
+}
+
+/* ---- jobs and sessions -------------------------------------------------------------------- */
+
+static void note_mask(struct seat* seat) {
+	const struct mask mask = session_mask(seat->session, NULL);
+	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
+		if (mask_has(&mask, i) != mask_has(&seat->mask, i))
+			seat->since[i] = seat->tokens;
+	seat->mask = mask;
+}
+
+static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
+	const double phases[] = {f->seconds.prefill, f->seconds.draft,    f->seconds.verify,
+	                         f->seconds.plain,   f->seconds.optimize, f->seconds.other};
+	for (int i = 0; i < 6; i++)
+		s->seconds[i] += isfinite(phases[i]) ? phases[i] : 0;
+	/* labels are the clients': their number is bounded */
+	const char* task = job->request.task;
+	bool known = s->summary.n < MAX_TASKS || !task;
+	for (int i = 0; i < s->summary.n && !known; i++)
+		known = strcmp(s->summary.task[i].name, task) == 0;
+	summary_add(&s->summary, known ? task : "(other)", f);
+	metrics_generation(s->option.metrics, f,
+	                   job->first_token > 0 ? job->first_token - job->asked : (double)NAN);
+}
+
+static void one_less(struct scheduler* s) {
+	pthread_mutex_lock(&s->lock);
+	s->busy--;
+	pthread_cond_broadcast(&s->idle);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
+	struct job* job = seat->job;
+	swiftlet_session_figures(seat->session, &seat->figures);
+	if (seat->watch)
+		memory_end(seat->watch);
+	add_up(s, job, &seat->figures);
+	seat->job = NULL;
+	job->calls->end(job->user, &seat->figures, problem);
+	one_less(s);
+}
+
+static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
+	struct error e = {{0}};
+	seat->job = job;
+	seat->used = ++s->uses;
+	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
+	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
+		seat->job = NULL;
+		metrics_failure(s->option.metrics);
+		job->calls->end(job->user, NULL, e.message);
+		one_less(s);
+		return;
+	}
+	if (seat->watch)
+		memory_begin(seat->watch, job->request.task);
+	note_mask(seat);
+}
+
+/* The free session that suits the job best; there is one. */
+static struct seat* choose(struct scheduler* s, const struct job* job) {
+	struct seat* best = NULL;
+	int best_prefix = -1;
+	bool best_task = false;
+	const char* task = job->request.task ? job->request.task : "";
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (seat->job)
+			continue;
+		const int prefix = session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt);
+		const bool same = seat->used > 0 && strcmp(seat->task, task) == 0;
+		const bool better =
+		    !best || prefix > best_prefix ||
+		    (prefix == best_prefix && (same > best_task || (same == best_task && seat->used < best->used)));
+		if (better) {
+			best = seat;
+			best_prefix = prefix;
+			best_task = same;
+		}
+	}
+	return best;
+}
+
+/* Takes the next job out of the queue when a session is free for it. */
+static struct job* take(struct scheduler* s) {
+	struct job* job = NULL;
+	pthread_mutex_lock(&s->lock);
+	if (s->first && s->busy < s->option.sessions) {
+		job = s->first;
+		s->first = job->next;
+		if (!s->first)
+			s->last = NULL;
+		s->queue--;
+		s->busy++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return job;
+}
+
+static void fill_seats(struct scheduler* s) {
+	for (struct job* job = take(s); job; job = take(s))
+		sit(s, choose(s, job), job);
+}
+
+/* Jobs that wait and whose client has gone, or that are to end, leave the queue. */
+static void sweep_queue(struct scheduler* s, bool all) {
+	struct job* gone = NULL;
+	int n = 0;
+	pthread_mutex_lock(&s->lock);
+	struct job** at = &s->first;
+	s->last = NULL;
+	while (*at) {
+		struct job* job = *at;
+		if (all || job->calls->gone(job->user)) {
+			*at = job->next;
+			job->next = gone;
+			gone = job;
+			n++;
+		} else {
+			s->last = job;
+			at = &job->next;
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	while (gone) {
+		struct job* next = gone->next;
+		gone->calls->end(gone->user, NULL, all ? "stopping" : "cancelled");
+		gone = next;
+	}
+	/* counted until they have been told, so that a drain waits for that too */
+	if (n) {
+		pthread_mutex_lock(&s->lock);
+		s->queue -= n;
+		pthread_cond_broadcast(&s->idle);
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+/* ---- turns -------------------------------------------------------------------------------- */
+
+static void take_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
+	struct job* job = seat->job;
+	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
+	struct error e = {{0}};
+	const bool gone = job->calls->gone(job->user);
+	if (gone || cancel_all)
+		swiftlet_session_cancel(seat->session);
+	if (!swiftlet_session_step(seat->session, &step, e.message, sizeof e.message)) {
+		metrics_failure(s->option.metrics);
+		leave(s, seat, e.message[0] ? e.message : "the pass failed");
+		return;
+	}
+	if (step.n > 0 && !(job->first_token > 0))
+		job->first_token = now();
+	seat->tokens += step.n;
+	s->tokens += step.n;
+	job->calls->step(job->user, &step);
+	if (seat->watch)
+		memory_step(seat->watch, &step);
+	note_mask(seat);
+	if (step.stop != SWIFTLET_RUNNING)
+		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (gone ? "cancelled" : "stopping") : NULL);
+}
+
+static void show_sometimes(struct scheduler* s, bool always) {
+	const double at = now();
+	if (!always && at - s->shown < 0.25)
+		return;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].job)
+			swiftlet_session_figures(s->seat[i].session, &s->seat[i].figures);
+	show(s, at);
+}
+
+static bool all_take_turns(struct scheduler* s, bool cancel_all) {
+	bool any = false;
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (!seat->job)
+			continue;
+		any = true;
+		take_turn(s, seat, cancel_all);
+		/* a free session is not kept waiting for the end of the round */
+		fill_seats(s);
+	}
+	return any;
+}
+
+/* Sleeps until there is work; every few seconds gives watchers a sign of life. */
+static void wait_for_work(struct scheduler* s) {
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += 5;
+	bool beat = false;
+	pthread_mutex_lock(&s->lock);
+	pthread_cond_broadcast(&s->idle);
+	while (!s->first && !s->stop && !beat)
+		beat = pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT;
+	pthread_mutex_unlock(&s->lock);
+	if (beat && events_watched(s->option.events))
+		events_beat(s->option.events);
+}
+
+static void* run(void* user) {
+	struct scheduler* s = user;
+	show_sometimes(s, true);
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		const bool stop = s->stop, cancel = s->cancel_all;
+		pthread_mutex_unlock(&s->lock);
+		if (stop)
+			return NULL;
+		const double at = now();
+		if (cancel || at - s->swept > 0.05) {
+			sweep_queue(s, cancel);
+			s->swept = at;
+		}
+		fill_seats(s);
+		if (all_take_turns(s, cancel)) {
+			show_sometimes(s, false);
+			continue;
+		}
+		show_sometimes(s, true);
+		wait_for_work(s);
+	}
+}
+
+/* ---- the door ----------------------------------------------------------------------------- */
+
+static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct error* e) {
+	seat->session = swiftlet_session_open(s->engine, &s->option.session, e->message, sizeof e->message);
+	if (!seat->session)
+		return false;
+	seat->figures.matchness = seat->figures.alpha = seat->figures.mean_generated = NAN;
+	seat->figures.c = seat->figures.expected_speedup = seat->figures.tokens_per_second = NAN;
+	seat->figures.skip_ratio = NAN;
+	seat->mask = session_mask(seat->session, NULL);
+	if (s->option.memory && !(seat->watch = memory_attach(s->option.memory, seat->session, index)))
+		return error_set(e, "out of memory for session %d", index);
+	return true;
+}
+
+struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler_options* o,
+                                 struct error* e) {
+	struct scheduler* s = calloc(1, sizeof *s);
+	struct seat* seats = calloc((size_t)o->sessions, sizeof *seats);
+	if (!s || !seats) {
+		free(s);
+		free(seats);
+		error_set(e, "out of memory for %d sessions", o->sessions);
+		return NULL;
+	}
+	s->option = *o;
+	s->engine = engine;
+	s->blocks = engine->model->weights.shape.n_blocks;
+	s->began = s->shown = now();
+	s->seat = seats;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_t attributes;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->work, &attributes);
+	pthread_cond_init(&s->idle, &attributes);
+	pthread_condattr_destroy(&attributes);
+	bool good = true;
+	for (int i = 0; i < o->sessions && good; i++)
+		good = open_seat(s, &s->seat[i], i, e);
+	if (good && o->memory)
+		memory_on_event(o->memory, on_memory_event, s);
+	if (good) {
+		good = pthread_create(&s->thread, NULL, run, s) == 0 || error_set(e, "no thread for the scheduler");
+		s->started = good;
+	}
+	if (!good) {
+		scheduler_close(s);
+		return NULL;
+	}
+	return s;
+}
+
+enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
+	enum submission result = SUBMIT_TAKEN;
+	const double at = now();
+	pthread_mutex_lock(&s->lock);
+	/* those that find a free session do not wait, and do not count against the queue */
+	if (s->refusing)
+		result = SUBMIT_STOPPING;
+	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy)
+		result = SUBMIT_FULL;
+	else {
+		struct job* last = NULL;
+		for (struct job* job = first; job; job = job->next) {
+			job->asked = at;
+			job->first_token = 0;
+			last = job;
+		}
+		if (s->last)
+			s->last->next = first;
+		else
+			s->first = first;
+		s->last = last;
+		s->queue += n;
+		pthread_cond_signal(&s->work);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}
+
+void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
+	pthread_mutex_lock(&s->lock);
+	*out = (struct scheduler_now){
+	    .queue = s->queue, .busy = s->busy, .sessions = s->option.sessions, .queue_limit = s->option.queue};
+	pthread_mutex_unlock(&s->lock);
+}
+
+void scheduler_drain(struct scheduler* s, double grace) {
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	grace = fmin(fmax(grace, 0), 1e6);
+	until.tv_sec += (time_t)grace;
+	until.tv_nsec += (long)((grace - floor(grace)) * 1e9);
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&s->lock);
+	s->refusing = true;
+	bool late = false;
+	while ((s->queue || s->busy) && !late)
+		late = pthread_cond_timedwait(&s->idle, &s->lock, &until) == ETIMEDOUT;
+	s->cancel_all = true;
+	pthread_cond_signal(&s->work);
+	while (s->queue || s->busy)
+		pthread_cond_wait(&s->idle, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void scheduler_close(struct scheduler* s) {
+	if (!s)
+		return;
+	if (s->started) {
+		scheduler_drain(s, 0);
+		pthread_mutex_lock(&s->lock);
+		s->stop = true;
+		pthread_cond_signal(&s->work);
+		pthread_mutex_unlock(&s->lock);
+		pthread_join(s->thread, NULL);
+	}
+	for (int i = 0; i < s->option.sessions; i++) {
+		memory_detach(s->seat[i].watch);
+		if (s->seat[i].session)
+			swiftlet_session_close(s->seat[i].session);
+	}
+	if (s->option.memory)
+		memory_on_event(s->option.memory, NULL, NULL);
+	summary_free(&s->summary);
+	pthread_cond_destroy(&s->work);
+	pthread_cond_destroy(&s->idle);
+	pthread_mutex_destroy(&s->lock);
+	free(s->seat);
+	free(s);
+}

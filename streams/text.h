@@ -1,0 +1,30 @@
+/* Bytes that grow: answers are put together here. A failed allocation is remembered, not repeated, so that
+ * a writer checks once, at the end. */
+#ifndef SWIFTLET_STREAMS_TEXT_H
+#define SWIFTLET_STREAMS_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct text {
+	char* data; /* NUL-terminated once anything was added */
+	size_t size, capacity;
+	bool failed;
+};
+
+void text_add(struct text*, const void* data, size_t size);
+void text_put(struct text*, const char* string);
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+void text_print(struct text*, const char* format, ...);
+/* A JSON string of any bytes, quotes included. */
+void text_quote(struct text*, const char* data, size_t size);
+/* A JSON number with six digits, null where it is not finite. */
+void text_number(struct text*, double value);
+void text_clear(struct text*); /* keeps the memory */
+void text_free(struct text*);
+/* Hands the bytes over (malloc'd, to be freed by the caller); NULL after a failure. Left empty. */
+char* text_take(struct text*);
+
+#endif

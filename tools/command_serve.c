@@ -1,0 +1,165 @@
+/* swiftlet serve: the HTTP service, until SIGTERM or Ctrl-C. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "streams/server.h"
+#include "tools/command.h"
+#include "tools/runtime.h"
+
+struct serve {
+	struct runtime_wish wish;
+	const char* host;
+	int64_t port, sessions, queue, rate, idle, grace;
+	const char* key_file;
+	const char* cors;
+	const char* store;
+	bool no_store, log;
+	struct memory* memory;
+	struct server* server;
+};
+
+/* Taken by sigwait in this thread alone; set before any other thread starts, which inherit it. */
+static void block_signals(sigset_t* set) {
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
+	char path[1024];
+	if (!r->options.bank || r->options.method == SWIFTLET_VANILLA)
+		return true;
+	if (!s->no_store && s->store)
+		snprintf(path, sizeof path, "%s", s->store);
+	else if (!s->no_store && !store_default_path(path, sizeof path, e))
+		return false;
+	s->memory = memory_open(r->model, r->name, s->no_store ? NULL : path, e);
+	return s->memory != NULL;
+}
+
+static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
+	const struct server_options o = {.host = s->host,
+	                                 .port = (int)s->port,
+	                                 .name = r->name,
+	                                 .key_file = s->key_file,
+	                                 .cors = s->cors,
+	                                 .sessions = (int)s->sessions,
+	                                 .queue = (int)s->queue,
+	                                 .rate = (int)s->rate,
+	                                 .idle_seconds = (int)s->idle,
+	                                 .log_requests = s->log,
+	                                 .session = r->options};
+	if (!open_memory(s, r, e))
+		return false;
+	s->server = server_open(&o, r->model, r->engine, s->memory, e);
+	return s->server != NULL;
+}
+
+static void say_ready(const struct serve* s, const struct runtime* r) {
+	const char* open = strchr(s->host, ':') ? "[" : "";
+	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
+	       s->host, *open ? "]" : "", server_port(s->server));
+	if (s->memory && memory_store(s->memory))
+		printf("masks are kept in %s\n", store_path(memory_store(s->memory)));
+	fflush(stdout);
+}
+
+static int close_serve(struct serve* s, bool served) {
+	int status = STATUS_DONE;
+	server_close(s->server, (double)s->grace);
+	struct error e;
+	if (s->memory && served && !memory_flush(s->memory, &e))
+		status = complain(STATUS_FAILED, "%s", e.message);
+	memory_close(s->memory);
+	return status;
+}
+
+static bool open_engine(struct runtime* r, const struct serve* s, const char* model, struct error* e) {
+	r->model = swiftlet_model_open(model, &r->options, e->message, sizeof e->message);
+	if (r->model)
+		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
+	if (r->model)
+		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
+	return r->engine != NULL;
+}
+
+static void wait_for_end(const sigset_t* signals) {
+	int which = 0;
+	do
+		sigwait(signals, &which);
+	while (which == SIGHUP);
+}
+
+static int serve(struct serve* s, const char* model, const struct swiftlet_options* options) {
+	sigset_t signals;
+	block_signals(&signals);
+	struct runtime r = {.options = *options};
+	struct error e = {{0}};
+	int status;
+	if (open_engine(&r, s, model, &e) && open_server(s, &r, &e)) {
+		say_ready(s, &r);
+		wait_for_end(&signals);
+		status = close_serve(s, true);
+	} else {
+		status = complain(STATUS_FAILED, "%s", e.message);
+		close_serve(s, false);
+	}
+	runtime_close(&r);
+	return status;
+}
+
+int serve_main(int argc, char** argv) {
+	struct serve s = {
+	    .host = "127.0.0.1", .port = 8080, .sessions = 4, .queue = 64, .rate = 0, .idle = 60, .grace = 10};
+	struct swiftlet_options options;
+	const struct option option[] = {
+	    {"host", 0, "ADDRESS",
+	     "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", OPTION_TEXT,
+	     &s.host, 0, 0},
+	    {"port", 0, "N", "8080; 0 takes a free one and prints it", OPTION_COUNT, &s.port, 0, 65535},
+	    {"sessions", 0, "N", "sequences at once, each with a cache (4)", OPTION_COUNT, &s.sessions, 1, 64},
+	    {"queue", 0, "N", "generations that may wait (64), then 503", OPTION_COUNT, &s.queue, 1, 65536},
+	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
+	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
+	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
+	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health", OPTION_TEXT,
+	     &s.key_file, 0, 0},
+	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
+	    {"store", 0, "FILE", "masks and observations\n(~/.local/state/swiftlet/masks.db)", OPTION_TEXT,
+	     &s.store, 0, 0},
+	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.no_store, 0, 0},
+	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
+	     OPTION_FLAG, &s.log, 0, 0},
+	    {"model", 'm', "MODEL",
+	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, builtin (the "
+	     "default) or synth:SHAPE",
+	     OPTION_TEXT, &s.wish.model, 0, 0},
+	    {"alias", 0, "NAME", "the model's name for clients", OPTION_TEXT, &s.wish.alias, 0, 0},
+	};
+	struct command_line line = {
+	    .name = "serve",
+	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
+	    .about =
+	        "Serves OpenAI's /v1/completions and /v1/chat/completions, and a page at / to watch it learn.\n"
+	        "Also: /v1/models, /health, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
+	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
+	    .examples = "  swiftlet serve --port 8080\n"
+	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+	                "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
+	                "    -d '{\"model\": \"builtin\", \"prompt\": \"Once\", \"max_tokens\": 32}'",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, s.wish.model) : NULL;
+	if (status == OPTIONS_GO_ON && !model)
+		status = STATUS_USAGE;
+	return status == OPTIONS_GO_ON ? serve(&s, model, &options) : status;
+}
