@@ -148,10 +148,12 @@ void plan_new_mask(struct session* s) {
 	acceptance_new_mask(&s->acceptance, s->matchness);
 	s->rounds_on_mask = 0;
 	s->plain_left = s->backoff = 0;
+	s->ratio_steps = s->ratio_accepted = 0;
 	s->acceptance.rate = 1;
 }
 
-/* `--skip-ratio auto`: when α < 0.7 over the last 256 draft steps, r falls by 0.05, not below 0.2. */
+/* `--skip-ratio auto`: when α < 0.7 over 256 draft steps of one mask, r falls by 0.05, not below 0.2. While
+ * the search still finds better masks, the ratio is given its chance. */
 static void adapt_ratio(struct session* s, int steps, int accepted) {
 	s->ratio_steps += steps;
 	s->ratio_accepted += accepted;
