@@ -42,6 +42,6 @@ void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t 
 	if (dtype_is_float(w->type))
 		float_matmul(out, out_stride, w, begin, end, x, n);
 	else
-		reference_matmul(out, out_stride, w, begin, end, x, n);
+		avx2_quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif

@@ -43,6 +43,6 @@ void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_
 	if (dtype_is_float(w->type))
 		float_matmul(out, out_stride, w, begin, end, x, n);
 	else
-		reference_matmul(out, out_stride, w, begin, end, x, n);
+		avx512_quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif

@@ -7,8 +7,8 @@
  *
  * A prepared activation row is, for F32, F16 and BF16 weights, its floats, filled with zeros to a
  * multiple of 16. For quantized weights it is int8: x ≈ d·q with d = max|x| / 127 of a block of 32 (types
- * with blocks of 32) or 256 (the others), q rounded to nearest even, behind it the blocks' d, behind
- * those what the type's offset or minimum needs. All instruction sets prepare the same bytes. A block
+ * with blocks of 32, and iq4_xs) or 256 (the others), q rounded to nearest even, behind it the blocks' d,
+ * behind those what the type's offset or minimum needs. All instruction sets prepare the same bytes. A block
  * that holds a value that is not finite gets d = NaN, so that the product is not finite either. */
 #ifndef SWIFTLET_KERNELS_CPU_MATMUL_H
 #define SWIFTLET_KERNELS_CPU_MATMUL_H
@@ -22,12 +22,18 @@ static inline bool dtype_is_float(enum dtype type) {
 	return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
 }
 
-/* What a type of blocks of 32 subtracts from its stored integers (iq4_nl: from its table's entries
+/* Elements of an activation row that share a scale. */
+static inline int activation_block(enum dtype type) {
+	return type == DTYPE_IQ4_XS ? BLOCK_SMALL : dtype_block(type);
+}
+
+/* What a type of blocks of 32 subtracts from its stored integers (iq4: from its table's entries
  * stored with 128 added). */
 static inline int dtype_bias(enum dtype type) {
 	switch (type) {
 	case DTYPE_Q8_0:
 	case DTYPE_IQ4_NL:
+	case DTYPE_IQ4_XS:
 		return 128;
 	case DTYPE_Q4_0:
 		return 8;
@@ -56,7 +62,7 @@ struct prepared {
 };
 
 static inline struct prepared prepared_layout(enum dtype type, int cols) {
-	const size_t n = (size_t)cols, block = (size_t)dtype_block(type);
+	const size_t n = (size_t)cols, block = (size_t)activation_block(type);
 	struct prepared p;
 	p.d = round_up_64(n);
 	p.sums = p.d + round_up_64(n / block * 4);
@@ -80,6 +86,12 @@ size_t avx512_prepared_bytes(enum dtype weight, int cols);
 void avx512_prepare(enum dtype weight, void* out, const float* x, int cols);
 void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                    const void* x, int n);
+
+/* The parts of the above for quantized weights. */
+void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                           const void* x, int n);
+void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                             int64_t end, const void* x, int n);
 
 /* Whether this processor and system run the avx2 (AVX2, FMA, F16C) and avx512 (F, BW, DQ, VL, VNNI and
  * all of avx2) kernels. False on other architectures. */

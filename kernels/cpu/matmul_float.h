@@ -28,7 +28,7 @@ enum {
 	MAX_GROUPS = (SLICE_ROWS + TILE_N - 1) / TILE_N,
 	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
 	PIECE_BYTES = 24 << 10, /* of a group of activation rows: half a first-level cache */
-	BLOCK_BYTES = 128 << 10 /* of weights: a share of a second-level cache */
+	BLOCK_BYTES = 64 << 10  /* of weights: a share of a second-level cache */
 };
 
 /* One run: TILE_ROWS weight rows against one group of activation rows, over one piece of columns. */

@@ -45,7 +45,7 @@ void reference_prepare(enum dtype weight, void* out, const float* x, int cols) {
 	}
 	memset(bytes, 0, size);
 	const struct prepared layout = prepared_layout(weight, cols);
-	const int block = dtype_block(weight);
+	const int block = activation_block(weight);
 	int8_t* q = out;
 	for (int b = 0; b < cols / block; b++) {
 		const float d = quantize(x + b * block, q + b * block, block);
@@ -215,35 +215,36 @@ static void take_super(enum dtype type, const void* block, struct parts* p) {
 		}
 }
 
-/* One block of one row against the same block of one prepared row */
-static float block_product(const struct parts* p, const int8_t* q, int block, float d) {
+/* Elements [first, first + count) of a block against as many of a prepared row */
+static float group_product(const struct parts* p, int first, int count, const int8_t* q, float d) {
 	int sum = 0, minima = 0;
-	for (int g = 0; g < block / 16; g++) {
+	for (int j = 0; j < count; j += 16) {
+		const int g = (first + j) / 16;
 		int dot = 0;
-		for (int j = g * 16; j < g * 16 + 16; j++)
-			dot += p->q[j] * q[j];
+		for (int e = 0; e < 16; e++)
+			dot += p->q[first + j + e] * q[j + e];
 		sum += p->scale[g] * dot;
-		minima += p->min[g] * sum_of(q + g * 16, 16);
+		minima += p->min[g] * sum_of(q + j, 16);
 	}
 	return p->d * d * (float)sum - p->dmin * d * (float)minima;
 }
 
 static void quantized_row(float* out, size_t out_stride, enum dtype type, const uint8_t* row, int64_t cols,
                           const uint8_t* x, size_t x_bytes, int n) {
-	const int block = dtype_block(type);
+	const int block = dtype_block(type), group = activation_block(type);
 	const size_t d_offset = prepared_layout(type, (int)cols).d;
 	float sum[SLICE_ROWS] = {0};
 	struct parts parts;
-	for (int64_t b = 0; b < cols / block; b++) {
+	for (int64_t k = 0; k < cols; k += group) {
 		if (block == BLOCK_SMALL)
-			take_small(type, row + dtype_block_bytes(type) * (size_t)b, &parts);
-		else
-			take_super(type, row + dtype_block_bytes(type) * (size_t)b, &parts);
+			take_small(type, row + dtype_block_bytes(type) * (size_t)(k / block), &parts);
+		else if (k % block == 0)
+			take_super(type, row + dtype_block_bytes(type) * (size_t)(k / block), &parts);
 		for (int i = 0; i < n; i++) {
 			const uint8_t* xi = x + (size_t)i * x_bytes;
 			float d;
-			memcpy(&d, xi + d_offset + (size_t)b * 4, 4);
-			sum[i] += block_product(&parts, (const int8_t*)xi + b * block, block, d);
+			memcpy(&d, xi + d_offset + (size_t)(k / group) * 4, 4);
+			sum[i] += group_product(&parts, (int)(k % block), group, (const int8_t*)xi + k, d);
 		}
 	}
 	for (int i = 0; i < n; i++)

@@ -1,0 +1,317 @@
+/* Every matrix product against the plain one and against doubles, and the promise that an output's bits
+ * depend on neither rows, range, neighbours nor alignment. */
+#include "kernels/cpu/matmul.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+struct product_kernels {
+	const char* name;
+	size_t (*prepared_bytes)(enum dtype, int);
+	void (*prepare)(enum dtype, void*, const float*, int);
+	void (*matmul)(float*, size_t, const struct tensor*, int64_t, int64_t, const void*, int);
+};
+
+static const struct product_kernels plain = {"reference", reference_prepared_bytes, reference_prepare,
+                                             reference_matmul};
+
+/* The fast kernels this processor runs. */
+static int fast_kernels(struct product_kernels out[2]) {
+	int n = 0;
+#if defined(__x86_64__)
+	if (avx2_supported())
+		out[n++] = (struct product_kernels){"avx2", avx2_prepared_bytes, avx2_prepare, avx2_matmul};
+	if (avx512_supported())
+		out[n++] = (struct product_kernels){"avx512", avx512_prepared_bytes, avx512_prepare, avx512_matmul};
+#endif
+	return n;
+}
+
+static uint64_t random_state = 1;
+
+static uint32_t random_u32(void) { /* PCG's multiplier; the high half is good enough here */
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(random_state >> 32);
+}
+
+static float random_float(void) { return (float)random_u32() * 0x1p-31f - 1.0f; }
+
+/* Offsets of the 16-bit floats in a block, -1 none; the second is what the format subtracts or adds. */
+static void half_fields(enum dtype type, int* d, int* min) {
+	*d = 0;
+	*min = -1;
+	switch (type) {
+	case DTYPE_Q4_1:
+	case DTYPE_Q5_1:
+	case DTYPE_Q4_K:
+	case DTYPE_Q5_K:
+		*min = 2;
+		break;
+	case DTYPE_Q2_K:
+		*d = 80, *min = 82;
+		break;
+	case DTYPE_Q3_K:
+		*d = 108;
+		break;
+	case DTYPE_Q6_K:
+		*d = 208;
+		break;
+	default:
+		break;
+	}
+}
+
+static void put_half(uint8_t* p, float x) {
+	const uint16_t h = half_from_float(x);
+	p[0] = (uint8_t)h, p[1] = (uint8_t)(h >> 8);
+}
+
+static void random_block(enum dtype type, uint8_t* p) {
+	const float x = random_float();
+	if (type == DTYPE_F32) {
+		memcpy(p, &x, 4);
+	} else if (type == DTYPE_F16) {
+		put_half(p, x);
+	} else if (type == DTYPE_BF16) {
+		const uint16_t b = bf16_from_float(x);
+		p[0] = (uint8_t)b, p[1] = (uint8_t)(b >> 8);
+	} else {
+		int d, min;
+		half_fields(type, &d, &min);
+		for (size_t i = 0; i < dtype_block_bytes(type); i++)
+			p[i] = (uint8_t)random_u32();
+		put_half(p + d, random_float() * 0.01f);
+		if (min >= 0)
+			put_half(p + min, random_float() * 0.1f);
+	}
+}
+
+enum { ROWS = 27, X_ROWS = SLICE_ROWS };
+
+/* One random case: weights at an odd address, activations with an outlier and a zero block. */
+struct fixture {
+	struct tensor w;
+	uint8_t* bytes;
+	float* x;         /* (X_ROWS, cols) */
+	uint8_t* x_plain; /* prepared */
+	float* expected;  /* (X_ROWS, ROWS) the plain product */
+};
+
+static struct fixture make(enum dtype type, int cols) {
+	struct fixture f;
+	const size_t row = dtype_row_bytes(type, cols), block = dtype_block_bytes(type);
+	f.bytes = malloc(row * ROWS + 1);
+	for (size_t at = 0; at < row * ROWS; at += block)
+		random_block(type, f.bytes + 1 + at);
+	f.w = (struct tensor){.type = type, .rows = ROWS, .cols = cols, .data = f.bytes + 1};
+	f.x = malloc(sizeof(float) * (size_t)cols * X_ROWS);
+	for (int k = 0; k < cols * X_ROWS; k++)
+		f.x[k] = random_float();
+	f.x[cols / 2] = 40;
+	for (int k = 0; k < cols && k < 256; k++)
+		f.x[cols + k] = 0;
+	const size_t prepared = reference_prepared_bytes(type, cols);
+	f.x_plain = aligned_alloc(64, prepared * X_ROWS);
+	for (int i = 0; i < X_ROWS; i++)
+		reference_prepare(type, f.x_plain + (size_t)i * prepared, f.x + i * cols, cols);
+	f.expected = malloc(sizeof(float) * ROWS * X_ROWS);
+	reference_matmul(f.expected, ROWS, &f.w, 0, ROWS, f.x_plain, X_ROWS);
+	return f;
+}
+
+static void drop(struct fixture* f) {
+	free(f->bytes);
+	free(f->x);
+	free(f->x_plain);
+	free(f->expected);
+}
+
+/* Row r widened, and, without its minima, widened again: what is added up is no larger than the one plus
+ * the difference. */
+static void widen(const struct fixture* f, int r, float* w, float* w_without_minima) {
+	const size_t row = dtype_row_bytes(f->w.type, f->w.cols), block = dtype_block_bytes(f->w.type);
+	const uint8_t* at = (const uint8_t*)f->w.data + row * (size_t)r;
+	uint8_t* copy = malloc(row);
+	int d, min;
+	half_fields(f->w.type, &d, &min);
+	memcpy(copy, at, row);
+	if (min >= 0)
+		for (size_t b = 0; b < row; b += block)
+			put_half(copy + b + min, 0);
+	dtype_to_float(f->w.type, at, w, f->w.cols);
+	dtype_to_float(f->w.type, copy, w_without_minima, f->w.cols);
+	free(copy);
+}
+
+/* Half a step of the int8 grid a column's block is rounded to; 0 for float types. */
+static double half_step(enum dtype type, const float* x, int k) {
+	if (dtype_is_float(type))
+		return 0;
+	const int block = activation_block(type), first = k / block * block;
+	float largest = 0;
+	for (int j = first; j < first + block; j++)
+		largest = fmaxf(largest, fabsf(x[j]));
+	return (double)largest / 127 * 0.50001;
+}
+
+/* |product - Σ w·x| is at most Σ |w| times half a step of each activation's grid, plus the rounding of
+ * as many additions as a lane has, of terms no larger than Σ (|stored part| + |minimum|)·|x|. */
+static void check_bounds(const struct fixture* f, const float* out, const char* name) {
+	const int cols = (int)f->w.cols;
+	float *w = malloc(sizeof(float) * (size_t)cols), *bare = malloc(sizeof(float) * (size_t)cols);
+	const double roundings = (dtype_is_float(f->w.type) ? cols / 8 : cols / 32 * 2) + 16;
+	for (int r = 0; r < ROWS; r++) {
+		widen(f, r, w, bare);
+		for (int i = 0; i < X_ROWS; i += 9) {
+			const float* x = f->x + i * cols;
+			double exact = 0, grid = 0, size = 0;
+			double step = 0;
+			for (int k = 0; k < cols; k++) {
+				if (k % 32 == 0)
+					step = half_step(f->w.type, x, k);
+				exact += (double)w[k] * (double)x[k];
+				grid += fabs((double)w[k]) * step;
+				size += (fabs((double)bare[k]) + fabs((double)w[k] - (double)bare[k])) *
+				        (fabs((double)x[k]) + step);
+			}
+			const double rounding = roundings * 0x1p-24 * size;
+			const double got = (double)out[i * ROWS + r], want = (double)f->expected[i * ROWS + r];
+			if (!(fabs(got - exact) <= grid + rounding + 1e-30))
+				fail_msg("%s %s cols %d row %d x %d: %.9g, exact %.9g, bound %.3g", name,
+				         dtype_name(f->w.type), cols, r, i, got, exact, grid + rounding);
+			if (!(fabs(got - want) <= 2 * rounding + 1e-30))
+				fail_msg("%s %s cols %d row %d x %d: %.9g, plain %.9g, bound %.3g", name,
+				         dtype_name(f->w.type), cols, r, i, got, want, 2 * rounding);
+		}
+	}
+	free(w);
+	free(bare);
+}
+
+/* Any number of rows, any range: the same bits as all rows and the whole range; nothing else touched. */
+static void check_invariance(const struct fixture* f, const struct product_kernels* k, const float* whole) {
+	float out[X_ROWS * (ROWS + 3)];
+	uint32_t poison = 0xdeadbeef;
+	const size_t stride = ROWS + 3, prepared = reference_prepared_bytes(f->w.type, (int)f->w.cols);
+	for (int n = 1; n <= X_ROWS; n++) {
+		const int begin = (int)(random_u32() % ROWS),
+		          end = begin + (int)(random_u32() % (uint32_t)(ROWS - begin + 1));
+		const int first = (int)(random_u32() % (uint32_t)(X_ROWS - n + 1));
+		for (size_t j = 0; j < X_ROWS * stride; j++)
+			memcpy(out + j, &poison, 4);
+		k->matmul(out, stride, &f->w, begin, end, f->x_plain + (size_t)first * prepared, n);
+		for (int i = 0; i < X_ROWS; i++)
+			for (int r = 0; r < (int)stride; r++) {
+				const bool inside = i < n && r >= begin && r < end;
+				const void* want =
+				    inside ? (const void*)&whole[(first + i) * ROWS + r] : (const void*)&poison;
+				if (memcmp(&out[(size_t)i * stride + (size_t)r], want, 4))
+					fail_msg("%s %s cols %d: rows %d..%d of x, %d..%d of w: element (%d, %d) %s", k->name,
+					         dtype_name(f->w.type), (int)f->w.cols, first, first + n, begin, end, i, r,
+					         inside ? "has other bits" : "was written");
+			}
+	}
+}
+
+static const int float_cols[] = {1, 7, 16, 33, 256, 2049, 6200};
+static const int small_cols[] = {32, 96, 256, 2080, 4160};
+static const int super_cols[] = {256, 768, 2048, 2304, 4352};
+
+static void each_case(void (*check)(enum dtype, int cols)) {
+	for (int t = 0; t < DTYPE_COUNT; t++) {
+		if (dtype_is_float((enum dtype)t))
+			for (size_t c = 0; c < sizeof float_cols / sizeof *float_cols; c++)
+				check((enum dtype)t, float_cols[c]);
+		else
+			for (size_t c = 0; c < sizeof small_cols / sizeof *small_cols; c++)
+				check((enum dtype)t, dtype_block((enum dtype)t) == 32 ? small_cols[c] : super_cols[c]);
+	}
+}
+
+static void check_products(enum dtype type, int cols) {
+	struct fixture f = make(type, cols);
+	struct product_kernels kernels[3] = {plain};
+	const int n = 1 + fast_kernels(kernels + 1);
+	float* out = malloc(sizeof(float) * ROWS * X_ROWS);
+	for (int k = 0; k < n; k++) {
+		kernels[k].matmul(out, ROWS, &f.w, 0, ROWS, f.x_plain, X_ROWS);
+		check_bounds(&f, out, kernels[k].name);
+		if (k > 0 || cols < 2048) /* the plain one takes its time */
+			check_invariance(&f, &kernels[k], out);
+	}
+	free(out);
+	drop(&f);
+}
+
+static void products(void** state) {
+	(void)state;
+	each_case(check_products);
+}
+
+/* Every instruction set prepares the same bytes. */
+static void check_prepared(enum dtype type, int cols) {
+	struct fixture f = make(type, cols);
+	struct product_kernels kernels[2];
+	const int n = fast_kernels(kernels);
+	const size_t bytes = reference_prepared_bytes(type, cols);
+	uint8_t* out = malloc(bytes);
+	for (int k = 0; k < n; k++) {
+		assert_int_equal(kernels[k].prepared_bytes(type, cols), bytes);
+		for (int i = 0; i < 4; i++) {
+			memset(out, 0xaa, bytes);
+			kernels[k].prepare(type, out, f.x + i * cols, cols);
+			if (memcmp(out, f.x_plain + (size_t)i * bytes, bytes))
+				fail_msg("%s prepares row %d of %d columns for %s otherwise", kernels[k].name, i, cols,
+				         dtype_name(type));
+		}
+	}
+	free(out);
+	drop(&f);
+}
+
+static void prepared(void** state) {
+	(void)state;
+	each_case(check_prepared);
+}
+
+/* A value that is not finite reaches the outputs of its row as such, and of no other row. */
+static void check_not_finite(enum dtype type, int cols) {
+	struct fixture f = make(type, cols);
+	struct product_kernels kernels[3] = {plain};
+	const int n = 1 + fast_kernels(kernels + 1);
+	const size_t bytes = reference_prepared_bytes(type, cols);
+	uint8_t* x = aligned_alloc(64, bytes * 3);
+	float out[3 * ROWS];
+	const float bad[2] = {NAN, -INFINITY};
+	for (int k = 0; k < n; k++)
+		for (int b = 0; b < 2; b++) {
+			const float kept = f.x[cols + cols - 1];
+			f.x[cols + cols - 1] = bad[b];
+			for (int i = 0; i < 3; i++)
+				kernels[k].prepare(type, x + (size_t)i * bytes, f.x + i * cols, cols);
+			f.x[cols + cols - 1] = kept;
+			kernels[k].matmul(out, ROWS, &f.w, 0, ROWS, x, 3);
+			for (int r = 0; r < ROWS; r++)
+				if (!isfinite(out[r]) || isfinite(out[ROWS + r]) || !isfinite(out[2 * ROWS + r]))
+					fail_msg("%s %s cols %d: %g %g %g", kernels[k].name, dtype_name(type), cols,
+					         (double)out[r], (double)out[ROWS + r], (double)out[2 * ROWS + r]);
+		}
+	free(x);
+	drop(&f);
+}
+
+static void not_finite(void** state) {
+	(void)state;
+	each_case(check_not_finite);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(prepared),
+	                                   cmocka_unit_test(not_finite)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
