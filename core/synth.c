@@ -27,7 +27,7 @@
 #include "core/tokenizer.h"
 #include "kernels/synth_value.h"
 
-static const double LAYER_VARIANCE = 30, SCORE_DEVIATION = 2.5;
+static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
 /* Mean square of attention's output where the values' is 1 (the sum of squared weights at that score
  * deviation), and of silu(g)·u for standard normal g, u. */
 static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;

@@ -312,7 +312,7 @@ static void check_properties(const char* spec, int windows, int swaps) {
 static void test_properties(void** state) {
 	(void)state;
 	const char* full = getenv("SWIFTLET_FULL");
-	check_properties("synth:" SMALL ",dtype=f32,plant=0.45,seed=1", 12, 4);
+	check_properties("synth:" SMALL ",dtype=f32,plant=0.45,seed=1", 24, 4);
 	if (!full || strcmp(full, "1") != 0)
 		return;
 	check_properties("synth:" SMALL ",dtype=f32,plant=0.45,seed=2", 30, 8);
