@@ -129,7 +129,7 @@ int command_run(int argc, char** argv) {
 	        "Continues one prompt. Text is printed as it is accepted; on a terminal the figures follow.\n"
 	        "The text is the one plain decoding gives (--method vanilla), in fewer full passes.\n"
 	        "Ctrl-C ends the generation and still prints the figures.",
-	    .examples = "  swiftlet run -p 'Question: Tom has 3 apples and buys 4. How many has he?\\nAnswer:'\n"
+	    .examples = "  swiftlet run -p $'Question: Tom has 3 apples and buys 4. How many has he?\\nAnswer:'\n"
 	                "  swiftlet run ~/models/llama-3-8b.gguf --chat -p 'Why is the sky blue?' -n 200\n"
 	                "  swiftlet run -f story.txt --temp 0.8 --top-p 0.95 --seed 7 --json",
 	    .option = option,

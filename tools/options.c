@@ -128,7 +128,7 @@ static void print_help(const struct command_line* line) {
 	printf("usage: swiftlet %s %s\n\n%s\n", line->name, line->usage, line->about);
 	if (line->examples)
 		printf("\nExamples\n%s\n", line->examples);
-	printf("\nOptions\n");
+	printf("\nOptions (defaults in parentheses)\n");
 	for (int i = 0; i < line->n_options; i++) {
 		const struct option* const o = &line->option[i];
 		const char letter[] = {'-', o->letter, ',', ' ', 0};
@@ -142,7 +142,7 @@ static void print_help(const struct command_line* line) {
 	for (int i = 0; i < SESSION_OPTIONS; i++) {
 		const struct session_option* const o = &session_option[i];
 		if (!o->value) {
-			printf("\n%s (default)\n", o->name);
+			printf("\n%s\n", o->name);
 			continue;
 		}
 		snprintf(left, sizeof left, "--%s %s", o->name, o->value);

@@ -34,8 +34,7 @@ static int print_help(void) {
 	for (int i = 0; i < COMMANDS; i++)
 		printf("  %-9s %s\n", command[i].name, command[i].about);
 	puts("\nExamples\n"
-	     "  swiftlet run -p 'Question: Tom has 3 apples and buys 4. How many has he?\n"
-	     "  Answer:'                                   the small model that ships with swiftlet\n"
+	     "  swiftlet run -p 'def fibonacci(n):'         the small model that ships with swiftlet\n"
 	     "  swiftlet run model.gguf --chat -p 'Hello'  your own\n"
 	     "  swiftlet stream -i prompts.jsonl -o results.jsonl\n"
 	     "  swiftlet inspect model.gguf\n\n"

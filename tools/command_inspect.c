@@ -1,0 +1,206 @@
+/* swiftlet inspect: what a model is made of, and with --check whether its files are sound. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/chat_template.h"
+#include "core/model.h"
+#include "core/tokenizer.h"
+#include "tools/command.h"
+#include "tools/draw_mask.h"
+#include "tools/options.h"
+
+/* ---- what it is ----------------------------------------------------------------------------- */
+
+static const char* rope_name(enum rope_scaling scaling) {
+	static const char* const name[] = {"none", "linear", "dynamic NTK", "llama3", "yarn", "longrope"};
+	return name[scaling];
+}
+
+static void print_shape(const struct model* model) {
+	const struct model_shape* const s = &model->weights.shape;
+	printf("blocks       %d, that is %d sub-layers, of which %d may be skipped\n", s->n_blocks,
+	       2 * s->n_blocks, s->n_blocks > 2 ? 2 * (s->n_blocks - 2) : 0);
+	printf("width        %d, feed-forward %d, vocabulary %d%s\n", s->dim, s->ffn, s->vocab,
+	       model->weights.output.data && model->weights.output.data == model->weights.embedding.data
+	           ? ", output head tied to the embedding"
+	           : "");
+	printf("attention    %d query heads of %d over %d key/value heads", s->heads, s->head_dim, s->kv_heads);
+	if (s->sliding_window > 0)
+		printf(", sliding window %d", s->sliding_window);
+	printf("\ncontext      %d, RoPE base %g, scaling %s", s->context, (double)s->rope.theta,
+	       rope_name(s->rope.scaling));
+	if (s->rope.scaling != ROPE_NONE)
+		printf(" by %g from %d", (double)s->rope.factor, s->rope.original_context);
+	putchar('\n');
+}
+
+static void print_weights(const struct model* model) {
+	const struct model_shape* const s = &model->weights.shape;
+	const int context = s->context < 4096 ? s->context : 4096;
+	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
+	const double cache = 2.0 * bytes * context * s->n_blocks * s->kv_heads * s->head_dim;
+	printf("weights      %.1f million, mostly %s, %.1f MiB\n", model->parameters / 1e6,
+	       dtype_name(model->dtype), (double)model->weight_bytes / 1048576);
+	printf("cache        %.1f MiB for %d tokens in %s (--context, --cache-type)\n", cache / 1048576, context,
+	       bytes == 4 ? "f32" : "f16");
+}
+
+static void print_token(const struct tokenizer* tokenizer, const char* name, int32_t id) {
+	char piece[64];
+	if (id < 0) {
+		printf(", no %s", name);
+		return;
+	}
+	const size_t size = tokenizer_piece(tokenizer, id, true, piece, sizeof piece);
+	printf(", %s %d \"%.*s\"", name, id, (int)(size < sizeof piece ? size : sizeof piece), piece);
+}
+
+static void print_text(const struct model* model) {
+	struct error error = {{0}};
+	printf("tokenizer    %d tokens", tokenizer_size(model->tokenizer));
+	print_token(model->tokenizer, "BOS", tokenizer_bos(model->tokenizer));
+	printf("%s", tokenizer_adds_bos(model->tokenizer) ? " (put before a prompt)" : "");
+	for (int i = 0; i < model->n_end_tokens; i++)
+		print_token(model->tokenizer, "end", model->end_token[i]);
+	const char* const family = chat_template_recognise(model->chat_template, &error);
+	printf("\nchat         %s\n", family ? family : error.message);
+}
+
+static void print_model(const struct model* model) {
+	printf("model        %s\npath         %s\n", model->name, model->path);
+	print_shape(model);
+	print_weights(model);
+	print_text(model);
+	printf("fingerprint  %s\n", model->fingerprint);
+	for (int i = 0; i < model->n_planted; i++) {
+		printf("planted%s    nearly redundant sub-layers, as made up\n", i == 0 ? "  " : " 2");
+		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
+	}
+}
+
+/* ---- whether it is sound -------------------------------------------------------------------- */
+
+/* Every element is finite. `row` (cols) is scratch. */
+static bool check_tensor(const struct tensor* t, const char* name, int block, float* row,
+                         struct error* error) {
+	const size_t stride = dtype_row_bytes(t->type, t->cols);
+	for (int64_t r = 0; r < t->rows && t->data; r++) {
+		dtype_to_float(t->type, (const char*)t->data + (size_t)r * stride, row, t->cols);
+		for (int64_t i = 0; i < t->cols; i++)
+			if (!isfinite(row[i]))
+				return block < 0 ? error_set(error, "%s: element (%lld, %lld) is not finite", name,
+				                             (long long)r, (long long)i)
+				                 : error_set(error, "%s of block %d: element (%lld, %lld) is not finite",
+				                             name, block, (long long)r, (long long)i);
+	}
+	return true;
+}
+
+static bool check_block(const struct block_weights* b, int index, float* row, struct error* error) {
+	const struct {
+		const struct tensor* tensor;
+		const char* name;
+	} part[] = {
+	    {&b->attention_norm, "attention norm"},
+	    {&b->wq, "query weights"},
+	    {&b->wk, "key weights"},
+	    {&b->wv, "value weights"},
+	    {&b->bq, "query bias"},
+	    {&b->bk, "key bias"},
+	    {&b->bv, "value bias"},
+	    {&b->q_norm, "query norm"},
+	    {&b->k_norm, "key norm"},
+	    {&b->wo, "attention output"},
+	    {&b->bo, "attention output bias"},
+	    {&b->post_attention_norm, "norm after attention"},
+	    {&b->mlp_norm, "MLP norm"},
+	    {&b->w_gate, "gate weights"},
+	    {&b->w_up, "up weights"},
+	    {&b->w_down, "down weights"},
+	    {&b->b_gate, "gate bias"},
+	    {&b->b_up, "up bias"},
+	    {&b->b_down, "down bias"},
+	    {&b->post_mlp_norm, "norm after the MLP"},
+	};
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		if (!check_tensor(part[i].tensor, part[i].name, index, row, error))
+			return false;
+	return true;
+}
+
+static int64_t widest(const struct model_shape* s) {
+	int64_t n = s->dim > s->ffn ? s->dim : s->ffn;
+	const int64_t heads = (int64_t)s->heads * s->head_dim;
+	n = heads > n ? heads : n;
+	return s->vocab > n ? s->vocab : n; /* biases are one row */
+}
+
+static bool check_weights(const struct model* model, struct error* error) {
+	const struct weight_table* const w = &model->weights;
+	float* const row = malloc((size_t)widest(&w->shape) * sizeof *row);
+	if (!row)
+		return error_set(error, "out of memory");
+	bool good = check_tensor(&w->embedding, "embedding", -1, row, error) &&
+	            check_tensor(&w->output_norm, "output norm", -1, row, error) &&
+	            check_tensor(&w->output, "output head", -1, row, error) &&
+	            check_tensor(&w->output_bias, "output bias", -1, row, error);
+	for (int b = 0; b < w->shape.n_blocks && good; b++)
+		good = check_block(&w->block[b], b, row, error);
+	free(row);
+	return good;
+}
+
+static int check(const struct model* model) {
+	struct error error = {{0}};
+	if (!check_weights(model, &error))
+		return complain(STATUS_FAILED, "%s: %s", model->path, error.message);
+	for (int i = 0; i < model->n_end_tokens; i++)
+		if (model->end_token[i] < 0 || model->end_token[i] >= model->weights.shape.vocab)
+			return complain(STATUS_FAILED, "%s: end token %d lies beyond the vocabulary of %d", model->path,
+			                model->end_token[i], model->weights.shape.vocab);
+	puts("check        every tensor is there, fits, and is finite");
+	return STATUS_DONE;
+}
+
+int command_inspect(int argc, char** argv) {
+	const char* spec = NULL;
+	bool checked = false;
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "the model, as for swiftlet run", OPTION_TEXT, &spec, 0, 0},
+	    {"check", 0, NULL, "read every weight too", OPTION_FLAG, &checked, 0, 0},
+	};
+	struct command_line line = {
+	    .name = "inspect",
+	    .usage = "MODEL [--check]",
+	    .about = "Prints a model's shape, weights, tokenizer, chat template and fingerprint, and what was "
+	             "planted in\n"
+	             "a synth: model. With --check every weight is read; a file that is not sound is named.",
+	    .examples = "  swiftlet inspect builtin\n"
+	                "  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
+	                "  swiftlet inspect "
+	                "synth:layers=24,dim=256,heads=4,kv-heads=4,ffn=704,vocab=1024,dtype=f16,plant=0.45",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .max_words = 1,
+	};
+	const int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (!spec && line.n_words == 0)
+		return complain(STATUS_USAGE, "inspect: which MODEL? (swiftlet inspect --help)");
+	spec = options_model(&line, spec);
+	if (!spec)
+		return STATUS_USAGE;
+	struct error error = {{0}};
+	struct model* const model = model_open(spec, NULL, &error);
+	if (!model)
+		return complain(STATUS_FAILED, "%s", error.message);
+	print_model(model);
+	int result = checked ? check(model) : STATUS_DONE;
+	if (fflush(stdout) != 0 || ferror(stdout))
+		result = complain(STATUS_FAILED, "standard output could not be written");
+	model_close(model);
+	return result;
+}
