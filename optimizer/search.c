@@ -1,9 +1,9 @@
 /* The layer-set search: which mask to score next, which one is best, and when to stop.
  *
- * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So the incumbent
- * gives way only to a mask that scored at least as well on the same window and whose posterior mean over
- * all windows is higher too; at a window move both it and the three runners-up by posterior mean are scored
- * again; and the search is confirmed by its windows one by one and together. */
+ * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So masks are compared
+ * only where they were scored on the same window, by a posterior mean that also has every earlier score in
+ * it; at a window move the incumbent and the three runners-up by posterior mean are scored again; and the
+ * search is confirmed by its windows one by one and together. */
 #include "optimizer/search.h"
 
 #include <math.h>
@@ -142,8 +142,9 @@ void search_close(struct search* s) {
 
 /* ---- stopping ----------------------------------------------------------------------------- */
 
-/* Over max_matchness on confirm + 1 windows, and, with more than one asked for, over it in all its windows
- * together with one success and one failure added, so that a lucky window is not enough. */
+/* Over max_matchness on confirm + 1 windows. Since the incumbent is the best of many noisy scores, a few
+ * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
+ * and one failure added, and the posterior mean must agree. */
 static bool is_confirmed(const struct search* s, const struct entry* e) {
 	if (e->last_window != s->window || e->above <= s->option.confirm)
 		return false;
@@ -151,6 +152,9 @@ static bool is_confirmed(const struct search* s, const struct entry* e) {
 		return false;
 	if (s->option.confirm == 0)
 		return true;
+	if (e->rows < (int64_t)(s->option.confirm + 2) * s->window_size ||
+	    estimate_of(s, e) <= s->option.max_matchness)
+		return false;
 	return (double)(e->matches + 1) > s->option.max_matchness * (double)(e->rows + 2);
 }
 
@@ -206,12 +210,13 @@ static void queue_rescores(struct search* s) {
 }
 
 void search_window(struct search* s, int64_t window, int size) {
-	if (size < 1 || (window == s->window && size == s->window_size))
+	if (size < 1 || window < 1 || (window == s->window && size == s->window_size))
 		return;
 	const double began = now();
+	if (window != s->window)
+		linear_group(s->linear);
 	s->window = window;
 	s->window_size = size;
-	linear_group(s->linear);
 	queue_rescores(s);
 	s->steps_on_window = 0;
 	s->seconds += now() - began;
@@ -297,10 +302,16 @@ bool search_propose(struct search* s, struct proposal* p) {
 
 /* ---- observing ---------------------------------------------------------------------------- */
 
-/* Variance of k of n successes, with one success and one failure added so that it is never 0. */
-static double binomial_variance(int matches, int rows) {
-	const double p = (matches + 1.0) / (rows + 2.0);
+/* Variance of the share of n trials: binomial at the chance the model expects, held off 0 and 1 by one
+ * success and one failure. (At the share seen, a lucky score would pass for a sure one.) */
+static double binomial_variance(double expected, int rows) {
+	const double chance = expected < 0 ? 0 : expected > 1 ? 1 : expected;
+	const double p = (chance * rows + 1.0) / (rows + 2.0);
 	return p * (1 - p) / rows;
+}
+
+static double expected_here(const struct search* s, const struct vector* v, bool here) {
+	return linear_mean(s->linear, v->word) + (here ? linear_offset(s->linear) : 0);
 }
 
 /* Renumbered masks would leave `wait` dangling: it goes when the record forgets. */
@@ -315,23 +326,27 @@ static int record_mask(struct search* s, const struct vector* v, int matches, in
 
 /* Takes a score in: the models, the mask's own figures. Returns the entry. */
 static int learn(struct search* s, const struct vector* v, int matches, int rows, int64_t window) {
-	const double y = (double)matches / rows, variance = binomial_variance(matches, rows);
 	const bool here = window == s->window && window != 0;
+	const double y = (double)matches / rows;
+	const double variance = binomial_variance(expected_here(s, v, here), rows);
 	const int index = record_mask(s, v, matches, rows, window);
 	struct entry* e = &s->record.entry[index];
 	linear_add(s->linear, v->word, y, variance, here);
-	const double expected = linear_mean(s->linear, v->word) + (here ? linear_offset(s->linear) : 0);
-	e->residual += (y - expected) / variance;
+	e->residual += (y - expected_here(s, v, here)) / variance;
 	e->residual_weight += 1 / variance;
 	e->matches += matches;
 	e->rows += rows;
 	if (s->background)
 		background_observe(s, v, y, variance, window);
 	if (here && rows == s->window_size) {
-		if (e->last_window != window) {
-			e->windows++;
-			e->above += matches > s->option.max_matchness * rows;
+		const bool above = matches > s->option.max_matchness * rows;
+		if (e->last_window == window) {
+			/* The window has grown: what it said when it was shorter is part of what it says now. */
+			e->above -= e->last_matches > s->option.max_matchness * e->last_rows;
+			e->matches -= e->last_matches;
+			e->rows -= e->last_rows;
 		}
+		e->above += above;
 		e->last_window = window;
 		e->last_matches = matches;
 		e->last_rows = rows;
@@ -339,11 +354,10 @@ static int learn(struct search* s, const struct vector* v, int matches, int rows
 	return index;
 }
 
-/* At least as good on this window, and better by posterior mean. */
+/* Both have been scored on this window, so that its ease or difficulty favours neither; what decides is the
+ * posterior mean, which has this score in it and all others too. */
 static bool beats(const struct search* s, const struct entry* a, const struct entry* b) {
-	const double mine = value_of(s, &a->bits, (double)a->last_matches / a->last_rows);
-	const double theirs = value_of(s, &b->bits, (double)b->last_matches / b->last_rows);
-	return mine >= theirs && estimate_value(s, a) > estimate_value(s, b);
+	return estimate_value(s, a) > estimate_value(s, b);
 }
 
 /* The incumbent has just been scored: what was scored on this window before it may beat it. */

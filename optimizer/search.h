@@ -66,7 +66,9 @@ struct mask search_start_mask(int blocks);
 struct search* search_open(const struct search_options*, struct error*);
 void search_close(struct search*);
 
-/* A new window of `size` trials is the ground truth from now on. `window` counts up from 1. */
+/* A new window of `size` trials is the ground truth from now on. `window` counts up from 1; windows of
+ * different numbers share no text. The present number with another size: the window has grown, and what was
+ * scored on it is scored again, instead of and not beside. */
 void search_window(struct search*, int64_t window, int size);
 /* The next mask to score on the current window; false when the search has ended and nothing needs
  * scoring again, or no window is set. Allocates nothing after the first `max_steps` are reserved. */

@@ -21,8 +21,7 @@ struct vector {
 struct entry {
 	struct vector bits;
 	int64_t matches, rows; /* all windows together */
-	int windows;           /* windows that scored it in full, unknown ones left out */
-	int above;             /* those of them on which it was over max_matchness */
+	int above;             /* windows that scored it in full and over max_matchness */
 	int64_t last_window;   /* 0: none */
 	int last_matches, last_rows;
 	double residual, residual_weight; /* of its scores against the linear model, by precision */

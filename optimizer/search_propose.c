@@ -1,4 +1,4 @@
-/* Random search, as SWIFT's Eq. 2 has it between Bayesian proposals, but not blind: one proposal in four
+/* Random search, as SWIFT's Eq. 2 has it between Bayesian proposals, but not blind: one proposal in eight
  * is uniform, the others are the best mask of a random draw from the posterior of a linear model of all
  * scores so far (Thompson sampling). With no Bayesian steps at all every proposal is uniform, which is
  * random search as published. No mask comes twice. */
@@ -100,7 +100,7 @@ static bool informed(struct search* s, struct vector* out) {
 }
 
 bool propose_random(struct search* s, struct vector* out) {
-	if (s->option.bayes_interval > 0 && s->steps >= 8 && gp_below(&s->random, 4) != 0 && informed(s, out))
+	if (s->option.bayes_interval > 0 && s->steps >= 8 && gp_below(&s->random, 8) != 0 && informed(s, out))
 		return true;
 	for (int try = 0; try < 64; try++) {
 		uniform(s, random_size(s), out);

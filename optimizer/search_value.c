@@ -43,7 +43,7 @@ double value_of(const struct search* s, const struct vector* v, double matchness
 }
 
 /* How far one mask's matchness strays from a sum over its sub-layers, squared. */
-static const double STRAY = 0.03 * 0.03;
+static const double STRAY = 0.015 * 0.015;
 
 double estimate_of(const struct search* s, const struct entry* e) {
 	double mean = linear_mean(s->linear, e->bits.word);

@@ -1,0 +1,23 @@
+/* A made-up model of the layer-set search's world: some sub-layers can be skipped for nothing, the others
+ * cost matchness, and a window of tokens says so with noise. */
+#ifndef SWIFTLET_TESTS_SUPPORT_PLANTED_H
+#define SWIFTLET_TESTS_SUPPORT_PLANTED_H
+
+#include "optimizer/search.h"
+
+struct planted {
+	int blocks, dims;
+	uint64_t seed;
+	double top;                  /* matchness of the planted mask, near enough */
+	double cost[2 * MAX_BLOCKS]; /* (dims) in the exponent, by skippable sub-layer */
+	struct mask mask;            /* the planted one: floor(0.45 dims) sub-layers */
+};
+
+/* The start mask scores about 0.45, one wrong swap 0.03 to 0.05 less than the planted mask. */
+void planted_make(struct planted*, int blocks, uint64_t seed);
+double planted_truth(const struct planted*, const struct mask*);
+/* Matches among `size` tokens of the window, which are easy or hard for all masks alike in part; after 8 rows
+ * scoring is given up where `needed` can no longer be exceeded. The same mask and window score the same. */
+int planted_score(const struct planted*, const struct mask*, int64_t window, int size, int needed, int* rows);
+
+#endif

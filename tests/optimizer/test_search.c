@@ -1,0 +1,606 @@
+/* The layer-set search on made-up planted models: it finds them, repeats nothing, stops when it should. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "optimizer/search.h"
+#include "support_planted.h"
+
+enum { WINDOW = 32 };
+
+static struct search_options options(int blocks, uint64_t seed) {
+	return (struct search_options){.blocks = blocks,
+	                               .skip_ratio = 0.45,
+	                               .bayes_interval = 25,
+	                               .max_steps = 1000,
+	                               .patience = 300,
+	                               .max_matchness = 0.95,
+	                               .confirm = 1,
+	                               .objective = OBJECTIVE_MATCHNESS,
+	                               .acquisition = SEARCH_UCB,
+	                               .kernel = SEARCH_MATERN52,
+	                               .kappa = 2.5,
+	                               .seed = seed};
+}
+
+static struct search* open_search(const struct search_options* o) {
+	struct error error = {{0}};
+	struct search* s = search_open(o, &error);
+	if (!s)
+		fail_msg("%s", error.message);
+	return s;
+}
+
+/* Runs until it ends, the window moving every `per` proposals. Returns proposals scored in all. */
+static int run(struct search* s, const struct planted* p, int per) {
+	struct proposal proposal;
+	int scored = 0;
+	for (int64_t window = 0;; scored++) {
+		if (scored % per == 0)
+			search_window(s, ++window, WINDOW);
+		if (!search_propose(s, &proposal))
+			return scored;
+		int rows;
+		const int matches = planted_score(p, &proposal.mask, window, WINDOW, proposal.needed, &rows);
+		search_observe(s, &proposal, matches, rows);
+	}
+}
+
+static void observe_all(struct search* s, const struct proposal* p, int matches) {
+	search_observe(s, p, matches, WINDOW);
+}
+
+static void start_mask(void** state) {
+	(void)state;
+	const struct mask mask = search_start_mask(6);
+	for (int block = 0; block < 6; block++) {
+		assert_int_equal(mask_has(&mask, 2 * block), block == 1 || block == 3);
+		assert_int_equal(mask_has(&mask, 2 * block + 1), block == 1 || block == 3);
+	}
+	assert_int_equal(mask_count(&mask), 4);
+}
+
+static void bad_options(void** state) {
+	(void)state;
+	struct error error;
+	for (int i = 0; i < 8; i++) {
+		struct search_options o = options(24, 1);
+		switch (i) {
+		case 0:
+			o.blocks = 2;
+			break;
+		case 1:
+			o.blocks = MAX_BLOCKS + 1;
+			break;
+		case 2:
+			o.skip_ratio = 0;
+			break;
+		case 3:
+			o.skip_ratio = NAN;
+			break;
+		case 4:
+			o.skip_ratio = 1.5;
+			break;
+		case 5:
+			o.bayes_interval = -1;
+			break;
+		case 6:
+			o.patience = 0;
+			break;
+		default:
+			o.kappa = INFINITY;
+			break;
+		}
+		error.message[0] = 0;
+		assert_null(search_open(&o, &error));
+		assert_true(strlen(error.message) > 10);
+	}
+}
+
+/* The promise: planted models of 24, 32 and 40 blocks, 5 seeds, matchness >= 0.95 within 1,000 proposals, on
+ * windows of 32 tokens that move every 15 proposals. Beside it blind random search and the start mask. */
+static void finds_planted_models(void** state) {
+	(void)state;
+	static const int blocks[] = {24, 32, 40};
+	for (int b = 0; b < 3; b++)
+		for (uint64_t seed = 1; seed <= 5; seed++) {
+			struct planted p;
+			planted_make(&p, blocks[b], seed);
+			double truth[2];
+			for (int blind = 0; blind < 2; blind++) {
+				struct search_options o = options(blocks[b], seed);
+				o.max_matchness = 1; /* never above: all 1,000 */
+				o.patience = 1000;
+				o.bayes_interval = blind ? 0 : 25;
+				struct search* s = open_search(&o);
+				run(s, &p, 15);
+				assert_int_equal(search_steps(s), 1000);
+				const struct mask best = search_best(s, NULL);
+				truth[blind] = planted_truth(&p, &best);
+				search_close(s);
+			}
+			const struct mask uniform = search_start_mask(blocks[b]);
+			printf("%d blocks, seed %d: search %.3f, random only %.3f, uniform %.3f, planted %.3f\n",
+			       blocks[b], (int)seed, truth[0], truth[1], planted_truth(&p, &uniform),
+			       planted_truth(&p, &p.mask));
+			assert_true(truth[0] >= 0.95);
+			assert_true(truth[0] > truth[1] + 0.1);
+		}
+}
+
+/* With the stopping rules on it ends sooner and is not far off. */
+static void stops_near_the_planted_mask(void** state) {
+	(void)state;
+	double sum = 0;
+	for (uint64_t seed = 1; seed <= 5; seed++) {
+		struct planted p;
+		planted_make(&p, 24, seed);
+		const struct search_options o = options(24, seed);
+		struct search* s = open_search(&o);
+		run(s, &p, 15);
+		const struct mask best = search_best(s, NULL);
+		printf("seed %d: %s after %d steps, %.3f\n", (int)seed, search_state_name(search_state(s)),
+		       search_steps(s), planted_truth(&p, &best));
+		assert_int_equal(search_state(s), SEARCH_CONFIRMED);
+		sum += planted_truth(&p, &best);
+		search_close(s);
+	}
+	assert_true(sum / 5 >= 0.95);
+}
+
+static void repeats_nothing(void** state) {
+	(void)state;
+	static struct mask seen[700];
+	struct planted p;
+	planted_make(&p, 24, 3);
+	struct search_options o = options(24, 9);
+	o.max_matchness = 1;
+	o.max_steps = 600;
+	o.patience = 600;
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	int steps = 0, bayes = 0, scored = 0;
+	for (int64_t window = 0; scored < 2000; scored++) {
+		if (scored % 20 == 0)
+			search_window(s, ++window, WINDOW);
+		if (!search_propose(s, &proposal))
+			break;
+		if (proposal.step) {
+			assert_int_equal(proposal.step, steps + 1);
+			assert_int_equal(mask_count(&proposal.mask), 19); /* floor(0.45 * 44) */
+			assert_false(mask_has(&proposal.mask, 0) || mask_has(&proposal.mask, 1));
+			assert_false(mask_has(&proposal.mask, 46) || mask_has(&proposal.mask, 47));
+			for (int i = 0; i < steps; i++)
+				assert_false(mask_equal(&seen[i], &proposal.mask));
+			seen[steps++] = proposal.mask;
+			bayes += proposal.kind == PROPOSAL_BAYES;
+			assert_true(proposal.kind != PROPOSAL_BAYES || proposal.step % 25 == 0);
+		}
+		int rows;
+		const int matches = planted_score(&p, &proposal.mask, window, WINDOW, proposal.needed, &rows);
+		search_observe(s, &proposal, matches, rows);
+	}
+	assert_int_equal(steps, 600);
+	assert_int_equal(bayes, 24);
+	assert_int_equal(search_state(s), SEARCH_EXHAUSTED);
+	search_close(s);
+}
+
+/* Four skippable sub-layers, one skipped: four masks, then no more. */
+static void small_spaces_end(void** state) {
+	(void)state;
+	struct search_options o = options(4, 1);
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	int steps = 0;
+	search_window(s, 1, WINDOW);
+	while (search_propose(s, &proposal)) {
+		steps += proposal.step > 0;
+		assert_true(steps <= 4);
+		observe_all(s, &proposal, 16);
+	}
+	assert_int_equal(steps, 4);
+	assert_int_equal(search_state(s), SEARCH_EXHAUSTED);
+	search_close(s);
+}
+
+static void stopping_rules(void** state) {
+	(void)state;
+	struct proposal proposal;
+	for (int confirm = 0; confirm < 3; confirm++) {
+		struct search_options o = options(24, 1);
+		o.confirm = confirm;
+		struct search* s = open_search(&o);
+		int64_t window = 0;
+		search_window(s, ++window, WINDOW);
+		for (int i = 0; search_propose(s, &proposal); i++) {
+			/* Only what was there first matches, and always. */
+			const struct mask start = search_start_mask(24);
+			observe_all(s, &proposal, mask_equal(&proposal.mask, &start) ? 32 : 10);
+			if (i % 10 == 9)
+				search_window(s, ++window, WINDOW);
+			assert_true(window < 60);
+		}
+		assert_int_equal(search_state(s), SEARCH_CONFIRMED);
+		assert_true(window > confirm);
+		assert_true(confirm > 0 || window == 1);
+		search_close(s);
+	}
+	struct search_options o = options(24, 1);
+	o.patience = 40;
+	struct search* s = open_search(&o);
+	search_window(s, 1, WINDOW);
+	while (search_propose(s, &proposal))
+		observe_all(s, &proposal, proposal.kind == PROPOSAL_START ? 25 : 5);
+	assert_int_equal(search_state(s), SEARCH_PATIENCE);
+	assert_int_equal(search_steps(s), 40);
+	/* Reopened it goes on. */
+	search_reopen(s);
+	assert_int_equal(search_state(s), SEARCH_RUNNING);
+	assert_true(search_propose(s, &proposal));
+	search_close(s);
+}
+
+/* A move asks for the incumbent and three others again, before anything new. */
+static void windows_rescore(void** state) {
+	(void)state;
+	const struct search_options o = options(24, 2);
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	double matchness;
+	assert_false(search_propose(s, &proposal)); /* no window yet */
+	search_best(s, &matchness);
+	assert_true(isnan(matchness));
+	search_window(s, 1, WINDOW);
+	assert_true(search_propose(s, &proposal));
+	assert_int_equal(proposal.kind, PROPOSAL_START);
+	assert_int_equal(proposal.needed, 0);
+	observe_all(s, &proposal, 20);
+	for (int i = 0; i < 10; i++) {
+		assert_true(search_propose(s, &proposal));
+		assert_int_equal(proposal.kind, PROPOSAL_RANDOM);
+		observe_all(s, &proposal, 8 + i / 2);
+	}
+	const struct mask best = search_best(s, &matchness);
+	assert_true(matchness == 20.0 / 32);
+	search_window(s, 2, WINDOW);
+	struct mask asked[4];
+	for (int i = 0; i < 4; i++) {
+		assert_true(search_propose(s, &proposal));
+		assert_int_equal(proposal.kind, PROPOSAL_RESCORE);
+		assert_int_equal(proposal.step, 0);
+		asked[i] = proposal.mask;
+		for (int j = 0; j < i; j++)
+			assert_false(mask_equal(&asked[i], &asked[j]));
+		observe_all(s, &proposal, 20);
+	}
+	assert_true(mask_equal(&asked[0], &best));
+	assert_int_equal(search_steps(s), 10);
+	assert_true(search_propose(s, &proposal));
+	assert_true(proposal.step == 11);
+	/* A proposal must be able to reach the incumbent's 20: 19 with all rows left is too few. */
+	assert_int_equal(proposal.needed, 19);
+	search_close(s);
+}
+
+/* A budget of one score a window must still search: no window may go to rescoring alone for ever. */
+static void tight_budgets_still_search(void** state) {
+	(void)state;
+	const struct search_options o = options(24, 2);
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	for (int64_t window = 1; window <= 100; window++) {
+		search_window(s, window, 16);
+		assert_true(search_propose(s, &proposal));
+		search_observe(s, &proposal, 8, 16);
+	}
+	assert_true(search_steps(s) >= 30);
+	search_close(s);
+}
+
+/* A window that grows is one window: it cannot confirm twice. */
+static void growing_windows(void** state) {
+	(void)state;
+	const struct search_options o = options(24, 2);
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	for (int size = 8; size <= 256; size *= 2) {
+		search_window(s, 1, size);
+		for (int i = 0; i < 6 && search_propose(s, &proposal); i++)
+			search_observe(s, &proposal, proposal.step ? size / 2 : size, size);
+	}
+	assert_int_equal(search_state(s), SEARCH_RUNNING);
+	search_close(s);
+}
+
+static void suggestions_and_adoption(void** state) {
+	(void)state;
+	const struct search_options o = options(24, 2);
+	struct search* s = open_search(&o);
+	struct planted p;
+	planted_make(&p, 24, 5);
+	struct proposal proposal;
+	search_window(s, 1, WINDOW);
+	search_propose(s, &proposal);
+	observe_all(s, &proposal, 20);
+	for (int i = 0; i < 12; i++)
+		search_suggest(s, &p.mask); /* waits once */
+	struct mask wrong = p.mask;
+	mask_set(&wrong, 1, true); /* the first block's: refused */
+	search_suggest(s, &wrong);
+	assert_true(search_propose(s, &proposal));
+	assert_int_equal(proposal.kind, PROPOSAL_START);
+	assert_true(mask_equal(&proposal.mask, &p.mask));
+	observe_all(s, &proposal, 30);
+	struct mask best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &p.mask));
+	assert_true(search_propose(s, &proposal) && proposal.step == 1);
+
+	const struct mask start = search_start_mask(24);
+	search_adopt(s, &start);
+	best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &start));
+	assert_true(search_propose(s, &proposal));
+	assert_true(mask_equal(&proposal.mask, &start));
+	search_close(s);
+}
+
+static void skip_ratio_changes(void** state) {
+	(void)state;
+	struct planted p;
+	planted_make(&p, 24, 4);
+	struct search_options o = options(24, 2);
+	o.max_steps = 120;
+	struct search* s = open_search(&o);
+	run(s, &p, 15);
+	static const double ratio[] = {0.3, 0.6, 1e-3};
+	static const int size[] = {13, 26, 0};
+	struct proposal proposal;
+	for (int i = 0; i < 3; i++) {
+		search_set_skip_ratio(s, ratio[i]);
+		assert_true(search_skip_ratio(s) == ratio[i]);
+		assert_int_equal(search_state(s), SEARCH_RUNNING);
+		search_window(s, 1000 + i, WINDOW);
+		assert_true(search_propose(s, &proposal));
+		assert_int_equal(mask_count(&proposal.mask), size[i]);
+		for (int j = 0; j < 12 && search_propose(s, &proposal); j++) {
+			assert_true(!proposal.step || mask_count(&proposal.mask) == size[i]);
+			observe_all(s, &proposal, 20);
+		}
+	}
+	search_set_skip_ratio(s, NAN);
+	search_set_skip_ratio(s, 2);
+	assert_true(search_skip_ratio(s) == 1e-3);
+	search_close(s);
+}
+
+struct copied {
+	struct search* into;
+	int n;
+	int64_t first_window;
+};
+
+static void copy_one(void* user, const struct mask* mask, int matches, int rows, int64_t window) {
+	struct copied* c = user;
+	if (c->n++ == 0)
+		c->first_window = window;
+	search_observe_mask(c->into, mask, matches, rows, 0);
+}
+
+/* What one search learned lets another begin where it was: its best mask is among the first scored. */
+static void carried_over(void** state) {
+	(void)state;
+	struct planted p;
+	planted_make(&p, 24, 6);
+	struct search_options o = options(24, 2);
+	o.max_matchness = 1;
+	o.max_steps = 500;
+	o.patience = 500;
+	struct search* from = open_search(&o);
+	const int scored = run(from, &p, 15);
+	o.seed = 77;
+	struct copied copied = {.into = open_search(&o)};
+	search_each(from, copy_one, &copied);
+	assert_int_equal(copied.n, scored);
+	assert_int_equal(copied.first_window, 1);
+	assert_int_equal(search_steps(copied.into), 0);
+	o.max_steps = 40;
+	run(copied.into, &p, 200);
+	const struct mask best = search_best(from, NULL);
+	struct proposal proposal;
+	bool met = false;
+	search_reopen(copied.into);
+	search_window(copied.into, 1, WINDOW);
+	for (int i = 0; i < 60 && search_propose(copied.into, &proposal); i++) {
+		int rows;
+		const int matches = planted_score(&p, &proposal.mask, 1, WINDOW, 0, &rows);
+		search_observe(copied.into, &proposal, matches, rows);
+	}
+	const struct mask now = search_best(copied.into, NULL);
+	met = planted_truth(&p, &now) >= planted_truth(&p, &best) - 0.03;
+	assert_true(met);
+	search_close(copied.into);
+	search_close(from);
+}
+
+/* Whatever a client sends is taken or ignored, never believed beyond reason. */
+static void odd_observations(void** state) {
+	(void)state;
+	const struct search_options o = options(24, 2);
+	struct search* s = open_search(&o);
+	struct planted p;
+	planted_make(&p, 24, 5);
+	struct copied copied = {.into = s};
+	struct mask beyond = p.mask, all, none = {{0}};
+	mask_set(&beyond, 2 * 23, true);
+	memset(&all, 0xff, sizeof all);
+	search_observe_mask(s, &p.mask, 5, 0, 1);
+	search_observe_mask(s, &p.mask, -1, 8, 1);
+	search_observe_mask(s, &p.mask, 9, 8, 1);
+	search_observe_mask(s, &p.mask, 5, INT32_MIN, 1);
+	search_observe_mask(s, &p.mask, INT32_MAX, INT32_MAX, 1);
+	search_observe_mask(s, &p.mask, 5, 8, -3);
+	search_observe_mask(s, &beyond, 5, 8, 1);
+	search_observe_mask(s, &all, 5, 8, 1);
+	struct search* empty = open_search(&o);
+	copied.into = empty;
+	search_each(s, copy_one, &copied);
+	assert_int_equal(copied.n, 0);
+	search_close(empty);
+	search_observe_mask(s, &none, 8, 8, INT64_MAX);
+	struct proposal proposal = {.kind = PROPOSAL_BAYES, .mask = p.mask};
+	search_observe(s, &proposal, 4, 8); /* before any window */
+	search_window(s, 1, 0);
+	search_window(s, 1, -5);
+	search_window(s, -1, 32);
+	assert_false(search_propose(s, &proposal));
+	search_window(s, 1, 32);
+	assert_true(search_propose(s, &proposal));
+	search_observe(s, &proposal, 40, 33);
+	assert_true(search_propose(s, &proposal));
+	assert_int_equal(proposal.kind, PROPOSAL_START);
+	/* More than is remembered: the oldest go, the incumbent stays. */
+	observe_all(s, &proposal, 30);
+	const struct mask best = search_best(s, NULL);
+	for (int i = 0; i < 8000; i++) {
+		struct mask mask = {{0}};
+		for (int bit = 0; bit < 16; bit++)
+			mask_set(&mask, 2 + bit, i >> bit & 1);
+		search_observe_mask(s, &mask, 3, 8, i % 7);
+	}
+	const struct mask still = search_best(s, NULL);
+	assert_true(mask_equal(&best, &still));
+	assert_true(search_propose(s, &proposal));
+	search_close(s);
+}
+
+static void repeats_with_its_seed(void** state) {
+	(void)state;
+	struct planted p;
+	planted_make(&p, 24, 8);
+	struct mask best[2];
+	int steps[2];
+	for (int i = 0; i < 2; i++) {
+		struct search_options o = options(24, 11);
+		o.max_steps = 200;
+		struct search* s = open_search(&o);
+		run(s, &p, 12);
+		best[i] = search_best(s, NULL);
+		steps[i] = search_steps(s);
+		search_close(s);
+	}
+	assert_true(mask_equal(&best[0], &best[1]));
+	assert_int_equal(steps[0], steps[1]);
+}
+
+static void sleep_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); }
+
+/* Bayesian proposals come from the other thread when they are ready; nobody waits for them. */
+static void background_thread(void** state) {
+	(void)state;
+	struct planted p;
+	planted_make(&p, 24, 8);
+	struct search_options o = options(24, 11);
+	o.background = true;
+	o.bayes_interval = 5;
+	o.max_matchness = 1;
+	o.max_steps = 300;
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	int bayes = 0;
+	for (int64_t n = 0; n < 2000; n++) {
+		if (n % 15 == 0)
+			search_window(s, n / 15 + 1, WINDOW);
+		if (!search_propose(s, &proposal))
+			break;
+		bayes += proposal.kind == PROPOSAL_BAYES;
+		int rows;
+		const int matches = planted_score(&p, &proposal.mask, n / 15 + 1, WINDOW, proposal.needed, &rows);
+		search_observe(s, &proposal, matches, rows);
+		sleep_a_little();
+	}
+	double foreground, background;
+	search_seconds(s, &foreground, &background);
+	printf("%d Bayesian proposals of %d; %.3f s here, %.3f s behind\n", bayes, search_steps(s), foreground,
+	       background);
+	assert_true(bayes > 0);
+	assert_true(background > 0);
+	search_close(s);
+	/* Closed while it works, it ends soon. */
+	s = open_search(&o);
+	search_window(s, 1, WINDOW);
+	for (int i = 0; i < 200 && search_propose(s, &proposal); i++)
+		observe_all(s, &proposal, 10 + i % 9);
+	search_close(s);
+}
+
+/* Where the costs say so, the search leaves the ratio: with MLPs dear and attention cheap to keep it skips
+ * more MLPs than attentions, and what it finds is worth more than the planted mask of fixed size. */
+static double speedup(const struct search_costs* c, const struct planted* p, const struct mask* mask) {
+	double cost = c->fixed + p->blocks * (c->attention + c->mlp);
+	for (int i = 0; i < p->dims; i++)
+		cost -= mask_has(mask, i + 2) ? (i & 1 ? c->mlp : c->attention) : 0;
+	const double a = planted_truth(p, mask);
+	double best = 1, emitted = 1, reach = 1;
+	for (int depth = 1; depth <= c->max_draft; depth++) {
+		reach *= a;
+		emitted += reach;
+		best = fmax(best, emitted / (depth * cost + c->verify[depth + 1]));
+	}
+	return best;
+}
+
+static void speedup_objective(void** state) {
+	(void)state;
+	struct planted p;
+	planted_make(&p, 24, 2);
+	struct search_options o = options(24, 3);
+	o.objective = OBJECTIVE_SPEEDUP;
+	o.skip_ratio = 0.3; /* not the planted 0.45 */
+	o.max_matchness = 1;
+	o.patience = 1000;
+	struct search* s = open_search(&o);
+	struct search_costs costs = {.attention = 0.3 / 24, .mlp = 0.6 / 24, .fixed = 0.1, .max_draft = 8};
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		costs.verify[n] = 1 + 0.04 * (n - 1);
+	search_set_costs(s, &costs);
+	run(s, &p, 15);
+	const struct mask best = search_best(s, NULL), start = search_start_mask(24);
+	printf("speed-up: start %.3f, planted %.3f, found %.3f with %d of %d skipped\n",
+	       speedup(&costs, &p, &start), speedup(&costs, &p, &p.mask), speedup(&costs, &p, &best),
+	       mask_count(&best), p.dims);
+	assert_true(mask_count(&best) != 13);
+	assert_true(speedup(&costs, &p, &best) >= 0.97 * speedup(&costs, &p, &p.mask));
+	search_close(s);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(start_mask),
+	    cmocka_unit_test(bad_options),
+	    cmocka_unit_test(finds_planted_models),
+	    cmocka_unit_test(stops_near_the_planted_mask),
+	    cmocka_unit_test(repeats_nothing),
+	    cmocka_unit_test(small_spaces_end),
+	    cmocka_unit_test(stopping_rules),
+	    cmocka_unit_test(windows_rescore),
+	    cmocka_unit_test(tight_budgets_still_search),
+	    cmocka_unit_test(growing_windows),
+	    cmocka_unit_test(suggestions_and_adoption),
+	    cmocka_unit_test(skip_ratio_changes),
+	    cmocka_unit_test(carried_over),
+	    cmocka_unit_test(odd_observations),
+	    cmocka_unit_test(repeats_with_its_seed),
+	    cmocka_unit_test(background_thread),
+	    cmocka_unit_test(speedup_objective),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
