@@ -35,7 +35,7 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 size_t avx512_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
 
 void avx512_prepare(enum dtype weight, void* out, const float* x, int cols) {
-	reference_prepare(weight, out, x, cols);
+	avx2_prepare(weight, out, x, cols); /* 32 floats a block: wider vectors would not help */
 }
 
 void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,

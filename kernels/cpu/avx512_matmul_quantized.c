@@ -15,18 +15,6 @@ INLINED float half_at(const uint8_t* p) { return _cvtsh_ss(load_u16(p)); }
 INLINED __m128i load_128(const void* p) { return _mm_loadu_si128(p); }
 INLINED __m256i load_256(const void* p) { return _mm256_loadu_si256(p); }
 
-INLINED uint32_t load_u32(const void* p) {
-	uint32_t x;
-	memcpy(&x, p, 4);
-	return x;
-}
-
-INLINED uint64_t load_u64(const void* p) {
-	uint64_t x;
-	memcpy(&x, p, 8);
-	return x;
-}
-
 /* Shifts every 32 bytes' half by its own count and keeps `mask` of each byte. */
 INLINED __m512i bits_of(__m512i v, int low, int high, int mask) {
 	const __m512i shift =
@@ -109,11 +97,8 @@ INLINED void decode_iq4_xs(struct decoded* out, int r, int b, const struct block
 
 /* The 6-bit scales and minima of q4_k and q5_k, each for two groups of 16 */
 INLINED void decode_k4_scales(struct decoded* out, int r, int b, const uint8_t* packed) {
-	const uint64_t first = load_u32(packed), second = load_u32(packed + 4), third = load_u32(packed + 8);
-	const uint64_t scales = (first & 0x3f3f3f3fu) | ((third & 0x0f0f0f0fu) | (first >> 6 & 0x03030303u) << 4)
-	                                                    << 32;
-	const uint64_t minima =
-	    (second & 0x3f3f3f3fu) | ((third >> 4 & 0x0f0f0f0fu) | (second >> 6 & 0x03030303u) << 4) << 32;
+	uint64_t scales, minima;
+	k4_scales_minima(packed, &scales, &minima);
 	const __m128i s = _mm_cvtsi64_si128((long long)scales), m = _mm_cvtsi64_si128((long long)minima);
 	_mm256_storeu_si256((void*)(out->scale[r] + b * 16), _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(s, s)));
 	_mm256_storeu_si256((void*)(out->minus[r] + b * 16), _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(m, m)));
@@ -168,9 +153,8 @@ INLINED void store_scales(struct decoded* out, int r, int b, __m256i scale, int 
 
 INLINED void decode_q3_k(struct decoded* out, int r, int b, const struct block_q3_k* w) {
 	out->d[r][b] = half_at(w->d);
-	const uint64_t low = load_u64(w->scales), high = load_u32(w->scales + 8), two = 0x03030303u;
-	const uint64_t first = (low & 0x0f0f0f0f0f0f0f0fu) | (high & two) << 4 | (high >> 2 & two) << 36;
-	const uint64_t last = (low >> 4 & 0x0f0f0f0f0f0f0f0fu) | (high >> 4 & two) << 4 | (high >> 6 & two) << 36;
+	uint64_t first, last;
+	q3_scales(w->scales, &first, &last);
 	const __m256i scale = _mm256_cvtepu8_epi16(_mm_set_epi64x((long long)last, (long long)first));
 	store_scales(out, r, b, _mm256_sub_epi16(scale, _mm256_set1_epi16(32)), 4);
 	const __m512i third = _mm512_broadcast_i64x4(load_256(w->high));
