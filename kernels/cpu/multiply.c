@@ -91,7 +91,7 @@ void multiply(struct cpu_backend* b, const float* x, int64_t cols, int n, const 
 	for (int i = 0; i < count; i++)
 		bytes += (double)product[i].w->rows * (double)dtype_row_bytes(product[i].w->type, cols);
 	const double each = bytes_a_part(b, bytes, n);
-	const bool here = b->threads == 1 || bytes < 2 * each;
+	const bool here = b->threads == 1 || bytes < 4 * each;
 	for (int i = 0; i < count; i++) {
 		const struct tensor* w = product[i].w;
 		const double rows = here ? (double)w->rows : each / (double)dtype_row_bytes(w->type, cols);
