@@ -36,11 +36,12 @@ static void move_window(struct session* s) {
 	                   (isinf(s->options.opt_budget) || w->scored >= FIRST_ROWS);
 	if (size == 0 || (!longer && !newer))
 		return;
+	const bool grown = w->size > 0 && !newer;
 	w->start = w->size == 0 || !newer ? 0 : generated - size;
 	w->size = size;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = 0;
-	search_window(s->search, ++w->id, size);
+	search_window(s->search, grown ? w->id : ++w->id, size);
 }
 
 /* Whether scoring the first rows alone is cheaper on average than scoring all at once. */
