@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/memory.h"
 #include "tools/interrupt.h"
 
 static bool keep(struct generation* g, const struct swiftlet_step* step) {
@@ -32,8 +33,8 @@ static bool keep(struct generation* g, const struct swiftlet_step* step) {
 	return true;
 }
 
-static bool on_step(void* user, const struct swiftlet_step* step) {
-	struct generation* const g = user;
+/* False: the generation is to end. */
+static bool take(struct generation* g, const struct swiftlet_step* step) {
 	if (!keep(g, step)) {
 		g->no_memory = true;
 		return false;
@@ -50,14 +51,34 @@ static bool on_step(void* user, const struct swiftlet_step* step) {
 	return !interrupted();
 }
 
+static bool run_steps(struct generation* g, swiftlet_session* session, struct error* error) {
+	struct swiftlet_step step;
+	do {
+		if (!swiftlet_session_step(session, &step, error->message, sizeof error->message))
+			return false;
+		if (g->watch)
+			memory_step(g->watch, &step);
+		if (!take(g, &step))
+			swiftlet_session_cancel(session);
+	} while (step.stop == SWIFTLET_RUNNING);
+	return true;
+}
+
 bool generation_run(struct generation* g, swiftlet_session* session, const struct swiftlet_request* request,
                     struct error* error) {
 	g->n_tokens = 0;
 	g->text_size = 0;
 	g->no_memory = g->write_failed = false;
-	if (!swiftlet_session_generate(session, request, on_step, g, &g->figures, error->message,
-	                               sizeof error->message))
+	if (!swiftlet_session_start(session, request, error->message, sizeof error->message))
 		return false;
+	if (g->watch)
+		memory_begin(g->watch, request->task);
+	const bool good = run_steps(g, session, error);
+	if (g->watch)
+		memory_end(g->watch);
+	if (!good)
+		return false;
+	swiftlet_session_figures(session, &g->figures);
 	if (g->no_memory)
 		return error_set(error, "out of memory for the text");
 	if (g->write_failed)

@@ -2,7 +2,7 @@
 """Masks as files and in the store: both formats, refusals, and a mask that was saved is the one that is used."""
 import json
 
-from support import PROMPT, EndToEnd, main, run
+from support import DEMO, PROMPT, EndToEnd, main, read_lines, run, write_lines
 
 
 class Masks(EndToEnd):
@@ -94,6 +94,23 @@ class Masks(EndToEnd):
         self.status(0, run("masks", "delete", number, *store))
         self.status(1, run("masks", "delete", number, *store))
         self.status(1, run("masks", "show", number, *store))
+
+    def test_a_stream_leaves_its_masks_in_the_store(self):
+        store = ["--store", self.path("masks.db")]
+        write_lines(self.path("in"), read_lines(DEMO)[:4])
+        plain = self.stream("-i", self.path("in"), "--method", "vanilla")
+        for _ in range(2):  # the second finds what the first left
+            lines = self.stream("-i", self.path("in"), "--draft", "always", "--opt-budget", "inf", *store)
+            self.assertEqual([line["tokens"] for line in lines], [line["tokens"] for line in plain])
+            listed = run("masks", "list", *store)
+            self.status(0, listed)
+            for prompt in read_lines(self.path("in")):
+                self.assertIn(prompt["task"], listed.stdout.decode())
+        with open(self.path("text"), "w", encoding="utf-8") as file:
+            file.write("no database")
+        self.status(1, run("stream", "-i", self.path("in"), "--store", self.path("text")))
+        with open(self.path("text"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "no database")
 
 
 main()
