@@ -52,6 +52,11 @@ static size_t translate_escape(struct buffer* out, const char* pattern, size_t s
 	}
 }
 
+/* An error about a pattern, which need not be terminated. */
+static bool refuse(const char* pattern, size_t size, const char* why, struct error* error) {
+	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
+}
+
 static bool translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
 	bool in_class = false;
 	for (size_t at = 0; at < size;) {
@@ -64,11 +69,10 @@ static bool translate(const char* pattern, size_t size, struct buffer* out, stru
 			continue;
 		}
 		if (in_class && at + 1 < size && pattern[at] == '&' && pattern[at + 1] == '&')
-			return error_set(error, "expression \"%.80s\": class intersections (&&) are not supported",
-			                 pattern);
+			return refuse(pattern, size, "class intersections (&&) are not supported", error);
 		if (pattern[at] == '[' && !(in_class && at + 1 < size && pattern[at + 1] == ':')) {
 			if (in_class)
-				return error_set(error, "expression \"%.80s\": nested classes are not supported", pattern);
+				return refuse(pattern, size, "nested classes are not supported", error);
 			in_class = true;
 			/* A bracket that closes right after the opening one is a member. */
 			buffer_add(out, "[", 1);
@@ -88,7 +92,7 @@ static bool translate(const char* pattern, size_t size, struct buffer* out, stru
 	return out->failed ? error_set(error, "no memory for an expression") : true;
 }
 
-static bool compile(struct expression* e, const char* pattern, const struct buffer* text,
+static bool compile(struct expression* e, const char* pattern, size_t size, const struct buffer* text,
                     struct error* error) {
 	int code = 0;
 	PCRE2_SIZE offset = 0;
@@ -98,7 +102,7 @@ static bool compile(struct expression* e, const char* pattern, const struct buff
 	if (!e->code) {
 		char why[128];
 		pcre2_get_error_message(code, (PCRE2_UCHAR*)why, sizeof why);
-		return error_set(error, "expression \"%.80s\": %s", pattern, why);
+		return refuse(pattern, size, why, error);
 	}
 	pcre2_jit_compile(e->code, PCRE2_JIT_COMPLETE); /* without it, matching is interpreted */
 	return true;
@@ -116,7 +120,7 @@ struct expression* expression_compile(const char* pattern, size_t size, struct e
 	}
 	e->trailing_space = size == 4 && memcmp(pattern, "\\s+$", 4) == 0;
 	struct buffer text = {0};
-	bool good = translate(pattern, size, &text, error) && compile(e, pattern, &text, error);
+	bool good = translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error);
 	buffer_free(&text);
 	if (!good) {
 		expression_free(e);

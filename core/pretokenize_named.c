@@ -45,6 +45,10 @@ static const char deepseek3_words[] =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
     "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
+/* Stands for rewriting in the byte alphabet, where that is not the last step: Falcon looks for digits in
+ * rewritten text. */
+static const char letters[] = "";
+
 enum { MAX_EXPRESSIONS = 6 };
 
 static const struct named {
@@ -67,11 +71,11 @@ static const struct named {
     {"stablelm2", {qwen2}, {0}},
     {"tekken", {tekken}, {.ignore_merges = true, .adds_bos = true}},
     {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}, {0}},
-    {"deepseek-llm", {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}+"}, {0}},
+    {"deepseek-llm", {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}, {0}},
     {"deepseek-v3",
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
      {0}},
-    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2_WORDS, "[0-9][0-9][0-9]"}, {0}},
+    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
     {"starcoder", {"\\p{N}", pretokenize_gpt2}, {0}},
     {"refact", {"\\p{N}", pretokenize_gpt2}, {0}},
     {"command-r", {"\\p{N}", pretokenize_gpt2}, {0}},
@@ -90,12 +94,16 @@ static bool unknown(const char* name, struct error* error) {
 }
 
 static bool add(struct pretokenizer* p, const struct named* named, struct error* error) {
+	bool rewritten = false;
 	for (int i = 0; i < MAX_EXPRESSIONS && named->expression[i]; i++) {
 		const char* text = named->expression[i];
-		if (!pretokenizer_add_split(p, text, strlen(text), SPLIT_ISOLATED, false, error))
+		if (text == letters && !pretokenizer_add(p, PRETOKENIZE_BYTE_LEVEL, error))
 			return false;
+		if (text != letters && !pretokenizer_add_split(p, text, strlen(text), SPLIT_ISOLATED, false, error))
+			return false;
+		rewritten |= text == letters;
 	}
-	return pretokenizer_add(p, PRETOKENIZE_BYTE_LEVEL, error) != NULL;
+	return rewritten || pretokenizer_add(p, PRETOKENIZE_BYTE_LEVEL, error) != NULL;
 }
 
 bool pretokenizer_add_named(struct pretokenizer* p, const char* name, struct named_habits* habits,

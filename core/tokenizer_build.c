@@ -199,8 +199,8 @@ static bool register_added(struct tokenizer* t, struct error* error) {
 	for (int id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
 		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
-		if (!special && p->type != PIECE_USER_DEFINED)
-			continue;
+		if (!special && (p->type != PIECE_USER_DEFINED || t->kind == TOKENIZER_UNIGRAM))
+			continue; /* a unigram weighs its user-defined pieces with the others */
 		const char* text = vocabulary_text(v, id);
 		struct added_token token = {.id = id, .special = special || looks_special(text, p->text_size)};
 		if (!added_tokens_add(special ? &t->raw : &t->normalized, text, p->text_size, token, error))

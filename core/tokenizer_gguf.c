@@ -76,7 +76,7 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 		token.rstrip = phi3 && special && strips_after(text, p->text_size);
 		if (special && !tokenizer_add_token(t, text, p->text_size, token, false, error))
 			return false;
-		if (p->type == PIECE_USER_DEFINED && !add_user_defined(t, id, error))
+		if (p->type == PIECE_USER_DEFINED && t->kind == TOKENIZER_SCORED && !add_user_defined(t, id, error))
 			return false;
 	}
 	return true;
@@ -89,6 +89,7 @@ static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary
 	bool unigram = t->kind == TOKENIZER_UNIGRAM;
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
+	t->single_precision = true;
 	t->lists_added = true;
 	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
 	if (!tokenizer_space_as_block(t, prefix, unigram, error))

@@ -195,6 +195,7 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 	if (!tokenizer_json_normalizer(t, field(root, "normalizer"), error) ||
 	    !tokenizer_json_pretokenizer(t, field(root, "pre_tokenizer"), error) || !read_model(t, model, error))
 		return false;
+	t->lists_added = true;
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, field(root, "added_tokens")) {
 		if (!add_token(t, entry, error))

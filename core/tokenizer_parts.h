@@ -55,6 +55,7 @@ struct tokenizer {
 	uint32_t* order;          /* (vocabulary.n) SCORED: merging order of each piece, lower first */
 	struct merges merges;     /* RANKED */
 	double* score;            /* (vocabulary.n) UNIGRAM: log probabilities */
+	bool single_precision;    /* UNIGRAM: sums are rounded as sentencepiece rounds them */
 	double unknown_score;     /* UNIGRAM: of a character without a piece */
 	struct added_tokens trie; /* UNIGRAM: the pieces */
 };

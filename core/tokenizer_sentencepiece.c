@@ -122,6 +122,7 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const str
 	t->kind = s->model_type == MODEL_BPE ? TOKENIZER_SCORED : TOKENIZER_UNIGRAM;
 	t->byte_fallback = s->byte_fallback;
 	t->fuse_unknown = true;
+	t->single_precision = true;
 	bool prefix = config->add_prefix_space >= 0 ? config->add_prefix_space == 1 : s->dummy_prefix;
 	enum prefix_scheme scheme = !prefix ? PREFIX_NEVER : config->legacy == 0 ? PREFIX_FIRST : PREFIX_ALWAYS;
 	if (!s->escape)

@@ -2,7 +2,7 @@
  *
  * Kudo, "Subword Regularization" (2018), section 3.2, by Viterbi's algorithm: best[i] is the best sum
  * over the first i bytes. A character without a piece costs the lowest score less 10, as in
- * sentencepiece; user-defined pieces are met before (added tokens). */
+ * sentencepiece; a user-defined piece scores as if each of its bytes had the highest score, less 0.1. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,23 +28,33 @@ bool unigram_prepare(struct tokenizer* t, struct error* error) {
 		for (int id = 0; id < v->n; id++)
 			t->score[id] = (double)v->piece[id].score;
 	}
-	double lowest = 0;
+	double lowest = INFINITY, highest = -INFINITY;
 	for (int id = 0; id < v->n; id++) {
 		if (!isfinite(t->score[id]))
 			return error_set(error, "the score of piece %d is not a finite number", id);
 		if (!is_usable(&v->piece[id]))
 			continue;
-		if (t->score[id] < lowest)
-			lowest = t->score[id];
+		if (v->piece[id].type == PIECE_NORMAL) {
+			lowest = fmin(lowest, t->score[id]);
+			highest = fmax(highest, t->score[id]);
+		}
 		struct added_token token = {.id = id};
 		if (!added_tokens_add(&t->trie, vocabulary_text(v, id), v->piece[id].text_size, token, error))
 			return false;
 	}
+	lowest = isfinite(lowest) ? lowest : 0;
+	highest = isfinite(highest) ? highest : 0;
 	t->unknown_score = lowest - 10;
+	for (int id = 0; id < v->n && t->single_precision; id++)
+		if (v->piece[id].type == PIECE_USER_DEFINED)
+			t->score[id] = (double)v->piece[id].text_size * highest - 0.1;
 	return true;
 }
 
-static void reach(struct lattice_node* node, double score, int32_t id, size_t start) {
+static void reach(const struct tokenizer* t, struct lattice_node* node, double score, int32_t id,
+                  size_t start) {
+	if (t->single_precision)
+		score = (double)(float)score;
 	if (node->start == UINT32_MAX || score > node->score)
 		*node = (struct lattice_node){.score = score, .id = id, .start = (uint32_t)start};
 }
@@ -65,11 +75,11 @@ static void extend(const struct tokenizer* t, const char* word, size_t size, siz
 		if (token < 0)
 			continue;
 		int32_t id = t->trie.token[token].id;
-		reach(&node[end], score + t->score[id], id, at);
+		reach(t, &node[end], score + t->score[id], id, at);
 		covered |= end - at == character;
 	}
 	if (!covered)
-		reach(&node[at + character], score + t->unknown_score, -1, at);
+		reach(t, &node[at + character], score + t->unknown_score, -1, at);
 }
 
 /* Turns the best way round: node[start].start becomes the end of the piece that begins there. */

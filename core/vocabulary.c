@@ -74,6 +74,8 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	while (v->n <= place)
 		v->piece[v->n++] = (struct piece){.type = PIECE_ABSENT};
 	struct piece* p = &v->piece[place];
+	if (v->store.size == 0)
+		buffer_add(&v->store, "", 1); /* so that even empty texts have a place */
 	p->text = p->printed = v->store.size;
 	p->text_size = p->n_printed = size;
 	p->score = score;
