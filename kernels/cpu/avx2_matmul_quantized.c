@@ -240,11 +240,10 @@ INLINED void super_run(bool minimum, int n, const struct run* run) {
 	for (int64_t b = 0; b < run->columns / 256; b++)
 		UNROLLED for (int r = 0; r < Q_ROWS; r++) {
 			const int16_t* minus = w->minus[r] + b * 16;
-			__m256i dot[Q_N], rest[Q_N];
-			UNROLLED for (int i = 0; i < n; i++) {
-				rest[i] = minus_product(run->sums + (size_t)i * run->x_stride + b * 32, minus);
-				dot[i] = minimum ? _mm256_setzero_si256() : rest[i];
-			}
+			__m256i dot[Q_N];
+			UNROLLED for (int i = 0; i < n; i++) dot[i] =
+			    minimum ? _mm256_setzero_si256()
+			            : minus_product(run->sums + (size_t)i * run->x_stride + b * 32, minus);
 			UNROLLED for (int s = 0; s < 8; s++) {
 				const __m256i wq = load_256(w->q[r] + b * 256 + s * 32);
 				const __m256i scale = scales_of(w->scale[r] + b * 16, s);
@@ -260,7 +259,8 @@ INLINED void super_run(bool minimum, int n, const struct run* run) {
 				sum[r][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[i]), d, sum[r][i]);
 				if (minimum) {
 					const __m256 m = _mm256_mul_ps(_mm256_set1_ps(w->m[r][b]), xd);
-					sum[r][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(rest[i]), m, sum[r][i]);
+					const __m256i rest = minus_product(run->sums + (size_t)i * run->x_stride + b * 32, minus);
+					sum[r][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(rest), m, sum[r][i]);
 				}
 			}
 		}
