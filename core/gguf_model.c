@@ -468,7 +468,7 @@ static const char* split_suffix(const char* path, int64_t no, int64_t count) {
 /* Another file of the set: its place in it must be what its name says. */
 static bool add_split(struct gguf_model* f, const char* path, int64_t no, int64_t count, bool head,
                       struct error* error) {
-	struct gguf other;
+	struct gguf other = {0};
 	int64_t its_no = -1, its_count = -1;
 	if (!add_file(f, &other, path, error) ||
 	    !gguf_int(&other, "split.no", 0, MAX_SPLITS - 1, &its_no, error) ||

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -30,21 +30,22 @@ static bool map_descriptor(struct mapping* m, int descriptor, struct error* erro
 
 bool mapping_open(struct mapping* m, const char* path, struct error* error) {
 	*m = (struct mapping){0};
-	if (strlen(path) >= sizeof m->path)
-		return error_set(error, "a path of %zu bytes is longer than %zu", strlen(path), sizeof m->path - 1);
-	snprintf(m->path, sizeof m->path, "%s", path);
 	/* Without O_NONBLOCK a FIFO would hold the open until somebody writes to it. */
 	const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (descriptor < 0)
 		return error_set(error, "%s: %s", path, strerror(errno));
-	const bool mapped = map_descriptor(m, descriptor, error);
+	m->path = strdup(path);
+	const bool mapped = m->path ? map_descriptor(m, descriptor, error) : error_set(error, "out of memory");
 	close(descriptor);
+	if (!mapped)
+		mapping_close(m);
 	return mapped;
 }
 
 void mapping_close(struct mapping* m) {
 	if (m->data)
 		munmap((void*)(uintptr_t)m->data, m->size);
+	free(m->path);
 	*m = (struct mapping){0};
 }
 

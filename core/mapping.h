@@ -7,7 +7,7 @@
 struct mapping {
 	const uint8_t* data; /* (size) NULL when nothing is mapped */
 	size_t size;
-	char path[1024];
+	char* path; /* owned; stays where it is when the struct is moved */
 };
 
 /* Maps a regular file that is not empty. False with the error set. Close with mapping_close. */

@@ -132,5 +132,5 @@ bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t si
 		}
 	}
 	cJSON_Delete(json);
-	return good && check_overlap(table->item + first, table->n - first, error);
+	return good && (table->n == first || check_overlap(table->item + first, table->n - first, error));
 }

@@ -1,0 +1,27 @@
+/* Any bytes as a safetensors file: read or refused; what was read lies within the bytes and can be found. */
+#include <stdlib.h>
+
+#include "core/safetensors.h"
+
+static volatile unsigned sum;
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+	struct error error = {""};
+	struct tensor_table table = {0};
+	const bool good =
+	    safetensors_read(&table, data, size, "fuzz", &error) && tensor_table_seal(&table, &error);
+	if (!good && !error.message[0])
+		abort();
+	for (size_t i = 0; good && i < table.n; i++) {
+		const struct named_tensor* t = &table.item[i];
+		struct tensor view;
+		if (tensor_table_find(&table, t->name) != t)
+			abort();
+		for (size_t b = 0; b < t->bytes; b++)
+			sum += t->data[b];
+		tensor_table_take(&table, t->name, t->dim[0], t->dim[1], &view, &error);
+	}
+	tensor_table_free(&table);
+	return 0;
+}

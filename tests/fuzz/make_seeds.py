@@ -1,0 +1,87 @@
+"""Writes the small well-formed files that fuzzing starts from: tests/fuzz/corpus and the dictionaries."""
+import json
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "core" / "golden"
+
+
+def put(name, file, data):
+    folder = HERE / "corpus" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(data)
+
+
+def safetensors(tensors):
+    header, data = {}, b""
+    for name, dtype, shape, size in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + size]}
+        data += bytes(range(size % 256)) if size < 256 else bytes(size)
+    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def string(text):
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def gguf_model():
+    def u32(key, n):
+        return string(key) + struct.pack("<II", 4, n)
+
+    def f32(key, x):
+        return string(key) + struct.pack("<If", 6, x)
+
+    def text(key, value):
+        return string(key) + struct.pack("<I", 8) + string(value)
+
+    def array(key, kind, values):
+        body = b"".join(string(v) if kind == 8 else struct.pack("<f" if kind == 6 else "<i", v) for v in values)
+        return string(key) + struct.pack("<IIQ", 9, kind, len(values)) + body
+
+    pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(4)] + ["\u2581", "a", "b", "ab", "\u2581a"]
+    values = [text("general.architecture", "llama"), u32("general.alignment", 32), u32("llama.block_count", 1),
+              u32("llama.context_length", 32), u32("llama.embedding_length", 4), u32("llama.feed_forward_length", 6),
+              u32("llama.attention.head_count", 2), u32("llama.attention.head_count_kv", 1),
+              f32("llama.attention.layer_norm_rms_epsilon", 1e-5), u32("llama.rope.dimension_count", 2),
+              text("tokenizer.ggml.model", "llama"), array("tokenizer.ggml.tokens", 8, pieces),
+              array("tokenizer.ggml.scores", 6, [-float(i) for i in range(len(pieces))]),
+              array("tokenizer.ggml.token_type", 5, [2, 3, 3, 6, 6, 6, 6, 1, 1, 1, 1, 1]),
+              u32("tokenizer.ggml.bos_token_id", 1), u32("tokenizer.ggml.eos_token_id", 2),
+              string("tokenizer.ggml.add_bos_token") + struct.pack("<IB", 7, 1)]
+    shapes = {"token_embd": (4, 12), "output_norm": (4,), "blk.0.attn_norm": (4,), "blk.0.ffn_norm": (4,),
+              "blk.0.attn_q": (4, 4), "blk.0.attn_k": (4, 2), "blk.0.attn_v": (4, 2), "blk.0.attn_output": (4, 4),
+              "blk.0.ffn_gate": (4, 6), "blk.0.ffn_up": (4, 6), "blk.0.ffn_down": (6, 4)}
+    infos, offset = b"", 0
+    for name, dims in shapes.items():
+        kind, size = (0, 4) if len(dims) == 1 else (1, 2)
+        for dim in dims:
+            size *= dim
+        infos += string(name + ".weight") + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + \
+            struct.pack("<IQ", kind, offset)
+        offset += (size + 31) // 32 * 32
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(values)) + b"".join(values) + infos
+    return head + bytes(-len(head) % 32) + bytes(offset)
+
+
+def main():
+    put("safetensors", "two", safetensors([("a", "F32", [2, 3], 24), ("b", "BF16", [4], 8)]))
+    put("safetensors", "idle", safetensors([("x.rotary_emb.inv_freq", "F32", [1], 4), ("n", "I64", [], 8)]))
+    put("gguf", "model", gguf_model())
+    for name in ("llama-llama3-f32", "llama-yarn-mscale-f16", "phi3-longrope-long-bf16", "gemma2-f32",
+                 "qwen2-window-bf16", "mistral-window-f16"):
+        put("config", name, (GOLDEN / name / "config.json").read_bytes())
+    words = sorted({key for f in (HERE / "corpus" / "config").iterdir() for key in json.loads(f.read_text())} |
+                   {"rope_scaling", "rope_type", "type", "yarn", "longrope", "linear", "dynamic", "truncate", "mscale"})
+    (HERE / "config.dict").write_text("".join(f'"\\"{w}\\""\n' for w in words))
+    (HERE / "safetensors.dict").write_text("".join(f'"\\"{w}\\""\n' for w in (
+        "dtype", "shape", "data_offsets", "F32", "F16", "BF16", "I64", "__metadata__")))
+    (HERE / "gguf.dict").write_text("".join(f'"{w}"\n' for w in (
+        "general.alignment", "split.count", "split.no", "llama.", "qwen2", "gemma2", "phi3", "tokenizer.ggml.",
+        "rope.scaling.type", "rope_freqs.weight", "output.weight", "GGUF")))
+
+
+if __name__ == "__main__":
+    main()
