@@ -143,7 +143,7 @@ static void add_to(struct task_sum* sum, const struct swiftlet_figures* f) {
 }
 
 bool summary_add(struct summary* summary, const char* task, const struct swiftlet_figures* figures) {
-	struct task_sum* const sum = find_task(summary, task ? task : "none");
+	struct task_sum* const sum = find_task(summary, task ? task : SUMMARY_NO_TASK);
 	if (!sum)
 		return false;
 	add_to(sum, figures);

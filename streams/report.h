@@ -32,6 +32,8 @@ bool report_add_figures(void* object, const struct swiftlet_figures*, enum swift
 
 /* ---- sums over a stream -------------------------------------------------------------------- */
 
+#define SUMMARY_NO_TASK "none" /* the row of instances without a label */
+
 struct task_sum {
 	char name[128];
 	long instances;
@@ -48,7 +50,7 @@ struct summary {
 };
 
 void summary_free(struct summary*);
-/* Adds one generation; task may be NULL ("none"). False: out of memory. */
+/* Adds one generation; task may be NULL. False: out of memory. */
 bool summary_add(struct summary*, const char* task, const struct swiftlet_figures*);
 double task_sum_mean_generated(const struct task_sum*); /* M; NaN without rounds */
 double task_sum_alpha(const struct task_sum*);

@@ -196,8 +196,9 @@ static int finish(struct stream* s) {
 	const struct task_sum* const total = &s->summary.total;
 	s->last.alpha = task_sum_alpha(total);
 	s->last.mean_generated = task_sum_mean_generated(total);
+	const bool one_task = s->summary.n == 1 && strcmp(s->summary.task[0].name, SUMMARY_NO_TASK) != 0;
 	if (s->served && !runtime_save_mask(&s->runtime, &s->wish, &s->last,
-	                                    s->summary.n == 1 ? s->summary.task[0].name : NULL, total->tokens))
+	                                    one_task ? s->summary.task[0].name : NULL, total->tokens))
 		good = false;
 	if (fflush(stdout) != 0 || ferror(stdout))
 		good = complain(false, "standard output could not be written");
