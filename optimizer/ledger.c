@@ -29,7 +29,7 @@ bool ledger_allows_search(const struct ledger* ledger, double cost) {
 	if (isinf(ledger->opt_budget))
 		return true;
 	/* Half of the way down to the floor is kept for drafts, or a good mask could not be tried out. */
-	if (ledger->balance - cost < ledger_floor(ledger) / 2)
+	if (!ledger->forced && ledger->balance - cost < ledger_floor(ledger) / 2)
 		return false;
 	const double saved = ledger->balance + ledger->searched; /* by drafting alone */
 	const double allowance = ledger->opt_budget * ledger->plain + (saved > 0 ? saved / 2 : 0);

@@ -20,6 +20,9 @@ struct ledger {
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* saved - spent */
 	double searched;   /* spent on matchness passes and proposals, part of the balance */
+	/* --draft always: what drafting loses was asked for, and is not held against the search, which has
+	 * its share of plain time */
+	bool forced;
 };
 
 void ledger_open(struct ledger*, double opt_budget);

@@ -67,7 +67,8 @@ static void charge_search(struct session* s) {
 
 bool score_begin(struct session* s) {
 	struct window* w = &s->window;
-	if (!s->search || !s->options.search || search_state(s->search) != SEARCH_RUNNING)
+	if (!s->search || !s->options.search ||
+	    (search_state(s->search) != SEARCH_RUNNING && !search_waits(s->search)))
 		return false;
 	move_window(s);
 	if (w->size == 0)

@@ -522,6 +522,8 @@ void search_settle(struct search* s) {
 	s->waiting = 0;
 }
 
+bool search_waits(const struct search* s) { return s->incumbent < 0 || s->suggestions > 0; }
+
 enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
 double search_skip_ratio(const struct search* s) { return s->skip_ratio; }

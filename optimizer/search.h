@@ -89,6 +89,8 @@ void search_set_costs(struct search*, const struct search_costs*);
 void search_reopen(struct search*); /* after drift: patience and stopping start again */
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed, until it is reopened. */
 void search_settle(struct search*);
+/* True while a mask that was adopted or suggested waits for its score, whatever the state. */
+bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*); /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*);

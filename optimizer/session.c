@@ -72,6 +72,7 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
 	ledger_open(&s->ledger, options->opt_budget);
+	s->ledger.forced = options->draft == SWIFTLET_DRAFT_ALWAYS;
 	acceptance_open(&s->acceptance);
 	if (!open_parts(s, &error)) {
 		give_message(message, size, &error);

@@ -97,13 +97,21 @@ static bool same_task(const struct bank_entry* e, const char* task) {
 	return task && *task && strncmp(e->task, task, BANK_TASK - 1) == 0;
 }
 
+/* Of two entries of one kind. */
+static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
+	if (a->settled != b->settled)
+		return a->settled;
+	if (a->last_used != b->last_used)
+		return a->last_used > b->last_used;
+	return a->record.tokens > b->record.tokens;
+}
+
 struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank_signature* s) {
 	struct bank_entry* found = NULL;
 	const bool labelled = task && *task;
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
-		if (same_task(e, task) && (!found || e->last_used > found->last_used ||
-		                           (e->last_used == found->last_used && e->id > found->id)))
+		if (same_task(e, task) && (!found || better_known(e, found)))
 			found = e;
 	}
 	if (found || !s)
@@ -117,7 +125,7 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 		if (agrees < best)
 			continue;
 		/* several masks of one cluster agree almost equally: the last used of them */
-		if (found && agrees < best + 0.02 && e->last_used < found->last_used)
+		if (found && agrees < best + 0.02 && better_known(found, e))
 			continue;
 		best = agrees;
 		found = e;
@@ -195,17 +203,28 @@ static void drop(struct bank* b, int index) {
 		b->entry[index] = b->entry[b->n];
 }
 
-static int least_useful(const struct bank* b) {
-	int least = 0;
-	for (int i = 1; i < b->n; i++)
-		if (bank_usefulness(b, &b->entry[i]) < bank_usefulness(b, &b->entry[least]))
+/* Of all entries, or of those of one task. */
+static int least_useful(const struct bank* b, const char* task) {
+	int least = -1;
+	for (int i = 0; i < b->n; i++)
+		if ((!task || strcmp(b->entry[i].task, task) == 0) &&
+		    (least < 0 || bank_usefulness(b, &b->entry[i]) < bank_usefulness(b, &b->entry[least])))
 			least = i;
 	return least;
 }
 
-static struct bank_entry* append(struct bank* b) {
-	if (b->n == b->capacity) {
-		const int least = least_useful(b);
+static int count_task(const struct bank* b, const char* task) {
+	int n = 0;
+	for (int i = 0; i < b->n; i++)
+		n += strcmp(b->entry[i].task, task) == 0;
+	return n;
+}
+
+/* Room for an entry of the task: one task's many masks do not push out the others'. */
+static struct bank_entry* append(struct bank* b, const char* task) {
+	const bool crowded = *task && count_task(b, task) >= BANK_A_TASK;
+	if (crowded || b->n == b->capacity) {
+		const int least = least_useful(b, crowded ? task : NULL);
 		b->evicted = b->entry[least];
 		b->evictions++;
 		drop(b, least);
@@ -222,7 +241,7 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, const struct mas
 		task = "";
 	struct bank_entry* e = lookup(b, task, mask);
 	if (!e) {
-		e = append(b);
+		e = append(b, task);
 		strncpy(e->task, task, BANK_TASK - 1);
 		e->mask = *mask;
 		e->changed = true;
@@ -254,12 +273,13 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 		b->merges++;
 		return true;
 	}
-	if (b->n == b->capacity) {
-		const struct bank_entry* least = &b->entry[least_useful(b)];
+	const bool crowded = stored->task[0] && count_task(b, stored->task) >= BANK_A_TASK;
+	if (crowded || b->n == b->capacity) {
+		const struct bank_entry* least = &b->entry[least_useful(b, crowded ? stored->task : NULL)];
 		if (bank_usefulness(b, least) >= (double)(stored->record.tokens + 1))
 			return false;
 	}
-	e = append(b);
+	e = append(b, stored->task);
 	const int64_t id = e->id;
 	*e = *stored;
 	e->task[BANK_TASK - 1] = '\0';

@@ -11,7 +11,7 @@
 
 #include "kernels/backend.h"
 
-enum { BANK_CAPACITY = 64, BANK_SIGNATURE = 256, BANK_TASK = 128 };
+enum { BANK_CAPACITY = 64, BANK_A_TASK = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
 
 struct bank_signature {
 	float value[BANK_SIGNATURE]; /* the sum over prompts; zero where nothing is known */
@@ -25,7 +25,7 @@ struct bank_record {               /* sums: those of two processes can be added 
 	int64_t rounds, round_tokens;  /* M = round_tokens / rounds */
 	int64_t tokens, instances;     /* served with this mask */
 	int64_t steps;                 /* proposals scored while it was the best */
-	int64_t held;                  /* tokens since it became the best, or since the last drift */
+	int64_t held;                  /* tokens served since its kind of text was new, or since the last drift */
 };
 
 struct bank_entry {
@@ -62,8 +62,9 @@ void bank_signature(struct bank_signature*, const float* state, int dim);
 /* Cosine of two signatures after the bank's common mean is taken off; 0 when either says nothing. */
 double bank_similarity(const struct bank*, const struct bank_signature*, const struct bank_signature*);
 
-/* The entry learned on this kind of text, the last used of several, or NULL. A label on both sides
- * decides alone; without one the signature must agree (BANK_AGREES) better than any other task's. */
+/* The entry learned on this kind of text, or NULL; of several the settled one, else the last used. A label on
+ * both sides decides alone; without one the signature must agree (BANK_AGREES) better than any other task's.
+ */
 #define BANK_AGREES 0.5
 struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
 /* Up to `limit` masks worth scoring beside the incumbent, best first and each once, without the
@@ -71,8 +72,8 @@ struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_s
 int bank_candidates(const struct bank*, const char* task, const struct bank_signature*,
                     const struct mask* incumbent, int limit, struct mask* out);
 /* The entry of this task and mask, made when there is none (evicting the least useful when the bank is
- * full). Entries of one mask coincide when they share the label, or when neither has one, and are
- * merged. Never NULL. The pointer is good until the next call. */
+ * full, or that of the task when it has BANK_A_TASK). Entries of one mask coincide when they share the label,
+ * or when neither has one, and are merged. Never NULL. The pointer is good until the next call. */
 struct bank_entry* bank_entry(struct bank*, const char* task, const struct mask*);
 /* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);

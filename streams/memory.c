@@ -9,7 +9,7 @@
 
 #include "optimizer/session.h"
 
-enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4 };
+enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4, BRIEF = 64 };
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
@@ -320,24 +320,26 @@ static void watch_rounds(struct memory_watch* w) {
 		fell(w);
 }
 
-/* The search has found a better mask: it becomes this kind's entry. */
+/* The search has found a better mask: it becomes this kind's entry. How long the kind has been searched
+ * goes on counting. */
 static void improved(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
 	account(w);
 	struct bank_entry* old = current(w);
-	const bool brief = old && old->record.tokens < 64;
-	const int64_t old_id = old ? old->id : 0;
+	const int64_t held = old ? old->record.held : 0, id = old ? old->id : 0;
+	if (old) {
+		if (old->settled)
+			old->changed = true;
+		old->settled = false;
+	}
+	const bool brief = old && old->record.tokens < BRIEF;
+	if (brief) /* a mask that hardly served is not worth a place */
+		bank_remove(m->bank, id);
 	struct bank_entry* e = bank_entry(m->bank, w->task, now);
 	e->skip_ratio = search_skip_ratio(w->search);
-	if (old && old->id != e->id && brief && !old->settled) {
-		/* a mask that hardly served is not worth a place */
-		const int64_t new_id = e->id;
-		bank_remove(m->bank, old_id);
-		for (int i = 0; i < m->bank->n; i++)
-			if (m->bank->entry[i].id == new_id)
-				e = &m->bank->entry[i];
-	}
+	const struct bank_record carried = {.held = held - e->record.held};
+	bank_add(m->bank, e, &carried, NULL);
 	place(w, e);
 	tell(w, MEMORY_IMPROVED, &m->counts.improved);
 	pthread_mutex_unlock(&m->lock);
@@ -423,11 +425,14 @@ static bool write_changed(struct memory* m, struct error* e) {
 		return error_set(e, "out of memory");
 	int n = 0;
 	for (int i = 0; i < m->bank->n; i++)
-		if (m->bank->entry[i].changed)
+		if (m->bank->entry[i].changed && m->bank->entry[i].record.tokens > 0)
 			changed[n++] = m->bank->entry[i];
-	const bool good = store_add_all(m->store, &m->model, changed, n, e);
+	const bool good = store_add_all(m->store, &m->model, changed, n, e) &&
+	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_A_TASK, e);
 	for (int i = 0; good && i < m->bank->n; i++) {
 		struct bank_entry* entry = &m->bank->entry[i];
+		if (entry->record.tokens == 0)
+			continue;
 		memset(&entry->unsaved, 0, sizeof entry->unsaved);
 		memset(&entry->unsaved_signature, 0, sizeof entry->unsaved_signature);
 		entry->changed = false;

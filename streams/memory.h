@@ -2,8 +2,9 @@
  *
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature,
- * the stored mask that fits is taken up, with its search: a mask that has held for MEMORY_HOLD tokens, or
- * whose search has ended, is settled, and nothing is proposed while it holds. A kind of text never seen
+ * the stored mask that fits is taken up, with its search: a kind of text that was served MEMORY_HOLD
+ * tokens without drift, or whose search has ended, has settled on its mask, and nothing is proposed
+ * while it holds. A kind of text never seen
  * opens the search and has the best few stored masks scored beside the incumbent on its first window.
  * The change test (streams/drift.h) watches every verify pass; a fall reopens the search.
  *
@@ -18,7 +19,7 @@
 #include "streams/store.h"
 #include "swiftlet.h"
 
-enum { MEMORY_HOLD = 768, MEMORY_CANDIDATES = 3 };
+enum { MEMORY_HOLD = 512, MEMORY_CANDIDATES = 3 };
 
 enum memory_event {
 	MEMORY_RECALLED, /* a stored mask was taken up */

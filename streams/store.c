@@ -592,6 +592,25 @@ static bool delete_model_locked(struct store* s, const char* fingerprint, int* n
 	return end(s, good, doing, e);
 }
 
+/* A settled mask outranks all others: it is what its kind of text is served with. */
+static bool trim_locked(struct store* s, const char* fingerprint, int capacity, int a_task, struct error* e) {
+	const char* doing = "trimming masks";
+	sqlite3_stmt* q =
+	    prepare(s,
+	            "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id, task,"
+	            " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
+	            " row_number() OVER (PARTITION BY task ORDER BY settled DESC, tokens DESC) AS task_rank"
+	            " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1)"
+	            " WHERE rank > ?2 OR (task <> '' AND task_rank > ?3))",
+	            doing, e);
+	if (!q)
+		return false;
+	sqlite3_bind_text(q, 1, fingerprint, -1, SQLITE_STATIC);
+	sqlite3_bind_int(q, 2, capacity);
+	sqlite3_bind_int(q, 3, a_task);
+	return finish(s, q, doing, e);
+}
+
 /* ---- observations ------------------------------------------------------------------------- */
 
 static bool write_observation(struct store* s, sqlite3_stmt* q, int64_t model, const char* task,
@@ -726,6 +745,13 @@ bool store_each_observation(struct store* s, const char* fingerprint, const char
                             struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	const bool result = each_observation_locked(s, fingerprint, task, visit, user, e);
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}
+
+bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_task, struct error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool result = trim_locked(s, fingerprint, capacity, a_task, e);
 	pthread_mutex_unlock(&s->lock);
 	return result;
 }

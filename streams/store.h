@@ -69,6 +69,9 @@ int store_delete(struct store*, int64_t id, struct error*);
 /* Deletes all masks and observations of a model (NULL: of all); *n tells how many masks. */
 bool store_delete_model(struct store*, const char* fingerprint, int* n, struct error*);
 
+/* Keeps a model's `capacity` masks that served most, and of one task (with a label) `a_task`. */
+bool store_trim(struct store*, const char* fingerprint, int capacity, int a_task, struct error*);
+
 struct store_observation {
 	struct mask mask;
 	int matches, rows;
