@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -230,6 +231,10 @@ static void committed_entries_survive_kills(void** unused) {
 			writer(ends[1], k);
 		}
 		close(ends[1]);
+		/* every other time not before the first commit, so that a slow machine's kills hit commits too */
+		struct pollfd first = {.fd = ends[0], .events = POLLIN};
+		if (k % 2)
+			poll(&first, 1, 5000);
 		const struct timespec instant = {.tv_nsec = 1000L * (500 + rand() % 25000)};
 		nanosleep(&instant, NULL);
 		kill(child, SIGKILL);
@@ -258,7 +263,7 @@ static void committed_entries_survive_kills(void** unused) {
 		store_close(s);
 	}
 	print_message("%d kills, %lld commits told, every one there\n", KILLS, (long long)total);
-	assert_true(total > KILLS);
+	assert_true(total >= KILLS / 2);
 }
 
 /* ---- files that are not good stores -------------------------------------------------------- */
