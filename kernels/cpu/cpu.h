@@ -7,7 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/rope.h"
 
 /* A block's vectors, widened to floats when the backend opens; NULL where the model has none. */
 struct block_vectors {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/rope.h"
+#include "kernels/rope.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,10 +3,14 @@
  * Frequencies and angles are computed in float as transformers' modeling_rope_utils does, so that far
  * positions agree with the models' own code. A row's angles depend on its position and, for the
  * scalings that look at the length, on max(prompt length, position + 1): never on other rows. */
-#ifndef SWIFTLET_KERNELS_CPU_ROPE_H
-#define SWIFTLET_KERNELS_CPU_ROPE_H
+#ifndef SWIFTLET_KERNELS_ROPE_H
+#define SWIFTLET_KERNELS_ROPE_H
 
 #include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct rope_frequencies {
 	const struct rope* rope;
@@ -20,5 +24,9 @@ void rope_close(struct rope_frequencies*);
 void rope_row(const struct rope_frequencies*, int position, int length, float* cosine, float* sine);
 /* Rotates the leading 2·pairs elements of one head in place. */
 void rope_rotate(float* head, const float* cosine, const float* sine, int pairs, bool interleaved);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

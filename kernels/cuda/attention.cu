@@ -1,0 +1,158 @@
+/* Attention of a tree's rows, cut by absolute position.
+ *
+ * Positions are cut into chunks of ATTENTION_CHUNK counted from 0. A block takes one row, one key/value head
+ * and one chunk, for all query heads that share it; a second kernel combines the chunks in order. A row sees
+ * positions below its base at slots of the same number, and beyond it its own ancestors at theirs. So its
+ * result depends on its own path alone. */
+#include "kernels/cuda/cuda.cuh"
+
+enum { CHUNK = ATTENTION_CHUNK, HEADS_AT_ONCE = 8 };
+
+struct attend {
+	const float* q;
+	float *partial, *scale;
+	int heads, kv_heads, head_dim, block, chunks, window, first_row;
+	float factor, softcap;
+};
+
+__device__ __forceinline__ int slot_of(const struct device_slice* s, const struct device_row& row,
+                                       int position) {
+	if (row.ancestor < 0 || position < row.base)
+		return position;
+	return ((const int32_t*)((const char*)s + s->ancestors))[row.ancestor + position - row.base];
+}
+
+/* Scores of up to HEADS_AT_ONCE query heads for the thread's own position. q in shared memory. */
+__device__ __forceinline__ void score_position(float* score, const float* q, int count, const __half* key,
+                                               int head_dim) {
+	for (int h = 0; h < HEADS_AT_ONCE; h++)
+		score[h] = 0;
+	for (int j = 0; j < head_dim; j += 2) {
+		const float2 k = __half22float2(*reinterpret_cast<const __half2*>(key + j));
+#pragma unroll
+		for (int h = 0; h < HEADS_AT_ONCE; h++)
+			if (h < count)
+				score[h] =
+				    __fmaf_rn(q[h * head_dim + j + 1], k.y, __fmaf_rn(q[h * head_dim + j], k.x, score[h]));
+	}
+}
+
+/* Weighted sum of values for one head: threads share the dimensions out in pairs, and the chunk's positions
+ * in as many groups as fit; the groups are summed in order. */
+__device__ void mix_values(float* out, const float* weight, const int* slot, int n, const __half* values,
+                           int head_dim, float* shared) {
+	const int pairs = head_dim / 2, groups = CHUNK / pairs > 0 ? CHUNK / pairs : 1;
+	const int group = threadIdx.x / pairs, pair = threadIdx.x % pairs;
+	for (int first = 0; first < pairs; first += CHUNK) {
+		float2 sum = {0, 0};
+		if (group < groups && first + pair < pairs)
+			for (int p = group; p < n; p += groups) {
+				const float2 v = __half22float2(*reinterpret_cast<const __half2*>(
+				    values + (size_t)slot[p] * head_dim + 2 * (first + pair)));
+				sum.x = __fmaf_rn(weight[p], v.x, sum.x);
+				sum.y = __fmaf_rn(weight[p], v.y, sum.y);
+			}
+		__syncthreads();
+		shared[2 * threadIdx.x] = sum.x;
+		shared[2 * threadIdx.x + 1] = sum.y;
+		__syncthreads();
+		if (group == 0 && first + pair < pairs) {
+			float2 all = {0, 0};
+			for (int g = 0; g < groups; g++) {
+				all.x += shared[2 * (g * pairs + pair)];
+				all.y += shared[2 * (g * pairs + pair) + 1];
+			}
+			out[2 * (first + pair)] = all.x;
+			out[2 * (first + pair) + 1] = all.y;
+		}
+	}
+}
+
+__global__ void attend_kernel(struct attend a, const struct device_slice* s) {
+	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
+	__shared__ float weight[CHUNK], shared[2 * CHUNK];
+	__shared__ int slot[CHUNK];
+	const int r = blockIdx.y + a.first_row, kv = blockIdx.x, chunk = blockIdx.z, hd = a.head_dim;
+	if (r >= s->n || leaves_out(s, 2 * a.block))
+		return;
+	const struct device_row& row = s->row[r];
+	const int from = a.window > 0 ? max(0, row.position + 1 - a.window) : 0;
+	const int begin = max(chunk * CHUNK, from), end = min((chunk + 1) * CHUNK, row.position + 1),
+	          n = end - begin;
+	if (n <= 0)
+		return;
+	const size_t head_rows = ((size_t)a.block * a.kv_heads + kv) * row.slots;
+	const __half *keys = row.keys + head_rows * hd, *values = row.values + head_rows * hd;
+	if ((int)threadIdx.x < n)
+		slot[threadIdx.x] = slot_of(s, row, begin + (int)threadIdx.x);
+	const int group = a.heads / a.kv_heads;
+	for (int h0 = 0; h0 < group; h0 += HEADS_AT_ONCE) {
+		const int count = min(HEADS_AT_ONCE, group - h0), first = kv * group + h0;
+		__syncthreads();
+		for (int j = threadIdx.x; j < count * hd; j += CHUNK)
+			dynamic[j] = a.q[((size_t)r * a.heads + first) * hd + j];
+		__syncthreads();
+		float score[HEADS_AT_ONCE];
+		if ((int)threadIdx.x < n)
+			score_position(score, dynamic, count, keys + (size_t)slot[threadIdx.x] * hd, hd);
+		for (int h = 0; h < count; h++) {
+			float x = -INFINITY;
+			if ((int)threadIdx.x < n) {
+				x = score[h] * a.factor;
+				if (a.softcap > 0)
+					x = a.softcap * tanhf(x / a.softcap);
+			}
+			const float most = block_max(x, shared);
+			const float e = (int)threadIdx.x < n ? __expf(x - most) : 0.0f;
+			const float sum = block_sum(e, shared);
+			weight[threadIdx.x] = e;
+			__syncthreads();
+			const size_t at = ((size_t)blockIdx.y * a.heads + first + h) * a.chunks + chunk;
+			mix_values(a.partial + at * hd, weight, slot, n, values, hd, shared);
+			if (threadIdx.x == 0) {
+				a.scale[2 * at] = most;
+				a.scale[2 * at + 1] = sum;
+			}
+			__syncthreads();
+		}
+	}
+}
+
+/* The chunks of one row and head, in order. */
+template <class T> __global__ void combine_kernel(struct attend a, T* out, const struct device_slice* s) {
+	const int r = blockIdx.y + a.first_row, h = blockIdx.x;
+	if (r >= s->n || leaves_out(s, 2 * a.block))
+		return;
+	const int position = s->row[r].position;
+	const int from = a.window > 0 ? max(0, position + 1 - a.window) : 0;
+	const size_t at = ((size_t)blockIdx.y * a.heads + h) * a.chunks;
+	float most = -INFINITY, sum = 0;
+	for (int c = from / CHUNK; c <= position / CHUNK; c++)
+		most = fmaxf(most, a.scale[2 * (at + c)]);
+	for (int c = from / CHUNK; c <= position / CHUNK; c++)
+		sum += a.scale[2 * (at + c) + 1] * __expf(a.scale[2 * (at + c)] - most);
+	for (int j = threadIdx.x; j < a.head_dim; j += blockDim.x) {
+		float x = 0;
+		for (int c = from / CHUNK; c <= position / CHUNK; c++)
+			x = __fmaf_rn(__expf(a.scale[2 * (at + c)] - most), a.partial[(at + c) * a.head_dim + j], x);
+		out[((size_t)r * a.heads + h) * a.head_dim + j] = to_activation<T>(x / sum);
+	}
+}
+
+void launch_attention(const struct cuda_backend* b, cudaStream_t stream, int rows, int block, int first_row) {
+	const struct model_shape* m = &b->shape;
+	const bool slides = m->sliding_window > 0 &&
+	                    (m->sliding_period == 0 || block % m->sliding_period != m->sliding_period - 1);
+	const struct attend a = {b->work.q, b->work.partial,    b->work.scale,
+	                         m->heads,  m->kv_heads,        m->head_dim,
+	                         block,     b->chunks,          slides ? m->sliding_window : 0,
+	                         first_row, m->attention_scale, m->attention_softcap};
+	const struct device_slice* s = (const struct device_slice*)b->slice;
+	attend_kernel<<<dim3((unsigned)m->kv_heads, (unsigned)rows, (unsigned)b->chunks), CHUNK,
+	                HEADS_AT_ONCE * m->head_dim * sizeof(float), stream>>>(a, s);
+	const dim3 grid((unsigned)m->heads, (unsigned)rows);
+	if (b->bf16)
+		combine_kernel<<<grid, 128, 0, stream>>>(a, (__nv_bfloat16*)b->work.mixed, s);
+	else
+		combine_kernel<<<grid, 128, 0, stream>>>(a, (__half*)b->work.mixed, s);
+}

@@ -1,0 +1,340 @@
+/* The CUDA backend: opening and closing, memory, caches. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda.cuh"
+
+enum { CUBLAS_WORKSPACE = 32 << 20, COPY_BYTES = 1 << 30 };
+
+/* ---- status ------------------------------------------------------------------------------- */
+
+bool cuda_ok(cudaError_t status, const char* call, struct error* error) {
+	if (status == cudaSuccess)
+		return true;
+	return error_set(error, "%.80s failed: %s (%s)", call, cudaGetErrorString(status),
+	                 cudaGetErrorName(status));
+}
+
+bool cublas_ok(cublasStatus_t status, const char* call, struct error* error) {
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return true;
+	return error_set(error, "%.80s failed: %s", call, cublasGetStatusString(status));
+}
+
+bool cuda_available(struct error* error) {
+	int driver = 0, devices = 0;
+	if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+		return error_set(error, "no NVIDIA driver was found");
+	if (driver < 12040)
+		return error_set(error, "the NVIDIA driver supports CUDA %d.%d: version 12.4 or later is needed",
+		                 driver / 1000, driver % 1000 / 10);
+	const cudaError_t status = cudaGetDeviceCount(&devices);
+	if (status != cudaSuccess || devices == 0)
+		return error_set(error, "no CUDA device was found: %s", cudaGetErrorString(status));
+	return true;
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static void say_what_is_free(size_t bytes, const char* what, struct error* error) {
+	size_t available = 0, total = 0;
+	cudaGetLastError(); /* an allocation's failure is not sticky */
+	cudaMemGetInfo(&available, &total);
+	error_set(
+	    error,
+	    "out of GPU memory for %s: %zu MiB asked for, %zu MiB of %zu MiB free; a smaller model, a quantized "
+	    "one (Q8_0) or a shorter --context would fit",
+	    what, bytes >> 20, available >> 20, total >> 20);
+}
+
+void* cuda_take(struct cuda_backend* b, size_t bytes, const char* what, struct error* error) {
+	void* p = NULL;
+	if (b->n_allocations == b->allocation_capacity) {
+		const int capacity = b->allocation_capacity ? 2 * b->allocation_capacity : 256;
+		void** grown = (void**)realloc(b->allocation, (size_t)capacity * sizeof *grown);
+		if (!grown) {
+			error_set(error, "out of memory for %s", what);
+			return NULL;
+		}
+		b->allocation = grown;
+		b->allocation_capacity = capacity;
+	}
+	if (cudaMalloc(&p, bytes > 0 ? bytes : 1) != cudaSuccess) {
+		say_what_is_free(bytes, what, error);
+		return NULL;
+	}
+	b->allocation[b->n_allocations++] = p;
+	return p;
+}
+
+template <class T>
+static bool take(struct cuda_backend* b, T** out, size_t count, const char* what, struct error* error) {
+	*out = (T*)cuda_take(b, count * sizeof(T), what, error);
+	return *out != NULL;
+}
+
+static bool take_bytes(struct cuda_backend* b, void** out, size_t bytes, const char* what,
+                       struct error* error) {
+	*out = cuda_take(b, bytes, what, error);
+	return *out != NULL;
+}
+
+/* ---- caches ------------------------------------------------------------------------------- */
+
+static void cache_close(struct cache* cache) {
+	struct cuda_cache* c = (struct cuda_cache*)cache;
+	if (!c)
+		return;
+	cudaFree(c->keys);
+	cudaFree(c->values);
+	cudaFree(c->hidden);
+	free(c);
+}
+
+static struct cache* cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
+	struct cuda_backend* b = (struct cuda_backend*)backend;
+	const struct model_shape* m = &b->shape;
+	(void)type; /* F16 only: an F32 model's cache is rounded, as its weights are */
+	if (capacity < 1 || capacity > b->context) {
+		error_set(error, "a cache of %d tokens was asked for; the backend was opened for 1 to %d", capacity,
+		          b->context);
+		return NULL;
+	}
+	struct cuda_cache* c = (struct cuda_cache*)calloc(1, sizeof *c);
+	if (!c) {
+		error_set(error, "out of memory for a cache");
+		return NULL;
+	}
+	c->head.backend = backend;
+	c->head.capacity = capacity;
+	c->head.type = DTYPE_F16;
+	c->slots = capacity + MAX_ROWS;
+	const size_t bytes =
+	    (size_t)m->n_blocks * (size_t)m->kv_heads * (size_t)c->slots * (size_t)m->head_dim * 2;
+	c->head.bytes = 2 * bytes;
+	if (cudaMalloc((void**)&c->keys, bytes) != cudaSuccess ||
+	    cudaMalloc((void**)&c->values, bytes) != cudaSuccess ||
+	    cudaMalloc((void**)&c->hidden, (size_t)MAX_ROWS * (size_t)m->dim * sizeof(float)) != cudaSuccess) {
+		say_what_is_free(2 * bytes, "a cache of keys and values", error);
+		cache_close(&c->head);
+		return NULL;
+	}
+	return &c->head;
+}
+
+struct path {
+	int n;
+	int32_t row[MAX_ROWS];
+};
+
+/* Rows of the path move down over the others, in order: a path ascends, so none is overwritten before it
+ * moves. A block a head of a sub-layer, a thread an element. */
+__global__ void compact_kernel(__half* keys, __half* values, int slots, int head_dim, int committed,
+                               struct path path) {
+	const size_t head = (size_t)blockIdx.x * slots * head_dim;
+	for (int j = threadIdx.x; j < head_dim; j += blockDim.x)
+		for (int i = 0; i < path.n; i++) {
+			const size_t to = head + (size_t)(committed + i) * head_dim + j;
+			const size_t from = head + (size_t)(committed + path.row[i]) * head_dim + j;
+			keys[to] = keys[from];
+			values[to] = values[from];
+		}
+}
+
+static void commit(struct cache* cache, const int32_t* row, int n) {
+	struct cuda_cache* c = (struct cuda_cache*)cache;
+	struct cuda_backend* b = (struct cuda_backend*)cache->backend;
+	struct path path;
+	bool in_place = true;
+	path.n = n;
+	for (int i = 0; i < n; i++) {
+		path.row[i] = row[i];
+		in_place = in_place && row[i] == i;
+	}
+	if (!in_place)
+		compact_kernel<<<b->shape.n_blocks * b->shape.kv_heads, 128, 0, b->stream>>>(
+		    c->keys, c->values, c->slots, b->shape.head_dim, cache->committed, path);
+	cache->committed += n;
+	cache->pending = 0;
+}
+
+static void discard(struct cache* cache) { cache->pending = 0; }
+
+static void truncate_cache(struct cache* cache, int committed) {
+	cache->committed = committed;
+	cache->pending = 0;
+}
+
+static bool rewind_cache(struct cache* cache, int sub_layer) {
+	struct cuda_cache* c = (struct cuda_cache*)cache;
+	for (int i = 0; i < cache->pending; i++)
+		if (c->row[i].at != sub_layer || c->row[i].skipped < sub_layer)
+			return false;
+	for (int i = 0; i < cache->pending; i++)
+		c->row[i].skipped = 2 * MAX_BLOCKS;
+	return true;
+}
+
+/* ---- bandwidth ---------------------------------------------------------------------------- */
+
+static double bandwidth(struct backend* backend) {
+	struct cuda_backend* b = (struct cuda_backend*)backend;
+	size_t bytes = COPY_BYTES, available = 0, total = 0;
+	void *from = NULL, *to = NULL;
+	cudaEvent_t start, stop;
+	double best = 0;
+	cudaMemGetInfo(&available, &total);
+	while (bytes > available / 3)
+		bytes /= 2;
+	if (cudaMalloc(&from, bytes) == cudaSuccess && cudaMalloc(&to, bytes) == cudaSuccess &&
+	    cudaEventCreate(&start) == cudaSuccess && cudaEventCreate(&stop) == cudaSuccess) {
+		for (int i = 0; i < 10; i++) {
+			float ms = 0;
+			cudaEventRecord(start, b->stream);
+			cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, b->stream);
+			cudaEventRecord(stop, b->stream);
+			cudaEventSynchronize(stop);
+			cudaEventElapsedTime(&ms, start, stop);
+			const double rate = ms > 0 ? 2e3 * (double)bytes / (double)ms : 0; /* read and written */
+			best = rate > best ? rate : best;
+		}
+		cudaEventDestroy(start);
+		cudaEventDestroy(stop);
+	}
+	cudaFree(from);
+	cudaFree(to);
+	cudaGetLastError();
+	return best;
+}
+
+static int threads(const struct backend* backend) { return backend ? 1 : 0; }
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static size_t largest_quantized(const struct cuda_backend* b) {
+	size_t most = 1;
+	for (int i = 0; i < b->shape.n_blocks; i++) {
+		const struct device_block* w = &b->block[i];
+		const struct matrix* const m[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->gate, &w->up, &w->down};
+		for (size_t k = 0; k < sizeof m / sizeof m[0]; k++) {
+			const size_t count = (size_t)m[k]->rows * (size_t)m[k]->cols;
+			most = m[k]->type == DTYPE_Q8_0 && count > most ? count : most;
+		}
+	}
+	return most;
+}
+
+static bool open_workspace(struct cuda_backend* b, struct error* error) {
+	const struct model_shape* m = &b->shape;
+	struct workspace* w = &b->work;
+	const size_t rows = PREFILL_CHUNK, q = (size_t)m->heads * (size_t)m->head_dim,
+	             kv = (size_t)m->kv_heads * (size_t)m->head_dim, vocab = (size_t)m->vocab;
+	b->chunks = (b->context + MAX_ROWS + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
+	b->segments = (m->vocab + RESULT_SEGMENT - 1) / RESULT_SEGMENT;
+	const size_t chunks = (size_t)SLICE_ROWS * (size_t)m->heads * (size_t)b->chunks;
+	const size_t segments = (size_t)SLICE_ROWS * (size_t)b->segments;
+	const char* what = "the workspace";
+	b->slice_bytes = sizeof(struct device_slice) + PREFILL_CHUNK * sizeof(struct device_row) +
+	                 (size_t)SLICE_ROWS * MAX_ROWS * sizeof(int32_t) +
+	                 2 * rows * (size_t)b->rope.pairs * sizeof(float) + 256;
+	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? SLICE_ROWS : MAX_DRAFT;
+	return take(b, &w->x, rows * (size_t)m->dim, what, error) &&
+	       take(b, &w->y, rows * (size_t)m->dim, what, error) && take(b, &w->q, rows * q, what, error) &&
+	       take(b, &w->k, rows * kv, what, error) && take(b, &w->v, rows * kv, what, error) &&
+	       take_bytes(b, &w->normed, rows * (size_t)m->dim * 2, what, error) &&
+	       take_bytes(b, &w->mixed, rows * q * 2, what, error) &&
+	       take_bytes(b, &w->gated, rows * (size_t)m->ffn * 2, what, error) &&
+	       take(b, &w->wide, rows * (size_t)m->ffn, what, error) &&
+	       take(b, &w->wide_up, rows * (size_t)m->ffn, what, error) &&
+	       take(b, &w->partial, chunks * (size_t)m->head_dim, what, error) &&
+	       take(b, &w->scale, 2 * chunks, what, error) &&
+	       take(b, &w->logits, (size_t)SLICE_ROWS * vocab, "the logits", error) &&
+	       take(b, &w->score, (size_t)SLICE_ROWS * vocab, "the logits", error) &&
+	       take(b, &w->segment_sum, 2 * segments, what, error) &&
+	       take(b, &w->top_score, segments * MAX_TOP, what, error) &&
+	       take(b, &w->top_token, segments * MAX_TOP, what, error) &&
+	       take_bytes(b, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill", error) &&
+	       take(b, &b->slice, b->slice_bytes, what, error) && take(b, &b->result, results, what, error) &&
+	       cuda_ok(cudaMallocHost((void**)&b->staging, b->slice_bytes), "cudaMallocHost", error) &&
+	       cuda_ok(cudaMallocHost((void**)&b->host_result, results * sizeof *b->host_result),
+	               "cudaMallocHost", error);
+}
+
+static bool open_device(struct cuda_backend* b, struct error* error) {
+	struct cudaDeviceProp device;
+	CUDA_TRY(cudaSetDevice(b->device), error);
+	CUDA_TRY(cudaGetDeviceProperties(&device, b->device), error);
+	if (device.major < 8)
+		return error_set(error, "%s has compute capability %d.%d: 8.0 or later is needed", device.name,
+		                 device.major, device.minor);
+	snprintf(b->head.name, sizeof b->head.name, "cuda (%.50s)", device.name);
+	CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), error);
+	CUBLAS_TRY(cublasCreate(&b->cublas), error);
+	CUBLAS_TRY(cublasSetStream(b->cublas, b->stream), error);
+	b->cublas_workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
+	if (!b->cublas_workspace)
+		return false;
+	/* a workspace of our own, of fixed size: cuBLAS then chooses the same algorithm for a shape every time */
+	CUBLAS_TRY(cublasSetWorkspace(b->cublas, b->cublas_workspace, CUBLAS_WORKSPACE), error);
+	return true;
+}
+
+static void cuda_close(struct backend* backend) {
+	struct cuda_backend* b = (struct cuda_backend*)backend;
+	for (int i = 0; i < BUCKETS; i++)
+		if (b->pass_graph[i])
+			cudaGraphExecDestroy(b->pass_graph[i]);
+	if (b->draft_graph)
+		cudaGraphExecDestroy(b->draft_graph);
+	if (b->cublas)
+		cublasDestroy(b->cublas);
+	for (int i = 0; i < b->n_allocations; i++)
+		cudaFree(b->allocation[i]);
+	if (b->staging)
+		cudaFreeHost(b->staging);
+	if (b->host_result)
+		cudaFreeHost(b->host_result);
+	if (b->stream)
+		cudaStreamDestroy(b->stream);
+	rope_close(&b->rope);
+	free(b->allocation);
+	free(b->block);
+	free(b);
+}
+
+struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,
+                          struct error* error) {
+	if (!cuda_available(error))
+		return NULL;
+	struct cuda_backend* b = (struct cuda_backend*)calloc(1, sizeof *b);
+	if (!b) {
+		error_set(error, "out of memory for the backend");
+		return NULL;
+	}
+	b->head.weights = weights;
+	b->head.close = cuda_close;
+	b->head.cache_open = cache_open;
+	b->head.cache_close = cache_close;
+	b->head.run = cuda_run;
+	b->head.commit = commit;
+	b->head.discard = discard;
+	b->head.rewind = rewind_cache;
+	b->head.truncate = truncate_cache;
+	b->head.draft = cuda_draft;
+	b->head.bandwidth = bandwidth;
+	b->head.threads = threads;
+	b->shape = weights->shape;
+	b->device = options->device;
+	b->context = options->context > 0 ? options->context : weights->shape.context;
+	b->block = (struct device_block*)calloc((size_t)weights->shape.n_blocks, sizeof *b->block);
+	const bool done = (b->block || error_set(error, "out of memory for the backend")) &&
+	                  rope_open(&b->rope, &weights->shape.rope, error) && open_device(b, error) &&
+	                  upload_weights(b, error) && open_workspace(b, error) && capture_passes(b, error) &&
+	                  draft_open(b, error);
+	if (!done) {
+		cuda_close(&b->head);
+		return NULL;
+	}
+	return &b->head;
+}

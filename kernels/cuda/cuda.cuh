@@ -1,0 +1,234 @@
+/* What the CUDA backend's files share: its tables on the device and the state of a slice.
+ *
+ * A slice of a pass is described by one small block of memory that is copied to the device and read by
+ * every kernel: which rows, where their keys lie, which sub-layers are left out. So one captured graph a
+ * row bucket serves every pass, mask and cache, and a change of mask rebuilds nothing. */
+#ifndef SWIFTLET_KERNELS_CUDA_H
+#define SWIFTLET_KERNELS_CUDA_H
+
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "kernels/backend.h"
+#include "kernels/rope.h"
+
+enum { BUCKETS = SLICE_ROWS / 8, ATTENTION_CHUNK = 256, RESULT_SEGMENT = 1024 };
+
+/* ---- weights on the device ---------------------------------------------------------------- */
+
+/* F16 and BF16 as stored. Q8_0 taken apart: scales (rows, cols / 32), and the bytes of each two blocks
+ * interleaved by eights, so that a lane's part of both is one 16-byte load (see matmul.cu). */
+struct matrix {
+	int type; /* DTYPE_F16, DTYPE_BF16 or DTYPE_Q8_0 */
+	int rows, cols;
+	const void* data;
+	const __half* scale;
+};
+
+struct device_block {
+	struct matrix wq, wk, wv, wo, gate, up, down;
+	float *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm, *q_norm, *k_norm;
+	float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
+};
+
+/* ---- a slice ------------------------------------------------------------------------------ */
+
+struct device_row {
+	int32_t token;
+	int position;
+	int slot;     /* where its key and value go */
+	int base;     /* positions below lie at slots of the same number */
+	int ancestor; /* index of its ancestors' slots, positions base and on; -1: slot = position there too */
+	int angle;    /* row of the angle table */
+	int pending;  /* index among the cache's pending rows: its hidden state */
+	int slots;    /* of the cache */
+	int want, top;
+	int sampled;
+	struct sampler sampler;
+	__half *keys, *values; /* (blocks, kv_heads, slots, head_dim) */
+	float* hidden;         /* (MAX_ROWS, dim) */
+};
+
+struct device_slice {
+	int n;
+	int from_hidden; /* the pass goes on from kept hidden states */
+	uint64_t skip[MASK_WORDS];
+	int ancestors; /* byte offset of int32 slots behind this struct and the rows */
+	int angles;    /* byte offset of (rows, pairs) cosines, then as many sines */
+	int angle_rows;
+	/* a draft loop */
+	int steps, max_steps;
+	float chance, threshold, accept[DRAFT_BINS], min_reach[MAX_DRAFT + 1];
+	struct device_row row[1]; /* (n) */
+};
+
+struct device_result {
+	int32_t token, top;
+	float log_normaliser, max_probability;
+	int32_t top_token[MAX_TOP];
+	float top_probability[MAX_TOP];
+	int finite;
+};
+
+/* ---- the backend -------------------------------------------------------------------------- */
+
+struct workspace {
+	float *x, *y;           /* (PREFILL_CHUNK, dim) */
+	float *q, *k, *v;       /* (PREFILL_CHUNK, heads or kv_heads · head_dim) */
+	void *normed, *mixed;   /* (PREFILL_CHUNK, …) in the activations' type */
+	void* gated;            /* (PREFILL_CHUNK, ffn) likewise */
+	float *wide, *wide_up;  /* (PREFILL_CHUNK, ffn) products of a prefill */
+	float *partial, *scale; /* attention by chunk: (rows, heads, chunks, head_dim) and (…, 2) */
+	float *logits, *score;  /* (SLICE_ROWS, vocab) */
+	float* segment_sum;     /* (SLICE_ROWS, segments, 2): maximum, sum */
+	float* top_score;       /* (SLICE_ROWS, segments, MAX_TOP) */
+	int32_t* top_token;
+	void* dequantized; /* one matrix in F16, for prefill on quantized weights */
+};
+
+struct cuda_backend {
+	struct backend head;
+	struct model_shape shape;
+	int device, context, chunks, segments;
+	bool bf16; /* activations and half-precision weights are BF16, else F16 */
+	cudaStream_t stream;
+	cublasHandle_t cublas;
+	void* cublas_workspace;
+	struct rope_frequencies rope;
+	struct device_block* block; /* (n_blocks) on the host, pointers to the device */
+	struct matrix output;
+	void* embedding; /* (vocab, dim) in the activations' type */
+	float *output_norm, *output_bias;
+	struct workspace work;
+	unsigned char *staging, *slice; /* pinned host memory; the same on the device */
+	size_t slice_bytes;
+	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
+	cudaGraphExec_t pass_graph[BUCKETS];
+	cudaGraphExec_t draft_graph;
+	void** allocation; /* everything cudaMalloc gave, freed at close */
+	int n_allocations, allocation_capacity;
+};
+
+struct cuda_cache {
+	struct cache head;
+	int slots;
+	__half *keys, *values;
+	float* hidden;
+	struct pending {
+		int parent, depth, base, at, skipped;
+	} row[MAX_ROWS];
+	int32_t* path; /* device memory for commit, (MAX_ROWS) */
+};
+
+/* False with the error set when a call failed; names the call. */
+bool cuda_ok(cudaError_t status, const char* call, struct error* error);
+bool cublas_ok(cublasStatus_t status, const char* call, struct error* error);
+#define CUDA_TRY(call, error)                                                                                \
+	do {                                                                                                     \
+		if (!cuda_ok((call), #call, (error)))                                                                \
+			return false;                                                                                    \
+	} while (0)
+#define CUBLAS_TRY(call, error)                                                                              \
+	do {                                                                                                     \
+		if (!cublas_ok((call), #call, (error)))                                                              \
+			return false;                                                                                    \
+	} while (0)
+
+/* Device memory that the backend owns. NULL with the error set: how much was asked for and what is free. */
+void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct error*);
+
+/* upload.cu */
+bool upload_weights(struct cuda_backend*, struct error*);
+
+/* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
+enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
+struct product {
+	struct matrix w[3];
+	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
+	const float* bias[3]; /* NULL for most */
+	int parts;
+	enum product_end end; /* GATE: activation(w[0]·x)·(w[1]·x) into gated */
+	void* gated;
+	int gelu;
+};
+void launch_product(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
+                    int bucket, int sub_layer);
+/* The same for a prefill chunk, by cuBLAS. */
+bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, int n, float* out,
+                     struct error*);
+
+/* rows.cu */
+void launch_embed(const struct cuda_backend*, cudaStream_t, int rows);
+void launch_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
+void launch_turn(const struct cuda_backend*, cudaStream_t, int rows, int block);
+void launch_post_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
+void launch_add(const struct cuda_backend*, cudaStream_t, int rows, const float* bias, int sub_layer);
+void launch_bias(const struct cuda_backend*, cudaStream_t, int rows, float* x, const float* bias, int width);
+void launch_gate(const struct cuda_backend*, cudaStream_t, int rows, const float* b_gate, const float* b_up);
+void launch_keep(const struct cuda_backend*, cudaStream_t, int rows);
+
+/* attention.cu */
+void launch_attention(const struct cuda_backend*, cudaStream_t, int rows, int block, int first_row);
+
+/* results.cu */
+void launch_results(const struct cuda_backend*, cudaStream_t, int rows, struct device_result* out);
+
+/* draft.cu */
+bool draft_open(struct cuda_backend*, struct error*);
+int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask*,
+               const struct draft_policy*, struct result*, struct error*);
+
+/* pass.cu */
+bool cuda_run(struct backend*, const struct pass*, struct error*);
+bool capture_passes(struct cuda_backend*, struct error*);
+/* The full span for a bucket of rows, the head and the results, as launches on a stream. */
+void launch_span(const struct cuda_backend*, cudaStream_t, int bucket, struct device_result* out);
+
+#ifdef __CUDACC__
+/* ---- on the device ------------------------------------------------------------------------ */
+
+__device__ __forceinline__ bool leaves_out(const struct device_slice* s, int sub_layer) {
+	return sub_layer >= 0 && ((s->skip[sub_layer >> 6] >> (sub_layer & 63)) & 1u);
+}
+
+/* Sum over a block in a fixed order: lanes by halving, then the warps' sums one after another. */
+__device__ __forceinline__ float block_sum(float x, float* shared) {
+	for (int step = 16; step > 0; step /= 2)
+		x += __shfl_xor_sync(0xffffffffu, x, step);
+	const int warps = (int)(blockDim.x + 31) / 32;
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		shared[threadIdx.x / 32] = x;
+	__syncthreads();
+	float sum = 0;
+	for (int i = 0; i < warps; i++)
+		sum += shared[i];
+	return sum;
+}
+
+__device__ __forceinline__ float block_max(float x, float* shared) {
+	for (int step = 16; step > 0; step /= 2)
+		x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+	const int warps = (int)(blockDim.x + 31) / 32;
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		shared[threadIdx.x / 32] = x;
+	__syncthreads();
+	float most = shared[0];
+	for (int i = 1; i < warps; i++)
+		most = fmaxf(most, shared[i]);
+	return most;
+}
+
+template <class T> __device__ __forceinline__ T to_activation(float x);
+template <> __device__ __forceinline__ __half to_activation<__half>(float x) { return __float2half_rn(x); }
+template <> __device__ __forceinline__ __nv_bfloat16 to_activation<__nv_bfloat16>(float x) {
+	return __float2bfloat16_rn(x);
+}
+__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+#endif
+
+#endif

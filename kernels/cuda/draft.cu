@@ -1,0 +1,153 @@
+/* The draft loop on the device: one graph with a conditional while node.
+ *
+ * Its body is a one-row pass with the mask read from device memory, and a step that decides as struct
+ * draft_policy says, feeds the chosen token back and goes on or not. The host sends one small block, launches
+ * one graph and reads the steps' results. */
+#include <string.h>
+
+#include "kernels/cuda/cuda.cuh"
+
+__global__ void begin_step_kernel(struct device_slice* s) { s->steps++; }
+
+__global__ void end_step_kernel(struct device_slice* s, const struct device_result* result,
+                                cudaGraphConditionalHandle handle) {
+	const struct device_result* r = &result[s->steps - 1];
+	struct device_row* row = &s->row[0];
+	const int bin = min(DRAFT_BINS - 1, max(0, (int)(r->max_probability * DRAFT_BINS)));
+	s->chance *= s->accept[bin];
+	const bool on = r->finite && s->steps < s->max_steps && r->max_probability >= s->threshold &&
+	                s->chance >= s->min_reach[s->steps];
+	row->token = r->token;
+	row->position++;
+	row->slot++;
+	row->angle++;
+	row->pending++;
+	cudaGraphSetConditional(handle, on ? 1 : 0);
+}
+
+static bool add_while(cudaGraph_t graph, cudaGraphConditionalHandle handle, cudaGraph_t* body,
+                      struct error* error) {
+	cudaGraphNode_t node;
+	cudaGraphNodeParams params = {cudaGraphNodeTypeConditional};
+	params.conditional.handle = handle;
+	params.conditional.type = cudaGraphCondTypeWhile;
+	params.conditional.size = 1;
+#if CUDART_VERSION >= 13000
+	CUDA_TRY(cudaGraphAddNode(&node, graph, NULL, NULL, 0, &params), error);
+#else
+	CUDA_TRY(cudaGraphAddNode(&node, graph, NULL, 0, &params), error);
+#endif
+	*body = params.conditional.phGraph_out[0];
+	return true;
+}
+
+static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error) {
+	cudaGraphConditionalHandle handle;
+	cudaGraph_t body;
+	CUDA_TRY(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault), error);
+	if (!add_while(graph, handle, &body, error))
+		return false;
+	CUDA_TRY(cudaStreamBeginCaptureToGraph(b->stream, body, NULL, NULL, 0, cudaStreamCaptureModeThreadLocal),
+	         error);
+	begin_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice);
+	launch_span(b, b->stream, 1, b->result);
+	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
+	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
+	CUDA_TRY(cudaGraphInstantiate(&b->draft_graph, graph, 0), error);
+	return true;
+}
+
+bool draft_open(struct cuda_backend* b, struct error* error) {
+	cudaGraph_t graph;
+	CUDA_TRY(cudaGraphCreate(&graph, 0), error);
+	const bool built = build(b, graph, error);
+	cudaGraphDestroy(graph);
+	return built;
+}
+
+static bool send_loop(struct cuda_backend* b, const struct segment* segment, int32_t token,
+                      const struct mask* skip, const struct draft_policy* policy, struct error* error) {
+	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
+	struct device_slice* s = (struct device_slice*)b->staging;
+	const int pairs = b->rope.pairs, steps = policy->max_steps;
+	memset(s, 0, sizeof *s);
+	s->n = 1;
+	if (skip)
+		memcpy(s->skip, skip->word, sizeof s->skip);
+	s->max_steps = steps;
+	s->chance = 1;
+	s->threshold = policy->threshold;
+	memcpy(s->accept, policy->accept, sizeof s->accept);
+	memcpy(s->min_reach, policy->min_reach, sizeof s->min_reach);
+	size_t at = (sizeof *s + 15) / 16 * 16;
+	s->angles = (int)at;
+	s->angle_rows = steps;
+	float* cosine = (float*)(b->staging + at);
+	for (int i = 0; i < steps; i++) {
+		const int position = c->head.committed + i, prompt = c->head.prompt_length;
+		rope_row(&b->rope, position, prompt > position + 1 ? prompt : position + 1,
+		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(steps + i) * (size_t)pairs);
+	}
+	at += 2 * (size_t)steps * (size_t)pairs * sizeof(float);
+	struct device_row row = {};
+	row.token = token;
+	row.position = row.slot = row.base = c->head.committed;
+	row.ancestor = -1; /* a chain after the committed tokens: slot = position */
+	row.slots = c->slots;
+	row.want = WANT_TOKEN | WANT_TOP;
+	row.top = policy->top;
+	row.sampled = segment->sampler != NULL;
+	if (segment->sampler)
+		row.sampler = *segment->sampler;
+	row.keys = c->keys;
+	row.values = c->values;
+	row.hidden = c->hidden;
+	s->row[0] = row;
+	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
+	return true;
+}
+
+static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, struct result* out,
+                     struct error* error) {
+	struct device_slice* s = (struct device_slice*)b->staging;
+	if (!cuda_ok(cudaMemcpyAsync(b->host_result, b->result, (size_t)policy->max_steps * sizeof *b->result,
+	                             cudaMemcpyDeviceToHost, b->stream),
+	             "cudaMemcpyAsync", error) ||
+	    !cuda_ok(cudaMemcpyAsync(s, b->slice, sizeof *s, cudaMemcpyDeviceToHost, b->stream),
+	             "cudaMemcpyAsync", error) ||
+	    !cuda_ok(cudaStreamSynchronize(b->stream), "cudaStreamSynchronize", error))
+		return 0;
+	for (int d = 0; d < s->steps; d++) {
+		const struct device_result* r = &b->host_result[d];
+		if (!r->finite) {
+			error_set(error, "the model gave logits that are not finite numbers while drafting");
+			return 0;
+		}
+		out[d].token = r->token;
+		out[d].top = r->top;
+		out[d].max_probability = r->max_probability;
+		out[d].log_normaliser = r->log_normaliser;
+		memcpy(out[d].top_token, r->top_token, sizeof out[d].top_token);
+		memcpy(out[d].top_probability, r->top_probability, sizeof out[d].top_probability);
+	}
+	return s->steps;
+}
+
+int cuda_draft(struct backend* backend, const struct segment* segment, int32_t token, const struct mask* skip,
+               const struct draft_policy* policy, struct result* out, struct error* error) {
+	struct cuda_backend* b = (struct cuda_backend*)backend;
+	if (policy->max_steps < 1 || policy->max_steps > MAX_DRAFT) {
+		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
+		return 0;
+	}
+	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
+	    !send_loop(b, segment, token, skip, policy, error) ||
+	    !cuda_ok(cudaGraphLaunch(b->draft_graph, b->stream), "cudaGraphLaunch", error))
+		return 0;
+	const int steps = take_loop(b, policy, out, error);
+	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
+	for (int i = 0; i < steps; i++)
+		c->row[i] = {i - 1, i, segment->base, 2 * b->shape.n_blocks, 0};
+	c->head.pending = steps;
+	return steps;
+}

@@ -1,0 +1,330 @@
+/* Products of weights with 1 to 64 rows of activations, on the tensor cores.
+ *
+ * One block takes 16 rows of a weight matrix, its eight warps an eighth of the columns each, and every
+ * weight is loaded once, 16 bytes a lane, for all rows of activations. The weights are the left operand of
+ * mma.m16n8k16, so activation rows are its columns: a row alone and the same row among 64 go through the
+ * same instructions in the same order, and the order of every reduction depends on the matrix's shape
+ * alone: along k within a warp, then warp by warp.
+ *
+ * A dot product may take its columns in any order as long as both sides agree: lane q of four takes columns
+ * 8q…8q+7 of each 32 with one load, where the instruction's own layout would need four. */
+#include "kernels/cuda/cuda.cuh"
+
+enum { WARPS = 8, TILE = 16, UNIT = 32 };
+
+template <class T> struct tensor_core;
+template <> struct tensor_core<__half> {
+	static __device__ __forceinline__ void multiply(float* c, uint32_t a0, uint32_t a1, uint32_t a2,
+	                                                uint32_t a3, uint32_t b0, uint32_t b1) {
+		asm volatile(
+		    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+		    "{%0,%1,%2,%3};"
+		    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+	}
+};
+template <> struct tensor_core<__nv_bfloat16> {
+	static __device__ __forceinline__ void multiply(float* c, uint32_t a0, uint32_t a1, uint32_t a2,
+	                                                uint32_t a3, uint32_t b0, uint32_t b1) {
+		asm volatile(
+		    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+		    "{%0,%1,%2,%3};"
+		    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+	}
+};
+
+/* Streams past the first-level cache: a weight is read once a pass. */
+__device__ __forceinline__ uint4 load_once(const void* p) {
+	uint4 v;
+	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+	             : "l"(p));
+	return v;
+}
+
+/* Four signed bytes as halves, exactly: 0x6400 | (byte ^ 0x80) is 1024 + 128 + byte. */
+__device__ __forceinline__ uint2 widen_bytes(uint32_t bytes) {
+	const uint32_t u = bytes ^ 0x80808080u;
+	const __half2 offset = __half2half2(__ushort_as_half(0x6480)); /* 1152 */
+	const uint32_t low = __byte_perm(u, 0x64646464u, 0x4140), high = __byte_perm(u, 0x64646464u, 0x4342);
+	const __half2 a = __hsub2(*reinterpret_cast<const __half2*>(&low), offset);
+	const __half2 b = __hsub2(*reinterpret_cast<const __half2*>(&high), offset);
+	return make_uint2(*reinterpret_cast<const uint32_t*>(&a), *reinterpret_cast<const uint32_t*>(&b));
+}
+
+/* acc (tiles, 4) += the weights' two rows of this lane (r, r + 8) times the activations, over 32 columns. */
+template <class T, int TILES>
+__device__ __forceinline__ void multiply_unit(float (*acc)[4], uint4 low, uint4 high, const uint4* b) {
+#pragma unroll
+	for (int t = 0; t < TILES; t++) {
+		tensor_core<T>::multiply(acc[t], low.x, high.x, low.y, high.y, b[t].x, b[t].y);
+		tensor_core<T>::multiply(acc[t], low.z, high.z, low.w, high.w, b[t].z, b[t].w);
+	}
+}
+
+template <class T, int TILES>
+__device__ __forceinline__ void load_activations(uint4* b, const T* x, int cols, int column, int n) {
+	const int lane = threadIdx.x % 32, group = lane / 4;
+#pragma unroll
+	for (int t = 0; t < TILES; t++) {
+		const int row = 8 * t + group;
+		b[t] = row < n ? *reinterpret_cast<const uint4*>(x + (size_t)row * cols + column)
+		               : make_uint4(0, 0, 0, 0);
+	}
+}
+
+template <class T, int TILES>
+__device__ __forceinline__ void accumulate_plain(float (*acc)[4], const struct matrix& w, int row, const T* x,
+                                                 int n, int begin, int end) {
+	const int lane = threadIdx.x % 32, group = lane / 4, q = lane % 4;
+	const int r0 = min(row + group, w.rows - 1), r1 = min(row + group + 8, w.rows - 1);
+	const T* low = static_cast<const T*>(w.data) + (size_t)r0 * w.cols + 8 * q;
+	const T* high = static_cast<const T*>(w.data) + (size_t)r1 * w.cols + 8 * q;
+	enum { AHEAD = 4 };
+	for (int u = begin; u < end; u += AHEAD) {
+		uint4 a[AHEAD], c[AHEAD];
+#pragma unroll
+		for (int i = 0; i < AHEAD; i++)
+			if (u + i < end) {
+				a[i] = load_once(low + (size_t)(u + i) * UNIT);
+				c[i] = load_once(high + (size_t)(u + i) * UNIT);
+			}
+#pragma unroll
+		for (int i = 0; i < AHEAD; i++)
+			if (u + i < end) {
+				uint4 b[TILES];
+				load_activations<T, TILES>(b, x, w.cols, (u + i) * UNIT + 8 * q, n);
+				multiply_unit<T, TILES>(acc, a[i], c[i], b);
+			}
+	}
+}
+
+/* Q8_0: a lane's 16 bytes are 8 of one block and 8 of the next. Each block's integer-valued products are
+ * summed by themselves and then scaled, in the order of the blocks. */
+template <int TILES>
+__device__ __forceinline__ void accumulate_blocks(float (*acc)[4], const struct matrix& w, int row,
+                                                  const __half* x, int n, int begin, int end) {
+	const int lane = threadIdx.x % 32, group = lane / 4, q = lane % 4;
+	const int r0 = min(row + group, w.rows - 1), r1 = min(row + group + 8, w.rows - 1);
+	const int blocks = w.cols / UNIT;
+	const unsigned char* low = static_cast<const unsigned char*>(w.data) + (size_t)r0 * w.cols + 16 * q;
+	const unsigned char* high = static_cast<const unsigned char*>(w.data) + (size_t)r1 * w.cols + 16 * q;
+	enum { AHEAD = 4 };
+	for (int u = begin; u < end; u += AHEAD) {
+		uint4 a[AHEAD], c[AHEAD];
+#pragma unroll
+		for (int i = 0; i < AHEAD; i++)
+			if (u + i < end) {
+				a[i] = load_once(low + (size_t)(u + i) * 2 * UNIT);
+				c[i] = load_once(high + (size_t)(u + i) * 2 * UNIT);
+			}
+#pragma unroll
+		for (int i = 0; i < AHEAD; i++) {
+			if (u + i >= end)
+				break;
+			const uint32_t* al = reinterpret_cast<const uint32_t*>(&a[i]);
+			const uint32_t* ch = reinterpret_cast<const uint32_t*>(&c[i]);
+#pragma unroll
+			for (int half = 0; half < 2; half++) {
+				const int block = 2 * (u + i) + half;
+				if (block >= blocks)
+					break;
+				const uint2 l0 = widen_bytes(al[2 * half]), l1 = widen_bytes(al[2 * half + 1]);
+				const uint2 h0 = widen_bytes(ch[2 * half]), h1 = widen_bytes(ch[2 * half + 1]);
+				const float s0 = __half2float(w.scale[(size_t)r0 * blocks + block]);
+				const float s1 = __half2float(w.scale[(size_t)r1 * blocks + block]);
+				uint4 b[TILES];
+				load_activations<__half, TILES>(b, x, w.cols, block * UNIT + 8 * q, n);
+#pragma unroll
+				for (int t = 0; t < TILES; t++) {
+					float part[4] = {0, 0, 0, 0};
+					tensor_core<__half>::multiply(part, l0.x, h0.x, l0.y, h0.y, b[t].x, b[t].y);
+					tensor_core<__half>::multiply(part, l1.x, h1.x, l1.y, h1.y, b[t].z, b[t].w);
+					acc[t][0] = __fmaf_rn(s0, part[0], acc[t][0]);
+					acc[t][1] = __fmaf_rn(s0, part[1], acc[t][1]);
+					acc[t][2] = __fmaf_rn(s1, part[2], acc[t][2]);
+					acc[t][3] = __fmaf_rn(s1, part[3], acc[t][3]);
+				}
+			}
+		}
+	}
+}
+
+template <class T, int TILES, bool Q8>
+__device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix& w, int row, const void* x,
+                                           int n) {
+#pragma unroll
+	for (int t = 0; t < TILES; t++)
+		for (int i = 0; i < 4; i++)
+			acc[t][i] = 0;
+	/* a warp's share of the columns, fixed by the shape */
+	const int units = Q8 ? (w.cols / UNIT + 1) / 2 : w.cols / UNIT, warp = threadIdx.x / 32;
+	const int begin = (int)((int64_t)units * warp / WARPS), end = (int)((int64_t)units * (warp + 1) / WARPS);
+	if (Q8)
+		accumulate_blocks<TILES>(acc, w, row, static_cast<const __half*>(x), n, begin, end);
+	else
+		accumulate_plain<T, TILES>(acc, w, row, static_cast<const T*>(x), n, begin, end);
+}
+
+/* The warps' parts of one output, summed in the order of the warps. shared (WARPS, TILE, 8·TILES) */
+template <int TILES> __device__ __forceinline__ void spill(float* shared, float (*acc)[4]) {
+	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, q = lane % 4;
+	float* mine = shared + (size_t)warp * TILE * 8 * TILES;
+#pragma unroll
+	for (int t = 0; t < TILES; t++) {
+		mine[group * 8 * TILES + 8 * t + 2 * q] = acc[t][0];
+		mine[group * 8 * TILES + 8 * t + 2 * q + 1] = acc[t][1];
+		mine[(group + 8) * 8 * TILES + 8 * t + 2 * q] = acc[t][2];
+		mine[(group + 8) * 8 * TILES + 8 * t + 2 * q + 1] = acc[t][3];
+	}
+}
+
+template <int TILES> __device__ __forceinline__ float gather(const float* shared, int row, int column) {
+	float sum = 0;
+#pragma unroll
+	for (int warp = 0; warp < WARPS; warp++)
+		sum += shared[((size_t)warp * TILE + row) * 8 * TILES + column];
+	return sum;
+}
+
+__device__ __forceinline__ float activate(float x, int gelu) {
+	if (!gelu)
+		return x / (1.0f + __expf(-x));
+	return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+}
+
+template <class T, int TILES, bool Q8>
+__global__ void __launch_bounds__(WARPS * 32)
+    product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
+	__shared__ float shared[WARPS * TILE * 8 * TILES];
+	if (leaves_out(slice, sub_layer))
+		return;
+	const int n = slice->n;
+	int tile = blockIdx.x, part = 0;
+	if (p.end != PRODUCT_GATE)
+		for (; part + 1 < p.parts && tile >= (p.w[part].rows + TILE - 1) / TILE; part++)
+			tile -= (p.w[part].rows + TILE - 1) / TILE;
+	const struct matrix& w = p.w[part];
+	const int row0 = tile * TILE;
+	float acc[TILES][4];
+	accumulate<T, TILES, Q8>(acc, w, row0, x, n);
+	spill<TILES>(shared, acc);
+	__syncthreads();
+	if (p.end == PRODUCT_GATE) {
+		/* gate's sums are kept by the threads that will need them while up's go through the same memory */
+		float gate[(TILE * 8 * TILES + WARPS * 32 - 1) / (WARPS * 32)];
+		int kept = 0;
+		for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32)
+			gate[kept++] = gather<TILES>(shared, i % TILE, i / TILE);
+		__syncthreads();
+		accumulate<T, TILES, Q8>(acc, p.w[1], row0, x, n);
+		spill<TILES>(shared, acc);
+		__syncthreads();
+		kept = 0;
+		for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32, kept++) {
+			const int row = row0 + i % TILE, column = i / TILE;
+			if (row >= w.rows || column >= n)
+				continue;
+			const float g = gate[kept] + (p.bias[0] ? p.bias[0][row] : 0.0f);
+			const float u = gather<TILES>(shared, i % TILE, column) + (p.bias[1] ? p.bias[1][row] : 0.0f);
+			static_cast<T*>(p.gated)[(size_t)column * w.rows + row] =
+			    to_activation<T>(activate(g, p.gelu) * u);
+		}
+		return;
+	}
+	for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32) {
+		const int row = row0 + i % TILE, column = i / TILE;
+		if (row >= w.rows || column >= n)
+			continue;
+		const float y = gather<TILES>(shared, i % TILE, column) + (p.bias[part] ? p.bias[part][row] : 0.0f);
+		float* out = &p.out[part][(size_t)column * w.rows + row];
+		*out = p.end == PRODUCT_ADD ? *out + y : y;
+	}
+}
+
+template <int TILES>
+static void launch_tiles(const struct cuda_backend* b, cudaStream_t stream, const struct product& p,
+                         const void* x, int sub_layer) {
+	int blocks = 0;
+	for (int i = 0; i < (p.end == PRODUCT_GATE ? 1 : p.parts); i++)
+		blocks += (p.w[i].rows + TILE - 1) / TILE;
+	const struct device_slice* slice = (const struct device_slice*)b->slice;
+	if (p.w[0].type == DTYPE_Q8_0)
+		product_kernel<__half, TILES, true><<<blocks, WARPS * 32, 0, stream>>>(p, x, slice, sub_layer);
+	else if (b->bf16)
+		product_kernel<__nv_bfloat16, TILES, false>
+		    <<<blocks, WARPS * 32, 0, stream>>>(p, x, slice, sub_layer);
+	else
+		product_kernel<__half, TILES, false><<<blocks, WARPS * 32, 0, stream>>>(p, x, slice, sub_layer);
+}
+
+static void launch_one(const struct cuda_backend* b, cudaStream_t stream, const struct product* p,
+                       const void* x, int bucket, int sub_layer) {
+	switch (bucket) {
+	case 1:
+		launch_tiles<1>(b, stream, *p, x, sub_layer);
+		return;
+	case 2:
+		launch_tiles<2>(b, stream, *p, x, sub_layer);
+		return;
+	case 3:
+	case 4:
+		launch_tiles<4>(b, stream, *p, x, sub_layer);
+		return;
+	default:
+		launch_tiles<8>(b, stream, *p, x, sub_layer);
+	}
+}
+
+/* Parts of different types go one by one; a gate of different types through plain products. */
+void launch_product(const struct cuda_backend* b, cudaStream_t stream, const struct product* p, const void* x,
+                    int bucket, int sub_layer) {
+	bool alike = true;
+	for (int i = 1; i < p->parts; i++)
+		alike = alike && p->w[i].type == p->w[0].type;
+	if (alike || p->end == PRODUCT_GATE) {
+		launch_one(b, stream, p, x, bucket, sub_layer);
+		return;
+	}
+	for (int i = 0; i < p->parts; i++) {
+		struct product single = *p;
+		single.parts = 1;
+		single.w[0] = p->w[i];
+		single.out[0] = p->out[i];
+		single.bias[0] = p->bias[i];
+		launch_one(b, stream, &single, x, bucket, sub_layer);
+	}
+}
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+__global__ void dequantize_kernel(__half* out, const signed char* data, const __half* scale, int cols,
+                                  int64_t n) {
+	const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	if (i >= n)
+		return;
+	const int64_t row = i / cols;
+	const int column = (int)(i % cols), block = column / UNIT, within = column % UNIT;
+	const int64_t at =
+	    row * cols + (int64_t)(block / 2) * 2 * UNIT + 16 * (within / 8) + 8 * (block % 2) + within % 8;
+	out[i] = __float2half_rn((float)data[at] * __half2float(scale[row * (cols / UNIT) + block]));
+}
+
+bool prefill_product(struct cuda_backend* b, const struct matrix* w, const void* x, int n, float* out,
+                     struct error* error) {
+	const float one = 1, zero = 0;
+	const void* data = w->data;
+	cudaDataType_t type = w->type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+	if (w->type == DTYPE_Q8_0) {
+		const int64_t count = (int64_t)w->rows * w->cols;
+		dequantize_kernel<<<(unsigned)((count + 255) / 256), 256, 0, b->stream>>>(
+		    (__half*)b->work.dequantized, (const signed char*)w->data, w->scale, w->cols, count);
+		data = b->work.dequantized;
+	}
+	CUBLAS_TRY(cublasGemmEx(b->cublas, CUBLAS_OP_T, CUBLAS_OP_N, w->rows, n, w->cols, &one, data, type,
+	                        w->cols, x, type, w->cols, &zero, out, CUDA_R_32F, w->rows, CUBLAS_COMPUTE_32F,
+	                        CUBLAS_GEMM_DEFAULT),
+	           error);
+	return true;
+}

@@ -1,0 +1,384 @@
+/* The pass on the device: what a slice's rows are, and the launches of a span of sub-layers.
+ *
+ * The common pass, all sub-layers of up to 64 rows and the head, is one captured graph a bucket of rows; a
+ * mask is read by the kernels. Spans, taps and prefill chunks are launched one by one. */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda.cuh"
+
+/* ---- launches ----------------------------------------------------------------------------- */
+
+static void attention_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
+	const struct device_block* w = &b->block[block];
+	const struct workspace* k = &b->work;
+	const int rows = 8 * bucket, sub_layer = 2 * block;
+	launch_norm(b, stream, rows, w->attention_norm, sub_layer);
+	struct product qkv = {
+	    {w->wq, w->wk, w->wv}, {k->q, k->k, k->v}, {w->bq, w->bk, w->bv}, 3, PRODUCT_STORE, NULL, 0};
+	launch_product(b, stream, &qkv, k->normed, bucket, sub_layer);
+	launch_turn(b, stream, rows, block);
+	launch_attention(b, stream, rows, block, 0);
+	struct product out = {{w->wo},
+	                      {w->post_attention_norm ? k->y : k->x},
+	                      {w->bo},
+	                      1,
+	                      w->post_attention_norm ? PRODUCT_STORE : PRODUCT_ADD,
+	                      NULL,
+	                      0};
+	launch_product(b, stream, &out, k->mixed, bucket, sub_layer);
+	if (w->post_attention_norm)
+		launch_post_norm(b, stream, rows, w->post_attention_norm, sub_layer);
+}
+
+static void mlp_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
+	const struct device_block* w = &b->block[block];
+	const struct workspace* k = &b->work;
+	const int rows = 8 * bucket, sub_layer = 2 * block + 1;
+	launch_norm(b, stream, rows, w->mlp_norm, sub_layer);
+	struct product gate = {{w->gate, w->up},
+	                       {NULL, NULL},
+	                       {w->b_gate, w->b_up},
+	                       2,
+	                       PRODUCT_GATE,
+	                       k->gated,
+	                       b->shape.activation == ACTIVATION_GELU_TANH};
+	launch_product(b, stream, &gate, k->normed, bucket, sub_layer);
+	struct product down = {{w->down},
+	                       {w->post_mlp_norm ? k->y : k->x},
+	                       {w->b_down},
+	                       1,
+	                       w->post_mlp_norm ? PRODUCT_STORE : PRODUCT_ADD,
+	                       NULL,
+	                       0};
+	launch_product(b, stream, &down, k->gated, bucket, sub_layer);
+	if (w->post_mlp_norm)
+		launch_post_norm(b, stream, rows, w->post_mlp_norm, sub_layer);
+}
+
+static void head_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket,
+                          struct device_result* out) {
+	launch_norm(b, stream, 8 * bucket, b->output_norm, -1);
+	struct product head = {{b->output}, {b->work.logits}, {NULL}, 1, PRODUCT_STORE, NULL, 0};
+	launch_product(b, stream, &head, b->work.normed, bucket, -1);
+	launch_results(b, stream, 8 * bucket, out);
+}
+
+static void sub_layer_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int sub_layer) {
+	if (sub_layer % 2 == 0)
+		attention_launches(b, stream, bucket, sub_layer / 2);
+	else
+		mlp_launches(b, stream, bucket, sub_layer / 2);
+}
+
+void launch_span(const struct cuda_backend* b, cudaStream_t stream, int bucket, struct device_result* out) {
+	launch_embed(b, stream, 8 * bucket);
+	for (int s = 0; s < 2 * b->shape.n_blocks; s++)
+		sub_layer_launches(b, stream, bucket, s);
+	launch_keep(b, stream, 8 * bucket);
+	head_launches(b, stream, bucket, out);
+}
+
+bool capture_passes(struct cuda_backend* b, struct error* error) {
+	for (int i = 0; i < BUCKETS; i++) {
+		cudaGraph_t graph;
+		CUDA_TRY(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal), error);
+		launch_span(b, b->stream, i + 1, b->result);
+		CUDA_TRY(cudaStreamEndCapture(b->stream, &graph), error);
+		const cudaError_t made = cudaGraphInstantiate(&b->pass_graph[i], graph, 0);
+		cudaGraphDestroy(graph);
+		CUDA_TRY(made, error);
+	}
+	return true;
+}
+
+/* ---- describing a slice ------------------------------------------------------------------- */
+
+static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {
+	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
+	const int before = c->head.pending;
+	for (int i = 0; i < segment->n; i++) {
+		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
+		c->row[before + i] = {parent, parent < 0 ? 0 : c->row[parent].depth + 1, segment->base, 0,
+		                      MAX_BLOCKS * 2};
+	}
+	c->head.pending = before + segment->n;
+}
+
+struct walk { /* over the pass's rows, from slice to slice */
+	int segment, within;
+};
+
+static struct device_row open_row(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r) {
+	while (walk->within >= pass->segment[walk->segment].n) {
+		walk->segment++;
+		walk->within = 0;
+	}
+	const struct segment* segment = &pass->segment[walk->segment];
+	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
+	const int index = pass->first > 0 ? pass->row[r] : c->head.pending - segment->n + walk->within;
+	walk->within++;
+	const struct cuda_cache::pending* p = &c->row[index];
+	struct device_row row = {};
+	row.token = pass->first > 0 ? 0 : pass->token[r];
+	row.position = p->base + p->depth;
+	row.slot = c->head.committed + index;
+	row.base = p->base;
+	row.ancestor = -1;
+	row.pending = index;
+	row.slots = c->slots;
+	row.want = pass->head ? pass->want[r] : 0;
+	row.top = row.want & WANT_TOP ? pass->out[r].top : 0;
+	row.sampled = segment->sampler != NULL;
+	if (segment->sampler)
+		row.sampler = *segment->sampler;
+	row.keys = c->keys;
+	row.values = c->values;
+	row.hidden = c->hidden;
+	(void)b;
+	return row;
+}
+
+/* Slots of a row's ancestors, root first; returns how many. */
+static int list_ancestors(const struct cuda_cache* c, int index, int32_t* out) {
+	const int n = c->row[index].depth + 1;
+	for (int i = n - 1, at = index; i >= 0; i--, at = c->row[at].parent)
+		out[i] = c->head.committed + at;
+	return n;
+}
+
+static size_t align(size_t x) { return (x + 15) / 16 * 16; }
+
+/* Fills the staging block for rows [r0, r0 + n) and sends it. */
+static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
+                       struct error* error) {
+	struct device_slice* s = (struct device_slice*)b->staging;
+	memset(s, 0, sizeof *s);
+	s->n = n;
+	s->from_hidden = pass->first > 0;
+	if (pass->skip)
+		memcpy(s->skip, pass->skip->word, sizeof s->skip);
+	const int pairs = b->rope.pairs;
+	size_t at = align(sizeof *s + (size_t)n * sizeof(struct device_row));
+	s->angles = (int)at;
+	s->angle_rows = n;
+	float* cosine = (float*)(b->staging + at);
+	at = align(at + 2 * (size_t)n * (size_t)pairs * sizeof(float));
+	s->ancestors = (int)at;
+	int32_t* ancestors = (int32_t*)(b->staging + at);
+	int listed = 0;
+	for (int i = 0; i < n; i++) {
+		struct device_row row = open_row(b, pass, walk, r0 + i);
+		const struct cuda_cache* c = (const struct cuda_cache*)pass->segment[walk->segment].cache;
+		row.angle = i;
+		if (pass->kind != PASS_PREFILL) {
+			row.ancestor = listed;
+			listed += list_ancestors(c, row.pending, ancestors + listed);
+		}
+		const int prompt = c->head.prompt_length;
+		rope_row(&b->rope, row.position, prompt > row.position + 1 ? prompt : row.position + 1,
+		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(n + i) * (size_t)pairs);
+		s->row[i] = row;
+	}
+	at += (size_t)listed * sizeof *ancestors;
+	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
+	return true;
+}
+
+/* ---- taking results ----------------------------------------------------------------------- */
+
+static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0, int n,
+                         struct error* error) {
+	CUDA_TRY(cudaMemcpyAsync(b->host_result, b->result, (size_t)n * sizeof *b->result, cudaMemcpyDeviceToHost,
+	                         b->stream),
+	         error);
+	const size_t vocab = (size_t)b->shape.vocab;
+	for (int i = 0; i < n; i++)
+		if (pass->want[r0 + i] & WANT_LOGITS)
+			CUDA_TRY(cudaMemcpyAsync(pass->out[r0 + i].logits, b->work.logits + (size_t)i * vocab,
+			                         vocab * sizeof(float), cudaMemcpyDeviceToHost, b->stream),
+			         error);
+	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	for (int i = 0; i < n; i++) {
+		struct result* out = &pass->out[r0 + i];
+		const struct device_result* in = &b->host_result[i];
+		if (!pass->want[r0 + i])
+			continue;
+		if (!in->finite)
+			return error_set(error,
+			                 "the model gave logits that are not finite numbers: its weights are damaged or "
+			                 "overflow f16");
+		out->token = in->token;
+		out->log_normaliser = in->log_normaliser;
+		out->max_probability = in->max_probability;
+		if (pass->want[r0 + i] & WANT_TOP) {
+			out->top = in->top;
+			memcpy(out->top_token, in->top_token, sizeof out->top_token);
+			memcpy(out->top_probability, in->top_probability, sizeof out->top_probability);
+		}
+	}
+	return true;
+}
+
+/* ---- one slice ---------------------------------------------------------------------------- */
+
+static bool tap(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
+	const size_t dim = (size_t)b->shape.dim;
+	launch_keep(b, b->stream, n);
+	CUDA_TRY(cudaMemcpyAsync(pass->tap_out + (size_t)r0 * dim, b->work.x, (size_t)n * dim * sizeof(float),
+	                         cudaMemcpyDeviceToHost, b->stream),
+	         error);
+	return true;
+}
+
+static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, int n, int bucket,
+                     struct error* error) {
+	launch_embed(b, b->stream, n);
+	for (int s = pass->first; s < pass->last; s++) {
+		sub_layer_launches(b, b->stream, bucket, s);
+		if (s == pass->tap && !tap(b, pass, r0, n, error))
+			return false;
+	}
+	if (pass->tap < 0)
+		launch_keep(b, b->stream, n);
+	if (pass->head)
+		head_launches(b, b->stream, bucket, b->result);
+	CUDA_TRY(cudaGetLastError(), error);
+	return true;
+}
+
+static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
+                      struct error* error) {
+	const int bucket = (n + 7) / 8;
+	if (!send_slice(b, pass, walk, r0, n, error))
+		return false;
+	const bool whole = pass->first == 0 && pass->last == 2 * b->shape.n_blocks && pass->head && pass->tap < 0;
+	if (whole)
+		CUDA_TRY(cudaGraphLaunch(b->pass_graph[bucket - 1], b->stream), error);
+	else if (!run_span(b, pass, r0, n, bucket, error))
+		return false;
+	if (pass->head)
+		return take_results(b, pass, r0, n, error);
+	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	return true;
+}
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+static bool prefill_block(struct cuda_backend* b, int block, int n, struct error* error) {
+	const struct device_block* w = &b->block[block];
+	struct workspace* k = &b->work;
+	const struct model_shape* m = &b->shape;
+	launch_norm(b, b->stream, n, w->attention_norm, -1);
+	if (!prefill_product(b, &w->wq, k->normed, n, k->q, error) ||
+	    !prefill_product(b, &w->wk, k->normed, n, k->k, error) ||
+	    !prefill_product(b, &w->wv, k->normed, n, k->v, error))
+		return false;
+	launch_bias(b, b->stream, n, k->q, w->bq, m->heads * m->head_dim);
+	launch_bias(b, b->stream, n, k->k, w->bk, m->kv_heads * m->head_dim);
+	launch_bias(b, b->stream, n, k->v, w->bv, m->kv_heads * m->head_dim);
+	launch_turn(b, b->stream, n, block);
+	/* attention's partial results are sized for a slice */
+	for (int first = 0; first < n; first += SLICE_ROWS)
+		launch_attention(b, b->stream, n - first < SLICE_ROWS ? n - first : SLICE_ROWS, block, first);
+	if (!prefill_product(b, &w->wo, k->mixed, n, k->y, error))
+		return false;
+	if (w->post_attention_norm)
+		launch_post_norm(b, b->stream, n, w->post_attention_norm, -1);
+	else
+		launch_add(b, b->stream, n, w->bo, -1);
+	launch_norm(b, b->stream, n, w->mlp_norm, -1);
+	if (!prefill_product(b, &w->gate, k->normed, n, k->wide, error) ||
+	    !prefill_product(b, &w->up, k->normed, n, k->wide_up, error))
+		return false;
+	launch_gate(b, b->stream, n, w->b_gate, w->b_up);
+	if (!prefill_product(b, &w->down, k->gated, n, k->y, error))
+		return false;
+	if (w->post_mlp_norm)
+		launch_post_norm(b, b->stream, n, w->post_mlp_norm, -1);
+	else
+		launch_add(b, b->stream, n, w->b_down, -1);
+	return true;
+}
+
+/* The last row alone goes through the head, by the exact kernels: its hidden state moves to the front. */
+static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n, struct error* error) {
+	struct device_slice* s = (struct device_slice*)b->staging;
+	const size_t dim = (size_t)b->shape.dim;
+	for (int i = 0; i < n - 1; i++)
+		if (pass->want[i])
+			return error_set(error, "a prefill chunk gives results for its last row only");
+	if (!pass->want[n - 1])
+		return true;
+	if (n > 1)
+		CUDA_TRY(cudaMemcpyAsync(b->work.x, b->work.x + (size_t)(n - 1) * dim, dim * sizeof(float),
+		                         cudaMemcpyDeviceToDevice, b->stream),
+		         error);
+	s->row[0] = s->row[n - 1];
+	s->n = 1;
+	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, sizeof *s, cudaMemcpyHostToDevice, b->stream), error);
+	head_launches(b, b->stream, 1, b->result);
+	struct pass last = *pass;
+	last.want = pass->want + n - 1;
+	last.out = pass->out + n - 1;
+	return take_results(b, &last, 0, 1, error);
+}
+
+static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct error* error) {
+	struct walk walk = {0, 0};
+	if (pass->skip || pass->first != 0 || pass->last != 2 * b->shape.n_blocks)
+		return error_set(error, "a prefill chunk runs the whole model");
+	if (!send_slice(b, pass, &walk, 0, pass->n, error))
+		return false;
+	launch_embed(b, b->stream, pass->n);
+	for (int block = 0; block < b->shape.n_blocks; block++) {
+		if (!prefill_block(b, block, pass->n, error))
+			return false;
+		if (pass->tap == 2 * block + 1 && !tap(b, pass, 0, pass->n, error))
+			return false;
+	}
+	CUDA_TRY(cudaGetLastError(), error);
+	if (pass->head && !prefill_head(b, pass, pass->n, error))
+		return false;
+	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	return true;
+}
+
+/* ---- the pass ----------------------------------------------------------------------------- */
+
+static void note_rows(const struct pass* pass) {
+	for (int i = 0, r = 0; i < pass->n_segments; i++) {
+		struct cuda_cache* c = (struct cuda_cache*)pass->segment[i].cache;
+		for (int j = 0; j < pass->segment[i].n; j++, r++) {
+			const int index = pass->first > 0 ? pass->row[r] : c->head.pending - pass->segment[i].n + j;
+			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
+			for (int s = pass->first; pass->skip && s < pass->last; s++)
+				if (mask_has(pass->skip, s) && c->row[index].skipped > s)
+					c->row[index].skipped = s;
+		}
+	}
+}
+
+bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
+	struct cuda_backend* b = (struct cuda_backend*)backend;
+	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
+	for (int i = 0, r0 = 0; pass->first == 0 && i < pass->n_segments; r0 += pass->segment[i++].n)
+		append_rows(pass, &pass->segment[i], r0);
+	struct walk walk = {0, 0};
+	if (pass->kind == PASS_PREFILL)
+		done = done && run_prefill(b, pass, error);
+	else
+		for (int r0 = 0; r0 < pass->n && done; r0 += SLICE_ROWS)
+			done =
+			    run_slice(b, pass, &walk, r0, pass->n - r0 < SLICE_ROWS ? pass->n - r0 : SLICE_ROWS, error);
+	if (done)
+		note_rows(pass);
+	for (int i = 0; i < pass->n_segments; i++) {
+		struct cache* c = pass->segment[i].cache;
+		if (done && pass->kind == PASS_PREFILL)
+			c->committed += pass->segment[i].n;
+		if (!done || pass->kind == PASS_PREFILL)
+			c->pending = 0;
+	}
+	return done;
+}

@@ -1,0 +1,297 @@
+/* From logits to what a row is wanted for: token, best alternatives, probabilities, normaliser.
+ *
+ * Segments of RESULT_SEGMENT ids first, each its maximum, sum and best; then one block a row joins them in
+ * order. With a sampler the row's scores are made before: filters by counting in integers (so that the order
+ * of additions cannot matter), then the same counter-based noise as on a CPU (kernels/noise.h). */
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/noise.h"
+
+enum { THREADS = 256, EACH = RESULT_SEGMENT / THREADS, LEVELS = 3, BINS = 2048 };
+
+/* A score and its id; larger first, then the lower id. */
+struct choice {
+	float score;
+	int32_t token;
+};
+
+__device__ __forceinline__ struct choice better(struct choice a, struct choice b) {
+	return a.score > b.score || (a.score == b.score && a.token < b.token) ? a : b;
+}
+
+__device__ struct choice block_best(struct choice mine, struct choice* shared) {
+	for (int step = 16; step > 0; step /= 2) {
+		struct choice other;
+		other.score = __shfl_xor_sync(0xffffffffu, mine.score, step);
+		other.token = __shfl_xor_sync(0xffffffffu, mine.token, step);
+		mine = better(mine, other);
+	}
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		shared[threadIdx.x / 32] = mine;
+	__syncthreads();
+	struct choice best = shared[0];
+	for (unsigned i = 1; i < blockDim.x / 32; i++)
+		best = better(best, shared[i]);
+	return best;
+}
+
+/* ---- finishing the logits ----------------------------------------------------------------- */
+
+__global__ void finish_kernel(float* logits, const float* bias, float cap, int vocab,
+                              const struct device_slice* s) {
+	const int v = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+	if (blockIdx.y >= (unsigned)s->n || v >= vocab)
+		return;
+	float* x = &logits[(size_t)blockIdx.y * vocab + v];
+	*x += bias ? bias[v] : 0.0f;
+	if (cap > 0)
+		*x = cap * tanhf(*x / cap);
+}
+
+/* ---- sampling ----------------------------------------------------------------------------- */
+
+/* Weights are summed as integers in units of 2^-40, whose sum is the same in any order. */
+__device__ __forceinline__ unsigned long long weigh(float processed, bool weighted) {
+	return weighted ? (unsigned long long)(noise_exp(processed) * 1099511627776.0f) : 1ull;
+}
+
+struct cut {
+	uint32_t key;
+	int ties;
+};
+
+/* The last key that is needed for the weights, from the most probable on, to reach the target. */
+__device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigned long long target,
+                               unsigned long long* bins) {
+	const int shift[LEVELS] = {20, 10, 0};
+	__shared__ uint32_t prefix, known;
+	__shared__ unsigned long long above, one;
+	if (threadIdx.x == 0) {
+		prefix = known = 0;
+		above = 0;
+		one = 1;
+	}
+	for (int level = 0; level < LEVELS; level++) {
+		const uint32_t within = level == 0 ? 0x7ff : 0x3ff;
+		for (int i = threadIdx.x; i < BINS; i += blockDim.x)
+			bins[i] = 0;
+		__syncthreads();
+		for (int v = threadIdx.x; v < vocab; v += blockDim.x) {
+			const uint32_t key = noise_bits(x[v]) & 0x7fffffffu;
+			if ((key & known) == prefix)
+				atomicAdd(&bins[key >> shift[level] & within], weigh(x[v], weighted));
+		}
+		__syncthreads();
+		if (threadIdx.x == 0) {
+			uint32_t bin = 0, last = 0;
+			for (uint32_t i = 0; i <= within; i++)
+				last = bins[i] > 0 ? i : last;
+			for (; bin < last && above + bins[bin] < target; bin++)
+				above += bins[bin];
+			prefix |= bin << shift[level];
+			known |= within << shift[level];
+		}
+		__syncthreads();
+	}
+	for (int v = threadIdx.x; v < vocab && weighted; v += blockDim.x)
+		if ((noise_bits(x[v]) & 0x7fffffffu) == prefix)
+			one = weigh(x[v], true); /* the same value whoever writes it */
+	__syncthreads();
+	struct cut cut;
+	cut.key = prefix;
+	const unsigned long long left = target > above ? target - above : 0;
+	const unsigned long long ties = one > 0 ? (left + one - 1) / one : 1;
+	cut.ties = ties < 1 ? 1 : ties < (unsigned long long)vocab ? (int)ties : vocab;
+	return cut;
+}
+
+/* Keeps what is above the cut, and of the ties the lowest ids: every thread owns a run of ids. */
+__device__ void apply_cut(float* x, int vocab, struct cut cut, int* counts) {
+	const int each = (vocab + (int)blockDim.x - 1) / (int)blockDim.x, first = (int)threadIdx.x * each;
+	const int end = min(first + each, vocab);
+	int mine = 0;
+	for (int v = first; v < end; v++)
+		mine += (noise_bits(x[v]) & 0x7fffffffu) == cut.key;
+	__syncthreads();
+	counts[threadIdx.x] = mine;
+	__syncthreads();
+	int before = 0;
+	for (unsigned i = 0; i < threadIdx.x; i++)
+		before += counts[i];
+	for (int v = first; v < end; v++) {
+		const uint32_t key = noise_bits(x[v]) & 0x7fffffffu;
+		if (key > cut.key || (key == cut.key && before++ >= cut.ties))
+			x[v] = -INFINITY;
+	}
+	__syncthreads();
+}
+
+__global__ void sample_kernel(float* score, const float* logits, int vocab, const struct device_slice* s) {
+	__shared__ unsigned long long bins[BINS];
+	__shared__ float shared[THREADS / 32];
+	__shared__ int counts[THREADS];
+	__shared__ unsigned long long total;
+	if (blockIdx.x >= (unsigned)s->n || !s->row[blockIdx.x].want || !s->row[blockIdx.x].sampled)
+		return;
+	const struct device_row& row = s->row[blockIdx.x];
+	const struct sampler p = row.sampler;
+	const float* in = logits + (size_t)blockIdx.x * vocab;
+	float* x = score + (size_t)blockIdx.x * vocab;
+	float most = -INFINITY;
+	for (int v = threadIdx.x; v < vocab; v += blockDim.x)
+		most = fmaxf(most, in[v]);
+	most = block_max(most, shared);
+	for (int v = threadIdx.x; v < vocab; v += blockDim.x)
+		x[v] = noise_score(in[v], most, p.temperature, 0);
+	__syncthreads();
+	if (p.top_k > 0 && p.top_k < vocab)
+		apply_cut(x, vocab, find_cut(x, vocab, false, (unsigned long long)p.top_k, bins), counts);
+	if (p.top_p < 1) {
+		if (threadIdx.x == 0)
+			total = 0;
+		__syncthreads();
+		for (int v = threadIdx.x; v < vocab; v += blockDim.x)
+			atomicAdd(&total, weigh(x[v], true));
+		__syncthreads();
+		const unsigned long long target = (unsigned long long)((double)p.top_p * (double)total);
+		apply_cut(x, vocab, find_cut(x, vocab, true, target, bins), counts);
+	}
+	for (int v = threadIdx.x; v < vocab; v += blockDim.x) {
+		if (p.min_p > 0 && noise_exp(x[v]) < p.min_p)
+			x[v] = -INFINITY;
+		if (x[v] == -INFINITY)
+			continue;
+		const struct noise_words words =
+		    noise_philox(p.seed, p.sequence, (uint32_t)(row.position + 1), (uint32_t)v / 4);
+		x[v] = noise_add(x[v], noise_gumbel(words.word[v % 4]));
+	}
+}
+
+/* ---- choosing ----------------------------------------------------------------------------- */
+
+struct choosing {
+	const float *logits, *score;
+	float *sums, *top_score;
+	int32_t* top_token;
+	int vocab, segments;
+};
+
+__device__ __forceinline__ const float* scores_of(const struct choosing& c, const struct device_slice* s,
+                                                  int row) {
+	return (s->row[row].sampled ? c.score : c.logits) + (size_t)row * c.vocab;
+}
+
+__device__ __forceinline__ int wanted(const struct device_row& row) {
+	return row.want & WANT_TOP ? min(max(row.top, 1), (int)MAX_TOP) : 1;
+}
+
+__global__ void segment_kernel(struct choosing c, const struct device_slice* s) {
+	__shared__ float shared[THREADS / 32];
+	__shared__ struct choice best[THREADS / 32];
+	const int r = blockIdx.y, first = (int)blockIdx.x * RESULT_SEGMENT;
+	if (r >= s->n || !s->row[r].want)
+		return;
+	const float *logits = c.logits + (size_t)r * c.vocab, *score = scores_of(c, s, r);
+	float most = -INFINITY, sum = 0, mine[EACH];
+	for (int i = 0; i < EACH; i++) {
+		const int v = first + i * THREADS + (int)threadIdx.x;
+		most = v < c.vocab ? fmaxf(most, logits[v]) : most;
+		mine[i] = v < c.vocab ? score[v] : -INFINITY;
+	}
+	most = block_max(most, shared);
+	bool finite = true;
+	for (int i = 0; i < EACH; i++) {
+		const int v = first + i * THREADS + (int)threadIdx.x;
+		if (v < c.vocab) {
+			finite = finite && isfinite(logits[v]);
+			sum += noise_exp(logits[v] - most);
+		}
+	}
+	sum = block_sum(sum, shared);
+	const int good = __syncthreads_and(finite);
+	const size_t at = (size_t)r * c.segments + blockIdx.x;
+	if (threadIdx.x == 0) {
+		c.sums[2 * at] = good ? most : NAN;
+		c.sums[2 * at + 1] = sum;
+	}
+	for (int k = 0; k < wanted(s->row[r]); k++) {
+		struct choice top = {-INFINITY, INT32_MAX};
+		for (int i = 0; i < EACH; i++) {
+			const struct choice here = {mine[i], first + i * THREADS + (int32_t)threadIdx.x};
+			if (mine[i] > -INFINITY)
+				top = better(top, here);
+		}
+		top = block_best(top, best);
+		if (threadIdx.x == 0) {
+			c.top_score[at * MAX_TOP + k] = top.score;
+			c.top_token[at * MAX_TOP + k] = top.token;
+		}
+		for (int i = 0; i < EACH; i++)
+			if (first + i * THREADS + (int32_t)threadIdx.x == top.token)
+				mine[i] = -INFINITY;
+	}
+}
+
+__global__ void join_kernel(struct choosing c, const struct device_slice* s, struct device_result* out) {
+	__shared__ struct choice best[THREADS / 32];
+	__shared__ float most, sum;
+	const int r = blockIdx.x;
+	if (r >= s->n || !s->row[r].want)
+		return;
+	const struct device_row& row = s->row[r];
+	struct device_result* result = &out[s->steps > 0 ? s->steps - 1 : r];
+	const size_t at = (size_t)r * c.segments;
+	if (threadIdx.x == 0) {
+		bool finite = true;
+		most = -INFINITY;
+		sum = 0;
+		for (int i = 0; i < c.segments; i++) {
+			finite = finite && isfinite(c.sums[2 * (at + i)]);
+			most = fmaxf(most, c.sums[2 * (at + i)]);
+		}
+		for (int i = 0; i < c.segments; i++)
+			sum += c.sums[2 * (at + i) + 1] * noise_exp(c.sums[2 * (at + i)] - most);
+		result->finite = finite;
+		result->log_normaliser = most + noise_log(sum);
+		result->max_probability = 1.0f / sum;
+	}
+	__syncthreads();
+	struct choice last = {INFINITY, -1};
+	int n = 0;
+	for (; n < wanted(row); n++) {
+		struct choice top = {-INFINITY, INT32_MAX};
+		for (int i = threadIdx.x; i < c.segments * wanted(row); i += blockDim.x) {
+			const size_t from = (at + i / wanted(row)) * MAX_TOP + i % wanted(row);
+			const struct choice here = {c.top_score[from], c.top_token[from]};
+			const bool after =
+			    here.score < last.score || (here.score == last.score && here.token > last.token);
+			if (here.score > -INFINITY && after)
+				top = better(top, here);
+		}
+		last = block_best(top, best);
+		if (last.token == INT32_MAX)
+			break;
+		if (threadIdx.x == 0) {
+			result->top_token[n] = last.token;
+			result->top_probability[n] = noise_exp(c.logits[(size_t)r * c.vocab + last.token] - most) / sum;
+		}
+	}
+	if (threadIdx.x == 0) {
+		result->top = n;
+		result->token = n > 0 ? result->top_token[0] : 0;
+	}
+}
+
+void launch_results(const struct cuda_backend* b, cudaStream_t stream, int rows, struct device_result* out) {
+	const struct device_slice* s = (const struct device_slice*)b->slice;
+	const struct workspace* w = &b->work;
+	const int vocab = b->shape.vocab;
+	if (b->output_bias || b->shape.logit_softcap > 0)
+		finish_kernel<<<dim3((unsigned)((vocab + THREADS - 1) / THREADS), (unsigned)rows), THREADS, 0,
+		                stream>>>(w->logits, b->output_bias, b->shape.logit_softcap, vocab, s);
+	sample_kernel<<<rows, THREADS, 0, stream>>>(w->score, w->logits, vocab, s);
+	const struct choosing c = {w->logits,    w->score, w->segment_sum, w->top_score,
+	                           w->top_token, vocab,    b->segments};
+	segment_kernel<<<dim3((unsigned)b->segments, (unsigned)rows), THREADS, 0, stream>>>(c, s);
+	join_kernel<<<rows, THREADS, 0, stream>>>(c, s, out);
+}
