@@ -238,7 +238,7 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	b->slice_bytes = sizeof(struct device_slice) + PREFILL_CHUNK * sizeof(struct device_row) +
 	                 (size_t)SLICE_ROWS * MAX_ROWS * sizeof(int32_t) +
 	                 2 * rows * (size_t)b->rope.pairs * sizeof(float) + 256;
-	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? SLICE_ROWS : MAX_DRAFT;
+	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? (size_t)SLICE_ROWS : (size_t)MAX_DRAFT;
 	return take(b, &w->x, rows * (size_t)m->dim, what, error) &&
 	       take(b, &w->y, rows * (size_t)m->dim, what, error) && take(b, &w->q, rows * q, what, error) &&
 	       take(b, &w->k, rows * kv, what, error) && take(b, &w->v, rows * kv, what, error) &&

@@ -28,7 +28,8 @@ __global__ void end_step_kernel(struct device_slice* s, const struct device_resu
 static bool add_while(cudaGraph_t graph, cudaGraphConditionalHandle handle, cudaGraph_t* body,
                       struct error* error) {
 	cudaGraphNode_t node;
-	cudaGraphNodeParams params = {cudaGraphNodeTypeConditional};
+	cudaGraphNodeParams params = {};
+	params.type = cudaGraphNodeTypeConditional;
 	params.conditional.handle = handle;
 	params.conditional.type = cudaGraphCondTypeWhile;
 	params.conditional.size = 1;
