@@ -1,11 +1,12 @@
 /* swiftlet serve: the HTTP service, until SIGTERM or Ctrl-C. */
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "streams/server.h"
 #include "tools/command.h"
+#include "tools/interrupt.h"
 #include "tools/runtime.h"
 
 struct serve {
@@ -19,16 +20,6 @@ struct serve {
 	struct memory* memory;
 	struct server* server;
 };
-
-/* Taken by sigwait in this thread alone; set before any other thread starts, which inherit it. */
-static void block_signals(sigset_t* set) {
-	sigemptyset(set);
-	sigaddset(set, SIGTERM);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGHUP);
-	pthread_sigmask(SIG_BLOCK, set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-}
 
 static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
 	char path[1024];
@@ -88,22 +79,23 @@ static bool open_engine(struct runtime* r, const struct serve* s, const char* mo
 	return r->engine != NULL;
 }
 
-static void wait_for_end(const sigset_t* signals) {
-	int which = 0;
-	do
-		sigwait(signals, &which);
-	while (which == SIGHUP);
+/* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
+ * block what we block. */
+static void wait_for_end(void) {
+	while (!interrupted())
+		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
 static int serve(struct serve* s, const char* model, const struct swiftlet_options* options) {
-	sigset_t signals;
-	block_signals(&signals);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	interrupt_watch();
 	struct runtime r = {.options = *options};
 	struct error e = {{0}};
 	int status;
 	if (open_engine(&r, s, model, &e) && open_server(s, &r, &e)) {
 		say_ready(s, &r);
-		wait_for_end(&signals);
+		wait_for_end();
 		status = close_serve(s, true);
 	} else {
 		status = complain(STATUS_FAILED, "%s", e.message);

@@ -1,0 +1,103 @@
+"""What the service's tests share: a server on a free port, and a skip with its reason. Standard library alone."""
+import json, os, re, signal, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+
+PROGRAM = os.environ.get("SWIFTLET", "build/swiftlet")
+SOURCE = os.environ.get("SWIFTLET_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+FULL = os.environ.get("SWIFTLET_FULL", "0") == "1"
+MODEL = os.environ.get("SWIFTLET_TEST_MODEL", "builtin")
+
+
+def skip(reason):
+    print("skipped:", reason)
+    sys.exit(77)
+
+
+class Server:
+    """`swiftlet serve` on a free port of the loopback; use as a context."""
+
+    def __init__(self, *options, store=None):
+        self.options = list(options)
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = store or os.path.join(self.folder.name, "masks.db")
+
+    def __enter__(self):
+        command = [PROGRAM, "serve", "-m", MODEL, "--port", "0", "--store", self.store, *self.options]
+        self.errors = open(os.path.join(self.folder.name, "errors"), "w+")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        line = self.process.stdout.readline()
+        found = re.search(r"http://[^/]*:(\d+)/", line)
+        if not found:
+            self.process.wait()
+            self.errors.seek(0)
+            raise RuntimeError("the server did not start: " + line + self.errors.read())
+        self.port = int(found.group(1))
+        self.url = "http://127.0.0.1:%d" % self.port
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        return self
+
+    def stop(self, seconds=30):
+        """SIGTERM; the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def __exit__(self, *_):
+        try:
+            status = self.stop()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        self.errors.seek(0)
+        self.said = self.errors.read()
+        self.errors.close()
+        self.folder.cleanup()
+        assert status == 0, "the server ended with %s: %s" % (status, self.said)
+
+    def call(self, method, path, body=None, headers=None, raw=None):
+        """(status, headers, parsed or plain body)"""
+        data = raw if raw is not None else json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(self.url + path, data=data, method=method)
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        for name, value in (headers or {}).items():
+            request.add_header(name, value)
+        try:
+            answer = urllib.request.urlopen(request, timeout=120)
+        except urllib.error.HTTPError as error:
+            answer = error
+        text = answer.read().decode()
+        kind = answer.headers.get("Content-Type", "")
+        return answer.status, answer.headers, json.loads(text) if kind.startswith("application/json") and text else text
+
+    def complete(self, prompt, **fields):
+        body = {"model": MODEL, "prompt": prompt, **fields}
+        status, _, answer = self.call("POST", "/v1/completions", body)
+        assert status == 200, (status, answer)
+        return answer
+
+    def stream(self, prompt, path="/v1/completions", headers=None, **fields):
+        """The chunks of a streamed completion."""
+        body = {"model": MODEL, "prompt": prompt, "stream": True, **fields}
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode())
+        request.add_header("Content-Type", "application/json")
+        for name, value in (headers or {}).items():
+            request.add_header(name, value)
+        chunks, done = [], False
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            for line in answer:
+                line = line.decode().rstrip("\n")
+                if line == "data: [DONE]":
+                    done = True
+                elif line.startswith("data: "):
+                    chunks.append(json.loads(line[6:]))
+        assert done, "the stream ended without [DONE]"
+        return chunks
+
+    def stream_text(self, prompt, **fields):
+        return "".join(c["choices"][0]["text"] for c in self.stream(prompt, **fields) if c["choices"])
+
+
+def run_text(prompt, *options):
+    """What `swiftlet run` prints for the same prompt: the text of its JSON."""
+    command = [PROGRAM, "run", "-m", MODEL, "-p", prompt, "--json", *options]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

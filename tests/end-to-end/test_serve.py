@@ -1,0 +1,354 @@
+"""The service from outside: OpenAI's fields and errors, streams equal to `run`, keys, limits, SIGTERM."""
+import base64, json, os, socket, subprocess, tempfile, threading, time, urllib.request
+
+from service import MODEL, PROGRAM, Server, run_text
+
+PROMPTS = ["Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:",
+           "German: Ein Mann steht auf der Straße.\nEnglish:", "def add(a, b):\n", "Once upon a time"]
+
+
+def texts_equal_run(s):
+    for seed, temperature in ((0, 0), (7, 0.8)):
+        for prompt in PROMPTS:
+            want = run_text(prompt, "-n", "48", "--temp", str(temperature), "--seed", str(seed))
+            fields = dict(max_tokens=48, temperature=temperature, seed=seed)
+            whole = s.complete(prompt, **fields)
+            assert whole["choices"][0]["text"] == want["text"], (prompt, whole, want["text"])
+            assert whole["usage"]["completion_tokens"] == len(want["tokens"])
+            assert whole["usage"]["prompt_tokens"] == want["prompt_tokens"]
+            assert s.stream_text(prompt, **fields) == want["text"], prompt
+            assert whole["choices"][0]["finish_reason"] == ("length" if want["stop"] == "length" else "stop")
+
+
+def fields_and_shapes(s):
+    a = s.complete(PROMPTS[0], max_tokens=8, n=3, temperature=1, seed=5, logprobs=2)
+    assert [c["index"] for c in a["choices"]] == [0, 1, 2]
+    assert len({c["text"] for c in a["choices"]}) > 1, "choices differ"
+    lp = a["choices"][0]["logprobs"]
+    assert len(lp["tokens"]) == len(lp["token_logprobs"]) == len(lp["top_logprobs"]) == len(lp["text_offset"]) == 8
+    assert all(v <= 0 for v in lp["token_logprobs"]) and all(1 <= len(t) <= 2 for t in lp["top_logprobs"])
+    assert a["usage"]["completion_tokens"] == 24
+    again = s.complete(PROMPTS[0], max_tokens=8, n=3, temperature=1, seed=5, logprobs=2)
+    assert [c["text"] for c in a["choices"]] == [c["text"] for c in again["choices"]], "a seed repeats"
+    free = {s.complete("Once", max_tokens=12)["choices"][0]["text"] for _ in range(4)}
+    assert len(free) > 1, "an omitted temperature is 1, an omitted seed is random"
+    batch = s.complete([PROMPTS[0], PROMPTS[3]], max_tokens=5, temperature=0)
+    assert len(batch["choices"]) == 2
+    text = s.complete(PROMPTS[3], max_tokens=60, temperature=0)["choices"][0]["text"]
+    stop = text[10:13]
+    cut = s.complete(PROMPTS[3], max_tokens=60, temperature=0, stop=[stop, "\x01never"])["choices"][0]
+    assert cut["text"] == text[:text.index(stop)] and cut["finish_reason"] == "stop"
+    assert s.stream_text(PROMPTS[3], max_tokens=60, temperature=0, stop=stop) == cut["text"]
+    echo = s.complete("Once", max_tokens=4, temperature=0, echo=True)["choices"][0]["text"]
+    assert echo.startswith("Once")
+    chunks = s.stream(PROMPTS[0], max_tokens=6, temperature=0, n=2, stream_options={"include_usage": True})
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 12
+    assert all("text" in c["choices"][0] for c in chunks[:-1])
+    assert {c["choices"][0]["index"] for c in chunks[:-1]} == {0, 1}
+    detail = s.stream(PROMPTS[0], max_tokens=20, temperature=0, headers={"Swiftlet-Detail": "tokens"})
+    tokens = [t for c in detail for t in c.get("swiftlet", {}).get("tokens", [])]
+    assert len(tokens) == 20 and all(isinstance(t[1], bool) for t in tokens)
+
+
+def chat(s):
+    messages = [{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many apples has he now?"}]
+    body = {"model": MODEL, "messages": messages, "max_tokens": 12, "temperature": 0}
+    status, _, a = s.call("POST", "/v1/chat/completions", body)
+    assert status == 200, a
+    assert a["object"] == "chat.completion" and a["choices"][0]["message"]["role"] == "assistant"
+    body["stream"] = True
+    request = urllib.request.Request(s.url + "/v1/chat/completions", data=json.dumps(body).encode(),
+                                     headers={"Content-Type": "application/json"})
+    lines = urllib.request.urlopen(request, timeout=60).read().decode().split("\n\n")
+    parts = [json.loads(l[6:]) for l in lines if l.startswith("data: {")]
+    assert parts[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert "".join(p["choices"][0]["delta"].get("content", "") for p in parts) == a["choices"][0]["message"]["content"]
+    assert lines[-2] == "data: [DONE]"
+
+
+def kept_cache(s):
+    """Turn two of a conversation finds the first turn's whole chunks in the cache, and says the same."""
+    prompt = "\n".join("Question: What is %d and %d?\nAnswer: %d" % (i, i, 2 * i) for i in range(60))
+    fields = dict(max_tokens=8, temperature=0)
+    s.complete(prompt, **fields)
+    second = s.complete(prompt + "\nQuestion: What is 7 and 7?\nAnswer:", **fields)
+    cached = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached > 0 and cached % 256 == 0, cached
+    want = run_text(prompt + "\nQuestion: What is 7 and 7?\nAnswer:", "-n", "8", "--temp", "0")
+    assert second["choices"][0]["text"] == want["text"]
+    print("turn two: %d of %d prompt tokens from the cache" % (cached, second["usage"]["prompt_tokens"]))
+
+
+def bad_requests(s):
+    """Each malformed request, and what it is answered: the table is printed."""
+    ok = {"model": MODEL, "prompt": "x", "max_tokens": 2}
+    C, H = "/v1/completions", "/v1/chat/completions"
+    raw = lambda b: dict(raw=b)
+    cases = [
+        (400, "POST", C, raw(b"")), (400, "POST", C, raw(b"{")), (400, "POST", C, raw(b"[]")), (400, "POST", C, raw(b"nul")),
+        (400, "POST", C, raw(b'{"model": "\xff"}')), (400, "POST", C, raw(b'{"model": "\\ud800"}')),
+        (400, "POST", C, raw(b'{"a": 1, "a": 2}')), (400, "POST", C, raw(b"[" * 1000000)),
+        (400, "POST", C, raw(b'{"a":' * 1000000)), (400, "POST", C, raw(b'{"prompt": [' + b"1," * 3000000 + b"1]}")),
+        (413, "POST", C, raw(b'{"prompt": "' + b"x" * (9 << 20) + b'"}')),
+        (400, "POST", C, dict(body={**ok, "max_tokens": -1})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**30})),
+        (400, "POST", C, dict(body={**ok, "max_tokens": "2"})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**6})),
+        (400, "POST", C, dict(body={**ok, "temperature": 3})), (400, "POST", C, dict(body={**ok, "temperature": None, "top_p": 2})),
+        (400, "POST", C, dict(body={**ok, "n": 0})), (400, "POST", C, dict(body={**ok, "stop": [1]})),
+        (400, "POST", C, dict(body={**ok, "logit_bias": {"1": 2}})), (400, "POST", C, dict(body={**ok, "file": "/etc/passwd"})),
+        (400, "POST", C, dict(body={**ok, "prompt": [99999999]})), (400, "POST", C, dict(body={**ok, "prompt": "word " * 30000})),
+        (400, "POST", C, dict(body={"prompt": "x"})), (404, "POST", C, dict(body={**ok, "model": "gpt-5"})),
+        (400, "POST", H, dict(body={"model": MODEL, "messages": []})),
+        (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "robot", "content": "x"}]})),
+        (400, "POST", H, dict(body={"model": MODEL, "messages": "x"})),
+        (415, "POST", C, dict(raw=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})),
+        (404, "GET", "/nothing", {}), (404, "GET", "/v1/models/other", {}), (404, "GET", "/v1/swiftlet/masks/abc", {}),
+        (404, "GET", "/../../etc/passwd", {}), (405, "GET", C, {}), (405, "DELETE", "/health", {}), (405, "PATCH", "/v1/models", {}),
+        (404, "GET", "/v1/swiftlet/optimizer/opt-0/best", {}), (400, "POST", "/v1/swiftlet/optimizer", dict(body={})),
+        (400, "POST", "/v1/swiftlet/optimizer", dict(body={"blocks": 1e9})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [0], "mlp": []})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [99], "mlp": []})),
+        (403, "POST", C, dict(body=ok, headers={"Origin": "http://evil.example"})),
+        (403, "GET", "/v1/models", dict(headers={"Host": "evil.example"})),
+    ]
+    for want, method, path, how in cases:
+        status, headers, answer = s.call(method, path, **how)
+        shown = json.dumps(how.get("body")) if "body" in how else repr(how.get("raw", b""))[:40]
+        print("%d  %-6s %-28s %.60s" % (status, method, path, shown))
+        assert status == want, (status, want, method, path, shown, answer)
+        assert set(answer["error"]) == {"message", "type", "param", "code"}, answer
+        assert "/work" not in json.dumps(answer) and "/home" not in json.dumps(answer)
+    assert s.complete("x", max_tokens=2)["choices"], "the server goes on"
+
+
+def talk(s, data, seconds=10):
+    """Bytes over a socket; what came back."""
+    with socket.create_connection(("127.0.0.1", s.port), timeout=seconds) as c:
+        try:
+            for part in data:
+                c.sendall(part)
+            out = b""
+            while True:
+                got = c.recv(65536)
+                if not got:
+                    return out
+                out += got
+        except (ConnectionResetError, BrokenPipeError, socket.timeout):
+            return out if "out" in dir() else b""
+
+
+def raw_requests(s):
+    body = json.dumps({"model": MODEL, "prompt": "x", "max_tokens": 2}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(b"1\r\n" + bytes([c]) + b"\r\n" for c in body) + b"0\r\n\r\n"
+    assert talk(s, [chunked]).startswith(b"HTTP/1.1 200"), "a chunked body"
+    slow = [head + b"Content-Length: %d\r\n\r\n" % len(body)] + [bytes([c]) for c in body]
+    assert talk(s, slow).startswith(b"HTTP/1.1 200"), "a body byte by byte"
+    flood = head + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 1000) for i in range(200)) + b"\r\n"
+    answer = talk(s, [flood])
+    assert answer == b"" or answer.split(b" ")[1] in (b"431", b"400", b"413"), answer[:60]
+    for junk in (b"\x00" * 100 + b"\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
+        answer = talk(s, [junk], seconds=3)
+        assert answer == b"" or answer.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4", b"HTTP/1.1 5")), (junk, answer[:60])
+    endless = [head + b"Transfer-Encoding: chunked\r\n\r\n"] + [b"100000\r\n" + b"a" * 0x100000 + b"\r\n"] * 40
+    answer = talk(s, endless)
+    assert answer == b"" or b" 413 " in answer.split(b"\r\n")[0]
+    assert s.complete("x", max_tokens=2)["choices"], "the server goes on"
+
+
+def optimizer(s):
+    """A search for a model that runs elsewhere: a made-up matchness whose best mask is known."""
+    L, best = 16, {"attention": {2, 5, 7, 9, 12, 14}, "mlp": {3, 4, 8, 10, 11, 13}}
+    score = lambda m: round(32 * (0.4 + 0.6 * (len(best["attention"] & set(m["attention"])) + len(best["mlp"] & set(m["mlp"]))) / 12))
+    status, _, a = s.call("POST", "/v1/swiftlet/optimizer", {"blocks": L, "model": "elsewhere", "seed": 3, "max_matchness": 1})
+    assert status == 200, a
+    path = "/v1/swiftlet/optimizer/" + a["id"]
+    first = None
+    for step in range(150):
+        status, _, p = s.call("POST", path + "/propose", {"window": 1 + step // 40})
+        assert status == 200, p
+        if p["done"]:
+            break
+        assert not {0, L - 1} & set(p["attention"] + p["mlp"])
+        status, _, o = s.call("POST", path + "/observe", {"attention": p["attention"], "mlp": p["mlp"], "matches": score(p), "rows": 32})
+        assert status == 200, o
+        first = first or score(p)
+    status, _, b = s.call("GET", path + "/best")
+    assert status == 200 and score(b) > first + 3, (first, score(b), b)
+    print("the optimizer over HTTP: from %d to %d of 32 matches in %d steps" % (first, score(b), b["steps"]))
+    assert s.call("DELETE", path)[0] == 200 and s.call("GET", path)[0] == 404
+
+
+def masks(s):
+    mask = {"task": "mine", "attention": [3, 5], "mlp": [4], "tokens_served": 10}
+    status, _, a = s.call("PUT", "/v1/swiftlet/masks", mask)
+    assert status == 200 and a["task"] == "mine" and a["attention"] == [3, 5], a
+    assert any(m["id"] == a["id"] for m in s.call("GET", "/v1/swiftlet/masks")[2]["data"])
+    status, _, again = s.call("PUT", "/v1/swiftlet/masks", a)
+    assert status == 200 and again["id"] == a["id"], "what is given can be put back"
+    assert s.call("DELETE", "/v1/swiftlet/masks/%d" % a["id"])[0] == 200
+    assert s.call("GET", "/v1/swiftlet/masks/%d" % a["id"])[0] == 404
+
+
+def metrics_and_state(s):
+    _, _, text = s.call("GET", "/metrics")
+    for name in ("requests_total", "queue_length", "tokens_total", "seconds_total", "mean_generated", "alpha", "matchness",
+                 "mask_changes_total", "drift_events_total", "speedup", "time_to_first_token_seconds_count"):
+        assert "swiftlet_" + name in text, name
+    for line in text.splitlines():
+        assert line.startswith("#") or len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) is not None
+    _, _, state = s.call("GET", "/v1/swiftlet/state")
+    assert state["blocks"] > 2 and len(state["sessions"]) == 4 and state["history"] and state["summary"]["total"]["tokens"] > 0
+    assert s.call("GET", "/health")[2] == {"status": "ok"}
+    with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+        c.sendall(b"GET /v1/swiftlet/state HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+        s.complete(PROMPTS[1], max_tokens=30, metadata={"task": "watched"})
+        seen, until = b"", time.time() + 15
+        while b"watched" not in seen and time.time() < until:
+            seen += c.recv(65536)
+        assert b"event: state" in seen and b"watched" in seen
+
+
+def clients_that_go(s):
+    """Clients that hang up free their places: the server is idle again at once, not after their tokens."""
+    body = json.dumps({"model": MODEL, "prompt": "Once upon a time", "max_tokens": 1900, "stream": False, "temperature": 1}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    sockets = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(10)]
+    for c in sockets:
+        c.sendall(head + body)
+    time.sleep(0.3)
+    for c in sockets:
+        c.close()
+    until = time.time() + 10
+    while time.time() < until:
+        text = s.call("GET", "/metrics")[2]
+        if "swiftlet_sessions_busy 0" in text and "swiftlet_queue_length 0" in text:
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("places were not freed")
+
+
+def load(s):
+    """Streams side by side, some cancelled: the others are complete and right."""
+    want = {p: run_text(p, "-n", "40", "--temp", "0.7", "--seed", "9")["text"] for p in PROMPTS}
+    problems, done = [], []
+
+    def client(i):
+        try:
+            for k in range(3):
+                p = PROMPTS[(i + k) % len(PROMPTS)]
+                if (i + k) % 5 == 4:
+                    body = json.dumps({"model": MODEL, "prompt": p, "max_tokens": 200, "stream": True}).encode()
+                    with socket.create_connection(("127.0.0.1", s.port)) as c:
+                        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                        c.recv(200)
+                    continue
+                text = s.stream_text(p, max_tokens=40, temperature=0.7, seed=9)
+                (done if text == want[p] else problems).append((p, text))
+        except Exception as e:
+            problems.append(e)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not problems, problems[:2]
+    print("load: %d streams complete and right beside cancelled ones" % len(done))
+
+
+def full_queue():
+    with Server("--sessions", "1", "--queue", "1") as s:
+        body = json.dumps({"model": MODEL, "prompt": "Once", "max_tokens": 1500}).encode()
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        sockets = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(2)]
+        for c in sockets:
+            c.sendall(head + body)
+            time.sleep(0.1)
+        status, headers, answer = s.call("POST", "/v1/completions", {"model": MODEL, "prompt": "x"})
+        assert status == 503 and headers["Retry-After"] and answer["error"]["code"] == "queue_full", (status, answer)
+        for c in sockets:
+            c.close()
+
+
+def keys():
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write("# keys\nfirst-key-0123\nsecond-key-4567\n")
+        f.flush()
+        with Server("--api-key-file", f.name) as s:
+            assert s.call("GET", "/health")[0] == 200
+            for path in ("/", "/v1/models", "/metrics", "/v1/swiftlet/state", "/nothing"):
+                status, headers, answer = s.call("GET", path)
+                assert status == 401 and answer["error"]["code"] == "invalid_api_key" and headers["WWW-Authenticate"]
+                for wrong in ("Bearer first-key-012", "Bearer first-key-01234", "Bearer ", "first-key-0123", "Basic !!"):
+                    assert s.call("GET", path, headers={"Authorization": wrong})[0] == 401
+            for key in ("first-key-0123", "second-key-4567"):
+                assert s.call("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[0] == 200
+                basic = base64.b64encode(("me:" + key).encode()).decode()
+                assert s.call("GET", "/", headers={"Authorization": "Basic " + basic})[0] == 200
+    for options, words in ((["--host", "0.0.0.0"], "--api-key-file"), (["--api-key-file", "/nonexistent"], "No such file"),
+                           (["--host", "not an address"], "--host")):
+        r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", *options], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 1 and words in r.stderr, r
+
+
+def rates():
+    with Server("--rate", "5") as s:
+        statuses = [s.call("GET", "/v1/models")[0] for _ in range(8)]
+        assert statuses[:5] == [200] * 5 and statuses[-1] == 429, statuses
+        assert s.call("GET", "/health")[0] == 200
+
+
+def graceful_stop():
+    """SIGTERM: what runs is finished, what comes is refused, what was learned is stored."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "masks.db")
+        with Server("--grace", "20", store=store) as s:
+            result = {}
+            t = threading.Thread(target=lambda: result.update(a=s.complete("Once upon a time", max_tokens=300, temperature=0,
+                                                                           metadata={"task": "kept"})))
+            t.start()
+            time.sleep(0.15)
+            s.process.terminate()
+            t.join()
+            assert result["a"]["choices"][0]["finish_reason"] in ("length", "stop")
+            assert s.process.wait(30) == 0
+        listed = subprocess.run([PROGRAM, "masks", "list", "--store", store], capture_output=True, text=True)
+        assert "kept" in listed.stdout, listed
+    with Server("--grace", "0") as s:  # no grace: cut off, said so, no hang
+        box = []
+        body = {"model": MODEL, "prompt": "Once", "max_tokens": 1900, "temperature": 1}
+        t = threading.Thread(target=lambda: box.append(s.call("POST", "/v1/completions", body)))
+        t.start()
+        time.sleep(0.3)
+        began = time.time()
+        assert s.stop() == 0 and time.time() - began < 10
+        t.join()
+        assert box[0][0] in (200, 503)
+
+
+def bad_stores():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "notes.db")
+        with open(path, "w") as f:
+            f.write("dear diary\n")
+        r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--store", path], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 1 and "no SQLite database" in r.stderr, r
+        assert open(path).read() == "dear diary\n"
+
+
+def main():
+    with Server() as s:
+        for check in (fields_and_shapes, texts_equal_run, chat, kept_cache, bad_requests, raw_requests, optimizer, masks,
+                      metrics_and_state, clients_that_go, load):
+            began = time.time()
+            check(s)
+            print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
+    for check in (full_queue, keys, rates, graceful_stop, bad_stores):
+        began = time.time()
+        check()
+        print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
+
+
+main()
