@@ -1,0 +1,87 @@
+"""The official openai Python client against the running server. Skipped where no Python with it is found
+(SWIFTLET_PYTHON names one)."""
+import os, subprocess, sys
+
+from service import MODEL, Server, run_text, skip
+
+
+def find_python():
+    for python in (os.environ.get("SWIFTLET_PYTHON"), sys.executable):
+        if python and subprocess.run([python, "-c", "import openai"], capture_output=True).returncode == 0:
+            return python
+    skip("no Python with the openai package; set SWIFTLET_PYTHON to one")
+
+
+if os.environ.get("SWIFTLET_OPENAI_URL") is None:
+    python = find_python()
+    with Server() as s:
+        env = {**os.environ, "SWIFTLET_OPENAI_URL": s.url + "/v1"}
+        sys.exit(subprocess.run([python, os.path.abspath(__file__)], env=env).returncode)
+
+import openai
+
+client = openai.OpenAI(base_url=os.environ["SWIFTLET_OPENAI_URL"], api_key="none", max_retries=0, timeout=60)
+PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:"
+MESSAGES = [{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many?"}]
+
+
+def completions():
+    a = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=32, temperature=0)
+    want = run_text(PROMPT, "-n", "32", "--temp", "0")
+    assert a.choices[0].text == want["text"]
+    assert a.usage.prompt_tokens_details.cached_tokens >= 0 and a.usage.total_tokens == a.usage.prompt_tokens + 32
+    assert a.usage.swiftlet["mask"]["attention"] is not None
+    parts = list(client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=32, temperature=0, stream=True,
+                                           stream_options={"include_usage": True}))
+    assert "".join(p.choices[0].text for p in parts if p.choices) == want["text"]
+    assert all(p.choices[0].text is not None for p in parts if p.choices)
+    assert parts[-1].usage.completion_tokens == 32
+
+
+def chat():
+    a = client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=16, temperature=0, logprobs=True, top_logprobs=3)
+    text = a.choices[0].message.content
+    assert len(a.choices[0].logprobs.content) == a.usage.completion_tokens
+    assert len(a.choices[0].logprobs.content[0].top_logprobs) == 3
+    parts = list(client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=16, temperature=0, stream=True))
+    assert parts[0].choices[0].delta.role == "assistant"
+    assert "".join(p.choices[0].delta.content or "" for p in parts) == text
+    assert parts[-1].choices[0].finish_reason in ("stop", "length")
+    # the answer handed back as the client gives it, for a second turn
+    more = MESSAGES + [a.choices[0].message.model_dump(), {"role": "user", "content": "And one more?"}]
+    assert client.chat.completions.create(model=MODEL, messages=more, max_tokens=4).choices[0].message.role == "assistant"
+
+
+def seeds_and_stops():
+    ask = lambda **k: client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=24, **k).choices[0].text
+    assert ask(seed=4) == ask(seed=4) and len({ask(seed=i) for i in range(4)}) > 1
+    text = ask(temperature=0)
+    a = client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=24, temperature=0, stop=[text[8:11]])
+    assert a.choices[0].text == text[:text.index(text[8:11])] and a.choices[0].finish_reason == "stop"
+    assert len(client.completions.create(model=MODEL, prompt="Once", max_tokens=3, n=4).choices) == 4
+
+
+def errors():
+    def refused(kind, param, call):
+        try:
+            call()
+        except kind as e:
+            assert e.body["param"] == param, e.body
+            return
+        raise AssertionError("not refused")
+
+    refused(openai.NotFoundError, "model", lambda: client.completions.create(model="gpt-5", prompt="x"))
+    refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 1}))
+    refused(openai.BadRequestError, "temperature", lambda: client.completions.create(model=MODEL, prompt="x", temperature=9))
+    refused(openai.BadRequestError, "tools", lambda: client.chat.completions.create(
+        model=MODEL, messages=MESSAGES, tools=[{"type": "function", "function": {"name": "f"}}]))
+    refused(openai.BadRequestError, "prompt", lambda: client.completions.create(model=MODEL, prompt="word " * 20000))
+
+
+def models():
+    assert [m.id for m in client.models.list()] == [MODEL] and client.models.retrieve(MODEL).id == MODEL
+
+
+for check in (completions, chat, seeds_and_stops, errors, models):
+    check()
+    print(check.__name__, "ok")
