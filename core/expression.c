@@ -63,14 +63,21 @@ static bool translate(const char* pattern, size_t size, struct buffer* out, stru
 		if (pattern[at] == '\\') {
 			size_t taken = translate_escape(out, pattern + at, size - at, in_class);
 			if (taken == 0)
-				return error_set(error, "expression \"%.80s\": the escape at byte %zu is not supported",
-				                 pattern, at);
+				return refuse(pattern + at, size - at, "this escape is not supported here", error);
 			at += taken;
 			continue;
 		}
 		if (in_class && at + 1 < size && pattern[at] == '&' && pattern[at + 1] == '&')
 			return refuse(pattern, size, "class intersections (&&) are not supported", error);
-		if (pattern[at] == '[' && !(in_class && at + 1 < size && pattern[at + 1] == ':')) {
+		if (in_class && at + 1 < size && pattern[at] == '[' && pattern[at + 1] == ':') {
+			const char* end = memmem(pattern + at, size - at, ":]", 2);
+			if (!end)
+				return refuse(pattern, size, "a named class is not closed", error);
+			buffer_add(out, pattern + at, (size_t)(end - pattern) - at + 2);
+			at = (size_t)(end - pattern) + 2;
+			continue;
+		}
+		if (pattern[at] == '[') {
 			if (in_class)
 				return refuse(pattern, size, "nested classes are not supported", error);
 			in_class = true;

@@ -17,7 +17,7 @@ static const char* const pre[] = {"default",      "gpt-2",       "llama-bpe", "q
 enum { KINDS = sizeof pre / sizeof pre[0] };
 
 static struct tokenizer* make(const char* name) {
-	static const char* const joined[] = {"th", "the", "in", "12", "\xe2\x96\x81t", "<|end|>", "..", "ll"};
+	static const char* const joined[] = {"th", "the", "in", "12", "\xe2\x96\x81", "<|end|>", "..", "ll"};
 	static const char* const merges[] = {"t h", "th e", "i n", "1 2", ". .", "l l"};
 	bool scored = strcmp(name, "llama") == 0;
 	const char* piece[PIECES];
