@@ -64,6 +64,9 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	if (id < 0 || id >= MAX_VOCABULARY)
 		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %d", (int)(size < 40 ? size : 40),
 		                 text, (long long)id, MAX_VOCABULARY - 1);
+	if (size > MAX_PIECE)
+		return error_set(error, "piece %lld is %zu bytes long, expected at most %d", (long long)id, size,
+		                 MAX_PIECE);
 	int place = (int)id;
 	if (place < v->n && v->piece[place].type != PIECE_ABSENT)
 		return error_set(error, "id %d is given to two pieces, \"%.*s\" and \"%.*s\"", place,

@@ -46,12 +46,16 @@ struct vocabulary {
 	bool has_unused;
 };
 
-enum { MAX_VOCABULARY = 1 << 24 }; /* ids are dense; more is a broken file */
+enum {
+	MAX_VOCABULARY = 1 << 24, /* ids are dense; more is a broken file */
+	MAX_PIECE = 1 << 14       /* bytes; published ones stay under a thousand */
+};
 
 void vocabulary_start(struct vocabulary*);
 void vocabulary_free(struct vocabulary*);
 /* Sets piece `id`, whose place must be empty; printed = text until vocabulary_print says otherwise.
- * Ids between the last and this one become absent. Errors: id out of range, taken, or no memory. */
+ * Ids between the last and this one become absent. Errors: id out of range or taken, text too long, no
+ * memory. */
 bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
                     float score, struct error*);
 bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t size, struct error*);

@@ -78,7 +78,7 @@ struct tokenizer* open_vocabulary(const char* name, const char* pre, struct erro
 	char path[256];
 	snprintf(path, sizeof path, "tests/core/vocab/%s.gguf", name);
 	struct file_bytes file = read_source(path);
-	struct gguf g;
+	struct gguf g = {0};
 	struct tensor_table tensors = {0};
 	struct tokenizer* t = NULL;
 	if (file.data && gguf_read(&g, &tensors, (const uint8_t*)file.data, file.size, path, error)) {
