@@ -70,6 +70,7 @@ static void print_text(const struct model* model) {
 
 static void print_model(const struct model* model) {
 	printf("model        %s\npath         %s\n", model->name, model->path);
+	printf("family       %s\n", model->family ? model->family : "llama, made up");
 	print_shape(model);
 	print_weights(model);
 	print_text(model);

@@ -70,7 +70,7 @@ def main():
     put("safetensors", "two", safetensors([("a", "F32", [2, 3], 24), ("b", "BF16", [4], 8)]))
     put("safetensors", "idle", safetensors([("x.rotary_emb.inv_freq", "F32", [1], 4), ("n", "I64", [], 8)]))
     put("gguf", "model", gguf_model())
-    for name in ("llama-llama3-f32", "llama-yarn-mscale-f16", "phi3-longrope-long-bf16", "gemma2-f32",
+    for name in ("llama-llama3-f16", "llama-yarn-mscale-f16", "phi3-longrope-long-bf16", "gemma2-f32",
                  "qwen2-window-bf16", "mistral-window-f16"):
         put("config", name, (GOLDEN / name / "config.json").read_bytes())
     words = sorted({key for f in (HERE / "corpus" / "config").iterdir() for key in json.loads(f.read_text())} |

@@ -1,0 +1,337 @@
+"""Adds tiny GGUF models to tests/core/golden, judged by others on the same file.
+
+Every file is read by llama.cpp (llama-cpp-python), which must give the same greedy tokens as transformers
+does from the same file (from_pretrained(gguf_file=...)): our reader is held to both, so that a layout that
+was wrong in this writer and in our reader alike would be found here. Quantized tensors come from llama.cpp's
+own quantizer, several types mixed in one file, so that each family meets each type.
+
+usage: gguf_models.py [NAME ...]   (all without names)
+"""
+import ctypes
+import json
+import math
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import gguf
+import llama_cpp
+import numpy
+import torch
+from transformers import (AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Phi3Config, Qwen2Config,
+                          Qwen3Config)
+
+import golden
+from models import OUT, rope
+
+TYPE = gguf.GGMLQuantizationType
+FLOATS = [TYPE.F32, TYPE.F16, TYPE.BF16]
+LEGACY = {TYPE.Q8_0: 7, TYPE.Q4_0: 2, TYPE.Q4_1: 3, TYPE.Q5_0: 8, TYPE.Q5_1: 9, TYPE.IQ4_NL: 25}
+KQUANT = {TYPE.Q2_K: 10, TYPE.Q3_K: 12, TYPE.Q4_K: 15, TYPE.Q5_K: 17, TYPE.Q6_K: 18, TYPE.IQ4_XS: 30}
+
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+         "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "mlp.gate_up_proj": "ffn_up"}
+GEMMA_BLOCK = {**BLOCK, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}
+
+
+def gguf_name(name, family):
+    stem, kind = name.rsplit(".", 1)
+    if stem in NAMES:
+        return f"{NAMES[stem]}.{kind}"
+    _, _, block, rest = stem.split(".", 3)
+    return f"blk.{block}.{(GEMMA_BLOCK if family == 'gemma2' else BLOCK)[rest]}.{kind}"
+
+
+def permute(weights, heads):
+    """Halves to pairs: row i of a head's first half comes before row i of its second."""
+    return weights.reshape(heads, 2, weights.shape[0] // heads // 2, *weights.shape[1:]).swapaxes(1, 2) \
+        .reshape(weights.shape)
+
+
+def architecture(config):
+    return "llama" if config.model_type == "mistral" else config.model_type
+
+
+def tensors_of(model, config):
+    """(name, float32 array) as GGUF stores them."""
+    out = {}
+    for name, p in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        array = p.detach().numpy().astype("<f4")
+        if architecture(config) == "llama" and ".q_proj." in name:
+            array = permute(array, config.num_attention_heads)
+        if architecture(config) == "llama" and ".k_proj." in name:
+            array = permute(array, config.num_key_value_heads)
+        if config.model_type == "gemma2" and "norm" in name:
+            array = array + 1
+        out[gguf_name(name, config.model_type)] = array
+    parameters = config.rope_parameters
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if parameters["rope_type"] == "llama3":
+        out["rope_freqs.weight"] = llama3_factors(parameters, head_dim)
+    if parameters["rope_type"] == "longrope":
+        out["rope_factors_short.weight"] = numpy.array(parameters["short_factor"], "<f4")
+        out["rope_factors_long.weight"] = numpy.array(parameters["long_factor"], "<f4")
+    return out
+
+
+def llama3_factors(p, dim):
+    """What llama.cpp's converter stores: by how much each frequency is divided."""
+    original = p["original_max_position_embeddings"]
+    low, high = original / p["low_freq_factor"], original / p["high_freq_factor"]
+    out = []
+    for i in range(0, dim, 2):
+        wave = 2 * math.pi * p["rope_theta"] ** (i / dim)
+        if wave < high:
+            out.append(1.0)
+        elif wave > low:
+            out.append(p["factor"])
+        else:
+            smooth = (original / wave - p["low_freq_factor"]) / (p["high_freq_factor"] - p["low_freq_factor"])
+            out.append(1 / ((1 - smooth) / p["factor"] + smooth))
+    return numpy.array(out, "<f4")
+
+
+def write_metadata(writer, config):
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    p = config.rope_parameters
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(p["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * p.get("partial_rotary_factor", 1.0)))
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2"):
+        writer.add_sliding_window(config.sliding_window)
+    if config.model_type == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if p["rope_type"] in ("linear", "yarn"):
+        kinds = {"linear": gguf.RopeScalingType.LINEAR, "yarn": gguf.RopeScalingType.YARN}
+        writer.add_rope_scaling_type(kinds[p["rope_type"]])
+        writer.add_rope_scaling_factor(p["factor"])
+    if p["rope_type"] in ("yarn", "longrope"):
+        writer.add_rope_scaling_orig_ctx_len(p["original_max_position_embeddings"])
+    if p["rope_type"] == "longrope":
+        original = p["original_max_position_embeddings"]
+        factor = config.max_position_embeddings / original
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(factor) / math.log(original)))
+    vocabulary = json.loads((OUT / "tokenizer" / "tokenizer.json").read_text())
+    pieces = sorted(vocabulary["model"]["vocab"], key=vocabulary["model"]["vocab"].get) + ["<|end|>"]
+    assert len(pieces) == config.vocab_size
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(pieces)
+    writer.add_token_types([1] * (len(pieces) - 1) + [3])
+    writer.add_token_merges([" ".join(pair) for pair in vocabulary["model"]["merges"]])
+    writer.add_eos_token_id(golden.END)
+    writer.add_add_bos_token(False)
+
+
+def write_file(path, config, tensors, split=0):
+    """tensors: name -> (raw array, type)"""
+    writer = gguf.GGUFWriter(str(path), architecture(config), split_max_tensors=split)
+    write_metadata(writer, config)
+    for name, (array, kind) in tensors.items():
+        writer.add_tensor(name, array, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def as_type(array, kind):
+    if array.ndim == 1:
+        return array, TYPE.F32
+    if kind == TYPE.F16:
+        return array.astype("<f2"), kind
+    return (array if kind == TYPE.F32 else gguf.quantize(array, kind)), kind
+
+
+def quantize(source, target, ftype):
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.nthread, params.pure, params.quantize_output_tensor = ftype, 2, True, True
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params)):
+        raise SystemExit(f"llama.cpp could not quantize to {ftype}")
+
+
+def mixed(config, arrays, kinds, folder):
+    """Each matrix in turn as the quantizer makes it for the next type, legacy types where K types do not fit."""
+    plain = folder / "f32.gguf"
+    write_file(plain, config, {n: as_type(a, TYPE.F32) for n, a in arrays.items()})
+    made = {}
+    for kind, ftype in kinds.items():
+        quantize(plain, folder / f"{ftype}.gguf", ftype)
+        reader = gguf.GGUFReader(str(folder / f"{ftype}.gguf"))
+        made[kind] = {t.name: (numpy.array(t.data), t.tensor_type) for t in reader.tensors}
+    out, turn, order = {}, 0, list(kinds)
+    for name, array in arrays.items():
+        if array.ndim == 1:
+            out[name] = (array, TYPE.F32)
+        else:
+            kind = order[turn % len(order)]
+            if made[kind][name][1] == kind:
+                turn += 1
+            out[name] = made[kind][name]
+    return out
+
+
+def by_llama_cpp(path, prompt, n):
+    llm = llama_cpp.Llama(model_path=str(path), n_ctx=256, n_batch=256, verbose=False, n_threads=2, type_k=0, type_v=0,
+                          flash_attn=False)
+    size = llm.n_vocab()
+    llm.reset()
+    llm.eval(prompt)
+    tokens, rows = [], []
+    for _ in range(n):
+        rows.append(numpy.ctypeslib.as_array(llm._ctx.get_logits(), (size,)).copy())
+        tokens.append(int(rows[-1].argmax()))
+        llm.eval([tokens[-1]])
+    llm.close()
+    return tokens, rows
+
+
+def load(path, config):
+    if config.model_type == "mistral":  # in GGUF it is a Llama, and transformers' reader knows it as one
+        config = LlamaConfig(**{k: v for k, v in config.to_dict().items() if k not in ("model_type", "sliding_window")})
+    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, config=config, dtype=torch.float32,
+                                                 attn_implementation="eager").eval()
+    return model
+
+
+def prompts_of(model, length, margin, n, seed):
+    """Prompts after which no choice is close and the text is not too dull."""
+    generator = numpy.random.default_rng(seed)
+    for _ in range(20):
+        prompts = torch.tensor(generator.integers(0, golden.VOCAB - 1, (64, length)))
+        tokens, alive, cache, step = [], torch.ones(64, dtype=bool), golden.new_cache(model), prompts
+        with torch.no_grad():
+            for _ in range(n):
+                logits = model(input_ids=step, past_key_values=cache, use_cache=True).logits[:, -1]
+                best = torch.topk(logits, 2).values
+                alive &= (best[:, 0] - best[:, 1]) / logits.abs().amax(1) > margin
+                step = logits.argmax(1, keepdim=True)
+                tokens.append(step)
+        tokens = torch.cat(tokens, 1)
+        for i in torch.nonzero(alive).flatten().tolist():
+            if len(set(tokens[i].tolist())) >= (2 if model.config.model_type == "gemma2" else n // 3):
+                yield prompts[i].tolist()
+
+
+BASE = dict(vocab_size=golden.VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=256, eos_token_id=golden.END, bos_token_id=None,
+            pad_token_id=None, tie_word_embeddings=True)
+WIDE = dict(BASE, hidden_size=256, intermediate_size=256, num_hidden_layers=1, num_attention_heads=2,
+            num_key_value_heads=1)
+FAMILIES = {
+    "llama": (LlamaConfig, {}, {"head_dim": 32}),
+    "mistral": (MistralConfig, {"sliding_window": None}, {"head_dim": 32}),
+    "qwen2": (Qwen2Config, {}, {"num_attention_heads": 8}),
+    "qwen3": (Qwen3Config, {"head_dim": 16}, {"head_dim": 32}),
+    "phi3": (Phi3Config, {"original_max_position_embeddings": 256},
+             {"original_max_position_embeddings": 256, "num_attention_heads": 8, "tie_word_embeddings": False}),
+    "gemma2": (Gemma2Config, {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 16},
+               {"head_dim": 32, "query_pre_attn_scalar": 32}),
+}
+
+
+def configs():
+    """name: (config, kinds, margin, split)"""
+    out = {}
+    for family, (make, small, wide) in FAMILIES.items():
+        out[f"gguf-{family}-floats"] = (make(**{**BASE, **small}), FLOATS, 0.004, 0)
+        out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
+        out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
+    small = FAMILIES["llama"][1]
+    out["gguf-llama-split"] = (LlamaConfig(**BASE, **small), [TYPE.F16], 0.004, 12)
+    out["gguf-llama-untied"] = (LlamaConfig(**{**BASE, "tie_word_embeddings": False, "head_dim": 16}), [TYPE.F16],
+                                0.004, 0)
+    out["gguf-llama-biases"] = (LlamaConfig(**BASE, attention_bias=True), [TYPE.F16], 0.004, 0)
+    out["gguf-llama-llama3"] = (LlamaConfig(**{**BASE, "head_dim": 16}, rope_parameters=rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+        [TYPE.F16], 0.004, 0)
+    out["gguf-llama-linear-x4"] = (LlamaConfig(**BASE, rope_parameters=rope("linear", factor=4.0)), [TYPE.F16], 0.004, 0)
+    out["gguf-llama-yarn"] = (LlamaConfig(**{**BASE, "head_dim": 16}, rope_parameters=rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64)), [TYPE.F16], 0.004, 0)
+    # llama.cpp takes the long factors for every position once its context is longer than the original.
+    out["gguf-phi3-longrope"] = (Phi3Config(**{**BASE, "max_position_embeddings": 512},
+                                            original_max_position_embeddings=256, rope_parameters={
+        "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.2, 1.5, 2.0],
+        "long_factor": [1.0, 3.0, 9.0, 20.0]}), [TYPE.F16], 0.004, 0)
+    return out
+
+
+def settle(judge, path, margin, seed, n):
+    """A prompt that both judges continue alike: (prompt, tokens, transformers' logits, how far llama.cpp's
+    are from them as a share of the largest)."""
+    for attempt, prompt in enumerate(prompts_of(judge, 24, margin, n, seed)):
+        tokens, rows, _ = golden.greedy(judge, prompt, n)
+        theirs, other = by_llama_cpp(path, prompt, n)
+        if theirs == tokens:
+            error = max(numpy.abs(a.numpy() - b).max() / a.abs().max() for a, b in zip(rows, other))
+            return prompt, tokens, rows, error
+        print(f"  llama.cpp says {theirs}, transformers {tokens}", flush=True)
+        if attempt == 5:
+            break
+    return None
+
+
+def make(name, config, kinds, margin, split):
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    first = sum(name.encode())  # so that no two families share their weights
+    for seed in range(first, first + 20):
+        model = AutoModelForCausalLM.from_config(config).float().eval()
+        golden.randomise(model, seed, config.model_type == "gemma2")
+        arrays = tensors_of(model, config)
+        path = folder / "model.gguf"
+        with tempfile.TemporaryDirectory() as scratch:
+            if isinstance(kinds, dict):
+                tensors = mixed(config, arrays, kinds, pathlib.Path(scratch))
+            else:
+                tensors = {n: as_type(a, kinds[i % len(kinds)]) for i, (n, a) in enumerate(arrays.items())}
+            write_file(path, config, tensors)
+        judge = load(path, config)
+        found = settle(judge, path, margin, seed, 10 if isinstance(kinds, dict) else 16)
+        if found:
+            break
+    else:
+        raise SystemExit(f"{name}: no prompt gave clear choices")
+    prompt, tokens, rows, error = found
+    if split:
+        path.unlink()
+        write_file(path, config, tensors, split)
+        first = sorted(folder.glob("model-00001-of-*.gguf"))[0]
+        assert by_llama_cpp(first, prompt, len(tokens))[0] == tokens
+    keep = [0, 1, len(tokens) - 1]
+    golden.write(folder, {"prompt": prompt, "tokens": tokens, "rows": keep, "llama_cpp_error": float(error),
+                          "masks": []}, torch.stack([rows[i] for i in keep]).numpy().astype("<f4"))
+    used = sorted({t[1].name for n, t in tensors.items()})
+    print(f"{name}: seed {seed}, llama.cpp within {error:.4f}, {len(set(tokens))} different tokens of {len(tokens)}, "
+          f"{sum(f.stat().st_size for f in folder.iterdir()) // 1024} KiB, {' '.join(used)}", flush=True)
+
+
+def main():
+    chosen = sys.argv[1:]
+    golden.write_tokenizer_once(OUT)
+    for name, entry in configs().items():
+        if not chosen or name in chosen:
+            make(name, *entry)
+
+
+if __name__ == "__main__":
+    main()
