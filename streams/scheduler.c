@@ -24,6 +24,7 @@ struct seat {
 	int64_t tokens;  /* emitted in all */
 	struct mask mask;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer last changed between kept and skipped */
+	double taken;                  /* seconds of its job's turns */
 	struct swiftlet_figures figures;
 };
 
@@ -227,9 +228,19 @@ static void one_less(struct scheduler* s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* What a session calls "other" is all the time it did not compute; here that is mostly the others' turns,
+ * which are their own. */
+static void own_time(struct seat* seat) {
+	struct swiftlet_figures* f = &seat->figures;
+	const double phases =
+	    f->seconds.prefill + f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
+	f->seconds.other = fmax(0, seat->taken - phases);
+}
+
 static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
 	struct job* job = seat->job;
 	swiftlet_session_figures(seat->session, &seat->figures);
+	own_time(seat);
 	if (seat->watch)
 		memory_end(seat->watch);
 	add_up(s, job, &seat->figures);
@@ -242,6 +253,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	struct error e = {{0}};
 	seat->job = job;
 	seat->used = ++s->uses;
+	seat->taken = 0;
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
 		seat->job = NULL;
@@ -340,11 +352,13 @@ static void take_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
 	struct job* job = seat->job;
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
 	struct error e = {{0}};
+	const double began = now();
 	const bool gone = job->calls->gone(job->user);
 	if (gone || cancel_all)
 		swiftlet_session_cancel(seat->session);
 	if (!swiftlet_session_step(seat->session, &step, e.message, sizeof e.message)) {
 		metrics_failure(s->option.metrics);
+		seat->taken += now() - began;
 		leave(s, seat, e.message[0] ? e.message : "the pass failed");
 		return;
 	}
@@ -356,6 +370,7 @@ static void take_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
 	if (seat->watch)
 		memory_step(seat->watch, &step);
 	note_mask(seat);
+	seat->taken += now() - began;
 	if (step.stop != SWIFTLET_RUNNING)
 		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (gone ? "cancelled" : "stopping") : NULL);
 }

@@ -1,0 +1,179 @@
+"""The page in headless Chromium during a stream: the mask, the curves and the table move; wide and narrow, light and
+dark, by keyboard. Speaks WebDriver to chromedriver by itself. Skipped where either is missing.
+SWIFTLET_SCREENSHOTS names a folder to leave the pictures in."""
+import base64, json, os, shutil, socket, subprocess, threading, time, urllib.request
+
+from service import MODEL, SOURCE, Server, skip
+
+DRIVER = shutil.which("chromedriver")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if not DRIVER or not BROWSER:
+    skip("no chromium with chromedriver on this machine")
+PICTURES = os.environ.get("SWIFTLET_SCREENSHOTS")
+
+
+class Browser:
+    def __init__(self, width, height, dark):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.driver = subprocess.Popen([DRIVER, "--port=%d" % self.port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     "--window-size=%d,%d" % (width, height)]
+        if dark:
+            arguments.append("--force-dark-mode")
+        options = {"binary": BROWSER, "args": arguments}
+        answer = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options,
+                                                                              "goog:loggingPrefs": {"browser": "ALL"}}}}, "")
+        self.session = "/session/" + answer["sessionId"]
+        # a window has a least width; what the page sees does not
+        self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}})
+        self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}})
+
+    def ask(self, method, path, body=None, base=None):
+        url = "http://127.0.0.1:%d%s%s" % (self.port, self.session if base is None else base, path)
+        request = urllib.request.Request(url, json.dumps(body or {}).encode() if method == "POST" else None, method=method)
+        try:
+            return json.load(urllib.request.urlopen(request, timeout=60))["value"]
+        except urllib.error.HTTPError as e:
+            raise RuntimeError(e.read().decode()[:500])
+
+    def js(self, script):
+        return self.ask("POST", "/execute/sync", {"script": script, "args": []})
+
+    def open(self, url):
+        self.ask("POST", "/url", {"url": url})
+
+    def keys(self, text):
+        element = self.js("return document.activeElement")
+        self.ask("POST", "/element/%s/value" % list(element.values())[0], {"text": text})
+
+    def picture(self, name):
+        if not PICTURES:
+            return
+        height = self.js("return document.documentElement.scrollHeight")
+        width = self.js("return innerWidth")
+        shot = self.ask("POST", "/goog/cdp/execute", {"cmd": "Page.captureScreenshot", "params": {
+            "captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}})
+        with open(os.path.join(PICTURES, name), "wb") as f:
+            f.write(base64.b64decode(shot["data"]))
+
+    def complaints(self):
+        return [e for e in self.ask("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE"]
+
+    def close(self):
+        try:
+            self.ask("DELETE", "")
+        finally:
+            self.driver.terminate()
+            self.driver.wait()
+
+
+SNAPSHOT = """return {map: document.getElementById('map').innerText + document.getElementById('map').innerHTML.length,
+ cells: document.querySelectorAll('#map td').length, skipped: document.querySelectorAll('#map td.skipped').length,
+ ages: [...document.querySelectorAll('#map td')].map(t => t.title).join(),
+ match: document.getElementById('match').innerHTML.length, speed: document.getElementById('speed').innerHTML,
+ label: document.getElementById('speed').getAttribute('aria-label'),
+ tasks: document.getElementById('tasks').innerText, rate: document.getElementById('n-rate').textContent,
+ events: document.querySelectorAll('#events li').length}"""
+
+
+def wait_for(what, seconds=30):
+    until = time.time() + seconds
+    while time.time() < until:
+        got = what()
+        if got:
+            return got
+        time.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+def traffic(s, until):
+    """The shipped mixed stream over and over, so that the page has something to show."""
+    with open(os.path.join(SOURCE, "streams", "demo.jsonl")) as f:
+        lines = [json.loads(line) for line in f if line.strip()]
+    while not until.is_set():
+        for line in lines:
+            if until.is_set():
+                return
+            try:
+                s.complete(line["prompt"], max_tokens=min(line.get("max_tokens", 64), 96), temperature=0,
+                           metadata={"task": line.get("task", "none")})
+            except AssertionError:
+                time.sleep(0.2)
+
+
+def moves_during_a_stream(s):
+    b = Browser(1100, 900, False)
+    try:
+        b.open(s.url + "/")
+        wait_for(lambda: b.js("return document.querySelectorAll('#map td').length"))
+        before = b.js(SNAPSHOT)
+        over = threading.Event()
+        threads = [threading.Thread(target=traffic, args=(s, over)) for _ in range(2)]
+        for t in threads:
+            t.start()
+        first = wait_for(lambda: (lambda x: x if x["tasks"].count("\\n") >= 2 or x["tasks"].count("\n") >= 2 else None)(b.js(SNAPSHOT)))
+        time.sleep(12)
+        second = b.js(SNAPSHOT)
+        over.set()
+        b.js("document.getElementById('task').value = 'math'; document.getElementById('send').click()")
+        wait_for(lambda: b.js("return document.getElementById('status').textContent.startsWith('done')"))
+        time.sleep(0.5)
+        b.picture("page-light.png")
+        for t in threads:
+            t.join()
+        assert second["cells"] == before["cells"] >= 40 and second["skipped"] > 0, second
+        assert second["ages"] != first["ages"] != before["ages"], "the mask's ages move"
+        assert second["speed"] != first["speed"] and second["match"] > before["match"], "the curves move"
+        assert second["tasks"] != first["tasks"], "the table moves"
+        assert "tokens a second" in second["label"] and second["events"] > 0
+        assert not b.complaints(), b.complaints()
+        assert b.js("return performance.getEntriesByType('resource').every(r => r.name.startsWith(location.origin))"), "outside assets"
+    finally:
+        b.close()
+
+
+def prompt_by_keyboard(s):
+    b = Browser(380, 800, True)
+    try:
+        b.open(s.url + "/")
+        wait_for(lambda: b.js("return document.querySelectorAll('#map td').length"))
+        assert b.js("return document.documentElement.scrollWidth") <= 380, "no sideways scrolling at 380 px"
+        b.js("document.getElementById('prompt').focus(); document.getElementById('prompt').select()")
+        b.keys("Question: Ann has 5 pears and eats 2. How many has she left?\nAnswer:\ue009\ue007")  # Control, Enter
+        wait_for(lambda: b.js("return document.getElementById('status').textContent.startsWith('done')"))
+        answer = b.js("return document.getElementById('answer').textContent")
+        prompt = b.js("return document.getElementById('prompt').value")
+        want = s.complete(prompt, max_tokens=96, temperature=0)["choices"][0]["text"]
+        assert answer == prompt + want, (answer, want)
+        kinds = b.js("return [...document.querySelectorAll('#answer span')].map(x => x.className)")
+        assert "drafted" in kinds and "" in kinds, "drafted and other tokens are told apart"
+        dark = b.js("return getComputedStyle(document.body).backgroundColor")
+        assert sum(int(v) for v in dark[4:-1].split(",")) < 200, dark
+        # every control can be reached by Tab and has a name
+        names = b.js("""return [...document.querySelectorAll('a,button,input,select,textarea,[tabindex="0"]')].map(e =>
+            e.labels && e.labels.length ? e.labels[0].innerText : e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent)""")
+        assert len(names) > 9 and all(n and n.strip() for n in names), names
+        b.picture("page-dark-380.png")
+        assert not b.complaints(), b.complaints()
+        b.js("document.getElementById('max').value = 1800; document.getElementById('send').click()")
+        wait_for(lambda: b.js("return document.getElementById('status').textContent") == "generating…")
+        b.js("document.getElementById('stop').click()")
+        wait_for(lambda: b.js("return document.getElementById('status').textContent") == "stopped")
+    finally:
+        b.close()
+
+
+with Server("--draft", "always", "--opt-budget", "inf") as s:
+    moves_during_a_stream(s)
+    prompt_by_keyboard(s)
+print("the page moves, in light and dark, wide and at 380 px")
