@@ -90,6 +90,14 @@ static bool read_text(const char* folder, const char* file,
 
 static bool read_config(struct config* config, const char* folder, struct error* error) {
 	char path[1024];
+	if (!join(path, sizeof path, folder, "config.json", error))
+		return false;
+	if (!file_exists(path))
+		return error_set(
+		    error,
+		    "%s: neither config.json nor a GGUF file alone is in this folder; of several GGUF files, "
+		    "give the one to run",
+		    folder);
 	if (!read_text(folder, "config.json", config_parse, config, error) ||
 	    !join(path, sizeof path, folder, "generation_config.json", error))
 		return false;

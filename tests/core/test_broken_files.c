@@ -466,7 +466,7 @@ static void write_weights(const char* name, const char* without, const char* sha
 
 static void folders(void** state) {
 	(void)state;
-	refuse_model("", "config.json: No such file or directory");
+	refuse_model("", "neither config.json nor a GGUF file alone is in this folder");
 	write_text("config.json", tiny_config);
 	refuse_model("", "neither model.safetensors nor model.safetensors.index.json");
 	write_text("pytorch_model.bin", "\x80\x02");
