@@ -203,9 +203,10 @@ static int start(struct chat* chat) {
 	if (chat->system && !remember(chat, "system", chat->system, strlen(chat->system)))
 		return complain(STATUS_FAILED, "out of memory");
 	chat->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-	if (chat->terminal)
-		printf("%s on %s. /help lists the commands.\n", chat->runtime.name,
-		       swiftlet_engine_name(chat->runtime.engine));
+	if (chat->terminal) {
+		runtime_print(stdout, &chat->runtime);
+		puts("/help lists the commands.");
+	}
 	int status = converse(chat);
 	if (chat->turns &&
 	    !runtime_save_mask(&chat->runtime, &chat->wish, &chat->generation.figures, "chat", chat->tokens))

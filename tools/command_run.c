@@ -54,10 +54,8 @@ static bool print_json(const struct run* run, const struct generation* g) {
 
 static void print_figures(const struct run* run, const struct generation* g) {
 	const struct swiftlet_figures* const f = &g->figures;
-	int context;
-	const double bytes = runtime_cache_bytes(&run->runtime, &context);
-	fprintf(stderr, "\n%s on %s, cache of %d tokens: %.1f MiB\n", run->runtime.name,
-	        swiftlet_engine_name(run->runtime.engine), context, bytes / 1048576);
+	fputc('\n', stderr);
+	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.method);
 	if (run->runtime.options.method == SWIFTLET_SWIFT)
 		draw_blocks(stderr, f->attention, f->n_attention, f->mlp, f->n_mlp,

@@ -162,6 +162,7 @@ static void print_row(const char* name, const struct task_sum* sum) {
 }
 
 static void print_table(const struct stream* s) {
+	runtime_print(stdout, &s->runtime);
 	printf("%-16s  %9s  %8s  %6s  %6s  %9s  %14s  %9s\n", "task", "instances", "tokens", "M", "alpha",
 	       "matchness", "optimize_steps", "tokens/s");
 	for (int i = 0; i < s->summary.n; i++)

@@ -77,6 +77,13 @@ double runtime_cache_bytes(const struct runtime* runtime, int* context) {
 	return 2.0 * (wide ? 4 : 2) * *context * shape->n_blocks * shape->kv_heads * shape->head_dim;
 }
 
+void runtime_print(FILE* out, const struct runtime* runtime) {
+	int context;
+	const double bytes = runtime_cache_bytes(runtime, &context);
+	fprintf(out, "%s on %s, cache of %d tokens: %.1f MiB\n", runtime->name,
+	        swiftlet_engine_name(runtime->engine), context, bytes / 1048576);
+}
+
 bool runtime_save_mask(const struct runtime* runtime, const struct runtime_wish* wish,
                        const struct swiftlet_figures* figures, const char* task, int64_t tokens_served) {
 	if (!wish->save_mask)

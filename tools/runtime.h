@@ -3,6 +3,8 @@
 #ifndef SWIFTLET_TOOLS_RUNTIME_H
 #define SWIFTLET_TOOLS_RUNTIME_H
 
+#include <stdio.h>
+
 #include "core/chat_template.h"
 #include "core/model.h"
 #include "swiftlet.h"
@@ -52,6 +54,8 @@ void runtime_close(struct runtime*);
 
 /* Bytes of the cache for the session's context, as its options say. */
 double runtime_cache_bytes(const struct runtime*, int* context);
+/* A line for people: the model, the backend and the size of the cache. */
+void runtime_print(FILE*, const struct runtime*);
 
 /* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
 bool runtime_save_mask(const struct runtime*, const struct runtime_wish*, const struct swiftlet_figures*,
