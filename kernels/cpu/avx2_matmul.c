@@ -7,6 +7,7 @@
 typedef __m256 V;
 enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STORED_LINES = 1 };
 
+static inline V v_zero(void) { return _mm256_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm256_loadu_ps(p); }
 static inline void v_store(float* p, V a) { _mm256_storeu_ps(p, a); }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }

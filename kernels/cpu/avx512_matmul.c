@@ -7,6 +7,7 @@
 typedef __m512 V;
 enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STORED_LINES = 2 };
 
+static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm512_loadu_ps(p); }
 static inline void v_store(float* p, V a) { _mm512_storeu_ps(p, a); }
 static inline V v_fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }

@@ -2,7 +2,7 @@
  *
  * Included by one source file an instruction set, which defines before it:
  *   V, V_LANES                    a vector of floats and its lanes
- *   v_load(float*) v_store(float*, V) v_fma(a, b, c) v_sum(V)
+ *   v_zero() v_load(float*) v_store(float*, V) v_fma(a, b, c) v_sum(V)
  *   v_weights(type, bytes)        the next V_LANES weights as floats
  *   TILE_ROWS (4 or less), TILE_N (6 or less)
  *                                 weight rows and activation rows whose products fit in registers
@@ -28,7 +28,10 @@ enum {
 	MAX_GROUPS = (SLICE_ROWS + TILE_N - 1) / TILE_N,
 	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
 	PIECE_BYTES = 24 << 10, /* of a group of activation rows: half a first-level cache */
-	BLOCK_BYTES = 64 << 10  /* of weights: a share of a second-level cache */
+	STREAM_N = 3,
+	STREAM_BYTES = 32 << 10, /* of activation rows */
+	STREAM_AHEAD = 12 << 10,
+	BLOCK_BYTES = 64 << 10 /* of weights: a share of a second-level cache */
 };
 
 /* One run: TILE_ROWS weight rows against one group of activation rows, over one piece of columns. */
@@ -206,8 +209,80 @@ static void block_product(const struct cut* c, const uint8_t* w, int tiles, int 
 	store_block(c, sums, rows, out, out_stride);
 }
 
+/* sum (n) += w · x for `vectors` vectors of columns */
+INLINED void stream_vectors(enum dtype type, int n, V* sum, const uint8_t* w, const uint8_t* x,
+                            size_t x_stride, int vectors) {
+	UNROLLED for (int v = 0; v < vectors; v++) {
+		const V ws = v_weights(type, w + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
+		UNROLLED for (int i = 0; i < n; i++) {
+			const float* xs = (const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES;
+			sum[i] = v_fma(ws, v_load(xs), sum[i]);
+		}
+	}
+}
+
+/* Few activation rows that fit in the first-level cache: the weights are read row by row, in one long
+ * stream, which is what memory is fastest at. */
+INLINED void stream_rows(enum dtype type, int n, const uint8_t* w, int64_t rows, int64_t cols,
+                         const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
+	const size_t size = type == DTYPE_F32 ? 4 : 2;
+	const int line = LINE / (int)size, tail = (int)(cols % V_LANES);
+	for (int64_t r = 0; r < rows; r++, w += (size_t)cols * size) {
+		V sum[STREAM_N];
+		UNROLLED for (int i = 0; i < n; i++) sum[i] = v_zero();
+		int64_t k = 0;
+		for (; k + line <= cols; k += line) {
+			__builtin_prefetch(w + (size_t)k * size + STREAM_AHEAD, 0, 2);
+			stream_vectors(type, n, sum, w + (size_t)k * size, x + (size_t)k * 4, x_stride, line / V_LANES);
+		}
+		for (; k + V_LANES <= cols; k += V_LANES)
+			stream_vectors(type, n, sum, w + (size_t)k * size, x + (size_t)k * 4, x_stride, 1);
+		if (tail) {
+			const V ws = last_weights(type, w + (size_t)k * size, tail);
+			UNROLLED for (int i = 0; i < n; i++) sum[i] =
+			    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[i]);
+		}
+		UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride + (size_t)r] = v_sum(sum[i]);
+	}
+}
+
+#define STREAM(type)                                                                                         \
+	static void stream_##type(int n, const uint8_t* w, int64_t rows, int64_t cols, const uint8_t* x,         \
+	                          size_t x_stride, float* out, size_t out_stride) {                              \
+		if (n == 1)                                                                                          \
+			stream_rows(type, 1, w, rows, cols, x, x_stride, out, out_stride);                               \
+		else if (n == 2)                                                                                     \
+			stream_rows(type, 2, w, rows, cols, x, x_stride, out, out_stride);                               \
+		else                                                                                                 \
+			stream_rows(type, 3, w, rows, cols, x, x_stride, out, out_stride);                               \
+	}
+
+STREAM(DTYPE_F32)
+STREAM(DTYPE_F16)
+STREAM(DTYPE_BF16)
+
+static bool streams(int n, int64_t cols) {
+	return n <= STREAM_N && (n == 1 || n * cols * (int64_t)sizeof(float) <= STREAM_BYTES);
+}
+
+static void float_stream(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                         const uint8_t* x, int n) {
+	const uint8_t* first = (const uint8_t*)w->data + dtype_row_bytes(w->type, w->cols) * (size_t)begin;
+	const size_t x_stride = prepared_float_bytes(w->cols);
+	if (w->type == DTYPE_F32)
+		stream_DTYPE_F32(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
+	else if (w->type == DTYPE_F16)
+		stream_DTYPE_F16(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
+	else
+		stream_DTYPE_BF16(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
+}
+
 static void float_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
+	if (streams(n, w->cols)) {
+		float_stream(out, out_stride, w, begin, end, x, n);
+		return;
+	}
 	struct cut c = cut_for(w, n);
 	const size_t row_bytes = c.row_bytes;
 	int64_t r = begin;
