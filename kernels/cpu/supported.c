@@ -2,10 +2,17 @@
 #include "kernels/cpu/matmul.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
+/* Compilers do not agree on a name for it. */
+static bool f16c_supported(void) {
+	unsigned a, b, c, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
 
 bool avx2_supported(void) {
 	__builtin_cpu_init();
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c_supported();
 }
 
 bool avx512_supported(void) {
