@@ -15,9 +15,9 @@ struct expression {
 
 enum { MATCH_LIMIT = 5000000, MAX_PATTERN = 1 << 16 };
 
-/* Unicode's White_Space, and Rust's word characters, as the inside of a class. */
+/* Unicode's White_Space, and Oniguruma's word characters, as the inside of a class. */
 static const char white[] = "\\p{Z}\\t-\\r\\x{85}";
-static const char word[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
+static const char word[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 static void add_text(struct buffer* out, const char* text) { buffer_add(out, text, strlen(text)); }
 
@@ -27,6 +27,15 @@ static void add_set(struct buffer* out, const char* set, bool in_class, bool neg
 	add_text(out, set);
 	if (!in_class)
 		add_text(out, "]");
+}
+
+/* \b where a word begins or ends, \B elsewhere. */
+static void add_boundary(struct buffer* out, bool boundary) {
+	const char* const part[] = {"(?:(?<=[", word, boundary ? "])(?![" : "])(?=[", word,
+	                            "])|(?<![", word, boundary ? "])(?=[" : "])(?![", word,
+	                            "]))"};
+	for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+		add_text(out, part[i]);
 }
 
 /* The escape at pattern[1]; returns the bytes taken, 0 when it is not supported. */
@@ -39,6 +48,12 @@ static size_t translate_escape(struct buffer* out, const char* pattern, size_t s
 		return 2;
 	case 'w':
 		add_set(out, word, in_class, false);
+		return 2;
+	case 'b':
+	case 'B':
+		if (in_class)
+			return 0;
+		add_boundary(out, pattern[1] == 'b');
 		return 2;
 	case 'S':
 	case 'W':

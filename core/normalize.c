@@ -103,16 +103,30 @@ static bool run_compose(const struct normalize_step* step, const struct buffer* 
 	return true;
 }
 
+static bool is_mark(uint32_t code) {
+	utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+	return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+	       category == UTF8PROC_CATEGORY_ME;
+}
+
+/* U+0130 is the one character whose lower case is two. */
+static void add_lower(uint32_t code, struct buffer* out) {
+	char made[4];
+	if (code == 0x130)
+		buffer_add(out, "i\xcc\x87", 3);
+	else
+		buffer_add(out, made, utf8_put((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), made));
+}
+
 static void run_characters(const struct normalize_step* step, const struct buffer* in, struct buffer* out) {
 	for (size_t at = 0; at < in->size;) {
 		uint32_t code;
-		char made[4];
 		size_t length = utf8_character(in->data + at, in->size - at, &code);
 		if (length == 0)
 			buffer_add(out, in->data + at, 1);
 		else if (step->kind == NORMALIZE_LOWERCASE)
-			buffer_add(out, made, utf8_put((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), made));
-		else if (utf8proc_category((utf8proc_int32_t)code) != UTF8PROC_CATEGORY_MN)
+			add_lower(code, out);
+		else if (!is_mark(code))
 			buffer_add(out, in->data + at, length);
 		at += length > 0 ? length : 1;
 	}
@@ -149,6 +163,12 @@ static void run_squeeze(const struct buffer* in, struct buffer* out) {
 		buffer_add(out, in->data + i, 1);
 		any = true;
 		space = false;
+	}
+	/* At the end U+2581 counts as a space. */
+	for (bool more = true; more;) {
+		bool block = out->size >= 3 && memcmp(out->data + out->size - 3, "\xe2\x96\x81", 3) == 0;
+		more = block || (out->size > 0 && out->data[out->size - 1] == ' ');
+		out->size -= block ? 3 : more ? 1 : 0;
 	}
 }
 

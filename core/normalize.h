@@ -14,7 +14,7 @@ enum normalize_kind {
 	NORMALIZE_NFKC,
 	NORMALIZE_NFKD,
 	NORMALIZE_LOWERCASE,
-	NORMALIZE_STRIP_ACCENTS, /* drops nonspacing marks */
+	NORMALIZE_STRIP_ACCENTS, /* drops combining marks */
 	NORMALIZE_STRIP,         /* white space at the ends */
 	NORMALIZE_SQUEEZE,       /* runs of spaces become one, outer ones go */
 	NORMALIZE_REPLACE,       /* pattern or expression by content */

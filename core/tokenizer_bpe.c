@@ -182,6 +182,10 @@ static void merge_all(struct encoder* e, const char* word) {
 static void emit_piece(struct encoder* e, const char* text, size_t size, int32_t id) {
 	const struct vocabulary* v = &e->tokenizer->vocabulary;
 	size_t left = e->split && id >= 0 && v->piece[id].type == PIECE_UNUSED ? e->split[id] : 0;
+	if (id < 0) {
+		encoder_emit_unknown(e, text, size, false);
+		return;
+	}
 	if (left == 0 || left >= size) {
 		encoder_emit(e, id);
 		return;

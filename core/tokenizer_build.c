@@ -128,17 +128,19 @@ bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
 bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bool squeeze,
                               struct error* error) {
 	static const char block[] = "\xe2\x96\x81"; /* U+2581 */
-	if (squeeze && !normalizer_add(&t->normalizer, NORMALIZE_SQUEEZE, error))
+	struct normalizer* n = &t->normalizer;
+	if (squeeze && !normalizer_add(n, NORMALIZE_SQUEEZE, error))
 		return false;
-	if (scheme != PREFIX_NEVER) {
-		struct normalize_step* step =
-		    normalizer_add_text(&t->normalizer, NORMALIZE_PREPEND, NULL, 0, block, 3, error);
-		if (!step)
-			return false;
-		step->first_only = scheme == PREFIX_FIRST;
-		t->drops_first_space = true;
-	}
-	return normalizer_add_text(&t->normalizer, NORMALIZE_REPLACE, " ", 1, block, 3, error) != NULL;
+	if (!normalizer_add_text(n, NORMALIZE_REPLACE, " ", 1, block, 3, error))
+		return false;
+	if (scheme == PREFIX_NEVER)
+		return true;
+	struct normalize_step* step = normalizer_add_text(n, NORMALIZE_PREPEND, NULL, 0, block, 3, error);
+	if (!step)
+		return false;
+	step->first_only = step->unless_there = scheme == PREFIX_FIRST;
+	t->drops_first_space = true;
+	return true;
 }
 
 /* A float as an integer that grows as the score falls. */

@@ -4,6 +4,9 @@
 #include "core/pretokenize_named.h"
 #include "core/tokenizer_json.h"
 
+/* Whitespace is written in Rust's dialect, in which \w is this. */
+#define RUST_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
+
 enum { MAX_DEPTH = 8 }; /* of Sequences within Sequences */
 
 const char* tokenizer_json_type(const cJSON* section) {
@@ -218,7 +221,7 @@ static bool add_pretokenizer(struct tokenizer* t, const cJSON* section, int dept
 		       add_pattern(t, "[\\p{P}$+<=>^`|~]", behavior, false, error);
 	}
 	if (is(type, "Whitespace"))
-		return add_pattern(t, "\\w+|[^\\w\\s]+", SPLIT_REMOVED, true, error);
+		return add_pattern(t, "[" RUST_WORD "]+|[^" RUST_WORD "\\s]+", SPLIT_REMOVED, true, error);
 	if (is(type, "WhitespaceSplit"))
 		return add_pattern(t, "\\s", SPLIT_REMOVED, false, error);
 	return error_set(
