@@ -10,9 +10,10 @@
 #include <time.h>
 
 #include "optimizer/session.h"
+#include "streams/merge.h"
 #include "streams/report.h"
 
-enum { MAX_TASKS = 64 };
+enum { MAX_TASKS = 64, MAX_SESSIONS = 64 };
 
 /* One session with what it serves. The scheduler's thread alone touches it. */
 struct seat {
@@ -25,6 +26,8 @@ struct seat {
 	struct mask mask;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer last changed between kept and skipped */
 	double taken;                  /* seconds of its job's turns */
+	bool gone;                     /* its client */
+	struct session_work work;      /* of the step under way: a full pass that may share */
 	struct swiftlet_figures figures;
 };
 
@@ -44,7 +47,8 @@ struct scheduler {
 
 	/* the thread's own */
 	struct seat* seat;
-	int turn;
+	struct merge_costs costs;
+	struct merged_pass* merged;
 	int64_t uses;
 	struct summary summary;
 	double seconds[6]; /* by phase */
@@ -159,6 +163,8 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	           k.entries, (long long)k.recalled, (long long)k.improved, (long long)k.settled,
 	           (long long)k.new_kinds, (long long)k.evictions, k.store_failed ? "true" : "false",
 	           (long long)k.drifts, (long long)k.trials);
+	text_print(out, ", \"passes\": {\"shared\": %lld, \"separate\": %lld}", (long long)s->costs.merged,
+	           (long long)s->costs.separate);
 }
 
 static void show(struct scheduler* s, double at) {
@@ -348,20 +354,26 @@ static void sweep_queue(struct scheduler* s, bool all) {
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
-static void take_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
+/* Runs the step's work up to its full pass, which waits to see whether it may share (true), or to the
+ * step's end (false). */
+static bool run_own_work(struct seat* seat, struct error* e) {
+	while (session_next(seat->session, &seat->work)) {
+		const bool full = seat->work.kind == WORK_PLAIN || seat->work.kind == WORK_VERIFY;
+		if (full && merge_fits(&seat->work.pass, 0))
+			return true;
+		const double before = now();
+		if (!session_run(seat->session, &seat->work, e))
+			return false;
+		if (session_absorb(seat->session, &seat->work, now() - before))
+			return false;
+	}
+	return false;
+}
+
+static void give_step(struct scheduler* s, struct seat* seat) {
 	struct job* job = seat->job;
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
-	struct error e = {{0}};
-	const double began = now();
-	const bool gone = job->calls->gone(job->user);
-	if (gone || cancel_all)
-		swiftlet_session_cancel(seat->session);
-	if (!swiftlet_session_step(seat->session, &step, e.message, sizeof e.message)) {
-		metrics_failure(s->option.metrics);
-		seat->taken += now() - began;
-		leave(s, seat, e.message[0] ? e.message : "the pass failed");
-		return;
-	}
+	session_output(seat->session, &step);
 	if (step.n > 0 && !(job->first_token > 0))
 		job->first_token = now();
 	seat->tokens += step.n;
@@ -370,9 +382,94 @@ static void take_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
 	if (seat->watch)
 		memory_step(seat->watch, &step);
 	note_mask(seat);
-	seat->taken += now() - began;
 	if (step.stop != SWIFTLET_RUNNING)
-		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (gone ? "cancelled" : "stopping") : NULL);
+		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (seat->gone ? "cancelled" : "stopping") : NULL);
+}
+
+static void fail_seat(struct scheduler* s, struct seat* seat, const struct error* e) {
+	metrics_failure(s->option.metrics);
+	leave(s, seat, e->message[0] ? e->message : "the pass failed");
+}
+
+static void run_alone(struct scheduler* s, struct seat* seat) {
+	struct error e = {{0}};
+	const double before = now();
+	const bool ran = session_run(seat->session, &seat->work, &e);
+	const double seconds = now() - before;
+	seat->taken += seconds;
+	if (!ran) {
+		fail_seat(s, seat, &e);
+		return;
+	}
+	merge_see(&s->costs, seat->work.pass.n, false, seconds);
+	session_absorb(seat->session, &seat->work, seconds);
+	give_step(s, seat);
+}
+
+/* One pass for all; each is charged the share that its rows alone would have cost of all rows alone. */
+static void run_together(struct scheduler* s, struct seat** waiting, int n) {
+	struct error e = {{0}};
+	struct backend* backend = s->engine->backend;
+	double whole = 0;
+	merge_begin(s->merged, 2 * s->blocks);
+	for (int i = 0; i < n; i++) {
+		merge_add(s->merged, &waiting[i]->work.pass);
+		whole += cost_verify(&s->engine->cost, waiting[i]->work.pass.n);
+	}
+	const double before = now();
+	const bool ran = backend->run(backend, &s->merged->pass, &e);
+	const double seconds = now() - before;
+	if (!ran) { /* one of them spoilt it: each for itself, and the others go on */
+		for (int i = 0; i < n; i++)
+			run_alone(s, waiting[i]);
+		return;
+	}
+	merge_see(&s->costs, s->merged->pass.n, true, seconds);
+	for (int i = 0, row = 0; i < n; i++) {
+		struct seat* seat = waiting[i];
+		const double share = seconds * cost_verify(&s->engine->cost, seat->work.pass.n) / whole;
+		row = merge_take(s->merged, &seat->work.pass, row);
+		seat->taken += share;
+		session_absorb(seat->session, &seat->work, share);
+		give_step(s, seat);
+	}
+}
+
+/* The seats whose full passes wait, in groups that fit one pass. */
+static void run_full_passes(struct scheduler* s, struct seat** waiting, int n) {
+	for (int from = 0; from < n;) {
+		int rows[MAX_ROWS], total = 0, k = 0;
+		while (from + k < n && merge_fits(&waiting[from + k]->work.pass, total)) {
+			rows[k] = waiting[from + k]->work.pass.n;
+			total += rows[k++];
+		}
+		if (k > 1 && merge_pays(&s->costs, rows, k))
+			run_together(s, waiting + from, k);
+		else
+			for (int i = 0; i < k; i++)
+				run_alone(s, waiting[from + i]);
+		from += k;
+	}
+}
+
+/* True when the seat's full pass waits. */
+static bool begin_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
+	struct job* job = seat->job;
+	struct error e = {{0}};
+	const double began = now();
+	seat->gone = job->calls->gone(job->user);
+	if (seat->gone || cancel_all)
+		swiftlet_session_cancel(seat->session);
+	session_begin_step(seat->session);
+	const bool waits = run_own_work(seat, &e);
+	seat->taken += now() - began;
+	if (waits)
+		return true;
+	if (e.message[0])
+		fail_seat(s, seat, &e);
+	else
+		give_step(s, seat);
+	return false;
 }
 
 static void show_sometimes(struct scheduler* s, bool always) {
@@ -386,16 +483,18 @@ static void show_sometimes(struct scheduler* s, bool always) {
 }
 
 static bool all_take_turns(struct scheduler* s, bool cancel_all) {
+	struct seat* waiting[MAX_SESSIONS];
 	bool any = false;
+	int n = 0;
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
 		if (!seat->job)
 			continue;
 		any = true;
-		take_turn(s, seat, cancel_all);
-		/* a free session is not kept waiting for the end of the round */
-		fill_seats(s);
+		if (begin_turn(s, seat, cancel_all))
+			waiting[n++] = seat;
 	}
+	run_full_passes(s, waiting, n);
 	return any;
 }
 
@@ -456,10 +555,13 @@ static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct 
 struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler_options* o,
                                  struct error* e) {
 	struct scheduler* s = calloc(1, sizeof *s);
-	struct seat* seats = calloc((size_t)o->sessions, sizeof *seats);
-	if (!s || !seats) {
+	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
+	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
+	struct merged_pass* merged = calloc(1, sizeof *merged);
+	if (!s || !seats || !merged) {
 		free(s);
 		free(seats);
+		free(merged);
 		error_set(e, "out of memory for %d sessions", o->sessions);
 		return NULL;
 	}
@@ -468,6 +570,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	s->blocks = engine->model->weights.shape.n_blocks;
 	s->began = s->shown = now();
 	s->seat = seats;
+	s->merged = merged;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
@@ -570,6 +673,7 @@ void scheduler_close(struct scheduler* s) {
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
+	free(s->merged);
 	free(s->seat);
 	free(s);
 }

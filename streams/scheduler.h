@@ -1,5 +1,8 @@
 /* Several sequences at once: one thread owns the engine and its sessions, and steps them fairly in turn.
  *
+ * Each turn is a step of every session; full passes (plain steps and verification) share one pass where
+ * the measured cost says it pays (streams/merge.h).
+ *
  * Jobs wait in a bounded queue, first come first served; each goes to the free session whose cache holds
  * most of its prompt (whole chunks), else to the one that last served its task, else to the one longest
  * idle. Before every step a job is asked whether its client has gone; its place is then free. What

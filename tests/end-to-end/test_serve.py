@@ -260,16 +260,18 @@ def load(s):
 
 def full_queue():
     with Server("--sessions", "1", "--queue", "1") as s:
-        body = json.dumps({"model": MODEL, "prompt": "Once", "max_tokens": 1500}).encode()
-        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
-        sockets = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(2)]
-        for c in sockets:
-            c.sendall(head + body)
-            time.sleep(0.1)
-        status, headers, answer = s.call("POST", "/v1/completions", {"model": MODEL, "prompt": "x"})
-        assert status == 503 and headers["Retry-After"] and answer["error"]["code"] == "queue_full", (status, answer)
-        for c in sockets:
-            c.close()
+        answers = []
+        body = {"model": MODEL, "prompt": PROMPTS[0], "max_tokens": 600, "temperature": 0}
+        threads = [threading.Thread(target=lambda: answers.append(s.call("POST", "/v1/completions", body))) for _ in range(12)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        refused = [a for a in answers if a[0] == 503]
+        assert refused and len(refused) < 12 and all(a[0] in (200, 503) for a in answers), [a[0] for a in answers]
+        for _, headers, answer in refused:
+            assert headers["Retry-After"] and answer["error"]["code"] == "queue_full", answer
+        assert len({a[2]["choices"][0]["text"] for a in answers if a[0] == 200}) == 1
 
 
 def keys():
