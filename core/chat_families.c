@@ -233,8 +233,8 @@ static void render_mistral_v1_system(struct chat_prompt* p, const struct chat_me
 }
 
 static void render_mistral_v3(struct chat_prompt* p, const struct chat_message* m, int n) {
-	static const struct mistral style = {"[INST] ",      "[/INST]",           " ",          "",
-	                                     .system = true, .system_last = true, .trims = true};
+	struct mistral style = {"[INST] ", "[/INST]", " ", "", .system = true, .system_last = true};
+	style.trims = strstr(p->template_text, "message[\"content\"]|trim + eos_token") != NULL;
 	render_mistral(p, &style, m, n);
 }
 
@@ -380,7 +380,8 @@ static void render_phi3(struct chat_prompt* p, const struct chat_message* m, int
 }
 
 static void render_phi3_first(struct chat_prompt* p, const struct chat_message* m, int n) {
-	say_bos(p);
+	if (strstr(p->template_text, "bos_token"))
+		say_bos(p);
 	for (int i = 0; i < n; i++) {
 		bool user = is_role(&m[i], "user");
 		if (!user && !is_role(&m[i], "assistant"))
@@ -508,9 +509,12 @@ static const struct {
      {"bos_token", "</think>", "trim", "eos_token"}},
     {{"mistral-nemo", render_mistral_nemo},
      {"\"[INST]\" + message[\"content\"] + \"[/INST]\"", "message[\"content\"] + eos_token"},
-     {"|trim"}},
+     {0}},
     {{"mistral-v3", render_mistral_v3},
      {"\"[INST] \" + message[\"content\"] + \"[/INST]\"", "\" \" + message[\"content\"]|trim + eos_token"},
+     {0}},
+    {{"mistral-v3", render_mistral_v3},
+     {"\"[INST] \" + message[\"content\"] + \"[/INST]\"", "\" \" + message[\"content\"] + eos_token"},
      {0}},
     {{"mistral-v1-system", render_mistral_v1_system},
      {"' [INST] ' + system_message", "' ' + message['content'] + eos_token"},
@@ -522,8 +526,8 @@ static const struct {
      {"'[INST] ' + message['content'] + ' [/INST]'", "message['content'] + eos_token"},
      {"<<SYS>>"}},
     {{"llama-2", render_llama2}, {"bos_token + '[INST] ' + content", "<<SYS>>", "' ' + eos_token"}, {0}},
-    {{"phi-3-first", render_phi3_first}, {"'<|end|>' + '\n' + '<|assistant|>'", "bos_token"}, {0}},
-    {{"phi-3-first", render_phi3_first}, {"'<|end|>' + '\\n' + '<|assistant|>'", "bos_token"}, {0}},
+    {{"phi-3-first", render_phi3_first}, {"'<|end|>' + '\n' + '<|assistant|>'"}, {0}},
+    {{"phi-3-first", render_phi3_first}, {"'<|end|>' + '\\n' + '<|assistant|>'"}, {0}},
     {{"phi-3", render_phi3},
      {"<|user|>", "<|end|>", "<|assistant|>", "'system'"},
      {"bos_token", "tool", "trim"}},

@@ -269,6 +269,61 @@ static void added_tokens_obey_their_flags(void** state) {
 	tokenizer_free(t);
 }
 
+/* A vocabulary as GGUF gives it: sentencepiece, with Phi-3's special tokens and a user-defined piece. */
+static struct tokenizer* phi3_vocabulary(void) {
+	enum { N = 10 };
+	static const char* const piece[N] = {"<unk>",
+	                                     "<s>",
+	                                     "\xe2\x96\x81",
+	                                     "a",
+	                                     "<|assistant|>",
+	                                     "<|end|>",
+	                                     "<0x0A>",
+	                                     "  ",
+	                                     "<|placeholder6|>",
+	                                     "\xe2\x96\x81"
+	                                     "a"};
+	static const int32_t type[N] = {2, 3, 1, 1, 3, 3, 6, 4, 3, 1};
+	static const float score[N] = {0, 0, -2, -3, 0, 0, 0, 0, 0, -1};
+	size_t size[N];
+	for (int i = 0; i < N; i++)
+		size[i] = strlen(piece[i]);
+	struct gguf_vocabulary v = {.model = "llama",
+	                            .n = N,
+	                            .piece = piece,
+	                            .piece_size = size,
+	                            .score = score,
+	                            .type = type,
+	                            .bos = 1,
+	                            .eos = 5,
+	                            .unknown = 0,
+	                            .add_bos = -1,
+	                            .add_eos = -1,
+	                            .add_space_prefix = -1};
+	struct error error = {""};
+	struct tokenizer* t = tokenizer_from_gguf(&v, &error);
+	if (!t)
+		fail_msg("%s", error.message);
+	return t;
+}
+
+static void gguf_vocabularies_keep_their_habits(void** state) {
+	(void)state;
+	struct tokenizer* t = phi3_vocabulary();
+	assert_true(tokenizer_adds_bos(t));
+	expect_ids(t, "a", TOKENIZE_ADD_SPECIAL, (int32_t[]){1, 9}, 2);
+	expect_ids(t, "<|end|> \n a<s>\n", 0, (int32_t[]){5, 9, 1, 2, 6}, 5); /* Phi-3's swallow what follows */
+	expect_ids(t, "a   a", 0, (int32_t[]){9, 7, 9}, 3);                   /* the longest user-defined first */
+	tokenizer_free(t);
+	struct error error = {""};
+	t = open_vocabulary("gpt-2", "llama-bpe", &error);
+	assert_true(tokenizer_adds_bos(t)); /* Llama 3's habit, where the file does not say */
+	tokenizer_free(t);
+	t = open_vocabulary("gpt-2", NULL, &error);
+	assert_false(tokenizer_adds_bos(t));
+	tokenizer_free(t);
+}
+
 /* ---- broken files ------------------------------------------------------------------------------- */
 
 static void expect_json_error(const char* json, const char* config, const char* part) {
@@ -460,6 +515,7 @@ int main(void) {
 	    cmocka_unit_test(bytes_print_as_bytes_and_ids),
 	    cmocka_unit_test(special_tokens_are_recognised_when_asked),
 	    cmocka_unit_test(added_tokens_obey_their_flags),
+	    cmocka_unit_test(gguf_vocabularies_keep_their_habits),
 	    cmocka_unit_test(broken_json_gets_a_sentence),
 	    cmocka_unit_test(deep_json_gets_a_sentence),
 	    cmocka_unit_test(broken_models_get_a_sentence),

@@ -275,6 +275,8 @@ FAMILIES = [
     ("mistral-v1-system", "<s>", "</s>", MISTRAL_V1_SYSTEM),
     ("mistral-v3", "<s>", "</s>", MISTRAL_V3.replace("SPACE", " ")
      .replace("ASSISTANT", '" " + message["content"]|trim + eos_token')),
+    ("mistral-v3", "<s>", "</s>", MISTRAL_V3.replace("SPACE", " ")  # as first published
+     .replace("ASSISTANT", '" " + message["content"] + eos_token')),
     ("mistral-nemo", "<s>", "</s>", MISTRAL_V3.replace("SPACE", "").replace("ASSISTANT", 'message["content"] + eos_token')),
     ("chatml", "<|im_start|>", "<|im_end|>", "{% for message in messages %}" + CHATML_LOOP),
     ("chatml", "<|im_start|>", "<|im_end|>", "{% for message in messages %}" + CHATML_LOOP.replace("\\n", "\n")),
@@ -309,6 +311,10 @@ FAMILIES = [
     ("phi-3-first", "<s>", "<|endoftext|>",
      "{{ bos_token }}{% for message in messages %}{% if (message['role'] == 'user') %}{{'<|user|>' + '\n' + "
      "message['content'] + '<|end|>' + '\n' + '<|assistant|>' + '\n'}}{% elif (message['role'] == 'assistant') %}"
+     "{{message['content'] + '<|end|>' + '\n'}}{% endif %}{% endfor %}"),
+    ("phi-3-first", "<s>", "<|endoftext|>",  # Phi-3-medium
+     "{% for message in messages %}{% if (message['role'] == 'user') %}{{'<|user|>' + '\n' + message['content'] + "
+     "'<|end|>' + '\n' + '<|assistant|>' + '\n'}}{% elif (message['role'] == 'assistant') %}"
      "{{message['content'] + '<|end|>' + '\n'}}{% endif %}{% endfor %}"),
     ("gemma", "<bos>", "<eos>",
      "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}"
