@@ -41,6 +41,11 @@ static bool wants_cuda(const struct swiftlet_options* options) {
 struct model* swiftlet_model_open(const char* spec, const struct swiftlet_options* options, char* message,
                                   size_t size) {
 	struct error error = {""};
+	/* said before minutes of loading */
+	if (options && strcmp(options->backend, "cuda") == 0 && !cuda_available(&error)) {
+		give_message(message, size, &error);
+		return NULL;
+	}
 	const struct model_options how = {.synth_on_device = wants_cuda(options)};
 	struct model* model = model_open(spec, &how, &error);
 	if (!model)

@@ -16,19 +16,22 @@ bool cuda_ok(cudaError_t status, const char* call, struct error* error) {
 	                 cudaGetErrorName(status));
 }
 
-bool cublas_ok(cublasStatus_t status, const char* call, struct error* error) {
+bool cublas_ok(const struct cublas_calls* calls, cublasStatus_t status, const char* call,
+               struct error* error) {
 	if (status == CUBLAS_STATUS_SUCCESS)
 		return true;
-	return error_set(error, "%.80s failed: %s", call, cublasGetStatusString(status));
+	return error_set(error, "%.80s failed: %s", call, calls->describe(status));
 }
 
 bool cuda_available(struct error* error) {
 	int driver = 0, devices = 0;
 	if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
 		return error_set(error, "no NVIDIA driver was found");
-	if (driver < 12040)
-		return error_set(error, "the NVIDIA driver supports CUDA %d.%d: version 12.4 or later is needed",
-		                 driver / 1000, driver % 1000 / 10);
+	/* a driver runs programs of its own major version and of older ones; conditional graphs came with 12.4 */
+	const int built = CUDART_VERSION / 1000 * 1000, needed = built > 12040 ? built : 12040;
+	if (driver < needed)
+		return error_set(error, "the NVIDIA driver supports CUDA %d.%d: %d.%d or later is needed",
+		                 driver / 1000, driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
 	const cudaError_t status = cudaGetDeviceCount(&devices);
 	if (status != cudaSuccess || devices == 0)
 		return error_set(error, "no CUDA device was found: %s", cudaGetErrorString(status));
@@ -82,6 +85,19 @@ static bool take_bytes(struct cuda_backend* b, void** out, size_t bytes, const c
 
 /* ---- caches ------------------------------------------------------------------------------- */
 
+static void say_what_would_fit(size_t bytes, int slots, struct error* error) {
+	size_t available = 0, total = 0;
+	cudaGetLastError();
+	cudaMemGetInfo(&available, &total);
+	const size_t fit = available / (bytes / (size_t)slots);
+	error_set(
+	    error,
+	    "out of GPU memory for a context of %d tokens: its keys and values take %zu MiB, %zu MiB of %zu MiB "
+	    "are free; a --context of %zu would fit",
+	    slots - MAX_ROWS, bytes >> 20, available >> 20, total >> 20,
+	    fit > MAX_ROWS ? fit - MAX_ROWS : (size_t)0);
+}
+
 static void cache_close(struct cache* cache) {
 	struct cuda_cache* c = (struct cuda_cache*)cache;
 	if (!c)
@@ -113,10 +129,14 @@ static struct cache* cache_open(struct backend* backend, int capacity, enum dtyp
 	const size_t bytes =
 	    (size_t)m->n_blocks * (size_t)m->kv_heads * (size_t)c->slots * (size_t)m->head_dim * 2;
 	c->head.bytes = 2 * bytes;
+	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error)) {
+		cache_close(&c->head);
+		return NULL;
+	}
 	if (cudaMalloc((void**)&c->keys, bytes) != cudaSuccess ||
 	    cudaMalloc((void**)&c->values, bytes) != cudaSuccess ||
 	    cudaMalloc((void**)&c->hidden, (size_t)MAX_ROWS * (size_t)m->dim * sizeof(float)) != cudaSuccess) {
-		say_what_is_free(2 * bytes, "a cache of keys and values", error);
+		say_what_would_fit(2 * bytes, c->slots, error);
 		cache_close(&c->head);
 		return NULL;
 	}
@@ -152,7 +172,7 @@ static void commit(struct cache* cache, const int32_t* row, int n) {
 		path.row[i] = row[i];
 		in_place = in_place && row[i] == i;
 	}
-	if (!in_place)
+	if (!in_place && cudaSetDevice(b->device) == cudaSuccess)
 		compact_kernel<<<b->shape.n_blocks * b->shape.kv_heads, 128, 0, b->stream>>>(
 		    c->keys, c->values, c->slots, b->shape.head_dim, cache->committed, path);
 	cache->committed += n;
@@ -184,7 +204,8 @@ static double bandwidth(struct backend* backend) {
 	void *from = NULL, *to = NULL;
 	cudaEvent_t start, stop;
 	double best = 0;
-	cudaMemGetInfo(&available, &total);
+	if (cudaSetDevice(b->device) != cudaSuccess || cudaMemGetInfo(&available, &total) != cudaSuccess)
+		return 0;
 	while (bytes > available / 3)
 		bytes /= 2;
 	if (cudaMalloc(&from, bytes) == cudaSuccess && cudaMalloc(&to, bytes) == cudaSuccess &&
@@ -261,6 +282,19 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	               "cudaMallocHost", error);
 }
 
+/* Said before anything is loaded, rather than after minutes of copying. */
+static bool weights_fit(struct cuda_backend* b, struct error* error) {
+	size_t available = 0, total = 0;
+	CUDA_TRY(cudaMemGetInfo(&available, &total), error);
+	const size_t bytes = weight_bytes(b);
+	return bytes <= available ||
+	       error_set(
+	           error,
+	           "the model does not fit the GPU: its weights take %zu MiB there, %zu MiB of %zu MiB are free; "
+	           "a smaller model, or Q8_0 weights, would fit",
+	           bytes >> 20, available >> 20, total >> 20);
+}
+
 static bool open_device(struct cuda_backend* b, struct error* error) {
 	struct cudaDeviceProp device;
 	CUDA_TRY(cudaSetDevice(b->device), error);
@@ -270,13 +304,20 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 		                 device.major, device.minor);
 	snprintf(b->head.name, sizeof b->head.name, "cuda (%.50s)", device.name);
 	CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), error);
-	CUBLAS_TRY(cublasCreate(&b->cublas), error);
-	CUBLAS_TRY(cublasSetStream(b->cublas, b->stream), error);
+	return true;
+}
+
+static bool open_cublas(struct cuda_backend* b, struct error* error) {
+	b->head.prefill_is_exact = !cublas_find(&b->calls);
+	if (b->head.prefill_is_exact)
+		return true;
+	CUBLAS_TRY(b->calls.create(&b->cublas), error);
+	CUBLAS_TRY(b->calls.set_stream(b->cublas, b->stream), error);
 	b->cublas_workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
 	if (!b->cublas_workspace)
 		return false;
 	/* a workspace of our own, of fixed size: cuBLAS then chooses the same algorithm for a shape every time */
-	CUBLAS_TRY(cublasSetWorkspace(b->cublas, b->cublas_workspace, CUBLAS_WORKSPACE), error);
+	CUBLAS_TRY(b->calls.set_workspace(b->cublas, b->cublas_workspace, CUBLAS_WORKSPACE), error);
 	return true;
 }
 
@@ -287,8 +328,10 @@ static void cuda_close(struct backend* backend) {
 			cudaGraphExecDestroy(b->pass_graph[i]);
 	if (b->draft_graph)
 		cudaGraphExecDestroy(b->draft_graph);
+	if (b->draft_source)
+		cudaGraphDestroy(b->draft_source);
 	if (b->cublas)
-		cublasDestroy(b->cublas);
+		b->calls.destroy(b->cublas);
 	for (int i = 0; i < b->n_allocations; i++)
 		cudaFree(b->allocation[i]);
 	if (b->staging)
@@ -330,8 +373,8 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 	b->block = (struct device_block*)calloc((size_t)weights->shape.n_blocks, sizeof *b->block);
 	const bool done = (b->block || error_set(error, "out of memory for the backend")) &&
 	                  rope_open(&b->rope, &weights->shape.rope, error) && open_device(b, error) &&
-	                  upload_weights(b, error) && open_workspace(b, error) && capture_passes(b, error) &&
-	                  draft_open(b, error);
+	                  weights_fit(b, error) && open_cublas(b, error) && upload_weights(b, error) &&
+	                  open_workspace(b, error) && capture_passes(b, error) && draft_open(b, error);
 	if (!done) {
 		cuda_close(&b->head);
 		return NULL;

@@ -74,6 +74,18 @@ struct device_result {
 
 /* ---- the backend -------------------------------------------------------------------------- */
 
+/* cuBLAS is found when the backend opens, not linked: it is ten times the size of everything else here. */
+struct cublas_calls {
+	cublasStatus_t (*create)(cublasHandle_t*);
+	cublasStatus_t (*destroy)(cublasHandle_t);
+	cublasStatus_t (*set_stream)(cublasHandle_t, cudaStream_t);
+	cublasStatus_t (*set_workspace)(cublasHandle_t, void*, size_t);
+	cublasStatus_t (*gemm)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*,
+	                       const void*, cudaDataType_t, int, const void*, cudaDataType_t, int, const void*,
+	                       void*, cudaDataType_t, int, cublasComputeType_t, cublasGemmAlgo_t);
+	const char* (*describe)(cublasStatus_t);
+};
+
 struct workspace {
 	float *x, *y;           /* (PREFILL_CHUNK, dim) */
 	float *q, *k, *v;       /* (PREFILL_CHUNK, heads or kv_heads · head_dim) */
@@ -94,7 +106,8 @@ struct cuda_backend {
 	int device, context, chunks, segments;
 	bool bf16; /* activations and half-precision weights are BF16, else F16 */
 	cudaStream_t stream;
-	cublasHandle_t cublas;
+	struct cublas_calls calls;
+	cublasHandle_t cublas; /* NULL where the library is not installed: prefill then runs as exact rows */
 	void* cublas_workspace;
 	struct rope_frequencies rope;
 	struct device_block* block; /* (n_blocks) on the host, pointers to the device */
@@ -107,7 +120,8 @@ struct cuda_backend {
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	cudaGraphExec_t pass_graph[BUCKETS];
 	cudaGraphExec_t draft_graph;
-	void** allocation; /* everything cudaMalloc gave, freed at close */
+	cudaGraph_t draft_source; /* owns the handle of the loop's condition */
+	void** allocation;        /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
 };
 
@@ -124,15 +138,18 @@ struct cuda_cache {
 
 /* False with the error set when a call failed; names the call. */
 bool cuda_ok(cudaError_t status, const char* call, struct error* error);
-bool cublas_ok(cublasStatus_t status, const char* call, struct error* error);
+bool cublas_ok(const struct cublas_calls*, cublasStatus_t status, const char* call, struct error* error);
+/* False where the library of the toolkit's version is not installed. */
+bool cublas_find(struct cublas_calls*);
 #define CUDA_TRY(call, error)                                                                                \
 	do {                                                                                                     \
 		if (!cuda_ok((call), #call, (error)))                                                                \
 			return false;                                                                                    \
 	} while (0)
+/* in a function with a backend b */
 #define CUBLAS_TRY(call, error)                                                                              \
 	do {                                                                                                     \
-		if (!cublas_ok((call), #call, (error)))                                                              \
+		if (!cublas_ok(&b->calls, (call), #call, (error)))                                                   \
 			return false;                                                                                    \
 	} while (0)
 
@@ -141,6 +158,8 @@ void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct err
 
 /* upload.cu */
 bool upload_weights(struct cuda_backend*, struct error*);
+/* Bytes that upload_weights will take. */
+size_t weight_bytes(const struct cuda_backend*);
 
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
@@ -164,7 +183,7 @@ void launch_embed(const struct cuda_backend*, cudaStream_t, int rows);
 void launch_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
 void launch_turn(const struct cuda_backend*, cudaStream_t, int rows, int block);
 void launch_post_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
-void launch_add(const struct cuda_backend*, cudaStream_t, int rows, const float* bias, int sub_layer);
+void launch_add(const struct cuda_backend*, cudaStream_t, int rows, const float* bias);
 void launch_bias(const struct cuda_backend*, cudaStream_t, int rows, float* x, const float* bias, int width);
 void launch_gate(const struct cuda_backend*, cudaStream_t, int rows, const float* b_gate, const float* b_up);
 void launch_keep(const struct cuda_backend*, cudaStream_t, int rows);

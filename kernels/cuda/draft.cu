@@ -59,11 +59,8 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 }
 
 bool draft_open(struct cuda_backend* b, struct error* error) {
-	cudaGraph_t graph;
-	CUDA_TRY(cudaGraphCreate(&graph, 0), error);
-	const bool built = build(b, graph, error);
-	cudaGraphDestroy(graph);
-	return built;
+	CUDA_TRY(cudaGraphCreate(&b->draft_source, 0), error);
+	return build(b, b->draft_source, error);
 }
 
 static bool send_loop(struct cuda_backend* b, const struct segment* segment, int32_t token,

@@ -9,39 +9,9 @@
  * A dot product may take its columns in any order as long as both sides agree: lane q of four takes columns
  * 8q…8q+7 of each 32 with one load, where the instruction's own layout would need four. */
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 enum { WARPS = 8, TILE = 16, UNIT = 32 };
-
-template <class T> struct tensor_core;
-template <> struct tensor_core<__half> {
-	static __device__ __forceinline__ void multiply(float* c, uint32_t a0, uint32_t a1, uint32_t a2,
-	                                                uint32_t a3, uint32_t b0, uint32_t b1) {
-		asm volatile(
-		    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-		    "{%0,%1,%2,%3};"
-		    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-		    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-	}
-};
-template <> struct tensor_core<__nv_bfloat16> {
-	static __device__ __forceinline__ void multiply(float* c, uint32_t a0, uint32_t a1, uint32_t a2,
-	                                                uint32_t a3, uint32_t b0, uint32_t b1) {
-		asm volatile(
-		    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-		    "{%0,%1,%2,%3};"
-		    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-		    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-	}
-};
-
-/* Streams past the first-level cache: a weight is read once a pass. */
-__device__ __forceinline__ uint4 load_once(const void* p) {
-	uint4 v;
-	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-	             : "l"(p));
-	return v;
-}
 
 /* Four signed bytes as halves, exactly: 0x6400 | (byte ^ 0x80) is 1024 + 128 + byte. */
 __device__ __forceinline__ uint2 widen_bytes(uint32_t bytes) {
@@ -213,18 +183,21 @@ __global__ void __launch_bounds__(WARPS * 32)
 	__syncthreads();
 	if (p.end == PRODUCT_GATE) {
 		/* gate's sums are kept by the threads that will need them while up's go through the same memory */
-		float gate[(TILE * 8 * TILES + WARPS * 32 - 1) / (WARPS * 32)];
-		int kept = 0;
-		for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32)
-			gate[kept++] = gather<TILES>(shared, i % TILE, i / TILE);
+		enum { KEPT = (TILE * 8 * TILES + WARPS * 32 - 1) / (WARPS * 32) };
+		float gate[KEPT];
+#pragma unroll
+		for (int kept = 0; kept < KEPT; kept++) {
+			const int i = (int)threadIdx.x + kept * WARPS * 32;
+			gate[kept] = i < TILE * 8 * TILES ? gather<TILES>(shared, i % TILE, i / TILE) : 0.0f;
+		}
 		__syncthreads();
 		accumulate<T, TILES, Q8>(acc, p.w[1], row0, x, n);
 		spill<TILES>(shared, acc);
 		__syncthreads();
-		kept = 0;
-		for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32, kept++) {
-			const int row = row0 + i % TILE, column = i / TILE;
-			if (row >= w.rows || column >= n)
+#pragma unroll
+		for (int kept = 0; kept < KEPT; kept++) {
+			const int i = (int)threadIdx.x + kept * WARPS * 32, row = row0 + i % TILE, column = i / TILE;
+			if (i >= TILE * 8 * TILES || row >= w.rows || column >= n)
 				continue;
 			const float g = gate[kept] + (p.bias[0] ? p.bias[0][row] : 0.0f);
 			const float u = gather<TILES>(shared, i % TILE, column) + (p.bias[1] ? p.bias[1][row] : 0.0f);
@@ -322,9 +295,9 @@ bool prefill_product(struct cuda_backend* b, const struct matrix* w, const void*
 		    (__half*)b->work.dequantized, (const signed char*)w->data, w->scale, w->cols, count);
 		data = b->work.dequantized;
 	}
-	CUBLAS_TRY(cublasGemmEx(b->cublas, CUBLAS_OP_T, CUBLAS_OP_N, w->rows, n, w->cols, &one, data, type,
-	                        w->cols, x, type, w->cols, &zero, out, CUDA_R_32F, w->rows, CUBLAS_COMPUTE_32F,
-	                        CUBLAS_GEMM_DEFAULT),
+	CUBLAS_TRY(b->calls.gemm(b->cublas, CUBLAS_OP_T, CUBLAS_OP_N, w->rows, n, w->cols, &one, data, type,
+	                         w->cols, x, type, w->cols, &zero, out, CUDA_R_32F, w->rows, CUBLAS_COMPUTE_32F,
+	                         CUBLAS_GEMM_DEFAULT),
 	           error);
 	return true;
 }

@@ -79,7 +79,21 @@ void launch_span(const struct cuda_backend* b, cudaStream_t stream, int bucket, 
 	head_launches(b, stream, bucket, out);
 }
 
+/* Each kernel once on a slice of no rows, so that all are loaded, and a launch that fails says so, before
+ * any is captured. */
+static bool warm_up(struct cuda_backend* b, struct error* error) {
+	static const int bucket[] = {1, 2, 3, 5}; /* one for each number of tiles */
+	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
+	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0]; i++)
+		launch_span(b, b->stream, bucket[i], b->result);
+	CUDA_TRY(cudaGetLastError(), error);
+	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	return true;
+}
+
 bool capture_passes(struct cuda_backend* b, struct error* error) {
+	if (!warm_up(b, error))
+		return false;
 	for (int i = 0; i < BUCKETS; i++) {
 		cudaGraph_t graph;
 		CUDA_TRY(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal), error);
@@ -265,6 +279,16 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
+/* A sub-layer's output y joins the hidden states. */
+static void finish_prefill(struct cuda_backend* b, int n, const float* bias, const float* post_norm) {
+	if (!post_norm) {
+		launch_add(b, b->stream, n, bias);
+		return;
+	}
+	launch_bias(b, b->stream, n, b->work.y, bias, b->shape.dim);
+	launch_post_norm(b, b->stream, n, post_norm, -1);
+}
+
 static bool prefill_block(struct cuda_backend* b, int block, int n, struct error* error) {
 	const struct device_block* w = &b->block[block];
 	struct workspace* k = &b->work;
@@ -283,10 +307,7 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 		launch_attention(b, b->stream, n - first < SLICE_ROWS ? n - first : SLICE_ROWS, block, first);
 	if (!prefill_product(b, &w->wo, k->mixed, n, k->y, error))
 		return false;
-	if (w->post_attention_norm)
-		launch_post_norm(b, b->stream, n, w->post_attention_norm, -1);
-	else
-		launch_add(b, b->stream, n, w->bo, -1);
+	finish_prefill(b, n, w->bo, w->post_attention_norm);
 	launch_norm(b, b->stream, n, w->mlp_norm, -1);
 	if (!prefill_product(b, &w->gate, k->normed, n, k->wide, error) ||
 	    !prefill_product(b, &w->up, k->normed, n, k->wide_up, error))
@@ -294,10 +315,7 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 	launch_gate(b, b->stream, n, w->b_gate, w->b_up);
 	if (!prefill_product(b, &w->down, k->gated, n, k->y, error))
 		return false;
-	if (w->post_mlp_norm)
-		launch_post_norm(b, b->stream, n, w->post_mlp_norm, -1);
-	else
-		launch_add(b, b->stream, n, w->b_down, -1);
+	finish_prefill(b, n, w->b_down, w->post_mlp_norm);
 	return true;
 }
 
@@ -314,6 +332,8 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 		CUDA_TRY(cudaMemcpyAsync(b->work.x, b->work.x + (size_t)(n - 1) * dim, dim * sizeof(float),
 		                         cudaMemcpyDeviceToDevice, b->stream),
 		         error);
+	/* the staging block may still be on its way */
+	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
 	s->row[0] = s->row[n - 1];
 	s->n = 1;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, sizeof *s, cudaMemcpyHostToDevice, b->stream), error);
@@ -365,7 +385,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	for (int i = 0, r0 = 0; pass->first == 0 && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
 	struct walk walk = {0, 0};
-	if (pass->kind == PASS_PREFILL)
+	if (pass->kind == PASS_PREFILL && b->cublas)
 		done = done && run_prefill(b, pass, error);
 	else
 		for (int r0 = 0; r0 < pass->n && done; r0 += SLICE_ROWS)
@@ -373,6 +393,8 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 			    run_slice(b, pass, &walk, r0, pass->n - r0 < SLICE_ROWS ? pass->n - r0 : SLICE_ROWS, error);
 	if (done)
 		note_rows(pass);
+	else
+		cudaStreamSynchronize(b->stream); /* what is under way reads the staging block */
 	for (int i = 0; i < pass->n_segments; i++) {
 		struct cache* c = pass->segment[i].cache;
 		if (done && pass->kind == PASS_PREFILL)

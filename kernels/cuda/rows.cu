@@ -93,9 +93,7 @@ __global__ void add_kernel(float* x, const float* y, const float* bias, int dim)
 		x[at + j] += y[at + j] + (bias ? bias[j] : 0.0f);
 }
 
-void launch_add(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* bias,
-                int sub_layer) {
-	(void)sub_layer;
+void launch_add(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* bias) {
 	add_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, b->work.y, bias, b->shape.dim);
 }
 

@@ -203,6 +203,47 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	return true;
 }
 
+static size_t placed_bytes(int type, const struct tensor* t) {
+	const size_t count = (size_t)t->rows * (size_t)t->cols;
+	return type == DTYPE_Q8_0 ? count + count / 32 * sizeof(__half) : 2 * count;
+}
+
+static bool all_bf16(const struct weight_table* w);
+
+size_t weight_bytes(const struct cuda_backend* b) {
+	const struct weight_table* w = b->head.weights;
+	struct cuda_backend typed = {};
+	typed.bf16 = all_bf16(w);
+	size_t bytes = 2 * (size_t)w->embedding.rows * (size_t)w->embedding.cols;
+	const bool tied = w->output.data && w->output.data == w->embedding.data;
+	if (!tied || placed_type(&typed, &w->output) == DTYPE_Q8_0)
+		bytes += placed_bytes(placed_type(&typed, &w->output), &w->output);
+	for (int i = 0; i < w->shape.n_blocks; i++) {
+		const struct block_weights* k = &w->block[i];
+		const struct tensor* const t[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
+		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++)
+			bytes += placed_bytes(placed_type(&typed, t[j]), t[j]);
+	}
+	return bytes;
+}
+
+/* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
+static void say_conversions(const struct cuda_backend* b) {
+	const struct weight_table* w = b->head.weights;
+	bool said[DTYPE_COUNT] = {};
+	for (int i = 0; i < w->shape.n_blocks; i++) {
+		const struct block_weights* k = &w->block[i];
+		const struct tensor* const t[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
+		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++) {
+			const int to = placed_type(b, t[j]);
+			if (to != (int)t[j]->type && !said[t[j]->type])
+				fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
+				        dtype_name(t[j]->type), dtype_name((enum dtype)to));
+			said[t[j]->type] = said[t[j]->type] || to != (int)t[j]->type;
+		}
+	}
+}
+
 static bool check_widths(const struct cuda_backend* b, struct error* error) {
 	const struct model_shape* m = &b->shape;
 	const int width[] = {m->dim, m->heads * m->head_dim, m->ffn};
@@ -253,6 +294,7 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	b->bf16 = all_bf16(w);
 	if (!check_widths(b, error))
 		return false;
+	say_conversions(b);
 	int64_t widest = w->shape.vocab;
 	const int64_t width[] = {w->shape.dim, w->shape.ffn, (int64_t)w->shape.heads * w->shape.head_dim};
 	for (int i = 0; i < 3; i++)

@@ -1,0 +1,41 @@
+/* The instructions that C++ has no word for: the tensor core's product and a load that stays out of the
+ * first-level cache. Alone in a file, so that a test can put its own model of them here. */
+#ifndef SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
+#define SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
+
+#include "kernels/cuda/cuda.cuh"
+
+/* c (16, 8) += a (16, 16) · b (16, 8) over a warp, the operands' lanes as the PTX ISA lays them out for
+ * mma.m16n8k16. */
+template <class T> struct tensor_core;
+template <> struct tensor_core<__half> {
+	static __device__ __forceinline__ void multiply(float* c, uint32_t a0, uint32_t a1, uint32_t a2,
+	                                                uint32_t a3, uint32_t b0, uint32_t b1) {
+		asm volatile(
+		    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+		    "{%0,%1,%2,%3};"
+		    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+	}
+};
+template <> struct tensor_core<__nv_bfloat16> {
+	static __device__ __forceinline__ void multiply(float* c, uint32_t a0, uint32_t a1, uint32_t a2,
+	                                                uint32_t a3, uint32_t b0, uint32_t b1) {
+		asm volatile(
+		    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+		    "{%0,%1,%2,%3};"
+		    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+	}
+};
+
+/* Streams past the first-level cache: a weight is read once a pass. */
+__device__ __forceinline__ uint4 load_once(const void* p) {
+	uint4 v;
+	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+	             : "l"(p));
+	return v;
+}
+
+#endif

@@ -1,0 +1,184 @@
+/* As much of CUDA as kernels/cuda uses, on the CPU, so that its kernels and its host code run, and can be
+ * tested, where there is no GPU.
+ *
+ * A thread is a fiber; a block's fibers run one after another until each stands at a barrier, in an order
+ * that changes at random, so that a missing barrier shows as a result that differs. A stream holds its work
+ * back until someone waits for it, so that memory reused too early shows. Device memory ends at a page that
+ * cannot be touched and begins as not-a-number. */
+#ifndef SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
+#define SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define __CUDACC__ 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(n)
+#define __grid_constant__
+#define CUDART_VERSION 13000
+
+using std::isfinite;
+
+/* ---- vectors ------------------------------------------------------------------------------ */
+
+struct uint3 {
+	unsigned x, y, z;
+};
+struct dim3 {
+	unsigned x, y, z;
+	dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+};
+struct float2 {
+	float x, y;
+};
+struct uint2 {
+	unsigned x, y;
+};
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+/* ---- inside a kernel ---------------------------------------------------------------------- */
+
+struct emulated_matrices {
+	float a[16][16], b[16][8];
+};
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+void* emulated_dynamic_shared();
+void emulated_warp_barrier();
+/* Shared by a warp for one product; another call gives other memory. */
+struct emulated_matrices* emulated_warp_matrices();
+uint32_t emulated_exchange(uint32_t value, unsigned from_lane);
+void emulated_check(bool, const char* what);
+void __syncthreads();
+int __syncthreads_and(int);
+inline void __syncwarp() { emulated_warp_barrier(); }
+
+template <class T> T __shfl_xor_sync(unsigned mask, T x, int step) {
+	static_assert(sizeof(T) == 4, "four bytes");
+	emulated_check(mask == 0xffffffffu, "a shuffle of part of a warp");
+	uint32_t bits;
+	memcpy(&bits, &x, 4);
+	bits = emulated_exchange(bits, (threadIdx.x % 32) ^ (unsigned)step);
+	memcpy(&x, &bits, 4);
+	return x;
+}
+inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long x) {
+	const unsigned long long old = *p;
+	*p += x;
+	return old;
+}
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float __expf(float x) { return expf(x); }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+	const uint64_t both = (uint64_t)y << 32 | x;
+	unsigned out = 0;
+	for (int i = 0; i < 4; i++)
+		out |= (unsigned)((both >> 8 * ((selector >> 4 * i) & 7)) & 0xff) << 8 * i;
+	return out;
+}
+
+/* ---- the runtime -------------------------------------------------------------------------- */
+
+enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorUnknown = 999 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+enum { cudaStreamNonBlocking = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+struct cudaDeviceProp {
+	char name[256];
+	int major, minor;
+};
+
+struct emulated_graph;
+struct emulated_stream;
+typedef emulated_stream* cudaStream_t;
+typedef emulated_graph* cudaGraph_t;
+typedef emulated_graph* cudaGraphExec_t;
+typedef double* cudaEvent_t;
+typedef void* cudaGraphNode_t;
+typedef unsigned long long cudaGraphConditionalHandle;
+enum { cudaGraphNodeTypeConditional = 1, cudaGraphCondTypeWhile = 1, cudaGraphCondAssignDefault = 1 };
+struct cudaGraphNodeParams {
+	int type;
+	struct {
+		cudaGraphConditionalHandle handle;
+		int type;
+		unsigned size;
+		cudaGraph_t* phGraph_out;
+	} conditional;
+};
+
+const char* cudaGetErrorString(cudaError_t);
+const char* cudaGetErrorName(cudaError_t);
+cudaError_t cudaGetLastError();
+cudaError_t cudaDriverGetVersion(int*);
+cudaError_t cudaGetDeviceCount(int*);
+cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int);
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total);
+cudaError_t cudaMalloc(void**, size_t);
+cudaError_t cudaFree(void*);
+cudaError_t cudaMallocHost(void**, size_t);
+cudaError_t cudaFreeHost(void*);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t, cudaMemcpyKind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemsetAsync(void*, int, size_t, cudaStream_t);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned);
+cudaError_t cudaStreamDestroy(cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaEventCreate(cudaEvent_t*);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t cudaEventSynchronize(cudaEvent_t);
+cudaError_t cudaEventElapsedTime(float*, cudaEvent_t, cudaEvent_t);
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t, cudaGraph_t, const cudaGraphNode_t*, const void*,
+                                          size_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaGraphCreate(cudaGraph_t*, unsigned);
+cudaError_t cudaGraphDestroy(cudaGraph_t);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle*, cudaGraph_t, unsigned initial,
+                                             unsigned flags);
+cudaError_t cudaGraphAddNode(cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, const void*, size_t,
+                             cudaGraphNodeParams*);
+void cudaGraphSetConditional(cudaGraphConditionalHandle, unsigned);
+
+template <class T> cudaError_t cudaMalloc(T** p, size_t bytes) { return cudaMalloc((void**)p, bytes); }
+
+/* ---- launches ----------------------------------------------------------------------------- */
+
+struct emulated_shape {
+	dim3 grid, block;
+	size_t shared;
+	cudaStream_t stream;
+};
+inline emulated_shape emulated_config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = 0) {
+	return {grid, block, shared, stream};
+}
+void emulated_enqueue(cudaStream_t, std::function<void()>);
+void emulated_run(const emulated_shape&, const char* name, const std::function<void()>& thread);
+
+template <class F, class... A>
+void emulated_launch(const emulated_shape& shape, const char* name, F kernel, A... arguments) {
+	emulated_enqueue(shape.stream, [=] { emulated_run(shape, name, [=] { kernel(arguments...); }); });
+}
+
+#endif
