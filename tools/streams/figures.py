@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Mixed-task streams four ways: a fixed mask learned on the first task (Self-SD's way), SWIFT as published, swiftlet with
+its bank, and swiftlet's second pass over the same stream; a table per task of M, alpha, matchness and optimization steps.
+And drift: tokens from a change of text to the reopened search, false alarms per 10,000 tokens of an unchanged one.
+
+    figures.py --program build/swiftlet tables STREAM.jsonl… [-m MODEL] [--budget inf]
+    figures.py --program build/swiftlet two-tasks            the same on made-up weights whose right masks are known
+    figures.py --program build/swiftlet drift
+"""
+import argparse, json, os, random, re, subprocess, sys, tempfile, urllib.request
+
+TWO = "synth:layers=12,dim=128,heads=4,ffn=256,vocab=512,tasks=2,plant=0.45,seed=1"
+FIXED = ["--draft", "always", "--max-tree", "paper"]
+
+
+def stream(o, path, *options):
+    with tempfile.TemporaryDirectory() as folder:
+        summary = os.path.join(folder, "summary.json")
+        command = [o.program, "stream", "-m", o.model, "-i", path, "-o", os.path.join(folder, "out.jsonl"), "--summary", summary,
+                   *FIXED, *options]
+        r = subprocess.run(command, capture_output=True, text=True)
+        if r.returncode:
+            sys.exit(" ".join(command) + "\n" + r.stderr)
+        with open(summary) as f:
+            return json.load(f)
+
+
+def first_task(path, folder):
+    """The lines of the stream's first task, as a file."""
+    with open(path) as f:
+        lines = [l for l in f if l.strip()]
+    task = json.loads(lines[0]).get("task")
+    out = os.path.join(folder, "first.jsonl")
+    with open(out, "w") as f:
+        f.writelines(l for l in lines if json.loads(l).get("task") == task)
+    return out, task
+
+
+def four_ways(o, path):
+    budget = ["--opt-budget", o.budget]
+    with tempfile.TemporaryDirectory() as folder:
+        first, task = first_task(path, folder)
+        mask, store = os.path.join(folder, "mask.json"), os.path.join(folder, "masks.db")
+        stream(o, first, "--preset", "paper", "--save-mask", mask)
+        return [("fixed (learned on %s)" % task, stream(o, path, "--mask", mask, "--search", "off")),
+                ("--preset paper", stream(o, path, "--preset", "paper")),
+                ("swiftlet, its bank", stream(o, path, *budget, "--store", store)),
+                ("swiftlet, second pass", stream(o, path, *budget, "--store", store))]
+
+
+def show(v, digits=2):
+    return "-" if v is None else "%.*f" % (digits, v)
+
+
+def print_table(path, ways):
+    print("\n%s\n" % os.path.basename(path))
+    print("| task | way | tokens | M | alpha | matchness | optimization steps |\n|---|---|---:|---:|---:|---:|---:|")
+    names = list(ways[0][1]["tasks"]) + ["total"]
+    for name in names:
+        for way, s in ways:
+            t = s["total"] if name == "total" else s["tasks"][name]
+            print("| %s | %s | %d | %s | %s | %s | %d |" % (name, way, t["tokens"], show(t["M"]), show(t["alpha"]), show(t["matchness"]),
+                                                         t["optimize_steps"]))
+    first, second = ways[2][1], ways[3][1]
+    steps = first["total"]["optimize_steps"]
+    print("\nsecond pass: %d of %d steps (%s)" % (second["total"]["optimize_steps"], steps,
+                                                 "%.1f %%" % (100 * second["total"]["optimize_steps"] / steps) if steps else "-"))
+
+
+def two_kinds(folder, n=60, labels=True):
+    """Prompts of the two halves of a tasks=2 vocabulary: ASCII bytes are the one's, Cyrillic ones the other's."""
+    random.seed(3)
+    path = os.path.join(folder, "two-tasks.jsonl")
+    with open(path, "w") as f:
+        for i in range(n):
+            kind = random.choice(["latin", "cyrillic"])
+            letters = "abcdefghijklmnopqrstuvwxyz" if kind == "latin" else "абвгдежзийклмнопрстуфхцчшщ"
+            line = {"id": i, "prompt": "".join(random.choice(letters) for _ in range(24)), "max_tokens": 64}
+            if labels:
+                line["task"] = kind
+            f.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return path
+
+
+def planted(o):
+    """The planted masks as inspect draws them: [set, set] of (kind, block)."""
+    text = subprocess.run([o.program, "inspect", o.model], capture_output=True, text=True).stdout
+    rows = re.findall(r"(attention|MLP)\s+([□■]+)", text)
+    sets = [set((k, b) for k, r in rows[i:i + 2] for b, c in enumerate(r) if c == "■") for i in range(0, len(rows), 2)]
+    return sets
+
+
+def two_tasks(o):
+    o.model = TWO
+    with tempfile.TemporaryDirectory() as folder:
+        path = two_kinds(folder)
+        print_table(path, four_ways(o, path))
+        store = os.path.join(folder, "unlabelled.db")
+        unlabelled = two_kinds(folder, labels=False)
+        for name in ("no labels: first pass", "no labels: second pass"):
+            t = stream(o, unlabelled, "--opt-budget", o.budget, "--store", store)["total"]
+            print("%s: M %s, alpha %s, %d steps" % (name, show(t["M"]), show(t["alpha"]), t["optimize_steps"]))
+        listed = json.loads(subprocess.run([o.program, "masks", "export", "--store", store], capture_output=True, text=True).stdout or "[]")
+        listed = listed if isinstance(listed, list) else [listed]
+        sets = planted(o)
+        for m in sorted(listed, key=lambda m: -(m.get("tokens_served") or 0))[:4]:
+            mine = set(("attention", b) for b in m["attention"]) | set(("MLP", b) for b in m["mlp"])
+            print("a stored mask of %d served %d tokens: %s of the planted sub-layers of either kind" %
+                  (len(mine), m.get("tokens_served") or 0, " and ".join("%d/%d" % (len(mine & s), len(s)) for s in sets)))
+
+
+class Service:
+    def __init__(self, o, *options):
+        self.o = o
+        self.process = subprocess.Popen([o.program, "serve", "-m", o.model, "--port", "0", "--no-store", "--sessions", "1", *options],
+                                        stdout=subprocess.PIPE, text=True)
+        self.url = re.search(r"http://\S+", self.process.stdout.readline()).group(0).rstrip("/")
+        self.name = json.load(urllib.request.urlopen(self.url + "/v1/models"))["data"][0]["id"]
+
+    def complete(self, prompt, n, task):
+        body = {"model": self.name, "prompt": prompt, "max_tokens": n, "temperature": 0, "metadata": {"task": task}}
+        request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(request))["usage"]["completion_tokens"]
+
+    def drifts(self):
+        text = urllib.request.urlopen(self.url + "/metrics").read().decode()
+        return int(float(re.search(r"^swiftlet_drift_events_total (\S+)", text, re.M).group(1)))
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def word(kind):
+    return "".join(random.choice("abcdefghijklmnopqrstuvwxyz" if kind == "latin" else "абвгдежзийклмнопрстуфхцчшщ") for _ in range(24))
+
+
+def drift(o):
+    """One label for two kinds of text, so that only acceptance can tell."""
+    o.model = TWO
+    random.seed(5)
+    options = ["--draft", "always", "--max-tree", "paper", "--opt-budget", o.budget]
+    delays = []
+    for _ in range(o.turns):
+        s = Service(o, *options)
+        served = 0
+        while served < 1500:
+            served += s.complete(word("latin"), 64, "one")
+        before, after = s.drifts(), 0
+        while s.drifts() == before and after < 2000:
+            after += s.complete(word("cyrillic"), 8, "one")
+        delays.append(after)
+        s.close()
+    delays.sort()
+    print("tokens from the change of text to the reopened search: median %d, all %s" % (delays[len(delays) // 2], delays))
+    s = Service(o, *options)
+    served = 0
+    while served < o.tokens:
+        served += s.complete(word("latin"), 128, "one")
+    print("false alarms: %d in %d tokens of unchanged text (%.2f per 10,000)" % (s.drifts(), served, 1e4 * s.drifts() / served))
+    s.close()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--program", default="build/swiftlet")
+    p.add_argument("--budget", default="inf")
+    p.add_argument("--turns", type=int, default=7)
+    p.add_argument("--tokens", type=int, default=20000)
+    p.add_argument("-m", "--model", default="builtin")
+    p.add_argument("what", choices=["tables", "two-tasks", "drift"])
+    p.add_argument("streams", nargs="*")
+    o = p.parse_args()
+    if o.what == "tables":
+        for path in o.streams:
+            print_table(path, four_ways(o, path))
+    else:
+        (two_tasks if o.what == "two-tasks" else drift)(o)
+
+
+if __name__ == "__main__":
+    main()
