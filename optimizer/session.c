@@ -18,8 +18,6 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 
 static struct search* open_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
-	/* SWIFT appendix B.2: r = 0.45 below 34 B parameters, else 0.5 */
-	s->skip_ratio = o->skip_ratio > 0 ? o->skip_ratio : s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
 	    .skip_ratio = s->skip_ratio,
@@ -50,6 +48,9 @@ static bool open_parts(struct session* s, struct error* error) {
 	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
 		return error_set(error, "out of memory for a session of %d tokens", context);
 	if (s->options.method == SWIFTLET_SWIFT && model->weights.shape.n_blocks >= 3) {
+		/* SWIFT appendix B.2: r = 0.45 below 34 B parameters, else 0.5 */
+		const double given = s->options.skip_ratio;
+		s->skip_ratio = given > 0 ? given : model->parameters < 33e9 ? 0.45 : 0.5;
 		s->search = open_search(s, error);
 		if (!s->search)
 			return false;
@@ -316,6 +317,25 @@ const struct swiftlet_options* session_options(const struct session* s) { return
 
 struct search* session_search(struct session* s) {
 	return s->search;
+}
+
+struct search* session_new_search(struct session* s, struct error* error) {
+	return open_search(s, error);
+}
+
+struct search* session_swap_search(struct session* s, struct search* other) {
+	struct search* const until_now = s->search;
+	if (!until_now)
+		return NULL;
+	double foreground, background;
+	search_seconds(other, &foreground, &background);
+	s->search = other;
+	s->search_host = foreground + background / s->engine->backend->threads(s->engine->backend);
+	s->skip_ratio = search_skip_ratio(other);
+	s->mask = search_best(other, &s->matchness);
+	score_new_instance(s);
+	plan_new_mask(s);
+	return until_now;
 }
 
 struct mask session_mask(const struct session* s, double* matchness) {

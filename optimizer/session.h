@@ -41,6 +41,11 @@ struct engine* session_engine(struct session*);
 const struct swiftlet_options* session_options(const struct session*);
 /* The search behind the session; NULL with --method vanilla. */
 struct search* session_search(struct session*);
+/* A search with this session's options, for another kind of text; NULL with the error set. */
+struct search* session_new_search(struct session*, struct error*);
+/* Goes on with another search (owned by the session from now on); the one until now is the caller's. Its best
+ * mask drafts. NULL where the session has no search: `other` stays the caller's. */
+struct search* session_swap_search(struct session*, struct search* other);
 /* The mask that drafts now, and its matchness (NaN before any). */
 struct mask session_mask(const struct session*, double* matchness);
 void session_set_mask(struct session*, const struct mask*);

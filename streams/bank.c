@@ -190,10 +190,13 @@ void bank_record_add(struct bank_record* to, const struct bank_record* from) {
 	to->held += from->held;
 }
 
-static struct bank_entry* lookup(struct bank* b, const char* task, const struct mask* mask) {
-	for (int i = 0; i < b->n; i++)
-		if (mask_equal(&b->entry[i].mask, mask) && strncmp(b->entry[i].task, task, BANK_TASK - 1) == 0)
-			return &b->entry[i];
+static struct bank_entry* lookup(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		const bool same_kind = *task || kind == 0 || e->kind == kind;
+		if (same_kind && mask_equal(&e->mask, mask) && strncmp(e->task, task, BANK_TASK - 1) == 0)
+			return e;
+	}
 	return NULL;
 }
 
@@ -201,6 +204,14 @@ static void drop(struct bank* b, int index) {
 	b->n--;
 	if (index != b->n)
 		b->entry[index] = b->entry[b->n];
+}
+
+/* The kind that a label has already, 0 for none. */
+static int64_t kind_of(const struct bank* b, const char* task) {
+	for (int i = 0; i < b->n && *task; i++)
+		if (strcmp(b->entry[i].task, task) == 0)
+			return b->entry[i].kind;
+	return 0;
 }
 
 /* Of all entries, or of those of one task. */
@@ -236,12 +247,14 @@ static struct bank_entry* append(struct bank* b, const char* task) {
 	return e;
 }
 
-struct bank_entry* bank_entry(struct bank* b, const char* task, const struct mask* mask) {
+struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
 	if (!task)
 		task = "";
-	struct bank_entry* e = lookup(b, task, mask);
+	struct bank_entry* e = lookup(b, task, kind, mask);
 	if (!e) {
+		const int64_t label = kind_of(b, task);
 		e = append(b, task);
+		e->kind = label ? label : kind > 0 ? kind : e->id;
 		strncpy(e->task, task, BANK_TASK - 1);
 		e->mask = *mask;
 		e->changed = true;
@@ -265,7 +278,7 @@ void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
 bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	if (stored->signature.prompts > 0)
 		signature_add(&b->common, &stored->signature);
-	struct bank_entry* e = lookup(b, stored->task, &stored->mask);
+	struct bank_entry* e = lookup(b, stored->task, 0, &stored->mask);
 	if (e) { /* coincides with one that is here: one entry, with both records */
 		bank_record_add(&e->record, &stored->record);
 		signature_add(&e->signature, &stored->signature);
@@ -279,11 +292,13 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 		if (bank_usefulness(b, least) >= (double)(stored->record.tokens + 1))
 			return false;
 	}
+	const int64_t kind = kind_of(b, stored->task);
 	e = append(b, stored->task);
 	const int64_t id = e->id;
 	*e = *stored;
 	e->task[BANK_TASK - 1] = '\0';
 	e->id = id;
+	e->kind = kind ? kind : id;
 	e->last_used = b->clock;
 	e->changed = false;
 	memset(&e->unsaved, 0, sizeof e->unsaved);

@@ -30,6 +30,7 @@ struct bank_record {               /* sums: those of two processes can be added 
 
 struct bank_entry {
 	int64_t id;           /* the bank's own, never 0 and never used twice */
+	int64_t kind;         /* entries of one kind of text share it: one label, or one cluster */
 	char task[BANK_TASK]; /* "" when none was given */
 	struct mask mask;
 	double skip_ratio;
@@ -71,10 +72,11 @@ struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_s
  * incumbent: those of the same label, then by similarity, then by use. */
 int bank_candidates(const struct bank*, const char* task, const struct bank_signature*,
                     const struct mask* incumbent, int limit, struct mask* out);
-/* The entry of this task and mask, made when there is none (evicting the least useful when the bank is
- * full, or that of the task when it has BANK_A_TASK). Entries of one mask coincide when they share the label,
- * or when neither has one, and are merged. Never NULL. The pointer is good until the next call. */
-struct bank_entry* bank_entry(struct bank*, const char* task, const struct mask*);
+/* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there
+ * is none (evicting the least useful when the bank is full, or that of the task when it has BANK_A_TASK).
+ * Entries of one mask coincide when they share the label, or when neither has one, and are merged. Never
+ * NULL. The pointer is good until the next call. */
+struct bank_entry* bank_entry(struct bank*, const char* task, int64_t kind, const struct mask*);
 /* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
 /* Takes up an entry as stored. False when it was not taken: the bank is full of more useful ones. */

@@ -9,7 +9,10 @@
 
 #include "optimizer/session.h"
 
-enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4, BRIEF = 64 };
+enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4, BRIEF = 64, KINDS = 8 };
+
+/* A settled mask is to be good, or to have been searched for long. */
+static const double GOOD = 0.9;
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
@@ -23,6 +26,14 @@ struct memory {
 	void* on_user;
 };
 
+/* One kind of text's own search: what is a good mask for one says little of another. */
+struct kind {
+	int64_t id;
+	struct search* search; /* NULL: free; the present kind's is the session's */
+	int observed;          /* observations of it that are stored */
+	int64_t used;
+};
+
 struct memory_watch {
 	struct memory* memory;
 	swiftlet_session* session;
@@ -33,12 +44,16 @@ struct memory_watch {
 	bool has_entry;
 	struct mask mask; /* of the entry that is being served */
 	char entry_task[BANK_TASK];
+	int64_t entry_kind;
 	struct bank_signature signature;
 	struct bank_record record; /* of this instance, since the entry's last update */
 	struct drift drift;
 	int64_t round_seen; /* session_last_round's count */
 	int steps_seen;     /* search_steps */
-	int observed;       /* observations of the search that are stored */
+	struct kind kind[KINDS];
+	int64_t present; /* the kind that is served, 0 before the first */
+	int observed;    /* observations of its search that are stored */
+	int64_t uses;
 	int64_t emitted;
 };
 
@@ -127,13 +142,6 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	drift_options_default(&o);
 	drift_open(&w->drift, &o);
 	session_want_signature(session, true);
-	if (w->search && m->store) {
-		struct taking t = {.search = w->search};
-		struct error e;
-		store_each_observation(m->store, m->model.fingerprint, NULL, take_observation, &t, &e);
-	}
-	if (w->search)
-		search_each(w->search, count_observation, &w->observed);
 	return w;
 }
 
@@ -173,7 +181,72 @@ void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
 	store_observations(w);
+	for (int i = 0; i < KINDS; i++)
+		if (w->kind[i].search)
+			search_close(w->kind[i].search);
 	free(w);
+}
+
+/* ---- kinds of text ------------------------------------------------------------------------ */
+
+/* The slot of a kind, else a free one, else the one longest unused, emptied. */
+static struct kind* kind_slot(struct memory_watch* w, int64_t id) {
+	struct kind* slot = &w->kind[0];
+	for (int i = 0; i < KINDS; i++)
+		if (w->kind[i].id == id)
+			return &w->kind[i];
+	for (int i = 0; i < KINDS; i++)
+		if (w->kind[i].used < slot->used)
+			slot = &w->kind[i];
+	if (slot->search)
+		search_close(slot->search);
+	*slot = (struct kind){.id = id};
+	return slot;
+}
+
+/* A new search begins with what earlier runs measured on texts of this label. */
+static struct search* open_kind(struct memory_watch* w, struct search* search) {
+	struct memory* m = w->memory;
+	struct taking t = {.search = search};
+	struct error e;
+	if (m->store && w->task[0])
+		store_each_observation(m->store, m->model.fingerprint, w->task, take_observation, &t, &e);
+	w->observed = 0;
+	search_each(search, count_observation, &w->observed);
+	return search;
+}
+
+/* Goes on with the kind's own search. True when it is a new one. */
+static bool switch_kind(struct memory_watch* w, int64_t id) {
+	struct error e;
+	if (!w->search || w->present == id)
+		return false;
+	const bool first = w->present == 0;
+	if (first) { /* the session's own search becomes this kind's */
+		w->present = id;
+		open_kind(w, w->search);
+		return true;
+	}
+	store_observations(w);
+	struct kind* next = kind_slot(w, id);
+	const bool fresh = !next->search;
+	struct search* search = fresh ? session_new_search(w->session, &e) : next->search;
+	if (!search) /* no memory for another: the kinds share one */
+		return false;
+	next->search = NULL;
+	next->used = ++w->uses;
+	const int observed = next->observed;
+	struct kind* last = kind_slot(w, w->present);
+	last->search = session_swap_search(w->session, search);
+	last->observed = w->observed;
+	last->used = ++w->uses;
+	w->present = id;
+	w->search = search;
+	w->steps_seen = search_steps(search);
+	w->observed = observed;
+	if (fresh)
+		open_kind(w, search);
+	return fresh;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */
@@ -186,7 +259,7 @@ static void tell(struct memory_watch* w, enum memory_event event, int64_t* count
 }
 
 static struct bank_entry* current(struct memory_watch* w) {
-	return w->has_entry ? bank_entry(w->memory->bank, w->entry_task, &w->mask) : NULL;
+	return w->has_entry ? bank_entry(w->memory->bank, w->entry_task, w->entry_kind, &w->mask) : NULL;
 }
 
 /* What an entry is known to reach is the change test's baseline, so that it can start at once. */
@@ -201,6 +274,7 @@ static void expect(struct memory_watch* w, const struct bank_entry* e) {
 static void place(struct memory_watch* w, struct bank_entry* e) {
 	w->has_entry = true;
 	w->mask = e->mask;
+	w->entry_kind = e->kind;
 	memcpy(w->entry_task, e->task, sizeof w->entry_task);
 	memset(&w->record, 0, sizeof w->record);
 	expect(w, e);
@@ -217,6 +291,7 @@ static void open_or_rest(struct memory_watch* w, bool settled) {
 
 /* A stored mask is taken up where it is not already drafting. */
 static void recall(struct memory_watch* w, struct bank_entry* e) {
+	switch_kind(w, e->kind);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool same = mask_equal(&now, &e->mask);
 	place(w, e);
@@ -241,8 +316,12 @@ static void suggest_candidates(struct memory_watch* w) {
 /* The first instance of its kind: the mask that drafts now is its first entry. */
 static void begin_kind(struct memory_watch* w) {
 	const struct mask now = session_mask(w->session, NULL);
-	struct bank_entry* e = bank_entry(w->memory->bank, w->task, &now);
+	struct bank_entry* e = bank_entry(w->memory->bank, w->task, -1, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
+	const bool switched = w->present != 0 && w->present != e->kind;
+	switch_kind(w, e->kind);
+	if (switched) /* begins with the mask that drafted until now */
+		session_set_mask(w->session, &now);
 	place(w, e);
 	open_or_rest(w, false);
 	suggest_candidates(w);
@@ -336,7 +415,7 @@ static void improved(struct memory_watch* w, const struct mask* now) {
 	const bool brief = old && old->record.tokens < BRIEF;
 	if (brief) /* a mask that hardly served is not worth a place */
 		bank_remove(m->bank, id);
-	struct bank_entry* e = bank_entry(m->bank, w->task, now);
+	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_kind, now);
 	e->skip_ratio = search_skip_ratio(w->search);
 	const struct bank_record carried = {.held = held - e->record.held};
 	bank_add(m->bank, e, &carried, NULL);
@@ -351,7 +430,9 @@ static void settle_if_held(struct memory_watch* w) {
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
-	if (e && !e->settled && (ended || e->record.held + w->record.held >= MEMORY_HOLD)) {
+	const int64_t held = e ? e->record.held + w->record.held : 0;
+	const bool long_enough = held >= (drift_baseline(&w->drift) >= GOOD ? MEMORY_HOLD : 4 * MEMORY_HOLD);
+	if (e && !e->settled && (ended || long_enough)) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
 		tell(w, MEMORY_SETTLED, &m->counts.settled);
@@ -476,7 +557,7 @@ bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, s
 	pthread_mutex_lock(&m->lock);
 	bool good = !m->store || store_put(m->store, &m->model, given, NULL, e);
 	if (good) {
-		struct bank_entry* entry = bank_entry(m->bank, given->task, &given->mask);
+		struct bank_entry* entry = bank_entry(m->bank, given->task, 0, &given->mask);
 		entry->record = given->record;
 		entry->skip_ratio = given->skip_ratio;
 		entry->settled = given->settled;

@@ -3,10 +3,13 @@
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature,
  * the stored mask that fits is taken up, with its search: a kind of text that was served MEMORY_HOLD
- * tokens without drift, or whose search has ended, has settled on its mask, and nothing is proposed
- * while it holds. A kind of text never seen
+ * tokens without drift at an acceptance of 0.9 (four times as many below it), or whose search has ended,
+ * has settled on its mask, and nothing is proposed while it holds. A kind of text never seen
  * opens the search and has the best few stored masks scored beside the incumbent on its first window.
  * The change test (streams/drift.h) watches every verify pass; a fall reopens the search.
+ *
+ * Each kind of text has a search of its own, since a mask that is good for one says little of another; the
+ * session's is swapped when the kind changes.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */

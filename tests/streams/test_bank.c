@@ -46,7 +46,7 @@ static void kinds_are_told_apart(int dim) {
 			state_of(state, dim, kind);
 			bank_signature(&s, state, dim);
 			const struct mask m = mask_of(2 + kind, 10 + kind);
-			bank_add(b, bank_entry(b, NULL, &m), &(struct bank_record){.tokens = 32}, &s);
+			bank_add(b, bank_entry(b, NULL, 0, &m), &(struct bank_record){.tokens = 32}, &s);
 		}
 	int right = 0;
 	for (int prompt = 0; prompt < 100; prompt++) {
@@ -79,15 +79,15 @@ static void labels_decide(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(8);
 	const struct mask m = mask_of(2, 3), n = mask_of(4, 5), o = mask_of(6, 7);
-	bank_entry(b, "code", &m);
+	bank_entry(b, "code", 0, &m);
 	bank_tick(b);
-	bank_entry(b, "math", &n);
+	bank_entry(b, "math", 0, &n);
 	bank_tick(b);
-	bank_entry(b, "math", &o);
+	bank_entry(b, "math", 0, &o);
 	assert_true(mask_equal(&bank_find(b, "code", NULL)->mask, &m));
 	assert_true(mask_equal(&bank_find(b, "math", NULL)->mask, &o)); /* the last used */
 	bank_tick(b);
-	bank_entry(b, "math", &n);
+	bank_entry(b, "math", 0, &n);
 	assert_true(mask_equal(&bank_find(b, "math", NULL)->mask, &n));
 	assert_null(bank_find(b, "story", NULL));
 	assert_null(bank_find(b, NULL, NULL));
@@ -105,17 +105,17 @@ static void coinciding_entries_are_one(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(8);
 	const struct mask m = mask_of(2, 3);
-	struct bank_entry* e = bank_entry(b, "code", &m);
+	struct bank_entry* e = bank_entry(b, "code", 0, &m);
 	bank_add(b, e, &(struct bank_record){.tokens = 10, .matches = 3, .rows = 4}, NULL);
-	assert_ptr_equal(bank_entry(b, "code", &m), e);
+	assert_ptr_equal(bank_entry(b, "code", 0, &m), e);
 	assert_int_equal(b->n, 1);
-	bank_entry(b, "math", &m); /* another task's record is its own */
+	bank_entry(b, "math", 0, &m); /* another task's record is its own */
 	assert_int_equal(b->n, 2);
 	struct bank_entry stored = {.task = "code", .mask = m, .record = {.tokens = 5, .matches = 1, .rows = 4}};
 	assert_true(bank_restore(b, &stored));
 	assert_int_equal(b->n, 2);
 	assert_int_equal(b->merges, 1);
-	e = bank_entry(b, "code", &m);
+	e = bank_entry(b, "code", 0, &m);
 	assert_int_equal(e->record.tokens, 15);
 	assert_int_equal(e->record.rows, 8);
 	assert_int_equal(e->unsaved.tokens, 10); /* what came from the store is not stored again */
@@ -128,10 +128,10 @@ static void the_least_useful_goes_first(void** unused) {
 	const int tokens[] = {500, 20, 300, 400};
 	for (int i = 0; i < 4; i++) {
 		const struct mask m = mask_of(i, 20);
-		bank_add(b, bank_entry(b, NULL, &m), &(struct bank_record){.tokens = tokens[i]}, NULL);
+		bank_add(b, bank_entry(b, NULL, 0, &m), &(struct bank_record){.tokens = tokens[i]}, NULL);
 	}
 	struct mask m = mask_of(9, 20);
-	bank_entry(b, "new", &m);
+	bank_entry(b, "new", 0, &m);
 	assert_int_equal(b->n, 4);
 	assert_int_equal(b->evictions, 1);
 	assert_true(mask_has(&b->evicted.mask, 1));
@@ -141,13 +141,13 @@ static void the_least_useful_goes_first(void** unused) {
 	for (int i = 0; i < 2000; i++)
 		bank_tick(b);
 	m = mask_of(2, 20);
-	bank_entry(b, NULL, &m);
+	bank_entry(b, NULL, 0, &m);
 	m = mask_of(3, 20);
-	bank_entry(b, NULL, &m);
+	bank_entry(b, NULL, 0, &m);
 	m = mask_of(11, 20);
-	bank_add(b, bank_entry(b, NULL, &m), &(struct bank_record){.tokens = 100}, NULL);
+	bank_add(b, bank_entry(b, NULL, 0, &m), &(struct bank_record){.tokens = 100}, NULL);
 	m = mask_of(12, 20);
-	bank_entry(b, NULL, &m);
+	bank_entry(b, NULL, 0, &m);
 	assert_true(mask_has(&b->evicted.mask, 0));
 	/* a stored entry of less use than all that are here is not taken */
 	struct bank_entry stored = {.mask = mask_of(13, 20)};
@@ -160,7 +160,7 @@ static void candidates_in_order(void** unused) {
 	struct bank* b = bank_open(64);
 	for (int i = 0; i < 10; i++) {
 		const struct mask m = mask_of(i, 40);
-		bank_add(b, bank_entry(b, i % 2 ? "odd" : "even", &m), &(struct bank_record){.tokens = 100 * i},
+		bank_add(b, bank_entry(b, i % 2 ? "odd" : "even", 0, &m), &(struct bank_record){.tokens = 100 * i},
 		         NULL);
 	}
 	const struct mask incumbent = mask_of(9, 40);
@@ -169,7 +169,7 @@ static void candidates_in_order(void** unused) {
 	for (int i = 0; i < 4; i++)
 		assert_true(mask_has(&out[i], 7 - 2 * i));
 	/* the same mask under two labels is offered once */
-	bank_entry(b, "third", &out[0]);
+	bank_entry(b, "third", 0, &out[0]);
 	struct mask all[64];
 	assert_int_equal(bank_candidates(b, NULL, NULL, NULL, 64, all), 10);
 	struct bank* empty = bank_open(1);
@@ -182,11 +182,11 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(64);
 	struct mask m = mask_of(1, 2);
-	bank_add(b, bank_entry(b, "rare", &m), &(struct bank_record){.tokens = 5}, NULL);
+	bank_add(b, bank_entry(b, "rare", 0, &m), &(struct bank_record){.tokens = 5}, NULL);
 	for (int i = 0; i < 200; i++) {
 		m = mask_of(i % 60, 100 + i / 60);
 		bank_tick(b);
-		bank_add(b, bank_entry(b, "busy", &m), &(struct bank_record){.tokens = 1000}, NULL);
+		bank_add(b, bank_entry(b, "busy", 0, &m), &(struct bank_record){.tokens = 1000}, NULL);
 	}
 	assert_int_equal(b->n, BANK_A_TASK + 1);
 	assert_non_null(bank_find(b, "rare", NULL));
@@ -197,7 +197,7 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 	for (int i = 0; i < 3; i++) {
 		m = mask_of(i, 200);
 		bank_tick(b);
-		bank_entry(b, "busy", &m);
+		bank_entry(b, "busy", 0, &m);
 	}
 	assert_int_equal(bank_find(b, "busy", NULL)->id, id);
 	bank_close(b);
