@@ -437,7 +437,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 struct mask search_best(const struct search* s, double* matchness) {
 	const struct entry* e = s->incumbent < 0 ? NULL : &s->record.entry[s->incumbent];
 	if (matchness)
-		*matchness = e && e->last_rows > 0 ? (double)e->last_matches / e->last_rows : NAN;
+		*matchness = e && e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
 	return mask_of(s, e ? &e->bits : &s->start);
 }
 

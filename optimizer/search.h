@@ -78,7 +78,8 @@ void search_observe(struct search*, const struct proposal*, int matches, int row
 /* An observation from elsewhere (a bank, an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
 
-/* The best mask so far and its score on its latest window (matchness in [0, 1], NaN before any). */
+/* The best mask so far and its matchness over all windows that it was scored on (in [0, 1], NaN before any):
+ * one window of 32 tells two hundredths at best. */
 struct mask search_best(const struct search*, double* matchness);
 /* Takes a mask as the incumbent, to be scored next (an import, a bank entry, --mask). */
 void search_adopt(struct search*, const struct mask*);
