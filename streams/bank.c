@@ -101,8 +101,8 @@ static bool same_task(const struct bank_entry* e, const char* task) {
 static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
 	if (a->settled != b->settled)
 		return a->settled;
-	if (a->last_used != b->last_used)
-		return a->last_used > b->last_used;
+	if (a->touched != b->touched)
+		return a->touched > b->touched;
 	return a->record.tokens > b->record.tokens;
 }
 
@@ -260,6 +260,7 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, co
 		e->changed = true;
 	}
 	e->last_used = b->clock;
+	e->touched = ++b->touches;
 	return e;
 }
 
@@ -300,6 +301,7 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	e->id = id;
 	e->kind = kind ? kind : id;
 	e->last_used = b->clock;
+	e->touched = 0;
 	e->changed = false;
 	memset(&e->unsaved, 0, sizeof e->unsaved);
 	memset(&e->unsaved_signature, 0, sizeof e->unsaved_signature);

@@ -39,6 +39,7 @@ struct bank_entry {
 	struct bank_signature signature, unsaved_signature;
 	bool settled;      /* its search has ended: the mask holds until drift says otherwise */
 	int64_t last_used; /* on the bank's count of instances */
+	int64_t touched;   /* order of uses; 0: not since it was restored */
 	bool changed;      /* since it was last stored */
 };
 
@@ -46,7 +47,7 @@ struct bank {
 	int capacity, n;
 	struct bank_entry* entry; /* (capacity), of which n are used, in no order */
 	struct bank_signature common;
-	int64_t clock, next_id;
+	int64_t clock, touches, next_id;
 	int64_t merges, evictions;
 	/* entries that were merged away or evicted after they were stored are for the caller to forget:
 	 * the bank only says which mask and task the last eviction took */

@@ -16,7 +16,7 @@ void drift_restart(struct drift* d) {
 	d->successes = d->trials = 0;
 	d->fall = d->rise = 0;
 	d->block_trials = d->block_failures = 0;
-	d->dispersion_sum = d->dispersion_weight = 8; /* eight blocks' worth of belief in a fair coin */
+	d->dispersion_sum = d->dispersion_weight = 16; /* blocks of belief in a fair coin */
 	d->since = 0;
 }
 
