@@ -22,19 +22,37 @@ __device__ __forceinline__ int slot_of(const struct device_slice* s, const struc
 	return ((const int32_t*)((const char*)s + s->ancestors))[row.ancestor + position - row.base];
 }
 
-/* Scores of up to HEADS_AT_ONCE query heads for the thread's own position. q in shared memory. */
-__device__ __forceinline__ void score_position(float* score, const float* q, int count, const __half* key,
+/* Scores (HEADS_AT_ONCE, CHUNK) of up to HEADS_AT_ONCE query heads for the thread's own position; q (count,
+ * head_dim), both in shared memory. Keys come 16 bytes a load where heads are whole numbers of them; the
+ * order of additions is the same either way. */
+__device__ __forceinline__ void score_position(float* scores, const float* q, int count, const __half* key,
                                                int head_dim) {
+	float score[HEADS_AT_ONCE];
+#pragma unroll
 	for (int h = 0; h < HEADS_AT_ONCE; h++)
 		score[h] = 0;
-	for (int j = 0; j < head_dim; j += 2) {
-		const float2 k = __half22float2(*reinterpret_cast<const __half2*>(key + j));
+	const auto add_pair = [&](__half2 pair, int j) {
+		const float2 k = __half22float2(pair);
 #pragma unroll
 		for (int h = 0; h < HEADS_AT_ONCE; h++)
 			if (h < count)
 				score[h] =
 				    __fmaf_rn(q[h * head_dim + j + 1], k.y, __fmaf_rn(q[h * head_dim + j], k.x, score[h]));
-	}
+	};
+	if (head_dim % 8 == 0)
+		for (int j = 0; j < head_dim; j += 8) {
+			const uint4 eight = *reinterpret_cast<const uint4*>(key + j);
+			const __half2* pair = reinterpret_cast<const __half2*>(&eight);
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				add_pair(pair[i], j + 2 * i);
+		}
+	else
+		for (int j = 0; j < head_dim; j += 2)
+			add_pair(*reinterpret_cast<const __half2*>(key + j), j);
+#pragma unroll
+	for (int h = 0; h < HEADS_AT_ONCE; h++)
+		scores[h * CHUNK + (int)threadIdx.x] = score[h];
 }
 
 /* Weighted sum of values for one head: threads share the dimensions out in pairs, and the chunk's positions
@@ -70,7 +88,7 @@ __device__ void mix_values(float* out, const float* weight, const int* slot, int
 
 __global__ void attend_kernel(struct attend a, const struct device_slice* s) {
 	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
-	__shared__ float weight[CHUNK], shared[2 * CHUNK];
+	__shared__ float weight[CHUNK], shared[2 * CHUNK], scores[HEADS_AT_ONCE * CHUNK];
 	__shared__ int slot[CHUNK];
 	const int r = blockIdx.y + a.first_row, kv = blockIdx.x, chunk = blockIdx.z, hd = a.head_dim;
 	if (r >= s->n || leaves_out(s, 2 * a.block))
@@ -92,13 +110,12 @@ __global__ void attend_kernel(struct attend a, const struct device_slice* s) {
 		for (int j = threadIdx.x; j < count * hd; j += CHUNK)
 			dynamic[j] = a.q[((size_t)r * a.heads + first) * hd + j];
 		__syncthreads();
-		float score[HEADS_AT_ONCE];
-		if ((int)threadIdx.x < n)
-			score_position(score, dynamic, count, keys + (size_t)slot[threadIdx.x] * hd, hd);
+		if ((int)threadIdx.x < n) /* each thread reads its own scores alone */
+			score_position(scores, dynamic, count, keys + (size_t)slot[threadIdx.x] * hd, hd);
 		for (int h = 0; h < count; h++) {
 			float x = -INFINITY;
 			if ((int)threadIdx.x < n) {
-				x = score[h] * a.factor;
+				x = scores[h * CHUNK + (int)threadIdx.x] * a.factor;
 				if (a.softcap > 0)
 					x = a.softcap * tanhf(x / a.softcap);
 			}
