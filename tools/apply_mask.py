@@ -19,8 +19,8 @@ import json
 
 
 def read_mask(source, key=None):
-    """{"attention": [...], "mlp": [...]} from a file of either format, or a dict."""
-    if not isinstance(source, dict):
+    """{"attention": [...], "mlp": [...]} from a file of either format, or what such a file holds."""
+    if not isinstance(source, (dict, list)):
         with open(source, encoding="utf-8") as file:
             source = json.load(file)
     if isinstance(source, list):
