@@ -34,7 +34,9 @@ static bool answer_metrics(struct call* c) {
 	                          .busy = n.busy,
 	                          .sessions = n.sessions,
 	                          .up_seconds = server_clock() - s->began};
-	const union MHD_DaemonInfo* info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+	struct MHD_Daemon* daemon = atomic_load(&s->daemon);
+	const union MHD_DaemonInfo* info =
+	    daemon ? MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS) : NULL;
 	now.connections = info ? (int)info->num_connections : 0;
 	if (s->memory)
 		memory_counts(s->memory, &now.memory);
