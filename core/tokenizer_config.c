@@ -98,6 +98,9 @@ static bool add_one(struct tokenizer* t, const cJSON* entry, struct error* error
 
 bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {
 	const cJSON* decoder = c->root ? cJSON_GetObjectItemCaseSensitive(c->root, "added_tokens_decoder") : NULL;
+	if (t->vocabulary.expected == 0)
+		vocabulary_expect(&t->vocabulary, t->vocabulary.n);
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(decoder));
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, decoder) {
 		if (!add_one(t, entry, error))

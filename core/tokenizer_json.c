@@ -19,6 +19,7 @@ static bool is_byte_name(const char* text) {
 static bool read_pieces(struct tokenizer* t, const cJSON* vocab, struct error* error) {
 	if (!cJSON_IsObject(vocab))
 		return error_set(error, "tokenizer.json: model.vocab: expected an object of pieces and their ids");
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(vocab));
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, vocab) {
 		int64_t id;
@@ -39,6 +40,7 @@ static bool read_scored_pieces(struct tokenizer* t, const cJSON* vocab, struct e
 	int n = cJSON_GetArraySize(vocab);
 	if (!cJSON_IsArray(vocab) || n == 0)
 		return error_set(error, "tokenizer.json: model.vocab: expected an array of [piece, score]");
+	vocabulary_expect(&t->vocabulary, n);
 	const cJSON* entry;
 	int id = 0;
 	cJSON_ArrayForEach (entry, vocab) {
@@ -195,6 +197,7 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 	if (!tokenizer_json_normalizer(t, field(root, "normalizer"), error) ||
 	    !tokenizer_json_pretokenizer(t, field(root, "pre_tokenizer"), error) || !read_model(t, model, error))
 		return false;
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(field(root, "added_tokens")));
 	t->lists_added = true;
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, field(root, "added_tokens")) {

@@ -81,6 +81,7 @@ bool tokenizer_add_merge_line(struct tokenizer* t, const char* line, size_t size
 static bool read_vocabulary(struct tokenizer* t, const cJSON* root, struct error* error) {
 	if (!cJSON_IsObject(root))
 		return error_set(error, "vocab.json: expected an object of pieces and their ids");
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(root));
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, root) {
 		int64_t id;

@@ -45,6 +45,8 @@ void vocabulary_free(struct vocabulary* v) {
 	memset(v, 0, sizeof *v);
 }
 
+void vocabulary_expect(struct vocabulary* v, int n) { v->expected += n; }
+
 static bool reserve(struct vocabulary* v, int n, struct error* error) {
 	if (n <= v->capacity)
 		return true;
@@ -61,9 +63,11 @@ static bool reserve(struct vocabulary* v, int n, struct error* error) {
 
 bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t size, enum piece_type type,
                     float score, struct error* error) {
-	if (id < 0 || id >= MAX_VOCABULARY)
-		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %d", (int)(size < 40 ? size : 40),
-		                 text, (long long)id, MAX_VOCABULARY - 1);
+	int64_t limit =
+	    v->expected > 0 && v->expected < MAX_VOCABULARY - MAX_GAPS ? v->expected + MAX_GAPS : MAX_VOCABULARY;
+	if (id < 0 || id >= limit)
+		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %lld",
+		                 (int)(size < 40 ? size : 40), text, (long long)id, (long long)limit - 1);
 	if (size > MAX_PIECE)
 		return error_set(error, "piece %lld is %zu bytes long, expected at most %d", (long long)id, size,
 		                 MAX_PIECE);

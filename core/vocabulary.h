@@ -44,15 +44,20 @@ struct vocabulary {
 	size_t longest_printed;
 	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
 	bool has_unused;
+	int64_t expected; /* pieces announced by vocabulary_expect */
 };
 
 enum {
 	MAX_VOCABULARY = 1 << 24, /* ids are dense; more is a broken file */
+	MAX_GAPS = 1 << 16,       /* ids that a file may leave out */
 	MAX_PIECE = 1 << 14       /* bytes; published ones stay under a thousand */
 };
 
 void vocabulary_start(struct vocabulary*);
 void vocabulary_free(struct vocabulary*);
+/* Announces n more pieces whose ids the file chooses: an id far above their number is then an error, so
+ * that a small file cannot ask for a huge table. */
+void vocabulary_expect(struct vocabulary*, int n);
 /* Sets piece `id`, whose place must be empty; printed = text until vocabulary_print says otherwise.
  * Ids between the last and this one become absent. Errors: id out of range or taken, text too long, no
  * memory. */

@@ -350,6 +350,7 @@ static void broken_json_gets_a_sentence(void** state) {
 	expect_json_error(MODEL("{\"\":0}", "[]"), NULL, "piece 0 of the vocabulary is empty");
 	expect_json_error(MODEL("{\"a\":-1}", "[]"), NULL, "\"a\": expected an id");
 	expect_json_error(MODEL("{\"a\":1e300}", "[]"), NULL, "\"a\": expected an id");
+	expect_json_error(MODEL("{\"a\":8288896}", "[]"), NULL, "has id 8288896, expected 0 to 65536");
 	expect_json_error(MODEL("{}", "[]"), NULL, "no pieces");
 	expect_json_error(MODEL("{\"a\":0}", "[\"a b\"]"), NULL, "merge 0: \"b\" is no piece");
 	expect_json_error(MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]"), NULL, "join to what is no piece");
