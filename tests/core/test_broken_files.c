@@ -213,7 +213,7 @@ struct bytes {
 
 static void put(struct bytes* b, uint64_t value, size_t size) {
 	for (size_t i = 0; i < size; i++)
-		b->data[b->n++] = i < 8 ? (uint8_t)(value >> 8 * i) : 0;
+		b->data[b->n++] = (uint8_t)(i < 8 ? value >> 8 * i & 0xff : 0);
 }
 
 static void put_text(struct bytes* b, const char* text) {
