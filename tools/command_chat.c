@@ -50,8 +50,9 @@ static bool remember(struct chat* chat, const char* role, const char* text, size
 static void forget(struct chat* chat, int from, int n) {
 	for (int i = from; i < from + n; i++)
 		free((void*)(uintptr_t)chat->message[i].content);
-	memmove(chat->message + from, chat->message + from + n,
-	        (size_t)(chat->n - from - n) * sizeof *chat->message);
+	if (chat->n > from + n)
+		memmove(chat->message + from, chat->message + from + n,
+		        (size_t)(chat->n - from - n) * sizeof *chat->message);
 	chat->n -= n;
 }
 

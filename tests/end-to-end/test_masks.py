@@ -100,7 +100,7 @@ class Masks(EndToEnd):
         write_lines(self.path("in"), read_lines(DEMO)[:4])
         plain = self.stream("-i", self.path("in"), "--method", "vanilla")
         for _ in range(2):  # the second finds what the first left
-            lines = self.stream("-i", self.path("in"), "--draft", "always", "--opt-budget", "inf", *store)
+            lines = self.stream("-i", self.path("in"), "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", *store)
             self.assertEqual([line["tokens"] for line in lines], [line["tokens"] for line in plain])
             listed = run("masks", "list", *store)
             self.status(0, listed)
