@@ -328,7 +328,10 @@ static int record_mask(struct search* s, const struct vector* v, int matches, in
 static int learn(struct search* s, const struct vector* v, int matches, int rows, int64_t window) {
 	const bool here = window == s->window && window != 0;
 	const double y = (double)matches / rows;
-	const double variance = binomial_variance(expected_here(s, v, here), rows);
+	/* On one window about half of the binomial variance is the tokens' own ease, which all masks share and
+	 * which the window's offset takes up. */
+	const double binomial = binomial_variance(expected_here(s, v, here), rows);
+	const double variance = here ? binomial / 2 : binomial;
 	const int index = record_mask(s, v, matches, rows, window);
 	struct entry* e = &s->record.entry[index];
 	linear_add(s->linear, v->word, y, variance, here);

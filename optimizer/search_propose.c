@@ -1,7 +1,7 @@
 /* Random search, as SWIFT's Eq. 2 has it between Bayesian proposals, but not blind: one proposal in eight
- * is uniform, the others are the best mask of a random draw from the posterior of a linear model of all
- * scores so far (Thompson sampling). With no Bayesian steps at all every proposal is uniform, which is
- * random search as published. No mask comes twice. */
+ * is uniform, the others are the best mask of a draw from the posterior of a linear model of all scores
+ * so far (Thompson sampling), in some of its weights. With no Bayesian steps at all every proposal is
+ * uniform, which is random search as published. No mask comes twice. */
 #include "optimizer/search_internal.h"
 
 /* A uniformly random set of the given size: the first of a Fisher-Yates shuffle. */
@@ -66,9 +66,19 @@ static bool first_new(const struct search* s, struct vector* v) {
 	return false;
 }
 
+/* How many of the weights a proposal draws; the others stay at their mean. With all of them drawn a proposal
+ * has many sub-layers wrong at once, and matchness is flattest there: it falls with the square root of the
+ * number that are wrong, so that a token near the top tells several times as much. */
+static const double DRAWN_SHARE = 0.5;
+
 static void thompson(struct search* s, struct vector* out) {
+	double mean[MAX_DIMS];
 	const int member = s->next_draw++ % DRAWS;
 	const double constant = linear_draw(s->linear, member, 1, s->weight);
+	linear_weights(s->linear, mean);
+	for (int i = 0; i < s->dims; i++)
+		if (gp_uniform(&s->random) > DRAWN_SHARE)
+			s->weight[i] = mean[i];
 	best_of_weights(s, s->weight, constant, out);
 }
 

@@ -283,6 +283,11 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 	plan_new_mask(s);
 }
 
+void session_expect(struct session* s, double matchness) {
+	s->matchness = matchness;
+	acceptance_new_mask(&s->acceptance, matchness);
+}
+
 static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
                        struct error* error) {
 	const int blocks = s->engine->model->weights.shape.n_blocks;

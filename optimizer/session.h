@@ -49,6 +49,8 @@ struct search* session_swap_search(struct session*, struct search* other);
 /* The mask that drafts now, and its matchness (NaN before any). */
 struct mask session_mask(const struct session*, double* matchness);
 void session_set_mask(struct session*, const struct mask*);
+/* What the mask's matchness is known to be from elsewhere: drafting starts from that expectation. */
+void session_expect(struct session*, double matchness);
 /* Tokens that a request with this prompt would find in the cache (whole chunks). */
 int session_common_prefix(const struct session*, const int32_t* prompt, int n);
 /* Mean hidden state in the middle of the model over the prompt's rows that were computed, (dim), once the

@@ -146,8 +146,10 @@ static bool run_decode(struct swift* w, struct error* error) {
 	options.search = false;
 	bool good = runner_open(&swift, &w->bench, &options, FIRST_DECODE_PROMPT, REQUEST, error) &&
 	            runner_open(&plain, &w->bench, &plain_options, FIRST_DECODE_PROMPT, REQUEST, error);
-	if (good)
+	if (good) {
 		session_set_mask(swift.session, &w->mask);
+		session_expect(swift.session, w->matchness);
+	}
 	/* a first pair, uncounted, in which costs and acceptance are learned */
 	good = good && pair_of_slices(&swift, &plain, 1, &ignored, error);
 	if (good) {
@@ -335,6 +337,7 @@ static bool measure(struct swift* w, struct error* error) {
 			return error_set(error,
 			                 "part b without part a needs a planted model: no mask was found to decode with");
 		w->mask = model->planted[0];
+		w->matchness = 0.97; /* what is planted is known to have it */
 	}
 	return (!has(w, 'b') || run_decode(w, error)) && (!has(w, 'c') || run_cold(w, error));
 }
