@@ -2,7 +2,7 @@
  * that the model wrote, scored by the backend as a session scores them.
  *
  * Matchness at least 0.95 within 1,000 proposals on models of 24 and 32 blocks; on 40 blocks the search
- * gets most of the way (31 to 33 of the 34 planted sub-layers; one wrong costs 0.1), and what is asserted is
+ * gets most of the way (31 or 32 of the 34 planted sub-layers; one wrong costs 0.1), and what is asserted is
  * that it is far above the start mask and random search. 24 blocks and one seed by default; SWIFTLET_FULL=1
  * runs all three sizes and 5 seeds. What was found is judged on a text that the search has not seen; random
  * search alone, the start mask and the planted set stand beside it. */
