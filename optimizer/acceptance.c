@@ -33,6 +33,11 @@ void acceptance_new_mask(struct acceptance* a, double matchness) {
 	a->step_hits = 8 * start;
 }
 
+void acceptance_doubt(struct acceptance* a) {
+	a->step_hits *= 8 / a->step_trials;
+	a->step_trials = 8;
+}
+
 static void fade(struct acceptance* a, int bin) {
 	if (a->trials[bin] < memory)
 		return;

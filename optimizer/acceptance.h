@@ -19,6 +19,8 @@ struct acceptance {
 void acceptance_open(struct acceptance*);
 /* The mask changed: its matchness (NaN when unknown) is worth a few trials. */
 void acceptance_new_mask(struct acceptance*, double matchness);
+/* What was learned of the mask at hand is held worth no more than a new mask's matchness. */
+void acceptance_doubt(struct acceptance*);
 /* Learns from a verified round. */
 void acceptance_see(struct acceptance*, const struct round*);
 /* Learns the rate a round reached: tokens over cost. */

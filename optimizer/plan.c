@@ -18,7 +18,9 @@ enum {
 	LONGEST_BACKOFF = 1024,
 	CALIBRATE_FIRST = 8,
 	CALIBRATE_EVERY = 64,
-	RATIO_STEPS = 256
+	RATIO_STEPS = 256,
+	PROBES = 4,
+	PROBE_STEPS = 3
 };
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -74,18 +76,23 @@ static int steps_when_it_pays(struct session* s, int steps) {
 	steps = affordable_steps(s, cost_draft_worst(cost, &s->mask), steps);
 	if (steps == 0)
 		return 0;
+	/* What is not known is tried out, a few short rounds at a time. */
+	if (s->probes > 0) {
+		s->probes--;
+		return least(steps, PROBE_STEPS);
+	}
 	const double rate = s->rounds_on_mask >= RATE_ROUNDS
 	                        ? (double)s->acceptance.rate
 	                        : best_rate(cost, c, (double)acceptance_step(&s->acceptance), steps);
 	if (rate > WORTH_IT)
 		return steps;
-	/* It does not pay: decode plainly and try again later, then with a few rounds before judging. */
-	s->backoff = s->backoff == 0                    ? FIRST_BACKOFF
-	             : s->backoff * 2 > LONGEST_BACKOFF ? LONGEST_BACKOFF
-	                                                : s->backoff * 2;
+	/* It does not pay: decode plainly, and try again later. */
+	s->backoff = s->backoff == 0 ? FIRST_BACKOFF : least(2 * (int)s->backoff, LONGEST_BACKOFF);
 	s->plain_left = s->backoff;
-	s->rounds_on_mask = RATE_ROUNDS - 4;
+	s->probes = PROBES;
+	s->rounds_on_mask = 0;
 	s->acceptance.rate = 1;
+	acceptance_doubt(&s->acceptance);
 	return 0;
 }
 
@@ -147,6 +154,7 @@ void plan_tree(struct session* s, int steps) {
 void plan_new_mask(struct session* s) {
 	acceptance_new_mask(&s->acceptance, s->matchness);
 	s->rounds_on_mask = 0;
+	s->probes = isnan(s->matchness) ? PROBES : 0;
 	s->plain_left = s->backoff = 0;
 	s->ratio_steps = s->ratio_accepted = 0;
 	s->acceptance.rate = 1;

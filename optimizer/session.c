@@ -75,6 +75,7 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	ledger_open(&s->ledger, options->opt_budget);
 	s->ledger.forced = options->draft == SWIFTLET_DRAFT_ALWAYS;
 	acceptance_open(&s->acceptance);
+	plan_new_mask(s);
 	if (!open_parts(s, &error)) {
 		give_message(message, size, &error);
 		swiftlet_session_close(s);

@@ -83,6 +83,7 @@ struct session {
 
 	/* deciding */
 	int64_t rounds_on_mask, rounds_since_plain;
+	int probes;                  /* rounds drafted without asking whether they pay */
 	int64_t plain_left, backoff; /* plain steps until drafting is tried again */
 	int64_t ratio_steps, ratio_accepted;
 	double search_host; /* seconds of the search's own already on the ledger */
