@@ -46,6 +46,8 @@ static void move_window(struct session* s) {
 
 /* Whether scoring the first rows alone is cheaper on average than scoring all at once. */
 static bool splitting_pays(const struct session* s, const struct mask* mask, int rows) {
+	if (isinf(s->options.opt_budget))
+		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
 	const double first = cost_matchness(cost, mask, FIRST_ROWS);
 	const double rest = cost_matchness(cost, mask, rows - FIRST_ROWS);

@@ -9,7 +9,7 @@ import figures
 
 o = argparse.Namespace(program=PROGRAM, model=figures.TWO, budget="inf")
 with tempfile.TemporaryDirectory() as folder:
-    store, path = os.path.join(folder, "masks.db"), figures.two_kinds(folder, n=48)
+    store, path = os.path.join(folder, "masks.db"), figures.two_kinds(folder, n=96)
     paper = figures.stream(o, path, "--preset", "paper")
     first = figures.stream(o, path, "--opt-budget", "inf", "--store", store)
     second = figures.stream(o, path, "--opt-budget", "inf", "--store", store)
