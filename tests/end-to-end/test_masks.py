@@ -97,7 +97,7 @@ class Masks(EndToEnd):
 
     def test_a_stream_leaves_its_masks_in_the_store(self):
         store = ["--store", self.path("masks.db")]
-        write_lines(self.path("in"), read_lines(DEMO)[:4])
+        write_lines(self.path("in"), read_lines(DEMO)[:12])
         plain = self.stream("-i", self.path("in"), "--method", "vanilla")
         for _ in range(2):  # the second finds what the first left
             lines = self.stream("-i", self.path("in"), "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", *store)
