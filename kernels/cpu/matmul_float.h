@@ -6,10 +6,14 @@
  *   v_weights(type, bytes)        the next V_LANES weights as floats
  *   TILE_ROWS (4 or less), TILE_N (6 or less)
  *                                 weight rows and activation rows whose products fit in registers
+ *   STREAM_N, STREAM_ROWS, SIDE_BY_SIDE(n), STREAM_CASES(type)
+ *                                 up to STREAM_N activation rows meet SIDE_BY_SIDE(n) ≤ STREAM_ROWS weight
+ *                                 rows at a time, from end to end; the cases are 2…STREAM_N
  *
  * An element has one accumulator of V_LANES sums: column k goes to sum k mod V_LANES by fused
  * multiply-add, columns in ascending order, and v_sum adds the lanes up in a fixed order. Everything else
- * here is order of work, which changes no bit: activation rows are taken in groups of at most TILE_N;
+ * here is order of work, which changes no bit. Few activation rows meet weight rows that are read from end
+ * to end; for more, the product is cut into tiles: activation rows are taken in groups of at most TILE_N;
  * columns in pieces, so that a group's piece stays in the first-level cache while it meets the
  * TILES·TILE_ROWS weight rows of a block; accumulators wait in memory between pieces. While one piece of
  * a block is multiplied, the next one is fetched, evenly spread over the work. */
@@ -27,8 +31,7 @@ enum {
 	TILES = 8, /* of a block */
 	MAX_GROUPS = (SLICE_ROWS + TILE_N - 1) / TILE_N,
 	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
-	PIECE_BYTES = 24 << 10, /* of a group of activation rows: half a first-level cache */
-	STREAM_N = 3,
+	PIECE_BYTES = 24 << 10,  /* of a group of activation rows: half a first-level cache */
 	STREAM_BYTES = 32 << 10, /* of activation rows */
 	STREAM_AHEAD = 12 << 10,
 	BLOCK_BYTES = 64 << 10 /* of weights: a share of a second-level cache */
@@ -209,61 +212,89 @@ static void block_product(const struct cut* c, const uint8_t* w, int tiles, int 
 	store_block(c, sums, rows, out, out_stride);
 }
 
-/* sum (n) += w · x for `vectors` vectors of columns */
-INLINED void stream_vectors(enum dtype type, int n, V* sum, const uint8_t* w, const uint8_t* x,
-                            size_t x_stride, int vectors) {
+/* sum (rows, n) += w · x for `vectors` vectors of columns */
+INLINED void stream_vectors(enum dtype type, int rows, int n, V sum[STREAM_ROWS][STREAM_N], const uint8_t* w,
+                            size_t w_stride, const uint8_t* x, size_t x_stride, int vectors) {
 	UNROLLED for (int v = 0; v < vectors; v++) {
-		const V ws = v_weights(type, w + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
+		V ws[STREAM_ROWS];
+		UNROLLED for (int r = 0; r < rows; r++) ws[r] =
+		    v_weights(type, w + (size_t)r * w_stride + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
 		UNROLLED for (int i = 0; i < n; i++) {
-			const float* xs = (const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES;
-			sum[i] = v_fma(ws, v_load(xs), sum[i]);
+			const V xs = v_load((const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES);
+			UNROLLED for (int r = 0; r < rows; r++) sum[r][i] = v_fma(ws[r], xs, sum[r][i]);
 		}
 	}
 }
 
-/* Few activation rows that fit in the first-level cache: the weights are read row by row, in one long
- * stream, which is what memory is fastest at. */
-INLINED void stream_rows(enum dtype type, int n, const uint8_t* w, int64_t rows, int64_t cols,
-                         const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
-	const size_t size = type == DTYPE_F32 ? 4 : 2;
+/* `rows` weight rows side by side, from end to end: memory is fastest at few long streams, each line
+ * fetched once, well ahead. */
+INLINED void stream_group(enum dtype type, int rows, int n, const uint8_t* w, int64_t cols, const uint8_t* x,
+                          size_t x_stride, float* out, size_t out_stride) {
+	const size_t size = type == DTYPE_F32 ? 4 : 2, w_stride = (size_t)cols * size;
 	const int line = LINE / (int)size, tail = (int)(cols % V_LANES);
-	for (int64_t r = 0; r < rows; r++, w += (size_t)cols * size) {
-		V sum[STREAM_N];
-		UNROLLED for (int i = 0; i < n; i++) sum[i] = v_zero();
-		int64_t k = 0;
-		for (; k + line <= cols; k += line) {
-			__builtin_prefetch(w + (size_t)k * size + STREAM_AHEAD, 0, 2);
-			stream_vectors(type, n, sum, w + (size_t)k * size, x + (size_t)k * 4, x_stride, line / V_LANES);
-		}
-		for (; k + V_LANES <= cols; k += V_LANES)
-			stream_vectors(type, n, sum, w + (size_t)k * size, x + (size_t)k * 4, x_stride, 1);
-		if (tail) {
-			const V ws = last_weights(type, w + (size_t)k * size, tail);
-			UNROLLED for (int i = 0; i < n; i++) sum[i] =
-			    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[i]);
-		}
-		UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride + (size_t)r] = v_sum(sum[i]);
+	V sum[STREAM_ROWS][STREAM_N];
+	UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] = v_zero();
+	int64_t k = 0;
+	for (; k + line <= cols; k += line) {
+		const uint8_t* at = w + (size_t)k * size;
+		if (rows == 1)
+			__builtin_prefetch(at + STREAM_AHEAD, 0, 2);
+		else
+			UNROLLED for (int r = 0; r < rows; r++)
+			    __builtin_prefetch(at + (size_t)(rows + r) * w_stride, 0, 3); /* the next group's */
+		stream_vectors(type, rows, n, sum, at, w_stride, x + (size_t)k * 4, x_stride, line / V_LANES);
 	}
+	for (; k + V_LANES <= cols; k += V_LANES)
+		stream_vectors(type, rows, n, sum, w + (size_t)k * size, w_stride, x + (size_t)k * 4, x_stride, 1);
+	if (tail)
+		UNROLLED for (int r = 0; r < rows; r++) {
+			const V ws = last_weights(type, w + (size_t)r * w_stride + (size_t)k * size, tail);
+			UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
+			    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[r][i]);
+		}
+	UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int i = 0; i < n; i++)
+	    out[(size_t)i * out_stride + (size_t)r] = v_sum(sum[r][i]);
 }
+
+/* Groups of `side` weight rows, and the rest of them one by one. */
+INLINED void stream_rows(enum dtype type, int side, int n, const uint8_t* w, int64_t rows, int64_t cols,
+                         const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
+	const size_t row_bytes = (size_t)cols * (type == DTYPE_F32 ? 4 : 2);
+	int64_t r = 0;
+	if (side > 1)
+		for (; r + side <= rows; r += side)
+			stream_group(type, side, n, w + (size_t)r * row_bytes, cols, x, x_stride, out + r, out_stride);
+	for (; r < rows; r++)
+		stream_group(type, 1, n, w + (size_t)r * row_bytes, cols, x, x_stride, out + r, out_stride);
+}
+
+/* One weight row at a time while the activation rows fit in the first-level cache beside it: one stream.
+ * Else several, so that each activation that comes from the second level serves all of them. */
+static bool one_stream(int n, int64_t cols) {
+	return n == 1 || (n <= 3 && n * cols * (int64_t)sizeof(float) <= STREAM_BYTES);
+}
+
+#define STREAM_CASE(type, n)                                                                                 \
+	case n:                                                                                                  \
+		stream_rows(type, SIDE_BY_SIDE(n), n, w, rows, cols, x, x_stride, out, out_stride);                  \
+		break;
 
 #define STREAM(type)                                                                                         \
 	static void stream_##type(int n, const uint8_t* w, int64_t rows, int64_t cols, const uint8_t* x,         \
 	                          size_t x_stride, float* out, size_t out_stride) {                              \
-		if (n == 1)                                                                                          \
-			stream_rows(type, 1, w, rows, cols, x, x_stride, out, out_stride);                               \
+		if (!one_stream(n, cols))                                                                            \
+			switch (n) { STREAM_CASES(type) }                                                                \
+		else if (n == 1)                                                                                     \
+			stream_rows(type, 1, 1, w, rows, cols, x, x_stride, out, out_stride);                            \
 		else if (n == 2)                                                                                     \
-			stream_rows(type, 2, w, rows, cols, x, x_stride, out, out_stride);                               \
+			stream_rows(type, 1, 2, w, rows, cols, x, x_stride, out, out_stride);                            \
 		else                                                                                                 \
-			stream_rows(type, 3, w, rows, cols, x, x_stride, out, out_stride);                               \
+			stream_rows(type, 1, 3, w, rows, cols, x, x_stride, out, out_stride);                            \
 	}
 
 STREAM(DTYPE_F32)
 STREAM(DTYPE_F16)
 STREAM(DTYPE_BF16)
-
-static bool streams(int n, int64_t cols) {
-	return n <= STREAM_N && (n == 1 || n * cols * (int64_t)sizeof(float) <= STREAM_BYTES);
-}
 
 static void float_stream(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
@@ -279,7 +310,7 @@ static void float_stream(float* out, size_t out_stride, const struct tensor* w, 
 
 static void float_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
-	if (streams(n, w->cols)) {
+	if (n <= STREAM_N) {
 		float_stream(out, out_stride, w, begin, end, x, n);
 		return;
 	}
