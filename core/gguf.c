@@ -239,8 +239,8 @@ static bool tensor_bytes(struct named_tensor* t, const char* name, struct error*
 /* One tensor's description; `data` becomes its offset, to be placed when the data's start is known. */
 static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	struct named_tensor t = {.file = c->file};
-	const char* text;
-	size_t size;
+	const char* text = "";
+	size_t size = 0;
 	uint32_t dims = 0, type = 0;
 	uint64_t dim = 0, offset = 0;
 	char name[80];

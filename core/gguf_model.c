@@ -374,10 +374,22 @@ static bool read_pieces(const struct source* s, struct vocabulary* v) {
 	       same_length(s, "tokenizer.ggml.token_type", n_types, n);
 }
 
+/* Sentencepiece's own map of characters, which is not applied: only none, or an empty one, will do. */
+static bool refuse_charsmap(const struct source* s) {
+	const struct gguf_value* map = gguf_find(s->gguf, "tokenizer.ggml.precompiled_charsmap");
+	if (!map || (map->type == GGUF_ARRAY && map->n == 0))
+		return true;
+	return error_set(s->error,
+	                 "%s: tokenizer.ggml.precompiled_charsmap has %llu elements, which is not supported, "
+	                 "expected none (normalizer \"identity\")",
+	                 s->gguf->file, (unsigned long long)map->n);
+}
+
 static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	bool has_model = false, has_pre = false;
 	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model, &has_model) ||
-	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre, &has_pre) || !read_pieces(s, v))
+	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre, &has_pre) || !refuse_charsmap(s) ||
+	    !read_pieces(s, v))
 		return false;
 	if (!has_model)
 		return error_set(s->error, "%s: tokenizer.ggml.model is missing", s->gguf->file);
@@ -395,7 +407,8 @@ static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	       read_token(s, "tokenizer.ggml.unknown_token_id", w->n, &w->unknown) &&
 	       read_switch(s, "tokenizer.ggml.add_bos_token", &w->add_bos) &&
 	       read_switch(s, "tokenizer.ggml.add_eos_token", &w->add_eos) &&
-	       read_switch(s, "tokenizer.ggml.add_space_prefix", &w->add_space_prefix);
+	       read_switch(s, "tokenizer.ggml.add_space_prefix", &w->add_space_prefix) &&
+	       read_switch(s, "tokenizer.ggml.remove_extra_whitespaces", &w->remove_extra_whitespaces);
 }
 
 /* Every token that ends a text: those the metadata names, and the families' ends of turn, which older

@@ -42,6 +42,7 @@ struct gguf_vocabulary {
 	const size_t* merge_size;
 	int32_t bos, eos, unknown;              /* -1 when absent */
 	int add_bos, add_eos, add_space_prefix; /* 1, 0, or -1 when the file does not say */
+	int remove_extra_whitespaces;           /* the same; without a word unigram vocabularies do */
 };
 struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary*, struct error*);
 /* Ids 0..255 are bytes, the rest print as <id>. No BOS, no EOS. */

@@ -86,13 +86,14 @@ static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary
 	if (!g->score)
 		return error_set(error, "tokenizer.ggml.scores is missing, expected %d scores for model \"%s\"", g->n,
 		                 g->model);
-	bool unigram = t->kind == TOKENIZER_UNIGRAM;
+	bool squeeze =
+	    g->remove_extra_whitespaces < 0 ? t->kind == TOKENIZER_UNIGRAM : g->remove_extra_whitespaces == 1;
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
 	t->single_precision = true;
 	t->lists_added = true;
 	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
-	if (!tokenizer_space_as_block(t, prefix, unigram, error))
+	if (!tokenizer_space_as_block(t, prefix, squeeze, error))
 		return false;
 	tokenizer_find_bytes(t);
 	return tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);

@@ -50,9 +50,15 @@ int mask_blocks(const struct mask* mask, int kind, int* blocks) {
 
 bool mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
 	const bool own = entry->key[0] != 0;
-	const int n = snprintf(key, size, "%s%s%s", own ? entry->key : entry->model,
-	                       !own && entry->model[0] && entry->task[0] ? "_" : "", own ? "" : entry->task);
-	return n >= 0 && (size_t)n < size;
+	const char* const part[] = {own ? entry->key : entry->model,
+	                            !own && entry->model[0] && entry->task[0] ? "_" : "", own ? "" : entry->task};
+	size_t n = 0;
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		for (const char* c = part[i]; *c; c++, n++)
+			if (n + 1 < size)
+				key[n] = *c;
+	key[n < size ? n : size - 1] = 0;
+	return n < size;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */

@@ -84,12 +84,12 @@ def matchness(model, ids, n_prompt, mask, key=None):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="matchness of a mask on a transformers model")
-    parser.add_argument("model")
-    parser.add_argument("mask")
-    parser.add_argument("--prompt", required=True)
-    parser.add_argument("--tokens", type=int, default=32)
-    parser.add_argument("--key")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a Hugging Face folder or name")
+    parser.add_argument("mask", help="a mask file of swiftlet's, or of skip_layers")
+    parser.add_argument("--prompt", required=True, help="text that the window is generated from")
+    parser.add_argument("--tokens", type=int, default=32, help="of the window (%(default)s)")
+    parser.add_argument("--key", help="which mask of a file that holds several")
     options = parser.parse_args()
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -100,7 +100,8 @@ struct tokenizer* open_vocabulary(const char* name, const char* pre, struct erro
 		                            .unknown = read_id(&g, "tokenizer.ggml.unknown_token_id"),
 		                            .add_bos = -1,
 		                            .add_eos = -1,
-		                            .add_space_prefix = -1};
+		                            .add_space_prefix = -1,
+		                            .remove_extra_whitespaces = -1};
 		v.n = read_strings(&g, "tokenizer.ggml.tokens", &piece, &piece_size);
 		v.n_merges = read_strings(&g, "tokenizer.ggml.merges", &merge, &merge_size);
 		v.piece = piece;

@@ -281,8 +281,8 @@ static struct tokenizer* phi3_vocabulary(void) {
 	                                     "<0x0A>",
 	                                     "  ",
 	                                     "<|placeholder6|>",
-	                                     "\xe2\x96\x81"
-	                                     "a"};
+	                                     ("\xe2\x96\x81"
+	                                      "a")};
 	static const int32_t type[N] = {2, 3, 1, 1, 3, 3, 6, 4, 3, 1};
 	static const float score[N] = {0, 0, -2, -3, 0, 0, 0, 0, 0, -1};
 	size_t size[N];
@@ -299,12 +299,52 @@ static struct tokenizer* phi3_vocabulary(void) {
 	                            .unknown = 0,
 	                            .add_bos = -1,
 	                            .add_eos = -1,
-	                            .add_space_prefix = -1};
+	                            .add_space_prefix = -1,
+	                            .remove_extra_whitespaces = -1};
 	struct error error = {""};
 	struct tokenizer* t = tokenizer_from_gguf(&v, &error);
 	if (!t)
 		fail_msg("%s", error.message);
 	return t;
+}
+
+/* A unigram vocabulary ("t5") takes runs of spaces for one, unless the file says not to. */
+static void gguf_unigram_honours_its_white_space(void** state) {
+	(void)state;
+	static const char* const piece[] = {"<unk>", "</s>", "\xe2\x96\x81",
+	                                    ("\xe2\x96\x81"
+	                                     "a"),
+	                                    "a"};
+	enum { N = sizeof piece / sizeof *piece };
+	static const int32_t type[N] = {2, 3, 1, 1, 1};
+	static const float score[N] = {0, 0, -2, -1, -3};
+	size_t size[N];
+	for (int i = 0; i < N; i++)
+		size[i] = strlen(piece[i]);
+	for (int said = -1; said <= 1; said++) {
+		struct gguf_vocabulary v = {.model = "t5",
+		                            .n = N,
+		                            .piece = piece,
+		                            .piece_size = size,
+		                            .score = score,
+		                            .type = type,
+		                            .bos = -1,
+		                            .eos = 1,
+		                            .unknown = 0,
+		                            .add_bos = -1,
+		                            .add_eos = -1,
+		                            .add_space_prefix = -1,
+		                            .remove_extra_whitespaces = said};
+		struct error error = {""};
+		struct tokenizer* t = tokenizer_from_gguf(&v, &error);
+		if (!t)
+			fail_msg("%s", error.message);
+		if (said == 0)
+			expect_ids(t, "a  a", 0, (int32_t[]){3, 2, 3}, 3);
+		else
+			expect_ids(t, "a  a", 0, (int32_t[]){3, 3}, 2);
+		tokenizer_free(t);
+	}
 }
 
 static void gguf_vocabularies_keep_their_habits(void** state) {
@@ -517,6 +557,7 @@ int main(void) {
 	    cmocka_unit_test(special_tokens_are_recognised_when_asked),
 	    cmocka_unit_test(added_tokens_obey_their_flags),
 	    cmocka_unit_test(gguf_vocabularies_keep_their_habits),
+	    cmocka_unit_test(gguf_unigram_honours_its_white_space),
 	    cmocka_unit_test(broken_json_gets_a_sentence),
 	    cmocka_unit_test(deep_json_gets_a_sentence),
 	    cmocka_unit_test(broken_models_get_a_sentence),

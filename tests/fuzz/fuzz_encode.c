@@ -58,7 +58,8 @@ static struct tokenizer* make(const char* name) {
 	                            .unknown = -1,
 	                            .add_bos = -1,
 	                            .add_eos = -1,
-	                            .add_space_prefix = -1};
+	                            .add_space_prefix = -1,
+	                            .remove_extra_whitespaces = -1};
 	struct error error = {""};
 	struct tokenizer* t = tokenizer_from_gguf(&v, &error);
 	if (!t) {

@@ -81,6 +81,47 @@ def main():
     (HERE / "gguf.dict").write_text("".join(f'"{w}"\n' for w in (
         "general.alignment", "split.count", "split.no", "llama.", "qwen2", "gemma2", "phi3", "tokenizer.ggml.",
         "rope.scaling.type", "rope_freqs.weight", "output.weight", "GGUF")))
+    streams()
+
+
+def words(name, keys, plain=()):
+    """A dictionary: JSON's keys and values in their quotes, what is plain as it is."""
+    texts = [f'"{key}"'.encode() for key in keys] + [w.encode() if isinstance(w, str) else w for w in plain]
+    (HERE / f"{name}.dict").write_text("".join(
+        '"' + "".join(f"\\x{b:02x}" if b in b'"\\' or not 32 <= b < 127 else chr(b) for b in text) + '"\n' for text in texts))
+
+
+def streams():
+    mask = {"format": "swiftlet-mask-1", "model": "builtin", "fingerprint": "0123", "blocks": 20, "task": "math",
+            "attention": [1, 3, 17], "mlp": [2, 18], "matchness": 0.91, "alpha": 0.95, "M": 2.2, "skip_ratio": 0.14,
+            "tokens_served": 4096}
+    put("mask_file", "one", json.dumps(mask).encode())
+    put("mask_file", "several", json.dumps([mask, {**mask, "task": None, "matchness": None, "mlp": []}]).encode())
+    put("mask_file", "skip_layers", json.dumps({"builtin_math": {"attention": [1, 3], "mlp": [2]},
+                                                "builtin_code": {"attention": [], "mlp": [4, 5]}}).encode())
+    words("mask_file", [*mask, "swiftlet-mask-1", "builtin_math"], ["null", "1e3", "-1", "4294967296", "[]", "{}", "\\u0000"])
+    put("stream_line", "prompt", b'{"id": 7, "task": "math", "prompt": "1 + 1 =", "max_tokens": 4}\n')
+    put("stream_line", "messages", json.dumps({"id": "a", "messages": [
+        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "\u00e9"},
+        {"role": "assistant", "content": "yes"}, {"role": "user", "content": ""}]}).encode())
+    put("stream_line", "nested-id", b'{"id": [1, {"a": [null, true, 1.5e-3]}], "prompt": "\\ud83d\\ude00"}')
+    words("stream_line", ["id", "task", "prompt", "messages", "max_tokens", "role", "content", "user", "assistant", "system"],
+          ["null", "1e3", "-1", "4294967296", "\\u0000", "\\ud800", "\\udc00"])
+    words("request", ["model", "prompt", "messages", "role", "content", "user", "assistant", "system", "developer", "max_tokens",
+                      "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "n", "best_of", "stop", "stream",
+                      "stream_options", "include_usage", "seed", "logprobs", "top_logprobs", "logit_bias", "echo", "suffix",
+                      "presence_penalty", "frequency_penalty", "tools", "tool_choice", "none", "auto", "response_format",
+                      "type", "text", "user", "metadata", "store", "service_tier", "parallel_tool_calls", "modalities"],
+          ["null", "true", "1e3", "-1", "4294967296", "[[1,2],[3]]", "\\u0000", "\\ud800"])
+    words("chat_template", [], ["\n%%\n", "<|im_start|>", "<|im_end|>", "[INST]", "<<SYS>>", "<|start_header_id|>",
+                                "<|end|>", "<start_of_turn>", "### Instruction:", "<think>", "raise_exception", "messages",
+                                "add_generation_prompt", "bos_token", "<s>", "</s>"])
+    words("tokenizer_merges", [], ["#version: 0.2", "<|endoftext|>", "\u0120", "\u010a", ": 2147483647", ": -1", "\\u0120"])
+    # A piece; its text, score and type; fields of trainer_spec and normalizer_spec.
+    words("tokenizer_sentencepiece", [], [
+        b"\x0a\x0a", b"\x0a\x03\xe2\x96\x81", b"\x0a\x06<0x0A>", b"\x15\x00\x00\x80\xbf", b"\x18\x02", b"\x18\x04", b"\x18\x06",
+        b"\x12\x02\x18\x01", b"\x12\x02\x18\x02", b"\x98\x02\x01", b"\x1a\x02\x18\x00", b"\x20\x00", b"\xff" * 9 + b"\x01",
+        "<unk>", "</s>"])
 
 
 if __name__ == "__main__":

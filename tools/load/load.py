@@ -40,13 +40,13 @@ def stream(where, body, marks=None):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--url", required=True)
-    p.add_argument("--clients", type=int, default=64)
-    p.add_argument("--seconds", type=float, default=60)
-    p.add_argument("--prompts")
-    p.add_argument("--pid")
-    p.add_argument("--tokens", type=int, default=48)
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--url", required=True, help="of the server, without /v1")
+    p.add_argument("--clients", type=int, default=64, help="at a time (%(default)s)")
+    p.add_argument("--seconds", type=float, default=60, help="for how long (%(default)s)")
+    p.add_argument("--prompts", help="JSON lines with a prompt each (some short ones)")
+    p.add_argument("--pid", help="the server's process, for its memory")
+    p.add_argument("--tokens", type=int, default=48, help="asked for in each request (%(default)s)")
     o = p.parse_args()
     where = urllib.parse.urlparse(o.url)
     model = json.load(urllib.request.urlopen(o.url + "/v1/models"))["data"][0]["id"]

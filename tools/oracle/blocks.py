@@ -8,6 +8,7 @@ finite halves, subnormals among them.
 
 Usage: tools/oracle/blocks.py (in an environment with gguf and numpy)
 """
+import argparse
 import pathlib
 import struct
 
@@ -22,6 +23,7 @@ TYPES = {  # name: offsets of the halves in a block
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     random = np.random.default_rng(20261121)
     out = bytearray()
     for name, halves in TYPES.items():

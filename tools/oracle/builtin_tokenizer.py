@@ -1,9 +1,11 @@
+#!/usr/bin/env python3
 """Writes core/builtin/tokenizer.json and tokenizer_config.json from its tokenizer.model.
 
 The pieces and their order are sentencepiece's; merges are recovered from the pieces' scores, the way
 transformers converts any sentencepiece BPE. The result is checked against sentencepiece itself on the
-texts given. usage: builtin_tokenizer.py FOLDER [TEXT.jsonl ...]
+texts given.
 """
+import argparse
 import json
 import pathlib
 import sys
@@ -48,7 +50,11 @@ def convert(model_file):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="where tokenizer.model is and the results go: core/builtin")
+    parser.add_argument("texts", nargs="*", metavar="TEXT.jsonl", help="lines with a prompt, a reference or both")
+    args = parser.parse_args()
+    folder = args.folder
     tokenizer, spm = convert(folder / "tokenizer.model")
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {
@@ -59,7 +65,7 @@ def main():
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
     lines = differing = 0
-    for name in sys.argv[2:]:
+    for name in args.texts:
         for line in open(name, encoding="utf-8"):
             record = json.loads(line)
             texts = [record[k] for k in ("prompt", "reference") if isinstance(record.get(k), str)]

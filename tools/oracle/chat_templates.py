@@ -1,13 +1,13 @@
+#!/usr/bin/env python3
 """Writes tests/core/golden/chat_templates.json: conversations rendered by transformers.
 
 The template texts are those the families' models were published with. transformers' own renderer
 (the one behind apply_chat_template) renders every conversation with add_generation_prompt=True; where a
 template refuses a conversation, the golden says so. Llama 3.2's template asks for the date of the day;
 swiftlet uses the one the template falls back to, so that a prompt is the same tomorrow.
-usage: chat_templates.py OUT.json
 """
+import argparse
 import json
-import sys
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -375,10 +375,13 @@ def render(template, bos, eos, conversation):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", metavar="OUT.json", help="tests/core/golden/chat_templates.json")
+    args = parser.parse_args()
     out = [{"family": family, "bos": bos, "eos": eos, "template": template,
             "cases": [render(template, bos, eos, c) for c in CONVERSATIONS]}
            for family, bos, eos, template in FAMILIES]
-    with open(sys.argv[1], "w") as file:
+    with open(args.out, "w") as file:
         json.dump(out, file, ensure_ascii=True, indent=1)
     print(sum(len(f["cases"]) for f in out), "cases,", sum("refused" in c for f in out for c in f["cases"]), "refused")
 

@@ -1,9 +1,8 @@
+#!/usr/bin/env python3
 """Adds to tests/core/golden a tiny random model of every family in every stored type.
-
-usage: families.py [NAME ...]   (all without names)
 """
+import argparse
 import json
-import sys
 
 import golden
 from models import BF16, F16, F32, OUT, rope
@@ -74,7 +73,9 @@ MODELS = {
 
 
 def main():
-    chosen = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of tests/core/golden to make again (all)")
+    chosen = parser.parse_args().names
     OUT.mkdir(parents=True, exist_ok=True)
     golden.write_tokenizer_once(OUT)
     for name, (config, dtype, length, more) in MODELS.items():

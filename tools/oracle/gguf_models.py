@@ -1,18 +1,17 @@
+#!/usr/bin/env python3
 """Adds tiny GGUF models to tests/core/golden, judged by others on the same file.
 
 Every file is read by llama.cpp (llama-cpp-python), which must give the same greedy tokens as transformers
 does from the same file (from_pretrained(gguf_file=...)): our reader is held to both, so that a layout that
 was wrong in this writer and in our reader alike would be found here. Quantized tensors come from llama.cpp's
 own quantizer, several types mixed in one file, so that each family meets each type.
-
-usage: gguf_models.py [NAME ...]   (all without names)
 """
+import argparse
 import ctypes
 import json
 import math
 import pathlib
 import shutil
-import sys
 import tempfile
 
 import gguf
@@ -326,7 +325,9 @@ def make(name, config, kinds, margin, split):
 
 
 def main():
-    chosen = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of tests/core/golden to make again (all)")
+    chosen = parser.parse_args().names
     golden.write_tokenizer_once(OUT)
     for name, entry in configs().items():
         if not chosen or name in chosen:

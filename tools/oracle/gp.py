@@ -6,6 +6,7 @@ GaussianProcessRegressor makes of them: posterior mean and variance at other poi
 and its gradient at given hyper-parameters, and the hyper-parameters where scipy's L-BFGS-B finds the maximum.
 Run: python tools/oracle/gp.py > tests/gp/golden.json
 """
+import argparse
 import json
 
 import numpy as np
@@ -135,5 +136,6 @@ def case(kind, seed):
             "best_hyper": np.exp(best.x).tolist(), "best_likelihood": -best.fun}
 
 
+argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
 print(json.dumps({"source": "scikit-learn and scipy, by tools/oracle/gp.py",
                   "cases": [case("matern52", 1), case("hamming", 2)]}, indent=1))

@@ -3,7 +3,10 @@
 
 Reads the prompts in SWIFTLET_SHARED/streams and keeps what may ship: GSM8K (MIT), HumanEval (MIT), Spec-Bench
 (Apache-2.0) and Tiny Shakespeare (public domain), in the prompt formats of the built-in model's five tasks.
+
+    SWIFTLET_SHARED=../shared python tools/oracle/make_demo_stream.py > streams/demo.jsonl
 """
+import argparse
 import json
 import os
 import random
@@ -48,6 +51,7 @@ def tasks():
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     lines = []
     for task, tokens, prompts in tasks():
         print("%s: %d to choose from" % (task, len(prompts)), file=sys.stderr)

@@ -1,10 +1,9 @@
+#!/usr/bin/env python3
 """Writes tests/core/golden: the built-in model's and random tiny Llama models' greedy tokens and logits.
-
-usage: models.py [NAME ...]   (all without names)
 """
+import argparse
 import json
 import pathlib
-import sys
 
 import numpy
 import torch
@@ -86,7 +85,9 @@ def builtin():
 
 
 def main():
-    chosen = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of tests/core/golden to make again (all)")
+    chosen = parser.parse_args().names
     golden.write_tokenizer_once(OUT)
     for name, (config, dtype, length, more) in MODELS.items():
         if not chosen or name in chosen:

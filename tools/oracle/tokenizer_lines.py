@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Ids of lines of mixed scripts, emoji and code, as the reference libraries give them.
 
 Writes into OUT (tests/core/golden): lines.json with the first 1,000 lines; lines_NAME.json with, for each
@@ -7,15 +8,14 @@ References: sentencepiece for its own models, Hugging Face tokenizers for the re
 tokenizers are rebuilt from the vocabularies in SHARED/vocab with each published pre-tokenizer.
 With --compare the library of this source tree is compiled and compared on all 10,000 lines and every
 prompt of SHARED/streams.
-usage: tokenizer_lines.py SHARED OUT [--compare]
 """
+import argparse
 import ctypes
 import io
 import json
 import pathlib
 import random
 import subprocess
-import sys
 import tempfile
 
 import gguf
@@ -231,9 +231,14 @@ def references(shared, out, lines):
 
 
 def main():
-    shared, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shared", type=pathlib.Path, help="holds vocab and streams")
+    parser.add_argument("out", type=pathlib.Path, help="tests/core/golden")
+    parser.add_argument("--compare", action="store_true", help="compile this source tree's library and compare it")
+    args = parser.parse_args()
+    shared, out = args.shared, args.out
     lines = mixed(10000)
-    ours = Ours() if "--compare" in sys.argv else None
+    ours = Ours() if args.compare else None
     golden = {"lines": lines[:GOLDEN_LINES], "ids": {}}
     for name, kind, data, flags, encode in references(shared, out, lines):
         golden["ids"][name] = [[len(ids), fnv(ids)] for ids in map(encode, lines[:GOLDEN_LINES])]

@@ -2,12 +2,15 @@
 """scikit-learn's times for what `swiftlet bench gp` times, on the same sizes, beside ours.
 
     swiftlet bench gp --json | python tools/peers/sklearn_gp.py
+    python tools/peers/sklearn_gp.py --ours figures.json
+    python tools/peers/sklearn_gp.py --alone
 
 1,000 observations in 156 dimensions, Matérn 5/2, one core. Adding an observation: scikit-learn has no way but to
 factor anew (fit without an optimiser). A proposal: UCB over 1,000 random masks of 70 bits by predict, as a user of
 scikit-learn would do it (ours climbs the relaxed cube from 3 starts and swaps). A fit: fmin_l_bfgs_b on the log
 marginal likelihood, once, with gradients; one length for all dimensions, the least there is to fit.
 """
+import argparse
 import json
 import os
 import sys
@@ -16,14 +19,22 @@ import time
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-import numpy as np  # noqa: E402
-from sklearn.gaussian_process import GaussianProcessRegressor  # noqa: E402
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern  # noqa: E402
-
 OBSERVATIONS, DIMS, SIZE, TRIALS = 1000, 156, 70, 32
 
 
-def masks(random, n):
+def read_ours(args):
+    """swiftlet's figures, or none."""
+    if args.alone:
+        return {}
+    text = open(args.ours).read() if args.ours else sys.stdin.read()
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise SystemExit(f"{args.ours or 'standard input'}: not the one JSON object that swiftlet bench gp --json prints "
+                         "(--alone does without)")
+
+
+def masks(np, random, n):
     bits = np.zeros((n, DIMS))
     for row in bits:
         row[random.choice(DIMS, SIZE, replace=False)] = 1
@@ -40,9 +51,18 @@ def seconds(function, times):
 
 
 def main():
-    ours = json.loads(sys.stdin.read()) if not sys.stdin.isatty() else {}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ours", metavar="FILE", help="what swiftlet bench gp --json printed (standard input)")
+    parser.add_argument("--alone", action="store_true", help="measure scikit-learn only, read nothing")
+    args = parser.parse_args()
+    ours = read_ours(args)
+
+    import numpy as np
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
     random = np.random.default_rng(1)
-    X = masks(random, OBSERVATIONS)
+    X = masks(np, random, OBSERVATIONS)
     y = random.binomial(TRIALS, 0.97 - 0.012 * X[:, ::2].sum(1)) / TRIALS
     noise = 0.25 / TRIALS + 1e-6
     kernel = ConstantKernel(0.04, (1e-6, 1e6)) * Matern(length_scale=6.0, length_scale_bounds=(1e-3, 1e3), nu=2.5)
@@ -50,7 +70,7 @@ def main():
     add = seconds(lambda: fixed.fit(X, y), 5)
 
     def propose():
-        mean, sd = fixed.predict(masks(random, 1000), return_std=True)
+        mean, sd = fixed.predict(masks(np, random, 1000), return_std=True)
         return np.argmax(mean + 2.5 * sd)
 
     proposal = seconds(propose, 5)
@@ -64,4 +84,5 @@ def main():
     print(json.dumps({"swiftlet": {k: ours.get(k) for k in theirs}, "scikit-learn": theirs}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -165,14 +165,14 @@ def drift(o):
 
 
 def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("--program", default="build/swiftlet")
-    p.add_argument("--budget", default="inf")
-    p.add_argument("--turns", type=int, default=7)
-    p.add_argument("--tokens", type=int, default=20000)
-    p.add_argument("-m", "--model", default="builtin")
-    p.add_argument("what", choices=["tables", "two-tasks", "drift"])
-    p.add_argument("streams", nargs="*")
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--program", default="build/swiftlet", help="(%(default)s)")
+    p.add_argument("--budget", default="inf", help="--opt-budget of the runs (%(default)s)")
+    p.add_argument("--turns", type=int, default=7, help="two-tasks: prompts of each kind in alternation (%(default)s)")
+    p.add_argument("--tokens", type=int, default=20000, help="drift: of unchanged text (%(default)s)")
+    p.add_argument("-m", "--model", default="builtin", help="(%(default)s)")
+    p.add_argument("what", choices=["tables", "two-tasks", "drift"], help="what to measure")
+    p.add_argument("streams", nargs="*", help="tables: files of JSON lines")
     o = p.parse_args()
     if o.what == "tables":
         for path in o.streams:
