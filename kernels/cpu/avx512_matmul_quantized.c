@@ -61,9 +61,11 @@ INLINED __m512i small_pair(enum dtype type, const uint8_t* a, const uint8_t* b) 
 	}
 }
 
+/* Stands for a block behind the last one. */
+static const uint8_t zeros[sizeof(struct block_q8_0)];
+
 INLINED void decode_small(enum dtype type, struct decoded* out, int r, const uint8_t* w, int64_t columns,
                           const uint8_t* next) {
-	static const uint8_t zeros[sizeof(struct block_q8_0)];
 	const size_t bytes = dtype_bytes_of(type);
 	for (int64_t b = 0; b < columns / 32; b += 2) {
 		const uint8_t* first = w + (size_t)b * bytes;
@@ -329,16 +331,144 @@ static void quantized_run(enum kind kind, int n, const struct run* run) {
 		super_min_run(n, run);
 }
 
-static float lane_sum(const float* lanes) {
-	const __m512 a = _mm512_loadu_ps(lanes);
+INLINED float vector_sum(__m512 a) {
 	const __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
 	const __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
 	const __m128 d = _mm_add_ps(c, _mm_movehl_ps(c, c));
 	return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 
+static float lane_sum(const float* lanes) { return vector_sum(_mm512_loadu_ps(lanes)); }
+
+/* ---- few activation rows --------------------------------------------------------------------- */
+
+/* Weights in blocks of 32 that are used once are multiplied where they are taken apart, in registers: the
+ * sums of small_run, in its order. */
+enum { STREAM_N = 8, STREAM_ROWS = 3, STREAM_AHEAD = 8 << 10 };
+#define SIDE_BY_SIDE(n) ((n) < 3 ? (n) : 3)
+
+/* Two half floats, the first in lanes 0…7 */
+INLINED __m512 half_pair(const uint8_t* a, const uint8_t* b) {
+	return _mm512_cvtph_ps(_mm256_inserti128_si256(_mm256_castsi128_si256(_mm_set1_epi16((short)load_u16(a))),
+	                                               _mm_set1_epi16((short)load_u16(b)), 1));
+}
+
+/* sum (side, n) += two blocks of each of `side` weight rows times the activations' columns at q, d, sums */
+INLINED void small_step(enum dtype type, int side, int n, __m512 sum[][STREAM_N], const uint8_t* first,
+                        size_t row_bytes, const uint8_t* second, const uint8_t* q, const uint8_t* d,
+                        const uint8_t* sums, size_t x_stride) {
+	const bool minimum = dtype_has_min(type);
+	__m512i wq[STREAM_ROWS];
+	__m512 wd[STREAM_ROWS], wm[STREAM_ROWS];
+	UNROLLED for (int r = 0; r < side; r++) {
+		const uint8_t *one = first + (size_t)r * row_bytes,
+		              *two = second ? second + (size_t)r * row_bytes : zeros;
+		wq[r] = small_pair(type, one, two);
+		wd[r] = half_pair(one, two);
+		wm[r] = minimum ? half_pair(one + 2, two + 2) : wd[r];
+	}
+	UNROLLED for (int i = 0; i < n; i++) {
+		const size_t row = (size_t)i * x_stride;
+		const __m512i xs = pair_once(sums + row), start = minimum ? _mm512_setzero_si512() : xs;
+		const __m512i xq = _mm512_loadu_si512(q + row);
+		const __m512 xd = pair(d + row);
+		UNROLLED for (int r = 0; r < side; r++) {
+			const __m512 dot = _mm512_cvtepi32_ps(_mm512_dpbusd_epi32(start, wq[r], xq));
+			sum[r][i] = _mm512_fmadd_ps(dot, _mm512_mul_ps(wd[r], xd), sum[r][i]);
+			if (minimum)
+				sum[r][i] = _mm512_fmadd_ps(wm[r], _mm512_castsi512_ps(xs), sum[r][i]);
+		}
+	}
+}
+
+/* `side` weight rows at w, from end to end */
+INLINED void small_group(enum dtype type, int side, int n, const uint8_t* w, int64_t cols, const uint8_t* x,
+                         const struct prepared* layout, float* out, size_t out_stride) {
+	const size_t bytes = dtype_bytes_of(type), row_bytes = (size_t)(cols / 32) * bytes;
+	const uint8_t *q = x, *d = x + layout->d, *sums = x + layout->sums;
+	__m512 sum[STREAM_ROWS][STREAM_N];
+	UNROLLED for (int r = 0; r < side; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
+	    _mm512_setzero_ps();
+	int64_t b = 0;
+	for (; b + 2 <= cols / 32; b += 2, w += 2 * bytes, q += 64, d += 8, sums += 8) {
+		UNROLLED for (int r = 0; r < side; r++)
+		    _mm_prefetch((const char*)w + (size_t)r * row_bytes + STREAM_AHEAD, _MM_HINT_T1);
+		small_step(type, side, n, sum, w, row_bytes, w + bytes, q, d, sums, layout->bytes);
+	}
+	if (b < cols / 32)
+		small_step(type, side, n, sum, w, row_bytes, NULL, q, d, sums, layout->bytes);
+	UNROLLED for (int r = 0; r < side; r++) UNROLLED for (int i = 0; i < n; i++)
+	    out[(size_t)i * out_stride + (size_t)r] = vector_sum(sum[r][i]);
+}
+
+INLINED void small_rows(enum dtype type, int side, int n, const struct tensor* w, int64_t begin, int64_t end,
+                        const uint8_t* x, float* out, size_t out_stride) {
+	const size_t row_bytes = dtype_row_bytes(type, w->cols);
+	const struct prepared layout = prepared_layout(type, (int)w->cols);
+	const uint8_t* first = w->data;
+	int64_t r = begin;
+	if (side > 1)
+		for (; r + side <= end; r += side)
+			small_group(type, side, n, first + row_bytes * (size_t)r, w->cols, x, &layout, out + r,
+			            out_stride);
+	for (; r < end; r++)
+		small_group(type, 1, n, first + row_bytes * (size_t)r, w->cols, x, &layout, out + r, out_stride);
+}
+
+#define SMALL_CASE(type, n)                                                                                  \
+	case n:                                                                                                  \
+		small_rows(type, SIDE_BY_SIDE(n), n, w, begin, end, x, out, out_stride);                             \
+		break;
+#define SMALL_ROWS(type)                                                                                     \
+	static void rows_##type(int n, const struct tensor* w, int64_t begin, int64_t end, const uint8_t* x,     \
+	                        float* out, size_t out_stride) {                                                 \
+		switch (n) {                                                                                         \
+			SMALL_CASE(type, 1)                                                                              \
+			SMALL_CASE(type, 2)                                                                              \
+			SMALL_CASE(type, 3)                                                                              \
+			SMALL_CASE(type, 4)                                                                              \
+			SMALL_CASE(type, 5)                                                                              \
+			SMALL_CASE(type, 6)                                                                              \
+			SMALL_CASE(type, 7)                                                                              \
+			SMALL_CASE(type, 8)                                                                              \
+		}                                                                                                    \
+	}
+
+SMALL_ROWS(DTYPE_Q8_0)
+SMALL_ROWS(DTYPE_Q4_0)
+SMALL_ROWS(DTYPE_Q4_1)
+SMALL_ROWS(DTYPE_Q5_0)
+SMALL_ROWS(DTYPE_Q5_1)
+SMALL_ROWS(DTYPE_IQ4_NL)
+
+static void small_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                         const uint8_t* x, int n) {
+	switch (w->type) {
+	case DTYPE_Q8_0:
+		rows_DTYPE_Q8_0(n, w, begin, end, x, out, out_stride);
+		break;
+	case DTYPE_Q4_0:
+		rows_DTYPE_Q4_0(n, w, begin, end, x, out, out_stride);
+		break;
+	case DTYPE_Q4_1:
+		rows_DTYPE_Q4_1(n, w, begin, end, x, out, out_stride);
+		break;
+	case DTYPE_Q5_0:
+		rows_DTYPE_Q5_0(n, w, begin, end, x, out, out_stride);
+		break;
+	case DTYPE_Q5_1:
+		rows_DTYPE_Q5_1(n, w, begin, end, x, out, out_stride);
+		break;
+	default:
+		rows_DTYPE_IQ4_NL(n, w, begin, end, x, out, out_stride);
+	}
+}
+
 void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                              int64_t end, const void* x, int n) {
-	quantized_matmul(out, out_stride, w, begin, end, x, n);
+	if (n <= STREAM_N && small_blocks(w->type))
+		small_matmul(out, out_stride, w, begin, end, x, n);
+	else
+		quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif
