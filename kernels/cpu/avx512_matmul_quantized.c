@@ -345,7 +345,7 @@ static float lane_sum(const float* lanes) { return vector_sum(_mm512_loadu_ps(la
 /* Weights in blocks of 32 that are used once are multiplied where they are taken apart, in registers: the
  * sums of small_run, in its order. */
 enum { STREAM_N = 8, STREAM_ROWS = 3, STREAM_AHEAD = 8 << 10 };
-#define SIDE_BY_SIDE(n) ((n) < 3 ? (n) : 3)
+#define SIDE_BY_SIDE(n) ((n) < 3 ? 1 : 3)
 
 /* Two half floats, the first in lanes 0…7 */
 INLINED __m512 half_pair(const uint8_t* a, const uint8_t* b) {
