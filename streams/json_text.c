@@ -117,7 +117,7 @@ static bool skip_string(struct cursor* c) {
 		if (b == '\\') {
 			c->at++;
 			const int e = peek(c);
-			if (e < 0 || !strchr("\"\\/bfnrtu", e))
+			if (e <= 0 || !strchr("\"\\/bfnrtu", e)) /* strchr finds the NUL at a string's end too */
 				return wrong(c, "an unknown escape");
 			c->at++;
 			if (e == 'u' && !skip_unicode_escape(c))

@@ -76,6 +76,7 @@ static void refuses_what_is_not_json(void** state) {
 			fail_msg("accepted: %s", text[i]);
 	}
 	assert_false(json_check("1\0", 2, NULL));
+	assert_false(json_check("\"\\\0\"", 4, NULL)); /* an escaped NUL byte */
 }
 
 static void says_where(void** state) {
