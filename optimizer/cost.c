@@ -1,6 +1,8 @@
 /* Measured costs: running estimates with clipped outliers, interpolated between row counts. */
 #include "optimizer/cost.h"
 
+enum { STALE = 256 };
+
 static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
 
 static double tensor_bytes(const struct tensor* t) {
@@ -44,8 +46,15 @@ static int nearest_knot(int rows) {
 	return best;
 }
 
+static bool is_stale(const struct cost_model* cost, int knot) {
+	return cost->passes - cost->rows_last[knot] > STALE;
+}
+
 void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	const int knot = nearest_knot(rows);
+	if (is_stale(cost, knot))
+		cost->rows_seen[knot] = 0;
+	cost->rows_last[knot] = ++cost->passes;
 	if (knot == 0)
 		see(&cost->plain, &cost->plain_seen, seconds, 0.05);
 	/* rows between knots are brought to the knot along the slope */
@@ -88,13 +97,17 @@ double cost_plain_seconds(const struct cost_model* cost) {
 	return 0;
 }
 
-/* v at a knot: measured, else along the slope from the nearest measured knot below. */
+/* v at a knot: measured, else along the slope from the nearest measured knot below, or what was
+ * measured long ago, whichever is less: it will be tried. */
 static double knot_cost(const struct cost_model* cost, int knot, double plain) {
 	if (knot == 0)
 		return 1;
-	if (cost->rows[knot] > 0)
-		return cost->rows[knot] / plain;
-	return knot_cost(cost, knot - 1, plain) + cost->slope * (knot_rows[knot] - knot_rows[knot - 1]);
+	const double measured = cost->rows[knot] / plain;
+	if (measured > 0 && !is_stale(cost, knot))
+		return measured;
+	const double judged =
+	    knot_cost(cost, knot - 1, plain) + cost->slope * (knot_rows[knot] - knot_rows[knot - 1]);
+	return measured > 0 && measured < judged ? measured : judged;
 }
 
 double cost_verify(const struct cost_model* cost, int rows) {

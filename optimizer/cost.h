@@ -2,7 +2,8 @@
  *
  * Three things are learned from the clock: the seconds of a one-row full pass, the relative cost v(n) of n
  * rows, and how far a draft step's cost is from the share of weight bytes that it reads. Estimates start
- * from the bytes, so that there is a sensible one before anything was measured. */
+ * from the bytes, so that there is a sensible one before anything was measured. A row count that looked dear
+ * is not used, hence not measured again: after STALE passes without it the old measurement is forgotten. */
 #ifndef SWIFTLET_OPTIMIZER_COST_H
 #define SWIFTLET_OPTIMIZER_COST_H
 
@@ -19,6 +20,7 @@ struct cost_model {
 	double draft_ratio;      /* measured cost of a draft step over its share of bytes */
 	double score_ratio;      /* likewise of a matchness pass, over its share of bytes times v(n) */
 	int plain_seen, draft_seen, score_seen, rows_seen[COST_KNOTS];
+	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
 	double slope; /* cost of one more row where nothing was measured, in plain steps */
 };
 

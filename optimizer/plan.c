@@ -2,8 +2,8 @@
  *
  * With --draft auto a round is worth its cost when M / ((M - 1)·c/α + v(n)) > 1 (design, section 1). With
  * acceptance a per step, d steps bring (1 - a^(d+1)) / (1 - a) tokens for d·c + v(d + 1). Once drafting,
- * one more step is taken while its chance of being accepted, times nothing but that one token, brings more
- * per cost than rounds bring on average (the condition under which a ratio of sums grows). */
+ * the draft goes on while some number of further steps, weighed by their chance of being accepted, brings
+ * more per cost than rounds bring on average (the condition under which a ratio of sums grows). */
 #include "optimizer/session_state.h"
 
 #include <math.h>
@@ -96,6 +96,19 @@ static int steps_when_it_pays(struct session* s, int steps) {
 	return 0;
 }
 
+/* The least cost per token that going on from d steps can have, if all d are accepted: e steps more bring
+ * next + next² + … + next^e tokens. More than one ahead, since v(n) may rise in steps. verify (MAX_DRAFT +
+ * 2): v(d + 1). */
+static double least_token_cost(const double* verify, double c, double next, int d) {
+	double tokens = 0, power = 1, least_cost = INFINITY;
+	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
+		power *= next;
+		tokens += power;
+		least_cost = fmin(least_cost, (e * c + verify[d + e] - verify[d]) / tokens);
+	}
+	return least_cost;
+}
+
 static void draft_policy(struct session* s, struct draft_policy* policy) {
 	memset(policy, 0, sizeof *policy);
 	policy->max_steps = s->plan.steps;
@@ -109,10 +122,11 @@ static void draft_policy(struct session* s, struct draft_policy* policy) {
 	const struct cost_model* cost = &s->engine->cost;
 	const double c = cost_draft(cost, &s->mask), rate = fmax(1, (double)s->acceptance.rate);
 	const double next = fmax(0.05, (double)acceptance_step(&s->acceptance));
-	for (int d = 1; d <= MAX_DRAFT; d++) {
-		const double step = c + cost_verify(cost, d + 2) - cost_verify(cost, d + 1);
-		policy->min_reach[d] = (float)(rate * step / next);
-	}
+	double verify[MAX_DRAFT + 2];
+	for (int d = 0; d <= MAX_DRAFT + 1; d++)
+		verify[d] = cost_verify(cost, d + 1);
+	for (int d = 1; d <= MAX_DRAFT; d++)
+		policy->min_reach[d] = (float)(rate * least_token_cost(verify, c, next, d));
 }
 
 static void tree_policy(struct session* s, struct tree_policy* policy) {

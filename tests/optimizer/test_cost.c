@@ -1,0 +1,77 @@
+/* What the cost model makes of passes: the mean of what was measured, v(n) that never falls, and a dear row
+ * count that is tried again once its measurement is old. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "optimizer/cost.h"
+
+static struct cost_model opened(void) {
+	struct block_weights block = {0};
+	block.wq = (struct tensor){.data = &block, .type = DTYPE_F16, .rows = 64, .cols = 64};
+	struct weight_table table = {.shape.n_blocks = 1, .block = &block};
+	table.output = block.wq;
+	struct cost_model cost;
+	cost_open(&cost, &table);
+	return cost;
+}
+
+static void see(struct cost_model* cost, int rows, double seconds, int times) {
+	for (int i = 0; i < times; i++)
+		cost_see_full(cost, rows, seconds);
+}
+
+static void ratios_are_to_the_plain_step(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	see(&cost, 4, 0.012, 20);
+	see(&cost, 8, 0.020, 20);
+	assert_float_equal(cost_plain_seconds(&cost), 0.010, 1e-6);
+	assert_float_equal(cost_verify(&cost, 1), 1, 1e-9);
+	assert_float_equal(cost_verify(&cost, 4), 1.2, 1e-6);
+	assert_float_equal(cost_verify(&cost, 8), 2.0, 1e-6);
+	for (int n = 2; n <= 64; n++)
+		assert_true(cost_verify(&cost, n) >= cost_verify(&cost, n - 1));
+}
+
+/* One slow first measurement would keep a row count from ever being used again. */
+static void a_dear_row_count_is_tried_again(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	see(&cost, 2, 0.010, 20);
+	see(&cost, 8, 0.040, 1);
+	assert_float_equal(cost_verify(&cost, 8), 4, 1e-6);
+	see(&cost, 2, 0.010, 200);
+	assert_float_equal(cost_verify(&cost, 8), 4, 1e-6);
+	see(&cost, 2, 0.010, 100);
+	see(&cost, 1, 0.010, 2);
+	assert_true(cost_verify(&cost, 8) < 1.3);
+	see(&cost, 8, 0.013, 1); /* measured anew: the old one has no weight left */
+	assert_float_equal(cost_verify(&cost, 8), 1.3, 1e-6);
+}
+
+/* What was cheap stays so when it is old. */
+static void a_cheap_row_count_is_not_made_dearer(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	for (int n = 2; n <= 8; n += n < 4 ? 1 : 2)
+		see(&cost, n, 0.0101, 20);
+	see(&cost, 2, 0.0101, 400);
+	see(&cost, 1, 0.010, 1);
+	assert_float_equal(cost_verify(&cost, 8), 1.01, 1e-6);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(ratios_are_to_the_plain_step),
+	    cmocka_unit_test(a_dear_row_count_is_tried_again),
+	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
