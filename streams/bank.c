@@ -168,6 +168,30 @@ int bank_candidates(const struct bank* b, const char* task, const struct bank_si
 	return n;
 }
 
+static bool proven(const struct bank_entry* e) {
+	return e->record.trials >= BANK_PROVEN &&
+	       (double)e->record.accepted >= BANK_GOOD * (double)e->record.trials;
+}
+
+int bank_proven_elsewhere(const struct bank* b, int64_t kind, bool (*tried)(void* user, const struct mask*),
+                          void* user, int limit, struct mask* out) {
+	struct ranked order[BANK_CAPACITY];
+	int candidates = 0, n = 0;
+	for (int i = 0; i < b->n; i++)
+		if (b->entry[i].kind != kind && proven(&b->entry[i]))
+			order[candidates++] = (struct ranked){i, bank_usefulness(b, &b->entry[i])};
+	qsort(order, (size_t)candidates, sizeof *order, by_score);
+	for (int i = 0; i < candidates && n < limit; i++) {
+		const struct mask* m = &b->entry[order[i].index].mask;
+		bool known = tried(user, m);
+		for (int j = 0; j < n && !known; j++)
+			known = mask_equal(m, &out[j]);
+		if (!known)
+			out[n++] = *m;
+	}
+	return n;
+}
+
 /* ---- entries ------------------------------------------------------------------------------ */
 
 void bank_tick(struct bank* b) { b->clock++; }

@@ -73,6 +73,12 @@ struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_s
  * incumbent: those of the same label, then by similarity, then by use. */
 int bank_candidates(const struct bank*, const char* task, const struct bank_signature*,
                     const struct mask* incumbent, int limit, struct mask* out);
+/* Up to `limit` masks that draft well for other kinds of text (acceptance of BANK_GOOD over BANK_PROVEN
+ * trials), most useful first and each once, for which `tried` is false. */
+#define BANK_GOOD 0.93
+enum { BANK_PROVEN = 64 };
+int bank_proven_elsewhere(const struct bank*, int64_t kind, bool (*tried)(void* user, const struct mask*),
+                          void* user, int limit, struct mask* out);
 /* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there
  * is none (evicting the least useful when the bank is full, or that of the task when it has BANK_A_TASK).
  * Entries of one mask coincide when they share the label, or when neither has one, and are merged. Never

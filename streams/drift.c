@@ -4,7 +4,7 @@
 #include <math.h>
 
 void drift_options_default(struct drift_options* o) {
-	*o = (struct drift_options){.odds = 3.0, .threshold = 7.0, .baseline = 64, .memory = 1024};
+	*o = (struct drift_options){.odds = 4.0, .threshold = 8.0, .baseline = 64, .memory = 1024};
 }
 
 void drift_open(struct drift* d, const struct drift_options* o) {

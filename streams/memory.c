@@ -9,10 +9,18 @@
 
 #include "optimizer/session.h"
 
-enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4, BRIEF = 64, KINDS = 8 };
+/* What a guest drafted counts for less with each round since. */
+static const double GUEST_MEMORY = 0.98;
 
-/* A settled mask is to be good, or to have been searched for long. */
-static const double GOOD = 0.9;
+enum {
+	KEPT_OBSERVATIONS = 512,
+	FLUSH_INSTANCES = 4,
+	BRIEF = 64,
+	HOMES = 8,
+	TRIED = 64,
+	GUESTS = BANK_CAPACITY,
+	GUEST_TRIALS = 32
+};
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
@@ -26,12 +34,25 @@ struct memory {
 	void* on_user;
 };
 
-/* One kind of text's own search: what is a good mask for one says little of another. */
-struct kind {
+/* A search, and the kinds of text that share it: named after the kind that began it. */
+struct home {
 	int64_t id;
-	struct search* search; /* NULL: free; the present kind's is the session's */
+	struct search* search; /* NULL: free; the present one's is the session's */
 	int observed;          /* observations of it that are stored */
+	int64_t held;          /* tokens served since it was opened or reopened */
 	int64_t used;
+};
+
+/* A kind that shares another's search, with what it has drafted there lately. */
+struct guest {
+	int64_t kind, home;
+	double accepted, trials;
+};
+
+/* A mask that another kind's text was served with, and that was scored in this home too. */
+struct tried {
+	int64_t home;
+	struct mask mask;
 };
 
 struct memory_watch {
@@ -50,11 +71,16 @@ struct memory_watch {
 	struct drift drift;
 	int64_t round_seen; /* session_last_round's count */
 	int steps_seen;     /* search_steps */
-	struct kind kind[KINDS];
-	int64_t present; /* the kind that is served, 0 before the first */
+	struct home home[HOMES];
+	int64_t present; /* the home whose search is the session's, 0 before the first */
 	int observed;    /* observations of its search that are stored */
+	int64_t held;    /* tokens served since its search was opened or reopened */
+	struct guest guest[GUESTS];
+	int n_guests;
 	int64_t uses;
 	int64_t emitted;
+	struct tried tried[TRIED]; /* a ring */
+	int n_tried;
 };
 
 const char* memory_event_name(enum memory_event event) {
@@ -181,31 +207,42 @@ void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
 	store_observations(w);
-	for (int i = 0; i < KINDS; i++)
-		if (w->kind[i].search)
-			search_close(w->kind[i].search);
+	for (int i = 0; i < HOMES; i++)
+		if (w->home[i].search)
+			search_close(w->home[i].search);
 	free(w);
 }
 
 /* ---- kinds of text ------------------------------------------------------------------------ */
 
-/* The slot of a kind, else a free one, else the one longest unused, emptied. */
-static struct kind* kind_slot(struct memory_watch* w, int64_t id) {
-	struct kind* slot = &w->kind[0];
-	for (int i = 0; i < KINDS; i++)
-		if (w->kind[i].id == id)
-			return &w->kind[i];
-	for (int i = 0; i < KINDS; i++)
-		if (w->kind[i].used < slot->used)
-			slot = &w->kind[i];
+/* The slot of a home, else a free one, else the one longest unused, emptied. */
+static struct home* home_slot(struct memory_watch* w, int64_t id) {
+	struct home* slot = &w->home[0];
+	for (int i = 0; i < HOMES; i++)
+		if (w->home[i].id == id)
+			return &w->home[i];
+	for (int i = 0; i < HOMES; i++)
+		if (w->home[i].used < slot->used)
+			slot = &w->home[i];
 	if (slot->search)
 		search_close(slot->search);
-	*slot = (struct kind){.id = id};
+	*slot = (struct home){.id = id};
 	return slot;
 }
 
+static struct guest* guest_of(struct memory_watch* w, int64_t kind) {
+	for (int i = 0; i < GUESTS && i < w->n_guests; i++)
+		if (w->guest[i].kind == kind)
+			return &w->guest[i];
+	return NULL;
+}
+
+static void invite(struct memory_watch* w, int64_t kind) {
+	w->guest[w->n_guests++ % GUESTS] = (struct guest){.kind = kind, .home = w->present};
+}
+
 /* A new search begins with what earlier runs measured on texts of this label. */
-static struct search* open_kind(struct memory_watch* w, struct search* search) {
+static void open_home(struct memory_watch* w, struct search* search) {
 	struct memory* m = w->memory;
 	struct taking t = {.search = search};
 	struct error e;
@@ -213,22 +250,21 @@ static struct search* open_kind(struct memory_watch* w, struct search* search) {
 		store_each_observation(m->store, m->model.fingerprint, w->task, take_observation, &t, &e);
 	w->observed = 0;
 	search_each(search, count_observation, &w->observed);
-	return search;
 }
 
-/* Goes on with the kind's own search. True when it is a new one. */
-static bool switch_kind(struct memory_watch* w, int64_t id) {
+/* Goes on with the search of this home. True when it is a new one. */
+static bool switch_home(struct memory_watch* w, int64_t id) {
 	struct error e;
 	if (!w->search || w->present == id)
 		return false;
 	const bool first = w->present == 0;
 	if (first) { /* the session's own search becomes this kind's */
 		w->present = id;
-		open_kind(w, w->search);
+		open_home(w, w->search);
 		return true;
 	}
 	store_observations(w);
-	struct kind* next = kind_slot(w, id);
+	struct home* next = home_slot(w, id);
 	const bool fresh = !next->search;
 	struct search* search = fresh ? session_new_search(w->session, &e) : next->search;
 	if (!search) /* no memory for another: the kinds share one */
@@ -236,16 +272,19 @@ static bool switch_kind(struct memory_watch* w, int64_t id) {
 	next->search = NULL;
 	next->used = ++w->uses;
 	const int observed = next->observed;
-	struct kind* last = kind_slot(w, w->present);
+	const int64_t held = next->held;
+	struct home* last = home_slot(w, w->present);
 	last->search = session_swap_search(w->session, search);
 	last->observed = w->observed;
+	last->held = w->held;
 	last->used = ++w->uses;
 	w->present = id;
 	w->search = search;
 	w->steps_seen = search_steps(search);
 	w->observed = observed;
+	w->held = held;
 	if (fresh)
-		open_kind(w, search);
+		open_home(w, search);
 	return fresh;
 }
 
@@ -289,10 +328,20 @@ static void open_or_rest(struct memory_watch* w, bool settled) {
 		search_reopen(w->search);
 }
 
-/* A stored mask is taken up where it is not already drafting. */
+/* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
+ * another session has settled the matter, with the stored mask. */
 static void recall(struct memory_watch* w, struct bank_entry* e) {
-	switch_kind(w, e->kind);
+	const struct guest* guest = guest_of(w, e->kind);
+	const bool fresh = switch_home(w, guest ? guest->home : e->kind);
 	const struct mask now = session_mask(w->session, NULL);
+	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
+	const bool take = !w->search || fresh || (!guest && e->settled && running);
+	if (!take && !mask_equal(&now, &e->mask)) {
+		const bool settled = e->settled;
+		e = bank_entry(w->memory->bank, e->task, e->kind, &now);
+		e->skip_ratio = search_skip_ratio(w->search);
+		e->settled |= settled && !running;
+	}
 	const bool same = mask_equal(&now, &e->mask);
 	const bool goes_on = same && w->has_entry && w->entry_kind == e->kind && mask_equal(&w->mask, &now);
 	if (goes_on) /* the change test runs on across instances */
@@ -305,7 +354,8 @@ static void recall(struct memory_watch* w, struct bank_entry* e) {
 		session_set_mask(w->session, &e->mask);
 		tell(w, MEMORY_RECALLED, &w->memory->counts.recalled);
 	}
-	open_or_rest(w, e->settled);
+	if (take)
+		open_or_rest(w, e->settled);
 }
 
 static void suggest_candidates(struct memory_watch* w) {
@@ -317,17 +367,44 @@ static void suggest_candidates(struct memory_watch* w) {
 		search_suggest(w->search, &out[i]);
 }
 
-/* The first instance of its kind: the mask that drafts now is its first entry. */
+static bool was_tried(void* user, const struct mask* mask) {
+	const struct memory_watch* w = user;
+	if (mask_equal(mask, &w->mask))
+		return true;
+	for (int i = 0; i < TRIED && i < w->n_tried; i++)
+		if (w->tried[i].home == w->present && mask_equal(&w->tried[i].mask, mask))
+			return true;
+	return false;
+}
+
+/* Kinds often like the same masks: what has proved itself for another is scored once for this one as well,
+ * while it has no mask that holds. */
+static void suggest_proven(struct memory_watch* w) {
+	const bool good = drift_baseline(&w->drift) >= BANK_GOOD;
+	if (!w->search || (good && search_state(w->search) != SEARCH_RUNNING))
+		return;
+	struct mask out[MEMORY_CANDIDATES];
+	const int n = bank_proven_elsewhere(w->memory->bank, w->present, was_tried, w, MEMORY_CANDIDATES, out);
+	for (int i = 0; i < n; i++) {
+		search_suggest(w->search, &out[i]);
+		w->tried[w->n_tried++ % TRIED] = (struct tried){.home = w->present, .mask = out[i]};
+	}
+}
+
+/* The first instance of its kind: the mask that drafts now is its first entry. It shares the search that made
+ * it for as long as it drafts well with it. */
 static void begin_kind(struct memory_watch* w) {
 	const struct mask now = session_mask(w->session, NULL);
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, -1, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
-	const bool switched = w->present != 0 && w->present != e->kind;
-	switch_kind(w, e->kind);
-	if (switched) /* begins with the mask that drafted until now */
-		session_set_mask(w->session, &now);
+	const bool shares = w->search && w->present != 0 && w->present != e->kind;
+	if (shares)
+		invite(w, e->kind);
+	else
+		switch_home(w, e->kind);
 	place(w, e);
-	open_or_rest(w, false);
+	if (!shares)
+		open_or_rest(w, false);
 	suggest_candidates(w);
 	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
 }
@@ -338,10 +415,12 @@ static void find_place(struct memory_watch* w, bool signature_known) {
 	if (!e && !signature_known)
 		return; /* the prefill will tell */
 	w->placed = true;
-	if (e)
+	if (e) {
 		recall(w, e);
-	else
+		suggest_proven(w);
+	} else {
 		begin_kind(w);
+	}
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */
@@ -371,6 +450,21 @@ static void account(struct memory_watch* w) {
 	memset(&w->record, 0, sizeof w->record);
 }
 
+/* A guest that others' masks do not suit gets a search of its own. True when it did. */
+static bool leave_home(struct memory_watch* w, struct bank_entry* e) {
+	struct guest* guest = guest_of(w, w->entry_kind);
+	if (!guest || !w->search)
+		return false;
+	const struct mask now = session_mask(w->session, NULL);
+	guest->home = e->kind;
+	guest->accepted = guest->trials = 0;
+	if (!switch_home(w, e->kind))
+		return false;
+	session_set_mask(w->session, &now);
+	drift_restart(&w->drift);
+	return true;
+}
+
 static void fell(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
@@ -381,10 +475,26 @@ static void fell(struct memory_watch* w) {
 		const struct bank_record back = {.held = -e->record.held};
 		bank_add(m->bank, e, &back, NULL);
 	}
+	const bool left = e && leave_home(w, e);
+	w->held = 0;
 	suggest_candidates(w);
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
-	session_reopen(w->session);
+	if (!left)
+		session_reopen(w->session);
+}
+
+/* Whether a guest drafts worse than with a good mask: clearly, or once the search has had its time, at all.
+ */
+static bool is_ill_at_ease(struct memory_watch* w, int accepted, int trials) {
+	struct guest* g = guest_of(w, w->entry_kind);
+	if (!g || g->home == g->kind)
+		return false;
+	g->accepted = g->accepted * GUEST_MEMORY + accepted;
+	g->trials = g->trials * GUEST_MEMORY + trials;
+	const double error = sqrt(BANK_GOOD * (1 - BANK_GOOD) / fmax(g->trials, 1));
+	const double low = BANK_GOOD - (w->held >= MEMORY_HOLD / 2 ? 1 : 3) * error;
+	return g->trials >= GUEST_TRIALS && g->accepted < low * g->trials;
 }
 
 static void watch_rounds(struct memory_watch* w) {
@@ -393,13 +503,15 @@ static void watch_rounds(struct memory_watch* w) {
 	if (round == w->round_seen)
 		return;
 	w->round_seen = round;
+	const int trials = accepted + (accepted < steps);
 	w->record.accepted += accepted;
 	w->record.draft_steps += steps;
-	w->record.trials += accepted + (accepted < steps);
+	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
 	const enum drift_event event = drift_add(&w->drift, accepted, steps);
-	if (event == DRIFT_FALL && w->search)
+	const bool ill = is_ill_at_ease(w, accepted, trials);
+	if ((event == DRIFT_FALL || ill) && w->search)
 		fell(w);
 }
 
@@ -434,8 +546,9 @@ static void settle_if_held(struct memory_watch* w) {
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
-	const int64_t held = e ? e->record.held + w->record.held : 0;
-	const bool long_enough = held >= (drift_baseline(&w->drift) >= GOOD ? MEMORY_HOLD : 4 * MEMORY_HOLD);
+	const int64_t own = e ? e->record.held + w->record.held : 0, held = own > w->held ? own : w->held;
+	const bool good = w->drift.trials >= GUEST_TRIALS && drift_baseline(&w->drift) >= BANK_GOOD;
+	const bool long_enough = held >= (good ? MEMORY_HOLD : 4 * MEMORY_HOLD);
 	if (e && !e->settled && (ended || long_enough)) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
@@ -458,6 +571,7 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 	w->emitted += step->n;
 	w->record.tokens += step->n;
 	w->record.held += step->n;
+	w->held += step->n;
 	if (!w->placed || step->n == 0)
 		return;
 	watch_rounds(w);

@@ -2,14 +2,15 @@
  *
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature,
- * the stored mask that fits is taken up, with its search: a kind of text that was served MEMORY_HOLD
- * tokens without drift at an acceptance of 0.9 (four times as many below it), or whose search has ended,
- * has settled on its mask, and nothing is proposed while it holds. A kind of text never seen
- * opens the search and has the best few stored masks scored beside the incumbent on its first window.
- * The change test (streams/drift.h) watches every verify pass; a fall reopens the search.
+ * the stored mask that fits is taken up, with its search. A kind of text that was searched for MEMORY_HOLD
+ * tokens without drift and drafts at an acceptance of BANK_GOOD (four times as many below it), or whose
+ * search has ended, has settled on its mask, and nothing is proposed while it holds. The change test
+ * (streams/drift.h) watches every verify pass; a fall reopens the search.
  *
- * Each kind of text has a search of its own, since a mask that is good for one says little of another; the
- * session's is swapped when the kind changes.
+ * A kind of text never seen is the guest of the search that drafts at the time, since kinds often like the
+ * same masks and one search with all their windows is the sooner done. Where it drafts worse than with a good
+ * mask, it gets a search of its own, and the best few stored masks are scored there beside the incumbent; so
+ * are masks that prove themselves elsewhere later. The session's search is swapped when the home changes.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */
@@ -22,7 +23,7 @@
 #include "streams/store.h"
 #include "swiftlet.h"
 
-enum { MEMORY_HOLD = 512, MEMORY_CANDIDATES = 3 };
+enum { MEMORY_HOLD = 1024, MEMORY_CANDIDATES = 3 };
 
 enum memory_event {
 	MEMORY_RECALLED, /* a stored mask was taken up */

@@ -67,7 +67,7 @@ def print_table(path, ways):
                                                  "%.1f %%" % (100 * second["total"]["optimize_steps"] / steps) if steps else "-"))
 
 
-def two_kinds(folder, n=60, labels=True):
+def two_kinds(folder, n=160, labels=True):
     """Prompts of the two halves of a tasks=2 vocabulary: ASCII bytes are the one's, Cyrillic ones the other's."""
     random.seed(3)
     path = os.path.join(folder, "two-tasks.jsonl")
