@@ -160,7 +160,9 @@ static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const st
 }
 
 static bool read_entries(const cJSON* root, struct mask_list* list, struct place* at) {
-	const bool ours = cJSON_IsArray(root) || cJSON_GetObjectItemCaseSensitive(root, "format");
+	/* A mask of skip_layers may have "format" for its key; ours has a string there. */
+	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(root, "format");
+	const bool ours = cJSON_IsArray(root) || (format && !cJSON_IsObject(format));
 	if (!root->child)
 		return error_set(at->error, "%s: no mask in it, expected an object or a list of them", at->file);
 	const cJSON* item = cJSON_IsObject(root) && ours ? root : root->child;

@@ -32,7 +32,7 @@ add_executable(example example.c)
 target_link_libraries(example swiftlet::swiftlet)
 END
 cp "$example" project/
-cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$place/usr" > log.cmake && cmake --build project/build > log.cmake
+cmake -G Ninja -S project -B project/build -DCMAKE_PREFIX_PATH="$place/usr" > log.cmake && cmake --build project/build > log.cmake
 project/build/example 'Once upon a time' > two.txt
 # the library says what the program says (the last line holds times)
 usr/bin/swiftlet run -p 'Once upon a time' -n 64 --temp 0 2> /dev/null > whole.txt

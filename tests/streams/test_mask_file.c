@@ -85,6 +85,22 @@ static void skip_layers_round_trips(void** state) {
 	assert_non_null(strstr(error.message, "tiny_math"));
 }
 
+static void a_key_may_be_named_format(void** state) {
+	(void)state;
+	struct error error;
+	struct mask_list list = {0};
+	struct mask_entry entry = sample("");
+	strcpy(entry.model, "format");
+	char* const text = mask_text(&entry, 1, MASK_FORMAT_SKIP_LAYERS, &error);
+	assert_non_null(text);
+	assert_true(mask_text_read(text, strlen(text), "test", &list, &error));
+	assert_int_equal(list.n, 1);
+	assert_string_equal(list.entry[0].key, "format");
+	assert_true(mask_equal(&list.entry[0].mask, &entry.mask));
+	mask_list_free(&list);
+	free(text);
+}
+
 struct refusal {
 	const char* text;
 	const char* message;
@@ -193,9 +209,13 @@ static void a_failed_write_leaves_the_file(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(ours_round_trips),        cmocka_unit_test(skip_layers_round_trips),
-	    cmocka_unit_test(refuses_with_the_reason), cmocka_unit_test(picks_one),
-	    cmocka_unit_test(fits_its_model_alone),    cmocka_unit_test(a_failed_write_leaves_the_file),
+	    cmocka_unit_test(ours_round_trips),
+	    cmocka_unit_test(skip_layers_round_trips),
+	    cmocka_unit_test(a_key_may_be_named_format),
+	    cmocka_unit_test(refuses_with_the_reason),
+	    cmocka_unit_test(picks_one),
+	    cmocka_unit_test(fits_its_model_alone),
+	    cmocka_unit_test(a_failed_write_leaves_the_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
