@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 typedef __m512 V;
-enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STORED_LINES = 2, STREAM_N = 8, STREAM_ROWS = 4 };
+enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STORED_LINES = 1, STREAM_N = 8, STREAM_ROWS = 4 };
 #define SIDE_BY_SIDE(n) ((n) <= 6 ? 4 : 3)
 #define STREAM_CASES(type)                                                                                   \
 	STREAM_CASE(type, 2)                                                                                     \

@@ -28,7 +28,7 @@
 
 enum {
 	LINE = 64,
-	TILES = 8, /* of a block */
+	TILES = 4, /* of a block */
 	MAX_GROUPS = (SLICE_ROWS + TILE_N - 1) / TILE_N,
 	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
 	PIECE_BYTES = 24 << 10,  /* of a group of activation rows: half a first-level cache */
@@ -61,7 +61,7 @@ INLINED V last_weights(enum dtype type, const uint8_t* w, int count) {
 
 INLINED void fetch(const struct run* run, size_t at) {
 	const size_t line = at >> 8;
-	__builtin_prefetch(run->ahead + line % TILE_ROWS * run->w_stride + line / TILE_ROWS * LINE, 0, 2);
+	__builtin_prefetch(run->ahead + line % TILE_ROWS * run->w_stride + line / TILE_ROWS * LINE, 0, 3);
 }
 
 /* `lines`: fetches a step */
