@@ -1,11 +1,12 @@
 /* The layer-set search through real passes: on made-up models with planted sub-layers, windows of text
  * that the model wrote, scored by the backend as a session scores them.
  *
- * Matchness at least 0.95 within 1,000 proposals on models of 24 and 32 blocks; on 40 blocks the search
- * gets most of the way (31 or 32 of the 34 planted sub-layers; one wrong costs 0.1), and what is asserted is
- * that it is far above the start mask and random search. 24 blocks and one seed by default; SWIFTLET_FULL=1
- * runs all three sizes and 5 seeds. What was found is judged on a text that the search has not seen; random
- * search alone, the start mask and the planted set stand beside it. */
+ * With windows of 128 tokens matchness is at least 0.95 within 1,000 proposals. With the usual 32 that holds
+ * for 24 blocks; on deeper models such a window tells too little (tools/bench.md has figures): there the
+ * result must be above the start mask, and is printed. The models are narrow, so that many can be run: a mask
+ * with k wrong sub-layers matches as much at a width of 64 as at 256. What was found is judged on a text that
+ * the search has not seen; random search alone, the start mask and the planted set stand beside it. By
+ * default 24 blocks and one seed; SWIFTLET_FULL=1 runs 24, 32 and 40 blocks and five seeds each. */
 #include "tests/generated_text.h"
 
 #include <stdio.h>
@@ -14,7 +15,12 @@
 #include "kernels/synth_value.h"
 #include "optimizer/search.h"
 
-enum { PROMPT = 16, TEXT = 1024, UNSEEN = 420, WINDOW = 32, PER_WINDOW = 15, FIRST_ROWS = 8, STEPS = 1000 };
+enum { PROMPT = 16, TEXTS = 8, TEXT = 260, UNSEEN = 420, PER_WINDOW = 15, FIRST_ROWS = 8, STEPS = 1000 };
+
+/* What the search scores on, and what its result is judged on. */
+struct texts {
+	struct text seen[TEXTS], unseen;
+};
 
 static struct search* open_search(int blocks, uint64_t seed, bool blind) {
 	struct error error;
@@ -36,34 +42,35 @@ static struct search* open_search(int blocks, uint64_t seed, bool blind) {
 	return search;
 }
 
-/* Window number `w` of the text: disjoint ones first, then those between. */
-static int window_start(int w) {
-	const int disjoint = (TEXT - 1) / WINDOW;
-	return w % disjoint * WINDOW + (w / disjoint % 2 == 1 ? WINDOW / 2 : 0);
+/* Window number `w`: from text to text, in each the disjoint ones first, then those between. */
+static int matches_on(const struct texts* t, const struct mask* mask, int w, int size, int rows) {
+	const int turn = w / TEXTS, disjoint = (TEXT - 1) / size;
+	const int start = turn % disjoint * size + (turn / disjoint % 2 == 1 ? size / 2 : 0);
+	return text_matches(&t->seen[w % TEXTS], mask, start + size < TEXT ? start : 0, rows);
 }
 
 /* Scores a proposal as the session does: given up after its first rows when it can no longer win. */
-static void score(struct search* search, const struct proposal* p, const struct text* text, int start) {
-	int rows = p->needed > 0 ? FIRST_ROWS : WINDOW;
-	int matches = text_matches(text, &p->mask, start, rows);
-	if (rows < WINDOW && matches + WINDOW - rows > p->needed) {
-		rows = WINDOW;
-		matches = text_matches(text, &p->mask, start, rows);
+static void score(struct search* search, const struct proposal* p, const struct texts* texts, int window,
+                  int size) {
+	int rows = p->needed > 0 ? FIRST_ROWS : size;
+	int matches = matches_on(texts, &p->mask, window, size, rows);
+	if (rows < size && matches + size - rows > p->needed) {
+		rows = size;
+		matches = matches_on(texts, &p->mask, window, size, rows);
 	}
 	search_observe(search, p, matches, rows);
 }
 
-static struct mask run_search(const struct text* text, int blocks, uint64_t seed, bool blind) {
+static struct mask run_search(const struct texts* texts, int blocks, int size, uint64_t seed, bool blind) {
 	struct search* search = open_search(blocks, seed, blind);
 	struct proposal proposal;
 	for (int n = 0;; n++) {
 		const int window = n / PER_WINDOW;
-		const int start = window_start(window) < TEXT - WINDOW - 1 ? window_start(window) : 0;
 		if (n % PER_WINDOW == 0)
-			search_window(search, window + 1, WINDOW);
+			search_window(search, window + 1, size);
 		if (!search_propose(search, &proposal))
 			break;
-		score(search, &proposal, text, start);
+		score(search, &proposal, texts, window, size);
 	}
 	assert_int_equal(search_steps(search), STEPS);
 	const struct mask best = search_best(search, NULL);
@@ -78,41 +85,72 @@ static struct text write_text(struct backend* backend, int vocab, uint64_t seed,
 	return text_generate(backend, prompt, PROMPT, n);
 }
 
-static void check(int blocks, uint64_t seed, bool beside) {
+static void open_texts(struct texts* t, struct backend* backend, int vocab, uint64_t seed) {
+	for (int i = 0; i < TEXTS; i++)
+		t->seen[i] = write_text(backend, vocab, seed * 1000 + (uint64_t)i, TEXT);
+	t->unseen = write_text(backend, vocab, seed * 1000 + TEXTS, UNSEEN);
+}
+
+static void close_texts(struct texts* t) {
+	for (int i = 0; i < TEXTS; i++)
+		text_free(&t->seen[i]);
+	text_free(&t->unseen);
+}
+
+static double judge(const struct texts* t, const struct mask* mask) {
 	enum { WINDOWS = 12 };
+	return text_matchness(&t->unseen, mask, WINDOWS);
+}
+
+static int in_both(const struct mask* a, const struct mask* b, int blocks) {
+	int n = 0;
+	for (int i = 0; i < 2 * blocks; i++)
+		n += mask_has(a, i) && mask_has(b, i);
+	return n;
+}
+
+/* One search with windows of `size` tokens; returns the matchness of what it found. */
+static double found_by(const struct texts* texts, const struct mask* planted, int blocks, int size,
+                       uint64_t seed) {
+	const struct mask found = run_search(texts, blocks, size, seed, false);
+	const double matchness = judge(texts, &found);
+	printf(", windows of %d: %.3f (%d of %d)", size, matchness, in_both(&found, planted, blocks),
+	       mask_count(planted));
+	fflush(stdout);
+	return matchness;
+}
+
+static void check(int blocks, uint64_t seed) {
 	char spec[200];
 	struct error error;
 	snprintf(spec, sizeof spec,
-	         "synth:layers=%d,dim=256,heads=4,kv-heads=2,ffn=512,vocab=1024,dtype=f32,plant=0.45,seed=%d",
+	         "synth:layers=%d,dim=64,heads=2,kv-heads=1,ffn=128,vocab=1024,dtype=f32,plant=0.45,seed=%d",
 	         blocks, (int)seed);
 	struct model* model = model_open(spec, NULL, &error);
 	if (!model)
 		fail_msg("%s", error.message);
-	const struct backend_options options = {.isa = "auto", .max_caches = 2, .context = PROMPT + TEXT};
+	const struct backend_options options = {
+	    .isa = "auto", .threads = 1, .max_caches = TEXTS + 1, .context = PROMPT + UNSEEN};
 	struct backend* backend = cpu_open(&model->weights, &options, &error);
 	if (!backend)
 		fail_msg("%s", error.message);
-	struct text text = write_text(backend, model->weights.shape.vocab, seed, TEXT);
-	struct text unseen = write_text(backend, model->weights.shape.vocab, seed + 100, UNSEEN);
-	const struct mask found = run_search(&text, blocks, seed, false), start = search_start_mask(blocks);
-	const double matchness = text_matchness(&unseen, &found, WINDOWS);
-	int planted = 0;
-	for (int i = 0; i < 2 * blocks; i++)
-		planted += mask_has(&found, i) && mask_has(&model->planted[0], i);
-	printf("%d blocks, seed %d: search %.3f (%d of %d planted), uniform %.3f, planted %.3f", blocks,
-	       (int)seed, matchness, planted, mask_count(&model->planted[0]),
-	       text_matchness(&unseen, &start, WINDOWS), text_matchness(&unseen, &model->planted[0], WINDOWS));
-	if (beside) {
-		const struct mask blind = run_search(&text, blocks, seed, true);
-		const double alone = text_matchness(&unseen, &blind, WINDOWS);
-		printf(", random only %.3f", alone);
-		assert_true(alone < matchness - 0.1);
-	}
+	struct texts texts;
+	open_texts(&texts, backend, model->weights.shape.vocab, seed);
+	const struct mask start = search_start_mask(blocks);
+	const double uniform = judge(&texts, &start);
+	printf("%d blocks, seed %d: planted %.3f, uniform %.3f", blocks, (int)seed,
+	       judge(&texts, &model->planted[0]), uniform);
+	const double usual = found_by(&texts, &model->planted[0], blocks, 32, seed);
+	const struct mask blind = run_search(&texts, blocks, 32, seed, true);
+	const double alone = judge(&texts, &blind);
+	printf(", random only %.3f", alone);
+	const double matchness = found_by(&texts, &model->planted[0], blocks, 128, seed);
 	printf("\n");
 	fflush(stdout);
-	assert_true(matchness >= (blocks <= 32 ? 0.95 : text_matchness(&unseen, &start, WINDOWS) + 0.15));
-	text_free(&text);
-	text_free(&unseen);
+	assert_true(usual >= (blocks == 24 ? 0.95 : uniform + 0.1));
+	assert_true(alone < matchness - 0.1);
+	assert_true(matchness >= 0.95);
+	close_texts(&texts);
 	backend->close(backend);
 	model_close(model);
 }
@@ -127,7 +165,7 @@ static void finds_planted_sub_layers(void** state) {
 	const uint64_t seeds = full() ? 5 : 1;
 	for (int blocks = 24; blocks <= (full() ? 40 : 24); blocks += 8)
 		for (uint64_t seed = 1; seed <= seeds; seed++)
-			check(blocks, seed, true);
+			check(blocks, seed);
 }
 
 int main(void) {
