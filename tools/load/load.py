@@ -3,6 +3,7 @@
 server gave alone. Prints one JSON object: requests done, lost and wrong, time to first token, the server's memory.
 
     load.py --url http://127.0.0.1:8080 [--clients 64] [--seconds 60] [--prompts FILE.jsonl] [--pid PID]
+    load.py --url http://127.0.0.1:8080 --turn-two      what a chat's second turn saves by the kept cache
 """
 import argparse, http.client, json, threading, time, urllib.parse, urllib.request
 
@@ -39,6 +40,40 @@ def stream(where, body, marks=None):
     return text
 
 
+def complete(where, body):
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=300)
+    connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        raise RuntimeError("status %d: %s" % (answer.status, answer.read()))
+    return json.load(answer)
+
+
+def turn_two(where, model, words):
+    """Prefill seconds of a second turn with and without the first turn's cache, each the median of five; the texts must
+    agree. Without: another text has gone before, so that nothing of this one is kept (use --sessions 1)."""
+    seconds, texts = {True: [], False: []}, set()
+    for i in range(5):
+        for kept in (True, False):
+            talk = " ".join("%d" % (1 + k % 9) for k in range(words))
+            second = talk + "\nAnd then? "
+            first = talk if kept else "Another text. " + talk
+            body = {"model": model, "max_tokens": 8, "temperature": 0}
+            complete(where, {**body, "prompt": first})
+            answer = complete(where, {**body, "prompt": second})
+            usage = answer["usage"]
+            seconds[kept].append(usage["swiftlet"]["seconds"]["prefill"])
+            texts.add(answer["choices"][0]["text"])
+            cached = usage["prompt_tokens_details"]["cached_tokens"]
+            if (cached > 0) != kept:
+                raise RuntimeError("%d tokens were cached" % cached)
+            if kept:
+                held, prompt = cached, usage["prompt_tokens"]
+    print(json.dumps({"model": model, "prompt_tokens": prompt, "cached_tokens": held, "prefill_with": sorted(seconds[True])[2],
+                      "prefill_without": sorted(seconds[False])[2], "same_text": len(texts) == 1}))
+    return 0 if len(texts) == 1 else 1
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--url", required=True, help="of the server, without /v1")
@@ -47,9 +82,13 @@ def main():
     p.add_argument("--prompts", help="JSON lines with a prompt each (some short ones)")
     p.add_argument("--pid", help="the server's process, for its memory")
     p.add_argument("--tokens", type=int, default=48, help="asked for in each request (%(default)s)")
+    p.add_argument("--turn-two", action="store_true")
+    p.add_argument("--words", type=int, default=700, help="length of the first turn, for --turn-two")
     o = p.parse_args()
     where = urllib.parse.urlparse(o.url)
     model = json.load(urllib.request.urlopen(o.url + "/v1/models"))["data"][0]["id"]
+    if o.turn_two:
+        return turn_two(where, model, o.words)
     prompts = ["Once upon a time", "Question: Tom has 3 apples and buys 4. How many?\nAnswer:"]
     if o.prompts:
         with open(o.prompts) as f:
