@@ -76,6 +76,7 @@ static bool run_search(struct swift* w, struct error* error) {
 	double seconds = 0;
 	int64_t tokens = 0;
 	options.opt_budget = INFINITY;
+	options.patience = options.max_steps; /* what the search finds, not when it gives up */
 	if (!runner_open(&r, &w->bench, &options, 0, REQUEST, error))
 		return false;
 	struct search* search = session_search(r.session);
@@ -392,8 +393,9 @@ int bench_swift_main(int argc, char** argv) {
 	    .usage = "[MODEL|-m MODEL] [--json] [options]",
 	    .about =
 	        "The method on one model, greedy:\n"
-	        "  a  search with a proposal before every round (--opt-budget inf) until a stopping rule fires:\n"
-	        "     proposals, seconds, the best mask's matchness\n"
+	        "  a  search with a proposal before every round (--opt-budget inf, --patience as --max-steps) "
+	        "until a\n"
+	        "     stopping rule fires: proposals, seconds, the best mask's matchness\n"
 	        "  b  decoding with that mask and plainly, in turns: speed-up, M (tokens a round), alpha (share "
 	        "of\n"
 	        "     draft steps accepted), c (a draft step over a full pass), and the speed-up that these\n"
