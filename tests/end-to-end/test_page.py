@@ -86,7 +86,7 @@ SNAPSHOT = """return {map: document.getElementById('map').innerText + document.g
  events: document.querySelectorAll('#events li').length}"""
 
 
-def wait_for(what, seconds=30):
+def wait_for(what, seconds=180):  # a sanitizer on a busy machine is slow
     until = time.time() + seconds
     while time.time() < until:
         got = what()
