@@ -1,7 +1,9 @@
 /* Measured costs: running estimates with clipped outliers, interpolated between row counts. */
 #include "optimizer/cost.h"
 
-enum { STALE = 256 };
+enum { FIRST_TRUST = 256, LONGEST_TRUST = 1 << 16 };
+/* What is measured anew counts as confirmed from this share of the old measurement on. */
+static const double SAME_AGAIN = 0.8;
 
 static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
 
@@ -12,6 +14,8 @@ static double tensor_bytes(const struct tensor* t) {
 void cost_open(struct cost_model* cost, const struct weight_table* w) {
 	*cost =
 	    (struct cost_model){.blocks = w->shape.n_blocks, .draft_ratio = 1, .score_ratio = 1, .slope = 0.02};
+	for (int i = 0; i < COST_KNOTS; i++)
+		cost->rows_trust[i] = FIRST_TRUST;
 	for (int b = 0; b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];
 		cost->attention_bytes +=
@@ -47,13 +51,19 @@ static int nearest_knot(int rows) {
 }
 
 static bool is_stale(const struct cost_model* cost, int knot) {
-	return cost->passes - cost->rows_last[knot] > STALE;
+	return cost->passes - cost->rows_last[knot] > cost->rows_trust[knot];
 }
 
 void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	const int knot = nearest_knot(rows);
-	if (is_stale(cost, knot))
+	if (is_stale(cost, knot)) {
+		const bool confirmed = seconds >= SAME_AGAIN * cost->rows[knot];
+		if (!confirmed)
+			cost->rows_trust[knot] = FIRST_TRUST;
+		else if (cost->rows_trust[knot] < LONGEST_TRUST)
+			cost->rows_trust[knot] *= 4;
 		cost->rows_seen[knot] = 0;
+	}
 	cost->rows_last[knot] = ++cost->passes;
 	if (knot == 0)
 		see(&cost->plain, &cost->plain_seen, seconds, 0.05);

@@ -3,7 +3,8 @@
  * Three things are learned from the clock: the seconds of a one-row full pass, the relative cost v(n) of n
  * rows, and how far a draft step's cost is from the share of weight bytes that it reads. Estimates start
  * from the bytes, so that there is a sensible one before anything was measured. A row count that looked dear
- * is not used, hence not measured again: after STALE passes without it the old measurement is forgotten. */
+ * is not used, hence not measured again: after 256 passes without it the old measurement is forgotten, and
+ * each time that it is confirmed the next trial is four times as far away. */
 #ifndef SWIFTLET_OPTIMIZER_COST_H
 #define SWIFTLET_OPTIMIZER_COST_H
 
@@ -21,6 +22,7 @@ struct cost_model {
 	double score_ratio;      /* likewise of a matchness pass, over its share of bytes times v(n) */
 	int plain_seen, draft_seen, score_seen, rows_seen[COST_KNOTS];
 	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
+	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
 	double slope; /* cost of one more row where nothing was measured, in plain steps */
 };
 

@@ -55,6 +55,23 @@ static void a_dear_row_count_is_tried_again(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.3, 1e-6);
 }
 
+/* One that is dear indeed is tried less and less. */
+static void a_row_count_that_stays_dear_is_tried_ever_less(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	see(&cost, 8, 0.040, 1);
+	int trials = 0;
+	for (int i = 0; i < 20000; i++) {
+		see(&cost, i % 64 == 0 ? 1 : 2, 0.010, 1);
+		if (cost_verify(&cost, 8) < 2) {
+			see(&cost, 8, 0.040, 1);
+			trials++;
+		}
+	}
+	assert_in_range(trials, 2, 5);
+}
+
 /* What was cheap stays so when it is old. */
 static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	(void)state;
@@ -71,6 +88,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(ratios_are_to_the_plain_step),
 	    cmocka_unit_test(a_dear_row_count_is_tried_again),
+	    cmocka_unit_test(a_row_count_that_stays_dear_is_tried_ever_less),
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
