@@ -147,7 +147,7 @@ static void check(int blocks, uint64_t seed) {
 	const double matchness = found_by(&texts, &model->planted[0], blocks, 128, seed);
 	printf("\n");
 	fflush(stdout);
-	assert_true(usual >= (blocks == 24 ? 0.95 : uniform + 0.1));
+	assert_true(usual >= (blocks == 24 ? 0.95 : uniform + 0.15));
 	assert_true(alone < matchness - 0.1);
 	assert_true(matchness >= 0.95);
 	close_texts(&texts);
