@@ -269,7 +269,8 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		s->figures.seconds.optimize += seconds;
 		if (plain > 0)
 			ledger_search(&s->ledger, seconds / plain);
-		cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
+		if (!s->window.full)
+			cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
 		if (score_take(s))
 			s->phase = PHASE_PLAN;
 		return false;

@@ -24,6 +24,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .confirm = 1,
 	    .max_matchness = 0.95,
 	    .search = true,
+	    .distance = true,
 	    .opt_budget = 0.02,
 	    .kappa = 2.5,
 	    .bank = true,
@@ -64,6 +65,7 @@ static const struct option table[] = {
     {"max-matchness", REAL, AT(max_matchness), 0, 1, NULL},
     {"skip-ratio", REAL, AT(skip_ratio), 0.01, 0.99, "auto=0"},
     {"search", FLAG, AT(search), 0, 0, "on=1 off=0"},
+    {"distance", FLAG, AT(distance), 0, 0, "on=1 off=0"},
     {"opt-budget", REAL, AT(opt_budget), 0, 1e9, "inf=inf"},
     {"objective", FLAG, AT(objective_speedup), 0, 0, "matchness=0 speedup=1"},
     {"acquisition", FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1"},
@@ -173,6 +175,7 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	options->opt_budget = INFINITY;
 	options->confirm = 0;
 	options->skip_ratio = 0.45;
+	options->distance = false;
 	options->bank = false;
 	return 1;
 }

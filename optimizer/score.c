@@ -3,7 +3,10 @@
  * Matchness (SWIFT Eq. 3 and 4) is the share of the window's tokens that the model without the mask's
  * sub-layers predicts. Keys and values before the window are the target's, inside it the draft's: the pass
  * runs with base = the window's start while later tokens are committed behind it, and its rows are
- * discarded. A proposal that cannot win after its first 8 rows is given up. */
+ * discarded. A proposal that cannot win after its first 8 rows is given up.
+ *
+ * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h); for that the
+ * full model's hidden states of a window are computed before the first proposal that is scored on it. */
 #include "optimizer/session_state.h"
 
 #include <math.h>
@@ -41,6 +44,8 @@ static void move_window(struct session* s) {
 	w->size = size;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = 0;
+	if (!grown)
+		s->distance.known = 0;
 	search_window(s->search, grown ? w->id : ++w->id, size);
 }
 
@@ -77,24 +82,52 @@ bool score_begin(struct session* s) {
 		return false;
 	const struct cost_model* cost = &s->engine->cost;
 	const struct mask likely = search_best(s->search, NULL);
+	const int states = s->distance.capacity > 0 ? w->size - s->distance.known : 0;
 	if (!isinf(s->options.opt_budget) && cost->plain <= 0)
 		return false;
-	if (!ledger_allows_search(&s->ledger, cost_matchness(cost, &likely, w->size)))
+	const double before = states > 0 ? cost_verify(cost, states) : 0;
+	if (!ledger_allows_search(&s->ledger, before + cost_matchness(cost, &likely, w->size)))
 		return false;
 	const bool proposed = search_propose(s->search, &w->proposal);
 	charge_search(s);
 	if (!proposed)
 		return false;
 	w->rows = w->matches = 0;
+	w->distance = s->distance.capacity > 0 ? 0 : NAN;
+	w->full = states > 0;
 	w->upto = w->size > FIRST_ROWS && w->proposal.needed > 0 && splitting_pays(s, &w->proposal.mask, w->size)
 	              ? FIRST_ROWS
 	              : w->size;
 	return true;
 }
 
+/* The rows of the window whose states are not known yet. What they see before them is committed. */
+static void full_pass(struct session* s, struct pass* pass) {
+	struct distance* d = &s->distance;
+	const int last = 2 * s->engine->model->weights.shape.n_blocks, base = s->window.base + d->known;
+	const int n = s->window.size - d->known;
+	memset(s->want, WANT_NOTHING, sizeof s->want);
+	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	*pass = (struct pass){.kind = PASS_EXACT,
+	                      .n = n,
+	                      .n_segments = 1,
+	                      .segment = &s->segment,
+	                      .token = s->text + base,
+	                      .last = last,
+	                      .tap = last - 1,
+	                      .tap_out = d->full + (size_t)d->known * (size_t)d->dim,
+	                      .want = s->want,
+	                      .out = s->result};
+}
+
 void score_pass(struct session* s, struct pass* pass) {
 	struct window* w = &s->window;
-	const int n = w->upto - w->rows;
+	if (w->full) {
+		full_pass(s, pass);
+		return;
+	}
+	const int n = w->upto - w->rows, last = 2 * s->engine->model->weights.shape.n_blocks;
+	const bool measured = s->distance.capacity > 0;
 	for (int i = 0; i < n; i++) {
 		s->row_parent[i] = w->rows + i - 1;
 		s->want[i] = WANT_TOKEN;
@@ -107,15 +140,24 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .token = s->text + w->base + w->rows,
 	                      .parent = s->row_parent,
 	                      .skip = &w->proposal.mask,
-	                      .last = 2 * s->engine->model->weights.shape.n_blocks,
+	                      .last = last,
 	                      .head = true,
-	                      .tap = -1,
+	                      .tap = measured ? last - 1 : -1,
+	                      .tap_out = s->distance.draft,
 	                      .want = s->want,
 	                      .out = s->result};
 }
 
 bool score_take(struct session* s) {
 	struct window* w = &s->window;
+	if (w->full) {
+		s->distance.known = w->size;
+		w->full = false;
+		s->cache->backend->discard(s->cache);
+		return false;
+	}
+	if (s->distance.capacity > 0)
+		w->distance += distance_sum(&s->distance, w->rows, w->upto - w->rows);
 	const int32_t* truth = s->text + w->base + w->rows + 1;
 	for (int i = 0; i < w->upto - w->rows; i++)
 		w->matches += s->result[i].token == truth[i];
@@ -130,7 +172,7 @@ bool score_take(struct session* s) {
 		}
 	}
 	s->cache->backend->discard(s->cache);
-	search_observe(s->search, &w->proposal, w->matches, w->rows);
+	search_observe(s->search, &w->proposal, w->matches, w->rows, w->distance / w->rows);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.kind == PROPOSAL_RANDOM || w->proposal.kind == PROPOSAL_BAYES;
 	score_adopt_best(s);

@@ -118,6 +118,7 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	vector_of(s, &start, &s->start);
 	const int capacity = 2 * (o->max_steps < 100000 ? o->max_steps : 100000) + 1024;
 	s->linear = linear_of(s);
+	calibration_open(&s->calibration);
 	s->weight = calloc((size_t)s->dims, sizeof *s->weight);
 	s->order = calloc((size_t)s->dims, sizeof *s->order);
 	if (!record_open(&s->record, capacity) || !s->linear || !s->weight || !s->order ||
@@ -324,14 +325,27 @@ static int record_mask(struct search* s, const struct vector* v, int matches, in
 	return record_find(&s->record, v);
 }
 
+/* Joins what the distance says to what the hits say. */
+static void sharpen(struct search* s, double distance, double binomial, double* y, double* variance) {
+	if (!(distance >= 0) || !isfinite(distance))
+		return;
+	const double weight = calibration_weight(&s->calibration);
+	const double expected = calibration_matchness(&s->calibration, distance);
+	calibration_see(&s->calibration, distance, *y, binomial);
+	*y = (*y + weight * expected) / (1 + weight);
+	*variance /= 1 + weight;
+}
+
 /* Takes a score in: the models, the mask's own figures. Returns the entry. */
-static int learn(struct search* s, const struct vector* v, int matches, int rows, int64_t window) {
+static int learn(struct search* s, const struct vector* v, int matches, int rows, double distance,
+                 int64_t window) {
 	const bool here = window == s->window && window != 0;
-	const double y = (double)matches / rows;
+	double y = (double)matches / rows;
 	/* On one window about half of the binomial variance is the tokens' own ease, which all masks share and
 	 * which the window's offset takes up. */
 	const double binomial = binomial_variance(expected_here(s, v, here), rows);
-	const double variance = here ? binomial / 2 : binomial;
+	double variance = here ? binomial / 2 : binomial;
+	sharpen(s, distance, binomial, &y, &variance);
 	const int index = record_mask(s, v, matches, rows, window);
 	struct entry* e = &s->record.entry[index];
 	linear_add(s->linear, v->word, y, variance, here);
@@ -405,7 +419,7 @@ static bool plausible(const struct search* s, const struct mask* mask, int match
 	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows && vector_of(s, mask, out);
 }
 
-void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
+void search_observe(struct search* s, const struct proposal* p, int matches, int rows, double distance) {
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
@@ -416,7 +430,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		s->steps_on_window++;
 	}
 	drop_suggestion(s, &v);
-	const int index = learn(s, &v, matches, rows, s->window);
+	const int index = learn(s, &v, matches, rows, distance, s->window);
 	if (!step && s->waiting > 0 && s->wait[s->waiting - 1] == index)
 		s->waiting--;
 	challenge(s, index, step);
@@ -429,7 +443,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	if (window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	const double began = now();
-	const int index = learn(s, &v, matches, rows, window);
+	const int index = learn(s, &v, matches, rows, NAN, window);
 	challenge(s, index, false);
 	check_stop(s);
 	s->seconds += now() - began;

@@ -73,8 +73,10 @@ void search_window(struct search*, int64_t window, int size);
 /* The next mask to score on the current window; false when the search has ended and nothing needs
  * scoring again, or no window is set. Allocates nothing after the first `max_steps` are reserved. */
 bool search_propose(struct search*, struct proposal*);
-/* `matches` of the `rows` scored; rows < window size when abandoned early. */
-void search_observe(struct search*, const struct proposal*, int matches, int rows);
+/* `matches` of the `rows` scored; rows < window size when abandoned early. `distance`: the mean over those
+ * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
+ * where nobody has measured it. */
+void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
 /* An observation from elsewhere (a bank, an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
 

@@ -7,6 +7,7 @@
 
 #include "gp/linear.h"
 #include "gp/random.h"
+#include "optimizer/calibration.h"
 #include "optimizer/search.h"
 
 enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, DRAWS = 24 };
@@ -53,6 +54,7 @@ struct search {
 	double skip_ratio;
 	struct record record;
 	struct linear_model* linear;
+	struct calibration calibration;
 	struct gp_random random;
 	int next_draw;
 

@@ -56,6 +56,8 @@ static bool open_parts(struct session* s, struct error* error) {
 			return false;
 		s->mask = search_best(s->search, NULL);
 	}
+	if (s->search && s->options.distance && !distance_open(&s->distance, &model->weights, s->options.window))
+		return error_set(error, "out of memory for the hidden states of %d tokens", s->options.window);
 	return true;
 }
 
@@ -91,6 +93,7 @@ void swiftlet_session_close(struct session* s) {
 		s->engine->backend->cache_close(s->cache);
 	if (s->search)
 		search_close(s->search);
+	distance_close(&s->distance);
 	emitter_close(&s->emitter);
 	free(s->text);
 	free(s->logits);

@@ -6,6 +6,7 @@
 
 #include "core/tokenizer.h"
 #include "optimizer/acceptance.h"
+#include "optimizer/distance.h"
 #include "optimizer/ledger.h"
 #include "optimizer/session.h"
 
@@ -33,6 +34,8 @@ struct window {
 	int scored; /* proposals scored on it */
 	struct proposal proposal;
 	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
+	double distance;         /* of those rows, summed; NaN: not measured */
+	bool full;               /* the pass at hand is the full model's, for its hidden states */
 	double abandoned;        /* share of proposals given up after their first rows */
 };
 
@@ -75,6 +78,7 @@ struct session {
 	struct round round;
 	struct plan plan;
 	struct window window;
+	struct distance distance; /* no rows: not measured */
 	struct segment segment;
 	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];
 	uint8_t want[MAX_ROWS];

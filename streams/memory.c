@@ -9,8 +9,8 @@
 
 #include "optimizer/session.h"
 
-/* What a guest drafted counts for less with each round since. */
-static const double GUEST_MEMORY = 0.98;
+/* What a kind of text drafted counts for less with each round since. */
+static const double RESIDENT_MEMORY = 0.98;
 
 enum {
 	KEPT_OBSERVATIONS = 512,
@@ -18,8 +18,9 @@ enum {
 	BRIEF = 64,
 	HOMES = 8,
 	TRIED = 64,
-	GUESTS = BANK_CAPACITY,
-	GUEST_TRIALS = 32
+	RESIDENTS = BANK_CAPACITY,
+	RESIDENT_TRIALS = 32,
+	RECOVERY_TRIALS = 64
 };
 
 struct memory {
@@ -34,19 +35,20 @@ struct memory {
 	void* on_user;
 };
 
-/* A search, and the kinds of text that share it: named after the kind that began it. */
+/* A search that one or several kinds of text share. */
 struct home {
-	int64_t id;
+	int64_t id;            /* the kind that began it, or negative */
 	struct search* search; /* NULL: free; the present one's is the session's */
 	int observed;          /* observations of it that are stored */
 	int64_t held;          /* tokens served since it was opened or reopened */
 	int64_t used;
 };
 
-/* A kind that shares another's search, with what it has drafted there lately. */
-struct guest {
+/* A kind, where its search is, and what it has drafted there lately. */
+struct resident {
 	int64_t kind, home;
 	double accepted, trials;
+	double fell_from; /* the acceptance that it rested with before it fell, 0 once that is past */
 };
 
 /* A mask that another kind's text was served with, and that was scored in this home too. */
@@ -75,9 +77,9 @@ struct memory_watch {
 	int64_t present; /* the home whose search is the session's, 0 before the first */
 	int observed;    /* observations of its search that are stored */
 	int64_t held;    /* tokens served since its search was opened or reopened */
-	struct guest guest[GUESTS];
-	int n_guests;
-	int64_t uses;
+	struct resident resident[RESIDENTS];
+	int n_residents;
+	int64_t uses, homes_made; /* homes_made: of those not named after a kind */
 	int64_t emitted;
 	struct tried tried[TRIED]; /* a ring */
 	int n_tried;
@@ -90,10 +92,21 @@ const char* memory_event_name(enum memory_event event) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
+/* A mask that an earlier process served long and that drafted well is rested on, though its search had some
+ * way to go: the change test wakes it. */
+static bool served_well(const struct bank_record* r) {
+	if (r->tokens < MEMORY_HOLD / 2 || r->trials < BANK_PROVEN)
+		return false;
+	const double p = (double)r->accepted / (double)r->trials;
+	return p + sqrt(p * (1 - p) / (double)r->trials) >= BANK_GOOD;
+}
+
 static bool restore(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
+	struct bank_entry entry = stored->entry;
+	entry.settled |= served_well(&entry.record);
 	if (stored->model.blocks == m->model.blocks)
-		bank_restore(m->bank, &stored->entry);
+		bank_restore(m->bank, &entry);
 	return true;
 }
 
@@ -230,15 +243,23 @@ static struct home* home_slot(struct memory_watch* w, int64_t id) {
 	return slot;
 }
 
-static struct guest* guest_of(struct memory_watch* w, int64_t kind) {
-	for (int i = 0; i < GUESTS && i < w->n_guests; i++)
-		if (w->guest[i].kind == kind)
-			return &w->guest[i];
+static struct resident* resident_of(struct memory_watch* w, int64_t kind) {
+	for (int i = 0; i < RESIDENTS && i < w->n_residents; i++)
+		if (w->resident[i].kind == kind)
+			return &w->resident[i];
 	return NULL;
 }
 
-static void invite(struct memory_watch* w, int64_t kind) {
-	w->guest[w->n_guests++ % GUESTS] = (struct guest){.kind = kind, .home = w->present};
+static void settle_in(struct memory_watch* w, int64_t kind, int64_t home) {
+	w->resident[w->n_residents++ % RESIDENTS] = (struct resident){.kind = kind, .home = home};
+}
+
+/* Whether another kind lives there too. */
+static bool is_shared(const struct memory_watch* w, const struct resident* r) {
+	for (int i = 0; i < RESIDENTS && i < w->n_residents; i++)
+		if (w->resident[i].home == r->home && w->resident[i].kind != r->kind)
+			return true;
+	return false;
 }
 
 /* A new search begins with what earlier runs measured on texts of this label. */
@@ -331,11 +352,14 @@ static void open_or_rest(struct memory_watch* w, bool settled) {
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
  * another session has settled the matter, with the stored mask. */
 static void recall(struct memory_watch* w, struct bank_entry* e) {
-	const struct guest* guest = guest_of(w, e->kind);
-	const bool fresh = switch_home(w, guest ? guest->home : e->kind);
+	if (!resident_of(w, e->kind))
+		settle_in(w, e->kind, e->kind);
+	const struct resident* resident = resident_of(w, e->kind);
+	const bool shares = is_shared(w, resident);
+	const bool fresh = switch_home(w, resident->home);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
-	const bool take = !w->search || fresh || (!guest && e->settled && running);
+	const bool take = !w->search || fresh || (!shares && e->settled && running);
 	if (!take && !mask_equal(&now, &e->mask)) {
 		const bool settled = e->settled;
 		e = bank_entry(w->memory->bank, e->task, e->kind, &now);
@@ -398,9 +422,8 @@ static void begin_kind(struct memory_watch* w) {
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, -1, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
 	const bool shares = w->search && w->present != 0 && w->present != e->kind;
-	if (shares)
-		invite(w, e->kind);
-	else
+	settle_in(w, e->kind, shares ? w->present : e->kind);
+	if (!shares)
 		switch_home(w, e->kind);
 	place(w, e);
 	if (!shares)
@@ -450,32 +473,36 @@ static void account(struct memory_watch* w) {
 	memset(&w->record, 0, sizeof w->record);
 }
 
-/* A guest that others' masks do not suit gets a search of its own. True when it did. */
-static bool leave_home(struct memory_watch* w, struct bank_entry* e) {
-	struct guest* guest = guest_of(w, w->entry_kind);
-	if (!guest || !w->search)
+/* A kind that the masks of those it lives with do not suit gets a search of its own. True when it did. */
+static bool leave_home(struct memory_watch* w) {
+	struct resident* resident = resident_of(w, w->entry_kind);
+	if (!resident || !w->search || !is_shared(w, resident))
 		return false;
 	const struct mask now = session_mask(w->session, NULL);
-	guest->home = e->kind;
-	guest->accepted = guest->trials = 0;
-	if (!switch_home(w, e->kind))
+	const int64_t home = -++w->homes_made;
+	if (!switch_home(w, home))
 		return false;
+	*resident = (struct resident){.kind = resident->kind, .home = home};
 	session_set_mask(w->session, &now);
 	drift_restart(&w->drift);
 	return true;
 }
 
-static void fell(struct memory_watch* w) {
+/* from: the acceptance until now. */
+static void fell(struct memory_watch* w, double from) {
 	struct memory* m = w->memory;
+	struct resident* resident = resident_of(w, w->entry_kind);
 	pthread_mutex_lock(&m->lock);
 	account(w);
 	struct bank_entry* e = current(w);
+	if (resident)
+		resident->fell_from = e && e->settled ? from : 0;
 	if (e) {
 		e->settled = false;
 		const struct bank_record back = {.held = -e->record.held};
 		bank_add(m->bank, e, &back, NULL);
 	}
-	const bool left = e && leave_home(w, e);
+	const bool left = e && leave_home(w);
 	w->held = 0;
 	suggest_candidates(w);
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
@@ -484,17 +511,17 @@ static void fell(struct memory_watch* w) {
 		session_reopen(w->session);
 }
 
-/* Whether a guest drafts worse than with a good mask: clearly, or once the search has had its time, at all.
- */
+/* Whether a kind that shares its search drafts worse than with a good mask: clearly, or once the search has
+ * had its time, at all. */
 static bool is_ill_at_ease(struct memory_watch* w, int accepted, int trials) {
-	struct guest* g = guest_of(w, w->entry_kind);
-	if (!g || g->home == g->kind)
+	struct resident* r = resident_of(w, w->entry_kind);
+	if (!r || !is_shared(w, r))
 		return false;
-	g->accepted = g->accepted * GUEST_MEMORY + accepted;
-	g->trials = g->trials * GUEST_MEMORY + trials;
-	const double error = sqrt(BANK_GOOD * (1 - BANK_GOOD) / fmax(g->trials, 1));
+	r->accepted = r->accepted * RESIDENT_MEMORY + accepted;
+	r->trials = r->trials * RESIDENT_MEMORY + trials;
+	const double error = sqrt(BANK_GOOD * (1 - BANK_GOOD) / fmax(r->trials, 1));
 	const double low = BANK_GOOD - (w->held >= MEMORY_HOLD / 2 ? 1 : 3) * error;
-	return g->trials >= GUEST_TRIALS && g->accepted < low * g->trials;
+	return r->trials >= RESIDENT_TRIALS && r->accepted < low * r->trials;
 }
 
 static void watch_rounds(struct memory_watch* w) {
@@ -509,10 +536,11 @@ static void watch_rounds(struct memory_watch* w) {
 	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
+	const double before = drift_baseline(&w->drift);
 	const enum drift_event event = drift_add(&w->drift, accepted, steps);
 	const bool ill = is_ill_at_ease(w, accepted, trials);
 	if ((event == DRIFT_FALL || ill) && w->search)
-		fell(w);
+		fell(w, before);
 }
 
 /* The search has found a better mask: it becomes this kind's entry. How long the kind has been searched
@@ -540,6 +568,16 @@ static void improved(struct memory_watch* w, const struct mask* now) {
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* Whether a kind that rested and fell drafts as before again: what it fell over has passed, or a stored mask
+ * was taken up. */
+static bool has_recovered(struct memory_watch* w) {
+	const struct resident* r = resident_of(w, w->entry_kind);
+	if (!r || !(r->fell_from > 0) || w->drift.trials < RECOVERY_TRIALS)
+		return false;
+	const double p = drift_baseline(&w->drift);
+	return p + sqrt(p * (1 - p) / w->drift.trials) >= r->fell_from;
+}
+
 /* A search that has ended, or a mask that has held long enough, lets the entry rest. */
 static void settle_if_held(struct memory_watch* w) {
 	struct memory* m = w->memory;
@@ -547,9 +585,9 @@ static void settle_if_held(struct memory_watch* w) {
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
 	const int64_t own = e ? e->record.held + w->record.held : 0, held = own > w->held ? own : w->held;
-	const bool good = w->drift.trials >= GUEST_TRIALS && drift_baseline(&w->drift) >= BANK_GOOD;
+	const bool good = w->drift.trials >= RESIDENT_TRIALS && drift_baseline(&w->drift) >= BANK_GOOD;
 	const bool long_enough = held >= (good ? MEMORY_HOLD : 4 * MEMORY_HOLD);
-	if (e && !e->settled && (ended || long_enough)) {
+	if (e && !e->settled && (ended || long_enough || has_recovered(w))) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
 		tell(w, MEMORY_SETTLED, &m->counts.settled);

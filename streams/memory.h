@@ -7,10 +7,13 @@
  * search has ended, has settled on its mask, and nothing is proposed while it holds. The change test
  * (streams/drift.h) watches every verify pass; a fall reopens the search.
  *
- * A kind of text never seen is the guest of the search that drafts at the time, since kinds often like the
- * same masks and one search with all their windows is the sooner done. Where it drafts worse than with a good
- * mask, it gets a search of its own, and the best few stored masks are scored there beside the incumbent; so
- * are masks that prove themselves elsewhere later. The session's search is swapped when the home changes.
+ * A kind of text never seen shares the search that drafts at the time, since kinds often like the same masks
+ * and one search with all their windows is the sooner done. One that drafts worse there than with a good mask
+ * gets a search of its own, and the best few stored masks are scored there beside the incumbent; so are masks
+ * that prove themselves elsewhere later. The session's search is swapped when the home changes.
+ *
+ * What a process ended with on a kind that drafted well counts as settled in the next one. A kind that fell
+ * and drafts as before again after a few rounds rests again.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */

@@ -248,10 +248,11 @@ static bool propose(struct optimizer_service* s, const char* id, const cJSON* bo
 	return true;
 }
 
-static void take_report(struct remote* r, const struct mask* mask, int matches, int rows, int64_t window) {
+static void take_report(struct remote* r, const struct mask* mask, int matches, int rows, double distance,
+                        int64_t window) {
 	for (int i = 0; i < r->n_given; i++)
 		if (window == r->window && mask_equal(&r->given[i].mask, mask)) {
-			search_observe(r->search, &r->given[i], matches, rows);
+			search_observe(r->search, &r->given[i], matches, rows, distance);
 			memmove(r->given + i, r->given + i + 1, (size_t)(--r->n_given - i) * sizeof *r->given);
 			return;
 		}
@@ -261,15 +262,16 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 
 static bool observe(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
                     struct api_error* e) {
-	static const char* const known[] = {"attention", "mlp", "matches", "rows", "window", NULL};
+	static const char* const known[] = {"attention", "mlp", "matches", "rows", "distance", "window", NULL};
 	struct remote* r = find(s, id, e);
 	struct mask mask;
-	double matches = -1, rows = -1;
+	double matches = -1, rows = -1, distance = NAN;
 	if (!r || !api_only(body, known, e) || !read_mask(body, r->blocks, &mask, e))
 		return false;
 	double window = (double)r->window;
 	if (!api_number(body, "rows", 1, r->size, true, &rows, e) ||
 	    !api_number(body, "matches", 0, fmax(rows, 0), true, &matches, e) ||
+	    !api_number(body, "distance", 0, 2, false, &distance, e) ||
 	    !api_number(body, "window", 0, 0x1p53, true, &window, e))
 		return false;
 	if (rows < 0 || matches < 0)
@@ -277,7 +279,7 @@ static bool observe(struct optimizer_service* s, const char* id, const cJSON* bo
 		                  rows < 0 ? "rows" : "matches");
 	if (r->window == 0)
 		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
-	take_report(r, &mask, (int)matches, (int)rows, (int64_t)window);
+	take_report(r, &mask, (int)matches, (int)rows, distance, (int64_t)window);
 	text_print(out,
 	           "{\"state\": \"%s\", \"steps\": %d, \"best\": ", search_state_name(search_state(r->search)),
 	           search_steps(r->search));

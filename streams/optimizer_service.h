@@ -23,7 +23,8 @@ bool optimizer_create(struct optimizer_service*, const cJSON* body, struct text*
  * "window", "size"}, or {"done": true, "state"} when the search has ended. body may be NULL. */
 bool optimizer_propose(struct optimizer_service*, const char* id, const cJSON* body, struct text* out,
                        struct api_error*);
-/* {"attention", "mlp", "matches", "rows", "window"?} -> {"state", "steps", "best": {…}} */
+/* {"attention", "mlp", "matches", "rows", "window"?, "distance"?: mean over the rows of 1 - cosine between
+ * the two models' last hidden states} -> {"state", "steps", "best": {…}} */
 bool optimizer_observe(struct optimizer_service*, const char* id, const cJSON* body, struct text* out,
                        struct api_error*);
 /* -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"} */

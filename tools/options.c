@@ -45,6 +45,7 @@ static const struct session_option session_option[] = {
     {"patience", "N", "or after so many without improvement (300)"},
     {"max-matchness", "X", "or above this matchness (0.95)"},
     {"confirm", "N", "windows more that must agree on that (1)"},
+    {"distance", "on|off", "learn from hidden states beside hits (on)"},
     {"opt-budget", "X", "share of plain time the search may cost, or inf (0.02)"},
     {"objective", "matchness|speedup", "what the search maximises (matchness)"},
     {"acquisition", "ucb|ei", "how Bayesian proposals are chosen (ucb)"},
@@ -53,7 +54,7 @@ static const struct session_option session_option[] = {
     {"bank", "on|off", "keep masks by task and try them first (on)"},
     {"preset", "paper",
      "SWIFT as published: --draft always --max-tree paper\n--opt-budget inf --confirm 0 "
-     "--skip-ratio 0.45 --bank off"},
+     "--skip-ratio 0.45 --bank off --distance off"},
 };
 enum { SESSION_OPTIONS = sizeof session_option / sizeof *session_option };
 

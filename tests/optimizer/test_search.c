@@ -50,12 +50,12 @@ static int run(struct search* s, const struct planted* p, int per) {
 			return scored;
 		int rows;
 		const int matches = planted_score(p, &proposal.mask, window, WINDOW, proposal.needed, &rows);
-		search_observe(s, &proposal, matches, rows);
+		search_observe(s, &proposal, matches, rows, NAN);
 	}
 }
 
 static void observe_all(struct search* s, const struct proposal* p, int matches) {
-	search_observe(s, p, matches, WINDOW);
+	search_observe(s, p, matches, WINDOW, NAN);
 }
 
 static void start_mask(void** state) {
@@ -186,7 +186,7 @@ static void repeats_nothing(void** state) {
 		}
 		int rows;
 		const int matches = planted_score(&p, &proposal.mask, window, WINDOW, proposal.needed, &rows);
-		search_observe(s, &proposal, matches, rows);
+		search_observe(s, &proposal, matches, rows, NAN);
 	}
 	assert_int_equal(steps, 600);
 	assert_int_equal(bayes, 24);
@@ -300,7 +300,7 @@ static void tight_budgets_still_search(void** state) {
 	for (int64_t window = 1; window <= 100; window++) {
 		search_window(s, window, 16);
 		assert_true(search_propose(s, &proposal));
-		search_observe(s, &proposal, 8, 16);
+		search_observe(s, &proposal, 8, 16, NAN);
 	}
 	assert_true(search_steps(s) >= 30);
 	search_close(s);
@@ -315,7 +315,7 @@ static void growing_windows(void** state) {
 	for (int size = 8; size <= 256; size *= 2) {
 		search_window(s, 1, size);
 		for (int i = 0; i < 6 && search_propose(s, &proposal); i++)
-			search_observe(s, &proposal, proposal.step ? size / 2 : size, size);
+			search_observe(s, &proposal, proposal.step ? size / 2 : size, size, NAN);
 	}
 	assert_int_equal(search_state(s), SEARCH_RUNNING);
 	search_close(s);
@@ -422,7 +422,7 @@ static void carried_over(void** state) {
 	for (int i = 0; i < 60 && search_propose(copied.into, &proposal); i++) {
 		int rows;
 		const int matches = planted_score(&p, &proposal.mask, 1, WINDOW, 0, &rows);
-		search_observe(copied.into, &proposal, matches, rows);
+		search_observe(copied.into, &proposal, matches, rows, NAN);
 	}
 	const struct mask now = search_best(copied.into, NULL);
 	met = planted_truth(&p, &now) >= planted_truth(&p, &best) - 0.03;
@@ -457,14 +457,14 @@ static void odd_observations(void** state) {
 	search_close(empty);
 	search_observe_mask(s, &none, 8, 8, INT64_MAX);
 	struct proposal proposal = {.kind = PROPOSAL_BAYES, .mask = p.mask};
-	search_observe(s, &proposal, 4, 8); /* before any window */
+	search_observe(s, &proposal, 4, 8, NAN); /* before any window */
 	search_window(s, 1, 0);
 	search_window(s, 1, -5);
 	search_window(s, -1, 32);
 	assert_false(search_propose(s, &proposal));
 	search_window(s, 1, 32);
 	assert_true(search_propose(s, &proposal));
-	search_observe(s, &proposal, 40, 33);
+	search_observe(s, &proposal, 40, 33, NAN);
 	assert_true(search_propose(s, &proposal));
 	assert_int_equal(proposal.kind, PROPOSAL_START);
 	/* More than is remembered: the oldest go, the incumbent stays. */
@@ -524,7 +524,7 @@ static void background_thread(void** state) {
 		bayes += proposal.kind == PROPOSAL_BAYES;
 		int rows;
 		const int matches = planted_score(&p, &proposal.mask, n / 15 + 1, WINDOW, proposal.needed, &rows);
-		search_observe(s, &proposal, matches, rows);
+		search_observe(s, &proposal, matches, rows, NAN);
 		sleep_a_little();
 	}
 	double foreground, background;
