@@ -24,6 +24,18 @@ static inline float v_sum(V a) {
 	return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
+/* Halves are added to halves as v_sum adds them, of two vectors at a time. */
+static inline void v_sums(const V a[4], float* out) {
+	for (int i = 0; i < 4; i += 2) {
+		const V b = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 1], 0x20),
+		                          _mm256_permute2f128_ps(a[i], a[i + 1], 0x31));
+		const V c = _mm256_add_ps(b, _mm256_permute_ps(b, 0x4e));
+		const V d = _mm256_add_ps(c, _mm256_movehdup_ps(c));
+		out[i] = _mm256_cvtss_f32(d);
+		out[i + 1] = _mm_cvtss_f32(_mm256_extractf128_ps(d, 1));
+	}
+}
+
 static inline V v_weights(enum dtype type, const uint8_t* p) {
 	switch (type) {
 	case DTYPE_F16:

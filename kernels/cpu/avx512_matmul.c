@@ -28,6 +28,18 @@ static inline float v_sum(V a) {
 	return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 
+/* Halves are added to halves as v_sum adds them, of two or four vectors at a time. */
+static inline void v_sums(const V a[4], float* out) {
+	const V ab =
+	    _mm512_add_ps(_mm512_shuffle_f32x4(a[0], a[1], 0x44), _mm512_shuffle_f32x4(a[0], a[1], 0xee));
+	const V cd =
+	    _mm512_add_ps(_mm512_shuffle_f32x4(a[2], a[3], 0x44), _mm512_shuffle_f32x4(a[2], a[3], 0xee));
+	const V b = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+	const V c = _mm512_add_ps(b, _mm512_permute_ps(b, 0x4e));
+	const V d = _mm512_add_ps(c, _mm512_movehdup_ps(c));
+	_mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, d)));
+}
+
 static inline V v_weights(enum dtype type, const uint8_t* p) {
 	switch (type) {
 	case DTYPE_F16:

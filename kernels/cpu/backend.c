@@ -9,6 +9,8 @@
 
 /* Logits held at once: within this, but one row at least. */
 static const size_t logits_bytes = (size_t)16 << 20;
+/* Of a slice's rows: within this, but SLICE_ROWS at least. */
+static const size_t slice_bytes = (size_t)32 << 20;
 
 static void cpu_close(struct backend* backend) {
 	struct cpu_backend* b = cpu_of(backend);
@@ -194,6 +196,18 @@ static size_t prepared_row_bytes(const struct cpu_backend* b) {
 	return most;
 }
 
+/* Types among matrices on one input, at most: each wants the input prepared for it. */
+static int prepared_kinds(const struct weight_table* w) {
+	int most = 1;
+	for (int i = 0; i < w->shape.n_blocks; i++) {
+		const struct block_weights* k = &w->block[i];
+		const enum dtype q = k->wq.type, key = k->wk.type, v = k->wv.type;
+		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
+		most = qkv > most ? qkv : gate > most ? gate : most;
+	}
+	return most;
+}
+
 /* The next `count` rows of `width` elements of `size` bytes in the workspace, each array 64-byte aligned.
  * Without a workspace yet, only the bytes are added up. */
 static void* take(const struct cpu_backend* b, size_t* used, size_t count, size_t width, size_t size) {
@@ -204,7 +218,8 @@ static void* take(const struct cpu_backend* b, size_t* used, size_t count, size_
 
 static size_t lay_out(struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const size_t rows = SLICE_ROWS, dim = (size_t)s->dim, pairs = (size_t)b->rope.pairs, ffn = (size_t)s->ffn;
+	const size_t rows = (size_t)b->slice_rows, dim = (size_t)s->dim, pairs = (size_t)b->rope.pairs,
+	             ffn = (size_t)s->ffn;
 	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
@@ -221,7 +236,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take(b, &used, rows, kv, sizeof(float));
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
-	for (int i = 0; i < MAX_PRODUCTS; i++)
+	for (int i = 0; i < prepared_kinds(b->head.weights); i++)
 		b->prepared[i] = take(b, &used, rows, prepared, 1);
 	b->scores = take(b, &used, threads * group, positions, sizeof(float));
 	b->logits = take(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
@@ -229,9 +244,19 @@ static size_t lay_out(struct cpu_backend* b) {
 	return used;
 }
 
+/* The more rows a slice has, the fewer times a long prompt reads the weights. */
+static int fitting_rows(struct cpu_backend* b) {
+	b->slice_rows = 0;
+	const size_t fixed = lay_out(b);
+	b->slice_rows = SLICE_ROWS;
+	const size_t more = slice_bytes / ((lay_out(b) - fixed) / SLICE_ROWS);
+	return more >= MAX_ROWS ? MAX_ROWS : more <= SLICE_ROWS ? SLICE_ROWS : (int)more / 32 * 32;
+}
+
 static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	const size_t fit = logits_bytes / ((size_t)b->head.weights->shape.vocab * sizeof(float));
 	b->head_rows = fit < 1 ? 1 : fit > SLICE_ROWS ? SLICE_ROWS : (int)fit;
+	b->slice_rows = fitting_rows(b);
 	const size_t bytes = lay_out(b);
 	b->workspace = aligned_alloc(64, bytes);
 	if (!b->workspace)

@@ -59,15 +59,16 @@ struct cpu_backend {
 	float *output_norm, *output_bias;
 	float* vectors; /* what those point into */
 
-	struct slice_row row[SLICE_ROWS];
-	float *cosine, *sine;                  /* (SLICE_ROWS, rope.pairs) */
-	float* x;                              /* (SLICE_ROWS, dim) hidden states */
-	float* normed;                         /* (SLICE_ROWS, dim) */
-	float *q, *mixed;                      /* (SLICE_ROWS, heads·head_dim) */
-	float *k, *v;                          /* (SLICE_ROWS, kv_heads·head_dim) */
-	float* y;                              /* (SLICE_ROWS, dim) a sub-layer's output */
-	float *gate, *up;                      /* (SLICE_ROWS, ffn) */
-	unsigned char* prepared[MAX_PRODUCTS]; /* (SLICE_ROWS) activation rows as the kernels want them */
+	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
+	struct slice_row row[MAX_ROWS];
+	float *cosine, *sine;                  /* (slice_rows, rope.pairs) */
+	float* x;                              /* (slice_rows, dim) hidden states */
+	float* normed;                         /* (slice_rows, dim) */
+	float *q, *mixed;                      /* (slice_rows, heads·head_dim) */
+	float *k, *v;                          /* (slice_rows, kv_heads·head_dim) */
+	float* y;                              /* (slice_rows, dim) a sub-layer's output */
+	float *gate, *up;                      /* (slice_rows, ffn) */
+	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
 	float* scores;                         /* (threads, group, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
 	float* logits;                         /* (head_rows, vocab) */

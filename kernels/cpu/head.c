@@ -45,7 +45,7 @@ static void head_row(void* user, int i, int thread) {
 bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
-	int wanted[SLICE_ROWS], count = 0;
+	int wanted[MAX_ROWS], count = 0;
 	for (int i = 0; i < n; i++)
 		if (pass->want[r0 + i] != WANT_NOTHING)
 			wanted[count++] = i;

@@ -34,7 +34,7 @@ struct cpu_kernels {
 	void (*prepare)(enum dtype weight, void* out, const float* x, int cols);
 
 	/* out[i·out_stride + r] = w[r] · x[i] for r in [begin, end), i in [0, n); x holds n prepared rows,
-	 * each prepared_bytes apart; n in 1..SLICE_ROWS. Each weight is read once for all n rows. */
+	 * each prepared_bytes apart; n in 1..MAX_ROWS. Each weight is read once for all n rows. */
 	void (*matmul)(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
 	               const void* x, int n);
 

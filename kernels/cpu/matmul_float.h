@@ -3,8 +3,9 @@
  * Included by one source file an instruction set, which defines before it:
  *   V, V_LANES                    a vector of floats and its lanes
  *   v_zero() v_load(float*) v_store(float*, V) v_fma(a, b, c) v_sum(V)
+ *   v_sums(const V[4], float[4])  four v_sums at once, the same bits
  *   v_weights(type, bytes)        the next V_LANES weights as floats
- *   TILE_ROWS (4 or less), TILE_N (6 or less)
+ *   TILE_ROWS (4), TILE_N (6 or less)
  *                                 weight rows and activation rows whose products fit in registers
  *   STREAM_N, STREAM_ROWS, SIDE_BY_SIDE(n), STREAM_CASES(type)
  *                                 up to STREAM_N activation rows meet SIDE_BY_SIDE(n) ≤ STREAM_ROWS weight
@@ -34,7 +35,8 @@ enum {
 	PIECE_BYTES = 24 << 10,  /* of a group of activation rows: half a first-level cache */
 	STREAM_BYTES = 32 << 10, /* of activation rows */
 	STREAM_AHEAD = 12 << 10,
-	BLOCK_BYTES = 64 << 10 /* of weights: a share of a second-level cache */
+	BLOCK_BYTES = 64 << 10, /* of weights: a share of a second-level cache */
+	PANEL_BYTES = 256 << 10
 };
 
 /* One run: TILE_ROWS weight rows against one group of activation rows, over one piece of columns. */
@@ -43,9 +45,13 @@ struct run {
 	size_t w_stride;
 	const uint8_t* x;
 	size_t x_stride;
-	float* sums;   /* (TILE_ROWS, TILE_N, V_LANES) */
-	int64_t steps; /* whole vectors */
-	int tail;      /* columns behind them */
+	float* sums;       /* (TILE_ROWS, TILE_N, V_LANES) from piece to piece */
+	bool first, last;  /* piece of the columns: sums start from 0, and go to `out` */
+	float* out;        /* (group, TILE_ROWS) */
+	size_t out_stride; /* floats */
+	int out_rows;      /* of TILE_ROWS */
+	int64_t steps;     /* whole vectors */
+	int tail;          /* columns behind them */
 	/* What to fetch: lines of TILE_ROWS rows, in the order line 0 of every row, line 1, …; number
 	 * `ahead_at` / 256 first, `ahead_step` / 256 lines on with every step */
 	const uint8_t* ahead;
@@ -64,12 +70,28 @@ INLINED void fetch(const struct run* run, size_t at) {
 	__builtin_prefetch(run->ahead + line % TILE_ROWS * run->w_stride + line / TILE_ROWS * LINE, 0, 3);
 }
 
+/* Four sums of a column of the tile; where a tile stands for fewer rows, those. */
+INLINED void store_sums(const V sums[TILE_ROWS], float* out, int rows) {
+	float all[TILE_ROWS];
+	if (rows == TILE_ROWS)
+		v_sums(sums, out);
+	else {
+		v_sums(sums, all);
+		memcpy(out, all, (size_t)rows * sizeof *out);
+	}
+}
+
 /* `lines`: fetches a step */
 INLINED void float_run(enum dtype type, int n, int lines, const struct run* run) {
 	const size_t size = type == DTYPE_F32 ? 4 : 2;
 	V sum[TILE_ROWS][TILE_N];
-	UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    v_load(run->sums + (r * TILE_N + i) * V_LANES);
+	if (run->first) {
+		UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
+		    v_zero();
+	} else {
+		UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
+		    v_load(run->sums + (r * TILE_N + i) * V_LANES);
+	}
 	size_t at = run->ahead_at;
 	const uint8_t *w = run->w, *x = run->x;
 	for (int64_t s = 0; s < run->steps; s++) {
@@ -93,8 +115,16 @@ INLINED void float_run(enum dtype type, int n, int lines, const struct run* run)
 				sum[r][i] = v_fma(ws, xs, sum[r][i]);
 			}
 		}
-	UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++)
-	    v_store(run->sums + (r * TILE_N + i) * V_LANES, sum[r][i]);
+	if (run->last) {
+		UNROLLED for (int i = 0; i < n; i++) {
+			V column[TILE_ROWS];
+			UNROLLED for (int r = 0; r < TILE_ROWS; r++) column[r] = sum[r][i];
+			store_sums(column, run->out + (size_t)i * run->out_stride, run->out_rows);
+		}
+	} else {
+		UNROLLED for (int r = 0; r < TILE_ROWS; r++) UNROLLED for (int i = 0; i < n; i++)
+		    v_store(run->sums + (r * TILE_N + i) * V_LANES, sum[r][i]);
+	}
 }
 
 #define AT_MOST(n) ((n) < TILE_N ? (n) : TILE_N)
@@ -166,50 +196,48 @@ static int group_first(const struct cut* c, int g) {
 	return g * (c->n / c->groups) + (g < c->n % c->groups ? g : c->n % c->groups);
 }
 
-/* One piece of one block: every group meets every tile. sums (groups, tiles); `next` is the same place
- * in what comes next. */
-static void block_piece(const struct cut* c, float* sums, const uint8_t* w, int tiles, const uint8_t* x,
-                        int64_t columns, const uint8_t* next) {
-	struct run run = {.w_stride = c->row_bytes, .x_stride = c->x_stride};
+/* One block: rows that fill its tiles, or, with a row stride of 0, one row. */
+struct block {
+	const uint8_t* w;
+	int tiles, rows;
+	float* sums; /* (groups, TILES, TILE_SUMS) */
+	float* out;  /* (n, rows) */
+	size_t out_stride;
+};
+
+/* One piece of one block: every group meets every tile. `next` is the same place in what comes next. */
+static void block_piece(const struct cut* c, const struct block* b, int64_t k, const uint8_t* x,
+                        const uint8_t* next) {
+	const bool last = c->cols - k <= c->piece;
+	const int64_t columns = last ? c->cols - k : c->piece;
+	const size_t size = dtype_block_bytes(c->type);
+	struct run run = {.w_stride = c->row_bytes, .x_stride = c->x_stride, .first = k == 0, .last = last};
+	run.out_stride = b->out_stride;
+	run.out_rows = b->rows < TILE_ROWS ? b->rows : TILE_ROWS;
 	run.steps = columns / V_LANES;
 	run.tail = (int)(columns % V_LANES);
-	run.ahead_step = 256 * TILE_ROWS * V_LANES * dtype_block_bytes(c->type) / LINE / (size_t)c->groups;
+	run.ahead_step = 256 * TILE_ROWS * V_LANES * size / LINE / (size_t)c->groups;
 	for (int g = 0; g < c->groups; g++) {
-		run.x = x + (size_t)group_first(c, g) * c->x_stride;
+		run.x = x + (size_t)group_first(c, g) * c->x_stride + (size_t)k * sizeof(float);
 		run.ahead_at = (size_t)g * (size_t)run.steps * run.ahead_step;
-		for (int t = 0; t < tiles; t++) {
-			run.w = w + (size_t)t * TILE_ROWS * c->row_bytes;
+		for (int t = 0; t < b->tiles; t++) {
+			run.w = b->w + (size_t)t * TILE_ROWS * c->row_bytes + (size_t)k * size;
 			run.ahead = next + (size_t)t * TILE_ROWS * c->row_bytes;
-			run.sums = sums + (g * TILES + t) * TILE_SUMS;
+			run.sums = b->sums + (g * TILES + t) * TILE_SUMS;
+			run.out = b->out + (size_t)group_first(c, g) * b->out_stride + t * TILE_ROWS;
 			float_runs(c->type, group_rows(c, g), &run);
 		}
 	}
 }
 
-static void store_block(const struct cut* c, const float* sums, int rows, float* out, size_t out_stride) {
-	for (int g = 0; g < c->groups; g++)
-		for (int r = 0; r < rows; r++)
-			for (int i = 0; i < group_rows(c, g); i++) {
-				const float* sum = sums + (g * TILES + r / TILE_ROWS) * TILE_SUMS;
-				out[(size_t)(group_first(c, g) + i) * out_stride + (size_t)r] =
-				    v_sum(v_load(sum + (r % TILE_ROWS * TILE_N + i) * V_LANES));
-			}
-}
-
-/* out (n, rows) of a block of whole tiles; or, with a row stride of 0, of one row */
-static void block_product(const struct cut* c, const uint8_t* w, int tiles, int rows, const uint8_t* x,
-                          float* out, size_t out_stride) {
-	_Alignas(64) float sums[MAX_GROUPS * TILES * TILE_SUMS];
-	memset(sums, 0, (size_t)c->groups * TILES * TILE_SUMS * sizeof(float));
+static void block_product(const struct cut* c, const struct block* b, const uint8_t* x) {
 	const size_t size = dtype_block_bytes(c->type);
 	for (int64_t k = 0; k < c->cols; k += c->piece) {
 		const bool last = c->cols - k <= c->piece;
-		const uint8_t* at = w + (size_t)k * size;
-		const uint8_t* next =
-		    last ? w + (size_t)(tiles * TILE_ROWS) * c->row_bytes : at + (size_t)c->piece * size;
-		block_piece(c, sums, at, tiles, x + (size_t)k * sizeof(float), last ? c->cols - k : c->piece, next);
+		block_piece(c, b, k, x,
+		            last ? b->w + (size_t)(b->tiles * TILE_ROWS) * c->row_bytes
+		                 : b->w + (size_t)(k + c->piece) * size);
 	}
-	store_block(c, sums, rows, out, out_stride);
 }
 
 /* sum (rows, n) += w · x for `vectors` vectors of columns */
@@ -308,23 +336,44 @@ static void float_stream(float* out, size_t out_stride, const struct tensor* w, 
 		stream_DTYPE_BF16(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
 }
 
+/* At most SLICE_ROWS activation rows. */
+static void float_tiles(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                        const uint8_t* x, int n) {
+	_Alignas(64) float sums[MAX_GROUPS * TILES * TILE_SUMS];
+	struct cut c = cut_for(w, n);
+	const size_t row_bytes = c.row_bytes;
+	struct block b = {.sums = sums, .out_stride = out_stride};
+	int64_t r = begin;
+	for (; end - r >= TILE_ROWS; r += b.rows) {
+		const int64_t left = (end - r) / TILE_ROWS;
+		b.tiles = left < c.tiles ? (int)left : c.tiles;
+		b.rows = b.tiles * TILE_ROWS;
+		b.w = (const uint8_t*)w->data + row_bytes * (size_t)r;
+		b.out = out + r;
+		block_product(&c, &b, x);
+	}
+	c.row_bytes = 0; /* the rows that fill no tile: each as all rows of one */
+	b.tiles = b.rows = 1;
+	for (; r < end; r++) {
+		b.w = (const uint8_t*)w->data + row_bytes * (size_t)r;
+		b.out = out + r;
+		block_product(&c, &b, x);
+	}
+}
+
+/* Many activation rows are taken SLICE_ROWS at a time, which fit in a second-level cache, and all of them
+ * meet a panel of weights while that is in one. */
 static void float_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
 	if (n <= STREAM_N) {
 		float_stream(out, out_stride, w, begin, end, x, n);
 		return;
 	}
-	struct cut c = cut_for(w, n);
-	const size_t row_bytes = c.row_bytes;
-	int64_t r = begin;
-	while (end - r >= TILE_ROWS) {
-		const int64_t left = (end - r) / TILE_ROWS;
-		const int tiles = left < c.tiles ? (int)left : c.tiles;
-		block_product(&c, (const uint8_t*)w->data + row_bytes * (size_t)r, tiles, tiles * TILE_ROWS, x,
-		              out + r, out_stride);
-		r += tiles * TILE_ROWS;
-	}
-	c.row_bytes = 0; /* the rows that fill no tile: each as all rows of one */
-	for (; r < end; r++)
-		block_product(&c, (const uint8_t*)w->data + row_bytes * (size_t)r, 1, 1, x, out + r, out_stride);
+	const int64_t fit = (int64_t)(PANEL_BYTES / dtype_row_bytes(w->type, w->cols));
+	const int64_t panel = n <= SLICE_ROWS ? end - begin : (fit / TILE_ROWS + 1) * TILE_ROWS;
+	for (int64_t r = begin; r < end; r += panel)
+		for (int first = 0; first < n; first += SLICE_ROWS)
+			float_tiles(out + (size_t)first * out_stride, out_stride, w, r, end - r < panel ? end : r + panel,
+			            x + (size_t)first * prepared_float_bytes(w->cols),
+			            n - first < SLICE_ROWS ? n - first : SLICE_ROWS);
 }

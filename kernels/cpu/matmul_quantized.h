@@ -90,7 +90,7 @@ static enum kind kind_of(enum dtype type) {
 	return type == DTYPE_Q3_K || type == DTYPE_Q6_K ? SUPER_OFFSET : SUPER_MIN;
 }
 
-enum { PIECE = 2048, TILE_SUMS = Q_ROWS * Q_N * Q_LANES, MAX_GROUPS = (SLICE_ROWS + Q_N - 1) / Q_N };
+enum { PIECE = 2048, TILE_SUMS = Q_ROWS * Q_N * Q_LANES, MAX_GROUPS = (MAX_ROWS + Q_N - 1) / Q_N };
 
 /* A piece of Q_ROWS weight rows. */
 struct decoded {

@@ -58,7 +58,7 @@ static void prepare_row(void* user, int i, int thread) {
 
 /* Matrices of one type share the prepared input. */
 static void prepare_inputs(struct cpu_backend* b, struct multiply_job* job, const float* x, int64_t cols) {
-	for (int i = 0; i < job->count; i++) {
+	for (int i = 0, kinds = 0; i < job->count; i++) {
 		const enum dtype type = job->product[i].w->type;
 		job->input[i] = NULL;
 		for (int j = 0; j < i; j++)
@@ -66,11 +66,12 @@ static void prepare_inputs(struct cpu_backend* b, struct multiply_job* job, cons
 				job->input[i] = job->input[j];
 		if (job->input[i])
 			continue;
-		struct prepare_job prepare = {.kernels = b->kernels, .type = type, .out = b->prepared[i], .x = x};
+		struct prepare_job prepare = {
+		    .kernels = b->kernels, .type = type, .out = b->prepared[kinds++], .x = x};
 		prepare.bytes = b->kernels->prepared_bytes(type, (int)cols);
 		prepare.cols = cols;
 		spread(b, job->n, (double)job->n * (double)cols * 2, prepare_row, &prepare);
-		job->input[i] = b->prepared[i];
+		job->input[i] = prepare.out;
 	}
 }
 
@@ -84,7 +85,7 @@ static double bytes_a_part(const struct cpu_backend* b, double bytes, int n) {
 
 void multiply(struct cpu_backend* b, const float* x, int64_t cols, int n, const struct product* product,
               int count) {
-	assert(n >= 1 && n <= SLICE_ROWS && count >= 1 && count <= MAX_PRODUCTS);
+	assert(n >= 1 && n <= b->slice_rows && count >= 1 && count <= MAX_PRODUCTS);
 	struct multiply_job job = {.kernels = b->kernels, .product = product, .count = count, .n = n};
 	prepare_inputs(b, &job, x, cols);
 	double bytes = 0;

@@ -1,6 +1,6 @@
 /* The pass: rows of tokens go through a span of sub-layers, slice by slice.
  *
- * A slice is at most SLICE_ROWS rows in the pass's own order, in which parents come first; so when a
+ * A slice is at most slice_rows rows in the pass's own order, in which parents come first; so when a
  * slice runs, everything its rows look at has been written. Each sub-layer is read top to bottom below:
  * norm, products, what is between them, output product, residual add. */
 #include "kernels/cpu/cpu.h"
@@ -294,8 +294,8 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 	pool_begin(b->pool);
 	struct walk walk = {0};
 	bool done = true;
-	for (int r0 = 0; r0 < pass->n && done; r0 += SLICE_ROWS) {
-		const int n = pass->n - r0 < SLICE_ROWS ? pass->n - r0 : SLICE_ROWS;
+	for (int r0 = 0; r0 < pass->n && done; r0 += b->slice_rows) {
+		const int n = pass->n - r0 < b->slice_rows ? pass->n - r0 : b->slice_rows;
 		open_slice(b, pass, &walk, r0, n);
 		done = run_slice(b, pass, r0, n, error);
 	}

@@ -77,7 +77,7 @@ static float add_lanes(const float sum[LANES]) {
 
 static void float_row(float* out, size_t out_stride, enum dtype type, const uint8_t* row, int64_t cols,
                       const uint8_t* x, size_t x_bytes, int n) {
-	float sum[SLICE_ROWS][LANES], w[CHUNK];
+	float sum[MAX_ROWS][LANES], w[CHUNK];
 	memset(sum, 0, (size_t)n * sizeof sum[0]);
 	for (int64_t k = 0; k < cols; k += CHUNK) {
 		const int64_t some = cols - k < CHUNK ? cols - k : CHUNK;
@@ -233,7 +233,7 @@ static void quantized_row(float* out, size_t out_stride, enum dtype type, const 
                           const uint8_t* x, size_t x_bytes, int n) {
 	const int block = dtype_block(type), group = activation_block(type);
 	const size_t d_offset = prepared_layout(type, (int)cols).d;
-	float sum[SLICE_ROWS] = {0};
+	float sum[MAX_ROWS] = {0};
 	struct parts parts;
 	for (int64_t k = 0; k < cols; k += group) {
 		if (block == BLOCK_SMALL)
