@@ -2,7 +2,7 @@
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
-#include <immintrin.h>
+#include "kernels/cpu/lane_sums.h"
 
 typedef __m256 V;
 enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STORED_LINES = 1, STREAM_N = 5, STREAM_ROWS = 4 };
@@ -18,22 +18,10 @@ static inline V v_load(const float* p) { return _mm256_loadu_ps(p); }
 static inline void v_store(float* p, V a) { _mm256_storeu_ps(p, a); }
 static inline V v_fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 
-static inline float v_sum(V a) {
-	const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-	const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
-	return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
-}
-
-/* Halves are added to halves as v_sum adds them, of two vectors at a time. */
+static inline float v_sum(V a) { return lane_sum_256(a); }
 static inline void v_sums(const V a[4], float* out) {
-	for (int i = 0; i < 4; i += 2) {
-		const V b = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 1], 0x20),
-		                          _mm256_permute2f128_ps(a[i], a[i + 1], 0x31));
-		const V c = _mm256_add_ps(b, _mm256_permute_ps(b, 0x4e));
-		const V d = _mm256_add_ps(c, _mm256_movehdup_ps(c));
-		out[i] = _mm256_cvtss_f32(d);
-		out[i + 1] = _mm_cvtss_f32(_mm256_extractf128_ps(d, 1));
-	}
+	lane_sums_256(a[0], a[1], out);
+	lane_sums_256(a[2], a[3], out + 2);
 }
 
 static inline V v_weights(enum dtype type, const uint8_t* p) {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
-#include <immintrin.h>
+#include "kernels/cpu/lane_sums.h"
 
 enum { Q_LANES = 8, Q_ROWS = 2, Q_N = 3 };
 
@@ -201,7 +201,7 @@ INLINED __m256 once_at(const void* p) {
 INLINED void small_run(bool minimum, int n, const struct run* run) {
 	__m256 sum[Q_ROWS][Q_N];
 	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    _mm256_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
+	    run->first ? _mm256_setzero_ps() : _mm256_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
 	const struct decoded* w = run->w;
 	for (int64_t b = 0; b < run->columns / 32; b++)
 		UNROLLED for (int r = 0; r < Q_ROWS; r++) {
@@ -235,7 +235,7 @@ INLINED __m256i minus_product(const uint8_t* sums, const int16_t* minus) {
 INLINED void super_run(bool minimum, int n, const struct run* run) {
 	__m256 sum[Q_ROWS][Q_N];
 	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    _mm256_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
+	    run->first ? _mm256_setzero_ps() : _mm256_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
 	const struct decoded* w = run->w;
 	for (int64_t b = 0; b < run->columns / 256; b++)
 		UNROLLED for (int r = 0; r < Q_ROWS; r++) {
@@ -294,11 +294,8 @@ static void quantized_run(enum kind kind, int n, const struct run* run) {
 		super_min_run(n, run);
 }
 
-static float lane_sum(const float* lanes) {
-	const __m256 a = _mm256_loadu_ps(lanes);
-	const __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-	const __m128 c = _mm_add_ps(b, _mm_movehl_ps(b, b));
-	return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+static void lane_sums(const float* lanes, float* out) {
+	lane_sums_256(_mm256_loadu_ps(lanes), _mm256_loadu_ps(lanes + Q_N * Q_LANES), out);
 }
 
 void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,

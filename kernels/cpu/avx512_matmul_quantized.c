@@ -2,7 +2,7 @@
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX512VNNI__)
-#include <immintrin.h>
+#include "kernels/cpu/lane_sums.h"
 
 enum { Q_LANES = 16, Q_ROWS = 4, Q_N = 4 };
 enum { STREAM_N = 8 }; /* as many activation rows meet weights that are not stored in between */
@@ -245,7 +245,7 @@ INLINED __m512i pair_once(const void* p) {
 INLINED void small_run(bool minimum, int n, const struct run* run) {
 	__m512 sum[Q_ROWS][Q_N];
 	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    _mm512_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
+	    run->first ? _mm512_setzero_ps() : _mm512_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
 	const struct decoded* w = run->w;
 	for (int64_t s = 0; s < (run->columns + 63) / 64; s++) {
 		__m512i xq[Q_N], xs[Q_N];
@@ -317,7 +317,7 @@ INLINED void super_product(bool minimum, int n, __m512* sum, const struct super*
 INLINED void super_run(bool minimum, int n, const struct run* run) {
 	__m512 sum[Q_ROWS][Q_N];
 	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    _mm512_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
+	    run->first ? _mm512_setzero_ps() : _mm512_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
 	const struct decoded* w = run->w;
 	for (int64_t b = 0; b < run->columns / 256; b++)
 		UNROLLED for (int r = 0; r < Q_ROWS; r++) {
@@ -361,14 +361,11 @@ static void quantized_run(enum kind kind, int n, const struct run* run) {
 		super_min_run(n, run);
 }
 
-INLINED float vector_sum(__m512 a) {
-	const __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
-	const __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
-	const __m128 d = _mm_add_ps(c, _mm_movehl_ps(c, c));
-	return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
+static void lane_sums(const float* lanes, float* out) {
+	__m512 row[Q_ROWS];
+	UNROLLED for (int r = 0; r < Q_ROWS; r++) row[r] = _mm512_loadu_ps(lanes + r * Q_N * Q_LANES);
+	lane_sums_512(row, out);
 }
-
-static float lane_sum(const float* lanes) { return vector_sum(_mm512_loadu_ps(lanes)); }
 
 /* ---- few activation rows --------------------------------------------------------------------- */
 
@@ -428,7 +425,7 @@ INLINED void small_group(enum dtype type, int side, int n, const uint8_t* w, int
 	if (b < cols / 32)
 		small_step(type, side, n, sum, w, row_bytes, NULL, q, d, sums, layout->bytes);
 	UNROLLED for (int r = 0; r < side; r++) UNROLLED for (int i = 0; i < n; i++)
-	    out[(size_t)i * out_stride + (size_t)r] = vector_sum(sum[r][i]);
+	    out[(size_t)i * out_stride + (size_t)r] = lane_sum_512(sum[r][i]);
 }
 
 INLINED void small_rows(enum dtype type, int side, int n, const struct tensor* w, int64_t begin, int64_t end,
@@ -462,7 +459,7 @@ INLINED void super_rows(enum dtype type, int n, const struct tensor* w, int64_t 
 			super_product(minimum, n, sum, &block, x + b * 256, x + layout.d + b * 4,
 			              x + layout.sums + b * 32, layout.bytes);
 		}
-		UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride + (size_t)r] = vector_sum(sum[i]);
+		UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride + (size_t)r] = lane_sum_512(sum[i]);
 	}
 }
 

@@ -108,6 +108,7 @@ struct run {
 	const uint8_t* d;    /* the same of the scales */
 	const uint8_t* sums; /* and of what stands behind them */
 	size_t x_stride;
+	bool first; /* piece: the sums start from 0 */
 	float* out; /* (Q_ROWS, Q_N, Q_LANES) running sums */
 	int64_t columns;
 };
@@ -115,7 +116,8 @@ struct run {
 INLINED void decode_row(enum dtype type, struct decoded* out, int r, const uint8_t* w, int64_t columns,
                         const uint8_t* next);
 static void quantized_run(enum kind kind, int n, const struct run* run);
-static float lane_sum(const float* lanes);
+/* out (Q_ROWS): sums of Q_LANES lanes, a tile's rows Q_N·Q_LANES apart */
+static void lane_sums(const float* lanes, float* out);
 
 static void decode_rows(enum dtype type, struct decoded* out, const uint8_t* w, size_t row_bytes, int rows,
                         int64_t columns, const uint8_t* next) {
@@ -156,14 +158,13 @@ static void quantized_tile(const struct tensor* w, const uint8_t* tile, int rows
 	const size_t per_sum = 8; /* columns a byte: int32 or float of 32, int16 of 16 */
 	const enum kind kind = kind_of(w->type);
 	const int groups = (n + Q_N - 1) / Q_N;
-	memset(sums, 0, (size_t)groups * TILE_SUMS * sizeof(float));
 	for (int64_t k = 0; k < w->cols; k += PIECE) {
 		const bool last = w->cols - k <= PIECE;
 		const int64_t columns = last ? w->cols - k : PIECE;
 		const uint8_t* at = tile + (size_t)(k / dtype_block(w->type)) * dtype_block_bytes(w->type);
 		decode_rows(w->type, &decoded, at, row_bytes, rows, columns,
 		            last ? tile + Q_ROWS * row_bytes : at + dtype_row_bytes(w->type, PIECE));
-		struct run run = {.w = &decoded, .x_stride = layout.bytes, .columns = columns};
+		struct run run = {.w = &decoded, .x_stride = layout.bytes, .columns = columns, .first = k == 0};
 		for (int g = 0, i = 0; g < groups; g++) {
 			const int some = n / groups + (g < n % groups);
 			const uint8_t* xi = x + (size_t)i * layout.bytes;
@@ -177,10 +178,11 @@ static void quantized_tile(const struct tensor* w, const uint8_t* tile, int rows
 	}
 	for (int g = 0, first = 0; g < groups; g++) {
 		const int some = n / groups + (g < n % groups);
-		for (int i = 0; i < some; i++)
-			for (int r = 0; r < rows; r++)
-				out[(size_t)(first + i) * out_stride + (size_t)r] =
-				    lane_sum(sums + g * TILE_SUMS + (r * Q_N + i) * Q_LANES);
+		for (int i = 0; i < some; i++) {
+			float sum[Q_ROWS];
+			lane_sums(sums + g * TILE_SUMS + i * Q_LANES, sum);
+			memcpy(out + (size_t)(first + i) * out_stride, sum, (size_t)rows * sizeof *sum);
+		}
 		first += some;
 	}
 }
