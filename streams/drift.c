@@ -16,17 +16,25 @@ void drift_restart(struct drift* d) {
 	d->successes = d->trials = 0;
 	d->fall = d->rise = 0;
 	d->block_trials = d->block_failures = 0;
+	d->held_successes = d->held_trials = d->held_dispersion = 0;
+	d->held_blocks = 0;
 	d->dispersion_sum = d->dispersion_weight = 16; /* blocks of belief in a fair coin */
 	d->since = 0;
+}
+
+static void keep_at_most(double* successes, double* trials, double most) {
+	const double keep = fmin(1, most / *trials);
+	*successes *= keep;
+	*trials *= keep;
 }
 
 void drift_expect(struct drift* d, double successes, double trials) {
 	drift_restart(d);
 	if (!(trials > 0) || !(successes >= 0) || successes > trials)
 		return;
-	const double weight = fmin(1, d->options.memory / trials);
-	d->successes = successes * weight;
-	d->trials = trials * weight;
+	d->successes = successes;
+	d->trials = trials;
+	keep_at_most(&d->successes, &d->trials, d->options.memory);
 }
 
 /* Half a success and half a failure more than seen (Jeffreys), so that it is never 0 or 1. */
@@ -43,23 +51,32 @@ static double ratio(bool success, double p, double q) {
 
 static double clamp(double p) { return fmin(fmax(p, 1e-4), 1 - 1e-4); }
 
+/* What was held back is believed. */
+static void absorb(struct drift* d) {
+	d->successes += d->held_successes;
+	d->trials += d->held_trials;
+	if (d->trials > 0)
+		keep_at_most(&d->successes, &d->trials, d->options.memory);
+	const double fade = pow(0.97, d->held_blocks);
+	d->dispersion_sum = fade * d->dispersion_sum + d->held_dispersion;
+	d->dispersion_weight = fade * d->dispersion_weight + d->held_blocks;
+	d->held_successes = d->held_trials = d->held_dispersion = 0;
+	d->held_blocks = 0;
+}
+
 static void learn(struct drift* d, bool success) {
-	d->successes += success;
-	d->trials += 1;
-	if (d->trials > d->options.memory) {
-		const double keep = d->options.memory / d->trials;
-		d->successes *= keep;
-		d->trials *= keep;
-	}
+	d->held_successes += success;
+	d->held_trials += 1;
 	d->block_failures += !success;
-	if (++d->block_trials < DRIFT_BLOCK)
-		return;
-	const double q = 1 - estimate(d);
-	const double variance = DRIFT_BLOCK * q * (1 - q);
-	const double off = d->block_failures - DRIFT_BLOCK * q;
-	d->dispersion_sum = 0.97 * d->dispersion_sum + fmin(off * off / variance, 16);
-	d->dispersion_weight = 0.97 * d->dispersion_weight + 1;
-	d->block_trials = d->block_failures = 0;
+	if (++d->block_trials == DRIFT_BLOCK) {
+		const double q = 1 - estimate(d);
+		const double off = d->block_failures - DRIFT_BLOCK * q;
+		d->held_dispersion += fmin(off * off / (DRIFT_BLOCK * q * (1 - q)), 16);
+		d->held_blocks++;
+		d->block_trials = d->block_failures = 0;
+	}
+	if (d->fall <= 0 || d->held_trials >= DRIFT_HELD)
+		absorb(d);
 }
 
 static enum drift_event trial(struct drift* d, bool success) {

@@ -5,9 +5,9 @@ And drift: tokens from a change of text to the reopened search, false alarms per
 
     figures.py --program build/swiftlet tables STREAM.jsonl… [-m MODEL] [--budget inf]
     figures.py --program build/swiftlet two-tasks            the same on made-up weights whose right masks are known
-    figures.py --program build/swiftlet drift
+    figures.py --program build/swiftlet drift [STREAM.jsonl]
 """
-import argparse, json, os, random, re, subprocess, sys, tempfile, urllib.request
+import argparse, itertools, json, os, random, re, subprocess, sys, tempfile, urllib.request
 
 TWO = "synth:layers=12,dim=128,heads=4,ffn=256,vocab=512,tasks=2,plant=0.45,seed=1"
 FIXED = ["--draft", "always", "--max-tree", "paper"]
@@ -109,6 +109,28 @@ def two_tasks(o):
                   (len(mine), m.get("tokens_served") or 0, " and ".join("%d/%d" % (len(mine & s), len(s)) for s in sets)))
 
 
+def accepted(usages):
+    steps = sum(u["draft_steps"] for u in usages)
+    return sum(u["accepted"] for u in usages) / steps if steps else float("nan")
+
+
+def turn(s, first, second, served_least=1500, served_most=6000, chunk=8):
+    """Serves `first()` until the search rests, then `second()` until drift is noticed or 2,000 tokens: (tokens after the turn or
+    None, alpha before, alpha after)."""
+    served = after = 0
+    before, since = [], []
+    while served < served_most and s.search() == "running" or served < served_least:
+        u = s.complete(first(), 64, "one")
+        before.append(u["swiftlet"])
+        served += u["completion_tokens"]
+    drifts = s.drifts()
+    while s.drifts() == drifts and after < 2000:
+        u = s.complete(second(), chunk, "one")
+        since.append(u["swiftlet"])
+        after += u["completion_tokens"]
+    return (after if s.drifts() > drifts else None), accepted(before[-8:]), accepted(since)
+
+
 class Service:
     def __init__(self, o, *options):
         self.o = o
@@ -120,7 +142,7 @@ class Service:
     def complete(self, prompt, n, task):
         body = {"model": self.name, "prompt": prompt, "max_tokens": n, "temperature": 0, "metadata": {"task": task}}
         request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        return json.load(urllib.request.urlopen(request))["usage"]["completion_tokens"]
+        return json.load(urllib.request.urlopen(request))["usage"]
 
     def drifts(self):
         text = urllib.request.urlopen(self.url + "/metrics").read().decode()
@@ -138,30 +160,53 @@ def word(kind):
     return "".join(random.choice("abcdefghijklmnopqrstuvwxyz" if kind == "latin" else "абвгдежзийклмнопрстуфхцчшщ") for _ in range(24))
 
 
+def false_alarms(o, options, prompt, name):
+    s, served = Service(o, *options), 0
+    while served < o.tokens:
+        served += s.complete(prompt(), 128, "one")["completion_tokens"]
+    print("%s: %d false alarms in %d tokens of unchanged text (%.2f per 10,000)" % (name, s.drifts(), served, 1e4 * s.drifts() / served))
+    s.close()
+
+
 def drift(o):
     """One label for two kinds of text, so that only acceptance can tell."""
-    o.model = TWO
     options = ["--draft", "always", "--max-tree", "paper", "--opt-budget", o.budget]
+    for path in o.streams:
+        drift_on_stream(o, options, path)
+    if o.streams:
+        return
+    o.model = TWO
     delays = []
-    for turn in range(o.turns):
-        random.seed(turn)
+    for seed in range(o.turns):
+        random.seed(seed)
         s = Service(o, *options)
-        served = 0
-        while served < 6000 and s.search() == "running" or served < 1500:  # until it rests on a mask that holds
-            served += s.complete(word("latin"), 64, "one")
-        before, after = s.drifts(), 0
-        while s.drifts() == before and after < 2000:
-            after += s.complete(word("cyrillic"), 8, "one")
-        delays.append(after)
+        delays.append(turn(s, lambda: word("latin"), lambda: word("cyrillic"))[0])
         s.close()
-    delays.sort()
-    print("tokens from the change of text to the reopened search: median %d, all %s" % (delays[len(delays) // 2], delays))
-    s = Service(o, *options)
-    served = 0
-    while served < o.tokens:
-        served += s.complete(word("latin"), 128, "one")
-    print("false alarms: %d in %d tokens of unchanged text (%.2f per 10,000)" % (s.drifts(), served, 1e4 * s.drifts() / served))
-    s.close()
+    delays.sort(key=lambda d: 1e9 if d is None else d)
+    print("tokens from the change of text to the reopened search: median %s, all %s (None: not within 2,000)" %
+          (delays[len(delays) // 2], delays))
+    false_alarms(o, options, lambda: word("latin"), "made-up weights")
+
+
+def drift_on_stream(o, options, path):
+    """Every task of a stream turns into every other."""
+    prompts = {}
+    with open(path) as f:
+        for line in f:
+            d = json.loads(line)
+            if "prompt" in d:
+                prompts.setdefault(d.get("task"), []).append(d["prompt"])
+    for a in prompts:
+        for b in prompts:
+            if a != b:
+                s = Service(o, *options)
+                first, second = itertools.cycle(prompts[a]), itertools.cycle(prompts[b])
+                after, was, now = turn(s, lambda: next(first), lambda: next(second), chunk=32)
+                print("%s -> %s: alpha %.2f, then %.2f: %s" % (a, b, was, now, "noticed after %d tokens" % after if after else
+                                                              "not noticed in 2,000 tokens"), flush=True)
+                s.close()
+        only = itertools.cycle(prompts[a])
+        false_alarms(o, options, lambda: next(only), a)
 
 
 def main():
@@ -172,8 +217,8 @@ def main():
     p.add_argument("--tokens", type=int, default=20000, help="drift: of unchanged text (%(default)s)")
     p.add_argument("-m", "--model", default="builtin", help="(%(default)s)")
     p.add_argument("what", choices=["tables", "two-tasks", "drift"], help="what to measure")
-    p.add_argument("streams", nargs="*", help="tables: files of JSON lines")
-    o = p.parse_args()
+    p.add_argument("streams", nargs="*", help="tables: files of JSON lines; drift: the same, instead of made-up weights")
+    o = p.parse_intermixed_args()
     if o.what == "tables":
         for path in o.streams:
             print_table(path, four_ways(o, path))
