@@ -48,7 +48,8 @@ struct home {
 struct resident {
 	int64_t kind, home;
 	double accepted, trials;
-	double fell_from; /* the acceptance that it rested with before it fell, 0 once that is past */
+	int64_t doubted;  /* tokens served in all when it fell while it rested, 0: never */
+	double fell_from; /* the acceptance that it rested with before it fell twice, 0 once that is past */
 };
 
 /* A mask that another kind's text was served with, and that was scored in this home too. */
@@ -79,8 +80,8 @@ struct memory_watch {
 	int64_t held;    /* tokens served since its search was opened or reopened */
 	struct resident resident[RESIDENTS];
 	int n_residents;
-	int64_t uses, homes_made; /* homes_made: of those not named after a kind */
-	int64_t emitted;
+	int64_t uses, homes_made;  /* homes_made: of those not named after a kind */
+	int64_t emitted, served;   /* tokens: of the instance, in all */
 	struct tried tried[TRIED]; /* a ring */
 	int n_tried;
 };
@@ -488,6 +489,19 @@ static bool leave_home(struct memory_watch* w) {
 	return true;
 }
 
+/* The first fall of a kind that rests may be a hard passage: it is held to the same expectation once more.
+ * True when that is all there is to do. */
+static bool doubt(struct memory_watch* w, const struct drift* before) {
+	struct resident* r = resident_of(w, w->entry_kind);
+	struct bank_entry* e = current(w);
+	if (!r || !e || !e->settled || is_shared(w, r) ||
+	    (r->doubted > 0 && w->served - r->doubted < MEMORY_DOUBT))
+		return false;
+	r->doubted = w->served;
+	drift_expect(&w->drift, before->successes, before->trials);
+	return true;
+}
+
 /* from: the acceptance until now. */
 static void fell(struct memory_watch* w, double from) {
 	struct memory* m = w->memory;
@@ -536,11 +550,16 @@ static void watch_rounds(struct memory_watch* w) {
 	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
-	const double before = drift_baseline(&w->drift);
+	const struct drift before = w->drift;
 	const enum drift_event event = drift_add(&w->drift, accepted, steps);
 	const bool ill = is_ill_at_ease(w, accepted, trials);
-	if ((event == DRIFT_FALL || ill) && w->search)
-		fell(w, before);
+	if (!w->search || (event != DRIFT_FALL && !ill))
+		return;
+	pthread_mutex_lock(&w->memory->lock);
+	const bool doubted = !ill && doubt(w, &before);
+	pthread_mutex_unlock(&w->memory->lock);
+	if (!doubted)
+		fell(w, drift_baseline(&before));
 }
 
 /* The search has found a better mask: it becomes this kind's entry. How long the kind has been searched
@@ -607,6 +626,7 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 		}
 	}
 	w->emitted += step->n;
+	w->served += step->n;
 	w->record.tokens += step->n;
 	w->record.held += step->n;
 	w->held += step->n;
