@@ -255,13 +255,12 @@ INLINED void super_run(bool minimum, int n, const struct run* run) {
 			}
 			UNROLLED for (int i = 0; i < n; i++) {
 				const __m256 xd = broadcast_at(run->d + (size_t)i * run->x_stride + b * 4);
-				const __m256 d = _mm256_mul_ps(_mm256_set1_ps(w->d[r][b]), xd);
-				sum[r][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[i]), d, sum[r][i]);
+				__m256 product = _mm256_mul_ps(_mm256_set1_ps(w->d[r][b]), _mm256_cvtepi32_ps(dot[i]));
 				if (minimum) {
-					const __m256 m = _mm256_mul_ps(_mm256_set1_ps(w->m[r][b]), xd);
 					const __m256i rest = minus_product(run->sums + (size_t)i * run->x_stride + b * 32, minus);
-					sum[r][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(rest), m, sum[r][i]);
+					product = _mm256_fmadd_ps(_mm256_set1_ps(w->m[r][b]), _mm256_cvtepi32_ps(rest), product);
 				}
+				sum[r][i] = _mm256_fmadd_ps(xd, product, sum[r][i]);
 			}
 		}
 	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++)

@@ -306,11 +306,12 @@ INLINED void super_product(bool minimum, int n, __m512* sum, const struct super*
 	const __m512 wd = _mm512_set1_ps(w->d), wm = _mm512_set1_ps(w->m);
 	UNROLLED for (int i = 0; i < n; i++) {
 		const __m512 xd = broadcast_float(d + (size_t)i * x_stride);
-		sum[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i]), _mm512_mul_ps(wd, xd), sum[i]);
+		__m512 product = _mm512_mul_ps(wd, _mm512_cvtepi32_ps(dot[i]));
 		if (minimum) {
-			const __m512i product = minus_product(sums + (size_t)i * x_stride, w->minus);
-			sum[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), _mm512_mul_ps(wm, xd), sum[i]);
+			const __m512i less = minus_product(sums + (size_t)i * x_stride, w->minus);
+			product = _mm512_fmadd_ps(wm, _mm512_cvtepi32_ps(less), product);
 		}
+		sum[i] = _mm512_fmadd_ps(xd, product, sum[i]);
 	}
 }
 
