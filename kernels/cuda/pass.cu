@@ -236,9 +236,9 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 
 /* ---- one slice ---------------------------------------------------------------------------- */
 
+/* The states stand in work.x until the next slice, whatever the head does. */
 static bool tap(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	const size_t dim = (size_t)b->shape.dim;
-	launch_keep(b, b->stream, n);
 	CUDA_TRY(cudaMemcpyAsync(pass->tap_out + (size_t)r0 * dim, b->work.x, (size_t)n * dim * sizeof(float),
 	                         cudaMemcpyDeviceToHost, b->stream),
 	         error);
@@ -250,8 +250,11 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	launch_embed(b, b->stream, n);
 	for (int s = pass->first; s < pass->last; s++) {
 		sub_layer_launches(b, b->stream, bucket, s);
-		if (s == pass->tap && !tap(b, pass, r0, n, error))
-			return false;
+		if (s == pass->tap) {
+			launch_keep(b, b->stream, n);
+			if (!tap(b, pass, r0, n, error))
+				return false;
+		}
 	}
 	if (pass->tap < 0)
 		launch_keep(b, b->stream, n);
@@ -266,10 +269,15 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	const int bucket = (n + 7) / 8;
 	if (!send_slice(b, pass, walk, r0, n, error))
 		return false;
-	const bool whole = pass->first == 0 && pass->last == 2 * b->shape.n_blocks && pass->head && pass->tap < 0;
-	if (whole)
+	const int sub_layers = 2 * b->shape.n_blocks;
+	const bool at_end = pass->tap == sub_layers - 1;
+	const bool whole =
+	    pass->first == 0 && pass->last == sub_layers && pass->head && (pass->tap < 0 || at_end);
+	if (whole) {
 		CUDA_TRY(cudaGraphLaunch(b->pass_graph[bucket - 1], b->stream), error);
-	else if (!run_span(b, pass, r0, n, bucket, error))
+		if (at_end && !tap(b, pass, r0, n, error))
+			return false;
+	} else if (!run_span(b, pass, r0, n, bucket, error))
 		return false;
 	if (pass->head)
 		return take_results(b, pass, r0, n, error);

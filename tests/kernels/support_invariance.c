@@ -222,6 +222,27 @@ static void in_spans(struct bench* b, struct tree* t, int base, const struct sam
 	b->backend->discard(b->cache);
 }
 
+/* Results and the states they come from in one pass, as matchness wants them; the states without a head. */
+static void tapped_at_the_end(struct bench* b, struct tree* t, int base, const struct mask* skip,
+                              const struct sampler* sampler) {
+	const size_t floats = (size_t)t->n * (size_t)b->model->weights.shape.dim;
+	float *tapped = calloc(floats, sizeof *tapped), *again = calloc(floats, sizeof *again);
+	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
+	struct pass pass = pass_of(b, t, &segment, skip);
+	pass.tap = pass.last - 1;
+	pass.tap_out = tapped;
+	run(b->backend, &pass);
+	b->backend->discard(b->cache);
+	compare(t, b->model->weights.shape.vocab, "tap at the end");
+	pass.tap_out = again;
+	pass.head = false;
+	run(b->backend, &pass);
+	b->backend->discard(b->cache);
+	assert_memory_equal(tapped, again, floats * sizeof *tapped);
+	free(tapped);
+	free(again);
+}
+
 /* The whole model with a tap, back to the tap, and on from there again, with part of the rows. */
 static void with_tap(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
 	const int dim = b->model->weights.shape.dim, tap = random_below(&b->random, sub_layers(b->backend) - 1);
@@ -373,9 +394,11 @@ static void one_tree(struct bench* b, int n) {
 	in_pieces(b, t, base, NULL, sampled);
 	in_spans(b, t, base, sampled);
 	with_tap(b, t, base, sampled);
+	tapped_at_the_end(b, t, base, NULL, sampled);
 	in_company(b, t, base, sampled);
 	expect_alone(t, &b->alone, b->text, base, &mask, sampled);
 	whole(b, t, base, &mask, sampled);
+	tapped_at_the_end(b, t, base, &mask, sampled);
 	in_pieces(b, t, base, &mask, sampled);
 	b->backend->truncate(b->cache, base);
 	committed_path(b, t, base);
