@@ -39,7 +39,7 @@ def ways():
     if FULL:
         yield "three threads", ["--preset", "paper", "--threads", "3"]
         yield "ei and hamming", ["--preset", "paper", "--acquisition", "ei", "--kernel", "hamming", "--bayes-interval", "4"]
-        yield "wide trees", [*always, "--threshold", "0.3", "--max-tree", "64", "--tree-top-k", "20,20,20,20"]
+        yield "wide trees", [*always, "--threshold", "0.3", "--max-tree", "64", "--tree-top-k", "10,10,10,10"]
         yield "short windows", ["--preset", "paper", "--window", "9", "--window-min", "8", "--bayes-interval", "2"]
 
 
