@@ -8,20 +8,9 @@
 #include <string.h>
 
 #include "optimizer/session.h"
+#include "streams/homes.h"
 
-/* What a kind of text drafted counts for less with each round since. */
-static const double RESIDENT_MEMORY = 0.98;
-
-enum {
-	KEPT_OBSERVATIONS = 512,
-	FLUSH_INSTANCES = 4,
-	BRIEF = 64,
-	HOMES = 8,
-	TRIED = 64,
-	RESIDENTS = BANK_CAPACITY,
-	RESIDENT_TRIALS = 32,
-	RECOVERY_TRIALS = 64
-};
+enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4, BRIEF = 64, RECOVERY_TRIALS = 64 };
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
@@ -33,29 +22,6 @@ struct memory {
 	int unflushed; /* instances since the last flush */
 	void (*on_event)(void*, int, enum memory_event, const char*);
 	void* on_user;
-};
-
-/* A search that one or several kinds of text share. */
-struct home {
-	int64_t id;            /* the kind that began it, or negative */
-	struct search* search; /* NULL: free; the present one's is the session's */
-	int observed;          /* observations of it that are stored */
-	int64_t held;          /* tokens served since it was opened or reopened */
-	int64_t used;
-};
-
-/* A kind, where its search is, and what it has drafted there lately. */
-struct resident {
-	int64_t kind, home;
-	double accepted, trials;
-	int64_t doubted;  /* tokens served in all when it fell while it rested, 0: never */
-	double fell_from; /* the acceptance that it rested with before it fell twice, 0 once that is past */
-};
-
-/* A mask that another kind's text was served with, and that was scored in this home too. */
-struct tried {
-	int64_t home;
-	struct mask mask;
 };
 
 struct memory_watch {
@@ -74,16 +40,8 @@ struct memory_watch {
 	struct drift drift;
 	int64_t round_seen; /* session_last_round's count */
 	int steps_seen;     /* search_steps */
-	struct home home[HOMES];
-	int64_t present; /* the home whose search is the session's, 0 before the first */
-	int observed;    /* observations of its search that are stored */
-	int64_t held;    /* tokens served since its search was opened or reopened */
-	struct resident resident[RESIDENTS];
-	int n_residents;
-	int64_t uses, homes_made;  /* homes_made: of those not named after a kind */
-	int64_t emitted, served;   /* tokens: of the instance, in all */
-	struct tried tried[TRIED]; /* a ring */
-	int n_tried;
+	struct homes homes;
+	int64_t served; /* tokens, in all */
 };
 
 const char* memory_event_name(enum memory_event event) {
@@ -181,6 +139,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	struct drift_options o;
 	drift_options_default(&o);
 	drift_open(&w->drift, &o);
+	homes_open(&w->homes, session);
 	session_want_signature(session, true);
 	return w;
 }
@@ -200,20 +159,21 @@ static void gather(void* user, const struct mask* mask, int matches, int rows, i
 }
 
 static void store_observations(struct memory_watch* w) {
-	if (!w->search || !w->memory->store)
+	struct home* home = w->homes.present;
+	if (!home || !w->memory->store)
 		return;
 	int now = 0;
 	search_each(w->search, count_observation, &now);
-	if (now < w->observed) /* the search has forgotten its older half */
-		w->observed = now;
-	struct gathering* g = now > w->observed ? calloc(1, sizeof *g) : NULL;
+	if (now < home->observed) /* the search has forgotten its older half */
+		home->observed = now;
+	struct gathering* g = now > home->observed ? calloc(1, sizeof *g) : NULL;
 	if (!g)
 		return;
-	g->skip = w->observed;
+	g->skip = home->observed;
 	search_each(w->search, gather, g);
 	struct error e;
 	if (store_observe(w->memory->store, &w->memory->model, w->task, g->o, g->n, &e))
-		w->observed += g->n;
+		home->observed += g->n;
 	free(g);
 }
 
@@ -221,93 +181,34 @@ void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
 	store_observations(w);
-	for (int i = 0; i < HOMES; i++)
-		if (w->home[i].search)
-			search_close(w->home[i].search);
+	homes_close(&w->homes);
 	free(w);
 }
 
-/* ---- kinds of text ------------------------------------------------------------------------ */
-
-/* The slot of a home, else a free one, else the one longest unused, emptied. */
-static struct home* home_slot(struct memory_watch* w, int64_t id) {
-	struct home* slot = &w->home[0];
-	for (int i = 0; i < HOMES; i++)
-		if (w->home[i].id == id)
-			return &w->home[i];
-	for (int i = 0; i < HOMES; i++)
-		if (w->home[i].used < slot->used)
-			slot = &w->home[i];
-	if (slot->search)
-		search_close(slot->search);
-	*slot = (struct home){.id = id};
-	return slot;
-}
-
-static struct resident* resident_of(struct memory_watch* w, int64_t kind) {
-	for (int i = 0; i < RESIDENTS && i < w->n_residents; i++)
-		if (w->resident[i].kind == kind)
-			return &w->resident[i];
-	return NULL;
-}
-
-static void settle_in(struct memory_watch* w, int64_t kind, int64_t home) {
-	w->resident[w->n_residents++ % RESIDENTS] = (struct resident){.kind = kind, .home = home};
-}
-
-/* Whether another kind lives there too. */
-static bool is_shared(const struct memory_watch* w, const struct resident* r) {
-	for (int i = 0; i < RESIDENTS && i < w->n_residents; i++)
-		if (w->resident[i].home == r->home && w->resident[i].kind != r->kind)
-			return true;
-	return false;
-}
-
 /* A new search begins with what earlier runs measured on texts of this label. */
-static void open_home(struct memory_watch* w, struct search* search) {
+static void inherit_observations(struct memory_watch* w) {
 	struct memory* m = w->memory;
-	struct taking t = {.search = search};
+	struct taking t = {.search = w->search};
 	struct error e;
 	if (m->store && w->task[0])
 		store_each_observation(m->store, m->model.fingerprint, w->task, take_observation, &t, &e);
-	w->observed = 0;
-	search_each(search, count_observation, &w->observed);
+	search_each(w->search, count_observation, &w->homes.present->observed);
 }
 
 /* Goes on with the search of this home. True when it is a new one. */
-static bool switch_home(struct memory_watch* w, int64_t id) {
-	struct error e;
-	if (!w->search || w->present == id)
+static bool move_home(struct memory_watch* w, int64_t id) {
+	const struct home* here = w->homes.present;
+	if (!w->search || (here && here->id == id))
 		return false;
-	const bool first = w->present == 0;
-	if (first) { /* the session's own search becomes this kind's */
-		w->present = id;
-		open_home(w, w->search);
-		return true;
-	}
 	store_observations(w);
-	struct home* next = home_slot(w, id);
-	const bool fresh = !next->search;
-	struct search* search = fresh ? session_new_search(w->session, &e) : next->search;
-	if (!search) /* no memory for another: the kinds share one */
+	const enum homes_move move = homes_move(&w->homes, id);
+	if (move == HOMES_STAYED)
 		return false;
-	next->search = NULL;
-	next->used = ++w->uses;
-	const int observed = next->observed;
-	const int64_t held = next->held;
-	struct home* last = home_slot(w, w->present);
-	last->search = session_swap_search(w->session, search);
-	last->observed = w->observed;
-	last->held = w->held;
-	last->used = ++w->uses;
-	w->present = id;
-	w->search = search;
-	w->steps_seen = search_steps(search);
-	w->observed = observed;
-	w->held = held;
-	if (fresh)
-		open_home(w, search);
-	return fresh;
+	w->search = session_search(w->session);
+	w->steps_seen = search_steps(w->search);
+	if (move == HOMES_NEW)
+		inherit_observations(w);
+	return move == HOMES_NEW;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */
@@ -353,11 +254,11 @@ static void open_or_rest(struct memory_watch* w, bool settled) {
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
  * another session has settled the matter, with the stored mask. */
 static void recall(struct memory_watch* w, struct bank_entry* e) {
-	if (!resident_of(w, e->kind))
-		settle_in(w, e->kind, e->kind);
-	const struct resident* resident = resident_of(w, e->kind);
-	const bool shares = is_shared(w, resident);
-	const bool fresh = switch_home(w, resident->home);
+	const struct resident* resident = homes_resident(&w->homes, e->kind);
+	if (!resident)
+		resident = homes_settle(&w->homes, e->kind, e->kind);
+	const bool shares = homes_is_shared(&w->homes, resident);
+	const bool fresh = move_home(w, resident->home);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
 	const bool take = !w->search || fresh || (!shares && e->settled && running);
@@ -394,12 +295,7 @@ static void suggest_candidates(struct memory_watch* w) {
 
 static bool was_tried(void* user, const struct mask* mask) {
 	const struct memory_watch* w = user;
-	if (mask_equal(mask, &w->mask))
-		return true;
-	for (int i = 0; i < TRIED && i < w->n_tried; i++)
-		if (w->tried[i].home == w->present && mask_equal(&w->tried[i].mask, mask))
-			return true;
-	return false;
+	return mask_equal(mask, &w->mask) || homes_was_tried(&w->homes, mask);
 }
 
 /* Kinds often like the same masks: what has proved itself for another is scored once for this one as well,
@@ -409,10 +305,11 @@ static void suggest_proven(struct memory_watch* w) {
 	if (!w->search || (good && search_state(w->search) != SEARCH_RUNNING))
 		return;
 	struct mask out[MEMORY_CANDIDATES];
-	const int n = bank_proven_elsewhere(w->memory->bank, w->present, was_tried, w, MEMORY_CANDIDATES, out);
+	const int64_t here = w->homes.present ? w->homes.present->id : 0;
+	const int n = bank_proven_elsewhere(w->memory->bank, here, was_tried, w, MEMORY_CANDIDATES, out);
 	for (int i = 0; i < n; i++) {
 		search_suggest(w->search, &out[i]);
-		w->tried[w->n_tried++ % TRIED] = (struct tried){.home = w->present, .mask = out[i]};
+		homes_note_tried(&w->homes, &out[i]);
 	}
 }
 
@@ -422,10 +319,11 @@ static void begin_kind(struct memory_watch* w) {
 	const struct mask now = session_mask(w->session, NULL);
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, -1, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
-	const bool shares = w->search && w->present != 0 && w->present != e->kind;
-	settle_in(w, e->kind, shares ? w->present : e->kind);
+	const struct home* here = w->homes.present;
+	const bool shares = here && here->id != e->kind;
+	homes_settle(&w->homes, e->kind, shares ? here->id : e->kind);
 	if (!shares)
-		switch_home(w, e->kind);
+		move_home(w, e->kind);
 	place(w, e);
 	if (!shares)
 		open_or_rest(w, false);
@@ -455,7 +353,6 @@ void memory_begin(struct memory_watch* w, const char* task) {
 	memset(&w->signature, 0, sizeof w->signature);
 	memset(&w->record, 0, sizeof w->record);
 	w->placed = false;
-	w->emitted = 0;
 	w->steps_seen = w->search ? search_steps(w->search) : 0;
 	int steps, accepted;
 	w->round_seen = session_last_round(w->session, &steps, &accepted);
@@ -476,12 +373,12 @@ static void account(struct memory_watch* w) {
 
 /* A kind that the masks of those it lives with do not suit gets a search of its own. True when it did. */
 static bool leave_home(struct memory_watch* w) {
-	struct resident* resident = resident_of(w, w->entry_kind);
-	if (!resident || !w->search || !is_shared(w, resident))
+	struct resident* resident = homes_resident(&w->homes, w->entry_kind);
+	if (!resident || !w->search || !homes_is_shared(&w->homes, resident))
 		return false;
 	const struct mask now = session_mask(w->session, NULL);
-	const int64_t home = -++w->homes_made;
-	if (!switch_home(w, home))
+	const int64_t home = homes_found(&w->homes);
+	if (!move_home(w, home))
 		return false;
 	*resident = (struct resident){.kind = resident->kind, .home = home};
 	session_set_mask(w->session, &now);
@@ -492,9 +389,9 @@ static bool leave_home(struct memory_watch* w) {
 /* The first fall of a kind that rests may be a hard passage: it is held to the same expectation once more.
  * True when that is all there is to do. */
 static bool doubt(struct memory_watch* w, const struct drift* before) {
-	struct resident* r = resident_of(w, w->entry_kind);
+	struct resident* r = homes_resident(&w->homes, w->entry_kind);
 	struct bank_entry* e = current(w);
-	if (!r || !e || !e->settled || is_shared(w, r) ||
+	if (!r || !e || !e->settled || homes_is_shared(&w->homes, r) ||
 	    (r->doubted > 0 && w->served - r->doubted < MEMORY_DOUBT))
 		return false;
 	r->doubted = w->served;
@@ -505,7 +402,7 @@ static bool doubt(struct memory_watch* w, const struct drift* before) {
 /* from: the acceptance until now. */
 static void fell(struct memory_watch* w, double from) {
 	struct memory* m = w->memory;
-	struct resident* resident = resident_of(w, w->entry_kind);
+	struct resident* resident = homes_resident(&w->homes, w->entry_kind);
 	pthread_mutex_lock(&m->lock);
 	account(w);
 	struct bank_entry* e = current(w);
@@ -517,7 +414,8 @@ static void fell(struct memory_watch* w, double from) {
 		bank_add(m->bank, e, &back, NULL);
 	}
 	const bool left = e && leave_home(w);
-	w->held = 0;
+	if (w->homes.present)
+		w->homes.present->held = 0;
 	suggest_candidates(w);
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
@@ -525,17 +423,11 @@ static void fell(struct memory_watch* w, double from) {
 		session_reopen(w->session);
 }
 
-/* Whether a kind that shares its search drafts worse than with a good mask: clearly, or once the search has
- * had its time, at all. */
+/* Whether the kind shares a search whose masks do not suit it. */
 static bool is_ill_at_ease(struct memory_watch* w, int accepted, int trials) {
-	struct resident* r = resident_of(w, w->entry_kind);
-	if (!r || !is_shared(w, r))
-		return false;
-	r->accepted = r->accepted * RESIDENT_MEMORY + accepted;
-	r->trials = r->trials * RESIDENT_MEMORY + trials;
-	const double error = sqrt(BANK_GOOD * (1 - BANK_GOOD) / fmax(r->trials, 1));
-	const double low = BANK_GOOD - (w->held >= MEMORY_HOLD / 2 ? 1 : 3) * error;
-	return r->trials >= RESIDENT_TRIALS && r->accepted < low * r->trials;
+	struct resident* r = homes_resident(&w->homes, w->entry_kind);
+	return r && homes_is_shared(&w->homes, r) &&
+	       resident_is_ill_at_ease(r, accepted, trials, w->homes.present->held >= MEMORY_HOLD / 2);
 }
 
 static void watch_rounds(struct memory_watch* w) {
@@ -590,7 +482,7 @@ static void improved(struct memory_watch* w, const struct mask* now) {
 /* Whether a kind that rested and fell drafts as before again: what it fell over has passed, or a stored mask
  * was taken up. */
 static bool has_recovered(struct memory_watch* w) {
-	const struct resident* r = resident_of(w, w->entry_kind);
+	const struct resident* r = homes_resident(&w->homes, w->entry_kind);
 	if (!r || !(r->fell_from > 0) || w->drift.trials < RECOVERY_TRIALS)
 		return false;
 	const double p = drift_baseline(&w->drift);
@@ -603,7 +495,8 @@ static void settle_if_held(struct memory_watch* w) {
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
-	const int64_t own = e ? e->record.held + w->record.held : 0, held = own > w->held ? own : w->held;
+	const int64_t own = e ? e->record.held + w->record.held : 0, home = w->homes.present->held;
+	const int64_t held = own > home ? own : home;
 	const bool good = w->drift.trials >= RESIDENT_TRIALS && drift_baseline(&w->drift) >= BANK_GOOD;
 	const bool long_enough = held >= (good ? MEMORY_HOLD : 4 * MEMORY_HOLD);
 	if (e && !e->settled && (ended || long_enough || has_recovered(w))) {
@@ -625,11 +518,11 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 			pthread_mutex_unlock(&m->lock);
 		}
 	}
-	w->emitted += step->n;
 	w->served += step->n;
 	w->record.tokens += step->n;
 	w->record.held += step->n;
-	w->held += step->n;
+	if (w->homes.present)
+		w->homes.present->held += step->n;
 	if (!w->placed || step->n == 0)
 		return;
 	watch_rounds(w);
