@@ -59,6 +59,8 @@ enum homes_move homes_move(struct homes* h, int64_t id) {
 	return fresh ? HOMES_NEW : HOMES_MOVED;
 }
 
+int64_t homes_held(const struct homes* h) { return h->present ? h->present->held : 0; }
+
 int64_t homes_found(struct homes* h) { return -++h->founded; }
 
 struct resident* homes_resident(struct homes* h, int64_t kind) {

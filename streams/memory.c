@@ -427,7 +427,7 @@ static void fell(struct memory_watch* w, double from) {
 static bool is_ill_at_ease(struct memory_watch* w, int accepted, int trials) {
 	struct resident* r = homes_resident(&w->homes, w->entry_kind);
 	return r && homes_is_shared(&w->homes, r) &&
-	       resident_is_ill_at_ease(r, accepted, trials, w->homes.present->held >= MEMORY_HOLD / 2);
+	       resident_is_ill_at_ease(r, accepted, trials, homes_held(&w->homes) >= MEMORY_HOLD / 2);
 }
 
 static void watch_rounds(struct memory_watch* w) {
@@ -495,7 +495,7 @@ static void settle_if_held(struct memory_watch* w) {
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
-	const int64_t own = e ? e->record.held + w->record.held : 0, home = w->homes.present->held;
+	const int64_t own = e ? e->record.held + w->record.held : 0, home = homes_held(&w->homes);
 	const int64_t held = own > home ? own : home;
 	const bool good = w->drift.trials >= RESIDENT_TRIALS && drift_baseline(&w->drift) >= BANK_GOOD;
 	const bool long_enough = held >= (good ? MEMORY_HOLD : 4 * MEMORY_HOLD);
