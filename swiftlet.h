@@ -36,7 +36,7 @@ struct swiftlet_options {
 	/* engine */
 	char backend[16]; /* "auto", "cpu", "cuda" */
 	char isa[16];     /* "auto", "reference", "avx2", "avx512" */
-	int threads;      /* 0: one a core */
+	int threads;      /* 0: one for each CPU that the process may use */
 	/* session */
 	int context;        /* tokens; 0: min(the model's, 4096) */
 	char cache_type[8]; /* "auto", "f16", "f32" */

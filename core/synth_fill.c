@@ -1,5 +1,5 @@
-/* Makes the elements of made-up tensors in memory: pieces of about a megabyte, handed out to one thread
- * a core. Who makes a piece does not matter, an element depends on its row and column alone.
+/* Makes the elements of made-up tensors in memory: pieces of about a megabyte, handed out to a thread
+ * a CPU. Who makes a piece does not matter, an element depends on its row and column alone.
  *
  * Most elements are plain draws, of which there are only 1021 different ones: they are stored through a
  * table, and what remains is a hash an element in 32-bit arithmetic, compiled for wide registers too. */
@@ -7,9 +7,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/synth.h"
+#include "kernels/cpu/cores.h"
 #include "kernels/synth_value.h"
 
 enum { MOST_THREADS = 64, PIECE_ELEMENTS = 1 << 19, STRIP = 1024, DRAWS = 2 * SYNTH_SPREAD + 1 };
@@ -156,7 +156,7 @@ bool synth_fill(const struct synth_job* job, int n, struct error* error) {
 	}
 	struct work work = {.job = job, .first_piece = first, .n = n};
 	atomic_init(&work.next, 0);
-	const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	const int cores = cores_available();
 	int started = 0;
 	while (started < MOST_THREADS && started + 1 < cores && started + 1 < first[n] &&
 	       pthread_create(&thread[started], NULL, worker, &work) == 0)

@@ -274,7 +274,7 @@ struct draft_policy {
 /* ---- the backend -------------------------------------------------------------------------- */
 
 struct backend_options {
-	int threads;     /* CPU; 0 = one a core */
+	int threads;     /* CPU; 0: one for each CPU that the process may use */
 	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
 	int device;      /* GPU ordinal */
 	int max_caches;  /* caches that will be open at once, for planning; 0 = 1 */

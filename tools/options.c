@@ -18,7 +18,7 @@ struct session_option {
 static const struct session_option session_option[] = {
     {"Engine", NULL, NULL},
     {"backend", "auto|cpu|cuda", "where the model runs (auto: a GPU when there is one)"},
-    {"threads", "N", "CPU threads (0: one a core)"},
+    {"threads", "N", "CPU threads (0: one for each CPU that it may use)"},
     {"isa", "NAME", "auto, reference, avx2 or avx512"},
     {"context", "N", "tokens the cache holds (default min(the model's, 4096))"},
     {"cache-type", "f16|f32", "keys and values (default f32 for F32 models, else f16)"},

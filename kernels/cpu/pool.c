@@ -11,7 +11,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "kernels/cpu/cores.h"
 
 enum { MAX_THREADS = 256, SPINS = 2000, YIELDS = 64 };
 
@@ -101,10 +102,8 @@ static void wake_workers(struct pool* p) {
 }
 
 struct pool* pool_open(int threads) {
-	if (threads <= 0) {
-		const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-		threads = cores > 0 && cores < MAX_THREADS ? (int)cores : cores > 0 ? MAX_THREADS : 1;
-	}
+	if (threads <= 0)
+		threads = cores_available();
 	if (threads > MAX_THREADS)
 		threads = MAX_THREADS;
 	const size_t bytes = sizeof(struct pool) + (size_t)(threads - 1) * sizeof(struct worker);

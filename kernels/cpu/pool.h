@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct pool;
-struct pool* pool_open(int threads); /* 0 = one a core; NULL when threads cannot be made */
+struct pool* pool_open(int threads); /* 0: cores_available; NULL when threads cannot be made */
 void pool_close(struct pool*);
 int pool_threads(const struct pool*);
 /* Workers spin from here (begin) until end, so that the runs between them start at once. */
