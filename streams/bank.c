@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 struct bank* bank_open(int capacity) {
 	if (capacity < 1 || capacity > BANK_CAPACITY)
@@ -18,6 +19,10 @@ struct bank* bank_open(int capacity) {
 	}
 	b->capacity = capacity;
 	b->next_id = 1;
+	uint64_t first = 0;
+	if (getrandom(&first, sizeof first, 0) != sizeof first)
+		first = (uint64_t)(uintptr_t)b; /* two processes' kinds may then meet: they share an entry */
+	b->next_kind = (int64_t)(first >> 2) + 1;
 	return b;
 }
 
@@ -106,6 +111,28 @@ static bool better_known(const struct bank_entry* a, const struct bank_entry* b)
 	return a->record.tokens > b->record.tokens;
 }
 
+/* The kind's entries that are looked at: those without a label where both have one and they differ. */
+static bool is_open_to(const struct bank_entry* e, bool labelled) { return !labelled || !e->task[0]; }
+
+static struct bank_entry* best_known(struct bank* b, int64_t kind, bool labelled) {
+	struct bank_entry* found = NULL;
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		if (e->kind == kind && is_open_to(e, labelled) && (!found || better_known(e, found)))
+			found = e;
+	}
+	return found;
+}
+
+/* All that is known of a kind's prompts. */
+static struct bank_signature kind_signature(const struct bank* b, int64_t kind, bool labelled) {
+	struct bank_signature sum = {.prompts = 0};
+	for (int i = 0; i < b->n; i++)
+		if (b->entry[i].kind == kind && is_open_to(&b->entry[i], labelled))
+			signature_add(&sum, &b->entry[i].signature);
+	return sum;
+}
+
 struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank_signature* s) {
 	struct bank_entry* found = NULL;
 	const bool labelled = task && *task;
@@ -117,20 +144,21 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 	if (found || !s)
 		return found;
 	double best = BANK_AGREES;
+	int64_t kind = 0;
 	for (int i = 0; i < b->n; i++) {
-		struct bank_entry* e = &b->entry[i];
-		if (labelled && e->task[0])
-			continue; /* both have labels and they differ */
-		const double agrees = bank_similarity(b, &e->signature, s);
-		if (agrees < best)
+		bool seen = !is_open_to(&b->entry[i], labelled);
+		for (int j = 0; j < i && !seen; j++)
+			seen = b->entry[j].kind == b->entry[i].kind && is_open_to(&b->entry[j], labelled);
+		if (seen)
 			continue;
-		/* several masks of one cluster agree almost equally: the last used of them */
-		if (found && agrees < best + 0.02 && better_known(found, e))
-			continue;
-		best = agrees;
-		found = e;
+		const struct bank_signature all = kind_signature(b, b->entry[i].kind, labelled);
+		const double agrees = bank_similarity(b, &all, s);
+		if (agrees >= best) {
+			best = agrees;
+			kind = b->entry[i].kind;
+		}
 	}
-	return found;
+	return kind ? best_known(b, kind, labelled) : NULL;
 }
 
 struct ranked {
@@ -214,6 +242,7 @@ void bank_record_add(struct bank_record* to, const struct bank_record* from) {
 	to->held += from->held;
 }
 
+/* Under a label its kind is one; without, 0 stands for any kind. */
 static struct bank_entry* lookup(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
@@ -230,43 +259,45 @@ static void drop(struct bank* b, int index) {
 		b->entry[index] = b->entry[b->n];
 }
 
-/* The kind that a label has already, 0 for none. */
-static int64_t kind_of(const struct bank* b, const char* task) {
+/* The kind that a label has already, else the one given, else a new one. */
+static int64_t kind_of(struct bank* b, const char* task, int64_t given) {
 	for (int i = 0; i < b->n && *task; i++)
 		if (strcmp(b->entry[i].task, task) == 0)
 			return b->entry[i].kind;
-	return 0;
+	return given > 0 ? given : b->next_kind++;
 }
 
-/* Of all entries, or of those of one task. */
-static int least_useful(const struct bank* b, const char* task) {
+/* Of all entries, or of those of one kind. */
+static int least_useful(const struct bank* b, int64_t kind) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)
-		if ((!task || strcmp(b->entry[i].task, task) == 0) &&
+		if ((!kind || b->entry[i].kind == kind) &&
 		    (least < 0 || bank_usefulness(b, &b->entry[i]) < bank_usefulness(b, &b->entry[least])))
 			least = i;
 	return least;
 }
 
-static int count_task(const struct bank* b, const char* task) {
+/* The one that makes room for another of this kind: one kind's many masks do not push out the others'. NULL:
+ * there is room. */
+static struct bank_entry* in_the_way(const struct bank* b, int64_t kind) {
 	int n = 0;
 	for (int i = 0; i < b->n; i++)
-		n += strcmp(b->entry[i].task, task) == 0;
-	return n;
+		n += b->entry[i].kind == kind;
+	const bool crowded = n >= BANK_A_KIND;
+	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? kind : 0)] : NULL;
 }
 
-/* Room for an entry of the task: one task's many masks do not push out the others'. */
-static struct bank_entry* append(struct bank* b, const char* task) {
-	const bool crowded = *task && count_task(b, task) >= BANK_A_TASK;
-	if (crowded || b->n == b->capacity) {
-		const int least = least_useful(b, crowded ? task : NULL);
-		b->evicted = b->entry[least];
+static struct bank_entry* append(struct bank* b, int64_t kind) {
+	const struct bank_entry* least = in_the_way(b, kind);
+	if (least) {
+		b->evicted = *least;
 		b->evictions++;
-		drop(b, least);
+		drop(b, (int)(least - b->entry));
 	}
 	struct bank_entry* e = &b->entry[b->n++];
 	memset(e, 0, sizeof *e);
 	e->id = b->next_id++;
+	e->kind = kind;
 	e->last_used = b->clock;
 	return e;
 }
@@ -276,9 +307,7 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, co
 		task = "";
 	struct bank_entry* e = lookup(b, task, kind, mask);
 	if (!e) {
-		const int64_t label = kind_of(b, task);
-		e = append(b, task);
-		e->kind = label ? label : kind > 0 ? kind : e->id;
+		e = append(b, kind_of(b, task, kind));
 		strncpy(e->task, task, BANK_TASK - 1);
 		e->mask = *mask;
 		e->changed = true;
@@ -286,6 +315,11 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, co
 	e->last_used = b->clock;
 	e->touched = ++b->touches;
 	return e;
+}
+
+int64_t bank_kind(struct bank* b, const char* task, const struct mask* mask) {
+	const struct bank_entry* e = lookup(b, task, 0, mask);
+	return e ? e->kind : kind_of(b, task, 0);
 }
 
 void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
@@ -303,7 +337,7 @@ void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
 bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	if (stored->signature.prompts > 0)
 		signature_add(&b->common, &stored->signature);
-	struct bank_entry* e = lookup(b, stored->task, 0, &stored->mask);
+	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
 	if (e) { /* coincides with one that is here: one entry, with both records */
 		bank_record_add(&e->record, &stored->record);
 		signature_add(&e->signature, &stored->signature);
@@ -311,19 +345,16 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 		b->merges++;
 		return true;
 	}
-	const bool crowded = stored->task[0] && count_task(b, stored->task) >= BANK_A_TASK;
-	if (crowded || b->n == b->capacity) {
-		const struct bank_entry* least = &b->entry[least_useful(b, crowded ? stored->task : NULL)];
-		if (bank_usefulness(b, least) >= (double)(stored->record.tokens + 1))
-			return false;
-	}
-	const int64_t kind = kind_of(b, stored->task);
-	e = append(b, stored->task);
+	const int64_t kind = kind_of(b, stored->task, stored->kind);
+	const struct bank_entry* least = in_the_way(b, kind);
+	if (least && bank_usefulness(b, least) >= (double)(stored->record.tokens + 1))
+		return false;
+	e = append(b, kind);
 	const int64_t id = e->id;
 	*e = *stored;
 	e->task[BANK_TASK - 1] = '\0';
 	e->id = id;
-	e->kind = kind ? kind : id;
+	e->kind = kind;
 	e->last_used = b->clock;
 	e->touched = 0;
 	e->changed = false;

@@ -11,7 +11,7 @@
 
 #include "kernels/backend.h"
 
-enum { BANK_CAPACITY = 64, BANK_A_TASK = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
+enum { BANK_CAPACITY = 64, BANK_A_KIND = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
 
 struct bank_signature {
 	float value[BANK_SIGNATURE]; /* the sum over prompts; zero where nothing is known */
@@ -29,8 +29,8 @@ struct bank_record {               /* sums: those of two processes can be added 
 };
 
 struct bank_entry {
-	int64_t id;           /* the bank's own, never 0 and never used twice */
-	int64_t kind;         /* entries of one kind of text share it: one label, or one cluster */
+	int64_t id;   /* the bank's own, never 0 and never used twice */
+	int64_t kind; /* > 0; entries of one kind of text share it: one label, or one cluster of signatures */
 	char task[BANK_TASK]; /* "" when none was given */
 	struct mask mask;
 	double skip_ratio;
@@ -48,6 +48,7 @@ struct bank {
 	struct bank_entry* entry; /* (capacity), of which n are used, in no order */
 	struct bank_signature common;
 	int64_t clock, touches, next_id;
+	int64_t next_kind; /* begins at a random number: those of two processes that share a store do not meet */
 	int64_t merges, evictions;
 	/* entries that were merged away or evicted after they were stored are for the caller to forget:
 	 * the bank only says which mask and task the last eviction took */
@@ -65,8 +66,8 @@ void bank_signature(struct bank_signature*, const float* state, int dim);
 double bank_similarity(const struct bank*, const struct bank_signature*, const struct bank_signature*);
 
 /* The entry learned on this kind of text, or NULL; of several the settled one, else the last used. A label on
- * both sides decides alone; without one the signature must agree (BANK_AGREES) better than any other task's.
- */
+ * both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of the
+ * kind's prompts, better than with any other's. */
 #define BANK_AGREES 0.5
 struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
 /* Up to `limit` masks worth scoring beside the incumbent, best first and each once, without the
@@ -80,13 +81,16 @@ enum { BANK_PROVEN = 64 };
 int bank_proven_elsewhere(const struct bank*, int64_t kind, bool (*tried)(void* user, const struct mask*),
                           void* user, int limit, struct mask* out);
 /* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there
- * is none (evicting the least useful when the bank is full, or that of the task when it has BANK_A_TASK).
- * Entries of one mask coincide when they share the label, or when neither has one, and are merged. Never
- * NULL. The pointer is good until the next call. */
+ * is none (evicting the least useful when the bank is full, or that of the kind when it has BANK_A_KIND).
+ * Entries of one mask coincide when they share the label, or without one the kind. Never NULL. The pointer is
+ * good until the next call. */
 struct bank_entry* bank_entry(struct bank*, const char* task, int64_t kind, const struct mask*);
+/* The kind of an entry of this task and mask, that of the label, or a new one. */
+int64_t bank_kind(struct bank*, const char* task, const struct mask*);
 /* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
-/* Takes up an entry as stored. False when it was not taken: the bank is full of more useful ones. */
+/* Takes up an entry as stored; kind 0 is not known. False when it was not taken: the bank is full of more
+ * useful ones. */
 bool bank_restore(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);
 /* One more instance has begun: ages what is not used. */

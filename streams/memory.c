@@ -10,7 +10,7 @@
 #include "optimizer/session.h"
 #include "streams/homes.h"
 
-enum { KEPT_OBSERVATIONS = 512, FLUSH_INSTANCES = 4, BRIEF = 64, RECOVERY_TRIALS = 64 };
+enum { GATHERED = 512, FLUSH_INSTANCES = 4, BRIEF = 64, RECOVERY_TRIALS = 64 };
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
@@ -41,7 +41,9 @@ struct memory_watch {
 	int64_t round_seen; /* session_last_round's count */
 	int steps_seen;     /* search_steps */
 	struct homes homes;
-	int64_t served; /* tokens, in all */
+	int64_t served;                     /* tokens, in all */
+	struct store_observation* gathered; /* (GATHERED) for the store; NULL without one */
+	int n_gathered;
 };
 
 const char* memory_event_name(enum memory_event event) {
@@ -140,6 +142,10 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	drift_options_default(&o);
 	drift_open(&w->drift, &o);
 	homes_open(&w->homes, session);
+	if (m->store && w->search && !(w->gathered = calloc(GATHERED, sizeof *w->gathered))) {
+		free(w);
+		return NULL;
+	}
 	session_want_signature(session, true);
 	return w;
 }
@@ -147,51 +153,60 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 /* ---- observations to the store ------------------------------------------------------------ */
 
 struct gathering {
-	struct store_observation o[KEPT_OBSERVATIONS];
-	int skip, n;
+	struct memory_watch* watch;
+	int skip;
 };
 static void gather(void* user, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct gathering* g = user;
-	if (g->skip > 0)
-		g->skip--;
-	else if (g->n < KEPT_OBSERVATIONS)
-		g->o[g->n++] = (struct store_observation){*mask, matches, rows, window};
+	struct memory_watch* w = g->watch;
+	if (g->skip-- > 0 || w->n_gathered == GATHERED)
+		return;
+	struct store_observation* o = &w->gathered[w->n_gathered++];
+	*o = (struct store_observation){.mask = *mask, .matches = matches, .rows = rows, .window = window};
+	memcpy(o->task, w->task, sizeof o->task);
+	o->kind = w->has_entry ? w->entry_kind : 0;
+	w->homes.present->observed++;
 }
 
-static void store_observations(struct memory_watch* w) {
+/* What the present search has observed since the last time was observed on this text. */
+static void gather_observations(struct memory_watch* w) {
 	struct home* home = w->homes.present;
-	if (!home || !w->memory->store)
+	if (!home || !w->gathered)
 		return;
 	int now = 0;
 	search_each(w->search, count_observation, &now);
 	if (now < home->observed) /* the search has forgotten its older half */
 		home->observed = now;
-	struct gathering* g = now > home->observed ? calloc(1, sizeof *g) : NULL;
-	if (!g)
-		return;
-	g->skip = home->observed;
-	search_each(w->search, gather, g);
+	struct gathering g = {w, home->observed};
+	if (now > home->observed)
+		search_each(w->search, gather, &g);
+}
+
+/* What cannot be stored is kept for the next time, as far as there is room. */
+static void store_observations(struct memory_watch* w) {
 	struct error e;
-	if (store_observe(w->memory->store, &w->memory->model, w->task, g->o, g->n, &e))
-		home->observed += g->n;
-	free(g);
+	if (w->n_gathered > 0 &&
+	    store_observe(w->memory->store, &w->memory->model, w->gathered, w->n_gathered, &e))
+		w->n_gathered = 0;
 }
 
 void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
+	gather_observations(w);
 	store_observations(w);
 	homes_close(&w->homes);
+	free(w->gathered);
 	free(w);
 }
 
-/* A new search begins with what earlier runs measured on texts of this label. */
-static void inherit_observations(struct memory_watch* w) {
+/* A new search begins with what earlier runs measured on texts of this label, or of this kind. */
+static void inherit_observations(struct memory_watch* w, int64_t kind) {
 	struct memory* m = w->memory;
 	struct taking t = {.search = w->search};
 	struct error e;
-	if (m->store && w->task[0])
-		store_each_observation(m->store, m->model.fingerprint, w->task, take_observation, &t, &e);
+	if (m->store)
+		store_each_observation(m->store, m->model.fingerprint, w->task, kind, take_observation, &t, &e);
 	search_each(w->search, count_observation, &w->homes.present->observed);
 }
 
@@ -200,14 +215,14 @@ static bool move_home(struct memory_watch* w, int64_t id) {
 	const struct home* here = w->homes.present;
 	if (!w->search || (here && here->id == id))
 		return false;
-	store_observations(w);
+	gather_observations(w);
 	const enum homes_move move = homes_move(&w->homes, id);
 	if (move == HOMES_STAYED)
 		return false;
 	w->search = session_search(w->session);
 	w->steps_seen = search_steps(w->search);
 	if (move == HOMES_NEW)
-		inherit_observations(w);
+		inherit_observations(w, id);
 	return move == HOMES_NEW;
 }
 
@@ -560,6 +575,7 @@ void memory_end(struct memory_watch* w) {
 	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);
+	gather_observations(w);
 	if (flush) {
 		struct error error;
 		memory_flush(m, &error);
@@ -578,7 +594,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 		if (m->bank->entry[i].changed && m->bank->entry[i].record.tokens > 0)
 			changed[n++] = m->bank->entry[i];
 	const bool good = store_add_all(m->store, &m->model, changed, n, e) &&
-	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_A_TASK, e);
+	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_A_KIND, e);
 	for (int i = 0; good && i < m->bank->n; i++) {
 		struct bank_entry* entry = &m->bank->entry[i];
 		if (entry->record.tokens == 0)
@@ -624,9 +640,11 @@ void memory_each(struct memory* m, void (*visit)(void*, const struct bank_entry*
 
 bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
-	bool good = !m->store || store_put(m->store, &m->model, given, NULL, e);
+	struct bank_entry put = *given;
+	put.kind = bank_kind(m->bank, given->task, &given->mask);
+	bool good = !m->store || store_put(m->store, &m->model, &put, NULL, e);
 	if (good) {
-		struct bank_entry* entry = bank_entry(m->bank, given->task, 0, &given->mask);
+		struct bank_entry* entry = bank_entry(m->bank, given->task, put.kind, &given->mask);
 		entry->record = given->record;
 		entry->skip_ratio = given->skip_ratio;
 		entry->settled = given->settled;
@@ -644,7 +662,9 @@ struct sought {
 };
 static bool seek(void* user, const struct store_mask* stored) {
 	struct sought* s = user;
-	if (strcmp(stored->entry.task, s->entry->task) != 0 || !mask_equal(&stored->entry.mask, &s->entry->mask))
+	const struct bank_entry* e = &stored->entry;
+	if (strcmp(e->task, s->entry->task) != 0 || !mask_equal(&e->mask, &s->entry->mask) ||
+	    (!e->task[0] && e->kind != s->entry->kind))
 		return true;
 	s->id = stored->id;
 	return false;

@@ -102,22 +102,24 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	return sql_finish(s, q, doing, e);
 }
 
-static const char add_sql[] =
-    "INSERT INTO mask(model, task, skipped, skip_ratio, settled, matches, rows, accepted, draft_steps,"
-    " trials, rounds, round_tokens, tokens, instances, steps, held, created, updated)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17)"
-    " ON CONFLICT(model, task, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5,"
+/* Where no label tells the kind and none is given, it is that of a row with this mask, else a new one. */
+#define INSERT_MASK                                                                                          \
+	"INSERT INTO mask(model, task, skipped, skip_ratio, settled, matches, rows, accepted, draft_steps,"      \
+	" trials, rounds, round_tokens, tokens, instances, steps, held, created, updated, kind)"                 \
+	" VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17,"               \
+	" CASE WHEN ?2 <> '' THEN 0 WHEN ?18 > 0 THEN ?18 ELSE"                                                  \
+	" coalesce((SELECT kind FROM mask WHERE model = ?1 AND task = '' AND skipped = ?3 ORDER BY id LIMIT 1)," \
+	" 1 + (random() >> 2 & 0x1fffffffffffffff)) END)"                                                        \
+	" ON CONFLICT(model, task, kind, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5,"
+static const char add_sql[] = INSERT_MASK
     " matches = matches + ?6, rows = rows + ?7, accepted = accepted + ?8, draft_steps = draft_steps + ?9,"
     " trials = trials + ?10, rounds = rounds + ?11, round_tokens = round_tokens + ?12,"
     " tokens = tokens + ?13, instances = instances + ?14, steps = steps + ?15,"
     " held = max(held + ?16, 0), updated = ?17 RETURNING id";
 static const char put_sql[] =
-    "INSERT INTO mask(model, task, skipped, skip_ratio, settled, matches, rows, accepted, draft_steps,"
-    " trials, rounds, round_tokens, tokens, instances, steps, held, created, updated)"
-    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17)"
-    " ON CONFLICT(model, task, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5, matches = ?6,"
-    " rows = ?7, accepted = ?8, draft_steps = ?9, trials = ?10, rounds = ?11, round_tokens = ?12,"
-    " tokens = ?13, instances = ?14, steps = ?15, held = ?16, updated = ?17 RETURNING id";
+    INSERT_MASK " matches = ?6, rows = ?7, accepted = ?8, draft_steps = ?9, trials = ?10, rounds = ?11, "
+                "round_tokens = ?12,"
+                " tokens = ?13, instances = ?14, steps = ?15, held = ?16, updated = ?17 RETURNING id";
 
 static int64_t write_row(struct store* s, const char* sql, int64_t model, const struct bank_entry* entry,
                          const struct bank_record* r, struct error* e) {
@@ -137,6 +139,7 @@ static int64_t write_row(struct store* s, const char* sql, int64_t model, const 
 	for (int i = 0; i < 11; i++)
 		sqlite3_bind_int64(q, 6 + i, sums[i]);
 	sqlite3_bind_int64(q, 17, (int64_t)time(NULL));
+	sqlite3_bind_int64(q, 18, entry->kind);
 	int64_t id = -1;
 	if (sqlite3_step(q) == SQLITE_ROW)
 		id = sqlite3_column_int64(q, 0);
@@ -198,7 +201,7 @@ bool store_put(struct store* s, const struct store_model* model, const struct ba
 #define MASK_COLUMNS                                                                                         \
 	"SELECT mask.id, fingerprint, name, blocks, task, skipped, skip_ratio, settled, signature,"              \
 	" signature_prompts, matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens,"        \
-	" instances, steps, held, created, updated FROM mask JOIN model ON model.id = mask.model "
+	" instances, steps, held, created, updated, kind FROM mask JOIN model ON model.id = mask.model "
 
 static void copy_text(char* to, size_t size, sqlite3_stmt* q, int column) {
 	const char* text = (const char*)sqlite3_column_text(q, column);
@@ -235,6 +238,7 @@ static bool read_row(const struct store* s, sqlite3_stmt* q, struct store_mask* 
 		*sums[i] = sqlite3_column_int64(q, 10 + i);
 	m->created = sqlite3_column_int64(q, 21);
 	m->updated = sqlite3_column_int64(q, 22);
+	m->entry.kind = sqlite3_column_int64(q, 23);
 	return true;
 }
 
@@ -316,21 +320,21 @@ static bool delete_model_locked(struct store* s, const char* fingerprint, int* n
 }
 
 /* A settled mask outranks all others: it is what its kind of text is served with. */
-static bool trim_locked(struct store* s, const char* fingerprint, int capacity, int a_task, struct error* e) {
+static bool trim_locked(struct store* s, const char* fingerprint, int capacity, int a_kind, struct error* e) {
 	const char* doing = "trimming masks";
-	sqlite3_stmt* q =
-	    sql_prepare(s,
-	                "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id, task,"
-	                " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
-	                " row_number() OVER (PARTITION BY task ORDER BY settled DESC, tokens DESC) AS task_rank"
-	                " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1)"
-	                " WHERE rank > ?2 OR (task <> '' AND task_rank > ?3))",
-	                doing, e);
+	sqlite3_stmt* q = sql_prepare(
+	    s,
+	    "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id,"
+	    " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
+	    " row_number() OVER (PARTITION BY task, kind ORDER BY settled DESC, tokens DESC) AS kind_rank"
+	    " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1)"
+	    " WHERE rank > ?2 OR kind_rank > ?3)",
+	    doing, e);
 	if (!q)
 		return false;
 	sqlite3_bind_text(q, 1, fingerprint, -1, SQLITE_STATIC);
 	sqlite3_bind_int(q, 2, capacity);
-	sqlite3_bind_int(q, 3, a_task);
+	sqlite3_bind_int(q, 3, a_kind);
 	return sql_finish(s, q, doing, e);
 }
 
@@ -373,9 +377,9 @@ bool store_delete_model(struct store* s, const char* fingerprint, int* n, struct
 	return result;
 }
 
-bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_task, struct error* e) {
+bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_kind, struct error* e) {
 	pthread_mutex_lock(&s->lock);
-	const bool result = trim_locked(s, fingerprint, capacity, a_task, e);
+	const bool result = trim_locked(s, fingerprint, capacity, a_kind, e);
 	pthread_mutex_unlock(&s->lock);
 	return result;
 }

@@ -9,17 +9,18 @@
  * transaction.
  *
  *   model(id, fingerprint, name, blocks)
- *   mask(id, model, task, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
- *        created, updated)                                       one a model, task and mask
- *   observation(id, model, task, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
+ *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
+ *        created, updated)                                       one a model, task, kind and mask
+ *   observation(id, model, task, kind, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
  *
- * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. */
+ * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
+ * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. */
 #ifndef SWIFTLET_STREAMS_STORE_H
 #define SWIFTLET_STREAMS_STORE_H
 
 #include "streams/bank.h"
 
-enum { STORE_SCHEMA = 2, STORE_OBSERVATIONS = 4096, STORE_NAME = 128 };
+enum { STORE_SCHEMA = 3, STORE_OBSERVATIONS = 4096, STORE_NAME = 128 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
@@ -45,7 +46,7 @@ struct store_model {
 struct store_mask {
 	int64_t id; /* the row's; what `swiftlet masks show` takes */
 	struct store_model model;
-	struct bank_entry entry;  /* task, mask, skip_ratio, record, signature, settled; the rest zero */
+	struct bank_entry entry;  /* task, kind, mask, skip_ratio, record, signature, settled; the rest zero */
 	int64_t created, updated; /* seconds since 1970 */
 };
 
@@ -69,18 +70,20 @@ int store_delete(struct store*, int64_t id, struct error*);
 /* Deletes all masks and observations of a model (NULL: of all); *n tells how many masks. */
 bool store_delete_model(struct store*, const char* fingerprint, int* n, struct error*);
 
-/* Keeps a model's `capacity` masks that served most, and of one task (with a label) `a_task`. */
-bool store_trim(struct store*, const char* fingerprint, int capacity, int a_task, struct error*);
+/* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
+bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);
 
 struct store_observation {
 	struct mask mask;
 	int matches, rows;
 	int64_t window;
+	char task[BANK_TASK]; /* the text's label, "" none: then its kind tells */
+	int64_t kind;
 };
-bool store_observe(struct store*, const struct store_model*, const char* task,
-                   const struct store_observation*, int n, struct error*);
-/* Oldest first, those of one task (NULL: of all). */
-bool store_each_observation(struct store*, const char* fingerprint, const char* task,
+bool store_observe(struct store*, const struct store_model*, const struct store_observation*, int n,
+                   struct error*);
+/* Oldest first, those of one task, or without a label ("") of one kind. Their task and kind are not set. */
+bool store_each_observation(struct store*, const char* fingerprint, const char* task, int64_t kind,
                             void (*visit)(void* user, const struct store_observation*), void* user,
                             struct error*);
 

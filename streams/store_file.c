@@ -109,6 +109,21 @@ static const char* const migration[STORE_SCHEMA] = {
     "ALTER TABLE mask ADD COLUMN steps INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE mask ADD COLUMN held INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE mask ADD COLUMN trials INTEGER NOT NULL DEFAULT 0;",
+
+    /* 3: the kind of text, where no label tells it; until now a mask's row was all that was known of one */
+    "CREATE TABLE mask_of_kind(id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL, kind INTEGER NOT NULL,"
+    " skipped TEXT NOT NULL, skip_ratio REAL NOT NULL, settled INTEGER NOT NULL, signature BLOB,"
+    " signature_prompts REAL NOT NULL DEFAULT 0, matches INTEGER NOT NULL, rows INTEGER NOT NULL,"
+    " accepted INTEGER NOT NULL, draft_steps INTEGER NOT NULL, trials INTEGER NOT NULL,"
+    " rounds INTEGER NOT NULL, round_tokens INTEGER NOT NULL, tokens INTEGER NOT NULL,"
+    " instances INTEGER NOT NULL, steps INTEGER NOT NULL, held INTEGER NOT NULL,"
+    " created INTEGER NOT NULL, updated INTEGER NOT NULL, UNIQUE(model, task, kind, skipped));"
+    "INSERT INTO mask_of_kind SELECT id, model, task, CASE task WHEN '' THEN id ELSE 0 END, skipped,"
+    " skip_ratio, settled, signature, signature_prompts, matches, rows, accepted, draft_steps, trials,"
+    " rounds, round_tokens, tokens, instances, steps, held, created, updated FROM mask;"
+    "DROP TABLE mask; ALTER TABLE mask_of_kind RENAME TO mask;"
+    "ALTER TABLE observation ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;",
 };
 
 static bool migrate(struct store* s, struct error* e) {

@@ -122,6 +122,46 @@ static void coinciding_entries_are_one(void** unused) {
 	bank_close(b);
 }
 
+/* What one process learned of texts without labels, another finds: the kinds stay apart, each with all its
+ * masks, though they share one mask. */
+static void kinds_outlive_a_restart(void** unused) {
+	(void)unused;
+	enum { DIM = 64, KINDS = 3, MASKS = 3 };
+	struct bank *b = bank_open(64), *later = bank_open(64);
+	float state[DIM];
+	struct bank_signature s;
+	int64_t kind[KINDS] = {0};
+	for (int prompt = 0; prompt < 90; prompt++) {
+		const int k = prompt % KINDS, which = prompt / KINDS % MASKS;
+		state_of(state, DIM, k);
+		bank_signature(&s, state, DIM);
+		const struct mask m = which == 0 ? mask_of(1, 2) : mask_of(10 + k, 20 + which);
+		struct bank_entry* e = bank_entry(b, NULL, kind[k] ? kind[k] : -1, &m);
+		kind[k] = e->kind;
+		bank_add(b, e, &(struct bank_record){.tokens = which == 1 ? 50 : 5}, &s);
+	}
+	assert_int_equal(b->n, KINDS * MASKS);
+	for (int i = 0; i < b->n; i++)
+		assert_true(bank_restore(later, &b->entry[i]));
+	assert_int_equal(later->n, KINDS * MASKS);
+	for (int prompt = 0; prompt < 30; prompt++) {
+		const int k = prompt % KINDS;
+		state_of(state, DIM, k);
+		bank_signature(&s, state, DIM);
+		const struct bank_entry* e = bank_find(later, NULL, &s);
+		assert_non_null(e);
+		assert_int_equal(e->kind, kind[k]);
+		assert_true(mask_has(&e->mask, 10 + k) && mask_has(&e->mask, 21)); /* the one that served most */
+	}
+	/* a kind that is new to it is nobody else's */
+	const struct mask m = mask_of(1, 2);
+	const int64_t fresh = bank_entry(later, NULL, -1, &m)->kind;
+	for (int k = 0; k < KINDS; k++)
+		assert_int_not_equal(fresh, kind[k]);
+	bank_close(later);
+	bank_close(b);
+}
+
 static void the_least_useful_goes_first(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(4);
@@ -188,7 +228,7 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 		bank_tick(b);
 		bank_add(b, bank_entry(b, "busy", 0, &m), &(struct bank_record){.tokens = 1000}, NULL);
 	}
-	assert_int_equal(b->n, BANK_A_TASK + 1);
+	assert_int_equal(b->n, BANK_A_KIND + 1);
 	assert_non_null(bank_find(b, "rare", NULL));
 	/* a settled mask is what its task is served with, whatever was tried since */
 	struct bank_entry* settled = bank_find(b, "busy", NULL);
@@ -223,6 +263,7 @@ int main(void) {
 	    cmocka_unit_test(signatures),
 	    cmocka_unit_test(labels_decide),
 	    cmocka_unit_test(coinciding_entries_are_one),
+	    cmocka_unit_test(kinds_outlive_a_restart),
 	    cmocka_unit_test(the_least_useful_goes_first),
 	    cmocka_unit_test(candidates_in_order),
 	    cmocka_unit_test(one_task_does_not_crowd_out_the_others),

@@ -143,14 +143,81 @@ static void observations_are_bounded(void** unused) {
 		for (int i = 0; i < 3000; i++) {
 			o[i] = (struct store_observation){.matches = i % 33, .rows = 32, .window = round * 3000 + i + 1};
 			mask_set(&o[i].mask, 2 + i % 30, true);
+			strcpy(o[i].task, "math");
+			o[i].kind = i % 7; /* under a label it does not matter */
 		}
-		assert_true(store_observe(s, &model, "math", o, 3000, &e));
+		assert_true(store_observe(s, &model, o, 3000, &e));
 	}
 	struct store_observation seen[2] = {{.window = 0}, {.rows = 0}};
-	assert_true(store_each_observation(s, "00ff", "math", count, seen, &e));
+	assert_true(store_each_observation(s, "00ff", "math", 3, count, seen, &e));
 	assert_int_equal(seen[1].rows, STORE_OBSERVATIONS);
 	assert_int_equal(seen[0].window, 6000);
 	assert_true(mask_has(&seen[0].mask, 2 + 2999 % 30));
+	/* without a label the kind tells them apart */
+	for (int i = 0; i < 30; i++) {
+		o[i].task[0] = '\0';
+		o[i].window = i + 1;
+		o[i].kind = 1 + i % 3;
+	}
+	assert_true(store_observe(s, &model, o, 30, &e));
+	memset(seen, 0, sizeof seen);
+	assert_true(store_each_observation(s, "00ff", "", 2, count, seen, &e));
+	assert_int_equal(seen[1].rows, 10);
+	assert_int_equal(seen[0].window, 29);
+	store_close(s);
+}
+
+/* One mask serves two kinds of text, and each has its own row; where the kind is not known it is found. */
+static void kinds_without_a_label_are_told_apart(void** unused) {
+	(void)unused;
+	struct store* s = must_open("kinds.db", STORE_WRITE);
+	struct bank_entry entry = entry_of(1, 100);
+	entry.task[0] = '\0';
+	int64_t first = 0, second = 0, third = 0;
+	entry.kind = 11;
+	assert_true(store_add(s, &model, &entry, &first, &e));
+	entry.kind = 12;
+	assert_true(store_add(s, &model, &entry, &second, &e));
+	assert_true(store_add(s, &model, &entry, &third, &e));
+	assert_int_equal(second, third);
+	assert_int_not_equal(first, second);
+	entry.kind = 0;
+	assert_true(store_put(s, &model, &entry, &third, &e));
+	assert_int_equal(first, third);
+	entry.mask = entry_of(2, 1).mask;
+	assert_true(store_put(s, &model, &entry, &third, &e));
+	struct store_mask m;
+	assert_int_equal(store_get(s, second, &m, &e), 1);
+	assert_int_equal(m.entry.kind, 12);
+	assert_int_equal(m.entry.record.tokens, 200);
+	assert_int_equal(store_get(s, third, &m, &e), 1);
+	assert_true(m.entry.kind > 12);
+	strcpy(entry.task, "code");
+	entry.kind = 5;
+	assert_true(store_add(s, &model, &entry, &first, &e));
+	entry.kind = 6; /* another process's number for the same label */
+	assert_true(store_add(s, &model, &entry, &second, &e));
+	assert_int_equal(first, second);
+	/* each kind keeps its best few */
+	entry.task[0] = '\0';
+	for (int i = 0; i < 16; i++) {
+		entry = entry_of(i, i);
+		entry.task[0] = '\0';
+		entry.kind = 20 + i % 2;
+		assert_true(store_add(s, &model, &entry, NULL, &e));
+	}
+	assert_true(store_trim(s, "00ff", 64, 3, &e));
+	static struct seen seen;
+	memset(&seen, 0, sizeof seen);
+	assert_true(store_each(s, "00ff", see, &seen, &e));
+	int even = 0, odd = 0;
+	for (int i = 0; i < seen.n; i++) {
+		even += seen.masks[i].entry.kind == 20 && seen.masks[i].entry.record.tokens >= 10;
+		odd += seen.masks[i].entry.kind == 21 && seen.masks[i].entry.record.tokens >= 11;
+	}
+	assert_int_equal(even, 3);
+	assert_int_equal(odd, 3);
+	assert_int_equal(seen.n, 4 + 6);
 	store_close(s);
 }
 
@@ -397,7 +464,7 @@ static void a_full_disk_loses_nothing(void** unused) {
 			static struct store_observation o[200];
 			for (int j = 0; j < 200; j++)
 				o[j] = (struct store_observation){.matches = 1, .rows = 32, .window = 1};
-			if (!store_observe(s, &model, "", o, 200, &e))
+			if (!store_observe(s, &model, o, 200, &e))
 				_exit(strstr(e.message, "what was stored before is kept") ? 0 : 2);
 		}
 		_exit(1);
@@ -434,16 +501,23 @@ static void older_schemas_are_migrated(void** unused) {
 	    "CREATE INDEX observation_model ON observation(model, id);"
 	    "INSERT INTO model VALUES(1, '00ff', 'a-model', 20);"
 	    "INSERT INTO mask(model, task, skipped, skip_ratio, tokens, created, updated)"
-	    " VALUES(1, 'math', 'a1,3m5', 0.45, 77, 1, 1)");
+	    " VALUES(1, 'math', 'a1,3m5', 0.45, 77, 1, 1), (1, '', 'a1m5', 0.45, 50, 1, 1),"
+	    " (1, '', 'a1,3m5', 0.45, 40, 1, 1);"
+	    "INSERT INTO observation VALUES(1, 1, 'math', 'a1,3m5', 30, 32, 9, 1)");
 	assert_null(store_open(path_of("old.db"), STORE_READ, &e));
 	assert_non_null(strstr(e.message, "schema version 1"));
 	struct store* s = must_open("old.db", STORE_WRITE);
 	static struct seen seen;
 	memset(&seen, 0, sizeof seen);
 	assert_true(store_each(s, "00ff", see, &seen, &e));
-	assert_int_equal(seen.n, 1);
-	assert_int_equal(seen.tokens, 77);
+	assert_int_equal(seen.n, 3);
+	assert_int_equal(seen.tokens, 77 + 50 + 40);
+	assert_int_equal(seen.masks[0].entry.kind, 0);
+	assert_int_not_equal(seen.masks[1].entry.kind, seen.masks[2].entry.kind);
 	assert_false(seen.last.entry.settled);
+	struct store_observation observed[2] = {{.window = 0}, {.rows = 0}};
+	assert_true(store_each_observation(s, "00ff", "math", 0, count, observed, &e));
+	assert_int_equal(observed[0].window, 9);
 	store_close(s);
 	store_close(must_open("old.db", STORE_READ));
 }
@@ -453,6 +527,7 @@ int main(void) {
 	    cmocka_unit_test(masks_as_text),
 	    cmocka_unit_test(what_is_stored_comes_back),
 	    cmocka_unit_test(observations_are_bounded),
+	    cmocka_unit_test(kinds_without_a_label_are_told_apart),
 	    cmocka_unit_test(processes_share_a_file),
 	    cmocka_unit_test(committed_entries_survive_kills),
 	    cmocka_unit_test(bad_files_are_named_and_kept),
