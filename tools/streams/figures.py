@@ -67,7 +67,30 @@ def print_table(path, ways):
                                                  "%.1f %%" % (100 * second["total"]["optimize_steps"] / steps) if steps else "-"))
 
 
-def two_kinds(folder, n=160, labels=True):
+def unlabelled(o, path, folder):
+    """Two passes of swiftlet over the stream with its labels taken off: ([total, total], the store)."""
+    store, bare = os.path.join(folder, "unlabelled.db"), os.path.join(folder, "unlabelled.jsonl")
+    with open(path) as f, open(bare, "w") as out:
+        for line in filter(str.strip, f):
+            instance = json.loads(line)
+            instance.pop("task", None)
+            out.write(json.dumps(instance, ensure_ascii=False) + "\n")
+    return [stream(o, bare, "--opt-budget", o.budget, "--store", store)["total"] for _ in range(2)], store
+
+
+def print_unlabelled(totals):
+    print("without labels: " + "; second pass: ".join("M %s, alpha %s, %d steps" % (show(t["M"]), show(t["alpha"]), t["optimize_steps"])
+                                                      for t in totals))
+
+
+def tables(o):
+    for path in o.streams:
+        print_table(path, four_ways(o, path))
+        with tempfile.TemporaryDirectory() as folder:
+            print_unlabelled(unlabelled(o, path, folder)[0])
+
+
+def two_kinds(folder, n=160):
     """Prompts of the two halves of a tasks=2 vocabulary: ASCII bytes are the one's, Cyrillic ones the other's."""
     random.seed(3)
     path = os.path.join(folder, "two-tasks.jsonl")
@@ -75,9 +98,7 @@ def two_kinds(folder, n=160, labels=True):
         for i in range(n):
             kind = random.choice(["latin", "cyrillic"])
             letters = "abcdefghijklmnopqrstuvwxyz" if kind == "latin" else "абвгдежзийклмнопрстуфхцчшщ"
-            line = {"id": i, "prompt": "".join(random.choice(letters) for _ in range(24)), "max_tokens": 64}
-            if labels:
-                line["task"] = kind
+            line = {"id": i, "task": kind, "prompt": "".join(random.choice(letters) for _ in range(24)), "max_tokens": 64}
             f.write(json.dumps(line, ensure_ascii=False) + "\n")
     return path
 
@@ -95,11 +116,8 @@ def two_tasks(o):
     with tempfile.TemporaryDirectory() as folder:
         path = two_kinds(folder)
         print_table(path, four_ways(o, path))
-        store = os.path.join(folder, "unlabelled.db")
-        unlabelled = two_kinds(folder, labels=False)
-        for name in ("no labels: first pass", "no labels: second pass"):
-            t = stream(o, unlabelled, "--opt-budget", o.budget, "--store", store)["total"]
-            print("%s: M %s, alpha %s, %d steps" % (name, show(t["M"]), show(t["alpha"]), t["optimize_steps"]))
+        totals, store = unlabelled(o, path, folder)
+        print_unlabelled(totals)
         listed = json.loads(subprocess.run([o.program, "masks", "export", "--store", store], capture_output=True, text=True).stdout or "[]")
         listed = listed if isinstance(listed, list) else [listed]
         sets = planted(o)
@@ -213,17 +231,13 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--program", default="build/swiftlet", help="(%(default)s)")
     p.add_argument("--budget", default="inf", help="--opt-budget of the runs (%(default)s)")
-    p.add_argument("--turns", type=int, default=7, help="two-tasks: prompts of each kind in alternation (%(default)s)")
+    p.add_argument("--turns", type=int, default=7, help="drift: changes of made-up text (%(default)s)")
     p.add_argument("--tokens", type=int, default=20000, help="drift: of unchanged text (%(default)s)")
     p.add_argument("-m", "--model", default="builtin", help="(%(default)s)")
     p.add_argument("what", choices=["tables", "two-tasks", "drift"], help="what to measure")
     p.add_argument("streams", nargs="*", help="tables: files of JSON lines; drift: the same, instead of made-up weights")
     o = p.parse_intermixed_args()
-    if o.what == "tables":
-        for path in o.streams:
-            print_table(path, four_ways(o, path))
-    else:
-        (two_tasks if o.what == "two-tasks" else drift)(o)
+    {"tables": tables, "two-tasks": two_tasks, "drift": drift}[o.what](o)
 
 
 if __name__ == "__main__":
