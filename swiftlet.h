@@ -54,7 +54,7 @@ struct swiftlet_options {
 	double opt_budget;         /* search's share of plain time; infinity: a proposal before every round */
 	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
-	bool distance; /* hidden states beside hits */
+	bool distance;             /* hidden states beside hits */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
 	bool bank;                        /* for streams/ */

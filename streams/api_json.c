@@ -213,3 +213,16 @@ bool api_add_number(cJSON* object, const char* name, double value) {
 	return isfinite(value) ? cJSON_AddNumberToObject(object, name, value) != NULL
 	                       : cJSON_AddNullToObject(object, name) != NULL;
 }
+
+void api_print_mask(struct text* out, const struct mask* m, int blocks) {
+	for (int kind = 0; kind < 2; kind++) {
+		text_put(out, kind ? ", \"mlp\": [" : "\"attention\": [");
+		const char* separator = "";
+		for (int b = 0; b < blocks; b++)
+			if (mask_has(m, 2 * b + kind)) {
+				text_print(out, "%s%d", separator, b);
+				separator = ", ";
+			}
+		text_put(out, "]");
+	}
+}

@@ -9,6 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "kernels/backend.h"
+#include "streams/text.h"
 
 enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 128 };
 
@@ -53,6 +54,8 @@ bool api_only(const cJSON* object, const char* const* known, struct api_error*);
 
 /* An object {"attention": […], "mlp": […]}'s two members, added to `object`. False: out of memory. */
 bool api_add_mask(cJSON* object, const struct mask*);
+/* The same two members as text, without braces. */
+void api_print_mask(struct text*, const struct mask*, int blocks);
 /* A number, null where it is not finite. */
 bool api_add_number(cJSON* object, const char* name, double value);
 

@@ -118,24 +118,11 @@ static bool read_options(const cJSON* body, struct search_options* o, int* windo
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static void put_mask(struct text* out, const struct mask* m, int blocks) {
-	for (int kind = 0; kind < 2; kind++) {
-		text_put(out, kind ? ", \"mlp\": [" : "\"attention\": [");
-		const char* separator = "";
-		for (int b = 0; b < blocks; b++)
-			if (mask_has(m, 2 * b + kind)) {
-				text_print(out, "%s%d", separator, b);
-				separator = ", ";
-			}
-		text_put(out, "]");
-	}
-}
-
 static void put_best(struct text* out, const struct remote* r) {
 	double matchness;
 	const struct mask best = search_best(r->search, &matchness);
 	text_put(out, "{");
-	put_mask(out, &best, r->blocks);
+	api_print_mask(out, &best, r->blocks);
 	text_put(out, ", \"matchness\": ");
 	text_number(out, matchness);
 	text_print(out, ", \"steps\": %d, \"state\": \"%s\", \"skip_ratio\": ", search_steps(r->search),
@@ -242,7 +229,7 @@ static bool propose(struct optimizer_service* s, const char* id, const cJSON* bo
 		memmove(r->given, r->given + 1, (size_t)--r->n_given * sizeof *r->given);
 	r->given[r->n_given++] = p;
 	text_print(out, "{\"done\": false, \"step\": %d, \"kind\": \"%s\", ", p.step, kind[p.kind]);
-	put_mask(out, &p.mask, r->blocks);
+	api_print_mask(out, &p.mask, r->blocks);
 	text_print(out, ", \"needed\": %d, \"window\": %lld, \"size\": %d}\n", p.needed, (long long)r->window,
 	           r->size);
 	return true;

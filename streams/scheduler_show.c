@@ -4,18 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/api_json.h"
 #include "streams/scheduler_internal.h"
-
-static void show_blocks(struct text* out, const char* name, const struct mask* m, int kind, int blocks) {
-	text_print(out, "\"%s\": [", name);
-	const char* separator = "";
-	for (int b = 0; b < blocks; b++)
-		if (mask_has(m, 2 * b + kind)) {
-			text_print(out, "%s%d", separator, b);
-			separator = ", ";
-		}
-	text_put(out, "]");
-}
 
 static void show_since(struct text* out, const char* name, const struct seat* s, int kind, int blocks) {
 	text_print(out, "\"%s\": [", name);
@@ -34,9 +24,7 @@ static void show_seat(struct text* out, const struct seat* s, int index, int blo
 	text_print(out, "{\"session\": %d, \"busy\": %s, \"task\": ", index, s->job ? "true" : "false");
 	text_quote(out, s->task, strlen(s->task));
 	text_print(out, ", \"used\": %lld, ", (long long)s->used);
-	show_blocks(out, "attention", &s->mask, 0, blocks);
-	text_put(out, ", ");
-	show_blocks(out, "mlp", &s->mask, 1, blocks);
+	api_print_mask(out, &s->mask, blocks);
 	text_put(out, ", \"since\": {");
 	show_since(out, "attention", s, 0, blocks);
 	text_put(out, ", ");
