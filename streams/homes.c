@@ -61,7 +61,7 @@ enum homes_move homes_move(struct homes* h, int64_t id) {
 
 int64_t homes_held(const struct homes* h) { return h->present ? h->present->held : 0; }
 
-int64_t homes_found(struct homes* h) { return -++h->founded; }
+int64_t homes_new_id(struct homes* h) { return -++h->founded; }
 
 struct resident* homes_resident(struct homes* h, int64_t kind) {
 	for (int i = 0; i < HOMES_RESIDENTS && i < h->n_residents; i++)

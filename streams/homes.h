@@ -55,8 +55,8 @@ enum homes_move {
 /* Goes on with the search of this home; one longest unused makes way for a new one. */
 enum homes_move homes_move(struct homes*, int64_t id);
 int64_t homes_held(const struct homes*); /* of the present one */
-/* An id for a home that no kind gives its name. */
-int64_t homes_found(struct homes*);
+/* An id for a home that no kind has given its number. */
+int64_t homes_new_id(struct homes*);
 
 /* NULL: the kind lives nowhere yet. */
 struct resident* homes_resident(struct homes*, int64_t kind);

@@ -392,7 +392,7 @@ static bool leave_home(struct memory_watch* w) {
 	if (!resident || !w->search || !homes_is_shared(&w->homes, resident))
 		return false;
 	const struct mask now = session_mask(w->session, NULL);
-	const int64_t home = homes_found(&w->homes);
+	const int64_t home = homes_new_id(&w->homes);
 	if (!move_home(w, home))
 		return false;
 	*resident = (struct resident){.kind = resident->kind, .home = home};
