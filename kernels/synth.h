@@ -1,6 +1,6 @@
 /* How the elements of a made-up weight tensor come about: a counter-based generator, so that a CPU
  * and a GPU make the same values in any order. kernels/synth_value.h computes them; why the fields are
- * what they are is core/synth.c's business. */
+ * what they are is core/model/synth.c's business. */
 #ifndef SWIFTLET_KERNELS_SYNTH_H
 #define SWIFTLET_KERNELS_SYNTH_H
 

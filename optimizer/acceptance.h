@@ -6,7 +6,7 @@
 #ifndef SWIFTLET_OPTIMIZER_ACCEPTANCE_H
 #define SWIFTLET_OPTIMIZER_ACCEPTANCE_H
 
-#include "core/round.h"
+#include "core/draft/round.h"
 
 struct acceptance {
 	float hits[DRAFT_BINS][TREE_RANKS];

@@ -2,9 +2,9 @@
  *
  * A window's matchness is a count of yes and no. How far the hidden states that the draft model ends with
  * are from the full model's tells the same more finely: on the models at hand one window's distance is worth
- * four windows of hits and more (tools/bench.md). CLaSp (Chen et al. 2025) chooses layers by it alone; here it never
- * replaces hits, which decide, but sharpens what is learned from them. The share of misses is taken to be
- * b1·sqrt(d) + b2·d: nothing is missed at d = 0, and near it misses grow with the number of wrong
+ * four windows of hits and more (tools/bench.md). CLaSp (Chen et al. 2025) chooses layers by it alone; here
+ * it never replaces hits, which decide, but sharpens what is learned from them. The share of misses is taken
+ * to be b1·sqrt(d) + b2·d: nothing is missed at d = 0, and near it misses grow with the number of wrong
  * sub-layers or with its root, as the model has it. Both are learned from the scores themselves, and so is
  * how well that fits. */
 #ifndef SWIFTLET_OPTIMIZER_CALIBRATION_H

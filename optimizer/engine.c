@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/tokenizer.h"
+#include "core/text/tokenizer.h"
 
 double options_clock(const struct swiftlet_options* options) {
 	if (options->clock)

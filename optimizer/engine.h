@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_OPTIMIZER_ENGINE_H
 #define SWIFTLET_OPTIMIZER_ENGINE_H
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "optimizer/cost.h"
 #include "swiftlet.h"
 

@@ -12,7 +12,7 @@
 #ifndef SWIFTLET_OPTIMIZER_SESSION_H
 #define SWIFTLET_OPTIMIZER_SESSION_H
 
-#include "core/round.h"
+#include "core/draft/round.h"
 #include "optimizer/engine.h"
 #include "optimizer/search.h"
 

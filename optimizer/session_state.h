@@ -4,7 +4,7 @@
 #ifndef SWIFTLET_OPTIMIZER_SESSION_STATE_H
 #define SWIFTLET_OPTIMIZER_SESSION_STATE_H
 
-#include "core/tokenizer.h"
+#include "core/text/tokenizer.h"
 #include "optimizer/acceptance.h"
 #include "optimizer/distance.h"
 #include "optimizer/ledger.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/text/utf8.h"
 
 bool utf8_valid(const char* text, size_t size) {
 	for (size_t at = 0; at < size;) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "streams/json_text.h"
 
 static char* copy(const char* text, size_t size) {

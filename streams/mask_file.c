@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/json.h"
+#include "core/files/json.h"
 #include "streams/json_text.h"
 
 enum { MAX_ENTRIES = 4096, MAX_FILE = 16 << 20 };

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/chat_template.h"
-#include "core/model.h"
-#include "core/tokenizer.h"
+#include "core/model/model.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"
 #include "tools/options.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "streams/mask_file.h"
-#include "streams/store.h"
+#include "streams/memory/store.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"
 #include "tools/options.h"

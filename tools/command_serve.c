@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "streams/server.h"
+#include "streams/service/server.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/runtime.h"

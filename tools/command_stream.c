@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "streams/jsonl.h"
-#include "streams/memory.h"
+#include "streams/memory/memory.h"
 #include "streams/report.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"

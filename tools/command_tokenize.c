@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model.h"
-#include "core/tokenizer.h"
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
 #include "streams/json_text.h"
 #include "tools/command.h"
 #include "tools/options.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "streams/memory.h"
+#include "streams/memory/memory.h"
 #include "tools/interrupt.h"
 
 static bool keep(struct generation* g, const struct swiftlet_step* step) {

@@ -14,7 +14,7 @@ struct generation {
 	FILE* show;                     /* text as it is accepted, or NULL */
 	void (*on_step)(void* on_user); /* between steps, or NULL */
 	void* on_user;
-	struct memory_watch* watch; /* streams/memory.h: told of each step; or NULL */
+	struct memory_watch* watch; /* streams/memory/memory.h: told of each step; or NULL */
 	/* out */
 	int32_t* token; /* (n_tokens) */
 	int n_tokens, token_capacity;

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "core/chat_template.h"
-#include "core/model.h"
+#include "core/model/model.h"
+#include "core/text/chat_template.h"
 #include "swiftlet.h"
 #include "tools/options.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/json.h"
-#include "core/mapping.h"
+#include "core/files/json.h"
+#include "core/files/mapping.h"
 
 static int numbers(const cJSON* array, int* out, int limit) {
 	int n = 0;

@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_GOLDEN_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_GOLDEN_H
 
-#include "core/model.h"
+#include "core/model/model.h"
 
 enum { GOLDEN_ROWS = 4, GOLDEN_MASKS = 3, GOLDEN_TOKENS = 512 };
 

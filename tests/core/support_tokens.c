@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/gguf.h"
+#include "core/files/gguf.h"
 
 static struct file_bytes read_under(const char* variable, const char* path) {
 	struct file_bytes out = {0};

@@ -3,7 +3,7 @@
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_TOKENS_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_TOKENS_H
 
-#include "core/tokenizer.h"
+#include "core/text/tokenizer.h"
 
 struct file_bytes {
 	char* data; /* NUL-terminated; NULL when it cannot be read */

@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "core/config.h"
-#include "core/gguf.h"
-#include "core/model.h"
-#include "core/safetensors.h"
+#include "core/files/gguf.h"
+#include "core/files/safetensors.h"
+#include "core/model/config.h"
+#include "core/model/model.h"
 
 /* The message must hold every part, and name the file. */
 static void expect(bool good, const struct error* error, const char* part) {

@@ -9,7 +9,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "core/chat_template.h"
+#include "core/text/chat_template.h"
 #include "support_tokens.h"
 
 enum { MAX_MESSAGES = 16 };

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/model.h"
-#include "core/sha256.h"
+#include "core/model/model.h"
+#include "core/model/sha256.h"
 
 static char folder[] = "/tmp/swiftlet-model-XXXXXX";
 

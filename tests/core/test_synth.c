@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/model.h"
-#include "core/synth.h"
+#include "core/model/model.h"
+#include "core/model/synth.h"
 #include "kernels/synth_value.h"
 
 #define SMALL "layers=24,dim=256,heads=4,kv-heads=2,ffn=688,vocab=4096"

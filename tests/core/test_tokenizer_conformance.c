@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "core/model.h"
-#include "core/tokenizer.h"
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
 #include "support_tokens.h"
 
 static const char separator[] = "\n__ggml_vocab_test__\n";

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/chat_template.h"
+#include "core/text/chat_template.h"
 
 enum { MAX_MESSAGES = 8 };
 

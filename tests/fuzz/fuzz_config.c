@@ -1,7 +1,7 @@
 /* Any bytes as config.json and as generation_config.json: what is accepted keeps its promises. */
 #include <stdlib.h>
 
-#include "core/config.h"
+#include "core/model/config.h"
 
 static void check(const struct config* c) {
 	const struct model_shape* m = &c->shape;

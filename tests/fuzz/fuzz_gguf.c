@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/gguf.h"
-#include "core/model.h"
+#include "core/files/gguf.h"
+#include "core/model/model.h"
 
 static volatile unsigned sum;
 
@@ -48,8 +48,7 @@ static bool read_alone(const uint8_t* data, size_t size) {
 	struct error error = {""};
 	struct gguf g;
 	struct tensor_table table = {0};
-	const bool good =
-		gguf_read(&g, &table, data, size, "fuzz", &error) && tensor_table_seal(&table, &error);
+	const bool good = gguf_read(&g, &table, data, size, "fuzz", &error) && tensor_table_seal(&table, &error);
 	if (good) {
 		look_up(&g);
 		for (size_t i = 0; i < table.n; i++)

@@ -1,7 +1,7 @@
 /* The request readers on any bytes: no crash, no leak, and what is accepted keeps its promises. */
 #include <stdlib.h>
 
-#include "streams/openai.h"
+#include "streams/service/openai.h"
 
 static void check(const struct api_request* q) {
 	const int prompts = q->chat ? 1 : q->n_prompts;

@@ -1,7 +1,7 @@
 /* Any bytes as a safetensors file: read or refused; what was read lies within the bytes and can be found. */
 #include <stdlib.h>
 
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 
 static volatile unsigned sum;
 

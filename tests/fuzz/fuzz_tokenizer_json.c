@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/tokenizer.h"
+#include "core/text/tokenizer.h"
 
 static void use(const struct tokenizer* t) {
 	static const char text[] = "Hello, world 12 <s>\xff\n \xe4\xb8\xad foo";

@@ -1,7 +1,7 @@
 /* Any bytes as tokenizer.model: read or refused with a message; what was read encodes and decodes. */
 #include <stdlib.h>
 
-#include "core/tokenizer.h"
+#include "core/text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

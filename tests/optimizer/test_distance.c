@@ -9,7 +9,7 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "optimizer/session_state.h"
 
 enum { DIM = 4 };

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "kernels/synth_value.h"
 #include "optimizer/distance.h"
 #include "optimizer/search.h"

@@ -1,5 +1,5 @@
 /* The bank as data: what is found, merged, evicted and offered. */
-#include "streams/bank.h"
+#include "streams/memory/bank.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The change test: its false alarms and its delay, by simulation. */
-#include "streams/drift.h"
+#include "streams/memory/drift.h"
 
 #include <math.h>
 #include <setjmp.h>

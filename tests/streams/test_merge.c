@@ -1,5 +1,5 @@
 /* When passes share, by measured cost; and that their parts come back as they were. */
-#include "streams/merge.h"
+#include "streams/service/merge.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

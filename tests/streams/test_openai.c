@@ -1,5 +1,5 @@
 /* The request readers: OpenAI's defaults, and a 400 that names the field for everything else. */
-#include "streams/openai.h"
+#include "streams/service/openai.h"
 
 #include <math.h>
 #include <setjmp.h>

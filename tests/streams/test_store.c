@@ -1,5 +1,5 @@
 /* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
-#include "streams/store.h"
+#include "streams/memory/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,580 @@
+/* GGUF: read once from front to back; every count is held against the bytes that are left. */
+#include "core/files/gguf.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NESTING = 4, MAX_ALIGNMENT = 1 << 20 };
+
+/* ---- a cursor over the file's bytes ------------------------------------------------------- */
+
+struct cursor {
+	const uint8_t *start, *at, *end;
+	const char* file;
+	struct error* error;
+};
+
+static size_t left(const struct cursor* c) { return (size_t)(c->end - c->at); }
+
+static bool ends(const struct cursor* c, const char* what) {
+	return error_set(c->error, "%s: the file ends within %s, at byte %zu of %zu", c->file, what,
+	                 (size_t)(c->at - c->start), (size_t)(c->end - c->start));
+}
+
+static uint64_t load(const uint8_t* data, size_t bytes) {
+	uint64_t value = 0;
+	for (size_t i = bytes; i-- > 0;)
+		value = value << 8 | data[i];
+	return value;
+}
+
+static bool take_number(struct cursor* c, size_t bytes, uint64_t* out, const char* what) {
+	if (left(c) < bytes)
+		return ends(c, what);
+	*out = load(c->at, bytes);
+	c->at += bytes;
+	return true;
+}
+
+static bool take_u32(struct cursor* c, uint32_t* out, const char* what) {
+	uint64_t wide = 0;
+	if (!take_number(c, 4, &wide, what))
+		return false;
+	*out = (uint32_t)wide;
+	return true;
+}
+
+static bool take_string(struct cursor* c, const char** out, size_t* size, const char* what) {
+	uint64_t n = 0;
+	if (!take_number(c, 8, &n, what))
+		return false;
+	if (n > left(c))
+		return error_set(c->error, "%s: the length of %s is %llu, the file has %zu bytes left", c->file, what,
+		                 (unsigned long long)n, left(c));
+	*out = (const char*)c->at;
+	*size = (size_t)n;
+	c->at += n;
+	return true;
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+/* Bytes of a scalar; 0 for strings and arrays. */
+static size_t scalar_bytes(enum gguf_type type) {
+	static const uint8_t bytes[GGUF_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+	return bytes[type];
+}
+
+static bool take_type(struct cursor* c, enum gguf_type* out, const char* key) {
+	uint32_t type = 0;
+	if (!take_u32(c, &type, key))
+		return false;
+	if (type >= GGUF_TYPES)
+		return error_set(c->error, "%s: %s has value type %u, expected 0 to %d", c->file, key, type,
+		                 GGUF_TYPES - 1);
+	*out = (enum gguf_type)type;
+	return true;
+}
+
+/* Passes over n values of a type. */
+static bool skip_values(struct cursor* c, enum gguf_type type, uint64_t n, int depth, const char* key) {
+	/* The fewest bytes that one may take: scalars as they are, strings a length, arrays type and count. */
+	const size_t least = type == GGUF_STRING ? 8 : type == GGUF_ARRAY ? 12 : scalar_bytes(type);
+	if (n > left(c) / least)
+		return error_set(c->error, "%s: %s has %llu elements, more than the file's %zu bytes left can hold",
+		                 c->file, key, (unsigned long long)n, left(c));
+	if (type != GGUF_STRING && type != GGUF_ARRAY) {
+		c->at += n * least;
+		return true;
+	}
+	if (type == GGUF_ARRAY && depth == MAX_NESTING)
+		return error_set(c->error, "%s: %s nests arrays deeper than %d", c->file, key, MAX_NESTING);
+	for (uint64_t i = 0; i < n; i++) {
+		const char* text;
+		size_t size;
+		enum gguf_type inner = GGUF_U8;
+		uint64_t count = 0;
+		const bool good = type == GGUF_STRING ? take_string(c, &text, &size, key)
+		                                      : take_type(c, &inner, key) && take_number(c, 8, &count, key) &&
+		                                            skip_values(c, inner, count, depth + 1, key);
+		if (!good)
+			return false;
+	}
+	return true;
+}
+
+static bool append_value(struct gguf* g, const struct gguf_value* value) {
+	if (g->n == g->capacity) {
+		const size_t capacity = g->capacity ? 2 * g->capacity : 64;
+		if (capacity > SIZE_MAX / sizeof *g->value)
+			return false;
+		struct gguf_value* grown = realloc(g->value, capacity * sizeof *grown);
+		if (!grown)
+			return false;
+		g->value = grown;
+		g->capacity = capacity;
+	}
+	g->value[g->n++] = *value;
+	return true;
+}
+
+static bool take_value(struct gguf* g, struct cursor* c) {
+	struct gguf_value v = {.n = 1};
+	char key[80];
+	if (!take_string(c, &v.key, &v.key_size, "a key"))
+		return false;
+	if (v.key_size == 0)
+		return error_set(c->error, "%s: metadata value %zu has an empty key", c->file, g->n);
+	snprintf(key, sizeof key, "%.*s", (int)(v.key_size < sizeof key ? v.key_size : sizeof key - 1), v.key);
+	if (!take_type(c, &v.type, key))
+		return false;
+	v.element = v.type;
+	if (v.type == GGUF_ARRAY && (!take_type(c, &v.element, key) || !take_number(c, 8, &v.n, key)))
+		return false;
+	v.data = c->at;
+	return skip_values(c, v.element, v.n, v.type == GGUF_ARRAY, key) &&
+	       (append_value(g, &v) || error_set(c->error, "%s: out of memory", c->file));
+}
+
+static int compare_keys(const char* a, size_t a_size, const char* b, size_t b_size) {
+	const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
+	return order ? order : (a_size > b_size) - (a_size < b_size);
+}
+
+static int by_key(const void* a, const void* b) {
+	const struct gguf_value *x = a, *y = b;
+	return compare_keys(x->key, x->key_size, y->key, y->key_size);
+}
+
+static bool take_values(struct gguf* g, struct cursor* c, uint64_t n) {
+	for (uint64_t i = 0; i < n; i++)
+		if (!take_value(g, c))
+			return false;
+	if (g->n)
+		qsort(g->value, g->n, sizeof *g->value, by_key);
+	for (size_t i = 1; i < g->n; i++)
+		if (by_key(&g->value[i - 1], &g->value[i]) == 0)
+			return error_set(c->error, "%s: key %.*s occurs twice", c->file,
+			                 (int)(g->value[i].key_size < 120 ? g->value[i].key_size : 120), g->value[i].key);
+	return true;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------ */
+
+/* ggml's type numbers. Those that are known but not computed from are there to be named. */
+static const struct {
+	uint32_t number;
+	const char* name;
+	bool supported;
+	enum dtype type;
+} tensor_types[] = {
+    {0, "F32", true, DTYPE_F32},
+    {1, "F16", true, DTYPE_F16},
+    {2, "Q4_0", true, DTYPE_Q4_0},
+    {3, "Q4_1", true, DTYPE_Q4_1},
+    {6, "Q5_0", true, DTYPE_Q5_0},
+    {7, "Q5_1", true, DTYPE_Q5_1},
+    {8, "Q8_0", true, DTYPE_Q8_0},
+    {10, "Q2_K", true, DTYPE_Q2_K},
+    {11, "Q3_K", true, DTYPE_Q3_K},
+    {12, "Q4_K", true, DTYPE_Q4_K},
+    {13, "Q5_K", true, DTYPE_Q5_K},
+    {14, "Q6_K", true, DTYPE_Q6_K},
+    {20, "IQ4_NL", true, DTYPE_IQ4_NL},
+    {23, "IQ4_XS", true, DTYPE_IQ4_XS},
+    {30, "BF16", true, DTYPE_BF16},
+    {9, "Q8_1", false, 0},
+    {15, "Q8_K", false, 0},
+    {16, "IQ2_XXS", false, 0},
+    {17, "IQ2_XS", false, 0},
+    {18, "IQ3_XXS", false, 0},
+    {19, "IQ1_S", false, 0},
+    {21, "IQ3_S", false, 0},
+    {22, "IQ2_S", false, 0},
+    {24, "I8", false, 0},
+    {25, "I16", false, 0},
+    {26, "I32", false, 0},
+    {27, "I64", false, 0},
+    {28, "F64", false, 0},
+    {29, "IQ1_M", false, 0},
+    {34, "TQ1_0", false, 0},
+    {35, "TQ2_0", false, 0},
+    {39, "MXFP4", false, 0},
+    {40, "NVFP4", false, 0},
+};
+
+static void set_type(struct named_tensor* t, uint32_t number) {
+	snprintf(t->type_name, sizeof t->type_name, "number %u", number);
+	for (size_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++)
+		if (tensor_types[i].number == number) {
+			t->supported = tensor_types[i].supported;
+			t->type = tensor_types[i].type;
+			snprintf(t->type_name, sizeof t->type_name, "%s", tensor_types[i].name);
+		}
+}
+
+/* Bytes of the tensor; of one whose type is not known, none. */
+static bool tensor_bytes(struct named_tensor* t, const char* name, struct error* error) {
+	int64_t rows = 1;
+	for (int i = 0; i + 1 < t->n_dims; i++)
+		if (__builtin_mul_overflow(rows, t->dim[i], &rows))
+			return error_set(error, "%s: tensor %s is larger than any file", t->file, name);
+	t->bytes = 0;
+	if (!t->supported)
+		return true;
+	const int64_t cols = t->dim[t->n_dims - 1];
+	/* Rows beyond 2^48 elements are no rows; below, their bytes cannot overflow. */
+	const size_t row = cols < (int64_t)1 << 48 ? dtype_row_bytes(t->type, cols) : 0;
+	if (row == 0)
+		return error_set(error, "%s: tensor %s has rows of %lld elements, expected whole blocks of %d for %s",
+		                 t->file, name, (long long)cols, dtype_block(t->type), t->type_name);
+	if (__builtin_mul_overflow((size_t)rows, row, &t->bytes))
+		return error_set(error, "%s: tensor %s is larger than any file", t->file, name);
+	return true;
+}
+
+/* One tensor's description; `data` becomes its offset, to be placed when the data's start is known. */
+static bool take_tensor(struct cursor* c, struct tensor_table* table) {
+	struct named_tensor t = {.file = c->file};
+	const char* text = "";
+	size_t size = 0;
+	uint32_t dims = 0, type = 0;
+	uint64_t dim = 0, offset = 0;
+	char name[80];
+	if (!take_string(c, &text, &size, "a tensor's name"))
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)(size < sizeof name ? size : sizeof name - 1), text);
+	if (size == 0 || size >= sizeof name || strlen(name) != size)
+		return error_set(c->error, "%s: a tensor's name is empty, longer than %zu bytes or holds a NUL",
+		                 c->file, sizeof name - 1);
+	if (!take_u32(c, &dims, name))
+		return false;
+	if (dims < 1 || dims > TENSOR_DIMS)
+		return error_set(c->error, "%s: tensor %s has %u dimensions, expected 1 to %d", c->file, name, dims,
+		                 TENSOR_DIMS);
+	t.n_dims = (int)dims;
+	for (int i = t.n_dims; i-- > 0;) {
+		if (!take_number(c, 8, &dim, name))
+			return false;
+		if (dim < 1 || dim > INT64_MAX)
+			return error_set(c->error, "%s: tensor %s has a size of %llu", c->file, name,
+			                 (unsigned long long)dim);
+		t.dim[i] = (int64_t)dim;
+	}
+	if (!take_u32(c, &type, name) || !take_number(c, 8, &offset, name))
+		return false;
+	set_type(&t, type);
+	if (!tensor_bytes(&t, name, c->error))
+		return false;
+	if (offset > (uint64_t)(c->end - c->start))
+		return error_set(c->error, "%s: tensor %s begins at byte %llu of the data, past the end of the file",
+		                 c->file, name, (unsigned long long)offset);
+	t.data = c->start + offset;
+	return tensor_table_add(table, &t, name, size) || error_set(c->error, "%s: out of memory", c->file);
+}
+
+static int by_place(const void* a, const void* b) {
+	const struct named_tensor *x = a, *y = b;
+	if (x->data != y->data)
+		return x->data < y->data ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* Turns offsets into places and checks that each tensor lies in the file, aligned, by itself. */
+static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n, uint64_t alignment) {
+	const size_t at = (size_t)(c->at - c->start), size = (size_t)(c->end - c->start);
+	const size_t padding = (size_t)((alignment - at % alignment) % alignment);
+	if (n && padding > left(c))
+		return ends(c, "the padding before the tensor data");
+	for (size_t i = 0; i < n; i++) {
+		const size_t offset = (size_t)(item[i].data - c->start), room = size - at - padding;
+		if (offset % alignment)
+			return error_set(c->error,
+			                 "%s: tensor %s begins at byte %zu of the data, not a multiple of the "
+			                 "alignment %llu",
+			                 c->file, item[i].name, offset, (unsigned long long)alignment);
+		if (offset > room || item[i].bytes > room - offset)
+			return error_set(
+			    c->error,
+			    "%s: tensor %s takes %zu bytes from byte %zu of the data, which has %zu: the file is "
+			    "cut short",
+			    c->file, item[i].name, item[i].bytes, offset, room);
+		item[i].data += at + padding;
+	}
+	if (n)
+		qsort(item, n, sizeof *item, by_place);
+	for (size_t i = 1; i < n; i++)
+		if (item[i - 1].data + item[i - 1].bytes > item[i].data)
+			return error_set(c->error, "%s: tensors %s and %s overlap", c->file, item[i - 1].name,
+			                 item[i].name);
+	return true;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
+	uint32_t version = 0;
+	if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
+		return error_set(c->error, "%s: does not begin with GGUF", c->file);
+	c->at += 4;
+	if (!take_u32(c, &version, "the header"))
+		return false;
+	if (version == 1)
+		return error_set(c->error,
+		                 "%s: GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
+		                 "are read)",
+		                 c->file);
+	if (version >= 1u << 24)
+		return error_set(c->error, "%s: a GGUF file with its bytes in big-endian order, which is not read",
+		                 c->file);
+	if (version != 2 && version != 3)
+		return error_set(c->error, "%s: GGUF version %u, expected 2 or 3", c->file, version);
+	g->version = (int)version;
+	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
+		return false;
+	/* The fewest bytes a value takes are 13, a tensor 32. */
+	if (*n_values > left(c) / 13)
+		return error_set(c->error, "%s: the header counts %llu metadata values, more than the file can hold",
+		                 c->file, (unsigned long long)*n_values);
+	if (*n_tensors > left(c) / 32)
+		return error_set(c->error, "%s: the header counts %llu tensors, more than the file can hold", c->file,
+		                 (unsigned long long)*n_tensors);
+	return true;
+}
+
+bool gguf_read(struct gguf* g, struct tensor_table* table, const uint8_t* data, size_t size, const char* file,
+               struct error* error) {
+	struct cursor c = {data, data, data + size, file, error};
+	uint64_t n_tensors = 0, n_values = 0;
+	*g = (struct gguf){.file = file};
+	if (!take_head(g, &c, &n_tensors, &n_values) || !take_values(g, &c, n_values))
+		return false;
+	int64_t alignment = 32;
+	if (!gguf_int(g, "general.alignment", 1, INT64_MAX, &alignment, error))
+		return false;
+	if (alignment & (alignment - 1) || alignment > MAX_ALIGNMENT)
+		return error_set(error, "%s: general.alignment is %lld, expected a power of two up to %d", file,
+		                 (long long)alignment, MAX_ALIGNMENT);
+	g->alignment = (uint64_t)alignment;
+	const size_t first = table->n;
+	for (uint64_t i = 0; i < n_tensors; i++)
+		if (!take_tensor(&c, table))
+			return false;
+	return place_tensors(&c, n_tensors ? table->item + first : NULL, table->n - first, g->alignment);
+}
+
+void gguf_free(struct gguf* g) {
+	free(g->value);
+	*g = (struct gguf){0};
+}
+
+/* ---- looking up --------------------------------------------------------------------------- */
+
+const struct gguf_value* gguf_find(const struct gguf* g, const char* key) {
+	const struct gguf_value wanted = {.key = key, .key_size = strlen(key)};
+	return g->n ? bsearch(&wanted, g->value, g->n, sizeof wanted, by_key) : NULL;
+}
+
+static bool wrong(const struct gguf* g, const char* key, const char* expected, struct error* error) {
+	return error_set(error, "%s: %s is not %s", g->file, key, expected);
+}
+
+/* Element i as a number; false when it is none. */
+static bool number_at(const struct gguf_value* v, uint64_t i, double* real, int64_t* whole, bool* is_whole) {
+	const size_t bytes = scalar_bytes(v->element);
+	if (bytes == 0)
+		return false;
+	const uint64_t raw = load(v->data + i * bytes, bytes);
+	const uint32_t raw32 = (uint32_t)raw;
+	float single;
+	*is_whole = true;
+	switch (v->element) {
+	case GGUF_F32:
+		memcpy(&single, &raw32, sizeof single);
+		*real = (double)single;
+		*is_whole = false;
+		return true;
+	case GGUF_F64:
+		memcpy(real, &raw, sizeof *real);
+		*is_whole = false;
+		return true;
+	case GGUF_I8:
+		*whole = (int8_t)raw;
+		break;
+	case GGUF_I16:
+		*whole = (int16_t)raw;
+		break;
+	case GGUF_I32:
+		*whole = (int32_t)raw32;
+		break;
+	case GGUF_I64:
+	default:
+		if (v->element != GGUF_I64 && raw > INT64_MAX)
+			return false;
+		*whole = (int64_t)raw;
+	}
+	*real = (double)*whole;
+	return true;
+}
+
+/* The value as one number: its own, or its elements' where all are equal. */
+static bool one_number(const struct gguf_value* v, double* real, int64_t* whole, bool* is_whole) {
+	if (v->n == 0 || v->n > 65536 || !number_at(v, 0, real, whole, is_whole))
+		return false;
+	for (uint64_t i = 1; i < v->n; i++) {
+		double other;
+		int64_t other_whole;
+		bool other_is_whole;
+		if (!number_at(v, i, &other, &other_whole, &other_is_whole) || other != *real)
+			return false;
+	}
+	return true;
+}
+
+bool gguf_int(const struct gguf* g, const char* key, int64_t low, int64_t high, int64_t* out,
+              struct error* error) {
+	const struct gguf_value* v = gguf_find(g, key);
+	double real;
+	int64_t whole = 0;
+	bool is_whole;
+	if (!v)
+		return true;
+	if (v->element == GGUF_BOOL || !one_number(v, &real, &whole, &is_whole) || !is_whole)
+		return wrong(g, key,
+		             v->type == GGUF_ARRAY ? "a whole number, the same for every block" : "a whole number",
+		             error);
+	if (whole < low || whole > high)
+		return error_set(error, "%s: %s is %lld, expected %lld to %lld", g->file, key, (long long)whole,
+		                 (long long)low, (long long)high);
+	*out = whole;
+	return true;
+}
+
+bool gguf_float(const struct gguf* g, const char* key, double low, double high, float* out,
+                struct error* error) {
+	const struct gguf_value* v = gguf_find(g, key);
+	double real;
+	int64_t whole;
+	bool is_whole;
+	if (!v)
+		return true;
+	if (v->element == GGUF_BOOL || !one_number(v, &real, &whole, &is_whole))
+		return wrong(g, key, "a number", error);
+	if (!(real >= low) || !(real <= high))
+		return error_set(error, "%s: %s is %g, expected %g to %g", g->file, key, real, low, high);
+	*out = (float)real;
+	return true;
+}
+
+bool gguf_bool(const struct gguf* g, const char* key, bool* out, struct error* error) {
+	const struct gguf_value* v = gguf_find(g, key);
+	if (!v)
+		return true;
+	if (v->type != GGUF_BOOL)
+		return wrong(g, key, "true or false", error);
+	*out = v->data[0] != 0;
+	return true;
+}
+
+/* The string at `at`, already checked to lie in the file; returns what follows it. */
+static const uint8_t* string_at(const uint8_t* at, const char** text, size_t* size) {
+	*size = (size_t)load(at, 8);
+	*text = (const char*)at + 8;
+	return at + 8 + *size;
+}
+
+bool gguf_string(const struct gguf* g, const char* key, const char** out, size_t* size, struct error* error) {
+	const struct gguf_value* v = gguf_find(g, key);
+	if (!v)
+		return true;
+	if (v->type != GGUF_STRING)
+		return wrong(g, key, "a string", error);
+	string_at(v->data, out, size);
+	return true;
+}
+
+/* ---- arrays ------------------------------------------------------------------------------- */
+
+/* The array of that key, or NULL in *out when there is none. */
+static bool find_array(const struct gguf* g, const char* key, const struct gguf_value** out, int* n,
+                       struct error* error) {
+	const struct gguf_value* v = gguf_find(g, key);
+	*out = NULL;
+	*n = 0;
+	if (!v)
+		return true;
+	if (v->type != GGUF_ARRAY)
+		return wrong(g, key, "an array", error);
+	if (v->n > INT_MAX / 16)
+		return error_set(error, "%s: %s has %llu elements", g->file, key, (unsigned long long)v->n);
+	*out = v;
+	*n = (int)v->n;
+	return true;
+}
+
+bool gguf_strings(const struct gguf* g, const char* key, const char*** out, size_t** size, int* n,
+                  struct error* error) {
+	const struct gguf_value* v;
+	*out = NULL;
+	*size = NULL;
+	if (!find_array(g, key, &v, n, error))
+		return false;
+	if (*n == 0)
+		return true;
+	if (v->element != GGUF_STRING)
+		return wrong(g, key, "an array of strings", error);
+	*out = calloc((size_t)*n, sizeof **out);
+	*size = calloc((size_t)*n, sizeof **size);
+	if (!*out || !*size)
+		return error_set(error, "%s: out of memory", g->file);
+	const uint8_t* at = v->data;
+	for (int i = 0; i < *n; i++)
+		at = string_at(at, &(*out)[i], &(*size)[i]);
+	return true;
+}
+
+bool gguf_floats(const struct gguf* g, const char* key, float** out, int* n, struct error* error) {
+	const struct gguf_value* v;
+	*out = NULL;
+	if (!find_array(g, key, &v, n, error))
+		return false;
+	if (*n == 0)
+		return true;
+	*out = calloc((size_t)*n, sizeof **out);
+	if (!*out)
+		return error_set(error, "%s: out of memory", g->file);
+	for (int i = 0; i < *n; i++) {
+		double real;
+		int64_t whole;
+		bool is_whole;
+		if (!number_at(v, (uint64_t)i, &real, &whole, &is_whole))
+			return wrong(g, key, "an array of numbers", error);
+		(*out)[i] = (float)real;
+	}
+	return true;
+}
+
+bool gguf_ints(const struct gguf* g, const char* key, int32_t** out, int* n, struct error* error) {
+	const struct gguf_value* v;
+	*out = NULL;
+	if (!find_array(g, key, &v, n, error))
+		return false;
+	if (*n == 0)
+		return true;
+	*out = calloc((size_t)*n, sizeof **out);
+	if (!*out)
+		return error_set(error, "%s: out of memory", g->file);
+	for (int i = 0; i < *n; i++) {
+		double real;
+		int64_t whole = 0;
+		bool is_whole;
+		if (!number_at(v, (uint64_t)i, &real, &whole, &is_whole) || !is_whole || whole < INT32_MIN ||
+		    whole > INT32_MAX)
+			return wrong(g, key, "an array of whole numbers", error);
+		(*out)[i] = (int32_t)whole;
+	}
+	return true;
+}

@@ -1,0 +1,131 @@
+/* JSON as found in model folders. */
+#include "core/files/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/files/mapping.h"
+
+cJSON* json_parse(const char* text, size_t size, const char* file, struct error* error) {
+	const char* end = NULL;
+	cJSON* json = cJSON_ParseWithLengthOpts(text, size, &end, false);
+	const size_t at = end && end >= text ? (size_t)(end - text) : 0;
+	if (!json) {
+		error_set(error, "%s: not JSON, or nested deeper than %d, at byte %zu of %zu", file,
+		          CJSON_NESTING_LIMIT, at, size);
+		return NULL;
+	}
+	for (size_t i = at; i < size; i++)
+		if (!strchr(" \t\r\n", text[i]) || text[i] == '\0') {
+			error_set(error, "%s: something follows the JSON value at byte %zu", file, i);
+			cJSON_Delete(json);
+			return NULL;
+		}
+	return json;
+}
+
+cJSON* json_read(const char* path, struct error* error) {
+	struct mapping file;
+	if (!mapping_open(&file, path, error))
+		return NULL;
+	cJSON* json = json_parse((const char*)file.data, file.size, path, error);
+	mapping_close(&file);
+	return json;
+}
+
+bool file_exists(const char* path) {
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+const cJSON* json_field(const cJSON* object, const char* field) {
+	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, field);
+	return value && !cJSON_IsNull(value) ? value : NULL;
+}
+
+const char* json_show(const cJSON* value, char* out, size_t size) {
+	if (cJSON_IsString(value))
+		snprintf(out, size, "\"%.60s\"", value->valuestring);
+	else if (cJSON_IsNumber(value))
+		snprintf(out, size, "%.17g", value->valuedouble);
+	else
+		snprintf(out, size, "%s",
+		         cJSON_IsTrue(value)     ? "true"
+		         : cJSON_IsFalse(value)  ? "false"
+		         : cJSON_IsArray(value)  ? "an array"
+		         : cJSON_IsObject(value) ? "an object"
+		                                 : "null");
+	return out;
+}
+
+bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out) {
+	/* Doubles hold whole numbers exactly up to 2^53; larger ones cannot be told apart. */
+	if (!cJSON_IsNumber(value) || !(fabs(value->valuedouble) <= 9007199254740992.0) ||
+	    value->valuedouble != floor(value->valuedouble))
+		return false;
+	const int64_t whole = (int64_t)value->valuedouble;
+	if (whole < low || whole > high)
+		return false;
+	*out = whole;
+	return true;
+}
+
+bool json_int(const cJSON* object, const char* file, const char* field, int64_t low, int64_t high,
+              int64_t* out, struct error* error) {
+	char shown[80];
+	const cJSON* value = json_field(object, field);
+	if (!value || json_whole(value, low, high, out))
+		return true;
+	return error_set(error, "%s: %s is %s, expected a whole number from %lld to %lld", file, field,
+	                 json_show(value, shown, sizeof shown), (long long)low, (long long)high);
+}
+
+bool json_int32(const cJSON* object, const char* file, const char* field, int low, int high, int* out,
+                struct error* error) {
+	int64_t wide = *out;
+	if (!json_int(object, file, field, low, high, &wide, error))
+		return false;
+	*out = (int)wide;
+	return true;
+}
+
+bool json_float(const cJSON* object, const char* file, const char* field, double low, double high, float* out,
+                struct error* error) {
+	char shown[80];
+	const cJSON* value = json_field(object, field);
+	if (!value)
+		return true;
+	if (!cJSON_IsNumber(value) || !(value->valuedouble >= low) || !(value->valuedouble <= high))
+		return error_set(error, "%s: %s is %s, expected a number from %g to %g", file, field,
+		                 json_show(value, shown, sizeof shown), low, high);
+	*out = (float)value->valuedouble;
+	return true;
+}
+
+bool json_bool(const cJSON* object, const char* file, const char* field, bool* out, struct error* error) {
+	char shown[80];
+	const cJSON* value = json_field(object, field);
+	if (!value)
+		return true;
+	if (!cJSON_IsBool(value))
+		return error_set(error, "%s: %s is %s, expected true or false", file, field,
+		                 json_show(value, shown, sizeof shown));
+	*out = cJSON_IsTrue(value);
+	return true;
+}
+
+bool json_string(const cJSON* object, const char* file, const char* field, const char** out,
+                 struct error* error) {
+	char shown[80];
+	const cJSON* value = json_field(object, field);
+	if (!value)
+		return true;
+	if (!cJSON_IsString(value))
+		return error_set(error, "%s: %s is %s, expected a string", file, field,
+		                 json_show(value, shown, sizeof shown));
+	*out = value->valuestring;
+	return true;
+}

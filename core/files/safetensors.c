@@ -1,0 +1,136 @@
+/* safetensors: the header is read and checked, the data stays where it is. */
+#include "core/files/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/json.h"
+
+/* A header of 100 MB is what the format's own library allows at most. */
+enum { HEADER_LIMIT = 100000000 };
+
+static const struct type {
+	const char* name;
+	int bytes;
+	bool supported;
+	enum dtype type;
+} types[] = {
+    {"F32", 4, true, DTYPE_F32}, {"F16", 2, true, DTYPE_F16}, {"BF16", 2, true, DTYPE_BF16},
+    {"F64", 8, false, 0},        {"I64", 8, false, 0},        {"U64", 8, false, 0},
+    {"I32", 4, false, 0},        {"U32", 4, false, 0},        {"I16", 2, false, 0},
+    {"U16", 2, false, 0},        {"I8", 1, false, 0},         {"U8", 1, false, 0},
+    {"BOOL", 1, false, 0},       {"F8_E4M3", 1, false, 0},    {"F8_E5M2", 1, false, 0},
+    {"F8_E8M0", 1, false, 0},
+};
+
+static const struct type* find_type(const char* name) {
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (strcmp(types[i].name, name) == 0)
+			return &types[i];
+	return NULL;
+}
+
+static bool read_shape(struct named_tensor* t, const cJSON* shape, const char* name, size_t element,
+                       size_t* bytes, struct error* error) {
+	if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > TENSOR_DIMS)
+		return error_set(error, "%s: tensor %.120s: shape is not an array of at most %d sizes", t->file, name,
+		                 TENSOR_DIMS);
+	*bytes = element;
+	const cJSON* size;
+	cJSON_ArrayForEach (size, shape) {
+		int64_t dim;
+		if (!json_whole(size, 0, INT64_MAX, &dim))
+			return error_set(error, "%s: tensor %.120s: a size in shape is not a whole number", t->file,
+			                 name);
+		t->dim[t->n_dims++] = dim;
+		if (__builtin_mul_overflow(*bytes, (size_t)dim, bytes))
+			return error_set(error, "%s: tensor %.120s: shape is larger than any file", t->file, name);
+	}
+	return true;
+}
+
+/* One header entry; `data` and `size` are what follows the header. */
+static bool read_entry(struct tensor_table* table, const cJSON* entry, const uint8_t* data, size_t size,
+                       const char* file, struct error* error) {
+	const char* name = entry->string;
+	const cJSON* dtype = json_field(entry, "dtype");
+	const cJSON* offsets = json_field(entry, "data_offsets");
+	struct named_tensor t = {.file = file};
+	if (!cJSON_IsString(dtype))
+		return error_set(error, "%s: tensor %.120s: dtype is missing or not a string", file, name);
+	const struct type* type = find_type(dtype->valuestring);
+	if (!type)
+		return error_set(error, "%s: tensor %.120s: dtype %.20s is not known", file, name,
+		                 dtype->valuestring);
+	t.supported = type->supported;
+	t.type = type->type;
+	snprintf(t.type_name, sizeof t.type_name, "%s", type->name);
+	size_t bytes = 0;
+	if (!read_shape(&t, json_field(entry, "shape"), name, (size_t)type->bytes, &bytes, error))
+		return false;
+	int64_t begin, end;
+	if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
+	    !json_whole(cJSON_GetArrayItem(offsets, 0), 0, INT64_MAX, &begin) ||
+	    !json_whole(cJSON_GetArrayItem(offsets, 1), 0, INT64_MAX, &end))
+		return error_set(error, "%s: tensor %.120s: data_offsets is not a pair of whole numbers", file, name);
+	if (begin > end || (uint64_t)end > size)
+		return error_set(error, "%s: tensor %.120s: data_offsets [%lld, %lld] leave the %zu bytes of data",
+		                 file, name, (long long)begin, (long long)end, size);
+	if ((uint64_t)(end - begin) != bytes)
+		return error_set(error,
+		                 "%s: tensor %.120s: data_offsets span %lld bytes, dtype and shape ask for %zu", file,
+		                 name, (long long)(end - begin), bytes);
+	t.data = data + begin;
+	t.bytes = bytes;
+	return tensor_table_add(table, &t, name, strlen(name)) || error_set(error, "%s: out of memory", file);
+}
+
+static int by_place(const void* a, const void* b) {
+	const struct named_tensor *x = a, *y = b;
+	if (x->data != y->data)
+		return x->data < y->data ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* Sorts this file's entries by place to see whether two share bytes. */
+static bool check_overlap(struct named_tensor* item, size_t n, struct error* error) {
+	if (n)
+		qsort(item, n, sizeof *item, by_place);
+	for (size_t i = 1; i < n; i++)
+		if (item[i - 1].data + item[i - 1].bytes > item[i].data)
+			return error_set(error, "%s: tensors %.120s and %.120s overlap", item[i].file, item[i - 1].name,
+			                 item[i].name);
+	return true;
+}
+
+bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t size, const char* file,
+                      struct error* error) {
+	uint64_t header = 0;
+	if (size < 8)
+		return error_set(error, "%s: %zu bytes are too few for a safetensors file", file, size);
+	for (int i = 7; i >= 0; i--)
+		header = header << 8 | data[i];
+	if (header > size - 8 || header > HEADER_LIMIT)
+		return error_set(error, "%s: the header's length is %llu, the file has %zu bytes after it", file,
+		                 (unsigned long long)header, size - 8);
+	cJSON* json = json_parse((const char*)data + 8, (size_t)header, file, error);
+	if (!json)
+		return false;
+	bool good = cJSON_IsObject(json) || error_set(error, "%s: the header is not a JSON object", file);
+	const size_t first = table->n;
+	if (good) {
+		const cJSON* entry;
+		cJSON_ArrayForEach (entry, json) {
+			if (strcmp(entry->string, "__metadata__") == 0)
+				continue;
+			good = cJSON_IsObject(entry)
+			           ? read_entry(table, entry, data + 8 + header, size - 8 - (size_t)header, file, error)
+			           : error_set(error, "%s: tensor %.120s is not a JSON object", file, entry->string);
+			if (!good)
+				break;
+		}
+	}
+	cJSON_Delete(json);
+	return good && (table->n == first || check_overlap(table->item + first, table->n - first, error));
+}

@@ -1,0 +1,16 @@
+/* safetensors: eight bytes of header length, a JSON header, then the tensors' bytes.
+ *
+ *   u64 n │ n bytes of {"name": {"dtype": "F16", "shape": [..], "data_offsets": [begin, end]}, …} │ data
+ *
+ * Offsets count from the end of the header. Tensors may not overlap and lie wholly in the file. */
+#ifndef SWIFTLET_CORE_FILES_SAFETENSORS_H
+#define SWIFTLET_CORE_FILES_SAFETENSORS_H
+
+#include "core/files/tensor_table.h"
+
+/* Adds the tensors of one file's bytes to the table; `file` must outlive it. Nothing is copied but
+ * names. False with the error set. */
+bool safetensors_read(struct tensor_table*, const uint8_t* data, size_t size, const char* file,
+                      struct error*);
+
+#endif

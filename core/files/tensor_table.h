@@ -1,0 +1,45 @@
+/* The named tensors of a model's files, whatever the format: looked up by name, checked against the shape
+ * the configuration asks for, and counted, so that none is missing and none is left over. */
+#ifndef SWIFTLET_CORE_FILES_TENSOR_TABLE_H
+#define SWIFTLET_CORE_FILES_TENSOR_TABLE_H
+
+#include "kernels/backend.h"
+
+enum { TENSOR_DIMS = 4 };
+
+struct named_tensor {
+	char* name;         /* owned */
+	const char* file;   /* for messages; the mapping's */
+	char type_name[16]; /* as the file calls it */
+	bool supported;     /* whether `type` says what it is */
+	enum dtype type;
+	int n_dims;
+	int64_t dim[TENSOR_DIMS]; /* outermost first; product checked against bytes */
+	const uint8_t* data;      /* (bytes) in the mapping */
+	size_t bytes;
+	bool used;
+};
+
+struct tensor_table {
+	struct named_tensor* item; /* (n) sorted by name once sealed */
+	size_t n, capacity;
+};
+
+/* Appends a copy; the name is copied too. False: out of memory. */
+bool tensor_table_add(struct tensor_table*, const struct named_tensor*, const char* name, size_t name_size);
+/* Sorts by name. False with the error set when a name occurs twice. */
+bool tensor_table_seal(struct tensor_table*, struct error*);
+void tensor_table_free(struct tensor_table*);
+
+/* NULL when there is none. */
+struct named_tensor* tensor_table_find(const struct tensor_table*, const char* name);
+/* The tensor as (rows, cols), or as a vector of cols where rows is 1; marks it used. False with the error
+ * set when it is missing, of another shape or of a type that cannot be computed from. */
+bool tensor_table_take(struct tensor_table*, const char* name, int64_t rows, int64_t cols, struct tensor* out,
+                       struct error*);
+/* False with the error set, naming the first tensor that was never taken and is not known to be idle. */
+bool tensor_table_all_used(const struct tensor_table*, bool (*ignored)(const char* name), struct error*);
+/* Rows [begin, begin + rows) of a tensor: how a fused projection is given as its parts. */
+struct tensor tensor_rows(const struct tensor*, int64_t begin, int64_t rows);
+
+#endif

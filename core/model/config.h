@@ -1,0 +1,51 @@
+/* What a model is, as its config.json (or GGUF metadata) says: shape, family, which optional tensors
+ * there are, which tokens end a text. What it asks for and the pass does not do is an error. */
+#ifndef SWIFTLET_CORE_MODEL_CONFIG_H
+#define SWIFTLET_CORE_MODEL_CONFIG_H
+
+#include "core/model/model.h"
+
+enum family {
+	FAMILY_LLAMA,
+	FAMILY_MISTRAL,
+	FAMILY_QWEN2,
+	FAMILY_QWEN3,
+	FAMILY_PHI3,
+	FAMILY_GEMMA2,
+	FAMILY_COUNT
+};
+
+struct config {
+	enum family family;
+	struct model_shape shape; /* rope factors point into `factors` */
+	bool tied;                /* the output head is the embedding */
+	bool qkv_bias, output_bias, mlp_bias;
+	bool qk_norm;    /* Qwen3 */
+	bool fused;      /* Phi-3: one tensor for query, key and value, one for gate and up */
+	bool post_norms; /* Gemma 2 */
+	int32_t end_token[MAX_END_TOKENS];
+	int n_end_tokens;
+	float* factors; /* owned: RoPE's per-frequency factors, short then long; NULL for most */
+};
+
+const char* family_name(enum family); /* as config.json's model_type: "llama", "qwen2"… */
+
+/* Fills a zeroed config from config.json's text; `file` names it in messages. False with the error
+ * set; config_free in both cases. */
+bool config_parse(struct config*, const char* text, size_t size, const char* file, struct error*);
+/* Adds the end tokens of generation_config.json's text. */
+bool config_parse_generation(struct config*, const char* text, size_t size, const char* file, struct error*);
+void config_free(struct config*);
+
+/* Adds an end token unless it is already there or negative. False with the error set when there are more
+ * than MAX_END_TOKENS or when it lies beyond the vocabulary. */
+bool config_add_end(struct config*, int64_t token, const char* file, const char* field, struct error*);
+/* Checks that the numbers fit each other and the backend's limits, whatever file they come from. */
+bool config_check(const struct config*, const char* file, struct error*);
+
+/* The factor on cos and sin of YaRN (Peng et al. 2023, section 3.4) for a scaling factor. */
+float rope_yarn_attention(float factor, float mscale, float mscale_all_dim);
+/* The same for LongRoPE: sqrt(1 + ln(factor) / ln(original context)) (Ding et al. 2024, section 3.3). */
+float rope_long_attention(float factor, int original_context);
+
+#endif

@@ -1,0 +1,610 @@
+/* A GGUF file as a model: its metadata says what config.json says elsewhere, its vocabulary lies beside
+ * its weights, and a set split over several files is one model. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/gguf.h"
+#include "core/files/mapping.h"
+#include "core/model/bind.h"
+#include "core/text/tokenizer.h"
+
+enum { LARGEST = 1 << 24, MAX_SPLITS = 1024 };
+
+/* What the opener makes; model->owned. */
+struct gguf_model {
+	struct config config;
+	struct mapping* file; /* (n_files) */
+	int n_files;
+	struct gguf head; /* the metadata of the first file of the set */
+	struct tensor_table tensors;
+	struct block_weights* blocks;
+};
+
+static const struct tensor_names names = {
+    .embedding = "token_embd.weight",
+    .output_norm = "output_norm.weight",
+    .output = "output.weight",
+    .attention_norm = "blk.%d.attn_norm.weight",
+    .mlp_norm = "blk.%d.ffn_norm.weight",
+    .post_attention_norm = "blk.%d.post_attention_norm.weight",
+    .post_mlp_norm = "blk.%d.post_ffw_norm.weight",
+    .wq = "blk.%d.attn_q.weight",
+    .wk = "blk.%d.attn_k.weight",
+    .wv = "blk.%d.attn_v.weight",
+    .wo = "blk.%d.attn_output.weight",
+    .fused_qkv = "blk.%d.attn_qkv.weight",
+    .bq = "blk.%d.attn_q.bias",
+    .bk = "blk.%d.attn_k.bias",
+    .bv = "blk.%d.attn_v.bias",
+    .bo = "blk.%d.attn_output.bias",
+    .q_norm = "blk.%d.attn_q_norm.weight",
+    .k_norm = "blk.%d.attn_k_norm.weight",
+    .w_gate = "blk.%d.ffn_gate.weight",
+    .w_up = "blk.%d.ffn_up.weight",
+    .w_down = "blk.%d.ffn_down.weight",
+    .fused_gate_up = "blk.%d.ffn_up.weight",
+    .b_gate = "blk.%d.ffn_gate.bias",
+    .b_up = "blk.%d.ffn_up.bias",
+    .b_down = "blk.%d.ffn_down.bias",
+};
+
+/* What is being read, so that keys can be given without their architecture prefix. */
+struct source {
+	const struct gguf* gguf;
+	struct gguf_model* owner;
+	struct config* config;
+	char architecture[32];
+	struct error* error;
+};
+
+static const char* key_of(const struct source* s, const char* key, char out[96]) {
+	snprintf(out, 96, "%s.%s", s->architecture, key);
+	return out;
+}
+
+static bool has(const struct source* s, const char* key) {
+	char name[96];
+	return gguf_find(s->gguf, key_of(s, key, name)) != NULL;
+}
+
+static bool read_int(const struct source* s, const char* key, int low, int high, int* out) {
+	char name[96];
+	int64_t wide = *out;
+	if (!gguf_int(s->gguf, key_of(s, key, name), low, high, &wide, s->error))
+		return false;
+	*out = (int)wide;
+	return true;
+}
+
+static bool required_int(const struct source* s, const char* key, int high, int* out) {
+	char name[96];
+	if (!has(s, key))
+		return error_set(s->error, "%s: %s is missing", s->gguf->file, key_of(s, key, name));
+	return read_int(s, key, 1, high, out);
+}
+
+static bool read_float(const struct source* s, const char* key, double low, double high, float* out) {
+	char name[96];
+	return gguf_float(s->gguf, key_of(s, key, name), low, high, out, s->error);
+}
+
+/* ---- what it is --------------------------------------------------------------------------- */
+
+static bool read_architecture(struct source* s) {
+	static const struct {
+		const char* name;
+		enum family family;
+	} known[] = {{"llama", FAMILY_LLAMA}, {"mistral", FAMILY_MISTRAL}, {"qwen2", FAMILY_QWEN2},
+	             {"qwen3", FAMILY_QWEN3}, {"phi3", FAMILY_PHI3},       {"gemma2", FAMILY_GEMMA2}};
+	const char* text = NULL;
+	size_t size = 0;
+	if (!gguf_string(s->gguf, "general.architecture", &text, &size, s->error))
+		return false;
+	if (!text)
+		return error_set(s->error, "%s: general.architecture is missing", s->gguf->file);
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strlen(known[i].name) == size && memcmp(known[i].name, text, size) == 0) {
+			s->config->family = known[i].family;
+			snprintf(s->architecture, sizeof s->architecture, "%s", known[i].name);
+			return true;
+		}
+	return error_set(
+	    s->error,
+	    "%s: general.architecture is \"%.*s\", which is not supported; supported are llama, mistral, "
+	    "qwen2, qwen3, phi3 and gemma2",
+	    s->gguf->file, (int)(size < 60 ? size : 60), text);
+}
+
+/* Keys that change the arithmetic in ways the pass does not know; zero stands for none. */
+static bool check_refused(const struct source* s) {
+	static const char* const refused[] = {
+	    "expert_count",    "logit_scale",         "residual_scale",          "embedding_scale",
+	    "attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias"};
+	char name[96];
+	bool causal = true;
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		float value = 0;
+		if (!read_float(s, refused[i], -1e30, 1e30, &value))
+			return false;
+		if (value < 0 || value > 0)
+			return error_set(s->error, "%s: %s is %g, which this runtime does not do", s->gguf->file,
+			                 key_of(s, refused[i], name), (double)value);
+	}
+	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
+		return false;
+	return causal ||
+	       error_set(s->error, "%s: %s is false, which this runtime does not do", s->gguf->file, name);
+}
+
+static bool read_sizes(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	if (!required_int(s, "block_count", MAX_BLOCKS, &m->n_blocks) ||
+	    !required_int(s, "embedding_length", LARGEST, &m->dim) ||
+	    !required_int(s, "feed_forward_length", LARGEST, &m->ffn) ||
+	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
+	    !required_int(s, "context_length", INT32_MAX / 2, &m->context))
+		return false;
+	m->kv_heads = m->heads;
+	m->head_dim = m->dim / m->heads;
+	if (!has(s, "attention.key_length") && m->dim % m->heads)
+		return error_set(s->error, "%s: embedding_length %d is not a multiple of attention.head_count %d",
+		                 s->gguf->file, m->dim, m->heads);
+	int value_length = 0;
+	m->norm_epsilon = 1e-5f;
+	if (!read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads) ||
+	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
+	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
+	    !read_float(s, "attention.layer_norm_rms_epsilon", 0, 1, &m->norm_epsilon))
+		return false;
+	if (value_length && value_length != m->head_dim)
+		return error_set(s->error, "%s: attention.value_length %d is not attention.key_length %d",
+		                 s->gguf->file, value_length, m->head_dim);
+	return true;
+}
+
+/* ---- RoPE --------------------------------------------------------------------------------- */
+
+/* Copies a vector of factors (dim/2) out of the file, where it need not be aligned. */
+static bool read_factors(const struct source* s, const char* name, float* out) {
+	struct tensor t;
+	const int n = s->config->shape.rope.dim / 2;
+	if (!tensor_table_take(&s->owner->tensors, name, 1, n, &t, s->error))
+		return false;
+	dtype_to_float(t.type, t.data, out, n);
+	for (int i = 0; i < n; i++)
+		if (!(out[i] > 1e-6f) || !(out[i] < 1e9f))
+			return error_set(s->error, "%s: tensor %s holds %g, expected positive factors", s->gguf->file,
+			                 name, (double)out[i]);
+	return true;
+}
+
+static bool read_factor_tensors(const struct source* s) {
+	struct rope* r = &s->config->shape.rope;
+	const struct tensor_table* table = &s->owner->tensors;
+	const bool every = tensor_table_find(table, "rope_freqs.weight") != NULL;
+	const bool by_length = tensor_table_find(table, "rope_factors_long.weight") != NULL;
+	if (!every && !by_length)
+		return true;
+	const size_t n = (size_t)r->dim / 2;
+	s->config->factors = calloc(n ? n : 1, 2 * sizeof(float));
+	if (!s->config->factors)
+		return error_set(s->error, "%s: out of memory", s->gguf->file);
+	r->short_factor = s->config->factors;
+	if (every)
+		return read_factors(s, "rope_freqs.weight", s->config->factors);
+	r->long_factor = s->config->factors + n;
+	r->scaling = ROPE_LONGROPE;
+	return read_factors(s, "rope_factors_short.weight", s->config->factors) &&
+	       read_factors(s, "rope_factors_long.weight", s->config->factors + n);
+}
+
+static bool scaling_kind(const struct source* s) {
+	struct rope* r = &s->config->shape.rope;
+	char name[96];
+	const char* text = "none";
+	size_t size = 4;
+	if (!gguf_string(s->gguf, key_of(s, "rope.scaling.type", name), &text, &size, s->error))
+		return false;
+	static const struct {
+		const char* name;
+		enum rope_scaling scaling;
+	} known[] = {
+	    {"none", ROPE_NONE}, {"linear", ROPE_LINEAR}, {"yarn", ROPE_YARN}, {"longrope", ROPE_LONGROPE}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strlen(known[i].name) == size && memcmp(known[i].name, text, size) == 0) {
+			r->scaling = known[i].scaling;
+			return true;
+		}
+	return error_set(s->error,
+	                 "%s: %s is \"%.*s\", which is not supported; supported are none, linear, yarn and "
+	                 "longrope",
+	                 s->gguf->file, name, (int)(size < 60 ? size : 60), text);
+}
+
+static bool read_scaling(const struct source* s) {
+	struct rope* r = &s->config->shape.rope;
+	float factor = 0, attention = 1;
+	r->beta_fast = 32;
+	r->beta_slow = 1;
+	if (!scaling_kind(s) || !read_float(s, "rope.scale_linear", 0, 1e6, &factor) ||
+	    !read_float(s, "rope.scaling.factor", 0, 1e6, &factor) ||
+	    !read_float(s, "rope.scaling.attn_factor", 1e-6, 1e6, &attention) ||
+	    !read_float(s, "rope.scaling.yarn_beta_fast", 1e-6, 1e6, &r->beta_fast) ||
+	    !read_float(s, "rope.scaling.yarn_beta_slow", 1e-6, 1e6, &r->beta_slow) ||
+	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &r->original_context))
+		return false;
+	/* Old files say scale_linear without a type. */
+	if (has(s, "rope.scale_linear") && !has(s, "rope.scaling.type") && factor > 0)
+		r->scaling = ROPE_LINEAR;
+	if (factor > 0)
+		r->factor = factor;
+	r->attention_factor = attention;
+	if (!r->original_context && (r->scaling == ROPE_YARN || r->scaling == ROPE_LONGROPE))
+		r->original_context = s->config->shape.context;
+	if (r->scaling == ROPE_YARN)
+		r->attention_factor = attention * rope_yarn_attention(r->factor, 0, 0);
+	return read_factor_tensors(s);
+}
+
+static bool read_rope(const struct source* s) {
+	struct rope* r = &s->config->shape.rope;
+	r->theta = 10000;
+	r->factor = r->attention_factor = 1;
+	r->dim = s->config->shape.head_dim;
+	/* Converters permute Llama's query and key rows so that pairs lie side by side; the others keep them. */
+	r->interleaved = s->config->family == FAMILY_LLAMA || s->config->family == FAMILY_MISTRAL;
+	return read_float(s, "rope.freq_base", 1.001, 1e12, &r->theta) &&
+	       read_int(s, "rope.dimension_count", 1, s->config->shape.head_dim, &r->dim) && read_scaling(s);
+}
+
+/* ---- families ----------------------------------------------------------------------------- */
+
+static bool read_habits(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->embedding_scale = 1;
+	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	s->config->qk_norm = s->config->family == FAMILY_QWEN3;
+	s->config->fused = s->config->family == FAMILY_PHI3;
+	if (!read_int(s, "attention.sliding_window", 0, INT32_MAX / 2, &m->sliding_window))
+		return false;
+	if (s->config->family != FAMILY_GEMMA2)
+		return true;
+	s->config->post_norms = true;
+	m->activation = ACTIVATION_GELU_TANH;
+	m->embedding_scale = sqrtf((float)m->dim);
+	m->attention_softcap = 50;
+	m->logit_softcap = 30;
+	m->sliding_window = m->sliding_window ? m->sliding_window : 4096;
+	m->sliding_period = 2;
+	/* The file does not say by what scores are divided; of the published sizes only that with 46 blocks
+	 * takes the width a head would have instead of the one it has. */
+	if (m->n_blocks == 46)
+		m->attention_scale = 1 / sqrtf((float)m->dim / (float)m->heads);
+	return read_float(s, "attn_logit_softcapping", 0, 1e9, &m->attention_softcap) &&
+	       read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap);
+}
+
+/* Optional parts show by their tensors being there. */
+static void read_parts(const struct source* s) {
+	const struct tensor_table* table = &s->owner->tensors;
+	s->config->tied = !tensor_table_find(table, names.output);
+	s->config->qkv_bias = tensor_table_find(table, "blk.0.attn_q.bias") != NULL;
+	s->config->output_bias = tensor_table_find(table, "blk.0.attn_output.bias") != NULL;
+	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_gate.bias") != NULL;
+}
+
+/* ---- vocabulary --------------------------------------------------------------------------- */
+
+struct vocabulary {
+	struct gguf_vocabulary view;
+	const char **piece, **merge;
+	size_t *piece_size, *merge_size;
+	float* score;
+	int32_t* type;
+	char model[32], pre[64];
+};
+
+static void free_vocabulary(struct vocabulary* v) {
+	free(v->piece);
+	free(v->merge);
+	free(v->piece_size);
+	free(v->merge_size);
+	free(v->score);
+	free(v->type);
+}
+
+static bool copy_name(const struct source* s, const char* key, char* out, size_t size, bool* there) {
+	const char* text = NULL;
+	size_t n = 0;
+	if (!gguf_string(s->gguf, key, &text, &n, s->error))
+		return false;
+	*there = text != NULL;
+	if (n >= size)
+		return error_set(s->error, "%s: %s has %zu bytes, expected a short name", s->gguf->file, key, n);
+	if (n)
+		memcpy(out, text, n);
+	out[n] = '\0';
+	return true;
+}
+
+static bool same_length(const struct source* s, const char* key, int n, int expected) {
+	return n == 0 || n == expected ||
+	       error_set(s->error, "%s: %s has %d elements, tokenizer.ggml.tokens %d", s->gguf->file, key, n,
+	                 expected);
+}
+
+/* A token's id, or -1 when the file has none. */
+static bool read_token(const struct source* s, const char* key, int n, int32_t* out) {
+	/* Some files write an absent token as 2^32 - 1. */
+	int64_t id = -1;
+	if (!gguf_int(s->gguf, key, -1, UINT32_MAX, &id, s->error))
+		return false;
+	if (id == UINT32_MAX)
+		id = -1;
+	if (id >= n)
+		return error_set(s->error, "%s: %s is %lld, beyond the vocabulary of %d", s->gguf->file, key,
+		                 (long long)id, n);
+	*out = (int32_t)id;
+	return true;
+}
+
+static bool read_switch(const struct source* s, const char* key, int* out) {
+	bool on = false;
+	if (!gguf_bool(s->gguf, key, &on, s->error))
+		return false;
+	*out = gguf_find(s->gguf, key) ? on : -1;
+	return true;
+}
+
+static bool read_pieces(const struct source* s, struct vocabulary* v) {
+	const struct gguf* g = s->gguf;
+	int n, n_scores, n_types, n_merges;
+	if (!gguf_strings(g, "tokenizer.ggml.tokens", &v->piece, &v->piece_size, &n, s->error) ||
+	    !gguf_floats(g, "tokenizer.ggml.scores", &v->score, &n_scores, s->error) ||
+	    !gguf_ints(g, "tokenizer.ggml.token_type", &v->type, &n_types, s->error) ||
+	    !gguf_strings(g, "tokenizer.ggml.merges", &v->merge, &v->merge_size, &n_merges, s->error))
+		return false;
+	if (n == 0)
+		return error_set(s->error, "%s: tokenizer.ggml.tokens is missing or empty", g->file);
+	v->view.n = n;
+	v->view.n_merges = n_merges;
+	return same_length(s, "tokenizer.ggml.scores", n_scores, n) &&
+	       same_length(s, "tokenizer.ggml.token_type", n_types, n);
+}
+
+/* Sentencepiece's own map of characters, which is not applied: only none, or an empty one, will do. */
+static bool refuse_charsmap(const struct source* s) {
+	const struct gguf_value* map = gguf_find(s->gguf, "tokenizer.ggml.precompiled_charsmap");
+	if (!map || (map->type == GGUF_ARRAY && map->n == 0))
+		return true;
+	return error_set(s->error,
+	                 "%s: tokenizer.ggml.precompiled_charsmap has %llu elements, which is not supported, "
+	                 "expected none (normalizer \"identity\")",
+	                 s->gguf->file, (unsigned long long)map->n);
+}
+
+static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
+	bool has_model = false, has_pre = false;
+	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model, &has_model) ||
+	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre, &has_pre) || !refuse_charsmap(s) ||
+	    !read_pieces(s, v))
+		return false;
+	if (!has_model)
+		return error_set(s->error, "%s: tokenizer.ggml.model is missing", s->gguf->file);
+	struct gguf_vocabulary* w = &v->view;
+	w->model = v->model;
+	w->pre = has_pre ? v->pre : NULL;
+	w->piece = v->piece;
+	w->piece_size = v->piece_size;
+	w->score = v->score;
+	w->type = v->type;
+	w->merge = v->merge;
+	w->merge_size = v->merge_size;
+	return read_token(s, "tokenizer.ggml.bos_token_id", w->n, &w->bos) &&
+	       read_token(s, "tokenizer.ggml.eos_token_id", w->n, &w->eos) &&
+	       read_token(s, "tokenizer.ggml.unknown_token_id", w->n, &w->unknown) &&
+	       read_switch(s, "tokenizer.ggml.add_bos_token", &w->add_bos) &&
+	       read_switch(s, "tokenizer.ggml.add_eos_token", &w->add_eos) &&
+	       read_switch(s, "tokenizer.ggml.add_space_prefix", &w->add_space_prefix) &&
+	       read_switch(s, "tokenizer.ggml.remove_extra_whitespaces", &w->remove_extra_whitespaces);
+}
+
+/* Every token that ends a text: those the metadata names, and the families' ends of turn, which older
+ * files hold without naming them. */
+static bool read_ends(const struct source* s, const struct model* model) {
+	static const char* const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+	                                   "tokenizer.ggml.eom_token_id"};
+	static const char* const pieces[] = {"<|eot_id|>", "<|eom_id|>",    "<|im_end|>",
+	                                     "<|end|>",    "<end_of_turn>", "<|EOT|>"};
+	const int n = tokenizer_size(model->tokenizer);
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		int32_t id = -1;
+		if (!read_token(s, keys[i], n, &id) ||
+		    !config_add_end(s->config, id, s->gguf->file, keys[i], s->error))
+			return false;
+	}
+	for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+		const int32_t id = tokenizer_find(model->tokenizer, pieces[i]);
+		if (id >= 0 && tokenizer_is_special(model->tokenizer, id) &&
+		    !config_add_end(s->config, id, s->gguf->file, pieces[i], s->error))
+			return false;
+	}
+	if (s->config->n_end_tokens == 0)
+		return config_add_end(s->config, tokenizer_eos(model->tokenizer), s->gguf->file,
+		                      "the tokenizer's end token", s->error);
+	return true;
+}
+
+static bool open_tokenizer(const struct source* s, struct model* model) {
+	struct vocabulary v = {0};
+	bool good = read_vocabulary(s, &v);
+	if (good && s->config->shape.vocab == 0)
+		s->config->shape.vocab = v.view.n;
+	if (good && v.view.n > s->config->shape.vocab)
+		good = error_set(s->error, "%s: tokenizer.ggml.tokens has %d pieces, token_embd.weight only %d rows",
+		                 s->gguf->file, v.view.n, s->config->shape.vocab);
+	if (good) {
+		struct error inner = {""};
+		model->tokenizer = tokenizer_from_gguf(&v.view, &inner);
+		good = model->tokenizer || error_set(s->error, "%.300s: %.200s", s->gguf->file, inner.message);
+	}
+	free_vocabulary(&v);
+	const char* text = NULL;
+	size_t size = 0;
+	if (!good || !gguf_string(s->gguf, "tokenizer.chat_template", &text, &size, s->error))
+		return false;
+	if (text && !(model->chat_template = strndup(text, size)))
+		return error_set(s->error, "out of memory");
+	return read_ends(s, model);
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static bool add_file(struct gguf_model* f, struct gguf* g, const char* path, struct error* error) {
+	struct mapping* file = &f->file[f->n_files];
+	if (!mapping_open(file, path, error))
+		return false;
+	f->n_files++;
+	return gguf_read(g, &f->tensors, file->data, file->size, file->path, error);
+}
+
+/* Where "-00001-of-00003.gguf" begins in the path, or NULL. */
+static const char* split_suffix(const char* path, int64_t no, int64_t count) {
+	char expected[64];
+	snprintf(expected, sizeof expected, "-%05lld-of-%05lld.gguf", (long long)no + 1, (long long)count);
+	const size_t n = strlen(path), s = strlen(expected);
+	return n > s && strcmp(path + n - s, expected) == 0 ? path + n - s : NULL;
+}
+
+/* Another file of the set: its place in it must be what its name says. */
+static bool add_split(struct gguf_model* f, const char* path, int64_t no, int64_t count, bool head,
+                      struct error* error) {
+	struct gguf other = {0};
+	int64_t its_no = -1, its_count = -1;
+	if (!add_file(f, &other, path, error) ||
+	    !gguf_int(&other, "split.no", 0, MAX_SPLITS - 1, &its_no, error) ||
+	    !gguf_int(&other, "split.count", 1, MAX_SPLITS, &its_count, error)) {
+		gguf_free(&other);
+		return false;
+	}
+	const bool good =
+	    (its_no == no && its_count == count) ||
+	    error_set(error, "%s: says it is part %lld of %lld, expected %lld of %lld", path,
+	              (long long)its_no + 1, (long long)its_count, (long long)no + 1, (long long)count);
+	if (good && head) {
+		gguf_free(&f->head);
+		f->head = other;
+	} else
+		gguf_free(&other);
+	return good;
+}
+
+/* The others of a split set, found by the name of the one that was given. */
+static bool add_others(struct gguf_model* f, const char* path, struct error* error) {
+	int64_t no = 0, count = 1, tensors = -1;
+	if (!gguf_int(&f->head, "split.no", 0, MAX_SPLITS - 1, &no, error) ||
+	    !gguf_int(&f->head, "split.count", 0, MAX_SPLITS, &count, error) ||
+	    !gguf_int(&f->head, "split.tensors.count", 0, INT32_MAX, &tensors, error))
+		return false;
+	if (count <= 1)
+		return true;
+	const char* suffix = split_suffix(path, no, count);
+	if (!suffix)
+		return error_set(
+		    error,
+		    "%s: is part %lld of a set of %lld, but is not named …-%05lld-of-%05lld.gguf, so that the "
+		    "others cannot be found",
+		    path, (long long)no + 1, (long long)count, (long long)no + 1, (long long)count);
+	for (int64_t i = 0; i < count; i++) {
+		char other[1024];
+		const int n = snprintf(other, sizeof other, "%.*s-%05lld-of-%05lld.gguf", (int)(suffix - path), path,
+		                       (long long)i + 1, (long long)count);
+		if (n < 0 || (size_t)n >= sizeof other)
+			return error_set(error, "%.200s…: the path is too long", path);
+		if (i != no && !add_split(f, other, i, count, i == 0, error))
+			return false;
+	}
+	if (tensors >= 0 && (uint64_t)tensors != f->tensors.n)
+		return error_set(error, "%s: split.tensors.count is %lld, the set holds %zu", path,
+		                 (long long)tensors, f->tensors.n);
+	return true;
+}
+
+static bool ignored(const char* name) {
+	return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0;
+}
+
+/* ---- the opener --------------------------------------------------------------------------- */
+
+static bool fill_weights(const struct source* s, struct model* model) {
+	struct gguf_model* f = s->owner;
+	struct model_shape* m = &s->config->shape;
+	const struct named_tensor* embedding = tensor_table_find(&f->tensors, names.embedding);
+	if (f->tensors.n == 0)
+		return error_set(s->error, "%s: holds a vocabulary but no weights", s->gguf->file);
+	if (!embedding || embedding->n_dims != 2 || embedding->dim[0] > LARGEST)
+		return error_set(s->error, "%s: tensor %s is missing or not a matrix", s->gguf->file,
+		                 names.embedding);
+	m->vocab = (int)embedding->dim[0];
+	if (!read_sizes(s) || !read_habits(s) || !read_rope(s))
+		return false;
+	read_parts(s);
+	if (!config_check(s->config, s->gguf->file, s->error) ||
+	    !bind_weights(&model->weights, &f->blocks, s->config, &names, &f->tensors, s->error) ||
+	    !tensor_table_all_used(&f->tensors, ignored, s->error))
+		return false;
+	model->dtype = bind_main_type(&f->tensors);
+	model->parameters = bind_parameters(&f->tensors);
+	for (int i = 0; i < f->n_files; i++) {
+		model->weight_bytes += f->file[i].size;
+		mapping_will_need(&f->file[i]);
+	}
+	return true;
+}
+
+static bool fill(struct model* model, struct gguf_model* f, const char* path,
+                 const struct model_options* options, struct error* error) {
+	struct source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
+	if (!add_file(f, &f->head, path, error) || !add_others(f, path, error) ||
+	    !tensor_table_seal(&f->tensors, error))
+		return false;
+	/* A vocabulary alone may be of any architecture. */
+	if (!options->vocabulary_only) {
+		if (!read_architecture(&s) || !check_refused(&s) || !fill_weights(&s, model))
+			return false;
+		model->family = family_name(f->config.family);
+	}
+	if (!open_tokenizer(&s, model))
+		return false;
+	model->weights.shape.vocab = f->config.shape.vocab;
+	memcpy(model->end_token, f->config.end_token, sizeof model->end_token);
+	model->n_end_tokens = f->config.n_end_tokens;
+	return true;
+}
+
+bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
+                     struct error* error) {
+	struct gguf_model* f = calloc(1, sizeof *f);
+	if (!f)
+		return error_set(error, "out of memory");
+	model->owned = f;
+	f->file = calloc(MAX_SPLITS, sizeof *f->file);
+	return f->file ? fill(model, f, path, options, error) : error_set(error, "out of memory");
+}
+
+void model_close_gguf(struct model* model) {
+	struct gguf_model* f = model->owned;
+	if (!f)
+		return;
+	tensor_table_free(&f->tensors);
+	gguf_free(&f->head);
+	for (int i = 0; f->file && i < f->n_files; i++)
+		mapping_close(&f->file[i]);
+	free(f->file);
+	free(f->blocks);
+	config_free(&f->config);
+	free(f);
+	model->owned = NULL;
+}

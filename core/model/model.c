@@ -1,0 +1,255 @@
+/* What MODEL of the command line means: content decides, then names. */
+#include "core/model/model.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/files/mapping.h"
+#include "core/text/tokenizer.h"
+
+enum { PATH_SIZE = 1024 };
+
+/* ---- where things lie --------------------------------------------------------------------- */
+
+static bool is_folder(const char* path) {
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* The first of the places where `builtin` may be that has a config.json. */
+static bool find_builtin(char path[PATH_SIZE], struct error* error) {
+	static const char* const beside[] = {"builtin", "../builtin", "../share/swiftlet/builtin"};
+	char program[PATH_SIZE], probe[PATH_SIZE + 16];
+	const char* data = getenv("SWIFTLET_DATA");
+	const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+	program[n > 0 ? n : 0] = '\0';
+	char* slash = strrchr(program, '/');
+	if (slash)
+		*slash = '\0';
+	for (int i = -1; i < 4; i++) {
+		int length;
+		if (i < 0)
+			length = data && *data ? snprintf(path, PATH_SIZE, "%s/builtin", data) : -1;
+		else if (i < 3)
+			length = slash ? snprintf(path, PATH_SIZE, "%s/%s", program, beside[i]) : -1;
+		else
+			length = snprintf(path, PATH_SIZE, "%s/builtin", SWIFTLET_INSTALLED_DATA);
+		if (length < 0 || length >= PATH_SIZE)
+			continue;
+		snprintf(probe, sizeof probe, "%s/config.json", path);
+		if (access(probe, R_OK) == 0)
+			return true;
+	}
+	return error_set(error,
+	                 "the built-in model was found neither beside %.200s nor in %s/builtin; set "
+	                 "SWIFTLET_DATA to the folder that holds `builtin`",
+	                 program, SWIFTLET_INSTALLED_DATA);
+}
+
+/* "org/name" as the Hugging Face hub allows it: two parts of letters, digits, '-', '_' and '.'. */
+static bool is_hub_name(const char* spec) {
+	int slashes = 0;
+	for (const char* c = spec; *c; c++) {
+		if (*c == '/')
+			slashes++;
+		else if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
+			return false;
+	}
+	const char* slash = strchr(spec, '/');
+	return slashes == 1 && slash > spec && slash[1] && spec[0] != '.' && slash[1] != '.';
+}
+
+static bool hub_folder(char out[PATH_SIZE], const char* spec) {
+	const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME");
+	const char* user = getenv("HOME");
+	const char* slash = strchr(spec, '/');
+	char base[PATH_SIZE];
+	int n = -1;
+	if (cache && *cache)
+		n = snprintf(base, sizeof base, "%s", cache);
+	else if (home && *home)
+		n = snprintf(base, sizeof base, "%s/hub", home);
+	else if (xdg && *xdg)
+		n = snprintf(base, sizeof base, "%s/huggingface/hub", xdg);
+	else if (user && *user)
+		n = snprintf(base, sizeof base, "%s/.cache/huggingface/hub", user);
+	if (n < 0 || (size_t)n >= sizeof base)
+		return false;
+	n = snprintf(out, PATH_SIZE, "%s/models--%.*s--%s", base, (int)(slash - spec), spec, slash + 1);
+	return n > 0 && n < PATH_SIZE;
+}
+
+/* The commit that refs/main names, or the only snapshot there is. */
+static bool hub_commit(const char* folder, char commit[128]) {
+	char path[PATH_SIZE + 16];
+	snprintf(path, sizeof path, "%s/refs/main", folder);
+	FILE* ref = fopen(path, "re");
+	commit[0] = '\0';
+	if (ref) {
+		if (fgets(commit, 128, ref))
+			commit[strcspn(commit, " \r\n")] = '\0';
+		fclose(ref);
+		return commit[0] && !strchr(commit, '/');
+	}
+	snprintf(path, sizeof path, "%s/snapshots", folder);
+	DIR* list = opendir(path);
+	int n = 0;
+	for (struct dirent* entry; list && (entry = readdir(list));)
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 128 && ++n == 1)
+			snprintf(commit, 128, "%s", entry->d_name);
+	if (list)
+		closedir(list);
+	return n == 1;
+}
+
+static bool find_in_hub(char path[PATH_SIZE], const char* spec, struct error* error) {
+	char folder[PATH_SIZE], commit[128];
+	if (hub_folder(folder, spec) && hub_commit(folder, commit)) {
+		const int n = snprintf(path, PATH_SIZE, "%s/snapshots/%s", folder, commit);
+		if (n > 0 && n < PATH_SIZE && is_folder(path))
+			return true;
+	}
+	return error_set(error,
+	                 "%s is neither a file or folder here nor in the local Hugging Face cache; nothing is "
+	                 "downloaded by itself, this would: hf download %s (older: huggingface-cli download %s)",
+	                 spec, spec, spec);
+}
+
+/* A folder without config.json that holds one GGUF file is that file: so the hub keeps GGUF models. */
+static bool only_gguf(char path[PATH_SIZE]) {
+	char probe[PATH_SIZE + 16], found[PATH_SIZE] = "";
+	snprintf(probe, sizeof probe, "%s/config.json", path);
+	if (access(probe, F_OK) == 0)
+		return false;
+	DIR* list = opendir(path);
+	int n = 0;
+	for (struct dirent* entry; list && (entry = readdir(list));) {
+		const size_t length = strlen(entry->d_name);
+		if (length > 5 && strcmp(entry->d_name + length - 5, ".gguf") == 0 && ++n == 1 &&
+		    snprintf(found, sizeof found, "%.700s/%s", path, entry->d_name) >= (int)sizeof found)
+			n = 2;
+	}
+	if (list)
+		closedir(list);
+	if (n != 1)
+		return false;
+	snprintf(path, PATH_SIZE, "%s", found);
+	return true;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static bool open_file(struct model* model, const struct model_options* options, struct error* error) {
+	struct mapping file;
+	if (!mapping_open(&file, model->path, error))
+		return false;
+	const uint8_t* d = file.data;
+	const size_t size = file.size;
+	bool gguf = false, swapped = false, safetensors = false, pickle = false;
+	if (size >= 4) {
+		gguf = memcmp(d, "GGUF", 4) == 0;
+		swapped = memcmp(d, "FUGG", 4) == 0;
+		pickle = memcmp(d, "PK\3\4", 4) == 0 || (d[0] == 0x80 && d[1] <= 5);
+	}
+	safetensors = size >= 9 && d[6] == 0 && d[7] == 0 && d[8] == '{';
+	mapping_close(&file);
+	if (gguf)
+		return model_open_gguf(model, model->path, options, error);
+	if (swapped)
+		return error_set(error, "%s: a GGUF file with its bytes in big-endian order, which is not read",
+		                 model->path);
+	if (safetensors)
+		return error_set(error, "%s: a safetensors file alone; give the folder that has its config.json too",
+		                 model->path);
+	if (pickle)
+		return error_set(
+		    error,
+		    "%.200s: a PyTorch pickle, which is not read; convert its model once with transformers' "
+		    "save_pretrained, which writes safetensors",
+		    model->path);
+	return error_set(error, "%s: not a model: it begins neither as GGUF nor as a folder's config.json would",
+	                 model->path);
+}
+
+static bool set_path(struct model* model, const char* path, struct error* error) {
+	const size_t n = strlen(path);
+	if (n >= sizeof model->path)
+		return error_set(error, "%.200s…: the path is too long", path);
+	memmove(model->path, path, n + 1);
+	return true;
+}
+
+/* Fills name, path and what is behind them. */
+static bool open_spec(struct model* model, const char* spec, const struct model_options* options,
+                      struct error* error) {
+	char found[PATH_SIZE];
+	snprintf(model->name, sizeof model->name, "%s", spec);
+	if (strncmp(spec, "synth:", 6) == 0) {
+		model->close = model_close_synth;
+		return set_path(model, spec, error) && model_open_synth(model, spec + 6, options, error);
+	}
+	struct stat status;
+	const bool here = stat(spec, &status) == 0;
+	if (strcmp(spec, "builtin") == 0) {
+		if (!find_builtin(found, error))
+			return false;
+	} else if (here || !is_hub_name(spec)) {
+		if (!here)
+			return error_set(error, "%.300s: %s", spec, strerror(errno));
+		const int n = snprintf(found, sizeof found, "%s", spec);
+		if (n < 0 || n >= PATH_SIZE)
+			return error_set(error, "%.200s…: the path is too long", spec);
+		for (size_t end = strlen(found); end > 1 && found[end - 1] == '/';)
+			found[--end] = '\0';
+		const char* slash = strrchr(found, '/');
+		snprintf(model->name, sizeof model->name, "%s", slash && slash[1] ? slash + 1 : found);
+	} else if (!find_in_hub(found, spec, error))
+		return false;
+	const bool folder = is_folder(found) && !only_gguf(found);
+	model->close = folder ? model_close_folder : model_close_gguf;
+	return set_path(model, found, error) && (folder ? model_open_folder(model, model->path, options, error)
+	                                                : open_file(model, options, error));
+}
+
+struct model* model_open(const char* spec, const struct model_options* options, struct error* error) {
+	const struct model_options none = {0};
+	struct model* model = calloc(1, sizeof *model);
+	if (!model) {
+		error_set(error, "out of memory");
+		return NULL;
+	}
+	if (!spec || !*spec) {
+		error_set(error, "the model's name is empty");
+		model_close(model);
+		return NULL;
+	}
+	if (!open_spec(model, spec, options ? options : &none, error)) {
+		model_close(model);
+		return NULL;
+	}
+	model_fingerprint(model);
+	return model;
+}
+
+void model_close(struct model* model) {
+	if (!model)
+		return;
+	if (model->close)
+		model->close(model);
+	tokenizer_free(model->tokenizer);
+	free(model->chat_template);
+	free(model);
+}
+
+bool model_is_end(const struct model* model, int32_t token) {
+	for (int i = 0; i < model->n_end_tokens; i++)
+		if (model->end_token[i] == token)
+			return true;
+	return false;
+}

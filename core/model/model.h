@@ -1,0 +1,60 @@
+/* A model as opened from whatever the user pointed at: its weight table, tokenizer and habits.
+ *
+ * model_open takes MODEL of the command line: a GGUF file (told by content), a Hugging Face folder,
+ * org/name in the local Hugging Face cache, `builtin`, or `synth:SHAPE[,key=value…]`. Weights stay in
+ * the mapped files, as stored. */
+#ifndef SWIFTLET_CORE_MODEL_MODEL_H
+#define SWIFTLET_CORE_MODEL_MODEL_H
+
+#include "kernels/backend.h"
+
+struct tokenizer;
+struct mapping; /* a read-only memory-mapped file: core/files/mapping.h */
+
+enum { MAX_END_TOKENS = 16 };
+
+struct model {
+	char name[128];  /* what the user called it, without folders */
+	char path[1024]; /* resolved, or the synth: text */
+	struct weight_table weights;
+	enum dtype dtype; /* of most weight bytes: F32 models get an F32 cache */
+	struct tokenizer* tokenizer;
+	char* chat_template; /* the file's own template text, NULL when none */
+	int32_t end_token[MAX_END_TOKENS];
+	int n_end_tokens;
+	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
+	size_t weight_bytes;  /* in the files */
+	double parameters;
+	struct mask planted[2];       /* synth: what was planted, per task half */
+	int n_planted;                /* 0 unless synth with plant= */
+	const char* family;           /* "llama", "qwen2", …; NULL for synth */
+	void* owned;                  /* the opener's mappings and arrays */
+	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */
+};
+
+struct model_options {
+	bool vocabulary_only; /* `tokenize`: a GGUF without weights will do */
+	/* synth: weights are left for the backend to make (tensor.data NULL), for a GPU */
+	bool synth_on_device;
+};
+
+/* NULL with the error set. Close with model_close. */
+struct model* model_open(const char* spec, const struct model_options*, struct error*);
+void model_close(struct model*);
+/* True when the token ends a generation. */
+bool model_is_end(const struct model*, int32_t token);
+
+/* The openers behind model_open; each fills a zeroed model (weights, tokenizer, template, end tokens)
+ * and leaves what it made in model->owned. `path` is resolved. */
+bool model_open_folder(struct model*, const char* path, const struct model_options*, struct error*);
+bool model_open_gguf(struct model*, const char* path, const struct model_options*, struct error*);
+bool model_open_synth(struct model*, const char* text, const struct model_options*, struct error*);
+/* Frees model->owned of the opener. */
+void model_close_folder(struct model*);
+void model_close_gguf(struct model*);
+void model_close_synth(struct model*);
+
+/* Fingerprint over shape, tokenizer pieces and a hash of weight samples. Called by model_open. */
+void model_fingerprint(struct model*);
+
+#endif

@@ -1,0 +1,289 @@
+/* Made-up models: a Llama of any shape whose greedy text neither loops nor hesitates, and in which a
+ * known set of sub-layers can be skipped.
+ *
+ * Tokens form clusters of 16 on one long random cycle. With u_c a random vector a cluster, a token's
+ * embedding is 6(0.8·u_c + 0.6·noise) and its head row 60·u_prev(c)/d + 6·noise/sqrt(d): the embedding
+ * alone says which cluster comes next (a logit of about 40 above the others'), and within the cluster
+ * the head's noise meets everything that the residual stream holds, so that there the layers decide.
+ *
+ * The layers' weights are plain random draws, scaled so that
+ * - scores q·k/sqrt(head_dim) have standard deviation SCORE_DEVIATION: attention looks at a few earlier
+ *   tokens, whose choice depends on the context; this is what keeps the text from looping;
+ * - each sub-layer that is not planted adds the same variance to a coordinate of the residual stream,
+ *   LAYER_VARIANCE all together beside the embedding's 36. Half of them gone turns the stream by an
+ *   angle at which about half of the choices within a cluster change; one gone changes a tenth;
+ * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred.
+ * The two constants were chosen on shapes of 22 to 40 blocks and 256 to 1024 dimensions; the numbers
+ * that follow from them depend little on the shape. tests/core/test_synth.c asserts them. */
+#include "core/model/synth.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
+#include "kernels/synth_value.h"
+
+static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
+/* Mean square of attention's output where the values' is 1 (the sum of squared weights at that score
+ * deviation), and of silu(g)·u for standard normal g, u. */
+static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
+
+struct synth_owned {
+	struct block_weights* block;
+	void* data;
+	size_t bytes;
+};
+
+/* ---- what is planted ---------------------------------------------------------------------- */
+
+int synth_planted_count(const struct synth_spec* s) {
+	/* the search's own formula for the size of a proposal */
+	return s->layers < 3 ? 0 : (int)floor(s->plant * 2 * (s->layers - 2));
+}
+
+/* Adds n sub-layers of one kind (0 attention, 1 MLP) of inner blocks, drawn without replacement. */
+static void plant(struct mask* mask, int layers, int kind, int n, uint64_t seed) {
+	int block[MAX_BLOCKS];
+	const int inner = layers - 2;
+	for (int i = 0; i < inner; i++)
+		block[i] = i + 1;
+	for (int i = 0; i < n; i++) {
+		const int j = i + (int)(synth_mix(seed + (uint64_t)i) % (uint64_t)(inner - i));
+		const int taken = block[j];
+		block[j] = block[i];
+		block[i] = taken;
+		mask_set(mask, 2 * taken + kind, true);
+	}
+}
+
+struct mask synth_planted(const struct synth_spec* s, int half) {
+	struct mask mask = {{0}};
+	const int n = synth_planted_count(s);
+	const uint64_t seed = synth_mix(s->seed * 4 + (uint64_t)half);
+	if (n > 0) {
+		plant(&mask, s->layers, 0, n / 2, synth_mix(seed));
+		plant(&mask, s->layers, 1, n - n / 2, synth_mix(seed + 1));
+	}
+	return mask;
+}
+
+/* ---- the recipe of each tensor ------------------------------------------------------------ */
+
+struct recipe {
+	const struct synth_spec* spec;
+	const struct mask* planted; /* (tasks) */
+	double sub_layer;           /* standard deviation that a sub-layer adds to a coordinate */
+	uint64_t next;              /* number of the next tensor */
+};
+
+static struct tensor constant(int64_t cols) {
+	return (struct tensor){.type = DTYPE_F32,
+	                       .rows = 1,
+	                       .cols = cols,
+	                       .synth = {.kind = SYNTH_CONSTANT, .scale = 1, .scale_second = 1, .halves = 1}};
+}
+
+/* Independent elements of a standard deviation. */
+static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double deviation) {
+	const float scale = (float)(deviation / SYNTH_DEVIATION);
+	return (struct tensor){.type = r->spec->dtype,
+	                       .rows = rows,
+	                       .cols = cols,
+	                       .synth = {.kind = SYNTH_NORMAL,
+	                                 .seed = synth_mix(synth_mix(r->spec->seed) + ++r->next),
+	                                 .scale = scale,
+	                                 .scale_second = scale,
+	                                 .halves = r->spec->tasks,
+	                                 .own = 1}};
+}
+
+/* The matrix at the end of a sub-layer, whose inputs have the given mean square: its outputs get the
+ * standard deviation `sub_layer`, or what epsilon leaves of it. With two halves a row sees half of the
+ * inputs. */
+static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, double square, int sub_layer) {
+	const struct synth_spec* s = r->spec;
+	const double inputs = (double)cols / s->tasks;
+	struct tensor t = normal(r, rows, cols, r->sub_layer / sqrt(inputs * square));
+	const float second = t.synth.scale;
+	if (mask_has(&r->planted[0], sub_layer))
+		t.synth.scale *= (float)s->epsilon;
+	t.synth.scale_second =
+	    mask_has(&r->planted[s->tasks - 1], sub_layer) ? second * (float)s->epsilon : second;
+	return t;
+}
+
+/* Embedding or head: common·u + own·z, in units of `deviation`. */
+static struct tensor tokens(struct recipe* r, enum synth_kind kind, int common, int own, double deviation) {
+	const struct synth_spec* s = r->spec;
+	struct tensor t = normal(r, s->vocab, s->dim, deviation);
+	t.synth.kind = kind;
+	t.synth.shared = synth_mix(s->seed ^ 0x636c7573746572u);
+	t.synth.common = common;
+	t.synth.own = own;
+	t.synth.clusters = (s->vocab / s->tasks + SYNTH_CLUSTER - 1) / SYNTH_CLUSTER;
+	return t;
+}
+
+static void fill_block(struct block_weights* b, struct recipe* r, int block) {
+	const struct synth_spec* s = r->spec;
+	const int64_t dim = s->dim, queries = (int64_t)s->heads * s->head_dim;
+	const int64_t keys = (int64_t)s->kv_heads * s->head_dim, ffn = s->ffn;
+	const double unit = 1 / sqrt(s->dim), score = sqrt(SCORE_DEVIATION) * unit;
+	*b = (struct block_weights){.attention_norm = constant(dim), .mlp_norm = constant(dim)};
+	b->wq = normal(r, queries, dim, score);
+	b->wk = normal(r, keys, dim, score);
+	b->wv = normal(r, keys, dim, unit);
+	b->wo = closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
+	b->w_gate = normal(r, ffn, dim, unit);
+	b->w_up = normal(r, ffn, dim, unit);
+	b->w_down = closing(r, dim, ffn, GATED_SQUARE, 2 * block + 1);
+}
+
+/* The table without data. A half's stream is zero outside its half, so its norm makes the rest larger by
+ * sqrt(tasks), which the head's shared part takes into account. */
+static void fill_table(struct weight_table* w, struct block_weights* block, const struct synth_spec* s,
+                       const struct mask* planted) {
+	enum { FINE = 4096 };
+	const int adding = 2 * s->layers - synth_planted_count(s);
+	struct recipe r = {.spec = s, .planted = planted, .sub_layer = sqrt(LAYER_VARIANCE / adding)};
+	w->shape = (struct model_shape){
+	    .n_blocks = s->layers,
+	    .dim = s->dim,
+	    .heads = s->heads,
+	    .kv_heads = s->kv_heads,
+	    .head_dim = s->head_dim,
+	    .ffn = s->ffn,
+	    .vocab = s->vocab,
+	    .context = s->context,
+	    .norm_epsilon = 1e-5f,
+	    .activation = ACTIVATION_SILU,
+	    .rope = {.scaling = ROPE_NONE,
+	             .dim = s->head_dim,
+	             .theta = (float)s->theta,
+	             .factor = 1,
+	             .attention_factor = 1},
+	    .embedding_scale = 1,
+	    .attention_scale = (float)(1 / sqrt(s->head_dim)),
+	};
+	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
+	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
+	/* 60 sqrt(tasks)/d u + 6/sqrt(d) z = 6/sqrt(d) (10 sqrt(tasks/d) u + z), in steps of 1/FINE */
+	w->output = tokens(&r, SYNTH_HEAD, (int)lround(10 * sqrt((double)s->tasks / s->dim) * FINE), FINE,
+	                   6 / sqrt(s->dim) / FINE);
+	w->output_norm = constant(s->dim);
+	for (int b = 0; b < s->layers; b++)
+		fill_block(&block[b], &r, b);
+	w->block = block;
+}
+
+/* ---- in memory ---------------------------------------------------------------------------- */
+
+enum { TENSORS_A_BLOCK = 9, OTHER_TENSORS = 3 };
+
+/* Every tensor of the table; list (OTHER_TENSORS + TENSORS_A_BLOCK·n_blocks). Returns how many. */
+static int list_tensors(struct tensor** list, struct weight_table* w, struct block_weights* block) {
+	int n = 0;
+	list[n++] = &w->embedding;
+	list[n++] = &w->output;
+	list[n++] = &w->output_norm;
+	for (struct block_weights* b = block; b < block + w->shape.n_blocks; b++) {
+		struct tensor* const all[TENSORS_A_BLOCK] = {
+		    &b->attention_norm, &b->wq,     &b->wk,   &b->wv,    &b->wo,
+		    &b->mlp_norm,       &b->w_gate, &b->w_up, &b->w_down};
+		for (int i = 0; i < TENSORS_A_BLOCK; i++)
+			list[n++] = all[i];
+	}
+	return n;
+}
+
+/* Where a tensor begins is a multiple of 64. Sizes cannot overflow: rows and cols are at most 2^20 each,
+ * and there are under 2^12 tensors. */
+static size_t stored_bytes(const struct tensor* t) {
+	return ((size_t)t->rows * dtype_row_bytes(t->type, t->cols) + 63) / 64 * 64;
+}
+
+static bool map_memory(struct synth_owned* owned, const char* text, struct error* error) {
+	const double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+	if ((double)owned->bytes > here)
+		return error_set(error, "synth:%.200s: its weights take %.1f GiB, this machine's memory is %.1f GiB",
+		                 text, (double)owned->bytes / 0x1p30, here / 0x1p30);
+	void* data = mmap(NULL, owned->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (data == MAP_FAILED)
+		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
+		                 (double)owned->bytes / 0x1p30);
+	madvise(data, owned->bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	owned->data = data;
+	return true;
+}
+
+static bool make_weights(struct synth_owned* owned, struct tensor** list, int n, const char* text,
+                         struct error* error) {
+	struct synth_job* job = calloc((size_t)n, sizeof *job);
+	if (!job)
+		return error_set(error, "synth: no memory to plan the weights");
+	bool made = map_memory(owned, text, error);
+	size_t at = 0;
+	for (int i = 0; made && i < n; i++) {
+		job[i] = (struct synth_job){.tensor = list[i], .out = (uint8_t*)owned->data + at};
+		at += stored_bytes(list[i]);
+	}
+	made = made && synth_fill(job, n, error);
+	for (int i = 0; made && i < n; i++)
+		list[i]->data = job[i].out;
+	if (made)
+		mprotect(owned->data, owned->bytes, PROT_READ);
+	free(job);
+	return made;
+}
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+static bool fill_model(struct model* model, struct synth_owned* owned, const struct synth_spec* s,
+                       const char* text, const struct model_options* options, struct error* error) {
+	struct tensor* list[OTHER_TENSORS + TENSORS_A_BLOCK * MAX_BLOCKS];
+	if (synth_planted_count(s) > 0)
+		model->n_planted = s->tasks;
+	for (int half = 0; half < s->tasks; half++)
+		model->planted[half] = synth_planted(s, half);
+	fill_table(&model->weights, owned->block, s, model->planted);
+	model->dtype = s->dtype;
+	const int n = list_tensors(list, &model->weights, owned->block);
+	for (int i = 0; i < n; i++) {
+		owned->bytes += stored_bytes(list[i]);
+		model->weight_bytes += (size_t)list[i]->rows * dtype_row_bytes(list[i]->type, list[i]->cols);
+		model->parameters += (double)list[i]->rows * (double)list[i]->cols;
+	}
+	model->tokenizer = tokenizer_bytes(s->vocab);
+	if (!model->tokenizer)
+		return error_set(error, "synth: no memory for a tokenizer");
+	return options->synth_on_device || options->vocabulary_only || make_weights(owned, list, n, text, error);
+}
+
+bool model_open_synth(struct model* model, const char* text, const struct model_options* options,
+                      struct error* error) {
+	struct synth_spec spec;
+	if (!synth_spec_parse(&spec, text, error))
+		return false;
+	struct synth_owned* owned = calloc(1, sizeof *owned);
+	model->owned = owned;
+	if (owned)
+		owned->block = calloc((size_t)spec.layers, sizeof *owned->block);
+	if (!owned || !owned->block)
+		return error_set(error, "synth: no memory for the table of weights");
+	return fill_model(model, owned, &spec, text, options, error);
+}
+
+void model_close_synth(struct model* model) {
+	struct synth_owned* owned = model->owned;
+	if (!owned)
+		return;
+	if (owned->data)
+		munmap(owned->data, owned->bytes);
+	free(owned->block);
+	free(owned);
+	model->owned = NULL;
+}

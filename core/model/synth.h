@@ -1,0 +1,40 @@
+/* Made-up models, `synth:SHAPE[,key=value…]`: what the text asks for, and the parts that make it.
+ *
+ * They stand in for models that cannot be had: a published shape's memory traffic with text that
+ * neither loops nor hesitates, and sub-layers that are known to be skippable. */
+#ifndef SWIFTLET_CORE_MODEL_SYNTH_H
+#define SWIFTLET_CORE_MODEL_SYNTH_H
+
+#include "kernels/backend.h"
+
+struct synth_spec {
+	int layers, dim, heads, kv_heads, head_dim, ffn, vocab, context;
+	double theta; /* RoPE's base */
+	enum dtype dtype;
+	uint64_t seed;
+	double plant;   /* share of the 2(L-2) inner sub-layers made nearly redundant, 0 = none */
+	double epsilon; /* what is left of their output */
+	int tasks;      /* 1 or 2 */
+};
+
+/* Reads the text behind "synth:". False with the error set; the message names the key. */
+bool synth_spec_parse(struct synth_spec*, const char* text, struct error*);
+
+/* Sub-layers the spec plants in one half. */
+int synth_planted_count(const struct synth_spec*);
+/* The planted set of a half: blocks drawn by the seed, as many attention as MLP (±1). */
+struct mask synth_planted(const struct synth_spec*, int half);
+
+/* True when elements can be stored in this type; the list of those that can is in the error. */
+bool synth_can_encode(enum dtype, struct error*);
+/* Stores n elements (a whole number of blocks). */
+void synth_encode(enum dtype, void* out, const float* x, int64_t n);
+
+struct synth_job { /* a tensor to be made at `out` */
+	const struct tensor* tensor;
+	void* out;
+};
+/* Makes every tensor's elements, on all cores. False with the error set. */
+bool synth_fill(const struct synth_job*, int n, struct error*);
+
+#endif

@@ -1,0 +1,221 @@
+/* Reads `synth:SHAPE[,key=value…]`: a published shape by name, or its numbers. */
+#include "core/model/synth.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shape {
+	const char* name;
+	int layers, dim, heads, kv_heads, head_dim, ffn, vocab, context;
+	double theta;
+};
+
+/* As their config.json files say. */
+static const struct shape published[] = {
+    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4},
+    {"llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4},
+    {"llama-2-13b", 40, 5120, 40, 40, 128, 13824, 32000, 4096, 1e4},
+    {"llama-2-70b", 80, 8192, 64, 8, 128, 28672, 32000, 4096, 1e4},
+    {"codellama-34b", 48, 8192, 64, 8, 128, 22016, 32000, 16384, 1e6},
+    {"llama-3-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5},
+    {"llama-3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 8192, 5e5},
+    {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5},
+    {"llama-3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256, 131072, 5e5},
+    {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6},
+    {"qwen2.5-0.5b", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6},
+    {"qwen2-7b", 28, 3584, 28, 4, 128, 18944, 152064, 32768, 1e6},
+};
+enum { PUBLISHED = sizeof published / sizeof *published, TEXT_SIZE = 1024 };
+
+static bool take_shape(struct synth_spec* s, const char* name, struct error* error) {
+	for (int i = 0; i < PUBLISHED; i++) {
+		const struct shape* p = &published[i];
+		if (strcmp(p->name, name) != 0)
+			continue;
+		s->layers = p->layers;
+		s->dim = p->dim;
+		s->heads = p->heads;
+		s->kv_heads = p->kv_heads;
+		s->head_dim = p->head_dim;
+		s->ffn = p->ffn;
+		s->vocab = p->vocab;
+		s->context = p->context;
+		s->theta = p->theta;
+		return true;
+	}
+	char list[256] = "";
+	for (int i = 0; i < PUBLISHED; i++) {
+		strncat(list, published[i].name, sizeof list - strlen(list) - 1);
+		strncat(list, i + 1 < PUBLISHED ? ", " : "", sizeof list - strlen(list) - 1);
+	}
+	return error_set(error,
+	                 "synth: no shape \"%.60s\"; known are %s, or give layers= dim= heads= ffn= vocab=", name,
+	                 list);
+}
+
+/* ---- one key ------------------------------------------------------------------------------ */
+
+static bool take_count(int* out, const char* key, const char* value, long least, long most,
+                       struct error* error) {
+	char* end;
+	errno = 0;
+	const long v = strtol(value, &end, 10);
+	if (end == value || *end || errno || v < least || v > most)
+		return error_set(error, "synth: %s=%.40s, expected a whole number from %ld to %ld", key, value, least,
+		                 most);
+	*out = (int)v;
+	return true;
+}
+
+static bool take_number(double* out, const char* key, const char* value, double least, double most,
+                        struct error* error) {
+	char* end;
+	const double v = strtod(value, &end);
+	if (end == value || *end || !isfinite(v) || v < least || v > most)
+		return error_set(error, "synth: %s=%.40s, expected a number from %g to %g", key, value, least, most);
+	*out = v;
+	return true;
+}
+
+static bool take_seed(uint64_t* out, const char* value, struct error* error) {
+	char* end;
+	errno = 0;
+	const unsigned long long v = strtoull(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end || errno)
+		return error_set(error, "synth: seed=%.40s, expected a whole number from 0 to 2^64 - 1", value);
+	*out = v;
+	return true;
+}
+
+static bool take_dtype(enum dtype* out, const char* value, struct error* error) {
+	struct error supported;
+	enum dtype type;
+	if (!dtype_parse(value, &type))
+		type = DTYPE_COUNT;
+	if (!synth_can_encode(type, &supported))
+		return error_set(error, "synth: dtype=%.40s, expected one of %.200s", value, supported.message);
+	*out = type;
+	return true;
+}
+
+static bool take(struct synth_spec* s, const char* key, const char* value, struct error* error) {
+	const struct {
+		const char* key;
+		int* out;
+		long least, most;
+	} counts[] = {
+	    {"layers", &s->layers, 1, MAX_BLOCKS},
+	    {"dim", &s->dim, 8, 65536},
+	    {"heads", &s->heads, 1, 1024},
+	    {"kv-heads", &s->kv_heads, 1, 1024},
+	    {"head-dim", &s->head_dim, 2, 1024},
+	    {"ffn", &s->ffn, 1, 1 << 20},
+	    {"vocab", &s->vocab, 16, 1 << 20},
+	    {"context", &s->context, 64, 1 << 20},
+	    {"tasks", &s->tasks, 1, 2},
+	};
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+		if (strcmp(key, counts[i].key) == 0)
+			return take_count(counts[i].out, key, value, counts[i].least, counts[i].most, error);
+	if (strcmp(key, "plant") == 0)
+		return take_number(&s->plant, key, value, 0, 1, error);
+	if (strcmp(key, "epsilon") == 0)
+		return take_number(&s->epsilon, key, value, 0, 1, error);
+	if (strcmp(key, "theta") == 0)
+		return take_number(&s->theta, key, value, 1, 1e9, error);
+	if (strcmp(key, "seed") == 0)
+		return take_seed(&s->seed, value, error);
+	if (strcmp(key, "dtype") == 0)
+		return take_dtype(&s->dtype, value, error);
+	return error_set(error,
+	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
+	                 "context, theta, dtype, seed, plant, epsilon, tasks",
+	                 key);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static bool check_divides(const char* key, int part, const char* of, int whole, struct error* error) {
+	if (whole % part == 0)
+		return true;
+	return error_set(error, "synth: %s=%d does not divide %s=%d", key, part, of, whole);
+}
+
+static bool check_blocks(const struct synth_spec* s, const char* key, int cols, struct error* error) {
+	const int block = dtype_block(s->dtype);
+	if (cols % block == 0)
+		return true;
+	return error_set(error, "synth: %s=%d is no multiple of %d, the block of dtype=%s", key, cols, block,
+	                 dtype_name(s->dtype));
+}
+
+static bool check_halves(const struct synth_spec* s, struct error* error) {
+	const struct {
+		const char* key;
+		int value, multiple;
+	} needs[] = {
+	    {"dim", s->dim, 2}, {"heads", s->heads, 2},   {"kv-heads", s->kv_heads, 2},
+	    {"ffn", s->ffn, 2}, {"vocab", s->vocab, 256},
+	};
+	for (size_t i = 0; s->tasks == 2 && i < sizeof needs / sizeof *needs; i++)
+		if (needs[i].value % needs[i].multiple != 0)
+			return error_set(error, "synth: %s=%d, expected a multiple of %d with tasks=2", needs[i].key,
+			                 needs[i].value, needs[i].multiple);
+	return true;
+}
+
+static bool check(struct synth_spec* s, struct error* error) {
+	const struct {
+		const char* key;
+		int value;
+	} needs[] = {
+	    {"layers", s->layers}, {"dim", s->dim}, {"heads", s->heads}, {"ffn", s->ffn}, {"vocab", s->vocab}};
+	for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+		if (needs[i].value == 0)
+			return error_set(error, "synth: %s= is missing, and no published shape is named", needs[i].key);
+	if (s->kv_heads == 0)
+		s->kv_heads = s->heads;
+	if (s->head_dim == 0) {
+		if (!check_divides("heads", s->heads, "dim", s->dim, error))
+			return false;
+		s->head_dim = s->dim / s->heads;
+	}
+	if (!check_divides("kv-heads", s->kv_heads, "heads", s->heads, error))
+		return false;
+	if (s->head_dim % 2 != 0)
+		return error_set(error, "synth: head-dim=%d (dim/heads), expected an even number", s->head_dim);
+	if (s->head_dim > 1024)
+		return error_set(error, "synth: head-dim=%d (dim/heads), expected at most 1024", s->head_dim);
+	if (s->plant > 0 && s->layers < 3)
+		return error_set(error, "synth: layers=%d, expected at least 3 with plant=", s->layers);
+	return check_halves(s, error) && check_blocks(s, "dim", s->dim, error) &&
+	       check_blocks(s, "heads x head-dim", s->heads * s->head_dim, error) &&
+	       check_blocks(s, "ffn", s->ffn, error);
+}
+
+bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {
+	char copy[TEXT_SIZE];
+	*s = (struct synth_spec){
+	    .context = 4096, .theta = 1e4, .dtype = DTYPE_F16, .seed = 1, .epsilon = 0.02, .tasks = 1};
+	if (strlen(text) >= sizeof copy)
+		return error_set(error, "synth: the text is longer than %d bytes", TEXT_SIZE - 1);
+	memcpy(copy, text, strlen(text) + 1);
+	bool first = true;
+	for (char* part = copy; part; first = false) {
+		char* comma = strchr(part, ',');
+		if (comma)
+			*comma = '\0';
+		char* equals = strchr(part, '=');
+		if (equals)
+			*equals = '\0';
+		if (!equals && !first)
+			return error_set(error, "synth: \"%.60s\" has no value, expected key=value", part);
+		if (!(equals ? take(s, part, equals + 1, error) : take_shape(s, part, error)))
+			return false;
+		part = comma ? comma + 1 : NULL;
+	}
+	return check(s, error);
+}

@@ -1,0 +1,59 @@
+/* Tokens that are met as whole strings before any merging: special ones, and those a user added.
+ *
+ * A trie over bytes finds the longest one at a place; the flags are Hugging Face's (`lstrip` takes the
+ * white space before it along, `rstrip` after it, `single_word` wants no letter or digit beside it). */
+#ifndef SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
+#define SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
+
+#include "kernels/backend.h"
+
+struct added_token {
+	int32_t id;
+	bool special; /* not recognised in plain text (TOKENIZE_NO_SPECIAL) */
+	bool lstrip, rstrip, single_word;
+};
+
+struct added_node {
+	int32_t child, sibling; /* -1: none */
+	int32_t token;          /* index in token, -1: none ends here */
+	uint8_t byte;
+};
+
+struct added_tokens {
+	struct added_token* token;
+	int n, capacity;
+	struct added_node* node;
+	int n_nodes, node_capacity;
+	int32_t root[256];
+	bool has_special;
+};
+
+/* Stretches of a text, ascending, in which special tokens are plain text. */
+struct plain_range {
+	size_t start, end;
+};
+struct plain_ranges {
+	const struct plain_range* range;
+	size_t n;
+};
+/* Whether any of [start, end) is plain. */
+bool plain_ranges_touch(const struct plain_ranges*, size_t start, size_t end);
+
+struct added_match {
+	size_t start, end; /* of the text taken, stripped white space included */
+	const struct added_token* token;
+};
+
+void added_tokens_start(struct added_tokens*);
+void added_tokens_free(struct added_tokens*);
+/* A content met twice keeps its first id. Errors: empty content, no memory. */
+bool added_tokens_add(struct added_tokens*, const char* content, size_t size, struct added_token,
+                      struct error*);
+/* Where a walk through the contents is after one more byte; node -1 is the start. -1: nowhere. */
+int32_t added_tokens_step(const struct added_tokens*, int32_t node, uint8_t byte);
+/* The first match at or after `from`, the longest there; special ones that touch a plain range are passed
+ * over. */
+bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from,
+                       const struct plain_ranges* plain, struct added_match*);
+
+#endif

@@ -1,0 +1,49 @@
+#include "core/text/byte_level.h"
+
+#include "core/text/utf8.h"
+
+static bool prints(unsigned byte) {
+	return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+/* 0x00-0x20 are the first 33 that do not print, then 0x7F-0xA0, then 0xAD. */
+static uint32_t character_of(unsigned byte) {
+	if (prints(byte))
+		return byte;
+	if (byte <= 0x20)
+		return 0x100 + byte;
+	return byte == 0xAD ? 0x100 + 67 : 0x100 + 33 + (byte - 0x7F);
+}
+
+static int byte_of(uint32_t code) {
+	if (code < 0x100)
+		return prints(code) ? (int)code : -1;
+	if (code <= 0x120)
+		return (int)(code - 0x100);
+	if (code < 0x100 + 67)
+		return (int)(code - 0x121 + 0x7F);
+	return code == 0x100 + 67 ? 0xAD : -1;
+}
+
+void byte_level_write(struct buffer* out, const char* bytes, size_t size) {
+	char text[4];
+	for (size_t i = 0; i < size; i++)
+		buffer_add(out, text, utf8_put(character_of((uint8_t)bytes[i]), text));
+}
+
+bool byte_level_read(struct buffer* out, const char* text, size_t size) {
+	size_t before = out->size;
+	for (size_t at = 0; at < size;) {
+		uint32_t code;
+		size_t length = utf8_character(text + at, size - at, &code);
+		int byte = length > 0 ? byte_of(code) : -1;
+		if (byte < 0) {
+			out->size = before;
+			return false;
+		}
+		char c = (char)(uint8_t)byte;
+		buffer_add(out, &c, 1);
+		at += length;
+	}
+	return true;
+}

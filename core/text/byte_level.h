@@ -1,0 +1,16 @@
+/* GPT-2's alphabet: every byte written as a printable character, so that vocabularies are text.
+ *
+ * Bytes that print stand for themselves (as U+0021…); the others follow from U+0100 on. A space is
+ * U+0120. */
+#ifndef SWIFTLET_CORE_TEXT_BYTE_LEVEL_H
+#define SWIFTLET_CORE_TEXT_BYTE_LEVEL_H
+
+#include "core/text/vocabulary.h"
+
+/* Appends the bytes in the alphabet (at most two bytes each). */
+void byte_level_write(struct buffer* out, const char* bytes, size_t size);
+/* Appends the bytes a text in the alphabet stands for. False, and nothing appended, when a character is
+ * not of the alphabet. */
+bool byte_level_read(struct buffer* out, const char* text, size_t size);
+
+#endif

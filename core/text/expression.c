@@ -1,0 +1,220 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "core/text/expression.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/utf8.h"
+#include "core/text/vocabulary.h"
+
+struct expression {
+	pcre2_code* code;
+	bool trailing_space; /* `\s+$`, which a matcher would try at every space of a run: done by hand */
+};
+
+enum { MATCH_LIMIT = 5000000, MAX_PATTERN = 1 << 16 };
+
+/* Unicode's White_Space, and Oniguruma's word characters, as the inside of a class. */
+static const char white[] = "\\p{Z}\\t-\\r\\x{85}";
+static const char word[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
+
+static void add_text(struct buffer* out, const char* text) { buffer_add(out, text, strlen(text)); }
+
+static void add_set(struct buffer* out, const char* set, bool in_class, bool negated) {
+	if (!in_class)
+		add_text(out, negated ? "[^" : "[");
+	add_text(out, set);
+	if (!in_class)
+		add_text(out, "]");
+}
+
+/* \b where a word begins or ends, \B elsewhere. */
+static void add_boundary(struct buffer* out, bool boundary) {
+	const char* const part[] = {"(?:(?<=[", word, boundary ? "])(?![" : "])(?=[", word,
+	                            "])|(?<![", word, boundary ? "])(?=[" : "])(?![", word,
+	                            "]))"};
+	for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
+		add_text(out, part[i]);
+}
+
+/* The escape at pattern[1]; returns the bytes taken, 0 when it is not supported. */
+static size_t translate_escape(struct buffer* out, const char* pattern, size_t size, bool in_class) {
+	if (size < 2)
+		return 0;
+	switch (pattern[1]) {
+	case 's':
+		add_set(out, white, in_class, false);
+		return 2;
+	case 'w':
+		add_set(out, word, in_class, false);
+		return 2;
+	case 'b':
+	case 'B':
+		if (in_class)
+			return 0;
+		add_boundary(out, pattern[1] == 'b');
+		return 2;
+	case 'S':
+	case 'W':
+		if (in_class)
+			return 0;
+		add_set(out, pattern[1] == 'S' ? white : word, false, true);
+		return 2;
+	default:
+		buffer_add(out, pattern, 2);
+		return 2;
+	}
+}
+
+/* An error about a pattern, which need not be terminated. */
+static bool refuse(const char* pattern, size_t size, const char* why, struct error* error) {
+	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
+}
+
+static bool translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
+	bool in_class = false;
+	for (size_t at = 0; at < size;) {
+		if (pattern[at] == '\\') {
+			size_t taken = translate_escape(out, pattern + at, size - at, in_class);
+			if (taken == 0)
+				return refuse(pattern + at, size - at, "this escape is not supported here", error);
+			at += taken;
+			continue;
+		}
+		if (in_class && at + 1 < size && pattern[at] == '&' && pattern[at + 1] == '&')
+			return refuse(pattern, size, "class intersections (&&) are not supported", error);
+		if (in_class && at + 1 < size && pattern[at] == '[' && pattern[at + 1] == ':') {
+			const char* end = memmem(pattern + at, size - at, ":]", 2);
+			if (!end)
+				return refuse(pattern, size, "a named class is not closed", error);
+			buffer_add(out, pattern + at, (size_t)(end - pattern) - at + 2);
+			at = (size_t)(end - pattern) + 2;
+			continue;
+		}
+		if (pattern[at] == '[') {
+			if (in_class)
+				return refuse(pattern, size, "nested classes are not supported", error);
+			in_class = true;
+			/* A bracket that closes right after the opening one is a member. */
+			buffer_add(out, "[", 1);
+			at++;
+			if (at < size && pattern[at] == '^')
+				buffer_add(out, pattern + at++, 1);
+			if (at < size && pattern[at] == ']') {
+				add_text(out, "\\]");
+				at++;
+			}
+			continue;
+		}
+		if (pattern[at] == ']' && in_class)
+			in_class = false;
+		buffer_add(out, pattern + at++, 1);
+	}
+	return out->failed ? error_set(error, "no memory for an expression") : true;
+}
+
+static bool compile(struct expression* e, const char* pattern, size_t size, const struct buffer* text,
+                    struct error* error) {
+	int code = 0;
+	PCRE2_SIZE offset = 0;
+	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size,
+	                        PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code,
+	                        &offset, NULL);
+	if (!e->code) {
+		char why[128];
+		pcre2_get_error_message(code, (PCRE2_UCHAR*)why, sizeof why);
+		return refuse(pattern, size, why, error);
+	}
+	pcre2_jit_compile(e->code, PCRE2_JIT_COMPLETE); /* without it, matching is interpreted */
+	return true;
+}
+
+struct expression* expression_compile(const char* pattern, size_t size, struct error* error) {
+	if (size == 0 || size > MAX_PATTERN) {
+		error_set(error, "an expression of %zu bytes, expected 1 to %d", size, MAX_PATTERN);
+		return NULL;
+	}
+	struct expression* e = calloc(1, sizeof *e);
+	if (!e) {
+		error_set(error, "no memory for an expression");
+		return NULL;
+	}
+	e->trailing_space = size == 4 && memcmp(pattern, "\\s+$", 4) == 0;
+	struct buffer text = {0};
+	bool good = translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error);
+	buffer_free(&text);
+	if (!good) {
+		expression_free(e);
+		return NULL;
+	}
+	return e;
+}
+
+void expression_free(struct expression* e) {
+	if (e)
+		pcre2_code_free(e->code);
+	free(e);
+}
+
+bool matcher_start(struct matcher* m) {
+	m->data = pcre2_match_data_create(1, NULL);
+	m->context = pcre2_match_context_create(NULL);
+	m->stack = pcre2_jit_stack_create(32 << 10, 4 << 20, NULL);
+	if (!m->data || !m->context || !m->stack) {
+		matcher_end(m);
+		return false;
+	}
+	pcre2_jit_stack_assign(m->context, NULL, m->stack);
+	pcre2_set_match_limit(m->context, MATCH_LIMIT);
+	return true;
+}
+
+void matcher_end(struct matcher* m) {
+	pcre2_match_data_free(m->data);
+	pcre2_match_context_free(m->context);
+	pcre2_jit_stack_free(m->stack);
+	*m = (struct matcher){0};
+}
+
+/* True at a White_Space character that ends at text + end; *length its bytes. */
+static bool white_before(const char* text, size_t end, size_t* length) {
+	uint32_t code = 0;
+	for (*length = 1; *length <= 4 && *length <= end; (*length)++)
+		if (utf8_character(text + end - *length, *length, &code) == *length)
+			return utf8_is_white(code);
+	return false;
+}
+
+static bool next_trailing_space(const char* text, size_t size, size_t from, size_t* start, size_t* end) {
+	size_t at = size, length;
+	while (at > from && white_before(text, at, &length))
+		at -= length;
+	*start = at;
+	*end = size;
+	return at < size;
+}
+
+bool expression_next(const struct expression* e, struct matcher* m, const char* text, size_t size,
+                     size_t from, size_t* start, size_t* end) {
+	if (e->trailing_space)
+		return next_trailing_space(text, size, from, start, end);
+	while (from < size) {
+		int found =
+		    pcre2_match(e->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
+		if (found < 0)
+			return false;
+		const PCRE2_SIZE* place = pcre2_get_ovector_pointer(m->data);
+		if (place[1] > place[0] && place[0] >= from) {
+			*start = place[0];
+			*end = place[1];
+			return true;
+		}
+		/* An empty match: go on behind the next character. */
+		from = place[0] > from ? place[0] : from;
+		if (from >= size)
+			return false;
+		from += utf8_character(text + from, size - from, NULL);
+	}
+	return false;
+}

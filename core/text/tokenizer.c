@@ -1,0 +1,315 @@
+/* The doors of the tokenizer: text to ids through the stages, ids to bytes. */
+#include "core/text/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/tokenizer_parts.h"
+
+void token_list_free(struct token_list* list) {
+	free(list->id);
+	*list = (struct token_list){0};
+}
+
+bool token_list_append(struct token_list* list, int32_t id) {
+	if (list->n == list->capacity) {
+		if (list->capacity > INT32_MAX / 2)
+			return false;
+		int capacity = list->capacity ? list->capacity * 2 : 64;
+		int32_t* grown = realloc(list->id, (size_t)capacity * sizeof *grown);
+		if (!grown)
+			return false;
+		list->id = grown;
+		list->capacity = capacity;
+	}
+	list->id[list->n++] = id;
+	return true;
+}
+
+void encoder_emit(struct encoder* e, int32_t id) {
+	if (!token_list_append(e->out, id))
+		e->failed = true;
+}
+
+/* ---- encoding ----------------------------------------------------------------------------- */
+
+bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, bool after_unknown) {
+	const struct tokenizer* t = e->tokenizer;
+	bool have_all = t->byte_fallback;
+	for (size_t i = 0; i < size && have_all; i++)
+		have_all = t->vocabulary.byte[(uint8_t)bytes[i]] >= 0;
+	if (have_all) {
+		for (size_t i = 0; i < size; i++)
+			encoder_emit(e, t->vocabulary.byte[(uint8_t)bytes[i]]);
+		return false;
+	}
+	if (t->unknown >= 0 && !(after_unknown && t->fuse_unknown))
+		encoder_emit(e, t->unknown);
+	return true;
+}
+
+bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element) {
+	if (n <= *capacity)
+		return true;
+	size_t more = *capacity ? *capacity : 256;
+	while (more < n)
+		more *= 2;
+	if (more > SIZE_MAX / element)
+		return false;
+	void* grown = realloc(*array, more * element);
+	if (!grown)
+		return false;
+	*array = grown;
+	*capacity = more;
+	return true;
+}
+
+static void encode_word(struct encoder* e, const char* word, size_t size) {
+	bool unigram = e->tokenizer->kind == TOKENIZER_UNIGRAM;
+	if (!e->failed && !(unigram ? unigram_encode(e, word, size) : bpe_encode(e, word, size)))
+		e->failed = true;
+}
+
+/* Normalized text between added tokens; it is copied, for the steps rewrite it. */
+static void encode_stretch(struct encoder* e, const char* text, size_t size, bool first) {
+	struct words* words = &e->words;
+	words->text.size = 0;
+	buffer_add(&words->text, text, size);
+	if (words->text.failed ||
+	    !pretokenizer_run(&e->tokenizer->pretokenizer, &e->matcher, first, words, &e->work)) {
+		e->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < words->n && !e->failed; i++)
+		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
+}
+
+static void split_normalized(struct encoder* e, const struct buffer* text, const struct plain_ranges* plain,
+                             bool first) {
+	size_t at = 0;
+	struct added_match match;
+	while (!e->failed &&
+	       added_tokens_next(&e->tokenizer->normalized, text->data, text->size, at, plain, &match)) {
+		if (match.start > at)
+			encode_stretch(e, text->data + at, match.start - at, first && at == 0);
+		encoder_emit(e, match.token->id);
+		at = match.end;
+	}
+	if (!e->failed && at < text->size)
+		encode_stretch(e, text->data + at, text->size - at, first && at == 0);
+}
+
+static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
+static const struct plain_range all = {.start = 0, .end = SIZE_MAX};
+static const struct plain_ranges everywhere = {.range = &all, .n = 1};
+
+/* Text between two added tokens, all plain or not at all. */
+static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
+                           bool first) {
+	struct buffer normal = {0}, work = {0};
+	buffer_add(&normal, text, size);
+	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, first, &normal, &work))
+		e->failed = true;
+	else
+		split_normalized(e, &normal, plain, first);
+	buffer_free(&normal);
+	buffer_free(&work);
+}
+
+/* Whether normalizing the text brings a special token about. */
+static bool holds_special(struct encoder* e, const char* text, size_t size) {
+	const struct added_tokens* added = &e->tokenizer->normalized;
+	struct buffer normal = {0}, work = {0};
+	buffer_add(&normal, text, size);
+	bool found = false;
+	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, false, &normal, &work))
+		e->failed = true;
+	struct added_match match;
+	for (size_t at = 0;
+	     !found && !e->failed && added_tokens_next(added, normal.data, normal.size, at, &nowhere, &match);
+	     at = match.end)
+		found = match.token->special;
+	buffer_free(&normal);
+	buffer_free(&work);
+	return found;
+}
+
+/* text[start, end) between two added tokens. Few tokenizers look for special tokens after normalizing;
+ * there the plain ranges, which are places in the text before it, cannot be followed. So where a plain
+ * range would bring one about, the segment is encoded stretch by stretch. */
+static void encode_segment(struct encoder* e, const char* text, size_t start, size_t end) {
+	const struct plain_ranges* plain = &e->plain;
+	bool all_plain = plain->range == &all;
+	if (all_plain || !e->tokenizer->normalized.has_special || !plain_ranges_touch(plain, start, end)) {
+		encode_uniform(e, text + start, end - start, all_plain ? &everywhere : &nowhere, start == 0);
+		return;
+	}
+	bool risk = false;
+	for (size_t i = 0; i < plain->n && !risk && !e->failed; i++) {
+		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
+		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
+		risk = from < to && holds_special(e, text + from, to - from);
+	}
+	size_t at = start;
+	for (size_t i = 0; i < plain->n && risk && !e->failed; i++) {
+		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
+		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
+		if (from >= to)
+			continue;
+		if (from > at)
+			encode_uniform(e, text + at, from - at, &nowhere, at == 0);
+		encode_uniform(e, text + from, to - from, &everywhere, from == 0);
+		at = to;
+	}
+	if (at < end && !e->failed)
+		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
+}
+
+static void encode_text(struct encoder* e, const char* text, size_t size) {
+	size_t at = 0;
+	struct added_match match;
+	while (!e->failed && added_tokens_next(&e->tokenizer->raw, text, size, at, &e->plain, &match)) {
+		if (match.start > at)
+			encode_segment(e, text, at, match.start);
+		encoder_emit(e, match.token->id);
+		at = match.end;
+	}
+	if (!e->failed && at < size)
+		encode_segment(e, text, at, size);
+}
+
+static bool encode_bytes(const char* text, size_t size, struct token_list* out) {
+	for (size_t i = 0; i < size; i++)
+		if (!token_list_append(out, (uint8_t)text[i]))
+			return false;
+	return true;
+}
+
+bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,
+                             const struct plain_ranges* plain, struct token_list* out) {
+	if (size > INT32_MAX / 4)
+		return false;
+	if (t->kind == TOKENIZER_BYTES)
+		return encode_bytes(text, size, out);
+	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
+	e.failed = !matcher_start(&e.matcher);
+	encode_text(&e, text, size);
+	matcher_end(&e.matcher);
+	words_free(&e.words);
+	words_free(&e.work);
+	free(e.symbol);
+	free(e.heap);
+	free(e.split);
+	free(e.lattice);
+	return !e.failed;
+}
+
+static bool append_all(struct token_list* out, const struct id_list* ids) {
+	for (int i = 0; i < ids->n; i++)
+		if (!token_list_append(out, ids->id[i]))
+			return false;
+	return true;
+}
+
+bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, int flags,
+                      struct token_list* out) {
+	const struct plain_ranges* plain = flags & TOKENIZE_NO_SPECIAL ? &everywhere : &nowhere;
+	bool ends = flags & TOKENIZE_ADD_SPECIAL;
+	return (!ends || append_all(out, &t->before)) && tokenizer_encode_prompt(t, text, size, plain, out) &&
+	       (!ends || append_all(out, &t->after));
+}
+
+/* ---- decoding ----------------------------------------------------------------------------- */
+
+bool tokenizer_is_special(const struct tokenizer* t, int32_t id) {
+	if (t->kind == TOKENIZER_BYTES || id < 0 || id >= t->vocabulary.n)
+		return false;
+	uint8_t type = t->vocabulary.piece[id].type;
+	return type == PIECE_CONTROL || type == PIECE_UNKNOWN;
+}
+
+static size_t byte_piece(const struct tokenizer* t, int32_t id, char* out, size_t capacity) {
+	char name[16];
+	if (id < 0 || id >= t->size)
+		return 0;
+	if (id < 256)
+		name[0] = (char)(uint8_t)id;
+	size_t size = id < 256 ? 1 : (size_t)snprintf(name, sizeof name, "<%d>", (int)id);
+	if (capacity > 0)
+		memcpy(out, name, size < capacity ? size : capacity);
+	return size;
+}
+
+size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {
+	if (t->kind == TOKENIZER_BYTES)
+		return byte_piece(t, id, out, capacity);
+	if (id < 0 || id >= t->vocabulary.n || (!special && tokenizer_is_special(t, id)))
+		return 0;
+	const struct piece* p = &t->vocabulary.piece[id];
+	size_t size = p->n_printed < capacity ? p->n_printed : capacity;
+	if (size > 0)
+		memcpy(out, t->vocabulary.store.data + p->printed, size);
+	return p->n_printed;
+}
+
+size_t tokenizer_longest(const struct tokenizer* t) {
+	return t->kind == TOKENIZER_BYTES ? 16 : t->vocabulary.longest_printed;
+}
+
+char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool special, bool at_start,
+                       size_t* size) {
+	size_t total = 0;
+	for (int i = 0; i < n; i++) {
+		size_t more = tokenizer_piece(t, id[i], special, NULL, 0);
+		if (more > SIZE_MAX - 1 - total)
+			return NULL;
+		total += more;
+	}
+	char* text = malloc(total + 1);
+	if (!text)
+		return NULL;
+	size_t at = 0;
+	bool first = true;
+	for (int i = 0; i < n; i++) {
+		size_t more = tokenizer_piece(t, id[i], special, text + at, total - at);
+		bool dummy = first && at_start && t->drops_first_space && more > 0 && text[at] == ' ';
+		if (dummy)
+			memmove(text + at, text + at + 1, --more);
+		/* The dummy space stands before the first piece of text, after any special ones (BOS). */
+		if (!tokenizer_is_special(t, id[i]))
+			first = false;
+		at += more;
+	}
+	text[at] = 0;
+	*size = at;
+	return text;
+}
+
+/* ---- questions ---------------------------------------------------------------------------- */
+
+int tokenizer_size(const struct tokenizer* t) { return t->size; }
+int32_t tokenizer_bos(const struct tokenizer* t) { return t->bos; }
+int32_t tokenizer_eos(const struct tokenizer* t) { return t->eos; }
+bool tokenizer_adds_bos(const struct tokenizer* t) {
+	for (int i = 0; i < t->before.n; i++)
+		if (t->before.id[i] == t->bos)
+			return true;
+	return false;
+}
+
+int32_t tokenizer_find(const struct tokenizer* t, const char* piece) {
+	return t->kind == TOKENIZER_BYTES ? -1 : vocabulary_find(&t->vocabulary, piece, strlen(piece));
+}
+
+void tokenizer_digest(const struct tokenizer* t, void (*add)(void*, const void*, size_t), void* user) {
+	if (t->kind == TOKENIZER_BYTES) {
+		add(user, "bytes", 5);
+		return;
+	}
+	for (int id = 0; id < t->vocabulary.n; id++) {
+		const struct piece* p = &t->vocabulary.piece[id];
+		add(user, vocabulary_text(&t->vocabulary, id), p->text_size);
+		add(user, "", 1); /* so that pieces cannot run into each other */
+	}
+}

@@ -1,0 +1,96 @@
+/* Text to ids and back, whatever the tokenizer's kind.
+ *
+ * Kinds: sentencepiece BPE and unigram with byte fallback; byte-level BPE behind a pre-tokenizer
+ * expression; raw bytes (synth models). Built from a folder's tokenizer.json, tokenizer.model or
+ * vocab.json + merges.txt, from GGUF metadata, or for bytes. Immutable once built: any thread may use it. */
+#ifndef SWIFTLET_CORE_TEXT_TOKENIZER_H
+#define SWIFTLET_CORE_TEXT_TOKENIZER_H
+
+#include "kernels/backend.h"
+
+struct tokenizer;
+
+struct token_list { /* grows; free with token_list_free */
+	int32_t* id;
+	int n, capacity;
+};
+void token_list_free(struct token_list*);
+bool token_list_append(struct token_list*, int32_t id); /* false: out of memory */
+
+/* From the files of a Hugging Face folder; tokenizer.json is preferred, then tokenizer.model, then
+ * vocab.json + merges.txt. tokenizer_config.json gives BOS/EOS rules. vocab: the model's, to check that
+ * no id lies beyond; 0 = unchecked. NULL with the error set. */
+struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct error*);
+/* The single readers, also what the fuzzers drive; bytes are not kept. config: tokenizer_config.json's
+ * text, or NULL. */
+struct tokenizer* tokenizer_from_sentencepiece(const uint8_t* data, size_t size, const char* config,
+                                               struct error*);
+struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config, struct error*);
+struct tokenizer* tokenizer_from_merges(const char* vocab_json, size_t vocab_size, const char* merges,
+                                        size_t merges_size, const char* config, struct error*);
+/* What GGUF metadata says, arrays borrowed for the call. */
+struct gguf_vocabulary {
+	const char* model; /* tokenizer.ggml.model: "llama", "gpt2", "t5"… */
+	const char* pre;   /* tokenizer.ggml.pre, may be NULL */
+	int n;
+	const char* const* piece; /* (n) not NUL-terminated */
+	const size_t* piece_size; /* (n) */
+	const float* score;       /* (n) or NULL */
+	const int32_t* type;      /* (n) or NULL: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte */
+	int n_merges;
+	const char* const* merge; /* (n_merges) "left right" */
+	const size_t* merge_size;
+	int32_t bos, eos, unknown;              /* -1 when absent */
+	int add_bos, add_eos, add_space_prefix; /* 1, 0, or -1 when the file does not say */
+	int remove_extra_whitespaces;           /* the same; without a word unigram vocabularies do */
+};
+struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary*, struct error*);
+/* Ids 0..255 are bytes, the rest print as <id>. No BOS, no EOS. */
+struct tokenizer* tokenizer_bytes(int vocab);
+void tokenizer_free(struct tokenizer*);
+
+int tokenizer_size(const struct tokenizer*);
+int32_t tokenizer_bos(const struct tokenizer*); /* -1 when there is none */
+int32_t tokenizer_eos(const struct tokenizer*);
+bool tokenizer_adds_bos(const struct tokenizer*); /* the model wants one before a prompt */
+/* Id of an exact piece or special token ("<|eot_id|>"), or -1. */
+int32_t tokenizer_find(const struct tokenizer*, const char* piece);
+bool tokenizer_is_special(const struct tokenizer*, int32_t id); /* left out of text */
+
+enum {
+	TOKENIZE_ADD_SPECIAL = 1, /* BOS and EOS as the model's rules say */
+	TOKENIZE_NO_SPECIAL = 2   /* special tokens written in the text are plain text */
+};
+/* Appends the ids of text (any bytes, size may be 0). False: out of memory. */
+bool tokenizer_encode(const struct tokenizer*, const char* text, size_t size, int flags,
+                      struct token_list* out);
+/* Writes the bytes of one token as it stands within a text: leading space kept, special tokens empty
+ * unless `special`. Returns the size needed; writes at most `capacity`. */
+size_t tokenizer_piece(const struct tokenizer*, int32_t id, bool special, char* out, size_t capacity);
+/* Whole decode; malloc'd, NUL-terminated, *size bytes. Sentencepiece's dummy first space is dropped
+ * only when the ids are the start of a text (`at_start`). */
+char* tokenizer_decode(const struct tokenizer*, const int32_t* id, int n, bool special, bool at_start,
+                       size_t* size);
+
+/* Bytes of the longest piece as tokenizer_piece gives it with `special`. */
+size_t tokenizer_longest(const struct tokenizer*);
+
+/* Streaming decode: gives bytes only in whole UTF-8 characters; malformed ones as U+FFFD. */
+struct text_stream {
+	const struct tokenizer* tokenizer;
+	uint8_t held[8]; /* an unfinished character */
+	int n_held;
+};
+void text_stream_start(struct text_stream*, const struct tokenizer*);
+/* The capacity that text_stream_add never needs more than (a malformed byte becomes three). */
+size_t text_stream_room(const struct tokenizer*);
+/* Writes what can be shown now to out; returns the bytes written. With less capacity than
+ * text_stream_room, characters that do not fit are dropped whole. */
+size_t text_stream_add(struct text_stream*, int32_t id, char* out, size_t capacity);
+/* What was held back at the end, malformed or not, as U+FFFD. */
+size_t text_stream_end(struct text_stream*, char* out, size_t capacity);
+
+/* Hash input for the fingerprint: calls back for each piece in order. */
+void tokenizer_digest(const struct tokenizer*, void (*add)(void*, const void*, size_t), void* user);
+
+#endif

@@ -1,0 +1,234 @@
+/* Byte-pair merging in n log n: neighbours that may merge wait in a heap, the best merges first, and at
+ * equal order the leftmost.
+ *
+ * Sentencepiece's BPE looks a pair up by its joint text and orders by score; the others look it up in
+ * the list of merges and order by rank. */
+#include "core/text/tokenizer_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/utf8.h"
+
+static bool before(const struct candidate* a, const struct candidate* b) {
+	return a->order != b->order ? a->order < b->order : a->left < b->left;
+}
+
+static void heap_push(struct encoder* e, struct candidate c) {
+	if (!encoder_reserve((void**)&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
+		e->failed = true;
+		return;
+	}
+	size_t at = e->n_heap++;
+	while (at > 0 && before(&c, &e->heap[(at - 1) / 2])) {
+		e->heap[at] = e->heap[(at - 1) / 2];
+		at = (at - 1) / 2;
+	}
+	e->heap[at] = c;
+}
+
+static struct candidate heap_pop(struct encoder* e) {
+	struct candidate top = e->heap[0];
+	struct candidate last = e->heap[--e->n_heap];
+	size_t at = 0;
+	for (;;) {
+		size_t child = 2 * at + 1;
+		if (child >= e->n_heap)
+			break;
+		if (child + 1 < e->n_heap && before(&e->heap[child + 1], &e->heap[child]))
+			child++;
+		if (!before(&e->heap[child], &last))
+			break;
+		e->heap[at] = e->heap[child];
+		at = child;
+	}
+	if (e->n_heap > 0)
+		e->heap[at] = last;
+	return top;
+}
+
+/* ---- where merging cannot cross -------------------------------------------------------------
+ *
+ * Two characters that no piece holds side by side are never merged over, so a text falls apart there into
+ * chunks of about a word, and the heap stays small. The pairs that pieces hold are remembered in a bitmap
+ * without regard to collisions: those only leave a chunk longer than need be. */
+
+enum { MALFORMED = 0x110000 }; /* plus the byte: the code of a byte that is no character */
+
+static size_t character_at(const char* text, size_t size, uint32_t* code) {
+	size_t length = utf8_character(text, size, code);
+	if (length > 0)
+		return length;
+	*code = MALFORMED + (uint8_t)text[0];
+	return 1;
+}
+
+static size_t joint_place(const struct tokenizer* t, uint32_t left, uint32_t right) {
+	uint64_t key = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;
+	return (size_t)(key >> 32) & (t->n_joints - 1);
+}
+
+static bool joins(const struct tokenizer* t, uint32_t left, uint32_t right) {
+	size_t place = joint_place(t, left, right);
+	return t->joint[place / 64] >> (place % 64) & 1;
+}
+
+bool bpe_prepare(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	t->n_joints = 1 << 12;
+	while (t->n_joints < (size_t)v->n * 32)
+		t->n_joints *= 2;
+	t->joint = calloc(t->n_joints / 64, sizeof *t->joint);
+	if (!t->joint)
+		return error_set(error, "no memory for the vocabulary");
+	for (int32_t id = 0; id < v->n; id++) {
+		const char* text = vocabulary_text(v, id);
+		size_t size = v->piece[id].text_size;
+		uint32_t left = 0, right;
+		for (size_t at = 0; at < size; left = right) {
+			size_t length = character_at(text + at, size - at, &right);
+			size_t place = joint_place(t, left, right);
+			if (at > 0)
+				t->joint[place / 64] |= (uint64_t)1 << (place % 64);
+			at += length;
+		}
+	}
+	return true;
+}
+
+/* Bytes of the chunk at the beginning of a text. */
+static size_t chunk_size(const struct tokenizer* t, const char* text, size_t size) {
+	uint32_t left, right;
+	size_t at = character_at(text, size, &left);
+	while (at < size) {
+		size_t length = character_at(text + at, size - at, &right);
+		if (!joins(t, left, right))
+			break;
+		at += length;
+		left = right;
+	}
+	return at;
+}
+
+/* ---- merging a chunk ------------------------------------------------------------------------ */
+
+/* One symbol a character; a malformed byte stands alone. */
+static void split_characters(struct encoder* e, const char* word, size_t size) {
+	const struct vocabulary* v = &e->tokenizer->vocabulary;
+	e->n_symbols = 0;
+	for (size_t at = 0; at < size;) {
+		size_t length = utf8_character(word + at, size - at, NULL);
+		if (length == 0)
+			length = 1;
+		int32_t index = (int32_t)e->n_symbols++;
+		e->symbol[index] = (struct symbol){.start = (uint32_t)at,
+		                                   .size = (uint32_t)length,
+		                                   .id = vocabulary_find_plain(v, word + at, length),
+		                                   .previous = index - 1,
+		                                   .next = index + 1};
+		at += length;
+	}
+	e->symbol[e->n_symbols - 1].next = -1;
+}
+
+/* Puts the pair (left, its right neighbour) into the heap when it may merge. */
+static void consider(struct encoder* e, const char* word, int32_t left) {
+	if (left < 0 || e->symbol[left].next < 0)
+		return;
+	const struct tokenizer* t = e->tokenizer;
+	const struct symbol* a = &e->symbol[left];
+	const struct symbol* b = &e->symbol[a->next];
+	struct candidate c = {.left = (uint32_t)left, .size = a->size + b->size};
+	if (t->kind == TOKENIZER_RANKED) {
+		const struct merge* merge = a->id < 0 || b->id < 0 ? NULL : merges_find(&t->merges, a->id, b->id);
+		if (!merge)
+			return;
+		c.id = merge->id;
+		c.order = merge->rank;
+	} else {
+		c.id = vocabulary_find_plain(&t->vocabulary, word + a->start, c.size);
+		if (c.id < 0)
+			return;
+		c.order = t->order[c.id];
+		if (e->split && t->vocabulary.piece[c.id].type == PIECE_UNUSED)
+			e->split[c.id] = a->size;
+	}
+	heap_push(e, c);
+}
+
+static void merge_all(struct encoder* e, const char* word) {
+	e->n_heap = 0;
+	for (size_t i = 0; i + 1 < e->n_symbols; i++)
+		consider(e, word, (int32_t)i);
+	while (e->n_heap > 0 && !e->failed) {
+		struct candidate c = heap_pop(e);
+		struct symbol* a = &e->symbol[c.left];
+		/* Symbols only grow, so an equal joint size means an equal pair. */
+		if (a->size == 0 || a->next < 0 || a->size + e->symbol[a->next].size != c.size)
+			continue;
+		struct symbol* b = &e->symbol[a->next];
+		a->size = c.size;
+		a->id = c.id;
+		a->next = b->next;
+		b->size = 0;
+		if (a->next >= 0)
+			e->symbol[a->next].previous = (int32_t)c.left;
+		consider(e, word, a->previous);
+		consider(e, word, (int32_t)c.left);
+	}
+}
+
+/* An unused piece is taken apart again as it was merged; only what cannot be stays. */
+static void emit_piece(struct encoder* e, const char* text, size_t size, int32_t id) {
+	const struct vocabulary* v = &e->tokenizer->vocabulary;
+	size_t left = e->split && id >= 0 && v->piece[id].type == PIECE_UNUSED ? e->split[id] : 0;
+	if (id < 0) {
+		encoder_emit_unknown(e, text, size, false);
+		return;
+	}
+	if (left == 0 || left >= size) {
+		encoder_emit(e, id);
+		return;
+	}
+	emit_piece(e, text, left, vocabulary_find_plain(v, text, left));
+	emit_piece(e, text + left, size - left, vocabulary_find_plain(v, text + left, size - left));
+}
+
+/* Returns whether the chunk ended with an unknown character. */
+static bool encode_chunk(struct encoder* e, const char* chunk, size_t size, bool after_unknown) {
+	if (size > INT32_MAX / 2 ||
+	    !encoder_reserve((void**)&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol)) {
+		e->failed = true;
+		return false;
+	}
+	split_characters(e, chunk, size);
+	merge_all(e, chunk);
+	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
+		const struct symbol* s = &e->symbol[i];
+		if (s->id >= 0)
+			emit_piece(e, chunk + s->start, s->size, s->id);
+		after_unknown = s->id < 0 && encoder_emit_unknown(e, chunk + s->start, s->size, after_unknown);
+	}
+	return after_unknown;
+}
+
+bool bpe_encode(struct encoder* e, const char* word, size_t size) {
+	const struct tokenizer* t = e->tokenizer;
+	int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
+	if (whole >= 0) {
+		encoder_emit(e, whole);
+		return !e->failed;
+	}
+	if (t->kind == TOKENIZER_SCORED && t->vocabulary.has_unused && !e->split) {
+		e->split = calloc((size_t)t->vocabulary.n, sizeof *e->split);
+		if (!e->split)
+			return false;
+	}
+	bool after_unknown = false;
+	for (size_t at = 0; at < size && !e->failed;) {
+		size_t chunk = chunk_size(t, word + at, size - at);
+		after_unknown = encode_chunk(e, word + at, chunk, after_unknown);
+		at += chunk;
+	}
+	return !e->failed;
+}

@@ -1,0 +1,234 @@
+/* What every reader of a tokenizer does at the end: bytes, printed forms, merging order, added tokens. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/byte_level.h"
+#include "core/text/tokenizer_parts.h"
+
+struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
+	struct tokenizer* t = calloc(1, sizeof *t);
+	if (!t) {
+		error_set(error, "no memory for a tokenizer");
+		return NULL;
+	}
+	t->kind = kind;
+	t->bos = t->eos = t->unknown = -1;
+	vocabulary_start(&t->vocabulary);
+	added_tokens_start(&t->raw);
+	added_tokens_start(&t->normalized);
+	added_tokens_start(&t->trie);
+	return t;
+}
+
+void tokenizer_free(struct tokenizer* t) {
+	if (!t)
+		return;
+	vocabulary_free(&t->vocabulary);
+	added_tokens_free(&t->raw);
+	added_tokens_free(&t->normalized);
+	added_tokens_free(&t->trie);
+	normalizer_free(&t->normalizer);
+	pretokenizer_free(&t->pretokenizer);
+	free(t->order);
+	free(t->score);
+	free(t->joint);
+	free(t->merges.slot);
+	free(t);
+}
+
+struct tokenizer* tokenizer_bytes(int vocab) {
+	struct error ignored;
+	struct tokenizer* t = tokenizer_new(TOKENIZER_BYTES, &ignored);
+	if (t)
+		t->size = vocab;
+	return t;
+}
+
+static int hex_digit(char c) {
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+/* "<0x0A>" to 10, or -1. */
+static int byte_of_name(const char* text, size_t size) {
+	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+		return -1;
+	int high = hex_digit(text[3]), low = hex_digit(text[4]);
+	return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+void tokenizer_find_bytes(struct tokenizer* t) {
+	struct vocabulary* v = &t->vocabulary;
+	for (int id = 0; id < v->n; id++) {
+		if (v->piece[id].type != PIECE_BYTE)
+			continue;
+		int byte = byte_of_name(vocabulary_text(v, id), v->piece[id].text_size);
+		if (byte >= 0)
+			v->byte[byte] = id;
+	}
+}
+
+static bool print_with_spaces(struct vocabulary* v, int32_t id, struct buffer* work, struct error* error) {
+	const struct piece* p = &v->piece[id];
+	work->size = 0;
+	const char* text = vocabulary_text(v, id);
+	for (size_t at = 0; at < p->text_size;) {
+		if (p->text_size - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0) {
+			buffer_add(work, " ", 1);
+			at += 3;
+		} else {
+			buffer_add(work, text + at++, 1);
+		}
+	}
+	if (work->failed)
+		return error_set(error, "no memory for the vocabulary");
+	return vocabulary_print(v, id, work->data, work->size, error);
+}
+
+bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	struct buffer work = {0};
+	bool good = true;
+	for (int id = 0; id < v->n && good; id++) {
+		const struct piece* p = &v->piece[id];
+		if (p->type == PIECE_BYTE) {
+			int byte = byte_of_name(vocabulary_text(v, id), p->text_size);
+			char c = (char)(uint8_t)byte;
+			if (byte >= 0)
+				good = vocabulary_print(v, id, &c, 1, error);
+		} else if (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED) {
+			good = print_with_spaces(v, id, &work, error);
+		}
+	}
+	buffer_free(&work);
+	return good;
+}
+
+bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	struct buffer work = {0};
+	bool good = true;
+	for (int id = 0; id < v->n && good; id++) {
+		const struct piece* p = &v->piece[id];
+		if (p->type != PIECE_NORMAL && p->type != PIECE_UNUSED)
+			continue;
+		work.size = 0;
+		if (byte_level_read(&work, vocabulary_text(v, id), p->text_size))
+			good = work.failed ? error_set(error, "no memory for the vocabulary")
+			                   : vocabulary_print(v, id, work.data, work.size, error);
+	}
+	buffer_free(&work);
+	return good;
+}
+
+bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bool squeeze,
+                              struct error* error) {
+	static const char block[] = "\xe2\x96\x81"; /* U+2581 */
+	struct normalizer* n = &t->normalizer;
+	if (squeeze && !normalizer_add(n, NORMALIZE_SQUEEZE, error))
+		return false;
+	if (!normalizer_add_text(n, NORMALIZE_REPLACE, " ", 1, block, 3, error))
+		return false;
+	if (scheme == PREFIX_NEVER)
+		return true;
+	struct normalize_step* step = normalizer_add_text(n, NORMALIZE_PREPEND, NULL, 0, block, 3, error);
+	if (!step)
+		return false;
+	step->first_only = step->unless_there = scheme == PREFIX_FIRST;
+	t->drops_first_space = true;
+	return true;
+}
+
+/* A float as an integer that grows as the score falls. */
+static uint32_t order_of_score(float score) {
+	uint32_t bits;
+	float plain = score + 0.0f; /* -0 and 0 are equal scores */
+	memcpy(&bits, &plain, sizeof bits);
+	uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+	return ~ascending;
+}
+
+static bool order_pieces(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	t->order = malloc((size_t)v->n * sizeof *t->order);
+	if (!t->order)
+		return error_set(error, "no memory for the vocabulary");
+	for (int id = 0; id < v->n; id++) {
+		if (!isfinite(v->piece[id].score))
+			return error_set(error, "the score of piece %d is not a finite number", id);
+		t->order[id] = order_of_score(v->piece[id].score);
+	}
+	return true;
+}
+
+/* The names special tokens are given by habit; some files forget to flag them. */
+static bool looks_special(const char* text, size_t size) {
+	static const char bar[] = "\xef\xbd\x9c"; /* U+FF5C, DeepSeek's */
+	if (size >= 5 && memcmp(text, "<|", 2) == 0 && memcmp(text + size - 2, "|>", 2) == 0)
+		return true;
+	return size >= 9 && text[0] == '<' && memcmp(text + 1, bar, 3) == 0 && text[size - 1] == '>' &&
+	       memcmp(text + size - 4, bar, 3) == 0;
+}
+
+bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, struct added_token token,
+                         bool on_normalized, struct error* error) {
+	token.special = token.special || looks_special(content, size);
+	if (!on_normalized)
+		return added_tokens_add(&t->raw, content, size, token, error);
+	struct matcher matcher;
+	struct buffer text = {0}, work = {0};
+	buffer_add(&text, content, size);
+	bool good = !text.failed && matcher_start(&matcher);
+	if (good) {
+		good = normalizer_run(&t->normalizer, &matcher, false, &text, &work);
+		matcher_end(&matcher);
+	}
+	if (!good)
+		error_set(error, "no memory for added tokens");
+	else if (text.size > 0)
+		good = added_tokens_add(&t->normalized, text.data, text.size, token, error);
+	buffer_free(&text);
+	buffer_free(&work);
+	return good;
+}
+
+/* Pieces that their file marks; what a config said of them before stays. */
+static bool register_added(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	for (int id = 0; id < v->n; id++) {
+		const struct piece* p = &v->piece[id];
+		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		if (!special && (p->type != PIECE_USER_DEFINED || t->kind == TOKENIZER_UNIGRAM))
+			continue; /* a unigram weighs its user-defined pieces with the others */
+		const char* text = vocabulary_text(v, id);
+		struct added_token token = {.id = id, .special = special || looks_special(text, p->text_size)};
+		if (!added_tokens_add(special ? &t->raw : &t->normalized, text, p->text_size, token, error))
+			return false;
+	}
+	return true;
+}
+
+static bool finish(struct tokenizer* t, struct error* error) {
+	t->size = t->vocabulary.n;
+	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
+		return false;
+	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
+		return false;
+	if (t->kind != TOKENIZER_UNIGRAM && !bpe_prepare(t, error))
+		return false;
+	if (t->kind == TOKENIZER_UNIGRAM && !unigram_prepare(t, error))
+		return false;
+	return t->lists_added || register_added(t, error);
+}
+
+struct tokenizer* tokenizer_finish(struct tokenizer* t, struct error* error) {
+	if (t && !finish(t, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	return t;
+}

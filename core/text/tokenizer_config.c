@@ -1,0 +1,149 @@
+#include "core/text/tokenizer_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/json.h"
+
+/* A token's text: a string, or an object with `content`. */
+static const char* token_text(const cJSON* root, const char* name) {
+	const cJSON* item = cJSON_GetObjectItemCaseSensitive(root, name);
+	if (cJSON_IsObject(item))
+		item = cJSON_GetObjectItemCaseSensitive(item, "content");
+	return cJSON_IsString(item) ? item->valuestring : NULL;
+}
+
+static int tristate(const cJSON* root, const char* name) {
+	const cJSON* item = cJSON_GetObjectItemCaseSensitive(root, name);
+	return cJSON_IsBool(item) ? cJSON_IsTrue(item) : -1;
+}
+
+bool tokenizer_config_read(struct tokenizer_config* c, const char* text, struct error* error) {
+	*c = (struct tokenizer_config){.add_bos = -1, .add_eos = -1, .add_prefix_space = -1, .legacy = -1};
+	if (!text)
+		return true;
+	c->root = json_parse(text, strlen(text), "tokenizer_config.json", error);
+	if (!c->root)
+		return false;
+	if (!cJSON_IsObject(c->root)) {
+		tokenizer_config_free(c);
+		return error_set(error, "tokenizer_config.json: expected an object");
+	}
+	c->bos = token_text(c->root, "bos_token");
+	c->eos = token_text(c->root, "eos_token");
+	c->unknown = token_text(c->root, "unk_token");
+	const cJSON* class_name = cJSON_GetObjectItemCaseSensitive(c->root, "tokenizer_class");
+	c->class_name = cJSON_IsString(class_name) ? class_name->valuestring : NULL;
+	c->add_bos = tristate(c->root, "add_bos_token");
+	c->add_eos = tristate(c->root, "add_eos_token");
+	c->add_prefix_space = tristate(c->root, "add_prefix_space");
+	c->legacy = tristate(c->root, "legacy");
+	return true;
+}
+
+void tokenizer_config_free(struct tokenizer_config* c) {
+	cJSON_Delete(c->root);
+	c->root = NULL;
+}
+
+/* An id written as a decimal key, or -1. */
+static int64_t id_of_key(const char* key) {
+	if (!key || !*key || strlen(key) > 9)
+		return -1;
+	int64_t id = 0;
+	for (; *key; key++) {
+		if (*key < '0' || *key > '9')
+			return -1;
+		id = id * 10 + (*key - '0');
+	}
+	return id;
+}
+
+static bool add_one(struct tokenizer* t, const cJSON* entry, struct error* error) {
+	const cJSON* content = cJSON_GetObjectItemCaseSensitive(entry, "content");
+	int64_t id = id_of_key(entry->string);
+	if (id < 0 || !cJSON_IsString(content) || !*content->valuestring)
+		return error_set(error,
+		                 "tokenizer_config.json: added_tokens_decoder entry \"%.40s\": expected an id and an "
+		                 "object with a content",
+		                 entry->string ? entry->string : "");
+	const char* text = content->valuestring;
+	size_t size = strlen(text);
+	bool special = tristate(entry, "special") == 1;
+	struct vocabulary* v = &t->vocabulary;
+	if (id < v->n && v->piece[id].type != PIECE_ABSENT) {
+		struct piece* p = &v->piece[id];
+		if (p->text_size != size || memcmp(vocabulary_text(v, (int32_t)id), text, size) != 0)
+			return error_set(error,
+			                 "tokenizer_config.json: added token %lld is \"%.40s\", but the vocabulary has "
+			                 "\"%.*s\" there",
+			                 (long long)id, text, (int)(p->text_size < 40 ? p->text_size : 40),
+			                 vocabulary_text(v, (int32_t)id));
+		if (special && p->type != PIECE_UNKNOWN)
+			p->type = PIECE_CONTROL;
+		else if (!special && p->type != PIECE_BYTE && p->type != PIECE_UNKNOWN)
+			p->type = PIECE_USER_DEFINED;
+	} else {
+		if (!vocabulary_set(v, id, text, size, special ? PIECE_CONTROL : PIECE_USER_DEFINED, 0, error))
+			return false;
+		v->piece[id].added = true;
+	}
+	struct added_token token = {.id = (int32_t)id,
+	                            .special = special,
+	                            .lstrip = tristate(entry, "lstrip") == 1,
+	                            .rstrip = tristate(entry, "rstrip") == 1,
+	                            .single_word = tristate(entry, "single_word") == 1};
+	return tokenizer_add_token(t, text, size, token, false, error);
+}
+
+bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {
+	const cJSON* decoder = c->root ? cJSON_GetObjectItemCaseSensitive(c->root, "added_tokens_decoder") : NULL;
+	if (t->vocabulary.expected == 0)
+		vocabulary_expect(&t->vocabulary, t->vocabulary.n);
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(decoder));
+	const cJSON* entry;
+	cJSON_ArrayForEach (entry, decoder) {
+		if (!add_one(t, entry, error))
+			return false;
+	}
+	return true;
+}
+
+static bool resolve(const struct tokenizer* t, const char* name, const char* text, int32_t* id,
+                    struct error* error) {
+	if (!text)
+		return true;
+	int32_t found = vocabulary_find(&t->vocabulary, text, strlen(text));
+	if (found < 0)
+		return error_set(error, "tokenizer_config.json: %s is \"%.80s\", which the vocabulary does not have",
+		                 name, text);
+	*id = found;
+	return true;
+}
+
+static void set_presence(struct id_list* list, int32_t id, int wanted, bool at_front) {
+	if (wanted < 0 || id < 0)
+		return;
+	int kept = 0;
+	for (int i = 0; i < list->n; i++)
+		if (list->id[i] != id)
+			list->id[kept++] = list->id[i];
+	list->n = kept;
+	int room = (int)(sizeof list->id / sizeof list->id[0]);
+	if (!wanted || list->n == room)
+		return;
+	int at = at_front ? 0 : list->n;
+	memmove(list->id + at + 1, list->id + at, (size_t)(list->n - at) * sizeof list->id[0]);
+	list->id[at] = id;
+	list->n++;
+}
+
+bool tokenizer_config_apply(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {
+	if (!resolve(t, "bos_token", c->bos, &t->bos, error) || !resolve(t, "eos_token", c->eos, &t->eos, error))
+		return false;
+	if (c->unknown && t->unknown < 0)
+		t->unknown = vocabulary_find(&t->vocabulary, c->unknown, strlen(c->unknown));
+	set_presence(&t->before, t->bos, c->add_bos, true);
+	set_presence(&t->after, t->eos, c->add_eos, false);
+	return true;
+}

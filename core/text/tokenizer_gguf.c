@@ -1,0 +1,189 @@
+/* A tokenizer out of GGUF metadata: tokenizer.ggml.model says which kind, tokenizer.ggml.pre how a text is
+ * cut into words. */
+#include <string.h>
+
+#include "core/text/pretokenize_named.h"
+#include "core/text/tokenizer_parts.h"
+
+static bool read_pieces(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+	for (int id = 0; id < g->n; id++) {
+		int32_t type = g->type ? g->type[id] : PIECE_NORMAL;
+		float score = g->score ? g->score[id] : 0;
+		if (type < PIECE_NORMAL || type > PIECE_BYTE)
+			return error_set(error, "tokenizer.ggml.token_type: entry %d is %d, expected 1 to 6", id,
+			                 (int)type);
+		if (!vocabulary_set(&t->vocabulary, id, g->piece[id], g->piece_size[id], (enum piece_type)type, score,
+		                    error))
+			return false;
+	}
+	return true;
+}
+
+/* Ids that the file names must be there. */
+static bool check_id(const char* field, int32_t id, const struct gguf_vocabulary* g, struct error* error) {
+	if (id >= -1 && id < g->n)
+		return true;
+	return error_set(error, "tokenizer.ggml.%s_token_id is %d, but the vocabulary has %d pieces", field,
+	                 (int)id, g->n);
+}
+
+static bool seal(struct tokenizer* t, struct error* error) {
+	if (vocabulary_seal(&t->vocabulary, error))
+		return true;
+	struct error inner = *error;
+	return error_set(error, "tokenizer.ggml.tokens: %s", inner.message);
+}
+
+/* ---- sentencepiece ("llama") and unigram ("t5") ---------------------------------------------- */
+
+/* Phi-3's special tokens swallow the white space after them, which GGUF has no field for; its
+ * vocabulary is known by these. */
+static bool is_phi3(const struct vocabulary* v) {
+	return vocabulary_find(v, "<|assistant|>", 13) >= 0 && vocabulary_find(v, "<|end|>", 7) >= 0 &&
+	       vocabulary_find(v, "<|placeholder6|>", 16) >= 0;
+}
+
+static bool strips_after(const char* text, size_t size) {
+	static const char* const plain[] = {"<s>", "</s>", "<unk>", "<|endoftext|>"};
+	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+		if (size == strlen(plain[i]) && memcmp(text, plain[i], size) == 0)
+			return false;
+	return true;
+}
+
+/* User-defined pieces are written with spaces or with U+2581; they are met after normalizing. */
+static bool add_user_defined(struct tokenizer* t, int32_t id, struct error* error) {
+	const char* text = vocabulary_text(&t->vocabulary, id);
+	size_t size = t->vocabulary.piece[id].text_size;
+	struct buffer escaped = {0};
+	for (size_t i = 0; i < size; i++)
+		buffer_add(&escaped, text[i] == ' ' ? "\xe2\x96\x81" : text + i, text[i] == ' ' ? 3 : 1);
+	bool good = escaped.failed ? error_set(error, "no memory for added tokens")
+	                           : added_tokens_add(&t->normalized, escaped.data, escaped.size,
+	                                              (struct added_token){.id = id}, error);
+	buffer_free(&escaped);
+	return good;
+}
+
+static bool add_marked(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	bool phi3 = is_phi3(v);
+	for (int32_t id = 0; id < v->n; id++) {
+		const struct piece* p = &v->piece[id];
+		const char* text = vocabulary_text(v, id);
+		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		struct added_token token = {.id = id, .special = special};
+		token.rstrip = phi3 && special && strips_after(text, p->text_size);
+		if (special && !tokenizer_add_token(t, text, p->text_size, token, false, error))
+			return false;
+		if (p->type == PIECE_USER_DEFINED && t->kind == TOKENIZER_SCORED && !add_user_defined(t, id, error))
+			return false;
+	}
+	return true;
+}
+
+static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+	if (!g->score)
+		return error_set(error, "tokenizer.ggml.scores is missing, expected %d scores for model \"%s\"", g->n,
+		                 g->model);
+	bool squeeze =
+	    g->remove_extra_whitespaces < 0 ? t->kind == TOKENIZER_UNIGRAM : g->remove_extra_whitespaces == 1;
+	t->byte_fallback = true;
+	t->fuse_unknown = true;
+	t->single_precision = true;
+	t->lists_added = true;
+	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
+	if (!tokenizer_space_as_block(t, prefix, squeeze, error))
+		return false;
+	tokenizer_find_bytes(t);
+	return tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);
+}
+
+/* ---- byte-level BPE ("gpt2") ----------------------------------------------------------------- */
+
+static bool add_merges(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+	if (!tokenizer_start_merges(t, (size_t)g->n_merges, error))
+		return false;
+	for (int i = 0; i < g->n_merges; i++) {
+		if (!tokenizer_add_merge_line(t, g->merge[i], g->merge_size[i], error)) {
+			struct error inner = *error;
+			return error_set(error, "tokenizer.ggml.merges: %s", inner.message);
+		}
+	}
+	return true;
+}
+
+static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, struct named_habits* habits,
+                            struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	if (!pretokenizer_add_named(&t->pretokenizer, g->pre, habits, error))
+		return false;
+	t->ignore_merges = habits->ignore_merges;
+	t->lists_added = true;
+	for (int32_t id = 0; id < v->n; id++) {
+		struct piece* p = &v->piece[id];
+		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		if (!special && p->type != PIECE_USER_DEFINED)
+			continue;
+		p->added = true;
+		struct added_token token = {.id = id, .special = special};
+		if (!tokenizer_add_token(t, vocabulary_text(v, id), p->text_size, token, false, error))
+			return false;
+	}
+	return tokenizer_print_byte_level(t, error) && seal(t, error) && add_merges(t, g, error);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool adds_bos, bool adds_eos) {
+	t->bos = g->bos;
+	t->eos = g->eos;
+	t->unknown = g->unknown;
+	for (int32_t id = 0; id < t->vocabulary.n && t->unknown < 0; id++)
+		if (t->vocabulary.piece[id].type == PIECE_UNKNOWN)
+			t->unknown = id;
+	if (t->bos >= 0 && (g->add_bos < 0 ? adds_bos : g->add_bos == 1))
+		t->before = (struct id_list){.id = {t->bos}, .n = 1};
+	if (t->eos >= 0 && (g->add_eos < 0 ? adds_eos : g->add_eos == 1))
+		t->after = (struct id_list){.id = {t->eos}, .n = 1};
+}
+
+static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+	if (!check_id("bos", g->bos, g, error) || !check_id("eos", g->eos, g, error) ||
+	    !check_id("unknown", g->unknown, g, error) || !read_pieces(t, g, error))
+		return false;
+	if (t->kind != TOKENIZER_RANKED) {
+		set_ends(t, g, t->kind == TOKENIZER_SCORED, t->kind == TOKENIZER_UNIGRAM);
+		return fill_sentencepiece(t, g, error);
+	}
+	struct named_habits habits = {0};
+	if (!fill_byte_level(t, g, &habits, error))
+		return false;
+	set_ends(t, g, habits.adds_bos, false);
+	return true;
+}
+
+struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct error* error) {
+	static const struct {
+		const char* name;
+		enum tokenizer_kind kind;
+	} model[] = {{"llama", TOKENIZER_SCORED}, {"gpt2", TOKENIZER_RANKED}, {"t5", TOKENIZER_UNIGRAM}};
+	struct tokenizer* t = NULL;
+	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++) {
+		if (!g->model || strcmp(g->model, model[i].name) != 0)
+			continue;
+		t = tokenizer_new(model[i].kind, error);
+		if (!t)
+			return NULL;
+	}
+	if (!t) {
+		error_set(error, "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2 or t5",
+		          g->model ? g->model : "");
+		return NULL;
+	}
+	if (!fill(t, g, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	return tokenizer_finish(t, error);
+}

@@ -1,0 +1,262 @@
+/* tokenizer.json, the Hugging Face tokenizers' own file: the vocabulary and added tokens. */
+#include "core/text/tokenizer_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/tokenizer_config.h"
+
+static const cJSON* field(const cJSON* object, const char* name) {
+	return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+static bool is_byte_name(const char* text) {
+	return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+}
+
+/* ---- model -------------------------------------------------------------------------------- */
+
+static bool read_pieces(struct tokenizer* t, const cJSON* vocab, struct error* error) {
+	if (!cJSON_IsObject(vocab))
+		return error_set(error, "tokenizer.json: model.vocab: expected an object of pieces and their ids");
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(vocab));
+	const cJSON* entry;
+	cJSON_ArrayForEach (entry, vocab) {
+		int64_t id;
+		if (!json_whole(entry, 0, MAX_VOCABULARY - 1, &id))
+			return error_set(error,
+			                 "tokenizer.json: model.vocab: piece \"%.60s\": expected an id from 0 to %d",
+			                 entry->string, MAX_VOCABULARY - 1);
+		enum piece_type type = t->byte_fallback && is_byte_name(entry->string) ? PIECE_BYTE : PIECE_NORMAL;
+		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), type, 0, error)) {
+			struct error inner = *error;
+			return error_set(error, "tokenizer.json: model.vocab: %s", inner.message);
+		}
+	}
+	return true;
+}
+
+static bool read_scored_pieces(struct tokenizer* t, const cJSON* vocab, struct error* error) {
+	int n = cJSON_GetArraySize(vocab);
+	if (!cJSON_IsArray(vocab) || n == 0)
+		return error_set(error, "tokenizer.json: model.vocab: expected an array of [piece, score]");
+	vocabulary_expect(&t->vocabulary, n);
+	const cJSON* entry;
+	int id = 0;
+	cJSON_ArrayForEach (entry, vocab) {
+		const cJSON* piece = cJSON_GetArrayItem(entry, 0);
+		const cJSON* score = cJSON_GetArrayItem(entry, 1);
+		if (!cJSON_IsString(piece) || !cJSON_IsNumber(score))
+			return error_set(error, "tokenizer.json: model.vocab: entry %d: expected [piece, score]", id);
+		const char* text = piece->valuestring;
+		enum piece_type type = t->byte_fallback && is_byte_name(text) ? PIECE_BYTE : PIECE_NORMAL;
+		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type, (float)score->valuedouble, error))
+			return false;
+		id++;
+	}
+	return true;
+}
+
+/* Scores in full precision, once the vocabulary has its final length. */
+static bool read_scores(struct tokenizer* t, const cJSON* vocab, struct error* error) {
+	t->score = calloc((size_t)t->vocabulary.n, sizeof *t->score);
+	if (!t->score)
+		return error_set(error, "no memory for the vocabulary");
+	const cJSON* entry;
+	int id = 0;
+	cJSON_ArrayForEach (entry, vocab) {
+		t->score[id++] = cJSON_GetArrayItem(entry, 1)->valuedouble;
+	}
+	return true;
+}
+
+static bool read_merges(struct tokenizer* t, const cJSON* merges, struct error* error) {
+	if (!cJSON_IsArray(merges))
+		return error_set(error, "tokenizer.json: model.merges: expected an array");
+	if (!tokenizer_start_merges(t, (size_t)cJSON_GetArraySize(merges), error))
+		return false;
+	const cJSON* entry;
+	cJSON_ArrayForEach (entry, merges) {
+		const cJSON* left = cJSON_IsArray(entry) ? entry->child : NULL;
+		const cJSON* right = left ? left->next : NULL;
+		bool good;
+		if (cJSON_IsString(entry))
+			good = tokenizer_add_merge_line(t, entry->valuestring, strlen(entry->valuestring), error);
+		else if (cJSON_IsString(left) && cJSON_IsString(right) && !right->next)
+			good = tokenizer_add_merge(t, left->valuestring, strlen(left->valuestring), right->valuestring,
+			                           strlen(right->valuestring), error);
+		else
+			return error_set(error,
+			                 "tokenizer.json: model.merges: entry %zu: expected \"left right\" or two pieces",
+			                 t->merges.n);
+		if (!good) {
+			struct error inner = *error;
+			return error_set(error, "tokenizer.json: model.merges: %s", inner.message);
+		}
+	}
+	return true;
+}
+
+/* Fields of the BPE model that would change the ids and that nothing here does. */
+static bool refuse_unsupported(const cJSON* model, struct error* error) {
+	static const char* const affix[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+	for (size_t i = 0; i < sizeof affix / sizeof affix[0]; i++) {
+		const cJSON* item = field(model, affix[i]);
+		if (cJSON_IsString(item) && *item->valuestring)
+			return error_set(error, "tokenizer.json: model.%s \"%.40s\" is not supported", affix[i],
+			                 item->valuestring);
+	}
+	const cJSON* dropout = field(model, "dropout");
+	if (cJSON_IsNumber(dropout) && dropout->valuedouble > 0)
+		return error_set(error, "tokenizer.json: model.dropout is %g, expected none", dropout->valuedouble);
+	return true;
+}
+
+static bool read_model(struct tokenizer* t, const cJSON* model, struct error* error) {
+	const char* type = tokenizer_json_type(model);
+	t->byte_fallback = tokenizer_json_flag(model, "byte_fallback", false);
+	const cJSON* vocab = field(model, "vocab");
+	if (strcmp(type, "Unigram") == 0 || (!*type && cJSON_IsArray(vocab))) {
+		t->kind = TOKENIZER_UNIGRAM;
+		t->fuse_unknown = true;
+		return read_scored_pieces(t, vocab, error);
+	}
+	if (strcmp(type, "BPE") != 0 && (*type || !field(model, "merges")))
+		return error_set(error, "tokenizer.json: model \"%.60s\" is not supported, expected BPE or Unigram",
+		                 type);
+	t->kind = TOKENIZER_RANKED;
+	t->fuse_unknown = tokenizer_json_flag(model, "fuse_unk", false);
+	t->ignore_merges = tokenizer_json_flag(model, "ignore_merges", false);
+	return refuse_unsupported(model, error) && read_pieces(t, vocab, error);
+}
+
+static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* error) {
+	const cJSON* name = field(model, "unk_token");
+	const cJSON* id = field(model, "unk_id");
+	int64_t value = -1;
+	if (cJSON_IsString(name)) {
+		value = vocabulary_find(&t->vocabulary, name->valuestring, strlen(name->valuestring));
+		if (value < 0)
+			return error_set(error, "tokenizer.json: model.unk_token \"%.60s\" is no piece of the vocabulary",
+			                 name->valuestring);
+	} else if (id && !cJSON_IsNull(id) && !json_whole(id, 0, t->vocabulary.n - 1, &value)) {
+		return error_set(error, "tokenizer.json: model.unk_id is no piece of the vocabulary");
+	}
+	t->unknown = (int32_t)value;
+	return true;
+}
+
+/* ---- added tokens ------------------------------------------------------------------------- */
+
+static bool add_piece(struct tokenizer* t, int64_t id, const char* text, bool special, struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	size_t size = strlen(text);
+	if (id >= v->n || v->piece[id].type == PIECE_ABSENT) {
+		if (!vocabulary_set(v, id, text, size, special ? PIECE_CONTROL : PIECE_USER_DEFINED, 0, error))
+			return false;
+		v->piece[id].added = true;
+		return true;
+	}
+	struct piece* p = &v->piece[id];
+	if (p->text_size != size || memcmp(vocabulary_text(v, (int32_t)id), text, size) != 0)
+		return error_set(error,
+		                 "tokenizer.json: added token %lld is \"%.60s\", but model.vocab has \"%.*s\" there",
+		                 (long long)id, text, (int)(p->text_size < 60 ? p->text_size : 60),
+		                 vocabulary_text(v, (int32_t)id));
+	if (special)
+		p->type = PIECE_CONTROL;
+	else if (p->type == PIECE_NORMAL)
+		p->type = PIECE_USER_DEFINED;
+	return true;
+}
+
+static bool add_token(struct tokenizer* t, const cJSON* entry, struct error* error) {
+	const cJSON* content = field(entry, "content");
+	int64_t id;
+	if (!json_whole(field(entry, "id"), 0, MAX_VOCABULARY - 1, &id) || !cJSON_IsString(content) ||
+	    !*content->valuestring)
+		return error_set(error, "tokenizer.json: added_tokens: expected each to have an id and a content");
+	const char* text = content->valuestring;
+	bool special = tokenizer_json_flag(entry, "special", false);
+	struct added_token token = {.id = (int32_t)id,
+	                            .special = special,
+	                            .lstrip = tokenizer_json_flag(entry, "lstrip", false),
+	                            .rstrip = tokenizer_json_flag(entry, "rstrip", false),
+	                            .single_word = tokenizer_json_flag(entry, "single_word", false)};
+	return add_piece(t, id, text, special, error) &&
+	       tokenizer_add_token(t, text, strlen(text), token,
+	                           tokenizer_json_flag(entry, "normalized", !special), error);
+}
+
+/* ---- the whole ---------------------------------------------------------------------------- */
+
+static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
+	const cJSON* model = field(root, "model");
+	if (!cJSON_IsObject(model))
+		return error_set(error, "tokenizer.json: expected an object with a \"model\"");
+	if (!tokenizer_json_normalizer(t, field(root, "normalizer"), error) ||
+	    !tokenizer_json_pretokenizer(t, field(root, "pre_tokenizer"), error) || !read_model(t, model, error))
+		return false;
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(field(root, "added_tokens")));
+	t->lists_added = true;
+	const cJSON* entry;
+	cJSON_ArrayForEach (entry, field(root, "added_tokens")) {
+		if (!add_token(t, entry, error))
+			return false;
+	}
+	tokenizer_find_bytes(t);
+	if (!tokenizer_json_decoder(t, field(root, "decoder"), error))
+		return false;
+	if (!vocabulary_seal(&t->vocabulary, error)) {
+		struct error inner = *error;
+		return error_set(error, "tokenizer.json: %s", inner.message);
+	}
+	if (!find_unknown(t, model, error) ||
+	    !tokenizer_json_post_processor(t, field(root, "post_processor"), error))
+		return false;
+	return t->kind == TOKENIZER_UNIGRAM ? read_scores(t, field(model, "vocab"), error)
+	                                    : read_merges(t, field(model, "merges"), error);
+}
+
+/* What the config leaves unsaid is read off the post_processor. */
+static void default_ends(struct tokenizer* t) {
+	if (t->bos < 0 && t->before.n > 0)
+		t->bos = t->before.id[0];
+	if (t->eos < 0 && t->after.n > 0)
+		t->eos = t->after.id[t->after.n - 1];
+	if (t->bos < 0)
+		t->bos = vocabulary_find(&t->vocabulary, "<s>", 3);
+	if (t->eos < 0)
+		t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
+}
+
+static struct tokenizer* build(const cJSON* root, const struct tokenizer_config* config,
+                               struct error* error) {
+	struct tokenizer* t = tokenizer_new(TOKENIZER_RANKED, error);
+	if (!t)
+		return NULL;
+	if (!fill(t, root, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	t = tokenizer_finish(t, error);
+	if (t && !tokenizer_config_apply(config, t, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	if (t && !config->root)
+		default_ends(t);
+	return t;
+}
+
+struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config_text,
+                                      struct error* error) {
+	struct tokenizer_config config;
+	if (!tokenizer_config_read(&config, config_text, error))
+		return NULL;
+	cJSON* root = json_parse(data, size, "tokenizer.json", error);
+	struct tokenizer* t = root ? build(root, &config, error) : NULL;
+	cJSON_Delete(root);
+	tokenizer_config_free(&config);
+	return t;
+}

@@ -1,0 +1,22 @@
+/* The sections of a tokenizer.json that are pipelines of steps. */
+#ifndef SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
+#define SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
+
+#include "core/files/json.h"
+#include "core/text/tokenizer_parts.h"
+
+/* Each reads one section (NULL or null: nothing to do) into the tokenizer. What is not supported is an
+ * error that names the type. */
+bool tokenizer_json_normalizer(struct tokenizer*, const cJSON* section, struct error*);
+bool tokenizer_json_pretokenizer(struct tokenizer*, const cJSON* section, struct error*);
+/* Before the vocabulary is sealed: sets what pieces print. */
+bool tokenizer_json_decoder(struct tokenizer*, const cJSON* section, struct error*);
+/* After it is sealed: what goes before and after a text. */
+bool tokenizer_json_post_processor(struct tokenizer*, const cJSON* section, struct error*);
+
+/* The section's `type`, or "" when it has none. */
+const char* tokenizer_json_type(const cJSON* section);
+/* A boolean field that may be absent. */
+bool tokenizer_json_flag(const cJSON* section, const char* field, bool otherwise);
+
+#endif

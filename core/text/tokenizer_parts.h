@@ -1,0 +1,134 @@
+/* What a tokenizer is made of; for the readers that build one and the stages that run it.
+ *
+ * Encoding goes: split at added tokens -> normalize -> split at added tokens met after normalizing ->
+ * pre-tokenize into words -> merge each word into pieces. */
+#ifndef SWIFTLET_CORE_TEXT_TOKENIZER_PARTS_H
+#define SWIFTLET_CORE_TEXT_TOKENIZER_PARTS_H
+
+#include "core/text/added_tokens.h"
+#include "core/text/normalize.h"
+#include "core/text/pretokenize.h"
+#include "core/text/tokenizer.h"
+#include "core/text/vocabulary.h"
+
+enum tokenizer_kind {
+	TOKENIZER_BYTES,  /* ids are bytes */
+	TOKENIZER_SCORED, /* sentencepiece BPE: the pair whose joint piece scores highest merges first */
+	TOKENIZER_RANKED, /* BPE by a list of merges */
+	TOKENIZER_UNIGRAM /* the segmentation with the highest sum of scores */
+};
+
+/* The list of merges: pairs of ids to their joint piece, open-addressed. */
+struct merge {
+	int32_t left, right; /* left -1: an empty slot */
+	int32_t id;
+	uint32_t rank; /* lower merges first */
+};
+struct merges {
+	struct merge* slot; /* (n_slots, a power of two) */
+	size_t n_slots;
+	size_t n;
+};
+
+struct id_list { /* what is put before or after a text */
+	int32_t id[8];
+	int n;
+};
+
+struct tokenizer {
+	enum tokenizer_kind kind;
+	struct vocabulary vocabulary;
+	int size; /* ids; may be more than the vocabulary's for bytes */
+	int32_t bos, eos, unknown;
+	struct id_list before, after;
+
+	struct added_tokens raw;        /* met in the text as it comes */
+	struct added_tokens normalized; /* met after normalizing */
+
+	bool lists_added; /* the file lists its added tokens; piece types add none */
+	struct normalizer normalizer;
+	struct pretokenizer pretokenizer;
+	bool drops_first_space; /* the first space of a decoded text was put there by encoding */
+	bool byte_fallback;     /* characters without a piece become byte pieces */
+	bool fuse_unknown;      /* several unknown characters in a row are one unknown piece */
+	bool ignore_merges;     /* a word that is a piece is taken whole */
+	uint32_t* order;        /* (vocabulary.n) SCORED: merging order of each piece, lower first */
+	uint64_t* joint; /* (n_joints bits, a power of two) SCORED, RANKED: characters side by side in pieces */
+	size_t n_joints;
+	struct merges merges;     /* RANKED */
+	double* score;            /* (vocabulary.n) UNIGRAM: log probabilities */
+	bool single_precision;    /* UNIGRAM: sums are rounded as sentencepiece rounds them */
+	double unknown_score;     /* UNIGRAM: of a character without a piece */
+	struct added_tokens trie; /* UNIGRAM: the pieces */
+};
+
+/* Work space of one call of tokenizer_encode. */
+struct symbol {
+	uint32_t start, size; /* of the word; size 0: merged away */
+	int32_t id;           /* -1: no piece */
+	int32_t previous, next;
+};
+struct candidate {
+	uint32_t order, left, size; /* merged size: tells whether it still stands */
+	int32_t id;
+};
+struct encoder {
+	const struct tokenizer* tokenizer;
+	struct token_list* out;
+	struct plain_ranges plain; /* of the text, where special tokens are none */
+	bool failed;
+	struct matcher matcher;
+	struct words words, work; /* words.text is the text being normalized */
+	struct symbol* symbol;
+	size_t n_symbols, symbol_capacity;
+	struct candidate* heap;
+	size_t n_heap, heap_capacity;
+	uint32_t* split;              /* (vocabulary.n) SCORED with unused pieces: bytes of the left part */
+	struct lattice_node* lattice; /* UNIGRAM */
+	size_t lattice_capacity;
+};
+
+/* Appends the ids of a prompt in which special tokens are recognised but where they touch the plain
+ * ranges. Where the ranges hold none, the ids are tokenizer_encode's. False: no memory. */
+bool tokenizer_encode_prompt(const struct tokenizer*, const char* text, size_t size,
+                             const struct plain_ranges*, struct token_list* out);
+
+/* The models: append the ids of one word (size > 0). False: no memory. */
+bool bpe_prepare(struct tokenizer*, struct error*); /* once the vocabulary is sealed */
+bool bpe_encode(struct encoder*, const char* word, size_t size);
+bool unigram_prepare(struct tokenizer*, struct error*); /* trie and scores, once the vocabulary is sealed */
+bool unigram_encode(struct encoder*, const char* word, size_t size);
+void encoder_emit(struct encoder*, int32_t id);
+/* A character without a piece: its bytes, or the unknown piece unless it follows one and they fuse.
+ * Returns whether it was unknown. */
+bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool after_unknown);
+/* Grows an array of elements to hold at least n. False: no memory. */
+bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element);
+
+/* For the readers. ---------------------------------------------------------------------------- */
+struct tokenizer* tokenizer_new(enum tokenizer_kind, struct error*);
+/* The printed bytes of sentencepiece-like pieces: U+2581 as a space, <0x0A> as its byte. */
+bool tokenizer_print_sentencepiece(struct tokenizer*, struct error*);
+/* Fills vocabulary.byte from pieces <0x00>… of type PIECE_BYTE. */
+void tokenizer_find_bytes(struct tokenizer*);
+/* The printed bytes of pieces in GPT-2's alphabet; others print as they are. */
+bool tokenizer_print_byte_level(struct tokenizer*, struct error*);
+/* Makes room for n merges, and adds them by ascending rank. The first of equal pairs stays; one that
+ * would make a special token is left out. Error: a part or the result is no piece. Sealed vocabulary only. */
+bool tokenizer_start_merges(struct tokenizer*, size_t n, struct error*);
+bool tokenizer_add_merge(struct tokenizer*, const char* left, size_t left_size, const char* right,
+                         size_t right_size, struct error*);
+/* "left right", as merges.txt, tokenizer.json and GGUF write it. */
+bool tokenizer_add_merge_line(struct tokenizer*, const char* line, size_t size, struct error*);
+const struct merge* merges_find(const struct merges*, int32_t left, int32_t right);
+/* Sentencepiece's way with spaces: squeeze, a prefix space, U+2581 for spaces. */
+enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
+bool tokenizer_space_as_block(struct tokenizer*, enum prefix_scheme, bool squeeze, struct error*);
+/* An added token, on the raw or the normalized text. */
+bool tokenizer_add_token(struct tokenizer*, const char* content, size_t size, struct added_token,
+                         bool on_normalized, struct error*);
+/* Seals the vocabulary, orders scored pieces, builds a unigram's trie, registers control, unknown and
+ * user-defined pieces as added tokens; frees the tokenizer and returns NULL on an error. */
+struct tokenizer* tokenizer_finish(struct tokenizer*, struct error*);
+
+#endif

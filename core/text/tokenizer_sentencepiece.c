@@ -1,0 +1,182 @@
+/* A sentencepiece model file (tokenizer.model): pieces with scores, and how text is normalized.
+ *
+ * The file is one protobuf message, ModelProto: 1 = pieces (1 piece, 2 score, 3 type), 2 = trainer_spec
+ * (3 model_type, 24 treat_whitespace_as_suffix, 35 byte_fallback, 40.. ids), 3 = normalizer_spec (1 name,
+ * 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces, 5 escape_whitespaces). */
+#include <string.h>
+
+#include "core/files/protobuf.h"
+#include "core/text/tokenizer_config.h"
+#include "core/text/tokenizer_parts.h"
+
+enum { MODEL_UNIGRAM = 1, MODEL_BPE = 2, MODEL_WORD = 3, MODEL_CHAR = 4 };
+
+struct specification {
+	uint64_t model_type;
+	bool byte_fallback, suffix, dummy_prefix, squeeze, escape;
+	bool charsmap;
+	char normalizer[64];
+};
+
+static bool broken(const struct protobuf* p, const char* where, struct error* error) {
+	return error_set(error, "tokenizer.model: %s: %s", where, p->wrong);
+}
+
+static bool read_piece(struct tokenizer* t, const struct protobuf_field* message, struct error* error) {
+	struct protobuf p = {message->bytes, message->bytes + message->size, NULL};
+	struct protobuf_field f;
+	const uint8_t* text = (const uint8_t*)"";
+	size_t size = 0;
+	float score = 0;
+	uint64_t type = PIECE_NORMAL;
+	while (protobuf_next(&p, &f)) {
+		if (f.number == 1 && f.wire == PROTOBUF_BYTES) {
+			text = f.bytes;
+			size = f.size;
+		} else if (f.number == 2 && f.wire == PROTOBUF_FIXED32) {
+			uint32_t bits = (uint32_t)f.value;
+			memcpy(&score, &bits, sizeof score);
+		} else if (f.number == 3 && f.wire == PROTOBUF_VARINT) {
+			type = f.value;
+		}
+	}
+	int id = t->vocabulary.n;
+	if (p.wrong)
+		return error_set(error, "tokenizer.model: piece %d: %s", id, p.wrong);
+	if (type < PIECE_NORMAL || type > PIECE_BYTE)
+		return error_set(error, "tokenizer.model: piece %d has type %llu, expected 1 to 6", id,
+		                 (unsigned long long)type);
+	if (type == PIECE_UNKNOWN)
+		t->unknown = id;
+	return vocabulary_set(&t->vocabulary, id, (const char*)text, size, (enum piece_type)type, score, error);
+}
+
+static bool read_trainer(struct specification* s, const struct protobuf_field* message, struct error* error) {
+	struct protobuf p = {message->bytes, message->bytes + message->size, NULL};
+	struct protobuf_field f;
+	while (protobuf_next(&p, &f)) {
+		if (f.wire != PROTOBUF_VARINT)
+			continue;
+		if (f.number == 3)
+			s->model_type = f.value;
+		else if (f.number == 24)
+			s->suffix = f.value != 0;
+		else if (f.number == 35)
+			s->byte_fallback = f.value != 0;
+	}
+	return p.wrong ? broken(&p, "trainer_spec", error) : true;
+}
+
+static bool read_normalizer(struct specification* s, const struct protobuf_field* message,
+                            struct error* error) {
+	struct protobuf p = {message->bytes, message->bytes + message->size, NULL};
+	struct protobuf_field f;
+	while (protobuf_next(&p, &f)) {
+		if (f.number == 1 && f.wire == PROTOBUF_BYTES && f.size < sizeof s->normalizer)
+			memcpy(s->normalizer, f.bytes, f.size);
+		else if (f.number == 2 && f.wire == PROTOBUF_BYTES)
+			s->charsmap = f.size > 0;
+		else if (f.number == 3 && f.wire == PROTOBUF_VARINT)
+			s->dummy_prefix = f.value != 0;
+		else if (f.number == 4 && f.wire == PROTOBUF_VARINT)
+			s->squeeze = f.value != 0;
+		else if (f.number == 5 && f.wire == PROTOBUF_VARINT)
+			s->escape = f.value != 0;
+	}
+	return p.wrong ? broken(&p, "normalizer_spec", error) : true;
+}
+
+static bool read_model(struct tokenizer* t, struct specification* s, const uint8_t* data, size_t size,
+                       struct error* error) {
+	struct protobuf p = {data, data + size, NULL};
+	struct protobuf_field f;
+	while (protobuf_next(&p, &f)) {
+		if (f.wire != PROTOBUF_BYTES)
+			continue;
+		if (f.number == 1 && !read_piece(t, &f, error))
+			return false;
+		if (f.number == 2 && !read_trainer(s, &f, error))
+			return false;
+		if (f.number == 3 && !read_normalizer(s, &f, error))
+			return false;
+	}
+	if (p.wrong)
+		return broken(&p, "not a sentencepiece model", error);
+	if (t->vocabulary.n == 0)
+		return error_set(error, "tokenizer.model: not a sentencepiece model: it holds no pieces");
+	return true;
+}
+
+static bool set_up(struct tokenizer* t, const struct specification* s, const struct tokenizer_config* config,
+                   struct error* error) {
+	if (s->model_type != MODEL_BPE && s->model_type != MODEL_UNIGRAM)
+		return error_set(error, "tokenizer.model: model_type is %llu, expected 1 (unigram) or 2 (BPE)",
+		                 (unsigned long long)s->model_type);
+	if (s->suffix)
+		return error_set(error, "tokenizer.model: treat_whitespace_as_suffix is not supported");
+	if (s->charsmap)
+		return error_set(error,
+		                 "tokenizer.model: normalizer \"%s\" with a precompiled_charsmap is not supported, "
+		                 "expected \"identity\"",
+		                 s->normalizer);
+	t->kind = s->model_type == MODEL_BPE ? TOKENIZER_SCORED : TOKENIZER_UNIGRAM;
+	t->byte_fallback = s->byte_fallback;
+	t->fuse_unknown = true;
+	t->single_precision = true;
+	bool prefix = config->add_prefix_space >= 0 ? config->add_prefix_space == 1 : s->dummy_prefix;
+	enum prefix_scheme scheme = !prefix ? PREFIX_NEVER : config->legacy == 0 ? PREFIX_FIRST : PREFIX_ALWAYS;
+	if (!s->escape)
+		return error_set(error, "tokenizer.model: escape_whitespaces is false, which is not supported");
+	if (!tokenizer_space_as_block(t, scheme, s->squeeze, error))
+		return false;
+	tokenizer_find_bytes(t);
+	return tokenizer_print_sentencepiece(t, error) && tokenizer_config_add_tokens(config, t, error);
+}
+
+/* The names every sentencepiece model of these families gives its ends, when the config does not say. */
+static void default_ends(struct tokenizer* t) {
+	struct vocabulary* v = &t->vocabulary;
+	if (t->bos < 0)
+		t->bos = vocabulary_find(v, "<s>", 3);
+	if (t->bos < 0)
+		t->bos = vocabulary_find(v, "<bos>", 5);
+	if (t->eos < 0)
+		t->eos = vocabulary_find(v, "</s>", 4);
+	if (t->eos < 0)
+		t->eos = vocabulary_find(v, "<eos>", 5);
+}
+
+static struct tokenizer* build(const uint8_t* data, size_t size, const struct tokenizer_config* config,
+                               struct error* error) {
+	struct specification s = {
+	    .model_type = MODEL_UNIGRAM, .dummy_prefix = true, .squeeze = true, .escape = true};
+	struct tokenizer* t = tokenizer_new(TOKENIZER_SCORED, error);
+	if (!t)
+		return NULL;
+	if (!read_model(t, &s, data, size, error) || !set_up(t, &s, config, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	t = tokenizer_finish(t, error);
+	if (!t)
+		return NULL;
+	default_ends(t);
+	/* Llama's tokenizer classes put a BOS before a text unless told otherwise. */
+	if (t->bos >= 0 && config->add_bos != 0)
+		t->before = (struct id_list){.id = {t->bos}, .n = 1};
+	if (!tokenizer_config_apply(config, t, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+struct tokenizer* tokenizer_from_sentencepiece(const uint8_t* data, size_t size, const char* config_text,
+                                               struct error* error) {
+	struct tokenizer_config config;
+	if (!tokenizer_config_read(&config, config_text, error))
+		return NULL;
+	struct tokenizer* t = build(data, size, &config, error);
+	tokenizer_config_free(&config);
+	return t;
+}

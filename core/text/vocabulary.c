@@ -1,0 +1,184 @@
+#include "core/text/vocabulary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void buffer_add(struct buffer* b, const void* bytes, size_t size) {
+	if (b->failed || size == 0)
+		return;
+	if (size > b->capacity - b->size) {
+		size_t capacity = b->capacity ? b->capacity : 64;
+		while (capacity - b->size < size) {
+			if (capacity > SIZE_MAX / 4) {
+				b->failed = true;
+				return;
+			}
+			capacity *= 2;
+		}
+		char* grown = realloc(b->data, capacity);
+		if (!grown) {
+			b->failed = true;
+			return;
+		}
+		b->data = grown;
+		b->capacity = capacity;
+	}
+	memcpy(b->data + b->size, bytes, size);
+	b->size += size;
+}
+
+void buffer_free(struct buffer* b) {
+	free(b->data);
+	*b = (struct buffer){0};
+}
+
+void vocabulary_start(struct vocabulary* v) {
+	memset(v, 0, sizeof *v);
+	for (int i = 0; i < 256; i++)
+		v->byte[i] = -1;
+}
+
+void vocabulary_free(struct vocabulary* v) {
+	free(v->piece);
+	free(v->slot);
+	buffer_free(&v->store);
+	memset(v, 0, sizeof *v);
+}
+
+void vocabulary_expect(struct vocabulary* v, int n) { v->expected += n; }
+
+static bool reserve(struct vocabulary* v, int n, struct error* error) {
+	if (n <= v->capacity)
+		return true;
+	int capacity = v->capacity ? v->capacity : 1024;
+	while (capacity < n)
+		capacity *= 2;
+	struct piece* grown = realloc(v->piece, (size_t)capacity * sizeof *grown);
+	if (!grown)
+		return error_set(error, "no memory for a vocabulary of %d pieces", n);
+	v->piece = grown;
+	v->capacity = capacity;
+	return true;
+}
+
+bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t size, enum piece_type type,
+                    float score, struct error* error) {
+	int64_t limit =
+	    v->expected > 0 && v->expected < MAX_VOCABULARY - MAX_GAPS ? v->expected + MAX_GAPS : MAX_VOCABULARY;
+	if (id < 0 || id >= limit)
+		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %lld",
+		                 (int)(size < 40 ? size : 40), text, (long long)id, (long long)limit - 1);
+	if (size > MAX_PIECE)
+		return error_set(error, "piece %lld is %zu bytes long, expected at most %d", (long long)id, size,
+		                 MAX_PIECE);
+	int place = (int)id;
+	if (place < v->n && v->piece[place].type != PIECE_ABSENT)
+		return error_set(error, "id %d is given to two pieces, \"%.*s\" and \"%.*s\"", place,
+		                 (int)(v->piece[place].text_size < 40 ? v->piece[place].text_size : 40),
+		                 vocabulary_text(v, place), (int)(size < 40 ? size : 40), text);
+	if (!reserve(v, place + 1, error))
+		return false;
+	while (v->n <= place)
+		v->piece[v->n++] = (struct piece){.type = PIECE_ABSENT};
+	struct piece* p = &v->piece[place];
+	if (v->store.size == 0)
+		buffer_add(&v->store, "", 1); /* so that even empty texts have a place */
+	p->text = p->printed = v->store.size;
+	p->text_size = p->n_printed = size;
+	p->score = score;
+	p->type = (uint8_t)type;
+	p->added = false;
+	buffer_add(&v->store, text, size);
+	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
+}
+
+bool vocabulary_print(struct vocabulary* v, int32_t id, const char* bytes, size_t size, struct error* error) {
+	struct piece* p = &v->piece[id];
+	if (size == p->n_printed && (size == 0 || memcmp(bytes, v->store.data + p->printed, size) == 0))
+		return true;
+	p->printed = v->store.size;
+	p->n_printed = size;
+	buffer_add(&v->store, bytes, size);
+	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
+}
+
+static uint64_t hash_bytes(const char* text, size_t size) {
+	uint64_t h = 0xcbf29ce484222325u ^ size;
+	for (size_t i = 0; i < size; i++)
+		h = (h ^ (uint8_t)text[i]) * 0x100000001b3u;
+	h ^= h >> 32;
+	h *= 0xd6e8feb86659fd93u;
+	return h ^ h >> 32;
+}
+
+static size_t place_of(const struct vocabulary* v, const char* text, size_t size) {
+	size_t at = (size_t)hash_bytes(text, size) & (v->n_slots - 1);
+	for (;; at = (at + 1) & (v->n_slots - 1)) {
+		int32_t id = v->slot[at];
+		if (id < 0)
+			return at;
+		const struct piece* p = &v->piece[id];
+		if (p->text_size == size && memcmp(vocabulary_text(v, id), text, size) == 0)
+			return at;
+	}
+}
+
+static bool can_be_met(const struct piece* p) { return p->type != PIECE_ABSENT && p->type != PIECE_UNUSED; }
+
+static bool merges_to(const struct piece* p) {
+	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED);
+}
+
+static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error) {
+	const struct piece* p = &v->piece[id];
+	if (p->text_size == 0)
+		return can_be_met(p) ? error_set(error, "piece %d of the vocabulary is empty", id) : true;
+	size_t at = place_of(v, vocabulary_text(v, id), p->text_size);
+	int32_t other = v->slot[at];
+	if (other >= 0 && can_be_met(p) && can_be_met(&v->piece[other]))
+		return error_set(error, "pieces %d and %d of the vocabulary are the same, \"%.*s\"", other, id,
+		                 (int)(p->text_size < 40 ? p->text_size : 40), vocabulary_text(v, id));
+	if (other < 0 || can_be_met(p))
+		v->slot[at] = id;
+	return true;
+}
+
+bool vocabulary_seal(struct vocabulary* v, struct error* error) {
+	if (v->n == 0)
+		return error_set(error, "the vocabulary holds no pieces");
+	v->n_slots = 16;
+	while (v->n_slots < (size_t)v->n * 2)
+		v->n_slots *= 2;
+	free(v->slot);
+	v->slot = malloc(v->n_slots * sizeof *v->slot);
+	if (!v->slot)
+		return error_set(error, "no memory for the vocabulary");
+	for (size_t i = 0; i < v->n_slots; i++)
+		v->slot[i] = -1;
+	v->longest = v->longest_printed = 0;
+	for (int32_t id = 0; id < v->n; id++) {
+		const struct piece* p = &v->piece[id];
+		if (p->type == PIECE_ABSENT)
+			continue;
+		if (!add_to_lookup(v, id, error))
+			return false;
+		if (merges_to(p) && p->text_size > v->longest)
+			v->longest = p->text_size;
+		if (p->n_printed > v->longest_printed)
+			v->longest_printed = p->n_printed;
+		if (p->type == PIECE_UNUSED)
+			v->has_unused = true;
+	}
+	return true;
+}
+
+int32_t vocabulary_find(const struct vocabulary* v, const char* text, size_t size) {
+	return size == 0 || v->n_slots == 0 ? -1 : v->slot[place_of(v, text, size)];
+}
+
+int32_t vocabulary_find_plain(const struct vocabulary* v, const char* text, size_t size) {
+	if (size > v->longest)
+		return -1;
+	int32_t id = vocabulary_find(v, text, size);
+	return id >= 0 && merges_to(&v->piece[id]) ? id : -1;
+}

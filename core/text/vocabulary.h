@@ -1,0 +1,78 @@
+/* The pieces of a tokenizer: id to text, text to id, and what each prints.
+ *
+ * A piece has its text as the file writes it ("▁the", "Ġthe", "<0x0A>") and the bytes it stands for in a
+ * decoded text (" the", " the", "\n"). Grows while a reader fills it; then it is sealed and only read. */
+#ifndef SWIFTLET_CORE_TEXT_VOCABULARY_H
+#define SWIFTLET_CORE_TEXT_VOCABULARY_H
+
+#include "kernels/backend.h"
+
+/* Sentencepiece's and GGUF's numbers. */
+enum piece_type {
+	PIECE_ABSENT = 0, /* an id that the file leaves out */
+	PIECE_NORMAL = 1,
+	PIECE_UNKNOWN = 2,
+	PIECE_CONTROL = 3,
+	PIECE_USER_DEFINED = 4,
+	PIECE_UNUSED = 5,
+	PIECE_BYTE = 6
+};
+
+struct buffer { /* growing bytes; failed: memory ran out, and what follows is ignored */
+	char* data;
+	size_t size, capacity;
+	bool failed;
+};
+void buffer_add(struct buffer*, const void* bytes, size_t size);
+void buffer_free(struct buffer*);
+
+struct piece {
+	size_t text, text_size;    /* in vocabulary.store, as the file writes it */
+	size_t printed, n_printed; /* in vocabulary.store, the bytes it stands for */
+	float score;
+	uint8_t type; /* enum piece_type */
+	bool added;   /* met whole in a text only, never made by merging */
+};
+
+struct vocabulary {
+	struct piece* piece; /* (n) by id */
+	int n, capacity;
+	struct buffer store;
+	int32_t* slot; /* (n_slots, a power of two) open-addressed ids by text, -1 empty */
+	size_t n_slots;
+	size_t longest; /* bytes of the longest text that merging may make */
+	size_t longest_printed;
+	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
+	bool has_unused;
+	int64_t expected; /* pieces announced by vocabulary_expect */
+};
+
+enum {
+	MAX_VOCABULARY = 1 << 24, /* ids are dense; more is a broken file */
+	MAX_GAPS = 1 << 16,       /* ids that a file may leave out */
+	MAX_PIECE = 1 << 14       /* bytes; published ones stay under a thousand */
+};
+
+void vocabulary_start(struct vocabulary*);
+void vocabulary_free(struct vocabulary*);
+/* Announces n more pieces whose ids the file chooses: an id far above their number is then an error, so
+ * that a small file cannot ask for a huge table. */
+void vocabulary_expect(struct vocabulary*, int n);
+/* Sets piece `id`, whose place must be empty; printed = text until vocabulary_print says otherwise.
+ * Ids between the last and this one become absent. Errors: id out of range or taken, text too long, no
+ * memory. */
+bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
+                    float score, struct error*);
+bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t size, struct error*);
+/* Builds the lookup. A duplicate or empty text among pieces that can be met in text is an error;
+ * unused and absent ids may share theirs. */
+bool vocabulary_seal(struct vocabulary*, struct error*);
+/* Id of an exact text, or -1. Sealed only. */
+int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
+/* The same among what merging may make: neither control, unknown, byte nor added pieces. */
+int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
+static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
+	return v->store.data + v->piece[id].text;
+}
+
+#endif

@@ -1,0 +1,372 @@
+/* Entries, their order, their merging and their end; bank.h says what they are. */
+#include "streams/memory/bank.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct bank* bank_open(int capacity) {
+	if (capacity < 1 || capacity > BANK_CAPACITY)
+		return NULL;
+	struct bank* b = calloc(1, sizeof *b);
+	if (!b)
+		return NULL;
+	b->entry = calloc((size_t)capacity, sizeof *b->entry);
+	if (!b->entry) {
+		free(b);
+		return NULL;
+	}
+	b->capacity = capacity;
+	b->next_id = 1;
+	uint64_t first = 0;
+	if (getrandom(&first, sizeof first, 0) != sizeof first)
+		first = (uint64_t)(uintptr_t)b; /* two processes' kinds may then meet: they share an entry */
+	b->next_kind = (int64_t)(first >> 2) + 1;
+	return b;
+}
+
+void bank_close(struct bank* b) {
+	if (!b)
+		return;
+	free(b->entry);
+	free(b);
+}
+
+/* ---- signatures --------------------------------------------------------------------------- */
+
+static uint64_t scramble(uint64_t z) { /* splitmix64's output function */
+	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+	return z ^ (z >> 31);
+}
+
+/* Every input gives each output a random sign; 64 signs come from one number. */
+static void project(float* out, const float* state, int dim) {
+	for (int i = 0; i < dim; i++)
+		for (int w = 0; w < BANK_SIGNATURE / 64; w++) {
+			const uint64_t signs =
+			    scramble(((uint64_t)i * (BANK_SIGNATURE / 64) + (uint64_t)w + 1) * 0x9E3779B97F4A7C15u);
+			for (int k = 0; k < 64; k++)
+				out[w * 64 + k] += (signs >> k) & 1 ? state[i] : -state[i];
+		}
+}
+
+void bank_signature(struct bank_signature* s, const float* state, int dim) {
+	memset(s, 0, sizeof *s);
+	if (!state || dim < 1)
+		return;
+	if (dim <= BANK_SIGNATURE)
+		memcpy(s->value, state, (size_t)dim * sizeof *state);
+	else
+		project(s->value, state, dim);
+	double norm = 0;
+	for (int i = 0; i < BANK_SIGNATURE; i++)
+		norm += (double)s->value[i] * s->value[i];
+	if (!isfinite(norm) || !(norm > 0)) {
+		memset(s, 0, sizeof *s);
+		return;
+	}
+	const float scale = (float)(1 / sqrt(norm));
+	for (int i = 0; i < BANK_SIGNATURE; i++)
+		s->value[i] *= scale;
+	s->prompts = 1;
+}
+
+static void signature_add(struct bank_signature* to, const struct bank_signature* from) {
+	for (int i = 0; i < BANK_SIGNATURE; i++)
+		to->value[i] += from->value[i];
+	to->prompts += from->prompts;
+}
+
+double bank_similarity(const struct bank* b, const struct bank_signature* x, const struct bank_signature* y) {
+	if (!(x->prompts > 0) || !(y->prompts > 0))
+		return 0;
+	/* With few prompts seen the common mean is mostly these two themselves: it is taken off in part. */
+	const double common = b->common.prompts > 0 ? 1 / b->common.prompts : 0;
+	const double share = b->common.prompts / (b->common.prompts + 4);
+	double xy = 0, xx = 0, yy = 0;
+	for (int i = 0; i < BANK_SIGNATURE; i++) {
+		const double mean = share * b->common.value[i] * common;
+		const double p = x->value[i] / x->prompts - mean, q = y->value[i] / y->prompts - mean;
+		xy += p * q;
+		xx += p * p;
+		yy += q * q;
+	}
+	return xx > 1e-12 && yy > 1e-12 ? xy / sqrt(xx * yy) : 0;
+}
+
+/* ---- finding ------------------------------------------------------------------------------ */
+
+static bool same_task(const struct bank_entry* e, const char* task) {
+	return task && *task && strncmp(e->task, task, BANK_TASK - 1) == 0;
+}
+
+/* Of two entries of one kind. */
+static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
+	if (a->settled != b->settled)
+		return a->settled;
+	if (a->touched != b->touched)
+		return a->touched > b->touched;
+	return a->record.tokens > b->record.tokens;
+}
+
+/* The kind's entries that are looked at: those without a label where both have one and they differ. */
+static bool is_open_to(const struct bank_entry* e, bool labelled) { return !labelled || !e->task[0]; }
+
+static struct bank_entry* best_known(struct bank* b, int64_t kind, bool labelled) {
+	struct bank_entry* found = NULL;
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		if (e->kind == kind && is_open_to(e, labelled) && (!found || better_known(e, found)))
+			found = e;
+	}
+	return found;
+}
+
+/* All that is known of a kind's prompts. */
+static struct bank_signature kind_signature(const struct bank* b, int64_t kind, bool labelled) {
+	struct bank_signature sum = {.prompts = 0};
+	for (int i = 0; i < b->n; i++)
+		if (b->entry[i].kind == kind && is_open_to(&b->entry[i], labelled))
+			signature_add(&sum, &b->entry[i].signature);
+	return sum;
+}
+
+struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank_signature* s) {
+	struct bank_entry* found = NULL;
+	const bool labelled = task && *task;
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		if (same_task(e, task) && (!found || better_known(e, found)))
+			found = e;
+	}
+	if (found || !s)
+		return found;
+	double best = BANK_AGREES;
+	int64_t kind = 0;
+	for (int i = 0; i < b->n; i++) {
+		bool seen = !is_open_to(&b->entry[i], labelled);
+		for (int j = 0; j < i && !seen; j++)
+			seen = b->entry[j].kind == b->entry[i].kind && is_open_to(&b->entry[j], labelled);
+		if (seen)
+			continue;
+		const struct bank_signature all = kind_signature(b, b->entry[i].kind, labelled);
+		const double agrees = bank_similarity(b, &all, s);
+		if (agrees >= best) {
+			best = agrees;
+			kind = b->entry[i].kind;
+		}
+	}
+	return kind ? best_known(b, kind, labelled) : NULL;
+}
+
+struct ranked {
+	int index;
+	double score;
+};
+
+static int by_score(const void* a, const void* b) {
+	const struct ranked *x = a, *y = b;
+	if (x->score != y->score)
+		return x->score < y->score ? 1 : -1;
+	return x->index - y->index;
+}
+
+int bank_candidates(const struct bank* b, const char* task, const struct bank_signature* s,
+                    const struct mask* incumbent, int limit, struct mask* out) {
+	struct ranked order[BANK_CAPACITY];
+	for (int i = 0; i < b->n; i++) {
+		const struct bank_entry* e = &b->entry[i];
+		const double use = bank_usefulness(b, e);
+		order[i].index = i;
+		order[i].score = (same_task(e, task) ? 4 : 0) + (s ? 2 * bank_similarity(b, &e->signature, s) : 0) +
+		                 use / (use + 1000);
+	}
+	qsort(order, (size_t)b->n, sizeof *order, by_score);
+	int n = 0;
+	for (int i = 0; i < b->n && n < limit; i++) {
+		const struct mask* m = &b->entry[order[i].index].mask;
+		bool known = incumbent && mask_equal(m, incumbent);
+		for (int j = 0; j < n && !known; j++)
+			known = mask_equal(m, &out[j]);
+		if (!known)
+			out[n++] = *m;
+	}
+	return n;
+}
+
+static bool proven(const struct bank_entry* e) {
+	return e->record.trials >= BANK_PROVEN &&
+	       (double)e->record.accepted >= BANK_GOOD * (double)e->record.trials;
+}
+
+int bank_proven_elsewhere(const struct bank* b, int64_t kind, bool (*tried)(void* user, const struct mask*),
+                          void* user, int limit, struct mask* out) {
+	struct ranked order[BANK_CAPACITY];
+	int candidates = 0, n = 0;
+	for (int i = 0; i < b->n; i++)
+		if (b->entry[i].kind != kind && proven(&b->entry[i]))
+			order[candidates++] = (struct ranked){i, bank_usefulness(b, &b->entry[i])};
+	qsort(order, (size_t)candidates, sizeof *order, by_score);
+	for (int i = 0; i < candidates && n < limit; i++) {
+		const struct mask* m = &b->entry[order[i].index].mask;
+		bool known = tried(user, m);
+		for (int j = 0; j < n && !known; j++)
+			known = mask_equal(m, &out[j]);
+		if (!known)
+			out[n++] = *m;
+	}
+	return n;
+}
+
+/* ---- entries ------------------------------------------------------------------------------ */
+
+void bank_tick(struct bank* b) { b->clock++; }
+
+double bank_usefulness(const struct bank* b, const struct bank_entry* e) {
+	return (double)(e->record.tokens + 1) * exp2(-(double)(b->clock - e->last_used) / 512);
+}
+
+void bank_record_add(struct bank_record* to, const struct bank_record* from) {
+	to->matches += from->matches;
+	to->rows += from->rows;
+	to->accepted += from->accepted;
+	to->draft_steps += from->draft_steps;
+	to->trials += from->trials;
+	to->rounds += from->rounds;
+	to->round_tokens += from->round_tokens;
+	to->tokens += from->tokens;
+	to->instances += from->instances;
+	to->steps += from->steps;
+	to->held += from->held;
+}
+
+/* Under a label its kind is one; without, 0 stands for any kind. */
+static struct bank_entry* lookup(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
+	for (int i = 0; i < b->n; i++) {
+		struct bank_entry* e = &b->entry[i];
+		const bool same_kind = *task || kind == 0 || e->kind == kind;
+		if (same_kind && mask_equal(&e->mask, mask) && strncmp(e->task, task, BANK_TASK - 1) == 0)
+			return e;
+	}
+	return NULL;
+}
+
+static void drop(struct bank* b, int index) {
+	b->n--;
+	if (index != b->n)
+		b->entry[index] = b->entry[b->n];
+}
+
+/* The kind that a label has already, else the one given, else a new one. */
+static int64_t kind_of(struct bank* b, const char* task, int64_t given) {
+	for (int i = 0; i < b->n && *task; i++)
+		if (strcmp(b->entry[i].task, task) == 0)
+			return b->entry[i].kind;
+	return given > 0 ? given : b->next_kind++;
+}
+
+/* Of all entries, or of those of one kind. */
+static int least_useful(const struct bank* b, int64_t kind) {
+	int least = -1;
+	for (int i = 0; i < b->n; i++)
+		if ((!kind || b->entry[i].kind == kind) &&
+		    (least < 0 || bank_usefulness(b, &b->entry[i]) < bank_usefulness(b, &b->entry[least])))
+			least = i;
+	return least;
+}
+
+/* The one that makes room for another of this kind: one kind's many masks do not push out the others'. NULL:
+ * there is room. */
+static struct bank_entry* in_the_way(const struct bank* b, int64_t kind) {
+	int n = 0;
+	for (int i = 0; i < b->n; i++)
+		n += b->entry[i].kind == kind;
+	const bool crowded = n >= BANK_A_KIND;
+	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? kind : 0)] : NULL;
+}
+
+static struct bank_entry* append(struct bank* b, int64_t kind) {
+	const struct bank_entry* least = in_the_way(b, kind);
+	if (least) {
+		b->evicted = *least;
+		b->evictions++;
+		drop(b, (int)(least - b->entry));
+	}
+	struct bank_entry* e = &b->entry[b->n++];
+	memset(e, 0, sizeof *e);
+	e->id = b->next_id++;
+	e->kind = kind;
+	e->last_used = b->clock;
+	return e;
+}
+
+struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
+	if (!task)
+		task = "";
+	struct bank_entry* e = lookup(b, task, kind, mask);
+	if (!e) {
+		e = append(b, kind_of(b, task, kind));
+		strncpy(e->task, task, BANK_TASK - 1);
+		e->mask = *mask;
+		e->changed = true;
+	}
+	e->last_used = b->clock;
+	e->touched = ++b->touches;
+	return e;
+}
+
+int64_t bank_kind(struct bank* b, const char* task, const struct mask* mask) {
+	const struct bank_entry* e = lookup(b, task, 0, mask);
+	return e ? e->kind : kind_of(b, task, 0);
+}
+
+void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
+              const struct bank_signature* s) {
+	bank_record_add(&e->record, r);
+	bank_record_add(&e->unsaved, r);
+	if (s && s->prompts > 0) {
+		signature_add(&e->signature, s);
+		signature_add(&e->unsaved_signature, s);
+		signature_add(&b->common, s);
+	}
+	e->changed = true;
+}
+
+bool bank_restore(struct bank* b, const struct bank_entry* stored) {
+	if (stored->signature.prompts > 0)
+		signature_add(&b->common, &stored->signature);
+	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
+	if (e) { /* coincides with one that is here: one entry, with both records */
+		bank_record_add(&e->record, &stored->record);
+		signature_add(&e->signature, &stored->signature);
+		e->settled |= stored->settled;
+		b->merges++;
+		return true;
+	}
+	const int64_t kind = kind_of(b, stored->task, stored->kind);
+	const struct bank_entry* least = in_the_way(b, kind);
+	if (least && bank_usefulness(b, least) >= (double)(stored->record.tokens + 1))
+		return false;
+	e = append(b, kind);
+	const int64_t id = e->id;
+	*e = *stored;
+	e->task[BANK_TASK - 1] = '\0';
+	e->id = id;
+	e->kind = kind;
+	e->last_used = b->clock;
+	e->touched = 0;
+	e->changed = false;
+	memset(&e->unsaved, 0, sizeof e->unsaved);
+	memset(&e->unsaved_signature, 0, sizeof e->unsaved_signature);
+	return true;
+}
+
+void bank_remove(struct bank* b, int64_t id) {
+	for (int i = 0; i < b->n; i++)
+		if (b->entry[i].id == id) {
+			drop(b, i);
+			return;
+		}
+}

@@ -1,0 +1,102 @@
+/* The mask bank: what was learned, and for which text.
+ *
+ * An entry is a mask with its record (matchness, acceptance, tokens served), the task label it was
+ * learned under if one was given, and a signature of the prompts it served: the mean hidden state at
+ * the middle of the prefill, projected to BANK_SIGNATURE numbers by fixed random signs (which keeps
+ * angles: Johnson and Lindenstrauss 1984; states that fit are kept as they are). Hidden states of any
+ * two texts point much the same way, so signatures are compared by cosine after their common mean is
+ * taken off. The bank is plain data of one model: no files, no threads, no clock but a count of uses. */
+#ifndef SWIFTLET_STREAMS_MEMORY_BANK_H
+#define SWIFTLET_STREAMS_MEMORY_BANK_H
+
+#include "kernels/backend.h"
+
+enum { BANK_CAPACITY = 64, BANK_A_KIND = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
+
+struct bank_signature {
+	float value[BANK_SIGNATURE]; /* the sum over prompts; zero where nothing is known */
+	double prompts;              /* summed */
+};
+
+struct bank_record {               /* sums: those of two processes can be added */
+	int64_t matches, rows;         /* matchness = matches / rows */
+	int64_t accepted, draft_steps; /* alpha = accepted / draft_steps */
+	int64_t trials; /* of the change test (streams/memory/drift.h), a success each accepted one */
+	int64_t rounds, round_tokens; /* M = round_tokens / rounds */
+	int64_t tokens, instances;    /* served with this mask */
+	int64_t steps;                /* proposals scored while it was the best */
+	int64_t held;                 /* tokens served since its kind of text was new, or since the last drift */
+};
+
+struct bank_entry {
+	int64_t id;   /* the bank's own, never 0 and never used twice */
+	int64_t kind; /* > 0; entries of one kind of text share it: one label, or one cluster of signatures */
+	char task[BANK_TASK]; /* "" when none was given */
+	struct mask mask;
+	double skip_ratio;
+	struct bank_record record;
+	struct bank_record unsaved; /* what of the record the store has not been told yet */
+	struct bank_signature signature, unsaved_signature;
+	bool settled;      /* its search has ended: the mask holds until drift says otherwise */
+	int64_t last_used; /* on the bank's count of instances */
+	int64_t touched;   /* order of uses; 0: not since it was restored */
+	bool changed;      /* since it was last stored */
+};
+
+struct bank {
+	int capacity, n;
+	struct bank_entry* entry; /* (capacity), of which n are used, in no order */
+	struct bank_signature common;
+	int64_t clock, touches, next_id;
+	int64_t next_kind; /* begins at a random number: those of two processes that share a store do not meet */
+	int64_t merges, evictions;
+	/* entries that were merged away or evicted after they were stored are for the caller to forget:
+	 * the bank only says which mask and task the last eviction took */
+	struct bank_entry evicted;
+};
+
+/* NULL on no memory. capacity in 1..BANK_CAPACITY. */
+struct bank* bank_open(int capacity);
+void bank_close(struct bank*);
+
+/* Projects a mean hidden state (dim) to a signature of one prompt. A state that is not finite, or NULL,
+ * gives one that says nothing. */
+void bank_signature(struct bank_signature*, const float* state, int dim);
+/* Cosine of two signatures after the bank's common mean is taken off; 0 when either says nothing. */
+double bank_similarity(const struct bank*, const struct bank_signature*, const struct bank_signature*);
+
+/* The entry learned on this kind of text, or NULL; of several the settled one, else the last used. A label on
+ * both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of the
+ * kind's prompts, better than with any other's. */
+#define BANK_AGREES 0.5
+struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
+/* Up to `limit` masks worth scoring beside the incumbent, best first and each once, without the
+ * incumbent: those of the same label, then by similarity, then by use. */
+int bank_candidates(const struct bank*, const char* task, const struct bank_signature*,
+                    const struct mask* incumbent, int limit, struct mask* out);
+/* Up to `limit` masks that draft well for other kinds of text (acceptance of BANK_GOOD over BANK_PROVEN
+ * trials), most useful first and each once, for which `tried` is false. */
+#define BANK_GOOD 0.93
+enum { BANK_PROVEN = 64 };
+int bank_proven_elsewhere(const struct bank*, int64_t kind, bool (*tried)(void* user, const struct mask*),
+                          void* user, int limit, struct mask* out);
+/* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there
+ * is none (evicting the least useful when the bank is full, or that of the kind when it has BANK_A_KIND).
+ * Entries of one mask coincide when they share the label, or without one the kind. Never NULL. The pointer is
+ * good until the next call. */
+struct bank_entry* bank_entry(struct bank*, const char* task, int64_t kind, const struct mask*);
+/* The kind of an entry of this task and mask, that of the label, or a new one. */
+int64_t bank_kind(struct bank*, const char* task, const struct mask*);
+/* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
+void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
+/* Takes up an entry as stored; kind 0 is not known. False when it was not taken: the bank is full of more
+ * useful ones. */
+bool bank_restore(struct bank*, const struct bank_entry*);
+void bank_remove(struct bank*, int64_t id);
+/* One more instance has begun: ages what is not used. */
+void bank_tick(struct bank*);
+/* What eviction compares: tokens served, halved for each 512 instances without use. */
+double bank_usefulness(const struct bank*, const struct bank_entry*);
+void bank_record_add(struct bank_record* to, const struct bank_record* from);
+
+#endif

@@ -1,0 +1,84 @@
+/* What is remembered between instances: the bank, drift and the store, attached to sessions from outside.
+ *
+ * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
+ * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature,
+ * the stored mask that fits is taken up, with its search. A kind of text that was searched for MEMORY_HOLD
+ * tokens without drift and drafts at an acceptance of BANK_GOOD (four times as many below it), or whose
+ * search has ended, has settled on its mask, and nothing is proposed while it holds. The change test
+ * (streams/memory/drift.h) watches every verify pass; falls reopen the search.
+ *
+ * A kind of text never seen shares the search that drafts at the time, since kinds often like the same masks
+ * and one search with all their windows is the sooner done. One that drafts worse there than with a good mask
+ * gets a search of its own, and the best few stored masks are scored there beside the incumbent; so are masks
+ * that prove themselves elsewhere later. The session's search is swapped when the home changes.
+ *
+ * A kind that rests may meet a hard passage: only when it falls twice within MEMORY_DOUBT tokens is its
+ * search open again; and if it then drafts as before after a few rounds, it rests again. What a process ended
+ * with on a kind that drafted well counts as settled in the next one.
+ *
+ * One memory serves several sessions of one model. Calls on watches come from one thread; the others
+ * may come from any. */
+#ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
+#define SWIFTLET_STREAMS_MEMORY_MEMORY_H
+
+#include "core/model/model.h"
+#include "streams/memory/bank.h"
+#include "streams/memory/drift.h"
+#include "streams/memory/store.h"
+#include "swiftlet.h"
+
+enum { MEMORY_HOLD = 1024, MEMORY_DOUBT = 512, MEMORY_CANDIDATES = 3 };
+
+enum memory_event {
+	MEMORY_RECALLED, /* a stored mask was taken up */
+	MEMORY_NEW_KIND, /* a kind of text no mask is known for */
+	MEMORY_IMPROVED, /* the search found a better mask */
+	MEMORY_SETTLED,  /* the mask has held: the search rests */
+	MEMORY_DRIFT     /* acceptance fell: the search is open again */
+};
+const char* memory_event_name(enum memory_event);
+
+struct memory_counts {
+	int64_t recalled, new_kinds, improved, settled, drifts, rises;
+	int64_t trials; /* of the change test */
+	int entries;
+	int64_t merges, evictions;
+	bool store_failed; /* the last write did not succeed; what it held is kept for the next */
+	char store_message[512];
+};
+
+struct memory;
+struct memory_watch;
+
+/* on_event may be NULL; it is called on the watches' thread. NULL with the error set. path NULL: nothing
+ * is stored. The model must outlive the memory. */
+struct memory* memory_open(const struct model*, const char* name, const char* path, struct error*);
+void memory_on_event(struct memory*,
+                     void (*on_event)(void* user, int session, enum memory_event, const char* task),
+                     void* user);
+/* Stores what is unsaved; the message of a failure is printed nowhere but returned in memory_counts. */
+void memory_close(struct memory*);
+struct store* memory_store(struct memory*); /* NULL when there is none */
+
+/* NULL on no memory. The session must outlive the watch. `session_number` names it in events. */
+struct memory_watch* memory_attach(struct memory*, swiftlet_session*, int session_number);
+void memory_detach(struct memory_watch*);
+
+void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */
+void memory_step(struct memory_watch*, const struct swiftlet_step*);
+void memory_end(struct memory_watch*);
+
+/* Writes what is unsaved. False with the error set; nothing is lost by a failure. */
+bool memory_flush(struct memory*, struct error*);
+void memory_counts(struct memory*, struct memory_counts*);
+
+/* ---- the bank from outside (any thread) --------------------------------------------------- */
+
+/* Visits copies of the entries. */
+void memory_each(struct memory*, void (*visit)(void* user, const struct bank_entry*), void* user);
+/* Takes a mask as an entry for a task ("" none) with a record; stored at once where there is a store. */
+bool memory_put(struct memory*, const struct bank_entry*, int64_t* id, struct error*);
+/* 1 removed (from the store too), 0 not there, -1 with the error set. id: the bank's. */
+int memory_remove(struct memory*, int64_t id, struct error*);
+
+#endif

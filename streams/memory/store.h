@@ -1,0 +1,96 @@
+/* The mask store: what the bank and the optimizer have learned, in one SQLite file.
+ *
+ * The file is in WAL mode and synchronised at each commit: what a call here has stored survives a kill or
+ * a power failure at any later instant, and several processes may use one file at once (each waits for
+ * the other up to a limit). Records are added to, never overwritten, so that two processes that serve
+ * the same mask both count. A file that is no database, is damaged, belongs to another program, has a
+ * newer schema, cannot be written or stays locked is refused with a sentence that says which, and is
+ * left as it is. The schema's version is SQLite's user_version; older ones are migrated in one
+ * transaction.
+ *
+ *   model(id, fingerprint, name, blocks)
+ *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
+ *        created, updated)                                       one a model, task, kind and mask
+ *   observation(id, model, task, kind, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
+ *
+ * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
+ * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. */
+#ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
+#define SWIFTLET_STREAMS_MEMORY_STORE_H
+
+#include "streams/memory/bank.h"
+
+enum { STORE_SCHEMA = 3, STORE_OBSERVATIONS = 4096, STORE_NAME = 128 };
+
+enum store_mode {
+	STORE_READ,  /* the file must exist; nothing is written */
+	STORE_WRITE, /* made when missing, with its folders */
+	STORE_EDIT   /* written, but must exist */
+};
+
+struct store;
+struct store* store_open(const char* path, enum store_mode, struct error*);
+void store_close(struct store*);
+const char* store_path(const struct store*);
+/* How long a call waits for another process; 5,000 ms unless set. */
+void store_set_patience(struct store*, int milliseconds);
+/* $XDG_STATE_HOME/swiftlet/masks.db, else ~/.local/state/swiftlet/masks.db. False without a home. */
+bool store_default_path(char* path, size_t size, struct error*);
+
+struct store_model {
+	char fingerprint[65]; /* hex */
+	char name[STORE_NAME];
+	int blocks;
+};
+
+struct store_mask {
+	int64_t id; /* the row's; what `swiftlet masks show` takes */
+	struct store_model model;
+	struct bank_entry entry;  /* task, kind, mask, skip_ratio, record, signature, settled; the rest zero */
+	int64_t created, updated; /* seconds since 1970 */
+};
+
+/* Adds entry->unsaved (and its unsaved signature) to the row of this model, task and mask, which is made
+ * when there is none; settled and skip_ratio are set. Durable when it returns true. *id may be NULL. */
+bool store_add(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
+               struct error*);
+/* The same for several, all or none. */
+bool store_add_all(struct store*, const struct store_model*, const struct bank_entry*, int n, struct error*);
+/* Sets a mask's record to what is given (an import): entry->record, not unsaved. */
+bool store_put(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
+               struct error*);
+/* Visits the masks of a model (fingerprint NULL: of all), most tokens served first. The visitor calls
+ * nothing of the store, and returns false to stop. False on an error alone. */
+bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user, const struct store_mask*),
+                void* user, struct error*);
+/* 1 found, 0 not there, -1 error. */
+int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
+/* 1 deleted, 0 not there, -1 error. */
+int store_delete(struct store*, int64_t id, struct error*);
+/* Deletes all masks and observations of a model (NULL: of all); *n tells how many masks. */
+bool store_delete_model(struct store*, const char* fingerprint, int* n, struct error*);
+
+/* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
+bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);
+
+struct store_observation {
+	struct mask mask;
+	int matches, rows;
+	int64_t window;
+	char task[BANK_TASK]; /* the text's label, "" none: then its kind tells */
+	int64_t kind;
+};
+bool store_observe(struct store*, const struct store_model*, const struct store_observation*, int n,
+                   struct error*);
+/* Oldest first, those of one task, or without a label ("") of one kind. Their task and kind are not set. */
+bool store_each_observation(struct store*, const char* fingerprint, const char* task, int64_t kind,
+                            void (*visit)(void* user, const struct store_observation*), void* user,
+                            struct error*);
+
+/* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
+ * anything else. STORE_MASK_TEXT bytes always suffice. */
+enum { STORE_MASK_TEXT = MAX_BLOCKS * 8 + 8 };
+void store_mask_text(const struct mask*, char text[STORE_MASK_TEXT]);
+bool store_mask_parse(const char* text, struct mask*);
+
+#endif

@@ -1,0 +1,228 @@
+/* Checks before parsing, typed fields after it; api_json.h says why. */
+#include "streams/service/api_json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/json_text.h"
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+bool api_refuse(struct api_error* e, const char* param, const char* code, const char* format, ...) {
+	memset(e, 0, sizeof *e);
+	e->status = 400;
+	snprintf(e->type, sizeof e->type, "invalid_request_error");
+	snprintf(e->param, sizeof e->param, "%s", param ? param : "");
+	snprintf(e->code, sizeof e->code, "%s", code ? code : "");
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(e->message, sizeof e->message, format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+bool api_fail(struct api_error* e, int status, const char* type, const char* code, const char* format, ...) {
+	memset(e, 0, sizeof *e);
+	e->status = status;
+	snprintf(e->type, sizeof e->type, "%s", type ? type : "invalid_request_error");
+	snprintf(e->code, sizeof e->code, "%s", code ? code : "");
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(e->message, sizeof e->message, format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+char* api_error_text(const struct api_error* e) {
+	char* message = json_quote(e->message, strlen(e->message));
+	char* param = e->param[0] ? json_quote(e->param, strlen(e->param)) : strdup("null");
+	char* code = e->code[0] ? json_quote(e->code, strlen(e->code)) : strdup("null");
+	char* text = NULL;
+	if (message && param && code &&
+	    asprintf(&text, "{\"error\": {\"message\": %s, \"type\": \"%s\", \"param\": %s, \"code\": %s}}\n",
+	             message, e->type, param, code) < 0)
+		text = NULL;
+	free(message);
+	free(param);
+	free(code);
+	return text;
+}
+
+/* ---- the body ----------------------------------------------------------------------------- */
+
+/* An upper bound of the values in a checked text: its commas, brackets and colons outside strings. */
+static size_t count_values(const char* text, size_t size) {
+	size_t n = 1;
+	bool inside = false;
+	for (size_t i = 0; i < size; i++) {
+		const char c = text[i];
+		if (inside && c == '\\')
+			i++;
+		else if (c == '"')
+			inside = !inside;
+		else if (!inside && (c == ',' || c == '[' || c == '{' || c == ':'))
+			n++;
+	}
+	return n;
+}
+
+/* cJSON keeps both members of a name; the depth is bounded by json_check. */
+static bool keys_are_single(const cJSON* value, struct api_error* e) {
+	int n = 0;
+	for (const cJSON* item = value->child; item; item = item->next) {
+		if (cJSON_IsObject(value)) {
+			if (++n > API_MAX_KEYS)
+				return api_refuse(e, NULL, NULL, "An object has more than %d members.", API_MAX_KEYS);
+			for (const cJSON* other = value->child; other != item; other = other->next)
+				if (strcmp(other->string, item->string) == 0)
+					return api_refuse(e, item->string, "duplicate_key", "The key '%.80s' is given twice.",
+					                  item->string);
+		}
+		if (item->child && !keys_are_single(item, e))
+			return false;
+	}
+	return true;
+}
+
+cJSON* api_parse(const char* body, size_t size, struct api_error* e) {
+	struct error why;
+	if (size == 0) {
+		api_refuse(e, NULL, NULL, "The request has no body; a JSON object is expected.");
+		return NULL;
+	}
+	if (!json_check(body, size, &why)) {
+		api_refuse(e, NULL, "invalid_json", "The body is not valid JSON: %.300s", why.message);
+		return NULL;
+	}
+	if (count_values(body, size) > API_MAX_VALUES) {
+		api_refuse(e, NULL, NULL, "The body holds more than %d values.", API_MAX_VALUES);
+		return NULL;
+	}
+	cJSON* json = cJSON_ParseWithLength(body, size);
+	if (!json) {
+		api_refuse(e, NULL, "invalid_json", "The body could not be parsed.");
+		return NULL;
+	}
+	if (!cJSON_IsObject(json)) {
+		api_refuse(e, NULL, NULL, "The body is not a JSON object.");
+		cJSON_Delete(json);
+		return NULL;
+	}
+	if (!keys_are_single(json, e)) {
+		cJSON_Delete(json);
+		return NULL;
+	}
+	return json;
+}
+
+/* ---- fields ------------------------------------------------------------------------------- */
+
+static const cJSON* field(const cJSON* object, const char* name) {
+	const char* dot = strrchr(name, '.');
+	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, dot ? dot + 1 : name);
+	return cJSON_IsNull(value) ? NULL : value;
+}
+
+bool api_number(const cJSON* object, const char* name, double least, double most, bool whole, double* out,
+                struct api_error* e) {
+	const cJSON* value = field(object, name);
+	if (!value)
+		return true;
+	const char* kind = whole ? "a whole number" : "a number";
+	if (!cJSON_IsNumber(value))
+		return api_refuse(e, name, "invalid_type", "'%s' must be %s.", name, kind);
+	const double v = value->valuedouble;
+	if (!isfinite(v) || v < least || v > most || (whole && v != floor(v)))
+		return api_refuse(e, name, "invalid_value", "'%s' must be %s from %.17g to %.17g; %.6g was given.",
+		                  name, kind, least, most, v);
+	*out = v;
+	return true;
+}
+
+bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error* e) {
+	const cJSON* value = field(object, name);
+	if (value && !cJSON_IsBool(value))
+		return api_refuse(e, name, "invalid_type", "'%s' must be true or false.", name);
+	if (value)
+		*out = cJSON_IsTrue(value);
+	return true;
+}
+
+bool api_string(const cJSON* object, const char* name, size_t limit, const char** out, struct api_error* e) {
+	const cJSON* value = field(object, name);
+	if (!value)
+		return true;
+	if (!cJSON_IsString(value))
+		return api_refuse(e, name, "invalid_type", "'%s' must be a string.", name);
+	if (strlen(value->valuestring) > limit)
+		return api_refuse(e, name, "invalid_value", "'%s' is longer than %zu bytes.", name, limit);
+	*out = value->valuestring;
+	return true;
+}
+
+bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
+                struct api_error* e) {
+	const cJSON* list = field(object, name);
+	if (!list)
+		return true;
+	if (!cJSON_IsArray(list))
+		return api_refuse(e, name, "invalid_type", "'%s' must be an array of block numbers.", name);
+	for (const cJSON* item = list->child; item; item = item->next) {
+		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+		if (!(v >= 0 && v < blocks) || v != floor(v))
+			return api_refuse(e, name, "invalid_value",
+			                  "'%s' must hold block numbers from 0 to %d, whole and ascending.", name,
+			                  blocks - 1);
+		if (mask_has(out, 2 * (int)v + kind))
+			return api_refuse(e, name, "invalid_value", "'%s' names block %d twice.", name, (int)v);
+		mask_set(out, 2 * (int)v + kind, true);
+	}
+	return true;
+}
+
+bool api_only(const cJSON* object, const char* const* known, struct api_error* e) {
+	for (const cJSON* item = object->child; item; item = item->next) {
+		bool found = false;
+		for (const char* const* name = known; *name && !found; name++)
+			found = strcmp(*name, item->string) == 0;
+		if (!found)
+			return api_refuse(e, item->string, "unsupported_field", "The field '%.80s' is not supported.",
+			                  item->string);
+	}
+	return true;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+bool api_add_mask(cJSON* object, const struct mask* m) {
+	for (int kind = 0; kind < 2; kind++) {
+		cJSON* list = cJSON_AddArrayToObject(object, kind ? "mlp" : "attention");
+		if (!list)
+			return false;
+		for (int b = 0; b < MAX_BLOCKS; b++)
+			if (mask_has(m, 2 * b + kind) && !cJSON_AddItemToArray(list, cJSON_CreateNumber(b)))
+				return false;
+	}
+	return true;
+}
+
+bool api_add_number(cJSON* object, const char* name, double value) {
+	return isfinite(value) ? cJSON_AddNumberToObject(object, name, value) != NULL
+	                       : cJSON_AddNullToObject(object, name) != NULL;
+}
+
+void api_print_mask(struct text* out, const struct mask* m, int blocks) {
+	for (int kind = 0; kind < 2; kind++) {
+		text_put(out, kind ? ", \"mlp\": [" : "\"attention\": [");
+		const char* separator = "";
+		for (int b = 0; b < blocks; b++)
+			if (mask_has(m, 2 * b + kind)) {
+				text_print(out, "%s%d", separator, b);
+				separator = ", ";
+			}
+		text_put(out, "]");
+	}
+}

@@ -1,0 +1,62 @@
+/* JSON from clients: bounded before it is parsed, and errors in OpenAI's shape.
+ *
+ * A body is checked by the letter of RFC 8259 (streams/json_text.h), its values are counted before any
+ * memory is spent on them, and an object that names a key twice is refused: two readers could see two
+ * different requests in it. */
+#ifndef SWIFTLET_STREAMS_SERVICE_API_JSON_H
+#define SWIFTLET_STREAMS_SERVICE_API_JSON_H
+
+#include <cjson/cJSON.h>
+
+#include "kernels/backend.h"
+#include "streams/text.h"
+
+enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 128 };
+
+/* What a client is told: {"error": {"message", "type", "param", "code"}}. */
+struct api_error {
+	int status; /* HTTP */
+	char message[400];
+	char type[32]; /* "invalid_request_error", "server_error"… */
+	char param[96];
+	char code[48]; /* param and code: "" is null */
+};
+
+/* Fills a 400 that names the field; param and code may be NULL. Returns false. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+bool api_refuse(struct api_error*, const char* param, const char* code, const char* format, ...);
+/* Any other status; type and code may be NULL. Returns false. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 5, 6)))
+#endif
+bool api_fail(struct api_error*, int status, const char* type, const char* code, const char* format, ...);
+/* The body of the answer, malloc'd; NULL on no memory. */
+char* api_error_text(const struct api_error*);
+
+/* The body as an object without duplicated keys; free with cJSON_Delete. NULL with a 400. */
+cJSON* api_parse(const char* body, size_t size, struct api_error*);
+
+/* object.name as a number in [least, most] (whole where `whole`); `name` may be a path for messages, of
+ * which the last part is the key. False with a 400 on another type, out of range or not whole. Absent or
+ * null: *out keeps its value. */
+bool api_number(const cJSON* object, const char* name, double least, double most, bool whole, double* out,
+                struct api_error*);
+bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error*);
+/* Borrowed from the object; at most `limit` bytes. */
+bool api_string(const cJSON* object, const char* name, size_t limit, const char** out, struct api_error*);
+/* An array of blocks into the attention (kind 0) or MLP (1) half of a mask. */
+bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
+                struct api_error*);
+/* False with a 400 that names the first member of the object which is none of `known` (NULL-ended). */
+bool api_only(const cJSON* object, const char* const* known, struct api_error*);
+
+/* An object {"attention": […], "mlp": […]}'s two members, added to `object`. False: out of memory. */
+bool api_add_mask(cJSON* object, const struct mask*);
+/* The same two members as text, without braces. */
+void api_print_mask(struct text*, const struct mask*, int blocks);
+/* A number, null where it is not finite. */
+bool api_add_number(cJSON* object, const char* name, double value);
+
+#endif

@@ -1,0 +1,143 @@
+/* Events, the latest state, and who waits for them. */
+#include "streams/service/events.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+void events_open(struct events* e) {
+	memset(e, 0, sizeof *e);
+	pthread_mutex_init(&e->lock, NULL);
+}
+
+void events_close(struct events* e) {
+	text_free(&e->state);
+	pthread_mutex_destroy(&e->lock);
+}
+
+static void wake_all(struct events* e) {
+	for (int i = 0; i < EVENTS_SUBSCRIBERS; i++)
+		if (e->subscriber[i].wake)
+			e->subscriber[i].wake(e->subscriber[i].user);
+}
+
+void events_publish(struct events* e, double seconds, int session, const char* kind, const char* task) {
+	struct text t = {0};
+	text_print(&t, "{\"seconds\": %.3f, \"session\": %d, \"kind\": ", seconds, session);
+	text_quote(&t, kind, strlen(kind));
+	text_put(&t, ", \"task\": ");
+	/* cut so that any label fits when each of its bytes is escaped */
+	text_quote(&t, task, strnlen(task, 48));
+	text_put(&t, "}");
+	pthread_mutex_lock(&e->lock);
+	if (!t.failed && t.size < EVENTS_TEXT) {
+		memcpy(e->event[e->next % EVENTS_KEPT], t.data, t.size + 1);
+		e->next++;
+		wake_all(e);
+	}
+	pthread_mutex_unlock(&e->lock);
+	text_free(&t);
+}
+
+void events_state(struct events* e, struct text* state) {
+	pthread_mutex_lock(&e->lock);
+	const struct text old = e->state;
+	e->state = *state;
+	*state = old;
+	e->state_number++;
+	wake_all(e);
+	pthread_mutex_unlock(&e->lock);
+}
+
+void events_beat(struct events* e) {
+	pthread_mutex_lock(&e->lock);
+	e->beat++;
+	wake_all(e);
+	pthread_mutex_unlock(&e->lock);
+}
+
+int events_watched(struct events* e) {
+	pthread_mutex_lock(&e->lock);
+	const int n = e->subscribers;
+	pthread_mutex_unlock(&e->lock);
+	return n;
+}
+
+int events_subscribe(struct events* e, void (*wake)(void*), void* user, struct events_place* place) {
+	int slot = -1;
+	pthread_mutex_lock(&e->lock);
+	for (int i = 0; i < EVENTS_SUBSCRIBERS && slot < 0; i++)
+		if (!e->subscriber[i].wake)
+			slot = i;
+	if (slot >= 0) {
+		e->subscriber[slot].wake = wake;
+		e->subscriber[slot].user = user;
+		e->subscribers++;
+		/* the present state at once, events from now on */
+		*place = (struct events_place){.event = e->next, .state = e->state_number - 1, .beat = e->beat};
+	}
+	pthread_mutex_unlock(&e->lock);
+	return slot;
+}
+
+void events_unsubscribe(struct events* e, int slot) {
+	pthread_mutex_lock(&e->lock);
+	e->subscriber[slot].wake = NULL;
+	e->subscribers--;
+	pthread_mutex_unlock(&e->lock);
+}
+
+void events_read(struct events* e, struct events_place* place, struct text* out, void (*sleep)(void*),
+                 void* user) {
+	const size_t before = out->size;
+	pthread_mutex_lock(&e->lock);
+	if (place->event < e->next - EVENTS_KEPT)
+		place->event = e->next - EVENTS_KEPT;
+	for (; place->event < e->next; place->event++)
+		text_print(out, "event: happened\nid: %" PRId64 "\ndata: %s\n\n", place->event,
+		           e->event[place->event % EVENTS_KEPT]);
+	if (place->state < e->state_number && e->state.size) {
+		text_put(out, "event: state\ndata: ");
+		text_add(out, e->state.data, e->state.size);
+		text_put(out, "\n\n");
+	}
+	place->state = e->state_number;
+	if (out->size == before && place->beat < e->beat)
+		text_put(out, ": still here\n\n");
+	place->beat = e->beat;
+	if (out->size == before)
+		sleep(user);
+	pthread_mutex_unlock(&e->lock);
+}
+
+void events_point(struct events* e, const double point[EVENTS_POINT]) {
+	pthread_mutex_lock(&e->lock);
+	memcpy(e->point[e->points++ % EVENTS_POINTS], point, sizeof e->point[0]);
+	pthread_mutex_unlock(&e->lock);
+}
+
+static void add_point(struct text* out, const double* point) {
+	for (int i = 0; i < EVENTS_POINT; i++) {
+		text_put(out, i ? ", " : "[");
+		text_number(out, point[i]);
+	}
+	text_put(out, "]");
+}
+
+void events_all(struct events* e, struct text* out) {
+	pthread_mutex_lock(&e->lock);
+	if (e->state.size > 1)
+		text_add(out, e->state.data, e->state.size - 1); /* without its closing brace */
+	text_put(out, e->state.size > 1 ? ", \"history\": [" : "{\"history\": [");
+	const int64_t from = e->points > EVENTS_POINTS ? e->points - EVENTS_POINTS : 0;
+	for (int64_t i = from; i < e->points; i++) {
+		text_put(out, i > from ? ", " : "");
+		add_point(out, e->point[i % EVENTS_POINTS]);
+	}
+	text_put(out, "], \"events\": [");
+	const int64_t first = e->next > EVENTS_KEPT ? e->next - EVENTS_KEPT : 0;
+	for (int64_t i = first; i < e->next; i++)
+		text_print(out, "%s%s", i > first ? ", " : "", e->event[i % EVENTS_KEPT]);
+	text_put(out, "]}");
+	pthread_mutex_unlock(&e->lock);
+}

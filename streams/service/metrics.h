@@ -1,0 +1,42 @@
+/* Counters of the service, and their text in Prometheus' exposition format (version 0.0.4). */
+#ifndef SWIFTLET_STREAMS_SERVICE_METRICS_H
+#define SWIFTLET_STREAMS_SERVICE_METRICS_H
+
+#include <pthread.h>
+
+#include "streams/memory/memory.h"
+#include "streams/text.h"
+
+enum { METRIC_ROUTES = 12, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
+
+struct metrics {
+	pthread_mutex_t lock;
+	const char* route[METRIC_ROUTES]; /* static strings, in order of appearance */
+	int64_t requests[METRIC_ROUTES][METRIC_STATUSES];
+	int status[METRIC_STATUSES];
+	int n_routes, n_statuses;
+	int64_t ended[5]; /* by enum swiftlet_stop */
+	int64_t prompt_tokens, cached_tokens, tokens, draft_steps, accepted, rounds, round_tokens, full_passes;
+	int64_t optimize_steps, failures;
+	double prefill, draft, verify, plain, optimize, other, decode;
+	double matchness, expected_speedup; /* of the last generation that had them, NaN before */
+	int64_t first_token[METRIC_BUCKETS + 1];
+	double first_token_sum;
+};
+
+struct metrics_now { /* what is so at this moment */
+	int queue, queue_limit, busy, sessions, connections;
+	struct memory_counts memory;
+	double up_seconds;
+};
+
+void metrics_open(struct metrics*);
+void metrics_close(struct metrics*);
+/* route: a static string ("/v1/completions"), never what a client wrote. */
+void metrics_request(struct metrics*, const char* route, int status);
+/* One generation has ended; seconds to its first token from when it was asked for (NaN: none came). */
+void metrics_generation(struct metrics*, const struct swiftlet_figures*, double first_token);
+void metrics_failure(struct metrics*);
+void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
+
+#endif

@@ -1,0 +1,61 @@
+/* What a client of OpenAI's completions and chat completions asks for.
+ *
+ * The readers take a body and give a request with OpenAI's defaults filled in (an omitted temperature is
+ * 1, max_tokens of a completion 16, of a chat whatever the context leaves), or a 400 that names the
+ * field. A field OpenAI has and we have not is accepted at the value that changes nothing (a penalty of
+ * 0, an empty logit_bias) and refused at any other; a field nobody knows is refused. */
+#ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
+#define SWIFTLET_STREAMS_SERVICE_OPENAI_H
+
+#include "streams/service/api_json.h"
+
+enum {
+	API_MAX_STOPS = 4,
+	API_MAX_STOP_BYTES = 256,
+	API_MAX_CHOICES = 128, /* prompts times n */
+	API_MAX_MESSAGES = 4096,
+	API_MAX_TASK = 127,
+	API_MAX_TOP = 20
+};
+
+struct api_prompt { /* text, or ids where id is not NULL */
+	char* text;
+	size_t text_size;
+	int32_t* id; /* (n) */
+	int n;
+};
+
+struct api_message {
+	const char* role; /* "system", "user" or "assistant" */
+	char* content;
+	size_t content_size;
+};
+
+struct api_request {
+	bool chat;
+	char* model;
+	struct api_prompt* prompt; /* (n_prompts) completions */
+	int n_prompts;
+	struct api_message* message; /* (n_messages) chat */
+	int n_messages;
+	int max_tokens; /* 0: what the context leaves */
+	double temperature, top_p, min_p;
+	int top_k;
+	int n; /* choices a prompt */
+	bool stream, include_usage, echo;
+	bool logprobs; /* wanted at all */
+	int top_logprobs;
+	bool has_seed;
+	uint64_t seed;
+	char* stop[API_MAX_STOPS];
+	int n_stop;
+	char* task; /* metadata.task, or NULL */
+};
+
+/* False with the error; the request is then empty. Free in any case. vocab: ids of a prompt given as
+ * numbers lie below it. */
+bool api_read_completion(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
+bool api_read_chat(const char* body, size_t size, struct api_request*, struct api_error*);
+void api_request_free(struct api_request*);
+
+#endif

@@ -1,0 +1,253 @@
+/* Answers and chunks as text; openai_reply.h says for whom. */
+#include "streams/service/openai_reply.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/json_text.h"
+#include "streams/report.h"
+
+enum { PIECE = 512 };
+
+const char* reply_finish(enum swiftlet_stop stop) { return stop == SWIFTLET_LENGTH ? "length" : "stop"; }
+
+/* ---- tokens ------------------------------------------------------------------------------- */
+
+/* A token's text; one that is no whole character is written as OpenAI does, "bytes:\xe2\x82". */
+static void put_piece(struct text* out, const struct tokenizer* t, int32_t id) {
+	char piece[PIECE];
+	size_t n = tokenizer_piece(t, id, true, piece, sizeof piece);
+	if (n > sizeof piece)
+		n = sizeof piece;
+	if (utf8_valid(piece, n)) {
+		text_quote(out, piece, n);
+		return;
+	}
+	text_put(out, "\"bytes:");
+	for (size_t i = 0; i < n; i++)
+		text_print(out, "\\\\x%02x", (unsigned char)piece[i]);
+	text_put(out, "\"");
+}
+
+static void put_bytes(struct text* out, const struct tokenizer* t, int32_t id) {
+	char piece[PIECE];
+	size_t n = tokenizer_piece(t, id, true, piece, sizeof piece);
+	if (n > sizeof piece)
+		n = sizeof piece;
+	text_put(out, "[");
+	for (size_t i = 0; i < n; i++)
+		text_print(out, "%s%d", i ? ", " : "", (unsigned char)piece[i]);
+	text_put(out, "]");
+}
+
+static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t id, double logprob) {
+	text_put(out, "{\"token\": ");
+	put_piece(out, t, id);
+	text_put(out, ", \"logprob\": ");
+	text_number(out, logprob);
+	text_put(out, ", \"bytes\": ");
+	put_bytes(out, t, id);
+}
+
+static void add_chat(struct reply_logprobs* l, const struct tokenizer* t, const struct swiftlet_token* k,
+                     int n) {
+	text_put(&l->content, l->n ? ", " : "");
+	put_chat_token(&l->content, t, k->id, k->logprob);
+	text_put(&l->content, ", \"top_logprobs\": [");
+	for (int i = 0; i < n && i < k->n_top; i++) {
+		text_put(&l->content, i ? ", " : "");
+		put_chat_token(&l->content, t, k->top_id[i], k->top_logprob[i]);
+		text_put(&l->content, "}");
+	}
+	text_put(&l->content, "]}");
+}
+
+static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
+                           const struct swiftlet_token* k, int n) {
+	const char* separator = l->n ? ", " : "";
+	text_put(&l->tokens, separator);
+	put_piece(&l->tokens, t, k->id);
+	text_put(&l->values, separator);
+	text_number(&l->values, k->logprob);
+	text_print(&l->offsets, "%s%zu", separator, l->offset);
+	text_print(&l->tops, "%s{", separator);
+	for (int i = 0; i < n && i < k->n_top; i++) {
+		text_put(&l->tops, i ? ", " : "");
+		put_piece(&l->tops, t, k->top_id[i]);
+		text_put(&l->tops, ": ");
+		text_number(&l->tops, k->top_logprob[i]);
+	}
+	text_put(&l->tops, "}");
+	l->offset += tokenizer_piece(t, k->id, false, NULL, 0);
+}
+
+void reply_logprobs_add(struct reply_logprobs* l, bool chat, const struct tokenizer* t,
+                        const struct swiftlet_token* k, int n_top) {
+	if (chat)
+		add_chat(l, t, k, n_top);
+	else
+		add_completion(l, t, k, n_top);
+	l->n++;
+}
+
+void reply_logprobs_free(struct reply_logprobs* l) {
+	text_free(&l->tokens);
+	text_free(&l->values);
+	text_free(&l->tops);
+	text_free(&l->offsets);
+	text_free(&l->content);
+}
+
+static void put_array(struct text* out, const char* name, const struct text* members, const char* end) {
+	text_print(out, "\"%s\": [", name);
+	text_add(out, members->data, members->size);
+	text_print(out, "]%s", end);
+}
+
+static void put_logprobs(struct text* out, bool chat, const struct reply_logprobs* l) {
+	text_put(out, ", \"logprobs\": ");
+	if (!l) {
+		text_put(out, "null");
+		return;
+	}
+	text_put(out, "{");
+	if (chat) {
+		put_array(out, "content", &l->content, ", \"refusal\": null}");
+		return;
+	}
+	put_array(out, "tokens", &l->tokens, ", ");
+	put_array(out, "token_logprobs", &l->values, ", ");
+	put_array(out, "top_logprobs", &l->tops, ", ");
+	put_array(out, "text_offset", &l->offsets, "}");
+}
+
+/* ---- usage -------------------------------------------------------------------------------- */
+
+void reply_figures(struct text* out, const struct swiftlet_figures* f, enum swiftlet_method method) {
+	cJSON* object = cJSON_CreateObject();
+	char* text = object && report_add_figures(object, f, method) ? cJSON_PrintUnformatted(object) : NULL;
+	if (text)
+		text_put(out, text);
+	else
+		out->failed = true;
+	cJSON_free(text);
+	cJSON_Delete(object);
+}
+
+static void put_usage(struct text* out, const struct reply_usage* u) {
+	text_print(
+	    out,
+	    "{\"prompt_tokens\": %" PRId64 ", \"completion_tokens\": %" PRId64 ", \"total_tokens\": %" PRId64
+	    ", \"prompt_tokens_details\": {\"cached_tokens\": %" PRId64 "}, \"swiftlet\": ",
+	    u->prompt_tokens, u->completion_tokens, u->prompt_tokens + u->completion_tokens, u->cached_tokens);
+	if (u->n == 1) {
+		reply_figures(out, u->figures[0], u->method);
+	} else {
+		text_put(out, "{\"choices\": [");
+		for (int i = 0; i < u->n; i++) {
+			text_put(out, i ? ", " : "");
+			reply_figures(out, u->figures[i], u->method);
+		}
+		text_put(out, "]}");
+	}
+	text_put(out, "}");
+}
+
+/* ---- whole answers ------------------------------------------------------------------------ */
+
+static void put_head(struct text* out, const struct reply_head* h, const char* object) {
+	text_put(out, "{\"id\": ");
+	text_quote(out, h->id, strlen(h->id));
+	text_print(out, ", \"object\": \"%s\", \"created\": %" PRId64 ", \"model\": ", object, h->created);
+	text_quote(out, h->model, strlen(h->model));
+	text_put(out, ", \"system_fingerprint\": null, \"choices\": [");
+}
+
+static void put_choice(struct text* out, bool chat, const struct reply_choice* c) {
+	text_print(out, "{\"index\": %d, ", c->index);
+	text_put(out, chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
+	text_quote(out, c->text ? c->text : "", c->size);
+	if (chat)
+		text_put(out, ", \"refusal\": null}");
+	put_logprobs(out, chat, c->logprobs);
+	text_print(out, ", \"finish_reason\": \"%s\"}", reply_finish(c->stop));
+}
+
+void reply_whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
+                 const struct reply_usage* u) {
+	put_head(out, h, h->chat ? "chat.completion" : "text_completion");
+	for (int i = 0; i < n; i++) {
+		text_put(out, i ? ", " : "");
+		put_choice(out, h->chat, &c[i]);
+	}
+	text_put(out, "], \"usage\": ");
+	put_usage(out, u);
+	text_put(out, "}\n");
+}
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+static void begin_chunk(struct text* out, const struct reply_head* h) {
+	text_put(out, "data: ");
+	put_head(out, h, h->chat ? "chat.completion.chunk" : "text_completion");
+}
+
+static void end_chunk(struct text* out, const char* detail) {
+	text_put(out, "]");
+	if (detail)
+		text_print(out, ", \"swiftlet\": %s", detail);
+	text_put(out, "}\n\n");
+}
+
+void reply_first(struct text* out, const struct reply_head* h, int index) {
+	if (!h->chat)
+		return;
+	begin_chunk(out, h);
+	text_print(out,
+	           "{\"index\": %d, \"delta\": {\"role\": \"assistant\", \"content\": \"\"}, \"logprobs\": null, "
+	           "\"finish_reason\": null}",
+	           index);
+	end_chunk(out, NULL);
+}
+
+void reply_part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
+                const char* detail) {
+	begin_chunk(out, h);
+	text_print(out, "{\"index\": %d, %s", c->index, h->chat ? "\"delta\": {\"content\": " : "\"text\": ");
+	text_quote(out, c->text ? c->text : "", c->size);
+	text_put(out, h->chat ? "}" : "");
+	put_logprobs(out, h->chat, c->logprobs);
+	text_put(out, ", \"finish_reason\": null}");
+	end_chunk(out, detail);
+}
+
+void reply_last(struct text* out, const struct reply_head* h, int index, enum swiftlet_stop stop,
+                const char* detail) {
+	begin_chunk(out, h);
+	text_print(out, "{\"index\": %d, %s, \"logprobs\": null, \"finish_reason\": \"%s\"}", index,
+	           h->chat ? "\"delta\": {}" : "\"text\": \"\"", reply_finish(stop));
+	end_chunk(out, detail);
+}
+
+void reply_stream_usage(struct text* out, const struct reply_head* h, const struct reply_usage* u) {
+	begin_chunk(out, h);
+	text_put(out, "], \"usage\": ");
+	put_usage(out, u);
+	text_put(out, "}\n\n");
+}
+
+void reply_done(struct text* out) { text_put(out, "data: [DONE]\n\n"); }
+
+void reply_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
+	text_put(out, "[");
+	for (int i = 0; i < step->n; i++) {
+		char piece[PIECE];
+		size_t n = tokenizer_piece(t, step->token[i].id, false, piece, sizeof piece);
+		text_put(out, i ? ", [" : "[");
+		text_quote(out, piece, n > sizeof piece ? sizeof piece : n);
+		text_print(out, ", %s]", step->token[i].drafted ? "true" : "false");
+	}
+	text_put(out, "]");
+}

@@ -1,0 +1,58 @@
+/* What a client of OpenAI's API is given: whole answers, and chunks of a stream. Plain text out of plain
+ * values; no connection, no session. */
+#ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_REPLY_H
+#define SWIFTLET_STREAMS_SERVICE_OPENAI_REPLY_H
+
+#include "core/text/tokenizer.h"
+#include "streams/text.h"
+#include "swiftlet.h"
+
+struct reply_head {
+	bool chat;
+	const char* id;  /* "cmpl-…", "chatcmpl-…" */
+	int64_t created; /* seconds since 1970 */
+	const char* model;
+};
+
+/* Log probabilities of one choice, put together as tokens come. Zeroed to begin with. */
+struct reply_logprobs {
+	struct text tokens, values, tops, offsets; /* completions: four arrays' members */
+	struct text content;                       /* chat: one array's */
+	size_t offset;                             /* of the next token in the text, bytes */
+	int n;
+};
+void reply_logprobs_add(struct reply_logprobs*, bool chat, const struct tokenizer*,
+                        const struct swiftlet_token*, int n_top);
+void reply_logprobs_free(struct reply_logprobs*);
+
+struct reply_choice {
+	int index;
+	const char* text;
+	size_t size;
+	const struct reply_logprobs* logprobs; /* NULL: not asked for */
+	enum swiftlet_stop stop;
+};
+
+struct reply_usage {
+	int64_t prompt_tokens, cached_tokens, completion_tokens;
+	const struct swiftlet_figures* const* figures; /* (n) one a choice */
+	int n;
+	enum swiftlet_method method;
+};
+
+const char* reply_finish(enum swiftlet_stop); /* "stop" or "length" */
+void reply_whole(struct text*, const struct reply_head*, const struct reply_choice*, int n,
+                 const struct reply_usage*);
+/* Server-sent events. `first` of a chat names the role. `detail`: a JSON member that is added to the chunk,
+ * or NULL. */
+void reply_first(struct text*, const struct reply_head*, int index);
+void reply_part(struct text*, const struct reply_head*, const struct reply_choice*, const char* detail);
+void reply_last(struct text*, const struct reply_head*, int index, enum swiftlet_stop, const char* detail);
+void reply_stream_usage(struct text*, const struct reply_head*, const struct reply_usage*);
+void reply_done(struct text*);
+/* The figures of one generation as an object, for `detail`. */
+void reply_figures(struct text*, const struct swiftlet_figures*, enum swiftlet_method);
+/* [["piece", drafted], …] of a step's tokens, for the page. */
+void reply_tokens(struct text*, const struct tokenizer*, const struct swiftlet_step*);
+
+#endif

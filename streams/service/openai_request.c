@@ -1,0 +1,495 @@
+/* The readers of the two requests: one table of fields, one small function a field. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/service/openai.h"
+
+enum { COMPLETION = 1, CHAT = 2, BOTH = 3 };
+
+struct reading {
+	const cJSON* body;
+	struct api_request* to;
+	int vocab;
+	struct api_error* error;
+};
+
+static bool no_memory(struct reading* r) {
+	return api_fail(r->error, 500, "server_error", NULL, "The server is out of memory.");
+}
+
+static bool copy(struct reading* r, const char* from, char** to) {
+	*to = strdup(from);
+	return *to || no_memory(r);
+}
+
+/* ---- numbers and flags -------------------------------------------------------------------- */
+
+static bool read_int(struct reading* r, const char* name, int least, int most, int* out) {
+	double v = *out;
+	if (!api_number(r->body, name, least, most, true, &v, r->error))
+		return false;
+	*out = (int)v;
+	return true;
+}
+
+static bool read_model(struct reading* r, const char* name) {
+	const char* model = NULL;
+	if (!api_string(r->body, name, 512, &model, r->error))
+		return false;
+	if (!model)
+		return api_refuse(r->error, name, "missing_required_parameter", "'model' is required.");
+	return copy(r, model, &r->to->model);
+}
+
+static bool read_max_tokens(struct reading* r, const char* name) {
+	const int before = r->to->max_tokens;
+	const bool both = r->to->chat && strcmp(name, "max_completion_tokens") == 0 &&
+	                  cJSON_GetObjectItemCaseSensitive(r->body, "max_tokens") && before > 0;
+	if (!read_int(r, name, 1, 1 << 24, &r->to->max_tokens))
+		return false;
+	if (both && before != r->to->max_tokens)
+		return api_refuse(r->error, name, "invalid_value",
+		                  "'max_tokens' and 'max_completion_tokens' differ; give one.");
+	return true;
+}
+
+static bool read_temperature(struct reading* r, const char* name) {
+	return api_number(r->body, name, 0, 2, false, &r->to->temperature, r->error);
+}
+static bool read_top_p(struct reading* r, const char* name) {
+	if (!api_number(r->body, name, 0, 1, false, &r->to->top_p, r->error))
+		return false;
+	/* 0 keeps the most probable token, as the smallest positive share does */
+	r->to->top_p = fmax(r->to->top_p, 1e-6);
+	return true;
+}
+static bool read_min_p(struct reading* r, const char* name) {
+	return api_number(r->body, name, 0, 1, false, &r->to->min_p, r->error);
+}
+static bool read_top_k(struct reading* r, const char* name) {
+	return read_int(r, name, 0, 1 << 24, &r->to->top_k);
+}
+static bool read_n(struct reading* r, const char* name) {
+	return read_int(r, name, 1, API_MAX_CHOICES, &r->to->n);
+}
+static bool read_stream(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->stream, r->error);
+}
+static bool read_echo(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->echo, r->error);
+}
+
+static bool read_seed(struct reading* r, const char* name) {
+	double v = NAN;
+	if (!api_number(r->body, name, -0x1p63, 0x1p63, true, &v, r->error))
+		return false;
+	r->to->has_seed = isfinite(v);
+	if (v < 0)
+		r->to->seed = (uint64_t)(int64_t)v;
+	else if (r->to->has_seed)
+		r->to->seed = (uint64_t)v;
+	return true;
+}
+
+/* ---- log probabilities -------------------------------------------------------------------- */
+
+static bool read_logprobs_count(struct reading* r, const char* name) {
+	int v = -1;
+	if (!read_int(r, name, 0, API_MAX_TOP, &v))
+		return false;
+	r->to->logprobs = v >= 0;
+	r->to->top_logprobs = v > 0 ? v : 0;
+	return true;
+}
+
+static bool read_logprobs_flag(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->logprobs, r->error);
+}
+
+static bool read_top_logprobs(struct reading* r, const char* name) {
+	int v = -1;
+	if (!read_int(r, name, 0, API_MAX_TOP, &v))
+		return false;
+	if (v >= 0 && !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")))
+		return api_refuse(r->error, name, "invalid_value", "'top_logprobs' needs 'logprobs': true.");
+	r->to->top_logprobs = v > 0 ? v : 0;
+	return true;
+}
+
+/* ---- objects ------------------------------------------------------------------------------ */
+
+static const cJSON* get(const struct reading* r, const char* name) {
+	const cJSON* value = cJSON_GetObjectItemCaseSensitive(r->body, name);
+	return cJSON_IsNull(value) ? NULL : value;
+}
+
+static bool read_stream_options(struct reading* r, const char* name) {
+	static const char* const known[] = {"include_usage", NULL};
+	const cJSON* options = get(r, name);
+	if (!options)
+		return true;
+	if (!cJSON_IsObject(options))
+		return api_refuse(r->error, name, "invalid_type", "'stream_options' must be an object.");
+	if (!cJSON_IsTrue(get(r, "stream")))
+		return api_refuse(r->error, name, "invalid_value", "'stream_options' needs 'stream': true.");
+	return api_only(options, known, r->error) &&
+	       api_flag(options, "stream_options.include_usage", &r->to->include_usage, r->error);
+}
+
+static bool read_metadata(struct reading* r, const char* name) {
+	const cJSON* metadata = get(r, name);
+	if (!metadata)
+		return true;
+	if (!cJSON_IsObject(metadata))
+		return api_refuse(r->error, name, "invalid_type", "'metadata' must be an object of strings.");
+	for (const cJSON* item = metadata->child; item; item = item->next)
+		if (!cJSON_IsString(item))
+			return api_refuse(r->error, name, "invalid_type", "'metadata' must be an object of strings.");
+	const char* task = NULL;
+	if (!api_string(metadata, "metadata.task", API_MAX_TASK, &task, r->error))
+		return false;
+	return !task || !*task || copy(r, task, &r->to->task);
+}
+
+static bool add_stop(struct reading* r, const cJSON* item) {
+	if (!cJSON_IsString(item) || !item->valuestring[0])
+		return api_refuse(r->error, "stop", "invalid_type",
+		                  "'stop' must be a string or an array of strings that are not empty.");
+	if (r->to->n_stop == API_MAX_STOPS)
+		return api_refuse(r->error, "stop", "invalid_value", "'stop' holds more than %d strings.",
+		                  API_MAX_STOPS);
+	if (strlen(item->valuestring) > API_MAX_STOP_BYTES)
+		return api_refuse(r->error, "stop", "invalid_value", "A string of 'stop' is longer than %d bytes.",
+		                  API_MAX_STOP_BYTES);
+	if (!copy(r, item->valuestring, &r->to->stop[r->to->n_stop]))
+		return false;
+	r->to->n_stop++;
+	return true;
+}
+
+static bool read_stop(struct reading* r, const char* name) {
+	const cJSON* stop = get(r, name);
+	if (!stop)
+		return true;
+	if (!cJSON_IsArray(stop))
+		return add_stop(r, stop);
+	for (const cJSON* item = stop->child; item; item = item->next)
+		if (!add_stop(r, item))
+			return false;
+	return true;
+}
+
+/* ---- prompts ------------------------------------------------------------------------------ */
+
+static bool read_text_prompt(struct reading* r, const cJSON* item, struct api_prompt* p) {
+	p->text_size = strlen(item->valuestring);
+	return copy(r, item->valuestring, &p->text);
+}
+
+static bool read_id_prompt(struct reading* r, const cJSON* list, struct api_prompt* p) {
+	const int n = cJSON_GetArraySize(list);
+	if (n < 1)
+		return api_refuse(r->error, "prompt", "invalid_value", "'prompt' holds an empty array.");
+	p->id = malloc((size_t)n * sizeof *p->id);
+	if (!p->id)
+		return no_memory(r);
+	for (const cJSON* item = list->child; item; item = item->next) {
+		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+		if (!(v >= 0 && v < r->vocab) || v != floor(v))
+			return api_refuse(r->error, "prompt", "invalid_value",
+			                  "'prompt' holds a token that is no whole number from 0 to %d.", r->vocab - 1);
+		p->id[p->n++] = (int32_t)v;
+	}
+	return true;
+}
+
+static bool read_one_prompt(struct reading* r, const cJSON* item) {
+	struct api_prompt* p = &r->to->prompt[r->to->n_prompts++];
+	if (cJSON_IsString(item))
+		return read_text_prompt(r, item, p);
+	if (cJSON_IsArray(item))
+		return read_id_prompt(r, item, p);
+	return api_refuse(r->error, "prompt", "invalid_type",
+	                  "'prompt' must be a string, an array of strings, an array of tokens or an array of "
+	                  "arrays of tokens.");
+}
+
+static bool read_prompt(struct reading* r, const char* name) {
+	const cJSON* prompt = get(r, name);
+	if (!prompt)
+		return api_refuse(r->error, name, "missing_required_parameter", "'prompt' is required.");
+	/* an array of numbers is one prompt; any other array is one of prompts, all of one kind */
+	const bool several = cJSON_IsArray(prompt) && prompt->child && !cJSON_IsNumber(prompt->child);
+	const int n = several ? cJSON_GetArraySize(prompt) : 1;
+	if (n > API_MAX_CHOICES)
+		return api_refuse(r->error, name, "invalid_value", "'prompt' holds more than %d prompts.",
+		                  API_MAX_CHOICES);
+	r->to->prompt = calloc((size_t)n, sizeof *r->to->prompt);
+	if (!r->to->prompt)
+		return no_memory(r);
+	if (!several)
+		return read_one_prompt(r, prompt);
+	for (const cJSON* item = prompt->child; item; item = item->next) {
+		if ((item->type & 0xff) != (prompt->child->type & 0xff))
+			return api_refuse(r->error, name, "invalid_type", "'prompt' mixes strings and tokens.");
+		if (!read_one_prompt(r, item))
+			return false;
+	}
+	return true;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static const char* read_role(struct reading* r, const cJSON* message, int index) {
+	const cJSON* role = cJSON_GetObjectItemCaseSensitive(message, "role");
+	const char* const as[][2] = {{"system", "system"},
+	                             {"developer", "system"}, /* OpenAI's newer name */
+	                             {"user", "user"},
+	                             {"assistant", "assistant"}};
+	for (size_t i = 0; i < sizeof as / sizeof *as; i++)
+		if (cJSON_IsString(role) && strcmp(role->valuestring, as[i][0]) == 0)
+			return as[i][1];
+	api_refuse(r->error, "messages", "invalid_value",
+	           "'messages[%d].role' must be \"system\", \"developer\", \"user\" or \"assistant\".", index);
+	return NULL;
+}
+
+/* A string, or parts {"type": "text", "text"} joined. */
+static bool read_content(struct reading* r, const cJSON* content, int index, struct api_message* m) {
+	if (cJSON_IsString(content)) {
+		m->content_size = strlen(content->valuestring);
+		return copy(r, content->valuestring, &m->content);
+	}
+	if (!cJSON_IsArray(content))
+		return api_refuse(r->error, "messages", "invalid_type",
+		                  "'messages[%d].content' must be a string or an array of text parts.", index);
+	size_t size = 0;
+	for (int pass = 0; pass < 2; pass++) {
+		size_t at = 0;
+		for (const cJSON* part = content->child; part; part = part->next) {
+			const cJSON* type = cJSON_GetObjectItemCaseSensitive(part, "type");
+			const cJSON* text = cJSON_GetObjectItemCaseSensitive(part, "text");
+			if (!cJSON_IsString(type) || strcmp(type->valuestring, "text") != 0 || !cJSON_IsString(text))
+				return api_refuse(r->error, "messages", "unsupported_field",
+				                  "'messages[%d].content' holds a part that is no text; only text is "
+				                  "supported.",
+				                  index);
+			const size_t length = strlen(text->valuestring);
+			if (pass)
+				memcpy(m->content + at, text->valuestring, length);
+			at += length;
+		}
+		if (!pass && !(m->content = calloc(1, at + 1)))
+			return no_memory(r);
+		size = at;
+	}
+	m->content_size = size;
+	return true;
+}
+
+/* What a client that hands an answer back gives as null (the openai package does) is no field. */
+static bool message_fields(struct reading* r, const cJSON* message, int index) {
+	for (const cJSON* item = message->child; item; item = item->next)
+		if (strcmp(item->string, "role") != 0 && strcmp(item->string, "content") != 0 && !cJSON_IsNull(item))
+			return api_refuse(r->error, item->string, "unsupported_field",
+			                  "'messages[%d].%.60s' is not supported.", index, item->string);
+	return true;
+}
+
+static bool read_messages(struct reading* r, const char* name) {
+	const cJSON* messages = get(r, name);
+	if (!messages)
+		return api_refuse(r->error, name, "missing_required_parameter", "'messages' is required.");
+	const int n = cJSON_IsArray(messages) ? cJSON_GetArraySize(messages) : 0;
+	if (n < 1 || n > API_MAX_MESSAGES)
+		return api_refuse(r->error, name, "invalid_value", "'messages' must be an array of 1 to %d messages.",
+		                  API_MAX_MESSAGES);
+	r->to->message = calloc((size_t)n, sizeof *r->to->message);
+	if (!r->to->message)
+		return no_memory(r);
+	int index = 0;
+	for (const cJSON* item = messages->child; item; item = item->next, index++) {
+		if (!cJSON_IsObject(item))
+			return api_refuse(r->error, name, "invalid_type", "'messages[%d]' must be an object.", index);
+		struct api_message* m = &r->to->message[index];
+		m->role = read_role(r, item, index);
+		r->to->n_messages = index + 1;
+		if (!m->role || !message_fields(r, item, index) ||
+		    !read_content(r, cJSON_GetObjectItemCaseSensitive(item, "content"), index, m))
+			return false;
+	}
+	return true;
+}
+
+/* ---- what we do not have ------------------------------------------------------------------ */
+
+static bool refuse_unsupported(struct reading* r, const char* name, const char* only) {
+	return api_refuse(r->error, name, "unsupported_field", "'%s' is not supported%s.", name, only);
+}
+
+static bool want_zero(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	if (!v || (cJSON_IsNumber(v) && fabs(v->valuedouble) < 1e-12))
+		return true;
+	return refuse_unsupported(r, name, " but for 0");
+}
+static bool want_empty(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	if (!v || ((cJSON_IsObject(v) || cJSON_IsArray(v)) && !v->child))
+		return true;
+	return refuse_unsupported(r, name, "");
+}
+static bool want_false(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	return !v || cJSON_IsFalse(v) || refuse_unsupported(r, name, " but for false");
+}
+static bool want_nothing(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	return !v || (cJSON_IsString(v) && !v->valuestring[0]) || refuse_unsupported(r, name, "");
+}
+static bool want_text(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	const cJSON* type = cJSON_GetObjectItemCaseSensitive(v, "type");
+	if (!v || (cJSON_IsString(type) && strcmp(type->valuestring, "text") == 0 && !v->child->next))
+		return true;
+	return refuse_unsupported(r, name, " but for {\"type\": \"text\"}");
+}
+static bool want_best_of(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	if (!v || (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1) ||
+	    (cJSON_IsNumber(v) && fabs(v->valuedouble - r->to->n) < 0.5))
+		return true;
+	return refuse_unsupported(r, name, " but for the value of 'n'");
+}
+static bool want_string(struct reading* r, const char* name) {
+	const char* ignored = NULL;
+	return api_string(r->body, name, 1 << 16, &ignored, r->error);
+}
+static bool want_word(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	if (!v || (cJSON_IsString(v) && (!strcmp(v->valuestring, "auto") || !strcmp(v->valuestring, "default") ||
+	                                 !strcmp(v->valuestring, "none"))))
+		return true;
+	return refuse_unsupported(r, name, " but for \"auto\" or \"none\"");
+}
+static bool want_text_only(struct reading* r, const char* name) {
+	const cJSON* v = get(r, name);
+	if (!v || (cJSON_IsArray(v) && v->child && !v->child->next && cJSON_IsString(v->child) &&
+	           strcmp(v->child->valuestring, "text") == 0))
+		return true;
+	return refuse_unsupported(r, name, " but for [\"text\"]");
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+/* Read in this order: `n` before `best_of`. */
+static const struct {
+	const char* name;
+	int where;
+	bool (*read)(struct reading*, const char* name);
+} fields[] = {
+    {"model", BOTH, read_model},
+    {"prompt", COMPLETION, read_prompt},
+    {"messages", CHAT, read_messages},
+    {"max_tokens", BOTH, read_max_tokens},
+    {"max_completion_tokens", CHAT, read_max_tokens},
+    {"temperature", BOTH, read_temperature},
+    {"top_p", BOTH, read_top_p},
+    {"min_p", BOTH, read_min_p}, /* ours, as vLLM names it */
+    {"top_k", BOTH, read_top_k}, /* the same */
+    {"n", BOTH, read_n},
+    {"stream", BOTH, read_stream},
+    {"stream_options", BOTH, read_stream_options},
+    {"logprobs", COMPLETION, read_logprobs_count},
+    {"logprobs", CHAT, read_logprobs_flag},
+    {"top_logprobs", CHAT, read_top_logprobs},
+    {"echo", COMPLETION, read_echo},
+    {"stop", BOTH, read_stop},
+    {"seed", BOTH, read_seed},
+    {"metadata", BOTH, read_metadata},
+    {"user", BOTH, want_string},
+    {"best_of", COMPLETION, want_best_of},
+    {"suffix", COMPLETION, want_nothing},
+    {"presence_penalty", BOTH, want_zero},
+    {"frequency_penalty", BOTH, want_zero},
+    {"logit_bias", BOTH, want_empty},
+    {"response_format", CHAT, want_text},
+    {"tools", CHAT, want_empty},
+    {"functions", CHAT, want_empty},
+    {"tool_choice", CHAT, want_word},
+    {"function_call", CHAT, want_word},
+    {"parallel_tool_calls", CHAT, want_false},
+    {"store", CHAT, want_false},
+    {"service_tier", CHAT, want_word},
+    {"modalities", CHAT, want_text_only},
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static bool all_known(struct reading* r, int where) {
+	for (const cJSON* item = r->body->child; item; item = item->next) {
+		bool known = false;
+		for (int i = 0; i < FIELDS && !known; i++)
+			known = (fields[i].where & where) && strcmp(fields[i].name, item->string) == 0;
+		if (!known)
+			return api_refuse(r->error, item->string, "unsupported_field",
+			                  "The field '%.80s' is not supported.", item->string);
+	}
+	return true;
+}
+
+static bool read_fields(struct reading* r, int where) {
+	if (!all_known(r, where))
+		return false;
+	for (int i = 0; i < FIELDS; i++)
+		if ((fields[i].where & where) && !fields[i].read(r, fields[i].name))
+			return false;
+	const struct api_request* q = r->to;
+	if (q->n * (q->chat ? 1 : q->n_prompts) > API_MAX_CHOICES)
+		return api_refuse(r->error, "n", "invalid_value", "More than %d choices are asked for.",
+		                  API_MAX_CHOICES);
+	if (q->echo && q->logprobs)
+		return api_refuse(r->error, "echo", "unsupported_field",
+		                  "'echo' together with 'logprobs' is not supported.");
+	return true;
+}
+
+static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
+                      struct api_error* e) {
+	*q = (struct api_request){
+	    .chat = where == CHAT, .max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1, .n = 1};
+	cJSON* json = api_parse(body, size, e);
+	if (!json)
+		return false;
+	struct reading r = {.body = json, .to = q, .vocab = vocab, .error = e};
+	const bool good = read_fields(&r, where);
+	cJSON_Delete(json);
+	if (!good)
+		api_request_free(q);
+	return good;
+}
+
+bool api_read_completion(const char* body, size_t size, int vocab, struct api_request* q,
+                         struct api_error* e) {
+	return read_body(body, size, COMPLETION, vocab, q, e);
+}
+
+bool api_read_chat(const char* body, size_t size, struct api_request* q, struct api_error* e) {
+	return read_body(body, size, CHAT, 0, q, e);
+}
+
+void api_request_free(struct api_request* q) {
+	for (int i = 0; i < q->n_prompts; i++) {
+		free(q->prompt[i].text);
+		free(q->prompt[i].id);
+	}
+	for (int i = 0; i < q->n_messages; i++)
+		free(q->message[i].content);
+	for (int i = 0; i < q->n_stop; i++)
+		free(q->stop[i]);
+	free(q->prompt);
+	free(q->message);
+	free(q->model);
+	free(q->task);
+	memset(q, 0, sizeof *q);
+}

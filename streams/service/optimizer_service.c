@@ -1,0 +1,339 @@
+/* propose, observe, best for models that run elsewhere. */
+#include "streams/service/optimizer_service.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "optimizer/search.h"
+
+enum { OUTSTANDING = 16 };
+
+struct remote {
+	struct search* search; /* NULL: free */
+	char id[24], model[128];
+	int blocks, size;
+	int64_t window, used;
+	/* proposals that were given and not yet reported, so that a report counts as the step it is */
+	struct proposal given[OUTSTANDING];
+	int n_given;
+};
+
+struct optimizer_service {
+	pthread_mutex_t lock;
+	struct remote remote[SERVICE_SEARCHES];
+	int64_t uses;
+};
+
+struct optimizer_service* optimizer_service_open(void) {
+	struct optimizer_service* s = calloc(1, sizeof *s);
+	if (s)
+		pthread_mutex_init(&s->lock, NULL);
+	return s;
+}
+
+void optimizer_service_close(struct optimizer_service* s) {
+	if (!s)
+		return;
+	for (int i = 0; i < SERVICE_SEARCHES; i++)
+		search_close(s->remote[i].search);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static bool read_int(const cJSON* body, const char* name, double least, double most, int* out,
+                     struct api_error* e) {
+	double v = *out;
+	if (!api_number(body, name, least, most, true, &v, e))
+		return false;
+	*out = (int)v;
+	return true;
+}
+
+/* One of two words. */
+static bool read_choice(const cJSON* body, const char* name, const char* first, const char* second, bool* out,
+                        struct api_error* e) {
+	const char* word = NULL;
+	if (!api_string(body, name, 32, &word, e))
+		return false;
+	if (word && strcmp(word, first) != 0 && strcmp(word, second) != 0)
+		return api_refuse(e, name, "invalid_value", "'%s' must be \"%s\" or \"%s\".", name, first, second);
+	*out = word && strcmp(word, second) == 0;
+	return true;
+}
+
+static bool read_mask(const cJSON* body, int blocks, struct mask* out, struct api_error* e) {
+	memset(out, 0, sizeof *out);
+	if (!api_blocks(body, "attention", 0, blocks, out, e) || !api_blocks(body, "mlp", 1, blocks, out, e))
+		return false;
+	const int edge[] = {0, 1, 2 * blocks - 2, 2 * blocks - 1};
+	for (int i = 0; i < 4; i++)
+		if (mask_has(out, edge[i]))
+			return api_refuse(e, edge[i] % 2 ? "mlp" : "attention", "invalid_value",
+			                  "The first and the last block are never skipped.");
+	return true;
+}
+
+static bool read_options(const cJSON* body, struct search_options* o, int* window, struct api_error* e) {
+	static const char* const known[] = {"blocks",  "model",          "skip_ratio",  "seed",
+	                                    "window",  "bayes_interval", "max_steps",   "patience",
+	                                    "confirm", "max_matchness",  "acquisition", "kernel",
+	                                    "kappa",   "start",          NULL};
+	*o = (struct search_options){.skip_ratio = 0.45,
+	                             .bayes_interval = 25,
+	                             .max_steps = 1000,
+	                             .patience = 300,
+	                             .max_matchness = 0.95,
+	                             .confirm = 1,
+	                             .kappa = 2.5,
+	                             .background = true};
+	*window = 32;
+	double seed = 0;
+	bool ei = false, hamming = false;
+	if (!api_only(body, known, e) || !read_int(body, "blocks", 3, MAX_BLOCKS, &o->blocks, e) ||
+	    !api_number(body, "skip_ratio", 0.01, 0.99, false, &o->skip_ratio, e) ||
+	    !api_number(body, "seed", 0, 0x1p53, true, &seed, e) ||
+	    !read_int(body, "window", 1, 4096, window, e) ||
+	    !read_int(body, "bayes_interval", 0, 100000, &o->bayes_interval, e) ||
+	    !read_int(body, "max_steps", 1, 4000, &o->max_steps, e) ||
+	    !read_int(body, "patience", 1, 4000, &o->patience, e) ||
+	    !read_int(body, "confirm", 0, 100, &o->confirm, e) ||
+	    !api_number(body, "max_matchness", 0, 1, false, &o->max_matchness, e) ||
+	    !api_number(body, "kappa", 0, 1000, false, &o->kappa, e) ||
+	    !read_choice(body, "acquisition", "ucb", "ei", &ei, e) ||
+	    !read_choice(body, "kernel", "matern52", "hamming", &hamming, e))
+		return false;
+	if (o->blocks == 0)
+		return api_refuse(e, "blocks", "missing_required_parameter", "'blocks' is required.");
+	o->seed = (uint64_t)seed;
+	o->acquisition = ei ? SEARCH_EI : SEARCH_UCB;
+	o->kernel = hamming ? SEARCH_HAMMING : SEARCH_MATERN52;
+	return true;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static void put_best(struct text* out, const struct remote* r) {
+	double matchness;
+	const struct mask best = search_best(r->search, &matchness);
+	text_put(out, "{");
+	api_print_mask(out, &best, r->blocks);
+	text_put(out, ", \"matchness\": ");
+	text_number(out, matchness);
+	text_print(out, ", \"steps\": %d, \"state\": \"%s\", \"skip_ratio\": ", search_steps(r->search),
+	           search_state_name(search_state(r->search)));
+	text_number(out, search_skip_ratio(r->search));
+	text_put(out, "}");
+}
+
+/* ---- finding ------------------------------------------------------------------------------ */
+
+static struct remote* find(struct optimizer_service* s, const char* id, struct api_error* e) {
+	for (int i = 0; i < SERVICE_SEARCHES; i++)
+		if (s->remote[i].search && strcmp(s->remote[i].id, id) == 0) {
+			s->remote[i].used = ++s->uses;
+			return &s->remote[i];
+		}
+	api_fail(e, 404, NULL, "not_found", "There is no optimizer with this id.");
+	return NULL;
+}
+
+static struct remote* make_room(struct optimizer_service* s) {
+	struct remote* oldest = &s->remote[0];
+	for (int i = 0; i < SERVICE_SEARCHES; i++) {
+		if (!s->remote[i].search)
+			return &s->remote[i];
+		if (s->remote[i].used < oldest->used)
+			oldest = &s->remote[i];
+	}
+	search_close(oldest->search);
+	oldest->search = NULL;
+	return oldest;
+}
+
+/* ---- the five ----------------------------------------------------------------------------- */
+
+static bool create(struct optimizer_service* s, const cJSON* body, struct text* out, struct api_error* e) {
+	struct search_options o;
+	struct error why;
+	int window;
+	const char* model = "";
+	struct mask start;
+	const cJSON* given = cJSON_GetObjectItemCaseSensitive(body, "start");
+	if (!read_options(body, &o, &window, e) || !api_string(body, "model", 120, &model, e))
+		return false;
+	if (given && !cJSON_IsObject(given))
+		return api_refuse(e, "start", "invalid_type", "'start' must be an object of two lists.");
+	if (given && !read_mask(given, o.blocks, &start, e))
+		return false;
+	struct search* search = search_open(&o, &why);
+	if (!search)
+		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
+	struct remote* r = make_room(s);
+	memset(r, 0, sizeof *r);
+	uint64_t random;
+	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+		random = (uint64_t)s->uses * 0x9E3779B97F4A7C15u;
+	snprintf(r->id, sizeof r->id, "opt-%016llx", (unsigned long long)random);
+	snprintf(r->model, sizeof r->model, "%s", model);
+	r->search = search;
+	r->blocks = o.blocks;
+	r->size = window;
+	r->used = ++s->uses;
+	if (given)
+		search_adopt(search, &start);
+	text_print(out, "{\"id\": \"%s\", \"model\": ", r->id);
+	text_quote(out, r->model, strlen(r->model));
+	text_print(out, ", \"blocks\": %d, \"window\": %d, \"best\": ", r->blocks, r->size);
+	put_best(out, r);
+	text_put(out, "}\n");
+	return true;
+}
+
+/* The client's windows count up; its first is 1. */
+static bool take_window(struct remote* r, const cJSON* body, struct api_error* e) {
+	double window = (double)(r->window ? r->window : 1), size = r->size;
+	if (body && (!api_number(body, "window", 1, 0x1p53, true, &window, e) ||
+	             !api_number(body, "size", 1, 4096, true, &size, e)))
+		return false;
+	if (r->window && window < (double)r->window)
+		return api_refuse(e, "window", "invalid_value", "'window' counts up; the last one was %lld.",
+		                  (long long)r->window);
+	if ((int64_t)window != r->window || (int)size != r->size) {
+		r->window = (int64_t)window;
+		r->size = (int)size;
+		r->n_given = 0;
+		search_window(r->search, r->window, r->size);
+	}
+	return true;
+}
+
+static bool propose(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
+                    struct api_error* e) {
+	static const char* const known[] = {"window", "size", NULL};
+	static const char* const kind[] = {"start", "rescore", "random", "bayes"};
+	struct remote* r = find(s, id, e);
+	if (!r || (body && !api_only(body, known, e)) || !take_window(r, body, e))
+		return false;
+	struct proposal p;
+	if (!search_propose(r->search, &p)) {
+		text_print(out, "{\"done\": true, \"state\": \"%s\"}\n", search_state_name(search_state(r->search)));
+		return true;
+	}
+	if (r->n_given == OUTSTANDING)
+		memmove(r->given, r->given + 1, (size_t)--r->n_given * sizeof *r->given);
+	r->given[r->n_given++] = p;
+	text_print(out, "{\"done\": false, \"step\": %d, \"kind\": \"%s\", ", p.step, kind[p.kind]);
+	api_print_mask(out, &p.mask, r->blocks);
+	text_print(out, ", \"needed\": %d, \"window\": %lld, \"size\": %d}\n", p.needed, (long long)r->window,
+	           r->size);
+	return true;
+}
+
+static void take_report(struct remote* r, const struct mask* mask, int matches, int rows, double distance,
+                        int64_t window) {
+	for (int i = 0; i < r->n_given; i++)
+		if (window == r->window && mask_equal(&r->given[i].mask, mask)) {
+			search_observe(r->search, &r->given[i], matches, rows, distance);
+			memmove(r->given + i, r->given + i + 1, (size_t)(--r->n_given - i) * sizeof *r->given);
+			return;
+		}
+	/* one of the client's own, or of an earlier window */
+	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
+}
+
+static bool observe(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
+                    struct api_error* e) {
+	static const char* const known[] = {"attention", "mlp", "matches", "rows", "distance", "window", NULL};
+	struct remote* r = find(s, id, e);
+	struct mask mask;
+	double matches = -1, rows = -1, distance = NAN;
+	if (!r || !api_only(body, known, e) || !read_mask(body, r->blocks, &mask, e))
+		return false;
+	double window = (double)r->window;
+	if (!api_number(body, "rows", 1, r->size, true, &rows, e) ||
+	    !api_number(body, "matches", 0, fmax(rows, 0), true, &matches, e) ||
+	    !api_number(body, "distance", 0, 2, false, &distance, e) ||
+	    !api_number(body, "window", 0, 0x1p53, true, &window, e))
+		return false;
+	if (rows < 0 || matches < 0)
+		return api_refuse(e, rows < 0 ? "rows" : "matches", "missing_required_parameter", "'%s' is required.",
+		                  rows < 0 ? "rows" : "matches");
+	if (r->window == 0)
+		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
+	take_report(r, &mask, (int)matches, (int)rows, distance, (int64_t)window);
+	text_print(out,
+	           "{\"state\": \"%s\", \"steps\": %d, \"best\": ", search_state_name(search_state(r->search)),
+	           search_steps(r->search));
+	put_best(out, r);
+	text_put(out, "}\n");
+	return true;
+}
+
+bool optimizer_create(struct optimizer_service* s, const cJSON* body, struct text* out, struct api_error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool good = create(s, body, out, e);
+	pthread_mutex_unlock(&s->lock);
+	return good;
+}
+
+bool optimizer_propose(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
+                       struct api_error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool good = propose(s, id, body, out, e);
+	pthread_mutex_unlock(&s->lock);
+	return good;
+}
+
+bool optimizer_observe(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
+                       struct api_error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool good = observe(s, id, body, out, e);
+	pthread_mutex_unlock(&s->lock);
+	return good;
+}
+
+bool optimizer_best(struct optimizer_service* s, const char* id, struct text* out, struct api_error* e) {
+	pthread_mutex_lock(&s->lock);
+	const struct remote* r = find(s, id, e);
+	if (r) {
+		put_best(out, r);
+		text_put(out, "\n");
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r != NULL;
+}
+
+bool optimizer_delete(struct optimizer_service* s, const char* id, struct text* out, struct api_error* e) {
+	pthread_mutex_lock(&s->lock);
+	struct remote* r = find(s, id, e);
+	if (r) {
+		search_close(r->search);
+		r->search = NULL;
+		text_print(out, "{\"id\": \"%s\", \"deleted\": true}\n", r->id);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r != NULL;
+}
+
+void optimizer_list(struct optimizer_service* s, struct text* out) {
+	pthread_mutex_lock(&s->lock);
+	text_put(out, "{\"object\": \"list\", \"data\": [");
+	const char* separator = "";
+	for (int i = 0; i < SERVICE_SEARCHES; i++) {
+		const struct remote* r = &s->remote[i];
+		if (!r->search)
+			continue;
+		text_print(out, "%s{\"id\": \"%s\", \"model\": ", separator, r->id);
+		text_quote(out, r->model, strlen(r->model));
+		text_print(out, ", \"blocks\": %d, \"steps\": %d}", r->blocks, search_steps(r->search));
+		separator = ", ";
+	}
+	text_put(out, "]}\n");
+	pthread_mutex_unlock(&s->lock);
+}

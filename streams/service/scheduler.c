@@ -1,0 +1,498 @@
+/* The thread that owns the engine: queue, sessions, turns. */
+#include "streams/service/scheduler.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "streams/service/scheduler_internal.h"
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void on_memory_event(void* user, int session, enum memory_event event, const char* task) {
+	struct scheduler* s = user;
+	events_publish(s->option.events, now() - s->began, session, memory_event_name(event), task);
+}
+
+/* ---- jobs and sessions -------------------------------------------------------------------- */
+
+static void note_mask(struct seat* seat) {
+	const struct mask mask = session_mask(seat->session, NULL);
+	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
+		if (mask_has(&mask, i) != mask_has(&seat->mask, i))
+			seat->since[i] = seat->tokens;
+	seat->mask = mask;
+}
+
+static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
+	const double phases[] = {f->seconds.prefill, f->seconds.draft,    f->seconds.verify,
+	                         f->seconds.plain,   f->seconds.optimize, f->seconds.other};
+	for (int i = 0; i < 6; i++)
+		s->seconds[i] += isfinite(phases[i]) ? phases[i] : 0;
+	/* labels are the clients': their number is bounded */
+	const char* task = job->request.task;
+	bool known = s->summary.n < MAX_TASKS || !task;
+	for (int i = 0; i < s->summary.n && !known; i++)
+		known = strcmp(s->summary.task[i].name, task) == 0;
+	summary_add(&s->summary, known ? task : "(other)", f);
+	metrics_generation(s->option.metrics, f,
+	                   job->first_token > 0 ? job->first_token - job->asked : (double)NAN);
+}
+
+static void one_less(struct scheduler* s) {
+	pthread_mutex_lock(&s->lock);
+	s->busy--;
+	pthread_cond_broadcast(&s->idle);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* What a session calls "other" is all the time it did not compute; here that is mostly the others' turns,
+ * which are their own. */
+static void own_time(struct seat* seat) {
+	struct swiftlet_figures* f = &seat->figures;
+	const double phases =
+	    f->seconds.prefill + f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
+	f->seconds.other = fmax(0, seat->taken - phases);
+}
+
+static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
+	struct job* job = seat->job;
+	swiftlet_session_figures(seat->session, &seat->figures);
+	own_time(seat);
+	if (seat->watch)
+		memory_end(seat->watch);
+	add_up(s, job, &seat->figures);
+	seat->job = NULL;
+	job->calls->end(job->user, &seat->figures, problem);
+	one_less(s);
+}
+
+static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
+	struct error e = {{0}};
+	seat->job = job;
+	seat->used = ++s->uses;
+	seat->taken = 0;
+	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
+	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
+		seat->job = NULL;
+		metrics_failure(s->option.metrics);
+		job->calls->end(job->user, NULL, e.message);
+		one_less(s);
+		return;
+	}
+	if (seat->watch)
+		memory_begin(seat->watch, job->request.task);
+	note_mask(seat);
+}
+
+/* The free session that suits the job best; there is one. */
+static struct seat* choose(struct scheduler* s, const struct job* job) {
+	struct seat* best = NULL;
+	int best_prefix = -1;
+	bool best_task = false;
+	const char* task = job->request.task ? job->request.task : "";
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (seat->job)
+			continue;
+		const int prefix = session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt);
+		const bool same = seat->used > 0 && strcmp(seat->task, task) == 0;
+		const bool better =
+		    !best || prefix > best_prefix ||
+		    (prefix == best_prefix && (same > best_task || (same == best_task && seat->used < best->used)));
+		if (better) {
+			best = seat;
+			best_prefix = prefix;
+			best_task = same;
+		}
+	}
+	return best;
+}
+
+/* Takes the next job out of the queue when a session is free for it. */
+static struct job* take(struct scheduler* s) {
+	struct job* job = NULL;
+	pthread_mutex_lock(&s->lock);
+	if (s->first && s->busy < s->option.sessions) {
+		job = s->first;
+		s->first = job->next;
+		if (!s->first)
+			s->last = NULL;
+		s->queue--;
+		s->busy++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return job;
+}
+
+static void fill_seats(struct scheduler* s) {
+	for (struct job* job = take(s); job; job = take(s))
+		sit(s, choose(s, job), job);
+}
+
+/* Jobs that wait and whose client has gone, or that are to end, leave the queue. */
+static void sweep_queue(struct scheduler* s, bool all) {
+	struct job* gone = NULL;
+	int n = 0;
+	pthread_mutex_lock(&s->lock);
+	struct job** at = &s->first;
+	s->last = NULL;
+	while (*at) {
+		struct job* job = *at;
+		if (all || job->calls->gone(job->user)) {
+			*at = job->next;
+			job->next = gone;
+			gone = job;
+			n++;
+		} else {
+			s->last = job;
+			at = &job->next;
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	while (gone) {
+		struct job* next = gone->next;
+		gone->calls->end(gone->user, NULL, all ? "stopping" : "cancelled");
+		gone = next;
+	}
+	/* counted until they have been told, so that a drain waits for that too */
+	if (n) {
+		pthread_mutex_lock(&s->lock);
+		s->queue -= n;
+		pthread_cond_broadcast(&s->idle);
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+/* ---- turns -------------------------------------------------------------------------------- */
+
+/* Runs the step's work up to its full pass, which waits to see whether it may share (true), or to the
+ * step's end (false). */
+static bool run_own_work(struct seat* seat, struct error* e) {
+	while (session_next(seat->session, &seat->work)) {
+		const bool full = seat->work.kind == WORK_PLAIN || seat->work.kind == WORK_VERIFY;
+		if (full && merge_fits(&seat->work.pass, 0))
+			return true;
+		const double before = now();
+		if (!session_run(seat->session, &seat->work, e))
+			return false;
+		if (session_absorb(seat->session, &seat->work, now() - before))
+			return false;
+	}
+	return false;
+}
+
+static void give_step(struct scheduler* s, struct seat* seat) {
+	struct job* job = seat->job;
+	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
+	session_output(seat->session, &step);
+	if (step.n > 0 && !(job->first_token > 0))
+		job->first_token = now();
+	seat->tokens += step.n;
+	s->tokens += step.n;
+	job->calls->step(job->user, &step);
+	if (seat->watch)
+		memory_step(seat->watch, &step);
+	note_mask(seat);
+	if (step.stop != SWIFTLET_RUNNING)
+		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (seat->gone ? "cancelled" : "stopping") : NULL);
+}
+
+static void fail_seat(struct scheduler* s, struct seat* seat, const struct error* e) {
+	metrics_failure(s->option.metrics);
+	leave(s, seat, e->message[0] ? e->message : "the pass failed");
+}
+
+static void run_alone(struct scheduler* s, struct seat* seat) {
+	struct error e = {{0}};
+	const double before = now();
+	const bool ran = session_run(seat->session, &seat->work, &e);
+	const double seconds = now() - before;
+	seat->taken += seconds;
+	if (!ran) {
+		fail_seat(s, seat, &e);
+		return;
+	}
+	merge_see(&s->costs, seat->work.pass.n, false, seconds);
+	session_absorb(seat->session, &seat->work, seconds);
+	give_step(s, seat);
+}
+
+/* One pass for all; each is charged the share that its rows alone would have cost of all rows alone. */
+static void run_together(struct scheduler* s, struct seat** waiting, int n) {
+	struct error e = {{0}};
+	struct backend* backend = s->engine->backend;
+	double whole = 0;
+	merge_begin(s->merged, 2 * s->blocks);
+	for (int i = 0; i < n; i++) {
+		merge_add(s->merged, &waiting[i]->work.pass);
+		whole += cost_verify(&s->engine->cost, waiting[i]->work.pass.n);
+	}
+	const double before = now();
+	const bool ran = backend->run(backend, &s->merged->pass, &e);
+	const double seconds = now() - before;
+	if (!ran) { /* one of them spoilt it: each for itself, and the others go on */
+		for (int i = 0; i < n; i++)
+			run_alone(s, waiting[i]);
+		return;
+	}
+	merge_see(&s->costs, s->merged->pass.n, true, seconds);
+	for (int i = 0, row = 0; i < n; i++) {
+		struct seat* seat = waiting[i];
+		const double share = seconds * cost_verify(&s->engine->cost, seat->work.pass.n) / whole;
+		row = merge_take(s->merged, &seat->work.pass, row);
+		seat->taken += share;
+		session_absorb(seat->session, &seat->work, share);
+		give_step(s, seat);
+	}
+}
+
+/* The seats whose full passes wait, in groups that fit one pass. */
+static void run_full_passes(struct scheduler* s, struct seat** waiting, int n) {
+	for (int from = 0; from < n;) {
+		int rows[MAX_ROWS], total = 0, k = 0;
+		while (from + k < n && merge_fits(&waiting[from + k]->work.pass, total)) {
+			rows[k] = waiting[from + k]->work.pass.n;
+			total += rows[k++];
+		}
+		if (k > 1 && merge_pays(&s->costs, rows, k))
+			run_together(s, waiting + from, k);
+		else
+			for (int i = 0; i < k; i++)
+				run_alone(s, waiting[from + i]);
+		from += k;
+	}
+}
+
+/* True when the seat's full pass waits. */
+static bool begin_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
+	struct job* job = seat->job;
+	struct error e = {{0}};
+	const double began = now();
+	seat->gone = job->calls->gone(job->user);
+	if (seat->gone || cancel_all)
+		swiftlet_session_cancel(seat->session);
+	session_begin_step(seat->session);
+	const bool waits = run_own_work(seat, &e);
+	seat->taken += now() - began;
+	if (waits)
+		return true;
+	if (e.message[0])
+		fail_seat(s, seat, &e);
+	else
+		give_step(s, seat);
+	return false;
+}
+
+static void show_sometimes(struct scheduler* s, bool always) {
+	const double at = now();
+	if (!always && at - s->shown < 0.25)
+		return;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].job)
+			swiftlet_session_figures(s->seat[i].session, &s->seat[i].figures);
+	scheduler_show(s, at);
+}
+
+static bool all_take_turns(struct scheduler* s, bool cancel_all) {
+	struct seat* waiting[MAX_SESSIONS];
+	bool any = false;
+	int n = 0;
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (!seat->job)
+			continue;
+		any = true;
+		if (begin_turn(s, seat, cancel_all))
+			waiting[n++] = seat;
+	}
+	run_full_passes(s, waiting, n);
+	return any;
+}
+
+/* Sleeps until there is work; every few seconds gives watchers a sign of life. */
+static void wait_for_work(struct scheduler* s) {
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += 5;
+	bool beat = false;
+	pthread_mutex_lock(&s->lock);
+	pthread_cond_broadcast(&s->idle);
+	while (!s->first && !s->stop && !beat)
+		beat = pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT;
+	pthread_mutex_unlock(&s->lock);
+	if (beat && events_watched(s->option.events))
+		events_beat(s->option.events);
+}
+
+static void* run(void* user) {
+	struct scheduler* s = user;
+	show_sometimes(s, true);
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		const bool stop = s->stop, cancel = s->cancel_all;
+		pthread_mutex_unlock(&s->lock);
+		if (stop)
+			return NULL;
+		const double at = now();
+		if (cancel || at - s->swept > 0.05) {
+			sweep_queue(s, cancel);
+			s->swept = at;
+		}
+		fill_seats(s);
+		if (all_take_turns(s, cancel)) {
+			show_sometimes(s, false);
+			continue;
+		}
+		show_sometimes(s, true);
+		wait_for_work(s);
+	}
+}
+
+/* ---- the door ----------------------------------------------------------------------------- */
+
+static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct error* e) {
+	seat->session = swiftlet_session_open(s->engine, &s->option.session, e->message, sizeof e->message);
+	if (!seat->session)
+		return false;
+	seat->figures.matchness = seat->figures.alpha = seat->figures.mean_generated = NAN;
+	seat->figures.c = seat->figures.expected_speedup = seat->figures.tokens_per_second = NAN;
+	seat->figures.skip_ratio = NAN;
+	seat->mask = session_mask(seat->session, NULL);
+	if (s->option.memory && !(seat->watch = memory_attach(s->option.memory, seat->session, index)))
+		return error_set(e, "out of memory for session %d", index);
+	return true;
+}
+
+struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler_options* o,
+                                 struct error* e) {
+	struct scheduler* s = calloc(1, sizeof *s);
+	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
+	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
+	struct merged_pass* merged = calloc(1, sizeof *merged);
+	if (!s || !seats || !merged) {
+		free(s);
+		free(seats);
+		free(merged);
+		error_set(e, "out of memory for %d sessions", o->sessions);
+		return NULL;
+	}
+	s->option = *o;
+	s->engine = engine;
+	s->blocks = engine->model->weights.shape.n_blocks;
+	s->began = s->shown = now();
+	s->seat = seats;
+	s->merged = merged;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_condattr_t attributes;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->work, &attributes);
+	pthread_cond_init(&s->idle, &attributes);
+	pthread_condattr_destroy(&attributes);
+	bool good = true;
+	for (int i = 0; i < o->sessions && good; i++)
+		good = open_seat(s, &s->seat[i], i, e);
+	if (good && o->memory)
+		memory_on_event(o->memory, on_memory_event, s);
+	if (good) {
+		good = pthread_create(&s->thread, NULL, run, s) == 0 || error_set(e, "no thread for the scheduler");
+		s->started = good;
+	}
+	if (!good) {
+		scheduler_close(s);
+		return NULL;
+	}
+	return s;
+}
+
+enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
+	enum submission result = SUBMIT_TAKEN;
+	const double at = now();
+	pthread_mutex_lock(&s->lock);
+	/* those that find a free session do not wait, and do not count against the queue */
+	if (s->refusing)
+		result = SUBMIT_STOPPING;
+	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy)
+		result = SUBMIT_FULL;
+	else {
+		struct job* last = NULL;
+		for (struct job* job = first; job; job = job->next) {
+			job->asked = at;
+			job->first_token = 0;
+			last = job;
+		}
+		if (s->last)
+			s->last->next = first;
+		else
+			s->first = first;
+		s->last = last;
+		s->queue += n;
+		pthread_cond_signal(&s->work);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}
+
+void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
+	pthread_mutex_lock(&s->lock);
+	*out = (struct scheduler_now){
+	    .queue = s->queue, .busy = s->busy, .sessions = s->option.sessions, .queue_limit = s->option.queue};
+	pthread_mutex_unlock(&s->lock);
+}
+
+void scheduler_drain(struct scheduler* s, double grace) {
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	grace = fmin(fmax(grace, 0), 1e6);
+	until.tv_sec += (time_t)grace;
+	until.tv_nsec += (long)((grace - floor(grace)) * 1e9);
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&s->lock);
+	s->refusing = true;
+	bool late = false;
+	while ((s->queue || s->busy) && !late)
+		late = pthread_cond_timedwait(&s->idle, &s->lock, &until) == ETIMEDOUT;
+	s->cancel_all = true;
+	pthread_cond_signal(&s->work);
+	while (s->queue || s->busy)
+		pthread_cond_wait(&s->idle, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void scheduler_close(struct scheduler* s) {
+	if (!s)
+		return;
+	if (s->started) {
+		scheduler_drain(s, 0);
+		pthread_mutex_lock(&s->lock);
+		s->stop = true;
+		pthread_cond_signal(&s->work);
+		pthread_mutex_unlock(&s->lock);
+		pthread_join(s->thread, NULL);
+	}
+	for (int i = 0; i < s->option.sessions; i++) {
+		memory_detach(s->seat[i].watch);
+		if (s->seat[i].session)
+			swiftlet_session_close(s->seat[i].session);
+	}
+	if (s->option.memory)
+		memory_on_event(s->option.memory, NULL, NULL);
+	summary_free(&s->summary);
+	pthread_cond_destroy(&s->work);
+	pthread_cond_destroy(&s->idle);
+	pthread_mutex_destroy(&s->lock);
+	free(s->merged);
+	free(s->seat);
+	free(s);
+}

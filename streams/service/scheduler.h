@@ -1,0 +1,60 @@
+/* Several sequences at once: one thread owns the engine and its sessions, and steps them fairly in turn.
+ *
+ * Each turn is a step of every session; full passes (plain steps and verification) share one pass where
+ * the measured cost says it pays (streams/service/merge.h).
+ *
+ * Jobs wait in a bounded queue, first come first served; each goes to the free session whose cache holds
+ * most of its prompt (whole chunks), else to the one that last served its task, else to the one longest
+ * idle. Before every step a job is asked whether its client has gone; its place is then free. What
+ * happens is counted (metrics), remembered (memory) and shown (events). */
+#ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
+#define SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
+
+#include "streams/memory/memory.h"
+#include "streams/service/events.h"
+#include "streams/service/metrics.h"
+
+/* All are called on the scheduler's thread, without a lock held. */
+struct job_calls {
+	bool (*gone)(void* user); /* its client is not there any more */
+	void (*step)(void* user, const struct swiftlet_step*);
+	/* The last call: figures of what was generated (NULL: it never began), and a problem in a word for the
+	 * client's error, NULL for none: "cancelled", "stopping", or the failure's sentence. */
+	void (*end)(void* user, const struct swiftlet_figures*, const char* problem);
+};
+
+struct job {
+	struct swiftlet_request request; /* what it points to is the caller's, until `end` */
+	const struct job_calls* calls;
+	void* user;
+	/* the scheduler's */
+	struct job* next;
+	double asked, first_token;
+	int session;
+};
+
+struct scheduler_options {
+	int sessions, queue; /* at least 1 */
+	struct swiftlet_options session;
+	const char* model_name;
+	struct memory* memory; /* NULL: nothing is remembered */
+	struct metrics* metrics;
+	struct events* events;
+};
+
+struct scheduler;
+/* Opens the sessions and starts the thread. The engine must outlive it. NULL with the error set. */
+struct scheduler* scheduler_open(swiftlet_engine*, const struct scheduler_options*, struct error*);
+enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
+/* Takes n jobs linked by `next`, all or none. */
+enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
+struct scheduler_now {
+	int queue, busy, sessions, queue_limit;
+};
+void scheduler_now(struct scheduler*, struct scheduler_now*);
+/* Refuses what comes, lets what runs and waits go on for `grace` seconds at most, then cancels it. Returns
+ * when nothing runs any more. */
+void scheduler_drain(struct scheduler*, double grace);
+void scheduler_close(struct scheduler*);
+
+#endif

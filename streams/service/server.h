@@ -1,0 +1,40 @@
+/* The HTTP service: OpenAI's completions and chat, health, metrics, masks, the optimizer, and a page.
+ *
+ * libmicrohttpd's threads read requests, check them and hand them to the scheduler; answers are written as
+ * the scheduler's thread brings them. Everything a client can make large or slow has a limit here. */
+#ifndef SWIFTLET_STREAMS_SERVICE_SERVER_H
+#define SWIFTLET_STREAMS_SERVICE_SERVER_H
+
+#include <stdint.h>
+
+#include "core/model/model.h"
+#include "streams/memory/memory.h"
+#include "swiftlet.h"
+
+enum { SERVER_BODY = 8 << 20, SERVER_HEADERS = 32 << 10, SERVER_CONNECTIONS = 512, SERVER_KEYS = 64 };
+
+struct server_options {
+	const char* host;     /* an address, or "localhost" */
+	int port;             /* 0: any that is free */
+	const char* name;     /* of the model, for clients */
+	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
+	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
+	int sessions, queue;
+	int rate;          /* requests a minute and client; 0: unlimited */
+	int idle_seconds;  /* until a silent connection is closed */
+	bool log_requests; /* method, route, status and seconds, on standard error; never text */
+	struct swiftlet_options session;
+};
+
+struct server;
+/* Opens the port and begins to serve. memory may be NULL. All that is given must outlive the server. NULL
+ * with the error set. */
+struct server* server_open(const struct server_options*, struct model*, swiftlet_engine*, struct memory*,
+                           struct error*);
+int server_port(const struct server*);
+/* True when the address is the machine's own alone. */
+bool server_is_loopback(const char* host);
+/* Refuses what comes, finishes what runs for at most `grace` seconds, closes. */
+void server_close(struct server*, double grace);
+
+#endif

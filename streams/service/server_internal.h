@@ -1,0 +1,97 @@
+/* What the files of the service share: the server, a request under way, and the routes. */
+#ifndef SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
+#define SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
+
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+
+#include "streams/service/api_json.h"
+#include "streams/service/events.h"
+#include "streams/service/metrics.h"
+#include "streams/service/optimizer_service.h"
+#include "streams/service/scheduler.h"
+#include "streams/service/server.h"
+#include "streams/text.h"
+
+enum { RATE_CLIENTS = 1024, MAX_PATH = 512 };
+
+struct rate_client { /* a token bucket */
+	uint8_t address[16];
+	double tokens, at;
+};
+
+struct server {
+	struct server_options option;
+	struct model* model;
+	swiftlet_engine* engine;
+	struct memory* memory;
+	_Atomic(struct MHD_Daemon*) daemon; /* its threads run before its name is known here */
+	struct scheduler* scheduler;
+	struct optimizer_service* optimizer;
+	struct metrics metrics;
+	struct events events;
+	bool loopback;
+	int context; /* tokens a session holds */
+	char* key[SERVER_KEYS];
+	int n_keys;
+	double began;
+	atomic_bool stopping;
+	pthread_mutex_t rate_lock;
+	struct rate_client* rate; /* (RATE_CLIENTS), used where option.rate > 0 */
+};
+
+struct exchange; /* a generation's: server_generate.c */
+struct watcher;  /* an event stream's: server_watch.c */
+
+/* One HTTP request. MHD's thread alone touches it. */
+struct call {
+	struct server* server;
+	struct MHD_Connection* connection;
+	const struct route* route; /* NULL: none fits */
+	const char* rest;          /* what follows the route's path, into path */
+	char path[MAX_PATH], method[16];
+	struct text body;
+	struct api_error error; /* status != 0: refused; said once the body has been read */
+	double began;
+	int status; /* answered with; 0: not yet */
+	struct exchange* exchange;
+	struct watcher* watcher;
+};
+
+/* A route takes a complete request and answers it. */
+struct route {
+	const char* method;
+	const char* path;             /* ending in '/': what follows is `rest`, and must not be empty */
+	bool (*answer)(struct call*); /* false: call->error is to be said */
+	bool open;                    /* needs no key */
+};
+
+double server_clock(void); /* monotonic, seconds */
+/* Queues an answer. `text` is taken. */
+enum MHD_Result call_reply(struct call*, int status, const char* type, struct text* text);
+enum MHD_Result call_reply_error(struct call*, const struct api_error*);
+enum MHD_Result call_queue(struct call*, int status, struct MHD_Response*);
+/* The header's value, or NULL. */
+const char* call_header(const struct call*, const char* name);
+
+/* server_generate.c */
+bool answer_completions(struct call*);
+bool answer_chat(struct call*);
+/* A suspended call has been resumed: its answer is ready. */
+enum MHD_Result generate_resumed(struct call*);
+void generate_finished(struct call*); /* the client has its answer, or has gone */
+
+/* server_watch.c: server-sent events of the live state */
+bool watch_begin(struct call*);
+void watch_finished(struct call*);
+
+/* server_routes.c */
+extern const struct route server_routes[];
+extern const int server_n_routes;
+
+/* page.c, made from page.html */
+extern const unsigned char page_html[];
+extern const size_t page_html_size;
+
+#endif

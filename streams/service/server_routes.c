@@ -1,0 +1,390 @@
+/* Every path but the generating ones: models, health, metrics, state, masks, the optimizer, the page. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/service/server_internal.h"
+
+static const char json_type[] = "application/json";
+
+static bool reply_json(struct call* c, struct text* out) {
+	if (!out->failed)
+		return call_reply(c, 200, json_type, out) == MHD_YES;
+	text_free(out);
+	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+}
+
+/* ---- health, metrics, models, the page ---------------------------------------------------- */
+
+static bool answer_health(struct call* c) {
+	struct text out = {0};
+	const bool stopping = atomic_load(&c->server->stopping);
+	text_put(&out, stopping ? "{\"status\": \"stopping\"}\n" : "{\"status\": \"ok\"}\n");
+	return call_reply(c, stopping ? 503 : 200, json_type, &out) == MHD_YES;
+}
+
+static bool answer_metrics(struct call* c) {
+	struct server* s = c->server;
+	struct scheduler_now n;
+	scheduler_now(s->scheduler, &n);
+	struct metrics_now now = {.queue = n.queue,
+	                          .queue_limit = n.queue_limit,
+	                          .busy = n.busy,
+	                          .sessions = n.sessions,
+	                          .up_seconds = server_clock() - s->began};
+	struct MHD_Daemon* daemon = atomic_load(&s->daemon);
+	const union MHD_DaemonInfo* info =
+	    daemon ? MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS) : NULL;
+	now.connections = info ? (int)info->num_connections : 0;
+	if (s->memory)
+		memory_counts(s->memory, &now.memory);
+	struct text out = {0};
+	metrics_text(&s->metrics, &now, &out);
+	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out) == MHD_YES;
+}
+
+static void put_model(const struct server* s, struct text* out) {
+	text_put(out, "{\"id\": ");
+	text_quote(out, s->option.name, strlen(s->option.name));
+	text_print(out,
+	           ", \"object\": \"model\", \"created\": 0, \"owned_by\": \"swiftlet\", \"swiftlet\": "
+	           "{\"fingerprint\": \"%s\", \"blocks\": %d, \"context\": %d, \"parameters\": %.0f}}",
+	           s->model->fingerprint, s->model->weights.shape.n_blocks, s->context, s->model->parameters);
+}
+
+static bool answer_models(struct call* c) {
+	struct text out = {0};
+	text_put(&out, "{\"object\": \"list\", \"data\": [");
+	put_model(c->server, &out);
+	text_put(&out, "]}\n");
+	return reply_json(c, &out);
+}
+
+static bool answer_model(struct call* c) {
+	if (strcmp(c->rest, c->server->option.name) != 0) {
+		api_fail(&c->error, 404, NULL, "model_not_found", "The model '%.120s' does not exist.", c->rest);
+		snprintf(c->error.param, sizeof c->error.param, "model");
+		return false;
+	}
+	struct text out = {0};
+	put_model(c->server, &out);
+	text_put(&out, "\n");
+	return reply_json(c, &out);
+}
+
+static bool answer_page(struct call* c) {
+	struct MHD_Response* r =
+	    MHD_create_response_from_buffer(page_html_size, (void*)(uintptr_t)page_html, MHD_RESPMEM_PERSISTENT);
+	if (!r)
+		return false;
+	MHD_add_response_header(r, "Content-Type", "text/html; charset=utf-8");
+	MHD_add_response_header(r, "Content-Security-Policy",
+	                        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+	                        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+	                        "frame-ancestors 'none'");
+	return call_queue(c, 200, r) == MHD_YES;
+}
+
+static bool answer_state(struct call* c) {
+	const char* accept = call_header(c, "Accept");
+	if (accept && strstr(accept, "text/event-stream"))
+		return watch_begin(c);
+	struct text out = {0};
+	events_all(&c->server->events, &out);
+	text_put(&out, "\n");
+	return reply_json(c, &out);
+}
+
+/* ---- masks -------------------------------------------------------------------------------- */
+
+static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
+
+/* The members of a mask file (design section 7), with the bank's own beside them. */
+static void put_entry(const struct server* s, struct text* out, const struct bank_entry* e) {
+	const struct bank_record* r = &e->record;
+	cJSON* blocks = cJSON_CreateObject();
+	char* text = blocks && api_add_mask(blocks, &e->mask) ? cJSON_PrintUnformatted(blocks) : NULL;
+	text_print(out, "{\"id\": %" PRId64 ", \"format\": \"swiftlet-mask-1\", \"model\": ", e->id);
+	text_quote(out, s->option.name, strlen(s->option.name));
+	text_print(out, ", \"fingerprint\": \"%s\", \"blocks\": %d, \"task\": ", s->model->fingerprint,
+	           s->model->weights.shape.n_blocks);
+	text_quote(out, e->task, strlen(e->task));
+	if (text)
+		text_print(out, ", %.*s", (int)strlen(text) - 2, text + 1);
+	else
+		out->failed = true;
+	cJSON_free(text);
+	cJSON_Delete(blocks);
+	const double figures[] = {share(r->matches, r->rows), share(r->accepted, r->draft_steps),
+	                          share(r->round_tokens, r->rounds), e->skip_ratio};
+	static const char* const names[] = {"matchness", "alpha", "M", "skip_ratio"};
+	for (int i = 0; i < 4; i++) {
+		text_print(out, ", \"%s\": ", names[i]);
+		text_number(out, figures[i]);
+	}
+	text_print(out,
+	           ", \"tokens_served\": %" PRId64 ", \"instances\": %" PRId64 ", \"settled\": %s, "
+	           "\"optimize_steps\": %" PRId64 "}",
+	           r->tokens, r->instances, e->settled ? "true" : "false", r->steps);
+}
+
+struct listing {
+	const struct server* server;
+	struct text out;
+	int64_t id; /* 0: all */
+	int n;
+};
+
+static void list_entry(void* user, const struct bank_entry* e) {
+	struct listing* l = user;
+	if (l->id && e->id != l->id)
+		return;
+	text_put(&l->out, l->n++ ? ", " : "");
+	put_entry(l->server, &l->out, e);
+}
+
+static bool need_bank(struct call* c) {
+	return c->server->memory ||
+	       api_fail(&c->error, 404, NULL, "no_bank", "This server runs with --bank off.");
+}
+
+static bool answer_masks(struct call* c) {
+	if (!need_bank(c))
+		return false;
+	struct listing l = {.server = c->server};
+	text_put(&l.out, "{\"object\": \"list\", \"data\": [");
+	memory_each(c->server->memory, list_entry, &l);
+	text_put(&l.out, "]}\n");
+	return reply_json(c, &l.out);
+}
+
+/* The number after the route; 0 where it is none. */
+static int64_t rest_number(const struct call* c) {
+	int64_t id = 0;
+	for (const char* at = c->rest; *at; at++) {
+		if (*at < '0' || *at > '9' || at - c->rest > 17)
+			return 0;
+		id = id * 10 + (*at - '0');
+	}
+	return id;
+}
+
+static bool no_mask(struct call* c) {
+	return api_fail(&c->error, 404, NULL, "not_found", "There is no mask with this id.");
+}
+
+static bool show_mask(struct call* c, int64_t id) {
+	struct listing l = {.server = c->server, .id = id};
+	memory_each(c->server->memory, list_entry, &l);
+	if (l.n == 0) {
+		text_free(&l.out);
+		return no_mask(c);
+	}
+	text_put(&l.out, "\n");
+	return reply_json(c, &l.out);
+}
+
+static bool answer_mask(struct call* c) {
+	if (!need_bank(c))
+		return false;
+	const int64_t id = rest_number(c);
+	return id > 0 ? show_mask(c, id) : no_mask(c);
+}
+
+static bool delete_mask(struct call* c) {
+	if (!need_bank(c))
+		return false;
+	struct error e;
+	const int64_t id = rest_number(c);
+	const int removed = id > 0 ? memory_remove(c->server->memory, id, &e) : 0;
+	if (removed == 0)
+		return no_mask(c);
+	if (removed < 0) {
+		fprintf(stderr, "swiftlet: %s\n", e.message);
+		return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
+	}
+	struct text out = {0};
+	text_print(&out, "{\"id\": %" PRId64 ", \"deleted\": true}\n", id);
+	return reply_json(c, &out);
+}
+
+/* The members that a mask object of ours may have; those that only tell are not taken back. */
+static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entry* e) {
+	static const char* const known[] = {
+	    "id",      "format",         "model", "fingerprint", "blocks",     "task",          "attention",
+	    "mlp",     "matchness",      "alpha", "M",           "skip_ratio", "tokens_served", "instances",
+	    "settled", "optimize_steps", NULL};
+	const struct model* m = c->server->model;
+	const int blocks = m->weights.shape.n_blocks;
+	const char *task = "", *fingerprint = NULL, *format = NULL;
+	double said = blocks, tokens = 0;
+	struct api_error* error = &c->error;
+	if (!api_only(body, known, error) || !api_string(body, "task", BANK_TASK - 1, &task, error) ||
+	    !api_string(body, "fingerprint", 64, &fingerprint, error) ||
+	    !api_string(body, "format", 64, &format, error) ||
+	    !api_number(body, "blocks", 1, MAX_BLOCKS, true, &said, error) ||
+	    !api_number(body, "skip_ratio", 0, 1, false, &e->skip_ratio, error) ||
+	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
+	    !api_flag(body, "settled", &e->settled, error) ||
+	    !api_blocks(body, "attention", 0, blocks, &e->mask, error) ||
+	    !api_blocks(body, "mlp", 1, blocks, &e->mask, error))
+		return false;
+	if (format && strcmp(format, "swiftlet-mask-1") != 0)
+		return api_refuse(error, "format", "invalid_value", "'format' must be \"swiftlet-mask-1\".");
+	if (fingerprint && strcmp(fingerprint, m->fingerprint) != 0)
+		return api_refuse(error, "fingerprint", "other_model", "The mask was learned on another model.");
+	if ((int)said != blocks)
+		return api_refuse(error, "blocks", "other_model", "The model has %d blocks, not %d.", blocks,
+		                  (int)said);
+	for (int kind = 0; kind < 2; kind++)
+		if (mask_has(&e->mask, kind) || mask_has(&e->mask, 2 * (blocks - 1) + kind))
+			return api_refuse(error, kind ? "mlp" : "attention", "invalid_value",
+			                  "The first and the last block are never skipped.");
+	snprintf(e->task, sizeof e->task, "%s", task);
+	e->record.tokens = (int64_t)tokens;
+	if (!(e->skip_ratio > 0) && blocks > 2)
+		e->skip_ratio = (double)mask_count(&e->mask) / (2 * (blocks - 2));
+	return true;
+}
+
+static bool put_mask(struct call* c) {
+	if (!need_bank(c))
+		return false;
+	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
+	if (!body)
+		return false;
+	struct bank_entry entry;
+	memset(&entry, 0, sizeof entry);
+	const bool read = read_mask_object(c, body, &entry);
+	cJSON_Delete(body);
+	if (!read)
+		return false;
+	struct error e;
+	int64_t id;
+	if (!memory_put(c->server->memory, &entry, &id, &e)) {
+		fprintf(stderr, "swiftlet: %s\n", e.message);
+		return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
+	}
+	return show_mask(c, id);
+}
+
+/* ---- the optimizer ------------------------------------------------------------------------ */
+
+/* NULL with no error when there is no body and none is needed. */
+static bool optional_body(struct call* c, cJSON** body) {
+	*body = c->body.size ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
+	return *body || !c->body.size;
+}
+
+static bool answer_optimizers(struct call* c) {
+	struct text out = {0};
+	optimizer_list(c->server->optimizer, &out);
+	return reply_json(c, &out);
+}
+
+static bool reply_optimizer(struct call* c, bool good, struct text* out) {
+	if (good)
+		return reply_json(c, out);
+	text_free(out);
+	return false;
+}
+
+static bool create_optimizer(struct call* c) {
+	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
+	if (!body)
+		return false;
+	struct text out = {0};
+	const bool good = optimizer_create(c->server->optimizer, body, &out, &c->error);
+	cJSON_Delete(body);
+	return reply_optimizer(c, good, &out);
+}
+
+/* /v1/swiftlet/optimizer/ID, ID/propose, ID/observe, ID/best */
+static bool split_rest(struct call* c, char id[64], const char** verb) {
+	const char* slash = strchr(c->rest, '/');
+	const size_t n = slash ? (size_t)(slash - c->rest) : strlen(c->rest);
+	*verb = slash ? slash + 1 : "";
+	if (n == 0 || n >= 64)
+		return api_fail(&c->error, 404, NULL, "not_found", "There is no optimizer with this id.");
+	memcpy(id, c->rest, n);
+	id[n] = '\0';
+	return true;
+}
+
+static bool post_optimizer(struct call* c) {
+	char id[64];
+	const char* verb;
+	cJSON* body;
+	if (!split_rest(c, id, &verb))
+		return false;
+	const bool proposing = strcmp(verb, "propose") == 0, observing = strcmp(verb, "observe") == 0;
+	if (!proposing && !observing)
+		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
+	if (!optional_body(c, &body))
+		return false;
+	struct text out = {0};
+	bool good;
+	if (observing && !body)
+		good = api_refuse(&c->error, NULL, NULL, "The request has no body; a JSON object is expected.");
+	else
+		good = proposing ? optimizer_propose(c->server->optimizer, id, body, &out, &c->error)
+		                 : optimizer_observe(c->server->optimizer, id, body, &out, &c->error);
+	cJSON_Delete(body);
+	return reply_optimizer(c, good, &out);
+}
+
+static bool get_optimizer(struct call* c) {
+	char id[64];
+	const char* verb;
+	if (!split_rest(c, id, &verb))
+		return false;
+	if (*verb && strcmp(verb, "best") != 0)
+		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
+	struct text out = {0};
+	return reply_optimizer(c, optimizer_best(c->server->optimizer, id, &out, &c->error), &out);
+}
+
+static bool delete_optimizer(struct call* c) {
+	char id[64];
+	const char* verb;
+	struct text out = {0};
+	if (!split_rest(c, id, &verb))
+		return false;
+	return reply_optimizer(c, optimizer_delete(c->server->optimizer, id, &out, &c->error), &out);
+}
+
+/* A browser asks before it calls from another origin; only where --cors allows one. */
+static bool answer_preflight(struct call* c) {
+	if (!c->server->option.cors)
+		return api_fail(&c->error, 403, NULL, "origin_not_allowed", "Other origins are not allowed.");
+	struct text out = {0};
+	return call_reply(c, 204, "text/plain", &out) == MHD_YES;
+}
+
+/* ---- the table ---------------------------------------------------------------------------- */
+
+const struct route server_routes[] = {
+    {"GET", "/", answer_page, false},
+    {"GET", "/health", answer_health, true},
+    {"GET", "/metrics", answer_metrics, false},
+    {"GET", "/v1/models", answer_models, false},
+    {"GET", "/v1/models/", answer_model, false},
+    {"POST", "/v1/completions", answer_completions, false},
+    {"OPTIONS", "/v1/completions", answer_preflight, true},
+    {"POST", "/v1/chat/completions", answer_chat, false},
+    {"OPTIONS", "/v1/chat/completions", answer_preflight, true},
+    {"GET", "/v1/swiftlet/state", answer_state, false},
+    {"GET", "/v1/swiftlet/masks", answer_masks, false},
+    {"PUT", "/v1/swiftlet/masks", put_mask, false},
+    {"POST", "/v1/swiftlet/masks", put_mask, false},
+    {"GET", "/v1/swiftlet/masks/", answer_mask, false},
+    {"DELETE", "/v1/swiftlet/masks/", delete_mask, false},
+    {"GET", "/v1/swiftlet/optimizer", answer_optimizers, false},
+    {"POST", "/v1/swiftlet/optimizer", create_optimizer, false},
+    {"POST", "/v1/swiftlet/optimizer/", post_optimizer, false},
+    {"GET", "/v1/swiftlet/optimizer/", get_optimizer, false},
+    {"DELETE", "/v1/swiftlet/optimizer/", delete_optimizer, false},
+};
+const int server_n_routes = sizeof server_routes / sizeof *server_routes;
