@@ -94,6 +94,7 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 		request.n_stop = chat->stop.n;
 		request.task = "chat";
 		chat->generation.show = stdout;
+		chat->generation.watch = chat->runtime.watch;
 		interrupt_watch();
 		good = generation_run(&chat->generation, chat->runtime.session, &request, error);
 	}
@@ -248,6 +249,8 @@ int command_chat(int argc, char** argv) {
 	status = runtime_open(&chat.runtime, &chat.wish, model, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = start(&chat);
+	if (!runtime_keep(&chat.runtime) && status == STATUS_DONE)
+		status = STATUS_FAILED;
 	forget(&chat, 0, chat.n);
 	free(chat.message);
 	generation_free(&chat.generation);

@@ -377,7 +377,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
 	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
 	struct merged_pass* merged = calloc(1, sizeof *merged);
-	if (!s || !seats || !merged) {
+	if (!s || !seats || !merged || !merge_open(merged, engine->model->weights.shape.dim)) {
 		free(s);
 		free(seats);
 		free(merged);
@@ -492,6 +492,7 @@ void scheduler_close(struct scheduler* s) {
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
+	merge_close(s->merged);
 	free(s->merged);
 	free(s->seat);
 	free(s);
