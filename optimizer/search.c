@@ -74,7 +74,8 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (o->blocks < 3 || o->blocks > MAX_BLOCKS)
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
-	if (!(o->skip_ratio > 0 && o->skip_ratio <= 1))
+	const bool by_price = o->skip_ratio == 0 && o->objective == OBJECTIVE_SPEEDUP;
+	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
 	    o->confirm < 0 || o->confirm > 1000)
@@ -110,8 +111,8 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	}
 	s->option = *o;
 	s->dims = 2 * (o->blocks - 2);
-	s->skip_ratio = o->skip_ratio;
-	s->size = size_of(s, o->skip_ratio);
+	s->skip_ratio = o->skip_ratio > 0 ? o->skip_ratio : 0.45;
+	s->size = size_of(s, s->skip_ratio);
 	s->random.state = o->seed;
 	s->incumbent = -1;
 	const struct mask start = search_start_mask(o->blocks);
@@ -353,6 +354,10 @@ static int learn(struct search* s, const struct vector* v, int matches, int rows
 	e->residual_weight += 1 / variance;
 	e->matches += matches;
 	e->rows += rows;
+	if (index == s->incumbent && window != e->chosen_window) {
+		e->unseen_matches += matches;
+		e->unseen_rows += rows;
+	}
 	if (s->background)
 		background_observe(s, v, y, variance, window);
 	if (here && rows == s->window_size) {
@@ -385,6 +390,15 @@ static void meet_challengers(struct search* s) {
 			s->incumbent = i;
 }
 
+/* From now on what is scored of it is unseen. */
+static void choose(struct search* s, int index) {
+	struct entry* e = &s->record.entry[index];
+	s->incumbent = index;
+	e->unseen_matches = e->unseen_rows = 0;
+	e->chosen_window = s->window;
+	e->chosen_by = e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
+}
+
 static void challenge(struct search* s, int index, bool step) {
 	const int before = s->incumbent;
 	if (s->incumbent < 0 && vector_equal(&s->record.entry[index].bits, &s->start))
@@ -401,6 +415,8 @@ static void challenge(struct search* s, int index, bool step) {
 	} else if (beats(s, it, best)) {
 		s->incumbent = index;
 	}
+	if (s->incumbent != before)
+		choose(s, s->incumbent);
 	if (step && s->incumbent != before)
 		s->improved_at = s->steps;
 }
@@ -454,11 +470,78 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 struct mask search_best(const struct search* s, double* matchness) {
 	const struct entry* e = s->incumbent < 0 ? NULL : &s->record.entry[s->incumbent];
 	if (matchness)
-		*matchness = e && e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
+		*matchness = e && e->unseen_rows > 0 ? (double)e->unseen_matches / (double)e->unseen_rows : NAN;
 	return mask_of(s, e ? &e->bits : &s->start);
 }
 
+double search_chosen_by(const struct search* s) {
+	return s->incumbent < 0 ? NAN : s->record.entry[s->incumbent].chosen_by;
+}
+
+double search_expected(const struct search* s) {
+	if (s->incumbent >= 0)
+		return estimate_of(s, &s->record.entry[s->incumbent]);
+	return s->influence_rows > 0 ? fmin(1, fmax(0, linear_mean(s->linear, s->start.word))) : NAN;
+}
+
+double search_speedup(const struct search* s) {
+	if (!s->have_costs)
+		return NAN;
+	const struct vector* v = s->incumbent < 0 ? &s->start : &s->record.entry[s->incumbent].bits;
+	const double expected = search_expected(s);
+	return speedup_of(s, v, isnan(expected) ? 0.7 : expected);
+}
+
+double search_worth(const struct search* s, const struct proposal* p) {
+	struct vector v;
+	if (!s->have_costs || !vector_of(s, &p->mask, &v))
+		return NAN;
+	const double now_worth = fmax(1, search_speedup(s));
+	const double worth = speedup_of(s, &v, fmin(1, linear_mean(s->linear, v.word) + 0.05));
+	return fmax(0, 1 / now_worth - 1 / fmax(1, worth));
+}
+
+void search_see_draft(struct search* s, const struct mask* mask, double accepted, double trials) {
+	struct vector v;
+	if (!(trials > 0) || !(accepted >= 0 && accepted <= trials) || !vector_of(s, mask, &v))
+		return;
+	const int index = record_find(&s->record, &v);
+	if (index < 0)
+		return;
+	struct entry* e = &s->record.entry[index];
+	const double share = accepted / trials, variance = 4 * fmax(0.02, share * (1 - share)) / trials;
+	e->residual += (share - linear_mean(s->linear, v.word)) / variance;
+	e->residual_weight += 1 / variance;
+}
+
+/* The least influential sub-layers of the present size. */
+static struct vector prefix(const struct search* s, int size) {
+	struct vector v = {{0}};
+	for (int n = 0; n < size; n++) {
+		int least = -1;
+		for (int i = 0; i < s->dims; i++)
+			if (!vector_has(&v, i) && (least < 0 || s->influence[i] < s->influence[least]))
+				least = i;
+		vector_set(&v, least, true);
+	}
+	return v;
+}
+
+void search_set_influence(struct search* s, const double* influence, double rows) {
+	if (s->option.published || !(rows > 0))
+		return;
+	for (int i = 0; i < s->dims; i++)
+		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
+			return;
+	for (int i = 0; i < s->dims; i++)
+		s->influence[i] = influence[i + 2];
+	s->influence_rows = rows;
+	if (s->incumbent < 0 && !s->adopted)
+		s->start = prefix(s, s->size);
+}
+
 static void adopt(struct search* s, const struct vector* v) {
+	s->adopted = true;
 	s->start = *v;
 	s->incumbent = -1;
 	s->waiting = 0;
@@ -501,6 +584,8 @@ static struct vector resized(struct search* s, const struct vector* from) {
 /* A lower ratio's mask competes with the incumbent; a higher one's must replace it, since by matchness
  * alone the smaller mask would always stay. */
 void search_set_skip_ratio(struct search* s, double r) {
+	if (r == 0 && s->option.objective == OBJECTIVE_SPEEDUP)
+		r = 0.45;
 	if (!(r > 0 && r <= 1) || size_of(s, r) == s->size) {
 		if (r > 0 && r <= 1)
 			s->skip_ratio = r;

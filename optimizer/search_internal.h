@@ -25,7 +25,10 @@ struct entry {
 	int above;             /* windows that scored it in full and over max_matchness */
 	int64_t last_window;   /* 0: none */
 	int last_matches, last_rows;
-	double residual, residual_weight; /* of its scores against the linear model, by precision */
+	double residual, residual_weight;    /* of its scores against the linear model, by precision */
+	int64_t unseen_matches, unseen_rows; /* on windows scored after it had become the best */
+	double chosen_by;                    /* the score it was chosen by */
+	int64_t chosen_window;               /* the window it was chosen on */
 };
 
 struct observation {
@@ -63,8 +66,10 @@ struct search {
 	int steps_on_window; /* on the present one */
 	int incumbent;       /* entry, or -1 while `start` waits for its first score */
 	struct vector start; /* the incumbent before any score */
-	bool start_scored;
-	int wait[MAX_RESCORES]; /* entries to score again on this window, last first */
+	bool start_scored, adopted;
+	double influence[MAX_DIMS]; /* (dims) */
+	double influence_rows;      /* 0: none */
+	int wait[MAX_RESCORES];     /* entries to score again on this window, last first */
 	int waiting;
 	struct vector suggestion[MAX_SUGGESTIONS];
 	int suggestions;
@@ -91,6 +96,7 @@ int record_entry(struct record*, const struct vector*, int* keep);
 void record_observe(struct record*, int entry, int matches, int rows, int64_t window, int* keep);
 
 /* search_value.c: what a mask is worth at a matchness, in the search's objective. */
+double speedup_of(const struct search*, const struct vector*, double alpha);
 double value_of(const struct search*, const struct vector*, double matchness);
 /* Posterior mean of a known mask's matchness: the linear model's, corrected by its own scores. */
 double estimate_of(const struct search*, const struct entry*);

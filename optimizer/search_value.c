@@ -32,6 +32,13 @@ static bool by_speedup(const struct search* s) {
 	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
 }
 
+double speedup_of(const struct search* s, const struct vector* v, double alpha) {
+	int kind[2] = {0, 0};
+	for (int i = 0; i < s->dims; i++)
+		kind[i & 1] += vector_has(v, i);
+	return speedup(s, kind[0], kind[1], alpha);
+}
+
 double value_of(const struct search* s, const struct vector* v, double matchness) {
 	if (!by_speedup(s))
 		return matchness;
