@@ -73,8 +73,7 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	    0.2);
 }
 
-/* Share of a full pass's weight bytes that is read with the mask's sub-layers left out. */
-static double byte_share(const struct cost_model* cost, const struct mask* mask) {
+double cost_share(const struct cost_model* cost, const struct mask* mask) {
 	double attention = 0, mlp = 0;
 	for (int b = 0; b < cost->blocks; b++) {
 		attention += !mask_has(mask, 2 * b);
@@ -87,14 +86,14 @@ static double byte_share(const struct cost_model* cost, const struct mask* mask)
 void cost_see_draft(struct cost_model* cost, const struct mask* mask, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	if (plain > 0)
-		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / byte_share(cost, mask), 0.05);
+		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / cost_share(cost, mask), 0.05);
 }
 
 void cost_see_score(struct cost_model* cost, const struct mask* mask, int rows, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	if (plain > 0)
 		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / (byte_share(cost, mask) * cost_verify(cost, rows)), 0.05);
+		    seconds / plain / (cost_share(cost, mask) * cost_verify(cost, rows)), 0.05);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {
@@ -142,7 +141,7 @@ double cost_verify(const struct cost_model* cost, int rows) {
 }
 
 double cost_draft(const struct cost_model* cost, const struct mask* mask) {
-	return byte_share(cost, mask) * cost->draft_ratio;
+	return cost_share(cost, mask) * cost->draft_ratio;
 }
 
 double cost_draft_worst(const struct cost_model* cost, const struct mask* mask) {
@@ -150,7 +149,7 @@ double cost_draft_worst(const struct cost_model* cost, const struct mask* mask) 
 }
 
 double cost_matchness(const struct cost_model* cost, const struct mask* mask, int rows) {
-	return byte_share(cost, mask) * cost_verify(cost, rows) * cost->score_ratio;
+	return cost_share(cost, mask) * cost_verify(cost, rows) * cost->score_ratio;
 }
 
 void cost_sub_layers(const struct cost_model* cost, double* attention, double* mlp, double* fixed) {

@@ -40,6 +40,8 @@ double cost_verify(const struct cost_model*, int rows);
 /* c of a mask; and the most it can be while no draft step was measured yet: a full pass. */
 double cost_draft(const struct cost_model*, const struct mask*);
 double cost_draft_worst(const struct cost_model*, const struct mask*);
+/* Share of a full pass's weight bytes that is read with the mask's sub-layers left out. */
+double cost_share(const struct cost_model*, const struct mask*);
 /* Cost of a pass of n rows that leaves the mask's sub-layers out. */
 double cost_matchness(const struct cost_model*, const struct mask*, int rows);
 /* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps. */

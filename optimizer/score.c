@@ -216,3 +216,47 @@ void score_adopt_best(struct session* s) {
 	s->mask = best;
 	plan_new_mask(s);
 }
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+/* One window of the text at hand, by the rules of matchness. */
+static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
+                         struct error* error) {
+	for (int i = 0; i < n; i++) {
+		s->row_parent[i] = i - 1;
+		s->want[i] = WANT_TOKEN;
+	}
+	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = 1,
+	                          .segment = &s->segment,
+	                          .token = s->text + base,
+	                          .parent = s->row_parent,
+	                          .skip = mask,
+	                          .last = 2 * s->engine->model->weights.shape.n_blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = s->want,
+	                          .out = s->result};
+	struct backend* backend = s->engine->backend;
+	if (!backend->run(backend, &pass, error))
+		return false;
+	backend->discard(s->cache);
+	for (int i = 0; i < n; i++)
+		*matches += s->result[i].token == s->text[base + i + 1];
+	return true;
+}
+
+bool session_judge(struct session* s, const struct mask* mask, int* matches, int* rows, struct error* error) {
+	*matches = *rows = 0;
+	if (s->phase != PHASE_DONE || s->cache->committed < s->n_text - 1)
+		return true;
+	const int window = s->options.window;
+	for (int base = s->n_prompt - 1; base + window < s->n_text; base += window) {
+		if (!judge_window(s, mask, base, window, matches, error))
+			return false;
+		*rows += window;
+	}
+	return true;
+}

@@ -78,28 +78,10 @@ static void put_line(struct stream* s, char* text) {
 	free(text);
 }
 
-static int32_t* instance_tokens(const struct stream* s, const struct instance* instance, int* n,
-                                struct error* error) {
-	if (instance->prompt)
-		return prompt_tokens(s->runtime.model, instance->prompt, strlen(instance->prompt), s->no_special, n,
-		                     error);
-	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);
-	if (!message) {
-		error_set(error, "out of memory");
-		return NULL;
-	}
-	for (int i = 0; i < instance->n_messages; i++)
-		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
-		                                   strlen(instance->message[i].content)};
-	int32_t* const id = chat_tokens(s->runtime.model, message, instance->n_messages, n, error);
-	free(message);
-	return id;
-}
-
 static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
 	struct swiftlet_request request;
 	int n = 0;
-	int32_t* const prompt = instance_tokens(s, instance, &n, error);
+	int32_t* const prompt = instance_tokens(s->runtime.model, instance, s->no_special, &n, error);
 	if (!prompt)
 		return false;
 	swiftlet_request_default(&request, &s->runtime.options);

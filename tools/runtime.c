@@ -202,6 +202,23 @@ int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* mes
 	return list.id;
 }
 
+int32_t* instance_tokens(const swiftlet_model* model, const struct instance* instance, bool no_special, int* n,
+                         struct error* error) {
+	if (instance->prompt)
+		return prompt_tokens(model, instance->prompt, strlen(instance->prompt), no_special, n, error);
+	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);
+	if (!message) {
+		error_set(error, "out of memory");
+		return NULL;
+	}
+	for (int i = 0; i < instance->n_messages; i++)
+		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
+		                                   strlen(instance->message[i].content)};
+	int32_t* const id = chat_tokens(model, message, instance->n_messages, n, error);
+	free(message);
+	return id;
+}
+
 char* read_whole(const char* path, size_t* size, struct error* error) {
 	enum { LARGEST = 256 << 20 };
 	const bool standard = strcmp(path, "-") == 0;

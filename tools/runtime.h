@@ -7,6 +7,7 @@
 
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
+#include "streams/jsonl.h"
 #include "swiftlet.h"
 #include "tools/options.h"
 
@@ -91,6 +92,8 @@ int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, boo
 /* The ids of messages through the model's chat template. */
 int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, int* n,
                      struct error*);
+/* The ids of a stream's line: its prompt, or its messages through the chat template. */
+int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n, struct error*);
 /* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
 char* read_whole(const char* path, size_t* size, struct error*);
 

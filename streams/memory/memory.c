@@ -435,6 +435,17 @@ static void settle_if_held(struct memory_watch* w) {
 	pthread_mutex_unlock(&m->lock);
 }
 
+static void take_improvement(struct memory_watch* w) {
+	const int steps = search_steps(w->search);
+	w->record.steps += steps - w->steps_seen;
+	w->steps_seen = steps;
+	const struct mask now = session_mask(w->session, NULL);
+	if (!mask_equal(&now, &w->mask))
+		improved(w, &now);
+	else
+		settle_if_held(w);
+}
+
 void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 	struct memory* m = w->memory;
 	if (!w->placed) {
@@ -453,14 +464,7 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 	watch_rounds(w);
 	if (!w->search)
 		return;
-	const int steps = search_steps(w->search);
-	w->record.steps += steps - w->steps_seen;
-	w->steps_seen = steps;
-	const struct mask now = session_mask(w->session, NULL);
-	if (!mask_equal(&now, &w->mask))
-		improved(w, &now);
-	else
-		settle_if_held(w);
+	take_improvement(w);
 }
 
 /* What the text told of influence waits for the store, with its kind. */
@@ -504,6 +508,13 @@ void memory_end(struct memory_watch* w) {
 		memory_flush(m, &error);
 		store_observations(w);
 	}
+}
+
+void memory_idle(struct memory_watch* w) {
+	if (!w->placed || !w->search)
+		return;
+	take_improvement(w);
+	gather_observations(w);
 }
 
 /* ---- storing ------------------------------------------------------------------------------ */

@@ -59,6 +59,7 @@ void memory_detach(struct memory_watch*);
 void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */
 void memory_step(struct memory_watch*, const struct swiftlet_step*);
 void memory_end(struct memory_watch*);
+void memory_idle(struct memory_watch*); /* after a search while no request ran: what it found */
 
 /* Writes what is unsaved. False with the error set; nothing is lost by a failure. */
 bool memory_flush(struct memory*, struct error*);
