@@ -251,9 +251,6 @@ struct pass {
 	bool head;               /* final norm and output head after `last` */
 	int tap;                 /* sub-layer whose output is copied to tap_out, or -1 */
 	float* tap_out;          /* (n, dim) when tap >= 0 */
-	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where
-	 * the family has one; what is skipped or outside the span is left as it is. NULL: not measured */
-	float* influence;
 	const uint8_t* want;     /* (n) WANT_ bits per row */
 	struct result* out;      /* (n) caller-owned */
 	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where

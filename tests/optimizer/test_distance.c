@@ -25,7 +25,7 @@ static void formula(void** state) {
 		assert_true(distance_open(&d, &weights, 3));
 		const float full[] = {1, 2, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0}, draft[] = {4, 3, 2, 1, 2, 0, 0, 0};
 		memcpy(d.full, full, sizeof full);
-		memcpy(d.draft, draft, sizeof draft);
+		memcpy(d.pass, draft, sizeof draft);
 		double xy = 0, xx = 0, yy = 0;
 		for (int j = 0; j < DIM; j++) {
 			const double g = (double)norm[j] + plus_one;
@@ -37,9 +37,9 @@ static void formula(void** state) {
 		/* the second row differs in length alone */
 		assert_true(fabs(distance_sum(&d, 0, 2) - distance_sum(&d, 0, 1)) < 1e-12);
 		assert_true(distance_sum(&d, 2, 1) == 1); /* a state of zeros */
-		memcpy(d.draft, full, sizeof full);
+		memcpy(d.pass, full, sizeof full);
 		assert_true(distance_sum(&d, 0, 2) < 1e-12);
-		d.draft[0] = INFINITY;
+		d.pass[0] = INFINITY;
 		assert_true(isnan(distance_sum(&d, 0, 1)));
 		distance_close(&d);
 	}
