@@ -1,9 +1,9 @@
 /* Influence: how much each sub-layer does to the text at hand.
  *
- * Of a sub-layer f on hidden states x: the mean over rows of 1 - cos(x, x + f(x)), Block Influence (Men et al.
- * 2024, "ShortGPT", eq. 1) by sub-layer. Backends return it for each row of a pass that runs for other ends,
- * so that a prompt's prefill tells it for nothing. Rows at the first few positions are left out: the massive
- * activations of BOS live there and would hide what the layers do to all others. */
+ * Of a sub-layer f on hidden states x: the mean over rows of 1 - cos(x, x + f(x)), Block Influence (Men et
+ * al. 2024, "ShortGPT", eq. 1) by sub-layer. Backends return it for each row of a pass that runs for other
+ * ends, so that a prompt's prefill tells it for nothing. Rows at the first few positions are left out: the
+ * massive activations of BOS live there and would hide what the layers do to all others. */
 #ifndef SWIFTLET_OPTIMIZER_INFLUENCE_H
 #define SWIFTLET_OPTIMIZER_INFLUENCE_H
 

@@ -5,9 +5,9 @@
  * runs with base = the window's start while later tokens are committed behind it, and its rows are
  * discarded. A proposal that cannot win after its first 8 rows is given up.
  *
- * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full model's
- * states come from the verify passes that made the window; where they were not kept and time is free, one pass
- * computes them again. */
+ * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
+ * model's states come from the verify passes that made the window; where they were not kept and time is free,
+ * one pass computes them again. */
 #include "optimizer/session_state.h"
 
 #include <math.h>

@@ -24,7 +24,9 @@ static struct search* open_search(struct session* s, struct error* error) {
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
-	    .skip_ratio = priced ? 0 : o->skip_ratio > 0 ? o->skip_ratio : published,
+	    .skip_ratio = priced              ? 0
+	                  : o->skip_ratio > 0 ? o->skip_ratio
+	                                      : published,
 	    .bayes_interval = o->bayes_interval,
 	    .max_steps = o->max_steps,
 	    .patience = o->patience,
@@ -62,7 +64,8 @@ static bool open_parts(struct session* s, struct error* error) {
 		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
 		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
 		if (!s->influence_rows)
-			return error_set(error, "out of memory for the influence of %d blocks", model->weights.shape.n_blocks);
+			return error_set(error, "out of memory for the influence of %d blocks",
+			                 model->weights.shape.n_blocks);
 	}
 	if (s->search && s->options.distance && !distance_open(&s->distance, &model->weights, s->options.window))
 		return error_set(error, "out of memory for the hidden states of %d tokens", s->options.window);

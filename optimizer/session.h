@@ -41,8 +41,8 @@ void session_output(struct session*, struct swiftlet_step*);
 /* Ends the generation after a failure of the backend. */
 void session_fail(struct session*);
 
-/* A mask's matchness on the generated text of the last request, window by window: matches of rows. To be asked
- * before a search has seen that text. False with the error set. */
+/* A mask's matchness on the generated text of the last request, window by window: matches of rows. To be
+ * asked before a search has seen that text. False with the error set. */
 bool session_judge(struct session*, const struct mask*, int* matches, int* rows, struct error*);
 
 struct engine* session_engine(struct session*);

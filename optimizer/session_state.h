@@ -87,8 +87,8 @@ struct session {
 	struct round round;
 	struct plan plan;
 	struct window window;
-	struct distance distance; /* no rows: not measured */
-	float* influence_rows;    /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
+	struct distance distance;                   /* no rows: not measured */
+	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
 	double influence_told;                      /* rows that the search was told of */
 	struct segment segment;
@@ -101,7 +101,7 @@ struct session {
 	int64_t rounds, rounds_on_mask, rounds_since_plain;
 	int probes;                  /* rounds drafted without asking whether they pay */
 	int64_t plain_left, backoff; /* plain steps until drafting is tried again */
-	double search_host; /* seconds of the search's own already on the ledger */
+	double search_host;          /* seconds of the search's own already on the ledger */
 	int64_t verified_rounds;
 	int last_draft_steps, last_accepted;
 

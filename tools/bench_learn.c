@@ -2,8 +2,8 @@
  *
  * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
  * counts each pass at its price (tools/timed_backend.h): requests of 512 tokens one after another, nothing
- * learned before. Beside it the reference mask of the model (tools/reference.h), given from the start and never
- * searched. A slope is what one more row in a pass costs, in plain steps. */
+ * learned before. Beside it the reference mask of the model (tools/reference.h), given from the start and
+ * never searched. A slope is what one more row in a pass costs, in plain steps. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,10 +74,11 @@ static bool request(const struct bench* bench, const struct timed_backend* timed
 }
 
 /* Requests until there are `most` tokens. given: a mask to start from, or NULL. */
-static bool run(const struct bench* bench, struct timed_backend* timed, const struct swiftlet_options* options,
-                const struct mask* given, uint64_t first_prompt, struct track* track, double* proposals,
-                struct error* error) {
-	struct session* session = swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
+static bool run(const struct bench* bench, struct timed_backend* timed,
+                const struct swiftlet_options* options, const struct mask* given, uint64_t first_prompt,
+                struct track* track, double* proposals, struct error* error) {
+	struct session* session =
+	    swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
 	if (!session)
 		return false;
 	if (given)
@@ -121,7 +122,8 @@ static bool measure(const struct learning* l, struct bench* bench, double slope,
 	const struct reference_prices prices = {.slope = slope};
 	if (!reference_mask_for(bench->engine, &prices, &best, error))
 		return false;
-	const int64_t most = l->tokens > REFERENCE_WARM + REFERENCE_TOKENS ? l->tokens : REFERENCE_WARM + REFERENCE_TOKENS;
+	const int64_t most =
+	    l->tokens > REFERENCE_WARM + REFERENCE_TOKENS ? l->tokens : REFERENCE_WARM + REFERENCE_TOKENS;
 	track.seconds = malloc(sizeof *track.seconds * (size_t)most);
 	if (!track.seconds)
 		return error_set(error, "out of memory");
@@ -148,7 +150,8 @@ static bool measure(const struct learning* l, struct bench* bench, double slope,
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-static void print_json_row(cJSON* rows, int kind, int blocks, double slope, const struct outcome* o, int seeds) {
+static void print_json_row(cJSON* rows, int kind, int blocks, double slope, const struct outcome* o,
+                           int seeds) {
 	for (int i = 0; i < seeds; i++) {
 		cJSON* row = cJSON_CreateObject();
 		cJSON_AddStringToObject(row, "landscape", landscape_name[kind]);
@@ -190,8 +193,8 @@ static bool measure_model(struct learning* l, int kind, int blocks, cJSON* rows,
 			return error_set(error, "%s could not be opened", spec);
 		bool good = true;
 		for (int i = 0; good && i < MOST_SLOPES; i++) {
-			bench_progress((double)l->done++ / l->all, "%s, %d blocks, seed %d, slope %g", landscape_name[kind],
-			               blocks, seed + 1, slope_of[i]);
+			bench_progress((double)l->done++ / l->all, "%s, %d blocks, seed %d, slope %g",
+			               landscape_name[kind], blocks, seed + 1, slope_of[i]);
 			good = measure(l, &bench, slope_of[i], &outcome[i][seed], error);
 		}
 		bench_close(&bench);
@@ -215,8 +218,8 @@ static int run_all(struct learning* l) {
 	bool good = true;
 	if (!l->json)
 		printf("%-8s %6s %7s %9s %19s %16s %17s\n%-8s %6s %7s %9s %10s %8s %8s %7s %9s %7s\n", "", "", "",
-		       "reference", "tokens until 0.95", "late / reference", "least / plain", "model", "blocks", "slope",
-		       "speed", "median", "worst", "median", "worst", "median", "worst");
+		       "reference", "tokens until 0.95", "late / reference", "least / plain", "model", "blocks",
+		       "slope", "speed", "median", "worst", "median", "worst", "median", "worst");
 	for (int kind = 0; good && kind < MOST_LANDSCAPES; kind++)
 		for (int i = 0; good && i < MOST_BLOCKS; i++)
 			if ((!l->only || strcmp(l->only, landscape_name[kind]) == 0) &&
@@ -241,12 +244,14 @@ int bench_learn_main(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "bench learn",
 	    .usage = "[--landscape planted|graded] [--blocks N] [--seeds N] [--tokens N] [--json] [options]",
-	    .about = "What a cold start brings with the defaults, at stated prices: made-up models of 24, 32 and 40\n"
-	             "blocks run for real under a clock that counts a pass of n rows as 1 + slope·(n - 1) plain steps.\n"
-	             "  reference speed    over plain decoding, with the model's reference mask given\n"
-	             "  tokens until 0.95  until the last 512 tokens ran at 0.95 of that\n"
-	             "  late / reference   the last 512 tokens' speed over it\n"
-	             "  least / plain      of any beginning of 512 tokens and more, over plain decoding",
+	    .about =
+	        "What a cold start brings with the defaults, at stated prices: made-up models of 24, 32 and 40\n"
+	        "blocks run for real under a clock that counts a pass of n rows as 1 + slope·(n - 1) plain "
+	        "steps.\n"
+	        "  reference speed    over plain decoding, with the model's reference mask given\n"
+	        "  tokens until 0.95  until the last 512 tokens ran at 0.95 of that\n"
+	        "  late / reference   the last 512 tokens' speed over it\n"
+	        "  least / plain      of any beginning of 512 tokens and more, over plain decoding",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
 	    .session = &l.options};

@@ -21,10 +21,12 @@ enum { MOST_PROMPTS = 1024, MOST_POINTS = 4096, FIRST_TOKENS = 160 };
 static const char* const usual[] = {
     "Once upon a time there was a small bird that could not sing.",
     "def read_lines(path):\n    \"\"\"Returns the lines of a file without their ends.\"\"\"\n",
-    "Question: A baker sells 14 loaves in the morning and twice as many in the afternoon. How many in all?\nAnswer:",
+    "Question: A baker sells 14 loaves in the morning and twice as many in the afternoon. How many in "
+    "all?\nAnswer:",
     "German: Zwei Kinder spielen am Strand mit einem roten Ball.\nEnglish:",
     "The three most important things to know about the history of the printing press are",
-    "Dialogue:\nA: Are you coming on Friday?\nB: I have to work until six, but I can come after that.\nSummary:",
+    "Dialogue:\nA: Are you coming on Friday?\nB: I have to work until six, but I can come after "
+    "that.\nSummary:",
 };
 
 struct prompt {
@@ -88,9 +90,8 @@ static bool read_prompts(struct learn* l, FILE* file, struct error* error) {
 		if (status == JSONL_END)
 			break;
 		int n = 0;
-		int32_t* const id = status == JSONL_INSTANCE
-		                        ? instance_tokens(l->runtime.model, &instance, false, &n, &why)
-		                        : NULL;
+		int32_t* const id =
+		    status == JSONL_INSTANCE ? instance_tokens(l->runtime.model, &instance, false, &n, &why) : NULL;
 		good = id ? add_prompt(l, instance.task, id, n, error)
 		          : error_set(error, "%s, line %ld: %.300s", l->input, instance.line, why.message);
 		instance_free(&instance);
@@ -240,12 +241,12 @@ static void print_json(const struct learn* l) {
 }
 
 static void print_table(const struct learn* l) {
-	printf("%9s  %9s  %21s  %17s  %10s\n", "seconds", "proposals", "matchness, unseen text", "expected speed-up",
-	       "skip ratio");
+	printf("%9s  %9s  %21s  %17s  %10s\n", "seconds", "proposals", "matchness, unseen text",
+	       "expected speed-up", "skip ratio");
 	for (int i = 0; i < l->points; i++) {
 		const struct point* const p = &l->point[i];
-		printf("%9.1f  %9" PRId64 "  %22.3f  %17.2f  %10.2f\n", p->seconds, p->proposals, p->unseen, p->speedup,
-		       p->skip_ratio);
+		printf("%9.1f  %9" PRId64 "  %22.3f  %17.2f  %10.2f\n", p->seconds, p->proposals, p->unseen,
+		       p->speedup, p->skip_ratio);
 	}
 	printf("\nmatchness on unseen text, the last quarter: %.3f\n", unseen_matchness(l));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
@@ -317,9 +318,11 @@ int command_learn(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "learn",
 	    .usage = "[MODEL|-m MODEL] [-i FILE.jsonl] [--seconds 60] [options]",
-	    .about = "Searches for the layers to skip before one serves: generates text, scores masks on it without a\n"
-	             "budget, and keeps what it finds where run, chat, stream and serve look for it. The curve shows\n"
-	             "each mask on text that no search had seen. Ctrl-C ends early and keeps what was found.",
+	    .about =
+	        "Searches for the layers to skip before one serves: generates text, scores masks on it without "
+	        "a\n"
+	        "budget, and keeps what it finds where run, chat, stream and serve look for it. The curve shows\n"
+	        "each mask on text that no search had seen. Ctrl-C ends early and keeps what was found.",
 	    .examples = "  swiftlet learn ~/models/llama-3-8b.gguf --seconds 300\n"
 	                "  swiftlet learn -m model.gguf -i prompts.jsonl",
 	    .option = option,

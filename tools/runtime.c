@@ -202,8 +202,8 @@ int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* mes
 	return list.id;
 }
 
-int32_t* instance_tokens(const swiftlet_model* model, const struct instance* instance, bool no_special, int* n,
-                         struct error* error) {
+int32_t* instance_tokens(const swiftlet_model* model, const struct instance* instance, bool no_special,
+                         int* n, struct error* error) {
 	if (instance->prompt)
 		return prompt_tokens(model, instance->prompt, strlen(instance->prompt), no_special, n, error);
 	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);

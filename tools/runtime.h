@@ -40,11 +40,16 @@ struct runtime_wish {
 	    {"mask", 0, "FILE", "start from this mask (either format)", OPTION_TEXT, &(w).mask, 0, 0},           \
 	    {"key", 0, "KEY", "which mask of the file, by key or task", OPTION_TEXT, &(w).key, 0, 0},            \
 	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0},           \
-	    {"store", 0, "FILE",                                                                                 \
+	    {"store",                                                                                            \
+	     0,                                                                                                  \
+	     "FILE",                                                                                             \
 	     "keep what is learned in this store, and begin with what is\nthere "                                \
 	     "(~/.local/state/swiftlet/masks.db)",                                                               \
-	     OPTION_TEXT, &(w).store, 0, 0},                                                                     \
-	    {"no-store", 0, NULL, "leave the store alone: nothing is read from it or kept", OPTION_FLAG,         \
+	     OPTION_TEXT,                                                                                        \
+	     &(w).store,                                                                                         \
+	     0,                                                                                                  \
+	     0},                                                                                                 \
+	    {"no-store",    0, NULL, "leave the store alone: nothing is read from it or kept", OPTION_FLAG,      \
 	     &(w).no_store, 0, 0},                                                                               \
 	{                                                                                                        \
 		"save-mask", 0, "FILE", "write the mask that was learned", OPTION_TEXT, &(w).save_mask, 0, 0         \
@@ -61,16 +66,17 @@ struct runtime {
 	struct memory_watch* watch; /* on the session */
 };
 
-/* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now). OPTIONS_GO_ON, or the exit status with
- * the message printed. Close in any case. */
+/* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
+ * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
 int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,
                  const struct swiftlet_options*, double started);
 void runtime_close(struct runtime*);
 /* Keeps what was learned. True when there was nothing to keep; false with the message printed. */
 bool runtime_keep(struct runtime*);
-/* The memory of a model as the wish says: with the store of --store or the usual one, or without. NULL with the
- * error set. */
-struct memory* runtime_memory(const struct runtime_wish*, const struct model*, const char* name, struct error*);
+/* The memory of a model as the wish says: with the store of --store or the usual one, or without. NULL with
+ * the error set. */
+struct memory* runtime_memory(const struct runtime_wish*, const struct model*, const char* name,
+                              struct error*);
 
 /* Bytes of the cache for the session's context, as its options say. */
 double runtime_cache_bytes(const struct runtime*, int* context);
@@ -93,7 +99,8 @@ int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, boo
 int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, int* n,
                      struct error*);
 /* The ids of a stream's line: its prompt, or its messages through the chat template. */
-int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n, struct error*);
+int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n,
+                         struct error*);
 /* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
 char* read_whole(const char* path, size_t* size, struct error*);
 

@@ -6,7 +6,8 @@
  * influence its first prompt shows. A kind of text that was searched for MEMORY_HOLD tokens without drift and
  * drafts well (four times as many where it does not), or whose search has ended, has settled on its mask, and
  * nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every verify pass; a
- * fall reopens the search. What a process ended with on a kind that drafted well counts as settled in the next.
+ * fall reopens the search. What a process ended with on a kind that drafted well counts as settled in the
+ * next.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */

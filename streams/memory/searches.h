@@ -1,7 +1,7 @@
 /* The searches of a session, one a kind of text, each with the influence of its kind.
  *
- * One is present: its search is the session's own. The others are kept aside until their kind is served again;
- * the one longest unused makes way for a new one. */
+ * One is present: its search is the session's own. The others are kept aside until their kind is served
+ * again; the one longest unused makes way for a new one. */
 #ifndef SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 #define SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 
@@ -30,7 +30,8 @@ void searches_close(struct searches*); /* the session keeps the search it has */
 enum searches_move {
 	SEARCHES_STAYED, /* it is the present one, or there is no memory for another search */
 	SEARCHES_MOVED,
-	SEARCHES_NEW /* moved, and nothing has been observed there: the first kind takes the session's own search */
+	SEARCHES_NEW /* moved, and nothing has been observed there: the first kind takes the session's own search
+	              */
 };
 /* Goes on with the search of this kind. */
 enum searches_move searches_move(struct searches*, int64_t kind);

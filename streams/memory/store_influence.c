@@ -42,11 +42,12 @@ static int read_influence(struct store* s, const struct store_model* model, cons
 static bool write_influence(struct store* s, int64_t model, int blocks, const char* task, int64_t kind,
                             const struct influence* of, struct error* e) {
 	const char* doing = "storing influence";
-	sqlite3_stmt* q = sql_prepare(s,
-	                              "INSERT INTO influence(model, task, kind, rows, sums, updated)"
-	                              " VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(model, task, kind) DO UPDATE"
-	                              " SET rows = excluded.rows, sums = excluded.sums, updated = excluded.updated",
-	                              doing, e);
+	sqlite3_stmt* q =
+	    sql_prepare(s,
+	                "INSERT INTO influence(model, task, kind, rows, sums, updated)"
+	                " VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(model, task, kind) DO UPDATE"
+	                " SET rows = excluded.rows, sums = excluded.sums, updated = excluded.updated",
+	                doing, e);
 	if (!q)
 		return false;
 	sqlite3_bind_int64(q, 1, model);
