@@ -140,6 +140,36 @@ double cost_verify(const struct cost_model* cost, int rows) {
 	return below;
 }
 
+/* Twice the steepest that was measured; before anything was, rows may cost as much as passes. */
+static double worst_slope(const struct cost_model* cost, double plain) {
+	double steepest = 0, below = 1;
+	bool any = false;
+	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
+		if (cost->rows[i] <= 0)
+			continue;
+		const double here = cost->rows[i] / plain, slope = (here - below) / (knot_rows[i] - knot_rows[last]);
+		steepest = slope > steepest ? slope : steepest;
+		below = here;
+		last = i;
+		any = true;
+	}
+	return any ? 2 * steepest : 1;
+}
+
+double cost_verify_worst(const struct cost_model* cost, int rows) {
+	const double plain = cost_plain_seconds(cost), likely = cost_verify(cost, rows);
+	if (plain <= 0)
+		return rows;
+	int known = 0;
+	for (int i = 1; i < COST_KNOTS && knot_rows[i] <= rows; i++)
+		if (cost->rows[i] > 0)
+			known = i;
+	const double beyond = rows - knot_rows[known];
+	const double worst =
+	    cost_verify(cost, knot_rows[known]) + (beyond > 0 ? beyond * worst_slope(cost, plain) : 0);
+	return worst > likely ? worst : likely;
+}
+
 double cost_draft(const struct cost_model* cost, const struct mask* mask) {
 	return cost_share(cost, mask) * cost->draft_ratio;
 }

@@ -37,6 +37,8 @@ void cost_see_score(struct cost_model*, const struct mask*, int rows, double sec
 double cost_plain_seconds(const struct cost_model*);
 /* v(n), n in 1..MAX_ROWS; v(1) = 1, not decreasing. */
 double cost_verify(const struct cost_model*, int rows);
+/* The most it can be where that many rows were not measured yet. */
+double cost_verify_worst(const struct cost_model*, int rows);
 /* c of a mask; and the most it can be while no draft step was measured yet: a full pass. */
 double cost_draft(const struct cost_model*, const struct mask*);
 double cost_draft_worst(const struct cost_model*, const struct mask*);

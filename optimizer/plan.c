@@ -48,7 +48,7 @@ static double best_rate(const struct cost_model* cost, double c, double a, int s
 /* Steps whose worst case (all of them for one token) the ledger can bear. */
 static int affordable_steps(const struct session* s, double c, int steps) {
 	const double limit = ledger_round_limit(&s->ledger);
-	while (steps > 0 && steps * c + cost_verify(&s->engine->cost, steps + 1) > limit)
+	while (steps > 0 && steps * c + cost_verify_worst(&s->engine->cost, steps + 1) > limit)
 		steps--;
 	return steps;
 }
@@ -56,7 +56,7 @@ static int affordable_steps(const struct session* s, double c, int steps) {
 static int affordable_rows(const struct session* s, double drafted) {
 	const double limit = ledger_round_limit(&s->ledger);
 	int rows = SLICE_ROWS;
-	while (rows > 2 && drafted + cost_verify(&s->engine->cost, rows) > limit)
+	while (rows > 2 && drafted + cost_verify_worst(&s->engine->cost, rows) > limit)
 		rows--;
 	return rows;
 }

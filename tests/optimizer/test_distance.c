@@ -78,16 +78,17 @@ static float* plain_states(struct backend* backend, const int32_t* text, int n_p
 
 static void compares_with_plain_decoding(void** state) {
 	(void)state;
-	enum { TOKENS = 150 };
+	enum { TOKENS = 200 };
 	char message[256];
 	struct swiftlet_options options;
 	swiftlet_options_default(&options);
-	const char* set[] = {"draft",      "always", "max-tree", "paper", "opt-budget", "inf",
-	                     "cache-type", "f16",    "threads",  "2",     "context",    "256"};
+	const char* set[] = {"draft",   "always",     "max-tree",      "paper",   "opt-budget",
+	                     "inf",     "cache-type", "f16",           "threads", "2",
+	                     "context", "256",        "max-matchness", "1"};
 	for (size_t i = 0; i < sizeof set / sizeof *set; i += 2)
 		assert_int_equal(swiftlet_options_set(&options, set[i], set[i + 1], message, sizeof message), 1);
 	swiftlet_model* model = swiftlet_model_open(
-	    "synth:layers=6,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
+	    "synth:layers=12,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
 	    message, sizeof message);
 	assert_non_null(model);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &options, message, sizeof message);
