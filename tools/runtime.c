@@ -42,11 +42,17 @@ static bool start_mask(struct runtime* runtime, const struct runtime_wish* wish,
 struct memory* runtime_memory(const struct runtime_wish* wish, const struct model* model, const char* name,
                               struct error* error) {
 	char path[1024];
-	if (wish->store)
-		snprintf(path, sizeof path, "%s", wish->store);
-	else if (!wish->no_store && !store_default_path(path, sizeof path, error))
-		return NULL;
-	return memory_open(model, name, wish->no_store ? NULL : path, error);
+	if (wish->store || wish->no_store)
+		return memory_open(model, name, wish->store, error);
+	/* nobody asked for the usual place: what is wrong with it must not keep the program from its work */
+	struct memory* memory = NULL;
+	if (store_default_path(path, sizeof path, error))
+		memory = memory_open(model, name, path, error);
+	if (!memory) {
+		complain(0, "%s; nothing that is learned will be kept", error->message);
+		memory = memory_open(model, name, NULL, error);
+	}
+	return memory;
 }
 
 /* A mask that is given is the one that is meant: it draws on no memory, unless a store was named. */

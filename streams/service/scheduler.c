@@ -334,8 +334,9 @@ static bool search_idly(struct scheduler* s) {
 	bool any = false;
 	for (int i = 0; i < s->option.sessions && s->option.session.idle_search; i++) {
 		struct seat* seat = &s->seat[i];
-		if (seat->used == 0)
+		if (seat->used == 0 || !session_search(seat->session))
 			continue;
+		const int before = search_steps(session_search(seat->session));
 		bool scored = false;
 		for (int n = 0; n < IDLE_PASSES && !work_waits(s) && session_next_idle(seat->session, &work); n++) {
 			if (!session_run(seat->session, &work, &e))
@@ -343,8 +344,10 @@ static bool search_idly(struct scheduler* s) {
 			session_absorb(seat->session, &work, 0);
 			scored = true;
 		}
+		metrics_idle(s->option.metrics, search_steps(session_search(seat->session)) - before);
 		if (scored && seat->watch)
 			memory_idle(seat->watch);
+		note_mask(seat);
 		any |= scored;
 	}
 	return any;
