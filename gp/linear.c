@@ -1,6 +1,7 @@
 /* Bayesian linear regression in covariance form. The state is (constant, offset, weights…); an observation
- * is one Kalman measurement with the row h, 0/1 but for the offset, so h'P is a sum of rows of P and the update a rank-one
- * downdate. Members share the gain and differ in their noise (Matheron's rule: exact posterior draws). */
+ * is one Kalman measurement with the row h, 0/1 but for the offset, so h'P is a sum of rows of P and the
+ * update a rank-one downdate. Members share the gain and differ in their noise (Matheron's rule: exact
+ * posterior draws). */
 #include "gp/linear.h"
 
 #include <math.h>

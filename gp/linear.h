@@ -34,8 +34,8 @@ void linear_prior(struct linear_model*, const double* mean, const double* sd, do
 /* A new group: its offset is drawn afresh. O(d). */
 void linear_group(struct linear_model*);
 /* y observed at `bits` with noise variance `variance` (> 0), in which the group's offset has the share
- * `share` (1: all of it). in_group: in the present group; else in one of its own, whose offset counts as noise.
- * Non-finite arguments are ignored. O(d^2). */
+ * `share` (1: all of it). in_group: in the present group; else in one of its own, whose offset counts as
+ * noise. Non-finite arguments are ignored. O(d^2). */
 void linear_add(struct linear_model*, const uint64_t* bits, double y, double variance, double share,
                 bool in_group);
 /* The weights may have changed: adds independent variance to each, `share` of its prior's. O(d·members). */

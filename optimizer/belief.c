@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Relative standard deviations, measured on two small models and two landscapes (tools/bench.md): of one score
- * of 32 rows about its mask's damage; of a window's factor; of a mask's damage about the sum over its
+/* Relative standard deviations, measured on two small models and two landscapes (tools/bench.md): of one
+ * score of 32 rows about its mask's damage; of a window's factor; of a mask's damage about the sum over its
  * sub-layers; and, absolute, of matchness about that of the damage; of a window's ease for all masks. */
 static const double SCORE_SD = 0.12, WINDOW_SD = 0.12, SUM_SD = 0.1, LINK_SD = 0.016, EASE_SD = 0.08;
 /* Of the scale of influence, and of a sub-layer's damage about its scaled influence. */
@@ -61,8 +61,8 @@ static double damage_of(const struct belief* b, const struct vector* v) {
 /* -d matchness / d damage, by a difference. */
 static double slope_at(const struct belief* b, double damage) {
 	const double step = 0.05 * damage;
-	const double fall = calibration_matchness(&b->link, damage - step) -
-	                    calibration_matchness(&b->link, damage + step);
+	const double fall =
+	    calibration_matchness(&b->link, damage - step) - calibration_matchness(&b->link, damage + step);
 	return fmax(0.1, fall / (2 * step));
 }
 
@@ -129,8 +129,8 @@ void belief_see_draft(struct evidence* own, double accepted, double trials) {
 	own->trials = own->trials * fmin(1, keep) + trials;
 }
 
-/* Variance of a mask's matchness about that of its damage: as measured, or more where its own scores have shown
- * it to be an exception, beyond three standard errors. */
+/* Variance of a mask's matchness about that of its damage: as measured, or more where its own scores have
+ * shown it to be an exception, beyond three standard errors. */
 static double stray(const struct evidence* own) {
 	const double known = LINK_SD * LINK_SD;
 	if (!own || own->excess_weight <= 0)

@@ -1,9 +1,9 @@
 /* SWIFT's search as published (Xia et al. 2025, section 4.1; the code where that and the paper differ).
  *
  * Proposal o is Bayesian where o is a multiple of the interval, else uniformly random among the sets of
- * floor(r·2(L-2)) sub-layers. The first one scored replaces the start mask, later ones do where their raw score
- * is strictly greater than the best ever. Nothing is scored twice. It is kept as it was published: what makes
- * the search better belongs to optimizer/search.c. */
+ * floor(r·2(L-2)) sub-layers. The first one scored replaces the start mask, later ones do where their raw
+ * score is strictly greater than the best ever. Nothing is scored twice. It is kept as it was published: what
+ * makes the search better belongs to optimizer/search.c. */
 #ifndef SWIFTLET_OPTIMIZER_PUBLISHED_H
 #define SWIFTLET_OPTIMIZER_PUBLISHED_H
 

@@ -5,8 +5,8 @@
 #include "gp/random.h"
 #include "optimizer/vector.h"
 
-/* A uniformly random set of `size` of `dims` sub-layers: the first of a Fisher-Yates shuffle of 0, 1, 2…, with
- * one gp_below(dims - i) each. */
+/* A uniformly random set of `size` of `dims` sub-layers: the first of a Fisher-Yates shuffle of 0, 1, 2…,
+ * with one gp_below(dims - i) each. */
 void random_mask(struct gp_random*, int dims, int size, struct vector* out);
 /* Changes one sub-layer for another at random; the size stays. */
 void random_swap(struct gp_random*, int dims, struct vector*);

@@ -1,10 +1,10 @@
 /* The layer-set search: which mask to score next, which one is best, and when to stop.
  *
- * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So the mask that drafts
- * is the one with the best posterior mean (optimizer/belief.h), which has every score and every draft in it,
- * where costs count as the speed-up that follows from it (optimizer/speedup.h). Proposals are draws from the
- * same posterior, with a Bayesian one now and then; at a window move the incumbent and the three runners-up are
- * scored again; and the search is confirmed by its windows one by one and together. */
+ * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So the mask that
+ * drafts is the one with the best posterior mean (optimizer/belief.h), which has every score and every draft
+ * in it, where costs count as the speed-up that follows from it (optimizer/speedup.h). Proposals are draws
+ * from the same posterior, with a Bayesian one now and then; at a window move the incumbent and the three
+ * runners-up are scored again; and the search is confirmed by its windows one by one and together. */
 #include "optimizer/search.h"
 
 #include <math.h>
@@ -138,8 +138,8 @@ static struct vector prefix(const int* order, int size) {
 	return v;
 }
 
-/* The sub-layers of least damage, or of least damage for what skipping them saves: exactly s->size of them, or
- * where the size is free as many as pay. */
+/* The sub-layers of least damage, or of least damage for what skipping them saves: exactly s->size of them,
+ * or where the size is free as many as pay. */
 static struct vector best_of(const struct search* s, const double* damage) {
 	double key[MAX_DIMS] = {0};
 	int order[MAX_DIMS], size = s->size;
@@ -371,11 +371,10 @@ static bool scored_here(const struct search* s, int entry) {
 	return e->last_window == s->window && e->last_rows == s->window_size;
 }
 
-static bool is_new(const struct search* s, const struct vector* v) {
-	return record_find(&s->record, v) < 0;
-}
+static bool is_new(const struct search* s, const struct vector* v) { return record_find(&s->record, v) < 0; }
 
-/* Swaps sub-layers at random until the mask is one not seen before; false when a few swaps do not get there. */
+/* Swaps sub-layers at random until the mask is one not seen before; false when a few swaps do not get there.
+ */
 static bool make_new(struct search* s, struct vector* v) {
 	for (int try = 0; try < 16; try++) {
 		if (is_new(s, v))
@@ -490,8 +489,8 @@ static double worth_of(const struct search* s, const struct vector* v, int rows)
 	return gain;
 }
 
-/* The sizes along the order of damage now, 0.1 … 0.7 of what may be skipped: the unscored one that is worth most,
- * while one is worth anything to speak of. */
+/* The sizes along the order of damage now, 0.1 … 0.7 of what may be skipped: the unscored one that is worth
+ * most, while one is worth anything to speak of. */
 static bool propose_size(struct search* s, struct proposal* p) {
 	if (!s->free_size || !by_speedup(s))
 		return false;
@@ -504,9 +503,8 @@ static bool propose_size(struct search* s, struct proposal* p) {
 	for (int i = 1; i <= SIZES; i++) {
 		const struct vector v = prefix(order, size_of(s, 0.1 * i));
 		const int index = record_find(&s->record, &v);
-		const double worth = index >= 0 && s->record.entry[index].rows > 0
-		                         ? 0
-		                         : worth_of(s, &v, s->window_size);
+		const double worth =
+		    index >= 0 && s->record.entry[index].rows > 0 ? 0 : worth_of(s, &v, s->window_size);
 		if (worth > most) {
 			most = worth;
 			best = v;
@@ -575,8 +573,8 @@ static void note_window(struct search* s, struct entry* e, const struct score* s
 	e->last_rows = score->rows;
 }
 
-/* Takes a score in: the models, the mask's own figures. Returns the entry. Renumbered masks would leave `wait`
- * dangling: it goes when the record forgets. */
+/* Takes a score in: the models, the mask's own figures. Returns the entry. Renumbered masks would leave
+ * `wait` dangling: it goes when the record forgets. */
 static int learn(struct search* s, const struct vector* v, const struct score* score) {
 	const bool here = score->window == s->window && score->window != 0;
 	const int before = s->record.observations;
@@ -611,8 +609,7 @@ static void drop_suggestion(struct search* s, const struct vector* v) {
 /* False for what no evaluation can have said. */
 static bool plausible(const struct search* s, const struct mask* mask, int matches, int rows,
                       struct vector* out) {
-	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows &&
-	       vector_of(mask, s->dims, out);
+	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows && vector_of(mask, s->dims, out);
 }
 
 static void observe_published(struct search* s, const struct vector* v, int matches, int rows) {

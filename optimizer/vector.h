@@ -1,5 +1,5 @@
-/* The skippable sub-layers of a mask as a bit vector: bit i is sub-layer i + 2, those of the first and the last
- * block are not in it. */
+/* The skippable sub-layers of a mask as a bit vector: bit i is sub-layer i + 2, those of the first and the
+ * last block are not in it. */
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 

@@ -1,9 +1,9 @@
 /* `swiftlet bench search`: landscapes times proposers.
  *
  * Which of the search's proposers earn their place? Each is run on the same windows of text, instance after
- * instance as serving gives them, and the mask that it would draft with after so many scorings (scorings again
- * and what dynamic programming costs included) is judged on other text. Landscapes: made-up models, another
- * one for each seed, and a trained one, whose windows are the same for all seeds. */
+ * instance as serving gives them, and the mask that it would draft with after so many scorings (scorings
+ * again and what dynamic programming costs included) is judged on other text. Landscapes: made-up models,
+ * another one for each seed, and a trained one, whose windows are the same for all seeds. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ struct searching {
 	struct bench bench;
 	const char* model;
 	const char* input;
-	const char* only; /* proposers whose name begins so */
+	const char* only;     /* proposers whose name begins so */
 	int64_t seeds, slope; /* slope in thousandths */
 	bool by_task, json;
 	int checkpoint[CHECKPOINTS], n_checkpoints;
@@ -57,7 +57,8 @@ static void prompts_free(struct prompts* p) {
 		free(p->id[i]);
 }
 
-static bool made_up_prompts(const struct bench* bench, uint64_t seed, struct prompts* p, struct error* error) {
+static bool made_up_prompts(const struct bench* bench, uint64_t seed, struct prompts* p,
+                            struct error* error) {
 	*p = (struct prompts){.n_search = SYNTH_TEXTS - 2};
 	for (; p->n < SYNTH_TEXTS; p->n++) {
 		p->id[p->n] = malloc(SYNTH_PROMPT * sizeof(int32_t));
@@ -85,8 +86,8 @@ static bool read_prompts(const struct bench* bench, const char* path, const char
 		const bool mine = instance.prompt && (!task || (instance.task && strcmp(instance.task, task) == 0));
 		struct prompts* to = &half[seen & 1];
 		if (mine && to->n < MAX_PROMPTS / 2) {
-			to->id[to->n] = swiftlet_tokenize(bench->model, instance.prompt, strlen(instance.prompt),
-			                                  &to->count[to->n]);
+			to->id[to->n] =
+			    swiftlet_tokenize(bench->model, instance.prompt, strlen(instance.prompt), &to->count[to->n]);
 			good = to->id[to->n] && to->count[to->n] > 0;
 			to->tokens[to->n] = instance.max_tokens;
 			to->n += good;
@@ -121,7 +122,8 @@ static struct search_costs price_of(const struct searching* s, int blocks) {
 }
 
 /* The best over chain lengths, at the true chance that a draft's token is right. */
-static double speedup_at(const struct search_costs* costs, int blocks, const struct mask* mask, double alpha) {
+static double speedup_at(const struct search_costs* costs, int blocks, const struct mask* mask,
+                         double alpha) {
 	double c = costs->fixed, best = 1, emitted = 1, reach = 1;
 	for (int i = 0; i < 2 * blocks; i++)
 		c += mask_has(mask, i) ? 0 : i & 1 ? costs->mlp : costs->attention;
@@ -300,7 +302,9 @@ static bool run_model(struct searching* s, const char* model, const char* input,
                       uint64_t first_seed, int seeds, struct table* t, struct error* error) {
 	struct prompts prompts = {.n = 0};
 	struct lab lab = {.backend = NULL};
-	if (bench_open(&s->bench, model, &s->bench.options, s->json) != OPTIONS_GO_ON) {
+	const struct swiftlet_options options =
+	    s->bench.options; /* bench_open begins by clearing where they lie */
+	if (bench_open(&s->bench, model, &options, s->json) != OPTIONS_GO_ON) {
 		bench_close(&s->bench);
 		return error_set(error, "the model could not be opened");
 	}
@@ -342,4 +346,88 @@ static bool run_given(struct searching* s, const char* model, const char* input,
 		show(s, task ? task : "all tasks", t);
 	free(t);
 	return good;
+}
+
+/* Tasks of a stream in the order they first come. */
+static int tasks_of(const char* path, char task[][64], int most, struct error* error) {
+	struct jsonl_reader reader = {.file = fopen(path, "rb")};
+	struct instance instance;
+	int n = 0;
+	if (!reader.file) {
+		error_set(error, "%s: cannot be opened", path);
+		return 0;
+	}
+	while (jsonl_next(&reader, &instance, error) == JSONL_INSTANCE) {
+		bool known = !instance.task;
+		for (int i = 0; i < n && !known; i++)
+			known = strcmp(task[i], instance.task) == 0;
+		if (!known && n < most)
+			snprintf(task[n++], sizeof task[0], "%s", instance.task);
+		instance_free(&instance);
+	}
+	jsonl_free(&reader);
+	fclose(reader.file);
+	return n;
+}
+
+static bool run_tasks(struct searching* s, const char* model, struct error* error) {
+	char task[32][64];
+	const int n = tasks_of(s->input, task, 32, error);
+	bool good = n > 0;
+	for (int i = 0; good && i < n; i++)
+		good = run_given(s, model, s->input, task[i], error);
+	return good;
+}
+
+static bool run_all(struct searching* s, struct error* error) {
+	if (s->model || s->input) {
+		const char* model = s->model ? s->model : "builtin";
+		return s->by_task && s->input ? run_tasks(s, model, error)
+		                              : run_given(s, model, s->input, NULL, error);
+	}
+	return run_made_up(s, 24, "plant=0.45", error) && run_made_up(s, 32, "plant=0.45", error);
+}
+
+int bench_search_main(int argc, char** argv) {
+	struct searching s = {.seeds = 6, .slope = 50, .checkpoint = {0, 25, 100, 300}, .n_checkpoints = 4};
+	struct swiftlet_options session;
+	bool long_run = false;
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "one model alone (a trained one with -i)", OPTION_TEXT, &s.model, 0, 0},
+	    {"input", 'i', "FILE", "prompts, a JSON object a line: every other one judges", OPTION_TEXT, &s.input,
+	     0, 0},
+	    {"by-task", 0, NULL, "each task of FILE by itself", OPTION_FLAG, &s.by_task, 0, 0},
+	    {"only", 0, "NAME", "proposers whose name begins so", OPTION_TEXT, &s.only, 0, 0},
+	    {"seeds", 0, "N", "searches of each proposer (6)", OPTION_COUNT, &s.seeds, 1, MAX_SEEDS},
+	    {"slope", 0, "N", "what one more row costs, in thousandths of a plain step (50)", OPTION_COUNT,
+	     &s.slope, 0, 1000},
+	    {"to-500", 0, NULL, "after 500 scorings too", OPTION_FLAG, &long_run, 0, 0},
+	    {"json", 0, NULL, "print one JSON object instead of tables", OPTION_FLAG, &s.json, 0, 0}};
+	struct command_line line = {
+	    .name = "bench search",
+	    .usage = "[-m MODEL] [-i FILE [--by-task]] [--seeds N] [--slope N] [--json]",
+	    .about =
+	        "Which proposers find good masks: each searches on windows of text that the model wrote, and\n"
+	        "what it would draft with is judged on other text, at r = 0.45 but in the last row. Without a\n"
+	        "model: made-up ones, another for each seed. Scorings again count like any other.",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &session};
+	const int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (s.model && !s.input && strncmp(s.model, "synth:", 6) != 0)
+		return complain(STATUS_USAGE, "bench search: a trained model needs prompts: -i FILE");
+	struct error error = {{0}};
+	s.bench.options = session;
+	s.out = s.json ? cJSON_CreateObject() : NULL;
+	if (long_run)
+		s.checkpoint[s.n_checkpoints++] = 500;
+	const bool good = run_all(&s, &error);
+	bench_progress_end();
+	if (!good) {
+		cJSON_Delete(s.out);
+		return complain(STATUS_FAILED, "%s", error.message);
+	}
+	return s.json ? bench_print_json(s.out) : STATUS_DONE;
 }

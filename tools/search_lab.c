@@ -8,7 +8,7 @@
 #include "core/text/tokenizer.h"
 
 /* Rows at the start of a text where massive activations live, and texts whose prompts influence is from. */
-enum { LEFT_OUT = 4, INFLUENCE_TEXTS = 3 };
+enum { LEFT_OUT = 4, INFLUENCE_TEXTS = 3, INFLUENCE_ROWS = 64 };
 
 /* ---- passes ------------------------------------------------------------------------------- */
 
@@ -65,37 +65,32 @@ static bool write_text(struct lab* lab, struct lab_text* t, const int32_t* promp
 
 /* ---- influence ---------------------------------------------------------------------------- */
 
-/* gain (dim) weighs the states; NULL: as they are. */
-static double one_minus_cosine(const float* x, const float* y, const float* gain, int dim) {
-	double xx = 0, yy = 0, xy = 0;
-	for (int j = 0; j < dim; j++) {
-		const double g = gain ? (double)gain[j] : 1, a = g * x[j], b = g * y[j];
-		xx += a * a;
-		yy += b * b;
-		xy += a * b;
-	}
-	return fmax(0, 1 - xy / sqrt(xx * yy));
-}
-
-/* Adds to sum (2L): every sub-layer's state by a pass that taps it; the first one has no state before it but
- * the embedding, and is never skipped. */
+/* Adds to sum (2L), over the first rows of a text's prompt and tokens. */
 static bool add_influence(struct lab* lab, struct lab_text* t, double* sum, int* rows, struct error* error) {
-	const int dim = lab->backend->weights->shape.dim, last = 2 * lab->backend->weights->shape.n_blocks;
-	const int committed = t->cache->committed, n = committed < 64 ? committed : 64;
-	const size_t size = (size_t)n * (size_t)dim;
-	uint8_t want[MAX_ROWS] = {0};
-	struct result out[MAX_ROWS];
-	float* states = malloc(2 * size * sizeof *states);
-	bool good = states != NULL;
-	for (int s = 0; good && s < last; s++) {
-		float* now = states + (size_t)(s & 1) * size;
-		const float* before = states + (size_t)(~s & 1) * size;
-		good = run(t, 0, n, NULL, s, now, want, out, error);
-		lab->backend->discard(t->cache);
-		for (int i = LEFT_OUT; good && s > 0 && i < n; i++)
-			sum[s] += one_minus_cosine(before + (size_t)i * (size_t)dim, now + (size_t)i * (size_t)dim, NULL, dim);
-	}
-	free(states);
+	const int last = 2 * lab->backend->weights->shape.n_blocks;
+	const int n = t->cache->committed < INFLUENCE_ROWS ? t->cache->committed : INFLUENCE_ROWS;
+	const uint8_t want[INFLUENCE_ROWS] = {0};
+	struct result out[INFLUENCE_ROWS];
+	float* influence = malloc((size_t)last * (size_t)n * sizeof *influence);
+	if (!influence)
+		return error_set(error, "out of memory for influence");
+	const struct segment segment = {.cache = t->cache, .n = n};
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = t->token,
+	                          .last = last,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = out,
+	                          .influence = influence};
+	const bool good = lab->backend->run(lab->backend, &pass, error);
+	lab->backend->discard(t->cache);
+	for (int s = 0; good && s < last; s++)
+		for (int i = LEFT_OUT; i < n; i++)
+			sum[s] += influence[s * n + i];
+	free(influence);
 	*rows += n > LEFT_OUT ? n - LEFT_OUT : 0;
 	return good;
 }
@@ -118,8 +113,8 @@ static float* full_states(const struct lab* lab, int w) {
 }
 
 /* Hits among the window's first rows, and their last states. A NULL mask: the full model, no hits counted. */
-static int matches_of(struct lab* lab, struct lab_text* t, const struct lab_window* w, const struct mask* mask,
-                      int rows, float* states) {
+static int matches_of(struct lab* lab, struct lab_text* t, const struct lab_window* w,
+                      const struct mask* mask, int rows, float* states) {
 	uint8_t want[MAX_ROWS];
 	struct result out[MAX_ROWS];
 	struct error error;
@@ -216,6 +211,17 @@ void lab_close(struct lab* lab) {
 }
 
 /* ---- scores ------------------------------------------------------------------------------- */
+
+static double one_minus_cosine(const float* x, const float* y, const float* gain, int dim) {
+	double xx = 0, yy = 0, xy = 0;
+	for (int j = 0; j < dim; j++) {
+		const double a = (double)gain[j] * x[j], b = (double)gain[j] * y[j];
+		xx += a * a;
+		yy += b * b;
+		xy += a * b;
+	}
+	return fmax(0, 1 - xy / sqrt(xx * yy));
+}
 
 int lab_score(struct lab* lab, const struct mask* mask, int w, int rows, double* distance) {
 	const struct lab_window* window = &lab->window[w];

@@ -33,7 +33,7 @@ struct lab {
 	struct judged {
 		struct mask mask;
 		double matchness;
-	}* judged; /* what was judged before */
+	} * judged; /* what was judged before */
 	int n_judged, judged_capacity;
 };
 

@@ -19,7 +19,7 @@ static const struct command command[] = {
     {"serve", serve_main, "an OpenAI-compatible HTTP service, and a page to watch it learn"},
     {"learn", command_learn, "search for the layers to skip before one serves"},
     {"masks", command_masks, "list, show, export, import and delete what was learned"},
-    {"bench", bench_main, "measure: decode, swift, kernels, gp"},
+    {"bench", bench_main, "measure: what passes cost, what a cold start brings, the search, the kernels"},
     {"inspect", command_inspect, "what a model is made of, and whether its files are sound"},
     {"tokenize", command_tokenize, "text to ids and back"},
 };
