@@ -287,6 +287,8 @@ void search_close(struct search* s) {
  * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
  * and one failure added, and the posterior mean must agree. */
 static bool is_confirmed(const struct search* s, const struct entry* e) {
+	if (s->free_size && by_speedup(s))
+		return false; /* a small mask is soon that good; a larger one may be worth more */
 	if (e->last_window != s->window || e->above <= s->option.confirm)
 		return false;
 	if (e->last_matches <= s->option.max_matchness * e->last_rows)

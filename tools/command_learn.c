@@ -160,13 +160,17 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 	return true;
 }
 
-/* Goes on searching on the last text for some seconds, or until that has ended. */
+/* Goes on searching on the last text for some seconds and a few proposals at least, or until that has ended.
+ */
 static bool search_text(struct learn* l, double seconds, struct error* error) {
+	enum { AT_LEAST = 8 };
 	swiftlet_session* const session = l->runtime.session;
 	const double until = seconds_now() + seconds;
 	struct search* const search = session_search(session);
 	struct session_work work;
-	while (seconds_now() < until && !interrupted() && session_next_idle(session, &work)) {
+	const int64_t enough = l->proposals + AT_LEAST;
+	while ((seconds_now() < until || l->proposals < enough) && elapsed(l) < (double)l->seconds &&
+	       !interrupted() && session_next_idle(session, &work)) {
 		if (!session_run(session, &work, error))
 			return false;
 		const int before = search_steps(search);
@@ -179,8 +183,8 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 	return true;
 }
 
-/* Each prompt's text, then as long again and again as many texts as there are prompts; later turns go further
- * into each text. */
+/* Each prompt's text, and a search on it for as long as it took to write: windows of one text agree with one
+ * another, so many texts tell more than many windows. Later turns go further into each text. */
 static bool learn(struct learn* l, struct error* error) {
 	l->began = seconds_now();
 	int tokens = FIRST_TOKENS;
@@ -193,9 +197,7 @@ static bool learn(struct learn* l, struct error* error) {
 		const double began = seconds_now();
 		if (!next_text(l, &l->prompt[i], tokens, error))
 			return false;
-		const double left = (double)l->seconds - elapsed(l);
-		const double fair = fmax(2 * (seconds_now() - began), (double)l->seconds / (2.0 * l->prompts));
-		if (!search_text(l, fmin(left, fair), error))
+		if (!search_text(l, seconds_now() - began, error))
 			return false;
 	}
 	return true;
