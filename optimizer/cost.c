@@ -27,12 +27,13 @@ void cost_open(struct cost_model* cost, const struct weight_table* w) {
 	cost->fixed_bytes = tensor_bytes(&w->output);
 }
 
-/* An exponential mean in which one sample counts for at most three times the mean: a machine that was away
- * for a second must not be taken for a slow kernel. */
-static void see(double* mean, int* seen, double seconds, double weight) {
+/* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
+ * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
+ * for a slow kernel. */
+static void see(double* mean, int* seen, double seconds, double weight, double expected) {
 	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
 	if (first >= 1) {
-		*mean = seconds;
+		*mean = expected > 0 && seconds > 3 * expected ? 3 * expected : seconds;
 		return;
 	}
 	weight = weight > first ? weight : first;
@@ -66,11 +67,12 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	}
 	cost->rows_last[knot] = ++cost->passes;
 	if (knot == 0)
-		see(&cost->plain, &cost->plain_seen, seconds, 0.05);
+		see(&cost->plain, &cost->plain_seen, seconds, 0.05, 0);
 	/* rows between knots are brought to the knot along the slope */
 	const double plain = cost_plain_seconds(cost);
+	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
 	see(&cost->rows[knot], &cost->rows_seen[knot], seconds + plain * cost->slope * (knot_rows[knot] - rows),
-	    0.2);
+	    0.2, expected);
 }
 
 double cost_share(const struct cost_model* cost, const struct mask* mask) {
@@ -86,14 +88,14 @@ double cost_share(const struct cost_model* cost, const struct mask* mask) {
 void cost_see_draft(struct cost_model* cost, const struct mask* mask, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	if (plain > 0)
-		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / cost_share(cost, mask), 0.05);
+		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / cost_share(cost, mask), 0.05, 1);
 }
 
 void cost_see_score(struct cost_model* cost, const struct mask* mask, int rows, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	if (plain > 0)
 		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / (cost_share(cost, mask) * cost_verify(cost, rows)), 0.05);
+		    seconds / plain / (cost_share(cost, mask) * cost_verify(cost, rows)), 0.05, 1);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {

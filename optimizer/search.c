@@ -419,9 +419,13 @@ static bool first_new(const struct search* s, int size, struct vector* v) {
 	return false;
 }
 
-/* The size that proposals have now. */
+/* The size that proposals have now: where it is free, that of the best mask, but not so small that there would
+ * soon be none left (the best mask is small where nothing pays). */
 static int present_size(const struct search* s) {
-	return s->free_size && by_speedup(s) ? vector_count(&incumbent_of(s)->bits) : s->size;
+	if (!s->free_size || !by_speedup(s))
+		return s->size;
+	const int best = vector_count(&incumbent_of(s)->bits), least = (s->dims + 4) / 5;
+	return best > least ? best : least;
 }
 
 static bool propose_random(struct search* s, struct vector* out) {
