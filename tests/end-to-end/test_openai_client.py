@@ -1,26 +1,12 @@
 """The official openai Python client against the running server. Skipped where no Python with it is found
 (SWIFTLET_PYTHON names one)."""
-import os, subprocess, sys
+from service import MODEL, client_url, run_text
 
-from service import MODEL, Server, run_text, skip
-
-
-def find_python():
-    for python in (os.environ.get("SWIFTLET_PYTHON"), sys.executable):
-        if python and subprocess.run([python, "-c", "import openai"], capture_output=True).returncode == 0:
-            return python
-    skip("no Python with the openai package; set SWIFTLET_PYTHON to one")
-
-
-if os.environ.get("SWIFTLET_OPENAI_URL") is None:
-    python = find_python()
-    with Server() as s:
-        env = {**os.environ, "SWIFTLET_OPENAI_URL": s.url + "/v1"}
-        sys.exit(subprocess.run([python, os.path.abspath(__file__)], env=env).returncode)
+URL = client_url("openai", __file__)
 
 import openai
 
-client = openai.OpenAI(base_url=os.environ["SWIFTLET_OPENAI_URL"], api_key="none", max_retries=0, timeout=60)
+client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0, timeout=60)
 PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:"
 MESSAGES = [{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many?"}]
 
