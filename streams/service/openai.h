@@ -1,9 +1,10 @@
 /* What a client of OpenAI's completions and chat completions asks for.
  *
  * The readers take a body and give a request with OpenAI's defaults filled in (an omitted temperature is
- * 1, max_tokens of a completion 16, of a chat whatever the context leaves), or a 400 that names the
- * field. A field OpenAI has and we have not is accepted at the value that changes nothing (a penalty of
- * 0, an empty logit_bias) and refused at any other; a field nobody knows is refused. */
+ * 1, max_tokens of a completion 16, of a chat whatever the context leaves; the model is the one that is
+ * served), or a 400 that names the field. A field OpenAI has and we have not is accepted at the value that
+ * changes nothing (a penalty of 0, an empty logit_bias) and refused at any other; a field nobody knows is
+ * refused. */
 #ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_H
 
@@ -33,7 +34,7 @@ struct api_message {
 
 struct api_request {
 	bool chat;
-	char* model;
+	char* model;               /* NULL: the one there is */
 	struct api_prompt* prompt; /* (n_prompts) completions */
 	int n_prompts;
 	struct api_message* message; /* (n_messages) chat */

@@ -37,9 +37,7 @@ static bool read_model(struct reading* r, const char* name) {
 	const char* model = NULL;
 	if (!api_string(r->body, name, 512, &model, r->error))
 		return false;
-	if (!model)
-		return api_refuse(r->error, name, "missing_required_parameter", "'model' is required.");
-	return copy(r, model, &r->to->model);
+	return !model || copy(r, model, &r->to->model);
 }
 
 static bool read_max_tokens(struct reading* r, const char* name) {

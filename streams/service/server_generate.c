@@ -258,7 +258,7 @@ static bool no_memory(struct call* c) {
 
 static bool check_model(struct call* c, const struct api_request* q) {
 	const char* name = c->server->option.name;
-	if (strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
+	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
 		return true;
 	api_fail(&c->error, 404, NULL, "model_not_found",
 	         "The model '%.120s' does not exist; this server has '%.120s'.", q->model, name);

@@ -39,6 +39,8 @@ def fields_and_shapes(s):
     cut = s.complete(PROMPTS[3], max_tokens=60, temperature=0, stop=[stop, "\x01never"])["choices"][0]
     assert cut["text"] == text[:text.index(stop)] and cut["finish_reason"] == "stop"
     assert s.stream_text(PROMPTS[3], max_tokens=60, temperature=0, stop=stop) == cut["text"]
+    status, _, unnamed = s.call("POST", "/v1/completions", {"prompt": PROMPTS[3], "max_tokens": 60, "temperature": 0})
+    assert status == 200 and unnamed["choices"][0]["text"] == text, "a request without a model is the one model's"
     echo = s.complete("Once", max_tokens=4, temperature=0, echo=True)["choices"][0]["text"]
     assert echo.startswith("Once")
     chunks = s.stream(PROMPTS[0], max_tokens=6, temperature=0, n=2, stream_options={"include_usage": True})
@@ -56,6 +58,8 @@ def chat(s):
     status, _, a = s.call("POST", "/v1/chat/completions", body)
     assert status == 200, a
     assert a["object"] == "chat.completion" and a["choices"][0]["message"]["role"] == "assistant"
+    status, _, unnamed = s.call("POST", "/v1/chat/completions", {k: v for k, v in body.items() if k != "model"})
+    assert status == 200 and unnamed["model"] == a["model"] and unnamed["choices"] == a["choices"], "the one model answers"
     body["stream"] = True
     request = urllib.request.Request(s.url + "/v1/chat/completions", data=json.dumps(body).encode(),
                                      headers={"Content-Type": "application/json"})
@@ -96,7 +100,7 @@ def bad_requests(s):
         (400, "POST", C, dict(body={**ok, "n": 0})), (400, "POST", C, dict(body={**ok, "stop": [1]})),
         (400, "POST", C, dict(body={**ok, "logit_bias": {"1": 2}})), (400, "POST", C, dict(body={**ok, "file": "/etc/passwd"})),
         (400, "POST", C, dict(body={**ok, "prompt": [99999999]})), (400, "POST", C, dict(body={**ok, "prompt": "word " * 30000})),
-        (400, "POST", C, dict(body={"prompt": "x"})), (404, "POST", C, dict(body={**ok, "model": "gpt-5"})),
+        (404, "POST", C, dict(body={**ok, "model": "gpt-5"})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": []})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "robot", "content": "x"}]})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": "x"})),

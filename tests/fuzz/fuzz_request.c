@@ -9,7 +9,7 @@ static void check(const struct api_request* q) {
 		abort();
 	if (!(q->temperature >= 0 && q->temperature <= 2) || !(q->top_p > 0 && q->top_p <= 1) ||
 	    !(q->min_p >= 0 && q->min_p <= 1) || q->max_tokens < 0 || q->n_stop > API_MAX_STOPS ||
-	    q->top_logprobs < 0 || q->top_logprobs > API_MAX_TOP || !q->model)
+	    q->top_logprobs < 0 || q->top_logprobs > API_MAX_TOP)
 		abort();
 	for (int i = 0; i < q->n_prompts; i++) {
 		const struct api_prompt* p = &q->prompt[i];

@@ -51,6 +51,16 @@ static void every_field_of_a_completion(void** unused) {
 	api_request_free(&q);
 }
 
+static void the_model_may_be_left_out(void** unused) {
+	(void)unused;
+	assert_true(completion("{\"prompt\": \"Once\"}"));
+	assert_null(q.model);
+	api_request_free(&q);
+	assert_true(chat("{\"model\": null, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}"));
+	assert_null(q.model);
+	api_request_free(&q);
+}
+
 static void prompts_as_tokens(void** unused) {
 	(void)unused;
 	assert_true(completion("{\"model\": \"m\", \"prompt\": [1, 2, 4095]}"));
@@ -165,7 +175,6 @@ static void bad_prompts(void** unused) {
 		refused(false, body, "prompt");
 	}
 	refused(false, "{\"model\": \"m\"}", "prompt");
-	refused(false, "{\"prompt\": \"p\"}", "model");
 	refused(false, "{\"model\": 5, \"prompt\": \"p\"}", "model");
 }
 
@@ -291,6 +300,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(defaults_of_a_completion),
 	    cmocka_unit_test(every_field_of_a_completion),
+	    cmocka_unit_test(the_model_may_be_left_out),
 	    cmocka_unit_test(prompts_as_tokens),
 	    cmocka_unit_test(a_chat),
 	    cmocka_unit_test(bad_fields_are_named),
