@@ -95,15 +95,27 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
 /* ---- generating --------------------------------------------------------------------------- */
 
+struct swiftlet_bias {
+	int32_t token;
+	float bias; /* -100 to 100, added to the token's logit */
+};
+
 struct swiftlet_request {
 	const int32_t* prompt; /* (n_prompt) ids, at least one */
 	int n_prompt;
 	int max_tokens;          /* at least 1 */
 	const char* const* stop; /* (n_stop) strings; text from the first one on is not given */
 	int n_stop;
-	double temperature;      /* 0: greedy */
-	double top_p, min_p;     /* 1 and 0: off */
-	int top_k;               /* 0: off */
+	double temperature;  /* 0: greedy */
+	double top_p, min_p; /* 1 and 0: off */
+	int top_k;           /* 0: off */
+	/* -2 to 2, 0: off: subtracted from the logits of tokens generated before, once, and once for each time */
+	double presence_penalty, frequency_penalty;
+	/* 0 to 10, 0 and 1: off: divides the positive logits of tokens of the prompt and the text so far, and
+	 * multiplies the negative ones */
+	double repetition_penalty;
+	const struct swiftlet_bias* bias; /* (n_bias) by ascending token, each once */
+	int n_bias;
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	const char* task;        /* a label, or NULL */

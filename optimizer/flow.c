@@ -24,8 +24,11 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
 	s->result[n - 1].logits = s->logits;
-	s->segment =
-	    (struct segment){.cache = s->cache, .base = from, .n = n, .sampler = s->sampled ? &s->sampler : NULL};
+	s->segment = (struct segment){.cache = s->cache,
+	                              .base = from,
+	                              .n = n,
+	                              .sampler = s->sampled ? &s->sampler : NULL,
+	                              .penalties = penalties_now(s)};
 	work->kind = WORK_PREFILL;
 	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
 	                           .n = n,
@@ -121,6 +124,7 @@ bool session_next(struct session* s, struct session_work* work) {
 	if (s->phase == PHASE_PLAN) {
 		plan_round(s);
 		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL, s->text[s->n_text - 1]);
+		s->round.segment.penalties = penalties_now(s);
 		s->round_cost = 0;
 		s->phase = s->plan.steps > 0 ? PHASE_DRAFT : PHASE_VERIFY;
 	}

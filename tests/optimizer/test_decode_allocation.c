@@ -74,12 +74,19 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 
 static void decode(const char* spec, int max_tree, int least_rows) {
 	static const char* const stop[] = {"never to be found"};
+	static const struct swiftlet_bias bias = {40, 3};
 	struct bench b;
 	assert_true(allocations_are_seen());
 	open_bench(&b, spec, max_tree);
 	const struct swiftlet_request requests[] = {
 	    {.temperature = 0, .top_p = 1},
 	    {.temperature = 5, .top_p = 0.99, .top_k = 100, .min_p = 1e-6, .seed = 7},
+	    {.temperature = 0,
+	     .top_p = 1,
+	     .frequency_penalty = 0.5,
+	     .repetition_penalty = 1.2,
+	     .bias = &bias,
+	     .n_bias = 1},
 	    {.temperature = 0, .top_p = 1, .logprobs = 5, .stop = stop, .n_stop = 1},
 	};
 	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
