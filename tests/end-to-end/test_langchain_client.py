@@ -48,6 +48,9 @@ def options():
     assert chat.invoke(PROMPT, stop=[cut]).content == text[:text.index(cut)]
     scored = chat.bind(logprobs=True, top_logprobs=2).invoke(PROMPT).response_metadata["logprobs"]["content"]
     assert len(scored) == 16 and len(scored[0]["top_logprobs"]) == 2
+    longer = {**given, "max_tokens": 80}
+    fresh = ChatOpenAI(temperature=0, presence_penalty=2, frequency_penalty=2, **longer)
+    assert fresh.invoke(PROMPT).content != ChatOpenAI(temperature=0, **longer).invoke(PROMPT).content
     warm = [ChatOpenAI(temperature=1, seed=seed, **given).invoke(PROMPT).content for seed in (1, 1, 2, 3)]
     assert warm[0] == warm[1] and len(set(warm)) > 1
 

@@ -47,6 +47,12 @@ def seeds_and_stops():
     assert len(client.completions.create(model=MODEL, prompt="Once", max_tokens=3, n=4).choices) == 4
 
 
+def penalties():
+    ask = lambda **k: client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=40, temperature=0, **k).choices[0].text
+    assert len({ask(), ask(frequency_penalty=1.5), ask(presence_penalty=2), ask(extra_body={"repetition_penalty": 1.5})}) >= 3
+    assert ask(logit_bias={"300": 100}) != ask()
+
+
 def errors():
     def refused(kind, param, call):
         try:
@@ -57,7 +63,15 @@ def errors():
         raise AssertionError("not refused")
 
     refused(openai.NotFoundError, "model", lambda: client.completions.create(model="gpt-5", prompt="x"))
-    refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 1}))
+    refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 101}))
+    try:
+        client.embeddings.create(model=MODEL, input="x")
+    except openai.NotFoundError as e:
+        assert e.body["code"] == "unsupported_endpoint" and "embeddings" in e.body["message"], e.body
+    else:
+        raise AssertionError("embeddings were answered")
+    refused(openai.BadRequestError, "response_format", lambda: client.chat.completions.create(
+        model=MODEL, messages=MESSAGES, response_format={"type": "json_object"}))
     refused(openai.BadRequestError, "temperature", lambda: client.completions.create(model=MODEL, prompt="x", temperature=9))
     refused(openai.BadRequestError, "tools", lambda: client.chat.completions.create(
         model=MODEL, messages=MESSAGES, tools=[{"type": "function", "function": {"name": "f"}}]))
@@ -68,6 +82,6 @@ def models():
     assert [m.id for m in client.models.list()] == [MODEL] and client.models.retrieve(MODEL).id == MODEL
 
 
-for check in (completions, chat, seeds_and_stops, errors, models):
+for check in (completions, chat, seeds_and_stops, penalties, errors, models):
     check()
     print(check.__name__, "ok")

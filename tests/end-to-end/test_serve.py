@@ -1,5 +1,5 @@
 """The service from outside: OpenAI's fields and errors, streams equal to `run`, keys, limits, SIGTERM."""
-import base64, json, os, socket, subprocess, tempfile, threading, time, urllib.request
+import base64, concurrent.futures, json, os, socket, subprocess, tempfile, threading, time, urllib.request
 
 from service import MODEL, PROGRAM, Server, run_text
 
@@ -18,6 +18,35 @@ def texts_equal_run(s):
             assert whole["usage"]["prompt_tokens"] == want["prompt_tokens"]
             assert s.stream_text(prompt, **fields) == want["text"], prompt
             assert whole["choices"][0]["finish_reason"] == ("length" if want["stop"] == "length" else "stop")
+
+
+def tokens_of(text):
+    command = [PROGRAM, "tokenize", "-m", MODEL, "-p", text, "--add-special", "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["tokens"]
+
+
+CHANGES = [{"presence_penalty": 1.5}, {"frequency_penalty": 2}, {"repetition_penalty": 1.4}, {"logit_bias": {str(i): 5 for i in range(280, 360, 3)}},
+           {"presence_penalty": -0.5, "frequency_penalty": 1, "repetition_penalty": 1.1, "logit_bias": {"200": 2}}]
+
+
+def penalties(s):
+    """What changes logits: alone, side by side and plainly decoded it is the same text, and another than without."""
+    asked = [{"prompt": PROMPTS[i % len(PROMPTS)], "max_tokens": 60, "seed": 3, "temperature": t, **change}
+             for i, change in enumerate(CHANGES) for t in (0, 0.9)]
+    ask = lambda server, fields: server.complete(**fields)["choices"][0]["text"]
+    alone = [ask(s, fields) for fields in asked]
+    with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+        assert list(pool.map(lambda fields: ask(s, fields), asked)) == alone, "in company"
+    with Server("--method", "vanilla") as plain:
+        assert [ask(plain, fields) for fields in asked] == alone, "decoded plainly"
+    with Server("--draft", "always", "--max-tree", "64", "--threshold", "0", "--tree-top-k", "10,10,10,10") as drafting:
+        assert [ask(drafting, fields) for fields in asked] == alone, "from wide trees"
+    keep = ("prompt", "max_tokens", "seed", "temperature")
+    other = [text != ask(s, {k: fields[k] for k in keep}) for text, fields in zip(alone, asked)]
+    assert sum(other) >= 8, other
+    token = tokens_of(" the")[-1]
+    text = ask(s, {"prompt": "Once", "max_tokens": 5, "temperature": 0, "logit_bias": {str(token): 100}})
+    assert text.replace(" ", "") == "the" * 5, text
 
 
 def fields_and_shapes(s):
@@ -43,6 +72,9 @@ def fields_and_shapes(s):
     assert status == 200 and unnamed["choices"][0]["text"] == text, "a request without a model is the one model's"
     echo = s.complete("Once", max_tokens=4, temperature=0, echo=True)["choices"][0]["text"]
     assert echo.startswith("Once")
+    ids = tokens_of("Once upon a time")
+    status, _, a = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 4, "temperature": 0, "echo": True})
+    assert status == 200 and a["choices"][0]["text"].lstrip().startswith("Once upon a time"), a
     chunks = s.stream(PROMPTS[0], max_tokens=6, temperature=0, n=2, stream_options={"include_usage": True})
     assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 12
     assert all("text" in c["choices"][0] for c in chunks[:-1])
@@ -98,14 +130,14 @@ def bad_requests(s):
         (400, "POST", C, dict(body={**ok, "max_tokens": "2"})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**6})),
         (400, "POST", C, dict(body={**ok, "temperature": 3})), (400, "POST", C, dict(body={**ok, "temperature": None, "top_p": 2})),
         (400, "POST", C, dict(body={**ok, "n": 0})), (400, "POST", C, dict(body={**ok, "stop": [1]})),
-        (400, "POST", C, dict(body={**ok, "logit_bias": {"1": 2}})), (400, "POST", C, dict(body={**ok, "file": "/etc/passwd"})),
+        (400, "POST", C, dict(body={**ok, "logit_bias": {"1e1": 2}})), (400, "POST", C, dict(body={**ok, "file": "/etc/passwd"})),
         (400, "POST", C, dict(body={**ok, "prompt": [99999999]})), (400, "POST", C, dict(body={**ok, "prompt": "word " * 30000})),
         (404, "POST", C, dict(body={**ok, "model": "gpt-5"})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": []})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "robot", "content": "x"}]})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": "x"})),
         (415, "POST", C, dict(raw=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})),
-        (404, "GET", "/nothing", {}), (404, "GET", "/v1/models/other", {}), (404, "GET", "/v1/swiftlet/masks/abc", {}),
+        (404, "GET", "/nothing", {}), (404, "POST", "/v1/embeddings", dict(body={"input": "x"})), (404, "GET", "/v1/models/other", {}), (404, "GET", "/v1/swiftlet/masks/abc", {}),
         (404, "GET", "/../../etc/passwd", {}), (405, "GET", C, {}), (405, "DELETE", "/health", {}), (405, "PATCH", "/v1/models", {}),
         (404, "GET", "/v1/swiftlet/optimizer/opt-0/best", {}), (400, "POST", "/v1/swiftlet/optimizer", dict(body={})),
         (400, "POST", "/v1/swiftlet/optimizer", dict(body={"blocks": 1e9})),
@@ -351,7 +383,7 @@ def bad_stores():
 
 def main():
     with Server() as s:
-        for check in (fields_and_shapes, texts_equal_run, chat, kept_cache, bad_requests, raw_requests, optimizer, masks,
+        for check in (fields_and_shapes, penalties, texts_equal_run, chat, kept_cache, bad_requests, raw_requests, optimizer, masks,
                       metrics_and_state, clients_that_go, load):
             began = time.time()
             check(s)
