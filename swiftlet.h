@@ -152,9 +152,10 @@ struct swiftlet_figures {
 	} seconds;
 	double tokens_per_second;
 	int64_t full_passes, verify_passes, plain_steps, draft_steps, accepted;
-	int64_t round_tokens; /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
-	int64_t rounds;
-	double mean_generated; /* M */
+	int64_t round_tokens;        /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
+	int64_t rounds, lost_rounds; /* and those that took longer than plain steps for their tokens */
+	double seconds_saved, seconds_lost; /* against plain steps: by the rounds that won, by those that lost */
+	double mean_generated;              /* M */
 	double alpha, matchness, skip_ratio, c, expected_speedup;
 	int64_t optimize_steps;   /* proposals scored during this generation */
 	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */

@@ -229,6 +229,16 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	s->phase = PHASE_VERIFY;
 }
 
+/* What the round took against plain steps for the tokens it brought. */
+static void account_round(struct session* s, int emitted) {
+	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost);
+	if (saved < 0) {
+		s->figures.lost_rounds++;
+		s->figures.seconds_lost -= saved;
+	} else if (saved > 0)
+		s->figures.seconds_saved += saved;
+}
+
 static bool absorb_verify(struct session* s, double seconds) {
 	struct round* round = &s->round;
 	struct cost_model* cost = &s->engine->cost;
@@ -255,6 +265,8 @@ static bool absorb_verify(struct session* s, double seconds) {
 	f->accepted += accepted;
 	f->rounds += !plain;
 	f->round_tokens += plain ? 0 : emitted;
+	if (!plain)
+		account_round(s, emitted);
 	plan_learn(s, emitted, accepted);
 	s->phase = PHASE_ROUND;
 	if (!more)

@@ -1,5 +1,5 @@
 """The service from outside: OpenAI's fields and errors, streams equal to `run`, keys, limits, SIGTERM."""
-import base64, concurrent.futures, json, os, socket, subprocess, tempfile, threading, time, urllib.request
+import base64, concurrent.futures, json, os, shutil, socket, subprocess, tempfile, threading, time, urllib.request
 
 from service import MODEL, PROGRAM, Server, run_text
 
@@ -233,13 +233,39 @@ def masks(s):
 def metrics_and_state(s):
     _, _, text = s.call("GET", "/metrics")
     for name in ("requests_total", "queue_length", "tokens_total", "seconds_total", "mean_generated", "alpha", "matchness",
-                 "mask_changes_total", "drift_events_total", "speedup", "time_to_first_token_seconds_count"):
+                 "lost_rounds_total", "saved_seconds_total", "lost_seconds_total", "mask_changes_total", "drift_events_total", "speedup", "time_to_first_token_seconds_count"):
         assert "swiftlet_" + name in text, name
+    figures = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            figures[line.rsplit(" ", 1)[0]] = float(line.rsplit(" ", 1)[1])
+    standard = lambda name, more="": figures['vllm:%s{model_name="%s"%s}' % (name, MODEL, more)]
+    assert standard("num_requests_waiting") == standard("num_requests_running") == standard("kv_cache_usage_perc") == 0
+    assert standard("generation_tokens_total") == figures['swiftlet_tokens_total{kind="generated"}'] > 0
+    assert standard("spec_decode_num_drafts_total") == figures["swiftlet_rounds_total"]
+    assert standard("spec_decode_num_draft_tokens_total") >= standard("spec_decode_num_accepted_tokens_total")
+    assert standard("prefix_cache_hits_total") > 0 and standard("request_success_total", ',finished_reason="length"') > 0
+    assert standard("cache_config_info", ',block_size="256",num_gpu_blocks="32"') == 1, figures
+    promtool = shutil.which("promtool")
+    if promtool:  # its lint wants no colons: vLLM's names are not ours to choose
+        ours = "".join(l + "\n" for l in text.splitlines() if "vllm:" not in l)
+        lint = subprocess.run([promtool, "check", "metrics"], input=ours, capture_output=True, text=True)
+        assert lint.returncode == 0 and not lint.stdout + lint.stderr, lint
+    over = threading.Event()
+    running = threading.Thread(target=lambda: (s.complete("Once upon a time", max_tokens=1900, temperature=1), over.set()))
+    running.start()
+    busy = []
+    while not over.is_set() and not busy:
+        now = s.call("GET", "/metrics")[2]
+        used = [float(l.rsplit(" ", 1)[1]) for l in now.splitlines() if l.startswith("vllm:kv_cache_usage_perc")]
+        busy = [u for u in used if 0 < u <= 1]
+    running.join()
+    assert busy, "a running generation fills the cache"
     for line in text.splitlines():
         assert line.startswith("#") or len(line.rsplit(" ", 1)) == 2 and float(line.rsplit(" ", 1)[1]) is not None
     _, _, state = s.call("GET", "/v1/swiftlet/state")
     assert state["blocks"] > 2 and len(state["sessions"]) == 4 and state["history"] and state["summary"]["total"]["tokens"] > 0
-    assert s.call("GET", "/health")[2] == {"status": "ok"}
+    assert s.call("GET", "/health")[2] == {"status": "ok"} and s.call("GET", "/ready")[2] == {"status": "ready"}
     with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
         c.sendall(b"GET /v1/swiftlet/state HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
         s.complete(PROMPTS[1], max_tokens=30, metadata={"task": "watched"})
