@@ -13,16 +13,22 @@ def skip(reason):
     sys.exit(77)
 
 
+def find_python(package):
+    """A Python that has the package, which Debian does not: SWIFTLET_PYTHON, or this one. None: there is none."""
+    for python in (os.environ.get("SWIFTLET_PYTHON"), sys.executable):
+        if python and subprocess.run([python, "-c", "import " + package], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
 def client_url(package, script):
-    """The URL of a server, for a test of a client that is not in Debian: the script is run again, beside a server,
-    by a Python that has the package (SWIFTLET_PYTHON, or this one); skipped where there is none."""
+    """The URL of a server, for a test of a client: the script is run again, beside a server, by a Python that has the
+    package; skipped where there is none."""
     url = os.environ.get("SWIFTLET_CLIENT_URL")
     if url:
         return url
-    for python in (os.environ.get("SWIFTLET_PYTHON"), sys.executable):
-        if python and subprocess.run([python, "-c", "import " + package], capture_output=True).returncode == 0:
-            break
-    else:
+    python = find_python(package)
+    if not python:
         skip("no Python with the package %s; tools/test --ci makes one, SWIFTLET_PYTHON names one" % package)
     with Server() as s:
         env = {**os.environ, "SWIFTLET_CLIENT_URL": s.url + "/v1"}
