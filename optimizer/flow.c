@@ -24,8 +24,11 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
 	s->result[n - 1].logits = s->logits;
-	s->segment =
-	    (struct segment){.cache = s->cache, .base = from, .n = n, .sampler = s->sampled ? &s->sampler : NULL};
+	s->segment = (struct segment){.cache = s->cache,
+	                              .base = from,
+	                              .n = n,
+	                              .sampler = s->sampled ? &s->sampler : NULL,
+	                              .penalties = penalties_now(s)};
 	work->kind = WORK_PREFILL;
 	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
 	                           .n = n,
@@ -163,6 +166,7 @@ bool session_next(struct session* s, struct session_work* work) {
 	if (s->phase == PHASE_PLAN) {
 		plan_round(s);
 		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL, s->text[s->n_text - 1]);
+		s->round.segment.penalties = penalties_now(s);
 		s->round_cost = 0;
 		s->phase = s->plan.steps > 0 ? PHASE_DRAFT : PHASE_VERIFY;
 	}
@@ -292,6 +296,16 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	s->phase = PHASE_VERIFY;
 }
 
+/* What the round took against plain steps for the tokens it brought. */
+static void account_round(struct session* s, int emitted) {
+	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost);
+	if (saved < 0) {
+		s->figures.lost_rounds++;
+		s->figures.seconds_lost -= saved;
+	} else if (saved > 0)
+		s->figures.seconds_saved += saved;
+}
+
 /* What a full pass told beside its tokens, of the rows that are text now. `base`: the root's position. */
 static void keep_rows(struct session* s, const struct pass* pass, int base) {
 	const struct verdict* v = &s->round.verdict;
@@ -333,6 +347,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	f->accepted += accepted;
 	f->rounds += !plain;
 	f->round_tokens += plain ? 0 : emitted;
+	if (!plain)
+		account_round(s, emitted);
 	plan_learn(s, emitted, accepted);
 	s->phase = PHASE_ROUND;
 	if (!more)

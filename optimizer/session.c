@@ -107,6 +107,7 @@ void swiftlet_session_close(struct session* s) {
 	free(s->influence_rows);
 	emitter_close(&s->emitter);
 	free(s->text);
+	penalties_close(s);
 	free(s->logits);
 	free(s->scratch);
 	free(s->tap);
@@ -147,7 +148,7 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 		return error_set(error, "top_k is %d: expected 0 (off) or more", r->top_k);
 	if (r->logprobs < 0 || r->logprobs > MAX_TOP)
 		return error_set(error, "logprobs is %d: expected 0 to %d", r->logprobs, MAX_TOP);
-	return true;
+	return penalties_check(s, r, error);
 }
 
 static bool prepare_logprobs(struct session* s, int logprobs, struct error* error) {
@@ -210,7 +211,7 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
 	struct error error = {""};
 	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r->logprobs, &error))
+	    !prepare_logprobs(s, r->logprobs, &error) || !penalties_start(s, r, &error))
 		return give_message(message, size, &error);
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);
