@@ -2,15 +2,15 @@
  *
  * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
  * counts each pass at its price (tools/timed_backend.h): requests of 512 tokens one after another, nothing
- * learned before. Beside it the reference mask of the model (tools/reference.h), given from the start and
- * never searched. A slope is what one more row in a pass costs, in plain steps. */
+ * learned before. Beside it the reference mask of the model (tools/reference_mask.h), given from the start
+ * and never searched. A slope is what one more row in a pass costs, in plain steps. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench.h"
-#include "tools/reference.h"
+#include "tools/reference_mask.h"
 #include "tools/timed_backend.h"
 
 enum { REQUEST = 512, REFERENCE_WARM = 512, REFERENCE_TOKENS = 4096, STRETCH = 512, SHORTEST = 512 };
@@ -112,15 +112,30 @@ static void judge(const struct track* learnt, struct outcome* o) {
 	o->late = speed_between(learnt, learnt->n - STRETCH, learnt->n) / o->reference;
 }
 
-static bool measure(const struct learning* l, struct bench* bench, double slope, struct outcome* o,
-                    struct error* error) {
+/* The mask of most speed at this slope, by local search on text of the model's own. */
+static bool find_reference(const struct bench* bench, struct reference_texts* texts, double slope,
+                           struct mask* out, struct error* error) {
+	struct reference_prices prices = {.most = bench->options.max_draft};
+	double fixed;
+	cost_sub_layers(&bench->engine->cost, &prices.attention, &prices.mlp, &fixed);
+	for (int n = 1; n < (int)(sizeof prices.v / sizeof *prices.v); n++)
+		prices.v[n] = 1 + slope * (n - 1);
+	const struct reference_goal goal = {.size = -1, .worth = reference_speed, .user = &prices};
+	struct reference found;
+	if (!reference_search(texts, &goal, &found, error))
+		return false;
+	*out = found.mask;
+	return true;
+}
+
+static bool measure(const struct learning* l, struct bench* bench, struct reference_texts* texts,
+                    double slope, struct outcome* o, struct error* error) {
 	struct timed_backend timed;
 	struct swiftlet_options options = l->options;
 	struct track track = {.n = 0};
 	struct mask best;
 	double ignored;
-	const struct reference_prices prices = {.slope = slope};
-	if (!reference_mask_for(bench->engine, &prices, &best, error))
+	if (!find_reference(bench, texts, slope, &best, error))
 		return false;
 	const int64_t most =
 	    l->tokens > REFERENCE_WARM + REFERENCE_TOKENS ? l->tokens : REFERENCE_WARM + REFERENCE_TOKENS;
@@ -191,12 +206,15 @@ static bool measure_model(struct learning* l, int kind, int blocks, cJSON* rows,
 		         landscape[kind], seed + 1);
 		if (bench_open(&bench, spec, &l->options, l->json) != OPTIONS_GO_ON)
 			return error_set(error, "%s could not be opened", spec);
-		bool good = true;
+		struct reference_texts* texts = reference_open(bench.engine->backend, error);
+		bool good = texts != NULL;
 		for (int i = 0; good && i < MOST_SLOPES; i++) {
 			bench_progress((double)l->done++ / l->all, "%s, %d blocks, seed %d, slope %g",
 			               landscape_name[kind], blocks, seed + 1, slope_of[i]);
-			good = measure(l, &bench, slope_of[i], &outcome[i][seed], error);
+			good = measure(l, &bench, texts, slope_of[i], &outcome[i][seed], error);
 		}
+		if (texts)
+			reference_close(texts);
 		bench_close(&bench);
 		if (!good)
 			return false;
