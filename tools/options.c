@@ -54,8 +54,10 @@ static const struct session_option session_option[] = {
     {"kappa", "X", "how much ucb explores (2.5)"},
     {"bank", "on|off", "keep masks by task and try them first (on)"},
     {"preset", "paper",
-     "SWIFT as published: --draft always --max-tree paper\n--opt-budget inf --confirm 0 "
-     "--skip-ratio 0.45 --bank off --distance off"},
+     "SWIFT as published: a proposal before every round, uniformly\nrandom but for a Bayesian one "
+     "each 25th; windows of 32 from\neach text's first tokens; the best raw score drafts; every\nround "
+     "drafts, its whole tree is verified. What differs all the\nsame: no copies of the cache, and sampling "
+     "that is coupled, so\nthat the text is plain decoding's"},
 };
 enum { SESSION_OPTIONS = sizeof session_option / sizeof *session_option };
 
