@@ -20,7 +20,7 @@ static struct search* open_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
 	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
 	 * below 34 B parameters, else 0.5. */
-	const bool priced = o->objective_speedup && !(o->skip_ratio > 0);
+	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0);
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
