@@ -42,8 +42,10 @@ struct swiftlet_options {
 	char cache_type[8]; /* "auto", "f16", "f32" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
-	int max_tree;           /* rows of a tree, root counted; or the two names above */
-	int tree_top_k[4];      /* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1] */
+	int max_tree; /* rows of a tree, root counted; or the two names above */
+	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
+	 * greedy, 10, 5, 3, 1 when sampled (published code) */
+	int tree_top_k[4];
 	int max_draft;          /* N_D */
 	double threshold;       /* epsilon */
 	int window, window_min; /* gamma, and the shortest scored */
@@ -51,7 +53,9 @@ struct swiftlet_options {
 	double max_matchness;
 	double skip_ratio;         /* 0: auto */
 	bool search;               /* false: the mask stays as given */
-	double opt_budget;         /* search's share of plain time; infinity: a proposal before every round */
+	double opt_budget;         /* learning's share of plain time; infinity: a proposal before every round */
+	bool idle_search;          /* go on searching while no request runs */
+	bool published;            /* the search as SWIFT has it; set by `preset` */
 	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
 	bool distance;             /* hidden states beside hits */
@@ -95,15 +99,27 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
 /* ---- generating --------------------------------------------------------------------------- */
 
+struct swiftlet_bias {
+	int32_t token;
+	float bias; /* -100 to 100, added to the token's logit */
+};
+
 struct swiftlet_request {
 	const int32_t* prompt; /* (n_prompt) ids, at least one */
 	int n_prompt;
 	int max_tokens;          /* at least 1 */
 	const char* const* stop; /* (n_stop) strings; text from the first one on is not given */
 	int n_stop;
-	double temperature;      /* 0: greedy */
-	double top_p, min_p;     /* 1 and 0: off */
-	int top_k;               /* 0: off */
+	double temperature;  /* 0: greedy */
+	double top_p, min_p; /* 1 and 0: off */
+	int top_k;           /* 0: off */
+	/* -2 to 2, 0: off: subtracted from the logits of tokens generated before, once, and once for each time */
+	double presence_penalty, frequency_penalty;
+	/* 0 to 10, 0 and 1: off: divides the positive logits of tokens of the prompt and the text so far, and
+	 * multiplies the negative ones */
+	double repetition_penalty;
+	const struct swiftlet_bias* bias; /* (n_bias) by ascending token, each once */
+	int n_bias;
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	const char* task;        /* a label, or NULL */
@@ -140,10 +156,13 @@ struct swiftlet_figures {
 	} seconds;
 	double tokens_per_second;
 	int64_t full_passes, verify_passes, plain_steps, draft_steps, accepted;
-	int64_t round_tokens; /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
-	int64_t rounds;
-	double mean_generated; /* M */
-	double alpha, matchness, skip_ratio, c, expected_speedup;
+	int64_t round_tokens;        /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
+	int64_t rounds, lost_rounds; /* and those that took longer than plain steps for their tokens */
+	double seconds_saved, seconds_lost; /* against plain steps: by the rounds that won, by those that lost */
+	double mean_generated;              /* M */
+	double alpha, skip_ratio, c, expected_speedup;
+	double matchness;         /* of the mask at the end, on windows that it was not chosen by */
+	double chosen_by;         /* the score that it was chosen by: the best of many, so too high */
 	int64_t optimize_steps;   /* proposals scored during this generation */
 	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */
 	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */

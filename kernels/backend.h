@@ -213,6 +213,22 @@ struct sampler {
 	uint64_t seed, sequence;
 };
 
+/* What a request changes in a row's logits before its token is chosen, greedily or not: for a token that the
+ * text holds, x becomes x / repetition where it is positive, else x · repetition (Keskar et al. 2019, CTRL,
+ * equation 2); for one generated n times, n · frequency and presence are subtracted (OpenAI's); then the
+ * biases are added. A row's text is the committed tokens before it, its ancestors and itself, so that every
+ * row of a tree sees the text that plain decoding would have. Probabilities in results stay the raw ones. */
+struct penalties {
+	float repetition;          /* 1 = off */
+	float frequency, presence; /* 0 = off */
+	int prompt;                /* tokens of the prompt: positions from there on are generated */
+	const uint8_t* in_prompt;  /* (vocab) not 0: the prompt holds it */
+	const int32_t* generated;  /* (vocab) times among the generated tokens before the segment's base */
+	const int32_t* bias_token; /* (n_bias) each at most once */
+	const float* bias;         /* (n_bias) */
+	int n_bias;
+};
+
 struct result {
 	int32_t token;
 	float log_normaliser; /* log sum exp of the raw logits */
@@ -230,6 +246,7 @@ struct segment { /* one sequence's rows in a pass */
 	int base;                      /* committed tokens these rows see; a row's position is base + its depth */
 	int n;                         /* rows */
 	const struct sampler* sampler; /* NULL: greedy */
+	const struct penalties* penalties; /* NULL: none; only where the backend says it has them */
 };
 
 struct pass {
@@ -296,6 +313,7 @@ struct backend {
 	const struct weight_table* weights;
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
+	bool has_penalties; /* segments may carry them */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

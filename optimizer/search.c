@@ -289,6 +289,8 @@ void search_close(struct search* s) {
  * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
  * and one failure added, and the posterior mean must agree. */
 static bool is_confirmed(const struct search* s, const struct entry* e) {
+	if (s->free_size && by_speedup(s))
+		return false; /* a small mask is soon that good; a larger one may be worth more */
 	if (e->last_window != s->window || e->above <= s->option.confirm)
 		return false;
 	if (e->last_matches <= s->option.max_matchness * e->last_rows)
@@ -419,9 +421,13 @@ static bool first_new(const struct search* s, int size, struct vector* v) {
 	return false;
 }
 
-/* The size that proposals have now. */
+/* The size that proposals have now: where it is free, that of the best mask, but not so small that there
+ * would soon be none left (the best mask is small where nothing pays). */
 static int present_size(const struct search* s) {
-	return s->free_size && by_speedup(s) ? vector_count(&incumbent_of(s)->bits) : s->size;
+	if (!s->free_size || !by_speedup(s))
+		return s->size;
+	const int best = vector_count(&incumbent_of(s)->bits), least = (s->dims + 4) / 5;
+	return best > least ? best : least;
 }
 
 static bool propose_random(struct search* s, struct vector* out) {

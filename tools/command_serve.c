@@ -15,21 +15,15 @@ struct serve {
 	int64_t port, sessions, queue, rate, idle, grace;
 	const char* key_file;
 	const char* cors;
-	const char* store;
-	bool no_store, log;
+	bool log;
 	struct memory* memory;
 	struct server* server;
 };
 
 static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
-	char path[1024];
 	if (!r->options.bank || r->options.method == SWIFTLET_VANILLA)
 		return true;
-	if (!s->no_store && s->store)
-		snprintf(path, sizeof path, "%s", s->store);
-	else if (!s->no_store && !store_default_path(path, sizeof path, e))
-		return false;
-	s->memory = memory_open(r->model, r->name, s->no_store ? NULL : path, e);
+	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
 	return s->memory != NULL;
 }
 
@@ -119,12 +113,12 @@ int serve_main(int argc, char** argv) {
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
 	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
-	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health", OPTION_TEXT,
-	     &s.key_file, 0, 0},
+	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
+	     OPTION_TEXT, &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
 	    {"store", 0, "FILE", "masks and observations\n(~/.local/state/swiftlet/masks.db)", OPTION_TEXT,
-	     &s.store, 0, 0},
-	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.no_store, 0, 0},
+	     &s.wish.store, 0, 0},
+	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
 	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
 	     OPTION_FLAG, &s.log, 0, 0},
 	    {"model", 'm', "MODEL",
@@ -138,7 +132,7 @@ int serve_main(int argc, char** argv) {
 	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
 	    .about =
 	        "Serves OpenAI's /v1/completions and /v1/chat/completions, and a page at / to watch it learn.\n"
-	        "Also: /v1/models, /health, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
+	        "Also: /v1/models, /health, /ready, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
 	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
 	    .examples = "  swiftlet serve --port 8080\n"
 	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"

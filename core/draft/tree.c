@@ -1,8 +1,6 @@
 /* Building the tree: candidates, their path chances, and the prefix that is worth verifying. */
 #include "core/draft/tree.h"
 
-#include <stdlib.h>
-
 int draft_bin(float top_probability) {
 	const int bin = (int)(top_probability * DRAFT_BINS);
 	return bin < 0 ? 0 : bin < DRAFT_BINS ? bin : DRAFT_BINS - 1;
@@ -23,14 +21,24 @@ struct candidate {
 
 /* Most likely first; at equal chance the shallower, then the better ranked, so that a parent always
  * precedes its children (a child's chance is its parent's times at most 1). */
-static int compare(const void* a, const void* b) {
-	const struct candidate* x = a;
-	const struct candidate* y = b;
-	if (x->chance != y->chance)
-		return x->chance > y->chance ? -1 : 1;
-	if (x->depth != y->depth)
-		return x->depth - y->depth;
-	return x->rank - y->rank;
+static bool comes_before(struct candidate x, struct candidate y) {
+	if (x.chance != y.chance)
+		return x.chance > y.chance;
+	return x.depth != y.depth ? x.depth < y.depth : x.rank < y.rank;
+}
+
+/* Shell's sort: glibc's qsort allocates above 1 KiB, and the decode path allocates nothing. No two candidates
+ * are equal, so the order is the one that any sort gives. */
+static void sort(struct candidate* candidate, int n) {
+	static const int gap[] = {301, 132, 57, 23, 10, 4, 1};
+	for (size_t g = 0; g < sizeof gap / sizeof *gap; g++)
+		for (int i = gap[g]; i < n; i++) {
+			const struct candidate moving = candidate[i];
+			int at = i;
+			for (; at >= gap[g] && comes_before(moving, candidate[at - gap[g]]); at -= gap[g])
+				candidate[at] = candidate[at - gap[g]];
+			candidate[at] = moving;
+		}
 }
 
 static int collect(struct candidate* out, const struct result* step, int steps,
@@ -81,7 +89,7 @@ void tree_build(struct tree* tree, int32_t root, const struct result* step, int 
 	tree->n = 0;
 	tree->expected = 1;
 	add_row(tree, root, -1, (struct candidate){1, 0, 0});
-	qsort(candidate, (size_t)n, sizeof candidate[0], compare);
+	sort(candidate, n);
 	if (!policy->all && policy->verify_cost)
 		n = best_prefix(candidate, n, policy);
 	if (n > policy->max_rows - 1)

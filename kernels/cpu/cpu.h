@@ -18,6 +18,7 @@ struct block_vectors {
 enum { NOTHING_SKIPPED = 2 * MAX_BLOCKS };
 
 struct pending_row {
+	int32_t token;
 	int32_t parent; /* among the pending rows, or -1 */
 	int32_t depth;  /* 0 for a root; the row's position is base + depth */
 	int32_t base;
@@ -41,6 +42,7 @@ struct cpu_cache {
 struct slice_row {
 	struct cpu_cache* cache;
 	const struct sampler* sampler;
+	const struct penalties* penalties;
 	int index; /* among the cache's pending rows */
 	int base, position;
 	int n_ancestors;

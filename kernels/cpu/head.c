@@ -17,6 +17,16 @@ struct head_job {
 	atomic_int bad; /* a row of the slice with a logit that is not finite, or -1 */
 };
 
+/* The generated tokens of a row's path since its segment's base, its own last; how many. */
+static int generated_path(const struct slice_row* row, int32_t* path) {
+	const struct cpu_cache* c = row->cache;
+	int n = row->position + 1 - (row->base > row->penalties->prompt ? row->base : row->penalties->prompt);
+	n = n < 0 ? 0 : n;
+	for (int i = n - 1, at = row->index; i >= 0; i--, at = c->row[at].parent)
+		path[i] = c->row[at].token;
+	return n;
+}
+
 static void head_row(void* user, int i, int thread) {
 	struct head_job* job = user;
 	struct cpu_backend* b = job->b;
@@ -36,8 +46,13 @@ static void head_row(void* user, int i, int thread) {
 		atomic_store(&job->bad, row);
 		return;
 	}
+	int32_t path[MAX_ROWS];
+	struct penalised_row penalised = {.penalties = b->row[row].penalties, .path = path};
+	if (penalised.penalties)
+		penalised.n = generated_path(&b->row[row], path);
 	result_from_softmax(out, want, logits, s->vocab, max, sum, b->row[row].sampler,
-	                    (uint64_t)b->row[row].position + 1, b->scratch + (size_t)thread * 2 * vocab);
+	                    penalised.penalties ? &penalised : NULL, (uint64_t)b->row[row].position + 1,
+	                    b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);
 }

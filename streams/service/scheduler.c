@@ -79,6 +79,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->job = job;
 	seat->used = ++s->uses;
 	seat->taken = 0;
+	seat->before = seat->tokens;
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
 		seat->job = NULL;
@@ -170,6 +171,8 @@ static void sweep_queue(struct scheduler* s, bool all) {
 		pthread_mutex_unlock(&s->lock);
 	}
 }
+
+enum { IDLE_PASSES = 16 }; /* of one session before the next has its turn */
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
@@ -301,6 +304,14 @@ static void show_sometimes(struct scheduler* s, bool always) {
 	scheduler_show(s, at);
 }
 
+static void note_cache(struct scheduler* s) {
+	int64_t used = 0;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].job)
+			used += s->seat[i].job->request.n_prompt + s->seat[i].tokens - s->seat[i].before;
+	atomic_store(&s->cache_used, used);
+}
+
 static bool all_take_turns(struct scheduler* s, bool cancel_all) {
 	struct seat* waiting[MAX_SESSIONS];
 	bool any = false;
@@ -314,6 +325,41 @@ static bool all_take_turns(struct scheduler* s, bool cancel_all) {
 			waiting[n++] = seat;
 	}
 	run_full_passes(s, waiting, n);
+	note_cache(s);
+	return any;
+}
+
+static bool work_waits(struct scheduler* s) {
+	pthread_mutex_lock(&s->lock);
+	const bool waits = s->first || s->stop || s->cancel_all;
+	pthread_mutex_unlock(&s->lock);
+	return waits;
+}
+
+/* While no request runs the searches go on, session by session and pass by pass, until one comes or there is
+ * nothing more to learn from the last texts. True when something was scored. */
+static bool search_idly(struct scheduler* s) {
+	struct session_work work;
+	struct error e;
+	bool any = false;
+	for (int i = 0; i < s->option.sessions && s->option.session.idle_search; i++) {
+		struct seat* seat = &s->seat[i];
+		if (seat->used == 0 || !session_search(seat->session))
+			continue;
+		const int before = search_steps(session_search(seat->session));
+		bool scored = false;
+		for (int n = 0; n < IDLE_PASSES && !work_waits(s) && session_next_idle(seat->session, &work); n++) {
+			if (!session_run(seat->session, &work, &e))
+				break;
+			session_absorb(seat->session, &work, 0);
+			scored = true;
+		}
+		metrics_idle(s->option.metrics, search_steps(session_search(seat->session)) - before);
+		if (scored && seat->watch)
+			memory_idle(seat->watch);
+		note_mask(seat);
+		any |= scored;
+	}
 	return any;
 }
 
@@ -351,8 +397,10 @@ static void* run(void* user) {
 			show_sometimes(s, false);
 			continue;
 		}
-		show_sometimes(s, true);
-		wait_for_work(s);
+		const bool searched = search_idly(s);
+		show_sometimes(s, !searched);
+		if (!searched)
+			wait_for_work(s);
 	}
 }
 
@@ -377,7 +425,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
 	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
 	struct merged_pass* merged = calloc(1, sizeof *merged);
-	if (!s || !seats || !merged) {
+	if (!s || !seats || !merged || !merge_open(merged, engine->model->weights.shape.dim)) {
 		free(s);
 		free(seats);
 		free(merged);
@@ -443,8 +491,11 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 
 void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 	pthread_mutex_lock(&s->lock);
-	*out = (struct scheduler_now){
-	    .queue = s->queue, .busy = s->busy, .sessions = s->option.sessions, .queue_limit = s->option.queue};
+	*out = (struct scheduler_now){.queue = s->queue,
+	                              .busy = s->busy,
+	                              .sessions = s->option.sessions,
+	                              .queue_limit = s->option.queue,
+	                              .cache_used = atomic_load(&s->cache_used)};
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -492,6 +543,7 @@ void scheduler_close(struct scheduler* s) {
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
+	merge_close(s->merged);
 	free(s->merged);
 	free(s->seat);
 	free(s);

@@ -2,51 +2,17 @@
  * of passes, commits, discards, rewinds and truncations runs, on one thread and on several. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "tests/count_allocations.h"
 #include "tests/kernels/support_random_model.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
-int main(void) {
-	puts("skipped: the allocator cannot be counted here (a sanitizer or another C library has it)");
-	return 77;
-}
+#if !ALLOCATIONS_COUNTED
+int main(void) { return allocations_not_counted(); }
 #else
-
-static atomic_int calls;
-
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-void __libc_free(void*);
-
-void* malloc(size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_malloc(bytes);
-}
-void* calloc(size_t n, size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_calloc(n, bytes);
-}
-void* realloc(void* p, size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_realloc(p, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_memalign(alignment, bytes);
-}
-void free(void* p) {
-	if (p)
-		atomic_fetch_add(&calls, 1);
-	__libc_free(p);
-}
 
 enum { VOCAB = 300, CONTEXT = 300 };
 
@@ -108,6 +74,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 
 static void nothing_allocated(void** state) {
 	(void)state;
+	assert_true(allocations_are_seen());
 	const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_Q8_0};
 	const struct model_shape shape = random_shape(3, 128, 4, 2, 32, 256, VOCAB);
 	struct random_model* m = random_model_make(&shape, types, 3, WITH_BIASES, 1);
@@ -122,10 +89,10 @@ static void nothing_allocated(void** state) {
 		assert_non_null(b);
 		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
 		assert_non_null(c);
-		const int before = atomic_load(&calls);
+		const int before = atomic_load(&allocations);
 		for (int i = 0; i < 5; i++)
 			session(b, c, out, logits, tapped, influence);
-		assert_int_equal(atomic_load(&calls) - before, 0);
+		assert_int_equal(atomic_load(&allocations) - before, 0);
 		b->cache_close(c);
 		b->close(b);
 	}
