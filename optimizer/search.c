@@ -21,6 +21,8 @@ enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
+/* Beyond it no model was seen to draft anything; and what is believed there is extrapolated farthest. */
+static const double MOST_RATIO = 0.7;
 
 struct search {
 	struct search_options option;
@@ -151,7 +153,7 @@ static struct vector best_of(const struct search* s, const double* damage) {
 	sort_by(key, order, s->dims);
 	double sum = 0, best = 0;
 	int kind[2] = {0, 0};
-	for (int n = 1; choose && n <= s->dims; n++) {
+	for (int n = 1; choose && n <= size_of(s, MOST_RATIO); n++) {
 		sum += damage[order[n - 1]];
 		kind[order[n - 1] & 1]++;
 		const double alpha = calibration_matchness(&s->belief.link, fmax(0, sum));
@@ -396,7 +398,7 @@ static bool propose_informed(struct search* s, struct vector* out) {
 	double mean[MAX_DIMS], drawn[MAX_DIMS];
 	linear_weights(s->belief.linear, mean);
 	for (int try = 0; try < 4; try++) {
-		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1, drawn);
+		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
 		for (int i = 0; i < s->dims; i++)
 			if (gp_uniform(&s->random) > DRAWN_SHARE)
 				drawn[i] = mean[i];
@@ -831,7 +833,7 @@ void search_reopen(struct search* s) {
 	s->opened_at = s->improved_at = s->steps;
 	for (int i = 0; i < s->record.entries; i++)
 		s->record.entry[i].above = 0;
-	linear_loosen(s->belief.linear, 0.25);
+	linear_loosen(s->belief.linear, 0.05);
 }
 
 void search_settle(struct search* s) {
