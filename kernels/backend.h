@@ -244,12 +244,16 @@ struct pass {
 	const int32_t* parent;
 	const int32_t* row;      /* (n) where first > 0: the segment's pending rows that go on */
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
-	int first, last;         /* span of sub-layers to run, [first, last); 0, 2L for all */
-	bool head;               /* final norm and output head after `last` */
-	int tap;                 /* sub-layer whose output is copied to tap_out, or -1 */
-	float* tap_out;          /* (n, dim) when tap >= 0 */
-	const uint8_t* want;     /* (n) WANT_ bits per row */
-	struct result* out;      /* (n) caller-owned */
+	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
+	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
+	const struct mask* low;
+	bool low_head;
+	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
+	bool head;           /* final norm and output head after `last` */
+	int tap;             /* sub-layer whose output is copied to tap_out, or -1 */
+	float* tap_out;      /* (n, dim) when tap >= 0 */
+	const uint8_t* want; /* (n) WANT_ bits per row */
+	struct result* out;  /* (n) caller-owned */
 };
 
 /* The hidden state a pending row stops at is kept: at `last`, or after `tap` when a tap is set. A
@@ -272,6 +276,8 @@ struct draft_policy {
 };
 
 /* ---- the backend -------------------------------------------------------------------------- */
+
+struct low_table; /* a low-bit copy of the weights: kernels/low.h */
 
 struct backend_options {
 	int threads;     /* CPU; 0: one for each CPU that the process may use */
@@ -299,7 +305,7 @@ struct backend {
 	void (*discard)(struct cache*);
 	/* Keeps every pending row's keys, values and hidden state below sub-layer s. False when a pending
 	 * row's hidden state is not held at s (it ran beyond without a tap at s - 1, or below s something
-	 * was skipped). */
+	 * was skipped or ran low). */
 	bool (*rewind)(struct cache*, int sub_layer);
 	/* Forgets committed tokens from `committed` on, and all pending rows. */
 	void (*truncate)(struct cache*, int committed);
@@ -308,6 +314,9 @@ struct backend {
 	 * Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
 	             const struct draft_policy*, struct result* out, struct error*);
+	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h), placed and filled, from now
+	 * on; it must outlive the backend. False with the error set: all is as before. */
+	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);
 	int (*threads)(const struct backend*); /* 1 on a GPU */
