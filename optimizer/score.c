@@ -54,9 +54,10 @@ static bool splitting_pays(const struct session* s, const struct mask* mask, int
 	if (isinf(s->options.opt_budget))
 		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
-	const double first = cost_matchness(cost, mask, FIRST_ROWS);
-	const double rest = cost_matchness(cost, mask, rows - FIRST_ROWS);
-	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, mask, rows);
+	const struct variant v = session_variant(s, mask);
+	const double first = cost_matchness(cost, v, FIRST_ROWS);
+	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
+	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, v, rows);
 }
 
 /* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
@@ -86,7 +87,8 @@ bool score_begin(struct session* s) {
 	if (!isinf(s->options.opt_budget) && cost->plain <= 0)
 		return false;
 	const double before = states > 0 ? cost_verify(cost, states) : 0;
-	if (!ledger_allows_search(&s->ledger, before + cost_matchness(cost, &likely, w->size)))
+	if (!ledger_allows_search(&s->ledger,
+	                          before + cost_matchness(cost, session_variant(s, &likely), w->size)))
 		return false;
 	const bool proposed = search_propose(s->search, &w->proposal);
 	charge_search(s);
@@ -140,6 +142,8 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .token = s->text + w->base + w->rows,
 	                      .parent = s->row_parent,
 	                      .skip = &w->proposal.mask,
+	                      .low = s->low,
+	                      .low_head = s->low_head,
 	                      .last = last,
 	                      .head = true,
 	                      .tap = measured ? last - 1 : -1,
