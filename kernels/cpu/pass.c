@@ -20,7 +20,7 @@ static void append_rows(const struct pass* pass, const struct segment* segment, 
 		assert(parent >= -1 && parent < before + i);
 		assert(parent < 0 || c->row[parent].base == segment->base);
 		c->row[before + i] = (struct pending_row){
-		    .token = pass->token[r0 + i],
+		    .token = pass->token ? pass->token[r0 + i] : -1,
 		    .parent = parent,
 		    .depth = parent < 0 ? 0 : c->row[parent].depth + 1,
 		    .base = segment->base,
