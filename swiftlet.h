@@ -61,6 +61,9 @@ struct swiftlet_options {
 	bool distance;             /* hidden states beside hits */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
+	int draft_bits;                   /* of a copy of the weights for drafting: 3, 4, 8; 0: none is made */
+	char draft_cache[512];            /* folder of its file; "": swiftlet in the user's cache; "off": none */
+	double draft_memory;              /* bytes that it may take; 0: no bound but the machine's memory */
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */
 	double temperature, top_p, min_p; /* the default request's */
@@ -92,6 +95,9 @@ SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct
                                                    char* message, size_t size);
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
+/* A sentence on the copy of the weights for drafting, its memory and what went wrong with its file; "" where
+ * none was asked for. The engine's. */
+SWIFTLET_API const char* swiftlet_engine_note(const swiftlet_engine*);
 
 SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
                                                      char* message, size_t size);

@@ -157,6 +157,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 	}
 	work->kind = WORK_DRAFT;
 	round_draft_pass(&s->round, &s->mask, block_count(s), &work->pass);
+	work->pass.low = s->low;
+	work->pass.low_head = s->low_head;
 }
 
 bool session_next(struct session* s, struct session_work* work) {
@@ -280,8 +282,8 @@ static double measured_cost(const struct session* s, double seconds, double expe
 static void absorb_draft(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
-	s->round_cost += measured_cost(s, seconds, cost_draft(cost, &s->mask));
-	cost_see_draft(cost, &s->mask, seconds);
+	s->round_cost += measured_cost(s, seconds, cost_draft(cost, session_variant(s, &s->mask)));
+	cost_see_draft(cost, session_variant(s, &s->mask), seconds);
 	round_take_draft(&s->round, &s->plan.draft,
 	                 model_is_end(s->engine->model, s->round.step[s->round.steps].token));
 	if (s->round.stopped)
@@ -291,8 +293,9 @@ static void absorb_draft(struct session* s, double seconds) {
 static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
-	s->round_cost += measured_cost(s, seconds, s->round.steps * cost_draft(cost, &s->mask));
-	cost_see_draft(cost, &s->mask, seconds / s->round.steps);
+	s->round_cost +=
+	    measured_cost(s, seconds, s->round.steps * cost_draft(cost, session_variant(s, &s->mask)));
+	cost_see_draft(cost, session_variant(s, &s->mask), seconds / s->round.steps);
 	s->phase = PHASE_VERIFY;
 }
 
@@ -373,7 +376,8 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		if (plain > 0)
 			ledger_learn(&s->ledger, seconds / plain);
 		if (!s->window.full)
-			cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
+			cost_see_score(&s->engine->cost, session_variant(s, &s->window.proposal.mask), work->pass.n,
+			               seconds);
 		if (score_take(s))
 			s->phase = PHASE_PLAN;
 		return false;

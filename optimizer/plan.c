@@ -72,8 +72,8 @@ static int steps_when_it_pays(struct session* s, int steps) {
 		return 0;
 	if (s->plain_left > 0)
 		return 0;
-	const double c = cost_draft(cost, &s->mask);
-	steps = affordable_steps(s, cost_draft_worst(cost, &s->mask), steps);
+	const double c = cost_draft(cost, session_variant(s, &s->mask));
+	steps = affordable_steps(s, cost_draft_worst(cost, session_variant(s, &s->mask)), steps);
 	if (steps == 0)
 		return 0;
 	/* What is not known is tried out, a few short rounds at a time. */
@@ -120,7 +120,8 @@ static void draft_policy(struct session* s, struct draft_policy* policy) {
 		return;
 	}
 	const struct cost_model* cost = &s->engine->cost;
-	const double c = cost_draft(cost, &s->mask), rate = fmax(1, (double)s->acceptance.rate);
+	const double c = cost_draft(cost, session_variant(s, &s->mask)),
+	             rate = fmax(1, (double)s->acceptance.rate);
 	const double next = fmax(0.05, (double)acceptance_step(&s->acceptance));
 	double verify[MAX_DRAFT + 2];
 	for (int d = 0; d <= MAX_DRAFT + 1; d++)
@@ -149,7 +150,7 @@ static void tree_policy(struct session* s, struct tree_policy* policy) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	int steps = never || mask_is_empty(&s->mask) ? 0 : useful_steps(s);
+	int steps = never || (mask_is_empty(&s->mask) && !s->low) ? 0 : useful_steps(s);
 	if (steps > 0 && s->options.draft == SWIFTLET_DRAFT_AUTO)
 		steps = steps_when_it_pays(s, steps);
 	s->plan.steps = steps;
@@ -161,7 +162,7 @@ void plan_round(struct session* s) {
 
 /* What the tree may still cost, once the draft steps taken are known. */
 void plan_tree(struct session* s, int steps) {
-	const double c = cost_draft(&s->engine->cost, &s->mask);
+	const double c = cost_draft(&s->engine->cost, session_variant(s, &s->mask));
 	s->plan.tree.draft_cost = (float)(steps * c);
 	if (s->options.draft == SWIFTLET_DRAFT_AUTO)
 		s->plan.tree.max_rows = least(s->plan.tree.max_rows, affordable_rows(s, s->round_cost));

@@ -83,6 +83,10 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	}
 	s->engine = engine;
 	s->options = *options;
+	if (options->draft_bits > 0 && engine->low.table.bytes > 0) {
+		s->low = &engine->low.table.sub_layers;
+		s->low_head = engine->low.table.head;
+	}
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
 	ledger_open(&s->ledger, options->opt_budget);
@@ -287,7 +291,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = cost_draft(&s->engine->cost, &s->mask);
+		f->c = cost_draft(&s->engine->cost, session_variant(s, &s->mask));
 		f->expected_speedup = a > 0 ? m * a / ((m - 1) * f->c + a) : NAN; /* SWIFT Eq. 6 */
 	}
 }

@@ -75,6 +75,8 @@ struct session {
 	struct ledger ledger;
 	struct acceptance acceptance;
 	struct mask mask;
+	const struct mask* low; /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
+	bool low_head;
 	double matchness;
 
 	/* the request */
@@ -125,6 +127,11 @@ struct session {
 	struct swiftlet_figures figures;
 	double started;
 };
+
+/* A draft of this session that leaves these sub-layers out. */
+static inline struct variant session_variant(const struct session* s, const struct mask* skip) {
+	return (struct variant){.skip = skip, .low = s->low, .low_head = s->low_head};
+}
 
 /* emit.c */
 bool emitter_open(struct emitter*, const struct tokenizer*);
