@@ -10,7 +10,7 @@
 
 typedef __m256i ints;
 typedef __m256 floats;
-enum { LANES = 8, GROUP_ROWS = 5, SIGNED_BYTES = true };
+enum { LANES = 8, SLOTS = 1, GROUP_ROWS = 5, SIGNED_BYTES = true };
 
 static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }
@@ -99,6 +99,7 @@ INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
 	const struct tile* w = run->w;
 	for (int b = 0; b < run->columns / 32; b++) {
 		ints sums[GROUP_ROWS];
+		fetch(run, b * 32);
 		UNROLLED for (int i = 0; i < n; i++) sums[i] =
 		    minimum || !narrow ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + b * 4);
 		if (narrow)
@@ -116,7 +117,7 @@ INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm256_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			floats sum = b == 0 && run->first ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			floats sum = b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
 			sum = _mm256_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = _mm256_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
@@ -133,6 +134,8 @@ INLINED void super_run(bool minimum, int group, int narrow, int n, const struct 
 		ints sums[GROUP_ROWS];
 		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
 		for (int g = b * groups; g < b * groups + groups; g++) {
+			if (group == 32 || g % 2 == 0)
+				fetch(run, g * group);
 			const ints scale = ints_load(w->scale[g]);
 			for (int part = 0; part < group / narrow; part++) {
 				ints some[GROUP_ROWS];
@@ -156,7 +159,7 @@ INLINED void super_run(bool minimum, int group, int narrow, int n, const struct 
 				product = _mm256_fmadd_ps(wm, floats_from_ints(less), product);
 			}
 			const floats before =
-			    b == 0 && run->first ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			    b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
 			_mm256_store_ps(run->sum + i * LANES, _mm256_fmadd_ps(d, product, before));
 		}

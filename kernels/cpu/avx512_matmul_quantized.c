@@ -6,7 +6,7 @@
 
 typedef __m512i ints;
 typedef __m512 floats;
-enum { LANES = 16, GROUP_ROWS = 8, SIGNED_BYTES = false };
+enum { LANES = 16, SLOTS = 16, GROUP_ROWS = 8, SIGNED_BYTES = false };
 
 static inline ints ints_set(int x) { return _mm512_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm512_set1_epi8((char)x); }
@@ -77,13 +77,17 @@ INLINED void dot(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4], 
 	}
 }
 
+/* Block b's sum of activation row i */
+INLINED float* slot(const struct run* run, int64_t block, int i) {
+	return run->sum + (block % SLOTS * GROUP_ROWS + i) * LANES;
+}
+
 INLINED void small_run(bool minimum, int n, const struct run* run) {
-	floats sum[GROUP_ROWS];
 	const struct tile* w = run->w;
-	UNROLLED for (int i = 0; i < n; i++) sum[i] =
-	    run->first ? _mm512_setzero_ps() : _mm512_load_ps(run->sum + i * LANES);
 	for (int b = 0; b < run->columns / 32; b++) {
+		const int64_t block = run->column / 32 + b;
 		ints sums[GROUP_ROWS];
+		fetch(run, b * 32);
 		UNROLLED for (int i = 0; i < n; i++) sums[i] =
 		    minimum ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + b * 4);
 		dot(n, sums, 32, w->q + b * 8, run->q + b * 32, run->x_stride);
@@ -91,12 +95,13 @@ INLINED void small_run(bool minimum, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm512_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			sum[i] = _mm512_fmadd_ps(floats_from_ints(sums[i]), d, sum[i]);
+			floats sum = block < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(slot(run, block, i));
+			sum = _mm512_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
-				sum[i] = _mm512_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum[i]);
+				sum = _mm512_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
+			_mm512_store_ps(slot(run, block, i), sum);
 		}
 	}
-	UNROLLED for (int i = 0; i < n; i++) _mm512_store_ps(run->sum + i * LANES, sum[i]);
 }
 
 /* Groups of `group` columns, with an offset or with a minimum */
@@ -107,6 +112,8 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 		ints sums[GROUP_ROWS], less[GROUP_ROWS];
 		UNROLLED for (int i = 0; i < n; i++) sums[i] = less[i] = ints_set(0);
 		for (int g = b * groups; g < b * groups + groups; g++) {
+			if (group == 32 || g % 2 == 0)
+				fetch(run, g * group);
 			ints one[GROUP_ROWS];
 			UNROLLED for (int i = 0; i < n; i++) one[i] =
 			    minimum ? ints_set(0) : to_all(run->starts + (size_t)i * run->x_stride + g * 4);
@@ -127,7 +134,7 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 			if (minimum)
 				product = _mm512_fmadd_ps(wm, floats_from_ints(less[i]), product);
 			const floats before =
-			    b == 0 && run->first ? _mm512_setzero_ps() : _mm512_load_ps(run->sum + i * LANES);
+			    b == 0 && run->column == 0 ? _mm512_setzero_ps() : _mm512_load_ps(run->sum + i * LANES);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
 			_mm512_store_ps(run->sum + i * LANES, _mm512_fmadd_ps(d, product, before));
 		}
@@ -171,6 +178,7 @@ static void quantized_run(enum dtype type, int n, const struct run* run) {
 
 void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                              int64_t end, const void* x, int n) {
-	quantized_matmul(out, out_stride, w, begin, end, x, n);
+	if (!avx512_quantized_few(out, out_stride, w, begin, end, x, n))
+		quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif

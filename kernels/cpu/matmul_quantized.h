@@ -2,6 +2,7 @@
  *
  * Included by one source file an instruction set, which defines before it:
  *   ints, LANES             a vector of integers; its 32-bit lanes, which are the weight rows of a tile
+ *   SLOTS                   sums of an element, of blocks of 32
  *   GROUP_ROWS              activation rows whose integers fit the registers
  *   SIGNED_BYTES            whether bytes that want a sign (q8_0, iq4) are stored with it, or plus 128
  *   ints_ ...               the operations on ints below, floats_from_halves
@@ -15,18 +16,13 @@
  * and used by all activation rows. The loads are short and jump from row to row; so the lines of the next
  * tile are fetched ahead one after the other, as memory likes it.
  *
- * An element is Σ over blocks, in ascending order of the column, in one accumulator; a block's integers
- * are added up exactly. Pieces, tiles, groups and rows change no bit. */
-#include "kernels/cpu/matmul.h"
-
-#if defined(__clang__)
-#define UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define UNROLLED _Pragma("GCC unroll 64")
-#endif
-#define INLINED static inline __attribute__((always_inline))
+ * A block's integers are added up exactly. An element has one sum for blocks of 256, and SLOTS sums for
+ * blocks of 32, of which block b goes to sum b mod SLOTS; blocks join in ascending order, and at the end
+ * halves are added to halves. Pieces, tiles, groups and rows change no bit. */
+#include "kernels/cpu/quantized_blocks.h"
 
 enum {
+	GROUP_SUMS = SLOTS * GROUP_ROWS * LANES,
 	MAX_GROUPS = (MAX_ROWS + GROUP_ROWS - 1) / GROUP_ROWS,
 	SHORT_PIECE = 256, /* columns where weights are waited for: memory and arithmetic overlap */
 	LONG_PIECE = 2048  /* and where they are not */
@@ -49,53 +45,23 @@ struct run {
 	const uint8_t* sums;   /* and of what stands behind them */
 	const uint8_t* starts; /* and behind those */
 	size_t x_stride;
-	bool first; /* piece: the sums start from 0 */
-	float* sum; /* (GROUP_ROWS, LANES) */
+	int64_t column; /* where the piece begins; the sums start from 0 */
 	int columns;
+	float* sum;          /* (SLOTS, GROUP_ROWS, LANES) */
+	const uint8_t* next; /* weights to fetch meanwhile: `lines` lines for each 32 columns */
+	int lines;
 };
+
+/* What 32 columns from `column` on fetch: evenly, so that memory is never idle and keeps no load waiting. */
+INLINED void fetch(const struct run* run, int column) {
+	const char* at = (const char*)run->next + (size_t)(column / 32 * run->lines) * 64;
+	for (int line = 0; line < run->lines; line++)
+		_mm_prefetch(at + line * 64, _MM_HINT_T1);
+}
 
 static void quantized_run(enum dtype type, int n, const struct run* run);
 
 /* ---- taking weights apart -------------------------------------------------------------------- */
-
-INLINED bool small_blocks(enum dtype type) {
-	return type == DTYPE_Q8_0 || type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || type == DTYPE_Q5_0 ||
-	       type == DTYPE_Q5_1 || type == DTYPE_IQ4_NL;
-}
-
-INLINED size_t dtype_bytes_of(enum dtype type) {
-	switch (type) {
-	case DTYPE_Q8_0:
-		return sizeof(struct block_q8_0);
-	case DTYPE_Q4_0:
-	case DTYPE_IQ4_NL:
-		return sizeof(struct block_q4_0);
-	case DTYPE_Q4_1:
-		return sizeof(struct block_q4_1);
-	case DTYPE_Q5_0:
-		return sizeof(struct block_q5_0);
-	case DTYPE_Q5_1:
-		return sizeof(struct block_q5_1);
-	case DTYPE_Q2_K:
-		return sizeof(struct block_q2_k);
-	case DTYPE_Q3_K:
-		return sizeof(struct block_q3_k);
-	case DTYPE_Q4_K:
-		return sizeof(struct block_q4_k);
-	case DTYPE_Q5_K:
-		return sizeof(struct block_q5_k);
-	case DTYPE_Q6_K:
-		return sizeof(struct block_q6_k);
-	default:
-		return sizeof(struct block_iq4_xs);
-	}
-}
-
-INLINED uint32_t load_u32(const void* p) {
-	uint32_t x;
-	memcpy(&x, p, 4);
-	return x;
-}
 
 /* The rows of a tile */
 struct rows {
@@ -125,6 +91,11 @@ INLINED void store_columns(struct tile* out, int column, ints q) { ints_store(ou
 
 INLINED ints low_bits(ints v, int shift, int mask) {
 	return ints_and(ints_right(v, shift), ints_bytes(mask));
+}
+
+/* Bits `from`… of each byte as bits `to`…, where `mask` has them */
+INLINED ints moved_bits(ints v, int from, int to, int mask) {
+	return ints_and(from < to ? ints_left(v, to - from) : ints_right(v, from - to), ints_bytes(mask));
 }
 
 /* Byte j of each lane as a 32-bit integer */
@@ -233,15 +204,15 @@ INLINED void take_k4_header(struct tile* out, int block, const struct rows* rows
 	store_d_dmin(out, block, head[0]);
 	store_scales(out, block * 8, low_bits(head[1], 0, 63), false, 0);
 	store_minima(out, block * 8, low_bits(head[2], 0, 63));
-	const ints more_scales = ints_left(low_bits(head[1], 6, 3), 4);
-	const ints more_minima = ints_left(low_bits(head[2], 6, 3), 4);
+	const ints more_scales = moved_bits(head[1], 6, 4, 0x30);
+	const ints more_minima = moved_bits(head[2], 6, 4, 0x30);
 	store_scales(out, block * 8 + 4, ints_or(low_bits(head[3], 0, 15), more_scales), false, 0);
 	store_minima(out, block * 8 + 4, ints_or(low_bits(head[3], 4, 15), more_minima));
 }
 
 INLINED void take_q4_k(struct tile* out, int block, const struct rows* rows, size_t at) {
 	take_k4_header(out, block, rows, at);
-	for (int p = 0; p < 8; p++) { /* 16 bytes, of two groups */
+	UNROLLED for (int p = 0; p < 8; p++) { /* 16 bytes, of two groups */
 		ints q[4];
 		columns(rows, at + 16 + (size_t)p * 16, q);
 		const int column = block * 256 + p / 2 * 64 + p % 2 * 16;
@@ -250,11 +221,6 @@ INLINED void take_q4_k(struct tile* out, int block, const struct rows* rows, siz
 			store_columns(out, column + 32 + c * 4, low_bits(q[c], 4, 15));
 		}
 	}
-}
-
-/* Bit `bit` of each byte as `what`, a power of two no larger than 16 */
-INLINED ints bit_as(ints v, int bit, int what) {
-	return ints_and(bit < what ? ints_left(v, what - bit) : ints_right(v, bit - what), ints_bytes(1 << what));
 }
 
 INLINED void take_q5_k(struct tile* out, int block, const struct rows* rows, size_t at) {
@@ -268,9 +234,9 @@ INLINED void take_q5_k(struct tile* out, int block, const struct rows* rows, siz
 			const int column = block * 256 + p * 64 + half * 16;
 			UNROLLED for (int c = 0; c < 4; c++) {
 				store_columns(out, column + c * 4,
-				              ints_or(low_bits(q[c], 0, 15), bit_as(high[c], 2 * p, 4)));
+				              ints_or(low_bits(q[c], 0, 15), moved_bits(high[c], 2 * p, 4, 16)));
 				store_columns(out, column + 32 + c * 4,
-				              ints_or(low_bits(q[c], 4, 15), bit_as(high[c], 2 * p + 1, 4)));
+				              ints_or(low_bits(q[c], 4, 15), moved_bits(high[c], 2 * p + 1, 4, 16)));
 			}
 		}
 	}
@@ -289,7 +255,7 @@ INLINED void take_two_bits(enum dtype type, struct tile* out, int block, const s
 			UNROLLED for (int s = 0; s < 4; s++) UNROLLED for (int c = 0; c < 4; c++) {
 				ints two = low_bits(q[c], s * 2, 3);
 				if (type == DTYPE_Q3_K)
-					two = ints_or(two, bit_as(high[c], half * 4 + s, 2));
+					two = ints_or(two, moved_bits(high[c], half * 4 + s, 2, 4));
 				store_columns(out, block * 256 + half * 128 + s * 32 + part * 16 + c * 4, two);
 			}
 		}
@@ -318,7 +284,7 @@ INLINED void take_q3_k(struct tile* out, int block, const struct rows* rows, siz
 	floats_store(out->d[block], floats_from_halves(ints_right(tail[3], 16)));
 	UNROLLED for (int j = 0; j < 4; j++) {
 		const ints low = low_bits(packed[j % 2], j / 2 * 4, 15);
-		const ints high = ints_left(low_bits(packed[2], j * 2, 3), 4);
+		const ints high = moved_bits(packed[2], j * 2, 4, 0x30);
 		store_scales(out, block * 16 + j * 4, ints_or(low, high), false, 32);
 	}
 	take_two_bits(DTYPE_Q3_K, out, block, rows, at + 32, at);
@@ -330,7 +296,7 @@ INLINED void take_q6_k(struct tile* out, int block, const struct rows* rows, siz
 	take_heads(rows, at + 206, tail);
 	columns(rows, at + 192, scales);
 	UNROLLED for (int j = 0; j < 4; j++) store_scales(out, block * 16 + j * 4, scales[j], true, 0);
-	for (int half = 0; half < 2; half++)
+	UNROLLED for (int half = 0; half < 2; half++)
 		UNROLLED for (int part = 0; part < 2; part++) {
 			ints high[4];
 			columns(rows, at + 128 + (size_t)(half * 2 + part) * 16, high);
@@ -341,10 +307,10 @@ INLINED void take_q6_k(struct tile* out, int block, const struct rows* rows, siz
 				UNROLLED for (int c = 0; c < 4; c++) {
 					store_columns(out, column + c * 4,
 					              ints_or(low_bits(low[c], 0, 15),
-					                      ints_left(low_bits(high[c], s * 2, 3), 4)));
+					                      moved_bits(high[c], s * 2, 4, 0x30)));
 					store_columns(out, column + 64 + c * 4,
 					              ints_or(low_bits(low[c], 4, 15),
-					                      ints_left(low_bits(high[c], 4 + s * 2, 3), 4)));
+					                      moved_bits(high[c], 4 + s * 2, 4, 0x30)));
 				}
 			}
 		}
@@ -445,12 +411,7 @@ static struct rows spare_rows(uint8_t* spare, const uint8_t* at, size_t stride, 
 	return (struct rows){.at = spare, .stride = bytes};
 }
 
-static void fetch(const uint8_t* at, size_t bytes) {
-	for (size_t line = 0; line < bytes; line += 64)
-		_mm_prefetch((const char*)at + line, _MM_HINT_T1);
-}
-
-/* sums (groups, GROUP_ROWS, LANES) of the tile at `first` */
+/* sums (groups, SLOTS, GROUP_ROWS, LANES) of the tile at `first` */
 static void run_tile(const struct work* job, const uint8_t* first, int count, float* sums) {
 	struct tile tile;
 	uint8_t spare[LANES * LONG_PIECE / 32 * sizeof(struct block_q8_0)];
@@ -460,12 +421,13 @@ static void run_tile(const struct work* job, const uint8_t* first, int count, fl
 	const uint8_t* next = first + LANES * job->row_bytes;
 	for (int64_t k = 0; k < cols; k += job->piece, first += piece_bytes, next += ahead) {
 		const int columns = cols - k < job->piece ? (int)(cols - k) : job->piece;
-		fetch(next, ahead);
 		struct rows rows = {.at = first, .stride = job->row_bytes};
 		if (count < LANES)
 			rows = spare_rows(spare, first, job->row_bytes, count, dtype_row_bytes(type, columns));
 		job->take(&tile, &rows, columns);
-		struct run run = {.w = &tile, .x_stride = job->layout.bytes, .columns = columns, .first = k == 0};
+		struct run run = {.w = &tile, .x_stride = job->layout.bytes, .column = k, .columns = columns};
+		run.next = next;
+		run.lines = (int)(ahead / 64) / (columns / 32) + 1;
 		for (int g = 0, i = 0; g < job->groups; g++) {
 			const int some = job->n / job->groups + (g < job->n % job->groups);
 			const uint8_t* xi = job->x + (size_t)i * job->layout.bytes;
@@ -473,27 +435,44 @@ static void run_tile(const struct work* job, const uint8_t* first, int count, fl
 			run.d = xi + job->layout.d + (size_t)(k / activation_block(type)) * 4;
 			run.sums = xi + job->layout.sums + sums_bytes(type, k);
 			run.starts = xi + job->layout.starts + (size_t)(k / 16) * 4;
-			run.sum = sums + (size_t)g * GROUP_ROWS * LANES;
+			run.sum = sums + (size_t)g * GROUP_SUMS;
 			quantized_run(type, some, &run);
+			run.lines = 0;
 			i += some;
 		}
 	}
 }
 
+/* A group's sums over slots, halves to halves, into the first */
+static void add_slots(float* sums) {
+	for (int half = SLOTS / 2; half > 0; half /= 2)
+		for (int i = 0; i < half * GROUP_ROWS * LANES; i++)
+			sums[i] += sums[half * GROUP_ROWS * LANES + i];
+}
+
+static void store_tile(const struct work* job, float* sums, float* out, size_t out_stride, int count) {
+	for (int g = 0, i = 0; g < job->groups; g++, sums += GROUP_SUMS) {
+		const int some = job->n / job->groups + (g < job->n % job->groups);
+		if (activation_block(job->w->type) == BLOCK_SMALL)
+			add_slots(sums);
+		for (int j = 0; j < some; j++, i++)
+			memcpy(out + (size_t)i * out_stride, sums + j * LANES, (size_t)count * sizeof(float));
+	}
+}
+
 static void quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                              int64_t end, const uint8_t* x, int n) {
-	_Alignas(64) float sums[MAX_GROUPS * GROUP_ROWS * LANES];
+	_Alignas(64) float sums[MAX_GROUPS * GROUP_SUMS];
 	struct work job = {.w = w, .x = x, .n = n, .groups = (n + GROUP_ROWS - 1) / GROUP_ROWS};
 	job.layout = prepared_layout(w->type, (int)w->cols);
 	job.row_bytes = dtype_row_bytes(w->type, w->cols);
 	job.piece = job.groups > 2 ? LONG_PIECE : SHORT_PIECE;
 	job.take = take_of(w->type);
+	if (w->cols < SLOTS * BLOCK_SMALL) /* the others stay empty */
+		memset(sums, 0, (size_t)(job.groups * GROUP_SUMS) * sizeof *sums);
 	for (int64_t r = begin; r < end; r += LANES) {
 		const int count = end - r < LANES ? (int)(end - r) : LANES;
 		run_tile(&job, (const uint8_t*)w->data + job.row_bytes * (size_t)r, count, sums);
-		for (int g = 0, i = 0; g < job.groups; g++)
-			for (int some = n / job.groups + (g < n % job.groups), j = 0; j < some; j++, i++)
-				memcpy(out + (size_t)i * out_stride + (size_t)r, sums + (g * GROUP_ROWS + j) * LANES,
-				       (size_t)count * sizeof(float));
+		store_tile(&job, sums, out + r, out_stride, count);
 	}
 }
