@@ -10,7 +10,7 @@
 
 typedef __m256i ints;
 typedef __m256 floats;
-enum { LANES = 8, SLOTS = 1, GROUP_ROWS = 5, SIGNED_BYTES = true };
+enum { LANES = 8, SLOTS = 1, SUPER_SLOTS = 1, GROUP_ROWS = 5, SIGNED_BYTES = true };
 
 static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }

@@ -141,10 +141,11 @@ INLINED void small_row(enum dtype type, int n, const uint8_t* w, int64_t cols, c
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* A block taken apart; types with groups of 32 have each scale twice, and eight minima. */
+/* A block taken apart; types with groups of 32 have each scale twice. */
 struct super {
 	__m512i q[4];
-	__m256i scale, min;
+	__m256i scale;
+	__m128i min;   /* a byte a group */
 	uint32_t head; /* d, and dmin above it */
 };
 
@@ -173,13 +174,13 @@ INLINED void set_k4_scales(struct super* out, const uint8_t* packed) {
 	k4_scales_minima(packed, &scales, &minima);
 	const __m128i s = _mm_cvtsi64_si128((long long)scales), m = _mm_cvtsi64_si128((long long)minima);
 	out->scale = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(s, s));
-	out->min = _mm256_cvtepu8_epi16(m);
+	out->min = m;
 }
 
 INLINED void super_q2_k(struct super* out, const struct block_q2_k* w) {
 	const __m128i packed = load_128(w->scales), four = _mm_set1_epi8(15);
 	out->scale = _mm256_cvtepu8_epi16(_mm_and_si128(packed, four));
-	out->min = _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(packed, 4), four));
+	out->min = _mm_and_si128(_mm_srli_epi16(packed, 4), four);
 	UNROLLED for (int p = 0; p < 4; p++) out->q[p] =
 	    bits_of(_mm512_broadcast_i64x4(load_256(w->q + p / 2 * 32)), p % 2 * 4, p % 2 * 4 + 2, 3);
 }
@@ -244,60 +245,104 @@ INLINED __m128i four_lanes(__m256i v) {
 	return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
-/* Σ groups of sums · minima, in four lanes */
-INLINED __m128i less_of(enum dtype type, const uint8_t* sums, __m256i min) {
-	if (group_of(type) == 32)
-		return _mm_madd_epi16(load_128(sums), _mm256_castsi256_si128(min));
-	return four_lanes(_mm256_madd_epi16(load_256(sums), min));
+/* The integers of a block times 256 columns, in sixteen lanes */
+INLINED __m512i super_dot(enum dtype type, const struct super* w, const uint8_t* q, const uint8_t* starts) {
+	__m512i dot = _mm512_setzero_si512();
+	if (group_offset(type))
+		dot = _mm512_mullo_epi32(_mm512_cvtepi16_epi32(w->scale), _mm512_loadu_si512(starts));
+	UNROLLED for (int p = 0; p < 4; p++) dot = _mm512_dpwssd_epi32(
+	    dot, _mm512_maddubs_epi16(w->q[p], _mm512_loadu_si512(q + p * 64)), scales_of(w->scale, p));
+	return dot;
 }
 
-/* The activations of a row that meet a block */
-struct columns {
-	const uint8_t *q, *d, *sums, *starts;
-};
+/* Lane j is the sum of vector j's lanes. */
+INLINED __m128i four_sums(const __m512i v[4]) {
+	const __m512i a = quarters_added(halves_added(v[0], v[1]), halves_added(v[2], v[3]));
+	return four_lanes(_mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1)));
+}
 
-/* sum + a block times 256 columns */
-INLINED __m128 super_product(enum dtype type, __m128 sum, const struct super* w, const __m512i scale[4],
-                             const struct columns* x) {
+/* Minima of four blocks with as many sums of activations, in four lanes a block; `most` blocks are there. */
+INLINED __m512i minima_product(enum dtype type, const __m128i min[4], const uint8_t* sums, int most) {
+	if (group_of(type) == 32) {
+		const __m256i all = _mm256_inserti128_si256(
+		    _mm256_castsi128_si256(_mm_unpacklo_epi64(min[0], min[1])), _mm_unpacklo_epi64(min[2], min[3]), 1);
+		return _mm512_madd_epi16(_mm512_cvtepu8_epi16(all), _mm512_loadu_si512(sums));
+	}
+	const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(min[0]), min[1], 1);
+	const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(min[2]), min[3], 1);
+	const __m512i more = most > 2 ? _mm512_loadu_si512(sums + 64) : _mm512_setzero_si512();
+	const __m512i a = _mm512_madd_epi16(_mm512_cvtepu8_epi16(low), _mm512_loadu_si512(sums));
+	const __m512i b = _mm512_madd_epi16(_mm512_cvtepu8_epi16(high), more);
+	return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+
+/* Lane j is the sum of lanes 4j…4j + 3. */
+INLINED __m128i quarter_sums(__m512i v) {
+	const __m512i two = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, 0x4e));
+	const __m512i one = _mm512_add_epi32(two, _mm512_shuffle_epi32(two, 0xb1));
+	return _mm512_castsi512_si128(_mm512_maskz_compress_epi32(0x1111, one));
+}
+
+INLINED __m128 four_halves(__m128i v) {
+	return _mm_cvtph_ps(_mm_packus_epi32(_mm_and_si128(v, _mm_set1_epi32(0xffff)), v));
+}
+
+/* sum (n) += `count` blocks at w, at most four, times the activations' columns from block b on */
+INLINED void super_chunk(enum dtype type, int count, int n, __m128 sum[], const uint8_t* w, int64_t b,
+                         const uint8_t* x, const struct prepared* layout) {
 	const bool minimum = !group_offset(type);
-	__m512i dot = _mm512_setzero_si512();
-	if (!minimum)
-		dot = _mm512_mullo_epi32(_mm512_cvtepi16_epi32(w->scale), _mm512_loadu_si512(x->starts));
-	UNROLLED for (int p = 0; p < 4; p++) dot = _mm512_dpwssd_epi32(
-	    dot, _mm512_maddubs_epi16(w->q[p], _mm512_loadu_si512(x->q + p * 64)), scale[p]);
-	const __m128i whole = four_lanes(
-	    _mm256_add_epi32(_mm512_castsi512_si256(dot), _mm512_extracti64x4_epi64(dot, 1)));
-	const __m128i less = minimum ? less_of(type, x->sums, w->min) : whole;
-	const __m128i two = _mm_hadd_epi32(whole, less);
-	const __m128 both = _mm_cvtepi32_ps(_mm_hadd_epi32(two, two)); /* the product, what goes off */
-	const __m128 d = _mm_cvtph_ps(_mm_cvtsi32_si128((int)w->head));
-	__m128 product = _mm_mul_ss(d, both);
-	if (minimum)
-		product = _mm_fnmadd_ss(_mm_movehdup_ps(d), _mm_movehdup_ps(both), product);
-	return _mm_fmadd_ss(_mm_set_ss(float_at(x->d)), product, sum);
+	const __mmask8 present = (__mmask8)((1u << count) - 1);
+	__m512i dot[FEW][4];
+	__m128i min[4];
+	uint32_t head[4] = {0};
+	UNROLLED for (int j = 0; j < 4; j++) {
+		if (j >= count) {
+			UNROLLED for (int i = 0; i < n; i++) dot[i][j] = _mm512_setzero_si512();
+			min[j] = _mm_setzero_si128();
+			continue;
+		}
+		struct super block;
+		super_block(type, &block, w + (size_t)j * dtype_bytes_of(type));
+		head[j] = block.head;
+		if (minimum)
+			min[j] = block.min;
+		UNROLLED for (int i = 0; i < n; i++) {
+			const uint8_t* xi = x + (size_t)i * layout->bytes;
+			dot[i][j] = super_dot(type, &block, xi + (b + j) * 256, xi + layout->starts + (b + j) * 64);
+		}
+	}
+	const __m128i heads = _mm_setr_epi32((int)head[0], (int)head[1], (int)head[2], (int)head[3]);
+	const __m128 wd = four_halves(heads), wm = four_halves(_mm_srli_epi32(heads, 16));
+	UNROLLED for (int i = 0; i < n; i++) {
+		__m128 product = _mm_mul_ps(wd, _mm_cvtepi32_ps(four_sums(dot[i])));
+		const uint8_t* xi = x + (size_t)i * layout->bytes;
+		if (minimum) {
+			const uint8_t* sums = xi + layout->sums + sums_bytes(type, 256) * (size_t)b;
+			const __m128i less = quarter_sums(minima_product(type, min, sums, count));
+			product = _mm_fnmadd_ps(wm, _mm_cvtepi32_ps(less), product);
+		}
+		const __m128 d = _mm_maskz_loadu_ps(present, xi + layout->d + b * 4);
+		sum[i] = _mm_mask3_fmadd_ps(d, product, sum[i], present);
+	}
 }
 
 INLINED void super_row(enum dtype type, int n, const uint8_t* w, int64_t cols, const uint8_t* x,
                        const struct prepared* layout, float* out, size_t out_stride) {
-	const size_t bytes = dtype_bytes_of(type);
+	const size_t bytes = dtype_bytes_of(type) * 4;
 	__m128 sum[FEW];
 	UNROLLED for (int i = 0; i < n; i++) sum[i] = _mm_setzero_ps();
-	for (int64_t b = 0; b < cols / 256; b++, w += bytes) {
+	int64_t b = 0;
+	for (; b + 4 <= cols / 256; b += 4, w += bytes) {
 		UNROLLED for (size_t line = 0; line < bytes; line += 64)
 		    _mm_prefetch((const char*)w + AHEAD + line, _MM_HINT_T1);
-		struct super block;
-		__m512i scale[4];
-		super_block(type, &block, w);
-		UNROLLED for (int p = 0; p < 4; p++) scale[p] = scales_of(block.scale, p);
-		UNROLLED for (int i = 0; i < n; i++) {
-			const uint8_t* xi = x + (size_t)i * layout->bytes;
-			const struct columns at = {xi + b * 256, xi + layout->d + b * 4,
-			                           xi + layout->sums + sums_bytes(type, 256) * (size_t)b,
-			                           xi + layout->starts + b * 64};
-			sum[i] = super_product(type, sum[i], &block, scale, &at);
-		}
+		super_chunk(type, 4, n, sum, w, b, x, layout);
 	}
-	UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride] = _mm_cvtss_f32(sum[i]);
+	if (b < cols / 256)
+		super_chunk(type, (int)(cols / 256 - b), n, sum, w, b, x, layout);
+	UNROLLED for (int i = 0; i < n; i++) {
+		const __m128 two = _mm_add_ps(sum[i], _mm_movehl_ps(sum[i], sum[i]));
+		out[(size_t)i * out_stride] = _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+	}
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

@@ -6,7 +6,7 @@
 
 typedef __m512i ints;
 typedef __m512 floats;
-enum { LANES = 16, SLOTS = 16, GROUP_ROWS = 8, SIGNED_BYTES = false };
+enum { LANES = 16, SLOTS = 16, SUPER_SLOTS = 4, GROUP_ROWS = 8, SIGNED_BYTES = false };
 
 static inline ints ints_set(int x) { return _mm512_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm512_set1_epi8((char)x); }
@@ -78,8 +78,8 @@ INLINED void dot(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4], 
 }
 
 /* Block b's sum of activation row i */
-INLINED float* slot(const struct run* run, int64_t block, int i) {
-	return run->sum + (block % SLOTS * GROUP_ROWS + i) * LANES;
+INLINED float* slot(const struct run* run, int slots, int64_t b, int i) {
+	return run->sum + (b % slots * GROUP_ROWS + i) * LANES;
 }
 
 INLINED void small_run(bool minimum, int n, const struct run* run) {
@@ -95,11 +95,11 @@ INLINED void small_run(bool minimum, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm512_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			floats sum = block < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(slot(run, block, i));
+			floats sum = block < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(slot(run, SLOTS, block, i));
 			sum = _mm512_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = _mm512_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
-			_mm512_store_ps(slot(run, block, i), sum);
+			_mm512_store_ps(slot(run, SLOTS, block, i), sum);
 		}
 	}
 }
@@ -109,6 +109,7 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 	const struct tile* w = run->w;
 	const int groups = 256 / group;
 	for (int b = 0; b < run->columns / 256; b++) {
+		const int64_t block = run->column / 256 + b;
 		ints sums[GROUP_ROWS], less[GROUP_ROWS];
 		UNROLLED for (int i = 0; i < n; i++) sums[i] = less[i] = ints_set(0);
 		for (int g = b * groups; g < b * groups + groups; g++) {
@@ -133,10 +134,10 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 			floats product = _mm512_mul_ps(wd, floats_from_ints(sums[i]));
 			if (minimum)
 				product = _mm512_fmadd_ps(wm, floats_from_ints(less[i]), product);
-			const floats before =
-			    b == 0 && run->column == 0 ? _mm512_setzero_ps() : _mm512_load_ps(run->sum + i * LANES);
+			float* to = slot(run, SUPER_SLOTS, block, i);
+			const floats before = block < SUPER_SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
-			_mm512_store_ps(run->sum + i * LANES, _mm512_fmadd_ps(d, product, before));
+			_mm512_store_ps(to, _mm512_fmadd_ps(d, product, before));
 		}
 	}
 }

@@ -2,7 +2,7 @@
  *
  * Included by one source file an instruction set, which defines before it:
  *   ints, LANES             a vector of integers; its 32-bit lanes, which are the weight rows of a tile
- *   SLOTS                   sums of an element, of blocks of 32
+ *   SLOTS, SUPER_SLOTS      sums an element has, of blocks of 32 and of blocks of 256
  *   GROUP_ROWS              activation rows whose integers fit the registers
  *   SIGNED_BYTES            whether bytes that want a sign (q8_0, iq4) are stored with it, or plus 128
  *   ints_ ...               the operations on ints below, floats_from_halves
@@ -16,9 +16,8 @@
  * and used by all activation rows. The loads are short and jump from row to row; so the lines of the next
  * tile are fetched ahead one after the other, as memory likes it.
  *
- * A block's integers are added up exactly. An element has one sum for blocks of 256, and SLOTS sums for
- * blocks of 32, of which block b goes to sum b mod SLOTS; blocks join in ascending order, and at the end
- * halves are added to halves. Pieces, tiles, groups and rows change no bit. */
+ * A block's integers are added up exactly. An element has `slots` sums: block b goes to sum b mod slots, in
+ * ascending order, and at the end halves are added to halves. Pieces, tiles, groups and rows change no bit. */
 #include "kernels/cpu/quantized_blocks.h"
 
 enum {
@@ -443,9 +442,13 @@ static void run_tile(const struct work* job, const uint8_t* first, int count, fl
 	}
 }
 
+static int slots_of(enum dtype type) {
+	return activation_block(type) == BLOCK_SMALL ? SLOTS : SUPER_SLOTS;
+}
+
 /* A group's sums over slots, halves to halves, into the first */
-static void add_slots(float* sums) {
-	for (int half = SLOTS / 2; half > 0; half /= 2)
+static void add_slots(float* sums, int slots) {
+	for (int half = slots / 2; half > 0; half /= 2)
 		for (int i = 0; i < half * GROUP_ROWS * LANES; i++)
 			sums[i] += sums[half * GROUP_ROWS * LANES + i];
 }
@@ -453,8 +456,7 @@ static void add_slots(float* sums) {
 static void store_tile(const struct work* job, float* sums, float* out, size_t out_stride, int count) {
 	for (int g = 0, i = 0; g < job->groups; g++, sums += GROUP_SUMS) {
 		const int some = job->n / job->groups + (g < job->n % job->groups);
-		if (activation_block(job->w->type) == BLOCK_SMALL)
-			add_slots(sums);
+		add_slots(sums, slots_of(job->w->type));
 		for (int j = 0; j < some; j++, i++)
 			memcpy(out + (size_t)i * out_stride, sums + j * LANES, (size_t)count * sizeof(float));
 	}
@@ -468,7 +470,7 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 	job.row_bytes = dtype_row_bytes(w->type, w->cols);
 	job.piece = job.groups > 2 ? LONG_PIECE : SHORT_PIECE;
 	job.take = take_of(w->type);
-	if (w->cols < SLOTS * BLOCK_SMALL) /* the others stay empty */
+	if (w->cols < slots_of(w->type) * activation_block(w->type)) /* some stay empty */
 		memset(sums, 0, (size_t)(job.groups * GROUP_SUMS) * sizeof *sums);
 	for (int64_t r = begin; r < end; r += LANES) {
 		const int count = end - r < LANES ? (int)(end - r) : LANES;
