@@ -28,8 +28,8 @@ static inline ints ints_high_pairs(ints a, ints b) { return _mm256_unpackhi_epi3
 static inline ints ints_low_halves(ints a, ints b) { return _mm256_unpacklo_epi64(a, b); }
 static inline ints ints_high_halves(ints a, ints b) { return _mm256_unpackhi_epi64(a, b); }
 static inline ints ints_shuffle(ints v, uint32_t index) {
-	const __m256i lane = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808,
-	                                       0x0c0c0c0c);
+	const __m256i lane =
+	    _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
 	return _mm256_shuffle_epi8(v, _mm256_or_si256(lane, ints_set((int)index)));
 }
 static inline ints ints_where(ints v, uint32_t bits, int what) {
@@ -76,8 +76,8 @@ INLINED void dot_16(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4
                     size_t x_stride) {
 	UNROLLED for (int c = 0; c < columns / 4; c++) {
 		const ints four = ints_load(w[c]);
-		UNROLLED for (int i = 0; i < n; i++) sum[i] = _mm256_add_epi16(
-		    sum[i], _mm256_maddubs_epi16(four, to_all(q + (size_t)i * x_stride + c * 4)));
+		UNROLLED for (int i = 0; i < n; i++) sum[i] =
+		    _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(four, to_all(q + (size_t)i * x_stride + c * 4)));
 	}
 }
 
@@ -106,8 +106,7 @@ INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
 			for (int column = 0; column < 32; column += narrow) {
 				ints some[GROUP_ROWS];
 				UNROLLED for (int i = 0; i < n; i++) some[i] = ints_set(0);
-				dot_16(n, some, narrow, w->q + b * 8 + column / 4, run->q + b * 32 + column,
-				       run->x_stride);
+				dot_16(n, some, narrow, w->q + b * 8 + column / 4, run->q + b * 32 + column, run->x_stride);
 				UNROLLED for (int i = 0; i < n; i++) sums[i] =
 				    _mm256_add_epi32(sums[i], _mm256_madd_epi16(some[i], _mm256_set1_epi16(1)));
 			}
@@ -117,7 +116,8 @@ INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm256_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			floats sum = b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			floats sum =
+			    b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
 			sum = _mm256_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = _mm256_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
@@ -153,9 +153,9 @@ INLINED void super_run(bool minimum, int group, int narrow, int n, const struct 
 			if (minimum) {
 				ints less = ints_set(0);
 				UNROLLED for (int p = b * groups / 2; p < b * groups / 2 + groups / 2; p++) less =
-				    _mm256_add_epi32(less,
-				                     _mm256_madd_epi16(ints_load(w->min[p]),
-				                                       to_all(run->sums + (size_t)i * run->x_stride + p * 4)));
+				    _mm256_add_epi32(
+				        less, _mm256_madd_epi16(ints_load(w->min[p]),
+				                                to_all(run->sums + (size_t)i * run->x_stride + p * 4)));
 				product = _mm256_fmadd_ps(wm, floats_from_ints(less), product);
 			}
 			const floats before =

@@ -80,8 +80,7 @@ INLINED __m512i quarters_added(__m512i a, __m512i b) {
 INLINED __m512i block_sums(const __m512i v[CHUNK / 2]) {
 	const __m512i a = quarters_added(halves_added(v[0], v[1]), halves_added(v[2], v[3]));
 	const __m512i b = quarters_added(halves_added(v[4], v[5]), halves_added(v[6], v[7]));
-	const __m512i sums =
-	    _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+	const __m512i sums = _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
 	const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
 	return _mm512_permutexvar_epi32(order, sums);
 }
@@ -264,8 +263,9 @@ INLINED __m128i four_sums(const __m512i v[4]) {
 /* Minima of four blocks with as many sums of activations, in four lanes a block; `most` blocks are there. */
 INLINED __m512i minima_product(enum dtype type, const __m128i min[4], const uint8_t* sums, int most) {
 	if (group_of(type) == 32) {
-		const __m256i all = _mm256_inserti128_si256(
-		    _mm256_castsi128_si256(_mm_unpacklo_epi64(min[0], min[1])), _mm_unpacklo_epi64(min[2], min[3]), 1);
+		const __m256i all =
+		    _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_unpacklo_epi64(min[0], min[1])),
+		                            _mm_unpacklo_epi64(min[2], min[3]), 1);
 		return _mm512_madd_epi16(_mm512_cvtepu8_epi16(all), _mm512_loadu_si512(sums));
 	}
 	const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(min[0]), min[1], 1);

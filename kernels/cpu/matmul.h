@@ -59,9 +59,7 @@ static inline int group_offset(enum dtype type) {
 }
 
 /* Elements that share a scale within a block of 256. */
-static inline int group_of(enum dtype type) {
-	return type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 32 : 16;
-}
+static inline int group_of(enum dtype type) { return type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 32 : 16; }
 
 /* A prepared row for quantized weights. */
 struct prepared {

@@ -17,7 +17,8 @@
  * tile are fetched ahead one after the other, as memory likes it.
  *
  * A block's integers are added up exactly. An element has `slots` sums: block b goes to sum b mod slots, in
- * ascending order, and at the end halves are added to halves. Pieces, tiles, groups and rows change no bit. */
+ * ascending order, and at the end halves are added to halves. Pieces, tiles, groups and rows change no bit.
+ */
 #include "kernels/cpu/quantized_blocks.h"
 
 enum {
@@ -295,24 +296,21 @@ INLINED void take_q6_k(struct tile* out, int block, const struct rows* rows, siz
 	take_heads(rows, at + 206, tail);
 	columns(rows, at + 192, scales);
 	UNROLLED for (int j = 0; j < 4; j++) store_scales(out, block * 16 + j * 4, scales[j], true, 0);
-	UNROLLED for (int half = 0; half < 2; half++)
-		UNROLLED for (int part = 0; part < 2; part++) {
-			ints high[4];
-			columns(rows, at + 128 + (size_t)(half * 2 + part) * 16, high);
-			UNROLLED for (int s = 0; s < 2; s++) { /* the nibbles of groups s and s + 2 of 32 */
-				ints low[4];
-				columns(rows, at + (size_t)half * 64 + (size_t)s * 32 + (size_t)part * 16, low);
-				const int column = block * 256 + half * 128 + s * 32 + part * 16;
-				UNROLLED for (int c = 0; c < 4; c++) {
-					store_columns(out, column + c * 4,
-					              ints_or(low_bits(low[c], 0, 15),
-					                      moved_bits(high[c], s * 2, 4, 0x30)));
-					store_columns(out, column + 64 + c * 4,
-					              ints_or(low_bits(low[c], 4, 15),
-					                      moved_bits(high[c], 4 + s * 2, 4, 0x30)));
-				}
+	UNROLLED for (int half = 0; half < 2; half++) UNROLLED for (int part = 0; part < 2; part++) {
+		ints high[4];
+		columns(rows, at + 128 + (size_t)(half * 2 + part) * 16, high);
+		UNROLLED for (int s = 0; s < 2; s++) { /* the nibbles of groups s and s + 2 of 32 */
+			ints low[4];
+			columns(rows, at + (size_t)half * 64 + (size_t)s * 32 + (size_t)part * 16, low);
+			const int column = block * 256 + half * 128 + s * 32 + part * 16;
+			UNROLLED for (int c = 0; c < 4; c++) {
+				store_columns(out, column + c * 4,
+				              ints_or(low_bits(low[c], 0, 15), moved_bits(high[c], s * 2, 4, 0x30)));
+				store_columns(out, column + 64 + c * 4,
+				              ints_or(low_bits(low[c], 4, 15), moved_bits(high[c], 4 + s * 2, 4, 0x30)));
 			}
 		}
+	}
 	floats_store(out->d[block], floats_from_halves(ints_right(ints_load(tail), 16)));
 }
 
@@ -442,9 +440,7 @@ static void run_tile(const struct work* job, const uint8_t* first, int count, fl
 	}
 }
 
-static int slots_of(enum dtype type) {
-	return activation_block(type) == BLOCK_SMALL ? SLOTS : SUPER_SLOTS;
-}
+static int slots_of(enum dtype type) { return activation_block(type) == BLOCK_SMALL ? SLOTS : SUPER_SLOTS; }
 
 /* A group's sums over slots, halves to halves, into the first */
 static void add_slots(float* sums, int slots) {
