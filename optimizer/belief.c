@@ -9,8 +9,8 @@
 static const double SCORE_SD = 0.12, WINDOW_SD = 0.12, SUM_SD = 0.1, LINK_SD = 0.016, EASE_SD = 0.08;
 /* Of the scale of influence, and of a sub-layer's damage about its scaled influence. */
 static const double SCALE_SD = 0.3, OWN_SD = 0.5;
-/* Damage below which nothing is told apart. */
-static const double LEAST = 1e-3;
+/* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
+static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
 /* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
  * some 0.2, whatever the number of sub-layers in it. */
@@ -146,7 +146,7 @@ static double stray(double excess, double weight) {
 
 /* A mask's damage: the sum's, corrected by its own scores. */
 static double own_damage(const struct belief* b, const struct vector* v, const struct evidence* own) {
-	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum);
+	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum + LEAST_SD * LEAST_SD);
 	return own ? fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight)) : sum;
 }
 
