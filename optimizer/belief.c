@@ -9,8 +9,8 @@
 static const double SCORE_SD = 0.12, WINDOW_SD = 0.12, SUM_SD = 0.1, LINK_SD = 0.016, EASE_SD = 0.08;
 /* Of the scale of influence, and of a sub-layer's damage about its scaled influence. */
 static const double SCALE_SD = 0.3, OWN_SD = 0.5;
-/* Damage below which nothing is told apart. */
-static const double LEAST = 1e-3;
+/* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
+static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
 /* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
  * some 0.2, whatever the number of sub-layers in it. */
@@ -23,9 +23,13 @@ static void uninformed(struct belief* b, int size) {
 	linear_prior(b->linear, mean, sd, 0.7);
 }
 
+/* What share of hits damage takes, before any was measured: without influence damage is on no scale but that
+ * of misses themselves. */
+static const double ALONE[2] = {0, 1.5}, INFORMED[2] = {0.6, 1.2};
+
 bool belief_open(struct belief* b, int dims, int size, uint64_t seed) {
 	*b = (struct belief){.dims = dims};
-	calibration_open(&b->link);
+	calibration_open(&b->link, ALONE[0], ALONE[1]);
 	b->linear = linear_open(&(struct linear_options){.dims = dims,
 	                                                 .members = BELIEF_DRAWS,
 	                                                 .mean_sd = LEAST,
@@ -46,7 +50,7 @@ void belief_inform(struct belief* b, const double* influence) {
 	for (int i = 0; i < b->dims; i++)
 		sd[i] = OWN_SD * influence[i] + 0.1 * mean + 1e-6;
 	b->informed = true;
-	calibration_open(&b->link);
+	calibration_open(&b->link, INFORMED[0], INFORMED[1]);
 	linear_prior(b->linear, b->influence, sd, SCALE_SD);
 	belief_window(b);
 }
@@ -128,6 +132,7 @@ void belief_see(struct belief* b, const struct vector* v, const struct score* s,
 	const double weight = 1 / (variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
 	own->damage += (damage - shift) * weight;
 	own->damage_weight += weight;
+	own->scores++;
 	see_excess(b, calibration_matchness(&b->link, measured ? s->distance : expected), measured, s, here, own);
 }
 
@@ -146,7 +151,7 @@ static double stray(double excess, double weight) {
 
 /* A mask's damage: the sum's, corrected by its own scores. */
 static double own_damage(const struct belief* b, const struct vector* v, const struct evidence* own) {
-	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum);
+	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum + LEAST_SD * LEAST_SD);
 	return own ? fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight)) : sum;
 }
 

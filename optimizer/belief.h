@@ -26,6 +26,7 @@ struct evidence {
 	double excess, excess_weight; /* matchness beyond that of the damage measured with it … */
 	double alone_weight;          /* … or, with this weight, where none was: matchness itself */
 	double accepted, trials;      /* draft steps, fading */
+	int scores;
 };
 
 struct belief {
