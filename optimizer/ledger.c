@@ -4,7 +4,7 @@
 #include <math.h>
 
 void ledger_open(struct ledger* ledger, double opt_budget) {
-	*ledger = (struct ledger){.share = 0.01, .loan = 4, .opt_budget = opt_budget};
+	*ledger = (struct ledger){.share = 0.01, .loan = 4, .advance = 32, .opt_budget = opt_budget};
 }
 
 double ledger_floor(const struct ledger* ledger) {
@@ -23,5 +23,6 @@ void ledger_learn(struct ledger* ledger, double cost) { ledger->learned += cost;
 double ledger_round_limit(const struct ledger* ledger) { return ledger->balance - ledger_floor(ledger) + 1; }
 
 bool ledger_allows_learning(const struct ledger* ledger, double cost) {
-	return isinf(ledger->opt_budget) || ledger->learned + cost <= ledger->opt_budget * ledger->plain;
+	const double earned = fmin(ledger->advance, fmax(0, ledger->balance / 2));
+	return isinf(ledger->opt_budget) || ledger->learned + cost <= ledger->opt_budget * ledger->plain + earned;
 }

@@ -104,7 +104,8 @@ struct session {
 	struct distance distance;                   /* no rows: not measured */
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
-	double influence_told;                      /* rows that the search was told of */
+	double programmed;     /* tokens that had been served at the last dynamic programming, 0: none yet */
+	double influence_told; /* rows that the search was told of */
 	struct segment segment;
 	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];
 	uint8_t want[MAX_ROWS];
