@@ -442,17 +442,21 @@ static void run_tile(const struct work* job, const uint8_t* first, int count, fl
 
 static int slots_of(enum dtype type) { return activation_block(type) == BLOCK_SMALL ? SLOTS : SUPER_SLOTS; }
 
-/* A group's sums over slots, halves to halves, into the first */
-static void add_slots(float* sums, int slots) {
+/* The sums of a group of `n` rows over slots, halves to halves, into the first */
+static void add_slots(float* sums, int slots, int n) {
 	for (int half = slots / 2; half > 0; half /= 2)
-		for (int i = 0; i < half * GROUP_ROWS * LANES; i++)
-			sums[i] += sums[half * GROUP_ROWS * LANES + i];
+		for (int s = 0; s < half; s++) {
+			float* to = sums + s * GROUP_ROWS * LANES;
+			const float* from = to + half * GROUP_ROWS * LANES;
+			for (int i = 0; i < n * LANES; i++)
+				to[i] += from[i];
+		}
 }
 
 static void store_tile(const struct work* job, float* sums, float* out, size_t out_stride, int count) {
 	for (int g = 0, i = 0; g < job->groups; g++, sums += GROUP_SUMS) {
 		const int some = job->n / job->groups + (g < job->n % job->groups);
-		add_slots(sums, slots_of(job->w->type));
+		add_slots(sums, slots_of(job->w->type), some);
 		for (int j = 0; j < some; j++, i++)
 			memcpy(out + (size_t)i * out_stride, sums + j * LANES, (size_t)count * sizeof(float));
 	}

@@ -302,7 +302,10 @@ INLINED void super_chunk(enum dtype type, int count, int n, __m128 sum[], const 
 			continue;
 		}
 		struct super block;
-		super_block(type, &block, w + (size_t)j * dtype_bytes_of(type));
+		const uint8_t* at = w + (size_t)j * dtype_bytes_of(type);
+		UNROLLED for (size_t line = 0; line < dtype_bytes_of(type); line += 64)
+		    _mm_prefetch((const char*)at + AHEAD + line, _MM_HINT_T1);
+		super_block(type, &block, at);
 		head[j] = block.head;
 		if (minimum)
 			min[j] = block.min;
@@ -332,11 +335,8 @@ INLINED void super_row(enum dtype type, int n, const uint8_t* w, int64_t cols, c
 	__m128 sum[FEW];
 	UNROLLED for (int i = 0; i < n; i++) sum[i] = _mm_setzero_ps();
 	int64_t b = 0;
-	for (; b + 4 <= cols / 256; b += 4, w += bytes) {
-		UNROLLED for (size_t line = 0; line < bytes; line += 64)
-		    _mm_prefetch((const char*)w + AHEAD + line, _MM_HINT_T1);
+	for (; b + 4 <= cols / 256; b += 4, w += bytes)
 		super_chunk(type, 4, n, sum, w, b, x, layout);
-	}
 	if (b < cols / 256)
 		super_chunk(type, (int)(cols / 256 - b), n, sum, w, b, x, layout);
 	UNROLLED for (int i = 0; i < n; i++) {
