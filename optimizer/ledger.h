@@ -25,6 +25,7 @@ struct ledger {
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* of drafting: saved - spent */
 	double advance;    /* the most that learning takes of what drafting earned: 32 steps */
+	double taken;      /* of that, so far */
 	double learned;    /* spent on learning */
 };
 

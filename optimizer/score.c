@@ -122,7 +122,8 @@ static void program(struct session* s) {
 	enum { SIZES = 5 };
 	const struct cost_model* cost = &s->engine->cost;
 	const int dims = 2 * s->engine->model->weights.shape.n_blocks - 4;
-	const int size = dims * 9 / 10, at = s->window.base;
+	const double given = s->options.skip_ratio;
+	const int size = (int)((given > 0 ? given : 0.9) * dims), at = s->window.base;
 	const double seen = s->ledger.plain;
 	struct layer_programming spent;
 	struct error error;
@@ -139,7 +140,7 @@ static void program(struct session* s) {
 	struct mask* mask = calloc((size_t)size + 1, sizeof *mask);
 	s->programmed = seen > 1 ? seen : 1;
 	if (mask && layer_programming(s->cache, s->text + at, at, tokens, size, mask, &spent, &error))
-		for (int i = SIZES; i > 0; i--)
+		for (int i = SIZES; i > (given > 0 ? SIZES - 1 : 0); i--)
 			search_suggest(s->search, &mask[size * i / SIZES]);
 	free(mask);
 	if (s->phase != PHASE_IDLE)
