@@ -1,0 +1,59 @@
+/* Counts with priors and a memory of some hundred trials. */
+#include "core/draft/chances.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float memory = 400, prior_weight = 4, broad_weight = 6, first_weight = 8, first_memory = 200;
+static const float unknown_first = 0.75f;
+
+static float mean(struct tally tally, float prior, float weight) {
+	return (tally.right + weight * prior) / (tally.trials + weight);
+}
+
+static void count(struct tally* tally, bool right, float most) {
+	if (tally->trials >= most) {
+		tally->trials *= 1 - 1 / most;
+		tally->right *= 1 - 1 / most;
+	}
+	tally->trials += 1;
+	tally->right += right ? 1.0f : 0.0f;
+}
+
+void chances_open(struct chances* chances) {
+	memset(chances, 0, sizeof *chances);
+	for (int source = 0; source < DRAFTER_COUNT; source++)
+		chances_first_anew(chances, source, NAN);
+}
+
+float chances_of(const struct chances* chances, int source, int bin, int rank, enum company company) {
+	const float prior = drafters[source]->prior(bin, rank);
+	const float broad = mean(chances->broad[source][bin][rank], prior, prior_weight);
+	return mean(chances->narrow[source][bin][rank][company], broad, broad_weight);
+}
+
+float chances_first(const struct chances* chances, int source) {
+	return mean(chances->first[source], unknown_first, 0);
+}
+
+void chances_first_anew(struct chances* chances, int source, float start) {
+	const float right = isnan(start) ? unknown_first : start;
+	chances->first[source] = (struct tally){first_weight * right, first_weight};
+}
+
+void chances_see(struct chances* chances, int source, int bin, int rank, enum company company, bool right) {
+	count(&chances->broad[source][bin][rank], right, memory);
+	count(&chances->narrow[source][bin][rank][company], right, memory);
+	if (rank == 0)
+		count(&chances->first[source], right, first_memory);
+}
+
+void chances_calibrate(struct chances* chances, const struct tree* tree, const struct verdict* verdict) {
+	for (int row = 1; row < tree->n; row++) {
+		struct calibration* of = &chances->calibration[tree->source[row]];
+		of->predicted += (double)tree->chance[row];
+		of->rows++;
+	}
+	for (int i = 1; i <= verdict->accepted; i++)
+		chances->calibration[tree->source[verdict->path[i]]].realized += 1;
+}
