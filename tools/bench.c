@@ -8,12 +8,13 @@
 #include "tools/bench_kernels.h"
 
 static int print_help(void) {
-	puts("usage: swiftlet bench decode|swift|kernels|gp [-m MODEL] [--json] [options]\n\n"
+	puts("usage: swiftlet bench decode|swift|replay|kernels|gp [-m MODEL] [--json] [options]\n\n"
 	     "Measures on this machine. Each part tells more with --help.\n\n"
 	     "  decode    tokens per second of plain decoding, as a share of what the memory can give; with\n"
 	     "            --rows, what a pass of more rows costs\n"
 	     "  swift     the whole method: how long the search for a mask takes, the speed-up with the mask\n"
 	     "            that was found beside what its figures promise, and that a cold start costs nothing\n"
+	     "  replay    what drafting would bring on a stream of prompts at given prices of passes\n"
 	     "  kernels   each matrix kernel against the time that reading its weights takes\n"
 	     "  gp        the Gaussian process at its largest: 1,000 observations in 156 dimensions\n\n"
 	     "Made-up models (synth:…) stand in for those that are not at hand:\n"
@@ -61,7 +62,7 @@ static int run_kernels(int argc, char** argv) {
 
 int bench_main(int argc, char** argv) {
 	if (argc < 2)
-		return complain(STATUS_USAGE, "bench: decode, swift, kernels or gp? (swiftlet bench --help)");
+		return complain(STATUS_USAGE, "bench: decode, swift, replay, kernels or gp? (swiftlet bench --help)");
 	const char* const part = argv[1];
 	argc--;
 	argv++;
@@ -71,9 +72,12 @@ int bench_main(int argc, char** argv) {
 		return bench_decode_main(argc, argv);
 	if (strcmp(part, "swift") == 0)
 		return bench_swift_main(argc, argv);
+	if (strcmp(part, "replay") == 0)
+		return bench_replay_main(argc, argv);
 	if (strcmp(part, "kernels") == 0)
 		return run_kernels(argc, argv);
 	if (strcmp(part, "gp") == 0)
 		return run_gp(argc, argv);
-	return complain(STATUS_USAGE, "bench: no part \"%s\"; expected decode, swift, kernels or gp", part);
+	return complain(STATUS_USAGE, "bench: no part \"%s\"; expected decode, swift, replay, kernels or gp",
+	                part);
 }
