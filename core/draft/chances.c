@@ -26,9 +26,12 @@ void chances_open(struct chances* chances) {
 		chances_first_anew(chances, source, NAN);
 }
 
+float chances_broad(const struct chances* chances, int source, int bin, int rank) {
+	return mean(chances->broad[source][bin][rank], drafters[source]->prior(bin, rank), prior_weight);
+}
+
 float chances_of(const struct chances* chances, int source, int bin, int rank, enum company company) {
-	const float prior = drafters[source]->prior(bin, rank);
-	const float broad = mean(chances->broad[source][bin][rank], prior, prior_weight);
+	const float broad = chances_broad(chances, source, bin, rank);
 	return mean(chances->narrow[source][bin][rank][company], broad, broad_weight);
 }
 

@@ -14,12 +14,8 @@
 
 #include "core/draft/drafter.h"
 
-enum company {
-	ALONE,
-	AGREED,
-	OPPOSED,
-	COMPANIES
-}; /* no other drafter has an opinion of the node; the same; another */
+/* What the other drafters say of a node: nothing, the same token, or only other tokens; unsure or sure of it. */
+enum company { ALONE, AGREED, AGREED_SURELY, OPPOSED, OPPOSED_SURELY, COMPANIES };
 
 struct tally {
 	float right, trials;
@@ -38,8 +34,10 @@ struct chances {
 };
 
 void chances_open(struct chances*);
-/* In (0, 1). */
+/* In (0, 1): by the evidence, and what the other drafters say. */
 float chances_of(const struct chances*, int source, int bin, int rank, enum company);
+/* By the evidence alone. */
+float chances_broad(const struct chances*, int source, int bin, int rank);
 /* Chance that a drafter's first choice at some node is right. */
 float chances_first(const struct chances*, int source);
 /* The drafter is not what it was (another mask): its first choices are right as often as `start` says, NaN

@@ -51,33 +51,38 @@ static void add_candidates(struct planner* p, int row, int source, const struct 
 	}
 }
 
-static enum company company_of(const struct child* child, int drafters_here) {
-	return child->by > 1 ? AGREED : drafters_here > 1 ? OPPOSED : ALONE;
+static const float sure = 0.5f;
+
+static float broad(const struct planner* p, const struct evidence* e) {
+	return chances_broad(p->chances, e->source, e->bin, e->rank);
 }
 
-/* Each child's chance: its best evidence's, of what the children before it leave. */
-static void weigh_children(struct planner* p, int row, int drafters_here) {
+/* What the drafters that come after a child's first one say: of the child, or else of the row. */
+static enum company company_of(const struct planner* p, int row, const struct child* child) {
+	float agreed = 0, opposed = 0;
+	for (int k = 1; k < child->by; k++)
+		agreed = fmaxf(agreed, broad(p, &child->evidence[k]));
+	if (agreed > 0)
+		return agreed > sure ? AGREED_SURELY : AGREED;
+	for (int i = 0; i < p->n_children[row]; i++) {
+		const struct child* other = &p->child[row][i];
+		for (int k = 0; k < other->by; k++)
+			if (other->evidence[k].source != child->evidence[0].source)
+				opposed = fmaxf(opposed, broad(p, &other->evidence[k]));
+	}
+	return opposed > sure ? OPPOSED_SURELY : opposed > 0 ? OPPOSED : ALONE;
+}
+
+/* Each child's chance: its first evidence's in this company, of what the children before it leave. */
+static void weigh_children(struct planner* p, int row) {
 	float left = 1;
 	for (int i = 0; i < p->n_children[row]; i++) {
 		struct child* child = &p->child[row][i];
-		const enum company company = company_of(child, drafters_here);
-		float best = 0;
-		for (int k = 0; k < child->by; k++) {
-			const struct evidence e = child->evidence[k];
-			best = fmaxf(best, chances_of(p->chances, e.source, e.bin, e.rank, company));
-		}
-		child->chance = left * best;
+		const struct evidence e = child->evidence[0];
+		child->company = company_of(p, row, child);
+		child->chance = left * chances_of(p->chances, e.source, e.bin, e.rank, child->company);
 		left -= child->chance;
 	}
-}
-
-/* Drafters whose candidates a row has. */
-static int count_drafters(const struct planner* p, int row) {
-	unsigned seen = 0;
-	for (int i = 0; i < p->n_children[row]; i++)
-		for (int k = 0; k < p->child[row][i].by; k++)
-			seen |= 1u << p->child[row][i].evidence[k].source;
-	return __builtin_popcount(seen);
 }
 
 static void ask_drafters(struct planner* p, int row) {
@@ -89,7 +94,7 @@ static void ask_drafters(struct planner* p, int row) {
 			add_candidates(p, row, source, list,
 			               drafters[source]->extend(state, &p->tree, row, list, TREE_RANKS));
 	}
-	weigh_children(p, row, count_drafters(p, row));
+	weigh_children(p, row);
 }
 
 static void expand(struct planner* p, int row) {
@@ -230,14 +235,12 @@ struct plan_action planner_next(struct planner* p) {
 
 /* The target's token after a row: every child up to it was a trial, in the tree or not. */
 static void see_row(struct planner* p, int row, int32_t token) {
-	const int drafters_here = count_drafters(p, row);
 	for (int i = 0; i < p->n_children[row]; i++) {
 		const struct child* child = &p->child[row][i];
-		const enum company company = company_of(child, drafters_here);
 		const bool right = child->token == token;
 		for (int k = 0; k < child->by; k++) {
 			const struct evidence e = child->evidence[k];
-			chances_see(p->chances, e.source, e.bin, e.rank, company, right);
+			chances_see(p->chances, e.source, e.bin, e.rank, child->company, right);
 		}
 		if (right)
 			return;

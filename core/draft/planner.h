@@ -45,6 +45,7 @@ struct child {
 	float chance;                            /* given the row */
 	int by;                                  /* drafters that propose it */
 	struct evidence evidence[DRAFTER_COUNT]; /* (by) */
+	enum company company;                    /* of the first evidence, whose chance is taken */
 };
 
 struct planner {
