@@ -5,18 +5,19 @@
 #include <string.h>
 
 static const float memory = 400, prior_weight = 4, broad_weight = 6, first_weight = 8, first_memory = 200;
+static const float lift_weight = 2, lift_memory = 400, most_lifted = 0.98f;
 static const float unknown_first = 0.75f;
 
 static float mean(struct tally tally, float prior, float weight) {
 	return (tally.right + weight * prior) / (tally.trials + weight);
 }
 
-static void count(struct tally* tally, bool right, float most) {
+static void count(struct tally* tally, bool right, float trial, float most) {
 	if (tally->trials >= most) {
-		tally->trials *= 1 - 1 / most;
-		tally->right *= 1 - 1 / most;
+		tally->trials *= 1 - trial / most;
+		tally->right *= 1 - trial / most;
 	}
-	tally->trials += 1;
+	tally->trials += trial;
 	tally->right += right ? 1.0f : 0.0f;
 }
 
@@ -31,7 +32,8 @@ float chances_broad(const struct chances* chances, int source, int bin, int rank
 }
 
 float chances_of(const struct chances* chances, int source, int bin, int rank, enum company company) {
-	const float broad = chances_broad(chances, source, bin, rank);
+	const float lift = mean(chances->lift[source][company], 1, lift_weight);
+	const float broad = fminf(most_lifted, lift * chances_broad(chances, source, bin, rank));
 	return mean(chances->narrow[source][bin][rank][company], broad, broad_weight);
 }
 
@@ -45,10 +47,11 @@ void chances_first_anew(struct chances* chances, int source, float start) {
 }
 
 void chances_see(struct chances* chances, int source, int bin, int rank, enum company company, bool right) {
-	count(&chances->broad[source][bin][rank], right, memory);
-	count(&chances->narrow[source][bin][rank][company], right, memory);
+	count(&chances->lift[source][company], right, chances_broad(chances, source, bin, rank), lift_memory);
+	count(&chances->broad[source][bin][rank], right, 1, memory);
+	count(&chances->narrow[source][bin][rank][company], right, 1, memory);
 	if (rank == 0)
-		count(&chances->first[source], right, first_memory);
+		count(&chances->first[source], right, 1, first_memory);
 }
 
 void chances_calibrate(struct chances* chances, const struct tree* tree, const struct verdict* verdict) {

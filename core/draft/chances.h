@@ -29,6 +29,7 @@ struct calibration {
 struct chances {
 	struct tally broad[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS];
 	struct tally narrow[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS][COMPANIES];
+	struct tally lift[DRAFTER_COUNT][COMPANIES]; /* trials: the sum of broad chances */
 	struct tally first[DRAFTER_COUNT]; /* each drafter's first choices, whatever the evidence */
 	struct calibration calibration[DRAFTER_COUNT];
 };
