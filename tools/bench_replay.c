@@ -35,7 +35,7 @@ struct replay {
 	struct planner planner;
 	struct retrieval_pool* pool;
 	struct sums sums;
-	int instances;
+	int instances, left_out;
 	int32_t* text; /* (context + 1) */
 	int n, context;
 	struct result out[MAX_ROWS];
@@ -259,12 +259,17 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	while (good && r->instances < r->most_instances &&
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
 		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
-		good = status == JSONL_INSTANCE && take_prompt(r, &instance, error) &&
-		       decode(r, instance.max_tokens, error);
+		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
+			good = decode(r, instance.max_tokens, error);
+		else {
+			bench_progress_end();
+			complain(STATUS_FAILED, "left out: %s", error->message);
+			r->left_out++;
+		}
 		instance_free(&instance);
 	}
 	jsonl_free(&reader);
-	return good;
+	return good && (r->instances > 0 || error_set(error, "%s: no prompt that can be decoded", r->input));
 }
 
 /* ---- opening and telling -------------------------------------------------------------------- */
@@ -306,6 +311,7 @@ static int tell_json(const struct replay* r) {
 	bench_describe(&r->bench, out);
 	cJSON_AddStringToObject(out, "prices", r->price_text);
 	cJSON_AddNumberToObject(out, "instances", r->instances);
+	cJSON_AddNumberToObject(out, "left_out", r->left_out);
 	cJSON_AddNumberToObject(out, "tokens", (double)s->tokens);
 	bench_json_number(out, "tokens_per_pass", ratio((double)s->tokens, (double)s->rounds));
 	bench_json_number(out, "rows_per_pass", ratio((double)s->rows, (double)s->rounds));

@@ -6,6 +6,7 @@
 
 static const float memory = 400, prior_weight = 4, broad_weight = 6, first_weight = 8, first_memory = 200;
 static const float lift_weight = 2, lift_memory = 400, most_lifted = 0.98f;
+static const float trust_weight = 100, trust_memory = 900, least_trust = 0.5f, most_trust = 1.25f;
 static const float unknown_first = 0.75f;
 
 static float mean(struct tally tally, float prior, float weight) {
@@ -23,8 +24,10 @@ static void count(struct tally* tally, bool right, float trial, float most) {
 
 void chances_open(struct chances* chances) {
 	memset(chances, 0, sizeof *chances);
-	for (int source = 0; source < DRAFTER_COUNT; source++)
+	for (int source = 0; source < DRAFTER_COUNT; source++) {
 		chances_first_anew(chances, source, NAN);
+		chances->trust[source] = 1;
+	}
 }
 
 float chances_broad(const struct chances* chances, int source, int bin, int rank) {
@@ -34,7 +37,7 @@ float chances_broad(const struct chances* chances, int source, int bin, int rank
 float chances_of(const struct chances* chances, int source, int bin, int rank, enum company company) {
 	const float lift = mean(chances->lift[source][company], 1, lift_weight);
 	const float broad = fminf(most_lifted, lift * chances_broad(chances, source, bin, rank));
-	return mean(chances->narrow[source][bin][rank][company], broad, broad_weight);
+	return chances->trust[source] * mean(chances->narrow[source][bin][rank][company], broad, broad_weight);
 }
 
 float chances_first(const struct chances* chances, int source) {
@@ -55,11 +58,21 @@ void chances_see(struct chances* chances, int source, int bin, int rank, enum co
 }
 
 void chances_calibrate(struct chances* chances, const struct tree* tree, const struct verdict* verdict) {
+	float excess[DRAFTER_COUNT] = {0};
 	for (int row = 1; row < tree->n; row++) {
-		struct calibration* of = &chances->calibration[tree->source[row]];
-		of->predicted += (double)tree->chance[row];
-		of->rows++;
+		const int source = tree->source[row];
+		chances->calibration[source].predicted += (double)tree->chance[row];
+		chances->calibration[source].rows++;
+		excess[source] += tree->chance[row];
 	}
-	for (int i = 1; i <= verdict->accepted; i++)
-		chances->calibration[tree->source[verdict->path[i]]].realized += 1;
+	for (int i = 1; i <= verdict->accepted; i++) {
+		const int source = tree->source[verdict->path[i]];
+		chances->calibration[source].realized += 1;
+		excess[source] -= 1;
+	}
+	for (int source = 0; source < DRAFTER_COUNT; source++) {
+		const float seen = fminf((float)chances->calibration[source].predicted, trust_memory);
+		const float trust = chances->trust[source] * expf(-excess[source] / (trust_weight + seen));
+		chances->trust[source] = fminf(most_trust, fmaxf(least_trust, trust));
+	}
 }

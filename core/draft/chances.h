@@ -14,7 +14,8 @@
 
 #include "core/draft/drafter.h"
 
-/* What the other drafters say of a node: nothing, the same token, or only other tokens; unsure or sure of it. */
+/* What the other drafters say of a node: nothing, the same token, or only other tokens; unsure or sure of it.
+ */
 enum company { ALONE, AGREED, AGREED_SURELY, OPPOSED, OPPOSED_SURELY, COMPANIES };
 
 struct tally {
@@ -30,7 +31,8 @@ struct chances {
 	struct tally broad[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS];
 	struct tally narrow[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS][COMPANIES];
 	struct tally lift[DRAFTER_COUNT][COMPANIES]; /* trials: the sum of broad chances */
-	struct tally first[DRAFTER_COUNT]; /* each drafter's first choices, whatever the evidence */
+	struct tally first[DRAFTER_COUNT];           /* each drafter's first choices, whatever the evidence */
+	float trust[DRAFTER_COUNT]; /* factor of its chances that keeps predictions of verified trees true */
 	struct calibration calibration[DRAFTER_COUNT];
 };
 
