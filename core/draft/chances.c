@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const float memory = 400, prior_weight = 4, broad_weight = 6, first_weight = 8, first_memory = 200;
-static const float lift_weight = 2, lift_memory = 400, most_lifted = 0.98f;
+static const float lift_weight = 2, lift_memory = 400, most_chance = 0.998f;
 static const float trust_weight = 100, trust_memory = 900, least_trust = 0.5f, most_trust = 1.25f;
 static const float unknown_first = 0.75f;
 
@@ -36,8 +36,9 @@ float chances_broad(const struct chances* chances, int source, int bin, int rank
 
 float chances_of(const struct chances* chances, int source, int bin, int rank, enum company company) {
 	const float lift = mean(chances->lift[source][company], 1, lift_weight);
-	const float broad = fminf(most_lifted, lift * chances_broad(chances, source, bin, rank));
-	return chances->trust[source] * mean(chances->narrow[source][bin][rank][company], broad, broad_weight);
+	const float start = fminf(most_chance, lift * chances_broad(chances, source, bin, rank));
+	const float chance = mean(chances->narrow[source][bin][rank][company], start, broad_weight);
+	return fminf(most_chance, chances->trust[source] * chance);
 }
 
 float chances_first(const struct chances* chances, int source) {
