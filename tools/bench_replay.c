@@ -344,6 +344,22 @@ static int tell(const struct replay* r) {
 	return STATUS_DONE;
 }
 
+static bool read_mask(struct replay* r, struct error* error) {
+	const struct model* model = r->bench.model;
+	struct mask_list list = {0};
+	if (!r->mask_path)
+		return true;
+	bool good = mask_file_read(r->mask_path, &list, error);
+	const struct mask_entry* entry =
+	    good ? mask_list_pick(&list, NULL, model->fingerprint, r->mask_path, error) : NULL;
+	good = entry && mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, false,
+	                                r->mask_path, error);
+	if (good)
+		r->skip = entry->mask;
+	mask_list_free(&list);
+	return good;
+}
+
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {
 	struct error error = {{0}};
 	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
@@ -352,7 +368,7 @@ static int run(struct replay* r, const char* model, const struct swiftlet_option
 	int status = bench_open(&r->bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
 		r->context = options_context(options, r->bench.model);
-		const bool good = open_drafters(r, &error) && replay_stream(r, file, &error);
+		const bool good = read_mask(r, &error) && open_drafters(r, &error) && replay_stream(r, file, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(r) : tell(r);
 	}
@@ -385,6 +401,7 @@ int bench_replay_main(int argc, char** argv) {
 	     &r->price_text, 0, 0},
 	    {"drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", OPTION_TEXT, &r->drafter_text, 0,
 	     0},
+	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
 	    {"cascade", 0, NULL, "draft passes take cheap candidates along", OPTION_FLAG, &cascade, 0, 0},
 	    {"pool", 0, "N", "tokens of earlier texts that are kept (65536)", OPTION_COUNT, &r->pool_tokens, 0,
 	     1 << 24},

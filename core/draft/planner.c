@@ -42,11 +42,12 @@ static void add_candidates(struct planner* p, int row, int source, const struct 
 		while (at < p->n_children[row] && child[at].token != list[i].token)
 			at++;
 		if (at == ROW_CANDIDATES)
-			return;
+			continue;
 		if (at == p->n_children[row]) {
 			child[at] = (struct child){.token = list[i].token};
 			p->n_children[row]++;
-		}
+		} else if (child[at].evidence[child[at].by - 1].source == source)
+			continue; /* a row's result named a token twice */
 		child[at].evidence[child[at].by++] = (struct evidence){(uint8_t)source, list[i].bin, list[i].rank};
 	}
 }

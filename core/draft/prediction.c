@@ -5,9 +5,10 @@
 #include <string.h>
 
 enum {
-	BEHIND = 16,  /* tokens before the cursor that are searched for its place */
-	AHEAD = 256,  /* tokens after it */
+	REACH = 1024, /* tokens either way that are searched for the place */
 	COMPARED = 8, /* tokens of the output that a place is judged by */
+	SURE = 4,     /* tokens that have agreed where the place is not doubted */
+	NEAR = 16,    /* tokens away that one agreeing token carries; k of them carry k² times as far */
 	RUNS = 8,
 	LOST = 3 /* candidates where the last token disagreed: one exchanged, one inserted, one left out */
 };
@@ -20,6 +21,7 @@ struct cursor {
 struct prediction {
 	int capacity, n;
 	struct cursor cursor;
+	int supposed;           /* where the cursor would be had each differing token been exchanged */
 	int32_t tail[COMPARED]; /* the output's last tokens, the latest last */
 	int n_tail;
 	struct cursor row[MAX_ROWS];
@@ -37,7 +39,7 @@ static void prediction_close(void* state) { free(state); }
 
 static void begin(struct prediction* p) {
 	p->cursor = (struct cursor){0, 0};
-	p->n_tail = 0;
+	p->n_tail = p->supposed = 0;
 }
 
 int prediction_feed(void* state, const int32_t* token, int n) {
@@ -64,30 +66,33 @@ static int agreement(const struct prediction* p, int at) {
 	return n;
 }
 
-/* The place within reach that agrees longest, of equals the one nearest to where the cursor would be had one
- * token been exchanged. */
+/* The place that agrees longest for its distance; else the supposed one. */
 static void find_place(struct prediction* p) {
-	const int supposed = p->cursor.at + 1;
-	const int from = supposed > BEHIND ? supposed - BEHIND : 1;
-	const int to = supposed + AHEAD < p->n ? supposed + AHEAD : p->n;
-	struct cursor best = {supposed < p->n ? supposed : p->n, 0};
+	const int from = p->supposed > REACH ? p->supposed - REACH : 1;
+	const int to = p->supposed + REACH < p->n ? p->supposed + REACH : p->n;
+	int best = 0;
+	p->cursor = (struct cursor){p->supposed < p->n ? p->supposed : p->n, 0};
 	for (int at = from; at <= to; at++) {
-		const int run = agreement(p, at);
-		if (run > best.run || (run == best.run && run > 0 && abs(at - supposed) < abs(best.at - supposed)))
-			best = (struct cursor){at, run};
+		const int run = agreement(p, at), score = NEAR * run * run - abs(at - p->supposed);
+		if (run > 0 && score > best) {
+			best = score;
+			p->cursor = (struct cursor){at, run};
+		}
 	}
-	p->cursor = best;
 }
 
 static void follow(struct prediction* p, int32_t token) {
 	memmove(p->tail, p->tail + 1, (COMPARED - 1) * sizeof *p->tail);
 	p->tail[COMPARED - 1] = token;
 	p->n_tail += p->n_tail < COMPARED;
+	p->supposed++;
 	if (p->cursor.at < p->n && p->text[p->cursor.at] == token) {
 		p->cursor.at++;
 		p->cursor.run++;
 	} else
 		find_place(p);
+	if (p->cursor.run >= SURE)
+		p->supposed = p->cursor.at;
 }
 
 static void prediction_append(void* state, const int32_t* token, int n) {

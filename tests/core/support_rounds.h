@@ -12,8 +12,10 @@ struct rounds {
 	struct result out[MAX_ROWS];
 	int32_t vocab;
 	int64_t passes, tokens, rows;
-	double cost, balance; /* plain steps; what was saved so far */
-	double worst;         /* least balance, less the floor it may fall to */
+	double cost, balance;    /* plain steps; what was saved so far */
+	double worst;            /* least balance, less the floor it may fall to */
+	const int32_t* expected; /* (n_expected) what `prediction` is fed after the beginning, or NULL */
+	int n_expected;
 	bool heed_ledger; /* a round's budget is what the ledger's rule allows (design, section 4, promise 3) */
 };
 
