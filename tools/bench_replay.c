@@ -61,9 +61,10 @@ static void fill_verify(struct prices* prices, const double knot[SLICE_ROWS + 1]
 	}
 }
 
+static const double default_c = 0.6;
+
 /* "slope=0.05,c=0.55" or "v2=1.15,v4=1.5,c=0.6". */
-static bool read_prices(const char* text, struct prices* prices, struct error* error) {
-	double knot[SLICE_ROWS + 1] = {0, 1}, c = 0.6;
+static bool read_list(const char* text, double knot[SLICE_ROWS + 1], double* c, struct error* error) {
 	for (const char* at = text; *at;) {
 		char name[8];
 		double value;
@@ -73,7 +74,7 @@ static bool read_prices(const char* text, struct prices* prices, struct error* e
 		if (strcmp(name, "slope") == 0)
 			knot[SLICE_ROWS] = 1 + value * (SLICE_ROWS - 1);
 		else if (strcmp(name, "c") == 0)
-			c = value;
+			*c = value;
 		else if (sscanf(name, "v%d", &n) == 1 && n > 1 && n <= SLICE_ROWS && value >= 1)
 			knot[n] = value;
 		else
@@ -81,6 +82,45 @@ static bool read_prices(const char* text, struct prices* prices, struct error* e
 		at += used;
 		at += *at == ',';
 	}
+	return true;
+}
+
+/* What `swiftlet bench decode --rows --json` prints: "rows": [{"rows", "v"}]; "c" where it was added. */
+static bool read_price_file(const char* path, double knot[SLICE_ROWS + 1], double* c, struct error* error) {
+	size_t size;
+	char* text = read_whole(path, &size, error);
+	if (!text)
+		return false;
+	cJSON* json = cJSON_ParseWithLength(text, size);
+	free(text);
+	const cJSON *list = cJSON_GetObjectItem(json, "rows"), *draft = cJSON_GetObjectItem(json, "c"), *item;
+	int found = 0;
+	cJSON_ArrayForEach (item, list) {
+		const cJSON *rows = cJSON_GetObjectItem(item, "rows"), *v = cJSON_GetObjectItem(item, "v");
+		if (!cJSON_IsNumber(rows) || !cJSON_IsNumber(v) || !(v->valuedouble > 0) || !(v->valuedouble < 1e3) ||
+		    rows->valueint < 1 || rows->valueint > SLICE_ROWS)
+			continue;
+		knot[rows->valueint] = v->valuedouble;
+		found += rows->valueint > 1;
+	}
+	double most = 1; /* measured, so that it may fall where it should not */
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		if (knot[n] > 0)
+			most = knot[n] = fmax(most, knot[n]);
+	if (cJSON_IsNumber(draft) && draft->valuedouble >= 0 && draft->valuedouble < 1e3)
+		*c = draft->valuedouble;
+	cJSON_Delete(json);
+	return found > 0 || error_set(error,
+	                              "%s: no \"rows\" with a number of rows from 2 to %d and \"v\", as"
+	                              " bench decode --rows --json prints them",
+	                              path, SLICE_ROWS);
+}
+
+static bool read_prices(const char* text, struct prices* prices, struct error* error) {
+	double knot[SLICE_ROWS + 1] = {0, 1}, c = default_c;
+	if (!(strchr(text, '=') ? read_list(text, knot, &c, error) : read_price_file(text, knot, &c, error)))
+		return false;
+	knot[1] = 1;
 	fill_verify(prices, knot);
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		prices->pass[i] = (float)c;
@@ -397,8 +437,9 @@ int bench_replay_main(int argc, char** argv) {
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
 	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", OPTION_TEXT,
 	     &r->input, 0, 0},
-	    {"prices", 0, "LIST", "slope=S or v2=V,v4=V…, and c=C (slope=0.05,c=0.55)", OPTION_TEXT,
-	     &r->price_text, 0, 0},
+	    {"prices", 0, "LIST|FILE",
+	     "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json (slope=0.05,c=0.55)",
+	     OPTION_TEXT, &r->price_text, 0, 0},
 	    {"drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", OPTION_TEXT, &r->drafter_text, 0,
 	     0},
 	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},

@@ -20,6 +20,9 @@ int main(void) {
 }
 #else
 
+/* The C library's own calls come here too. */
+#define VISIBLE __attribute__((visibility("default")))
+
 static atomic_int calls;
 
 void* __libc_malloc(size_t);
@@ -27,19 +30,19 @@ void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void __libc_free(void*);
 
-void* malloc(size_t bytes) {
+VISIBLE void* malloc(size_t bytes) {
 	atomic_fetch_add(&calls, 1);
 	return __libc_malloc(bytes);
 }
-void* calloc(size_t n, size_t bytes) {
+VISIBLE void* calloc(size_t n, size_t bytes) {
 	atomic_fetch_add(&calls, 1);
 	return __libc_calloc(n, bytes);
 }
-void* realloc(void* p, size_t bytes) {
+VISIBLE void* realloc(void* p, size_t bytes) {
 	atomic_fetch_add(&calls, 1);
 	return __libc_realloc(p, bytes);
 }
-void free(void* p) {
+VISIBLE void free(void* p) {
 	if (p)
 		atomic_fetch_add(&calls, 1);
 	__libc_free(p);
