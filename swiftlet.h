@@ -43,7 +43,9 @@ struct swiftlet_options {
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
 	int max_tree;           /* rows of a tree, root counted; or the two names above */
-	int tree_top_k[4];      /* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1] */
+	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
+	 * greedy, 10, 5, 3, 1 when sampled (published code) */
+	int tree_top_k[4];
 	int max_draft;          /* N_D */
 	double threshold;       /* epsilon */
 	int window, window_min; /* gamma, and the shortest scored */
@@ -51,7 +53,9 @@ struct swiftlet_options {
 	double max_matchness;
 	double skip_ratio;         /* 0: auto */
 	bool search;               /* false: the mask stays as given */
-	double opt_budget;         /* search's share of plain time; infinity: a proposal before every round */
+	double opt_budget;         /* learning's share of plain time; infinity: a proposal before every round */
+	bool idle_search;          /* go on searching while no request runs */
+	bool published;            /* the search as SWIFT has it; set by `preset` */
 	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
 	bool distance;             /* hidden states beside hits */
@@ -143,7 +147,9 @@ struct swiftlet_figures {
 	int64_t round_tokens; /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
 	int64_t rounds;
 	double mean_generated; /* M */
-	double alpha, matchness, skip_ratio, c, expected_speedup;
+	double alpha, skip_ratio, c, expected_speedup;
+	double matchness; /* of the mask at the end, on windows that it was not chosen by */
+	double chosen_by; /* the score that it was chosen by: the best of many, so too high */
 	int64_t optimize_steps;   /* proposals scored during this generation */
 	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */
 	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */

@@ -1,6 +1,7 @@
 /* Bayesian linear regression in covariance form. The state is (constant, offset, weights…); an observation
- * is one Kalman measurement with the 0/1 row h, so h'P is a sum of rows of P and the update a rank-one
- * downdate. Members share the gain and differ in their noise (Matheron's rule: exact posterior draws). */
+ * is one Kalman measurement with the row h, 0/1 but for the offset, so h'P is a sum of rows of P and the
+ * update a rank-one downdate. Members share the gain and differ in their noise (Matheron's rule: exact
+ * posterior draws). */
 #include "gp/linear.h"
 
 #include <math.h>
@@ -18,24 +19,27 @@ struct linear_model {
 	double* mean;       /* (n) */
 	double* member;     /* (members, n) */
 	double* gain;       /* (n) workspace */
-	int* active;        /* (n) workspace: indices where h is 1 */
+	int* active;        /* (n) workspace: indices where h is not 0 */
+	double* sd;         /* (n) prior standard deviations, the weights' own parts */
 	struct gp_random random;
 };
 
-static double prior_sd(const struct linear_model* m, int i) {
-	if (i == CONSTANT)
-		return m->option.mean_sd;
-	return i == OFFSET ? m->option.offset_sd : m->option.weight_sd;
-}
-
-static void start(struct linear_model* m) {
+static void start(struct linear_model* m, const double* weight, double scale_sd) {
 	const size_t n = (size_t)m->n;
-	for (int i = 0; i < m->n; i++) {
-		const double sd = prior_sd(m, i), mean = i == CONSTANT ? m->option.mean : 0;
-		m->covariance[(size_t)i * n + (size_t)i] = sd * sd;
-		m->mean[i] = mean;
-		for (int e = 0; e < m->option.members; e++)
-			m->member[(size_t)e * n + (size_t)i] = mean + sd * gp_normal(&m->random);
+	for (size_t i = 0; i < n; i++)
+		for (size_t j = 0; j < n; j++) {
+			const bool weights = i >= WEIGHTS && j >= WEIGHTS && weight;
+			const double shared =
+			    weights ? scale_sd * scale_sd * weight[i - WEIGHTS] * weight[j - WEIGHTS] : 0;
+			m->covariance[i * n + j] = shared + (i == j ? m->sd[i] * m->sd[i] : 0);
+		}
+	for (size_t i = 0; i < n; i++)
+		m->mean[i] = i == CONSTANT ? m->option.mean : i >= WEIGHTS && weight ? weight[i - WEIGHTS] : 0;
+	for (int e = 0; e < m->option.members; e++) {
+		const double scale = 1 + scale_sd * (weight ? gp_normal(&m->random) : 0);
+		for (size_t i = 0; i < n; i++)
+			m->member[(size_t)e * n + i] =
+			    m->mean[i] * (i >= WEIGHTS ? scale : 1) + m->sd[i] * gp_normal(&m->random);
 	}
 }
 
@@ -59,11 +63,14 @@ struct linear_model* linear_open(const struct linear_options* o) {
 	m->member = calloc(n * ((size_t)o->members + 1), sizeof *m->member);
 	m->gain = calloc(n, sizeof *m->gain);
 	m->active = calloc(n, sizeof *m->active);
-	if (!m->covariance || !m->mean || !m->member || !m->gain || !m->active) {
+	m->sd = calloc(n, sizeof *m->sd);
+	if (!m->covariance || !m->mean || !m->member || !m->gain || !m->active || !m->sd) {
 		linear_close(m);
 		return NULL;
 	}
-	start(m);
+	for (size_t i = 0; i < n; i++)
+		m->sd[i] = i == CONSTANT ? o->mean_sd : i == OFFSET ? o->offset_sd : o->weight_sd;
+	start(m, NULL, 0);
 	return m;
 }
 
@@ -75,7 +82,14 @@ void linear_close(struct linear_model* m) {
 	free(m->member);
 	free(m->gain);
 	free(m->active);
+	free(m->sd);
 	free(m);
+}
+
+void linear_prior(struct linear_model* m, const double* mean, const double* sd, double scale_sd) {
+	for (int i = 0; i < m->option.dims; i++)
+		m->sd[WEIGHTS + i] = sd[i];
+	start(m, mean, scale_sd);
 }
 
 void linear_group(struct linear_model* m) {
@@ -88,62 +102,71 @@ void linear_group(struct linear_model* m) {
 		m->member[(size_t)e * n + OFFSET] = m->option.offset_sd * gp_normal(&m->random);
 }
 
-static int active_of(struct linear_model* m, const uint64_t* bits, int in_group) {
+/* Indices where h is not 0, the offset's left out. */
+static int active_of(struct linear_model* m, const uint64_t* bits) {
 	int count = 0;
 	m->active[count++] = CONSTANT;
-	if (in_group)
-		m->active[count++] = OFFSET;
 	for (int i = 0; i < m->option.dims; i++)
 		if (bits[i >> 6] >> (i & 63) & 1)
 			m->active[count++] = WEIGHTS + i;
 	return count;
 }
 
-static double sum_at(const double* x, const int* active, int count) {
-	double sum = 0;
+/* h'x */
+static double sum_at(const struct linear_model* m, const double* x, int count, double share) {
+	double sum = share * x[OFFSET];
 	for (int i = 0; i < count; i++)
-		sum += x[active[i]];
+		sum += x[m->active[i]];
 	return sum;
 }
 
-void linear_add(struct linear_model* m, const uint64_t* bits, double y, double variance, int in_group) {
-	if (!isfinite(y) || !isfinite(variance) || variance <= 0)
-		return;
+/* h'P */
+static void take_gain(struct linear_model* m, int count, double share) {
 	const size_t n = (size_t)m->n;
-	const int count = active_of(m, bits, in_group);
-	if (!in_group)
-		variance += m->option.offset_sd * m->option.offset_sd;
 	for (size_t j = 0; j < n; j++)
-		m->gain[j] = 0;
+		m->gain[j] = share * m->covariance[OFFSET * n + j];
 	for (int i = 0; i < count; i++) {
 		const double* row = m->covariance + (size_t)m->active[i] * n;
 		for (size_t j = 0; j < n; j++)
 			m->gain[j] += row[j];
 	}
-	const double scale = 1 / (sum_at(m->gain, m->active, count) + variance);
-	const double surprise = (y - sum_at(m->mean, m->active, count)) * scale;
+}
+
+void linear_add(struct linear_model* m, const uint64_t* bits, double y, double variance, double share,
+                bool in_group) {
+	if (!isfinite(y) || !isfinite(variance) || variance <= 0 || !isfinite(share))
+		return;
+	const size_t n = (size_t)m->n;
+	const int count = active_of(m, bits);
+	if (!in_group) {
+		variance += share * share * m->option.offset_sd * m->option.offset_sd;
+		share = 0;
+	}
+	take_gain(m, count, share);
+	const double scale = 1 / (sum_at(m, m->gain, count, share) + variance);
+	const double surprise = (y - sum_at(m, m->mean, count, share)) * scale;
 	for (int e = 0; e < m->option.members; e++) {
 		double* member = m->member + (size_t)e * n;
 		const double noise = sqrt(variance) * gp_normal(&m->random);
-		const double own = (y + noise - sum_at(member, m->active, count)) * scale;
+		const double own = (y + noise - sum_at(m, member, count, share)) * scale;
 		for (size_t j = 0; j < n; j++)
 			member[j] += own * m->gain[j];
 	}
 	for (size_t i = 0; i < n; i++) {
 		m->mean[i] += surprise * m->gain[i];
-		const double share = m->gain[i] * scale;
+		const double part = m->gain[i] * scale;
 		double* row = m->covariance + i * n;
 		for (size_t j = 0; j < n; j++)
-			row[j] -= share * m->gain[j];
+			row[j] -= part * m->gain[j];
 	}
 }
 
 void linear_loosen(struct linear_model* m, double share) {
 	const size_t n = (size_t)m->n;
-	const double variance = m->option.weight_sd * m->option.weight_sd * share;
-	if (!(variance > 0) || !isfinite(variance))
+	if (!(share > 0) || !isfinite(share))
 		return;
 	for (size_t i = WEIGHTS; i < n; i++) {
+		const double variance = m->sd[i] * m->sd[i] * share;
 		m->covariance[i * n + i] += variance;
 		for (int e = 0; e < m->option.members; e++)
 			m->member[(size_t)e * n + i] += sqrt(variance) * gp_normal(&m->random);
@@ -156,6 +179,21 @@ double linear_mean(const struct linear_model* m, const uint64_t* bits) {
 		for (uint64_t rest = bits[w]; rest; rest &= rest - 1)
 			sum += m->mean[WEIGHTS + w * 64 + __builtin_ctzll(rest)];
 	return sum;
+}
+
+double linear_variance(const struct linear_model* m, const uint64_t* bits) {
+	const size_t n = (size_t)m->n;
+	double sum = m->covariance[CONSTANT * n + CONSTANT];
+	for (size_t i = 0; i < (size_t)m->option.dims; i++) {
+		if (!(bits[i >> 6] >> (i & 63) & 1))
+			continue;
+		const double* row = m->covariance + (WEIGHTS + i) * n;
+		sum += 2 * row[CONSTANT] + row[WEIGHTS + i];
+		for (size_t j = 0; j < i; j++)
+			if (bits[j >> 6] >> (j & 63) & 1)
+				sum += 2 * row[WEIGHTS + j];
+	}
+	return sum > 0 ? sum : 0;
 }
 
 double linear_offset(const struct linear_model* m) { return m->mean[OFFSET]; }

@@ -1,6 +1,6 @@
 /* Bayesian linear regression over bit vectors, one observation at a time.
  *
- * y = mean + offset + sum of weight[i] over the bits that are set + noise: the weight-space view of a
+ * y = mean + share·offset + sum of weight[i] over the bits that are set + noise: the weight-space view of a
  * Gaussian process with a linear kernel. Taking an observation in costs O(d^2) and no factorisation, so it
  * can be done where a Gaussian process would be too slow. `offset` belongs to the group of observations
  * being made (one evaluation set) and is forgotten when the next group begins. Beside the posterior mean the
@@ -10,6 +10,7 @@
 #ifndef SWIFTLET_GP_LINEAR_H
 #define SWIFTLET_GP_LINEAR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct linear_options {
@@ -26,16 +27,24 @@ struct linear_model;
 struct linear_model* linear_open(const struct linear_options*);
 void linear_close(struct linear_model*);
 
+/* Begins again from a prior that tells the weights apart: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g
+ * and n standard normal, g shared by all: what is known up to a common factor. mean, sd (dims), sd > 0.
+ * O(d^2 + d·members). */
+void linear_prior(struct linear_model*, const double* mean, const double* sd, double scale_sd);
 /* A new group: its offset is drawn afresh. O(d). */
 void linear_group(struct linear_model*);
-/* y observed at `bits` with noise variance `variance` (> 0). in_group: in the present group; else in one
- * of its own, whose offset counts as noise. Non-finite arguments are ignored. O(d^2). */
-void linear_add(struct linear_model*, const uint64_t* bits, double y, double variance, int in_group);
-/* The weights may have changed: adds independent variance weight_sd^2·share to each. O(d·members). */
+/* y observed at `bits` with noise variance `variance` (> 0), in which the group's offset has the share
+ * `share` (1: all of it). in_group: in the present group; else in one of its own, whose offset counts as
+ * noise. Non-finite arguments are ignored. O(d^2). */
+void linear_add(struct linear_model*, const uint64_t* bits, double y, double variance, double share,
+                bool in_group);
+/* The weights may have changed: adds independent variance to each, `share` of its prior's. O(d·members). */
 void linear_loosen(struct linear_model*, double share);
 
 /* Posterior mean of the noiseless value without any offset. O(set bits). */
 double linear_mean(const struct linear_model*, const uint64_t* bits);
+/* Posterior variance of that. O(set bits squared). */
+double linear_variance(const struct linear_model*, const uint64_t* bits);
 double linear_offset(const struct linear_model*); /* posterior mean of the present group's */
 double linear_constant(const struct linear_model*);
 /* out (dims): the posterior mean of the weights. */

@@ -242,7 +242,10 @@ struct pass {
 	 * the row follows token base - 1. A parent comes before its children. NULL: a chain, the first
 	 * row's parent -1. Prefill rows form a chain and are committed by the pass itself. */
 	const int32_t* parent;
-	const int32_t* row;      /* (n) where first > 0: the segment's pending rows that go on */
+	const int32_t* row; /* (n) where first > 0: the segment's pending rows that go on */
+	/* (n, dim) where first > 0, in place of row: hidden states to go on from. The rows are new pending ones,
+	 * with keys and values from `first` on alone: the caller discards them. */
+	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
 	int first, last;         /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;               /* final norm and output head after `last` */
@@ -250,7 +253,14 @@ struct pass {
 	float* tap_out;          /* (n, dim) when tap >= 0 */
 	const uint8_t* want;     /* (n) WANT_ bits per row */
 	struct result* out;      /* (n) caller-owned */
+	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where
+	 * the family has one (Block Influence, Men et al. 2024, eq. 1, per sub-layer); what is skipped or outside
+	 * the span is left as it is. NULL: not measured. */
+	float* influence;
 };
+
+/* Whether a pass's rows are new pending ones, rather than some that go on. */
+static inline bool pass_appends(const struct pass* pass) { return pass->first == 0 || pass->state; }
 
 /* The hidden state a pending row stops at is kept: at `last`, or after `tap` when a tap is set. A
  * pass with first > 0 goes on from there; rewind(s) needs it to be at s. */

@@ -27,12 +27,13 @@ void cost_open(struct cost_model* cost, const struct weight_table* w) {
 	cost->fixed_bytes = tensor_bytes(&w->output);
 }
 
-/* An exponential mean in which one sample counts for at most three times the mean: a machine that was away
- * for a second must not be taken for a slow kernel. */
-static void see(double* mean, int* seen, double seconds, double weight) {
+/* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
+ * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
+ * for a slow kernel. */
+static void see(double* mean, int* seen, double seconds, double weight, double expected) {
 	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
 	if (first >= 1) {
-		*mean = seconds;
+		*mean = expected > 0 && seconds > 3 * expected ? 3 * expected : seconds;
 		return;
 	}
 	weight = weight > first ? weight : first;
@@ -66,15 +67,15 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	}
 	cost->rows_last[knot] = ++cost->passes;
 	if (knot == 0)
-		see(&cost->plain, &cost->plain_seen, seconds, 0.05);
+		see(&cost->plain, &cost->plain_seen, seconds, 0.05, 0);
 	/* rows between knots are brought to the knot along the slope */
 	const double plain = cost_plain_seconds(cost);
+	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
 	see(&cost->rows[knot], &cost->rows_seen[knot], seconds + plain * cost->slope * (knot_rows[knot] - rows),
-	    0.2);
+	    0.2, expected);
 }
 
-/* Share of a full pass's weight bytes that is read with the mask's sub-layers left out. */
-static double byte_share(const struct cost_model* cost, const struct mask* mask) {
+double cost_share(const struct cost_model* cost, const struct mask* mask) {
 	double attention = 0, mlp = 0;
 	for (int b = 0; b < cost->blocks; b++) {
 		attention += !mask_has(mask, 2 * b);
@@ -87,14 +88,14 @@ static double byte_share(const struct cost_model* cost, const struct mask* mask)
 void cost_see_draft(struct cost_model* cost, const struct mask* mask, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	if (plain > 0)
-		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / byte_share(cost, mask), 0.05);
+		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / cost_share(cost, mask), 0.05, 1);
 }
 
 void cost_see_score(struct cost_model* cost, const struct mask* mask, int rows, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	if (plain > 0)
 		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / (byte_share(cost, mask) * cost_verify(cost, rows)), 0.05);
+		    seconds / plain / (cost_share(cost, mask) * cost_verify(cost, rows)), 0.05, 1);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {
@@ -141,8 +142,38 @@ double cost_verify(const struct cost_model* cost, int rows) {
 	return below;
 }
 
+/* Twice the steepest that was measured; before anything was, rows may cost as much as passes. */
+static double worst_slope(const struct cost_model* cost, double plain) {
+	double steepest = 0, below = 1;
+	bool any = false;
+	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
+		if (cost->rows[i] <= 0)
+			continue;
+		const double here = cost->rows[i] / plain, slope = (here - below) / (knot_rows[i] - knot_rows[last]);
+		steepest = slope > steepest ? slope : steepest;
+		below = here;
+		last = i;
+		any = true;
+	}
+	return any ? 2 * steepest : 1;
+}
+
+double cost_verify_worst(const struct cost_model* cost, int rows) {
+	const double plain = cost_plain_seconds(cost), likely = cost_verify(cost, rows);
+	if (plain <= 0)
+		return rows;
+	int known = 0;
+	for (int i = 1; i < COST_KNOTS && knot_rows[i] <= rows; i++)
+		if (cost->rows[i] > 0)
+			known = i;
+	const double beyond = rows - knot_rows[known];
+	const double worst =
+	    cost_verify(cost, knot_rows[known]) + (beyond > 0 ? beyond * worst_slope(cost, plain) : 0);
+	return worst > likely ? worst : likely;
+}
+
 double cost_draft(const struct cost_model* cost, const struct mask* mask) {
-	return byte_share(cost, mask) * cost->draft_ratio;
+	return cost_share(cost, mask) * cost->draft_ratio;
 }
 
 double cost_draft_worst(const struct cost_model* cost, const struct mask* mask) {
@@ -150,7 +181,7 @@ double cost_draft_worst(const struct cost_model* cost, const struct mask* mask) 
 }
 
 double cost_matchness(const struct cost_model* cost, const struct mask* mask, int rows) {
-	return byte_share(cost, mask) * cost_verify(cost, rows) * cost->score_ratio;
+	return cost_share(cost, mask) * cost_verify(cost, rows) * cost->score_ratio;
 }
 
 void cost_sub_layers(const struct cost_model* cost, double* attention, double* mlp, double* fixed) {

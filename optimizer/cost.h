@@ -37,9 +37,13 @@ void cost_see_score(struct cost_model*, const struct mask*, int rows, double sec
 double cost_plain_seconds(const struct cost_model*);
 /* v(n), n in 1..MAX_ROWS; v(1) = 1, not decreasing. */
 double cost_verify(const struct cost_model*, int rows);
+/* The most it can be where that many rows were not measured yet. */
+double cost_verify_worst(const struct cost_model*, int rows);
 /* c of a mask; and the most it can be while no draft step was measured yet: a full pass. */
 double cost_draft(const struct cost_model*, const struct mask*);
 double cost_draft_worst(const struct cost_model*, const struct mask*);
+/* Share of a full pass's weight bytes that is read with the mask's sub-layers left out. */
+double cost_share(const struct cost_model*, const struct mask*);
 /* Cost of a pass of n rows that leaves the mask's sub-layers out. */
 double cost_matchness(const struct cost_model*, const struct mask*, int rows);
 /* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps. */

@@ -36,16 +36,46 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                           .head = last,
 	                           .tap = s->tap ? 2 * (block_count(s) / 2) - 1 : -1,
 	                           .tap_out = s->tap,
+	                           .influence = s->influence_rows,
 	                           .want = s->want,
 	                           .out = s->result};
 }
 
-static void add_signature(struct session* s, int rows) {
+/* Without BOS and the first few rows, whose massive activations every text shares. */
+static void add_signature(struct session* s, int first, int rows) {
 	const int dim = s->engine->model->weights.shape.dim;
-	for (int i = 0; i < rows; i++)
+	const int from = first < INFLUENCE_FIRST ? INFLUENCE_FIRST - first : 0;
+	for (int i = from; i < rows; i++)
 		for (int j = 0; j < dim; j++)
 			s->signature[j] += s->tap[(size_t)i * (size_t)dim + (size_t)j];
-	s->signature_rows += rows;
+	s->signature_rows += rows > from ? rows - from : 0;
+}
+
+/* ---- influence ---------------------------------------------------------------------------- */
+
+static double influence_rows(const struct session* s) { return s->influence.rows + s->text_influence.rows; }
+
+static bool wants_influence(const struct session* s) {
+	return s->influence_rows && influence_rows(s) < INFLUENCE_ENOUGH;
+}
+
+static void take_influence(struct session* s, int n, int row, int position) {
+	if (position >= INFLUENCE_FIRST)
+		influence_add(&s->text_influence, s->influence_rows, block_count(s), n, row);
+}
+
+/* The search hears of it when there is a quarter more to hear. */
+void session_tell_influence(struct session* s) {
+	const double rows = influence_rows(s);
+	if (!s->influence_rows || rows < 4 || rows < 1.25 * s->influence_told)
+		return;
+	double mean[2 * MAX_BLOCKS];
+	struct influence all = s->influence;
+	influence_join(&all, &s->text_influence, block_count(s));
+	influence_mean(&all, block_count(s), mean);
+	search_set_influence(s->search, mean, all.rows);
+	s->influence_told = rows;
+	score_adopt_best(s);
 }
 
 /* ---- emission ----------------------------------------------------------------------------- */
@@ -93,6 +123,12 @@ static void finish(struct session* s) {
 
 /* ---- next --------------------------------------------------------------------------------- */
 
+/* Whether what proposals are scored on will need the states that this pass ends with. */
+static bool keeps_states(const struct session* s) {
+	return s->distance.capacity > 0 && s->options.search &&
+	       (search_state(s->search) == SEARCH_RUNNING || search_waits(s->search));
+}
+
 static void verify_work(struct session* s, struct session_work* work) {
 	struct round* round = &s->round;
 	plan_tree(s, round->steps);
@@ -101,6 +137,12 @@ static void verify_work(struct session* s, struct session_work* work) {
 		for (int i = 0; i < LOGPROB_ROWS; i++)
 			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
 	round_verify_pass(round, &s->plan.tree, &s->acceptance.table, block_count(s), extra, &work->pass);
+	if (keeps_states(s)) {
+		work->pass.tap = 2 * block_count(s) - 1;
+		work->pass.tap_out = s->distance.pass;
+	}
+	if (wants_influence(s))
+		work->pass.influence = s->influence_rows;
 	work->kind = round->steps == 0 ? WORK_PLAIN : WORK_VERIFY;
 	s->phase = PHASE_VERIFY;
 }
@@ -153,6 +195,23 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	return steps > 0;
 }
 
+/* What the phase is about while no request runs: one pass of a proposal's scoring. */
+bool session_next_idle(struct session* s, struct session_work* work) {
+	memset(work, 0, sizeof *work);
+	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE)
+		return false;
+	if (s->phase == PHASE_DONE) {
+		s->phase = PHASE_IDLE;
+		if (s->n_text <= s->n_prompt || s->cache->committed < s->n_text - 1 || !score_begin(s)) {
+			s->phase = PHASE_DONE;
+			return false;
+		}
+	}
+	work->kind = WORK_MATCHNESS;
+	score_pass(s, &work->pass);
+	return true;
+}
+
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
 	struct backend* backend = s->engine->backend;
 	const bool ran =
@@ -165,9 +224,13 @@ bool session_run(struct session* s, const struct session_work* work, struct erro
 void session_fail(struct session* s) {
 	if (s->phase == PHASE_DONE)
 		return;
-	s->stop = SWIFTLET_CANCELLED;
-	s->n_tokens = 0;
-	finish(s);
+	if (s->phase == PHASE_IDLE) {
+		s->phase = PHASE_DONE;
+	} else {
+		s->stop = SWIFTLET_CANCELLED;
+		s->n_tokens = 0;
+		finish(s);
+	}
 	s->cache->backend->truncate(s->cache, 0);
 	s->chunk_tokens = 0;
 }
@@ -178,8 +241,11 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
 	s->figures.seconds.prefill += seconds;
+	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (s->tap)
-		add_signature(s, n);
+		add_signature(s, first, n);
+	for (int i = 0; s->influence_rows && i < n; i++)
+		take_influence(s, n, i, first + i);
 	if (work->pass.kind == PASS_PREFILL)
 		s->chunk_tokens = cache->committed;
 	else {
@@ -189,8 +255,9 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 	}
 	if (cache->committed < s->n_prompt)
 		return true;
-	for (int j = 0; s->tap && j < s->engine->model->weights.shape.dim; j++)
+	for (int j = 0; s->tap && s->signature_rows > 0 && j < s->engine->model->weights.shape.dim; j++)
 		s->signature[j] /= (float)s->signature_rows;
+	session_tell_influence(s);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
 	if (!emit(s, s->result[n - 1].token, false, s->logprobs > 0 ? s->logits : NULL))
@@ -225,14 +292,29 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	s->phase = PHASE_VERIFY;
 }
 
-static bool absorb_verify(struct session* s, double seconds) {
+/* What a full pass told beside its tokens, of the rows that are text now. `base`: the root's position. */
+static void keep_rows(struct session* s, const struct pass* pass, int base) {
+	const struct verdict* v = &s->round.verdict;
+	for (int i = 0; i <= v->accepted; i++) {
+		if (pass->tap >= 0)
+			distance_keep(&s->distance, base + i, v->path[i]);
+		if (pass->influence)
+			take_influence(s, pass->n, v->path[i], base + i);
+	}
+	if (pass->influence)
+		session_tell_influence(s);
+}
+
+static bool absorb_verify(struct session* s, const struct pass* pass, double seconds) {
 	struct round* round = &s->round;
 	struct cost_model* cost = &s->engine->cost;
 	const bool plain = round->steps == 0;
 	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += seconds;
 	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree.n));
 	cost_see_full(cost, round->tree.n, seconds);
+	const int base = s->cache->committed;
 	round_take_verify(round);
+	keep_rows(s, pass, base);
 	const struct verdict* v = &round->verdict;
 	int emitted = 0, accepted = 0;
 	bool more = true;
@@ -261,6 +343,11 @@ static bool absorb_verify(struct session* s, double seconds) {
 bool session_absorb(struct session* s, const struct session_work* work, double seconds) {
 	if (s->phase == PHASE_DONE)
 		return true;
+	if (s->phase == PHASE_IDLE) {
+		if (score_take(s))
+			s->phase = PHASE_DONE;
+		return s->phase == PHASE_DONE;
+	}
 	switch (work->kind) {
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, seconds);
@@ -268,7 +355,7 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		const double plain = cost_plain_seconds(&s->engine->cost);
 		s->figures.seconds.optimize += seconds;
 		if (plain > 0)
-			ledger_search(&s->ledger, seconds / plain);
+			ledger_learn(&s->ledger, seconds / plain);
 		if (!s->window.full)
 			cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
 		if (score_take(s))
@@ -283,7 +370,7 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		return false;
 	case WORK_PLAIN:
 	case WORK_VERIFY:
-		return absorb_verify(s, seconds);
+		return absorb_verify(s, &work->pass, seconds);
 	}
 	return false;
 }
@@ -299,7 +386,7 @@ void session_output(struct session* s, struct swiftlet_step* step) {
 void session_begin_step(struct session* s) {
 	s->n_tokens = 0;
 	emitter_step(&s->emitter);
-	if (s->cancelled && s->phase != PHASE_DONE) {
+	if (s->cancelled && s->phase != PHASE_DONE && s->phase != PHASE_IDLE) {
 		s->stop = SWIFTLET_CANCELLED;
 		finish(s);
 	}

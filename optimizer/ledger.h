@@ -1,10 +1,13 @@
-/* The ledger: what drafting and searching have cost and saved, in plain steps.
+/* The ledger: what drafting and learning have cost and saved, in plain steps; two accounts.
  *
- * Promise 3 of the design, "never slower": a token is worth one plain step, whatever it took. Failed
- * drafts, extra rows, matchness passes and proposals are debits, tokens beyond the pass's own cost are
- * credits. Nothing starts whose worst case would take the balance under the floor: -2 % of the plain time
- * of the tokens emitted so far, or an opening loan of 8 steps while that is more. The search may spend a
- * share (`opt_budget`) of plain time, and half of what has been saved beyond it.
+ * Promise 3 of the design, "never slower": a token is worth one plain step, whatever it took.
+ *
+ * Drafting: failed drafts and extra rows are debits, tokens beyond the passes' own cost are credits. No round
+ * starts whose worst case would take the balance under the floor: a share of the plain time of the tokens
+ * emitted so far, or an opening loan while that is more. Learning: proposals and matchness passes draw on
+ * their own share of plain time. Neither account stops the other: what was spent on learning never stops a
+ * draft that pays, and failed drafts never stop learning. With the defaults both together stay within 2 % for
+ * runs of 512 tokens and more. Time in which no request waits is on neither account.
  *
  * It reads no clock: callers bring costs, so that it is tested under adversarial acceptance without timing.
  */
@@ -14,28 +17,26 @@
 #include <stdbool.h>
 
 struct ledger {
-	double share;      /* 0.02 */
-	double loan;       /* 8 steps */
-	double opt_budget; /* the search's share of plain time; infinity: unlimited */
+	double share;      /* of plain time that drafting may lose: 0.01 */
+	double loan;       /* 5 steps */
+	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
-	double balance;    /* saved - spent */
-	double searched;   /* spent on matchness passes and proposals, part of the balance */
-	/* --draft always: what drafting loses was asked for, and is not held against the search, which has
-	 * its share of plain time */
-	bool forced;
+	double balance;    /* of drafting: saved - spent */
+	double learned;    /* spent on learning */
 };
 
 void ledger_open(struct ledger*, double opt_budget);
+/* The balance that drafting may not fall under. */
 double ledger_floor(const struct ledger*);
 /* A plain step: its token is worth what it cost. */
 void ledger_plain(struct ledger*);
 /* A round of drafting and verifying: `cost` plain steps' time for `tokens` tokens. */
 void ledger_round(struct ledger*, double cost, int tokens);
 /* A matchness pass, a proposal, a fit. */
-void ledger_search(struct ledger*, double cost);
+void ledger_learn(struct ledger*, double cost);
 /* The most a round may cost in the worst case, in which it brings one token. */
 double ledger_round_limit(const struct ledger*);
-/* Whether the search may spend `cost` now. */
-bool ledger_allows_search(const struct ledger*, double cost);
+/* Whether learning may spend `cost` now. */
+bool ledger_allows_learning(const struct ledger*, double cost);
 
 #endif

@@ -13,7 +13,6 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .backend = "auto",
 	    .isa = "auto",
 	    .cache_type = "auto",
-	    .tree_top_k = {10, 5, 3, 1},
 	    .max_draft = 25,
 	    .threshold = 0.8,
 	    .window = 32,
@@ -25,7 +24,9 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .max_matchness = 0.95,
 	    .search = true,
 	    .distance = true,
-	    .opt_budget = 0.02,
+	    .opt_budget = 0.01,
+	    .idle_search = true,
+	    .objective_speedup = true,
 	    .kappa = 2.5,
 	    .bank = true,
 	    .top_p = 1,
@@ -67,6 +68,7 @@ static const struct option table[] = {
     {"search", FLAG, AT(search), 0, 0, "on=1 off=0"},
     {"distance", FLAG, AT(distance), 0, 0, "on=1 off=0"},
     {"opt-budget", REAL, AT(opt_budget), 0, 1e9, "inf=inf"},
+    {"idle-search", FLAG, AT(idle_search), 0, 0, "on=1 off=0"},
     {"objective", FLAG, AT(objective_speedup), 0, 0, "matchness=0 speedup=1"},
     {"acquisition", FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1"},
     {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
@@ -174,7 +176,8 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	options->max_tree = SWIFTLET_TREE_PAPER;
 	options->opt_budget = INFINITY;
 	options->confirm = 0;
-	options->skip_ratio = 0.45;
+	options->objective_speedup = false;
+	options->published = true;
 	options->distance = false;
 	options->bank = false;
 	return 1;

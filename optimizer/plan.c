@@ -18,7 +18,7 @@ enum {
 	LONGEST_BACKOFF = 1024,
 	CALIBRATE_FIRST = 8,
 	CALIBRATE_EVERY = 64,
-	RATIO_STEPS = 256,
+	LOOK_EVERY = 16,
 	PROBES = 4,
 	PROBE_STEPS = 3
 };
@@ -48,7 +48,7 @@ static double best_rate(const struct cost_model* cost, double c, double a, int s
 /* Steps whose worst case (all of them for one token) the ledger can bear. */
 static int affordable_steps(const struct session* s, double c, int steps) {
 	const double limit = ledger_round_limit(&s->ledger);
-	while (steps > 0 && steps * c + cost_verify(&s->engine->cost, steps + 1) > limit)
+	while (steps > 0 && steps * c + cost_verify_worst(&s->engine->cost, steps + 1) > limit)
 		steps--;
 	return steps;
 }
@@ -56,7 +56,7 @@ static int affordable_steps(const struct session* s, double c, int steps) {
 static int affordable_rows(const struct session* s, double drafted) {
 	const double limit = ledger_round_limit(&s->ledger);
 	int rows = SLICE_ROWS;
-	while (rows > 2 && drafted + cost_verify(&s->engine->cost, rows) > limit)
+	while (rows > 2 && drafted + cost_verify_worst(&s->engine->cost, rows) > limit)
 		rows--;
 	return rows;
 }
@@ -131,7 +131,9 @@ static void draft_policy(struct session* s, struct draft_policy* policy) {
 
 static void tree_policy(struct session* s, struct tree_policy* policy) {
 	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
-	memcpy(policy->top_k, s->options.tree_top_k, sizeof policy->top_k);
+	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
+	const int* top_k = s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled];
+	memcpy(policy->top_k, top_k, sizeof policy->top_k);
 	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
 		policy->all = true;
 	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
@@ -166,27 +168,11 @@ void plan_tree(struct session* s, int steps) {
 }
 
 void plan_new_mask(struct session* s) {
-	acceptance_new_mask(&s->acceptance, s->matchness);
+	acceptance_new_mask(&s->acceptance, s->search ? search_expected(s->search) : s->matchness);
 	s->rounds_on_mask = 0;
 	s->probes = isnan(s->matchness) ? PROBES : 0;
 	s->plain_left = s->backoff = 0;
-	s->ratio_steps = s->ratio_accepted = 0;
 	s->acceptance.rate = 1;
-}
-
-/* `--skip-ratio auto`: when α < 0.7 over 256 draft steps of one mask, r falls by 0.05, not below 0.2. While
- * the search still finds better masks, the ratio is given its chance. */
-static void adapt_ratio(struct session* s, int steps, int accepted) {
-	s->ratio_steps += steps;
-	s->ratio_accepted += accepted;
-	if (s->options.skip_ratio > 0 || s->ratio_steps < RATIO_STEPS)
-		return;
-	const bool low = (double)s->ratio_accepted < 0.7 * (double)s->ratio_steps;
-	s->ratio_steps = s->ratio_accepted = 0;
-	if (low && s->skip_ratio > 0.2 + 1e-9 && s->options.search) {
-		s->skip_ratio = fmax(0.2, s->skip_ratio - 0.05);
-		search_set_skip_ratio(s->search, s->skip_ratio);
-	}
 }
 
 static void offer_costs(struct session* s) {
@@ -197,23 +183,35 @@ static void offer_costs(struct session* s) {
 	search_set_costs(s->search, &costs);
 }
 
+/* Sizes are a matter of price: the search hears of costs when they are known, and again as they change. */
+static void look_again(struct session* s) {
+	if (!s->search || !s->options.search || s->options.published)
+		return;
+	if (s->engine->cost.plain_seen >= CALIBRATE_FIRST)
+		offer_costs(s);
+	score_adopt_best(s);
+}
+
 void plan_learn(struct session* s, int emitted, int accepted) {
+	const int64_t rounds = ++s->rounds;
 	if (s->round.steps == 0) {
 		ledger_plain(&s->ledger);
 		s->rounds_since_plain = 0;
-		return;
+	} else {
+		ledger_round(&s->ledger, s->round_cost, emitted);
+		acceptance_see(&s->acceptance, &s->round);
+		acceptance_see_rate(&s->acceptance, emitted, s->round_cost);
+		s->rounds_on_mask++;
+		s->rounds_since_plain++;
+		if (s->rounds_on_mask > 2 * RATE_ROUNDS && s->acceptance.rate > 1)
+			s->backoff = 0;
+		s->verified_rounds++;
+		s->last_draft_steps = s->round.steps;
+		s->last_accepted = accepted;
+		/* the draft stopped being right after `accepted` steps, or not at all */
+		if (s->search && !s->options.published)
+			search_see_draft(s->search, &s->mask, accepted, accepted + (accepted < s->round.steps));
 	}
-	ledger_round(&s->ledger, s->round_cost, emitted);
-	acceptance_see(&s->acceptance, &s->round);
-	acceptance_see_rate(&s->acceptance, emitted, s->round_cost);
-	adapt_ratio(s, s->round.steps, accepted);
-	s->rounds_on_mask++;
-	s->rounds_since_plain++;
-	if (s->rounds_on_mask > 2 * RATE_ROUNDS && s->acceptance.rate > 1)
-		s->backoff = 0;
-	s->verified_rounds++;
-	s->last_draft_steps = s->round.steps;
-	s->last_accepted = accepted;
-	if (s->options.objective_speedup && s->verified_rounds % CALIBRATE_EVERY == 1)
-		offer_costs(s);
+	if (rounds % LOOK_EVERY == 0)
+		look_again(s);
 }

@@ -5,8 +5,9 @@
  * runs with base = the window's start while later tokens are committed behind it, and its rows are
  * discarded. A proposal that cannot win after its first 8 rows is given up.
  *
- * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h); for that the
- * full model's hidden states of a window are computed before the first proposal that is scored on it. */
+ * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
+ * model's states come from the verify passes that made the window; where they were not kept and time is free,
+ * one pass computes them again. */
 #include "optimizer/session_state.h"
 
 #include <math.h>
@@ -14,39 +15,64 @@
 
 enum { FIRST_ROWS = 8 };
 
-void score_new_instance(struct session* s) { s->window.size = 0; }
-
-/* How long a window the generated tokens allow: gamma, or while there are fewer, a power of two times the
- * shortest; 0: none. */
-static int window_size(const struct session* s, int generated) {
-	if (generated >= s->options.window)
-		return s->options.window;
-	int size = s->options.window_min;
-	if (generated < size)
-		return 0;
-	while (2 * size <= generated)
-		size *= 2;
-	return size;
+void score_new_instance(struct session* s) {
+	s->window.size = 0;
+	s->window.full = false;
+	if (s->distance.capacity > 0)
+		distance_forget(&s->distance);
 }
 
-/* Moves the window when gamma newer tokens exist. On a budget it stays until it has been used: a move makes
- * the best masks be scored again. */
+/* Whether a window may cost what it likes: under an unlimited budget, or while no request waits. */
+static bool is_free(const struct session* s) {
+	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
+}
+
+/* Rows of a window: gamma, but where rows are dear only as many as make a row a quarter cheaper with each
+ * doubling; more would tell little that another proposal's first rows would not. */
+static int window_rows(const struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	int rows = s->options.window;
+	if (is_free(s) || s->options.published)
+		return rows;
+	while (rows / 2 >= s->options.window_min &&
+	       cost_verify(cost, rows) / rows > 0.75 * cost_verify(cost, rows / 2) / (rows / 2))
+		rows /= 2;
+	return rows;
+}
+
+/* The window's place among the generated tokens: their last ones, or as published their first. While no
+ * request waits nothing newer comes, and the windows before are gone through in turn. */
+static int window_start(const struct session* s, int generated, int rows) {
+	if (s->options.published)
+		return 0;
+	const int last = generated - rows;
+	if (s->phase != PHASE_IDLE)
+		return last;
+	const int places = last / rows;
+	return places > 0 ? last - (int)(s->window.id % (places + 1)) * rows : last;
+}
+
+/* Moves the window when as many newer tokens exist. On a budget it stays until it has been used: a move makes
+ * the best mask be scored again. */
 static void move_window(struct session* s) {
 	struct window* w = &s->window;
-	const int generated = s->n_text - s->n_prompt, size = window_size(s, generated);
-	const bool longer = size > w->size;
-	const bool newer = w->size > 0 && generated - (w->start + w->size) >= s->options.window &&
-	                   (isinf(s->options.opt_budget) || w->scored >= FIRST_ROWS);
-	if (size == 0 || (!longer && !newer))
+	const int generated = s->n_text - s->n_prompt, rows = window_rows(s);
+	if (generated < rows + 1)
 		return;
-	const bool grown = w->size > 0 && !newer;
-	w->start = w->size == 0 || !newer ? 0 : generated - size;
-	w->size = size;
+	if (w->size > 0) {
+		const bool used = w->scored >= FIRST_ROWS;
+		const bool newer = generated - (w->start + w->size) >= rows;
+		if (s->options.published || !(s->phase == PHASE_IDLE ? used : newer && (used || is_free(s))))
+			return;
+	}
+	w->id++;
+	w->start = window_start(s, generated, rows);
+	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = 0;
-	if (!grown)
-		s->distance.known = 0;
-	search_window(s->search, grown ? w->id : ++w->id, size);
+	if (s->distance.capacity > 0)
+		distance_window(&s->distance, w->base, rows);
+	search_window(s->search, w->id, rows);
 }
 
 /* Whether scoring the first rows alone is cheaper on average than scoring all at once. */
@@ -67,9 +93,20 @@ static void charge_search(struct session* s) {
 	const double used = foreground + background / backend->threads(backend);
 	const double seconds = used - s->search_host, plain = cost_plain_seconds(&s->engine->cost);
 	s->search_host = used;
+	if (s->phase == PHASE_IDLE)
+		return;
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
-		ledger_search(&s->ledger, seconds / plain);
+		ledger_learn(&s->ledger, seconds / plain);
+}
+
+static bool is_affordable(const struct session* s) {
+	if (is_free(s))
+		return true;
+	if (s->engine->cost.plain <= 0)
+		return false;
+	const struct mask likely = search_best(s->search, NULL);
+	return ledger_allows_learning(&s->ledger, cost_matchness(&s->engine->cost, &likely, s->window.size));
 }
 
 bool score_begin(struct session* s) {
@@ -78,44 +115,35 @@ bool score_begin(struct session* s) {
 	    (search_state(s->search) != SEARCH_RUNNING && !search_waits(s->search)))
 		return false;
 	move_window(s);
-	if (w->size == 0)
-		return false;
-	const struct cost_model* cost = &s->engine->cost;
-	const struct mask likely = search_best(s->search, NULL);
-	const int states = s->distance.capacity > 0 ? w->size - s->distance.known : 0;
-	if (!isinf(s->options.opt_budget) && cost->plain <= 0)
-		return false;
-	const double before = states > 0 ? cost_verify(cost, states) : 0;
-	if (!ledger_allows_search(&s->ledger, before + cost_matchness(cost, &likely, w->size)))
+	if (w->size == 0 || !is_affordable(s))
 		return false;
 	const bool proposed = search_propose(s->search, &w->proposal);
 	charge_search(s);
 	if (!proposed)
 		return false;
 	w->rows = w->matches = 0;
-	w->distance = s->distance.capacity > 0 ? 0 : NAN;
-	w->full = states > 0;
+	w->full = s->distance.capacity > 0 && s->distance.known == 0 && is_free(s);
+	w->distance = w->full || s->distance.known > 0 ? 0 : NAN;
 	w->upto = w->size > FIRST_ROWS && w->proposal.needed > 0 && splitting_pays(s, &w->proposal.mask, w->size)
 	              ? FIRST_ROWS
 	              : w->size;
 	return true;
 }
 
-/* The rows of the window whose states are not known yet. What they see before them is committed. */
+/* The window's rows through the full model. What they see before them is committed. */
 static void full_pass(struct session* s, struct pass* pass) {
 	struct distance* d = &s->distance;
-	const int last = 2 * s->engine->model->weights.shape.n_blocks, base = s->window.base + d->known;
-	const int n = s->window.size - d->known;
+	const int last = 2 * s->engine->model->weights.shape.n_blocks;
 	memset(s->want, WANT_NOTHING, sizeof s->want);
-	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	s->segment = (struct segment){.cache = s->cache, .base = s->window.base, .n = s->window.size};
 	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = n,
+	                      .n = s->window.size,
 	                      .n_segments = 1,
 	                      .segment = &s->segment,
-	                      .token = s->text + base,
+	                      .token = s->text + s->window.base,
 	                      .last = last,
 	                      .tap = last - 1,
-	                      .tap_out = d->full + (size_t)d->known * (size_t)d->dim,
+	                      .tap_out = d->full,
 	                      .want = s->want,
 	                      .out = s->result};
 }
@@ -127,7 +155,6 @@ void score_pass(struct session* s, struct pass* pass) {
 		return;
 	}
 	const int n = w->upto - w->rows, last = 2 * s->engine->model->weights.shape.n_blocks;
-	const bool measured = s->distance.capacity > 0;
 	for (int i = 0; i < n; i++) {
 		s->row_parent[i] = w->rows + i - 1;
 		s->want[i] = WANT_TOKEN;
@@ -142,8 +169,8 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .skip = &w->proposal.mask,
 	                      .last = last,
 	                      .head = true,
-	                      .tap = measured ? last - 1 : -1,
-	                      .tap_out = s->distance.draft,
+	                      .tap = isnan(w->distance) ? -1 : last - 1,
+	                      .tap_out = s->distance.pass,
 	                      .want = s->want,
 	                      .out = s->result};
 }
@@ -156,7 +183,7 @@ bool score_take(struct session* s) {
 		s->cache->backend->discard(s->cache);
 		return false;
 	}
-	if (s->distance.capacity > 0)
+	if (!isnan(w->distance))
 		w->distance += distance_sum(&s->distance, w->rows, w->upto - w->rows);
 	const int32_t* truth = s->text + w->base + w->rows + 1;
 	for (int i = 0; i < w->upto - w->rows; i++)
@@ -174,7 +201,7 @@ bool score_take(struct session* s) {
 	s->cache->backend->discard(s->cache);
 	search_observe(s->search, &w->proposal, w->matches, w->rows, w->distance / w->rows);
 	w->scored++;
-	s->figures.optimize_steps += w->proposal.kind == PROPOSAL_RANDOM || w->proposal.kind == PROPOSAL_BAYES;
+	s->figures.optimize_steps += w->proposal.step > 0;
 	score_adopt_best(s);
 	charge_search(s);
 	return true;
@@ -188,4 +215,48 @@ void score_adopt_best(struct session* s) {
 		return;
 	s->mask = best;
 	plan_new_mask(s);
+}
+
+/* ---- judging ------------------------------------------------------------------------------ */
+
+/* One window of the text at hand, by the rules of matchness. */
+static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
+                         struct error* error) {
+	for (int i = 0; i < n; i++) {
+		s->row_parent[i] = i - 1;
+		s->want[i] = WANT_TOKEN;
+	}
+	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = 1,
+	                          .segment = &s->segment,
+	                          .token = s->text + base,
+	                          .parent = s->row_parent,
+	                          .skip = mask,
+	                          .last = 2 * s->engine->model->weights.shape.n_blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = s->want,
+	                          .out = s->result};
+	struct backend* backend = s->engine->backend;
+	if (!backend->run(backend, &pass, error))
+		return false;
+	backend->discard(s->cache);
+	for (int i = 0; i < n; i++)
+		*matches += s->result[i].token == s->text[base + i + 1];
+	return true;
+}
+
+bool session_judge(struct session* s, const struct mask* mask, int* matches, int* rows, struct error* error) {
+	*matches = *rows = 0;
+	if (s->phase != PHASE_DONE || s->cache->committed < s->n_text - 1)
+		return true;
+	const int window = s->options.window;
+	for (int base = s->n_prompt - 1; base + window < s->n_text; base += window) {
+		if (!judge_window(s, mask, base, window, matches, error))
+			return false;
+		*rows += window;
+	}
+	return true;
 }

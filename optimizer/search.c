@@ -1,9 +1,10 @@
 /* The layer-set search: which mask to score next, which one is best, and when to stop.
  *
- * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So masks are compared
- * only where they were scored on the same window, by a posterior mean that also has every earlier score in
- * it; at a window move the incumbent and the three runners-up by posterior mean are scored again; and the
- * search is confirmed by its windows one by one and together. */
+ * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So the mask that
+ * drafts is the one with the best posterior mean (optimizer/belief.h), which has every score and every draft
+ * in it, where costs count as the speed-up that follows from it (optimizer/speedup.h). Proposals are draws
+ * from the same posterior, with a Bayesian one now and then; at a window move the incumbent and the three
+ * runners-up are scored again; and the search is confirmed by its windows one by one and together. */
 #include "optimizer/search.h"
 
 #include <math.h>
@@ -11,7 +12,51 @@
 #include <string.h>
 #include <time.h>
 
-#include "optimizer/search_internal.h"
+#include "optimizer/published.h"
+#include "optimizer/random_mask.h"
+#include "optimizer/record.h"
+#include "optimizer/speedup.h"
+
+enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES = 7 };
+
+/* r until costs are known, where it is the search's to choose. */
+static const double FIRST_RATIO = 0.45;
+
+struct search {
+	struct search_options option;
+	struct search_costs cost;
+	bool have_costs;
+	int dims, size; /* skippable sub-layers; those a proposal skips where the size is fixed */
+	bool free_size; /* as many as pay */
+	struct record record;
+	struct belief belief;
+	struct gp_random random;
+	struct bayes* bayes;
+	struct published published;
+	int next_draw;
+
+	int64_t window;
+	int window_size;     /* 0: none set */
+	int steps_on_window; /* on the present one */
+	int incumbent;       /* entry */
+	bool pending;        /* the incumbent was put there unscored, and stays until it is scored */
+	bool given;          /* it came from outside: influence does not replace it */
+	int64_t chosen_on;   /* the window that the incumbent became the best on */
+	double chosen_by;    /* its score then; NaN: none */
+	int64_t unseen_matches, unseen_rows;
+	int wait[MAX_RESCORES]; /* entries to score again on this window, last first */
+	int waiting;
+	struct vector suggestion[MAX_SUGGESTIONS];
+	int suggestions;
+	double drafts; /* draft steps seen since the incumbent was last compared */
+
+	enum search_state state;
+	int steps;       /* proposals observed */
+	int opened_at;   /* steps when the search was last (re)opened */
+	int improved_at; /* steps when the incumbent last changed */
+	bool exhausted;  /* no mask of this size is left */
+	double seconds;
+};
 
 static double now(void) {
 	struct timespec t;
@@ -42,30 +87,132 @@ struct mask search_start_mask(int blocks) {
 	return mask;
 }
 
-/* ---- masks and vectors -------------------------------------------------------------------- */
-
-/* False when the mask skips what may not be skipped. */
-static bool vector_of(const struct search* s, const struct mask* mask, struct vector* out) {
-	*out = (struct vector){{0}};
-	for (int sub_layer = 0; sub_layer < 2 * MAX_BLOCKS; sub_layer++) {
-		if (!mask_has(mask, sub_layer))
-			continue;
-		if (sub_layer < 2 || sub_layer >= s->dims + 2)
-			return false;
-		vector_set(out, sub_layer - 2, true);
-	}
-	return true;
-}
-
-static struct mask mask_of(const struct search* s, const struct vector* v) {
-	struct mask mask = {{0}};
-	for (int i = 0; i < s->dims; i++)
-		mask_set(&mask, i + 2, vector_has(v, i));
-	return mask;
-}
-
 static int size_of(const struct search* s, double skip_ratio) {
 	return (int)floor(skip_ratio * s->dims + 1e-9);
+}
+
+static bool is_step(enum proposal_kind kind) { return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES; }
+
+static struct entry* incumbent_of(const struct search* s) { return &s->record.entry[s->incumbent]; }
+
+/* ---- what a mask is worth ----------------------------------------------------------------- */
+
+static bool by_speedup(const struct search* s) {
+	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
+}
+
+static double speedup_at(const struct search* s, const struct vector* v, double alpha) {
+	int kind[2] = {0, 0};
+	for (int i = 0; i < s->dims; i++)
+		kind[i & 1] += vector_has(v, i);
+	return speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha);
+}
+
+/* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
+static double value_of(const struct search* s, const struct vector* v, double matchness) {
+	return by_speedup(s) ? speedup_at(s, v, matchness) + 1e-6 * matchness : matchness;
+}
+
+static double estimate(const struct search* s, const struct entry* e) {
+	return belief_matchness(&s->belief, &e->bits, &e->own);
+}
+
+static double estimated_value(const struct search* s, const struct entry* e) {
+	return value_of(s, &e->bits, estimate(s, e));
+}
+
+/* order (dims) by rising key: insertion sort, stable, for at most some hundred. */
+static void sort_by(const double* key, int* order, int n) {
+	for (int i = 0; i < n; i++) {
+		int at = i;
+		for (; at > 0 && key[order[at - 1]] > key[i]; at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+	}
+}
+
+static struct vector prefix(const int* order, int size) {
+	struct vector v = {{0}};
+	for (int n = 0; n < size; n++)
+		vector_set(&v, order[n], true);
+	return v;
+}
+
+/* The sub-layers of least damage, or of least damage for what skipping them saves: exactly s->size of them,
+ * or where the size is free as many as pay. */
+static struct vector best_of(const struct search* s, const double* damage) {
+	double key[MAX_DIMS] = {0};
+	int order[MAX_DIMS], size = s->size;
+	const bool choose = s->free_size && by_speedup(s);
+	for (int i = 0; i < s->dims; i++) {
+		const double saved = i & 1 ? s->cost.mlp : s->cost.attention;
+		key[i] = choose && damage[i] > 0 && saved > 0 ? damage[i] / saved : damage[i];
+	}
+	sort_by(key, order, s->dims);
+	double sum = 0, best = 0;
+	int kind[2] = {0, 0};
+	for (int n = 1; choose && n <= s->dims; n++) {
+		sum += damage[order[n - 1]];
+		kind[order[n - 1] & 1]++;
+		const double alpha = calibration_matchness(&s->belief.link, fmax(0, sum));
+		const double value = speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha) + 1e-6 * alpha;
+		if (value > best) {
+			best = value;
+			size = n;
+		}
+	}
+	return prefix(order, size);
+}
+
+/* ---- the incumbent ------------------------------------------------------------------------ */
+
+/* From now on what is scored of it is unseen. */
+static void choose(struct search* s, int index) {
+	const struct entry* e = &s->record.entry[index];
+	s->incumbent = index;
+	s->unseen_matches = s->unseen_rows = 0;
+	s->chosen_on = s->window;
+	s->chosen_by = e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
+	s->drafts = 0;
+}
+
+/* Puts a mask there that is to be scored next. */
+static void place(struct search* s, const struct vector* v) {
+	choose(s, record_entry(&s->record, v, &s->incumbent));
+	s->chosen_by = NAN;
+	s->pending = true;
+	s->waiting = 0;
+}
+
+static bool is_known(const struct entry* e) { return e->rows > 0 || e->own.trials > 0; }
+
+/* By matchness alone the smallest mask would win. */
+static bool fits(const struct search* s, const struct entry* e) {
+	return by_speedup(s) || vector_count(&e->bits) >= s->size;
+}
+
+/* The best posterior mean drafts. */
+static void compare(struct search* s, bool step) {
+	if (s->pending)
+		return;
+	int best = s->incumbent;
+	double most = estimated_value(s, incumbent_of(s));
+	for (int i = 0; i < s->record.entries; i++) {
+		const struct entry* e = &s->record.entry[i];
+		if (i == s->incumbent || !is_known(e) || !fits(s, e))
+			continue;
+		const double value = estimated_value(s, e);
+		if (value > most) {
+			most = value;
+			best = i;
+		}
+	}
+	s->drafts = 0;
+	if (best == s->incumbent)
+		return;
+	choose(s, best);
+	if (step)
+		s->improved_at = s->steps;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
@@ -74,7 +221,8 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (o->blocks < 3 || o->blocks > MAX_BLOCKS)
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
-	if (!(o->skip_ratio > 0 && o->skip_ratio <= 1))
+	const bool by_price = o->skip_ratio == 0 && o->objective == OBJECTIVE_SPEEDUP && !o->published;
+	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
 	    o->confirm < 0 || o->confirm > 1000)
@@ -88,16 +236,17 @@ static bool check(const struct search_options* o, struct error* error) {
 	return true;
 }
 
-static struct linear_model* linear_of(const struct search* s) {
-	/* A uniform mask's score spreads over some 0.2, whatever the number of sub-layers in it. */
-	const double terms = s->size > 0 ? s->size : 1;
-	return linear_open(&(struct linear_options){.dims = s->dims,
-	                                            .members = DRAWS,
-	                                            .mean = 0.7,
-	                                            .mean_sd = 0.3,
-	                                            .weight_sd = 0.2 / sqrt(terms),
-	                                            .offset_sd = 0.05,
-	                                            .seed = s->option.seed ^ 0x5eed});
+static bool open_parts(struct search* s, const struct search_options* o) {
+	const struct mask mask = search_start_mask(o->blocks);
+	struct vector start;
+	vector_of(&mask, s->dims, &start);
+	const int capacity = 2 * (o->max_steps < 100000 ? o->max_steps : 100000) + 1024;
+	if (!record_open(&s->record, capacity) || !belief_open(&s->belief, s->dims, s->size, o->seed ^ 0x5eed))
+		return false;
+	place(s, &start);
+	if (o->published)
+		return published_open(&s->published, o, s->dims, s->size, &start);
+	return o->bayes_interval == 0 || (s->bayes = bayes_open(o, s->dims));
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {
@@ -110,19 +259,11 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	}
 	s->option = *o;
 	s->dims = 2 * (o->blocks - 2);
-	s->skip_ratio = o->skip_ratio;
-	s->size = size_of(s, o->skip_ratio);
+	s->free_size = o->skip_ratio == 0;
+	s->size = size_of(s, s->free_size ? FIRST_RATIO : o->skip_ratio);
 	s->random.state = o->seed;
 	s->incumbent = -1;
-	const struct mask start = search_start_mask(o->blocks);
-	vector_of(s, &start, &s->start);
-	const int capacity = 2 * (o->max_steps < 100000 ? o->max_steps : 100000) + 1024;
-	s->linear = linear_of(s);
-	calibration_open(&s->calibration);
-	s->weight = calloc((size_t)s->dims, sizeof *s->weight);
-	s->order = calloc((size_t)s->dims, sizeof *s->order);
-	if (!record_open(&s->record, capacity) || !s->linear || !s->weight || !s->order ||
-	    (o->bayes_interval > 0 && !(s->background = background_open(s)))) {
+	if (!open_parts(s, o)) {
 		search_close(s);
 		error_set(error, "search: no memory for %d steps", o->max_steps);
 		return NULL;
@@ -133,11 +274,10 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 void search_close(struct search* s) {
 	if (!s)
 		return;
-	background_close(s->background);
+	bayes_close(s->bayes);
+	published_close(&s->published);
 	record_close(&s->record);
-	linear_close(s->linear);
-	free(s->weight);
-	free(s->order);
+	belief_close(&s->belief);
 	free(s);
 }
 
@@ -147,6 +287,8 @@ void search_close(struct search* s) {
  * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
  * and one failure added, and the posterior mean must agree. */
 static bool is_confirmed(const struct search* s, const struct entry* e) {
+	if (s->free_size && by_speedup(s))
+		return false; /* a small mask is soon that good; a larger one may be worth more */
 	if (e->last_window != s->window || e->above <= s->option.confirm)
 		return false;
 	if (e->last_matches <= s->option.max_matchness * e->last_rows)
@@ -154,7 +296,7 @@ static bool is_confirmed(const struct search* s, const struct entry* e) {
 	if (s->option.confirm == 0)
 		return true;
 	if (e->rows < (int64_t)(s->option.confirm + 2) * s->window_size ||
-	    estimate_of(s, e) <= s->option.max_matchness)
+	    estimate(s, e) <= s->option.max_matchness)
 		return false;
 	return (double)(e->matches + 1) > s->option.max_matchness * (double)(e->rows + 2);
 }
@@ -162,7 +304,9 @@ static bool is_confirmed(const struct search* s, const struct entry* e) {
 static void check_stop(struct search* s) {
 	if (s->state != SEARCH_RUNNING)
 		return;
-	if (s->incumbent >= 0 && is_confirmed(s, &s->record.entry[s->incumbent]))
+	const bool confirmed = s->option.published ? s->published.best_score > s->option.max_matchness
+	                                           : is_confirmed(s, incumbent_of(s));
+	if (confirmed)
 		s->state = SEARCH_CONFIRMED;
 	else if (s->exhausted || s->steps - s->opened_at >= s->option.max_steps)
 		s->state = SEARCH_EXHAUSTED;
@@ -178,10 +322,9 @@ static int runners_up(const struct search* s, int* best, int most) {
 	int n = 0;
 	for (int i = 0; i < s->record.entries; i++) {
 		const struct entry* e = &s->record.entry[i];
-		if (i == s->incumbent || e->rows == 0 ||
-		    (s->option.objective == OBJECTIVE_MATCHNESS && vector_count(&e->bits) != s->size))
+		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = estimate_value(s, e);
+		const double mine = estimated_value(s, e);
 		int at = n < most ? n++ : most;
 		for (; at > 0 && value[at - 1] < mine; at--)
 			if (at < most) {
@@ -200,7 +343,7 @@ static int runners_up(const struct search* s, int* best, int most) {
  * steps, and the incumbent waits for a challenger where there were none. */
 static void queue_rescores(struct search* s) {
 	s->waiting = 0;
-	if (s->state != SEARCH_RUNNING || s->incumbent < 0 || s->steps_on_window == 0)
+	if (s->state != SEARCH_RUNNING || s->pending || s->steps_on_window == 0 || s->option.published)
 		return;
 	const int room = s->steps_on_window - 1 < RUNNERS_UP ? s->steps_on_window - 1 : RUNNERS_UP;
 	int best[RUNNERS_UP];
@@ -215,7 +358,7 @@ void search_window(struct search* s, int64_t window, int size) {
 		return;
 	const double began = now();
 	if (window != s->window)
-		linear_group(s->linear);
+		belief_window(&s->belief);
 	s->window = window;
 	s->window_size = size;
 	queue_rescores(s);
@@ -230,12 +373,81 @@ static bool scored_here(const struct search* s, int entry) {
 	return e->last_window == s->window && e->last_rows == s->window_size;
 }
 
+static bool is_new(const struct search* s, const struct vector* v) { return record_find(&s->record, v) < 0; }
+
+/* Swaps sub-layers at random until the mask is one not seen before; false when a few swaps do not get there.
+ */
+static bool make_new(struct search* s, struct vector* v) {
+	for (int try = 0; try < 16; try++) {
+		if (is_new(s, v))
+			return true;
+		random_swap(&s->random, s->dims, v);
+	}
+	return is_new(s, v);
+}
+
+/* How many of the weights a proposal draws; the others stay at their mean. With all of them drawn a proposal
+ * has many sub-layers wrong at once, and matchness is flattest there: it falls with the square root of the
+ * number that are wrong, so that a token near the top tells several times as much. */
+static const double DRAWN_SHARE = 0.5;
+
+/* The best mask of a draw from the posterior (Thompson sampling), in some of its weights. */
+static bool propose_informed(struct search* s, struct vector* out) {
+	double mean[MAX_DIMS], drawn[MAX_DIMS];
+	linear_weights(s->belief.linear, mean);
+	for (int try = 0; try < 4; try++) {
+		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1, drawn);
+		for (int i = 0; i < s->dims; i++)
+			if (gp_uniform(&s->random) > DRAWN_SHARE)
+				drawn[i] = mean[i];
+		*out = best_of(s, drawn);
+		if (is_new(s, out))
+			return true;
+	}
+	return make_new(s, out);
+}
+
+/* Random draws keep hitting known masks: where few sets exist, take the first new one, if there is one. */
+static bool first_new(const struct search* s, int size, struct vector* v) {
+	*v = (struct vector){{0}};
+	for (int i = 0; i < size; i++)
+		vector_set(v, i, true);
+	do
+		if (is_new(s, v))
+			return true;
+	while (next_mask(v, s->dims));
+	return false;
+}
+
+/* The size that proposals have now: where it is free, that of the best mask, but not so small that there would
+ * soon be none left (the best mask is small where nothing pays). */
+static int present_size(const struct search* s) {
+	if (!s->free_size || !by_speedup(s))
+		return s->size;
+	const int best = vector_count(&incumbent_of(s)->bits), least = (s->dims + 4) / 5;
+	return best > least ? best : least;
+}
+
+static bool propose_random(struct search* s, struct vector* out) {
+	const bool blind = s->option.bayes_interval == 0 || (!s->belief.informed && s->steps < 8);
+	const bool uniform = blind || (!s->belief.informed && gp_below(&s->random, 8) == 0);
+	if (!uniform && propose_informed(s, out))
+		return true;
+	const int size = present_size(s);
+	for (int try = 0; try < 64; try++) {
+		random_mask(&s->random, s->dims, size, out);
+		if (is_new(s, out))
+			return true;
+	}
+	return first_new(s, size, out);
+}
+
 /* What a challenger must be able to exceed: one match less than the incumbent, since ties are broken by
  * posterior mean. Where costs count, the fewest matches at which this mask is worth as much. */
 static int needed_for(const struct search* s, const struct vector* v) {
-	if (s->incumbent < 0 || !scored_here(s, s->incumbent))
+	if (!scored_here(s, s->incumbent))
 		return 0;
-	const struct entry* e = &s->record.entry[s->incumbent];
+	const struct entry* e = incumbent_of(s);
 	const double target = value_of(s, &e->bits, (double)e->last_matches / e->last_rows);
 	int least = 0;
 	while (least < s->window_size && value_of(s, v, (double)least / s->window_size) < target)
@@ -243,55 +455,97 @@ static int needed_for(const struct search* s, const struct vector* v) {
 	return least > 0 ? least - 1 : 0;
 }
 
-static void fill(const struct search* s, struct proposal* p, enum proposal_kind kind,
+static bool fill(const struct search* s, struct proposal* p, enum proposal_kind kind,
                  const struct vector* v) {
 	p->kind = kind;
-	p->step = kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES ? s->steps + 1 : 0;
-	p->mask = mask_of(s, v);
-	p->needed = p->step ? needed_for(s, v) : 0;
+	p->step = is_step(kind) ? s->steps + 1 : 0;
+	p->mask = mask_of(v, s->dims);
+	p->needed = p->step && !s->option.published ? needed_for(s, v) : 0;
+	return true;
 }
 
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
-	if (interval > 0) {
-		if (step % interval == 0)
-			background_want(s);
-		if (background_take(s, &v) && make_new(s, &v)) {
-			fill(s, p, PROPOSAL_BAYES, &v);
-			return true;
-		}
-	}
-	if (propose_random(s, &v)) {
-		fill(s, p, PROPOSAL_RANDOM, &v);
-		return true;
-	}
+	if (s->bayes && step % interval == 0)
+		bayes_want(s->bayes, present_size(s), gp_random_bits(&s->random));
+	if (s->bayes && bayes_take(s->bayes, &v) && make_new(s, &v))
+		return fill(s, p, PROPOSAL_BAYES, &v);
+	if (propose_random(s, &v))
+		return fill(s, p, PROPOSAL_RANDOM, &v);
 	s->exhausted = true;
 	check_stop(s);
 	return false;
 }
 
+/* Expected gain in time a token, in plain steps, from what one score of `rows` may show of a mask. */
+static double worth_of(const struct search* s, const struct vector* v, int rows) {
+	static const double node[] = {-2.857, -1.356, 0, 1.356, 2.857}; /* Gauss-Hermite, five points */
+	static const double weight[] = {0.01126, 0.22208, 0.53333, 0.22208, 0.01126};
+	const int index = record_find(&s->record, v);
+	const struct evidence* own = index < 0 ? NULL : &s->record.entry[index].own;
+	const double mean = belief_matchness(&s->belief, v, own), known = belief_variance(&s->belief, v, own);
+	const double told = known * known / (known + belief_noise(mean, rows) / 4); /* distances tell more */
+	const double present = fmax(1, search_speedup(s));
+	double gain = 0;
+	for (int i = 0; i < 5; i++) {
+		const double value = speedup_at(s, v, mean + node[i] * sqrt(told));
+		gain += weight[i] * fmax(0, 1 / present - 1 / fmax(1, value));
+	}
+	return gain;
+}
+
+/* The sizes along the order of damage now, 0.1 … 0.7 of what may be skipped: the unscored one that is worth
+ * most, while one is worth anything to speak of. */
+static bool propose_size(struct search* s, struct proposal* p) {
+	if (!s->free_size || !by_speedup(s))
+		return false;
+	double damage[MAX_DIMS], most = 1e-3;
+	int order[MAX_DIMS];
+	struct vector best;
+	bool found = false;
+	linear_weights(s->belief.linear, damage);
+	sort_by(s->belief.informed ? s->belief.influence : damage, order, s->dims);
+	for (int i = 1; i <= SIZES; i++) {
+		const struct vector v = prefix(order, size_of(s, 0.1 * i));
+		const int index = record_find(&s->record, &v);
+		const double worth =
+		    index >= 0 && s->record.entry[index].rows > 0 ? 0 : worth_of(s, &v, s->window_size);
+		if (worth > most) {
+			most = worth;
+			best = v;
+			found = true;
+		}
+	}
+	return found && fill(s, p, PROPOSAL_SIZE, &best);
+}
+
+static bool propose_published(struct search* s, struct proposal* p) {
+	check_stop(s);
+	if (s->state != SEARCH_RUNNING)
+		return false;
+	struct vector v;
+	const bool bayes = published_propose(&s->published, &v);
+	return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
+}
+
 static bool propose(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
-	if (s->incumbent < 0) {
-		fill(s, p, PROPOSAL_START, &s->start);
-		return true;
-	}
-	if (s->suggestions > 0) {
-		fill(s, p, PROPOSAL_START, &s->suggestion[0]);
-		return true;
-	}
+	if (s->option.published)
+		return propose_published(s, p);
+	if (s->pending)
+		return fill(s, p, PROPOSAL_START, &incumbent_of(s)->bits);
+	if (s->suggestions > 0)
+		return fill(s, p, PROPOSAL_START, &s->suggestion[0]);
 	check_stop(s);
 	if (s->state != SEARCH_RUNNING)
 		return false;
 	while (s->waiting > 0 && scored_here(s, s->wait[s->waiting - 1]))
 		s->waiting--;
-	if (s->waiting > 0) {
-		fill(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
-		return true;
-	}
-	return propose_step(s, p);
+	if (s->waiting > 0)
+		return fill(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
+	return propose_size(s, p) || propose_step(s, p);
 }
 
 bool search_propose(struct search* s, struct proposal* p) {
@@ -301,108 +555,53 @@ bool search_propose(struct search* s, struct proposal* p) {
 	return more;
 }
 
+double search_worth(const struct search* s, const struct proposal* p) {
+	struct vector v;
+	if (!s->have_costs || s->option.published || !vector_of(&p->mask, s->dims, &v))
+		return NAN;
+	return worth_of(s, &v, s->window_size > 0 ? s->window_size : 32);
+}
+
 /* ---- observing ---------------------------------------------------------------------------- */
 
-/* Variance of the share of n trials: binomial at the chance the model expects, held off 0 and 1 by one
- * success and one failure. (At the share seen, a lucky score would pass for a sure one.) */
-static double binomial_variance(double expected, int rows) {
-	const double chance = expected < 0 ? 0 : expected > 1 ? 1 : expected;
-	const double p = (chance * rows + 1.0) / (rows + 2.0);
-	return p * (1 - p) / rows;
+/* A full score on the present window: what stopping and early ends go by. */
+static void note_window(struct search* s, struct entry* e, const struct score* score) {
+	const bool above = score->matches > s->option.max_matchness * score->rows;
+	if (e->last_window == score->window) {
+		/* The window has grown: what it said when it was shorter is part of what it says now. */
+		e->above -= e->last_matches > s->option.max_matchness * e->last_rows;
+		e->matches -= e->last_matches;
+		e->rows -= e->last_rows;
+	}
+	e->above += above;
+	e->last_window = score->window;
+	e->last_matches = score->matches;
+	e->last_rows = score->rows;
 }
 
-static double expected_here(const struct search* s, const struct vector* v, bool here) {
-	return linear_mean(s->linear, v->word) + (here ? linear_offset(s->linear) : 0);
-}
-
-/* Renumbered masks would leave `wait` dangling: it goes when the record forgets. */
-static int record_mask(struct search* s, const struct vector* v, int matches, int rows, int64_t window) {
+/* Takes a score in: the models, the mask's own figures. Returns the entry. Renumbered masks would leave
+ * `wait` dangling: it goes when the record forgets. */
+static int learn(struct search* s, const struct vector* v, const struct score* score) {
+	const bool here = score->window == s->window && score->window != 0;
 	const int before = s->record.observations;
-	record_entry(&s->record, v, &s->incumbent);
-	record_observe(&s->record, record_find(&s->record, v), matches, rows, window, &s->incumbent);
+	int index = record_entry(&s->record, v, &s->incumbent);
+	index = record_observe(&s->record, index, score, &s->incumbent);
 	if (s->record.observations <= before)
 		s->waiting = 0;
-	return record_find(&s->record, v);
-}
-
-/* Joins what the distance says to what the hits say. */
-static void sharpen(struct search* s, double distance, double binomial, double* y, double* variance) {
-	if (!(distance >= 0) || !isfinite(distance))
-		return;
-	const double weight = calibration_weight(&s->calibration);
-	const double expected = calibration_matchness(&s->calibration, distance);
-	calibration_see(&s->calibration, distance, *y, binomial);
-	*y = (*y + weight * expected) / (1 + weight);
-	*variance /= 1 + weight;
-}
-
-/* Takes a score in: the models, the mask's own figures. Returns the entry. */
-static int learn(struct search* s, const struct vector* v, int matches, int rows, double distance,
-                 int64_t window) {
-	const bool here = window == s->window && window != 0;
-	double y = (double)matches / rows;
-	/* On one window about half of the binomial variance is the tokens' own ease, which all masks share and
-	 * which the window's offset takes up. */
-	const double binomial = binomial_variance(expected_here(s, v, here), rows);
-	double variance = here ? binomial / 2 : binomial;
-	sharpen(s, distance, binomial, &y, &variance);
-	const int index = record_mask(s, v, matches, rows, window);
 	struct entry* e = &s->record.entry[index];
-	linear_add(s->linear, v->word, y, variance, here);
-	e->residual += (y - expected_here(s, v, here)) / variance;
-	e->residual_weight += 1 / variance;
-	e->matches += matches;
-	e->rows += rows;
-	if (s->background)
-		background_observe(s, v, y, variance, window);
-	if (here && rows == s->window_size) {
-		const bool above = matches > s->option.max_matchness * rows;
-		if (e->last_window == window) {
-			/* The window has grown: what it said when it was shorter is part of what it says now. */
-			e->above -= e->last_matches > s->option.max_matchness * e->last_rows;
-			e->matches -= e->last_matches;
-			e->rows -= e->last_rows;
-		}
-		e->above += above;
-		e->last_window = window;
-		e->last_matches = matches;
-		e->last_rows = rows;
+	belief_see(&s->belief, v, score, here, &e->own);
+	e->matches += score->matches;
+	e->rows += score->rows;
+	if (index == s->incumbent && !s->pending && score->window != s->chosen_on) {
+		s->unseen_matches += score->matches;
+		s->unseen_rows += score->rows;
 	}
+	if (s->bayes)
+		bayes_observe(s->bayes, v, (double)score->matches / score->rows,
+		              belief_noise((double)score->matches / score->rows, score->rows), score->window);
+	if (here && score->rows == s->window_size)
+		note_window(s, e, score);
 	return index;
-}
-
-/* Both have been scored on this window, so that its ease or difficulty favours neither; what decides is the
- * posterior mean, which has this score in it and all others too. */
-static bool beats(const struct search* s, const struct entry* a, const struct entry* b) {
-	return estimate_value(s, a) > estimate_value(s, b);
-}
-
-/* The incumbent has just been scored: what was scored on this window before it may beat it. */
-static void meet_challengers(struct search* s) {
-	for (int i = 0; i < s->record.entries; i++)
-		if (i != s->incumbent && scored_here(s, i) &&
-		    beats(s, &s->record.entry[i], &s->record.entry[s->incumbent]))
-			s->incumbent = i;
-}
-
-static void challenge(struct search* s, int index, bool step) {
-	const int before = s->incumbent;
-	if (s->incumbent < 0 && vector_equal(&s->record.entry[index].bits, &s->start))
-		s->incumbent = index;
-	if (s->incumbent < 0 || !scored_here(s, index))
-		return;
-	const struct entry *it = &s->record.entry[index], *best = &s->record.entry[s->incumbent];
-	if (index == s->incumbent) {
-		meet_challengers(s);
-	} else if (!scored_here(s, s->incumbent)) {
-		/* Worth a look where the posterior mean says so: the incumbent is scored beside it. */
-		if (s->waiting < MAX_RESCORES && estimate_value(s, it) > estimate_value(s, best))
-			s->wait[s->waiting++] = s->incumbent;
-	} else if (beats(s, it, best)) {
-		s->incumbent = index;
-	}
-	if (step && s->incumbent != before)
-		s->improved_at = s->steps;
 }
 
 static void drop_suggestion(struct search* s, const struct vector* v) {
@@ -416,7 +615,14 @@ static void drop_suggestion(struct search* s, const struct vector* v) {
 /* False for what no evaluation can have said. */
 static bool plausible(const struct search* s, const struct mask* mask, int matches, int rows,
                       struct vector* out) {
-	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows && vector_of(s, mask, out);
+	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows && vector_of(mask, s->dims, out);
+}
+
+static void observe_published(struct search* s, const struct vector* v, int matches, int rows) {
+	published_observe(&s->published, v, matches, rows);
+	s->steps++;
+	if (s->published.improved_at == s->published.steps)
+		s->improved_at = s->steps;
 }
 
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows, double distance) {
@@ -424,50 +630,131 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
 	const double began = now();
-	const bool step = p->kind == PROPOSAL_RANDOM || p->kind == PROPOSAL_BAYES;
-	if (step) {
-		s->steps++;
-		s->steps_on_window++;
+	const bool step = is_step(p->kind);
+	if (s->option.published) {
+		observe_published(s, &v, matches, rows);
+	} else {
+		s->steps += step;
+		s->steps_on_window += step;
+		drop_suggestion(s, &v);
+		const int index = learn(s, &v, &(struct score){matches, rows, distance, s->window});
+		if (!step && s->waiting > 0 && s->wait[s->waiting - 1] == index)
+			s->waiting--;
+		if (s->pending && index == s->incumbent) {
+			s->pending = false;
+			s->chosen_on = s->window;
+			s->chosen_by = (double)matches / rows;
+		}
+		compare(s, step);
 	}
-	drop_suggestion(s, &v);
-	const int index = learn(s, &v, matches, rows, distance, s->window);
-	if (!step && s->waiting > 0 && s->wait[s->waiting - 1] == index)
-		s->waiting--;
-	challenge(s, index, step);
 	check_stop(s);
 	s->seconds += now() - began;
 }
 
 void search_observe_mask(struct search* s, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct vector v;
-	if (window < 0 || !plausible(s, mask, matches, rows, &v))
+	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	const double began = now();
-	const int index = learn(s, &v, matches, rows, NAN, window);
-	challenge(s, index, false);
+	learn(s, &v, &(struct score){matches, rows, NAN, window});
+	compare(s, false);
 	check_stop(s);
+	s->seconds += now() - began;
+}
+
+/* Looked at again once as many draft steps have been seen as a mask's acceptance may have moved by. */
+enum { DRAFTS_TO_COMPARE = 64 };
+
+void search_see_draft(struct search* s, const struct mask* mask, double accepted, double trials) {
+	struct vector v;
+	if (s->option.published || !(trials > 0) || !isfinite(trials) || !(accepted >= 0 && accepted <= trials) ||
+	    !vector_of(mask, s->dims, &v))
+		return;
+	const int index = record_find(&s->record, &v);
+	if (index < 0)
+		return;
+	belief_see_draft(&s->record.entry[index].own, accepted, trials);
+	s->drafts += trials;
+	if (s->drafts >= DRAFTS_TO_COMPARE)
+		compare(s, false);
+}
+
+/* ---- influence ---------------------------------------------------------------------------- */
+
+/* Brings all scores again, in their order, under the new prior. */
+static void replay(struct search* s) {
+	int64_t window = 0;
+	for (int i = 0; i < s->record.entries; i++) {
+		struct evidence* own = &s->record.entry[i].own;
+		*own = (struct evidence){.accepted = own->accepted, .trials = own->trials};
+	}
+	for (int i = 0; i < s->record.observations; i++) {
+		const struct observation* o = &s->record.observation[i];
+		struct entry* e = &s->record.entry[o->entry];
+		if (o->score.window != 0 && o->score.window != window) {
+			belief_window(&s->belief);
+			window = o->score.window;
+		}
+		belief_see(&s->belief, &e->bits, &o->score, o->score.window != 0, &e->own);
+	}
+	if (window != s->window)
+		belief_window(&s->belief);
+}
+
+void search_set_influence(struct search* s, const double* influence, double rows) {
+	if (s->option.published || !(rows > 0))
+		return;
+	for (int i = 0; i < s->dims; i++)
+		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
+			return;
+	const double began = now();
+	belief_inform(&s->belief, influence + 2);
+	replay(s);
+	if (s->pending && !s->given) {
+		const struct vector v = best_of(s, s->belief.influence);
+		place(s, &v);
+	} else {
+		compare(s, false);
+	}
 	s->seconds += now() - began;
 }
 
 /* ---- the best, and what comes from outside ------------------------------------------------ */
 
 struct mask search_best(const struct search* s, double* matchness) {
-	const struct entry* e = s->incumbent < 0 ? NULL : &s->record.entry[s->incumbent];
 	if (matchness)
-		*matchness = e && e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
-	return mask_of(s, e ? &e->bits : &s->start);
+		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
+	return mask_of(s->option.published ? &s->published.best : &incumbent_of(s)->bits, s->dims);
 }
 
-static void adopt(struct search* s, const struct vector* v) {
-	s->start = *v;
-	s->incumbent = -1;
-	s->waiting = 0;
+double search_chosen_by(const struct search* s) {
+	if (s->option.published)
+		return s->published.best_score < 0 ? NAN : s->published.best_score;
+	return s->chosen_by;
+}
+
+double search_expected(const struct search* s) {
+	if (s->option.published)
+		return search_chosen_by(s);
+	const bool known = s->belief.informed || s->record.observations > 0 || is_known(incumbent_of(s));
+	return known ? estimate(s, incumbent_of(s)) : NAN;
+}
+
+double search_speedup(const struct search* s) {
+	if (!s->have_costs || s->option.published)
+		return NAN;
+	return speedup_at(s, &incumbent_of(s)->bits, estimate(s, incumbent_of(s)));
 }
 
 void search_adopt(struct search* s, const struct mask* mask) {
 	struct vector v;
-	if (vector_of(s, mask, &v))
-		adopt(s, &v);
+	if (!vector_of(mask, s->dims, &v))
+		return;
+	s->given = true;
+	if (s->option.published)
+		s->published.best = v;
+	else
+		place(s, &v);
 }
 
 static void suggest(struct search* s, const struct vector* v) {
@@ -478,20 +765,21 @@ static void suggest(struct search* s, const struct vector* v) {
 
 void search_suggest(struct search* s, const struct mask* mask) {
 	struct vector v;
-	if (vector_of(s, mask, &v))
+	if (!s->option.published && vector_of(mask, s->dims, &v))
 		suggest(s, &v);
 }
 
 /* The incumbent brought to another size: the costliest sub-layers go, or the cheapest come. */
-static struct vector resized(struct search* s, const struct vector* from) {
+static struct vector resized(const struct search* s, const struct vector* from) {
 	struct vector v = *from;
-	linear_weights(s->linear, s->weight);
+	double damage[MAX_DIMS];
+	linear_weights(s->belief.linear, damage);
 	for (int count = vector_count(&v); count != s->size; count = vector_count(&v)) {
 		const bool grow = count < s->size;
 		int pick = -1;
 		for (int i = 0; i < s->dims; i++)
 			if (vector_has(&v, i) != grow &&
-			    (pick < 0 || (grow ? s->weight[i] > s->weight[pick] : s->weight[i] < s->weight[pick])))
+			    (pick < 0 || (grow ? damage[i] < damage[pick] : damage[i] > damage[pick])))
 				pick = i;
 		vector_set(&v, pick, grow);
 	}
@@ -501,29 +789,41 @@ static struct vector resized(struct search* s, const struct vector* from) {
 /* A lower ratio's mask competes with the incumbent; a higher one's must replace it, since by matchness
  * alone the smaller mask would always stay. */
 void search_set_skip_ratio(struct search* s, double r) {
-	if (!(r > 0 && r <= 1) || size_of(s, r) == s->size) {
-		if (r > 0 && r <= 1)
-			s->skip_ratio = r;
+	const bool by_price = r == 0 && s->option.objective == OBJECTIVE_SPEEDUP;
+	if (s->option.published || (!by_price && !(r > 0 && r <= 1)))
 		return;
-	}
-	const bool rise = r > s->skip_ratio;
-	s->skip_ratio = r;
-	s->size = size_of(s, r);
+	const int size = size_of(s, by_price ? FIRST_RATIO : r);
+	const bool same = by_price == s->free_size && size == s->size;
+	s->option.skip_ratio = r;
+	s->free_size = by_price;
+	if (same)
+		return;
+	const bool rise = size > s->size;
+	s->size = size;
 	s->exhausted = false;
-	const struct vector v = resized(s, s->incumbent < 0 ? &s->start : &s->record.entry[s->incumbent].bits);
-	if (rise)
-		adopt(s, &v);
-	else
-		suggest(s, &v);
+	if (!by_price) {
+		const struct vector v = resized(s, &incumbent_of(s)->bits);
+		if (rise || s->pending)
+			place(s, &v);
+		else
+			suggest(s, &v);
+	}
 	search_reopen(s);
 }
 
 void search_set_costs(struct search* s, const struct search_costs* cost) {
 	if (!isfinite(cost->attention) || !isfinite(cost->mlp) || !isfinite(cost->fixed) || cost->attention < 0 ||
-	    cost->mlp < 0 || cost->fixed < 0 || cost->max_draft < 1)
+	    cost->mlp < 0 || cost->fixed < 0 || cost->max_draft < 1 || s->option.published)
 		return;
 	s->cost = *cost;
 	s->have_costs = true;
+	if (s->pending && !s->given && s->belief.informed && by_speedup(s)) {
+		const struct vector v = best_of(s, s->belief.influence);
+		if (!vector_equal(&v, &incumbent_of(s)->bits))
+			place(s, &v);
+	} else {
+		compare(s, false);
+	}
 }
 
 void search_reopen(struct search* s) {
@@ -531,7 +831,7 @@ void search_reopen(struct search* s) {
 	s->opened_at = s->improved_at = s->steps;
 	for (int i = 0; i < s->record.entries; i++)
 		s->record.entry[i].above = 0;
-	linear_loosen(s->linear, 0.25);
+	linear_loosen(s->belief.linear, 0.25);
 }
 
 void search_settle(struct search* s) {
@@ -539,17 +839,22 @@ void search_settle(struct search* s) {
 	s->waiting = 0;
 }
 
-bool search_waits(const struct search* s) { return s->incumbent < 0 || s->suggestions > 0; }
+bool search_waits(const struct search* s) {
+	return !s->option.published && (s->pending || s->suggestions > 0);
+}
 
 enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
-double search_skip_ratio(const struct search* s) { return s->skip_ratio; }
+
+double search_skip_ratio(const struct search* s) {
+	return s->free_size ? (double)vector_count(&incumbent_of(s)->bits) / s->dims : s->option.skip_ratio;
+}
 
 void search_seconds(const struct search* s, double* foreground, double* background) {
 	if (foreground)
 		*foreground = s->seconds;
 	if (background)
-		*background = s->background ? background_seconds(s->background) : 0;
+		*background = s->bayes ? bayes_seconds(s->bayes) : 0;
 }
 
 void search_each(const struct search* s,
@@ -557,7 +862,7 @@ void search_each(const struct search* s,
                  void* user) {
 	for (int i = 0; i < s->record.observations; i++) {
 		const struct observation* o = &s->record.observation[i];
-		const struct mask mask = mask_of(s, &s->record.entry[o->entry].bits);
-		visit(user, &mask, o->matches, o->rows, o->window);
+		const struct mask mask = mask_of(&s->record.entry[o->entry].bits, s->dims);
+		visit(user, &mask, o->score.matches, o->score.rows, o->score.window);
 	}
 }

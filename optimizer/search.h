@@ -15,8 +15,10 @@ enum search_acquisition { SEARCH_UCB, SEARCH_EI };
 enum search_kernel { SEARCH_MATERN52, SEARCH_HAMMING };
 
 struct search_options {
-	int blocks;           /* L; sub-layers of the first and last block are never skipped */
-	double skip_ratio;    /* r: a proposal skips exactly floor(r·2(L-2)) sub-layers */
+	int blocks; /* L; sub-layers of the first and last block are never skipped */
+	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, with OBJECTIVE_SPEEDUP only: as many as pay at
+	 * measured costs, the start (before costs are known) at r = 0.45. */
+	double skip_ratio;
 	int bayes_interval;   /* beta: step o is Bayesian when o % beta == 0; 0 = random search only */
 	int max_steps;        /* S */
 	int patience;         /* steps without improvement */
@@ -30,6 +32,10 @@ struct search_options {
 	/* Fits and Bayesian proposals run on a low-priority thread; until one is ready, random proposals
 	 * take its place. False: they run inside search_propose, and everything repeats. */
 	bool background;
+	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
+	 * process each bayes_interval-th, the first mask scored replaces the start mask, the best raw score ever
+	 * drafts, nothing is scored twice. Influence, distances, costs and `confirm` are ignored. */
+	bool published;
 };
 
 /* Costs for OBJECTIVE_SPEEDUP, in one-row full passes. */
@@ -43,13 +49,14 @@ struct search_costs {
 enum proposal_kind {
 	PROPOSAL_START,   /* the start mask, or one that was given, scored on its first window */
 	PROPOSAL_RESCORE, /* the incumbent or a runner-up on a new window; counts as no step */
+	PROPOSAL_SIZE,    /* a prefix of influence's order, of another size; counts as no step */
 	PROPOSAL_RANDOM,
 	PROPOSAL_BAYES
 };
 
 struct proposal {
 	enum proposal_kind kind;
-	int step; /* o, 1-based; 0 for START and RESCORE */
+	int step; /* o, 1-based; 0 for START, RESCORE and SIZE */
 	struct mask mask;
 	/* Once k matches of `rows` scored rows plus all rows left cannot exceed this count of matches out
 	 * of the window's, scoring may stop (search_observe with the rows scored so far). 0: score all. */
@@ -80,14 +87,39 @@ void search_observe(struct search*, const struct proposal*, int matches, int row
 /* An observation from elsewhere (a bank, an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
 
-/* The best mask so far and its matchness over all windows that it was scored on (in [0, 1], NaN before any):
- * one window of 32 tells two hundredths at best. */
+/* Block Influence (Men et al. 2024, ShortGPT) by sub-layer: influence (2L), the mean of 1 - cos(x, x + f(x))
+ * over `rows` rows of text. It is the prior mean of what a sub-layer costs, and an order: while no mask was
+ * scored or adopted, the least influential sub-layers are the best mask of their number. To be called again
+ * as it gets better known; each call goes over all observations once. Values that are negative or not finite:
+ * the call is ignored. */
+void search_set_influence(struct search*, const double* influence, double rows);
+/* Drafting with a mask measured its acceptance for nothing: `accepted` of `trials` draft steps whose path was
+ * right so far (both may be fractions: recent ones weigh more). O(dims). */
+void search_see_draft(struct search*, const struct mask*, double accepted, double trials);
+
+/* The mask that should draft now, and its unseen matchness: hits over rows on windows scored after it had
+ * become the best (in [0, 1], NaN before any). Without any score: the influence-ordered mask of the present
+ * size, or the published start mask. */
 struct mask search_best(const struct search*, double* matchness);
+/* The score that it was chosen by (over all windows until then): too high, being the best of many. NaN where
+ * it was not chosen by scores. */
+double search_chosen_by(const struct search*);
+/* The matchness to expect from it: the posterior mean, influence's before any score; NaN when nothing at all
+ * is known. */
+double search_expected(const struct search*);
+/* The speed-up to expect from drafting with it, max over D of M / ((M - 1)·c/alpha + v(n)), under the costs
+ * that were set; not over 1: drafting with it does not pay. NaN without costs. */
+double search_speedup(const struct search*);
+/* What scoring this proposal is expected to gain: the share of plain time by which decoding gets faster from
+ * then on (0 and more; NaN without costs). */
+double search_worth(const struct search*, const struct proposal*);
 /* Takes a mask as the incumbent, to be scored next (an import, a bank entry, --mask). */
 void search_adopt(struct search*, const struct mask*);
 /* Adds a candidate to be scored before other proposals on the current window. At most 8 wait. */
 void search_suggest(struct search*, const struct mask*);
-void search_set_skip_ratio(struct search*, double r); /* from the next proposal on; a change reopens */
+/* From the next proposal on; a change reopens. 0: as in search_options. */
+void search_set_skip_ratio(struct search*, double r);
+/* For OBJECTIVE_SPEEDUP: what is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
 void search_reopen(struct search*); /* after drift: patience and stopping start again */
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed, until it is reopened. */
@@ -95,8 +127,8 @@ void search_settle(struct search*);
 /* True while a mask that was adopted or suggested waits for its score, whatever the state. */
 bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
-int search_steps(const struct search*); /* proposals observed, START and RESCORE left out */
-double search_skip_ratio(const struct search*);
+int search_steps(const struct search*);         /* proposals observed, START, RESCORE and SIZE left out */
+double search_skip_ratio(const struct search*); /* of proposals now: r as set, or that of the best mask */
 /* Seconds spent here outside any model pass, on the caller's thread and on the background one. */
 void search_seconds(const struct search*, double* foreground, double* background);
 

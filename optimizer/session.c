@@ -18,17 +18,24 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 
 static struct search* open_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
+	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
+	 * below 34 B parameters, else 0.5. */
+	const bool priced = o->objective_speedup && !(o->skip_ratio > 0);
+	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
-	    .skip_ratio = s->skip_ratio,
+	    .skip_ratio = priced              ? 0
+	                  : o->skip_ratio > 0 ? o->skip_ratio
+	                                      : published,
 	    .bayes_interval = o->bayes_interval,
 	    .max_steps = o->max_steps,
 	    .patience = o->patience,
 	    .max_matchness = o->max_matchness,
 	    .confirm = o->confirm,
-	    .objective = o->objective_speedup ? OBJECTIVE_SPEEDUP : OBJECTIVE_MATCHNESS,
+	    .objective = priced ? OBJECTIVE_SPEEDUP : OBJECTIVE_MATCHNESS,
 	    .acquisition = o->expected_improvement ? SEARCH_EI : SEARCH_UCB,
 	    .kernel = o->hamming ? SEARCH_HAMMING : SEARCH_MATERN52,
+	    .published = o->published,
 	    .kappa = o->kappa,
 	    .seed = o->seed,
 	    /* under an unlimited budget the figures are to repeat: nothing may depend on timing */
@@ -48,13 +55,17 @@ static bool open_parts(struct session* s, struct error* error) {
 	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
 		return error_set(error, "out of memory for a session of %d tokens", context);
 	if (s->options.method == SWIFTLET_SWIFT && model->weights.shape.n_blocks >= 3) {
-		/* SWIFT appendix B.2: r = 0.45 below 34 B parameters, else 0.5 */
-		const double given = s->options.skip_ratio;
-		s->skip_ratio = given > 0 ? given : model->parameters < 33e9 ? 0.45 : 0.5;
 		s->search = open_search(s, error);
 		if (!s->search)
 			return false;
 		s->mask = search_best(s->search, NULL);
+	}
+	if (s->search && !s->options.published) {
+		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
+		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
+		if (!s->influence_rows)
+			return error_set(error, "out of memory for the influence of %d blocks",
+			                 model->weights.shape.n_blocks);
 	}
 	if (s->search && s->options.distance && !distance_open(&s->distance, &model->weights, s->options.window))
 		return error_set(error, "out of memory for the hidden states of %d tokens", s->options.window);
@@ -75,7 +86,6 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
 	ledger_open(&s->ledger, options->opt_budget);
-	s->ledger.forced = options->draft == SWIFTLET_DRAFT_ALWAYS;
 	acceptance_open(&s->acceptance);
 	plan_new_mask(s);
 	if (!open_parts(s, &error)) {
@@ -94,6 +104,7 @@ void swiftlet_session_close(struct session* s) {
 	if (s->search)
 		search_close(s->search);
 	distance_close(&s->distance);
+	free(s->influence_rows);
 	emitter_close(&s->emitter);
 	free(s->text);
 	free(s->logits);
@@ -206,6 +217,8 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_sampler(s, r);
 	score_new_instance(s);
+	influence_join(&s->influence, &s->text_influence, s->engine->model->weights.shape.n_blocks);
+	memset(&s->text_influence, 0, sizeof s->text_influence);
 	s->signature_rows = 0;
 	if (s->signature)
 		memset(s->signature, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
@@ -248,7 +261,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	*f = s->figures;
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
-	if (s->phase != PHASE_DONE && s->phase != PHASE_PREFILL)
+	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && s->phase != PHASE_PREFILL)
 		f->seconds.decode += options_clock(&s->options) - s->started;
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
 	f->seconds.other = fmax(0, f->seconds.decode - named);
@@ -257,6 +270,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->mean_generated = ratio((double)f->round_tokens, (double)f->rounds);
 	f->alpha = ratio((double)f->accepted, (double)f->draft_steps);
 	f->matchness = s->matchness;
+	f->chosen_by = s->search ? search_chosen_by(s->search) : NAN;
 	f->search_state = search_state_of(s);
 	f->skip_ratio = f->c = f->expected_speedup = NAN;
 	f->n_attention = f->n_mlp = 0;
@@ -332,19 +346,30 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	return open_search(s, error);
 }
 
-struct search* session_swap_search(struct session* s, struct search* other) {
+struct search* session_swap_search(struct session* s, struct search* other, struct influence* influence) {
 	struct search* const until_now = s->search;
 	if (!until_now)
 		return NULL;
 	double foreground, background;
 	search_seconds(other, &foreground, &background);
+	const struct influence known = s->influence;
+	s->influence = *influence;
+	*influence = known;
+	s->influence_told = 0;
 	s->search = other;
 	s->search_host = foreground + background / s->engine->backend->threads(s->engine->backend);
-	s->skip_ratio = search_skip_ratio(other);
 	s->mask = search_best(other, &s->matchness);
-	score_new_instance(s);
+	s->window.size = 0;
 	plan_new_mask(s);
+	session_tell_influence(s);
 	return until_now;
+}
+
+const struct influence* session_text_influence(const struct session* s) { return &s->text_influence; }
+
+void session_add_influence(struct session* s, const struct influence* known) {
+	influence_join(&s->influence, known, s->engine->model->weights.shape.n_blocks);
+	session_tell_influence(s);
 }
 
 struct mask session_mask(const struct session* s, double* matchness) {

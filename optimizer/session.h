@@ -14,6 +14,7 @@
 
 #include "core/draft/round.h"
 #include "optimizer/engine.h"
+#include "optimizer/influence.h"
 #include "optimizer/search.h"
 
 enum work_kind { WORK_PREFILL, WORK_PLAIN, WORK_DRAFT, WORK_DRAFT_LOOP, WORK_VERIFY, WORK_MATCHNESS };
@@ -27,6 +28,9 @@ struct session_work {
 void session_begin_step(struct session*);
 /* The next work; false when the generation is over (or none was started). */
 bool session_next(struct session*, struct session_work*);
+/* While no request runs: the next pass of a proposal's scoring on the text of the last one, on no account;
+ * false when there is nothing to learn from it. A request may be started between any two passes. */
+bool session_next_idle(struct session*, struct session_work*);
 /* Runs the work alone. False with the error set; the generation is then over. */
 bool session_run(struct session*, const struct session_work*, struct error*);
 /* Takes the results; `seconds` is this session's share of what the work took. True when a step ended: its
@@ -37,15 +41,24 @@ void session_output(struct session*, struct swiftlet_step*);
 /* Ends the generation after a failure of the backend. */
 void session_fail(struct session*);
 
+/* A mask's matchness on the generated text of the last request, window by window: matches of rows. To be
+ * asked before a search has seen that text. False with the error set. */
+bool session_judge(struct session*, const struct mask*, int* matches, int* rows, struct error*);
+
 struct engine* session_engine(struct session*);
 const struct swiftlet_options* session_options(const struct session*);
 /* The search behind the session; NULL with --method vanilla. */
 struct search* session_search(struct session*);
 /* A search with this session's options, for another kind of text; NULL with the error set. */
 struct search* session_new_search(struct session*, struct error*);
-/* Goes on with another search (owned by the session from now on); the one until now is the caller's. Its best
- * mask drafts. NULL where the session has no search: `other` stays the caller's. */
-struct search* session_swap_search(struct session*, struct search* other);
+/* Goes on with another search (owned by the session from now on), and with the influence of its kind of text;
+ * those until now are the caller's. Its best mask drafts. NULL where the session has no search: `other` stays
+ * the caller's. */
+struct search* session_swap_search(struct session*, struct search* other, struct influence*);
+/* What the text at hand, or the last one, has told of influence. */
+const struct influence* session_text_influence(const struct session*);
+/* Influence that earlier runs measured on this kind of text. */
+void session_add_influence(struct session*, const struct influence*);
 /* The mask that drafts now, and its matchness (NaN before any). */
 struct mask session_mask(const struct session*, double* matchness);
 void session_set_mask(struct session*, const struct mask*);

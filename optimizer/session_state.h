@@ -7,10 +7,20 @@
 #include "core/text/tokenizer.h"
 #include "optimizer/acceptance.h"
 #include "optimizer/distance.h"
+#include "optimizer/influence.h"
 #include "optimizer/ledger.h"
 #include "optimizer/session.h"
 
-enum phase { PHASE_DONE, PHASE_PREFILL, PHASE_ROUND, PHASE_SCORE, PHASE_PLAN, PHASE_DRAFT, PHASE_VERIFY };
+enum phase {
+	PHASE_DONE,
+	PHASE_PREFILL,
+	PHASE_ROUND,
+	PHASE_SCORE,
+	PHASE_PLAN,
+	PHASE_DRAFT,
+	PHASE_VERIFY,
+	PHASE_IDLE /* done, and scoring on the text of before while no request waits */
+};
 
 enum { MAX_STOPS = 16, MAX_STOP_BYTES = 1024, LOGPROB_ROWS = 16 };
 
@@ -35,7 +45,7 @@ struct window {
 	struct proposal proposal;
 	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
 	double distance;         /* of those rows, summed; NaN: not measured */
-	bool full;               /* the pass at hand is the full model's, for its hidden states */
+	bool full;               /* the pass at hand is the full model's, for states that were not kept */
 	double abandoned;        /* share of proposals given up after their first rows */
 };
 
@@ -55,7 +65,6 @@ struct session {
 	struct acceptance acceptance;
 	struct mask mask;
 	double matchness;
-	double skip_ratio;
 
 	/* the request */
 	enum phase phase;
@@ -78,7 +87,10 @@ struct session {
 	struct round round;
 	struct plan plan;
 	struct window window;
-	struct distance distance; /* no rows: not measured */
+	struct distance distance;                   /* no rows: not measured */
+	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
+	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
+	double influence_told;                      /* rows that the search was told of */
 	struct segment segment;
 	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];
 	uint8_t want[MAX_ROWS];
@@ -86,11 +98,10 @@ struct session {
 	double round_cost; /* of the round at hand, in plain steps */
 
 	/* deciding */
-	int64_t rounds_on_mask, rounds_since_plain;
+	int64_t rounds, rounds_on_mask, rounds_since_plain;
 	int probes;                  /* rounds drafted without asking whether they pay */
 	int64_t plain_left, backoff; /* plain steps until drafting is tried again */
-	int64_t ratio_steps, ratio_accepted;
-	double search_host; /* seconds of the search's own already on the ledger */
+	double search_host;          /* seconds of the search's own already on the ledger */
 	int64_t verified_rounds;
 	int last_draft_steps, last_accepted;
 
@@ -111,6 +122,10 @@ void emitter_step(struct emitter*);
 /* Adds one token's text. True when a stop string is complete: the text then ends before it. */
 bool emitter_add(struct emitter*, int32_t token);
 void emitter_end(struct emitter*);
+
+/* flow.c */
+/* Tells the search the influence of the text and its kind, when it has grown. */
+void session_tell_influence(struct session*);
 
 /* plan.c */
 void plan_round(struct session*);

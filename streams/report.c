@@ -58,7 +58,7 @@ bool report_add_figures(void* to, const struct swiftlet_figures* f, enum swiftle
 	       add_count(object, "plain_steps", f->plain_steps) &&
 	       add_count(object, "draft_steps", f->draft_steps) && add_count(object, "accepted", f->accepted) &&
 	       add_number(object, "M", f->mean_generated) && add_number(object, "alpha", f->alpha) &&
-	       add_number(object, "matchness", f->matchness) &&
+	       add_number(object, "matchness", f->matchness) && add_number(object, "chosen_by", f->chosen_by) &&
 	       add_count(object, "optimize_steps", f->optimize_steps) &&
 	       add_number(object, "skip_ratio", f->skip_ratio) && add_number(object, "c", f->c) &&
 	       add_number(object, "expected_speedup", f->expected_speedup) && add_mask(object, f, method);

@@ -7,24 +7,8 @@
 #include "tools/bench_gp.h"
 #include "tools/bench_kernels.h"
 
-static int print_help(void) {
-	puts("usage: swiftlet bench decode|swift|replay|kernels|gp [-m MODEL] [--json] [options]\n\n"
-	     "Measures on this machine. Each part tells more with --help.\n\n"
-	     "  decode    tokens per second of plain decoding, as a share of what the memory can give; with\n"
-	     "            --rows, what a pass of more rows costs\n"
-	     "  swift     the whole method: how long the search for a mask takes, the speed-up with the mask\n"
-	     "            that was found beside what its figures promise, and that a cold start costs nothing\n"
-	     "  replay    what drafting would bring on a stream of prompts at given prices of passes\n"
-	     "  kernels   each matrix kernel against the time that reading its weights takes\n"
-	     "  gp        the Gaussian process at its largest: 1,000 observations in 156 dimensions\n\n"
-	     "Made-up models (synth:…) stand in for those that are not at hand:\n"
-	     "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16\n"
-	     "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --json");
-	return STATUS_DONE;
-}
-
 /* Parts that need no model. */
-static int run_gp(int argc, char** argv) {
+static int gp_main(int argc, char** argv) {
 	bool json = false;
 	const struct option option[] = {
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0}};
@@ -39,7 +23,7 @@ static int run_gp(int argc, char** argv) {
 	return status == OPTIONS_GO_ON ? bench_gp(json) : status;
 }
 
-static int run_kernels(int argc, char** argv) {
+static int kernels_main(int argc, char** argv) {
 	bool json = false;
 	const char* isa = "auto";
 	int64_t threads = 0;
@@ -60,24 +44,61 @@ static int run_kernels(int argc, char** argv) {
 	return status == OPTIONS_GO_ON ? bench_kernels(isa, (int)threads, json) : status;
 }
 
+static const struct {
+	const char* name;
+	int (*run)(int argc, char** argv);
+	const char* about; /* lines after the first are indented by hand */
+} part[] = {
+    {"decode", bench_decode_main,
+     "tokens per second of plain decoding, as a share of what the memory can give; with\n"
+     "            --rows, what a pass of more rows costs"},
+    {"swift", bench_swift_main,
+     "the whole method: how long the search for a mask takes, the speed-up with the mask\n"
+     "            that was found beside what its figures promise, and that a cold start costs nothing"},
+    {"learn", bench_learn_main,
+     "what a cold start brings with the defaults, on made-up models at stated prices"},
+    {"search", bench_search_main,
+     "which ways of proposing masks find good ones: made-up models and trained ones"},
+    {"replay", bench_replay_main,
+     "what drafting would bring on a stream of prompts, at stated prices of passes"},
+    {"kernels", kernels_main, "each matrix kernel against the time that reading its weights takes"},
+    {"gp", gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
+};
+enum { PARTS = sizeof part / sizeof *part };
+
+static int print_help(void) {
+	fputs("usage: swiftlet bench PART [-m MODEL] [--json] [options]\n\n"
+	      "Measures on this machine. Each part tells more with --help.\n\n",
+	      stdout);
+	for (int i = 0; i < PARTS; i++)
+		printf("  %-9s %s\n", part[i].name, part[i].about);
+	puts("\nMade-up models (synth:…) stand in for those that are not at hand:\n"
+	     "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16\n"
+	     "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --json");
+	return STATUS_DONE;
+}
+
+/* "decode, swift, … or gp" */
+static const char* names(char* text, size_t size) {
+	size_t n = 0;
+	text[0] = 0;
+	for (int i = 0; i < PARTS && n < size; i++)
+		n += (size_t)snprintf(text + n, size - n, "%s%s",
+		                      i == 0          ? ""
+		                      : i + 1 < PARTS ? ", "
+		                                      : " or ",
+		                      part[i].name);
+	return text;
+}
+
 int bench_main(int argc, char** argv) {
+	char known[256];
 	if (argc < 2)
-		return complain(STATUS_USAGE, "bench: decode, swift, replay, kernels or gp? (swiftlet bench --help)");
-	const char* const part = argv[1];
-	argc--;
-	argv++;
-	if (strcmp(part, "--help") == 0 || strcmp(part, "-h") == 0)
+		return complain(STATUS_USAGE, "bench: %s? (swiftlet bench --help)", names(known, sizeof known));
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		return print_help();
-	if (strcmp(part, "decode") == 0)
-		return bench_decode_main(argc, argv);
-	if (strcmp(part, "swift") == 0)
-		return bench_swift_main(argc, argv);
-	if (strcmp(part, "replay") == 0)
-		return bench_replay_main(argc, argv);
-	if (strcmp(part, "kernels") == 0)
-		return run_kernels(argc, argv);
-	if (strcmp(part, "gp") == 0)
-		return run_gp(argc, argv);
-	return complain(STATUS_USAGE, "bench: no part \"%s\"; expected decode, swift, replay, kernels or gp",
-	                part);
+	for (int i = 0; i < PARTS; i++)
+		if (strcmp(argv[1], part[i].name) == 0)
+			return part[i].run(argc - 1, argv + 1);
+	return complain(STATUS_USAGE, "bench: no part \"%s\"; expected %s", argv[1], names(known, sizeof known));
 }

@@ -6,6 +6,7 @@
 int command_run(int argc, char** argv);
 int command_chat(int argc, char** argv);
 int command_stream(int argc, char** argv);
+int command_learn(int argc, char** argv);
 int serve_main(int argc, char** argv);
 int bench_main(int argc, char** argv);
 int command_masks(int argc, char** argv);

@@ -1,10 +1,13 @@
 /* swiftlet chat: a conversation, each answer shown as it is accepted. */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "optimizer/session.h"
+#include "streams/memory/memory.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"
 #include "tools/generation.h"
@@ -94,6 +97,7 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 		request.n_stop = chat->stop.n;
 		request.task = "chat";
 		chat->generation.show = stdout;
+		chat->generation.watch = chat->runtime.watch;
 		interrupt_watch();
 		good = generation_run(&chat->generation, chat->runtime.session, &request, error);
 	}
@@ -156,6 +160,22 @@ static bool obey(struct chat* chat, const char* line) {
 
 /* ---- the conversation ----------------------------------------------------------------------- */
 
+/* While the user thinks and types, the search goes on, pass by pass, until a line is there. */
+static void search_idly(struct chat* chat) {
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct session_work work;
+	struct error ignored;
+	bool any = false;
+	while (chat->terminal && chat->runtime.options.idle_search && poll(&input, 1, 0) == 0 &&
+	       session_next_idle(chat->runtime.session, &work) &&
+	       session_run(chat->runtime.session, &work, &ignored)) {
+		session_absorb(chat->runtime.session, &work, 0);
+		any = true;
+	}
+	if (any && chat->runtime.watch)
+		memory_idle(chat->runtime.watch);
+}
+
 /* Lines until the end; the exit status. */
 static int converse(struct chat* chat) {
 	char* line = NULL;
@@ -167,6 +187,7 @@ static int converse(struct chat* chat) {
 		if (chat->terminal)
 			fputs("> ", stdout);
 		fflush(stdout);
+		search_idly(chat);
 		const ssize_t size = getline(&line, &capacity, stdin);
 		if (size < 0)
 			break;
@@ -205,6 +226,7 @@ static int start(struct chat* chat) {
 		return complain(STATUS_FAILED, "out of memory");
 	chat->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 	if (chat->terminal) {
+		setvbuf(stdin, NULL, _IONBF, 0); /* so that poll() sees every line that was typed ahead */
 		runtime_print(stdout, &chat->runtime);
 		puts("/help lists the commands.");
 	}
@@ -248,6 +270,8 @@ int command_chat(int argc, char** argv) {
 	status = runtime_open(&chat.runtime, &chat.wish, model, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = start(&chat);
+	if (!runtime_keep(&chat.runtime) && status == STATUS_DONE)
+		status = STATUS_FAILED;
 	forget(&chat, 0, chat.n);
 	free(chat.message);
 	generation_free(&chat.generation);

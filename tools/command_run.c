@@ -92,7 +92,7 @@ static int generate(struct run* run, const char* text, size_t size) {
 	request.stop = run->stop.text;
 	request.n_stop = run->stop.n;
 	request.task = run->task;
-	struct generation g = {.show = run->json ? NULL : stdout};
+	struct generation g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
 	interrupt_watch();
 	const bool good = generation_run(&g, run->runtime.session, &request, &error);
 	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
@@ -157,6 +157,8 @@ int command_run(int argc, char** argv) {
 	status = runtime_open(&run.runtime, &run.wish, model, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = generate(&run, run.prompt ? run.prompt : file_text, size);
+	if (!runtime_keep(&run.runtime) && status == STATUS_DONE)
+		status = STATUS_FAILED;
 	runtime_close(&run.runtime);
 	free(file_text);
 	return status;

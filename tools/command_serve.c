@@ -15,21 +15,15 @@ struct serve {
 	int64_t port, sessions, queue, rate, idle, grace;
 	const char* key_file;
 	const char* cors;
-	const char* store;
-	bool no_store, log;
+	bool log;
 	struct memory* memory;
 	struct server* server;
 };
 
 static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
-	char path[1024];
 	if (!r->options.bank || r->options.method == SWIFTLET_VANILLA)
 		return true;
-	if (!s->no_store && s->store)
-		snprintf(path, sizeof path, "%s", s->store);
-	else if (!s->no_store && !store_default_path(path, sizeof path, e))
-		return false;
-	s->memory = memory_open(r->model, r->name, s->no_store ? NULL : path, e);
+	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
 	return s->memory != NULL;
 }
 
@@ -123,8 +117,8 @@ int serve_main(int argc, char** argv) {
 	     &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
 	    {"store", 0, "FILE", "masks and observations\n(~/.local/state/swiftlet/masks.db)", OPTION_TEXT,
-	     &s.store, 0, 0},
-	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.no_store, 0, 0},
+	     &s.wish.store, 0, 0},
+	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
 	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
 	     OPTION_FLAG, &s.log, 0, 0},
 	    {"model", 'm', "MODEL",

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "streams/jsonl.h"
-#include "streams/memory/memory.h"
 #include "streams/report.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"
@@ -21,10 +20,8 @@ struct stream {
 	const char* input;
 	const char* output;
 	const char* summary_path;
-	const char* store_path;
 	bool no_special;
 	struct runtime runtime;
-	struct memory* memory; /* with --bank on */
 	FILE* in;
 	FILE* out;
 	struct summary summary;
@@ -81,28 +78,10 @@ static void put_line(struct stream* s, char* text) {
 	free(text);
 }
 
-static int32_t* instance_tokens(const struct stream* s, const struct instance* instance, int* n,
-                                struct error* error) {
-	if (instance->prompt)
-		return prompt_tokens(s->runtime.model, instance->prompt, strlen(instance->prompt), s->no_special, n,
-		                     error);
-	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);
-	if (!message) {
-		error_set(error, "out of memory");
-		return NULL;
-	}
-	for (int i = 0; i < instance->n_messages; i++)
-		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
-		                                   strlen(instance->message[i].content)};
-	int32_t* const id = chat_tokens(s->runtime.model, message, instance->n_messages, n, error);
-	free(message);
-	return id;
-}
-
 static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
 	struct swiftlet_request request;
 	int n = 0;
-	int32_t* const prompt = instance_tokens(s, instance, &n, error);
+	int32_t* const prompt = instance_tokens(s->runtime.model, instance, s->no_special, &n, error);
 	if (!prompt)
 		return false;
 	swiftlet_request_default(&request, &s->runtime.options);
@@ -210,25 +189,6 @@ static int finish(struct stream* s) {
 	return good ? STATUS_DONE : STATUS_FAILED;
 }
 
-/* Attaches the bank, and the store behind it, to the session. */
-static bool open_memory(struct stream* s, struct error* error) {
-	const struct swiftlet_options* const o = &s->runtime.options;
-	if (!o->bank || o->method == SWIFTLET_VANILLA)
-		return true;
-	s->memory = memory_open(s->runtime.model, s->runtime.name, s->store_path, error);
-	s->generation.watch = s->memory ? memory_attach(s->memory, s->runtime.session, 0) : NULL;
-	return s->generation.watch || (s->memory && error_set(error, "out of memory for the mask bank"));
-}
-
-/* What was learned is stored, or the message says why not. */
-static bool close_memory(struct stream* s) {
-	struct error error = {{0}};
-	memory_detach(s->generation.watch);
-	const bool good = !s->memory || memory_flush(s->memory, &error) || complain(false, "%s", error.message);
-	memory_close(s->memory);
-	return good;
-}
-
 static int serve_all(struct stream* s) {
 	struct jsonl_reader reader = {.file = s->in};
 	struct instance instance;
@@ -298,7 +258,6 @@ static void close_stream(struct stream* s) {
 int command_stream(int argc, char** argv) {
 	const double started = seconds_now();
 	struct stream s = {0};
-	struct error error = {{0}};
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    {"input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
@@ -307,8 +266,6 @@ int command_stream(int argc, char** argv) {
 	     "results, one JSON object a line; the table per task then goes\nto standard output", OPTION_TEXT,
 	     &s.output, 0, 0},
 	    {"summary", 0, "FILE", "sums per task as one JSON object", OPTION_TEXT, &s.summary_path, 0, 0},
-	    {"store", 0, "FILE", "take up the masks kept in this store, and keep there what is learned",
-	     OPTION_TEXT, &s.store_path, 0, 0},
 	    {"no-special", 0, NULL, "special tokens written in prompts are plain text", OPTION_FLAG,
 	     &s.no_special, 0, 0},
 	    RUNTIME_OPTIONS(s.wish),
@@ -339,17 +296,16 @@ int command_stream(int argc, char** argv) {
 		status = open_input(&s);
 	if (status == OPTIONS_GO_ON)
 		status = runtime_open(&s.runtime, &s.wish, model, &options, started);
-	if (status == OPTIONS_GO_ON && !open_memory(&s, &error))
-		status = complain(STATUS_FAILED, "%s", error.message);
 	if (status == OPTIONS_GO_ON)
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {
 		s.live = isatty(STDERR_FILENO) != 0;
 		s.generation.on_step = show_progress;
 		s.generation.on_user = &s;
+		s.generation.watch = s.runtime.watch;
 		status = serve_all(&s);
 	}
-	if (!close_memory(&s) && status == STATUS_DONE)
+	if (!runtime_keep(&s.runtime) && status == STATUS_DONE)
 		status = STATUS_FAILED;
 	close_stream(&s);
 	return status;

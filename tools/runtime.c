@@ -10,6 +10,7 @@
 
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
+#include "streams/memory/memory.h"
 
 double seconds_now(void) {
 	struct timespec now;
@@ -38,6 +39,34 @@ static bool start_mask(struct runtime* runtime, const struct runtime_wish* wish,
 	return good;
 }
 
+struct memory* runtime_memory(const struct runtime_wish* wish, const struct model* model, const char* name,
+                              struct error* error) {
+	char path[1024];
+	if (wish->store || wish->no_store)
+		return memory_open(model, name, wish->store, error);
+	/* nobody asked for the usual place: what is wrong with it must not keep the program from its work */
+	struct memory* memory = NULL;
+	if (store_default_path(path, sizeof path, error))
+		memory = memory_open(model, name, path, error);
+	if (!memory) {
+		complain(0, "%s; nothing that is learned will be kept", error->message);
+		memory = memory_open(model, name, NULL, error);
+	}
+	return memory;
+}
+
+/* A mask that is given is the one that is meant: it draws on no memory, unless a store was named. */
+static bool open_memory(struct runtime* runtime, const struct runtime_wish* wish, struct error* error) {
+	const struct swiftlet_options* const o = &runtime->options;
+	if (!o->bank || o->method == SWIFTLET_VANILLA || (wish->mask && !wish->store))
+		return true;
+	runtime->memory = runtime_memory(wish, runtime->model, runtime->name, error);
+	if (!runtime->memory)
+		return false;
+	runtime->watch = memory_attach(runtime->memory, runtime->session, 0);
+	return runtime->watch || error_set(error, "out of memory for the mask bank");
+}
+
 int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
                  const struct swiftlet_options* options, double started) {
 	struct error error = {{0}};
@@ -53,11 +82,22 @@ int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const
 	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
 	if (wish->mask && !start_mask(runtime, wish, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
+	if (!open_memory(runtime, wish, &error))
+		return complain(STATUS_FAILED, "%s", error.message);
 	runtime->load_seconds = seconds_now() - started;
 	return OPTIONS_GO_ON;
 }
 
+bool runtime_keep(struct runtime* runtime) {
+	struct error error = {{0}};
+	memory_detach(runtime->watch);
+	runtime->watch = NULL;
+	return !runtime->memory || memory_flush(runtime->memory, &error) || complain(false, "%s", error.message);
+}
+
 void runtime_close(struct runtime* runtime) {
+	memory_detach(runtime->watch);
+	memory_close(runtime->memory);
 	if (runtime->session)
 		swiftlet_session_close(runtime->session);
 	if (runtime->engine)
@@ -166,6 +206,23 @@ int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* mes
 	}
 	*n = list.n;
 	return list.id;
+}
+
+int32_t* instance_tokens(const swiftlet_model* model, const struct instance* instance, bool no_special,
+                         int* n, struct error* error) {
+	if (instance->prompt)
+		return prompt_tokens(model, instance->prompt, strlen(instance->prompt), no_special, n, error);
+	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);
+	if (!message) {
+		error_set(error, "out of memory");
+		return NULL;
+	}
+	for (int i = 0; i < instance->n_messages; i++)
+		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
+		                                   strlen(instance->message[i].content)};
+	int32_t* const id = chat_tokens(model, message, instance->n_messages, n, error);
+	free(message);
+	return id;
 }
 
 char* read_whole(const char* path, size_t* size, struct error* error) {

@@ -7,8 +7,12 @@
 
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
+#include "streams/jsonl.h"
 #include "swiftlet.h"
 #include "tools/options.h"
+
+struct memory;
+struct memory_watch;
 
 struct runtime_wish {
 	const char* model;     /* -m */
@@ -17,6 +21,8 @@ struct runtime_wish {
 	const char* key;       /* which mask of it */
 	bool force;            /* also a mask learned on another model */
 	const char* save_mask; /* a file to leave the mask in */
+	const char* store;     /* where what is learned is kept; NULL: the usual place */
+	bool no_store;
 };
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
@@ -33,7 +39,19 @@ struct runtime_wish {
 	    {"alias", 0, "NAME", "the name that reports give the model", OPTION_TEXT, &(w).alias, 0, 0},         \
 	    {"mask", 0, "FILE", "start from this mask (either format)", OPTION_TEXT, &(w).mask, 0, 0},           \
 	    {"key", 0, "KEY", "which mask of the file, by key or task", OPTION_TEXT, &(w).key, 0, 0},            \
-	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0}, {         \
+	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0},           \
+	    {"store",                                                                                            \
+	     0,                                                                                                  \
+	     "FILE",                                                                                             \
+	     "keep what is learned in this store, and begin with what is\nthere "                                \
+	     "(~/.local/state/swiftlet/masks.db)",                                                               \
+	     OPTION_TEXT,                                                                                        \
+	     &(w).store,                                                                                         \
+	     0,                                                                                                  \
+	     0},                                                                                                 \
+	    {"no-store",    0, NULL, "leave the store alone: nothing is read from it or kept", OPTION_FLAG,      \
+	     &(w).no_store, 0, 0},                                                                               \
+	{                                                                                                        \
 		"save-mask", 0, "FILE", "write the mask that was learned", OPTION_TEXT, &(w).save_mask, 0, 0         \
 	}
 
@@ -44,13 +62,21 @@ struct runtime {
 	struct swiftlet_options options;
 	const char* name; /* the alias, or the model's own */
 	double load_seconds;
+	struct memory* memory;      /* what was learned before; NULL with --bank off, a mask given or no search */
+	struct memory_watch* watch; /* on the session */
 };
 
-/* Opens all three; the time counts from `started` (seconds_now). OPTIONS_GO_ON, or the exit status with
- * the message printed. Close in any case. */
+/* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
+ * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
 int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,
                  const struct swiftlet_options*, double started);
 void runtime_close(struct runtime*);
+/* Keeps what was learned. True when there was nothing to keep; false with the message printed. */
+bool runtime_keep(struct runtime*);
+/* The memory of a model as the wish says: with the store of --store or the usual one, or without. NULL with
+ * the error set. */
+struct memory* runtime_memory(const struct runtime_wish*, const struct model*, const char* name,
+                              struct error*);
 
 /* Bytes of the cache for the session's context, as its options say. */
 double runtime_cache_bytes(const struct runtime*, int* context);
@@ -72,6 +98,9 @@ int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, boo
 /* The ids of messages through the model's chat template. */
 int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, int* n,
                      struct error*);
+/* The ids of a stream's line: its prompt, or its messages through the chat template. */
+int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n,
+                         struct error*);
 /* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
 char* read_whole(const char* path, size_t* size, struct error*);
 

@@ -17,8 +17,9 @@ static const struct command command[] = {
     {"chat", command_chat, "a conversation in the terminal"},
     {"stream", command_stream, "serve prompts from a file of JSON lines, one mask carried along"},
     {"serve", serve_main, "an OpenAI-compatible HTTP service, and a page to watch it learn"},
+    {"learn", command_learn, "search for the layers to skip before one serves"},
     {"masks", command_masks, "list, show, export, import and delete what was learned"},
-    {"bench", bench_main, "measure: decode, swift, kernels, gp"},
+    {"bench", bench_main, "measure: what passes cost, what a cold start brings, the search, the kernels"},
     {"inspect", command_inspect, "what a model is made of, and whether its files are sound"},
     {"tokenize", command_tokenize, "text to ids and back"},
 };
@@ -55,7 +56,7 @@ static int refuse(const char* name) {
 int main(int argc, char** argv) {
 	if (argc < 2) {
 		fputs("swiftlet: no command was given\n\n", stderr);
-		fputs("usage: swiftlet run|chat|stream|serve|masks|bench|inspect|tokenize ... (swiftlet --help)\n",
+		fputs("usage: swiftlet run|chat|stream|serve|learn|masks|bench|inspect|tokenize ... (swiftlet --help)\n",
 		      stderr);
 		return STATUS_USAGE;
 	}

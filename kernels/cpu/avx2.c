@@ -110,6 +110,7 @@ const struct cpu_kernels cpu_avx2 = {
     .attention = attention,
     .rms_norm = rms_norm,
     .gate = gate,
+    .join = join,
     .store = store,
     .normaliser = normaliser,
     .softcap = softcap,

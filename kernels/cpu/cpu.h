@@ -21,8 +21,9 @@ struct pending_row {
 	int32_t parent; /* among the pending rows, or -1 */
 	int32_t depth;  /* 0 for a root; the row's position is base + depth */
 	int32_t base;
-	int32_t at;      /* the sub-layer its hidden state is about to enter */
-	int32_t skipped; /* lowest sub-layer left out so far, or NOTHING_SKIPPED */
+	int32_t at; /* the sub-layer its hidden state is about to enter */
+	int32_t
+	    skipped; /* lowest sub-layer left out so far (0 where it began with a state), or NOTHING_SKIPPED */
 };
 
 /* Keys and values are (n_blocks, kv_heads, slots, head_dim) of the cache's type each. Slots below
@@ -63,6 +64,7 @@ struct cpu_backend {
 	struct slice_row row[MAX_ROWS];
 	float *cosine, *sine;                  /* (slice_rows, rope.pairs) */
 	float* x;                              /* (slice_rows, dim) hidden states */
+	float influence[MAX_ROWS];             /* of the sub-layer that ran last, by row of the slice */
 	float* normed;                         /* (slice_rows, dim) */
 	float *q, *mixed;                      /* (slice_rows, heads·head_dim) */
 	float *k, *v;                          /* (slice_rows, kv_heads·head_dim) */

@@ -8,6 +8,7 @@
 #define SWIFTLET_KERNELS_CPU_KERNELS_H
 
 #include "kernels/backend.h"
+#include "kernels/influence.h"
 
 /* Keys and values as attention reads them: one head's rows in logical order of position.
  * Positions [0, base) lie at slots 0…base-1; position base + i lies at slot ancestor[i]. */
@@ -46,6 +47,8 @@ struct cpu_kernels {
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
 	/* gate = activation(gate)·up, (n) */
 	void (*gate)(float* gate, const float* up, enum activation activation, int n);
+	/* x += y, (n): a sub-layer's output joins the hidden state. Returns its influence there. */
+	float (*join)(float* x, const float* y, int n);
 	/* Rounds to the cache's type, (n). */
 	void (*store)(enum dtype type, void* out, const float* x, int n);
 	/* max and sum of exp(x - max) over (n), fixed order; false when a value is not finite */

@@ -23,7 +23,8 @@ static void append_rows(const struct pass* pass, const struct segment* segment, 
 		    .parent = parent,
 		    .depth = parent < 0 ? 0 : c->row[parent].depth + 1,
 		    .base = segment->base,
-		    .skipped = NOTHING_SKIPPED,
+		    .at = pass->first,
+		    .skipped = pass->first > 0 ? 0 : NOTHING_SKIPPED,
 		};
 	}
 	c->head.pending = before + segment->n;
@@ -58,7 +59,7 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct wa
 		}
 		const struct segment* segment = &pass->segment[walk->segment];
 		const int appended = segment->cache->pending - segment->n;
-		open_row(&b->row[i], pass, segment, pass->first > 0 ? pass->row[r0 + i] : appended + walk->within);
+		open_row(&b->row[i], pass, segment, pass_appends(pass) ? appended + walk->within : pass->row[r0 + i]);
 	}
 }
 
@@ -82,14 +83,13 @@ static void add_bias(float* rows, const float* bias, int width, int n) {
 }
 
 /* The sub-layer's output y joins the hidden states. */
-static void add_output(const struct cpu_backend* b, const float* bias, const float* post_norm, int n) {
+static void add_output(struct cpu_backend* b, const float* bias, const float* post_norm, int n) {
 	const int dim = b->head.weights->shape.dim;
 	add_bias(b->y, bias, dim, n);
 	if (post_norm)
 		norm_rows(b, b->y, b->y, post_norm, dim, n);
-	const size_t count = (size_t)n * (size_t)dim;
-	for (size_t i = 0; i < count; i++)
-		b->x[i] += b->y[i];
+	for (int i = 0; i < n; i++)
+		b->influence[i] = b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
 }
 
 /* Norm per head (Qwen3), then the rotation; queries and keys alike. */
@@ -190,7 +190,9 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 	for (int i = 0; i < n; i++) {
 		float* x = nth(b->x, i, dim);
 		if (pass->first > 0) {
-			memcpy(x, nth(b->row[i].cache->hidden, b->row[i].index, dim), (size_t)dim * sizeof *x);
+			const float* from = pass->state ? pass->state + (size_t)(r0 + i) * (size_t)dim
+			                                : nth(b->row[i].cache->hidden, b->row[i].index, dim);
+			memcpy(x, from, (size_t)dim * sizeof *x);
 			continue;
 		}
 		const int32_t token = pass->token[r0 + i];
@@ -228,6 +230,15 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 	}
 }
 
+static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, int sub_layer, int r0, int n) {
+	if (sub_layer % 2 == 0)
+		attention_sub_layer(b, sub_layer / 2, n);
+	else
+		mlp_sub_layer(b, sub_layer / 2, n);
+	if (pass->influence)
+		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
+}
+
 static void open_angles(struct cpu_backend* b, int n) {
 	const int pairs = b->rope.pairs;
 	for (int i = 0; i < n; i++) {
@@ -243,10 +254,8 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	for (int s = pass->first; s < pass->last; s++) {
 		if (pass->skip && mask_has(pass->skip, s))
 			note_skipped(b, s, n);
-		else if (s % 2 == 0)
-			attention_sub_layer(b, s / 2, n);
 		else
-			mlp_sub_layer(b, s / 2, n);
+			run_sub_layer(b, pass, s, r0, n);
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
 	}
@@ -289,7 +298,7 @@ static void finish_pass(const struct pass* pass, bool done) {
 bool cpu_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
 	check_pass(b, pass);
-	for (int i = 0, r0 = 0; pass->first == 0 && i < pass->n_segments; r0 += pass->segment[i++].n)
+	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
 	pool_begin(b->pool);
 	struct walk walk = {0};

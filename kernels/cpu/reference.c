@@ -94,6 +94,17 @@ static void gate(float* values, const float* up, enum activation activation, int
 		values[i] = (activation == ACTIVATION_SILU ? silu(values[i]) : gelu_tanh(values[i])) * up[i];
 }
 
+static float join(float* x, const float* y, int n) {
+	double xx = 0, xy = 0, yy = 0;
+	for (int i = 0; i < n; i++) {
+		xx += (double)x[i] * x[i];
+		xy += (double)x[i] * y[i];
+		yy += (double)y[i] * y[i];
+		x[i] += y[i];
+	}
+	return influence_of(xx, xy, yy);
+}
+
 static bool normaliser(const float* x, int n, float* max, float* sum) {
 	*max = x[0];
 	*sum = 0;
@@ -129,6 +140,7 @@ const struct cpu_kernels cpu_reference = {
     .attention = attention,
     .rms_norm = rms_norm,
     .gate = gate,
+    .join = join,
     .store = store,
     .normaliser = normaliser,
     .softcap = softcap,

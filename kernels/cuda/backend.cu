@@ -255,13 +255,16 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	b->segments = (m->vocab + RESULT_SEGMENT - 1) / RESULT_SEGMENT;
 	const size_t chunks = (size_t)SLICE_ROWS * (size_t)m->heads * (size_t)b->chunks;
 	const size_t segments = (size_t)SLICE_ROWS * (size_t)b->segments;
+	const size_t influence = 2 * (size_t)m->n_blocks * rows;
 	const char* what = "the workspace";
 	b->slice_bytes = sizeof(struct device_slice) + PREFILL_CHUNK * sizeof(struct device_row) +
 	                 (size_t)SLICE_ROWS * MAX_ROWS * sizeof(int32_t) +
 	                 2 * rows * (size_t)b->rope.pairs * sizeof(float) + 256;
 	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? (size_t)SLICE_ROWS : (size_t)MAX_DRAFT;
 	return take(b, &w->x, rows * (size_t)m->dim, what, error) &&
-	       take(b, &w->y, rows * (size_t)m->dim, what, error) && take(b, &w->q, rows * q, what, error) &&
+	       take(b, &w->y, rows * (size_t)m->dim, what, error) &&
+	       take(b, &w->before, rows * (size_t)m->dim, what, error) &&
+	       take(b, &w->influence, influence, what, error) && take(b, &w->q, rows * q, what, error) &&
 	       take(b, &w->k, rows * kv, what, error) && take(b, &w->v, rows * kv, what, error) &&
 	       take_bytes(b, &w->normed, rows * (size_t)m->dim * 2, what, error) &&
 	       take_bytes(b, &w->mixed, rows * q * 2, what, error) &&
@@ -279,6 +282,8 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	       take(b, &b->slice, b->slice_bytes, what, error) && take(b, &b->result, results, what, error) &&
 	       cuda_ok(cudaMallocHost((void**)&b->staging, b->slice_bytes), "cudaMallocHost", error) &&
 	       cuda_ok(cudaMallocHost((void**)&b->host_result, results * sizeof *b->host_result),
+	               "cudaMallocHost", error) &&
+	       cuda_ok(cudaMallocHost((void**)&b->host_influence, influence * sizeof *b->host_influence),
 	               "cudaMallocHost", error);
 }
 
@@ -338,6 +343,8 @@ static void cuda_close(struct backend* backend) {
 		cudaFreeHost(b->staging);
 	if (b->host_result)
 		cudaFreeHost(b->host_result);
+	if (b->host_influence)
+		cudaFreeHost(b->host_influence);
 	if (b->stream)
 		cudaStreamDestroy(b->stream);
 	rope_close(&b->rope);

@@ -53,7 +53,8 @@ struct device_row {
 
 struct device_slice {
 	int n;
-	int from_hidden; /* the pass goes on from kept hidden states */
+	int first;   /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
+	int measure; /* influence is asked for */
 	uint64_t skip[MASK_WORDS];
 	int ancestors; /* byte offset of int32 slots behind this struct and the rows */
 	int angles;    /* byte offset of (rows, pairs) cosines, then as many sines */
@@ -87,8 +88,10 @@ struct cublas_calls {
 };
 
 struct workspace {
-	float *x, *y;           /* (PREFILL_CHUNK, dim) */
-	float *q, *k, *v;       /* (PREFILL_CHUNK, heads or kv_heads · head_dim) */
+	float *x, *y;     /* (PREFILL_CHUNK, dim) */
+	float* before;    /* (PREFILL_CHUNK, dim) x before the sub-layer that ran last, when that is measured */
+	float* influence; /* (sub-layers, rows of the slice) */
+	float *q, *k, *v; /* (PREFILL_CHUNK, heads or kv_heads · head_dim) */
 	void *normed, *mixed;   /* (PREFILL_CHUNK, …) in the activations' type */
 	void* gated;            /* (PREFILL_CHUNK, ffn) likewise */
 	float *wide, *wide_up;  /* (PREFILL_CHUNK, ffn) products of a prefill */
@@ -118,6 +121,7 @@ struct cuda_backend {
 	unsigned char *staging, *slice; /* pinned host memory; the same on the device */
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
+	float* host_influence;                      /* as work.influence, pinned */
 	cudaGraphExec_t pass_graph[BUCKETS];
 	cudaGraphExec_t draft_graph;
 	cudaGraph_t draft_source; /* owns the handle of the loop's condition */
@@ -187,6 +191,8 @@ void launch_add(const struct cuda_backend*, cudaStream_t, int rows, const float*
 void launch_bias(const struct cuda_backend*, cudaStream_t, int rows, float* x, const float* bias, int width);
 void launch_gate(const struct cuda_backend*, cudaStream_t, int rows, const float* b_gate, const float* b_up);
 void launch_keep(const struct cuda_backend*, cudaStream_t, int rows);
+/* Of the last sub-layer before `end` that was run; launch_norm does those before its own. */
+void launch_influence(const struct cuda_backend*, cudaStream_t, int rows, int end);
 
 /* attention.cu */
 void launch_attention(const struct cuda_backend*, cudaStream_t, int rows, int block, int first_row);

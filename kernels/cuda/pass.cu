@@ -75,6 +75,7 @@ void launch_span(const struct cuda_backend* b, cudaStream_t stream, int bucket, 
 	launch_embed(b, stream, 8 * bucket);
 	for (int s = 0; s < 2 * b->shape.n_blocks; s++)
 		sub_layer_launches(b, stream, bucket, s);
+	launch_influence(b, stream, 8 * bucket, 2 * b->shape.n_blocks);
 	launch_keep(b, stream, 8 * bucket);
 	head_launches(b, stream, bucket, out);
 }
@@ -113,8 +114,8 @@ static void append_rows(const struct pass* pass, const struct segment* segment, 
 	const int before = c->head.pending;
 	for (int i = 0; i < segment->n; i++) {
 		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
-		c->row[before + i] = {parent, parent < 0 ? 0 : c->row[parent].depth + 1, segment->base, 0,
-		                      MAX_BLOCKS * 2};
+		c->row[before + i] = {parent, parent < 0 ? 0 : c->row[parent].depth + 1, segment->base, pass->first,
+		                      pass->first > 0 ? 0 : MAX_BLOCKS * 2};
 	}
 	c->head.pending = before + segment->n;
 }
@@ -130,7 +131,7 @@ static struct device_row open_row(struct cuda_backend* b, const struct pass* pas
 	}
 	const struct segment* segment = &pass->segment[walk->segment];
 	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
-	const int index = pass->first > 0 ? pass->row[r] : c->head.pending - segment->n + walk->within;
+	const int index = pass_appends(pass) ? c->head.pending - segment->n + walk->within : pass->row[r];
 	walk->within++;
 	const struct cuda_cache::pending* p = &c->row[index];
 	struct device_row row = {};
@@ -169,7 +170,8 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	struct device_slice* s = (struct device_slice*)b->staging;
 	memset(s, 0, sizeof *s);
 	s->n = n;
-	s->from_hidden = pass->first > 0;
+	s->first = pass->first;
+	s->measure = pass->influence != NULL;
 	if (pass->skip)
 		memcpy(s->skip, pass->skip->word, sizeof s->skip);
 	const int pairs = b->rope.pairs;
@@ -245,9 +247,39 @@ static bool tap(struct cuda_backend* b, const struct pass* pass, int r0, int n, 
 	return true;
 }
 
+/* Asks for the slice's influence; it is there once the stream is idle. */
+static bool ask_influence(struct cuda_backend* b, const struct pass* pass, int n, struct error* error) {
+	const size_t count = 2 * (size_t)b->shape.n_blocks * (size_t)n;
+	if (pass->influence)
+		CUDA_TRY(cudaMemcpyAsync(b->host_influence, b->work.influence, count * sizeof(float),
+		                         cudaMemcpyDeviceToHost, b->stream),
+		         error);
+	return true;
+}
+
+static void take_influence(const struct cuda_backend* b, const struct pass* pass, int r0, int n) {
+	for (int s = pass->first; pass->influence && s < pass->last; s++)
+		if (!pass->skip || !mask_has(pass->skip, s))
+			memcpy(pass->influence + (size_t)s * (size_t)pass->n + r0,
+			       b->host_influence + (size_t)s * (size_t)n, (size_t)n * sizeof(float));
+}
+
+/* Hidden states come from the caller, or from tokens or the cache. */
+static bool begin_span(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
+	const size_t dim = (size_t)b->shape.dim;
+	if (!pass->state)
+		launch_embed(b, b->stream, n);
+	else
+		CUDA_TRY(cudaMemcpyAsync(b->work.x, pass->state + (size_t)r0 * dim, (size_t)n * dim * sizeof(float),
+		                         cudaMemcpyHostToDevice, b->stream),
+		         error);
+	return true;
+}
+
 static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, int n, int bucket,
                      struct error* error) {
-	launch_embed(b, b->stream, n);
+	if (!begin_span(b, pass, r0, n, error))
+		return false;
 	for (int s = pass->first; s < pass->last; s++) {
 		sub_layer_launches(b, b->stream, bucket, s);
 		if (s == pass->tap) {
@@ -256,6 +288,7 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 				return false;
 		}
 	}
+	launch_influence(b, b->stream, n, pass->last);
 	if (pass->tap < 0)
 		launch_keep(b, b->stream, n);
 	if (pass->head)
@@ -279,9 +312,10 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 			return false;
 	} else if (!run_span(b, pass, r0, n, bucket, error))
 		return false;
-	if (pass->head)
-		return take_results(b, pass, r0, n, error);
+	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)))
+		return false;
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	take_influence(b, pass, r0, n);
 	return true;
 }
 
@@ -301,7 +335,7 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 	const struct device_block* w = &b->block[block];
 	struct workspace* k = &b->work;
 	const struct model_shape* m = &b->shape;
-	launch_norm(b, b->stream, n, w->attention_norm, -1);
+	launch_norm(b, b->stream, n, w->attention_norm, 2 * block);
 	if (!prefill_product(b, &w->wq, k->normed, n, k->q, error) ||
 	    !prefill_product(b, &w->wk, k->normed, n, k->k, error) ||
 	    !prefill_product(b, &w->wv, k->normed, n, k->v, error))
@@ -316,7 +350,7 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 	if (!prefill_product(b, &w->wo, k->mixed, n, k->y, error))
 		return false;
 	finish_prefill(b, n, w->bo, w->post_attention_norm);
-	launch_norm(b, b->stream, n, w->mlp_norm, -1);
+	launch_norm(b, b->stream, n, w->mlp_norm, 2 * block + 1);
 	if (!prefill_product(b, &w->gate, k->normed, n, k->wide, error) ||
 	    !prefill_product(b, &w->up, k->normed, n, k->wide_up, error))
 		return false;
@@ -365,10 +399,12 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 		if (pass->tap == 2 * block + 1 && !tap(b, pass, 0, pass->n, error))
 			return false;
 	}
+	launch_influence(b, b->stream, pass->n, pass->last);
 	CUDA_TRY(cudaGetLastError(), error);
-	if (pass->head && !prefill_head(b, pass, pass->n, error))
+	if (!ask_influence(b, pass, pass->n, error) || (pass->head && !prefill_head(b, pass, pass->n, error)))
 		return false;
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	take_influence(b, pass, 0, pass->n);
 	return true;
 }
 
@@ -378,7 +414,7 @@ static void note_rows(const struct pass* pass) {
 	for (int i = 0, r = 0; i < pass->n_segments; i++) {
 		struct cuda_cache* c = (struct cuda_cache*)pass->segment[i].cache;
 		for (int j = 0; j < pass->segment[i].n; j++, r++) {
-			const int index = pass->first > 0 ? pass->row[r] : c->head.pending - pass->segment[i].n + j;
+			const int index = pass_appends(pass) ? c->head.pending - pass->segment[i].n + j : pass->row[r];
 			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
 			for (int s = pass->first; pass->skip && s < pass->last; s++)
 				if (mask_has(pass->skip, s) && c->row[index].skipped > s)
@@ -390,7 +426,7 @@ static void note_rows(const struct pass* pass) {
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
-	for (int i = 0, r0 = 0; pass->first == 0 && i < pass->n_segments; r0 += pass->segment[i++].n)
+	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
 	struct walk walk = {0, 0};
 	if (pass->kind == PASS_PREFILL && b->cublas)

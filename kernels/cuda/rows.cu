@@ -1,6 +1,7 @@
 /* What happens to rows between products: embedding, norms, rotation, the cache's new keys and values.
  * One block a row throughout, so a row's result never depends on its company. */
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/influence.h"
 
 enum { THREADS = 256 };
 
@@ -16,9 +17,8 @@ __global__ void embed_kernel(float* x, const T* table, int dim, float scale, con
 		return;
 	const struct device_row& row = s->row[blockIdx.x];
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
-		x[(size_t)blockIdx.x * dim + j] = s->from_hidden
-		                                      ? row.hidden[(size_t)row.pending * dim + j]
-		                                      : to_float(table[(size_t)row.token * dim + j]) * scale;
+		x[(size_t)blockIdx.x * dim + j] = s->first > 0 ? row.hidden[(size_t)row.pending * dim + j]
+		                                               : to_float(table[(size_t)row.token * dim + j]) * scale;
 }
 
 void launch_embed(const struct cuda_backend* b, cudaStream_t stream, int rows) {
@@ -32,6 +32,48 @@ void launch_embed(const struct cuda_backend* b, cudaStream_t stream, int rows) {
 		                                           slice_of(b));
 }
 
+/* ---- influence ---------------------------------------------------------------------------- */
+
+/* What a measuring slice needs: the hidden states before the last sub-layer, and where its influence goes. */
+struct measure {
+	float *before, *influence;
+};
+
+/* 1 - cos of the row's states before and after the last sub-layer below `end` that was run, as influence_of
+ * in kernels/cpu/kernels.h. Between two sub-layers nothing else touches the states, so that the next one's
+ * norm, which reads them anyway, is the place to measure. */
+__device__ void measure_row(const float* x, const struct measure& m, int dim, const struct device_slice* s,
+                            int end, float* shared) {
+	int at = end - 1;
+	while (at >= s->first && leaves_out(s, at))
+		at--;
+	if (at < s->first)
+		return;
+	const float* before = m.before + (size_t)blockIdx.x * dim;
+	float xx = 0, xy = 0, yy = 0;
+	for (int j = threadIdx.x; j < dim; j += blockDim.x) {
+		const float y = x[j] - before[j];
+		xx = __fmaf_rn(before[j], before[j], xx);
+		xy = __fmaf_rn(before[j], y, xy);
+		yy = __fmaf_rn(y, y, yy);
+	}
+	const float a = block_sum(xx, shared), b = block_sum(xy, shared), c = block_sum(yy, shared);
+	if (threadIdx.x == 0)
+		m.influence[(size_t)at * s->n + blockIdx.x] = influence_of(a, b, c);
+}
+
+__global__ void influence_kernel(const float* x, struct measure m, int dim, const struct device_slice* s,
+                                 int end) {
+	__shared__ float shared[THREADS / 32];
+	if (blockIdx.x < (unsigned)s->n && s->measure)
+		measure_row(x + (size_t)blockIdx.x * dim, m, dim, s, end, shared);
+}
+
+void launch_influence(const struct cuda_backend* b, cudaStream_t stream, int rows, int end) {
+	const struct measure m = {b->work.before, b->work.influence};
+	influence_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, m, b->shape.dim, slice_of(b), end);
+}
+
 /* ---- norms -------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float inverse_root(const float* x, int n, float epsilon, float* shared) {
@@ -43,11 +85,16 @@ __device__ __forceinline__ float inverse_root(const float* x, int n, float epsil
 
 template <class T>
 __global__ void norm_kernel(T* out, const float* x, const float* weight, int dim, float plus, float epsilon,
-                            const struct device_slice* s, int sub_layer) {
+                            const struct device_slice* s, int sub_layer, struct measure m) {
 	__shared__ float shared[THREADS / 32];
 	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, sub_layer))
 		return;
 	const float* row = x + (size_t)blockIdx.x * dim;
+	if (s->measure && sub_layer >= 0) {
+		measure_row(row, m, dim, s, sub_layer, shared);
+		for (int j = threadIdx.x; j < dim; j += blockDim.x)
+			m.before[(size_t)blockIdx.x * dim + j] = row[j];
+	}
 	const float r = inverse_root(row, dim, epsilon, shared);
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
 		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(row[j] * r * (weight[j] + plus));
@@ -57,12 +104,13 @@ void launch_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, co
                  int sub_layer) {
 	const struct model_shape* m = &b->shape;
 	const float plus = m->norm_plus_one ? 1.0f : 0.0f;
+	const struct measure measure = {b->work.before, b->work.influence};
 	if (b->bf16)
 		norm_kernel<<<rows, THREADS, 0, stream>>>((__nv_bfloat16*)b->work.normed, b->work.x, weight, m->dim,
-		                                          plus, m->norm_epsilon, slice_of(b), sub_layer);
+		                                          plus, m->norm_epsilon, slice_of(b), sub_layer, measure);
 	else
 		norm_kernel<<<rows, THREADS, 0, stream>>>((__half*)b->work.normed, b->work.x, weight, m->dim, plus,
-		                                          m->norm_epsilon, slice_of(b), sub_layer);
+		                                          m->norm_epsilon, slice_of(b), sub_layer, measure);
 }
 
 /* x += norm(y): Gemma 2's norm on a sub-layer's output */

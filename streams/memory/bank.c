@@ -161,65 +161,6 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 	return kind ? best_known(b, kind, labelled) : NULL;
 }
 
-struct ranked {
-	int index;
-	double score;
-};
-
-static int by_score(const void* a, const void* b) {
-	const struct ranked *x = a, *y = b;
-	if (x->score != y->score)
-		return x->score < y->score ? 1 : -1;
-	return x->index - y->index;
-}
-
-int bank_candidates(const struct bank* b, const char* task, const struct bank_signature* s,
-                    const struct mask* incumbent, int limit, struct mask* out) {
-	struct ranked order[BANK_CAPACITY];
-	for (int i = 0; i < b->n; i++) {
-		const struct bank_entry* e = &b->entry[i];
-		const double use = bank_usefulness(b, e);
-		order[i].index = i;
-		order[i].score = (same_task(e, task) ? 4 : 0) + (s ? 2 * bank_similarity(b, &e->signature, s) : 0) +
-		                 use / (use + 1000);
-	}
-	qsort(order, (size_t)b->n, sizeof *order, by_score);
-	int n = 0;
-	for (int i = 0; i < b->n && n < limit; i++) {
-		const struct mask* m = &b->entry[order[i].index].mask;
-		bool known = incumbent && mask_equal(m, incumbent);
-		for (int j = 0; j < n && !known; j++)
-			known = mask_equal(m, &out[j]);
-		if (!known)
-			out[n++] = *m;
-	}
-	return n;
-}
-
-static bool proven(const struct bank_entry* e) {
-	return e->record.trials >= BANK_PROVEN &&
-	       (double)e->record.accepted >= BANK_GOOD * (double)e->record.trials;
-}
-
-int bank_proven_elsewhere(const struct bank* b, int64_t kind, bool (*tried)(void* user, const struct mask*),
-                          void* user, int limit, struct mask* out) {
-	struct ranked order[BANK_CAPACITY];
-	int candidates = 0, n = 0;
-	for (int i = 0; i < b->n; i++)
-		if (b->entry[i].kind != kind && proven(&b->entry[i]))
-			order[candidates++] = (struct ranked){i, bank_usefulness(b, &b->entry[i])};
-	qsort(order, (size_t)candidates, sizeof *order, by_score);
-	for (int i = 0; i < candidates && n < limit; i++) {
-		const struct mask* m = &b->entry[order[i].index].mask;
-		bool known = tried(user, m);
-		for (int j = 0; j < n && !known; j++)
-			known = mask_equal(m, &out[j]);
-		if (!known)
-			out[n++] = *m;
-	}
-	return n;
-}
-
 /* ---- entries ------------------------------------------------------------------------------ */
 
 void bank_tick(struct bank* b) { b->clock++; }
@@ -321,6 +262,8 @@ int64_t bank_kind(struct bank* b, const char* task, const struct mask* mask) {
 	const struct bank_entry* e = lookup(b, task, 0, mask);
 	return e ? e->kind : kind_of(b, task, 0);
 }
+
+int64_t bank_new_kind(struct bank* b, const char* task) { return kind_of(b, task ? task : "", -1); }
 
 void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
               const struct bank_signature* s) {

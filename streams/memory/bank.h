@@ -70,16 +70,6 @@ double bank_similarity(const struct bank*, const struct bank_signature*, const s
  * kind's prompts, better than with any other's. */
 #define BANK_AGREES 0.5
 struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
-/* Up to `limit` masks worth scoring beside the incumbent, best first and each once, without the
- * incumbent: those of the same label, then by similarity, then by use. */
-int bank_candidates(const struct bank*, const char* task, const struct bank_signature*,
-                    const struct mask* incumbent, int limit, struct mask* out);
-/* Up to `limit` masks that draft well for other kinds of text (acceptance of BANK_GOOD over BANK_PROVEN
- * trials), most useful first and each once, for which `tried` is false. */
-#define BANK_GOOD 0.93
-enum { BANK_PROVEN = 64 };
-int bank_proven_elsewhere(const struct bank*, int64_t kind, bool (*tried)(void* user, const struct mask*),
-                          void* user, int limit, struct mask* out);
 /* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there
  * is none (evicting the least useful when the bank is full, or that of the kind when it has BANK_A_KIND).
  * Entries of one mask coincide when they share the label, or without one the kind. Never NULL. The pointer is
@@ -87,6 +77,8 @@ int bank_proven_elsewhere(const struct bank*, int64_t kind, bool (*tried)(void* 
 struct bank_entry* bank_entry(struct bank*, const char* task, int64_t kind, const struct mask*);
 /* The kind of an entry of this task and mask, that of the label, or a new one. */
 int64_t bank_kind(struct bank*, const char* task, const struct mask*);
+/* The kind that a first text of this label, or without one, begins. */
+int64_t bank_new_kind(struct bank*, const char* task);
 /* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
 /* Takes up an entry as stored; kind 0 is not known. False when it was not taken: the bank is full of more

@@ -8,9 +8,12 @@
 #include <string.h>
 
 #include "optimizer/session.h"
-#include "streams/memory/homes.h"
+#include "streams/memory/searches.h"
 
-enum { GATHERED = 512, FLUSH_INSTANCES = 4, BRIEF = 64, RECOVERY_TRIALS = 64 };
+enum { GATHERED = 512, FLUSH_INSTANCES = 4, BRIEF = 64, PROVEN = 64 };
+
+/* Acceptance at which a mask is good enough to rest on. */
+static const double GOOD = 0.93;
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
@@ -40,10 +43,12 @@ struct memory_watch {
 	struct drift drift;
 	int64_t round_seen; /* session_last_round's count */
 	int steps_seen;     /* search_steps */
-	struct homes homes;
-	int64_t served;                     /* tokens, in all */
+	struct searches searches;
 	struct store_observation* gathered; /* (GATHERED) for the store; NULL without one */
 	int n_gathered;
+	struct influence unsaved_influence; /* of this kind, for the store */
+	int64_t unsaved_kind;
+	char unsaved_task[BANK_TASK];
 };
 
 const char* memory_event_name(enum memory_event event) {
@@ -56,10 +61,10 @@ const char* memory_event_name(enum memory_event event) {
 /* A mask that an earlier process served long and that drafted well is rested on, though its search had some
  * way to go: the change test wakes it. */
 static bool served_well(const struct bank_record* r) {
-	if (r->tokens < MEMORY_HOLD / 2 || r->trials < BANK_PROVEN)
+	if (r->tokens < MEMORY_HOLD / 2 || r->trials < PROVEN)
 		return false;
 	const double p = (double)r->accepted / (double)r->trials;
-	return p + sqrt(p * (1 - p) / (double)r->trials) >= BANK_GOOD;
+	return p + sqrt(p * (1 - p) / (double)r->trials) >= GOOD;
 }
 
 static bool restore(void* user, const struct store_mask* stored) {
@@ -141,7 +146,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	struct drift_options o;
 	drift_options_default(&o);
 	drift_open(&w->drift, &o);
-	homes_open(&w->homes, session);
+	searches_open(&w->searches, session);
 	if (m->store && w->search && !(w->gathered = calloc(GATHERED, sizeof *w->gathered))) {
 		free(w);
 		return NULL;
@@ -165,21 +170,30 @@ static void gather(void* user, const struct mask* mask, int matches, int rows, i
 	*o = (struct store_observation){.mask = *mask, .matches = matches, .rows = rows, .window = window};
 	memcpy(o->task, w->task, sizeof o->task);
 	o->kind = w->has_entry ? w->entry_kind : 0;
-	w->homes.present->observed++;
+	w->searches.present->observed++;
 }
 
 /* What the present search has observed since the last time was observed on this text. */
 static void gather_observations(struct memory_watch* w) {
-	struct home* home = w->homes.present;
-	if (!home || !w->gathered)
+	struct kind_search* of = w->searches.present;
+	if (!of || !w->gathered)
 		return;
 	int now = 0;
 	search_each(w->search, count_observation, &now);
-	if (now < home->observed) /* the search has forgotten its older half */
-		home->observed = now;
-	struct gathering g = {w, home->observed};
-	if (now > home->observed)
+	if (now < of->observed) /* the search has forgotten its older half */
+		of->observed = now;
+	struct gathering g = {w, of->observed};
+	if (now > of->observed)
 		search_each(w->search, gather, &g);
+}
+
+/* What cannot be stored waits for the next time. */
+static void store_unsaved_influence(struct memory_watch* w) {
+	struct error e;
+	if (w->unsaved_influence.rows > 0 &&
+	    store_add_influence(w->memory->store, &w->memory->model, w->unsaved_task, w->unsaved_kind,
+	                        &w->unsaved_influence, &e))
+		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 }
 
 /* What cannot be stored is kept for the next time, as far as there is room. */
@@ -188,6 +202,7 @@ static void store_observations(struct memory_watch* w) {
 	if (w->n_gathered > 0 &&
 	    store_observe(w->memory->store, &w->memory->model, w->gathered, w->n_gathered, &e))
 		w->n_gathered = 0;
+	store_unsaved_influence(w);
 }
 
 void memory_detach(struct memory_watch* w) {
@@ -195,35 +210,39 @@ void memory_detach(struct memory_watch* w) {
 		return;
 	gather_observations(w);
 	store_observations(w);
-	homes_close(&w->homes);
+	searches_close(&w->searches);
 	free(w->gathered);
 	free(w);
 }
 
 /* A new search begins with what earlier runs measured on texts of this label, or of this kind. */
-static void inherit_observations(struct memory_watch* w, int64_t kind) {
+static void inherit(struct memory_watch* w, int64_t kind) {
 	struct memory* m = w->memory;
 	struct taking t = {.search = w->search};
+	struct influence influence;
 	struct error e;
-	if (m->store)
-		store_each_observation(m->store, m->model.fingerprint, w->task, kind, take_observation, &t, &e);
-	search_each(w->search, count_observation, &w->homes.present->observed);
+	if (!m->store)
+		return;
+	if (store_influence(m->store, &m->model, w->task, kind, &influence, &e))
+		session_add_influence(w->session, &influence);
+	store_each_observation(m->store, m->model.fingerprint, w->task, kind, take_observation, &t, &e);
+	search_each(w->search, count_observation, &w->searches.present->observed);
 }
 
-/* Goes on with the search of this home. True when it is a new one. */
-static bool move_home(struct memory_watch* w, int64_t id) {
-	const struct home* here = w->homes.present;
-	if (!w->search || (here && here->id == id))
+/* Goes on with the search of this kind. True when it is a new one. */
+static bool take_search(struct memory_watch* w, int64_t kind) {
+	const struct kind_search* here = w->searches.present;
+	if (!w->search || (here && here->kind == kind))
 		return false;
 	gather_observations(w);
-	const enum homes_move move = homes_move(&w->homes, id);
-	if (move == HOMES_STAYED)
+	const enum searches_move move = searches_move(&w->searches, kind);
+	if (move == SEARCHES_STAYED)
 		return false;
 	w->search = session_search(w->session);
 	w->steps_seen = search_steps(w->search);
-	if (move == HOMES_NEW)
-		inherit_observations(w, id);
-	return move == HOMES_NEW;
+	if (move == SEARCHES_NEW)
+		inherit(w, kind);
+	return move == SEARCHES_NEW;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */
@@ -269,14 +288,10 @@ static void open_or_rest(struct memory_watch* w, bool settled) {
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
  * another session has settled the matter, with the stored mask. */
 static void recall(struct memory_watch* w, struct bank_entry* e) {
-	const struct resident* resident = homes_resident(&w->homes, e->kind);
-	if (!resident)
-		resident = homes_settle(&w->homes, e->kind, e->kind);
-	const bool shares = homes_is_shared(&w->homes, resident);
-	const bool fresh = move_home(w, resident->home);
+	const bool fresh = take_search(w, e->kind);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
-	const bool take = !w->search || fresh || (!shares && e->settled && running);
+	const bool take = !w->search || fresh || (e->settled && running);
 	if (!take && !mask_equal(&now, &e->mask)) {
 		const bool settled = e->settled;
 		e = bank_entry(w->memory->bank, e->task, e->kind, &now);
@@ -290,8 +305,6 @@ static void recall(struct memory_watch* w, struct bank_entry* e) {
 	else
 		place(w, e);
 	if (!same) {
-		if (w->search && e->skip_ratio > 0)
-			search_set_skip_ratio(w->search, e->skip_ratio);
 		session_set_mask(w->session, &e->mask);
 		tell(w, MEMORY_RECALLED, &w->memory->counts.recalled);
 	}
@@ -299,50 +312,15 @@ static void recall(struct memory_watch* w, struct bank_entry* e) {
 		open_or_rest(w, e->settled);
 }
 
-static void suggest_candidates(struct memory_watch* w) {
-	if (!w->search)
-		return;
-	struct mask out[MEMORY_CANDIDATES];
-	const int n = bank_candidates(w->memory->bank, w->task, &w->signature, &w->mask, MEMORY_CANDIDATES, out);
-	for (int i = 0; i < n; i++)
-		search_suggest(w->search, &out[i]);
-}
-
-static bool was_tried(void* user, const struct mask* mask) {
-	const struct memory_watch* w = user;
-	return mask_equal(mask, &w->mask) || homes_was_tried(&w->homes, mask);
-}
-
-/* Kinds often like the same masks: what has proved itself for another is scored once for this one as well,
- * while it has no mask that holds. */
-static void suggest_proven(struct memory_watch* w) {
-	const bool good = drift_baseline(&w->drift) >= BANK_GOOD;
-	if (!w->search || (good && search_state(w->search) != SEARCH_RUNNING))
-		return;
-	struct mask out[MEMORY_CANDIDATES];
-	const int64_t here = w->homes.present ? w->homes.present->id : 0;
-	const int n = bank_proven_elsewhere(w->memory->bank, here, was_tried, w, MEMORY_CANDIDATES, out);
-	for (int i = 0; i < n; i++) {
-		search_suggest(w->search, &out[i]);
-		homes_note_tried(&w->homes, &out[i]);
-	}
-}
-
-/* The first instance of its kind: the mask that drafts now is its first entry. It shares the search that made
- * it for as long as it drafts well with it. */
+/* The first instance of its kind: a search of its own, which begins with what the prompt tells. */
 static void begin_kind(struct memory_watch* w) {
+	const int64_t kind = bank_new_kind(w->memory->bank, w->task);
+	take_search(w, kind);
 	const struct mask now = session_mask(w->session, NULL);
-	struct bank_entry* e = bank_entry(w->memory->bank, w->task, -1, &now);
+	struct bank_entry* e = bank_entry(w->memory->bank, w->task, kind, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
-	const struct home* here = w->homes.present;
-	const bool shares = here && here->id != e->kind;
-	homes_settle(&w->homes, e->kind, shares ? here->id : e->kind);
-	if (!shares)
-		move_home(w, e->kind);
 	place(w, e);
-	if (!shares)
-		open_or_rest(w, false);
-	suggest_candidates(w);
+	open_or_rest(w, false);
 	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
 }
 
@@ -352,12 +330,10 @@ static void find_place(struct memory_watch* w, bool signature_known) {
 	if (!e && !signature_known)
 		return; /* the prefill will tell */
 	w->placed = true;
-	if (e) {
+	if (e)
 		recall(w, e);
-		suggest_proven(w);
-	} else {
+	else
 		begin_kind(w);
-	}
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */
@@ -386,63 +362,19 @@ static void account(struct memory_watch* w) {
 	memset(&w->record, 0, sizeof w->record);
 }
 
-/* A kind that the masks of those it lives with do not suit gets a search of its own. True when it did. */
-static bool leave_home(struct memory_watch* w) {
-	struct resident* resident = homes_resident(&w->homes, w->entry_kind);
-	if (!resident || !w->search || !homes_is_shared(&w->homes, resident))
-		return false;
-	const struct mask now = session_mask(w->session, NULL);
-	const int64_t home = homes_new_id(&w->homes);
-	if (!move_home(w, home))
-		return false;
-	*resident = (struct resident){.kind = resident->kind, .home = home};
-	session_set_mask(w->session, &now);
-	drift_restart(&w->drift);
-	return true;
-}
-
-/* The first fall of a kind that rests may be a hard passage: it is held to the same expectation once more.
- * True when that is all there is to do. */
-static bool doubt(struct memory_watch* w, const struct drift* before) {
-	struct resident* r = homes_resident(&w->homes, w->entry_kind);
-	struct bank_entry* e = current(w);
-	if (!r || !e || !e->settled || homes_is_shared(&w->homes, r) ||
-	    (r->doubted > 0 && w->served - r->doubted < MEMORY_DOUBT))
-		return false;
-	r->doubted = w->served;
-	drift_expect(&w->drift, before->successes, before->trials);
-	return true;
-}
-
-/* from: the acceptance until now. */
-static void fell(struct memory_watch* w, double from) {
+static void fell(struct memory_watch* w) {
 	struct memory* m = w->memory;
-	struct resident* resident = homes_resident(&w->homes, w->entry_kind);
 	pthread_mutex_lock(&m->lock);
 	account(w);
 	struct bank_entry* e = current(w);
-	if (resident)
-		resident->fell_from = e && e->settled ? from : 0;
 	if (e) {
 		e->settled = false;
 		const struct bank_record back = {.held = -e->record.held};
 		bank_add(m->bank, e, &back, NULL);
 	}
-	const bool left = e && leave_home(w);
-	if (w->homes.present)
-		w->homes.present->held = 0;
-	suggest_candidates(w);
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
-	if (!left)
-		session_reopen(w->session);
-}
-
-/* Whether the kind shares a search whose masks do not suit it. */
-static bool is_ill_at_ease(struct memory_watch* w, int accepted, int trials) {
-	struct resident* r = homes_resident(&w->homes, w->entry_kind);
-	return r && homes_is_shared(&w->homes, r) &&
-	       resident_is_ill_at_ease(r, accepted, trials, homes_held(&w->homes) >= MEMORY_HOLD / 2);
+	session_reopen(w->session);
 }
 
 static void watch_rounds(struct memory_watch* w) {
@@ -457,16 +389,8 @@ static void watch_rounds(struct memory_watch* w) {
 	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
-	const struct drift before = w->drift;
-	const enum drift_event event = drift_add(&w->drift, accepted, steps);
-	const bool ill = is_ill_at_ease(w, accepted, trials);
-	if (!w->search || (event != DRIFT_FALL && !ill))
-		return;
-	pthread_mutex_lock(&w->memory->lock);
-	const bool doubted = !ill && doubt(w, &before);
-	pthread_mutex_unlock(&w->memory->lock);
-	if (!doubted)
-		fell(w, drift_baseline(&before));
+	if (drift_add(&w->drift, accepted, steps) == DRIFT_FALL && w->search)
+		fell(w);
 }
 
 /* The search has found a better mask: it becomes this kind's entry. How long the kind has been searched
@@ -494,32 +418,32 @@ static void improved(struct memory_watch* w, const struct mask* now) {
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Whether a kind that rested and fell drafts as before again: what it fell over has passed, or a stored mask
- * was taken up. */
-static bool has_recovered(struct memory_watch* w) {
-	const struct resident* r = homes_resident(&w->homes, w->entry_kind);
-	if (!r || !(r->fell_from > 0) || w->drift.trials < RECOVERY_TRIALS)
-		return false;
-	const double p = drift_baseline(&w->drift);
-	return p + sqrt(p * (1 - p) / w->drift.trials) >= r->fell_from;
-}
-
 /* A search that has ended, or a mask that has held long enough, lets the entry rest. */
 static void settle_if_held(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
-	const int64_t own = e ? e->record.held + w->record.held : 0, home = homes_held(&w->homes);
-	const int64_t held = own > home ? own : home;
-	const bool good = w->drift.trials >= RESIDENT_TRIALS && drift_baseline(&w->drift) >= BANK_GOOD;
+	const int64_t held = e ? e->record.held + w->record.held : 0;
+	const bool good = w->drift.trials >= PROVEN / 2 && drift_baseline(&w->drift) >= GOOD;
 	const bool long_enough = held >= (good ? MEMORY_HOLD : 4 * MEMORY_HOLD);
-	if (e && !e->settled && (ended || long_enough || has_recovered(w))) {
+	if (e && !e->settled && (ended || long_enough)) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
 		tell(w, MEMORY_SETTLED, &m->counts.settled);
 	}
 	pthread_mutex_unlock(&m->lock);
+}
+
+static void take_improvement(struct memory_watch* w) {
+	const int steps = search_steps(w->search);
+	w->record.steps += steps - w->steps_seen;
+	w->steps_seen = steps;
+	const struct mask now = session_mask(w->session, NULL);
+	if (!mask_equal(&now, &w->mask))
+		improved(w, &now);
+	else
+		settle_if_held(w);
 }
 
 void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
@@ -533,24 +457,26 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 			pthread_mutex_unlock(&m->lock);
 		}
 	}
-	w->served += step->n;
 	w->record.tokens += step->n;
 	w->record.held += step->n;
-	if (w->homes.present)
-		w->homes.present->held += step->n;
 	if (!w->placed || step->n == 0)
 		return;
 	watch_rounds(w);
 	if (!w->search)
 		return;
-	const int steps = search_steps(w->search);
-	w->record.steps += steps - w->steps_seen;
-	w->steps_seen = steps;
-	const struct mask now = session_mask(w->session, NULL);
-	if (!mask_equal(&now, &w->mask))
-		improved(w, &now);
-	else
-		settle_if_held(w);
+	take_improvement(w);
+}
+
+/* What the text told of influence waits for the store, with its kind. */
+static void note_influence(struct memory_watch* w) {
+	const struct influence* text = session_text_influence(w->session);
+	if (!w->memory->store || !w->has_entry || text->rows == 0)
+		return;
+	if (w->unsaved_kind != w->entry_kind)
+		store_unsaved_influence(w);
+	w->unsaved_kind = w->entry_kind;
+	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
+	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
 }
 
 void memory_end(struct memory_watch* w) {
@@ -572,6 +498,7 @@ void memory_end(struct memory_watch* w) {
 		account(w);
 		bank_add(m->bank, e, &(struct bank_record){.tokens = 0}, &w->signature);
 	}
+	note_influence(w);
 	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);
@@ -581,6 +508,13 @@ void memory_end(struct memory_watch* w) {
 		memory_flush(m, &error);
 		store_observations(w);
 	}
+}
+
+void memory_idle(struct memory_watch* w) {
+	if (!w->placed || !w->search)
+		return;
+	take_improvement(w);
+	gather_observations(w);
 }
 
 /* ---- storing ------------------------------------------------------------------------------ */

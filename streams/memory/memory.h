@@ -1,20 +1,13 @@
 /* What is remembered between instances: the bank, drift and the store, attached to sessions from outside.
  *
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
- * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature,
- * the stored mask that fits is taken up, with its search. A kind of text that was searched for MEMORY_HOLD
- * tokens without drift and drafts at an acceptance of BANK_GOOD (four times as many below it), or whose
- * search has ended, has settled on its mask, and nothing is proposed while it holds. The change test
- * (streams/memory/drift.h) watches every verify pass; falls reopen the search.
- *
- * A kind of text never seen shares the search that drafts at the time, since kinds often like the same masks
- * and one search with all their windows is the sooner done. One that drafts worse there than with a good mask
- * gets a search of its own, and the best few stored masks are scored there beside the incumbent; so are masks
- * that prove themselves elsewhere later. The session's search is swapped when the home changes.
- *
- * A kind that rests may meet a hard passage: only when it falls twice within MEMORY_DOUBT tokens is its
- * search open again; and if it then drafts as before after a few rounds, it rests again. What a process ended
- * with on a kind that drafted well counts as settled in the next one.
+ * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature, the
+ * session goes on with the search of that kind (streams/memory/searches.h); a kind never seen begins with the
+ * influence its first prompt shows. A kind of text that was searched for MEMORY_HOLD tokens without drift and
+ * drafts well (four times as many where it does not), or whose search has ended, has settled on its mask, and
+ * nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every verify pass; a
+ * fall reopens the search. What a process ended with on a kind that drafted well counts as settled in the
+ * next.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */
@@ -27,7 +20,7 @@
 #include "streams/memory/store.h"
 #include "swiftlet.h"
 
-enum { MEMORY_HOLD = 1024, MEMORY_DOUBT = 512, MEMORY_CANDIDATES = 3 };
+enum { MEMORY_HOLD = 1024 };
 
 enum memory_event {
 	MEMORY_RECALLED, /* a stored mask was taken up */
@@ -67,6 +60,7 @@ void memory_detach(struct memory_watch*);
 void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */
 void memory_step(struct memory_watch*, const struct swiftlet_step*);
 void memory_end(struct memory_watch*);
+void memory_idle(struct memory_watch*); /* after a search while no request ran: what it found */
 
 /* Writes what is unsaved. False with the error set; nothing is lost by a failure. */
 bool memory_flush(struct memory*, struct error*);

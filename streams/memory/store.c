@@ -301,13 +301,14 @@ static int delete_locked(struct store* s, int64_t id, struct error* e) {
 static bool delete_model_locked(struct store* s, const char* fingerprint, int* n, struct error* e) {
 	const char* doing = "deleting masks";
 	static const char* const sql[] = {
+	    "DELETE FROM influence WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE fingerprint = ?1)",
 	    "DELETE FROM observation WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE fingerprint = ?1)",
 	    "DELETE FROM mask WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE fingerprint = ?1)"};
 	*n = 0;
 	if (!sql_begin(s, doing, e))
 		return false;
 	bool good = true;
-	for (int i = 0; i < 2 && good; i++) {
+	for (int i = 0; i < 3 && good; i++) {
 		sqlite3_stmt* q = sql_prepare(s, sql[i], doing, e);
 		good = q != NULL;
 		if (!good)

@@ -11,6 +11,7 @@
  *   model(id, fingerprint, name, blocks)
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
  *        created, updated)                                       one a model, task, kind and mask
+ *   influence(model, task, kind, rows, sums, updated)              sums over rows, one float64 a sub-layer
  *   observation(id, model, task, kind, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
  *
  * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
@@ -18,9 +19,10 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
+#include "optimizer/influence.h"
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 3, STORE_OBSERVATIONS = 4096, STORE_NAME = 128 };
+enum { STORE_SCHEMA = 4, STORE_OBSERVATIONS = 4096, STORE_NAME = 128 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
@@ -86,6 +88,13 @@ bool store_observe(struct store*, const struct store_model*, const struct store_
 bool store_each_observation(struct store*, const char* fingerprint, const char* task, int64_t kind,
                             void (*visit)(void* user, const struct store_observation*), void* user,
                             struct error*);
+
+/* Adds what was measured on texts of this label, or of this kind without one, to what is stored. */
+bool store_add_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
+                         const struct influence*, struct error*);
+/* False when there is none (the message is then empty), or on an error. */
+bool store_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
+                     struct influence*, struct error*);
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */

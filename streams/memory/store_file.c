@@ -124,6 +124,11 @@ static const char* const migration[STORE_SCHEMA] = {
     " rounds, round_tokens, tokens, instances, steps, held, created, updated FROM mask;"
     "DROP TABLE mask; ALTER TABLE mask_of_kind RENAME TO mask;"
     "ALTER TABLE observation ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;",
+
+    /* 4: influence by kind of text */
+    "CREATE TABLE influence(model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL,"
+    " kind INTEGER NOT NULL, rows REAL NOT NULL, sums BLOB NOT NULL, updated INTEGER NOT NULL,"
+    " PRIMARY KEY(model, task, kind)) WITHOUT ROWID;",
 };
 
 static bool migrate(struct store* s, struct error* e) {

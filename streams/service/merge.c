@@ -1,6 +1,7 @@
 /* The measured costs of sharing, and the putting together of passes. */
 #include "streams/service/merge.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Exact up to 8 rows, then in steps of about a fifth. */
@@ -42,9 +43,17 @@ bool merge_pays(struct merge_costs* c, const int* rows, int n) {
 }
 
 bool merge_fits(const struct pass* p, int rows) {
-	return p->kind == PASS_EXACT && !p->skip && p->first == 0 && p->head && p->tap < 0 &&
-	       p->n_segments == 1 && p->n <= MAX_ROWS - rows;
+	return p->kind == PASS_EXACT && !p->skip && p->first == 0 && p->head && !p->influence &&
+	       (p->tap < 0 || p->tap == p->last - 1) && p->n_segments == 1 && p->n <= MAX_ROWS - rows;
 }
+
+bool merge_open(struct merged_pass* m, int dim) {
+	m->dim = dim;
+	m->state = malloc(sizeof *m->state * MAX_ROWS * (size_t)dim);
+	return m->state != NULL;
+}
+
+void merge_close(struct merged_pass* m) { free(m->state); }
 
 void merge_begin(struct merged_pass* m, int sub_layers) {
 	m->pass = (struct pass){.kind = PASS_EXACT,
@@ -54,6 +63,7 @@ void merge_begin(struct merged_pass* m, int sub_layers) {
 	                        .last = sub_layers,
 	                        .head = true,
 	                        .tap = -1,
+	                        .tap_out = m->state,
 	                        .want = m->want,
 	                        .out = m->out};
 }
@@ -68,10 +78,15 @@ void merge_add(struct merged_pass* m, const struct pass* p) {
 	const int pending = p->segment[0].cache->pending;
 	for (int i = 0; i < p->n; i++)
 		m->parent[at + i] = p->parent ? p->parent[i] : i == 0 ? -1 : pending + i - 1;
+	if (p->tap >= 0)
+		m->pass.tap = p->tap;
 	m->pass.n += p->n;
 }
 
 int merge_take(const struct merged_pass* m, const struct pass* p, int row) {
 	memcpy(p->out, m->out + row, (size_t)p->n * sizeof *m->out);
+	if (p->tap >= 0)
+		memcpy(p->tap_out, m->state + (size_t)row * (size_t)m->dim,
+		       (size_t)p->n * (size_t)m->dim * sizeof *m->state);
 	return row + p->n;
 }

@@ -31,8 +31,14 @@ struct merged_pass {
 	int32_t token[MAX_ROWS], parent[MAX_ROWS];
 	uint8_t want[MAX_ROWS];
 	struct result out[MAX_ROWS];
+	int dim;
+	float* state; /* (MAX_ROWS, dim) what the rows end with, where a pass asks for it */
 };
-/* True when the pass may share: exact, all sub-layers, no tap, and its rows still fit beside `rows`. */
+/* False on no memory. Takes 4·MAX_ROWS·dim bytes. */
+bool merge_open(struct merged_pass*, int dim);
+void merge_close(struct merged_pass*);
+/* True when the pass may share: exact, all sub-layers, no tap but after the last, no influence, and its rows
+ * still fit beside `rows`. */
 bool merge_fits(const struct pass*, int rows);
 void merge_begin(struct merged_pass*, int sub_layers);
 void merge_add(struct merged_pass*, const struct pass*);

@@ -66,6 +66,12 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	pthread_mutex_unlock(&m->lock);
 }
 
+void metrics_idle(struct metrics* m, int steps) {
+	pthread_mutex_lock(&m->lock);
+	m->idle_steps += steps;
+	pthread_mutex_unlock(&m->lock);
+}
+
 void metrics_failure(struct metrics* m) {
 	pthread_mutex_lock(&m->lock);
 	m->failures++;
@@ -135,7 +141,10 @@ static void write_work(const struct metrics* m, struct text* out) {
 	counter(out, "rounds_total", "Rounds with a draft step.", (double)m->rounds);
 	counter(out, "round_tokens_total", "Tokens emitted by those rounds.", (double)m->round_tokens);
 	counter(out, "full_passes_total", "Full passes after the prefill.", (double)m->full_passes);
-	counter(out, "optimize_steps_total", "Masks scored by the search.", (double)m->optimize_steps);
+	counter(out, "optimize_steps_total", "Masks scored by the search while it served.",
+	        (double)m->optimize_steps);
+	counter(out, "idle_optimize_steps_total", "Masks scored by the search while no request ran.",
+	        (double)m->idle_steps);
 }
 
 static void write_quality(const struct metrics* m, struct text* out) {

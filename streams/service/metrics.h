@@ -17,7 +17,7 @@ struct metrics {
 	int n_routes, n_statuses;
 	int64_t ended[5]; /* by enum swiftlet_stop */
 	int64_t prompt_tokens, cached_tokens, tokens, draft_steps, accepted, rounds, round_tokens, full_passes;
-	int64_t optimize_steps, failures;
+	int64_t optimize_steps, idle_steps, failures;
 	double prefill, draft, verify, plain, optimize, other, decode;
 	double matchness, expected_speedup; /* of the last generation that had them, NaN before */
 	int64_t first_token[METRIC_BUCKETS + 1];
@@ -36,6 +36,8 @@ void metrics_close(struct metrics*);
 void metrics_request(struct metrics*, const char* route, int status);
 /* One generation has ended; seconds to its first token from when it was asked for (NaN: none came). */
 void metrics_generation(struct metrics*, const struct swiftlet_figures*, double first_token);
+/* Masks scored while no request ran. */
+void metrics_idle(struct metrics*, int steps);
 void metrics_failure(struct metrics*);
 void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
 

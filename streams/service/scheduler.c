@@ -171,6 +171,8 @@ static void sweep_queue(struct scheduler* s, bool all) {
 	}
 }
 
+enum { IDLE_PASSES = 16 }; /* of one session before the next has its turn */
+
 /* ---- turns -------------------------------------------------------------------------------- */
 
 /* Runs the step's work up to its full pass, which waits to see whether it may share (true), or to the
@@ -317,6 +319,40 @@ static bool all_take_turns(struct scheduler* s, bool cancel_all) {
 	return any;
 }
 
+static bool work_waits(struct scheduler* s) {
+	pthread_mutex_lock(&s->lock);
+	const bool waits = s->first || s->stop || s->cancel_all;
+	pthread_mutex_unlock(&s->lock);
+	return waits;
+}
+
+/* While no request runs the searches go on, session by session and pass by pass, until one comes or there is
+ * nothing more to learn from the last texts. True when something was scored. */
+static bool search_idly(struct scheduler* s) {
+	struct session_work work;
+	struct error e;
+	bool any = false;
+	for (int i = 0; i < s->option.sessions && s->option.session.idle_search; i++) {
+		struct seat* seat = &s->seat[i];
+		if (seat->used == 0 || !session_search(seat->session))
+			continue;
+		const int before = search_steps(session_search(seat->session));
+		bool scored = false;
+		for (int n = 0; n < IDLE_PASSES && !work_waits(s) && session_next_idle(seat->session, &work); n++) {
+			if (!session_run(seat->session, &work, &e))
+				break;
+			session_absorb(seat->session, &work, 0);
+			scored = true;
+		}
+		metrics_idle(s->option.metrics, search_steps(session_search(seat->session)) - before);
+		if (scored && seat->watch)
+			memory_idle(seat->watch);
+		note_mask(seat);
+		any |= scored;
+	}
+	return any;
+}
+
 /* Sleeps until there is work; every few seconds gives watchers a sign of life. */
 static void wait_for_work(struct scheduler* s) {
 	struct timespec until;
@@ -351,8 +387,10 @@ static void* run(void* user) {
 			show_sometimes(s, false);
 			continue;
 		}
-		show_sometimes(s, true);
-		wait_for_work(s);
+		const bool searched = search_idly(s);
+		show_sometimes(s, !searched);
+		if (!searched)
+			wait_for_work(s);
 	}
 }
 
@@ -377,7 +415,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
 	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
 	struct merged_pass* merged = calloc(1, sizeof *merged);
-	if (!s || !seats || !merged) {
+	if (!s || !seats || !merged || !merge_open(merged, engine->model->weights.shape.dim)) {
 		free(s);
 		free(seats);
 		free(merged);
@@ -492,6 +530,7 @@ void scheduler_close(struct scheduler* s) {
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
+	merge_close(s->merged);
 	free(s->merged);
 	free(s->seat);
 	free(s);

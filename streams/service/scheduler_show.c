@@ -37,8 +37,12 @@ static void show_seat(struct text* out, const struct seat* s, int index, int blo
 	show_figure(out, "expected_speedup", f->expected_speedup);
 	show_figure(out, "skip_ratio", f->skip_ratio);
 	show_figure(out, "tokens_per_second", f->tokens_per_second);
-	text_print(out, ", \"tokens\": %lld, \"search\": \"%s\"}", (long long)s->tokens,
-	           f->search_state ? f->search_state : "off");
+	const struct search* search = session_search(s->session);
+	text_print(out, ", \"tokens\": %lld, \"search\": \"%s\", \"proposals\": %d}", (long long)s->tokens,
+	           !search            ? "off"
+	           : f->search_state ? search_state_name(search_state(search))
+	                             : "off",
+	           search ? search_steps(search) : 0);
 }
 
 /* The mean over busy sessions (all of them when none is) of one figure. */

@@ -14,11 +14,15 @@ DEMO = os.path.join(SOURCE, "streams", "demo.jsonl")
 with open(SWIFTLET, "rb") as program:
     SANITIZED = b"__sanitizer" in program.read()
 
+# What one test leaves in the store must not be what another begins with.
+STATE = tempfile.TemporaryDirectory(prefix="swiftlet-state-")
+os.environ["XDG_STATE_HOME"] = STATE.name
+
 PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has Tom?\nAnswer:"
 FIELDS = [
     "id", "task", "model", "backend", "method", "prompt_tokens", "cached_tokens", "tokens", "text", "stop", "seconds",
     "tokens_per_second", "full_passes", "verify_passes", "plain_steps", "draft_steps", "accepted", "M", "alpha",
-    "matchness", "optimize_steps", "skip_ratio", "c", "expected_speedup", "mask",
+    "matchness", "chosen_by", "optimize_steps", "skip_ratio", "c", "expected_speedup", "mask",
 ]
 SECONDS = ["load", "prefill", "decode", "draft", "verify", "plain", "optimize", "other"]
 

@@ -79,7 +79,7 @@ static struct linear_model* learn(const struct data* d) {
 			group = i * 3 / OBSERVATIONS;
 			linear_group(m);
 		}
-		linear_add(m, &d->bits[i], d->y[i], d->variance[i], d->group[i] >= 0);
+		linear_add(m, &d->bits[i], d->y[i], d->variance[i], 1, d->group[i] >= 0);
 	}
 	return m;
 }
@@ -140,9 +140,9 @@ static void refusals(void** state) {
 	struct linear_model* m = linear_open(&OPTIONS);
 	const uint64_t bits = 5;
 	const double before = linear_mean(m, &bits);
-	linear_add(m, &bits, NAN, 0.1, 1);
-	linear_add(m, &bits, 0.5, 0, 1);
-	linear_add(m, &bits, 0.5, INFINITY, 1);
+	linear_add(m, &bits, NAN, 0.1, 1, true);
+	linear_add(m, &bits, 0.5, 0, 1, true);
+	linear_add(m, &bits, 0.5, INFINITY, 1, true);
 	assert_true(linear_mean(m, &bits) == before);
 	linear_close(m);
 }

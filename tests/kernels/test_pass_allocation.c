@@ -51,7 +51,8 @@ void free(void* p) {
 enum { VOCAB = 300, CONTEXT = 300 };
 
 /* One of everything a session does. */
-static void session(struct backend* b, struct cache* c, struct result* out, float* logits, float* tapped) {
+static void session(struct backend* b, struct cache* c, struct result* out, float* logits, float* tapped,
+                    float* influence) {
 	struct error error;
 	struct random r = {4};
 	int32_t token[MAX_ROWS], parent[MAX_ROWS], path[MAX_ROWS];
@@ -75,7 +76,8 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	                    .last = sub_layers,
 	                    .tap = -1,
 	                    .want = want,
-	                    .out = out};
+	                    .out = out,
+	                    .influence = influence};
 	assert_true(b->run(b, &pass, &error));
 	s.base = c->committed;
 	pass.kind = PASS_EXACT;
@@ -94,6 +96,13 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	assert_true(b->run(b, &pass, &error));
 	assert_true(b->rewind(c, 3));
 	b->commit(c, path, 4);
+	pass.n = s.n = 4;
+	s.base = c->committed;
+	pass.first = 3;
+	pass.tap = -1;
+	pass.state = tapped;
+	assert_true(b->run(b, &pass, &error));
+	b->discard(c);
 	b->truncate(c, 0);
 }
 
@@ -104,6 +113,7 @@ static void nothing_allocated(void** state) {
 	struct random_model* m = random_model_make(&shape, types, 3, WITH_BIASES, 1);
 	struct result* out = calloc(MAX_ROWS, sizeof *out);
 	float* logits = calloc(VOCAB, sizeof *logits);
+	float* influence = calloc((size_t)MAX_ROWS * 6, sizeof *influence);
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
 	for (int threads = 1; threads <= 3; threads++) {
 		struct error error;
@@ -114,7 +124,7 @@ static void nothing_allocated(void** state) {
 		assert_non_null(c);
 		const int before = atomic_load(&calls);
 		for (int i = 0; i < 5; i++)
-			session(b, c, out, logits, tapped);
+			session(b, c, out, logits, tapped, influence);
 		assert_int_equal(atomic_load(&calls) - before, 0);
 		b->cache_close(c);
 		b->close(b);
@@ -122,6 +132,7 @@ static void nothing_allocated(void** state) {
 	free(out);
 	free(logits);
 	free(tapped);
+	free(influence);
 	random_model_free(m);
 }
 

@@ -39,6 +39,8 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	const int first = cache->pending;
 	for (int i = 0; pass->tap >= 0 && i < pass->n * fake->model.weights.shape.dim; i++)
 		pass->tap_out[i] = 1;
+	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
+		pass->influence[i] = 0.1f;
 	for (int i = 0; i < pass->n; i++) {
 		const int parent = pass->parent ? pass->parent[i] : first + i - 1;
 		fake->depth[first + i] = parent < 0 ? 0 : fake->depth[parent] + 1;

@@ -44,10 +44,10 @@ static void a_dear_row_count_is_tried_again(void** state) {
 	struct cost_model cost = opened();
 	see(&cost, 1, 0.010, 20);
 	see(&cost, 2, 0.010, 20);
-	see(&cost, 8, 0.040, 1);
-	assert_float_equal(cost_verify(&cost, 8), 4, 1e-6);
+	see(&cost, 8, 0.033, 1);
+	assert_float_equal(cost_verify(&cost, 8), 3.3, 1e-6);
 	see(&cost, 2, 0.010, 200);
-	assert_float_equal(cost_verify(&cost, 8), 4, 1e-6);
+	assert_float_equal(cost_verify(&cost, 8), 3.3, 1e-6);
 	see(&cost, 2, 0.010, 100);
 	see(&cost, 1, 0.010, 2);
 	assert_true(cost_verify(&cost, 8) < 1.3);
@@ -60,12 +60,12 @@ static void a_row_count_that_stays_dear_is_tried_ever_less(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
 	see(&cost, 1, 0.010, 20);
-	see(&cost, 8, 0.040, 1);
+	see(&cost, 8, 0.033, 1);
 	int trials = 0;
 	for (int i = 0; i < 20000; i++) {
 		see(&cost, i % 64 == 0 ? 1 : 2, 0.010, 1);
 		if (cost_verify(&cost, 8) < 2) {
-			see(&cost, 8, 0.040, 1);
+			see(&cost, 8, 0.033, 1);
 			trials++;
 		}
 	}

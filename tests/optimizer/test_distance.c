@@ -25,7 +25,7 @@ static void formula(void** state) {
 		assert_true(distance_open(&d, &weights, 3));
 		const float full[] = {1, 2, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0}, draft[] = {4, 3, 2, 1, 2, 0, 0, 0};
 		memcpy(d.full, full, sizeof full);
-		memcpy(d.draft, draft, sizeof draft);
+		memcpy(d.pass, draft, sizeof draft);
 		double xy = 0, xx = 0, yy = 0;
 		for (int j = 0; j < DIM; j++) {
 			const double g = (double)norm[j] + plus_one;
@@ -37,9 +37,9 @@ static void formula(void** state) {
 		/* the second row differs in length alone */
 		assert_true(fabs(distance_sum(&d, 0, 2) - distance_sum(&d, 0, 1)) < 1e-12);
 		assert_true(distance_sum(&d, 2, 1) == 1); /* a state of zeros */
-		memcpy(d.draft, full, sizeof full);
+		memcpy(d.pass, full, sizeof full);
 		assert_true(distance_sum(&d, 0, 2) < 1e-12);
-		d.draft[0] = INFINITY;
+		d.pass[0] = INFINITY;
 		assert_true(isnan(distance_sum(&d, 0, 1)));
 		distance_close(&d);
 	}
@@ -78,16 +78,17 @@ static float* plain_states(struct backend* backend, const int32_t* text, int n_p
 
 static void compares_with_plain_decoding(void** state) {
 	(void)state;
-	enum { TOKENS = 150 };
+	enum { TOKENS = 200 };
 	char message[256];
 	struct swiftlet_options options;
 	swiftlet_options_default(&options);
-	const char* set[] = {"draft",      "always", "max-tree", "paper", "opt-budget", "inf",
-	                     "cache-type", "f16",    "threads",  "2",     "context",    "256"};
+	const char* set[] = {"draft",   "always",     "max-tree",      "paper",   "opt-budget",
+	                     "inf",     "cache-type", "f16",           "threads", "2",
+	                     "context", "256",        "max-matchness", "1"};
 	for (size_t i = 0; i < sizeof set / sizeof *set; i += 2)
 		assert_int_equal(swiftlet_options_set(&options, set[i], set[i + 1], message, sizeof message), 1);
 	swiftlet_model* model = swiftlet_model_open(
-	    "synth:layers=6,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
+	    "synth:layers=12,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
 	    message, sizeof message);
 	assert_non_null(model);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &options, message, sizeof message);

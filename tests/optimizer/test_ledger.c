@@ -125,27 +125,47 @@ static void test_good_draft_pays(void** state) {
 	fake_close(&fake);
 }
 
-static void test_floor(void** state) {
+static void test_accounts(void** state) {
 	(void)state;
 	struct ledger ledger;
-	ledger_open(&ledger, 0.02);
-	assert_float_equal(ledger_floor(&ledger), -8, 1e-12);
-	assert_float_equal(ledger_round_limit(&ledger), 9, 1e-12);
+	ledger_open(&ledger, 0.01);
+	assert_float_equal(ledger_floor(&ledger), -5, 1e-12);
+	assert_float_equal(ledger_round_limit(&ledger), 6, 1e-12);
+	assert_false(ledger_allows_learning(&ledger, 1)); /* its share of nothing */
 	for (int i = 0; i < 1000; i++)
 		ledger_plain(&ledger);
-	assert_float_equal(ledger_floor(&ledger), -20, 1e-12);
-	ledger_round(&ledger, 15, 1);
-	assert_float_equal(ledger.balance, -14, 1e-12);
-	assert_false(ledger_allows_search(&ledger, 1)); /* below half of the way down */
+	assert_float_equal(ledger_floor(&ledger), -10, 1e-12);
+	ledger_round(&ledger, 10, 1);
+	assert_float_equal(ledger.balance, -9, 1e-12);
+	/* a draft that lost does not stop learning … */
+	assert_true(ledger_allows_learning(&ledger, 10));
+	assert_false(ledger_allows_learning(&ledger, 10.1));
+	ledger_learn(&ledger, 10);
+	assert_false(ledger_allows_learning(&ledger, 0.1));
+	/* … and what was learned at a loss does not stop a draft that pays */
+	ledger_learn(&ledger, 1000);
+	assert_float_equal(ledger.balance, -9, 1e-12);
 	ledger_round(&ledger, 10, 40);
-	assert_float_equal(ledger.balance, 16, 1e-12);
-	assert_true(ledger_allows_search(&ledger, 20));
-	ledger_search(&ledger, 28.5);
-	assert_false(ledger_allows_search(&ledger, 2)); /* 2 % of plain time and half of what was saved */
+	assert_true(fabs(ledger_round_limit(&ledger) - 32.41) < 1e-9);
+}
+
+/* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without
+ * a budget, and the text is decoded faster than plainly but for what the search itself takes. */
+static void test_learning_stops_no_draft(void** state) {
+	(void)state;
+	struct fake fake;
+	fake_open(&fake, always_right, 0.6, 0.2);
+	const char* const options[] = {"opt-budget", "0.5", NULL};
+	const struct run result = run(&fake, options, 3000);
+	printf("budget 0.5: rate %.3f, %lld scored\n", result.rate, (long long)fake.scored);
+	assert_true(result.worst >= -1e-6);
+	assert_true(fake.drafts > 1000);
+	fake_close(&fake);
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_floor), cmocka_unit_test(test_adversaries),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_accounts), cmocka_unit_test(test_adversaries),
+	                                   cmocka_unit_test(test_learning_stops_no_draft),
 	                                   cmocka_unit_test(test_good_draft_pays)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static int start_of(int w) {
 /* Scores a proposal as the session does: given up after its first rows when it can no longer win. */
 static void score(struct search* search, const struct proposal* p, struct texts* texts, int w, enum way way) {
 	const struct text* text = &texts->seen[w % TEXTS];
-	float* draft = texts->distance.draft;
+	float* draft = texts->distance.pass;
 	int rows = p->needed > 0 ? FIRST_ROWS : WINDOW;
 	int matches = text_matches_states(text, &p->mask, start_of(w), rows, draft);
 	if (rows < WINDOW && matches + WINDOW - rows > p->needed) {

@@ -270,7 +270,8 @@ static void windows_rescore(void** state) {
 		observe_all(s, &proposal, 8 + i / 2);
 	}
 	const struct mask best = search_best(s, &matchness);
-	assert_true(matchness == 20.0 / 32);
+	assert_true(isnan(matchness)); /* what it was chosen by says nothing of other text */
+	assert_true(search_chosen_by(s) == 20.0 / 32);
 	search_window(s, 2, WINDOW);
 	struct mask asked[4];
 	for (int i = 0; i < 4; i++) {
@@ -280,14 +281,17 @@ static void windows_rescore(void** state) {
 		asked[i] = proposal.mask;
 		for (int j = 0; j < i; j++)
 			assert_false(mask_equal(&asked[i], &asked[j]));
-		observe_all(s, &proposal, 20);
+		observe_all(s, &proposal, i == 0 ? 21 : 20);
 	}
+	const struct mask after = search_best(s, &matchness);
+	assert_true(mask_equal(&after, &best) && matchness == 21.0 / 32);
+	assert_true(search_chosen_by(s) == 20.0 / 32);
 	assert_true(mask_equal(&asked[0], &best));
 	assert_int_equal(search_steps(s), 10);
 	assert_true(search_propose(s, &proposal));
 	assert_true(proposal.step == 11);
-	/* A proposal must be able to reach the incumbent's 20: 19 with all rows left is too few. */
-	assert_int_equal(proposal.needed, 19);
+	/* A proposal must be able to reach the incumbent's 21: 20 with all rows left is too few. */
+	assert_int_equal(proposal.needed, 20);
 	search_close(s);
 }
 
@@ -564,7 +568,7 @@ static void speedup_objective(void** state) {
 	planted_make(&p, 24, 2);
 	struct search_options o = options(24, 3);
 	o.objective = OBJECTIVE_SPEEDUP;
-	o.skip_ratio = 0.3; /* not the planted 0.45 */
+	o.skip_ratio = 0;
 	o.max_matchness = 1;
 	o.patience = 1000;
 	struct search* s = open_search(&o);
@@ -577,7 +581,6 @@ static void speedup_objective(void** state) {
 	printf("speed-up: start %.3f, planted %.3f, found %.3f with %d of %d skipped\n",
 	       speedup(&costs, &p, &start), speedup(&costs, &p, &p.mask), speedup(&costs, &p, &best),
 	       mask_count(&best), p.dims);
-	assert_true(mask_count(&best) != 13);
 	assert_true(speedup(&costs, &p, &best) >= 0.97 * speedup(&costs, &p, &p.mask));
 	search_close(s);
 }

@@ -195,29 +195,6 @@ static void the_least_useful_goes_first(void** unused) {
 	bank_close(b);
 }
 
-static void candidates_in_order(void** unused) {
-	(void)unused;
-	struct bank* b = bank_open(64);
-	for (int i = 0; i < 10; i++) {
-		const struct mask m = mask_of(i, 40);
-		bank_add(b, bank_entry(b, i % 2 ? "odd" : "even", 0, &m), &(struct bank_record){.tokens = 100 * i},
-		         NULL);
-	}
-	const struct mask incumbent = mask_of(9, 40);
-	struct mask out[8];
-	assert_int_equal(bank_candidates(b, "odd", NULL, &incumbent, 4, out), 4);
-	for (int i = 0; i < 4; i++)
-		assert_true(mask_has(&out[i], 7 - 2 * i));
-	/* the same mask under two labels is offered once */
-	bank_entry(b, "third", 0, &out[0]);
-	struct mask all[64];
-	assert_int_equal(bank_candidates(b, NULL, NULL, NULL, 64, all), 10);
-	struct bank* empty = bank_open(1);
-	assert_int_equal(bank_candidates(empty, "odd", NULL, NULL, 4, out), 0);
-	bank_close(empty);
-	bank_close(b);
-}
-
 static void one_task_does_not_crowd_out_the_others(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(64);
@@ -265,7 +242,7 @@ int main(void) {
 	    cmocka_unit_test(coinciding_entries_are_one),
 	    cmocka_unit_test(kinds_outlive_a_restart),
 	    cmocka_unit_test(the_least_useful_goes_first),
-	    cmocka_unit_test(candidates_in_order),
+	    
 	    cmocka_unit_test(one_task_does_not_crowd_out_the_others),
 	    cmocka_unit_test(odd_states_say_nothing),
 	};

@@ -51,7 +51,7 @@ static void has_every_field(void** state) {
 	                                    "accepted",
 	                                    "M",
 	                                    "alpha",
-	                                    "matchness",
+	                                    "matchness", "chosen_by",
 	                                    "optimize_steps",
 	                                    "skip_ratio",
 	                                    "c",

@@ -1,10 +1,8 @@
-/* The record of the search: every mask once, with what its windows said, and every observation in order.
- * Fixed arrays taken at the start (untouched pages cost nothing); when they are full the older half of the
- * observations goes, and with it the masks that have no other. */
+/* Masks by content and observations in order; record.h says what for. */
+#include "optimizer/record.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "optimizer/search_internal.h"
 
 bool record_open(struct record* r, int capacity) {
 	r->capacity = capacity;
@@ -83,11 +81,12 @@ int record_entry(struct record* r, const struct vector* v, int* keep) {
 	return found;
 }
 
-void record_observe(struct record* r, int entry, int matches, int rows, int64_t window, int* keep) {
+int record_observe(struct record* r, int entry, const struct score* score, int* keep) {
 	const struct vector bits = r->entry[entry].bits;
 	if (r->observations == r->capacity) {
 		forget_half(r, keep);
 		entry = record_entry(r, &bits, keep);
 	}
-	r->observation[r->observations++] = (struct observation){entry, matches, rows, window};
+	r->observation[r->observations++] = (struct observation){entry, *score};
+	return entry;
 }

@@ -1,30 +1,28 @@
-/* The Gaussian process behind the Bayesian proposals, and the thread it may live on.
- *
- * Scores reach it through a ring that only the search writes and only the model reads; a request and its
- * answer pass through one atomic word. So the search never waits for a fit, and no lock can be held by a
- * thread that the scheduler starves. Without a thread the same work runs where the proposal is asked for. */
+/* The thread, the ring, and what is done when a proposal is wanted; bayes.h says why so. */
+#include "optimizer/bayes.h"
+
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "gp/gp.h"
-#include "optimizer/search_internal.h"
 
 enum { RING = 1024, FIT_FIRST = 32, FIT_EVALUATIONS = 16, FIT_MOST = 512, MAX_OBSERVATIONS = 1024 };
 enum request { REQUEST_NONE, REQUEST_WANTED, REQUEST_READY };
 
 struct sample {
 	struct vector bits;
-	double matchness, variance;
+	double y, variance;
 	int64_t window;
 };
 
-struct background {
+struct bayes {
 	struct gp* gp;
 	int dims, capacity, next_fit;
 	struct gp_search how;
@@ -42,13 +40,13 @@ struct background {
 };
 
 static bool stopping(void* user) {
-	struct background* b = user;
+	struct bayes* b = user;
 	return atomic_load_explicit(&b->stop, memory_order_relaxed);
 }
 
 /* ---- the work ----------------------------------------------------------------------------- */
 
-static void take_in(struct background* b) {
+static void take_in(struct bayes* b) {
 	const unsigned end = atomic_load_explicit(&b->written, memory_order_acquire);
 	unsigned at = atomic_load_explicit(&b->read, memory_order_relaxed);
 	for (; at != end; at++) {
@@ -57,13 +55,13 @@ static void take_in(struct background* b) {
 			gp_forget(b->gp, b->capacity - b->capacity / 4);
 			b->next_fit = b->capacity;
 		}
-		gp_add(b->gp, s->bits.word, s->matchness, s->variance, s->window);
+		gp_add(b->gp, s->bits.word, s->y, s->variance, s->window);
 	}
 	atomic_store_explicit(&b->read, at, memory_order_release);
 }
 
 /* At 32, 64, 128… observations: the factor is rebuilt only then. */
-static void fit_when_due(struct background* b) {
+static void fit_when_due(struct bayes* b) {
 	if (gp_count(b->gp) < b->next_fit)
 		return;
 	gp_fit(b->gp, FIT_EVALUATIONS, FIT_MOST);
@@ -71,7 +69,7 @@ static void fit_when_due(struct background* b) {
 		b->next_fit *= 2;
 }
 
-static void work(struct background* b) {
+static void work(struct bayes* b) {
 	take_in(b);
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
 		return;
@@ -87,7 +85,7 @@ static long long thread_nanoseconds(void) {
 }
 
 static void* live(void* user) {
-	struct background* b = user;
+	struct bayes* b = user;
 	/* Only what the decoding threads leave. Where it is refused, the thread runs like any other. */
 	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
 	while (!stopping(b)) {
@@ -102,15 +100,15 @@ static void* live(void* user) {
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
-static struct gp* model_of(const struct search* s, struct background* b) {
+static struct gp* model_of(const struct search_options* o, struct bayes* b) {
 	uint8_t group[MAX_DIMS];
-	for (int i = 0; i < s->dims; i++)
+	for (int i = 0; i < b->dims; i++)
 		group[i] = i & 1;
 	/* Half of the cube away is one length away, to begin with. */
-	const bool hamming = s->option.kernel == SEARCH_HAMMING;
-	const double length = hamming ? 0.5 * s->dims : sqrt(0.5 * s->dims);
+	const bool hamming = o->kernel == SEARCH_HAMMING;
+	const double length = hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
 	return gp_open(&(struct gp_options){
-	    .dims = s->dims,
+	    .dims = b->dims,
 	    .group = group,
 	    .capacity = b->capacity,
 	    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
@@ -122,7 +120,7 @@ static struct gp* model_of(const struct search* s, struct background* b) {
 }
 
 /* Signals are for the program's own threads. */
-static bool start_thread(struct background* b) {
+static bool start_thread(struct bayes* b) {
 	sigset_t all, before;
 	sigfillset(&all);
 	if (sem_init(&b->wake, 0, 0) != 0)
@@ -135,27 +133,27 @@ static bool start_thread(struct background* b) {
 	return b->threaded;
 }
 
-struct background* background_open(const struct search* s) {
-	struct background* b = calloc(1, sizeof *b);
+struct bayes* bayes_open(const struct search_options* o, int dims) {
+	struct bayes* b = calloc(1, sizeof *b);
 	if (!b)
 		return NULL;
-	b->dims = s->dims;
-	b->capacity = s->option.max_steps < MAX_OBSERVATIONS - 64 ? s->option.max_steps + 64 : MAX_OBSERVATIONS;
+	b->dims = dims;
+	b->capacity = o->max_steps < MAX_OBSERVATIONS - 64 ? o->max_steps + 64 : MAX_OBSERVATIONS;
 	b->next_fit = FIT_FIRST;
-	b->how = (struct gp_search){.acquisition = s->option.acquisition == SEARCH_EI ? GP_EI : GP_UCB,
-	                            .kappa = s->option.kappa,
+	b->how = (struct gp_search){.acquisition = o->acquisition == SEARCH_EI ? GP_EI : GP_UCB,
+	                            .kappa = o->kappa,
 	                            .starts = 3,
 	                            .evaluations = 6,
 	                            .rounds = 3};
-	b->gp = model_of(s, b);
-	if (!b->gp || (s->option.background && !start_thread(b))) {
-		background_close(b);
+	b->gp = model_of(o, b);
+	if (!b->gp || (o->background && !o->published && !start_thread(b))) {
+		bayes_close(b);
 		return NULL;
 	}
 	return b;
 }
 
-void background_close(struct background* b) {
+void bayes_close(struct bayes* b) {
 	if (!b)
 		return;
 	if (b->threaded) {
@@ -170,53 +168,42 @@ void background_close(struct background* b) {
 
 /* ---- the search's side -------------------------------------------------------------------- */
 
-static void rouse(struct background* b) {
+static void rouse(struct bayes* b) {
 	if (b->threaded)
 		sem_post(&b->wake);
 	else
 		work(b);
 }
 
-void background_observe(struct search* s, const struct vector* v, double matchness, double variance,
-                        int64_t window) {
-	struct background* b = s->background;
+void bayes_observe(struct bayes* b, const struct vector* v, double y, double variance, int64_t window) {
 	const unsigned end = atomic_load_explicit(&b->written, memory_order_relaxed);
 	const unsigned waiting = end - atomic_load_explicit(&b->read, memory_order_acquire);
 	/* A model so far behind does without this score. */
 	if (waiting >= RING)
 		return;
-	b->ring[end % RING] = (struct sample){*v, matchness, variance, window};
+	b->ring[end % RING] = (struct sample){*v, y, variance, window};
 	atomic_store_explicit(&b->written, end + 1, memory_order_release);
 	if (waiting + 1 == RING / 2)
 		rouse(b);
 }
 
-void background_want(struct search* s) {
-	struct background* b = s->background;
+void bayes_want(struct bayes* b, int size, uint64_t seed) {
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_NONE)
 		return;
-	b->how.size = s->size;
-	if (s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs) {
-		struct vector best;
-		linear_weights(s->linear, s->weight);
-		best_of_weights(s, s->weight, linear_constant(s->linear), &best);
-		b->how.size = vector_count(&best);
-	}
-	b->how.seed = gp_random_bits(&s->random);
+	b->how.size = size;
+	b->how.seed = seed;
 	atomic_store_explicit(&b->request, REQUEST_WANTED, memory_order_release);
 	rouse(b);
 }
 
-bool background_take(struct search* s, struct vector* v) {
-	struct background* b = s->background;
+bool bayes_take(struct bayes* b, struct vector* v) {
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_READY)
 		return false;
 	*v = b->answer;
-	const bool fits = b->how.size == s->size || s->option.objective == OBJECTIVE_SPEEDUP;
 	atomic_store_explicit(&b->request, REQUEST_NONE, memory_order_release);
-	return fits;
+	return true;
 }
 
-double background_seconds(const struct background* b) {
+double bayes_seconds(const struct bayes* b) {
 	return (double)atomic_load_explicit(&b->nanoseconds, memory_order_relaxed) * 1e-9;
 }

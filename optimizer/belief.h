@@ -1,0 +1,59 @@
+/* What is believed of masks: the damage that skipping does, and the matchness that follows from it.
+ *
+ * Skipping a set of sub-layers moves the state that the model ends with away from the full model's; the
+ * *damage* is that distance, 1 - cosine. Measured, it is close to a sum over the sub-layers skipped, each
+ * contributing about its influence (tools/bench.md), where matchness itself is no sum. So a Bayesian linear
+ * model learns damage by sub-layer, from a prior mean of influence times a learned scale; a window's text is
+ * harder or easier by a factor that all its scores share; and optimizer/calibration.h turns damage into
+ * matchness. What a mask's own scores and drafts say beside the model corrects its estimate. */
+#ifndef SWIFTLET_OPTIMIZER_BELIEF_H
+#define SWIFTLET_OPTIMIZER_BELIEF_H
+
+#include "gp/linear.h"
+#include "optimizer/calibration.h"
+#include "optimizer/vector.h"
+
+/* One score of a mask. */
+struct score {
+	int matches, rows;
+	double distance; /* mean over the rows; NaN: not measured */
+	int64_t window;
+};
+
+/* What a mask's own scores and drafts say, as weighted sums (weights are 1 / variance). */
+struct evidence {
+	double damage, damage_weight;
+	double excess, excess_weight; /* matchness beyond that of the damage */
+	double accepted, trials;      /* draft steps, fading */
+};
+
+struct belief {
+	int dims;
+	struct linear_model* linear; /* damage by sub-layer */
+	struct calibration link;
+	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
+	int here;    /* scores of the present window */
+	bool informed;
+	double influence[MAX_DIMS]; /* (dims) where informed */
+};
+
+enum { BELIEF_DRAWS = 24 };
+
+/* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
+ * two thirds. False on no memory; close in any case. */
+bool belief_open(struct belief*, int dims, int size, uint64_t seed);
+void belief_close(struct belief*);
+/* Begins again from influence (dims) as the prior mean; the caller then brings all scores again. */
+void belief_inform(struct belief*, const double* influence);
+void belief_window(struct belief*); /* the next scores `here` are of a new window */
+/* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */
+void belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own);
+void belief_see_draft(struct evidence* own, double accepted, double trials);
+
+/* The matchness to expect of a mask, and the variance of that; own may be NULL. In [0, 1]. */
+double belief_matchness(const struct belief*, const struct vector*, const struct evidence* own);
+double belief_variance(const struct belief*, const struct vector*, const struct evidence* own);
+/* Variance of the share of `rows` hits about the matchness m. */
+double belief_noise(double m, int rows);
+
+#endif

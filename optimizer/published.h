@@ -1,0 +1,30 @@
+/* SWIFT's search as published (Xia et al. 2025, section 4.1; the code where that and the paper differ).
+ *
+ * Proposal o is Bayesian where o is a multiple of the interval, else uniformly random among the sets of
+ * floor(r·2(L-2)) sub-layers. The first one scored replaces the start mask, later ones do where their raw
+ * score is strictly greater than the best ever. Nothing is scored twice. It is kept as it was published: what
+ * makes the search better belongs to optimizer/search.c. */
+#ifndef SWIFTLET_OPTIMIZER_PUBLISHED_H
+#define SWIFTLET_OPTIMIZER_PUBLISHED_H
+
+#include "gp/random.h"
+#include "optimizer/bayes.h"
+
+struct published {
+	int dims, size, interval; /* interval 0: never Bayesian */
+	struct gp_random random;
+	struct bayes* bayes;
+	struct vector best;
+	double best_score; /* negative before any */
+	int steps, improved_at;
+};
+
+/* `best` is the start mask. False on no memory; close in any case. */
+bool published_open(struct published*, const struct search_options*, int dims, int size,
+                    const struct vector* start);
+void published_close(struct published*);
+/* True where the proposal is a Bayesian one. */
+bool published_propose(struct published*, struct vector* out);
+void published_observe(struct published*, const struct vector*, int matches, int rows);
+
+#endif

@@ -1,0 +1,16 @@
+/* Masks at random: uniform sets of a size, swaps, and the sets of a size in order. */
+#ifndef SWIFTLET_OPTIMIZER_RANDOM_MASK_H
+#define SWIFTLET_OPTIMIZER_RANDOM_MASK_H
+
+#include "gp/random.h"
+#include "optimizer/vector.h"
+
+/* A uniformly random set of `size` of `dims` sub-layers: the first of a Fisher-Yates shuffle of 0, 1, 2…,
+ * with one gp_below(dims - i) each. */
+void random_mask(struct gp_random*, int dims, int size, struct vector* out);
+/* Changes one sub-layer for another at random; the size stays. */
+void random_swap(struct gp_random*, int dims, struct vector*);
+/* The next set of the same size in colexicographic order; false after the last. */
+bool next_mask(struct vector*, int dims);
+
+#endif

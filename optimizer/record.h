@@ -1,0 +1,41 @@
+/* The record of the search: every mask once, with what its windows said, and every observation in order.
+ *
+ * Fixed arrays taken at the start (untouched pages cost nothing); when they are full the older half of the
+ * observations goes, and with it the masks that have no other. */
+#ifndef SWIFTLET_OPTIMIZER_RECORD_H
+#define SWIFTLET_OPTIMIZER_RECORD_H
+
+#include "optimizer/belief.h"
+
+/* One mask and what is known of it over all its windows. */
+struct entry {
+	struct vector bits;
+	struct evidence own;
+	int64_t matches, rows; /* all windows together */
+	int above;             /* windows that scored it in full and over max_matchness */
+	int64_t last_window;   /* 0: none */
+	int last_matches, last_rows;
+};
+
+struct observation {
+	int entry;
+	struct score score;
+};
+
+struct record {
+	struct entry* entry;
+	struct observation* observation;
+	int* slot;  /* (slots) entry + 1, or 0: masks by content, open addressing */
+	int* moved; /* (capacity) workspace of forgetting */
+	int slots, capacity, entries, observations;
+};
+
+bool record_open(struct record*, int capacity);
+void record_close(struct record*);
+int record_find(const struct record*, const struct vector*); /* entry, or -1 */
+/* The entry of the mask, made when it is new. May forget, keeping `keep`, which is renumbered. */
+int record_entry(struct record*, const struct vector*, int* keep);
+/* Adds the observation; the entry's number, which forgetting may have changed. */
+int record_observe(struct record*, int entry, const struct score*, int* keep);
+
+#endif

@@ -1,0 +1,12 @@
+/* The speed-up to expect from a mask under measured costs. */
+#ifndef SWIFTLET_OPTIMIZER_SPEEDUP_H
+#define SWIFTLET_OPTIMIZER_SPEEDUP_H
+
+#include "optimizer/search.h"
+
+/* The best over chain lengths D of M / ((M - 1)·c/alpha + v(n)): a chain of D steps, each accepted after the
+ * last with the chance alpha, has M = 1 + alpha + … + alpha^D, (M - 1)/alpha = D and n = D + 1 rows. D = 0 is
+ * a plain step, so it is at least 1. attention, mlp: sub-layers skipped of `blocks` each. */
+double speedup_of(const struct search_costs*, int blocks, int attention, int mlp, double alpha);
+
+#endif

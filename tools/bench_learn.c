@@ -1,0 +1,266 @@
+/* `swiftlet bench learn`: what a user gets from a cold start, at stated prices.
+ *
+ * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
+ * counts each pass at its price (tools/timed_backend.h): requests of 512 tokens one after another, nothing
+ * learned before. Beside it the reference mask of the model (tools/reference.h), given from the start and
+ * never searched. A slope is what one more row in a pass costs, in plain steps. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/bench.h"
+#include "tools/reference.h"
+#include "tools/timed_backend.h"
+
+enum { REQUEST = 512, REFERENCE_WARM = 512, REFERENCE_TOKENS = 4096, STRETCH = 512, SHORTEST = 512 };
+enum { MOST_LANDSCAPES = 2, MOST_BLOCKS = 3, MOST_SLOPES = 3, MOST_SEEDS = 16 };
+
+static const char* const landscape[MOST_LANDSCAPES] = {"plant=0.45", "landscape=graded"};
+static const char* const landscape_name[MOST_LANDSCAPES] = {"planted", "graded"};
+static const int blocks_of[MOST_BLOCKS] = {24, 32, 40};
+static const double slope_of[MOST_SLOPES] = {0.006, 0.05, 0.2};
+
+struct outcome {
+	double reference; /* speed over plain with the reference mask */
+	double tokens;    /* until the last STRETCH ran at 0.95 of it; NaN: never */
+	double late;      /* speed of the last STRETCH tokens over the reference's */
+	double worst;     /* least speed over plain of any beginning of at least SHORTEST tokens */
+	double proposals;
+};
+
+struct learning {
+	struct swiftlet_options options;
+	int64_t tokens, seeds;
+	const char* only; /* a landscape, or NULL */
+	int64_t only_blocks;
+	bool json;
+	int done, all;
+};
+
+/* ---- one run ------------------------------------------------------------------------------ */
+
+struct track {
+	double* seconds; /* (n) the clock after each token, decoding alone */
+	int n, most;
+	double spent;
+};
+
+/* One request; its prefill, which brings the first token, is left out. */
+static bool request(const struct bench* bench, const struct timed_backend* timed, struct session* session,
+                    uint64_t prompt, struct track* track, struct error* error) {
+	int32_t id[BENCH_PROMPT];
+	struct swiftlet_request r;
+	struct swiftlet_step step;
+	if (!bench_prompt(bench, prompt, id, BENCH_PROMPT, error))
+		return false;
+	swiftlet_request_default(&r, session_options(session));
+	r.prompt = id;
+	r.n_prompt = BENCH_PROMPT;
+	r.max_tokens = REQUEST;
+	if (!swiftlet_session_start(session, &r, error->message, sizeof error->message))
+		return false;
+	bool prefilled = false;
+	do {
+		const double before = timed->now;
+		if (!swiftlet_session_step(session, &step, error->message, sizeof error->message))
+			return false;
+		track->spent += prefilled ? timed->now - before : 0;
+		for (int i = 0; prefilled && i < step.n && track->n < track->most; i++)
+			track->seconds[track->n++] = track->spent;
+		prefilled = prefilled || step.n > 0;
+	} while (step.stop == SWIFTLET_RUNNING);
+	return step.stop != SWIFTLET_CANCELLED || error_set(error, "the generation was cancelled");
+}
+
+/* Requests until there are `most` tokens. given: a mask to start from, or NULL. */
+static bool run(const struct bench* bench, struct timed_backend* timed,
+                const struct swiftlet_options* options, const struct mask* given, uint64_t first_prompt,
+                struct track* track, double* proposals, struct error* error) {
+	struct session* session =
+	    swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
+	if (!session)
+		return false;
+	if (given)
+		session_set_mask(session, given);
+	bool good = true;
+	track->n = 0;
+	track->spent = 0;
+	for (uint64_t prompt = first_prompt; good && track->n < track->most; prompt++)
+		good = request(bench, timed, session, prompt, track, error);
+	*proposals = search_steps(session_search(session));
+	swiftlet_session_close(session);
+	return good;
+}
+
+/* ---- what it says --------------------------------------------------------------------------- */
+
+static double speed_between(const struct track* t, int from, int to) {
+	return (to - from) / (t->seconds[to - 1] - (from > 0 ? t->seconds[from - 1] : 0));
+}
+
+static void judge(const struct track* learnt, struct outcome* o) {
+	o->tokens = NAN;
+	o->worst = INFINITY;
+	for (int n = STRETCH; n <= learnt->n; n++)
+		if (speed_between(learnt, n - STRETCH, n) >= 0.95 * o->reference) {
+			o->tokens = n;
+			break;
+		}
+	for (int n = SHORTEST; n <= learnt->n; n++)
+		o->worst = fmin(o->worst, speed_between(learnt, 0, n));
+	o->late = speed_between(learnt, learnt->n - STRETCH, learnt->n) / o->reference;
+}
+
+static bool measure(const struct learning* l, struct bench* bench, double slope, struct outcome* o,
+                    struct error* error) {
+	struct timed_backend timed;
+	struct swiftlet_options options = l->options;
+	struct track track = {.n = 0};
+	struct mask best;
+	double ignored;
+	const struct reference_prices prices = {.slope = slope};
+	if (!reference_mask_for(bench->engine, &prices, &best, error))
+		return false;
+	const int64_t most =
+	    l->tokens > REFERENCE_WARM + REFERENCE_TOKENS ? l->tokens : REFERENCE_WARM + REFERENCE_TOKENS;
+	track.seconds = malloc(sizeof *track.seconds * (size_t)most);
+	if (!track.seconds)
+		return error_set(error, "out of memory");
+	timed_backend_install(&timed, bench->engine, slope);
+	options.clock = timed_backend_clock;
+	options.clock_user = &timed;
+	struct swiftlet_options fixed = options;
+	fixed.search = false;
+	track.most = REFERENCE_WARM + REFERENCE_TOKENS;
+	bool good = run(bench, &timed, &fixed, &best, 0, &track, &ignored, error);
+	if (good) {
+		o->reference = fmax(1, speed_between(&track, REFERENCE_WARM, track.n));
+		timed_backend_remove(&timed);
+		timed_backend_install(&timed, bench->engine, slope);
+		track.most = (int)l->tokens;
+		good = run(bench, &timed, &options, NULL, 0, &track, &o->proposals, error);
+	}
+	timed_backend_remove(&timed);
+	if (good)
+		judge(&track, o);
+	free(track.seconds);
+	return good;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+static void print_json_row(cJSON* rows, int kind, int blocks, double slope, const struct outcome* o,
+                           int seeds) {
+	for (int i = 0; i < seeds; i++) {
+		cJSON* row = cJSON_CreateObject();
+		cJSON_AddStringToObject(row, "landscape", landscape_name[kind]);
+		cJSON_AddNumberToObject(row, "blocks", blocks);
+		cJSON_AddNumberToObject(row, "seed", i + 1);
+		cJSON_AddNumberToObject(row, "slope", slope);
+		bench_json_number(row, "reference_speed", o[i].reference);
+		bench_json_number(row, "tokens_to_95", o[i].tokens);
+		bench_json_number(row, "late_over_reference", o[i].late);
+		bench_json_number(row, "worst_over_plain", o[i].worst);
+		bench_json_number(row, "proposals", o[i].proposals);
+		cJSON_AddItemToArray(rows, row);
+	}
+}
+
+static void print_row(int kind, int blocks, double slope, const struct outcome* o, int seeds) {
+	double reference[MOST_SEEDS], tokens[MOST_SEEDS], late[MOST_SEEDS], worst[MOST_SEEDS];
+	for (int i = 0; i < seeds; i++) {
+		reference[i] = o[i].reference;
+		tokens[i] = isnan(o[i].tokens) ? INFINITY : o[i].tokens;
+		late[i] = o[i].late;
+		worst[i] = o[i].worst;
+	}
+	const double middle = bench_median(reference, seeds), soon = bench_median(tokens, seeds);
+	const double after = bench_median(late, seeds), least = bench_median(worst, seeds);
+	printf("%-8s %6d %7.3f %9.3f %10.0f %8.0f %8.3f %7.3f %9.3f %7.3f\n", landscape_name[kind], blocks, slope,
+	       middle, soon, tokens[seeds - 1], after, late[0], least, worst[0]);
+}
+
+static bool measure_model(struct learning* l, int kind, int blocks, cJSON* rows, struct error* error) {
+	struct outcome outcome[MOST_SLOPES][MOST_SEEDS];
+	for (int seed = 0; seed < l->seeds; seed++) {
+		struct bench bench;
+		char spec[160];
+		snprintf(spec, sizeof spec,
+		         "synth:layers=%d,dim=64,heads=2,kv-heads=1,ffn=128,vocab=1024,dtype=f32,%s,seed=%d", blocks,
+		         landscape[kind], seed + 1);
+		if (bench_open(&bench, spec, &l->options, l->json) != OPTIONS_GO_ON)
+			return error_set(error, "%s could not be opened", spec);
+		bool good = true;
+		for (int i = 0; good && i < MOST_SLOPES; i++) {
+			bench_progress((double)l->done++ / l->all, "%s, %d blocks, seed %d, slope %g",
+			               landscape_name[kind], blocks, seed + 1, slope_of[i]);
+			good = measure(l, &bench, slope_of[i], &outcome[i][seed], error);
+		}
+		bench_close(&bench);
+		if (!good)
+			return false;
+	}
+	bench_progress_end();
+	for (int i = 0; i < MOST_SLOPES; i++)
+		if (rows)
+			print_json_row(rows, kind, blocks, slope_of[i], outcome[i], (int)l->seeds);
+		else
+			print_row(kind, blocks, slope_of[i], outcome[i], (int)l->seeds);
+	fflush(stdout);
+	return true;
+}
+
+static int run_all(struct learning* l) {
+	struct error error = {{0}};
+	cJSON* out = l->json ? cJSON_CreateObject() : NULL;
+	cJSON* rows = l->json ? cJSON_AddArrayToObject(out, "rows") : NULL;
+	bool good = true;
+	if (!l->json)
+		printf("%-8s %6s %7s %9s %19s %16s %17s\n%-8s %6s %7s %9s %10s %8s %8s %7s %9s %7s\n", "", "", "",
+		       "reference", "tokens until 0.95", "late / reference", "least / plain", "model", "blocks",
+		       "slope", "speed", "median", "worst", "median", "worst", "median", "worst");
+	for (int kind = 0; good && kind < MOST_LANDSCAPES; kind++)
+		for (int i = 0; good && i < MOST_BLOCKS; i++)
+			if ((!l->only || strcmp(l->only, landscape_name[kind]) == 0) &&
+			    (!l->only_blocks || l->only_blocks == blocks_of[i]))
+				good = measure_model(l, kind, blocks_of[i], rows, &error);
+	bench_progress_end();
+	if (!good) {
+		cJSON_Delete(out);
+		return complain(STATUS_FAILED, "%s", error.message);
+	}
+	return l->json ? bench_print_json(out) : STATUS_DONE;
+}
+
+int bench_learn_main(int argc, char** argv) {
+	struct learning l = {.tokens = 20480, .seeds = 5};
+	const struct option option[] = {
+	    {"tokens", 0, "N", "tokens a run (20480)", OPTION_COUNT, &l.tokens, 1024, 1 << 20},
+	    {"seeds", 0, "N", "models of each kind (5)", OPTION_COUNT, &l.seeds, 1, MOST_SEEDS},
+	    {"landscape", 0, "NAME", "planted or graded alone", OPTION_TEXT, &l.only, 0, 0},
+	    {"blocks", 0, "N", "24, 32 or 40 alone", OPTION_COUNT, &l.only_blocks, 24, 40},
+	    {"json", 0, NULL, "print one JSON object, a row each run", OPTION_FLAG, &l.json, 0, 0}};
+	struct command_line line = {
+	    .name = "bench learn",
+	    .usage = "[--landscape planted|graded] [--blocks N] [--seeds N] [--tokens N] [--json] [options]",
+	    .about =
+	        "What a cold start brings with the defaults, at stated prices: made-up models of 24, 32 and 40\n"
+	        "blocks run for real under a clock that counts a pass of n rows as 1 + slope·(n - 1) plain "
+	        "steps.\n"
+	        "  reference speed    over plain decoding, with the model's reference mask given\n"
+	        "  tokens until 0.95  until the last 512 tokens ran at 0.95 of that\n"
+	        "  late / reference   the last 512 tokens' speed over it\n"
+	        "  least / plain      of any beginning of 512 tokens and more, over plain decoding",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &l.options};
+	const int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (l.only && strcmp(l.only, landscape_name[0]) != 0 && strcmp(l.only, landscape_name[1]) != 0)
+		return complain(STATUS_USAGE, "bench learn: --landscape %s: expected planted or graded", l.only);
+	if (l.options.threads == 0)
+		l.options.threads = 1; /* small models: hand-overs between threads would cost more than they bring */
+	return run_all(&l);
+}
