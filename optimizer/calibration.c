@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-static const double keep = 1 - 1.0 / 256;    /* of what was seen, per score */
-static const double most = 4;                /* the largest weight: what was measured on the weakest model */
+static const double keep = 1 - 1.0 / 256;  /* of what was seen, per score */
+static const double most = 4;              /* the largest weight: what was measured on the weakest model */
 static const double prior[2] = {0.4, 1.1}; /* b1, b2 */
 static const double prior_variance = 0.5;
 

@@ -419,8 +419,8 @@ static bool first_new(const struct search* s, int size, struct vector* v) {
 	return false;
 }
 
-/* The size that proposals have now: where it is free, that of the best mask, but not so small that there would
- * soon be none left (the best mask is small where nothing pays). */
+/* The size that proposals have now: where it is free, that of the best mask, but not so small that there
+ * would soon be none left (the best mask is small where nothing pays). */
 static int present_size(const struct search* s) {
 	if (!s->free_size || !by_speedup(s))
 		return s->size;

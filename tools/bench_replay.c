@@ -122,8 +122,9 @@ static bool read_prices(const char* text, struct prices* prices, struct error* e
 		return false;
 	knot[1] = 1;
 	fill_verify(prices, knot);
+	memcpy(prices->verify_worst, prices->verify, sizeof prices->verify);
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices->pass[i] = (float)c;
+		prices->pass[i] = prices->pass_worst[i] = (float)c;
 	for (int n = 2; n <= SLICE_ROWS; n++)
 		if (prices->verify[n] < prices->verify[n - 1])
 			return error_set(error, "--prices: v(%d) is less than v(%d)", n, n - 1);

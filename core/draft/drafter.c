@@ -37,6 +37,21 @@ void drafter_set_append(struct drafter_set* set, const int32_t* token, int n) {
 			drafters[i]->append(set->state[i], token, n);
 }
 
+uint8_t drafter_set_wants(const struct drafter_set* set) {
+	uint8_t wants = 0;
+	for (int i = 0; i < DRAFTER_COUNT; i++)
+		if (set->state[i])
+			wants |= drafters[i]->wants;
+	return wants;
+}
+
+void drafter_set_see(struct drafter_set* set, const struct tree* tree, const struct verdict* verdict,
+                     const struct result* out) {
+	for (int i = 0; i < DRAFTER_COUNT; i++)
+		if (set->state[i] && drafters[i]->see)
+			drafters[i]->see(set->state[i], tree, verdict, out);
+}
+
 static int find_name(const char* name, size_t size) {
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		if (strlen(drafters[i]->name) == size && strncmp(drafters[i]->name, name, size) == 0)

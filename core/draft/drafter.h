@@ -37,7 +37,8 @@ struct drafter_setup {
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
 struct drafter {
 	const char* name;
-	int bins; /* at most EVIDENCE_BINS */
+	int bins;      /* at most EVIDENCE_BINS */
+	uint8_t wants; /* WANT_ bits of verified rows beside WANT_TOKEN */
 	/* The chance that a candidate is right, those before it at its node being wrong, before anything was
 	 * learned. */
 	float (*prior)(int bin, int rank);
@@ -48,7 +49,7 @@ struct drafter {
 	/* Tokens join the sequence: of the prompt, and as they are emitted. Those beyond the context are left
 	 * out. Optional. */
 	void (*append)(void* state, const int32_t* token, int n);
-	/* A tree was verified: out (tree rows) holds WANT_TOKEN and, where it was asked for, WANT_TOP. The tokens
+	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens
 	 * that it brought are appended after this. Optional. */
 	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);
 	/* Candidates for children of a row, different tokens, at most `most` <= TREE_RANKS, best first; returns
@@ -78,6 +79,10 @@ bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_
 void drafter_set_close(struct drafter_set*);
 void drafter_set_forget(struct drafter_set*, int length);
 void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
+/* What the drafters that take part want of verified rows. */
+uint8_t drafter_set_wants(const struct drafter_set*);
+void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,
+                     const struct result* out);
 /* Bits of a list of names, "mask,retrieval"; "none" and "all" too. False with the error set. */
 bool drafter_parse(const char* list, unsigned* which, struct error*);
 

@@ -39,6 +39,14 @@ static int child(const struct mask_drafter* m, int row, int32_t token) {
 	return -1;
 }
 
+int mask_steps(const void* state) {
+	const struct mask_drafter* m = state;
+	int steps = 0;
+	for (int at = m->n > 0 ? 0 : -1; at >= 0; at = child(m, at, m->result[at].token))
+		steps++;
+	return steps;
+}
+
 static bool is_end(const struct mask_drafter* m, int32_t token) {
 	for (int i = 0; i < m->round.n_end_tokens; i++)
 		if (m->round.end_token[i] == token)
@@ -68,22 +76,16 @@ static int mask_head(void* state, const struct tree* tree) {
 	return row < 0 || m->n == MAX_ROWS || is_end(m, tree->token[row]) ? -1 : row;
 }
 
-static void add_row(struct mask_drafter* m, const struct tree* tree, int row) {
+static int add_row(struct mask_drafter* m, int32_t token, int parent) {
 	const int i = m->n + m->filled++;
-	m->token[i] = tree->token[row];
-	m->parent[i] = row == 0 ? -1 : m->of[tree->parent[row]];
+	m->token[i] = token;
+	m->parent[i] = parent;
 	m->want[i] = WANT_TOKEN | WANT_TOP;
 	m->result[i].top = TREE_RANKS;
-	m->of[row] = i;
+	return i;
 }
 
-static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
-	struct mask_drafter* m = state;
-	m->filled = 0;
-	add_row(m, tree, head);
-	for (int row = head + 1; row < tree->n && m->filled <= carry && m->n + m->filled < MAX_ROWS; row++)
-		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
-			add_row(m, tree, row);
+static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 	m->segment.n = m->filled;
 	*pass = (struct pass){.kind = PASS_EXACT,
 	                      .n = m->filled,
@@ -97,6 +99,38 @@ static void mask_fill(void* state, const struct tree* tree, int head, int carry,
 	                      .tap = -1,
 	                      .want = m->want + m->n,
 	                      .out = m->result + m->n};
+}
+
+static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+	struct mask_drafter* m = state;
+	m->filled = 0;
+	m->of[head] = add_row(m, tree->token[head], head == 0 ? -1 : m->of[tree->parent[head]]);
+	for (int row = head + 1; row < tree->n && m->filled <= carry && m->n + m->filled < MAX_ROWS; row++)
+		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
+			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]]);
+	fill_pass(m, pass);
+}
+
+void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
+	struct mask_drafter* m = state;
+	m->filled = 0;
+	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1);
+	fill_pass(m, pass);
+}
+
+const struct result* mask_results(const void* state) { return ((const struct mask_drafter*)state)->result; }
+
+void mask_judge(const void* state, const struct tree* tree, const struct result* out, int* steps,
+                int* right) {
+	const struct mask_drafter* m = state;
+	int row = 0, at = m->n > 0 ? 0 : -1;
+	*steps = *right = 0;
+	while (row >= 0 && at >= 0) {
+		++*steps;
+		*right += m->result[at].token == out[row].token;
+		at = child(m, at, out[row].token);
+		row = tree_child(tree, row, out[row].token);
+	}
 }
 
 static void mask_take(void* state) {

@@ -19,6 +19,15 @@ struct mask_round {
 };
 
 void mask_start(void* state, const struct mask_round*);
+/* A chain without a planner: the next step after the own first choices, taken with the drafter's take. */
+void mask_chain_pass(void* state, int32_t root, struct pass*);
+/* Steps along its own first choices. */
+int mask_steps(const void* state);
+/* What the draft model said, (mask_rows); of a chain, by depth. */
+const struct result* mask_results(const void* state);
+/* After verification: draft steps whose path was the target's, and of them those whose first choice was too.
+ */
+void mask_judge(const void* state, const struct tree*, const struct result* out, int* steps, int* right);
 /* A device's whole draft loop in place of passes: where its results go (MAX_DRAFT), and how many steps from
  * the root it took. */
 struct result* mask_loop_results(void* state);

@@ -113,7 +113,7 @@ static void expand(struct planner* p, int row) {
 
 static int affordable_rows(const struct planner* p) {
 	int rows = p->limits.rows;
-	while (rows > 1 && p->spent + p->prices.verify[rows] > p->limits.budget)
+	while (rows > 1 && p->spent + p->prices.verify_worst[rows] > p->limits.budget)
 		rows--;
 	return rows;
 }
@@ -209,8 +209,8 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 /* Whether the pass, and a row for what it brings, can be paid even if all of it is for nothing. */
 static bool affordable_pass(const struct planner* p, int source, int carry) {
 	const int rows = p->tree.n < SLICE_ROWS ? p->tree.n + 1 : SLICE_ROWS;
-	const float pass = p->prices.pass[source] * p->prices.verify[carry + 1];
-	return p->spent + pass + p->prices.verify[rows] <= p->limits.budget;
+	const float pass = p->prices.pass_worst[source] * p->prices.verify_worst[carry + 1];
+	return p->spent + pass + p->prices.verify_worst[rows] <= p->limits.budget;
 }
 
 struct plan_action planner_next(struct planner* p) {
@@ -253,9 +253,7 @@ void planner_see(struct planner* p, const struct verdict* verdict, const struct 
 	for (int i = 0; i <= verdict->accepted; i++)
 		see_row(p, verdict->path[i], out[verdict->path[i]].token);
 	chances_calibrate(p->chances, &p->tree, verdict);
-	for (int source = 0; source < DRAFTER_COUNT; source++)
-		if (p->set->state[source] && drafters[source]->see)
-			drafters[source]->see(p->set->state[source], &p->tree, verdict, out);
+	drafter_set_see(p->set, &p->tree, verdict, out);
 	const float keep = p->cost > rate_memory ? rate_memory / p->cost : 1;
 	p->tokens = p->tokens * keep + (float)tokens;
 	p->cost = p->cost * keep + cost;

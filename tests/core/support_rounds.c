@@ -23,9 +23,9 @@ void rounds_open(struct rounds* r, const char* names, int context, int vocab, do
 	chances_open(&r->chances);
 	planner_open(&r->planner, &r->set, &r->chances);
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		prices.verify[n] = (float)(1 + slope * (n - 1));
+		prices.verify[n] = prices.verify_worst[n] = (float)(1 + slope * (n - 1));
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices.pass[i] = (float)c;
+		prices.pass[i] = prices.pass_worst[i] = (float)c;
 	planner_set_prices(&r->planner, &prices);
 }
 

@@ -99,6 +99,7 @@ static void test_exhaustive(void** state) {
 		const double rate = 1 + (double)(rand() % 100) / 50;
 		teach(&r);
 		random_prices(&prices);
+		memcpy(prices.verify_worst, prices.verify, sizeof prices.verify);
 		planner_set_prices(&r.planner, &prices);
 		const int n = shapes(&r.chances, root, 1, DEPTH + 1, shape);
 		double best = -INFINITY, best_ratio = 0;
@@ -195,7 +196,7 @@ static void test_passes(void** state) {
 	chances_first_anew(&r.chances, SOURCE_mask, 0.3f);
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0); /* never right */
 	chances_first_anew(&r.chances, SOURCE_mask, 0.95f);
-	r.planner.prices.pass[SOURCE_mask] = 1;
+	r.planner.prices.pass[SOURCE_mask] = r.planner.prices.pass_worst[SOURCE_mask] = 1;
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0); /* too dear */
 	r.planner.prices.pass[SOURCE_mask] = INFINITY;
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0);

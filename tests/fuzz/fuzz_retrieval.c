@@ -71,9 +71,9 @@ static void open_sequence(struct sequence* s) {
 	chances_open(&s->chances);
 	planner_open(&s->planner, &s->set, &s->chances);
 	for (int i = 1; i <= SLICE_ROWS; i++)
-		prices.verify[i] = 1 + (float)(i / 4) * 0.01f;
+		prices.verify[i] = prices.verify_worst[i] = 1 + (float)(i / 4) * 0.01f;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices.pass[i] = INFINITY;
+		prices.pass[i] = prices.pass_worst[i] = INFINITY;
 	planner_set_prices(&s->planner, &prices);
 }
 
