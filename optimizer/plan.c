@@ -179,6 +179,9 @@ static void loop_policy(struct session* s) {
 		policy->min_reach[d] = (float)(rate * least_token_cost(cost, c, next, d));
 }
 
+/* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
+static const float hopeful = 0.9f;
+
 /* A drafter whose passes do not pay rests, each time longer, before it is given another chance. */
 static void rest(struct session* s, bool passed) {
 	if (!mask_drafts(s))
@@ -191,7 +194,7 @@ static void rest(struct session* s, bool passed) {
 		return;
 	s->rest = s->rest > 0 ? least(2 * s->rest, LONGEST_REST) : FIRST_REST;
 	s->rested = 0;
-	chances_first_anew(&s->chances, SOURCE_mask, (float)s->expected);
+	chances_first_anew(&s->chances, SOURCE_mask, hopeful);
 }
 
 /* ---- a round ------------------------------------------------------------------------------ */
@@ -239,7 +242,7 @@ bool plan_goes_on(struct session* s) {
 
 void plan_new_mask(struct session* s) {
 	s->expected = s->search ? search_expected(s->search) : s->matchness;
-	chances_first_anew(&s->chances, SOURCE_mask, (float)s->expected);
+	chances_first_anew(&s->chances, SOURCE_mask, isnan(s->expected) ? hopeful : (float)s->expected);
 	s->rest = s->rested = s->passed = 0;
 }
 

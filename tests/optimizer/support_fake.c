@@ -56,7 +56,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	fake->now += (pass->skip ? fake->c : 1) * rows * jitter;
 	if (!pass->skip)
 		fake->full++;
-	else if (pass->n == 1)
+	else if (pass->want[0] & WANT_TOP)
 		fake->drafts++;
 	else
 		fake->scored++;
@@ -112,6 +112,7 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	    .block = fake->block};
 	fake->model.tokenizer = tokenizer_bytes(FAKE_VOCAB);
 	fake->model.parameters = 1e9;
+	fake->backend.weights = &fake->model.weights;
 	fake->engine.model = &fake->model;
 	fake->engine.backend = &fake->backend;
 	cost_open(&fake->engine.cost, &fake->model.weights);
