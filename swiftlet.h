@@ -114,6 +114,10 @@ struct swiftlet_request {
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	const char* task;        /* a label, or NULL */
+	/* (n_expected) a text that the output is expected to follow: drafts come from it first. NULL: none. Of
+	 * one longer than the context the beginning is taken. */
+	const int32_t* expected;
+	int n_expected;
 };
 SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const struct swiftlet_options*);
 

@@ -273,8 +273,6 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 	for (int j = 0; s->tap && s->signature_rows > 0 && j < s->engine->model->weights.shape.dim; j++)
 		s->signature[j] /= (float)s->signature_rows;
 	session_tell_influence(s);
-	drafter_set_forget(&s->drafters, 0);
-	drafter_set_append(&s->drafters, s->text, s->n_prompt);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
 	const bool more = emit(s, s->result[n - 1].token, false, s->logprobs > 0 ? s->logits : NULL);

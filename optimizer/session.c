@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/draft/prediction.h"
 #include "optimizer/session_state.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -156,6 +157,10 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
 			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
+	for (int i = 0; i < r->n_expected; i++)
+		if (r->expected[i] < 0 || r->expected[i] >= vocab)
+			return error_set(error, "expected token %d is %d: expected 0 to %d", i, r->expected[i],
+			                 vocab - 1);
 	if (r->max_tokens < 1)
 		return error_set(error, "max_tokens is %d: expected at least 1", r->max_tokens);
 	if (!(r->temperature >= 0 && r->temperature <= 100))
@@ -218,6 +223,14 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 	s->figures.cached_tokens = kept;
 }
 
+/* Drafters learn of the prompt while nothing waits for a token. */
+static void start_drafters(struct session* s, const struct swiftlet_request* r) {
+	drafter_set_forget(&s->drafters, 0);
+	drafter_set_append(&s->drafters, r->prompt, r->n_prompt);
+	if (s->drafters.state[SOURCE_prediction] && r->n_expected > 0)
+		prediction_feed(s->drafters.state[SOURCE_prediction], r->expected, r->n_expected);
+}
+
 static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	s->sampled = r->temperature > 0;
 	s->sampler = (struct sampler){.temperature = (float)r->temperature,
@@ -237,6 +250,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 		s->cache->backend->discard(s->cache);
 	start_text(s, r);
 	start_sampler(s, r);
+	start_drafters(s, r);
 	score_new_instance(s);
 	influence_join(&s->influence, &s->text_influence, s->engine->model->weights.shape.n_blocks);
 	memset(&s->text_influence, 0, sizeof s->text_influence);
