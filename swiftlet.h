@@ -64,6 +64,9 @@ struct swiftlet_options {
 	bool distance;             /* hidden states beside hits */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
+	int draft_bits;                   /* of a copy of the weights for drafting: 3, 4, 8; 0: none is made */
+	char draft_cache[512];            /* folder of its file; "": swiftlet in the user's cache; "off": none */
+	double draft_memory;              /* bytes that it may take; 0: no bound but the machine's memory */
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */
 	double temperature, top_p, min_p; /* the default request's */
@@ -95,6 +98,9 @@ SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct
                                                    char* message, size_t size);
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
+/* A sentence on the copy of the weights for drafting, its memory and what went wrong with its file; "" where
+ * none was asked for. The engine's. */
+SWIFTLET_API const char* swiftlet_engine_note(const swiftlet_engine*);
 
 SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
                                                      char* message, size_t size);
@@ -102,15 +108,27 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
 /* ---- generating --------------------------------------------------------------------------- */
 
+struct swiftlet_bias {
+	int32_t token;
+	float bias; /* -100 to 100, added to the token's logit */
+};
+
 struct swiftlet_request {
 	const int32_t* prompt; /* (n_prompt) ids, at least one */
 	int n_prompt;
 	int max_tokens;          /* at least 1 */
 	const char* const* stop; /* (n_stop) strings; text from the first one on is not given */
 	int n_stop;
-	double temperature;      /* 0: greedy */
-	double top_p, min_p;     /* 1 and 0: off */
-	int top_k;               /* 0: off */
+	double temperature;  /* 0: greedy */
+	double top_p, min_p; /* 1 and 0: off */
+	int top_k;           /* 0: off */
+	/* -2 to 2, 0: off: subtracted from the logits of tokens generated before, once, and once for each time */
+	double presence_penalty, frequency_penalty;
+	/* 0 to 10, 0 and 1: off: divides the positive logits of tokens of the prompt and the text so far, and
+	 * multiplies the negative ones */
+	double repetition_penalty;
+	const struct swiftlet_bias* bias; /* (n_bias) by ascending token, each once */
+	int n_bias;
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	const char* task;        /* a label, or NULL */
@@ -160,9 +178,10 @@ struct swiftlet_figures {
 		int64_t rows, accepted; /* verified for it, and accepted of them */
 		double predicted;       /* accepted, as was expected */
 	} source[SWIFTLET_SOURCES];
-	int64_t round_tokens; /* tokens emitted by rounds with a draft: M = round_tokens / rounds */
-	int64_t rounds;
-	double mean_generated; /* M */
+	int64_t round_tokens;               /* tokens emitted by rounds with a draft: M = round_tokens / rounds */
+	int64_t rounds, lost_rounds;        /* and those that took longer than plain steps for their tokens */
+	double seconds_saved, seconds_lost; /* against plain steps: by the rounds that won, by those that lost */
+	double mean_generated;              /* M */
 	double alpha, skip_ratio, c, expected_speedup;
 	double matchness;         /* of the mask at the end, on windows that it was not chosen by */
 	double chosen_by;         /* the score that it was chosen by: the best of many, so too high */

@@ -213,6 +213,22 @@ struct sampler {
 	uint64_t seed, sequence;
 };
 
+/* What a request changes in a row's logits before its token is chosen, greedily or not: for a token that the
+ * text holds, x becomes x / repetition where it is positive, else x · repetition (Keskar et al. 2019, CTRL,
+ * equation 2); for one generated n times, n · frequency and presence are subtracted (OpenAI's); then the
+ * biases are added. A row's text is the committed tokens before it, its ancestors and itself, so that every
+ * row of a tree sees the text that plain decoding would have. Probabilities in results stay the raw ones. */
+struct penalties {
+	float repetition;          /* 1 = off */
+	float frequency, presence; /* 0 = off */
+	int prompt;                /* tokens of the prompt: positions from there on are generated */
+	const uint8_t* in_prompt;  /* (vocab) not 0: the prompt holds it */
+	const int32_t* generated;  /* (vocab) times among the generated tokens before the segment's base */
+	const int32_t* bias_token; /* (n_bias) each at most once */
+	const float* bias;         /* (n_bias) */
+	int n_bias;
+};
+
 struct result {
 	int32_t token;
 	float log_normaliser; /* log sum exp of the raw logits */
@@ -230,6 +246,7 @@ struct segment { /* one sequence's rows in a pass */
 	int base;                      /* committed tokens these rows see; a row's position is base + its depth */
 	int n;                         /* rows */
 	const struct sampler* sampler; /* NULL: greedy */
+	const struct penalties* penalties; /* NULL: none; only where the backend says it has them */
 };
 
 struct pass {
@@ -247,12 +264,16 @@ struct pass {
 	 * with keys and values from `first` on alone: the caller discards them. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
-	int first, last;         /* span of sub-layers to run, [first, last); 0, 2L for all */
-	bool head;               /* final norm and output head after `last` */
-	int tap;                 /* sub-layer whose output is copied to tap_out, or -1 */
-	float* tap_out;          /* (n, dim) when tap >= 0 */
-	const uint8_t* want;     /* (n) WANT_ bits per row */
-	struct result* out;      /* (n) caller-owned */
+	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
+	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
+	const struct mask* low;
+	bool low_head;
+	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
+	bool head;           /* final norm and output head after `last` */
+	int tap;             /* sub-layer whose output is copied to tap_out, or -1 */
+	float* tap_out;      /* (n, dim) when tap >= 0 */
+	const uint8_t* want; /* (n) WANT_ bits per row */
+	struct result* out;  /* (n) caller-owned */
 	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where
 	 * the family has one (Block Influence, Men et al. 2024, eq. 1, per sub-layer); what is skipped or outside
 	 * the span is left as it is. NULL: not measured. */
@@ -283,6 +304,8 @@ struct draft_policy {
 
 /* ---- the backend -------------------------------------------------------------------------- */
 
+struct low_table; /* a low-bit copy of the weights: kernels/low.h */
+
 struct backend_options {
 	int threads;     /* CPU; 0: one for each CPU that the process may use */
 	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
@@ -296,6 +319,7 @@ struct backend {
 	const struct weight_table* weights;
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
+	bool has_penalties; /* segments may carry them */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);
@@ -309,7 +333,7 @@ struct backend {
 	void (*discard)(struct cache*);
 	/* Keeps every pending row's keys, values and hidden state below sub-layer s. False when a pending
 	 * row's hidden state is not held at s (it ran beyond without a tap at s - 1, or below s something
-	 * was skipped). */
+	 * was skipped or ran low). */
 	bool (*rewind)(struct cache*, int sub_layer);
 	/* Forgets committed tokens from `committed` on, and all pending rows. */
 	void (*truncate)(struct cache*, int committed);
@@ -318,6 +342,9 @@ struct backend {
 	 * Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
 	             const struct draft_policy*, struct result* out, struct error*);
+	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h), placed and filled, from now
+	 * on; it must outlive the backend. False with the error set: all is as before. */
+	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);
 	int (*threads)(const struct backend*); /* 1 on a GPU */

@@ -76,12 +76,21 @@ static double sum_of(const float* x, int n) {
 	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* processed (vocab): the logits over the temperature, -infinity where a filter leaves one out. */
-static void process(float* restrict processed, float* restrict weight, const float* restrict logits,
-                    int vocab, float max, const struct sampler* s) {
-	const float temperature = s->temperature, min_p = s->min_p;
+/* processed (vocab): the logits over the temperature. */
+static void scale(float* restrict processed, const float* restrict logits, int vocab, float max,
+                  float temperature) {
 	for (int v = 0; v < vocab; v++)
 		processed[v] = noise_score(logits[v], max, temperature, 0);
+}
+
+static void scale_in_place(float* processed, int vocab, float max, float temperature) {
+	for (int v = 0; v < vocab; v++)
+		processed[v] = noise_score(processed[v], max, temperature, 0);
+}
+
+/* -infinity where a filter leaves one out. */
+static void filter(float* restrict processed, float* restrict weight, int vocab, const struct sampler* s) {
+	const float min_p = s->min_p;
 	if (s->top_k > 0 && s->top_k < vocab)
 		apply_cut(processed, vocab, find_cut(processed, NULL, vocab, s->top_k));
 	if (s->top_p >= 1 && min_p <= 0)
@@ -115,6 +124,40 @@ static void add_noise(float* restrict processed, int vocab, const struct sampler
 		for (int i = 0; i < n; i++)
 			processed[first + i] += noise[i];
 	}
+}
+
+/* ---- penalties ------------------------------------------------------------------------------ */
+
+static float penalised_logit(float x, bool in_prompt, int times, const struct penalties* p) {
+	if (in_prompt || times > 0)
+		x = x > 0 ? x / p->repetition : x * p->repetition;
+	return times > 0 ? x - p->presence - p->frequency * (float)times : x;
+}
+
+static int times_in(const int32_t* path, int n, int32_t token) {
+	int times = 0;
+	for (int i = 0; i < n; i++)
+		times += path[i] == token;
+	return times;
+}
+
+/* out (vocab): the logits with penalties and biases. Returns the largest. */
+static float penalise(float* restrict out, const float* restrict logits, int vocab,
+                      const struct penalised_row* row) {
+	const struct penalties* p = row->penalties;
+	for (int v = 0; v < vocab; v++)
+		out[v] = penalised_logit(logits[v], p->in_prompt[v] != 0, p->generated[v], p);
+	for (int i = 0; i < row->n; i++) {
+		const int32_t v = row->path[i];
+		const int times = p->generated[v] + times_in(row->path, row->n, v);
+		out[v] = penalised_logit(logits[v], p->in_prompt[v] != 0, times, p);
+	}
+	for (int i = 0; i < p->n_bias; i++)
+		out[p->bias_token[i]] += p->bias[i];
+	float max = out[0];
+	for (int v = 1; v < vocab; v++)
+		max = out[v] > max ? out[v] : max;
+	return max;
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -160,17 +203,22 @@ static int32_t first_equal(const float* logits, int vocab, float max) {
 }
 
 void result_from_softmax(struct result* out, uint8_t want, const float* logits, int vocab, float max,
-                         float sum, const struct sampler* sampler, uint64_t position, float* scratch) {
+                         float sum, const struct sampler* sampler, const struct penalised_row* penalised,
+                         uint64_t position, float* scratch) {
 	if (want & WANT_NORMALISER)
 		out->log_normaliser = max + noise_log(sum);
 	if (!(want & (WANT_TOKEN | WANT_TOP)))
 		return;
-	const float* score = logits;
+	const float* score = sampler || penalised ? scratch : logits;
+	const float best = penalised ? penalise(scratch, logits, vocab, penalised) : max;
 	if (sampler) {
-		process(scratch, scratch + vocab, logits, vocab, max, sampler);
+		if (penalised)
+			scale_in_place(scratch, vocab, best, sampler->temperature);
+		else
+			scale(scratch, logits, vocab, max, sampler->temperature);
+		filter(scratch, scratch + vocab, vocab, sampler);
 		add_noise(scratch, vocab, sampler, position);
-		score = scratch;
-	} else if (!(want & WANT_TOP)) {
+	} else if (!penalised && !(want & WANT_TOP)) {
 		out->token = first_equal(logits, vocab, max);
 		return;
 	}
@@ -197,6 +245,6 @@ bool result_from_logits(struct result* out, uint8_t want, const float* logits, i
 	double sum = 0;
 	for (int v = 0; v < vocab; v++)
 		sum += (double)noise_exp(logits[v] - max);
-	result_from_softmax(out, want, logits, vocab, max, (float)sum, sampler, position, scratch);
+	result_from_softmax(out, want, logits, vocab, max, (float)sum, sampler, NULL, position, scratch);
 	return true;
 }

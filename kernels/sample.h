@@ -27,9 +27,18 @@ float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t
 bool result_from_logits(struct result* out, uint8_t want, const float* logits, int vocab,
                         const struct sampler* sampler, uint64_t position, float* scratch);
 
-/* The same, when the softmax's max and sum of exp(x - max) are known. */
+/* A row's penalties: the request's, and the generated tokens of its path from the segment's base on. */
+struct penalised_row {
+	const struct penalties* penalties;
+	const int32_t* path; /* (n) */
+	int n;
+};
+
+/* The same, when the softmax's max and sum of exp(x - max) are known. penalised NULL: the token is chosen
+ * from the logits as they are. */
 void result_from_softmax(struct result* out, uint8_t want, const float* logits, int vocab, float max,
-                         float sum, const struct sampler* sampler, uint64_t position, float* scratch);
+                         float sum, const struct sampler* sampler, const struct penalised_row* penalised,
+                         uint64_t position, float* scratch);
 
 #ifdef __cplusplus
 }

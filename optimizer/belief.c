@@ -9,20 +9,27 @@
 static const double SCORE_SD = 0.12, WINDOW_SD = 0.12, SUM_SD = 0.1, LINK_SD = 0.016, EASE_SD = 0.08;
 /* Of the scale of influence, and of a sub-layer's damage about its scaled influence. */
 static const double SCALE_SD = 0.3, OWN_SD = 0.5;
-/* Damage below which nothing is told apart. */
-static const double LEAST = 1e-3;
+/* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
+static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
-/* Without influence: all sub-layers alike, the sum over `size` of them such that two thirds match. */
+/* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
+ * some 0.2, whatever the number of sub-layers in it. */
 static void uninformed(struct belief* b, int size) {
 	double mean[MAX_DIMS], sd[MAX_DIMS];
-	for (int i = 0; i < b->dims; i++)
-		mean[i] = sd[i] = 0.15 / (size > 0 ? size : 1);
+	for (int i = 0; i < b->dims; i++) {
+		mean[i] = 0.15 / (size > 0 ? size : 1);
+		sd[i] = 0.1 / sqrt(size > 0 ? size : 1);
+	}
 	linear_prior(b->linear, mean, sd, 0.7);
 }
 
+/* What share of hits damage takes, before any was measured: without influence damage is on no scale but that
+ * of misses themselves. */
+static const double ALONE[2] = {0, 1.5}, INFORMED[2] = {0.6, 1.2};
+
 bool belief_open(struct belief* b, int dims, int size, uint64_t seed) {
 	*b = (struct belief){.dims = dims};
-	calibration_open(&b->link);
+	calibration_open(&b->link, ALONE[0], ALONE[1]);
 	b->linear = linear_open(&(struct linear_options){.dims = dims,
 	                                                 .members = BELIEF_DRAWS,
 	                                                 .mean_sd = LEAST,
@@ -43,7 +50,7 @@ void belief_inform(struct belief* b, const double* influence) {
 	for (int i = 0; i < b->dims; i++)
 		sd[i] = OWN_SD * influence[i] + 0.1 * mean + 1e-6;
 	b->informed = true;
-	calibration_open(&b->link);
+	calibration_open(&b->link, INFORMED[0], INFORMED[1]);
 	linear_prior(b->linear, b->influence, sd, SCALE_SD);
 	belief_window(b);
 }
@@ -96,31 +103,37 @@ static double damage_seen(struct belief* b, double expected, const struct score*
 }
 
 /* What hits say beyond the damage: less the ease of the window, as far as other scores have shown it. */
-static void see_excess(struct belief* b, double expected, const struct score* s, bool here,
+static void see_excess(struct belief* b, double expected, bool measured, const struct score* s, bool here,
                        struct evidence* own) {
-	const double ease = here ? b->ease / (b->here + 1.5) : 0;
-	const double excess = (double)s->matches / s->rows - expected;
+	const double ease = here ? b->ease / (b->here + 1.5) : 0, m = (double)s->matches / s->rows;
 	const double unknown = EASE_SD * EASE_SD / (1 + (here ? b->here : 0));
 	const double weight = 1 / (belief_noise(expected, s->rows) + unknown);
-	own->excess += (excess - ease) * weight;
+	own->excess += (m - ease - (measured ? expected : 0)) * weight;
 	own->excess_weight += weight;
+	own->alone_weight += measured ? 0 : weight;
 	if (here) {
-		b->ease += excess;
+		b->ease += m - expected;
 		b->here++;
 	}
 }
 
+/* In what a window's ease shifts a score: a factor of damage as measured; of hits, a share of them. */
+static double window_share(const struct belief* b, double sum, bool measured) {
+	return measured ? sum : EASE_SD / WINDOW_SD / slope_at(b, sum);
+}
+
 void belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
                 struct evidence* own) {
-	const double sum = damage_of(b, v), factor = here ? fmax(0.5, 1 + linear_offset(b->linear)) : 1;
-	double variance, damage = damage_seen(b, sum * factor, s, here, &variance);
-	linear_add(b->linear, v->word, damage, variance, sum, here);
-	damage /= factor;
-	const double weight = 1 / (variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * sum * sum);
-	own->damage += damage * weight;
-	own->damage_weight += weight;
 	const bool measured = s->distance >= 0 && isfinite(s->distance);
-	see_excess(b, calibration_matchness(&b->link, measured ? s->distance : sum * factor), s, here, own);
+	const double sum = damage_of(b, v), share = window_share(b, sum, measured);
+	const double shift = here ? share * linear_offset(b->linear) : 0, expected = fmax(LEAST, sum + shift);
+	double variance, damage = damage_seen(b, expected, s, here, &variance);
+	linear_add(b->linear, v->word, damage, variance + SUM_SD * SUM_SD * sum * sum, share, here);
+	const double weight = 1 / (variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
+	own->damage += (damage - shift) * weight;
+	own->damage_weight += weight;
+	own->scores++;
+	see_excess(b, calibration_matchness(&b->link, measured ? s->distance : expected), measured, s, here, own);
 }
 
 void belief_see_draft(struct evidence* own, double accepted, double trials) {
@@ -129,19 +142,16 @@ void belief_see_draft(struct evidence* own, double accepted, double trials) {
 	own->trials = own->trials * fmin(1, keep) + trials;
 }
 
-/* Variance of a mask's matchness about that of its damage: as measured, or more where its own scores have
- * shown it to be an exception, beyond three standard errors. */
-static double stray(const struct evidence* own) {
+/* Variance of a mask's matchness about that of its damage, when its own scores are `excess` (with that
+ * weight) away: as measured, or more where they show it to be an exception, beyond three standard errors. */
+static double stray(double excess, double weight) {
 	const double known = LINK_SD * LINK_SD;
-	if (!own || own->excess_weight <= 0)
-		return known;
-	const double excess = own->excess / own->excess_weight;
-	return known + fmax(0, excess * excess - 9 / own->excess_weight);
+	return weight > 0 ? known + fmax(0, excess * excess - 9 / weight) : known;
 }
 
 /* A mask's damage: the sum's, corrected by its own scores. */
 static double own_damage(const struct belief* b, const struct vector* v, const struct evidence* own) {
-	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum);
+	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum + LEAST_SD * LEAST_SD);
 	return own ? fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight)) : sum;
 }
 
@@ -152,12 +162,17 @@ static double draft_weight(const struct evidence* own) {
 	return own->trials > 0 ? 1 / (2 * p * (1 - p) / own->trials + 0.02 * 0.02) : 0;
 }
 
+/* Mean excess of the mask's own scores over the matchness m of its damage. */
+static double own_excess(const struct evidence* own, double m) {
+	return own->excess_weight > 0 ? (own->excess - own->alone_weight * m) / own->excess_weight : 0;
+}
+
 double belief_matchness(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	double m = calibration_matchness(&b->link, own_damage(b, v, own));
 	if (own) {
-		const double prior = 1 / stray(own), drafts = draft_weight(own);
+		const double excess = own_excess(own, m), weight = own->excess_weight, drafts = draft_weight(own);
 		const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
-		m += (own->excess + accepted * drafts) / (prior + own->excess_weight + drafts);
+		m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
 	}
 	return m < 0 ? 0 : m > 1 ? 1 : m;
 }
@@ -167,5 +182,5 @@ double belief_variance(const struct belief* b, const struct vector* v, const str
 	const double known = own ? own->excess_weight + draft_weight(own) : 0;
 	const double damage = linear_variance(b->linear, v->word) + SUM_SD * SUM_SD * sum * sum;
 	const double left = 1 / (1 / damage + (own ? own->damage_weight : 0));
-	return slope * slope * left + 1 / (1 / stray(own) + known);
+	return slope * slope * left + 1 / (1 / (LINK_SD * LINK_SD) + known);
 }

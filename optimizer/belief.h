@@ -23,8 +23,10 @@ struct score {
 /* What a mask's own scores and drafts say, as weighted sums (weights are 1 / variance). */
 struct evidence {
 	double damage, damage_weight;
-	double excess, excess_weight; /* matchness beyond that of the damage */
+	double excess, excess_weight; /* matchness beyond that of the damage measured with it … */
+	double alone_weight;          /* … or, with this weight, where none was: matchness itself */
 	double accepted, trials;      /* draft steps, fading */
+	int scores;
 };
 
 struct belief {

@@ -3,15 +3,14 @@
 
 #include <math.h>
 
-static const double keep = 1 - 1.0 / 256;  /* of what was seen, per score */
-static const double most = 4;              /* the largest weight: what was measured on the weakest model */
-static const double prior[2] = {0.4, 1.1}; /* b1, b2 */
+static const double keep = 1 - 1.0 / 256; /* of what was seen, per score */
+static const double most = 4;             /* the largest weight: what was measured on the weakest model */
 static const double prior_variance = 0.5;
 
-void calibration_open(struct calibration* c) {
+void calibration_open(struct calibration* c, double b1, double b2) {
 	const double weight = 1 / prior_variance;
 	*c = (struct calibration){
-	    .aa = weight, .bb = weight, .ay = weight * prior[0], .by = weight * prior[1], .misfit = 2};
+	    .aa = weight, .bb = weight, .ay = weight * b1, .by = weight * b2, .prior = {b1, b2}, .misfit = 2};
 }
 
 /* Misses do not grow with less distance: a coefficient that comes out negative is 0. */
@@ -44,6 +43,6 @@ void calibration_see(struct calibration* c, double distance, double matchness, d
 	c->aa = keep * c->aa + ridge + weight * a * a;
 	c->ab = keep * c->ab + weight * a * distance;
 	c->bb = keep * c->bb + ridge + weight * distance * distance;
-	c->ay = keep * c->ay + ridge * prior[0] + weight * a * y;
-	c->by = keep * c->by + ridge * prior[1] + weight * distance * y;
+	c->ay = keep * c->ay + ridge * c->prior[0] + weight * a * y;
+	c->by = keep * c->by + ridge * c->prior[1] + weight * distance * y;
 }

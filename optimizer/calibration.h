@@ -12,10 +12,12 @@
 
 struct calibration {
 	double aa, ab, bb, ay, by; /* normal equations in sqrt(d) and d, prior included */
+	double prior[2];           /* b1, b2 before anything was seen */
 	double misfit;             /* squared error of a prediction over the variance of hits; 1: perfect */
 };
 
-void calibration_open(struct calibration*);
+/* b1 and b2 to begin with, worth a score or two. */
+void calibration_open(struct calibration*, double b1, double b2);
 /* The matchness to expect at a distance (>= 0), in [0, 1]. */
 double calibration_matchness(const struct calibration*, double distance);
 /* How many times a distance is worth the hits of the same rows: 0 and more. */

@@ -24,8 +24,11 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
 	s->result[n - 1].logits = s->logits;
-	s->segment =
-	    (struct segment){.cache = s->cache, .base = from, .n = n, .sampler = s->sampled ? &s->sampler : NULL};
+	s->segment = (struct segment){.cache = s->cache,
+	                              .base = from,
+	                              .n = n,
+	                              .sampler = s->sampled ? &s->sampler : NULL,
+	                              .penalties = penalties_now(s)};
 	work->kind = WORK_PREFILL;
 	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
 	                           .n = n,
@@ -167,6 +170,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 	else
 		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
 		                               action->carry, &work->pass);
+	work->pass.low = s->low;
+	work->pass.low_head = s->low_head;
 }
 
 bool session_next(struct session* s, struct session_work* work) {
@@ -176,6 +181,7 @@ bool session_next(struct session* s, struct session_work* work) {
 	if (s->phase == PHASE_PLAN) {
 		plan_round(s);
 		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL);
+		s->round.segment.penalties = penalties_now(s);
 		s->round_cost = 0;
 		s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 	}
@@ -299,8 +305,8 @@ static void absorb_draft(struct session* s, const struct pass* pass, double seco
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
 	const double rows = cost_verify(cost, pass->n);
-	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, &s->mask)));
-	cost_see_draft(cost, &s->mask, seconds / rows);
+	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, session_variant(s, &s->mask))));
+	cost_see_draft(cost, session_variant(s, &s->mask), seconds / rows);
 	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
@@ -310,10 +316,20 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, &s->mask)));
-	cost_see_draft(cost, &s->mask, seconds / steps);
+	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_variant(s, &s->mask))));
+	cost_see_draft(cost, session_variant(s, &s->mask), seconds / steps);
 	s->plan.looped = true;
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
+}
+
+/* What the round took against plain steps for the tokens it brought. */
+static void account_round(struct session* s, int emitted) {
+	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost);
+	if (saved < 0) {
+		s->figures.lost_rounds++;
+		s->figures.seconds_lost -= saved;
+	} else if (saved > 0)
+		s->figures.seconds_saved += saved;
 }
 
 /* What a full pass told beside its tokens, of the rows that are text now. `base`: the root's position. */
@@ -357,6 +373,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	f->accepted += accepted;
 	f->rounds += !plain;
 	f->round_tokens += plain ? 0 : emitted;
+	if (!plain)
+		account_round(s, emitted);
 	plan_learn(s, emitted, accepted);
 	drafter_set_append(&s->drafters, new, emitted);
 	s->phase = PHASE_ROUND;
@@ -382,7 +400,8 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		if (plain > 0)
 			ledger_learn(&s->ledger, seconds / plain);
 		if (!s->window.full)
-			cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
+			cost_see_score(&s->engine->cost, session_variant(s, &s->window.proposal.mask), work->pass.n,
+			               seconds);
 		if (score_take(s))
 			s->phase = PHASE_PLAN;
 		return false;

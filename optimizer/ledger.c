@@ -4,7 +4,7 @@
 #include <math.h>
 
 void ledger_open(struct ledger* ledger, double opt_budget) {
-	*ledger = (struct ledger){.share = 0.01, .loan = 5, .opt_budget = opt_budget};
+	*ledger = (struct ledger){.share = 0.01, .loan = 4, .opt_budget = opt_budget};
 }
 
 double ledger_floor(const struct ledger* ledger) {

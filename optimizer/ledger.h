@@ -18,7 +18,7 @@
 
 struct ledger {
 	double share;      /* of plain time that drafting may lose: 0.01 */
-	double loan;       /* 5 steps */
+	double loan;       /* 4 steps */
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* of drafting: saved - spent */

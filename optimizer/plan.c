@@ -28,7 +28,7 @@ static int useful_depth(const struct session* s, int most) {
 }
 
 static bool mask_drafts(const struct session* s) {
-	return s->drafters.state[SOURCE_mask] && mask_count(&s->mask) > 0;
+	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->low);
 }
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
@@ -82,7 +82,8 @@ static void build_tree(struct session* s) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	struct acceptance_table table;
 	fill_table(s, &table);
-	s->plan.tree.draft_cost = (float)(mask_rows(mask) * cost_draft(&s->engine->cost, &s->mask));
+	s->plan.tree.draft_cost =
+	    (float)(mask_rows(mask) * cost_draft(&s->engine->cost, session_variant(s, &s->mask)));
 	tree_build(&s->planner.tree, s->text[s->n_text - 1], mask_results(mask), mask_rows(mask), &s->plan.tree,
 	           &table);
 }
@@ -123,8 +124,10 @@ static void set_prices(struct session* s) {
 static void price_passes(struct session* s) {
 	struct prices* prices = &s->planner.prices;
 	const bool may = mask_drafts(s) && !s->plan.looped;
-	prices->pass[SOURCE_mask] = may ? (float)cost_draft(&s->engine->cost, &s->mask) : INFINITY;
-	prices->pass_worst[SOURCE_mask] = may ? (float)cost_draft_worst(&s->engine->cost, &s->mask) : INFINITY;
+	prices->pass[SOURCE_mask] =
+	    may ? (float)cost_draft(&s->engine->cost, session_variant(s, &s->mask)) : INFINITY;
+	prices->pass_worst[SOURCE_mask] =
+	    may ? (float)cost_draft_worst(&s->engine->cost, session_variant(s, &s->mask)) : INFINITY;
 }
 
 /* Prices are ratios to a plain step: a few must have been measured, and one lately. */
@@ -165,7 +168,8 @@ static double least_token_cost(const struct cost_model* cost, double c, double n
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
-	const double c = cost_draft(cost, &s->mask), worst = cost_draft_worst(cost, &s->mask);
+	const double c = cost_draft(cost, session_variant(s, &s->mask)),
+	             worst = cost_draft_worst(cost, session_variant(s, &s->mask));
 	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
 	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
@@ -207,6 +211,7 @@ void plan_round(struct session* s) {
 		const struct model* model = s->engine->model;
 		const struct mask_round round = {.cache = s->cache,
 		                                 .sampler = s->sampled ? &s->sampler : NULL,
+		                                 .penalties = penalties_now(s),
 		                                 .skip = &s->mask,
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};

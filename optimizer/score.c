@@ -80,9 +80,10 @@ static bool splitting_pays(const struct session* s, const struct mask* mask, int
 	if (isinf(s->options.opt_budget))
 		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
-	const double first = cost_matchness(cost, mask, FIRST_ROWS);
-	const double rest = cost_matchness(cost, mask, rows - FIRST_ROWS);
-	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, mask, rows);
+	const struct variant v = session_variant(s, mask);
+	const double first = cost_matchness(cost, v, FIRST_ROWS);
+	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
+	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, v, rows);
 }
 
 /* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
@@ -106,7 +107,8 @@ static bool is_affordable(const struct session* s) {
 	if (s->engine->cost.plain <= 0)
 		return false;
 	const struct mask likely = search_best(s->search, NULL);
-	return ledger_allows_learning(&s->ledger, cost_matchness(&s->engine->cost, &likely, s->window.size));
+	return ledger_allows_learning(
+	    &s->ledger, cost_matchness(&s->engine->cost, session_variant(s, &likely), s->window.size));
 }
 
 bool score_begin(struct session* s) {
@@ -167,6 +169,8 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .token = s->text + w->base + w->rows,
 	                      .parent = s->row_parent,
 	                      .skip = &w->proposal.mask,
+	                      .low = s->low,
+	                      .low_head = s->low_head,
 	                      .last = last,
 	                      .head = true,
 	                      .tap = isnan(w->distance) ? -1 : last - 1,

@@ -17,10 +17,12 @@
 #include "optimizer/record.h"
 #include "optimizer/speedup.h"
 
-enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES = 7 };
+enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES = 9 };
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
+/* Beyond it no model was seen to draft anything; and what is believed there is extrapolated farthest. */
+static const double MOST_RATIO = 0.7;
 
 struct search {
 	struct search_options option;
@@ -117,8 +119,15 @@ static double estimate(const struct search* s, const struct entry* e) {
 	return belief_matchness(&s->belief, &e->bits, &e->own);
 }
 
+/* What to count on from a mask that was scored so often, where masks of all sizes compete: other text may
+ * have three tenths more misses, and the more a mask skips the more it has to lose. */
+static double cautious(double matchness, int scores) {
+	return 1 - (1 - matchness) * (1 + 0.3 / (1.0 + scores));
+}
+
 static double estimated_value(const struct search* s, const struct entry* e) {
-	return value_of(s, &e->bits, estimate(s, e));
+	const double matchness = estimate(s, e);
+	return value_of(s, &e->bits, s->free_size ? cautious(matchness, e->own.scores) : matchness);
 }
 
 /* order (dims) by rising key: insertion sort, stable, for at most some hundred. */
@@ -151,10 +160,10 @@ static struct vector best_of(const struct search* s, const double* damage) {
 	sort_by(key, order, s->dims);
 	double sum = 0, best = 0;
 	int kind[2] = {0, 0};
-	for (int n = 1; choose && n <= s->dims; n++) {
+	for (int n = 1; choose && n <= size_of(s, MOST_RATIO); n++) {
 		sum += damage[order[n - 1]];
 		kind[order[n - 1] & 1]++;
-		const double alpha = calibration_matchness(&s->belief.link, fmax(0, sum));
+		const double alpha = cautious(calibration_matchness(&s->belief.link, fmax(0, sum)), 0);
 		const double value = speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha) + 1e-6 * alpha;
 		if (value > best) {
 			best = value;
@@ -396,7 +405,7 @@ static bool propose_informed(struct search* s, struct vector* out) {
 	double mean[MAX_DIMS], drawn[MAX_DIMS];
 	linear_weights(s->belief.linear, mean);
 	for (int try = 0; try < 4; try++) {
-		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1, drawn);
+		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
 		for (int i = 0; i < s->dims; i++)
 			if (gp_uniform(&s->random) > DRAWN_SHARE)
 				drawn[i] = mean[i];
@@ -495,7 +504,7 @@ static double worth_of(const struct search* s, const struct vector* v, int rows)
 	return gain;
 }
 
-/* The sizes along the order of damage now, 0.1 … 0.7 of what may be skipped: the unscored one that is worth
+/* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped: the unscored one that is worth
  * most, while one is worth anything to speak of. */
 static bool propose_size(struct search* s, struct proposal* p) {
 	if (!s->free_size || !by_speedup(s))
@@ -831,7 +840,7 @@ void search_reopen(struct search* s) {
 	s->opened_at = s->improved_at = s->steps;
 	for (int i = 0; i < s->record.entries; i++)
 		s->record.entry[i].above = 0;
-	linear_loosen(s->belief.linear, 0.25);
+	linear_loosen(s->belief.linear, 0.05);
 }
 
 void search_settle(struct search* s) {

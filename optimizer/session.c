@@ -21,7 +21,7 @@ static struct search* open_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
 	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
 	 * below 34 B parameters, else 0.5. */
-	const bool priced = o->objective_speedup && !(o->skip_ratio > 0);
+	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0);
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
@@ -102,6 +102,10 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	}
 	s->engine = engine;
 	s->options = *options;
+	if (options->draft_bits > 0 && engine->low.table.bytes > 0) {
+		s->low = &engine->low.table.sub_layers;
+		s->low_head = engine->low.table.head;
+	}
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
 	ledger_open(&s->ledger, options->opt_budget);
@@ -129,6 +133,7 @@ void swiftlet_session_close(struct session* s) {
 	free(s->influence_rows);
 	emitter_close(&s->emitter);
 	free(s->text);
+	penalties_close(s);
 	free(s->logits);
 	free(s->scratch);
 	free(s->tap);
@@ -173,7 +178,7 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 		return error_set(error, "top_k is %d: expected 0 (off) or more", r->top_k);
 	if (r->logprobs < 0 || r->logprobs > MAX_TOP)
 		return error_set(error, "logprobs is %d: expected 0 to %d", r->logprobs, MAX_TOP);
-	return true;
+	return penalties_check(s, r, error);
 }
 
 static bool prepare_logprobs(struct session* s, int logprobs, struct error* error) {
@@ -244,7 +249,7 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
 	struct error error = {""};
 	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r->logprobs, &error))
+	    !prepare_logprobs(s, r->logprobs, &error) || !penalties_start(s, r, &error))
 		return give_message(message, size, &error);
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);
@@ -321,11 +326,10 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = cost_draft(&s->engine->cost, &s->mask);
+		f->c = cost_draft(&s->engine->cost, session_variant(s, &s->mask));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && f->source[SOURCE_mask].accepted == f->accepted
-		                          ? m * a / ((m - 1) * f->c + a)
-		                          : NAN; /* SWIFT Eq. 6 */
+		f->expected_speedup =
+		    a > 0 && f->source[SOURCE_mask].accepted == f->accepted ? m * a / ((m - 1) * f->c + a) : NAN;
 	}
 }
 

@@ -1,6 +1,6 @@
 /* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
  * flow.c (which work comes next), plan.c (whether and how far to draft), score.c (windows and matchness),
- * emit.c (tokens to text). */
+ * emit.c (tokens to text), penalties.c (what the text so far does to the logits). */
 #ifndef SWIFTLET_OPTIMIZER_SESSION_STATE_H
 #define SWIFTLET_OPTIMIZER_SESSION_STATE_H
 
@@ -51,6 +51,17 @@ struct window {
 	double abandoned;        /* share of proposals given up after their first rows */
 };
 
+/* What penalties look at. The arrays are made by the first request that wants them. */
+struct history {
+	bool on;
+	struct penalties penalties;
+	uint8_t* in_prompt; /* (vocab) */
+	int32_t* generated; /* (vocab) */
+	int32_t* bias_token;
+	float* bias;
+	int counted; /* tokens of the text seen so far, the prompt included */
+};
+
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
@@ -70,6 +81,8 @@ struct session {
 	struct planner planner;
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
+	const struct mask* low; /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
+	bool low_head;
 	double matchness;
 
 	/* the request */
@@ -82,6 +95,7 @@ struct session {
 	int chunk_tokens; /* leading cache positions that whole prefill chunks have filled */
 	bool sampled;
 	struct sampler sampler;
+	struct history history;
 	int logprobs;
 	float* logits;  /* (LOGPROB_ROWS, vocab) with logprobs */
 	float* scratch; /* (2·vocab) with logprobs */
@@ -122,6 +136,11 @@ struct session {
 	double started;
 };
 
+/* A draft of this session that leaves these sub-layers out. */
+static inline struct variant session_variant(const struct session* s, const struct mask* skip) {
+	return (struct variant){.skip = skip, .low = s->low, .low_head = s->low_head};
+}
+
 /* emit.c */
 bool emitter_open(struct emitter*, const struct tokenizer*);
 void emitter_close(struct emitter*);
@@ -134,6 +153,13 @@ void emitter_end(struct emitter*);
 /* flow.c */
 /* Tells the search the influence of the text and its kind, when it has grown. */
 void session_tell_influence(struct session*);
+
+/* penalties.c */
+bool penalties_check(const struct session*, const struct swiftlet_request*, struct error*);
+bool penalties_start(struct session*, const struct swiftlet_request*, struct error*); /* checked ones */
+/* For the rows after the committed tokens; NULL where the request has none. */
+const struct penalties* penalties_now(struct session*);
+void penalties_close(struct session*);
 
 /* plan.c */
 void plan_round(struct session*);

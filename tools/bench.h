@@ -18,6 +18,7 @@ int bench_swift_main(int argc, char** argv);
 int bench_replay_main(int argc, char** argv);
 int bench_learn_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
+int bench_lowbit_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 

@@ -2,15 +2,15 @@
  *
  * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
  * counts each pass at its price (tools/timed_backend.h): requests of 512 tokens one after another, nothing
- * learned before. Beside it the reference mask of the model (tools/reference.h), given from the start and
- * never searched. A slope is what one more row in a pass costs, in plain steps. */
+ * learned before. Beside it the reference mask of the model (tools/reference_mask.h), given from the start
+ * and never searched. A slope is what one more row in a pass costs, in plain steps. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench.h"
-#include "tools/reference.h"
+#include "tools/reference_mask.h"
 #include "tools/timed_backend.h"
 
 enum { REQUEST = 512, REFERENCE_WARM = 512, REFERENCE_TOKENS = 4096, STRETCH = 512, SHORTEST = 512 };
@@ -23,9 +23,11 @@ static const double slope_of[MOST_SLOPES] = {0.006, 0.05, 0.2};
 
 struct outcome {
 	double reference; /* speed over plain with the reference mask */
-	double tokens;    /* until the last STRETCH ran at 0.95 of it; NaN: never */
-	double late;      /* speed of the last STRETCH tokens over the reference's */
-	double worst;     /* least speed over plain of any beginning of at least SHORTEST tokens */
+	double reference_skip, reference_matchness, skip,
+	    matchness; /* of the reference mask, and of that at the end */
+	double tokens; /* until the last STRETCH ran at 0.95 of it; NaN: never */
+	double late;   /* speed of the last STRETCH tokens over the reference's */
+	double worst;  /* least speed over plain of any beginning of at least SHORTEST tokens */
 	double proposals;
 };
 
@@ -73,9 +75,9 @@ static bool request(const struct bench* bench, const struct timed_backend* timed
 	return step.stop != SWIFTLET_CANCELLED || error_set(error, "the generation was cancelled");
 }
 
-/* Requests until there are `most` tokens. given: a mask to start from, or NULL. */
+/* Requests until there are `most` tokens. given: a mask to start from, or NULL; last: the one at the end. */
 static bool run(const struct bench* bench, struct timed_backend* timed,
-                const struct swiftlet_options* options, const struct mask* given, uint64_t first_prompt,
+                const struct swiftlet_options* options, const struct mask* given, struct mask* last,
                 struct track* track, double* proposals, struct error* error) {
 	struct session* session =
 	    swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
@@ -86,9 +88,10 @@ static bool run(const struct bench* bench, struct timed_backend* timed,
 	bool good = true;
 	track->n = 0;
 	track->spent = 0;
-	for (uint64_t prompt = first_prompt; good && track->n < track->most; prompt++)
+	for (uint64_t prompt = 0; good && track->n < track->most; prompt++)
 		good = request(bench, timed, session, prompt, track, error);
 	*proposals = search_steps(session_search(session));
+	*last = session_mask(session, NULL);
 	swiftlet_session_close(session);
 	return good;
 }
@@ -112,15 +115,31 @@ static void judge(const struct track* learnt, struct outcome* o) {
 	o->late = speed_between(learnt, learnt->n - STRETCH, learnt->n) / o->reference;
 }
 
-static bool measure(const struct learning* l, struct bench* bench, double slope, struct outcome* o,
-                    struct error* error) {
+/* The mask of most speed at this slope, by local search on text of the model's own. */
+static bool find_reference(const struct bench* bench, struct reference_texts* texts, double slope,
+                           struct reference* out, struct error* error) {
+	struct reference_prices prices = {.most = bench->options.max_draft};
+	double fixed;
+	cost_sub_layers(&bench->engine->cost, &prices.attention, &prices.mlp, &fixed);
+	for (int n = 1; n < (int)(sizeof prices.v / sizeof *prices.v); n++)
+		prices.v[n] = 1 + slope * (n - 1);
+	const struct reference_goal goal = {.size = -1, .worth = reference_speed, .user = &prices};
+	return reference_search(texts, &goal, out, error);
+}
+
+static double skip_ratio_of(const struct bench* bench, const struct mask* mask) {
+	return (double)mask_count(mask) / (2 * (bench->model->weights.shape.n_blocks - 2));
+}
+
+static bool measure(const struct learning* l, struct bench* bench, struct reference_texts* texts,
+                    double slope, struct outcome* o, struct error* error) {
 	struct timed_backend timed;
 	struct swiftlet_options options = l->options;
 	struct track track = {.n = 0};
-	struct mask best;
+	struct reference best;
+	struct mask learnt;
 	double ignored;
-	const struct reference_prices prices = {.slope = slope};
-	if (!reference_mask_for(bench->engine, &prices, &best, error))
+	if (!find_reference(bench, texts, slope, &best, error))
 		return false;
 	const int64_t most =
 	    l->tokens > REFERENCE_WARM + REFERENCE_TOKENS ? l->tokens : REFERENCE_WARM + REFERENCE_TOKENS;
@@ -133,17 +152,23 @@ static bool measure(const struct learning* l, struct bench* bench, double slope,
 	struct swiftlet_options fixed = options;
 	fixed.search = false;
 	track.most = REFERENCE_WARM + REFERENCE_TOKENS;
-	bool good = run(bench, &timed, &fixed, &best, 0, &track, &ignored, error);
+	bool good = run(bench, &timed, &fixed, &best.mask, &learnt, &track, &ignored, error);
 	if (good) {
 		o->reference = fmax(1, speed_between(&track, REFERENCE_WARM, track.n));
 		timed_backend_remove(&timed);
 		timed_backend_install(&timed, bench->engine, slope);
 		track.most = (int)l->tokens;
-		good = run(bench, &timed, &options, NULL, 0, &track, &o->proposals, error);
+		good = run(bench, &timed, &options, NULL, &learnt, &track, &o->proposals, error);
 	}
 	timed_backend_remove(&timed);
-	if (good)
+	if (good) {
 		judge(&track, o);
+		o->reference_skip = skip_ratio_of(bench, &best.mask);
+		o->reference_matchness = best.matchness;
+		o->skip = skip_ratio_of(bench, &learnt);
+		o->matchness = reference_judge(texts, &learnt, error);
+		good = o->matchness >= 0;
+	}
 	free(track.seconds);
 	return good;
 }
@@ -163,6 +188,10 @@ static void print_json_row(cJSON* rows, int kind, int blocks, double slope, cons
 		bench_json_number(row, "late_over_reference", o[i].late);
 		bench_json_number(row, "worst_over_plain", o[i].worst);
 		bench_json_number(row, "proposals", o[i].proposals);
+		bench_json_number(row, "reference_skip_ratio", o[i].reference_skip);
+		bench_json_number(row, "reference_matchness", o[i].reference_matchness);
+		bench_json_number(row, "skip_ratio", o[i].skip);
+		bench_json_number(row, "matchness", o[i].matchness);
 		cJSON_AddItemToArray(rows, row);
 	}
 }
@@ -191,12 +220,15 @@ static bool measure_model(struct learning* l, int kind, int blocks, cJSON* rows,
 		         landscape[kind], seed + 1);
 		if (bench_open(&bench, spec, &l->options, l->json) != OPTIONS_GO_ON)
 			return error_set(error, "%s could not be opened", spec);
-		bool good = true;
+		struct reference_texts* texts = reference_open(bench.engine->backend, error);
+		bool good = texts != NULL;
 		for (int i = 0; good && i < MOST_SLOPES; i++) {
 			bench_progress((double)l->done++ / l->all, "%s, %d blocks, seed %d, slope %g",
 			               landscape_name[kind], blocks, seed + 1, slope_of[i]);
-			good = measure(l, &bench, slope_of[i], &outcome[i][seed], error);
+			good = measure(l, &bench, texts, slope_of[i], &outcome[i][seed], error);
 		}
+		if (texts)
+			reference_close(texts);
 		bench_close(&bench);
 		if (!good)
 			return false;

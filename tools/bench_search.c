@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optimizer/layer_programming.h"
 #include "streams/jsonl.h"
 #include "tools/bench.h"
 #include "tools/search_lab.h"
 
 enum { CHECKPOINTS = 5, MAX_PROMPTS = 512, SYNTH_TEXTS = 10, SYNTH_PROMPT = 16, SYNTH_TOKENS = 260 };
-enum { LEAST_A_WINDOW = 10, MAX_SEEDS = 64, NEVER = 1 << 30 };
+enum { LEAST_A_WINDOW = 10, PROGRAM_EVERY = 6, MAX_SEEDS = 64, NEVER = 1 << 30 };
 
 struct proposer {
 	const char* name;
@@ -30,7 +31,10 @@ static const struct proposer proposers[] = {
     {"influence alone", true, false, false, false, NEVER, 0},
     {"influence + linear", true, false, false, false, NEVER, NEVER},
     {"influence + linear + GP", true, false, false, false, 25, NEVER},
-    {"all, size by price", true, false, false, true, 25, NEVER},
+    {"influence + linear + programming", true, false, true, false, NEVER, NEVER},
+    {"influence, linear, programming, GP", true, false, true, false, 25, NEVER},
+    {"size by price: influence alone", true, false, false, true, NEVER, 0},
+    {"size by price: all", true, false, false, true, 25, NEVER},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
 
@@ -186,6 +190,25 @@ static struct search* open_search(const struct searching* s, const struct lab* l
 	return search;
 }
 
+/* The masks of dynamic programming on a window are suggested; what it costs in scorings. Sizes: the one that
+ * is searched, or a handful. */
+static int program(struct lab* lab, const struct proposer* p, struct search* search, int w) {
+	enum { SIZES = 4 };
+	const struct lab_window* window = &lab->window[w];
+	const int dims = 2 * lab->backend->weights->shape.n_blocks - 4;
+	const int size = (int)((p->by_price ? 0.6 : 0.45) * dims);
+	struct mask* mask = calloc((size_t)size + 1, sizeof *mask);
+	struct layer_programming cost = {0};
+	struct error error;
+	if (mask &&
+	    layer_programming(lab->search[window->text].cache, lab->search[window->text].token + window->base,
+	                      window->base, window->size, size, mask, &cost, &error))
+		for (int i = 0; i < (p->by_price ? SIZES : 1); i++)
+			search_suggest(search, &mask[size * (SIZES - i) / SIZES]);
+	free(mask);
+	return (int)ceil(cost.passes * cost.pass_rows / LAB_WINDOW);
+}
+
 static bool run_search(const struct searching* s, struct lab* lab, const struct proposer* p, uint64_t seed,
                        struct figures* f, struct error* error) {
 	struct search* search = open_search(s, lab, p, seed, error);
@@ -194,12 +217,17 @@ static bool run_search(const struct searching* s, struct lab* lab, const struct 
 	const int total = s->checkpoint[s->n_checkpoints - 1], even = total / lab->n_windows + 1;
 	const int a_window = even > LEAST_A_WINDOW ? even : LEAST_A_WINDOW;
 	int at = 0;
+	int paid = 0, programmed = -1; /* scorings that programming has cost; the last window it was done on */
 	for (int scored = 0; at < s->n_checkpoints; scored++) {
-		while (at < s->n_checkpoints && s->checkpoint[at] == scored)
+		while (at < s->n_checkpoints && s->checkpoint[at] <= scored + paid)
 			judge(s, lab, search, at++, f);
 		const int w = scored / a_window % lab->n_windows;
 		struct proposal proposal;
 		search_window(search, w + 1, lab->window[w].size);
+		if (p->programming && w / PROGRAM_EVERY != programmed) {
+			programmed = w / PROGRAM_EVERY;
+			paid += program(lab, p, search, w);
+		}
 		if (scored >= p->scorings || !search_propose(search, &proposal))
 			break;
 		score(lab, search, &proposal, w);
@@ -249,7 +277,7 @@ static double mean_of(const struct table* t, const double* first, double* error)
 static void print_table(const struct searching* s, const char* landscape, const struct table* t) {
 	double error;
 	bench_progress_end();
-	printf("%s, %d seeds: true matchness and expected speed-up after scorings\n%-30s", landscape, t->seeds,
+	printf("%s, %d seeds: true matchness and expected speed-up after scorings\n%-36s", landscape, t->seeds,
 	       "");
 	for (int c = 0; c < s->n_checkpoints; c++)
 		printf("  %-21d", s->checkpoint[c]);
@@ -257,7 +285,7 @@ static void print_table(const struct searching* s, const char* landscape, const 
 	for (int p = 0; p < PROPOSERS; p++) {
 		if (!wanted(s, &proposers[p]))
 			continue;
-		printf("%-30s", proposers[p].name);
+		printf("%-36s", proposers[p].name);
 		for (int c = 0; c < s->n_checkpoints; c++) {
 			const struct figures* f = t->figures[p];
 			printf("  %.3f", mean_of(t, &f->matchness[c], &error));

@@ -113,8 +113,8 @@ int serve_main(int argc, char** argv) {
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
 	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
-	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health", OPTION_TEXT,
-	     &s.key_file, 0, 0},
+	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
+	     OPTION_TEXT, &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
 	    {"store", 0, "FILE", "masks and observations\n(~/.local/state/swiftlet/masks.db)", OPTION_TEXT,
 	     &s.wish.store, 0, 0},
@@ -132,7 +132,7 @@ int serve_main(int argc, char** argv) {
 	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
 	    .about =
 	        "Serves OpenAI's /v1/completions and /v1/chat/completions, and a page at / to watch it learn.\n"
-	        "Also: /v1/models, /health, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
+	        "Also: /v1/models, /health, /ready, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
 	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
 	    .examples = "  swiftlet serve --port 8080\n"
 	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"

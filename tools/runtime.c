@@ -79,6 +79,8 @@ int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const
 		    swiftlet_session_open(runtime->engine, options, error.message, sizeof error.message);
 	if (!runtime->session)
 		return complain(STATUS_FAILED, "%s", error.message);
+	if (*swiftlet_engine_note(runtime->engine))
+		fprintf(stderr, "%s\n", swiftlet_engine_note(runtime->engine));
 	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
 	if (wish->mask && !start_mask(runtime, wish, &error))
 		return complain(STATUS_FAILED, "%s", error.message);

@@ -10,8 +10,8 @@ static struct cache* open_cache(struct backend* b, int capacity, enum dtype type
 
 static bool run(struct backend* b, const struct pass* pass, struct error* error) {
 	struct timed_backend* const t = of(b);
-	static const struct mask nothing = {{0}};
-	const double share = cost_share(&t->shares, pass->skip ? pass->skip : &nothing);
+	const struct variant variant = {.skip = pass->skip, .low = pass->low, .low_head = pass->low_head};
+	const double share = cost_share(&t->shares, variant);
 	t->now += share * (1 + t->slope * (pass->n - 1));
 	return t->inner->run(t->inner, pass, error);
 }
@@ -27,12 +27,12 @@ void timed_backend_install(struct timed_backend* t, struct engine* engine, doubl
 	t->backend.run = run;
 	t->backend.draft = NULL;
 	t->backend.threads = threads;
-	cost_open(&t->shares, &engine->model->weights);
-	cost_open(&engine->cost, &engine->model->weights);
+	engine_forget_costs(engine);
+	t->shares = engine->cost;
 	engine->backend = &t->backend;
 }
 
 void timed_backend_remove(struct timed_backend* t) {
 	t->engine->backend = t->inner;
-	cost_open(&t->engine->cost, &t->engine->model->weights);
+	engine_forget_costs(t->engine);
 }

@@ -25,8 +25,10 @@ static void mask_close(void* state) { free(state); }
 void mask_start(void* state, const struct mask_round* round) {
 	struct mask_drafter* m = state;
 	m->round = *round;
-	m->segment =
-	    (struct segment){.cache = round->cache, .base = round->cache->committed, .sampler = round->sampler};
+	m->segment = (struct segment){.cache = round->cache,
+	                              .base = round->cache->committed,
+	                              .sampler = round->sampler,
+	                              .penalties = round->penalties};
 	m->n = m->filled = 0;
 }
 

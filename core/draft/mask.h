@@ -12,7 +12,8 @@
 /* What a sequence drafts with in the round that begins. The pointers are the caller's, good until it ends. */
 struct mask_round {
 	struct cache* cache; /* nothing pending; a pass's rows stay pending, for the caller to discard */
-	const struct sampler* sampler; /* NULL: greedy */
+	const struct sampler* sampler;     /* NULL: greedy */
+	const struct penalties* penalties; /* NULL: none */
 	const struct mask* skip;
 	const int32_t* end_token; /* (n_end_tokens) nothing is drafted after one */
 	int n_end_tokens;

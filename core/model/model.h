@@ -27,6 +27,7 @@ struct model {
 	double parameters;
 	struct mask planted[2];       /* synth: what was planted, per task half */
 	int n_planted;                /* 0 unless synth with plant= */
+	bool graded;                  /* synth with landscape=graded */
 	const char* family;           /* "llama", "qwen2", …; NULL for synth */
 	void* owned;                  /* the opener's mappings and arrays */
 	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */

@@ -12,7 +12,8 @@
  * - each sub-layer that is not planted adds the same variance to a coordinate of the residual stream,
  *   LAYER_VARIANCE all together beside the embedding's 36. Half of them gone turns the stream by an
  *   angle at which about half of the choices within a cluster change; one gone changes a tenth;
- * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred.
+ * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred;
+ * - with landscape=graded each adds a variance of its own and neighbours interact: synth_landscape.c.
  * The two constants were chosen on shapes of 22 to 40 blocks and 256 to 1024 dimensions; the numbers
  * that follow from them depend little on the shape. tests/core/test_synth.c asserts them. */
 #include "core/model/synth.h"
@@ -75,9 +76,10 @@ struct mask synth_planted(const struct synth_spec* s, int half) {
 
 struct recipe {
 	const struct synth_spec* spec;
-	const struct mask* planted; /* (tasks) */
-	double sub_layer;           /* standard deviation that a sub-layer adds to a coordinate */
-	uint64_t next;              /* number of the next tensor */
+	const struct mask* planted;              /* (tasks) */
+	const struct synth_landscape* landscape; /* of a graded model */
+	double sub_layer; /* standard deviation that a sub-layer adds to a coordinate, where that is the same */
+	uint64_t next;    /* number of the next tensor */
 };
 
 static struct tensor constant(int64_t cols) {
@@ -101,11 +103,26 @@ static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double
 	                                 .own = 1}};
 }
 
+/* The matrix at the end of a graded sub-layer, whose inputs have the given mean square. */
+static struct tensor graded_closing(struct recipe* r, int64_t rows, int64_t cols, double square,
+                                    int sub_layer) {
+	const struct synth_landscape* l = r->landscape;
+	const int common = l->common[sub_layer], own = l->own[sub_layer];
+	const double parts = sqrt((double)(common * common + own * own));
+	struct tensor t = normal(r, rows, cols, sqrt(l->variance[sub_layer] / ((double)cols * square)) / parts);
+	t.synth.shared = synth_mix(r->spec->seed ^ 0x70616972u) + (uint64_t)l->first[sub_layer];
+	t.synth.common = common;
+	t.synth.own = own;
+	return t;
+}
+
 /* The matrix at the end of a sub-layer, whose inputs have the given mean square: its outputs get the
  * standard deviation `sub_layer`, or what epsilon leaves of it. With two halves a row sees half of the
  * inputs. */
 static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, double square, int sub_layer) {
 	const struct synth_spec* s = r->spec;
+	if (r->landscape)
+		return graded_closing(r, rows, cols, square, sub_layer);
 	const double inputs = (double)cols / s->tasks;
 	struct tensor t = normal(r, rows, cols, r->sub_layer / sqrt(inputs * square));
 	const float second = t.synth.scale;
@@ -114,6 +131,22 @@ static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, doubl
 	t.synth.scale_second =
 	    mask_has(&r->planted[s->tasks - 1], sub_layer) ? second * (float)s->epsilon : second;
 	return t;
+}
+
+/* The second of a pair computes what the first does. */
+static void share_inputs(struct block_weights* block, const struct synth_landscape* l, int layers) {
+	for (int s = 0; s < 2 * layers; s++) {
+		struct block_weights* const b = &block[s / 2];
+		const struct block_weights* const from = &block[l->first[s] / 2];
+		if (s % 2 == 0) {
+			b->wq.synth.seed = from->wq.synth.seed;
+			b->wk.synth.seed = from->wk.synth.seed;
+			b->wv.synth.seed = from->wv.synth.seed;
+		} else {
+			b->w_gate.synth.seed = from->w_gate.synth.seed;
+			b->w_up.synth.seed = from->w_up.synth.seed;
+		}
+	}
 }
 
 /* Embedding or head: common·u + own·z, in units of `deviation`. */
@@ -149,7 +182,12 @@ static void fill_table(struct weight_table* w, struct block_weights* block, cons
                        const struct mask* planted) {
 	enum { FINE = 4096 };
 	const int adding = 2 * s->layers - synth_planted_count(s);
+	struct synth_landscape landscape;
 	struct recipe r = {.spec = s, .planted = planted, .sub_layer = sqrt(LAYER_VARIANCE / adding)};
+	if (s->graded) {
+		synth_landscape(&landscape, s->layers, s->seed);
+		r.landscape = &landscape;
+	}
 	w->shape = (struct model_shape){
 	    .n_blocks = s->layers,
 	    .dim = s->dim,
@@ -177,6 +215,8 @@ static void fill_table(struct weight_table* w, struct block_weights* block, cons
 	w->output_norm = constant(s->dim);
 	for (int b = 0; b < s->layers; b++)
 		fill_block(&block[b], &r, b);
+	if (s->graded)
+		share_inputs(block, &landscape, s->layers);
 	w->block = block;
 }
 
@@ -250,6 +290,7 @@ static bool fill_model(struct model* model, struct synth_owned* owned, const str
 	for (int half = 0; half < s->tasks; half++)
 		model->planted[half] = synth_planted(s, half);
 	fill_table(&model->weights, owned->block, s, model->planted);
+	model->graded = s->graded;
 	model->dtype = s->dtype;
 	const int n = list_tensors(list, &model->weights, owned->block);
 	for (int i = 0; i < n; i++) {

@@ -38,6 +38,9 @@ static draw_function* choose_draw(void) { return __builtin_cpu_supports("avx2") 
 static draw_function* choose_draw(void) { return draw_plain; }
 #endif
 
+/* Every element is one draw. */
+static bool is_plain(const struct synth_tensor* t) { return t->kind == SYNTH_NORMAL && t->common == 0; }
+
 /* ---- one piece ---------------------------------------------------------------------------- */
 
 union table { /* the stored form of each draw */
@@ -86,7 +89,7 @@ static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_
 	float strip[STRIP];
 	for (int64_t c = 0; c < t->cols; c += STRIP) {
 		const int n = t->cols - c < STRIP ? (int)(t->cols - c) : STRIP;
-		if (t->synth.kind == SYNTH_NORMAL && c >= row->begin && c + n <= row->end)
+		if (is_plain(&t->synth) && c >= row->begin && c + n <= row->end)
 			plain_strip(strip, row, c, n, draw);
 		else
 			for (int i = 0; i < n; i++)
@@ -99,7 +102,7 @@ static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_
 static void fill_rows(const struct synth_job* job, int64_t begin, int64_t end, draw_function* draw) {
 	const struct tensor* t = job->tensor;
 	const size_t bytes = dtype_row_bytes(t->type, t->cols);
-	const bool plain = t->synth.kind == SYNTH_NORMAL && dtype_block(t->type) == 1;
+	const bool plain = is_plain(&t->synth) && dtype_block(t->type) == 1;
 	union table table;
 	float made_for = 0.0f;
 	for (int64_t r = begin; r < end; r++) {

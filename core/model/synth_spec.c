@@ -101,6 +101,12 @@ static bool take_dtype(enum dtype* out, const char* value, struct error* error) 
 	return true;
 }
 
+static bool take_landscape(bool* graded, const char* value, struct error* error) {
+	*graded = strcmp(value, "graded") == 0;
+	return *graded || strcmp(value, "flat") == 0 ||
+	       error_set(error, "synth: landscape=%.40s, expected graded or flat", value);
+}
+
 static bool take(struct synth_spec* s, const char* key, const char* value, struct error* error) {
 	const struct {
 		const char* key;
@@ -126,13 +132,15 @@ static bool take(struct synth_spec* s, const char* key, const char* value, struc
 		return take_number(&s->epsilon, key, value, 0, 1, error);
 	if (strcmp(key, "theta") == 0)
 		return take_number(&s->theta, key, value, 1, 1e9, error);
+	if (strcmp(key, "landscape") == 0)
+		return take_landscape(&s->graded, value, error);
 	if (strcmp(key, "seed") == 0)
 		return take_seed(&s->seed, value, error);
 	if (strcmp(key, "dtype") == 0)
 		return take_dtype(&s->dtype, value, error);
 	return error_set(error,
 	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
-	                 "context, theta, dtype, seed, plant, epsilon, tasks",
+	                 "context, theta, dtype, seed, plant, epsilon, tasks, landscape",
 	                 key);
 }
 
@@ -191,6 +199,12 @@ static bool check(struct synth_spec* s, struct error* error) {
 		return error_set(error, "synth: head-dim=%d (dim/heads), expected at most 1024", s->head_dim);
 	if (s->plant > 0 && s->layers < 3)
 		return error_set(error, "synth: layers=%d, expected at least 3 with plant=", s->layers);
+	if (s->graded && s->plant > 0)
+		return error_set(error, "synth: plant=%g, expected none with landscape=graded", s->plant);
+	if (s->graded && s->tasks > 1)
+		return error_set(error, "synth: tasks=%d, expected 1 with landscape=graded", s->tasks);
+	if (s->graded && s->layers < 5)
+		return error_set(error, "synth: layers=%d, expected at least 5 with landscape=graded", s->layers);
 	return check_halves(s, error) && check_blocks(s, "dim", s->dim, error) &&
 	       check_blocks(s, "heads x head-dim", s->heads * s->head_dim, error) &&
 	       check_blocks(s, "ffn", s->ffn, error);

@@ -17,6 +17,16 @@ struct head_job {
 	atomic_int bad; /* a row of the slice with a logit that is not finite, or -1 */
 };
 
+/* The generated tokens of a row's path since its segment's base, its own last; how many. */
+static int generated_path(const struct slice_row* row, int32_t* path) {
+	const struct cpu_cache* c = row->cache;
+	int n = row->position + 1 - (row->base > row->penalties->prompt ? row->base : row->penalties->prompt);
+	n = n < 0 ? 0 : n;
+	for (int i = n - 1, at = row->index; i >= 0; i--, at = c->row[at].parent)
+		path[i] = c->row[at].token;
+	return n;
+}
+
 static void head_row(void* user, int i, int thread) {
 	struct head_job* job = user;
 	struct cpu_backend* b = job->b;
@@ -36,8 +46,13 @@ static void head_row(void* user, int i, int thread) {
 		atomic_store(&job->bad, row);
 		return;
 	}
+	int32_t path[MAX_ROWS];
+	struct penalised_row penalised = {.penalties = b->row[row].penalties, .path = path};
+	if (penalised.penalties)
+		penalised.n = generated_path(&b->row[row], path);
 	result_from_softmax(out, want, logits, s->vocab, max, sum, b->row[row].sampler,
-	                    (uint64_t)b->row[row].position + 1, b->scratch + (size_t)thread * 2 * vocab);
+	                    penalised.penalties ? &penalised : NULL, (uint64_t)b->row[row].position + 1,
+	                    b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);
 }
@@ -45,6 +60,7 @@ static void head_row(void* user, int i, int thread) {
 bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
+	const struct tensor* output = pass->low_head ? b->low->output : &w->output;
 	int wanted[MAX_ROWS], count = 0;
 	for (int i = 0; i < n; i++)
 		if (pass->want[r0 + i] != WANT_NOTHING)
@@ -55,7 +71,7 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 			b->kernels->rms_norm(b->normed + (size_t)i * (size_t)s->dim,
 			                     b->x + (size_t)wanted[first + i] * (size_t)s->dim, b->output_norm,
 			                     s->norm_plus_one ? 1.0f : 0.0f, s->norm_epsilon, s->dim);
-		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = &w->output};
+		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = output};
 		multiply(b, b->normed, s->dim, rows, &product, 1);
 		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};
 		atomic_init(&job.bad, -1);

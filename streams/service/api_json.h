@@ -11,7 +11,7 @@
 #include "kernels/backend.h"
 #include "streams/text.h"
 
-enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 128 };
+enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 320 };
 
 /* What a client is told: {"error": {"message", "type", "param", "code"}}. */
 struct api_error {

@@ -44,6 +44,9 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	m->rounds += f->rounds;
 	m->round_tokens += f->round_tokens;
 	m->full_passes += f->full_passes;
+	m->lost_rounds += f->lost_rounds;
+	m->saved += f->seconds_saved;
+	m->lost += f->seconds_lost;
 	m->optimize_steps += f->optimize_steps;
 	m->prefill += f->seconds.prefill;
 	m->decode += f->seconds.decode;
@@ -140,6 +143,12 @@ static void write_work(const struct metrics* m, struct text* out) {
 	counter(out, "accepted_total", "Draft tokens kept by verification.", (double)m->accepted);
 	counter(out, "rounds_total", "Rounds with a draft step.", (double)m->rounds);
 	counter(out, "round_tokens_total", "Tokens emitted by those rounds.", (double)m->round_tokens);
+	counter(out, "lost_rounds_total", "Rounds that took longer than plain steps for their tokens.",
+	        (double)m->lost_rounds);
+	counter(out, "saved_seconds_total", "Seconds that rounds took less than plain steps for their tokens.",
+	        m->saved);
+	counter(out, "lost_seconds_total", "Seconds that rounds took more than plain steps for their tokens.",
+	        m->lost);
 	counter(out, "full_passes_total", "Full passes after the prefill.", (double)m->full_passes);
 	counter(out, "optimize_steps_total", "Masks scored by the search while it served.",
 	        (double)m->optimize_steps);
@@ -193,6 +202,7 @@ void metrics_text(struct metrics* m, const struct metrics_now* now, struct text*
 	write_requests(m, out);
 	write_work(m, out);
 	write_quality(m, out);
+	metrics_standard(m, now, out);
 	pthread_mutex_unlock(&m->lock);
 	write_now(now, out);
 }

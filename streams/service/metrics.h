@@ -7,7 +7,7 @@
 #include "streams/memory/memory.h"
 #include "streams/text.h"
 
-enum { METRIC_ROUTES = 12, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
+enum { METRIC_ROUTES = 16, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
 
 struct metrics {
 	pthread_mutex_t lock;
@@ -17,17 +17,21 @@ struct metrics {
 	int n_routes, n_statuses;
 	int64_t ended[5]; /* by enum swiftlet_stop */
 	int64_t prompt_tokens, cached_tokens, tokens, draft_steps, accepted, rounds, round_tokens, full_passes;
-	int64_t optimize_steps, idle_steps, failures;
+	int64_t optimize_steps, idle_steps, failures, lost_rounds;
 	double prefill, draft, verify, plain, optimize, other, decode;
+	double saved, lost;                 /* seconds, by rounds that won and by rounds that lost */
 	double matchness, expected_speedup; /* of the last generation that had them, NaN before */
 	int64_t first_token[METRIC_BUCKETS + 1];
 	double first_token_sum;
 };
 
 struct metrics_now { /* what is so at this moment */
+	const char* model;
 	int queue, queue_limit, busy, sessions, connections;
 	struct memory_counts memory;
 	double up_seconds;
+	int64_t cache_used, cache_tokens; /* of tokens there is room for, over all sessions */
+	int cache_block;                  /* tokens a block in which prefixes are kept */
 };
 
 void metrics_open(struct metrics*);
@@ -40,5 +44,7 @@ void metrics_generation(struct metrics*, const struct swiftlet_figures*, double 
 void metrics_idle(struct metrics*, int steps);
 void metrics_failure(struct metrics*);
 void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
+/* Appends the same figures under standard names; metrics_text does it, with the lock held. */
+void metrics_standard(const struct metrics*, const struct metrics_now*, struct text* out);
 
 #endif

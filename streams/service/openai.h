@@ -1,13 +1,15 @@
 /* What a client of OpenAI's completions and chat completions asks for.
  *
  * The readers take a body and give a request with OpenAI's defaults filled in (an omitted temperature is
- * 1, max_tokens of a completion 16, of a chat whatever the context leaves), or a 400 that names the
- * field. A field OpenAI has and we have not is accepted at the value that changes nothing (a penalty of
- * 0, an empty logit_bias) and refused at any other; a field nobody knows is refused. */
+ * 1, max_tokens of a completion 16, of a chat whatever the context leaves; the model is the one that is
+ * served), or a 400 that names the field. A field OpenAI has and we have not is accepted at the value that
+ * changes nothing (no tools, a response_format of text) and refused at any other; a field nobody knows is
+ * refused. */
 #ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_H
 
 #include "streams/service/api_json.h"
+#include "swiftlet.h"
 
 enum {
 	API_MAX_STOPS = 4,
@@ -15,7 +17,8 @@ enum {
 	API_MAX_CHOICES = 128, /* prompts times n */
 	API_MAX_MESSAGES = 4096,
 	API_MAX_TASK = 127,
-	API_MAX_TOP = 20
+	API_MAX_TOP = 20,
+	API_MAX_BIASES = 300
 };
 
 struct api_prompt { /* text, or ids where id is not NULL */
@@ -33,7 +36,7 @@ struct api_message {
 
 struct api_request {
 	bool chat;
-	char* model;
+	char* model;               /* NULL: the one there is */
 	struct api_prompt* prompt; /* (n_prompts) completions */
 	int n_prompts;
 	struct api_message* message; /* (n_messages) chat */
@@ -41,6 +44,9 @@ struct api_request {
 	int max_tokens; /* 0: what the context leaves */
 	double temperature, top_p, min_p;
 	int top_k;
+	double presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1: off */
+	struct swiftlet_bias* bias;                                     /* (n_bias) by ascending token */
+	int n_bias;
 	int n; /* choices a prompt */
 	bool stream, include_usage, echo;
 	bool logprobs; /* wanted at all */
@@ -54,10 +60,10 @@ struct api_request {
 	size_t prediction_size;
 };
 
-/* False with the error; the request is then empty. Free in any case. vocab: ids of a prompt given as
- * numbers lie below it. */
+/* False with the error; the request is then empty. Free in any case. vocab: ids of a prompt or of logit_bias
+ * given as numbers lie below it. */
 bool api_read_completion(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
-bool api_read_chat(const char* body, size_t size, struct api_request*, struct api_error*);
+bool api_read_chat(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 void api_request_free(struct api_request*);
 
 #endif

@@ -38,9 +38,7 @@ static bool read_model(struct reading* r, const char* name) {
 	const char* model = NULL;
 	if (!api_string(r->body, name, 512, &model, r->error))
 		return false;
-	if (!model)
-		return api_refuse(r->error, name, "missing_required_parameter", "'model' is required.");
-	return copy(r, model, &r->to->model);
+	return !model || copy(r, model, &r->to->model);
 }
 
 static bool read_max_tokens(struct reading* r, const char* name) {
@@ -70,6 +68,15 @@ static bool read_min_p(struct reading* r, const char* name) {
 }
 static bool read_top_k(struct reading* r, const char* name) {
 	return read_int(r, name, 0, 1 << 24, &r->to->top_k);
+}
+static bool read_presence(struct reading* r, const char* name) {
+	return api_number(r->body, name, -2, 2, false, &r->to->presence_penalty, r->error);
+}
+static bool read_frequency(struct reading* r, const char* name) {
+	return api_number(r->body, name, -2, 2, false, &r->to->frequency_penalty, r->error);
+}
+static bool read_repetition(struct reading* r, const char* name) {
+	return api_number(r->body, name, 0.01, 10, false, &r->to->repetition_penalty, r->error);
 }
 static bool read_n(struct reading* r, const char* name) {
 	return read_int(r, name, 1, API_MAX_CHOICES, &r->to->n);
@@ -151,6 +158,57 @@ static bool read_metadata(struct reading* r, const char* name) {
 	if (!api_string(metadata, "metadata.task", API_MAX_TASK, &task, r->error))
 		return false;
 	return !task || !*task || copy(r, task, &r->to->task);
+}
+
+/* A token's id as JSON's keys have it: digits, no zero before others. -1: it is none. */
+static int32_t token_of(const char* key, int vocab) {
+	int64_t id = 0;
+	if (!*key || (key[0] == '0' && key[1]))
+		return -1;
+	for (; *key; key++) {
+		if (*key < '0' || *key > '9')
+			return -1;
+		id = id * 10 + (*key - '0');
+		if (id >= vocab)
+			return -1;
+	}
+	return (int32_t)id;
+}
+
+static bool add_bias(struct reading* r, const cJSON* item) {
+	struct api_request* q = r->to;
+	const int32_t token = token_of(item->string, r->vocab);
+	if (token < 0)
+		return api_refuse(r->error, "logit_bias", "invalid_value",
+		                  "'logit_bias' names '%.40s': expected a token from \"0\" to \"%d\".", item->string,
+		                  r->vocab - 1);
+	if (!cJSON_IsNumber(item) || !(item->valuedouble >= -100 && item->valuedouble <= 100))
+		return api_refuse(r->error, "logit_bias", "invalid_value",
+		                  "'logit_bias' of token %d must be a number from -100 to 100.", token);
+	int at = q->n_bias++;
+	for (; at > 0 && q->bias[at - 1].token > token; at--)
+		q->bias[at] = q->bias[at - 1];
+	q->bias[at] = (struct swiftlet_bias){token, (float)item->valuedouble};
+	return true;
+}
+
+static bool read_logit_bias(struct reading* r, const char* name) {
+	const cJSON* biases = get(r, name);
+	if (!biases)
+		return true;
+	if (!cJSON_IsObject(biases))
+		return api_refuse(r->error, name, "invalid_type", "'logit_bias' must be an object.");
+	const int n = cJSON_GetArraySize(biases);
+	if (n > API_MAX_BIASES)
+		return api_refuse(r->error, name, "invalid_value", "'logit_bias' holds more than %d tokens.",
+		                  API_MAX_BIASES);
+	r->to->bias = n ? calloc((size_t)n, sizeof *r->to->bias) : NULL;
+	if (n && !r->to->bias)
+		return no_memory(r);
+	for (const cJSON* item = biases->child; item; item = item->next)
+		if (!add_bias(r, item))
+			return false;
+	return true;
 }
 
 static bool add_stop(struct reading* r, const cJSON* item) {
@@ -342,12 +400,6 @@ static bool refuse_unsupported(struct reading* r, const char* name, const char* 
 	return api_refuse(r->error, name, "unsupported_field", "'%s' is not supported%s.", name, only);
 }
 
-static bool want_zero(struct reading* r, const char* name) {
-	const cJSON* v = get(r, name);
-	if (!v || (cJSON_IsNumber(v) && fabs(v->valuedouble) < 1e-12))
-		return true;
-	return refuse_unsupported(r, name, " but for 0");
-}
 static bool want_empty(struct reading* r, const char* name) {
 	const cJSON* v = get(r, name);
 	if (!v || ((cJSON_IsObject(v) || cJSON_IsArray(v)) && !v->child))
@@ -426,9 +478,10 @@ static const struct {
     {"user", BOTH, want_string},
     {"best_of", COMPLETION, want_best_of},
     {"suffix", COMPLETION, want_nothing},
-    {"presence_penalty", BOTH, want_zero},
-    {"frequency_penalty", BOTH, want_zero},
-    {"logit_bias", BOTH, want_empty},
+    {"presence_penalty", BOTH, read_presence},
+    {"frequency_penalty", BOTH, read_frequency},
+    {"repetition_penalty", BOTH, read_repetition}, /* ours, as vLLM names it */
+    {"logit_bias", BOTH, read_logit_bias},
     {"response_format", CHAT, want_text},
     {"tools", CHAT, want_empty},
     {"functions", CHAT, want_empty},
@@ -471,8 +524,12 @@ static bool read_fields(struct reading* r, int where) {
 
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
                       struct api_error* e) {
-	*q = (struct api_request){
-	    .chat = where == CHAT, .max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1, .n = 1};
+	*q = (struct api_request){.chat = where == CHAT,
+	                          .max_tokens = where == CHAT ? 0 : 16,
+	                          .temperature = 1,
+	                          .top_p = 1,
+	                          .repetition_penalty = 1,
+	                          .n = 1};
 	cJSON* json = api_parse(body, size, e);
 	if (!json)
 		return false;
@@ -489,8 +546,8 @@ bool api_read_completion(const char* body, size_t size, int vocab, struct api_re
 	return read_body(body, size, COMPLETION, vocab, q, e);
 }
 
-bool api_read_chat(const char* body, size_t size, struct api_request* q, struct api_error* e) {
-	return read_body(body, size, CHAT, 0, q, e);
+bool api_read_chat(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
+	return read_body(body, size, CHAT, vocab, q, e);
 }
 
 void api_request_free(struct api_request* q) {
@@ -505,6 +562,7 @@ void api_request_free(struct api_request* q) {
 	free(q->prompt);
 	free(q->message);
 	free(q->model);
+	free(q->bias);
 	free(q->task);
 	free(q->prediction);
 	memset(q, 0, sizeof *q);

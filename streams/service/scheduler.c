@@ -79,6 +79,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->job = job;
 	seat->used = ++s->uses;
 	seat->taken = 0;
+	seat->before = seat->tokens;
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
 		seat->job = NULL;
@@ -303,6 +304,14 @@ static void show_sometimes(struct scheduler* s, bool always) {
 	scheduler_show(s, at);
 }
 
+static void note_cache(struct scheduler* s) {
+	int64_t used = 0;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].job)
+			used += s->seat[i].job->request.n_prompt + s->seat[i].tokens - s->seat[i].before;
+	atomic_store(&s->cache_used, used);
+}
+
 static bool all_take_turns(struct scheduler* s, bool cancel_all) {
 	struct seat* waiting[MAX_SESSIONS];
 	bool any = false;
@@ -316,6 +325,7 @@ static bool all_take_turns(struct scheduler* s, bool cancel_all) {
 			waiting[n++] = seat;
 	}
 	run_full_passes(s, waiting, n);
+	note_cache(s);
 	return any;
 }
 
@@ -483,8 +493,11 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 
 void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 	pthread_mutex_lock(&s->lock);
-	*out = (struct scheduler_now){
-	    .queue = s->queue, .busy = s->busy, .sessions = s->option.sessions, .queue_limit = s->option.queue};
+	*out = (struct scheduler_now){.queue = s->queue,
+	                              .busy = s->busy,
+	                              .sessions = s->option.sessions,
+	                              .queue_limit = s->option.queue,
+	                              .cache_used = atomic_load(&s->cache_used)};
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -50,6 +50,7 @@ enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
 enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
 struct scheduler_now {
 	int queue, busy, sessions, queue_limit;
+	int64_t cache_used; /* tokens that running generations hold, prompts included */
 };
 void scheduler_now(struct scheduler*, struct scheduler_now*);
 /* Refuses what comes, lets what runs and waits go on for `grace` seconds at most, then cancels it. Returns

@@ -2,6 +2,8 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "optimizer/session.h"
 #include "streams/report.h"
 #include "streams/service/merge.h"
@@ -17,6 +19,7 @@ struct seat {
 	char task[128];  /* the last served */
 	int64_t used;    /* turn of the last use */
 	int64_t tokens;  /* emitted in all */
+	int64_t before;  /* tokens when its job began */
 	struct mask mask;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer last changed between kept and skipped */
 	double taken;                  /* seconds of its job's turns */
@@ -48,6 +51,8 @@ struct scheduler {
 	double seconds[6]; /* by phase */
 	double swept, shown;
 	int64_t tokens, tokens_shown;
+
+	_Atomic int64_t cache_used; /* tokens that running generations hold; whoever asks reads it */
 };
 
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */

@@ -230,6 +230,27 @@ static bool matches(const struct route* r, const char* path, const char** rest) 
 }
 
 /* HEAD is a GET whose body MHD leaves out. */
+/* What OpenAI has at a path where there is nothing here; NULL: nothing that is known. */
+static const char* not_built(const char* path) {
+	static const char* const known[][2] = {{"/v1/embeddings", "embeddings"},
+	                                       {"/v1/audio/", "audio"},
+	                                       {"/v1/images/", "images"},
+	                                       {"/v1/moderations", "moderation"},
+	                                       {"/v1/responses", "responses"},
+	                                       {"/v1/files", "files"},
+	                                       {"/v1/batches", "batches"},
+	                                       {"/v1/fine_tuning/", "fine-tuning"},
+	                                       {"/v1/assistants", "assistants"},
+	                                       {"/v1/threads", "threads"},
+	                                       {"/v1/vector_stores", "vector stores"},
+	                                       {"/v1/uploads", "uploads"},
+	                                       {"/v1/realtime", "realtime sessions"}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strncmp(path, known[i][0], strlen(known[i][0])) == 0)
+			return known[i][1];
+	return NULL;
+}
+
 static void find_route(struct call* c) {
 	char allowed[96] = "";
 	const char* method = strcmp(c->method, "HEAD") == 0 ? "GET" : c->method;
@@ -248,6 +269,12 @@ static void find_route(struct call* c) {
 				strcat(allowed, ", ");
 			strcat(allowed, r->method);
 		}
+	}
+	const char* other = allowed[0] ? NULL : not_built(c->path);
+	if (other) {
+		api_fail(&c->error, 404, NULL, "unsupported_endpoint",
+		         "This server has no %s: it answers /v1/completions and /v1/chat/completions.", other);
+		return;
 	}
 	if (!allowed[0]) {
 		api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");

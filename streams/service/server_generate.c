@@ -3,6 +3,7 @@
  * An exchange is shared by the connection's thread and the scheduler's; its lock is held for moments. It
  * lives until both have let go of it. The scheduler's thread writes what a step brought and wakes the
  * connection if it sleeps; the connection sends what is there and sleeps when nothing is. */
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 
 #include "core/text/chat_template.h"
+#include "optimizer/engine.h"
 #include "streams/service/openai.h"
 #include "streams/service/openai_reply.h"
 #include "streams/service/server_internal.h"
@@ -261,12 +263,29 @@ static bool no_memory(struct call* c) {
 
 static bool check_model(struct call* c, const struct api_request* q) {
 	const char* name = c->server->option.name;
-	if (strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
+	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
 		return true;
 	api_fail(&c->error, 404, NULL, "model_not_found",
 	         "The model '%.120s' does not exist; this server has '%.120s'.", q->model, name);
 	snprintf(c->error.param, sizeof c->error.param, "model");
 	return false;
+}
+
+/* False with a 400 where the backend cannot do what changes logits. */
+static bool check_penalties(struct call* c, const struct api_request* q) {
+	const struct {
+		const char* name;
+		bool wanted;
+	} field[] = {{"presence_penalty", fabs(q->presence_penalty) > 0},
+	             {"frequency_penalty", fabs(q->frequency_penalty) > 0},
+	             {"repetition_penalty", fabs(q->repetition_penalty - 1) > 0},
+	             {"logit_bias", q->n_bias > 0}};
+	const struct backend* backend = c->server->engine->backend;
+	for (size_t i = 0; i < sizeof field / sizeof *field && !backend->has_penalties; i++)
+		if (field[i].wanted)
+			return api_refuse(&c->error, field[i].name, "unsupported_field",
+			                  "'%s' is not supported on the backend %s.", field[i].name, backend->name);
+	return true;
 }
 
 static bool encode_chat(struct call* c, struct exchange* x) {
@@ -364,6 +383,11 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->top_p = q->top_p;
 	r->min_p = q->min_p;
 	r->top_k = q->top_k;
+	r->presence_penalty = q->presence_penalty;
+	r->frequency_penalty = q->frequency_penalty;
+	r->repetition_penalty = q->repetition_penalty;
+	r->bias = q->bias;
+	r->n_bias = q->n_bias;
 	r->seed = seed;
 	r->sequence = (uint64_t)(c->index % q->n);
 	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
@@ -372,6 +396,28 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->n_expected = x->n_expected;
 	c->job.calls = &job_calls;
 	c->job.user = c;
+}
+
+/* A completion's text begins with its prompt's, as it was given or as its tokens read. */
+static bool echo_prompt(struct exchange* x, struct choice* c) {
+	const int i = c->index / x->request.n;
+	const struct api_prompt* p = &x->request.prompt[i];
+	const struct reply_head head = head_of(x);
+	struct reply_choice echo = {.index = c->index, .text = p->text, .size = p->text_size};
+	char* decoded = NULL;
+	if (!p->text) {
+		decoded = tokenizer_decode(x->server->model->tokenizer, x->prompt[i], x->prompt_n[i], false, true,
+		                           &echo.size);
+		if (!decoded)
+			return false;
+		echo.text = decoded;
+	}
+	if (x->request.stream)
+		reply_part(&x->out, &head, &echo, NULL);
+	else
+		text_add(&c->text, echo.text, echo.size);
+	free(decoded);
+	return true;
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
@@ -393,15 +439,8 @@ static bool make_choices(struct call* c, struct exchange* x) {
 			const struct reply_head head = head_of(x);
 			reply_first(&x->out, &head, i);
 		}
-		const struct api_prompt* p = x->request.chat ? NULL : &x->request.prompt[i / x->request.n];
-		if (x->request.echo && p && p->text) {
-			const struct reply_head head = head_of(x);
-			const struct reply_choice echo = {.index = i, .text = p->text, .size = p->text_size};
-			if (x->request.stream)
-				reply_part(&x->out, &head, &echo, NULL);
-			else
-				text_add(&choice->text, p->text, p->text_size);
-		}
+		if (x->request.echo && !echo_prompt(x, choice))
+			return no_memory(c);
 	}
 	return true;
 }
@@ -426,13 +465,13 @@ static struct exchange* open_exchange(struct call* c, bool chat) {
 	atomic_init(&x->holders, 1);
 	x->server = c->server;
 	const int vocab = c->server->model->weights.shape.vocab;
-	const bool read = chat ? api_read_chat(c->body.data, c->body.size, &x->request, &c->error)
+	const bool read = chat ? api_read_chat(c->body.data, c->body.size, vocab, &x->request, &c->error)
 	                       : api_read_completion(c->body.data, c->body.size, vocab, &x->request, &c->error);
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
-	if (read && check_model(c, &x->request) && name_exchange(c, x) && encode_prompts(c, x) &&
-	    make_choices(c, x))
+	if (read && check_model(c, &x->request) && check_penalties(c, &x->request) && name_exchange(c, x) &&
+	    encode_prompts(c, x) && make_choices(c, x))
 		return x;
 	let_go(x);
 	return NULL;

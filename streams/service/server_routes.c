@@ -25,15 +25,29 @@ static bool answer_health(struct call* c) {
 	return call_reply(c, stopping ? 503 : 200, json_type, &out) == MHD_YES;
 }
 
+/* Whether new requests are welcome: neither stopping nor with a full queue. */
+static bool answer_ready(struct call* c) {
+	struct text out = {0};
+	struct scheduler_now n;
+	scheduler_now(c->server->scheduler, &n);
+	const bool stopping = atomic_load(&c->server->stopping), full = n.queue >= n.queue_limit;
+	text_print(&out, "{\"status\": \"%s\"}\n", stopping ? "stopping" : full ? "queue full" : "ready");
+	return call_reply(c, stopping || full ? 503 : 200, json_type, &out) == MHD_YES;
+}
+
 static bool answer_metrics(struct call* c) {
 	struct server* s = c->server;
 	struct scheduler_now n;
 	scheduler_now(s->scheduler, &n);
-	struct metrics_now now = {.queue = n.queue,
+	struct metrics_now now = {.model = s->option.name,
+	                          .queue = n.queue,
 	                          .queue_limit = n.queue_limit,
 	                          .busy = n.busy,
 	                          .sessions = n.sessions,
-	                          .up_seconds = server_clock() - s->began};
+	                          .up_seconds = server_clock() - s->began,
+	                          .cache_used = n.cache_used,
+	                          .cache_tokens = (int64_t)n.sessions * s->context,
+	                          .cache_block = PREFILL_CHUNK};
 	struct MHD_Daemon* daemon = atomic_load(&s->daemon);
 	const union MHD_DaemonInfo* info =
 	    daemon ? MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS) : NULL;
@@ -368,6 +382,7 @@ static bool answer_preflight(struct call* c) {
 const struct route server_routes[] = {
     {"GET", "/", answer_page, false},
     {"GET", "/health", answer_health, true},
+    {"GET", "/ready", answer_ready, true},
     {"GET", "/metrics", answer_metrics, false},
     {"GET", "/v1/models", answer_models, false},
     {"GET", "/v1/models/", answer_model, false},

@@ -49,6 +49,10 @@ static void test_errors_name_the_key(void** state) {
 	    {"tinyllama-1.1b,tasks=2,vocab=4000", "vocab=4000"},
 	    {"tinyllama-1.1b,ffn=5600,dtype=q4_k", "ffn=5600"},
 	    {"layers=2,dim=64,heads=4,ffn=96,vocab=256,plant=0.5", "layers=2"},
+	    {"layers=4,dim=64,heads=4,ffn=96,vocab=256,landscape=graded", "layers=4"},
+	    {"tinyllama-1.1b,landscape=hilly", "landscape=hilly"},
+	    {"tinyllama-1.1b,landscape=graded,plant=0.45", "plant=0.45"},
+	    {"tinyllama-1.1b,landscape=graded,tasks=2", "tasks=2"},
 	    {"layers=4,dim=60,heads=4,ffn=96,vocab=256", "head-dim=15"},
 	    {"layers=4,dim=62,heads=4,ffn=96,vocab=256", "heads=4"},
 	    {"llama-2-70b,layers=256,dim=65536,ffn=1048576", "memory"},
@@ -103,6 +107,45 @@ static void test_planted_sets(void** state) {
 	}
 }
 
+/* ---- what is graded ----------------------------------------------------------------------- */
+
+/* Whatever the depth and seed: the same total, none without any, no steady rise or fall, the kinds apart, and
+ * pairs of neighbours of one kind; the ends above the middle over the seeds. */
+static void test_landscapes(void** state) {
+	(void)state;
+	static struct synth_landscape l, again;
+	for (int layers = 16; layers <= 80; layers += 8) {
+		double part[3] = {0};
+		for (uint64_t seed = 0; seed < 20; seed++) {
+			synth_landscape(&l, layers, seed);
+			synth_landscape(&again, layers, seed);
+			assert_memory_equal(&l, &again, sizeof l);
+			double sum = 0, kind[2] = {0}, largest = 0;
+			int falls = 0, rises = 0, pairs[2] = {0};
+			for (int s = 2; s < 2 * layers - 2; s++) {
+				const double v = l.variance[s];
+				assert_true(v > 0.01 * 28 / (2 * layers - 4));
+				sum += v;
+				largest = fmax(largest, v);
+				part[3 * (s / 2 - 1) / (layers - 2)] += v;
+				kind[s % 2] += log(v);
+				*(s > 3 && v < l.variance[s - 2] ? &falls : &rises) += 1;
+				if (l.first[s] == s)
+					continue;
+				assert_int_equal(l.first[s], s - 2);
+				assert_int_equal(abs(l.common[s]), l.common[s - 2]);
+				assert_true(l.common[s] != 0 && l.own[s] == l.own[s - 2]);
+				pairs[l.common[s] < 0]++;
+			}
+			assert_true(fabs(sum - 28) < 1e-6 && largest < 14);
+			assert_true(kind[1] > kind[0]);
+			assert_true(falls > layers / 4 && rises > layers / 4);
+			assert_true(layers < 24 || (pairs[0] > 0 && pairs[1] > 0));
+		}
+		assert_true(part[0] > 1.5 * part[1] && part[2] > 1.5 * part[1]);
+	}
+}
+
 /* ---- values ------------------------------------------------------------------------------- */
 
 /* The bytes in memory are what the inline functions say, in every type. */
@@ -110,14 +153,15 @@ static void test_memory_is_the_generator(void** state) {
 	(void)state;
 	static const char* const types[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0",
 	                                    "q4_1", "q5_0", "q5_1", "q4_k", "q6_k"};
-	for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+	for (size_t k = 0; k < 2 * sizeof types / sizeof *types; k++) {
 		char spec[200];
-		snprintf(spec, sizeof spec,
-		         "synth:layers=3,dim=256,heads=4,ffn=1280,vocab=512,tasks=2,plant=1,dtype=%s", types[k]);
+		snprintf(spec, sizeof spec, "synth:layers=5,dim=256,heads=4,ffn=1280,vocab=512,%s,dtype=%s",
+		         k % 2 ? "landscape=graded" : "tasks=2,plant=1", types[k / 2]);
 		struct model* m = open_model(spec, false);
 		const struct tensor* list[] = {&m->weights.embedding,   &m->weights.output,
 		                               &m->weights.block[1].wo, &m->weights.block[0].w_down,
-		                               &m->weights.block[2].wq, &m->weights.block[1].mlp_norm};
+		                               &m->weights.block[2].wq, &m->weights.block[1].mlp_norm,
+		                               &m->weights.block[2].wo, &m->weights.block[3].w_down};
 		for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
 			const struct tensor* t = list[i];
 			const size_t bytes = dtype_row_bytes(t->type, t->cols);
@@ -276,20 +320,29 @@ static struct backend* open_backend(const struct model* model, int context) {
 	return backend;
 }
 
-/* The design's assertions, on one model. */
-static void check_properties(const char* spec, int windows, int swaps) {
-	enum { PROMPT = 16, N = 1000 };
-	struct model* model = open_model(spec, false);
-	struct backend* backend = open_backend(model, PROMPT + N);
-	const int blocks = model->weights.shape.n_blocks, vocab = model->weights.shape.vocab;
-	const struct mask uniform = uniform_mask(blocks);
+enum { PROMPT = 16, N = 1000 };
+
+/* A text of the model's own, and whether it loops and hesitates. */
+static struct text write_text(struct backend* backend, bool* periodic, double* top) {
 	int32_t prompt[PROMPT];
 	for (int i = 0; i < PROMPT; i++)
-		prompt[i] = (int32_t)(synth_mix((uint64_t)i) % (uint64_t)vocab);
+		prompt[i] = (int32_t)(synth_mix((uint64_t)i) % (uint64_t)backend->weights->shape.vocab);
 	struct text t = text_generate(backend, prompt, PROMPT, N);
-	const bool periodic = is_periodic(t.token + PROMPT, N);
+	*periodic = is_periodic(t.token + PROMPT, N);
 	qsort(t.probability, N, sizeof *t.probability, ascending);
-	const double top = (double)t.probability[N / 2];
+	*top = (double)t.probability[N / 2];
+	return t;
+}
+
+/* The design's assertions, on one model. */
+static void check_properties(const char* spec, int windows, int swaps) {
+	struct model* model = open_model(spec, false);
+	struct backend* backend = open_backend(model, PROMPT + N);
+	const int blocks = model->weights.shape.n_blocks;
+	const struct mask uniform = uniform_mask(blocks);
+	bool periodic;
+	double top;
+	struct text t = write_text(backend, &periodic, &top);
 	const double planted = text_matchness(&t, &model->planted[0], windows);
 	const double start = text_matchness(&t, &uniform, windows);
 	double swapped[2] = {0, 0};
@@ -322,19 +375,157 @@ static void test_properties(void** state) {
 	check_properties("synth:tinyllama-1.1b,dtype=f16,plant=0.45", 6, 4);
 }
 
+/* Influence of the rows of a window, averaged, by sub-layer. */
+static void measure_influence(const struct text* t, double* influence) {
+	enum { ROWS = 64 };
+	const int sub_layers = 2 * t->backend->weights->shape.n_blocks;
+	float* measured = calloc((size_t)sub_layers * ROWS, sizeof *measured);
+	const struct segment segment = {.cache = t->cache, .base = t->n_prompt, .n = ROWS};
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = ROWS,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = t->token + t->n_prompt,
+	                          .last = sub_layers,
+	                          .tap = -1,
+	                          .influence = measured};
+	struct error error;
+	assert_true(t->backend->run(t->backend, &pass, &error));
+	t->backend->discard(t->cache);
+	for (int s = 0; s < sub_layers; s++) {
+		influence[s] = 0;
+		for (int i = 0; i < ROWS; i++)
+			influence[s] += (double)measured[s * ROWS + i] / ROWS;
+	}
+	free(measured);
+}
+
+/* How far the mask moves the states that a window's rows end with, squared. */
+static double moved(const struct text* t, const struct mask* mask) {
+	enum { ROWS = 64 };
+	const size_t n = (size_t)ROWS * (size_t)t->backend->weights->shape.dim;
+	float* states = calloc(2 * n, sizeof *states);
+	double sum = 0;
+	text_matches_states(t, NULL, 100, ROWS, states);
+	text_matches_states(t, mask, 100, ROWS, states + n);
+	for (size_t i = 0; i < n; i++)
+		sum += ((double)states[i] - (double)states[n + i]) * ((double)states[i] - (double)states[n + i]);
+	free(states);
+	return sum;
+}
+
+/* Both of a pair skipped, over the sum of one and the other, averaged over pairs that go on in one direction
+ * (0) and over those that take back (1). */
+static void measure_pairs(const struct text* t, const struct synth_landscape* l, double ratio[2]) {
+	int pairs[2] = {0};
+	ratio[0] = ratio[1] = 0;
+	for (int s = 4; s < 2 * t->backend->weights->shape.n_blocks - 2; s++) {
+		if (l->first[s] == s)
+			continue;
+		struct mask one = {{0}}, other = {{0}};
+		mask_set(&one, s, true);
+		mask_set(&other, s - 2, true);
+		const double apart = moved(t, &one) + moved(t, &other);
+		mask_set(&one, s - 2, true);
+		ratio[l->common[s] < 0] += moved(t, &one) / apart;
+		pairs[l->common[s] < 0]++;
+	}
+	for (int k = 0; k < 2; k++)
+		ratio[k] /= pairs[k];
+}
+
+/* Least and most matchness with one inner sub-layer skipped, and the thirds' means. */
+static void skip_singly(const struct text* t, int windows, double range[2], double third[3]) {
+	const int inner = t->backend->weights->shape.n_blocks - 2;
+	int n[3] = {0};
+	range[0] = 1;
+	range[1] = third[0] = third[1] = third[2] = 0;
+	for (int s = 2; s < 2 * inner + 2; s++) {
+		struct mask one = {{0}};
+		mask_set(&one, s, true);
+		const double m = text_matchness(t, &one, windows);
+		const int at = 3 * (s / 2 - 1) / inner;
+		range[0] = fmin(range[0], m);
+		range[1] = fmax(range[1], m);
+		third[at] += m;
+		n[at]++;
+	}
+	for (int k = 0; k < 3; k++)
+		third[k] /= n[k];
+}
+
+/* Masks of 0.45 of the inner sub-layers drawn at random. */
+static double random_masks(const struct text* t, int windows, int masks) {
+	const int inner = 2 * (t->backend->weights->shape.n_blocks - 2);
+	double sum = 0;
+	for (int k = 0; k < masks; k++) {
+		struct mask m = {{0}};
+		for (uint64_t i = 0; mask_count(&m) < (int)(0.45 * inner); i++)
+			mask_set(&m, 2 + (int)(synth_mix(synth_mix((uint64_t)k) + i) % (uint64_t)inner), true);
+		sum += text_matchness(t, &m, windows) / masks;
+	}
+	return sum;
+}
+
+static void check_graded(const char* shape, uint64_t seed, int windows) {
+	char spec[200];
+	snprintf(spec, sizeof spec, "synth:%s,landscape=graded,seed=%d", shape, (int)seed);
+	struct model* model = open_model(spec, false);
+	struct backend* backend = open_backend(model, PROMPT + N);
+	const int blocks = model->weights.shape.n_blocks;
+	static struct synth_landscape l;
+	double top, influence[2 * MAX_BLOCKS], part[3] = {0}, single[2], third[3], pair[2];
+	bool periodic;
+	struct text t = write_text(backend, &periodic, &top);
+	synth_landscape(&l, blocks, seed);
+	measure_influence(&t, influence);
+	for (int s = 2; s < 2 * blocks - 2; s++)
+		part[3 * (s / 2 - 1) / (blocks - 2)] += influence[s];
+	skip_singly(&t, windows, single, third);
+	measure_pairs(&t, &l, pair);
+	const double uniform = random_masks(&t, windows, 6);
+	printf("%s: random masks %.3f, singles %.3f to %.3f, by thirds %.3f %.3f %.3f, influence %.3f %.3f %.3f, "
+	       "pairs %.2f and %.2f, median top-1 %.3f%s\n",
+	       spec, uniform, single[0], single[1], third[0], third[1], third[2], part[0], part[1], part[2],
+	       pair[0], pair[1], top, periodic ? ", periodic" : "");
+	assert_false(periodic);
+	assert_true(top >= 0.8);
+	assert_true(uniform >= 0.42 && uniform <= 0.62);
+	assert_true(single[0] < 0.9 && single[1] >= 0.95 && single[1] < 1);
+	assert_true(third[0] < third[1] && third[2] < third[1]);
+	assert_true(part[0] > part[1] && part[2] > part[1]);
+	assert_true(pair[0] > 1.15 && pair[1] < 0.85);
+	text_free(&t);
+	backend->close(backend);
+	model_close(model);
+}
+
+static void test_graded(void** state) {
+	(void)state;
+	const char* full = getenv("SWIFTLET_FULL");
+	check_graded("layers=24,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32", 1, 30);
+	if (!full || strcmp(full, "1") != 0)
+		return;
+	check_graded("layers=32,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32", 2, 30);
+	check_graded("layers=40,dim=128,heads=4,ffn=352,vocab=512,dtype=f16", 3, 30);
+	check_graded(SMALL ",dtype=q8_0,ffn=704", 4, 30);
+	check_graded("tinyllama-1.1b,dtype=f16", 1, 4);
+	check_graded("tinyllama-1.1b,dtype=q4_k", 1, 4);
+}
+
 /* Each half keeps to itself and has its own planted set. */
 static void test_two_tasks(void** state) {
 	(void)state;
-	enum { PROMPT = 16, N = 300 };
+	enum { FEWER = 300 };
 	struct model* model = open_model("synth:" SMALL ",dtype=f32,plant=0.45,tasks=2", false);
-	struct backend* backend = open_backend(model, PROMPT + N);
+	struct backend* backend = open_backend(model, PROMPT + FEWER);
 	assert_int_equal(model->n_planted, 2);
 	for (int half = 0; half < 2; half++) {
 		int32_t prompt[PROMPT];
 		for (int i = 0; i < PROMPT; i++)
 			prompt[i] = 128 * half + 7 * i;
-		struct text t = text_generate(backend, prompt, PROMPT, N);
-		for (int i = 0; i < PROMPT + N; i++)
+		struct text t = text_generate(backend, prompt, PROMPT, FEWER);
+		for (int i = 0; i < PROMPT + FEWER; i++)
 			assert_int_equal(synth_token_half((uint32_t)t.token[i], 2), half);
 		const double right = text_matchness(&t, &model->planted[half], 8);
 		const double wrong = text_matchness(&t, &model->planted[1 - half], 8);
@@ -352,12 +543,14 @@ int main(void) {
 	    cmocka_unit_test(test_errors_name_the_key),
 	    cmocka_unit_test(test_published_shape),
 	    cmocka_unit_test(test_planted_sets),
+	    cmocka_unit_test(test_landscapes),
 	    cmocka_unit_test(test_memory_is_the_generator),
 	    cmocka_unit_test(test_encoders),
 	    cmocka_unit_test(test_half_rounding),
 	    cmocka_unit_test(test_draws_look_normal),
 	    cmocka_unit_test(test_one_cycle),
 	    cmocka_unit_test(test_properties),
+	    cmocka_unit_test(test_graded),
 	    cmocka_unit_test(test_two_tasks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-"""What the service's tests share: a server on a free port, and a skip with its reason. Standard library alone."""
+"""What the service's tests share: a server on a free port, a Python with a client, and a skip with its reason.
+Standard library alone."""
 import json, os, re, signal, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 PROGRAM = os.environ.get("SWIFTLET", "build/swiftlet")
@@ -10,6 +11,29 @@ MODEL = os.environ.get("SWIFTLET_TEST_MODEL", "builtin")
 def skip(reason):
     print("skipped:", reason)
     sys.exit(77)
+
+
+def find_python(package):
+    """A Python that has the package, which Debian does not: SWIFTLET_PYTHON, or this one. None: there is none."""
+    for python in (os.environ.get("SWIFTLET_PYTHON"), sys.executable):
+        if python and subprocess.run([python, "-c", "import " + package], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def client_url(package, script):
+    """The URL of a server, for a test of a client: the script is run again, beside a server, by a Python that has the
+    package; skipped where there is none."""
+    url = os.environ.get("SWIFTLET_CLIENT_URL")
+    if url:
+        return url
+    python = find_python(package)
+    if not python:
+        skip("no Python with the package %s; tools/test --ci makes one, SWIFTLET_PYTHON names one" % package)
+    with Server() as s:
+        env = {**os.environ, "SWIFTLET_CLIENT_URL": s.url + "/v1"}
+        status = subprocess.run([python, os.path.abspath(script)], env=env).returncode
+    sys.exit(status)
 
 
 class Server:

@@ -1,26 +1,12 @@
 """The official openai Python client against the running server. Skipped where no Python with it is found
 (SWIFTLET_PYTHON names one)."""
-import os, subprocess, sys
+from service import MODEL, client_url, run_text
 
-from service import MODEL, Server, run_text, skip
-
-
-def find_python():
-    for python in (os.environ.get("SWIFTLET_PYTHON"), sys.executable):
-        if python and subprocess.run([python, "-c", "import openai"], capture_output=True).returncode == 0:
-            return python
-    skip("no Python with the openai package; set SWIFTLET_PYTHON to one")
-
-
-if os.environ.get("SWIFTLET_OPENAI_URL") is None:
-    python = find_python()
-    with Server() as s:
-        env = {**os.environ, "SWIFTLET_OPENAI_URL": s.url + "/v1"}
-        sys.exit(subprocess.run([python, os.path.abspath(__file__)], env=env).returncode)
+URL = client_url("openai", __file__)
 
 import openai
 
-client = openai.OpenAI(base_url=os.environ["SWIFTLET_OPENAI_URL"], api_key="none", max_retries=0, timeout=60)
+client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0, timeout=60)
 PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:"
 MESSAGES = [{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many?"}]
 
@@ -61,6 +47,12 @@ def seeds_and_stops():
     assert len(client.completions.create(model=MODEL, prompt="Once", max_tokens=3, n=4).choices) == 4
 
 
+def penalties():
+    ask = lambda **k: client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=40, temperature=0, **k).choices[0].text
+    assert len({ask(), ask(frequency_penalty=1.5), ask(presence_penalty=2), ask(extra_body={"repetition_penalty": 1.5})}) >= 3
+    assert ask(logit_bias={"300": 100}) != ask()
+
+
 def errors():
     def refused(kind, param, call):
         try:
@@ -71,7 +63,15 @@ def errors():
         raise AssertionError("not refused")
 
     refused(openai.NotFoundError, "model", lambda: client.completions.create(model="gpt-5", prompt="x"))
-    refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 1}))
+    refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 101}))
+    try:
+        client.embeddings.create(model=MODEL, input="x")
+    except openai.NotFoundError as e:
+        assert e.body["code"] == "unsupported_endpoint" and "embeddings" in e.body["message"], e.body
+    else:
+        raise AssertionError("embeddings were answered")
+    refused(openai.BadRequestError, "response_format", lambda: client.chat.completions.create(
+        model=MODEL, messages=MESSAGES, response_format={"type": "json_object"}))
     refused(openai.BadRequestError, "temperature", lambda: client.completions.create(model=MODEL, prompt="x", temperature=9))
     refused(openai.BadRequestError, "tools", lambda: client.chat.completions.create(
         model=MODEL, messages=MESSAGES, tools=[{"type": "function", "function": {"name": "f"}}]))
@@ -82,6 +82,6 @@ def models():
     assert [m.id for m in client.models.list()] == [MODEL] and client.models.retrieve(MODEL).id == MODEL
 
 
-for check in (completions, chat, seeds_and_stops, errors, models):
+for check in (completions, chat, seeds_and_stops, penalties, errors, models):
     check()
     print(check.__name__, "ok")

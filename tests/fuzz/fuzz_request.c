@@ -9,8 +9,12 @@ static void check(const struct api_request* q) {
 		abort();
 	if (!(q->temperature >= 0 && q->temperature <= 2) || !(q->top_p > 0 && q->top_p <= 1) ||
 	    !(q->min_p >= 0 && q->min_p <= 1) || q->max_tokens < 0 || q->n_stop > API_MAX_STOPS ||
-	    q->top_logprobs < 0 || q->top_logprobs > API_MAX_TOP || !q->model)
+	    q->top_logprobs < 0 || q->top_logprobs > API_MAX_TOP)
 		abort();
+	for (int i = 0; i < q->n_bias; i++)
+		if (q->bias[i].token < (i ? q->bias[i - 1].token + 1 : 0) || q->bias[i].token >= 4096 ||
+		    !(q->bias[i].bias >= -100 && q->bias[i].bias <= 100))
+			abort();
 	for (int i = 0; i < q->n_prompts; i++) {
 		const struct api_prompt* p = &q->prompt[i];
 		if (!p->text == !p->id)
@@ -29,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	struct api_request q;
 	struct api_error e;
 	for (int chat = 0; chat < 2; chat++) {
-		const bool taken = chat ? api_read_chat((const char*)data, size, &q, &e)
+		const bool taken = chat ? api_read_chat((const char*)data, size, 4096, &q, &e)
 		                        : api_read_completion((const char*)data, size, 4096, &q, &e);
 		if (taken)
 			check(&q);

@@ -2,51 +2,18 @@
  * of passes, commits, discards, rewinds and truncations runs, on one thread and on several. */
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "kernels/low.h"
+#include "tests/count_allocations.h"
 #include "tests/kernels/support_random_model.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
-int main(void) {
-	puts("skipped: the allocator cannot be counted here (a sanitizer or another C library has it)");
-	return 77;
-}
+#if !ALLOCATIONS_COUNTED
+int main(void) { return allocations_not_counted(); }
 #else
-
-static atomic_int calls;
-
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-void __libc_free(void*);
-
-void* malloc(size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_malloc(bytes);
-}
-void* calloc(size_t n, size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_calloc(n, bytes);
-}
-void* realloc(void* p, size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_realloc(p, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-	atomic_fetch_add(&calls, 1);
-	return __libc_memalign(alignment, bytes);
-}
-void free(void* p) {
-	if (p)
-		atomic_fetch_add(&calls, 1);
-	__libc_free(p);
-}
 
 enum { VOCAB = 300, CONTEXT = 300 };
 
@@ -87,10 +54,13 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 		pass.n = s.n = n;
 		s.sampler = n & 1 ? &sampler : NULL;
 		pass.skip = n > 50 ? &mask : NULL;
+		pass.low = n < 50 ? &mask : NULL;
+		pass.low_head = n < 50;
 		assert_true(b->run(b, &pass, &error));
 		b->discard(c);
 	}
-	pass.skip = NULL;
+	pass.skip = pass.low = NULL;
+	pass.low_head = false;
 	pass.tap = 2;
 	pass.tap_out = tapped;
 	assert_true(b->run(b, &pass, &error));
@@ -108,6 +78,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 
 static void nothing_allocated(void** state) {
 	(void)state;
+	assert_true(allocations_are_seen());
 	const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_Q8_0};
 	const struct model_shape shape = random_shape(3, 128, 4, 2, 32, 256, VOCAB);
 	struct random_model* m = random_model_make(&shape, types, 3, WITH_BIASES, 1);
@@ -115,20 +86,28 @@ static void nothing_allocated(void** state) {
 	float* logits = calloc(VOCAB, sizeof *logits);
 	float* influence = calloc((size_t)MAX_ROWS * 6, sizeof *influence);
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
+	struct error error;
+	struct low_table low;
+	assert_true(low_plan(&low, &m->weights, 4, &error));
+	void* copy = aligned_alloc(LOW_ALIGNMENT, low.bytes);
+	assert_true(low_make(&low, copy, 1, NULL, NULL, &error));
+	low_place(&low, copy);
 	for (int threads = 1; threads <= 3; threads++) {
-		struct error error;
 		const struct backend_options options = {.threads = threads, .context = CONTEXT};
 		struct backend* b = cpu_open(&m->weights, &options, &error);
 		assert_non_null(b);
 		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
 		assert_non_null(c);
-		const int before = atomic_load(&calls);
+		assert_true(b->use_low(b, &low, &error));
+		const int before = atomic_load(&allocations);
 		for (int i = 0; i < 5; i++)
 			session(b, c, out, logits, tapped, influence);
-		assert_int_equal(atomic_load(&calls) - before, 0);
+		assert_int_equal(atomic_load(&allocations) - before, 0);
 		b->cache_close(c);
 		b->close(b);
 	}
+	low_close(&low);
+	free(copy);
 	free(out);
 	free(logits);
 	free(tapped);

@@ -17,7 +17,7 @@ enum { ROWS = 32, SCORES = 400 };
  * distance. */
 static void learn(struct calibration* c, double (*matchness)(double distance), double noise, uint64_t seed) {
 	struct gp_random random = {seed};
-	calibration_open(c);
+	calibration_open(c, 0.75, 0.75);
 	for (int i = 0; i < SCORES; i++) {
 		const double distance = 0.02 + 0.28 * gp_uniform(&random), p = matchness(distance);
 		int hits = 0;

@@ -429,6 +429,7 @@ static void carried_over(void** state) {
 		search_observe(copied.into, &proposal, matches, rows, NAN);
 	}
 	const struct mask now = search_best(copied.into, NULL);
+	printf("carried over: %.3f, from %.3f\n", planted_truth(&p, &now), planted_truth(&p, &best));
 	met = planted_truth(&p, &now) >= planted_truth(&p, &best) - 0.03;
 	assert_true(met);
 	search_close(copied.into);

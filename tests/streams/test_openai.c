@@ -14,7 +14,7 @@ static struct api_request q;
 static struct api_error e;
 
 static bool completion(const char* body) { return api_read_completion(body, strlen(body), 4096, &q, &e); }
-static bool chat(const char* body) { return api_read_chat(body, strlen(body), &q, &e); }
+static bool chat(const char* body) { return api_read_chat(body, strlen(body), 4096, &q, &e); }
 
 static bool near(double a, double b) { return fabs(a - b) < 1e-12; }
 
@@ -26,6 +26,7 @@ static void defaults_of_a_completion(void** unused) {
 	assert_int_equal(q.n, 1);
 	assert_int_equal(q.n_prompts, 1);
 	assert_string_equal(q.prompt[0].text, "Once");
+	assert_true(near(q.repetition_penalty, 1) && !q.bias);
 	assert_false(q.stream || q.echo || q.logprobs || q.has_seed || q.n_stop || q.task);
 	api_request_free(&q);
 }
@@ -36,8 +37,10 @@ static void every_field_of_a_completion(void** unused) {
 	    "{\"model\": \"m\", \"prompt\": [\"a\", \"\"], \"max_tokens\": 7, \"temperature\": 0, \"top_p\": 0.5,"
 	    "\"n\": 3, \"stream\": true, \"stream_options\": {\"include_usage\": true}, \"logprobs\": 0,"
 	    "\"stop\": [\"\\n\", \"\\u00e9\"], \"seed\": -5, \"metadata\": {\"task\": \"math\", \"x\": \"y\"},"
-	    "\"user\": \"u\", \"best_of\": 3, \"suffix\": null, \"presence_penalty\": 0, \"logit_bias\": {},"
-	    "\"frequency_penalty\": 0.0, \"echo\": false, \"top_k\": 40, \"min_p\": 0.1}"));
+	    "\"user\": \"u\", \"best_of\": 3, \"suffix\": null, \"presence_penalty\": -0.5, \"logit_bias\": "
+	    "{\"4095\": 3, \"0\": -100},"
+	    "\"frequency_penalty\": 2.0, \"repetition_penalty\": 1.5, \"echo\": false, \"top_k\": 40, \"min_p\": "
+	    "0.1}"));
 	assert_int_equal(q.n_prompts, 2);
 	assert_int_equal(q.prompt[1].text_size, 0);
 	assert_true(near(q.temperature, 0) && near(q.top_p, 0.5) && near(q.min_p, 0.1));
@@ -48,6 +51,20 @@ static void every_field_of_a_completion(void** unused) {
 	assert_string_equal(q.stop[1], "\xc3\xa9");
 	assert_string_equal(q.task, "math");
 	assert_int_equal(q.top_k, 40);
+	assert_true(near(q.presence_penalty, -0.5) && near(q.frequency_penalty, 2) &&
+	            near(q.repetition_penalty, 1.5));
+	assert_int_equal(q.n_bias, 2);
+	assert_true(q.bias[0].token == 0 && near((double)q.bias[0].bias, -100) && q.bias[1].token == 4095);
+	api_request_free(&q);
+}
+
+static void the_model_may_be_left_out(void** unused) {
+	(void)unused;
+	assert_true(completion("{\"prompt\": \"Once\"}"));
+	assert_null(q.model);
+	api_request_free(&q);
+	assert_true(chat("{\"model\": null, \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}"));
+	assert_null(q.model);
 	api_request_free(&q);
 }
 
@@ -137,7 +154,16 @@ static void bad_fields_are_named(void** unused) {
 	    {"\"user\": 5", "user"},
 	    {"\"suffix\": \"end\"", "suffix"},
 	    {"\"best_of\": 2", "best_of"},
-	    {"\"presence_penalty\": 0.5", "presence_penalty"},
+	    {"\"presence_penalty\": 2.5", "presence_penalty"},
+	    {"\"repetition_penalty\": 0", "repetition_penalty"},
+	    {"\"logit_bias\": {\"05\": 1}", "logit_bias"},
+	    {"\"logit_bias\": {\"4096\": 1}", "logit_bias"},
+	    {"\"logit_bias\": {\"-1\": 1}", "logit_bias"},
+	    {"\"logit_bias\": {\"\": 1}", "logit_bias"},
+	    {"\"logit_bias\": {\"99999999999999999999999\": 1}", "logit_bias"},
+	    {"\"logit_bias\": {\"5\": 101}", "logit_bias"},
+	    {"\"logit_bias\": {\"5\": null}", "logit_bias"},
+	    {"\"logit_bias\": [5]", "logit_bias"},
 	    {"\"frequency_penalty\": \"0\"", "frequency_penalty"},
 	    {"\"logit_bias\": {\"50256\": -100}", "logit_bias"},
 	    {"\"messages\": []", "messages"},
@@ -165,7 +191,6 @@ static void bad_prompts(void** unused) {
 		refused(false, body, "prompt");
 	}
 	refused(false, "{\"model\": \"m\"}", "prompt");
-	refused(false, "{\"prompt\": \"p\"}", "model");
 	refused(false, "{\"model\": 5, \"prompt\": \"p\"}", "model");
 }
 
@@ -265,7 +290,7 @@ static void hostile_sizes(void** unused) {
 	assert_false(api_read_completion(body, n + 2, 4096, &q, &e));
 	assert_non_null(strstr(e.message, "values"));
 	n = (size_t)sprintf(body, "{\"model\": \"m\", \"prompt\": \"x\"");
-	for (int i = 0; i < 200; i++)
+	for (int i = 0; i < 400; i++)
 		n += (size_t)sprintf(body + n, ", \"k%d\": 1", i);
 	n += (size_t)sprintf(body + n, "}");
 	assert_false(api_read_completion(body, n, 4096, &q, &e));
@@ -291,6 +316,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(defaults_of_a_completion),
 	    cmocka_unit_test(every_field_of_a_completion),
+	    cmocka_unit_test(the_model_may_be_left_out),
 	    cmocka_unit_test(prompts_as_tokens),
 	    cmocka_unit_test(a_chat),
 	    cmocka_unit_test(bad_fields_are_named),

@@ -1,0 +1,26 @@
+/* Which sub-layers to skip, by dynamic programming on hidden states.
+ *
+ * CLaSp (Chen et al. 2025, arXiv 2505.24196) per sub-layer: g(i, j) is the state after sub-layer i with j
+ * skipped that is nearest, by cosine, to the full model's state there; it comes from g(i - 1, j - 1) by
+ * skipping i or from g(i - 1, j) by running it. Keeping one state for each j is what makes it cheap, and
+ * inexact where a state that is worse now would be better later. Interactions that a sum over sub-layers
+ * cannot hold are seen. */
+#ifndef SWIFTLET_OPTIMIZER_LAYER_PROGRAMMING_H
+#define SWIFTLET_OPTIMIZER_LAYER_PROGRAMMING_H
+
+#include "kernels/backend.h"
+
+struct layer_programming {
+	int rows; /* tokens that it looks at: all states together are at most MAX_ROWS rows where that leaves one
+	           */
+	double passes; /* what it cost: full passes of `pass_rows` rows */
+	int pass_rows;
+};
+
+/* mask (size + 1): the mask of each number skipped, 0 … size <= 2(L - 2), by the `n` tokens that follow
+ * `base` committed ones of the cache (more than are useful are left out). Nothing may be pending. False with
+ * the error set: no memory, a failed pass. */
+bool layer_programming(struct cache*, const int32_t* token, int base, int n, int size, struct mask* mask,
+                       struct layer_programming*, struct error*);
+
+#endif

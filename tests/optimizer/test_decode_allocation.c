@@ -1,0 +1,125 @@
+/* The decode path allocates nothing, seen from a session: drafting, trees of more rows than a slice,
+ * verifying, sampling and committing run under a count of every call of malloc and its kin; greedy, sampled,
+ * with log probabilities and stop strings. What the search does between rounds is not the decode path, and is
+ * off. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "optimizer/session_state.h"
+#include "tests/count_allocations.h"
+
+#if !ALLOCATIONS_COUNTED
+int main(void) { return allocations_not_counted(); }
+#else
+
+enum { PROMPT = 300, TOKENS = 120, PAPER = -1 };
+
+struct bench {
+	swiftlet_model* model;
+	swiftlet_engine* engine;
+	swiftlet_session* session;
+	int32_t prompt[PROMPT];
+};
+
+static void open_bench(struct bench* b, const char* spec, int max_tree) {
+	char message[512] = "";
+	struct swiftlet_options options;
+	swiftlet_options_default(&options);
+	options.threads = 2;
+	options.context = 512;
+	options.draft = SWIFTLET_DRAFT_ALWAYS;
+	options.search = false;
+	options.threshold = 0; /* every draft as long as can be, every depth as wide */
+	options.max_tree = max_tree;
+	for (int i = 0; i < 4; i++)
+		options.tree_top_k[i] = TREE_RANKS;
+	b->model = swiftlet_model_open(spec, &options, message, sizeof message);
+	if (!b->model)
+		fail_msg("%s", message);
+	b->engine = swiftlet_engine_open(b->model, &options, message, sizeof message);
+	assert_non_null(b->engine);
+	b->session = swiftlet_session_open(b->engine, &options, message, sizeof message);
+	assert_non_null(b->session);
+	for (int i = 0; i < PROMPT; i++)
+		b->prompt[i] = (i * 37 + 11) % 256;
+}
+
+static void close_bench(struct bench* b) {
+	swiftlet_session_close(b->session);
+	swiftlet_engine_close(b->engine);
+	swiftlet_model_close(b->model);
+}
+
+/* One generation; the widest tree it verified. What its steps allocated is added to *allocated. */
+static int generate(struct bench* b, const struct swiftlet_request* request, int* allocated) {
+	char message[512] = "";
+	struct swiftlet_step step;
+	int widest = 0;
+	assert_true(swiftlet_session_start(b->session, request, message, sizeof message));
+	do {
+		const int before = atomic_load(&allocations);
+		const bool ran = swiftlet_session_step(b->session, &step, message, sizeof message);
+		*allocated += atomic_load(&allocations) - before;
+		assert_true(ran);
+		if (b->session->planner.tree.n > widest)
+			widest = b->session->planner.tree.n;
+	} while (step.stop == SWIFTLET_RUNNING);
+	return widest;
+}
+
+static void decode(const char* spec, int max_tree, int least_rows) {
+	static const char* const stop[] = {"never to be found"};
+	static const struct swiftlet_bias bias = {40, 3};
+	struct bench b;
+	assert_true(allocations_are_seen());
+	open_bench(&b, spec, max_tree);
+	const struct swiftlet_request requests[] = {
+	    {.temperature = 0, .top_p = 1},
+	    {.temperature = 5, .top_p = 0.99, .top_k = 100, .min_p = 1e-6, .seed = 7},
+	    {.temperature = 0,
+	     .top_p = 1,
+	     .frequency_penalty = 0.5,
+	     .repetition_penalty = 1.2,
+	     .bias = &bias,
+	     .n_bias = 1},
+	    {.temperature = 0, .top_p = 1, .logprobs = 5, .stop = stop, .n_stop = 1},
+	};
+	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+		struct swiftlet_request request = requests[i];
+		request.prompt = b.prompt;
+		request.n_prompt = PROMPT;
+		request.max_tokens = TOKENS;
+		int allocated = 0;
+		const int widest = generate(&b, &request, &allocated);
+		assert_int_equal(allocated, 0);
+		if (!request.logprobs) /* whose trees are kept small */
+			assert_true(widest >= least_rows);
+	}
+	close_bench(&b);
+}
+
+static const char* const model =
+    "synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f16,seed=3";
+
+/* 25 steps of 10 candidates each: 2,000 bytes of them are sorted. */
+static void every_candidate(void** state) {
+	(void)state;
+	decode(model, PAPER, 200);
+}
+
+static void best_candidates(void** state) {
+	(void)state;
+	decode(model, 64, 64);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_candidate), cmocka_unit_test(best_candidates)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif

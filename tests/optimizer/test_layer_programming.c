@@ -1,0 +1,152 @@
+/* Dynamic programming over sub-layers against trying every mask, on chains small enough for that. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gp/random.h"
+#include "optimizer/layer_programming.h"
+
+enum { BLOCKS = 6, LAST = 2 * BLOCKS, DIM = 16, ROWS = 3, SKIPPABLE = LAST - 4 };
+
+/* A backend whose sub-layer s adds push[s] to every state: what skipping does is a sum, and near enough so is
+ * the distance. */
+struct chain {
+	struct backend backend;
+	struct weight_table weights;
+	struct cache cache;
+	float push[LAST][DIM];
+	int passes;
+};
+
+static void start_state(int32_t token, float* x) {
+	for (int k = 0; k < DIM; k++)
+		x[k] = k < 4 ? 3 + (float)(token % 5) * (float)k / 8 : 0;
+}
+
+static bool run(struct backend* backend, const struct pass* pass, struct error* error) {
+	struct chain* chain = (struct chain*)(void*)backend;
+	(void)error;
+	assert_int_equal(pass->tap, pass->last - 1);
+	assert_true(pass->n <= MAX_ROWS);
+	for (int i = 0; i < pass->n; i++) {
+		float* x = pass->tap_out + i * DIM;
+		if (pass->first == 0)
+			start_state(pass->token[i], x);
+		else
+			memcpy(x, pass->state + i * DIM, DIM * sizeof *x);
+		for (int s = pass->first; s < pass->last; s++)
+			for (int k = 0; k < DIM; k++)
+				x[k] += chain->push[s][k];
+		/* each state is a chain of its own */
+		assert_int_equal(pass->parent[i], i % ROWS == 0 ? -1 : i - 1);
+	}
+	chain->passes++;
+	chain->cache.pending = pass->n;
+	return true;
+}
+
+static void discard(struct cache* cache) { cache->pending = 0; }
+
+static void open_chain(struct chain* c, uint64_t seed) {
+	struct gp_random random = {seed};
+	memset(c, 0, sizeof *c);
+	c->weights.shape = (struct model_shape){.n_blocks = BLOCKS, .dim = DIM};
+	c->backend = (struct backend){.weights = &c->weights, .run = run, .discard = discard};
+	c->cache.backend = &c->backend;
+	/* directions of their own, so that no two make up for one another */
+	for (int s = 0; s < LAST; s++)
+		c->push[s][4 + s] = (float)(0.1 + 0.9 * gp_uniform(&random));
+}
+
+static const int32_t tokens[ROWS] = {3, 9, 1};
+
+/* Mean 1 - cosine with the full model's state after the last sub-layer that may be skipped. */
+static double distance(const struct chain* c, const struct mask* mask) {
+	double sum = 0;
+	for (int r = 0; r < ROWS; r++) {
+		float x[DIM], full[DIM];
+		start_state(tokens[r], x);
+		start_state(tokens[r], full);
+		for (int s = 0; s < LAST - 2; s++)
+			for (int k = 0; k < DIM; k++) {
+				full[k] += c->push[s][k];
+				x[k] += mask_has(mask, s) ? 0 : c->push[s][k];
+			}
+		double xx = 0, yy = 0, xy = 0;
+		for (int k = 0; k < DIM; k++) {
+			xx += (double)x[k] * x[k];
+			yy += (double)full[k] * full[k];
+			xy += (double)x[k] * full[k];
+		}
+		sum += 1 - xy / sqrt(xx * yy);
+	}
+	return sum / ROWS;
+}
+
+static double best_of_all(const struct chain* c, int size) {
+	double best = INFINITY;
+	for (unsigned bits = 0; bits < 1u << SKIPPABLE; bits++) {
+		if (__builtin_popcount(bits) != size)
+			continue;
+		const struct mask mask = {{(uint64_t)bits << 2}};
+		best = fmin(best, distance(c, &mask));
+	}
+	return best;
+}
+
+static void check(struct chain* c) {
+	struct mask mask[SKIPPABLE + 1];
+	struct layer_programming cost;
+	struct error error;
+	assert_true(layer_programming(&c->cache, tokens, 40, ROWS, SKIPPABLE, mask, &cost, &error));
+	assert_int_equal(c->cache.pending, 0);
+	assert_int_equal(cost.rows, ROWS);
+	assert_true(fabs(cost.passes - (c->passes - 1) / (double)LAST) < 1e-12);
+	for (int size = 0; size <= SKIPPABLE; size++) {
+		assert_int_equal(mask_count(&mask[size]), size);
+		for (int s = 0; s < 2; s++)
+			assert_false(mask_has(&mask[size], s) || mask_has(&mask[size], LAST - 1 - s));
+		const double found = distance(c, &mask[size]), best = best_of_all(c, size);
+		if (!(found <= best + 1e-6))
+			fail_msg("%d skipped: distance %g, the best mask's %g", size, found, best);
+	}
+}
+
+static void finds_the_best_sets(void** state) {
+	(void)state;
+	for (uint64_t seed = 1; seed <= 5; seed++) {
+		struct chain c;
+		open_chain(&c, seed);
+		check(&c);
+	}
+}
+
+/* Two sub-layers that undo each other, each of them the most influential by far: no order by influence has
+ * both first. */
+static void finds_what_cancels(void** state) {
+	(void)state;
+	struct chain c;
+	open_chain(&c, 7);
+	memset(c.push[2], 0, sizeof c.push[2]);
+	memset(c.push[3], 0, sizeof c.push[3]);
+	c.push[2][6] = 5;
+	c.push[3][6] = -5;
+	struct mask mask[3];
+	struct layer_programming cost;
+	struct error error;
+	assert_true(layer_programming(&c.cache, tokens, 0, ROWS, 2, mask, &cost, &error));
+	assert_true(mask_has(&mask[2], 2) && mask_has(&mask[2], 3));
+	assert_true(distance(&c, &mask[2]) < 1e-6);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(finds_the_best_sets),
+	                                   cmocka_unit_test(finds_what_cancels)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
