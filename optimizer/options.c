@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "swiftlet.h"
+#include "core/draft/drafter.h"
+#include "optimizer/engine.h"
 
 void swiftlet_options_default(struct swiftlet_options* options) {
 	*options = (struct swiftlet_options){
 	    .backend = "auto",
 	    .isa = "auto",
 	    .cache_type = "auto",
+	    .drafters = ~0u,
+	    .pool = 1 << 16,
 	    .max_draft = 25,
 	    .threshold = 0.8,
 	    .window = 32,
@@ -54,6 +57,7 @@ static const struct option table[] = {
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32"},
     {"method", CHOICE, AT(method), 0, 0, "swift=0 vanilla=1"},
     {"draft", CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2"},
+    {"pool", INTEGER, AT(pool), 0, 1 << 24, NULL},
     {"max-tree", INTEGER, AT(max_tree), 2, 256, "auto=0 paper=-1"},
     {"max-draft", INTEGER, AT(max_draft), 1, 64, NULL},
     {"threshold", REAL, AT(threshold), 0, 1, NULL},
@@ -167,6 +171,14 @@ static int set_top_k(struct swiftlet_options* options, const char* value, char* 
 	return -1;
 }
 
+static int set_drafters(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+	struct error error = {""};
+	if (drafter_parse(value, &options->drafters, &error))
+		return 1;
+	give_message(message, size, &error);
+	return -1;
+}
+
 static int set_preset(struct swiftlet_options* options, const char* value, char* message, size_t size) {
 	if (strcmp(value, "paper") != 0) {
 		if (message && size > 0)
@@ -217,6 +229,8 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
                          size_t size) {
 	if (strcmp(name, "tree-top-k") == 0)
 		return set_top_k(options, value, message, size);
+	if (strcmp(name, "drafters") == 0)
+		return set_drafters(options, value, message, size);
 	if (strcmp(name, "draft-cache") == 0)
 		return set_draft_cache(options, value, message, size);
 	if (strcmp(name, "draft-memory") == 0)

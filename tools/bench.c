@@ -61,6 +61,8 @@ static const struct {
      "what a cold start brings with the defaults, on made-up models at stated prices"},
     {"search", bench_search_main,
      "which ways of proposing masks find good ones: made-up models and trained ones"},
+    {"replay", bench_replay_main,
+     "what drafting would bring on a stream of prompts, at stated prices of passes"},
     {"kernels", kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"gp", gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
 };

@@ -31,6 +31,8 @@ static const struct session_option session_option[] = {
     {"Drafting", NULL, NULL},
     {"method", "swift|vanilla", "vanilla decodes plainly, for comparison (swift)"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
+    {"drafters", "LIST|none", "who may draft: mask, prediction, retrieval, recycle, or all (all)"},
+    {"pool", "N", "tokens of earlier requests that drafts may come from (65536)"},
     {"max-draft", "N", "draft steps a round at most (25)"},
     {"threshold", "P", "a step less sure than this is the round's last (0.8)"},
     {"max-tree", "auto|paper|N", "rows of the draft tree, root counted (auto)"},

@@ -194,6 +194,19 @@ int32_t* prompt_tokens(const swiftlet_model* model, const char* text, size_t siz
 	return id;
 }
 
+int32_t* expected_tokens(const swiftlet_model* model, const char* text, size_t size, int* n,
+                         struct error* error) {
+	struct token_list list = {0};
+	*n = 0;
+	if (!tokenizer_encode(model->tokenizer, text, size, TOKENIZE_NO_SPECIAL, &list)) {
+		token_list_free(&list);
+		error_set(error, "out of memory for the ids of an expected text of %zu bytes", size);
+		return NULL;
+	}
+	*n = list.n;
+	return list.id;
+}
+
 int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* message, int n_messages, int* n,
                      struct error* error) {
 	for (int i = 0; i < n_messages; i++)

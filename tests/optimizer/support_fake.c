@@ -57,7 +57,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	fake->now += span * (pass->skip ? fake->c : 1) * rows * jitter;
 	if (!pass->skip)
 		fake->full++;
-	else if (pass->n == 1)
+	else if (pass->want[0] & WANT_TOP)
 		fake->drafts++;
 	else
 		fake->scored++;
