@@ -28,6 +28,7 @@ struct model {
 	struct mask planted[2];       /* synth: what was planted, per task half */
 	int n_planted;                /* 0 unless synth with plant= */
 	const char* family;           /* "llama", "qwen2", …; NULL for synth */
+	char warning[512];            /* what the files contradict themselves in, for the user; empty for most */
 	void* owned;                  /* the opener's mappings and arrays */
 	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */
 };

@@ -167,6 +167,8 @@ static void fill_table(struct weight_table* w, struct block_weights* block, cons
 	             .factor = 1,
 	             .attention_factor = 1},
 	    .embedding_scale = 1,
+	    .residual_scale = 1,
+	    .logit_scale = 1,
 	    .attention_scale = (float)(1 / sqrt(s->head_dim)),
 	};
 	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
