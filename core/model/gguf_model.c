@@ -255,8 +255,12 @@ static bool read_scaling(const struct source* s) {
 	r->attention_factor = attention;
 	if (!r->original_context && (r->scaling == ROPE_YARN || r->scaling == ROPE_LONGROPE))
 		r->original_context = s->config->shape.context;
+	float log_multiplier = 0; /* transformers' mscale_all_dim, where mscale is 1 */
+	if (!read_float(s, "rope.scaling.yarn_log_multiplier", 0, 1e6, &log_multiplier))
+		return false;
 	if (r->scaling == ROPE_YARN)
-		r->attention_factor = attention * rope_yarn_attention(r->factor, 0, 0);
+		r->attention_factor =
+		    attention * rope_yarn_attention(r->factor, log_multiplier > 0 ? 1 : 0, log_multiplier);
 	return read_factor_tensors(s);
 }
 
@@ -366,8 +370,11 @@ static bool read_window(const struct source* s) {
 		m->sliding_window = 4096;
 	if (f->window_rule == WINDOW_UNUSED || f->window_rule == WINDOW_OPTED)
 		m->sliding_window = 0;
+	int period = f->window_rule == WINDOW_PERIOD ? f->window_period : 0;
+	if (!read_int(s, "attention.sliding_window_pattern", 0, LARGEST, &period))
+		return false;
 	if (m->sliding_window)
-		slide_all_but_each(m, f->window_rule == WINDOW_PERIOD ? f->window_period : 0);
+		slide_all_but_each(m, period);
 	return true;
 }
 
@@ -519,13 +526,56 @@ static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	       read_switch(s, "tokenizer.ggml.remove_extra_whitespaces", &w->remove_extra_whitespaces);
 }
 
-/* Every token that ends a text: those the metadata names, and the families' ends of turn, which older
- * files hold without naming them. */
+/* Pieces that end a text in every vocabulary that has them, as llama.cpp finds them. */
+static const char* const end_pieces[] = {"<|eot_id|>",
+                                         "<|eom_id|>",
+                                         "<|im_end|>",
+                                         "<|end|>",
+                                         "<end_of_turn>",
+                                         "<|EOT|>",
+                                         "<|endoftext|>",
+                                         "<|return|>",
+                                         "<|call|>",
+                                         "<|flush|>",
+                                         "<|calls|>",
+                                         "<EOT>",
+                                         "_<EOT>",
+                                         "[EOT]",
+                                         "[EOS]",
+                                         "<|end_of_text|>",
+                                         "<end_of_utterance>",
+                                         "<eos>",
+                                         "<turn|>",
+                                         "<|tool_response>",
+                                         "</s>",
+                                         "<|file_sep|>",
+                                         "<|fim_pad|>",
+                                         "<fim-pad>",
+                                         "<fim_pad>",
+                                         "<PAD>",
+                                         "[PAD]",
+                                         "<|fim_repo|>",
+                                         "<|repo_name|>",
+                                         "<fim-repo>",
+                                         "<REPO>",
+                                         "<reponame>"};
+
+/* Where these are there, another that usually ends a text does not. */
+static bool overruled(const struct model* model, const char* piece) {
+	if (strcmp(piece, "<|end|>") == 0)
+		return (tokenizer_find(model->tokenizer, "<|return|>") >= 0 &&
+		        tokenizer_find(model->tokenizer, "<|call|>") >= 0) ||
+		       (tokenizer_find(model->tokenizer, "<|calls|>") >= 0 &&
+		        tokenizer_find(model->tokenizer, "<|flush|>") >= 0);
+	return strcmp(piece, "</s>") == 0 && tokenizer_find(model->tokenizer, "<|tool_response>") >= 0;
+}
+
+/* Every token that ends a text: those the metadata names, and those known by their text, which many files
+ * hold without naming them. */
 static bool read_ends(const struct source* s, const struct model* model) {
-	static const char* const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-	                                   "tokenizer.ggml.eom_token_id"};
-	static const char* const pieces[] = {"<|eot_id|>", "<|eom_id|>",    "<|im_end|>",
-	                                     "<|end|>",    "<end_of_turn>", "<|EOT|>"};
+	static const char* const keys[] = {"tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
+	                                   "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
+	                                   "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
 	const int n = tokenizer_size(model->tokenizer);
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
 		int32_t id = -1;
@@ -533,12 +583,11 @@ static bool read_ends(const struct source* s, const struct model* model) {
 		    !config_add_end(s->config, id, s->gguf->file, keys[i], s->error))
 			return false;
 	}
-	for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-		const int32_t id = tokenizer_find(model->tokenizer, pieces[i]);
-		if (id >= 0 && tokenizer_is_special(model->tokenizer, id) &&
-		    !config_add_end(s->config, id, s->gguf->file, pieces[i], s->error))
+	for (size_t i = 0; i < sizeof end_pieces / sizeof *end_pieces; i++)
+		if (!overruled(model, end_pieces[i]) &&
+		    !config_add_end(s->config, tokenizer_find(model->tokenizer, end_pieces[i]), s->gguf->file,
+		                    end_pieces[i], s->error))
 			return false;
-	}
 	if (s->config->n_end_tokens == 0)
 		return config_add_end(s->config, tokenizer_eos(model->tokenizer), s->gguf->file,
 		                      "the tokenizer's end token", s->error);

@@ -11,7 +11,7 @@
 struct tokenizer;
 struct mapping; /* a read-only memory-mapped file: core/files/mapping.h */
 
-enum { MAX_END_TOKENS = 16 };
+enum { MAX_END_TOKENS = 48 };
 
 struct model {
 	char name[128];  /* what the user called it, without folders */

@@ -198,7 +198,10 @@ static void config(void** state) {
 	     "rope_scaling.short_factor[7] is not a positive number"},
 	    {"\"eos_token_id\": 100", "eos_token_id 100 lies beyond the vocabulary of 100"},
 	    {"\"eos_token_id\": [1, \"2\"]", "eos_token_id is neither a token nor a list of tokens"},
-	    {"\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]", "has more than 16 end tokens"},
+	    {"\"eos_token_id\": "
+	     "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,"
+	     "33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48]",
+	     "has more than 48 end tokens"},
 	    {"\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"layer_types\": [\"full_attention\"]",
 	     "layer_types is not an array of 4 names"},
 	    {"\"model_type\": \"gemma2\", \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]",
