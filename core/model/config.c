@@ -33,7 +33,6 @@ static const struct refused {
 	const char* field;
 	double neutral;
 } refused[] = {
-    {"quantization_config", 0},
     {"pruned_heads", 0},
     {"clip_qkv", 0},
     {"qk_layernorm", 0},
@@ -148,6 +147,39 @@ static bool read_activation(const struct source* s) {
 	return error_set(s->error,
 	                 "%s: %s is \"%.60s\", which is not supported; supported are silu and gelu_pytorch_tanh",
 	                 s->file, field, name);
+}
+
+/* ---- quantized weights -------------------------------------------------------------------- */
+
+/* FP8's two ways of writing are read; another method is named, with what stands for it. */
+static bool read_quantization(const struct source* s) {
+	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
+	                            "quantization_config");
+	const char *method = NULL, *format = NULL;
+	if (!q)
+		return true;
+	if (!json_string(q, s->file, "quant_method", &method, s->error) ||
+	    !json_string(q, s->file, "format", &format, s->error))
+		return false;
+	const bool fp8 = method && strcmp(method, "fp8") == 0;
+	if (!fp8 && !(method && strcmp(method, "compressed-tensors") == 0 && format &&
+	              strcmp(format, "float-quantized") == 0))
+		return error_set(
+		    s->error,
+		    "%s: quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; fp8 and "
+		    "compressed-tensors' float-quantized are, and GGUF's types",
+		    s->file, method ? method : "", format ? ", format " : "", format ? format : "");
+	const cJSON* size = json_field(q, "weight_block_size");
+	int64_t rows, cols;
+	if (!size)
+		return true;
+	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
+	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
+	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
+		return error_set(s->error, "%s: quantization_config.weight_block_size is not a pair of sizes",
+		                 s->file);
+	s->config->fp8 = (struct fp8_blocks){(int)rows, (int)cols};
+	return true;
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
@@ -656,7 +688,8 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 		return error_set(error, "%s: %d of %d experts with a feed-forward of %d are not a choice", file,
 		                 m->experts_used, m->n_experts, m->expert_ffn);
 	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
-	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor))
+	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor) ||
+	    !isfinite(m->sliding_rope.theta) || !isfinite(m->sliding_rope.attention_factor))
 		return error_set(error, "%s: the norm's epsilon, RoPE's base or a scale is not a usable number",
 		                 file);
 	return true;
@@ -668,9 +701,9 @@ bool config_parse(struct config* c, const char* text, size_t size, const char* f
 		return false;
 	struct source s = {json, NULL, file, c, error};
 	const bool good = (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) &&
-	                  read_family(&s) && check_refused(&s) && read_sizes(&s) && read_activation(&s) &&
-	                  read_window(&s) && read_parts(&s) && read_rope(&s) && read_ends(&s) &&
-	                  config_check(c, file, error);
+	                  read_family(&s) && check_refused(&s) && read_quantization(&s) && read_sizes(&s) &&
+	                  read_activation(&s) && read_window(&s) && read_parts(&s) && read_rope(&s) &&
+	                  read_ends(&s) && config_check(c, file, error);
 	cJSON_Delete(json);
 	return good;
 }

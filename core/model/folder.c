@@ -19,6 +19,7 @@ struct folder {
 	int n_shards;
 	struct tensor_table tensors;
 	struct bound bound;
+	struct widened widened;
 };
 
 /* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
@@ -67,15 +68,16 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	};
 }
 
-/* Buffers that old files carry and that are computed from the config, and what a model of images and text has
- * beside its text. */
+/* Buffers that old files carry and that are computed from the config, scales for activations, which are not
+ * quantized here, and what a model of images and text has beside its text. */
 static bool is_idle(const char* name) {
 	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
 	                                     "model.multi_modal_projector."};
 	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
 		if (strncmp(name, prefix[i], strlen(prefix[i])) == 0)
 			return true;
-	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias"};
+	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias",
+	                                     ".input_scale", ".activation_scale"};
 	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++) {
 		const size_t n = strlen(name), s = strlen(suffix[i]);
 		if (n >= s && strcmp(name + n - s, suffix[i]) == 0)
@@ -261,7 +263,7 @@ static bool fill(struct model* model, struct folder* f, const char* path, const 
 	model->family = f->config.family->name;
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
-		if (!read_weights(f, path, error))
+		if (!read_weights(f, path, error) || !widen_tensors(&f->tensors, &f->config.fp8, &f->widened, error))
 			return false;
 		const struct tensor_names names = names_of(f->config.family, &f->tensors);
 		if (!bind_weights(model, &f->bound, &f->config, &names, &f->tensors, error) ||
@@ -301,6 +303,7 @@ void model_close_folder(struct model* model) {
 		mapping_close(&f->shard[i]);
 	free(f->shard);
 	bind_free(&f->bound);
+	widened_free(&f->widened);
 	config_free(&f->config);
 	free(f);
 	model->owned = NULL;

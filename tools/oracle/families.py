@@ -5,6 +5,7 @@ import argparse
 import json
 
 import golden
+import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
 from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig, LlamaConfig,
@@ -88,6 +89,42 @@ def without_prefix(folder):
     save_file({name.removeprefix("model."): tensor for name, tensor in load_file(path).items()}, path)
 
 
+def fp8(block, quantization):
+    """Matrices of the blocks as E4M3 with scales by block, by row ((1, 0)) or one a tensor ((0, 0)). The model
+    is judged on their values in float32."""
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            plain[name] = stored[name] = tensor
+            if not name.endswith("proj.weight"):
+                continue
+            rows, cols = tensor.shape
+            down, across = block[0] or rows, block[1] or cols
+            scale = torch.stack([torch.stack([part.abs().max() / 400 for part in strip.split(across, 1)])
+                                 for strip in tensor.split(down, 0)])
+            whole = scale.repeat_interleave(down, 0).repeat_interleave(across, 1)[:rows, :cols]
+            stored[name] = (tensor / whole).to(torch.float8_e4m3fn)
+            stored[name.replace("weight", quantization["name"])] = scale if block != (0, 0) else scale[0, 0]
+            plain[name] = stored[name].float() * whole
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+
+    def after(folder):
+        save_file(edit.stored, folder / "model.safetensors")
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config["quantization_config"] = quantization["config"]
+        path.write_text(json.dumps(config, indent=1) + "\n")
+    return {"edit": edit, "after": after}
+
+
+def in_f64(folder):
+    """Norms in double precision."""
+    path = folder / "model.safetensors"
+    save_file({n: t.double() if t.ndim == 1 else t for n, t in load_file(path).items()}, path)
+
+
 def tie_in_words(folder):
     """Says that the head is the embedding, where a head of its own is stored."""
     path = folder / "config.json"
@@ -149,8 +186,8 @@ MODELS = {
                                           sliding_window=24, tie_word_embeddings=False), BF16, 20,
                             {"edit": drop("layer_types")}),
     "granite-f32": (GraniteConfig(**SMALL, **GRANITE), F32, 20, {}),
-    "granite-biases-f16": (GraniteConfig(**SMALL, **GRANITE, attention_bias=True, mlp_bias=True,
-                                         tie_word_embeddings=True), F16, 20, {}),
+    "granite-biases-f16": (GraniteConfig(**SMALL, **GRANITE, attention_bias=True, mlp_bias=True), F16, 20,
+                           {"different": 10}),
     "olmo2-f32": (Olmo2Config(**SMALL), F32, 20, {}),
     "olmo2-mha-f16": (Olmo2Config(**{**SMALL, "num_key_value_heads": 4}, attention_bias=True), F16, 20, {}),
     "olmo3-f32": (Olmo3Config(**SMALL, sliding_window=24), F32, 20, {"edit": drop("layer_types")}),
@@ -161,7 +198,7 @@ MODELS = {
     "exaone4-f32": (Exaone4Config(**SMALL, sliding_window=24), F32, 20, {"edit": drop("layer_types")}),
     "exaone4-full-f16": (Exaone4Config(**SMALL, sliding_window=None, layer_types=["full_attention"] * 4), F16, 20,
                          {}),
-    "stablelm-f32": (StableLmConfig(**{**SMALL, "hidden_size": 32}, tie_word_embeddings=True), F32, 20, {}),
+    "stablelm-f32": (StableLmConfig(**{**SMALL, "hidden_size": 32}), F32, 20, {"different": 10}),
     "stablelm-biases-f16": (StableLmConfig(**{**SMALL, "num_key_value_heads": 4}, use_qkv_bias=True,
                                            rope_parameters=rope("default", partial_rotary_factor=0.5)), F16, 20, {}),
     "gemma3-f32": (Gemma3TextConfig(**SMALL, **GEMMA3, rope_parameters=by_kind(
@@ -180,6 +217,13 @@ MODELS = {
     # How folders are written.
     "llama-bare-names-bf16": (LlamaConfig(**SMALL), BF16, 20, {"after": without_prefix}),
     "llama-untied-in-words-f16": (LlamaConfig(**SMALL), F16, 20, {"edit": tie_in_words}),
+    "llama-f64-norms-f32": (LlamaConfig(**SMALL), F32, 20, {"after": in_f64}),
+    "qwen2-fp8-blocks": (Qwen2Config(**SMALL), F32, 20, fp8((16, 8), {"name": "weight_scale_inv", "config": {
+        "quant_method": "fp8", "weight_block_size": [16, 8]}})),
+    "llama-fp8-rows": (LlamaConfig(**SMALL), F32, 20, fp8((1, 0), {"name": "weight_scale", "config": {
+        "quant_method": "compressed-tensors", "format": "float-quantized"}})),
+    "llama-fp8-whole": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale_inv", "config": {
+        "quant_method": "fp8"}})),
     "llama-yarn-exact-f16": (LlamaConfig(**SMALL, rope_parameters={**YARN, "truncate": False}), F16, 40, {}),
 }
 
