@@ -41,7 +41,6 @@ static const struct refused {
     {"residual_multiplier", 1},
     {"attention_multiplier", 0},
     {"logits_scaling", 1},
-    {"shared_intermediate_size", 0},
     {"n_shared_experts", 0},
     {"logit_scale", 1},
     {"num_experts", 0},
@@ -67,10 +66,12 @@ static bool is_read(const struct family* family, const char* field) {
 	static const struct {
 		enum special special;
 		const char* field;
-	} known[] = {{SPECIAL_GRANITE, "embedding_multiplier"}, {SPECIAL_GRANITE, "residual_multiplier"},
-	             {SPECIAL_GRANITE, "attention_multiplier"}, {SPECIAL_GRANITE, "logits_scaling"},
-	             {SPECIAL_SMOLLM3, "no_rope_layers"},       {SPECIAL_MIXTRAL, "num_local_experts"},
-	             {SPECIAL_MIXTRAL, "num_experts"},          {SPECIAL_QWEN3_MOE, "num_experts"},
+	} known[] = {{SPECIAL_GRANITE, "embedding_multiplier"},  {SPECIAL_GRANITE, "residual_multiplier"},
+	             {SPECIAL_GRANITE, "attention_multiplier"},  {SPECIAL_GRANITE, "logits_scaling"},
+	             {SPECIAL_GRANITE4, "embedding_multiplier"}, {SPECIAL_GRANITE4, "residual_multiplier"},
+	             {SPECIAL_GRANITE4, "attention_multiplier"}, {SPECIAL_GRANITE4, "logits_scaling"},
+	             {SPECIAL_SMOLLM3, "no_rope_layers"},        {SPECIAL_MIXTRAL, "num_local_experts"},
+	             {SPECIAL_MIXTRAL, "num_experts"},           {SPECIAL_QWEN3_MOE, "num_experts"},
 	             {SPECIAL_QWEN3_MOE, "num_local_experts"}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (known[i].special == family->special && strcmp(known[i].field, field) == 0)
@@ -267,7 +268,7 @@ static bool read_window(const struct source* s) {
 		return true;
 	if (f->window_rule == WINDOW_OPTED) {
 		used = false;
-		first = 28;
+		first = f->first_sliding;
 		if (!json_bool(s->json, s->file, "use_sliding_window", &used, s->error) ||
 		    !json_int32(s->json, s->file, "max_window_layers", 0, LARGEST, &first, s->error))
 			return false;
@@ -507,6 +508,35 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
+/* Granite 4 without experts and without Mamba: Granite with a fused MLP that it calls shared. */
+static bool read_granite4(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* types = json_field(s->json, "layer_types");
+	const cJSON* one;
+	const char* positions = NULL;
+	if (!json_field(s->json, "num_local_experts"))
+		return error_set(s->error,
+		                 "%s: num_local_experts is missing, which stands for 8: experts beside a shared MLP "
+		                 "are not done",
+		                 s->file);
+	if (!types)
+		types = json_field(s->json, "layers_block_type");
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
+		return error_set(s->error, "%s: layer_types is not an array of %d names", s->file, m->n_blocks);
+	cJSON_ArrayForEach (one, types)
+		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
+		    strstr(one->valuestring, "linear"))
+			return error_set(s->error,
+			                 "%s: layer_types has a block without attention, which this runtime does not do",
+			                 s->file);
+	if (!json_string(s->json, s->file, "position_embedding_type", &positions, s->error) ||
+	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
+		return false;
+	for (int b = 0; b < m->n_blocks && (!positions || strcmp(positions, "rope") != 0); b++)
+		block_set_put(&m->unrotated, b);
+	return read_granite(s);
+}
+
 /* no_rope_layers says 1 for a block with positions; else every no_rope_layer_interval-th has none. */
 static bool read_smollm3(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -604,6 +634,8 @@ static bool read_special(const struct source* s) {
 		return read_gemma(s, 0, 0);
 	case SPECIAL_GRANITE:
 		return read_granite(s);
+	case SPECIAL_GRANITE4:
+		return read_granite4(s);
 	case SPECIAL_SMOLLM3:
 		return read_smollm3(s);
 	case SPECIAL_EXAONE4:

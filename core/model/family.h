@@ -23,6 +23,7 @@ enum special {
 	SPECIAL_GEMMA2,     /* caps, scores divided by a number of its own */
 	SPECIAL_GEMMA3,     /* the same */
 	SPECIAL_GRANITE,    /* multipliers */
+	SPECIAL_GRANITE4,   /* the same; dense where it says so, without positions where it does not */
 	SPECIAL_SMOLLM3,    /* listed blocks have no positions */
 	SPECIAL_EXAONE4,    /* blocks that see everything have no positions, where others slide */
 	SPECIAL_MINISTRAL3, /* scores grow with the position */
@@ -42,6 +43,7 @@ struct family {
 	float rotary;      /* share of a head that is turned; 0: all, whatever the file says */
 	bool tied, qkv_bias;
 	enum window_rule window_rule;
+	int first_sliding; /* WINDOW_OPTED: where max_window_layers is not said */
 
 	/* Fields by the family's own name; NULL: it has none (biases) or Llama's. */
 	const char *epsilon_field, *activation_field, *qkv_bias_field, *output_bias_field, *mlp_bias_field;
@@ -58,6 +60,8 @@ struct family {
 	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;
 	const char* gguf_mlp_norm; /* where GGUF calls it otherwise than ffn_norm */
+	const char *gate_up,
+	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */
 	const char *router, *expert_gate, *expert_up, *expert_down;
 };

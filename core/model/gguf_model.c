@@ -335,6 +335,7 @@ static bool read_special(const struct source* s) {
 		return read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth) &&
 		       read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context);
 	case SPECIAL_NONE:
+	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
 		break;

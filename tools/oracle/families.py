@@ -8,7 +8,8 @@ import golden
 import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
-from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig, LlamaConfig,
+from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig,
+                          GraniteMoeHybridConfig, LlamaConfig,
                           Ministral3Config,
                           MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
                           Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, StableLmConfig)
@@ -48,6 +49,8 @@ GEMMA = dict(head_dim=8, query_pre_attn_scalar=16, sliding_window=24, tie_word_e
              attn_logit_softcapping=1.5, final_logit_softcapping=2.0)
 QWEN3 = dict(head_dim=16, tie_word_embeddings=False)
 GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=4.0)
+GRANITE4 = dict(**GRANITE, num_local_experts=0, shared_intermediate_size=20, layer_types=["attention"] * 4,
+                mamba_n_heads=4)
 # Windows of 24 in three blocks of four, as many models have them now.
 WINDOWS = dict(sliding_window=24, layer_types=["sliding_attention"] * 3 + ["full_attention"])
 GEMMA3 = dict(head_dim=8, query_pre_attn_scalar=16, tie_word_embeddings=True, **WINDOWS)
@@ -182,12 +185,14 @@ MODELS = {
     "mistral3-nested-f16": (MistralConfig(**SMALL, sliding_window=None, head_dim=8), F16, 20,
                             {"after": nest("mistral3")}),
     "smollm3-f32": (SmolLM3Config(**SMALL, tie_word_embeddings=True), F32, 20, {}),
-    "smollm3-window-bf16": (SmolLM3Config(**SMALL, no_rope_layers=[0, 1, 1, 0], use_sliding_window=True,
+    "smollm3-window-bf16": (SmolLM3Config(**{**SMALL, "hidden_size": 24}, no_rope_layers=[0, 1, 1, 0], use_sliding_window=True,
                                           sliding_window=24, tie_word_embeddings=False), BF16, 20,
                             {"edit": drop("layer_types")}),
     "granite-f32": (GraniteConfig(**SMALL, **GRANITE), F32, 20, {}),
     "granite-biases-f16": (GraniteConfig(**SMALL, **GRANITE, attention_bias=True, mlp_bias=True), F16, 20,
                            {"different": 10}),
+    "granite4-f32": (GraniteMoeHybridConfig(**SMALL, **GRANITE4, position_embedding_type="rope"), F32, 20, {}),
+    "granite4-no-positions-bf16": (GraniteMoeHybridConfig(**SMALL, **GRANITE4), BF16, 20, {"different": 10}),
     "olmo2-f32": (Olmo2Config(**SMALL), F32, 20, {}),
     "olmo2-mha-f16": (Olmo2Config(**{**SMALL, "num_key_value_heads": 4}, attention_bias=True), F16, 20, {}),
     "olmo3-f32": (Olmo3Config(**SMALL, sliding_window=24), F32, 20, {"edit": drop("layer_types")}),

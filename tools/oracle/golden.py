@@ -85,17 +85,19 @@ class Removed:
 
     def __init__(self, model, attention, mlp):
         self.layers, self.attention, self.mlp = model.model.layers, attention, mlp
+        self.name = "shared_mlp" if hasattr(self.layers[0], "shared_mlp") else "mlp"
 
     def __enter__(self):
-        self.kept = [(layer.self_attn, layer.mlp) for layer in self.layers]
+        self.kept = [(layer.self_attn, getattr(layer, self.name)) for layer in self.layers]
         for b in self.attention:
             self.layers[b].self_attn = Nothing(True)
         for b in self.mlp:
-            self.layers[b].mlp = Nothing(False)
+            setattr(self.layers[b], self.name, Nothing(False))
 
     def __exit__(self, *_):
         for layer, (attention, mlp) in zip(self.layers, self.kept):
-            layer.self_attn, layer.mlp = attention, mlp
+            layer.self_attn = attention
+            setattr(layer, self.name, mlp)
 
 
 def load(folder):
