@@ -174,7 +174,7 @@ MODELS = {
     "seed-oss-f32": (SeedOssConfig(**SMALL, head_dim=8), F32, 20, {}),
     "seed-oss-biases-bf16": (SeedOssConfig(**SMALL, head_dim=8, attention_bias=False, attention_out_bias=True,
                                            mlp_bias=True), BF16, 20, {}),
-    "ministral-f16": (MinistralConfig(**SMALL, sliding_window=24, layer_types=[
+    "ministral-f16": (MinistralConfig(**SMALL, head_dim=8, sliding_window=24, layer_types=[
         "full_attention", "sliding_attention", "full_attention", "sliding_attention"]), F16, 20, {}),
     # Scores grow at positions 32, 64…
     "ministral3-f32": (Ministral3Config(**SMALL, head_dim=8, rope_parameters={
