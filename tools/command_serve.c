@@ -65,7 +65,7 @@ static int close_serve(struct serve* s, bool served) {
 }
 
 static bool open_engine(struct runtime* r, const struct serve* s, const char* model, struct error* e) {
-	r->model = swiftlet_model_open(model, &r->options, e->message, sizeof e->message);
+	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
 	if (r->model)
 		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
 	if (r->model)

@@ -67,11 +67,19 @@ static bool open_memory(struct runtime* runtime, const struct runtime_wish* wish
 	return runtime->watch || error_set(error, "out of memory for the mask bank");
 }
 
+struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
+                         size_t size) {
+	struct model* model = swiftlet_model_open(spec, options, message, size);
+	if (model && model->warning[0])
+		fprintf(stderr, "swiftlet: %s\n", model->warning);
+	return model;
+}
+
 int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
                  const struct swiftlet_options* options, double started) {
 	struct error error = {{0}};
 	*runtime = (struct runtime){.options = *options};
-	runtime->model = swiftlet_model_open(model, options, error.message, sizeof error.message);
+	runtime->model = open_aloud(model, options, error.message, sizeof error.message);
 	if (runtime->model)
 		runtime->engine = swiftlet_engine_open(runtime->model, options, error.message, sizeof error.message);
 	if (runtime->engine)

@@ -66,6 +66,9 @@ struct runtime {
 	struct memory_watch* watch; /* on the session */
 };
 
+/* swiftlet_model_open, which says on standard error what the files contradict themselves in. */
+struct model* open_aloud(const char* spec, const struct swiftlet_options*, char* message, size_t size);
+
 /* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
  * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
 int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,

@@ -11,7 +11,7 @@
 struct tokenizer;
 struct mapping; /* a read-only memory-mapped file: core/files/mapping.h */
 
-enum { MAX_END_TOKENS = 16 };
+enum { MAX_END_TOKENS = 48 };
 
 struct model {
 	char name[128];  /* what the user called it, without folders */
@@ -29,6 +29,7 @@ struct model {
 	int n_planted;                /* 0 unless synth with plant= */
 	bool graded;                  /* synth with landscape=graded */
 	const char* family;           /* "llama", "qwen2", …; NULL for synth */
+	char warning[512];            /* what the files contradict themselves in, for the user; empty for most */
 	void* owned;                  /* the opener's mappings and arrays */
 	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */
 };

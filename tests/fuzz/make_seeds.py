@@ -69,18 +69,24 @@ def gguf_model():
 def main():
     put("safetensors", "two", safetensors([("a", "F32", [2, 3], 24), ("b", "BF16", [4], 8)]))
     put("safetensors", "idle", safetensors([("x.rotary_emb.inv_freq", "F32", [1], 4), ("n", "I64", [], 8)]))
+    put("safetensors", "fp8", safetensors([("a.weight", "F8_E4M3", [4, 4], 16), ("a.weight_scale_inv", "F32", [2, 2], 16),
+                                           ("b.weight", "F8_E4M3", [2, 3], 6), ("b.weight_scale", "BF16", [2, 1], 4),
+                                           ("n", "F64", [2], 16)]))
     put("gguf", "model", gguf_model())
     for name in ("llama-llama3-f16", "llama-yarn-mscale-f16", "phi3-longrope-long-bf16", "gemma2-f32",
-                 "qwen2-window-bf16", "mistral-window-f16"):
+                 "qwen2-window-bf16", "mistral-window-f16", "gemma3-old-bf16", "olmo3-yarn-f16", "qwen3-moe-mixed-bf16",
+                 "mixtral-f16", "granite-f32", "smollm3-window-bf16", "exaone4-full-f16", "glm4-bf16", "ministral3-bf16",
+                 "stablelm-biases-f16", "seed-oss-f32", "mistral3-nested-f16", "qwen2-fp8-blocks"):
         put("config", name, (GOLDEN / name / "config.json").read_bytes())
     words = sorted({key for f in (HERE / "corpus" / "config").iterdir() for key in json.loads(f.read_text())} |
                    {"rope_scaling", "rope_type", "type", "yarn", "longrope", "linear", "dynamic", "truncate", "mscale"})
     (HERE / "config.dict").write_text("".join(f'"\\"{w}\\""\n' for w in words))
     (HERE / "safetensors.dict").write_text("".join(f'"\\"{w}\\""\n' for w in (
-        "dtype", "shape", "data_offsets", "F32", "F16", "BF16", "I64", "__metadata__")))
+        "dtype", "shape", "data_offsets", "F32", "F16", "BF16", "I64", "F64", "F8_E4M3", "__metadata__")))
     (HERE / "gguf.dict").write_text("".join(f'"{w}"\n' for w in (
         "general.alignment", "split.count", "split.no", "llama.", "qwen2", "gemma2", "phi3", "tokenizer.ggml.",
-        "rope.scaling.type", "rope_freqs.weight", "output.weight", "GGUF")))
+        "rope.scaling.type", "granite", "gemma3", "qwen3moe", "olmo2", "expert_count", "expert_used_count",
+        "attention.sliding_window", "ffn_gate_exps.weight", "rope_freqs.weight", "output.weight", "GGUF")))
     streams()
 
 
