@@ -86,17 +86,11 @@ static int32_t* instance_tokens(const struct stream* s, const struct instance* i
 	if (instance->prompt)
 		return prompt_tokens(s->runtime.model, instance->prompt, strlen(instance->prompt), s->no_special, n,
 		                     error);
-	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);
-	if (!message) {
-		error_set(error, "out of memory");
-		return NULL;
-	}
-	for (int i = 0; i < instance->n_messages; i++)
-		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
-		                                   strlen(instance->message[i].content)};
-	int32_t* const id = chat_tokens(s->runtime.model, message, instance->n_messages, n, error);
-	free(message);
-	return id;
+	struct token_list list = {0};
+	if (!chat_parts_encode(&instance->chat, s->runtime.model, &list, error))
+		token_list_free(&list);
+	*n = list.n;
+	return list.id;
 }
 
 static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
@@ -318,7 +312,9 @@ int command_stream(int argc, char** argv) {
 	    .usage = "[-m MODEL] [-i FILE.jsonl|-] [-o OUT.jsonl] [--summary FILE] [--store FILE]\n              "
 	             "         [options]",
 	    .about = "Serves prompts in file order; what the search learns is carried from one to the next.\n"
-	             "Input lines:  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}\n"
+	             "Input lines:  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}; with "
+	             "messages also\n"
+	             "\"tools\", \"documents\" and \"chat_template_kwargs\", which go to the chat template.\n"
 	             "A line that is broken, or longer than the context, gets {\"id\", \"line\", \"error\": "
 	             "{\"message\"}}\n"
 	             "and the stream goes on; the exit status is 0 unless every line failed.",

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/text/byte_level.h"
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 void pretokenizer_free(struct pretokenizer* p) {
 	for (int i = 0; i < p->n; i++)

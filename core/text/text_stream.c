@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 static const char replacement[] = "\xef\xbf\xbd";
 

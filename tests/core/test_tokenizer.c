@@ -12,7 +12,7 @@
 #include <cjson/cJSON.h>
 
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 #include "support_tokens.h"
 
 static struct tokenizer* open_file(const char* path) {

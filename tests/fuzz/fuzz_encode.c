@@ -7,7 +7,7 @@
 
 #include "core/text/byte_level.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 enum { PIECES = 256 + 8 };
 

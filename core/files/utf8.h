@@ -1,6 +1,6 @@
 /* Reading UTF-8 that may be broken: how long the character at a place is, and which one it is. */
-#ifndef SWIFTLET_CORE_TEXT_UTF8_H
-#define SWIFTLET_CORE_TEXT_UTF8_H
+#ifndef SWIFTLET_CORE_FILES_UTF8_H
+#define SWIFTLET_CORE_FILES_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

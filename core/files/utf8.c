@@ -1,4 +1,4 @@
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 #include <utf8proc.h>
 
