@@ -229,6 +229,8 @@ static struct token number_token(struct lexer* x) {
 		i += 1 + sign + digits(x, i + 1 + sign, text, &n, sizeof text - 1);
 	}
 	text[n] = 0;
+	if (token.kind == TOKEN_INTEGER && text[0] == '0' && strspn(text, "0") < n)
+		machine_fail(x->machine, "the number %s begins with 0", text);
 	errno = 0;
 	token.number =
 	    token.kind == TOKEN_FLOAT ? value_float(strtod(text, NULL)) : value_integer(strtoll(text, NULL, 10));

@@ -150,8 +150,14 @@ static struct value join_lists(struct machine* m, struct value a, struct value b
 static struct value repeat(struct machine* m, struct value v, int64_t n) {
 	if (v.kind == STRING) {
 		struct builder out = {.machine = m};
-		for (int64_t i = 0; i < n && v.string->size; i++)
-			builder_string(&out, v.string);
+		if (v.string->size && n > (int64_t)(MACHINE_TEXT / v.string->size))
+			machine_fail(m, "the template writes more than %d MiB", MACHINE_TEXT >> 20);
+		for (const struct string* unit = v.string; n > 0; n >>= 1) {
+			if (n & 1)
+				builder_string(&out, unit);
+			if (n > 1)
+				unit = join_strings(m, unit, unit).string;
+		}
 		return value_string(builder_end(&out));
 	}
 	struct value out = value_list(m, v.kind);

@@ -31,14 +31,18 @@ struct value value_pair(struct machine* m, struct value a, struct value b) {
 
 /* ---- kinds -------------------------------------------------------------------------------- */
 
+static const char* kind_name(int kind) {
+	static const char* const name[] = {"nothing",   "Undefined", "NoneType", "bool",      "int",
+	                                   "float",     "str",       "list",     "tuple",     "range",
+	                                   "dict_view", "generator", "dict",     "Namespace", "LoopContext",
+	                                   "function",  "method",    "Macro"};
+	return name[kind];
+}
+
 const char* value_type(struct value v) {
-	static const char* const name[] = {"nothing",  "Undefined", "NoneType", "bool",      "int",
-	                                   "float",    "str",       "list",     "tuple",     "range",
-	                                   "",         "generator", "dict",     "Namespace", "LoopContext",
-	                                   "function", "method",    "Macro"};
 	if (v.kind == VIEW)
 		return v.list->name;
-	return v.kind == STRING && v.string->markup ? "Markup" : name[v.kind];
+	return v.kind == STRING && v.string->markup ? "Markup" : kind_name(v.kind);
 }
 
 bool value_is_number(struct value v) { return v.kind == BOOLEAN || v.kind == INTEGER || v.kind == FLOAT; }
@@ -80,13 +84,12 @@ void value_fail_undefined(struct machine* m, struct value v) {
 	const int size = name ? (int)(name->size < 80 ? name->size : 80) : 0;
 	if (v.unsafe)
 		machine_fail(m, "access to attribute '%.*s' of '%s' object is unsafe", size, name->data,
-		             value_type((struct value){.kind = v.of}));
+		             kind_name(v.of));
 	if (!name)
 		machine_fail(m, "a value is undefined");
 	if (v.of == ABSENT)
 		machine_fail(m, "'%.*s' is undefined", size, name->data);
-	machine_fail(m, "'%s object' has no attribute '%.*s'", value_type((struct value){.kind = v.of}), size,
-	             name->data);
+	machine_fail(m, "'%s object' has no attribute '%.*s'", kind_name(v.of), size, name->data);
 }
 
 /* ---- equality and order ------------------------------------------------------------------- */
