@@ -202,9 +202,10 @@ static void add_argument(struct machine* m, struct arguments* a, struct value v)
 	a->value[a->n++] = v;
 }
 
-static void add_keyword(struct machine* m, struct arguments* a, const struct string* name, struct value v) {
+static void add_keyword(struct machine* m, struct arguments* a, const struct string* text, struct value v) {
+	const struct string* const name = string_intern(m, text->data, text->size);
 	a->keyword = machine_grow(m, a->keyword, &a->keyword_capacity, a->n_keywords + 1, sizeof *a->keyword);
-	a->keyword[a->n_keywords++] = (struct keyword){name, v};
+	a->keyword[a->n_keywords++] = (struct keyword){name, text, v};
 }
 
 static void spread_dict(struct machine* m, struct arguments* a, struct value v) {
@@ -214,7 +215,7 @@ static void spread_dict(struct machine* m, struct arguments* a, struct value v) 
 		const struct value key = v.dict->entry[i].key;
 		if (key.kind != STRING)
 			machine_fail(m, "keywords must be strings");
-		add_keyword(m, a, string_intern(m, key.string->data, key.string->size), v.dict->entry[i].value);
+		add_keyword(m, a, key.string, v.dict->entry[i].value);
 	}
 }
 

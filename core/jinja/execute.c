@@ -144,7 +144,7 @@ static void set_rest(struct machine* m, struct scope* s, const struct node* macr
 		if (macro->caller && string_is(name, "caller"))
 			caller = a->keyword[i].value;
 		else if (macro->kwargs)
-			dict_set(m, rest.dict, value_string(name), a->keyword[i].value);
+			dict_set(m, rest.dict, value_string(a->keyword[i].text), a->keyword[i].value);
 		else
 			machine_fail(m, "macro '%.60s' takes no keyword argument '%.*s'", macro->name->data,
 			             (int)(name->size < 60 ? name->size : 60), name->data);
@@ -204,7 +204,7 @@ static void call_block(struct machine* m, struct scope* s, const struct node* n,
 	const struct value callee = evaluate(m, s, n->a->a);
 	struct arguments a = evaluate_arguments(m, s, n->a);
 	a.keyword = machine_grow(m, a.keyword, &a.keyword_capacity, a.n_keywords + 1, sizeof *a.keyword);
-	a.keyword[a.n_keywords++] = (struct keyword){n->b->name, make_macro(m, s, n->b)};
+	a.keyword[a.n_keywords++] = (struct keyword){n->b->name, n->b->name, make_macro(m, s, n->b)};
 	value_write(out, call_value(m, callee, &a));
 }
 

@@ -167,7 +167,7 @@ static struct value filter_format(struct machine* m, struct value v, const struc
 	if (a->n_keywords)
 		operands = value_dict(m);
 	for (int i = 0; i < a->n_keywords; i++)
-		dict_set(m, operands.dict, value_string(a->keyword[i].name), a->keyword[i].value);
+		dict_set(m, operands.dict, value_string(a->keyword[i].text), a->keyword[i].value);
 	return format_percent(m, value_show(m, v), operands);
 }
 

@@ -9,6 +9,7 @@
 /* [[fill]align][sign][#][0][width][,][.precision][type] */
 struct spec {
 	uint32_t fill;
+	bool fill_foreign;
 	char align; /* < > ^ = or 0 */
 	char sign;  /* + or space or 0 */
 	bool comma;
@@ -38,10 +39,10 @@ static void pad(struct builder* b, const struct string* text, const struct spec*
 	const int64_t left = align == '<' ? 0 : align == '^' ? room / 2 : room;
 	builder_part(b, text, 0, sign);
 	for (int64_t i = 0; i < left; i++)
-		builder_code(b, spec->fill, false);
+		builder_code(b, spec->fill, spec->fill_foreign);
 	builder_part(b, text, sign, text->size);
 	for (int64_t i = left; i < room; i++)
-		builder_code(b, spec->fill, false);
+		builder_code(b, spec->fill, spec->fill_foreign);
 }
 
 /* Digits with commas between the thousands of the whole part. */
@@ -221,6 +222,7 @@ static struct spec read_spec(struct machine* m, const struct string* s, size_t a
 	const size_t first = at < end ? string_character(s, at, &code) : 0;
 	if (first && at + first < end && strchr("<>^=", s->data[at + first])) {
 		spec.fill = code;
+		spec.fill_foreign = string_foreign_at(s, at);
 		spec.align = s->data[at + first];
 		at += first + 1;
 	} else if (at < end && strchr("<>^=", s->data[at])) {

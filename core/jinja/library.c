@@ -338,7 +338,7 @@ static struct value make_dict(struct machine* m, const struct arguments* a) {
 		}
 	}
 	for (int i = 0; i < a->n_keywords; i++)
-		dict_set(m, out.dict, value_string(a->keyword[i].name), a->keyword[i].value);
+		dict_set(m, out.dict, value_string(a->keyword[i].text), a->keyword[i].value);
 	return out;
 }
 

@@ -40,7 +40,7 @@ void* machine_alloc(struct machine* m, size_t size) {
 	const size_t align = alignof(max_align_t);
 	if (size > MACHINE_MEMORY)
 		machine_fail(m, "the template takes more than %d MiB of memory", MACHINE_MEMORY >> 20);
-	size = (size + align - 1) / align * align;
+	size = size ? (size + align - 1) / align * align : align; /* nothing, too, has a place of its own */
 	machine_charge(m, size);
 	if ((size_t)(m->end - m->at) < size)
 		add_chunk(m, size);

@@ -64,6 +64,7 @@ struct dict { /* in the order of first insertion */
 /* Arguments of a call. */
 struct keyword {
 	const struct string* name; /* interned */
+	const struct string* text; /* the same as it came, with its marks: f(**mapping) */
 	struct value value;
 };
 struct arguments {
