@@ -17,7 +17,7 @@ static bool set(char** to, const char* text, size_t size, struct error* error) {
 	return *to || error_set(error, "out of memory");
 }
 
-/* One called "default" is the model's; the first of a name counts. */
+/* One called "default" is the model's own. */
 static bool keep(struct model* model, const char* name, size_t name_size, const char* text, size_t size,
                  struct error* error) {
 	if (name_size == 7 && memcmp(name, "default", 7) == 0)
@@ -119,18 +119,20 @@ bool model_read_templates(struct model* model, const char* folder, struct error*
 bool model_read_gguf_templates(struct model* model, const struct gguf* gguf, struct error* error) {
 	static const char prefix[] = "tokenizer.chat_template";
 	const size_t n = sizeof prefix - 1;
+	const char* own = NULL;
+	size_t own_size = 0;
+	if (!gguf_string(gguf, prefix, &own, &own_size, error) ||
+	    (own && !set(&model->chat_template, own, own_size, error)))
+		return false;
 	for (size_t i = 0; i < gguf->n; i++) {
 		const struct gguf_value* const v = &gguf->value[i];
-		if (v->key_size < n || memcmp(v->key, prefix, n) != 0 || v->type != GGUF_STRING)
-			continue;
-		const bool named = v->key_size > n + 1 && v->key[n] == '.';
-		if (!named && v->key_size != n)
+		if (v->key_size < n + 2 || memcmp(v->key, prefix, n) != 0 || v->key[n] != '.' ||
+		    v->type != GGUF_STRING)
 			continue;
 		uint64_t size;
 		memcpy(&size, v->data, sizeof size);
 		const char* const text = (const char*)v->data + sizeof size;
-		if (!keep(model, named ? v->key + n + 1 : "default", named ? v->key_size - n - 1 : 7, text,
-		          (size_t)size, error))
+		if (!keep(model, v->key + n + 1, v->key_size - n - 1, text, (size_t)size, error))
 			return false;
 	}
 	return true;
