@@ -68,14 +68,15 @@ def chat(s):
 
 def chat_with_tools(s):
     """Tools, their answers and template variables are taken; a template that reads none of them is the same prompt."""
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\\"a\\": 1}"}}
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": 1})}}
     body = {"model": MODEL, "max_tokens": 4, "temperature": 0, "tools": [{"type": "function", "function": {"name": "f"}}],
             "documents": [{"title": "t", "text": "x"}], "chat_template_kwargs": {"enable_thinking": False},
             "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
     status, _, a = s.call("POST", "/v1/chat/completions", body)
     assert status == 200, a
     plain = s.call("POST", "/v1/chat/completions", {k: body[k] for k in ("model", "max_tokens", "temperature", "messages")})[2]
-    assert a["choices"][0]["message"] == plain["choices"][0]["message"] and a["usage"] == plain["usage"]
+    assert a["choices"][0]["message"] == plain["choices"][0]["message"]
+    assert a["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
     body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]},
                          {"role": "tool", "tool_call_id": "1", "content": "5"}]
     status, _, a = s.call("POST", "/v1/chat/completions", body)
