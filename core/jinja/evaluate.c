@@ -281,7 +281,7 @@ static bool evaluate_test(struct machine* m, struct scope* s, const struct node*
 	m->line = n->line;
 	if (!test)
 		library_fail(m, n);
-	return test->call(m, v, &a) != n->flag;
+	return test_call(m, test, v, &a) != n->flag;
 }
 
 /* ---- expressions -------------------------------------------------------------------------- */

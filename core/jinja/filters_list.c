@@ -293,7 +293,7 @@ static struct value choose(struct machine* m, struct value v, const struct argum
 	for (int i = 0; i < items->n; i++) {
 		const struct value one = attribute ? part(m, items->item[i], a->value[0]) : items->item[i];
 		machine_charge(m, 0);
-		if ((test ? test->call(m, one, &rest) : value_truth(one)) == wanted)
+		if ((test ? test_call(m, test, one, &rest) : value_truth(one)) == wanted)
 			list_add(m, out.list, items->item[i]);
 	}
 	return out;

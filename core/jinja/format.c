@@ -253,14 +253,18 @@ static struct spec read_spec(struct machine* m, const struct string* s, size_t a
 
 struct fields {
 	const struct arguments* arguments;
-	int next; /* the number of the next {} */
+	int next;      /* the number of the next {} */
+	bool numbered; /* some have a number of their own */
 };
 
 /* The first part of a field's name: a place, a name, or nothing. */
 static struct value field_root(struct machine* m, const struct string* s, size_t at, size_t end,
                                struct fields* f) {
 	if (at == end || is_digit(s->data[at])) {
+		f->numbered = f->numbered || at != end;
 		const int i = at == end ? f->next++ : read_count(m, s, &at, end);
+		if (f->numbered && f->next)
+			machine_fail(m, "a format that numbers some of its fields and not others");
 		if (i >= f->arguments->n)
 			machine_fail(m, "Replacement index %d out of range for positional args tuple", i);
 		return f->arguments->value[i];

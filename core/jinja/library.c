@@ -60,8 +60,6 @@ const struct string* argument_string(struct machine* m, struct value v, const ch
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-typedef bool test_call(struct machine*, struct value, const struct arguments*);
-
 static struct value operand(struct machine* m, const struct arguments* a, const char* of) {
 	static const char* const name[] = {"other", NULL};
 	struct value other;
@@ -198,51 +196,57 @@ static bool is_test(struct machine* m, struct value v, const struct arguments* a
 	return v.kind == STRING && library_test(v.string);
 }
 
-static const struct test tests[] = {{"defined", is_defined},
-                                    {"undefined", is_undefined},
-                                    {"none", is_none},
-                                    {"boolean", is_boolean},
-                                    {"true", is_true},
-                                    {"false", is_false},
-                                    {"integer", is_integer},
-                                    {"float", is_float},
-                                    {"number", is_number},
-                                    {"string", is_string},
-                                    {"mapping", is_mapping},
-                                    {"iterable", is_iterable},
-                                    {"sequence", is_sequence},
-                                    {"callable", is_callable},
-                                    {"escaped", is_escaped},
-                                    {"even", is_even},
-                                    {"odd", is_odd},
-                                    {"divisibleby", is_divisible},
-                                    {"in", is_in},
-                                    {"sameas", is_same},
-                                    {"eq", is_equal},
-                                    {"equalto", is_equal},
-                                    {"==", is_equal},
-                                    {"ne", is_unequal},
-                                    {"!=", is_unequal},
-                                    {"lt", is_less},
-                                    {"lessthan", is_less},
-                                    {"<", is_less},
-                                    {"le", is_less_equal},
-                                    {"<=", is_less_equal},
-                                    {"gt", is_greater},
-                                    {"greaterthan", is_greater},
-                                    {">", is_greater},
-                                    {"ge", is_greater_equal},
-                                    {">=", is_greater_equal},
-                                    {"upper", is_upper},
-                                    {"lower", is_lower},
-                                    {"filter", is_filter},
-                                    {"test", is_test}};
+static const struct test tests[] = {{"defined", is_defined, false},
+                                    {"undefined", is_undefined, false},
+                                    {"none", is_none, false},
+                                    {"boolean", is_boolean, false},
+                                    {"true", is_true, false},
+                                    {"false", is_false, false},
+                                    {"integer", is_integer, false},
+                                    {"float", is_float, false},
+                                    {"number", is_number, false},
+                                    {"string", is_string, false},
+                                    {"mapping", is_mapping, false},
+                                    {"iterable", is_iterable, false},
+                                    {"sequence", is_sequence, false},
+                                    {"callable", is_callable, false},
+                                    {"escaped", is_escaped, false},
+                                    {"even", is_even, false},
+                                    {"odd", is_odd, false},
+                                    {"divisibleby", is_divisible, true},
+                                    {"in", is_in, true},
+                                    {"sameas", is_same, true},
+                                    {"eq", is_equal, true},
+                                    {"equalto", is_equal, true},
+                                    {"==", is_equal, true},
+                                    {"ne", is_unequal, true},
+                                    {"!=", is_unequal, true},
+                                    {"lt", is_less, true},
+                                    {"lessthan", is_less, true},
+                                    {"<", is_less, true},
+                                    {"le", is_less_equal, true},
+                                    {"<=", is_less_equal, true},
+                                    {"gt", is_greater, true},
+                                    {"greaterthan", is_greater, true},
+                                    {">", is_greater, true},
+                                    {"ge", is_greater_equal, true},
+                                    {">=", is_greater_equal, true},
+                                    {"upper", is_upper, false},
+                                    {"lower", is_lower, false},
+                                    {"filter", is_filter, false},
+                                    {"test", is_test, false}};
 
 const struct test* library_test(const struct string* name) {
 	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
 		if (string_is(name, tests[i].name))
 			return &tests[i];
 	return NULL;
+}
+
+bool test_call(struct machine* m, const struct test* test, struct value v, const struct arguments* a) {
+	if (!test->operand && (a->n || a->n_keywords))
+		machine_fail(m, "the test '%s' takes no argument", test->name);
+	return test->call(m, v, a);
 }
 
 const struct filter* library_filter(const struct string* name) {

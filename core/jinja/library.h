@@ -14,6 +14,7 @@ struct filter {
 struct test {
 	const char* name;
 	bool (*call)(struct machine*, struct value, const struct arguments*);
+	bool operand; /* takes one, as `eq` does */
 };
 /* NULL when there is none of that name. */
 const struct filter* library_filter(const struct string* name);
@@ -28,6 +29,7 @@ __attribute__((noreturn))
 #endif
 void library_fail(struct machine*, const struct node*);
 
+bool test_call(struct machine*, const struct test*, struct value, const struct arguments*);
 struct value filter_call(struct machine*, const struct filter*, struct value, const struct arguments*);
 
 /* ---- arguments ---------------------------------------------------------------------------- */

@@ -90,6 +90,9 @@ CASES = """
 {{ l is iterable }} {{ i is iterable }} {{ missing is iterable }} {{ missing is sequence }} {{ n is none }} {{ missing is none }} {{ missing is defined }} {{ missing is undefined }} {{ n is defined }} {{ d.zz is defined }} {{ d.b is defined }} {{ s is not string }}
 {{ yes is true }} {{ 1 is true }} {{ n is false }} {{ yes is boolean }} {{ i is odd }} {{ i is even }} {{ i is divisibleby 7 }} {{ i is divisibleby(2) }} {{ i is eq 7 }} {{ i is gt 3 }} {{ i is in [7] }} {{ 'a' is in 'cat' }} {{ s is callable }} {{ range is callable }} {{ 'A' is upper }} {{ 'a' is lower }} {{ n is sameas none }} {{ s is equalto 'x' }} {{ 'upper' is filter }} {{ 'zz' is test }}
 {{ not s is string }} {{ s is string and i is number }} {{ i is not none and i }} {{ 5 if s is defined else 6 }} {{ s is defined == true }}
+{{ s is string 5 }}
+{{ '{}{1}'.format(1, 2) }}
+{{ m|selectattr('n', 'odd', 3)|list }}
 {% if i is zzz %}x{% endif %}
 {{ s|zzz }}
 {% if false %}{{ s|zzz }}{% endif %}ok
