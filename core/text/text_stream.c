@@ -1,8 +1,8 @@
 /* Ids to text as it is made: only whole characters come out; malformed bytes become U+FFFD. */
 #include <string.h>
 
-#include "core/text/tokenizer.h"
 #include "core/files/utf8.h"
+#include "core/text/tokenizer.h"
 
 static const char replacement[] = "\xef\xbf\xbd";
 
