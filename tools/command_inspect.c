@@ -69,8 +69,11 @@ static void print_text(const struct model* model) {
 	printf("%s", tokenizer_adds_bos(model->tokenizer) ? " (put before a prompt)" : "");
 	for (int i = 0; i < model->n_end_tokens; i++)
 		print_token(model->tokenizer, "end", model->end_token[i]);
-	const char* const family = chat_template_recognise(model->chat_template, &error);
-	printf("\nchat         %s\n", family ? family : error.message);
+	const bool good = chat_template_check(model->chat_template, &error);
+	printf("\nchat         %s", good ? "its own template" : error.message);
+	for (int i = 0; i < model->n_named_templates; i++)
+		printf("%s%s", i ? ", " : "; also ", model->named_template[i].name);
+	putchar('\n');
 }
 
 static void print_model(const struct model* model) {

@@ -211,49 +211,6 @@ static bool read_weights(struct folder* f, const char* folder, struct error* err
 	return file_exists(path) ? read_index(f, folder, path, error) : no_weights(folder, error);
 }
 
-/* ---- tokenizer ---------------------------------------------------------------------------- */
-
-/* The template text: tokenizer_config.json's, the "default" one of a list of several, or the file
- * chat_template.jinja. None is no error. */
-static const char* template_of(const cJSON* json) {
-	const cJSON* value = json_field(json, "chat_template");
-	if (cJSON_IsString(value))
-		return value->valuestring;
-	const cJSON* one;
-	cJSON_ArrayForEach (one, value) {
-		const cJSON *name = json_field(one, "name"), *text = json_field(one, "template");
-		if (cJSON_IsString(name) && cJSON_IsString(text) && strcmp(name->valuestring, "default") == 0)
-			return text->valuestring;
-	}
-	return NULL;
-}
-
-static bool read_template(struct model* model, const char* folder, struct error* error) {
-	char path[1024];
-	if (!join(path, sizeof path, folder, "chat_template.jinja", error))
-		return false;
-	if (file_exists(path)) {
-		struct mapping text;
-		if (!mapping_open(&text, path, error))
-			return false;
-		model->chat_template = strndup((const char*)text.data, text.size);
-		mapping_close(&text);
-		return model->chat_template || error_set(error, "out of memory");
-	}
-	if (!join(path, sizeof path, folder, "tokenizer_config.json", error))
-		return false;
-	if (!file_exists(path))
-		return true;
-	cJSON* json = json_read(path, error);
-	if (!json)
-		return false;
-	const char* text = template_of(json);
-	model->chat_template = text ? strdup(text) : NULL;
-	const bool good = !text || model->chat_template || error_set(error, "out of memory");
-	cJSON_Delete(json);
-	return good;
-}
-
 /* ---- the opener --------------------------------------------------------------------------- */
 
 static bool fill(struct model* model, struct folder* f, const char* path, const struct model_options* options,
@@ -275,7 +232,7 @@ static bool fill(struct model* model, struct folder* f, const char* path, const 
 			model->weight_bytes += f->shard[i].size;
 	}
 	model->tokenizer = tokenizer_open_folder(path, f->config.shape.vocab, error);
-	if (!model->tokenizer || !read_template(model, path, error))
+	if (!model->tokenizer || !model_read_templates(model, path, error))
 		return false;
 	if (f->config.n_end_tokens == 0 && !config_add_end(&f->config, tokenizer_eos(model->tokenizer), path,
 	                                                   "the tokenizer's end token", error))

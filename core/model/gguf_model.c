@@ -609,13 +609,7 @@ static bool open_tokenizer(const struct source* s, struct model* model) {
 		good = model->tokenizer || error_set(s->error, "%.300s: %.200s", s->gguf->file, inner.message);
 	}
 	free_vocabulary(&v);
-	const char* text = NULL;
-	size_t size = 0;
-	if (!good || !gguf_string(s->gguf, "tokenizer.chat_template", &text, &size, s->error))
-		return false;
-	if (text && !(model->chat_template = strndup(text, size)))
-		return error_set(s->error, "out of memory");
-	return read_ends(s, model);
+	return good && model_read_gguf_templates(model, s->gguf, s->error) && read_ends(s, model);
 }
 
 /* ---- files -------------------------------------------------------------------------------- */

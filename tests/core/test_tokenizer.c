@@ -11,8 +11,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "core/files/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 #include "support_tokens.h"
 
 static struct tokenizer* open_file(const char* path) {
