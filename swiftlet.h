@@ -42,7 +42,10 @@ struct swiftlet_options {
 	char cache_type[8]; /* "auto", "f16", "f32" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
-	int max_tree; /* rows of a tree, root counted; or the two names above */
+	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number */
+	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
+	                    * Only for sessions that serve one owner */
+	int max_tree;      /* rows of a tree, root counted; or the two names above */
 	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
 	 * greedy, 10, 5, 3, 1 when sampled (published code) */
 	int tree_top_k[4];
@@ -61,6 +64,9 @@ struct swiftlet_options {
 	bool distance;             /* hidden states beside hits */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
+	int draft_bits;                   /* of a copy of the weights for drafting: 3, 4, 8; 0: none is made */
+	char draft_cache[512];            /* folder of its file; "": swiftlet in the user's cache; "off": none */
+	double draft_memory;              /* bytes that it may take; 0: no bound but the machine's memory */
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */
 	double temperature, top_p, min_p; /* the default request's */
@@ -92,6 +98,9 @@ SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct
                                                    char* message, size_t size);
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
+/* A sentence on the copy of the weights for drafting, its memory and what went wrong with its file; "" where
+ * none was asked for. The engine's. */
+SWIFTLET_API const char* swiftlet_engine_note(const swiftlet_engine*);
 
 SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
                                                      char* message, size_t size);
@@ -123,6 +132,10 @@ struct swiftlet_request {
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	const char* task;        /* a label, or NULL */
+	/* (n_expected) a text that the output is expected to follow: drafts come from it first. NULL: none. Of
+	 * one longer than the context the beginning is taken. */
+	const int32_t* expected;
+	int n_expected;
 };
 SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const struct swiftlet_options*);
 
@@ -147,6 +160,10 @@ struct swiftlet_step {
 	enum swiftlet_stop stop; /* SWIFTLET_RUNNING while there is more */
 };
 
+enum { SWIFTLET_SOURCES = 8 };
+/* "mask", "retrieval", …: who drafted; NULL beyond the last. */
+SWIFTLET_API const char* swiftlet_source_name(int source);
+
 /* Figures of one generation; names as in the JSON of `swiftlet run --json`. NaN: does not apply. */
 struct swiftlet_figures {
 	int prompt_tokens, cached_tokens, tokens;
@@ -156,8 +173,13 @@ struct swiftlet_figures {
 	} seconds;
 	double tokens_per_second;
 	int64_t full_passes, verify_passes, plain_steps, draft_steps, accepted;
-	int64_t round_tokens;        /* tokens emitted by rounds with a draft step: M = round_tokens / rounds */
-	int64_t rounds, lost_rounds; /* and those that took longer than plain steps for their tokens */
+	int64_t draft_accepted; /* of draft_steps, which are the model's own with sub-layers left out: alpha */
+	struct {
+		int64_t rows, accepted; /* verified for it, and accepted of them */
+		double predicted;       /* accepted, as was expected */
+	} source[SWIFTLET_SOURCES];
+	int64_t round_tokens;               /* tokens emitted by rounds with a draft: M = round_tokens / rounds */
+	int64_t rounds, lost_rounds;        /* and those that took longer than plain steps for their tokens */
 	double seconds_saved, seconds_lost; /* against plain steps: by the rounds that won, by those that lost */
 	double mean_generated;              /* M */
 	double alpha, skip_ratio, c, expected_speedup;

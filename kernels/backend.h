@@ -264,12 +264,16 @@ struct pass {
 	 * with keys and values from `first` on alone: the caller discards them. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
-	int first, last;         /* span of sub-layers to run, [first, last); 0, 2L for all */
-	bool head;               /* final norm and output head after `last` */
-	int tap;                 /* sub-layer whose output is copied to tap_out, or -1 */
-	float* tap_out;          /* (n, dim) when tap >= 0 */
-	const uint8_t* want;     /* (n) WANT_ bits per row */
-	struct result* out;      /* (n) caller-owned */
+	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
+	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
+	const struct mask* low;
+	bool low_head;
+	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
+	bool head;           /* final norm and output head after `last` */
+	int tap;             /* sub-layer whose output is copied to tap_out, or -1 */
+	float* tap_out;      /* (n, dim) when tap >= 0 */
+	const uint8_t* want; /* (n) WANT_ bits per row */
+	struct result* out;  /* (n) caller-owned */
 	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where
 	 * the family has one (Block Influence, Men et al. 2024, eq. 1, per sub-layer); what is skipped or outside
 	 * the span is left as it is. NULL: not measured. */
@@ -300,6 +304,8 @@ struct draft_policy {
 
 /* ---- the backend -------------------------------------------------------------------------- */
 
+struct low_table; /* a low-bit copy of the weights: kernels/low.h */
+
 struct backend_options {
 	int threads;     /* CPU; 0: one for each CPU that the process may use */
 	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
@@ -327,7 +333,7 @@ struct backend {
 	void (*discard)(struct cache*);
 	/* Keeps every pending row's keys, values and hidden state below sub-layer s. False when a pending
 	 * row's hidden state is not held at s (it ran beyond without a tap at s - 1, or below s something
-	 * was skipped). */
+	 * was skipped or ran low). */
 	bool (*rewind)(struct cache*, int sub_layer);
 	/* Forgets committed tokens from `committed` on, and all pending rows. */
 	void (*truncate)(struct cache*, int committed);
@@ -336,6 +342,9 @@ struct backend {
 	 * Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
 	             const struct draft_policy*, struct result* out, struct error*);
+	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h), placed and filled, from now
+	 * on; it must outlive the backend. False with the error set: all is as before. */
+	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);
 	int (*threads)(const struct backend*); /* 1 on a GPU */

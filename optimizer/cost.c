@@ -11,20 +11,27 @@ static double tensor_bytes(const struct tensor* t) {
 	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
 }
 
-void cost_open(struct cost_model* cost, const struct weight_table* w) {
-	*cost =
-	    (struct cost_model){.blocks = w->shape.n_blocks, .draft_ratio = 1, .score_ratio = 1, .slope = 0.02};
+static double attention_bytes(const struct block_weights* k) {
+	return tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) + tensor_bytes(&k->wo);
+}
+
+static double mlp_bytes(const struct block_weights* k) {
+	return tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+}
+
+void cost_open(struct cost_model* cost, const struct weight_table* w, const struct low_table* low) {
+	*cost = (struct cost_model){
+	    .blocks = w->shape.n_blocks, .draft_ratio = 1, .low_ratio = 1, .score_ratio = 1, .slope = 0.02};
 	for (int i = 0; i < COST_KNOTS; i++)
 		cost->rows_trust[i] = FIRST_TRUST;
 	for (int b = 0; b < w->shape.n_blocks; b++) {
-		const struct block_weights* k = &w->block[b];
-		cost->attention_bytes +=
-		    tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) + tensor_bytes(&k->wo);
-		cost->mlp_bytes += tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
+		cost->mlp_bytes += mlp_bytes(&w->block[b]) / w->shape.n_blocks;
+		cost->low_attention_bytes += low ? attention_bytes(&low->block[b]) / w->shape.n_blocks : 0;
+		cost->low_mlp_bytes += low ? mlp_bytes(&low->block[b]) / w->shape.n_blocks : 0;
 	}
-	cost->attention_bytes /= w->shape.n_blocks;
-	cost->mlp_bytes /= w->shape.n_blocks;
 	cost->fixed_bytes = tensor_bytes(&w->output);
+	cost->low_fixed_bytes = low ? tensor_bytes(low->output) : 0;
 }
 
 /* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
@@ -75,27 +82,45 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	    0.2, expected);
 }
 
-double cost_share(const struct cost_model* cost, const struct mask* mask) {
-	double attention = 0, mlp = 0;
-	for (int b = 0; b < cost->blocks; b++) {
-		attention += !mask_has(mask, 2 * b);
-		mlp += !mask_has(mask, 2 * b + 1);
+/* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the low-bit copy. */
+struct share {
+	double stored, low;
+};
+
+static struct share byte_share(const struct cost_model* cost, struct variant v) {
+	struct share sum = {0, 0};
+	for (int s = 0; s < 2 * cost->blocks; s++) {
+		if (v.skip && mask_has(v.skip, s))
+			continue;
+		if (v.low && mask_has(v.low, s))
+			sum.low += s % 2 == 0 ? cost->low_attention_bytes : cost->low_mlp_bytes;
+		else
+			sum.stored += s % 2 == 0 ? cost->attention_bytes : cost->mlp_bytes;
 	}
+	*(v.low_head ? &sum.low : &sum.stored) += v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes;
 	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
-	return (attention * cost->attention_bytes + mlp * cost->mlp_bytes + cost->fixed_bytes) / all;
+	return (struct share){sum.stored / all, sum.low / all};
 }
 
-void cost_see_draft(struct cost_model* cost, const struct mask* mask, double seconds) {
+/* A step with low-bit sub-layers tells what those cost, beside the others at what is known of them. */
+void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 	const double plain = cost_plain_seconds(cost);
-	if (plain > 0)
-		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / cost_share(cost, mask), 0.05, 1);
+	const struct share share = byte_share(cost, v);
+	if (plain <= 0)
+		return;
+	const double rest = seconds / plain - share.stored * cost->draft_ratio;
+	if (share.low <= 0)
+		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / share.stored, 0.05, 1);
+	else
+		see(&cost->low_ratio, &cost->low_seen, rest > 0 ? rest / share.low : 0, 0.05, 1);
 }
 
-void cost_see_score(struct cost_model* cost, const struct mask* mask, int rows, double seconds) {
+void cost_see_score(struct cost_model* cost, struct variant v, int rows, double seconds) {
 	const double plain = cost_plain_seconds(cost);
+	const struct share share = byte_share(cost, v);
 	if (plain > 0)
 		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / (cost_share(cost, mask) * cost_verify(cost, rows)), 0.05, 1);
+		    seconds / plain / ((share.stored + share.low) * cost_verify(cost, rows)), 0.05, 1);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {
@@ -172,16 +197,23 @@ double cost_verify_worst(const struct cost_model* cost, int rows) {
 	return worst > likely ? worst : likely;
 }
 
-double cost_draft(const struct cost_model* cost, const struct mask* mask) {
-	return cost_share(cost, mask) * cost->draft_ratio;
+double cost_draft(const struct cost_model* cost, struct variant v) {
+	const struct share share = byte_share(cost, v);
+	return share.stored * cost->draft_ratio + share.low * cost->low_ratio;
 }
 
-double cost_draft_worst(const struct cost_model* cost, const struct mask* mask) {
-	return cost->draft_seen > 0 ? cost_draft(cost, mask) : 1;
+double cost_draft_worst(const struct cost_model* cost, struct variant v) {
+	const bool low = byte_share(cost, v).low > 0;
+	return (low ? cost->low_seen : cost->draft_seen) > 0 ? cost_draft(cost, v) : 1;
 }
 
-double cost_matchness(const struct cost_model* cost, const struct mask* mask, int rows) {
-	return cost_share(cost, mask) * cost_verify(cost, rows) * cost->score_ratio;
+double cost_share(const struct cost_model* cost, struct variant v) {
+	const struct share share = byte_share(cost, v);
+	return share.stored + share.low;
+}
+
+double cost_matchness(const struct cost_model* cost, struct variant v, int rows) {
+	return cost_share(cost, v) * cost_verify(cost, rows) * cost->score_ratio;
 }
 
 void cost_sub_layers(const struct cost_model* cost, double* attention, double* mlp, double* fixed) {

@@ -8,30 +8,40 @@
 #ifndef SWIFTLET_OPTIMIZER_COST_H
 #define SWIFTLET_OPTIMIZER_COST_H
 
-#include "kernels/backend.h"
+#include "kernels/low.h"
 
 enum { COST_KNOTS = 13 };
+
+/* One way to run the weights: the sub-layers left out, of the others those that run with the low-bit copy,
+ * and whether the head does. NULL: none. */
+struct variant {
+	const struct mask *skip, *low;
+	bool low_head;
+};
 
 struct cost_model {
 	double attention_bytes, mlp_bytes; /* weight bytes of one block's sub-layers, averaged */
 	double fixed_bytes;                /* what no mask saves: the head */
+	double low_attention_bytes, low_mlp_bytes, low_fixed_bytes; /* of the low-bit copy; 0 without one */
 	int blocks;
 	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
 	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */
 	double draft_ratio;      /* measured cost of a draft step over its share of bytes */
+	double low_ratio;        /* likewise, of the bytes that are the low-bit copy's */
 	double score_ratio;      /* likewise of a matchness pass, over its share of bytes times v(n) */
-	int plain_seen, draft_seen, score_seen, rows_seen[COST_KNOTS];
+	int plain_seen, draft_seen, low_seen, score_seen, rows_seen[COST_KNOTS];
 	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
 	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
 	double slope; /* cost of one more row where nothing was measured, in plain steps */
 };
 
-void cost_open(struct cost_model*, const struct weight_table*);
+/* low: the copy that passes may run with, or NULL. */
+void cost_open(struct cost_model*, const struct weight_table*, const struct low_table* low);
 
 /* Each takes the seconds of one pass as measured. */
 void cost_see_full(struct cost_model*, int rows, double seconds);
-void cost_see_draft(struct cost_model*, const struct mask*, double seconds);
-void cost_see_score(struct cost_model*, const struct mask*, int rows, double seconds);
+void cost_see_draft(struct cost_model*, struct variant, double seconds);
+void cost_see_score(struct cost_model*, struct variant, int rows, double seconds);
 
 /* Seconds of a one-row full pass: measured, or judged from wider passes. 0 when nothing is known yet. */
 double cost_plain_seconds(const struct cost_model*);
@@ -39,13 +49,13 @@ double cost_plain_seconds(const struct cost_model*);
 double cost_verify(const struct cost_model*, int rows);
 /* The most it can be where that many rows were not measured yet. */
 double cost_verify_worst(const struct cost_model*, int rows);
-/* c of a mask; and the most it can be while no draft step was measured yet: a full pass. */
-double cost_draft(const struct cost_model*, const struct mask*);
-double cost_draft_worst(const struct cost_model*, const struct mask*);
-/* Share of a full pass's weight bytes that is read with the mask's sub-layers left out. */
-double cost_share(const struct cost_model*, const struct mask*);
-/* Cost of a pass of n rows that leaves the mask's sub-layers out. */
-double cost_matchness(const struct cost_model*, const struct mask*, int rows);
+/* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */
+double cost_draft(const struct cost_model*, struct variant);
+double cost_draft_worst(const struct cost_model*, struct variant);
+/* What it reads, as a share of a full pass's weight bytes. */
+double cost_share(const struct cost_model*, struct variant);
+/* Cost of a variant's pass of n rows. */
+double cost_matchness(const struct cost_model*, struct variant, int rows);
 /* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps. */
 void cost_sub_layers(const struct cost_model*, double* attention, double* mlp, double* fixed);
 

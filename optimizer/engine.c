@@ -70,6 +70,55 @@ int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t s
 	return list.id ? list.id : malloc(sizeof *list.id);
 }
 
+/* ---- the copy of the weights for drafting ----------------------------------------------------- */
+
+static void note_low(struct engine* engine, int bits) {
+	const struct low_copy* low = &engine->low;
+	const char* const name = engine->model->name;
+	if (low->table.bytes == 0) {
+		snprintf(engine->note, sizeof engine->note,
+		         "no %d-bit copy for drafting: the weights of %s are as small already", bits, name);
+		return;
+	}
+	int n = snprintf(engine->note, sizeof engine->note, "copy for drafting: %s, %.1f MiB, %s in %.2f s",
+	                 dtype_name(low->table.type), (double)low->table.bytes / 0x1p20,
+	                 low->memory ? "made" : "found", low->seconds);
+	if (low->path[0])
+		n += snprintf(engine->note + n, sizeof engine->note - (size_t)n, ", %s", low->path);
+	if (low->warning[0])
+		snprintf(engine->note + n, sizeof engine->note - (size_t)n, "; %s", low->warning);
+}
+
+static bool open_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
+	char folder[1024];
+	const bool own = options->draft_cache[0] != 0;
+	const bool none = strcmp(options->draft_cache, "off") == 0 || (!own && !low_copy_folder(folder));
+	const struct low_wish wish = {.bits = options->draft_bits,
+	                              .most_bytes = options->draft_memory,
+	                              .folder = none  ? NULL
+	                                        : own ? options->draft_cache
+	                                              : folder,
+	                              .threads = options->threads};
+	if (!engine->backend->use_low) {
+		snprintf(engine->note, sizeof engine->note, "no %d-bit copy for drafting: %s does not run one",
+		         options->draft_bits, engine->backend->name);
+		return true;
+	}
+	if (!low_copy_open(&engine->low, engine->model, &wish, error) ||
+	    (engine->low.table.bytes > 0 &&
+	     !engine->backend->use_low(engine->backend, &engine->low.table, error)))
+		return false;
+	note_low(engine, options->draft_bits);
+	return true;
+}
+
+const char* swiftlet_engine_note(const struct engine* engine) { return engine->note; }
+
+void engine_forget_costs(struct engine* engine) {
+	const struct low_table* low = engine->low.table.bytes > 0 ? &engine->low.table : NULL;
+	cost_open(&engine->cost, &engine->model->weights, low);
+}
+
 struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_options* options,
                                     char* message, size_t size) {
 	struct error error = {""};
@@ -86,20 +135,22 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 		engine->backend = cuda_open(&model->weights, &how, &error);
 	else
 		engine->backend = cpu_open(&model->weights, &how, &error);
-	if (!engine->backend) {
+	if (!engine->backend || (options->draft_bits > 0 && !open_low(engine, options, &error))) {
 		give_message(message, size, &error);
-		free(engine);
+		swiftlet_engine_close(engine);
 		return NULL;
 	}
-	cost_open(&engine->cost, &model->weights);
+	engine_forget_costs(engine);
 	return engine;
 }
 
 void swiftlet_engine_close(struct engine* engine) {
-	if (engine) {
+	if (!engine)
+		return;
+	if (engine->backend)
 		engine->backend->close(engine->backend);
-		free(engine);
-	}
+	low_copy_close(&engine->low);
+	free(engine);
 }
 
 const char* swiftlet_engine_name(const struct engine* engine) { return engine->backend->name; }

@@ -2,6 +2,7 @@
 #ifndef SWIFTLET_OPTIMIZER_ENGINE_H
 #define SWIFTLET_OPTIMIZER_ENGINE_H
 
+#include "core/model/low_copy.h"
 #include "core/model/model.h"
 #include "optimizer/cost.h"
 #include "swiftlet.h"
@@ -9,9 +10,13 @@
 struct engine {
 	struct model* model;
 	struct backend* backend;
+	struct low_copy low; /* for drafting; its table has no bytes where there is none */
+	char note[1900];     /* on that copy, for people */
 	struct cost_model cost;
 };
 
+/* Costs are learned from the beginning again. */
+void engine_forget_costs(struct engine*);
 /* The monotonic clock, or the options' own. Seconds. */
 double options_clock(const struct swiftlet_options*);
 /* Tokens of context: as asked for, else the model's, at most 4,096. */

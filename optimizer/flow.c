@@ -120,6 +120,8 @@ static void finish(struct session* s) {
 		s->cache->backend->discard(s->cache);
 	if (s->cache->committed > s->n_text)
 		s->cache->backend->truncate(s->cache, s->n_text);
+	if (s->pool)
+		session_remember(s, s->pool);
 	s->phase = PHASE_DONE;
 	s->figures.seconds.decode += options_clock(&s->options) - s->started;
 }
@@ -132,21 +134,27 @@ static bool keeps_states(const struct session* s) {
 	       (search_state(s->search) == SEARCH_RUNNING || search_waits(s->search));
 }
 
+/* Nothing was drafted. */
+static bool is_plain(const struct session* s) {
+	const void* mask = s->drafters.state[SOURCE_mask];
+	return s->planner.tree.n == 1 && !(mask && mask_rows(mask) > 0);
+}
+
 static void verify_work(struct session* s, struct session_work* work) {
 	struct round* round = &s->round;
-	plan_tree(s, round->steps);
-	const uint8_t extra = (uint8_t)(s->logprobs > 0 ? WANT_LOGITS : 0);
+	const uint8_t logits = s->logprobs > 0 ? WANT_LOGITS : 0;
+	const uint8_t wants = s->plan.rule == RULE_GAIN ? drafter_set_wants(&s->drafters) : 0;
 	if (s->logprobs > 0)
 		for (int i = 0; i < LOGPROB_ROWS; i++)
 			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
-	round_verify_pass(round, &s->plan.tree, &s->acceptance.table, block_count(s), extra, &work->pass);
+	round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
 	if (keeps_states(s)) {
 		work->pass.tap = 2 * block_count(s) - 1;
 		work->pass.tap_out = s->distance.pass;
 	}
 	if (wants_influence(s))
 		work->pass.influence = s->influence_rows;
-	work->kind = round->steps == 0 ? WORK_PLAIN : WORK_VERIFY;
+	work->kind = is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
 	s->phase = PHASE_VERIFY;
 }
 
@@ -156,7 +164,14 @@ static void draft_work(struct session* s, struct session_work* work) {
 		return;
 	}
 	work->kind = WORK_DRAFT;
-	round_draft_pass(&s->round, &s->mask, block_count(s), &work->pass);
+	const struct plan_action* action = &s->plan.action;
+	if (s->plan.rule == RULE_FIXED)
+		mask_chain_pass(s->drafters.state[SOURCE_mask], s->text[s->n_text - 1], &work->pass);
+	else
+		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
+		                               action->carry, &work->pass);
+	work->pass.low = s->low;
+	work->pass.low_head = s->low_head;
 }
 
 bool session_next(struct session* s, struct session_work* work) {
@@ -165,10 +180,10 @@ bool session_next(struct session* s, struct session_work* work) {
 		s->phase = score_begin(s) ? PHASE_SCORE : PHASE_PLAN;
 	if (s->phase == PHASE_PLAN) {
 		plan_round(s);
-		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL, s->text[s->n_text - 1]);
+		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL);
 		s->round.segment.penalties = penalties_now(s);
 		s->round_cost = 0;
-		s->phase = s->plan.steps > 0 ? PHASE_DRAFT : PHASE_VERIFY;
+		s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 	}
 	switch (s->phase) {
 	case PHASE_PREFILL:
@@ -191,11 +206,13 @@ bool session_next(struct session* s, struct session_work* work) {
 
 static bool run_draft_loop(struct session* s, struct error* error) {
 	const struct backend* backend = s->engine->backend;
-	for (int d = 0; d < s->plan.steps; d++)
-		s->round.step[d].top = TREE_RANKS;
-	const int steps = backend->draft(s->engine->backend, &s->round.segment, s->round.root, &s->mask,
-	                                 &s->plan.draft, s->round.step, error);
-	s->round.steps = steps;
+	void* mask = s->drafters.state[SOURCE_mask];
+	const int32_t root = s->text[s->n_text - 1];
+	s->round.segment.n = 1;
+	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, &s->plan.draft,
+	                                 mask_loop_results(mask), error);
+	if (steps > 0)
+		mask_take_loop(mask, root, steps);
 	return steps > 0;
 }
 
@@ -264,36 +281,45 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 	session_tell_influence(s);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
-	if (!emit(s, s->result[n - 1].token, false, s->logprobs > 0 ? s->logits : NULL))
+	const bool more = emit(s, s->result[n - 1].token, false, s->logprobs > 0 ? s->logits : NULL);
+	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
+	if (!more)
 		finish(s);
 	return true;
 }
 
-/* A pass's cost in plain steps; one that took more than three times what was expected counts for three:
- * the machine was away, not the draft at fault. */
+/* A pass's cost in plain steps; one that took more than twice what was expected counts for two: the machine
+ * was away, not the draft at fault. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
 	const double plain = cost_plain_seconds(&s->engine->cost);
 	const double cost = plain > 0 ? seconds / plain : expected;
-	return cost > 3 * expected ? 3 * expected : cost;
+	return cost > 2 * expected ? 2 * expected : cost;
 }
 
-static void absorb_draft(struct session* s, double seconds) {
+static void charge(struct session* s, double cost) {
+	s->round_cost += cost;
+	planner_passed(&s->planner, (float)cost);
+}
+
+static void absorb_draft(struct session* s, const struct pass* pass, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
-	s->round_cost += measured_cost(s, seconds, cost_draft(cost, &s->mask));
-	cost_see_draft(cost, &s->mask, seconds);
-	round_take_draft(&s->round, &s->plan.draft,
-	                 model_is_end(s->engine->model, s->round.step[s->round.steps].token));
-	if (s->round.stopped)
-		s->phase = PHASE_VERIFY;
+	const double rows = cost_verify(cost, pass->n);
+	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, session_variant(s, &s->mask))));
+	cost_see_draft(cost, session_variant(s, &s->mask), seconds / rows);
+	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
+	drafters[source]->take(s->drafters.state[source]);
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
-	s->round_cost += measured_cost(s, seconds, s->round.steps * cost_draft(cost, &s->mask));
-	cost_see_draft(cost, &s->mask, seconds / s->round.steps);
-	s->phase = PHASE_VERIFY;
+	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_variant(s, &s->mask))));
+	cost_see_draft(cost, session_variant(s, &s->mask), seconds / steps);
+	s->plan.looped = true;
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 /* What the round took against plain steps for the tokens it brought. */
@@ -322,20 +348,21 @@ static void keep_rows(struct session* s, const struct pass* pass, int base) {
 static bool absorb_verify(struct session* s, const struct pass* pass, double seconds) {
 	struct round* round = &s->round;
 	struct cost_model* cost = &s->engine->cost;
-	const bool plain = round->steps == 0;
+	const bool plain = is_plain(s);
 	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += seconds;
-	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree.n));
-	cost_see_full(cost, round->tree.n, seconds);
+	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree->n));
+	cost_see_full(cost, round->tree->n, seconds);
 	const int base = s->cache->committed;
 	round_take_verify(round);
 	keep_rows(s, pass, base);
 	const struct verdict* v = &round->verdict;
+	const int32_t* new = s->text + s->n_text;
 	int emitted = 0, accepted = 0;
 	bool more = true;
 	for (int i = 0; i <= v->accepted && more; i++) {
 		const bool drafted = i < v->accepted;
 		const float* logits = s->logprobs > 0 ? round->out[v->path[i]].logits : NULL;
-		more = emit(s, drafted ? round->tree.token[v->path[i + 1]] : v->bonus, drafted, logits);
+		more = emit(s, drafted ? round->tree->token[v->path[i + 1]] : v->bonus, drafted, logits);
 		emitted++;
 		accepted += drafted;
 	}
@@ -343,13 +370,13 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	f->full_passes++;
 	f->plain_steps += plain;
 	f->verify_passes += !plain;
-	f->draft_steps += round->steps;
 	f->accepted += accepted;
 	f->rounds += !plain;
 	f->round_tokens += plain ? 0 : emitted;
 	if (!plain)
 		account_round(s, emitted);
 	plan_learn(s, emitted, accepted);
+	drafter_set_append(&s->drafters, new, emitted);
 	s->phase = PHASE_ROUND;
 	if (!more)
 		finish(s);
@@ -373,13 +400,14 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		if (plain > 0)
 			ledger_learn(&s->ledger, seconds / plain);
 		if (!s->window.full)
-			cost_see_score(&s->engine->cost, &s->window.proposal.mask, work->pass.n, seconds);
+			cost_see_score(&s->engine->cost, session_variant(s, &s->window.proposal.mask), work->pass.n,
+			               seconds);
 		if (score_take(s))
 			s->phase = PHASE_PLAN;
 		return false;
 	}
 	case WORK_DRAFT:
-		absorb_draft(s, seconds);
+		absorb_draft(s, &work->pass, seconds);
 		return false;
 	case WORK_DRAFT_LOOP:
 		absorb_draft_loop(s, seconds);

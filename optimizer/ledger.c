@@ -4,7 +4,7 @@
 #include <math.h>
 
 void ledger_open(struct ledger* ledger, double opt_budget) {
-	*ledger = (struct ledger){.share = 0.01, .loan = 4, .opt_budget = opt_budget};
+	*ledger = (struct ledger){.share = 0.01, .loan = 4, .advance = 32, .opt_budget = opt_budget};
 }
 
 double ledger_floor(const struct ledger* ledger) {
@@ -18,10 +18,22 @@ void ledger_round(struct ledger* ledger, double cost, int tokens) {
 	ledger->balance += tokens - cost;
 }
 
-void ledger_learn(struct ledger* ledger, double cost) { ledger->learned += cost; }
+/* What the share does not cover is taken out of drafting's balance for good: what drafting loses later is
+ * held to the same floor. */
+void ledger_learn(struct ledger* ledger, double cost) {
+	ledger->learned += cost;
+	const double over = ledger->learned - ledger->opt_budget * ledger->plain - ledger->taken;
+	const double take = fmin(over, fmin(ledger->advance - ledger->taken, ledger->balance));
+	if (take > 0) {
+		ledger->balance -= take;
+		ledger->taken += take;
+	}
+}
 
 double ledger_round_limit(const struct ledger* ledger) { return ledger->balance - ledger_floor(ledger) + 1; }
 
 bool ledger_allows_learning(const struct ledger* ledger, double cost) {
-	return isinf(ledger->opt_budget) || ledger->learned + cost <= ledger->opt_budget * ledger->plain;
+	const double earned = fmin(ledger->advance - ledger->taken, fmax(0, ledger->balance / 2));
+	return isinf(ledger->opt_budget) ||
+	       ledger->learned + cost <= ledger->opt_budget * ledger->plain + ledger->taken + earned;
 }

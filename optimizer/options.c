@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "swiftlet.h"
+#include "core/draft/drafter.h"
+#include "optimizer/engine.h"
 
 void swiftlet_options_default(struct swiftlet_options* options) {
 	*options = (struct swiftlet_options){
 	    .backend = "auto",
 	    .isa = "auto",
 	    .cache_type = "auto",
+	    .drafters = ~0u,
+	    .pool = 1 << 16,
 	    .max_draft = 25,
 	    .threshold = 0.8,
 	    .window = 32,
@@ -54,6 +57,7 @@ static const struct option table[] = {
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32"},
     {"method", CHOICE, AT(method), 0, 0, "swift=0 vanilla=1"},
     {"draft", CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2"},
+    {"pool", INTEGER, AT(pool), 0, 1 << 24, NULL},
     {"max-tree", INTEGER, AT(max_tree), 2, 256, "auto=0 paper=-1"},
     {"max-draft", INTEGER, AT(max_draft), 1, 64, NULL},
     {"threshold", REAL, AT(threshold), 0, 1, NULL},
@@ -73,6 +77,7 @@ static const struct option table[] = {
     {"acquisition", FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1"},
     {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
     {"kappa", REAL, AT(kappa), 0, 1e6, NULL},
+    {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "off=0 3=3 4=4 8=8"},
     {"bank", FLAG, AT(bank), 0, 0, "on=1 off=0"},
     {"seed", SEED, AT(seed), 0, 0, NULL},
     {"temp", REAL, AT(temperature), 0, 100, NULL},
@@ -166,6 +171,14 @@ static int set_top_k(struct swiftlet_options* options, const char* value, char* 
 	return -1;
 }
 
+static int set_drafters(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+	struct error error = {""};
+	if (drafter_parse(value, &options->drafters, &error))
+		return 1;
+	give_message(message, size, &error);
+	return -1;
+}
+
 static int set_preset(struct swiftlet_options* options, const char* value, char* message, size_t size) {
 	if (strcmp(value, "paper") != 0) {
 		if (message && size > 0)
@@ -183,10 +196,45 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	return 1;
 }
 
+static int set_draft_cache(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+	const size_t n = strlen(value);
+	if (n > 0 && n < sizeof options->draft_cache) {
+		memcpy(options->draft_cache, value, n + 1);
+		return 1;
+	}
+	if (message && size > 0)
+		snprintf(message, size, "--draft-cache: %zu characters, expected off or a folder of 1 to %zu", n,
+		         sizeof options->draft_cache - 1);
+	return -1;
+}
+
+/* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
+static int set_draft_memory(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+	static const char units[] = "KMGT";
+	char* end;
+	double bytes = strtod(value, &end);
+	const char* const unit = *end ? strchr(units, *end) : NULL;
+	for (const char* u = units; unit && u <= unit; u++)
+		bytes *= 1024;
+	if (end != value && bytes > 0 && bytes < 1e18 && (unit ? end[1] == 0 : *end == 0)) {
+		options->draft_memory = bytes;
+		return 1;
+	}
+	if (message && size > 0)
+		snprintf(message, size, "--draft-memory %s: expected a size such as 800M or 1.5G", value);
+	return -1;
+}
+
 int swiftlet_options_set(struct swiftlet_options* options, const char* name, const char* value, char* message,
                          size_t size) {
 	if (strcmp(name, "tree-top-k") == 0)
 		return set_top_k(options, value, message, size);
+	if (strcmp(name, "drafters") == 0)
+		return set_drafters(options, value, message, size);
+	if (strcmp(name, "draft-cache") == 0)
+		return set_draft_cache(options, value, message, size);
+	if (strcmp(name, "draft-memory") == 0)
+		return set_draft_memory(options, value, message, size);
 	if (strcmp(name, "preset") == 0)
 		return set_preset(options, value, message, size);
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

@@ -1,178 +1,254 @@
-/* Whether to draft, how far, and which tree: the decisions of a round.
+/* The decisions of a round: who may draft, what that may cost, and which rule says so.
  *
- * With --draft auto a round is worth its cost when M / ((M - 1)·c/α + v(n)) > 1 (design, section 1). With
- * acceptance a per step, d steps bring (1 - a^(d+1)) / (1 - a) tokens for d·c + v(d + 1). Once drafting,
- * the draft goes on while some number of further steps, weighed by their chance of being accepted, brings
- * more per cost than rounds bring on average (the condition under which a ratio of sums grows). */
+ * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
+ * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
+ * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
 #include "optimizer/session_state.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Gains below this are within what the clock can tell. */
-static const double WORTH_IT = 1.02;
-
 enum {
-	RATE_ROUNDS = 12,
-	FIRST_BACKOFF = 64,
-	LONGEST_BACKOFF = 1024,
+	FIRST_REST = 64,
+	LONGEST_REST = 1024,
 	CALIBRATE_FIRST = 8,
 	CALIBRATE_EVERY = 64,
 	LOOK_EVERY = 16,
-	PROBES = 4,
-	PROBE_STEPS = 3
+	PRICES_EVERY = 8
 };
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Draft steps that may still be of use: a draft never goes beyond what may be emitted. */
-static int useful_steps(const struct session* s) {
+/* Draft tokens that may still be of use: a draft never goes beyond what may be emitted. */
+static int useful_depth(const struct session* s, int most) {
 	const int room = s->cache->capacity - s->cache->committed - 1;
 	const int left = s->end - s->n_text - 1; /* the bonus token comes on top */
-	const int steps = least(s->options.max_draft, least(room, left));
-	return steps > 0 ? steps : 0;
+	const int depth = least(most, least(room, left));
+	return depth > 0 ? depth : 0;
 }
 
-/* Largest tokens per cost over the number of steps, for acceptance a. */
-static double best_rate(const struct cost_model* cost, double c, double a, int steps) {
-	double expected = 1, power = 1, best = 0;
-	for (int d = 1; d <= steps; d++) {
-		power *= a;
-		expected += power;
-		const double rate = expected / (d * c + cost_verify(cost, d + 1));
-		best = rate > best ? rate : best;
-	}
-	return best;
+static bool mask_drafts(const struct session* s) {
+	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->low);
 }
 
-/* Steps whose worst case (all of them for one token) the ledger can bear. */
-static int affordable_steps(const struct session* s, double c, int steps) {
-	const double limit = ledger_round_limit(&s->ledger);
-	while (steps > 0 && steps * c + cost_verify_worst(&s->engine->cost, steps + 1) > limit)
-		steps--;
-	return steps;
-}
+/* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
-static int affordable_rows(const struct session* s, double drafted) {
-	const double limit = ledger_round_limit(&s->ledger);
-	int rows = SLICE_ROWS;
-	while (rows > 2 && drafted + cost_verify_worst(&s->engine->cost, rows) > limit)
-		rows--;
-	return rows;
-}
-
-static bool mask_is_empty(const struct mask* mask) { return mask_count(mask) == 0; }
-
-/* Draft steps with --draft auto; 0: a plain step. */
-static int steps_when_it_pays(struct session* s, int steps) {
-	const struct cost_model* cost = &s->engine->cost;
-	/* Costs are ratios to a plain step: a few must have been measured, and one lately. */
-	const int every = cost->plain_seen < 4 * CALIBRATE_FIRST ? CALIBRATE_FIRST / 2 : CALIBRATE_EVERY;
-	if (cost->plain_seen < CALIBRATE_FIRST || s->rounds_since_plain >= every)
-		return 0;
-	if (s->plain_left > 0)
-		return 0;
-	const double c = cost_draft(cost, &s->mask);
-	steps = affordable_steps(s, cost_draft_worst(cost, &s->mask), steps);
-	if (steps == 0)
-		return 0;
-	/* What is not known is tried out, a few short rounds at a time. */
-	if (s->probes > 0) {
-		s->probes--;
-		return least(steps, PROBE_STEPS);
-	}
-	const double rate = s->rounds_on_mask >= RATE_ROUNDS
-	                        ? (double)s->acceptance.rate
-	                        : best_rate(cost, c, (double)acceptance_step(&s->acceptance), steps);
-	if (rate > WORTH_IT)
-		return steps;
-	/* It does not pay: decode plainly, and try again later. */
-	s->backoff = s->backoff == 0 ? FIRST_BACKOFF : least(2 * (int)s->backoff, LONGEST_BACKOFF);
-	s->plain_left = s->backoff;
-	s->probes = PROBES;
-	s->rounds_on_mask = 0;
-	s->acceptance.rate = 1;
-	acceptance_doubt(&s->acceptance);
-	return 0;
-}
-
-/* The least cost per token that going on from d steps can have, if all d are accepted: e steps more bring
- * next + next² + … + next^e tokens. More than one ahead, since v(n) may rise in steps. verify (MAX_DRAFT +
- * 2): v(d + 1). */
-static double least_token_cost(const double* verify, double c, double next, int d) {
-	double tokens = 0, power = 1, least_cost = INFINITY;
-	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
-		power *= next;
-		tokens += power;
-		least_cost = fmin(least_cost, (e * c + verify[d + e] - verify[d]) / tokens);
-	}
-	return least_cost;
-}
-
-static void draft_policy(struct session* s, struct draft_policy* policy) {
-	memset(policy, 0, sizeof *policy);
-	policy->max_steps = s->plan.steps;
-	policy->top = TREE_RANKS;
-	for (int bin = 0; bin < DRAFT_BINS; bin++)
-		policy->accept[bin] = s->acceptance.table.chance[bin][0];
-	if (s->options.draft != SWIFTLET_DRAFT_AUTO) {
-		policy->threshold = (float)s->options.threshold;
-		return;
-	}
-	const struct cost_model* cost = &s->engine->cost;
-	const double c = cost_draft(cost, &s->mask), rate = fmax(1, (double)s->acceptance.rate);
-	const double next = fmax(0.05, (double)acceptance_step(&s->acceptance));
-	double verify[MAX_DRAFT + 2];
-	for (int d = 0; d <= MAX_DRAFT + 1; d++)
-		verify[d] = cost_verify(cost, d + 1);
-	for (int d = 1; d <= MAX_DRAFT; d++)
-		policy->min_reach[d] = (float)(rate * least_token_cost(verify, c, next, d));
-}
-
-static void tree_policy(struct session* s, struct tree_policy* policy) {
-	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
+static void tree_policy(struct session* s) {
 	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
 	const int* top_k = s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled];
+	struct tree_policy* policy = &s->plan.tree;
+	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
 	memcpy(policy->top_k, top_k, sizeof policy->top_k);
 	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
 		policy->all = true;
 	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
 		policy->max_rows = SLICE_ROWS;
-		for (int n = 0; n <= SLICE_ROWS; n++)
-			s->plan.verify_cost[n] = (float)cost_verify(&s->engine->cost, n);
-		policy->verify_cost = s->plan.verify_cost;
+		policy->verify_cost = s->planner.prices.verify;
 	} else
 		policy->max_rows = s->options.max_tree;
 	if (s->logprobs > 0)
 		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
 }
 
-void plan_round(struct session* s) {
-	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	int steps = never || mask_is_empty(&s->mask) ? 0 : useful_steps(s);
-	if (steps > 0 && s->options.draft == SWIFTLET_DRAFT_AUTO)
-		steps = steps_when_it_pays(s, steps);
-	s->plan.steps = steps;
-	if (s->plain_left > 0)
-		s->plain_left--;
-	draft_policy(s, &s->plan.draft);
-	tree_policy(s, &s->plan.tree);
+static void fixed_policy(struct session* s) {
+	s->plan.draft = (struct draft_policy){.max_steps = useful_depth(s, s->options.max_draft),
+	                                      .threshold = (float)s->options.threshold,
+	                                      .top = TREE_RANKS};
+	tree_policy(s);
 }
 
-/* What the tree may still cost, once the draft steps taken are known. */
-void plan_tree(struct session* s, int steps) {
-	const double c = cost_draft(&s->engine->cost, &s->mask);
-	s->plan.tree.draft_cost = (float)(steps * c);
-	if (s->options.draft == SWIFTLET_DRAFT_AUTO)
-		s->plan.tree.max_rows = least(s->plan.tree.max_rows, affordable_rows(s, s->round_cost));
+static bool goes_on(const struct session* s) {
+	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	if (steps == 0)
+		return s->plan.draft.max_steps > 0;
+	const struct result* last = &mask_results(s->drafters.state[SOURCE_mask])[steps - 1];
+	return !s->plan.looped && steps < s->plan.draft.max_steps &&
+	       last->max_probability >= s->plan.draft.threshold && !model_is_end(s->engine->model, last->token);
+}
+
+/* The chances of the draft's choices by rank, each given that those before it are wrong, as SWIFT's tree
+ * takes them. */
+static void fill_table(const struct session* s, struct acceptance_table* table) {
+	for (int bin = 0; bin < DRAFT_BINS; bin++) {
+		float left = 1;
+		for (int rank = 0; rank < TREE_RANKS; rank++) {
+			table->chance[bin][rank] = left * chances_broad(&s->chances, SOURCE_mask, bin, rank);
+			left -= table->chance[bin][rank];
+		}
+	}
+}
+
+static void build_tree(struct session* s) {
+	void* mask = s->drafters.state[SOURCE_mask];
+	struct acceptance_table table;
+	fill_table(s, &table);
+	s->plan.tree.draft_cost =
+	    (float)(mask_rows(mask) * cost_draft(&s->engine->cost, session_variant(s, &s->mask)));
+	tree_build(&s->planner.tree, s->text[s->n_text - 1], mask_results(mask), mask_rows(mask), &s->plan.tree,
+	           &table);
+}
+
+/* The draft's whole list of choices is compared, in the tree or not, as far as the accepted path is its
+ * chain. */
+static void learn_chain(struct session* s) {
+	const struct result* step = mask_results(s->drafters.state[SOURCE_mask]);
+	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	const struct verdict* v = &s->round.verdict;
+	for (int d = 0; d < steps && d <= v->accepted && s->planner.tree.rank[v->path[d]] == 0; d++) {
+		const int bin = draft_bin(step[d].max_probability);
+		const int32_t token = s->round.out[v->path[d]].token;
+		for (int rank = 0; rank < step[d].top; rank++) {
+			const bool right = step[d].top_token[rank] == token;
+			chances_see(&s->chances, SOURCE_mask, bin, rank, ALONE, right);
+			if (right)
+				break;
+		}
+	}
+	chances_calibrate(&s->chances, &s->planner.tree, v);
+}
+
+/* ---- the planner's rule ------------------------------------------------------------------- */
+
+static void set_prices(struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	struct prices prices = {.cascade = true};
+	for (int n = 1; n <= SLICE_ROWS; n++) {
+		prices.verify[n] = (float)cost_verify(cost, n);
+		prices.verify_worst[n] = (float)cost_verify_worst(cost, n);
+	}
+	for (int i = 0; i < DRAFTER_COUNT; i++)
+		prices.pass[i] = prices.pass_worst[i] = INFINITY;
+	planner_set_prices(&s->planner, &prices);
+}
+
+static void price_passes(struct session* s) {
+	struct prices* prices = &s->planner.prices;
+	const bool may = mask_drafts(s) && !s->plan.looped;
+	prices->pass[SOURCE_mask] =
+	    may ? (float)cost_draft(&s->engine->cost, session_variant(s, &s->mask)) : INFINITY;
+	prices->pass_worst[SOURCE_mask] =
+	    may ? (float)cost_draft_worst(&s->engine->cost, session_variant(s, &s->mask)) : INFINITY;
+}
+
+/* Prices are ratios to a plain step: a few must have been measured, and one lately. */
+static bool calibrates(const struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	const int every = cost->plain_seen < 4 * CALIBRATE_FIRST ? CALIBRATE_FIRST / 2 : CALIBRATE_EVERY;
+	return cost->plain_seen < CALIBRATE_FIRST || s->rounds_since_plain >= every;
+}
+
+/* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
+ * drafting. */
+static struct round_limits limits_of(const struct session* s) {
+	struct round_limits limits = {.rows = SLICE_ROWS,
+	                              .depth = useful_depth(s, MAX_DRAFT),
+	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
+	if (s->options.max_tree > 0)
+		limits.rows = least(s->options.max_tree, SLICE_ROWS);
+	if (s->logprobs > 0)
+		limits.rows = least(limits.rows, LOGPROB_ROWS);
+	if (calibrates(s))
+		limits.rows = 1;
+	return limits;
+}
+
+/* The least cost per token that going on from d steps can have, if all d are accepted: e steps more bring
+ * next + next² + … + next^e tokens. More than one ahead, since v(n) may rise in steps. */
+static double least_token_cost(const struct cost_model* cost, double c, double next, int d) {
+	double tokens = 0, power = 1, least_cost = INFINITY;
+	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
+		power *= next;
+		tokens += power;
+		const double verify = cost_verify(cost, d + e + 1) - cost_verify(cost, d + 1);
+		least_cost = fmin(least_cost, (e * c + verify) / tokens);
+	}
+	return least_cost;
+}
+
+/* A device's draft loop decides by itself when to stop. */
+static void loop_policy(struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	const double c = cost_draft(cost, session_variant(s, &s->mask)),
+	             worst = cost_draft_worst(cost, session_variant(s, &s->mask));
+	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
+	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
+	struct draft_policy* policy = &s->plan.draft;
+	*policy = (struct draft_policy){.max_steps = useful_depth(s, s->options.max_draft), .top = TREE_RANKS};
+	while (policy->max_steps > 1 &&
+	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
+		policy->max_steps--;
+	for (int bin = 0; bin < DRAFT_BINS; bin++)
+		policy->accept[bin] = chances_broad(&s->chances, SOURCE_mask, bin, 0);
+	for (int d = 1; d <= MAX_DRAFT; d++)
+		policy->min_reach[d] = (float)(rate * least_token_cost(cost, c, next, d));
+}
+
+/* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
+static const float hopeful = 0.9f;
+
+/* A drafter whose passes do not pay rests, each time longer, before it is given another chance. */
+static void rest(struct session* s, bool passed) {
+	if (!mask_drafts(s))
+		return;
+	s->rested = passed ? 0 : s->rested + 1;
+	s->passed = passed ? s->passed + 1 : 0;
+	if (s->passed > FIRST_REST / 4)
+		s->rest = 0;
+	if (s->rested < (s->rest > 0 ? s->rest : FIRST_REST))
+		return;
+	s->rest = s->rest > 0 ? least(2 * s->rest, LONGEST_REST) : FIRST_REST;
+	s->rested = 0;
+	chances_first_anew(&s->chances, SOURCE_mask, hopeful);
+}
+
+/* ---- a round ------------------------------------------------------------------------------ */
+
+void plan_round(struct session* s) {
+	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
+	s->plan.rule = never ? RULE_PLAIN : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED : RULE_GAIN;
+	s->plan.looped = false;
+	if (s->drafters.state[SOURCE_mask]) {
+		const struct model* model = s->engine->model;
+		const struct mask_round round = {.cache = s->cache,
+		                                 .sampler = s->sampled ? &s->sampler : NULL,
+		                                 .penalties = penalties_now(s),
+		                                 .skip = &s->mask,
+		                                 .end_token = model->end_token,
+		                                 .n_end_tokens = model->n_end_tokens};
+		mask_start(s->drafters.state[SOURCE_mask], &round);
+	}
+	if (s->rounds % PRICES_EVERY == 0)
+		set_prices(s);
+	const struct round_limits limits = limits_of(s);
+	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
+	if (s->plan.rule == RULE_FIXED)
+		fixed_policy(s);
+}
+
+bool plan_goes_on(struct session* s) {
+	struct plan* plan = &s->plan;
+	if (plan->rule == RULE_PLAIN)
+		return false;
+	if (plan->rule == RULE_FIXED) {
+		if (mask_drafts(s) && goes_on(s))
+			return true;
+		if (mask_drafts(s))
+			build_tree(s);
+		return false;
+	}
+	price_passes(s);
+	plan->action = planner_next(&s->planner);
+	if (plan->action.kind == PLAN_VERIFY)
+		return false;
+	if (s->engine->backend->draft)
+		loop_policy(s);
+	return true;
 }
 
 void plan_new_mask(struct session* s) {
-	acceptance_new_mask(&s->acceptance, s->search ? search_expected(s->search) : s->matchness);
-	s->rounds_on_mask = 0;
-	s->probes = isnan(s->matchness) ? PROBES : 0;
-	s->plain_left = s->backoff = 0;
-	s->acceptance.rate = 1;
+	s->expected = s->search ? search_expected(s->search) : s->matchness;
+	chances_first_anew(&s->chances, SOURCE_mask, isnan(s->expected) ? hopeful : (float)s->expected);
+	s->rest = s->rested = s->passed = 0;
 }
 
 static void offer_costs(struct session* s) {
@@ -192,25 +268,49 @@ static void look_again(struct session* s) {
 	score_adopt_best(s);
 }
 
+/* What the draft model's own steps came to. */
+static void learn_steps(struct session* s, int accepted) {
+	void* mask = s->drafters.state[SOURCE_mask];
+	int looked_at, right;
+	mask_judge(mask, &s->planner.tree, s->round.out, &looked_at, &right);
+	s->verified_rounds++;
+	s->last_draft_steps = mask_steps(mask);
+	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
+	s->figures.draft_steps += s->last_draft_steps;
+	s->figures.draft_accepted += s->last_accepted;
+	if (s->search && !s->options.published)
+		search_see_draft(s->search, &s->mask, right, looked_at);
+}
+
+static void learn_sources(struct session* s) {
+	const struct tree* tree = &s->planner.tree;
+	const struct verdict* v = &s->round.verdict;
+	for (int row = 1; row < tree->n; row++) {
+		s->figures.source[tree->source[row]].rows++;
+		s->figures.source[tree->source[row]].predicted += (double)tree->chance[row];
+	}
+	for (int i = 1; i <= v->accepted; i++)
+		s->figures.source[tree->source[v->path[i]]].accepted++;
+}
+
 void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->rounds;
-	if (s->round.steps == 0) {
+	const bool passed = s->drafters.state[SOURCE_mask] && mask_rows(s->drafters.state[SOURCE_mask]) > 0;
+	if (s->planner.tree.n == 1 && !passed) {
 		ledger_plain(&s->ledger);
 		s->rounds_since_plain = 0;
 	} else {
 		ledger_round(&s->ledger, s->round_cost, emitted);
-		acceptance_see(&s->acceptance, &s->round);
-		acceptance_see_rate(&s->acceptance, emitted, s->round_cost);
-		s->rounds_on_mask++;
 		s->rounds_since_plain++;
-		if (s->rounds_on_mask > 2 * RATE_ROUNDS && s->acceptance.rate > 1)
-			s->backoff = 0;
-		s->verified_rounds++;
-		s->last_draft_steps = s->round.steps;
-		s->last_accepted = accepted;
-		/* the draft stopped being right after `accepted` steps, or not at all */
-		if (s->search && !s->options.published)
-			search_see_draft(s->search, &s->mask, accepted, accepted + (accepted < s->round.steps));
+	}
+	learn_sources(s);
+	if (passed)
+		learn_steps(s, accepted);
+	if (s->plan.rule == RULE_FIXED && passed)
+		learn_chain(s);
+	if (s->plan.rule == RULE_GAIN) {
+		planner_see(&s->planner, &s->round.verdict, s->round.out, emitted, (float)s->round_cost);
+		rest(s, passed);
 	}
 	if (rounds % LOOK_EVERY == 0)
 		look_again(s);

@@ -8,9 +8,11 @@
  * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
  * model's states come from the verify passes that made the window; where they were not kept and time is free,
  * one pass computes them again. */
+#include "optimizer/layer_programming.h"
 #include "optimizer/session_state.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_ROWS = 8 };
@@ -80,9 +82,10 @@ static bool splitting_pays(const struct session* s, const struct mask* mask, int
 	if (isinf(s->options.opt_budget))
 		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
-	const double first = cost_matchness(cost, mask, FIRST_ROWS);
-	const double rest = cost_matchness(cost, mask, rows - FIRST_ROWS);
-	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, mask, rows);
+	const struct variant v = session_variant(s, mask);
+	const double first = cost_matchness(cost, v, FIRST_ROWS);
+	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
+	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, v, rows);
 }
 
 /* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
@@ -106,7 +109,42 @@ static bool is_affordable(const struct session* s) {
 	if (s->engine->cost.plain <= 0)
 		return false;
 	const struct mask likely = search_best(s->search, NULL);
-	return ledger_allows_learning(&s->ledger, cost_matchness(&s->engine->cost, &likely, s->window.size));
+	return ledger_allows_learning(
+	    &s->ledger, cost_matchness(&s->engine->cost, session_variant(s, &likely), s->window.size));
+}
+
+/* ---- dynamic programming ------------------------------------------------------------------ */
+
+/* Once a kind of text, and again when four times as much of it was seen: the masks that dynamic programming
+ * on the last tokens finds, of a handful of sizes, are scored next. It is run where the search knows prices
+ * and has had its first window; on as many tokens as make its rows cheap. */
+static void program(struct session* s) {
+	enum { SIZES = 5 };
+	const struct cost_model* cost = &s->engine->cost;
+	const int dims = 2 * s->engine->model->weights.shape.n_blocks - 4;
+	const double given = s->options.skip_ratio;
+	const int size = (int)((given > 0 ? given : 0.9) * dims), at = s->window.base;
+	const double seen = s->ledger.plain;
+	struct layer_programming spent;
+	struct error error;
+	if (s->options.published || s->options.max_steps == 0 || seen < 4 * s->programmed ||
+	    cost->plain_seen == 0)
+		return;
+	int tokens = 1;
+	while (2 * tokens * (size + 1) <= MAX_ROWS &&
+	       cost_verify(cost, 2 * tokens * (size + 1)) < 1.5 * cost_verify(cost, tokens * (size + 1)))
+		tokens *= 2;
+	const double price = cost_verify(cost, tokens * (size + 1));
+	if (!is_free(s) && !ledger_allows_learning(&s->ledger, price))
+		return;
+	struct mask* mask = calloc((size_t)size + 1, sizeof *mask);
+	s->programmed = seen > 1 ? seen : 1;
+	if (mask && layer_programming(s->cache, s->text + at, at, tokens, size, mask, &spent, &error))
+		for (int i = SIZES; i > (given > 0 ? SIZES - 1 : 0); i--)
+			search_suggest(s->search, &mask[size * i / SIZES]);
+	free(mask);
+	if (s->phase != PHASE_IDLE)
+		ledger_learn(&s->ledger, price);
 }
 
 bool score_begin(struct session* s) {
@@ -117,6 +155,7 @@ bool score_begin(struct session* s) {
 	move_window(s);
 	if (w->size == 0 || !is_affordable(s))
 		return false;
+	program(s);
 	const bool proposed = search_propose(s->search, &w->proposal);
 	charge_search(s);
 	if (!proposed)
@@ -167,6 +206,8 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .token = s->text + w->base + w->rows,
 	                      .parent = s->row_parent,
 	                      .skip = &w->proposal.mask,
+	                      .low = s->low,
+	                      .low_head = s->low_head,
 	                      .last = last,
 	                      .head = true,
 	                      .tap = isnan(w->distance) ? -1 : last - 1,

@@ -17,7 +17,7 @@
 #include "optimizer/record.h"
 #include "optimizer/speedup.h"
 
-enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES = 7 };
+enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES = 9 };
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
@@ -516,7 +516,7 @@ static double worth_of(const struct search* s, const struct vector* v, int rows)
 	return gain;
 }
 
-/* The sizes along the order of damage now, 0.1 … 0.7 of what may be skipped: the unscored one that is worth
+/* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped: the unscored one that is worth
  * most, while one is worth anything to speak of. */
 static bool propose_size(struct search* s, struct proposal* p) {
 	if (!s->free_size || !by_speedup(s))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/draft/prediction.h"
 #include "optimizer/session_state.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -20,7 +21,7 @@ static struct search* open_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
 	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
 	 * below 34 B parameters, else 0.5. */
-	const bool priced = o->objective_speedup && !(o->skip_ratio > 0);
+	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0);
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
@@ -44,6 +45,22 @@ static struct search* open_search(struct session* s, struct error* error) {
 	return search_open(&how, error);
 }
 
+/* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
+static bool open_drafters(struct session* s, int context) {
+	const struct drafter_setup setup = {.context = context + 1,
+	                                    .vocab = s->engine->model->weights.shape.vocab};
+	const struct swiftlet_options* o = &s->options;
+	const bool plain = o->method == SWIFTLET_VANILLA || o->draft == SWIFTLET_DRAFT_NEVER;
+	const unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	if (!drafter_set_open(&s->drafters, which, &setup))
+		return false;
+	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
+		return true;
+	s->pool = retrieval_pool_open(o->pool);
+	session_use_pool(s, s->pool);
+	return s->pool != NULL;
+}
+
 static bool open_parts(struct session* s, struct error* error) {
 	struct backend* backend = s->engine->backend;
 	const struct model* model = s->engine->model;
@@ -60,6 +77,8 @@ static bool open_parts(struct session* s, struct error* error) {
 			return false;
 		s->mask = search_best(s->search, NULL);
 	}
+	if (!open_drafters(s, context))
+		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	if (s->search && !s->options.published) {
 		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
 		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
@@ -83,10 +102,15 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	}
 	s->engine = engine;
 	s->options = *options;
+	if (options->draft_bits > 0 && engine->low.table.bytes > 0) {
+		s->low = &engine->low.table.sub_layers;
+		s->low_head = engine->low.table.head;
+	}
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
 	ledger_open(&s->ledger, options->opt_budget);
-	acceptance_open(&s->acceptance);
+	chances_open(&s->chances);
+	planner_open(&s->planner, &s->drafters, &s->chances);
 	plan_new_mask(s);
 	if (!open_parts(s, &error)) {
 		give_message(message, size, &error);
@@ -103,6 +127,8 @@ void swiftlet_session_close(struct session* s) {
 		s->engine->backend->cache_close(s->cache);
 	if (s->search)
 		search_close(s->search);
+	drafter_set_close(&s->drafters);
+	retrieval_pool_close(s->pool);
 	distance_close(&s->distance);
 	free(s->influence_rows);
 	emitter_close(&s->emitter);
@@ -136,6 +162,10 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
 			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
+	for (int i = 0; i < r->n_expected; i++)
+		if (r->expected[i] < 0 || r->expected[i] >= vocab)
+			return error_set(error, "expected token %d is %d: expected 0 to %d", i, r->expected[i],
+			                 vocab - 1);
 	if (r->max_tokens < 1)
 		return error_set(error, "max_tokens is %d: expected at least 1", r->max_tokens);
 	if (!(r->temperature >= 0 && r->temperature <= 100))
@@ -198,6 +228,14 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 	s->figures.cached_tokens = kept;
 }
 
+/* Drafters learn of the prompt while nothing waits for a token. */
+static void start_drafters(struct session* s, const struct swiftlet_request* r) {
+	drafter_set_forget(&s->drafters, 0);
+	drafter_set_append(&s->drafters, r->prompt, r->n_prompt);
+	if (s->drafters.state[SOURCE_prediction] && r->n_expected > 0)
+		prediction_feed(s->drafters.state[SOURCE_prediction], r->expected, r->n_expected);
+}
+
 static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	s->sampled = r->temperature > 0;
 	s->sampler = (struct sampler){.temperature = (float)r->temperature,
@@ -217,6 +255,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 		s->cache->backend->discard(s->cache);
 	start_text(s, r);
 	start_sampler(s, r);
+	start_drafters(s, r);
 	score_new_instance(s);
 	influence_join(&s->influence, &s->text_influence, s->engine->model->weights.shape.n_blocks);
 	memset(&s->text_influence, 0, sizeof s->text_influence);
@@ -269,7 +308,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	/* the first token comes with the prefill */
 	f->tokens_per_second = ratio(f->tokens - 1, f->seconds.decode);
 	f->mean_generated = ratio((double)f->round_tokens, (double)f->rounds);
-	f->alpha = ratio((double)f->accepted, (double)f->draft_steps);
+	f->alpha = ratio((double)f->draft_accepted, (double)f->draft_steps);
 	f->matchness = s->matchness;
 	f->chosen_by = s->search ? search_chosen_by(s->search) : NAN;
 	f->search_state = search_state_of(s);
@@ -287,8 +326,10 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = cost_draft(&s->engine->cost, &s->mask);
-		f->expected_speedup = a > 0 ? m * a / ((m - 1) * f->c + a) : NAN; /* SWIFT Eq. 6 */
+		f->c = cost_draft(&s->engine->cost, session_variant(s, &s->mask));
+		/* SWIFT Eq. 6 knows one drafter */
+		f->expected_speedup =
+		    a > 0 && f->source[SOURCE_mask].accepted == f->accepted ? m * a / ((m - 1) * f->c + a) : NAN;
 	}
 }
 
@@ -303,8 +344,8 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 }
 
 void session_expect(struct session* s, double matchness) {
-	s->matchness = matchness;
-	acceptance_new_mask(&s->acceptance, matchness);
+	s->matchness = s->expected = matchness;
+	chances_first_anew(&s->chances, SOURCE_mask, (float)matchness);
 }
 
 static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
@@ -371,6 +412,19 @@ const struct influence* session_text_influence(const struct session* s) { return
 void session_add_influence(struct session* s, const struct influence* known) {
 	influence_join(&s->influence, known, s->engine->model->weights.shape.n_blocks);
 	session_tell_influence(s);
+}
+
+void session_use_pool(struct session* s, const struct retrieval_pool* pool) {
+	if (s->drafters.state[SOURCE_retrieval])
+		retrieval_use_pool(s->drafters.state[SOURCE_retrieval], pool);
+}
+
+void session_remember(struct session* s, struct retrieval_pool* pool) {
+	retrieval_pool_add(pool, s->text, s->n_text);
+}
+
+const char* swiftlet_source_name(int source) {
+	return source >= 0 && source < DRAFTER_COUNT ? drafters[source]->name : NULL;
 }
 
 struct mask session_mask(const struct session* s, double* matchness) {

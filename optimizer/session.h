@@ -12,6 +12,7 @@
 #ifndef SWIFTLET_OPTIMIZER_SESSION_H
 #define SWIFTLET_OPTIMIZER_SESSION_H
 
+#include "core/draft/retrieval.h"
 #include "core/draft/round.h"
 #include "optimizer/engine.h"
 #include "optimizer/influence.h"
@@ -59,6 +60,11 @@ struct search* session_swap_search(struct session*, struct search* other, struct
 const struct influence* session_text_influence(const struct session*);
 /* Influence that earlier runs measured on this kind of text. */
 void session_add_influence(struct session*, const struct influence*);
+/* Earlier texts that retrieval looks in from now on, in place of the session's own (NULL: none). The pool is
+ * the caller's, and may grow only between rounds. */
+void session_use_pool(struct session*, const struct retrieval_pool*);
+/* Adds the text of the request that is over to a pool. */
+void session_remember(struct session*, struct retrieval_pool*);
 /* The mask that drafts now, and its matchness (NaN before any). */
 struct mask session_mask(const struct session*, double* matchness);
 void session_set_mask(struct session*, const struct mask*);

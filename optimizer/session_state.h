@@ -4,8 +4,10 @@
 #ifndef SWIFTLET_OPTIMIZER_SESSION_STATE_H
 #define SWIFTLET_OPTIMIZER_SESSION_STATE_H
 
+#include "core/draft/mask.h"
+#include "core/draft/planner.h"
+#include "core/draft/retrieval.h"
 #include "core/text/tokenizer.h"
-#include "optimizer/acceptance.h"
 #include "optimizer/distance.h"
 #include "optimizer/influence.h"
 #include "optimizer/ledger.h"
@@ -61,10 +63,11 @@ struct history {
 };
 
 struct plan {
-	int steps; /* draft steps allowed; 0: a plain step */
-	struct draft_policy draft;
-	struct tree_policy tree;
-	float verify_cost[SLICE_ROWS + 1];
+	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN } rule;
+	struct plan_action action; /* RULE_GAIN: the pass that comes next */
+	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
+	struct tree_policy tree;   /* RULE_FIXED */
+	bool looped;               /* a device's loop has drafted in this round */
 };
 
 struct session {
@@ -73,8 +76,13 @@ struct session {
 	struct cache* cache;
 	struct search* search;
 	struct ledger ledger;
-	struct acceptance acceptance;
+	struct drafter_set drafters;
+	struct chances chances;
+	struct planner planner;
+	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
+	const struct mask* low; /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
+	bool low_head;
 	double matchness;
 
 	/* the request */
@@ -102,7 +110,8 @@ struct session {
 	struct distance distance;                   /* no rows: not measured */
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
-	double influence_told;                      /* rows that the search was told of */
+	double programmed;     /* tokens that had been served at the last dynamic programming, 0: none yet */
+	double influence_told; /* rows that the search was told of */
 	struct segment segment;
 	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];
 	uint8_t want[MAX_ROWS];
@@ -110,10 +119,12 @@ struct session {
 	double round_cost; /* of the round at hand, in plain steps */
 
 	/* deciding */
-	int64_t rounds, rounds_on_mask, rounds_since_plain;
-	int probes;                  /* rounds drafted without asking whether they pay */
-	int64_t plain_left, backoff; /* plain steps until drafting is tried again */
-	double search_host;          /* seconds of the search's own already on the ledger */
+	int64_t rounds, rounds_since_plain;
+	double
+	    expected; /* share of the mask's draft steps that are right, as the search knows it; NaN: unknown */
+	int rest, rested,
+	    passed;         /* rounds that its passes are left out after failing, have been, have been made */
+	double search_host; /* seconds of the search's own already on the ledger */
 	int64_t verified_rounds;
 	int last_draft_steps, last_accepted;
 
@@ -125,6 +136,11 @@ struct session {
 	struct swiftlet_figures figures;
 	double started;
 };
+
+/* A draft of this session that leaves these sub-layers out. */
+static inline struct variant session_variant(const struct session* s, const struct mask* skip) {
+	return (struct variant){.skip = skip, .low = s->low, .low_head = s->low_head};
+}
 
 /* emit.c */
 bool emitter_open(struct emitter*, const struct tokenizer*);
@@ -148,7 +164,8 @@ void penalties_close(struct session*);
 
 /* plan.c */
 void plan_round(struct session*);
-void plan_tree(struct session*, int steps);
+/* Whether another draft pass comes first; else the planner's tree is what is verified. */
+bool plan_goes_on(struct session*);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
 

@@ -2,7 +2,7 @@
 _swiftlet() {
 	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
 	if ((COMP_CWORD == 1)); then
-		mapfile -t COMPREPLY < <(compgen -W "run chat stream serve masks bench inspect tokenize --help --version" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "run chat stream serve learn masks bench inspect tokenize --help --version" -- "$word")
 		return
 	fi
 	case $before in
@@ -11,7 +11,7 @@ _swiftlet() {
 	--isa) mapfile -t COMPREPLY < <(compgen -W "auto reference avx2 avx512" -- "$word") ;;
 	--draft) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word") ;;
 	--max-tree) mapfile -t COMPREPLY < <(compgen -W "auto paper" -- "$word") ;;
-	--bank | --search) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$word") ;;
+	--bank | --search | --idle-search | --distance) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$word") ;;
 	--preset) mapfile -t COMPREPLY < <(compgen -W "paper" -- "$word") ;;
 	--format) mapfile -t COMPREPLY < <(compgen -W "swiftlet skip_layers" -- "$word") ;;
 	--objective) mapfile -t COMPREPLY < <(compgen -W "matchness speedup" -- "$word") ;;
@@ -26,7 +26,7 @@ _swiftlet() {
 		elif ((COMP_CWORD == 2)) && [[ $command == masks ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "list show export import delete" -- "$word")
 		elif ((COMP_CWORD == 2)) && [[ $command == bench ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "decode swift kernels gp" -- "$word")
+			mapfile -t COMPREPLY < <(compgen -W "decode swift learn search kernels gp" -- "$word")
 		else
 			compopt -o default
 			mapfile -t COMPREPLY < <(compgen -f -- "$word")

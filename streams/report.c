@@ -50,6 +50,21 @@ static bool add_mask(cJSON* object, const struct swiftlet_figures* f, enum swift
 	       add_integers(mask, "mlp", f->mlp, f->n_mlp);
 }
 
+/* Who drafted: rows verified for each, and what came of them. */
+static bool add_sources(cJSON* object, const struct swiftlet_figures* f) {
+	cJSON* const sources = cJSON_AddObjectToObject(object, "sources");
+	bool good = sources != NULL;
+	for (int i = 0; good && swiftlet_source_name(i); i++) {
+		if (f->source[i].rows == 0)
+			continue;
+		cJSON* const source = cJSON_AddObjectToObject(sources, swiftlet_source_name(i));
+		good = source && add_count(source, "rows", f->source[i].rows) &&
+		       add_count(source, "accepted", f->source[i].accepted) &&
+		       add_number(source, "predicted", f->source[i].predicted);
+	}
+	return good;
+}
+
 bool report_add_figures(void* to, const struct swiftlet_figures* f, enum swiftlet_method method) {
 	cJSON* const object = to;
 	return add_seconds(object, f) && add_number(object, "tokens_per_second", f->tokens_per_second) &&
@@ -61,7 +76,8 @@ bool report_add_figures(void* to, const struct swiftlet_figures* f, enum swiftle
 	       add_number(object, "matchness", f->matchness) && add_number(object, "chosen_by", f->chosen_by) &&
 	       add_count(object, "optimize_steps", f->optimize_steps) &&
 	       add_number(object, "skip_ratio", f->skip_ratio) && add_number(object, "c", f->c) &&
-	       add_number(object, "expected_speedup", f->expected_speedup) && add_mask(object, f, method);
+	       add_number(object, "expected_speedup", f->expected_speedup) && add_sources(object, f) &&
+	       add_mask(object, f, method);
 }
 
 static bool add_id(cJSON* object, const char* id) {
@@ -130,7 +146,7 @@ static struct task_sum* find_task(struct summary* summary, const char* name) {
 static void add_to(struct task_sum* sum, const struct swiftlet_figures* f) {
 	sum->instances++;
 	sum->tokens += f->tokens;
-	sum->accepted += f->accepted;
+	sum->accepted += f->draft_accepted;
 	sum->draft_steps += f->draft_steps;
 	sum->rounds += f->rounds;
 	sum->round_tokens += f->round_tokens;

@@ -55,10 +55,14 @@ static const struct {
     {"swift", bench_swift_main,
      "the whole method: how long the search for a mask takes, the speed-up with the mask\n"
      "            that was found beside what its figures promise, and that a cold start costs nothing"},
+    {"lowbit", bench_lowbit_main,
+     "drafting with a low-bit copy of the weights, with layers skipped, and with both"},
     {"learn", bench_learn_main,
      "what a cold start brings with the defaults, on made-up models at stated prices"},
     {"search", bench_search_main,
      "which ways of proposing masks find good ones: made-up models and trained ones"},
+    {"replay", bench_replay_main,
+     "what drafting would bring on a stream of prompts, at stated prices of passes"},
     {"kernels", kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"gp", gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
 };

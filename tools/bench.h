@@ -15,8 +15,10 @@ int bench_main(int argc, char** argv);
 /* argv[0] is the part's name. The exit status. */
 int bench_decode_main(int argc, char** argv);
 int bench_swift_main(int argc, char** argv);
+int bench_replay_main(int argc, char** argv);
 int bench_learn_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
+int bench_lowbit_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 

@@ -149,7 +149,7 @@ static void count(struct runner* r) {
 	struct swiftlet_figures now;
 	swiftlet_session_figures(r->session, &now);
 	r->draft_steps += now.draft_steps - r->last.draft_steps;
-	r->accepted += now.accepted - r->last.accepted;
+	r->accepted += now.draft_accepted - r->last.draft_accepted;
 	r->rounds += now.rounds - r->last.rounds;
 	r->round_tokens += now.round_tokens - r->last.round_tokens;
 	r->proposals += now.optimize_steps - r->last.optimize_steps;

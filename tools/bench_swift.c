@@ -187,7 +187,7 @@ static bool cold_pair(struct swift* w, int pair, struct error* error) {
 	double seconds[RATIOS + 1] = {0};
 	int64_t tokens[RATIOS + 1] = {0};
 	bool good = true;
-	cost_open(&w->bench.engine->cost, &w->bench.model->weights);
+	engine_forget_costs(w->bench.engine);
 	for (int k = 0; good && k <= RATIOS; k++) {
 		struct swiftlet_options options = k < RATIOS ? w->bench.options : vanilla(&w->bench.options);
 		options.skip_ratio = k < RATIOS ? ratio_of[k] : 0;

@@ -15,6 +15,7 @@ struct run {
 	struct runtime_wish wish;
 	const char* prompt;
 	const char* prompt_file;
+	const char* expect_file;
 	const char* system;
 	const char* task;
 	int64_t max_tokens;
@@ -78,13 +79,32 @@ static int finish(const struct run* run, struct generation* g) {
 	return saved ? STATUS_DONE : STATUS_FAILED;
 }
 
+/* Of --expect's file; *n = 0 where there is none. False with the error set. */
+static bool read_expected(const struct run* run, int32_t** id, int* n, struct error* error) {
+	size_t size;
+	*id = NULL;
+	*n = 0;
+	if (!run->expect_file)
+		return true;
+	char* const text = read_whole(run->expect_file, &size, error);
+	if (text && size > 0)
+		*id = expected_tokens(run->runtime.model, text, size, n, error);
+	const bool good = text && (size == 0 || *id);
+	free(text);
+	return good;
+}
+
 static int generate(struct run* run, const char* text, size_t size) {
 	struct error error = {{0}};
 	struct swiftlet_request request;
 	int n = 0;
 	int32_t* const prompt = tokens_of(run, text, size, &n, &error);
-	if (!prompt)
+	int32_t* expected = NULL;
+	int n_expected = 0;
+	if (!prompt || !read_expected(run, &expected, &n_expected, &error)) {
+		free(prompt);
 		return complain(STATUS_FAILED, "%s", error.message);
+	}
 	swiftlet_request_default(&request, &run->runtime.options);
 	request.prompt = prompt;
 	request.n_prompt = n;
@@ -92,11 +112,14 @@ static int generate(struct run* run, const char* text, size_t size) {
 	request.stop = run->stop.text;
 	request.n_stop = run->stop.n;
 	request.task = run->task;
+	request.expected = expected;
+	request.n_expected = n_expected;
 	struct generation g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
 	interrupt_watch();
 	const bool good = generation_run(&g, run->runtime.session, &request, &error);
 	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
 	generation_free(&g);
+	free(expected);
 	free(prompt);
 	return status;
 }
@@ -107,6 +130,8 @@ int command_run(int argc, char** argv) {
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    {"prompt", 'p', "TEXT", "the prompt", OPTION_TEXT, &run.prompt, 0, 0},
+	    {"expect", 0, "FILE", "a text that the output is expected to follow", OPTION_TEXT, &run.expect_file,
+	     0, 0},
 	    {"file", 'f', "FILE", "read the prompt from a file (-: standard input)", OPTION_TEXT,
 	     &run.prompt_file, 0, 0},
 	    {"max-tokens", 'n', "N", "tokens to generate at most (128)", OPTION_COUNT, &run.max_tokens, 1,

@@ -31,10 +31,16 @@ static const struct session_option session_option[] = {
     {"Drafting", NULL, NULL},
     {"method", "swift|vanilla", "vanilla decodes plainly, for comparison (swift)"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
+    {"drafters", "LIST|none", "who may draft: mask, prediction, retrieval, recycle, or all (all)"},
+    {"pool", "N", "tokens of earlier requests that drafts may come from (65536)"},
     {"max-draft", "N", "draft steps a round at most (25)"},
     {"threshold", "P", "a step less sure than this is the round's last (0.8)"},
     {"max-tree", "auto|paper|N", "rows of the draft tree, root counted (auto)"},
-    {"tree-top-k", "A,B,C,D", "alternatives by the step's confidence (10,8,5,3 when\ngreedy, 10,5,3,1 when sampled)"},
+    {"tree-top-k", "A,B,C,D",
+     "alternatives by the step's confidence (10,8,5,3 when\ngreedy, 10,5,3,1 when sampled)"},
+    {"draft-bits", "off|3|4|8", "draft with a copy of the weights in so many bits (off)"},
+    {"draft-cache", "DIR|off", "where that copy is kept between starts (~/.cache/swiftlet)"},
+    {"draft-memory", "SIZE", "refuse a larger copy, as in 800M or 1.5G"},
     {"Search for the layers to skip", NULL, NULL},
     {"search", "on|off", "off keeps the mask as it is (on)"},
     {"skip-ratio", "R", "share of skippable sub-layers to skip, or auto (auto)"},
@@ -54,8 +60,10 @@ static const struct session_option session_option[] = {
     {"kappa", "X", "how much ucb explores (2.5)"},
     {"bank", "on|off", "keep masks by task and try them first (on)"},
     {"preset", "paper",
-     "SWIFT as published: --draft always --max-tree paper\n--opt-budget inf --confirm 0 "
-     "--skip-ratio 0.45 --bank off --distance off"},
+     "SWIFT as published: a proposal before every round, uniformly\nrandom but for a Bayesian one "
+     "each 25th; windows of 32 from\neach text's first tokens; the best raw score drafts; every\nround "
+     "drafts, its whole tree is verified. What differs all the\nsame: no copies of the cache, and sampling "
+     "that is coupled, so\nthat the text is plain decoding's"},
 };
 enum { SESSION_OPTIONS = sizeof session_option / sizeof *session_option };
 

@@ -79,6 +79,8 @@ int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const
 		    swiftlet_session_open(runtime->engine, options, error.message, sizeof error.message);
 	if (!runtime->session)
 		return complain(STATUS_FAILED, "%s", error.message);
+	if (*swiftlet_engine_note(runtime->engine))
+		fprintf(stderr, "%s\n", swiftlet_engine_note(runtime->engine));
 	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
 	if (wish->mask && !start_mask(runtime, wish, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
@@ -190,6 +192,19 @@ int32_t* prompt_tokens(const swiftlet_model* model, const char* text, size_t siz
 	if (!id)
 		error_set(error, "out of memory for the ids of a prompt of %zu bytes", size);
 	return id;
+}
+
+int32_t* expected_tokens(const swiftlet_model* model, const char* text, size_t size, int* n,
+                         struct error* error) {
+	struct token_list list = {0};
+	*n = 0;
+	if (!tokenizer_encode(model->tokenizer, text, size, TOKENIZE_NO_SPECIAL, &list)) {
+		token_list_free(&list);
+		error_set(error, "out of memory for the ids of an expected text of %zu bytes", size);
+		return NULL;
+	}
+	*n = list.n;
+	return list.id;
 }
 
 int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* message, int n_messages, int* n,

@@ -95,6 +95,8 @@ double seconds_now(void);
 /* The ids of a prompt (malloc'd, *n), from BOS where it is empty. NULL with the error set. */
 int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, int* n,
                        struct error*);
+/* The ids of a text that an output is expected to follow: without what begins a prompt. */
+int32_t* expected_tokens(const swiftlet_model*, const char* text, size_t size, int* n, struct error*);
 /* The ids of messages through the model's chat template. */
 int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, int* n,
                      struct error*);

@@ -8,11 +8,22 @@ static struct cache* open_cache(struct backend* b, int capacity, enum dtype type
 	return inner->cache_open(inner, capacity, type, error);
 }
 
+/* Share of the weights that the pass reads: what its span leaves out is skipped, and so is a head not asked
+ * for. */
+static double share_of(const struct timed_backend* t, const struct pass* pass) {
+	struct mask skip = pass->skip ? *pass->skip : (struct mask){{0}};
+	double attention, mlp, head;
+	for (int s = 0; s < 2 * t->shares.blocks; s++)
+		if (s < pass->first || s >= pass->last)
+			mask_set(&skip, s, true);
+	cost_sub_layers(&t->shares, &attention, &mlp, &head);
+	const struct variant variant = {.skip = &skip, .low = pass->low, .low_head = pass->low_head};
+	return cost_share(&t->shares, variant) - (pass->head ? 0 : head);
+}
+
 static bool run(struct backend* b, const struct pass* pass, struct error* error) {
 	struct timed_backend* const t = of(b);
-	static const struct mask nothing = {{0}};
-	const double share = cost_share(&t->shares, pass->skip ? pass->skip : &nothing);
-	t->now += share * (1 + t->slope * (pass->n - 1));
+	t->now += share_of(t, pass) * (1 + t->slope * (pass->n - 1));
 	return t->inner->run(t->inner, pass, error);
 }
 
@@ -27,12 +38,12 @@ void timed_backend_install(struct timed_backend* t, struct engine* engine, doubl
 	t->backend.run = run;
 	t->backend.draft = NULL;
 	t->backend.threads = threads;
-	cost_open(&t->shares, &engine->model->weights);
-	cost_open(&engine->cost, &engine->model->weights);
+	engine_forget_costs(engine);
+	t->shares = engine->cost;
 	engine->backend = &t->backend;
 }
 
 void timed_backend_remove(struct timed_backend* t) {
 	t->engine->backend = t->inner;
-	cost_open(&t->engine->cost, &t->engine->model->weights);
+	engine_forget_costs(t->engine);
 }

@@ -1,23 +1,39 @@
 /* The tree of draft tokens that one verify pass looks at.
  *
- * Row 0 is the root, the last token emitted, which has no key or value yet. The chain of the draft's
- * top-1 tokens hangs from it, and beside each chain token its top-k alternatives, which go no deeper
- * (SWIFT section 4.2, "dynamic verification"). */
+ * Row 0 is the root, the last token emitted, which has no key or value yet. Below it hang candidates of any
+ * source, in any shape. SWIFT's own tree is a special case: the chain of the draft's top-1 tokens, and beside
+ * each chain token its top-k alternatives, which go no deeper (section 4.2, "dynamic verification"). */
 #ifndef SWIFTLET_CORE_DRAFT_TREE_H
 #define SWIFTLET_CORE_DRAFT_TREE_H
 
 #include "kernels/backend.h"
 
-enum { TREE_RANKS = 10 }; /* the chain token and its alternatives at one depth, at most */
+enum { TREE_RANKS = 10 }; /* candidates of one drafter at one node, at most */
 
 struct tree {
 	int n; /* rows, root included */
 	int32_t token[MAX_ROWS];
 	int32_t parent[MAX_ROWS]; /* -1 for the root; a parent comes before its children */
 	int16_t depth[MAX_ROWS];  /* 0 for the root */
-	int16_t rank[MAX_ROWS];   /* 0 for a chain token, 1… for its alternatives */
-	float expected;           /* tokens expected from verifying it, the bonus token included */
+	int16_t rank[MAX_ROWS]; /* 0 for the first choice of whoever proposed it (a chain token), 1… for others */
+	uint8_t source[MAX_ROWS];  /* whose chance is taken: an index into the drafters; 0 for the root */
+	uint8_t sources[MAX_ROWS]; /* everyone who proposed it, a bit each */
+	float chance[MAX_ROWS];    /* that verification accepts the path to it; 1 for the root */
+	float expected;            /* tokens expected from verifying it, the bonus token included */
 };
+
+/* A tree of the root alone. */
+void tree_start(struct tree*, int32_t root);
+/* The child of `row` that holds the token, or -1. */
+int tree_child(const struct tree*, int row, int32_t token);
+/* Adds a child of `parent` whose path is accepted with this chance, or, where the parent has that child
+ * already, credits it to this source too and keeps the better chance. The row; -1 when MAX_ROWS are taken or
+ * the parent is at depth MAX_DRAFT. */
+int tree_add(struct tree*, int parent, int32_t token, int source, int rank, float chance);
+/* Keeps the first n rows. */
+void tree_cut(struct tree*, int n);
+
+/* ---- SWIFT's tree --------------------------------------------------------------------------- */
 
 /* Learned chances that the target's token is the draft's rank-th, by the bin of its top-1 probability. */
 struct acceptance_table {

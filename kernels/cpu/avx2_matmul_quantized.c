@@ -1,300 +1,226 @@
 /* Products with quantized weights, AVX2.
  *
- * Blocks of 32 are taken apart into signed bytes, their offset already off: the product of bytes wants
- * one side unsigned, so the weight's sign goes over to the activation. */
+ * Products of bytes come as sums of two in 16 bits. With weights of at most six bits some of them add up
+ * there before they are widened, offsets included: 16 columns of any such type, 32 of four bits. Weights
+ * of eight bits keep their sign, which goes over to the activation. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
-#include "kernels/cpu/lane_sums.h"
+#include <immintrin.h>
 
-enum { Q_LANES = 8, Q_ROWS = 2, Q_N = 3 };
+typedef __m256i ints;
+typedef __m256 floats;
+enum { LANES = 8, SLOTS = 1, SUPER_SLOTS = 1, GROUP_ROWS = 5, SIGNED_BYTES = true };
+
+static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
+static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }
+static inline ints ints_load(const void* p) { return _mm256_load_si256(p); }
+static inline void ints_store(void* p, ints v) { _mm256_store_si256(p, v); }
+static inline ints ints_and(ints a, ints b) { return _mm256_and_si256(a, b); }
+static inline ints ints_or(ints a, ints b) { return _mm256_or_si256(a, b); }
+static inline ints ints_sub(ints a, ints b) { return _mm256_sub_epi32(a, b); }
+static inline ints ints_left(ints a, int n) { return _mm256_slli_epi32(a, n); }
+static inline ints ints_right(ints a, int n) { return _mm256_srli_epi32(a, n); }
+static inline ints ints_right_signed(ints a, int n) { return _mm256_srai_epi32(a, n); }
+static inline ints ints_flip_signs(ints a) { return _mm256_xor_si256(a, ints_bytes(0x80)); }
+static inline ints ints_low_pairs(ints a, ints b) { return _mm256_unpacklo_epi32(a, b); }
+static inline ints ints_high_pairs(ints a, ints b) { return _mm256_unpackhi_epi32(a, b); }
+static inline ints ints_low_halves(ints a, ints b) { return _mm256_unpacklo_epi64(a, b); }
+static inline ints ints_high_halves(ints a, ints b) { return _mm256_unpackhi_epi64(a, b); }
+static inline ints ints_shuffle(ints v, uint32_t index) {
+	const __m256i lane =
+	    _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
+	return _mm256_shuffle_epi8(v, _mm256_or_si256(lane, ints_set((int)index)));
+}
+static inline ints ints_where(ints v, uint32_t bits, int what) {
+	const ints none = _mm256_cmpeq_epi8(_mm256_and_si256(v, ints_set((int)bits)), ints_set(0));
+	return _mm256_andnot_si256(none, ints_bytes(what));
+}
+static inline ints ints_iq4(ints index) {
+	const __m128i values = _mm_loadu_si128((const void*)iq4_values);
+	return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index);
+}
+/* 16 bytes at each of two places */
+static inline ints ints_quarters(const uint8_t* p, size_t stride) {
+	const __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const void*)p));
+	return _mm256_inserti128_si256(v, _mm_loadu_si128((const void*)(p + stride)), 1);
+}
+/* In both 16-bit halves */
+static inline ints ints_scale(ints scale) {
+	return _mm256_blend_epi16(scale, _mm256_slli_epi32(scale, 16), 0xaa);
+}
+static inline void floats_store(float* p, floats v) { _mm256_store_ps(p, v); }
+static inline floats floats_mul(floats a, floats b) { return _mm256_mul_ps(a, b); }
+static inline floats floats_from_ints(ints v) { return _mm256_cvtepi32_ps(v); }
+static inline floats floats_negated(floats v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
+static inline floats floats_from_halves(ints v) {
+	const __m256i low = ints_shuffle(v, 0x80800100); /* to 32 bits; then side by side */
+	const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08);
+	return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+}
 
 #include "kernels/cpu/matmul_quantized.h"
 
-/* ---- taking weights apart -------------------------------------------------------------------- */
-
-INLINED float half_at(const uint8_t* p) { return _cvtsh_ss(load_u16(p)); }
-
-INLINED __m128i load_128(const void* p) { return _mm_loadu_si128(p); }
-INLINED __m256i load_256(const void* p) { return _mm256_loadu_si256(p); }
-INLINED void store_256(void* p, __m256i v) { _mm256_storeu_si256(p, v); }
-
-/* 16 bytes of nibbles as 32 bytes */
-INLINED __m256i nibbles(const uint8_t* p) {
-	const __m128i q = load_128(p);
-	return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(q, 4), q), _mm256_set1_epi8(15));
-}
-
-/* `what` in byte j where bit j of 32 is set */
-INLINED __m256i where_set(const uint8_t* bits, int what) {
-	int all;
-	memcpy(&all, bits, 4);
-	const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-	const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-	const __m256i mine = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(all), spread), bit);
-	return _mm256_and_si256(_mm256_cmpeq_epi8(mine, bit), _mm256_set1_epi8((char)what));
-}
-
-INLINED __m256i iq4_lookup(__m256i index) {
-	return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_128(iq4_values)), index);
-}
-
-/* The signed integers of a block of 32 */
-INLINED __m256i small_block(enum dtype type, const uint8_t* w) {
-	switch (type) {
-	case DTYPE_Q8_0:
-		return load_256(w + 2);
-	case DTYPE_Q4_0:
-		return _mm256_sub_epi8(nibbles(w + 2), _mm256_set1_epi8(8));
-	case DTYPE_Q4_1:
-		return nibbles(w + 4);
-	case DTYPE_Q5_0:
-		return _mm256_sub_epi8(_mm256_or_si256(nibbles(w + 6), where_set(w + 2, 16)), _mm256_set1_epi8(16));
-	case DTYPE_Q5_1:
-		return _mm256_or_si256(nibbles(w + 8), where_set(w + 4, 16));
-	default:
-		return iq4_lookup(nibbles(w + 2));
-	}
-}
-
-INLINED void decode_small(enum dtype type, struct decoded* out, int r, const uint8_t* w, int64_t columns,
-                          const uint8_t* next) {
-	const size_t bytes = dtype_bytes_of(type);
-	for (int64_t b = 0; b < columns / 32; b++, w += bytes, next += bytes) {
-		_mm_prefetch((const char*)next, _MM_HINT_T1);
-		store_256(out->q[r] + b * 32, small_block(type, w));
-		out->d[r][b] = half_at(w);
-		if (dtype_has_min(type))
-			out->m[r][b] = half_at(w + 2);
-	}
-}
-
-INLINED void decode_iq4_xs(struct decoded* out, int r, int b, const struct block_iq4_xs* w) {
-	const float d = half_at(w->d);
-	for (int j = 0; j < 8; j++) {
-		store_256(out->q[r] + b * 256 + j * 32, iq4_lookup(nibbles(w->q + j * 16)));
-		out->d[r][b * 8 + j] = d * (float)iq4_scale(j, w);
-	}
-}
-
-/* Sixteen bytes as scales or minima */
-INLINED void store_groups(int16_t* out, __m128i bytes) { store_256(out, _mm256_cvtepu8_epi16(bytes)); }
-
-INLINED void decode_k4_scales(struct decoded* out, int r, int b, const uint8_t* packed) {
-	uint64_t scales, minima;
-	k4_scales_minima(packed, &scales, &minima);
-	const __m128i s = _mm_cvtsi64_si128((long long)scales), m = _mm_cvtsi64_si128((long long)minima);
-	store_groups(out->scale[r] + b * 16, _mm_unpacklo_epi8(s, s));
-	store_groups(out->minus[r] + b * 16, _mm_unpacklo_epi8(m, m));
-}
-
-INLINED void decode_min(struct decoded* out, int r, int b, const uint8_t* d, const uint8_t* dmin) {
-	out->d[r][b] = half_at(d);
-	out->m[r][b] = -half_at(dmin);
-}
-
-INLINED __m256i bits_of(__m256i v, int shift, int mask) {
-	return _mm256_and_si256(_mm256_srli_epi16(v, shift), _mm256_set1_epi8((char)mask));
-}
-
-/* `what` where bit `bit` of each byte is set */
-INLINED __m256i where_bit(__m256i v, int bit, int what) {
-	const __m256i mask = _mm256_set1_epi8((char)(1 << bit));
-	return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(v, mask), mask), _mm256_set1_epi8((char)what));
-}
-
-INLINED void decode_q4_k(struct decoded* out, int r, int b, const struct block_q4_k* w) {
-	decode_min(out, r, b, w->d, w->dmin);
-	decode_k4_scales(out, r, b, w->scales);
-	UNROLLED for (int s = 0; s < 8; s++)
-	    store_256(out->q[r] + b * 256 + s * 32, bits_of(load_256(w->q + s / 2 * 32), s % 2 * 4, 15));
-}
-
-INLINED void decode_q5_k(struct decoded* out, int r, int b, const struct block_q5_k* w) {
-	decode_min(out, r, b, w->d, w->dmin);
-	decode_k4_scales(out, r, b, w->scales);
-	const __m256i high = load_256(w->high);
-	UNROLLED for (int s = 0; s < 8; s++) {
-		const __m256i low = bits_of(load_256(w->q + s / 2 * 32), s % 2 * 4, 15);
-		store_256(out->q[r] + b * 256 + s * 32, _mm256_or_si256(low, where_bit(high, s, 16)));
-	}
-}
-
-INLINED void decode_q2_k(struct decoded* out, int r, int b, const struct block_q2_k* w) {
-	decode_min(out, r, b, w->d, w->dmin);
-	const __m128i packed = load_128(w->scales), four = _mm_set1_epi8(15);
-	store_groups(out->scale[r] + b * 16, _mm_and_si128(packed, four));
-	store_groups(out->minus[r] + b * 16, _mm_and_si128(_mm_srli_epi16(packed, 4), four));
-	UNROLLED for (int s = 0; s < 8; s++)
-	    store_256(out->q[r] + b * 256 + s * 32, bits_of(load_256(w->q + s / 4 * 32), s % 4 * 2, 3));
-}
-
-/* Signed scales, and their products with the offset */
-INLINED void store_scales(struct decoded* out, int r, int b, __m256i scale, int offset) {
-	store_256(out->scale[r] + b * 16, scale);
-	store_256(out->minus[r] + b * 16, _mm256_mullo_epi16(scale, _mm256_set1_epi16((short)-offset)));
-}
-
-INLINED void decode_q3_k(struct decoded* out, int r, int b, const struct block_q3_k* w) {
-	out->d[r][b] = half_at(w->d);
-	uint64_t first, last;
-	q3_scales(w->scales, &first, &last);
-	const __m256i scale = _mm256_cvtepu8_epi16(_mm_set_epi64x((long long)last, (long long)first));
-	store_scales(out, r, b, _mm256_sub_epi16(scale, _mm256_set1_epi16(32)), 4);
-	const __m256i third = load_256(w->high);
-	UNROLLED for (int s = 0; s < 8; s++) {
-		const __m256i two_bits = bits_of(load_256(w->q + s / 4 * 32), s % 4 * 2, 3);
-		store_256(out->q[r] + b * 256 + s * 32, _mm256_or_si256(two_bits, where_bit(third, s, 4)));
-	}
-}
-
-INLINED void decode_q6_k(struct decoded* out, int r, int b, const struct block_q6_k* w) {
-	out->d[r][b] = half_at(w->d);
-	store_scales(out, r, b, _mm256_cvtepi8_epi16(load_128(w->scales)), 32);
-	UNROLLED for (int s = 0; s < 8; s++) {
-		const __m256i low = bits_of(load_256(w->low + s / 4 * 64 + s % 2 * 32), s % 4 / 2 * 4, 15);
-		const __m256i high = bits_of(load_256(w->high + s / 4 * 32), s % 4 * 2, 3);
-		store_256(out->q[r] + b * 256 + s * 32, _mm256_or_si256(low, _mm256_slli_epi16(high, 4)));
-	}
-}
-
-INLINED void decode_row(enum dtype type, struct decoded* out, int r, const uint8_t* w, int64_t columns,
-                        const uint8_t* next) {
-	if (small_blocks(type)) {
-		decode_small(type, out, r, w, columns, next);
-		return;
-	}
-	const size_t bytes = dtype_bytes_of(type);
-	for (int b = 0; b < (int)(columns / 256); b++, w += bytes, next += bytes) {
-		UNROLLED for (size_t line = 0; line < bytes; line += 64)
-		    _mm_prefetch((const char*)next + line, _MM_HINT_T1);
-		if (type == DTYPE_Q2_K)
-			decode_q2_k(out, r, b, (const void*)w);
-		else if (type == DTYPE_Q3_K)
-			decode_q3_k(out, r, b, (const void*)w);
-		else if (type == DTYPE_Q4_K)
-			decode_q4_k(out, r, b, (const void*)w);
-		else if (type == DTYPE_Q5_K)
-			decode_q5_k(out, r, b, (const void*)w);
-		else if (type == DTYPE_Q6_K)
-			decode_q6_k(out, r, b, (const void*)w);
-		else
-			decode_iq4_xs(out, r, b, (const void*)w);
-	}
-}
-
 /* ---- products -------------------------------------------------------------------------------- */
 
-INLINED __m256 broadcast_at(const void* p) {
-	float x;
+INLINED ints to_all(const void* p) {
+	int x;
 	memcpy(&x, p, 4);
-	return _mm256_set1_ps(x);
+	return _mm256_set1_epi32(x);
 }
 
-/* In lane 0 alone */
-INLINED __m256 once_at(const void* p) {
-	float x;
-	memcpy(&x, p, 4);
-	return _mm256_zextps128_ps256(_mm_set_ss(x));
+INLINED floats float_to_all(const void* p) { return _mm256_castsi256_ps(to_all(p)); }
+
+/* sum (n) += the next `columns` columns of the weights times those of the activations at q, in 16 bits */
+INLINED void dot_16(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4], const int8_t* q,
+                    size_t x_stride) {
+	UNROLLED for (int c = 0; c < columns / 4; c++) {
+		const ints four = ints_load(w[c]);
+		UNROLLED for (int i = 0; i < n; i++) sum[i] =
+		    _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(four, to_all(q + (size_t)i * x_stride + c * 4)));
+	}
 }
 
-INLINED void small_run(bool minimum, int n, const struct run* run) {
-	__m256 sum[Q_ROWS][Q_N];
-	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    run->first ? _mm256_setzero_ps() : _mm256_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
-	const struct decoded* w = run->w;
-	for (int64_t b = 0; b < run->columns / 32; b++)
-		UNROLLED for (int r = 0; r < Q_ROWS; r++) {
-			const __m256i wq = load_256(w->q[r] + b * 32), size = _mm256_abs_epi8(wq);
-			const __m256 wd = _mm256_set1_ps(w->d[r][b]);
-			UNROLLED for (int i = 0; i < n; i++) {
-				const size_t row = (size_t)i * run->x_stride;
-				const __m256i xq = _mm256_sign_epi8(load_256(run->q + row + b * 32), wq);
-				const __m256i dot = _mm256_madd_epi16(_mm256_maddubs_epi16(size, xq), _mm256_set1_epi16(1));
-				const __m256 d = _mm256_mul_ps(wd, broadcast_at(run->d + row + b * 4));
-				sum[r][i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), d, sum[r][i]);
-				if (minimum)
-					sum[r][i] = _mm256_fmadd_ps(_mm256_set1_ps(w->m[r][b]), once_at(run->sums + row + b * 4),
-					                            sum[r][i]);
+/* The same of signed bytes, in 32 bits */
+INLINED void dot_signed(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4], const int8_t* q,
+                        size_t x_stride) {
+	UNROLLED for (int c = 0; c < columns / 4; c++) {
+		const ints four = ints_load(w[c]), size = _mm256_abs_epi8(four);
+		UNROLLED for (int i = 0; i < n; i++) {
+			const ints x = _mm256_sign_epi8(to_all(q + (size_t)i * x_stride + c * 4), four);
+			const ints pairs = _mm256_maddubs_epi16(size, x);
+			sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+		}
+	}
+}
+
+/* `narrow` columns fit 16 bits; 0 where bytes are signed */
+INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
+	const struct tile* w = run->w;
+	for (int b = 0; b < run->columns / 32; b++) {
+		ints sums[GROUP_ROWS];
+		fetch(run, b * 32);
+		UNROLLED for (int i = 0; i < n; i++) sums[i] =
+		    minimum || !narrow ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + b * 4);
+		if (narrow)
+			for (int column = 0; column < 32; column += narrow) {
+				ints some[GROUP_ROWS];
+				UNROLLED for (int i = 0; i < n; i++) some[i] = ints_set(0);
+				dot_16(n, some, narrow, w->q + b * 8 + column / 4, run->q + b * 32 + column, run->x_stride);
+				UNROLLED for (int i = 0; i < n; i++) sums[i] =
+				    _mm256_add_epi32(sums[i], _mm256_madd_epi16(some[i], _mm256_set1_epi16(1)));
+			}
+		else
+			dot_signed(n, sums, 32, w->q + b * 8, run->q + b * 32, run->x_stride);
+		const floats wd = _mm256_load_ps(w->d[b]), wm = minimum ? _mm256_load_ps(w->m[b]) : wd;
+		UNROLLED for (int i = 0; i < n; i++) {
+			const size_t row = (size_t)i * run->x_stride;
+			const floats d = _mm256_mul_ps(wd, float_to_all(run->d + row + b * 4));
+			floats sum =
+			    b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			sum = _mm256_fmadd_ps(floats_from_ints(sums[i]), d, sum);
+			if (minimum)
+				sum = _mm256_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
+			_mm256_store_ps(run->sum + i * LANES, sum);
+		}
+	}
+}
+
+/* Groups of `group` columns, with an offset or with a minimum; `narrow` columns fit 16 bits */
+INLINED void super_run(bool minimum, int group, int narrow, int n, const struct run* run) {
+	const struct tile* w = run->w;
+	const int groups = 256 / group;
+	for (int b = 0; b < run->columns / 256; b++) {
+		ints sums[GROUP_ROWS];
+		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
+		for (int g = b * groups; g < b * groups + groups; g++) {
+			if (group == 32 || g % 2 == 0)
+				fetch(run, g * group);
+			const ints scale = ints_load(w->scale[g]);
+			for (int part = 0; part < group / narrow; part++) {
+				ints some[GROUP_ROWS];
+				UNROLLED for (int i = 0; i < n; i++) some[i] =
+				    minimum ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + g * 4);
+				dot_16(n, some, narrow, w->q + (g * group + part * narrow) / 4,
+				       run->q + g * group + part * narrow, run->x_stride);
+				UNROLLED for (int i = 0; i < n; i++) sums[i] =
+				    _mm256_add_epi32(sums[i], _mm256_madd_epi16(some[i], scale));
 			}
 		}
-	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++)
-	    _mm256_storeu_ps(run->out + (r * Q_N + i) * Q_LANES, sum[r][i]);
-}
-
-/* Scales of groups 2s and 2s + 1, each for its eight pairs */
-INLINED __m256i scales_of(const int16_t* scale, int s) {
-	return _mm256_set_m128i(_mm_set1_epi16(scale[2 * s + 1]), _mm_set1_epi16(scale[2 * s]));
-}
-
-/* Σ groups of sums · minus */
-INLINED __m256i minus_product(const uint8_t* sums, const int16_t* minus) {
-	return _mm256_madd_epi16(load_256(sums), load_256(minus));
-}
-
-INLINED void super_run(bool minimum, int n, const struct run* run) {
-	__m256 sum[Q_ROWS][Q_N];
-	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-	    run->first ? _mm256_setzero_ps() : _mm256_loadu_ps(run->out + (r * Q_N + i) * Q_LANES);
-	const struct decoded* w = run->w;
-	for (int64_t b = 0; b < run->columns / 256; b++)
-		UNROLLED for (int r = 0; r < Q_ROWS; r++) {
-			const int16_t* minus = w->minus[r] + b * 16;
-			__m256i dot[Q_N];
-			UNROLLED for (int i = 0; i < n; i++) dot[i] =
-			    minimum ? _mm256_setzero_si256()
-			            : minus_product(run->sums + (size_t)i * run->x_stride + b * 32, minus);
-			UNROLLED for (int s = 0; s < 8; s++) {
-				const __m256i wq = load_256(w->q[r] + b * 256 + s * 32);
-				const __m256i scale = scales_of(w->scale[r] + b * 16, s);
-				UNROLLED for (int i = 0; i < n; i++) {
-					const __m256i xq = load_256(run->q + (size_t)i * run->x_stride + b * 256 + s * 32);
-					const __m256i product = _mm256_madd_epi16(_mm256_maddubs_epi16(wq, xq), scale);
-					dot[i] = _mm256_add_epi32(dot[i], product);
-				}
+		const floats wd = _mm256_load_ps(w->d[b]), wm = minimum ? _mm256_load_ps(w->m[b]) : wd;
+		UNROLLED for (int i = 0; i < n; i++) {
+			floats product = _mm256_mul_ps(wd, floats_from_ints(sums[i]));
+			if (minimum) {
+				ints less = ints_set(0);
+				UNROLLED for (int p = b * groups / 2; p < b * groups / 2 + groups / 2; p++) less =
+				    _mm256_add_epi32(
+				        less, _mm256_madd_epi16(ints_load(w->min[p]),
+				                                to_all(run->sums + (size_t)i * run->x_stride + p * 4)));
+				product = _mm256_fmadd_ps(wm, floats_from_ints(less), product);
 			}
-			UNROLLED for (int i = 0; i < n; i++) {
-				const __m256 xd = broadcast_at(run->d + (size_t)i * run->x_stride + b * 4);
-				__m256 product = _mm256_mul_ps(_mm256_set1_ps(w->d[r][b]), _mm256_cvtepi32_ps(dot[i]));
-				if (minimum) {
-					const __m256i rest = minus_product(run->sums + (size_t)i * run->x_stride + b * 32, minus);
-					product = _mm256_fmadd_ps(_mm256_set1_ps(w->m[r][b]), _mm256_cvtepi32_ps(rest), product);
-				}
-				sum[r][i] = _mm256_fmadd_ps(xd, product, sum[r][i]);
-			}
+			const floats before =
+			    b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
+			_mm256_store_ps(run->sum + i * LANES, _mm256_fmadd_ps(d, product, before));
 		}
-	UNROLLED for (int r = 0; r < Q_ROWS; r++) UNROLLED for (int i = 0; i < n; i++)
-	    _mm256_storeu_ps(run->out + (r * Q_N + i) * Q_LANES, sum[r][i]);
+	}
 }
 
-#define RUNS(name, function, minimum)                                                                        \
+#define RUN(count, function, ...)                                                                            \
+	case count:                                                                                              \
+		function(__VA_ARGS__, count, run);                                                                   \
+		break;
+#define RUNS(name, ...)                                                                                      \
 	static void name(int n, const struct run* run) {                                                         \
-		if (n == 1)                                                                                          \
-			function(minimum, 1, run);                                                                       \
-		else if (n == 2)                                                                                     \
-			function(minimum, 2, run);                                                                       \
-		else                                                                                                 \
-			function(minimum, 3, run);                                                                       \
+		switch (n) {                                                                                         \
+			RUN(1, __VA_ARGS__)                                                                              \
+			RUN(2, __VA_ARGS__)                                                                              \
+			RUN(3, __VA_ARGS__)                                                                              \
+			RUN(4, __VA_ARGS__)                                                                              \
+			RUN(5, __VA_ARGS__)                                                                              \
+		}                                                                                                    \
 	}
 
-RUNS(small_offset_run, small_run, false)
-RUNS(small_min_run, small_run, true)
-RUNS(super_offset_run, super_run, false)
-RUNS(super_min_run, super_run, true)
+RUNS(signed_run, small_run, false, 0)
+RUNS(q4_0_run, small_run, false, 32)
+RUNS(q4_1_run, small_run, true, 32)
+RUNS(q5_0_run, small_run, false, 16)
+RUNS(q5_1_run, small_run, true, 16)
+RUNS(super_offset_run, super_run, false, 16, 16)
+RUNS(q2_k_run, super_run, true, 16, 16)
+RUNS(q4_k_run, super_run, true, 32, 32)
+RUNS(q5_k_run, super_run, true, 32, 16)
 
-static void quantized_run(enum kind kind, int n, const struct run* run) {
-	if (kind == SMALL_OFFSET)
-		small_offset_run(n, run);
-	else if (kind == SMALL_MIN)
-		small_min_run(n, run);
-	else if (kind == SUPER_OFFSET)
+static void quantized_run(enum dtype type, int n, const struct run* run) {
+	switch (type) {
+	case DTYPE_Q4_0:
+		q4_0_run(n, run);
+		break;
+	case DTYPE_Q4_1:
+		q4_1_run(n, run);
+		break;
+	case DTYPE_Q5_0:
+		q5_0_run(n, run);
+		break;
+	case DTYPE_Q5_1:
+		q5_1_run(n, run);
+		break;
+	case DTYPE_Q2_K:
+		q2_k_run(n, run);
+		break;
+	case DTYPE_Q4_K:
+		q4_k_run(n, run);
+		break;
+	case DTYPE_Q5_K:
+		q5_k_run(n, run);
+		break;
+	case DTYPE_Q3_K:
+	case DTYPE_Q6_K:
 		super_offset_run(n, run);
-	else
-		super_min_run(n, run);
-}
-
-static void lane_sums(const float* lanes, float* out) {
-	lane_sums_256(_mm256_loadu_ps(lanes), _mm256_loadu_ps(lanes + Q_N * Q_LANES), out);
+		break;
+	default:
+		signed_run(n, run);
+	}
 }
 
 void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,

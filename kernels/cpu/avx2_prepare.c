@@ -71,25 +71,53 @@ static void prepare_small(enum dtype weight, uint8_t* out, const float* x, int c
 	}
 }
 
+/* -offset times the sums of two groups of 16, and of their columns 0, 1 mod 4 and 2, 3 mod 4 */
+static void prepare_starts(uint8_t* out, const struct prepared* layout, int b, int offset, const int8_t* q,
+                           const int32_t sums[2]) {
+	__m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_loadu_si256((const void*)q));
+	pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4e));
+	pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0xb1));
+	pairs = _mm256_mullo_epi16(pairs, _mm256_set1_epi16((short)-offset));
+	const int32_t halves[2] = {_mm256_extract_epi32(pairs, 0), _mm256_extract_epi32(pairs, 4)};
+	const int32_t starts[2] = {-offset * sums[0], -offset * sums[1]};
+	memcpy(out + layout->sums + (size_t)b * 8, halves, 8);
+	memcpy(out + layout->starts + (size_t)b * 8, starts, 8);
+}
+
+/* Behind the scales of blocks of 256: sums by groups */
+static void prepare_groups(enum dtype weight, uint8_t* out, const struct prepared* layout, int cols) {
+	const int offset = group_offset(weight);
+	for (int b = 0; b < cols / 32; b++) {
+		const int8_t* q = (const int8_t*)out + b * 32;
+		const __m256i halves = sums_of_16(q);
+		const int32_t sums[2] = {_mm256_extract_epi32(halves, 0), _mm256_extract_epi32(halves, 4)};
+		const int16_t each[2] = {(int16_t)sums[0], (int16_t)sums[1]}, both = (int16_t)(sums[0] + sums[1]);
+		if (offset)
+			prepare_starts(out, layout, b, offset, q, sums);
+		else if (group_of(weight) == 16)
+			memcpy(out + layout->sums + (size_t)b * 4, each, 4);
+		else
+			memcpy(out + layout->sums + (size_t)b * 2, &both, 2);
+	}
+}
+
 static void prepare_super(enum dtype weight, uint8_t* out, const float* x, int cols) {
 	const struct prepared layout = prepared_layout(weight, cols);
 	for (int b = 0; b < cols / 256; b++) {
 		const float d = quantize(x + b * 256, (int8_t*)out + b * 256, 256);
 		memcpy(out + layout.d + (size_t)b * 4, &d, 4);
 	}
-	for (int g = 0; g < cols / 32; g++) {
-		const __m256i halves = sums_of_16((const int8_t*)out + g * 32);
-		const int16_t sums[2] = {(int16_t)_mm256_extract_epi32(halves, 0),
-		                         (int16_t)_mm256_extract_epi32(halves, 4)};
-		memcpy(out + layout.sums + (size_t)g * 4, sums, 4);
-	}
+	prepare_groups(weight, out, &layout, cols);
 }
 
 /* Zeros where the layout has no element */
-static void clear_gaps(const struct prepared* layout, uint8_t* out, size_t q, size_t d, size_t sums) {
-	memset(out + q, 0, layout->d - q);
+static void clear_gaps(const struct prepared* layout, uint8_t* out, enum dtype weight, size_t cols) {
+	const size_t d = cols / (size_t)activation_block(weight) * 4, sums = sums_bytes(weight, (int64_t)cols);
+	const size_t starts = group_offset(weight) ? cols / 16 * 4 : 0;
+	memset(out + cols, 0, layout->d - cols);
 	memset(out + layout->d + d, 0, layout->sums - layout->d - d);
-	memset(out + layout->sums + sums, 0, layout->bytes - layout->sums - sums);
+	memset(out + layout->sums + sums, 0, layout->starts - layout->sums - sums);
+	memset(out + layout->starts + starts, 0, layout->bytes - layout->starts - starts);
 }
 
 size_t avx2_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
@@ -100,13 +128,10 @@ void avx2_prepare(enum dtype weight, void* out, const float* x, int cols) {
 		return;
 	}
 	const struct prepared layout = prepared_layout(weight, cols);
-	const size_t n = (size_t)cols;
-	if (activation_block(weight) == BLOCK_SMALL) {
+	if (activation_block(weight) == BLOCK_SMALL)
 		prepare_small(weight, out, x, cols);
-		clear_gaps(&layout, out, n, n / 32 * 4, n / 32 * 4);
-	} else {
+	else
 		prepare_super(weight, out, x, cols);
-		clear_gaps(&layout, out, n, n / 256 * 4, n / 16 * 2);
-	}
+	clear_gaps(&layout, out, weight, (size_t)cols);
 }
 #endif

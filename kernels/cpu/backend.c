@@ -184,11 +184,11 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Bytes of a prepared row for the widest input of any matrix of the model. */
-static size_t prepared_row_bytes(const struct cpu_backend* b) {
-	const struct weight_table* w = b->head.weights;
-	size_t most = b->kernels->prepared_bytes(w->output.type, (int)w->output.cols);
-	for (int i = 0; i < w->shape.n_blocks; i++) {
-		const struct block_weights* k = &w->block[i];
+static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tensor* output,
+                                 const struct block_weights* block) {
+	size_t most = b->kernels->prepared_bytes(output->type, (int)output->cols);
+	for (int i = 0; i < b->head.weights->shape.n_blocks; i++) {
+		const struct block_weights* k = &block[i];
 		const struct tensor* all[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
 		for (size_t j = 0; j < sizeof all / sizeof *all; j++)
 			most = larger(most, b->kernels->prepared_bytes(all[j]->type, (int)all[j]->cols));
@@ -197,10 +197,10 @@ static size_t prepared_row_bytes(const struct cpu_backend* b) {
 }
 
 /* Types among matrices on one input, at most: each wants the input prepared for it. */
-static int prepared_kinds(const struct weight_table* w) {
+static int prepared_kinds(const struct block_weights* block, int n_blocks) {
 	int most = 1;
-	for (int i = 0; i < w->shape.n_blocks; i++) {
-		const struct block_weights* k = &w->block[i];
+	for (int i = 0; i < n_blocks; i++) {
+		const struct block_weights* k = &block[i];
 		const enum dtype q = k->wq.type, key = k->wk.type, v = k->wv.type;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
@@ -223,7 +223,8 @@ static size_t lay_out(struct cpu_backend* b) {
 	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
-	const size_t prepared = prepared_row_bytes(b);
+	const struct weight_table* w = b->head.weights;
+	const size_t prepared = prepared_row_bytes(b, &w->output, w->block);
 	size_t used = 0;
 	b->cosine = take(b, &used, rows, pairs, sizeof(float));
 	b->sine = take(b, &used, rows, pairs, sizeof(float));
@@ -236,7 +237,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take(b, &used, rows, kv, sizeof(float));
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
-	for (int i = 0; i < prepared_kinds(b->head.weights); i++)
+	for (int i = 0; i < prepared_kinds(w->block, s->n_blocks); i++)
 		b->prepared[i] = take(b, &used, rows, prepared, 1);
 	b->scores = take(b, &used, threads * group, positions, sizeof(float));
 	b->logits = take(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
@@ -265,6 +266,18 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	return true;
 }
 
+/* Fewer bits want no more room for prepared inputs than the stored weights: the workspace stays as it is. */
+static bool cpu_use_low(struct backend* backend, const struct low_table* low, struct error* error) {
+	struct cpu_backend* b = cpu_of(backend);
+	const struct weight_table* w = backend->weights;
+	const int blocks = w->shape.n_blocks;
+	if (prepared_row_bytes(b, low->output, low->block) > prepared_row_bytes(b, &w->output, w->block) ||
+	    prepared_kinds(low->block, blocks) > prepared_kinds(w->block, blocks))
+		return error_set(error, "a low-bit copy's inputs want more room than the stored weights'");
+	b->low = low;
+	return true;
+}
+
 struct backend* cpu_open(const struct weight_table* weights, const struct backend_options* options,
                          struct error* error) {
 	const struct cpu_kernels* kernels = cpu_kernels_choose(options->isa, error);
@@ -289,6 +302,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .discard = cpu_discard,
 	    .rewind = cpu_rewind,
 	    .truncate = cpu_truncate,
+	    .use_low = cpu_use_low,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,
 	};

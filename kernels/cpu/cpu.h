@@ -7,6 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/low.h"
 #include "kernels/rope.h"
 
 /* A block's vectors, widened to floats when the backend opens; NULL where the model has none. */
@@ -22,9 +23,9 @@ struct pending_row {
 	int32_t parent; /* among the pending rows, or -1 */
 	int32_t depth;  /* 0 for a root; the row's position is base + depth */
 	int32_t base;
-	int32_t at; /* the sub-layer its hidden state is about to enter */
-	int32_t
-	    skipped; /* lowest sub-layer left out so far (0 where it began with a state), or NOTHING_SKIPPED */
+	int32_t at;      /* the sub-layer its hidden state is about to enter */
+	int32_t skipped; /* lowest sub-layer left out or run low so far (0 where it began with a state), or
+	                    NOTHING_SKIPPED */
 };
 
 /* Keys and values are (n_blocks, kv_heads, slots, head_dim) of the cache's type each. Slots below
@@ -57,6 +58,8 @@ struct cpu_backend {
 	struct pool* pool;
 	int threads, context;
 	struct rope_frequencies rope;
+
+	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
 
 	struct block_vectors* block; /* (n_blocks) */
 	float *output_norm, *output_bias;

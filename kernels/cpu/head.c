@@ -60,6 +60,7 @@ static void head_row(void* user, int i, int thread) {
 bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
+	const struct tensor* output = pass->low_head ? b->low->output : &w->output;
 	int wanted[MAX_ROWS], count = 0;
 	for (int i = 0; i < n; i++)
 		if (pass->want[r0 + i] != WANT_NOTHING)
@@ -70,7 +71,7 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 			b->kernels->rms_norm(b->normed + (size_t)i * (size_t)s->dim,
 			                     b->x + (size_t)wanted[first + i] * (size_t)s->dim, b->output_norm,
 			                     s->norm_plus_one ? 1.0f : 0.0f, s->norm_epsilon, s->dim);
-		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = &w->output};
+		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = output};
 		multiply(b, b->normed, s->dim, rows, &product, 1);
 		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};
 		atomic_init(&job.bad, -1);

@@ -53,20 +53,40 @@ static inline size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
  * all fall into the same sets of the cache. */
 static inline size_t prepared_float_bytes(int64_t cols) { return round_up_64((size_t)cols * 4) + 64; }
 
+/* What blocks of 256 with groups of 16 subtract from their stored integers. */
+static inline int group_offset(enum dtype type) {
+	return type == DTYPE_Q6_K ? 32 : type == DTYPE_Q3_K ? 4 : 0;
+}
+
+/* Elements that share a scale within a block of 256. */
+static inline int group_of(enum dtype type) { return type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 32 : 16; }
+
 /* A prepared row for quantized weights. */
 struct prepared {
-	size_t d;     /* offset of float d (cols / block) */
-	size_t sums;  /* offset of blocks of 32: int32 -bias·Σq, or float d·Σq where the type has a minimum
-	                 (cols / 32); else int16 Σq of each 16 (cols / 16) */
-	size_t bytes; /* of the whole row, a multiple of 64 */
+	size_t d;      /* offset of float d (cols / block) */
+	size_t sums;   /* offset of blocks of 32: int32 -bias·Σq, or float d·Σq where the type has a minimum
+	                  (cols / 32); types with minima of groups: int16 Σq of each group; with an offset: int16
+	                  -offset·Σq of columns 0, 1 mod 4 and of columns 2, 3 mod 4 of each group, whose products
+	                  with the weights then fit 16 bits (cols / 16, 2) */
+	size_t starts; /* offset of int32 -offset·Σq (cols / 16), types with an offset in groups alone */
+	size_t bytes;  /* of the whole row, a multiple of 64 */
 };
+
+/* Bytes of `sums` that `cols` columns have. */
+static inline size_t sums_bytes(enum dtype type, int64_t cols) {
+	const size_t n = (size_t)cols;
+	if (activation_block(type) == BLOCK_SMALL)
+		return n / 32 * 4;
+	return group_offset(type) ? n / 16 * 4 : n / (size_t)group_of(type) * 2;
+}
 
 static inline struct prepared prepared_layout(enum dtype type, int cols) {
 	const size_t n = (size_t)cols, block = (size_t)activation_block(type);
 	struct prepared p;
 	p.d = round_up_64(n);
 	p.sums = p.d + round_up_64(n / block * 4);
-	p.bytes = p.sums + round_up_64(block == BLOCK_SMALL ? n / 32 * 4 : n / 16 * 2);
+	p.starts = p.sums + round_up_64(sums_bytes(type, cols));
+	p.bytes = p.starts + (group_offset(type) ? round_up_64(n / 16 * 4) : 0);
 	if (p.bytes % 128 == 0) /* rows spread over the sets of the cache */
 		p.bytes += 64;
 	return p;
@@ -92,6 +112,10 @@ void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w
                            const void* x, int n);
 void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                              int64_t end, const void* x, int n);
+
+/* Its few rows: false, and nothing done, where they are too many or the type has no such kernel. */
+bool avx512_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                          const uint8_t* x, int n);
 
 /* Whether this processor and system run the avx2 (AVX2, FMA, F16C) and avx512 (F, BW, DQ, VL, VNNI and
  * all of avx2) kernels. False on other architectures. */

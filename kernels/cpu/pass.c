@@ -132,9 +132,8 @@ static void store_row(void* user, int i, int thread) {
 	}
 }
 
-static void attention_sub_layer(struct cpu_backend* b, int block, int n) {
+static void attention_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_weights* w = &b->head.weights->block[block];
 	const struct block_vectors* vectors = &b->block[block];
 	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
 	norm_rows(b, b->normed, b->x, vectors->attention_norm, s->dim, n);
@@ -168,9 +167,8 @@ static void gate_row(void* user, int i, int thread) {
 	job->b->kernels->gate(gate, up, s->activation, s->ffn);
 }
 
-static void mlp_sub_layer(struct cpu_backend* b, int block, int n) {
+static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_weights* w = &b->head.weights->block[block];
 	const struct block_vectors* vectors = &b->block[block];
 	norm_rows(b, b->normed, b->x, vectors->mlp_norm, s->dim, n);
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->ffn, .w = &w->w_gate},
@@ -224,6 +222,7 @@ static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, i
 		keep_hidden(b, pass->tap + 1, n);
 }
 
+/* Rows left here are not the target's any more. */
 static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 	for (int i = 0; i < n; i++) {
 		struct pending_row* p = &b->row[i].cache->row[b->row[i].index];
@@ -232,11 +231,12 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 	}
 }
 
-static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, int sub_layer, int r0, int n) {
+static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct block_weights* w,
+                          int sub_layer, int r0, int n) {
 	if (sub_layer % 2 == 0)
-		attention_sub_layer(b, sub_layer / 2, n);
+		attention_sub_layer(b, w, sub_layer / 2, n);
 	else
-		mlp_sub_layer(b, sub_layer / 2, n);
+		mlp_sub_layer(b, w, sub_layer / 2, n);
 	if (pass->influence)
 		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
 }
@@ -254,10 +254,12 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	load_hidden(b, pass, r0, n);
 	open_angles(b, n);
 	for (int s = pass->first; s < pass->last; s++) {
-		if (pass->skip && mask_has(pass->skip, s))
+		const bool skip = pass->skip && mask_has(pass->skip, s), low = pass->low && mask_has(pass->low, s);
+		const struct block_weights* w = &(low ? b->low->block : b->head.weights->block)[s / 2];
+		if (skip || low)
 			note_skipped(b, s, n);
-		else
-			run_sub_layer(b, pass, s, r0, n);
+		if (!skip)
+			run_sub_layer(b, pass, w, s, r0, n);
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
 	}
@@ -279,7 +281,8 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->first >= 0 && pass->first <= pass->last && pass->last <= sub_layers);
 	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
 	assert(!pass->head || (pass->want && pass->out));
-	assert(pass->kind != PASS_PREFILL || pass->first == 0);
+	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->low && !pass->low_head));
+	assert(b->low || (!pass->low && !pass->low_head));
 	(void)sub_layers;
 	(void)rows;
 }

@@ -35,6 +35,26 @@ static int sum_of(const int8_t* q, int n) {
 	return sum;
 }
 
+/* What stands behind the scales for blocks of 256 */
+static void prepare_groups(enum dtype weight, uint8_t* out, const struct prepared* layout, int cols) {
+	const int group = group_of(weight), offset = group_offset(weight);
+	const int8_t* q = (const int8_t*)out;
+	for (int g = 0; g < cols / group; g++, q += group) {
+		const int32_t sum = sum_of(q, group), start = -offset * sum;
+		int first = 0;
+		for (int j = 0; j < group; j++)
+			first += j % 4 < 2 ? q[j] : 0;
+		const int16_t whole = (int16_t)sum;
+		const int16_t halves[2] = {(int16_t)(-offset * first), (int16_t)(-offset * (sum - first))};
+		if (offset) {
+			memcpy(out + layout->sums + (size_t)g * 4, halves, 4);
+			memcpy(out + layout->starts + (size_t)g * 4, &start, 4);
+		} else {
+			memcpy(out + layout->sums + (size_t)g * 2, &whole, 2);
+		}
+	}
+}
+
 void reference_prepare(enum dtype weight, void* out, const float* x, int cols) {
 	uint8_t* bytes = out;
 	const size_t size = reference_prepared_bytes(weight, cols);
@@ -58,10 +78,7 @@ void reference_prepare(enum dtype weight, void* out, const float* x, int cols) {
 		}
 	}
 	if (block == BLOCK_SUPER)
-		for (int g = 0; g < cols / 16; g++) {
-			const int16_t sum = (int16_t)sum_of(q + g * 16, 16);
-			memcpy(bytes + layout.sums + (size_t)g * 2, &sum, 2);
-		}
+		prepare_groups(weight, bytes, &layout, cols);
 }
 
 /* ---- float types --------------------------------------------------------------------------- */

@@ -425,6 +425,7 @@ static void note_rows(const struct pass* pass) {
 
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
+	assert(!pass->low && !pass->low_head); /* there is no use_low here */
 	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
 	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);

@@ -43,8 +43,9 @@ bool merge_pays(struct merge_costs* c, const int* rows, int n) {
 }
 
 bool merge_fits(const struct pass* p, int rows) {
-	return p->kind == PASS_EXACT && !p->skip && p->first == 0 && p->head && !p->influence &&
-	       (p->tap < 0 || p->tap == p->last - 1) && p->n_segments == 1 && p->n <= MAX_ROWS - rows;
+	return p->kind == PASS_EXACT && !p->skip && !p->low && !p->low_head && p->first == 0 && p->head &&
+	       !p->influence && (p->tap < 0 || p->tap == p->last - 1) && p->n_segments == 1 &&
+	       p->n <= MAX_ROWS - rows;
 }
 
 bool merge_open(struct merged_pass* m, int dim) {

@@ -40,7 +40,7 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	m->cached_tokens += f->cached_tokens;
 	m->tokens += f->tokens;
 	m->draft_steps += f->draft_steps;
-	m->accepted += f->accepted;
+	m->accepted += f->draft_accepted;
 	m->rounds += f->rounds;
 	m->round_tokens += f->round_tokens;
 	m->full_passes += f->full_passes;

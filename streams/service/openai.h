@@ -55,7 +55,9 @@ struct api_request {
 	uint64_t seed;
 	char* stop[API_MAX_STOPS];
 	int n_stop;
-	char* task; /* metadata.task, or NULL */
+	char* task;       /* metadata.task, or NULL */
+	char* prediction; /* a text that the output is expected to follow, or NULL */
+	size_t prediction_size;
 };
 
 /* False with the error; the request is then empty. Free in any case. vocab: ids of a prompt or of logit_bias

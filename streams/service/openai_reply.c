@@ -136,12 +136,28 @@ void reply_figures(struct text* out, const struct swiftlet_figures* f, enum swif
 	cJSON_Delete(object);
 }
 
+/* As OpenAI counts them: predicted tokens that became output, and those that were tried in vain. */
+static void put_prediction(struct text* out, const struct reply_usage* u) {
+	int64_t rows = 0, accepted = 0;
+	for (int s = 0; swiftlet_source_name(s); s++)
+		for (int i = 0; strcmp(swiftlet_source_name(s), "prediction") == 0 && i < u->n; i++) {
+			rows += u->figures[i]->source[s].rows;
+			accepted += u->figures[i]->source[s].accepted;
+		}
+	text_print(out,
+	           "\"completion_tokens_details\": {\"accepted_prediction_tokens\": %" PRId64
+	           ", \"rejected_prediction_tokens\": %" PRId64 "}, ",
+	           accepted, rows - accepted);
+}
+
 static void put_usage(struct text* out, const struct reply_usage* u) {
 	text_print(
 	    out,
 	    "{\"prompt_tokens\": %" PRId64 ", \"completion_tokens\": %" PRId64 ", \"total_tokens\": %" PRId64
-	    ", \"prompt_tokens_details\": {\"cached_tokens\": %" PRId64 "}, \"swiftlet\": ",
+	    ", \"prompt_tokens_details\": {\"cached_tokens\": %" PRId64 "}, ",
 	    u->prompt_tokens, u->completion_tokens, u->prompt_tokens + u->completion_tokens, u->cached_tokens);
+	put_prediction(out, u);
+	text_put(out, "\"swiftlet\": ");
 	if (u->n == 1) {
 		reply_figures(out, u->figures[0], u->method);
 	} else {

@@ -1,5 +1,6 @@
 /* The readers of the two requests: one table of fields, one small function a field. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -313,37 +314,47 @@ static const char* read_role(struct reading* r, const cJSON* message, int index)
 	return NULL;
 }
 
-/* A string, or parts {"type": "text", "text"} joined. */
-static bool read_content(struct reading* r, const cJSON* content, int index, struct api_message* m) {
+/* A string, or parts {"type": "text", "text"} joined; `where` names it in messages, `field` in the error. */
+static bool read_content(struct reading* r, const cJSON* content, const char* field, const char* where,
+                         char** out, size_t* size) {
 	if (cJSON_IsString(content)) {
-		m->content_size = strlen(content->valuestring);
-		return copy(r, content->valuestring, &m->content);
+		*size = strlen(content->valuestring);
+		return copy(r, content->valuestring, out);
 	}
 	if (!cJSON_IsArray(content))
-		return api_refuse(r->error, "messages", "invalid_type",
-		                  "'messages[%d].content' must be a string or an array of text parts.", index);
-	size_t size = 0;
+		return api_refuse(r->error, field, "invalid_type", "'%s' must be a string or an array of text parts.",
+		                  where);
 	for (int pass = 0; pass < 2; pass++) {
 		size_t at = 0;
 		for (const cJSON* part = content->child; part; part = part->next) {
 			const cJSON* type = cJSON_GetObjectItemCaseSensitive(part, "type");
 			const cJSON* text = cJSON_GetObjectItemCaseSensitive(part, "text");
 			if (!cJSON_IsString(type) || strcmp(type->valuestring, "text") != 0 || !cJSON_IsString(text))
-				return api_refuse(r->error, "messages", "unsupported_field",
-				                  "'messages[%d].content' holds a part that is no text; only text is "
-				                  "supported.",
-				                  index);
+				return api_refuse(r->error, field, "unsupported_field",
+				                  "'%s' holds a part that is no text; only text is supported.", where);
 			const size_t length = strlen(text->valuestring);
 			if (pass)
-				memcpy(m->content + at, text->valuestring, length);
+				memcpy(*out + at, text->valuestring, length);
 			at += length;
 		}
-		if (!pass && !(m->content = calloc(1, at + 1)))
+		if (!pass && !(*out = calloc(1, at + 1)))
 			return no_memory(r);
-		size = at;
+		*size = at;
 	}
-	m->content_size = size;
 	return true;
+}
+
+/* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
+static bool read_prediction(struct reading* r, const char* name) {
+	const cJSON* prediction = get(r, name);
+	if (!prediction)
+		return true;
+	const cJSON* type = cJSON_GetObjectItemCaseSensitive(prediction, "type");
+	if (!cJSON_IsString(type) || strcmp(type->valuestring, "content") != 0)
+		return api_refuse(r->error, name, "invalid_value",
+		                  "'prediction' must be an object with \"type\": \"content\" and \"content\".");
+	return read_content(r, cJSON_GetObjectItemCaseSensitive(prediction, "content"), name,
+	                    "prediction.content", &r->to->prediction, &r->to->prediction_size);
 }
 
 /* What a client that hands an answer back gives as null (the openai package does) is no field. */
@@ -371,10 +382,13 @@ static bool read_messages(struct reading* r, const char* name) {
 		if (!cJSON_IsObject(item))
 			return api_refuse(r->error, name, "invalid_type", "'messages[%d]' must be an object.", index);
 		struct api_message* m = &r->to->message[index];
+		char where[48];
+		snprintf(where, sizeof where, "messages[%d].content", index);
 		m->role = read_role(r, item, index);
 		r->to->n_messages = index + 1;
 		if (!m->role || !message_fields(r, item, index) ||
-		    !read_content(r, cJSON_GetObjectItemCaseSensitive(item, "content"), index, m))
+		    !read_content(r, cJSON_GetObjectItemCaseSensitive(item, "content"), name, where, &m->content,
+		                  &m->content_size))
 			return false;
 	}
 	return true;
@@ -460,6 +474,7 @@ static const struct {
     {"stop", BOTH, read_stop},
     {"seed", BOTH, read_seed},
     {"metadata", BOTH, read_metadata},
+    {"prediction", BOTH, read_prediction},
     {"user", BOTH, want_string},
     {"best_of", COMPLETION, want_best_of},
     {"suffix", COMPLETION, want_nothing},
@@ -549,5 +564,6 @@ void api_request_free(struct api_request* q) {
 	free(q->model);
 	free(q->bias);
 	free(q->task);
+	free(q->prediction);
 	memset(q, 0, sizeof *q);
 }

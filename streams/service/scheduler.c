@@ -407,7 +407,9 @@ static void* run(void* user) {
 /* ---- the door ----------------------------------------------------------------------------- */
 
 static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct error* e) {
-	seat->session = swiftlet_session_open(s->engine, &s->option.session, e->message, sizeof e->message);
+	struct swiftlet_options own = s->option.session;
+	own.pool = 0; /* a seat serves many owners: no one's text may be drafted from for another */
+	seat->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
 	if (!seat->session)
 		return false;
 	seat->figures.matchness = seat->figures.alpha = seat->figures.mean_generated = NAN;

@@ -37,6 +37,8 @@ struct exchange {
 	int32_t** prompt; /* (n_prompts) ids */
 	int* prompt_n;
 	int n_prompts;
+	int32_t* expected; /* (n_expected) the prediction's ids */
+	int n_expected;
 	struct choice* choice; /* (n) */
 	int n, ended;
 	bool detail; /* the page wants to know which tokens were drafted */
@@ -63,6 +65,7 @@ static void let_go(struct exchange* x) {
 		free(x->prompt[i]);
 	free(x->prompt);
 	free(x->prompt_n);
+	free(x->expected);
 	free(x->choice);
 	text_free(&x->out);
 	api_request_free(&x->request);
@@ -307,6 +310,21 @@ static bool encode_chat(struct call* c, struct exchange* x) {
 	return true;
 }
 
+static bool encode_prediction(struct call* c, struct exchange* x) {
+	const struct api_request* q = &x->request;
+	struct token_list list = {0};
+	if (!q->prediction || q->prediction_size == 0)
+		return true;
+	if (!tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size, TOKENIZE_NO_SPECIAL,
+	                      &list)) {
+		token_list_free(&list);
+		return no_memory(c);
+	}
+	x->expected = list.id;
+	x->n_expected = list.n;
+	return true;
+}
+
 static bool encode_text(struct call* c, struct exchange* x, int i) {
 	const struct model* m = c->server->model;
 	struct api_prompt* p = &x->request.prompt[i];
@@ -337,7 +355,7 @@ static bool encode_prompts(struct call* c, struct exchange* x) {
 		x->n_prompts = 0;
 		return no_memory(c);
 	}
-	bool good = true;
+	bool good = encode_prediction(c, x);
 	for (int i = 0; i < x->n_prompts && good; i++)
 		good = x->request.chat ? encode_chat(c, x) : encode_text(c, x, i);
 	for (int i = 0; i < x->n_prompts && good; i++) {
@@ -374,6 +392,8 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->sequence = (uint64_t)(c->index % q->n);
 	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
 	r->task = q->task;
+	r->expected = x->expected;
+	r->n_expected = x->n_expected;
 	c->job.calls = &job_calls;
 	c->job.user = c;
 }

@@ -484,6 +484,8 @@ static void try_synth(enum dtype type) {
 		a[i]->data = NULL;
 		a[i]->synth = (struct synth_tensor){.kind = SYNTH_NORMAL,
 		                                    .seed = 100 + i,
+		                                    .shared = 7,
+		                                    .common = i % 2 ? -1 : 0, /* every other shares a part */
 		                                    .scale = 0.1f / 147,
 		                                    .scale_second = 0.1f / 147,
 		                                    .halves = 1,

@@ -7,7 +7,7 @@ import time
 
 from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, EndToEnd, main, read_lines, run, write_lines
 
-COMMANDS = ["run", "chat", "stream", "serve", "masks", "bench", "inspect", "tokenize"]
+COMMANDS = ["run", "chat", "stream", "serve", "learn", "masks", "bench", "inspect", "tokenize"]
 
 
 class Usage(EndToEnd):

@@ -27,6 +27,9 @@ def masks():
 def ways():
     always = ["--draft", "always"]
     yield "defaults", []
+    for drafters in ("mask", "retrieval", "recycle", "retrieval,recycle", "mask,retrieval", "none"):
+        yield "drafters " + drafters, ["--drafters", drafters]
+    yield "small trees", ["--max-tree", "3", "--pool", "0"]
     yield "paper", ["--preset", "paper"]
     yield "paper, auto tree, speedup", ["--preset", "paper", "--max-tree", "auto", "--objective", "speedup"]
     yield "every step drafts to its end", [*always, "--threshold", "0", "--max-draft", "25", "--max-tree", "paper"]
@@ -60,7 +63,8 @@ class Lossless(EndToEnd):
                 differing = [a["id"] for a, b in zip(plain, lines)
                              if (a["tokens"], a["text"], a["stop"]) != (b["tokens"], b["text"], b["stop"])]
                 self.assertEqual(differing, [], "%d of %d outputs differ" % (len(differing), len(plain)))
-                if name not in ("defaults", "never", "mask none"):
+                # elsewhere the clock decides, and may decide for nothing
+                if ("always" in options or "paper" in options) and name != "mask none":
                     self.assertGreater(sum(line["draft_steps"] for line in lines), 0)
                 tokens += sum(len(line["tokens"]) for line in lines)
         print("%d tokens compared" % tokens, flush=True)

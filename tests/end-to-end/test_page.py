@@ -29,8 +29,13 @@ class Browser:
         if dark:
             arguments.append("--force-dark-mode")
         options = {"binary": BROWSER, "args": arguments}
-        answer = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options,
-                                                                              "goog:loggingPrefs": {"browser": "ALL"}}}}, "")
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        try:
+            answer = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}}, "")
+        except RuntimeError:
+            self.driver.terminate()
+            self.driver.wait()
+            raise
         self.session = "/session/" + answer["sessionId"]
         # a window has a least width; what the page sees does not
         self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/low.h"
 #include "tests/count_allocations.h"
 #include "tests/kernels/support_random_model.h"
 
@@ -53,10 +54,13 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 		pass.n = s.n = n;
 		s.sampler = n & 1 ? &sampler : NULL;
 		pass.skip = n > 50 ? &mask : NULL;
+		pass.low = n < 50 ? &mask : NULL;
+		pass.low_head = n < 50;
 		assert_true(b->run(b, &pass, &error));
 		b->discard(c);
 	}
-	pass.skip = NULL;
+	pass.skip = pass.low = NULL;
+	pass.low_head = false;
 	pass.tap = 2;
 	pass.tap_out = tapped;
 	assert_true(b->run(b, &pass, &error));
@@ -82,13 +86,19 @@ static void nothing_allocated(void** state) {
 	float* logits = calloc(VOCAB, sizeof *logits);
 	float* influence = calloc((size_t)MAX_ROWS * 6, sizeof *influence);
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
+	struct error error;
+	struct low_table low;
+	assert_true(low_plan(&low, &m->weights, 4, &error));
+	void* copy = aligned_alloc(LOW_ALIGNMENT, low.bytes);
+	assert_true(low_make(&low, copy, 1, NULL, NULL, &error));
+	low_place(&low, copy);
 	for (int threads = 1; threads <= 3; threads++) {
-		struct error error;
 		const struct backend_options options = {.threads = threads, .context = CONTEXT};
 		struct backend* b = cpu_open(&m->weights, &options, &error);
 		assert_non_null(b);
 		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
 		assert_non_null(c);
+		assert_true(b->use_low(b, &low, &error));
 		const int before = atomic_load(&allocations);
 		for (int i = 0; i < 5; i++)
 			session(b, c, out, logits, tapped, influence);
@@ -96,6 +106,8 @@ static void nothing_allocated(void** state) {
 		b->cache_close(c);
 		b->close(b);
 	}
+	low_close(&low);
+	free(copy);
 	free(out);
 	free(logits);
 	free(tapped);

@@ -53,10 +53,11 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 		cache->pending += pass->n;
 	const double rows = 1 + fake->slope * (pass->n - 1);
 	const double jitter = 1 + fake->noise * ((double)(fake_random(fake) % 2001) / 1000 - 1);
-	fake->now += (pass->skip ? fake->c : 1) * rows * jitter;
+	const double span = (double)(pass->last - pass->first) / (2 * FAKE_BLOCKS);
+	fake->now += span * (pass->skip ? fake->c : 1) * rows * jitter;
 	if (!pass->skip)
 		fake->full++;
-	else if (pass->n == 1)
+	else if (pass->want[0] & WANT_TOP)
 		fake->drafts++;
 	else
 		fake->scored++;
@@ -112,9 +113,10 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	    .block = fake->block};
 	fake->model.tokenizer = tokenizer_bytes(FAKE_VOCAB);
 	fake->model.parameters = 1e9;
+	fake->backend.weights = &fake->model.weights;
 	fake->engine.model = &fake->model;
 	fake->engine.backend = &fake->backend;
-	cost_open(&fake->engine.cost, &fake->model.weights);
+	cost_open(&fake->engine.cost, &fake->model.weights, NULL);
 }
 
 void fake_close(struct fake* fake) { tokenizer_free(fake->model.tokenizer); }

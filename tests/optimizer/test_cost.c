@@ -15,7 +15,7 @@ static struct cost_model opened(void) {
 	struct weight_table table = {.shape.n_blocks = 1, .block = &block};
 	table.output = block.wq;
 	struct cost_model cost;
-	cost_open(&cost, &table);
+	cost_open(&cost, &table, NULL);
 	return cost;
 }
 
@@ -84,12 +84,51 @@ static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.01, 1e-6);
 }
 
+/* Two blocks of an attention and an MLP of 64 by 64 in two bytes, and a head as large; the copy in a quarter
+ * of the bytes, but for block 1's MLP, which has none. */
+static void a_variant_costs_what_its_states_do(void** state) {
+	(void)state;
+	struct block_weights block[2] = {{.wq = {0}}}, copy[2] = {{.wq = {0}}};
+	const struct tensor stored = {.data = &block, .type = DTYPE_F16, .rows = 64, .cols = 64};
+	struct tensor small = stored;
+	small.rows = 16;
+	for (int b = 0; b < 2; b++) {
+		block[b].wq = block[b].w_up = stored;
+		copy[b].wq = copy[b].w_up = small;
+	}
+	copy[1].w_up = stored;
+	const struct weight_table table = {.shape.n_blocks = 2, .block = block, .output = stored};
+	const struct low_table low = {.block = copy, .output = &small};
+	struct cost_model cost;
+	cost_open(&cost, &table, &low);
+	const struct mask none = {{0}}, attention = {{5}}, first_mlp = {{2}}, all = {{15}};
+	const struct variant full = {.skip = &none}, skip = {.skip = &attention}, lows = {.low = &attention};
+	const struct variant both = {.skip = &attention, .low = &all, .low_head = true};
+	assert_float_equal(cost_draft(&cost, full), 1, 1e-9);
+	assert_float_equal(cost_draft(&cost, skip), 3.0 / 5, 1e-9);
+	assert_float_equal(cost_draft(&cost, lows), (3 + 2 * 0.25) / 5, 1e-9);
+	/* an MLP's copy costs what it does on average; what is left out is not run low */
+	assert_float_equal(cost_draft(&cost, both), (0.25 + 2 * 0.625) / 5, 1e-9);
+	assert_float_equal(cost_draft_worst(&cost, lows), 1, 1e-9);
+	/* the two kinds of bytes are measured apart */
+	see(&cost, 1, 0.010, 20);
+	for (int i = 0; i < 200; i++) {
+		cost_see_draft(&cost, skip, 0.010 * 1.1 * 3 / 5);
+		cost_see_draft(&cost, both, 0.010 * 2 * (0.25 + 2 * 0.625) / 5);
+	}
+	const struct variant mlp = {.skip = &first_mlp};
+	assert_float_equal(cost_draft(&cost, mlp), 1.1 * 4 / 5, 1e-3);
+	assert_float_equal(cost_draft(&cost, lows), (1.1 * 3 + 2 * 0.5) / 5, 1e-3);
+	assert_true(cost_draft_worst(&cost, lows) < 1);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(ratios_are_to_the_plain_step),
 	    cmocka_unit_test(a_dear_row_count_is_tried_again),
 	    cmocka_unit_test(a_row_count_that_stays_dear_is_tried_ever_less),
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
+	    cmocka_unit_test(a_variant_costs_what_its_states_do),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,8 +66,8 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 		const bool ran = swiftlet_session_step(b->session, &step, message, sizeof message);
 		*allocated += atomic_load(&allocations) - before;
 		assert_true(ran);
-		if (b->session->round.tree.n > widest)
-			widest = b->session->round.tree.n;
+		if (b->session->planner.tree.n > widest)
+			widest = b->session->planner.tree.n;
 	} while (step.stop == SWIFTLET_RUNNING);
 	return widest;
 }

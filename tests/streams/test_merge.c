@@ -78,6 +78,13 @@ static void parts_come_back(void** unused) {
 	const struct mask skip = {{1}};
 	pass[0].skip = &skip; /* a draft step never shares with full passes */
 	assert_false(merge_fits(&pass[0], 0));
+	pass[0].skip = NULL;
+	assert_true(merge_fits(&pass[0], 0));
+	pass[0].low = &skip; /* nor one with low-bit weights */
+	assert_false(merge_fits(&pass[0], 0));
+	pass[0].low = NULL;
+	pass[0].low_head = true;
+	assert_false(merge_fits(&pass[0], 0));
 	assert_true(merge_fits(&pass[1], MAX_ROWS - 2));
 	assert_false(merge_fits(&pass[1], MAX_ROWS - 1));
 }

@@ -20,7 +20,7 @@ static struct swiftlet_figures sample(void) {
 	f.rounds = 2;
 	f.round_tokens = 3;
 	f.draft_steps = 4;
-	f.accepted = 1;
+	f.accepted = f.draft_accepted = 1;
 	f.mean_generated = 1.5;
 	f.alpha = 0.25;
 	f.matchness = f.c = f.expected_speedup = f.skip_ratio = NAN;
@@ -56,6 +56,7 @@ static void has_every_field(void** state) {
 	                                    "skip_ratio",
 	                                    "c",
 	                                    "expected_speedup",
+	                                    "sources",
 	                                    "mask"};
 	static const char* const part[] = {"load",   "prefill", "decode",   "draft",
 	                                   "verify", "plain",   "optimize", "other"};

@@ -1,0 +1,89 @@
+/* One interface for whoever drafts.
+ *
+ * A candidate is a token proposed for a child of one node of a tree, with the evidence for it: a bin that
+ * only its drafter can read, and its rank there. What a bin is worth is learned from verification
+ * (chances.h); what a row and a pass cost is the planner's business (planner.h). A drafter knows neither.
+ *
+ * Drafters that need no pass extend a node at once. The others own passes besides: what their results say of
+ * a node is then had at once as well. Adding a drafter takes its file and one line of DRAFTERS. */
+#ifndef SWIFTLET_CORE_DRAFT_DRAFTER_H
+#define SWIFTLET_CORE_DRAFT_DRAFTER_H
+
+#include "core/draft/verify.h"
+
+/* name: the name for the option --drafters. At a node, earlier ones are asked first. */
+#define DRAFTERS(name) name(mask) name(prediction) name(retrieval) name(recycle)
+
+enum drafter_source {
+#define DRAFTER_SOURCE(name) SOURCE_##name,
+	DRAFTERS(DRAFTER_SOURCE)
+#undef DRAFTER_SOURCE
+	    DRAFTER_COUNT
+};
+
+enum { EVIDENCE_BINS = 96 };
+
+struct candidate {
+	int32_t token;
+	uint8_t bin;  /* below the drafter's `bins` */
+	uint8_t rank; /* 0 the best, below TREE_RANKS */
+};
+
+struct drafter_setup {
+	int context; /* the most tokens a sequence has */
+	int vocab;
+};
+
+/* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
+struct drafter {
+	const char* name;
+	int bins;      /* at most EVIDENCE_BINS */
+	uint8_t wants; /* WANT_ bits of verified rows beside WANT_TOKEN */
+	/* The chance that a candidate is right, those before it at its node being wrong, before anything was
+	 * learned. */
+	float (*prior)(int bin, int rank);
+	void* (*open)(const struct drafter_setup*); /* NULL on no memory */
+	void (*close)(void* state);
+	/* The sequence keeps its first `length` tokens; 0: another begins. Optional. */
+	void (*forget)(void* state, int length);
+	/* Tokens join the sequence: of the prompt, and as they are emitted. Those beyond the context are left
+	 * out. Optional. */
+	void (*append)(void* state, const int32_t* token, int n);
+	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens
+	 * that it brought are appended after this. Optional. */
+	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);
+	/* Candidates for children of a row, different tokens, at most `most` <= TREE_RANKS, best first; returns
+	 * how many. Called once for each row in row order as a tree grows, from row 0, which holds the sequence's
+	 * last token; a drafter may keep what it knows of a row for the row's children. */
+	int (*extend)(void* state, const struct tree*, int row, struct candidate* out, int most);
+
+	/* Passes; all three or none. */
+	/* The row of the tree whose children another pass would tell, or -1. */
+	int (*head)(void* state, const struct tree*);
+	/* Fills that pass. Up to `carry` rows below the head go with it (a cascade), so that the pass tells of
+	 * their children too. */
+	void (*fill)(void* state, const struct tree*, int head, int carry, struct pass*);
+	/* Takes its results. */
+	void (*take)(void* state);
+};
+
+extern const struct drafter* const drafters[DRAFTER_COUNT];
+
+/* The drafters of one sequence. */
+struct drafter_set {
+	void* state[DRAFTER_COUNT]; /* NULL: does not take part */
+};
+
+/* Opens those whose bit is set. False on no memory; close in any case. */
+bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_setup*);
+void drafter_set_close(struct drafter_set*);
+void drafter_set_forget(struct drafter_set*, int length);
+void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
+/* What the drafters that take part want of verified rows. */
+uint8_t drafter_set_wants(const struct drafter_set*);
+void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,
+                     const struct result* out);
+/* Bits of a list of names, "mask,retrieval"; "none" and "all" too. False with the error set. */
+bool drafter_parse(const char* list, unsigned* which, struct error*);
+
+#endif

@@ -1,0 +1,175 @@
+/* The draft model's rows of a round, which are the cache's pending rows in the same order. */
+#include "core/draft/mask.h"
+
+#include <stdlib.h>
+
+struct mask_drafter {
+	struct mask_round round;
+	struct segment segment;
+	int n;                          /* rows with results */
+	int filled;                     /* rows of the pass that is under way */
+	int32_t token[MAX_ROWS];        /* (n) */
+	int32_t parent[MAX_ROWS];       /* (n) */
+	struct result result[MAX_ROWS]; /* (n) */
+	uint8_t want[MAX_ROWS];
+	int of[MAX_ROWS]; /* our row that stands for a row of the tree, or -1 */
+};
+
+static void* mask_open(const struct drafter_setup* setup) {
+	(void)setup;
+	return calloc(1, sizeof(struct mask_drafter));
+}
+
+static void mask_close(void* state) { free(state); }
+
+void mask_start(void* state, const struct mask_round* round) {
+	struct mask_drafter* m = state;
+	m->round = *round;
+	m->segment = (struct segment){.cache = round->cache,
+	                              .base = round->cache->committed,
+	                              .sampler = round->sampler,
+	                              .penalties = round->penalties};
+	m->n = m->filled = 0;
+}
+
+int mask_rows(const void* state) { return ((const struct mask_drafter*)state)->n; }
+
+static int child(const struct mask_drafter* m, int row, int32_t token) {
+	for (int i = row + 1; row >= 0 && i < m->n; i++)
+		if (m->parent[i] == row && m->token[i] == token)
+			return i;
+	return -1;
+}
+
+int mask_steps(const void* state) {
+	const struct mask_drafter* m = state;
+	int steps = 0;
+	for (int at = m->n > 0 ? 0 : -1; at >= 0; at = child(m, at, m->result[at].token))
+		steps++;
+	return steps;
+}
+
+static bool is_end(const struct mask_drafter* m, int32_t token) {
+	for (int i = 0; i < m->round.n_end_tokens; i++)
+		if (m->round.end_token[i] == token)
+			return true;
+	return false;
+}
+
+static int mask_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
+	struct mask_drafter* m = state;
+	m->of[row] = row == 0 ? (m->n > 0 ? 0 : -1) : child(m, m->of[tree->parent[row]], tree->token[row]);
+	if (m->of[row] < 0)
+		return 0;
+	const struct result* result = &m->result[m->of[row]];
+	const int n = result->top < most ? result->top : most;
+	for (int i = 0; i < n; i++)
+		out[i] = (struct candidate){.token = result->top_token[i],
+		                            .bin = (uint8_t)draft_bin(result->max_probability),
+		                            .rank = (uint8_t)i};
+	return n;
+}
+
+static int mask_head(void* state, const struct tree* tree) {
+	const struct mask_drafter* m = state;
+	int row = 0;
+	while (row >= 0 && m->of[row] >= 0)
+		row = tree_child(tree, row, m->result[m->of[row]].token);
+	return row < 0 || m->n == MAX_ROWS || is_end(m, tree->token[row]) ? -1 : row;
+}
+
+static int add_row(struct mask_drafter* m, int32_t token, int parent) {
+	const int i = m->n + m->filled++;
+	m->token[i] = token;
+	m->parent[i] = parent;
+	m->want[i] = WANT_TOKEN | WANT_TOP;
+	m->result[i].top = TREE_RANKS;
+	return i;
+}
+
+static void fill_pass(struct mask_drafter* m, struct pass* pass) {
+	m->segment.n = m->filled;
+	*pass = (struct pass){.kind = PASS_EXACT,
+	                      .n = m->filled,
+	                      .n_segments = 1,
+	                      .segment = &m->segment,
+	                      .token = m->token + m->n,
+	                      .parent = m->parent + m->n,
+	                      .skip = m->round.skip,
+	                      .last = 2 * m->round.cache->backend->weights->shape.n_blocks,
+	                      .head = true,
+	                      .tap = -1,
+	                      .want = m->want + m->n,
+	                      .out = m->result + m->n};
+}
+
+static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+	struct mask_drafter* m = state;
+	m->filled = 0;
+	m->of[head] = add_row(m, tree->token[head], head == 0 ? -1 : m->of[tree->parent[head]]);
+	for (int row = head + 1; row < tree->n && m->filled <= carry && m->n + m->filled < MAX_ROWS; row++)
+		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
+			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]]);
+	fill_pass(m, pass);
+}
+
+void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
+	struct mask_drafter* m = state;
+	m->filled = 0;
+	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1);
+	fill_pass(m, pass);
+}
+
+const struct result* mask_results(const void* state) { return ((const struct mask_drafter*)state)->result; }
+
+void mask_judge(const void* state, const struct tree* tree, const struct result* out, int* steps,
+                int* right) {
+	const struct mask_drafter* m = state;
+	int row = 0, at = m->n > 0 ? 0 : -1;
+	*steps = *right = 0;
+	while (row >= 0 && at >= 0) {
+		++*steps;
+		*right += m->result[at].token == out[row].token;
+		at = child(m, at, out[row].token);
+		row = tree_child(tree, row, out[row].token);
+	}
+}
+
+static void mask_take(void* state) {
+	struct mask_drafter* m = state;
+	m->n += m->filled;
+	m->filled = 0;
+}
+
+struct result* mask_loop_results(void* state) {
+	struct mask_drafter* m = state;
+	for (int i = 0; i < MAX_DRAFT; i++)
+		m->result[i].top = TREE_RANKS;
+	return m->result;
+}
+
+void mask_take_loop(void* state, int32_t root, int steps) {
+	struct mask_drafter* m = state;
+	for (int i = 0; i < steps; i++) {
+		m->token[i] = i == 0 ? root : m->result[i - 1].token;
+		m->parent[i] = i - 1;
+	}
+	m->n = steps;
+}
+
+/* The first choice is right as often as its probability says, and each further one takes half of what is
+ * left. */
+static float mask_prior(int bin, int rank) {
+	const float p = ((float)bin + 0.5f) / DRAFT_BINS;
+	return rank == 0 ? p : 0.5f;
+}
+
+const struct drafter drafter_mask = {.name = "mask",
+                                     .bins = DRAFT_BINS,
+                                     .prior = mask_prior,
+                                     .open = mask_open,
+                                     .close = mask_close,
+                                     .extend = mask_extend,
+                                     .head = mask_head,
+                                     .fill = mask_fill,
+                                     .take = mask_take};

@@ -1,0 +1,39 @@
+/* The `mask` drafter: the model itself, with sub-layers left out (SWIFT).
+ *
+ * A pass tells the draft model's choices after the head, the end of its own chain of first choices; rows that
+ * cheaper drafters propose below the head may go with it, and where the draft model agrees with one, the
+ * chain goes on through it: one pass, several tokens (a cascade). The evidence is the row's top-1
+ * probability. */
+#ifndef SWIFTLET_CORE_DRAFT_MASK_H
+#define SWIFTLET_CORE_DRAFT_MASK_H
+
+#include "core/draft/drafter.h"
+
+/* What a sequence drafts with in the round that begins. The pointers are the caller's, good until it ends. */
+struct mask_round {
+	struct cache* cache; /* nothing pending; a pass's rows stay pending, for the caller to discard */
+	const struct sampler* sampler;     /* NULL: greedy */
+	const struct penalties* penalties; /* NULL: none */
+	const struct mask* skip;
+	const int32_t* end_token; /* (n_end_tokens) nothing is drafted after one */
+	int n_end_tokens;
+};
+
+void mask_start(void* state, const struct mask_round*);
+/* A chain without a planner: the next step after the own first choices, taken with the drafter's take. */
+void mask_chain_pass(void* state, int32_t root, struct pass*);
+/* Steps along its own first choices. */
+int mask_steps(const void* state);
+/* What the draft model said, (mask_rows); of a chain, by depth. */
+const struct result* mask_results(const void* state);
+/* After verification: draft steps whose path was the target's, and of them those whose first choice was too.
+ */
+void mask_judge(const void* state, const struct tree*, const struct result* out, int* steps, int* right);
+/* A device's whole draft loop in place of passes: where its results go (MAX_DRAFT), and how many steps from
+ * the root it took. */
+struct result* mask_loop_results(void* state);
+void mask_take_loop(void* state, int32_t root, int steps);
+/* Rows that the draft model has been run on in this round. */
+int mask_rows(const void* state);
+
+#endif

@@ -1,0 +1,86 @@
+/* The planner of a round (rule `gain`): which candidates make the tree, whether another draft pass comes
+ * first, and when to verify.
+ *
+ * What counts is tokens over time in the long run. With the rate λ at which tokens come on average (tokens in
+ * the time of a plain step, at least 1), a round is the better the larger
+ *
+ *     expected tokens - λ · (passes' cost + v(rows)),
+ *
+ * and the policy that maximises this at its own λ maximises the ratio of the sums (Dinkelbach 1967). For n
+ * rows the best tree is the n likeliest paths, so it grows likeliest first; it stops where no number of
+ * further rows can pay, since v(n) may rise in steps, and is cut to the best length. A draft pass is made
+ * while some number of further steps, at the drafter's average chance, would bring more than what the tree
+ * holds below its head now.
+ *
+ * Everything is bounded: rows, depth (what may still be emitted), and a budget, the most that the round may
+ * cost. Nothing allocates. */
+#ifndef SWIFTLET_CORE_DRAFT_PLANNER_H
+#define SWIFTLET_CORE_DRAFT_PLANNER_H
+
+#include "core/draft/chances.h"
+#include "core/draft/queue.h"
+
+enum { ROW_CANDIDATES = QUEUE_CAPACITY / SLICE_ROWS };
+
+/* In plain steps. */
+struct prices {
+	float verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, not decreasing */
+	float pass[DRAFTER_COUNT]; /* c of a one-row pass of each drafter that makes passes; INFINITY: none now */
+	/* the most that each can be: what counts against the budget */
+	float verify_worst[SLICE_ROWS + 1], pass_worst[DRAFTER_COUNT];
+	bool cascade; /* passes may take cheap candidates along, n rows for c·v(n) */
+};
+
+struct round_limits {
+	int rows;     /* root counted, at most SLICE_ROWS */
+	int depth;    /* draft tokens that may still be emitted beside the bonus token, at most MAX_DRAFT */
+	float budget; /* plain steps; a plain step is always allowed */
+};
+
+struct evidence {
+	uint8_t source, bin, rank;
+};
+
+/* A child that drafters propose for a row. */
+struct child {
+	int32_t token;
+	float chance;                            /* given the row */
+	int by;                                  /* drafters that propose it */
+	struct evidence evidence[DRAFTER_COUNT]; /* (by) */
+	enum company company;                    /* of the first evidence, whose chance is taken */
+};
+
+struct planner {
+	struct drafter_set* set; /* the caller's */
+	struct chances* chances; /* the caller's, perhaps shared by sequences of one thread */
+	struct prices prices;
+	float slope[SLICE_ROWS + 1]; /* the least that a row costs from n on, whatever their number */
+	float tokens, cost;          /* of recent rounds, fading: the rate */
+	struct round_limits limits;
+	float spent; /* on this round's passes */
+	struct tree tree;
+	struct queue queue;
+	int n_children[SLICE_ROWS];
+	struct child child[SLICE_ROWS][ROW_CANDIDATES];
+};
+
+struct plan_action {
+	enum { PLAN_VERIFY, PLAN_PASS } kind;
+	int source, head, carry; /* PLAN_PASS: as struct drafter's fill takes them */
+};
+
+void planner_open(struct planner*, struct drafter_set*, struct chances*);
+void planner_set_prices(struct planner*, const struct prices*);
+/* λ: tokens in the time of a plain step, lately; at least 1. */
+float planner_rate(const struct planner*);
+/* Begins a round at the sequence's last token. */
+void planner_start(struct planner*, int32_t root, const struct round_limits*);
+/* Grows the tree from what drafters know now, and says what comes next. */
+struct plan_action planner_next(struct planner*);
+/* A pass was made and its drafter has taken the results; it cost this much. */
+void planner_passed(struct planner*, float cost);
+/* The tree was verified: chances, calibration and drafters learn. tokens: emitted (the verdict's, or fewer
+ * where the text ended); cost: of the round. out (tree rows) as struct drafter's see takes it. */
+void planner_see(struct planner*, const struct verdict*, const struct result* out, int tokens, float cost);
+
+#endif

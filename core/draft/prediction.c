@@ -1,0 +1,155 @@
+/* The cursor, and how it finds its place. */
+#include "core/draft/prediction.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	REACH = 1024, /* tokens either way that are searched for the place */
+	COMPARED = 8, /* tokens of the output that a place is judged by */
+	SURE = 4,     /* tokens that have agreed where the place is not doubted */
+	NEAR = 16,    /* tokens away that one agreeing token carries; k of them carry k² times as far */
+	RUNS = 8,
+	LOST = 3 /* candidates where the last token disagreed: one exchanged, one inserted, one left out */
+};
+
+struct cursor {
+	int at;  /* the expected text's next token */
+	int run; /* tokens that have agreed since the last difference */
+};
+
+struct prediction {
+	int capacity, n;
+	struct cursor cursor;
+	int supposed;           /* where the cursor would be had each differing token been exchanged */
+	int32_t tail[COMPARED]; /* the output's last tokens, the latest last */
+	int n_tail;
+	struct cursor row[MAX_ROWS];
+	int32_t text[]; /* (capacity) */
+};
+
+static void* prediction_open(const struct drafter_setup* setup) {
+	struct prediction* p = calloc(1, sizeof *p + (size_t)setup->context * sizeof p->text[0]);
+	if (p)
+		p->capacity = setup->context;
+	return p;
+}
+
+static void prediction_close(void* state) { free(state); }
+
+static void begin(struct prediction* p) {
+	p->cursor = (struct cursor){0, 0};
+	p->n_tail = p->supposed = 0;
+}
+
+int prediction_feed(void* state, const int32_t* token, int n) {
+	struct prediction* p = state;
+	p->n = n < p->capacity ? n : p->capacity;
+	memcpy(p->text, token, (size_t)p->n * sizeof *token);
+	begin(p);
+	return p->n;
+}
+
+/* A sequence cut short within its output keeps its prediction: the place is found again by the text. */
+static void prediction_forget(void* state, int length) {
+	struct prediction* p = state;
+	if (length == 0)
+		p->n = 0;
+	begin(p);
+}
+
+/* Tokens of the output's end that stand before `at` in the expected text. */
+static int agreement(const struct prediction* p, int at) {
+	int n = 0;
+	while (n < p->n_tail && n < at && p->text[at - 1 - n] == p->tail[COMPARED - 1 - n])
+		n++;
+	return n;
+}
+
+/* The place that agrees longest for its distance; else the supposed one. */
+static void find_place(struct prediction* p) {
+	const int from = p->supposed > REACH ? p->supposed - REACH : 1;
+	const int to = p->supposed + REACH < p->n ? p->supposed + REACH : p->n;
+	int best = 0;
+	p->cursor = (struct cursor){p->supposed < p->n ? p->supposed : p->n, 0};
+	for (int at = from; at <= to; at++) {
+		const int run = agreement(p, at), score = NEAR * run * run - abs(at - p->supposed);
+		if (run > 0 && score > best) {
+			best = score;
+			p->cursor = (struct cursor){at, run};
+		}
+	}
+}
+
+static void follow(struct prediction* p, int32_t token) {
+	memmove(p->tail, p->tail + 1, (COMPARED - 1) * sizeof *p->tail);
+	p->tail[COMPARED - 1] = token;
+	p->n_tail += p->n_tail < COMPARED;
+	p->supposed++;
+	if (p->cursor.at < p->n && p->text[p->cursor.at] == token) {
+		p->cursor.at++;
+		p->cursor.run++;
+	} else
+		find_place(p);
+	if (p->cursor.run >= SURE)
+		p->supposed = p->cursor.at;
+}
+
+static void prediction_append(void* state, const int32_t* token, int n) {
+	struct prediction* p = state;
+	for (int i = 0; p->n > 0 && i < n; i++)
+		follow(p, token[i]);
+}
+
+/* ---- candidates ----------------------------------------------------------------------------- */
+
+static int run_class(int run) {
+	static const int least[RUNS] = {0, 1, 2, 3, 5, 9, 17, 33};
+	int class = RUNS - 1;
+	while (run < least[class])
+		class --;
+	return class;
+}
+
+static float prediction_prior(int bin, int rank) {
+	static const float by_run[RUNS] = {0.5f, 0.5f, 0.6f, 0.7f, 0.8f, 0.9f, 0.95f, 0.97f};
+	return rank == 0 ? by_run[bin] : 0.2f;
+}
+
+static int add(const struct prediction* p, int at, int run, struct candidate* out, int n) {
+	if (at < 0 || at >= p->n)
+		return n;
+	for (int i = 0; i < n; i++)
+		if (out[i].token == p->text[at])
+			return n;
+	out[n] = (struct candidate){.token = p->text[at], .bin = (uint8_t)run_class(run), .rank = (uint8_t)n};
+	return n + 1;
+}
+
+static int prediction_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
+	struct prediction* p = state;
+	if (p->n == 0)
+		return 0;
+	struct cursor* cursor = &p->row[row];
+	if (row == 0)
+		*cursor = p->cursor;
+	else { /* a row that leaves the expected text is not followed further */
+		const struct cursor before = p->row[tree->parent[row]];
+		const bool agrees = before.at < p->n && p->text[before.at] == tree->token[row];
+		*cursor = agrees ? (struct cursor){before.at + 1, before.run + 1} : (struct cursor){p->n, 0};
+	}
+	int n = most > 0 ? add(p, cursor->at, cursor->run, out, 0) : 0;
+	const bool lost = row == 0 && cursor->run == 0 && cursor->at > 0;
+	if (lost && most >= LOST)
+		n = add(p, cursor->at + 1, 0, out, add(p, cursor->at - 1, 0, out, n));
+	return n;
+}
+
+const struct drafter drafter_prediction = {.name = "prediction",
+                                           .bins = RUNS,
+                                           .prior = prediction_prior,
+                                           .open = prediction_open,
+                                           .close = prediction_close,
+                                           .forget = prediction_forget,
+                                           .append = prediction_append,
+                                           .extend = prediction_extend};

@@ -1,0 +1,191 @@
+/* Walking the indexes along the text and along the tree, and turning what followed into candidates. */
+#include "core/draft/retrieval.h"
+
+#include <stdlib.h>
+
+#include "core/draft/retrieval_pool.h"
+
+enum {
+	INDEXES = 1 + POOL_GENERATIONS, /* the sequence's own, then the pool's */
+	SUFFIXES = 4,                   /* of one node that are looked at */
+	LENGTHS = 8,
+	SHARES = 6,
+	BINS = 2 * LENGTHS * SHARES,
+	CAUGHT_UP = 64 /* tokens of the text that are matched anew when the pool has changed */
+};
+
+struct retrieval {
+	struct suffix_index* own;
+	const struct retrieval_pool* pool;
+	int64_t pool_version;
+	int capacity, n;
+	struct suffix_place place[POOL_GENERATIONS]; /* in the pool, of the text */
+	struct suffix_place row[MAX_ROWS][INDEXES];  /* of the text along the tree */
+	int32_t text[];                              /* (capacity) */
+};
+
+static void retrieval_close(void* state) {
+	struct retrieval* r = state;
+	suffix_close(r->own);
+	free(r);
+}
+
+static void* retrieval_open(const struct drafter_setup* setup) {
+	struct retrieval* r = calloc(1, sizeof *r + (size_t)setup->context * sizeof r->text[0]);
+	if (!r)
+		return NULL;
+	r->capacity = setup->context;
+	r->own = suffix_open(setup->context);
+	if (r->own)
+		return r;
+	retrieval_close(r);
+	return NULL;
+}
+
+static void match_pool(struct retrieval* r, int from) {
+	for (int g = 0; r->pool && g < POOL_GENERATIONS; g++)
+		for (int i = from; i < r->n; i++)
+			r->place[g] = suffix_step(r->pool->generation[g], r->place[g], r->text[i]);
+}
+
+static void match_pool_anew(struct retrieval* r) {
+	for (int g = 0; g < POOL_GENERATIONS; g++)
+		r->place[g] = (struct suffix_place){0, 0};
+	r->pool_version = r->pool ? r->pool->version : 0;
+	match_pool(r, r->n > CAUGHT_UP ? r->n - CAUGHT_UP : 0);
+}
+
+static void keep_pool(struct retrieval* r) {
+	if (r->pool && r->pool->version != r->pool_version)
+		match_pool_anew(r);
+}
+
+void retrieval_use_pool(void* state, const struct retrieval_pool* pool) {
+	struct retrieval* r = state;
+	r->pool = pool;
+	match_pool_anew(r);
+}
+
+static void retrieval_append(void* state, const int32_t* token, int n) {
+	struct retrieval* r = state;
+	keep_pool(r);
+	const int from = r->n;
+	for (int i = 0; i < n && r->n < r->capacity; i++) {
+		suffix_append(r->own, token[i]);
+		r->text[r->n++] = token[i];
+	}
+	match_pool(r, from);
+}
+
+static void retrieval_forget(void* state, int length) {
+	struct retrieval* r = state;
+	if (length >= r->n)
+		return;
+	suffix_clear(r->own);
+	r->n = length;
+	for (int i = 0; i < length; i++)
+		suffix_append(r->own, r->text[i]);
+	match_pool_anew(r);
+}
+
+/* ---- evidence ------------------------------------------------------------------------------- */
+
+static int length_class(int length) {
+	static const int least[LENGTHS] = {1, 2, 3, 4, 5, 7, 10, 16};
+	int class = LENGTHS - 1;
+	while (class > 0 && length < least[class])
+		class --;
+	return class;
+}
+
+static int share_class(int count, int total) {
+	if (count == total)
+		return count >= 4 ? 5 : count >= 2 ? 4 : 3;
+	return 5 * count >= 3 * total ? 2 : 4 * count >= total ? 1 : 0;
+}
+
+static float retrieval_prior(int bin, int rank) {
+	static const float by_length[LENGTHS] = {0.25f, 0.4f, 0.5f, 0.6f, 0.65f, 0.75f, 0.85f, 0.9f};
+	static const float by_share[SHARES] = {0.2f, 0.4f, 0.7f, 0.8f, 0.9f, 1};
+	const float chance = by_length[bin / SHARES % LENGTHS] * by_share[bin % SHARES];
+	return rank == 0 ? chance : chance / 2;
+}
+
+/* ---- candidates ----------------------------------------------------------------------------- */
+
+static const struct suffix_index* index_of(const struct retrieval* r, int i) {
+	return i == 0 ? r->own : r->pool ? r->pool->generation[i - 1] : NULL;
+}
+
+static void find_places(struct retrieval* r, const struct tree* tree, int row) {
+	struct suffix_place* place = r->row[row];
+	if (row == 0) {
+		keep_pool(r);
+		place[0] = suffix_repeated(r->own);
+		for (int g = 0; g < POOL_GENERATIONS; g++)
+			place[1 + g] = r->place[g];
+		return;
+	}
+	for (int i = 0; i < INDEXES; i++)
+		if (index_of(r, i))
+			place[i] = suffix_step(index_of(r, i), r->row[tree->parent[row]][i], tree->token[row]);
+}
+
+static bool holds(const struct candidate* list, int n, int32_t token) {
+	for (int i = 0; i < n; i++)
+		if (list[i].token == token)
+			return true;
+	return false;
+}
+
+/* What followed one suffix in one index, after the candidates there are. */
+static int add_followers(const struct suffix_index* index, struct suffix_place place, bool from_pool,
+                         struct candidate* out, int n, int most) {
+	struct suffix_follower follower[TREE_RANKS];
+	int32_t total;
+	const int found = suffix_followers(index, place, follower, most, &total);
+	const int bin = ((from_pool ? LENGTHS : 0) + length_class(place.length)) * SHARES;
+	for (int i = 0; i < found && n < most; i++) {
+		if (holds(out, n, follower[i].token))
+			continue;
+		out[n] = (struct candidate){.token = follower[i].token,
+		                            .bin = (uint8_t)(bin + share_class(follower[i].count, total)),
+		                            .rank = (uint8_t)n};
+		n++;
+	}
+	return n;
+}
+
+static int longest(const struct suffix_place* place) {
+	int best = 0;
+	for (int i = 1; i < INDEXES; i++)
+		if (place[i].length > place[best].length)
+			best = i;
+	return best;
+}
+
+static int retrieval_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
+	struct retrieval* r = state;
+	struct suffix_place place[INDEXES];
+	int n = 0;
+	find_places(r, tree, row);
+	for (int i = 0; i < INDEXES; i++)
+		place[i] = index_of(r, i) ? r->row[row][i] : (struct suffix_place){0, 0};
+	for (int looked = 0; looked < SUFFIXES && n < most; looked++) {
+		const int i = longest(place);
+		if (place[i].length == 0)
+			break;
+		n = add_followers(index_of(r, i), place[i], i > 0, out, n, most);
+		place[i] = suffix_shorter(index_of(r, i), place[i]);
+	}
+	return n;
+}
+
+const struct drafter drafter_retrieval = {.name = "retrieval",
+                                          .bins = BINS,
+                                          .prior = retrieval_prior,
+                                          .open = retrieval_open,
+                                          .close = retrieval_close,
+                                          .forget = retrieval_forget,
+                                          .append = retrieval_append,
+                                          .extend = retrieval_extend};

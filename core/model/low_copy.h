@@ -1,0 +1,38 @@
+/* A model's low-bit copy for drafting, found in its cache file or made.
+ *
+ * Files lie in one folder, <fingerprint>-<type>.low. A file is mapped, so that processes share its pages; one
+ * that is damaged or of another make is made anew. What cannot be written stays in memory, with a warning. */
+#ifndef SWIFTLET_CORE_MODEL_LOW_COPY_H
+#define SWIFTLET_CORE_MODEL_LOW_COPY_H
+
+#include "core/files/mapping.h"
+#include "core/model/model.h"
+#include "kernels/low.h"
+
+struct low_copy {
+	struct low_table table; /* placed and filled; bytes 0: the weights are as small already */
+	void* memory;           /* where it was made; NULL when it is mapped */
+	struct mapping file;
+	double seconds;    /* that finding or making it took */
+	char path[1024];   /* of its file; "" without one */
+	char warning[512]; /* why a file was not used or not written; "" */
+};
+
+struct low_wish {
+	int bits;           /* 3, 4 or 8 */
+	double most_bytes;  /* a larger copy is refused; 0: as much as the machine has */
+	const char* folder; /* of the files, made when missing; NULL: nothing is kept */
+	int threads;        /* that make it; 0: one for each CPU that the process may use */
+	void (*progress)(void* user, double share); /* of making it; may be NULL */
+	void* user;
+};
+
+/* The model must outlive the copy. False with the error set when it does not fit, or there is no memory for
+ * it. Close in any case. */
+bool low_copy_open(struct low_copy*, const struct model*, const struct low_wish*, struct error*);
+void low_copy_close(struct low_copy*);
+/* Where files are kept when nothing else is said: swiftlet in $XDG_CACHE_HOME, else in ~/.cache. False when
+ * neither is known. */
+bool low_copy_folder(char out[1024]);
+
+#endif

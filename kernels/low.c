@@ -1,0 +1,174 @@
+/* Which matrices get a low-bit copy, where it lies, and filling it on all threads. */
+#include "kernels/low.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/pool.h"
+#include "kernels/dtype_blocks.h"
+
+/* A copy must spare this share of a sub-layer's bytes, or reading it gains too little for its memory. */
+static const double LEAST_SPARED = 0.25;
+
+/* The head chooses among all tokens at once: in 4 bits it makes nearly half of the copy's mistakes, in 8
+ * hardly any, and it is small beside the blocks. */
+static const int HEAD_BITS = 8;
+
+/* The type for so many bits whose blocks divide a row; the stored one where none does. */
+static enum dtype type_for(int bits, const struct tensor* stored) {
+	const bool super = stored->cols % BLOCK_SUPER == 0;
+	if (stored->cols % BLOCK_SMALL != 0)
+		return stored->type;
+	if (bits == 8)
+		return DTYPE_Q8_0;
+	return !super ? DTYPE_Q4_1 : bits == 4 ? DTYPE_Q4_K : DTYPE_Q3_K;
+}
+
+static size_t tensor_bytes(const struct tensor* t) {
+	return (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
+}
+
+/* Plans copies of the matrices of one sub-layer, or of none of them. copy[i] is the stored tensor so far. */
+static bool plan_sub_layer(struct low_table* low, const struct tensor* const* stored,
+                           struct tensor* const* copy, int n, int bits) {
+	struct low_item item[LOW_MATRICES];
+	size_t before = 0, after = 0, end = low->bytes;
+	int items = 0;
+	for (int i = 0; i < n; i++) {
+		struct tensor planned = *stored[i];
+		planned.type = type_for(bits, stored[i]);
+		const size_t was = tensor_bytes(stored[i]), is = tensor_bytes(&planned);
+		before += was;
+		after += is < was ? is : was;
+		if (is >= was)
+			continue;
+		item[items++] = (struct low_item){.stored = stored[i], .copy = copy[i], .offset = end, .bytes = is};
+		end = (end + is + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT;
+	}
+	if ((double)after > (1 - LEAST_SPARED) * (double)before)
+		return false;
+	for (int i = 0; i < items; i++) {
+		struct tensor* t = item[i].copy;
+		t->type = type_for(bits, item[i].stored);
+		t->data = NULL;
+		t->synth = (struct synth_tensor){0};
+		low->item[low->n_items++] = item[i];
+	}
+	low->bytes = end;
+	return true;
+}
+
+static void plan_block(struct low_table* low, int b) {
+	const struct block_weights* s = &low->stored->block[b];
+	struct block_weights* c = &low->block[b];
+	const struct tensor* const attention[] = {&s->wq, &s->wk, &s->wv, &s->wo};
+	struct tensor* const attention_copy[] = {&c->wq, &c->wk, &c->wv, &c->wo};
+	const struct tensor* const mlp[] = {&s->w_gate, &s->w_up, &s->w_down};
+	struct tensor* const mlp_copy[] = {&c->w_gate, &c->w_up, &c->w_down};
+	mask_set(&low->sub_layers, 2 * b, plan_sub_layer(low, attention, attention_copy, 4, low->bits));
+	mask_set(&low->sub_layers, 2 * b + 1, plan_sub_layer(low, mlp, mlp_copy, 3, low->bits));
+}
+
+/* Of the blocks, so that it tells copies of different bits apart; the head's where they have none. */
+static enum dtype main_type(const struct low_table* low) {
+	size_t bytes[DTYPE_COUNT] = {0};
+	enum dtype most = low->output->type;
+	for (int i = 0; i < low->n_items - low->head; i++)
+		bytes[low->item[i].copy->type] += low->item[i].bytes;
+	for (int t = 0; t < DTYPE_COUNT; t++)
+		most = bytes[t] > bytes[most] ? (enum dtype)t : most;
+	return most;
+}
+
+bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, struct error* error) {
+	const size_t blocks = (size_t)stored->shape.n_blocks;
+	*low = (struct low_table){.bits = bits, .stored = stored};
+	if (!stored->output.data)
+		return error_set(error, "the weights are made on the device: there is nothing here to copy");
+	low->block = malloc(blocks * sizeof *low->block);
+	low->output = malloc(sizeof *low->output);
+	low->item = malloc((blocks * LOW_MATRICES + 1) * sizeof *low->item);
+	if (!low->block || !low->output || !low->item)
+		return error_set(error, "out of memory for the plan of a low-bit copy");
+	memcpy(low->block, stored->block, blocks * sizeof *low->block);
+	*low->output = stored->output;
+	for (int b = 0; b < stored->shape.n_blocks; b++)
+		plan_block(low, b);
+	const struct tensor* const head[] = {&stored->output};
+	struct tensor* const head_copy[] = {low->output};
+	low->head = plan_sub_layer(low, head, head_copy, 1, HEAD_BITS);
+	low->type = main_type(low);
+	return true;
+}
+
+void low_close(struct low_table* low) {
+	free(low->block);
+	free(low->output);
+	free(low->item);
+	*low = (struct low_table){0};
+}
+
+void low_place(struct low_table* low, const void* data) {
+	for (int i = 0; i < low->n_items; i++)
+		low->item[i].copy->data = (const unsigned char*)data + low->item[i].offset;
+}
+
+/* ---- making it ------------------------------------------------------------------------------ */
+
+enum { PART_ROWS = 16 };
+
+struct make_job {
+	const struct low_item* item;
+	unsigned char* out;
+	float* row; /* (threads, widest) */
+	size_t widest;
+};
+
+static void make_part(void* user, int part, int thread) {
+	const struct make_job* job = user;
+	const struct tensor *from = job->item->stored, *to = job->item->copy;
+	const size_t from_bytes = dtype_row_bytes(from->type, from->cols);
+	const size_t to_bytes = dtype_row_bytes(to->type, to->cols);
+	float* x = job->row + (size_t)thread * job->widest;
+	const int64_t begin = (int64_t)part * PART_ROWS;
+	const int64_t end = begin + PART_ROWS < from->rows ? begin + PART_ROWS : from->rows;
+	for (int64_t r = begin; r < end; r++) {
+		dtype_to_float(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, x, from->cols);
+		low_round(to->type, job->out + (size_t)r * to_bytes, x, to->cols);
+	}
+}
+
+static void make_all(const struct low_table* low, unsigned char* data, struct pool* pool,
+                     struct make_job* job, void (*progress)(void*, double), void* user) {
+	size_t end = 0; /* the bytes between two matrices are zero */
+	for (int i = 0; i < low->n_items; i++) {
+		const struct low_item* item = &low->item[i];
+		memset(data + end, 0, item->offset - end);
+		end = item->offset + item->bytes;
+		job->item = item;
+		job->out = data + item->offset;
+		pool_run(pool, (int)((item->stored->rows + PART_ROWS - 1) / PART_ROWS), make_part, job);
+		if (progress)
+			progress(user, (double)end / (double)low->bytes);
+	}
+	memset(data + end, 0, low->bytes - end);
+}
+
+bool low_make(const struct low_table* low, void* data, int threads,
+              void (*progress)(void* user, double share), void* user, struct error* error) {
+	struct pool* pool = pool_open(threads);
+	if (!pool)
+		return error_set(error, "the threads that make a low-bit copy could not be made");
+	struct make_job job = {0};
+	for (int i = 0; i < low->n_items; i++) {
+		const size_t cols = (size_t)low->item[i].stored->cols;
+		job.widest = cols > job.widest ? cols : job.widest;
+	}
+	job.row = malloc((size_t)pool_threads(pool) * job.widest * sizeof *job.row);
+	if (job.row)
+		make_all(low, data, pool, &job, progress, user);
+	const bool done = job.row != NULL;
+	free(job.row);
+	pool_close(pool);
+	return done || error_set(error, "out of memory while a low-bit copy is made");
+}

@@ -1,0 +1,63 @@
+/* A low-bit copy of a model's matrices, for drafting.
+ *
+ * A pass may run sub-layers, and the head, with the copy instead of the stored weights (pass.low,
+ * pass.low_head). The copy is made of GGUF's own block types, so that the kernels for stored weights run it.
+ * What it computes is a guess: verification always runs the stored weights.
+ *
+ * Planning says which matrices get a copy, of which type and where it lies, from shapes and stored types
+ * alone; making fills memory by that plan. The copy's bytes depend on the weights and the bits asked for, not
+ * on threads or instruction sets, so that they can be kept in a file. */
+#ifndef SWIFTLET_KERNELS_LOW_H
+#define SWIFTLET_KERNELS_LOW_H
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Grows by one whenever the bytes of a copy would come out different. */
+enum { LOW_VERSION = 1, LOW_MATRICES = 7 /* a block's at most */, LOW_ALIGNMENT = 64 };
+
+/* One matrix of the copy. */
+struct low_item {
+	const struct tensor* stored;
+	struct tensor* copy;  /* in the table below; data NULL until low_place */
+	size_t offset, bytes; /* offset a multiple of LOW_ALIGNMENT */
+};
+
+struct low_table {
+	int bits; /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	const struct weight_table* stored;
+	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */
+	struct block_weights* block;
+	struct tensor* output;  /* likewise, the head */
+	struct mask sub_layers; /* those with a copy: it spares at least a quarter of their bytes */
+	bool head;              /* so has the output head */
+	enum dtype type;        /* of most bytes of the blocks' copies */
+	size_t bytes;           /* of the copy; 0: the weights are as small already */
+	struct low_item* item;  /* (n_items) by offset */
+	int n_items;
+};
+
+/* Plans a copy in 3, 4 or 8 bits. `stored` must outlive the table. False with the error set on no memory, or
+ * where the weights are not in memory (made on a device). Close in any case. */
+bool low_plan(struct low_table*, const struct weight_table* stored, int bits, struct error*);
+void low_close(struct low_table*);
+/* Gives the tensors their place in `data` (bytes), 64-byte aligned, the caller's. */
+void low_place(struct low_table*, const void* data);
+/* Fills `data` (bytes) by the plan on so many threads (0: one for each CPU that the process may use).
+ * progress, with the share done, may be NULL; it is called on the caller's thread. False with the error set
+ * when no threads can be made. */
+bool low_make(const struct low_table*, void* data, int threads, void (*progress)(void* user, double share),
+              void* user, struct error*);
+
+/* Rounds a row of floats to a type that copies have (low_round.c): q4_1, q4_k, q3_k or q8_0. x (cols), out
+ * (dtype_row_bytes). Scales are always finite, whatever x holds. */
+void low_round(enum dtype type, void* out, const float* x, int64_t cols);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,29 @@
+/* Rounds without a model: a text that the target will say whatever is drafted, and prices instead of a clock.
+ */
+#ifndef SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
+#define SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
+
+#include "core/draft/planner.h"
+
+struct rounds {
+	struct drafter_set set;
+	struct chances chances;
+	struct planner planner;
+	struct result out[MAX_ROWS];
+	int32_t vocab;
+	int64_t passes, tokens, rows;
+	double cost, balance;    /* plain steps; what was saved so far */
+	double worst;            /* least balance, less the floor it may fall to */
+	const int32_t* expected; /* (n_expected) what `prediction` is fed after the beginning, or NULL */
+	int n_expected;
+	bool heed_ledger; /* a round's budget is what the ledger's rule allows (design, section 4, promise 3) */
+};
+
+/* v(n) = 1 + slope (n - 1), c for every drafter that makes passes. */
+void rounds_open(struct rounds*, const char* drafters, int context, int vocab, double slope, double c);
+void rounds_close(struct rounds*);
+/* The target continues text[0..from) up to n tokens, whatever was drafted; drafters know the beginning. What
+ * it would say elsewhere, and its lesser choices, are drawn at random. */
+void rounds_run(struct rounds*, const int32_t* text, int from, int n);
+
+#endif

@@ -1,0 +1,303 @@
+/* The planner against exhaustive search, within its bounds, and under drafters that mislead it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the ones above */
+#include <cmocka.h>
+
+#include "core/draft/mask.h"
+#include "tests/core/support_rounds.h"
+
+/* ---- exhaustive search ------------------------------------------------------------------------ */
+
+enum { WORDS = 6, CHILDREN = 2, DEPTH = 3, MOST_SHAPES = 26 };
+
+/* What `recycle` is told: the successors of each word. */
+static int32_t successor[WORDS][CHILDREN];
+static uint8_t bin_of[WORDS][CHILDREN];
+
+struct shape { /* a subtree that could be verified */
+	double expected;
+	int rows;
+};
+
+/* All subtrees at or below a node that is reached with this chance, none included. */
+static int shapes(const struct chances* chances, int32_t word, double chance, int depth, struct shape* out) {
+	struct shape below[CHILDREN][MOST_SHAPES];
+	int n[CHILDREN] = {1, 1}, total = 0;
+	double left = 1;
+	out[total++] = (struct shape){0, 0};
+	for (int k = 0; k < CHILDREN; k++) {
+		const double share = left * (double)chances_of(chances, SOURCE_recycle, bin_of[word][k], k, ALONE);
+		left -= share;
+		below[k][0] = (struct shape){0, 0};
+		if (depth > 1)
+			n[k] = shapes(chances, successor[word][k], chance * share, depth - 1, below[k]);
+	}
+	for (int a = 0; a < n[0]; a++)
+		for (int b = 0; b < n[1]; b++)
+			out[total++] = (struct shape){chance + below[0][a].expected + below[1][b].expected,
+			                              1 + below[0][a].rows + below[1][b].rows};
+	return total;
+}
+
+/* Every word's successors, with random evidence that has random chances. */
+static void teach(struct rounds* r) {
+	static struct result out[MAX_ROWS];
+	struct tree tree;
+	const struct verdict verdict = {0};
+	chances_open(&r->chances);
+	for (int word = 0; word < WORDS; word++) {
+		tree_start(&tree, word);
+		out[0].top = CHILDREN;
+		for (int k = 0; k < CHILDREN; k++) {
+			successor[word][k] = (word + 1 + rand() % (WORDS / CHILDREN) + k * (WORDS / CHILDREN)) % WORDS;
+			out[0].top_token[k] = successor[word][k];
+			out[0].top_probability[k] = (float)(rand() % 1000) / 1000;
+			bin_of[word][k] = (uint8_t)draft_bin(out[0].top_probability[k]);
+		}
+		drafters[SOURCE_recycle]->see(r->set.state[SOURCE_recycle], &tree, &verdict, out);
+	}
+	for (int bin = 0; bin < DRAFT_BINS; bin++)
+		for (int k = 0; k < CHILDREN; k++)
+			r->chances.narrow[SOURCE_recycle][bin][k][ALONE] =
+			    (struct tally){(float)(rand() % 1000) / 10, 100};
+}
+
+static void random_prices(struct prices* prices) {
+	const int step = 1 + rand() % 4; /* passes come in slices of so many rows */
+	prices->verify[1] = 1;
+	for (int n = 2; n <= SLICE_ROWS; n++)
+		prices->verify[n] =
+		    prices->verify[n - 1] + (n % step == 0 ? (float)(rand() % 100) / 400 * (float)step : 0);
+}
+
+static double plan_gain(struct rounds* r, double rate, int32_t root, const struct round_limits* limits) {
+	struct planner* p = &r->planner;
+	p->tokens = (float)rate;
+	p->cost = 1;
+	planner_start(p, root, limits);
+	assert_int_equal(planner_next(p).kind, PLAN_VERIFY);
+	return (double)p->tree.expected - rate * (double)p->prices.verify[p->tree.n];
+}
+
+/* The tree has the most expected tokens less the worth of its cost of all trees; and at the rate that it
+ * reaches itself, the best ratio of the two. */
+static void test_exhaustive(void** state) {
+	(void)state;
+	static struct rounds r;
+	static struct shape shape[MOST_SHAPES * MOST_SHAPES + 1];
+	rounds_open(&r, "recycle", 64, WORDS, 0.1, 1);
+	for (int trial = 0; trial < 400; trial++) {
+		struct prices prices = r.planner.prices;
+		const int32_t root = rand() % WORDS;
+		const struct round_limits limits = {1 + rand() % 16, DEPTH, (float)(rand() % 40) / 10};
+		const double rate = 1 + (double)(rand() % 100) / 50;
+		teach(&r);
+		random_prices(&prices);
+		memcpy(prices.verify_worst, prices.verify, sizeof prices.verify);
+		planner_set_prices(&r.planner, &prices);
+		const int n = shapes(&r.chances, root, 1, DEPTH + 1, shape);
+		double best = -INFINITY, best_ratio = 0;
+		for (int i = 1; i < n; i++) {
+			const double cost = (double)prices.verify[shape[i].rows];
+			if (shape[i].rows > 1 && (shape[i].rows > limits.rows || cost > (double)limits.budget))
+				continue;
+			best = fmax(best, shape[i].expected - rate * cost);
+			best_ratio = fmax(best_ratio, shape[i].expected / cost);
+		}
+		assert_true(fabs(plan_gain(&r, rate, root, &limits) - best) < 1e-4);
+		double own = 1;
+		for (int i = 0; i < 20; i++) {
+			plan_gain(&r, own, root, &limits);
+			own = (double)r.planner.tree.expected / (double)prices.verify[r.planner.tree.n];
+		}
+		assert_true(fabs(own - best_ratio) < 1e-4);
+	}
+	rounds_close(&r);
+}
+
+/* ---- passes ----------------------------------------------------------------------------------- */
+
+/* A draft model that continues 0, 1, 2, … with `sure` of its first choice. */
+static void run_draft(const struct pass* pass, float sure) {
+	for (int i = 0; i < pass->n; i++) {
+		struct result* out = &pass->out[i];
+		out->top = 2;
+		out->token = out->top_token[0] = pass->token[i] + 1;
+		out->top_token[1] = pass->token[i] + 1000;
+		out->top_probability[0] = out->max_probability = sure;
+		out->top_probability[1] = 1 - sure;
+	}
+}
+
+struct draft_model {
+	struct weight_table weights;
+	struct backend backend;
+	struct cache cache;
+	struct mask skip;
+};
+
+static int plan_with_passes(struct rounds* r, struct draft_model* m, float sure,
+                            const struct round_limits* limits, int32_t end) {
+	struct planner* p = &r->planner;
+	int passes = 0;
+	float spent = 0;
+	m->backend.weights = &m->weights;
+	m->cache.backend = &m->backend;
+	mask_start(
+	    r->set.state[SOURCE_mask],
+	    &(struct mask_round){.cache = &m->cache, .skip = &m->skip, .end_token = &end, .n_end_tokens = 1});
+	planner_start(p, 0, limits);
+	for (;;) {
+		struct pass pass;
+		const struct plan_action action = planner_next(p);
+		if (action.kind == PLAN_VERIFY)
+			break;
+		assert_int_equal(action.source, SOURCE_mask);
+		drafters[SOURCE_mask]->fill(r->set.state[SOURCE_mask], &p->tree, action.head, action.carry, &pass);
+		assert_in_range(pass.n, 1, 1 + action.carry);
+		for (int i = 0; i < pass.n; i++) /* parents are pending rows that come before */
+			assert_in_range(pass.parent[i] + 1, 0, mask_rows(r->set.state[SOURCE_mask]) + i);
+		run_draft(&pass, sure);
+		drafters[SOURCE_mask]->take(r->set.state[SOURCE_mask]);
+		const float cost = p->prices.pass[SOURCE_mask] * p->prices.verify[pass.n];
+		planner_passed(p, cost);
+		spent += cost;
+		passes++;
+	}
+	assert_true(p->tree.n == 1 || spent + p->prices.verify[p->tree.n] <= limits->budget);
+	assert_in_range(p->tree.n, 1, limits->rows);
+	for (int row = 0; row < p->tree.n; row++)
+		assert_in_range(p->tree.depth[row], 0, limits->depth);
+	return passes;
+}
+
+static void test_passes(void** state) {
+	(void)state;
+	static struct rounds r;
+	static struct draft_model m;
+	const struct round_limits wide = {SLICE_ROWS, 12, INFINITY};
+	rounds_open(&r, "mask", 64, 4096, 0.05, 0.3);
+	chances_first_anew(&r.chances, SOURCE_mask, 0.95f);
+	const int good = plan_with_passes(&r, &m, 0.97f, &wide, -1);
+	assert_in_range(good, 4, 12); /* sure and cheap: a long chain */
+	assert_true(r.planner.tree.n > good);
+	for (int row = 1; row <= good; row++)
+		assert_int_equal(r.planner.tree.token[row], row);
+	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, 2), 2); /* nothing after an end token */
+	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &(struct round_limits){SLICE_ROWS, 3, INFINITY}, -1), 3);
+	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &(struct round_limits){SLICE_ROWS, 12, 1.2f}, -1), 0);
+	assert_in_range(plan_with_passes(&r, &m, 0.1f, &wide, -1), 1, 2); /* unsure: not gone on with */
+	chances_first_anew(&r.chances, SOURCE_mask, 0.3f);
+	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0); /* never right */
+	chances_first_anew(&r.chances, SOURCE_mask, 0.95f);
+	r.planner.prices.pass[SOURCE_mask] = r.planner.prices.pass_worst[SOURCE_mask] = 1;
+	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0); /* too dear */
+	r.planner.prices.pass[SOURCE_mask] = INFINITY;
+	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0);
+	rounds_close(&r);
+}
+
+/* Retrieval knows the same chain: with the cascade fewer passes tell the draft model's view of more tokens.
+ */
+static void test_cascade(void** state) {
+	(void)state;
+	static struct rounds r;
+	static struct draft_model m;
+	int32_t text[41];
+	for (int i = 0; i < 41; i++)
+		text[i] = i < 20 ? i : i == 20 ? 2000 : i - 21; /* 0 … 19, 2000, 0 … 19 */
+	int passes[2], rows[2];
+	for (int cascade = 0; cascade < 2; cascade++) {
+		rounds_open(&r, "mask,retrieval", 64, 4096, 0.02, 0.1);
+		r.planner.prices.cascade = cascade;
+		chances_first_anew(&r.chances, SOURCE_mask, 0.97f);
+		drafter_set_append(&r.set, text, 22); /* … 2000, 0 */
+		passes[cascade] = plan_with_passes(&r, &m, 0.97f, &(struct round_limits){16, 12, INFINITY}, -1);
+		rows[cascade] = mask_rows(r.set.state[SOURCE_mask]);
+		rounds_close(&r);
+	}
+	assert_true(passes[0] >= 2);
+	assert_true(passes[1] < passes[0]);
+	assert_true(rows[1] >= passes[1] + 2);
+}
+
+/* ---- adversaries ------------------------------------------------------------------------------ */
+
+enum { TEXT = 6000 };
+
+/* Nothing repeats as it did: whatever retrieval and recycling say is wrong. */
+static void never_right(int32_t* text) {
+	for (int i = 0; i < TEXT; i++) /* the successor of a token is another each time */
+		text[i] = i % 2 ? i / 2 % 50 : 50 + (i / 2 % 50 + i / 100 * 7) % 997;
+}
+
+/* Long copies of what was said, then something else just when it is believed. */
+static void right_then_wrong(int32_t* text) {
+	for (int i = 0; i < TEXT; i++) {
+		const int phase = i / 300;
+		text[i] = phase % 2 ? rand() % 1000
+		          : i < 300 ? rand() % 1000
+		                    : text[i % 300 + (phase / 2 % 2) * 17 % 3];
+	}
+}
+
+static void test_adversaries(void** state) {
+	(void)state;
+	static struct rounds r;
+	static int32_t text[TEXT];
+	static const double slopes[] = {0.006, 0.05, 0.2, 1};
+	for (int kind = 0; kind < 3; kind++)
+		for (int s = 0; s < 4; s++) {
+			if (kind == 0)
+				never_right(text);
+			else if (kind == 1)
+				right_then_wrong(text);
+			else
+				for (int i = 0; i < TEXT; i++)
+					text[i] = rand() % 1000;
+			rounds_open(&r, "retrieval,recycle", TEXT, 1048, slopes[s], 1);
+			r.heed_ledger = true;
+			rounds_run(&r, text, 10, TEXT);
+			assert_true(r.worst >= -1e-3); /* never beyond what the ledger allows */
+			assert_true((double)r.tokens / r.cost >= 0.98);
+			if (kind == 1 && slopes[s] < 0.1)
+				assert_true((double)r.tokens / r.cost > 1.2); /* the copies are made use of */
+			rounds_close(&r);
+		}
+}
+
+/* Two thirds of a text are copies: it is found out, and expectations come true. */
+static void test_gain_is_reached(void** state) {
+	(void)state;
+	static struct rounds r;
+	static int32_t text[TEXT];
+	for (int i = 0; i < TEXT; i++) {
+		text[i] = rand() % 1000;
+		if (i > 400 && i % 60 >= 20) /* copied from a place that stays the same for 40 tokens */
+			text[i] = text[i - 211];
+	}
+	rounds_open(&r, "retrieval,recycle", TEXT, 1000, 0.05, 1);
+	rounds_run(&r, text, 10, TEXT);
+	assert_true((double)r.tokens / r.cost > 1.9);
+	double predicted = 0, realized = 0;
+	for (int i = 0; i < DRAFTER_COUNT; i++) {
+		predicted += r.chances.calibration[i].predicted;
+		realized += r.chances.calibration[i].realized;
+	}
+	assert_int_equal((int)realized, r.tokens - r.passes);
+	assert_true(fabs(predicted / realized - 1) < 0.05);
+	rounds_close(&r);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_passes),
+	                                   cmocka_unit_test(test_cascade), cmocka_unit_test(test_adversaries),
+	                                   cmocka_unit_test(test_gain_is_reached)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""bench replay: figures that repeat, follow the prices, and add up; what it is given wrong gets a message."""
+import json
+import os
+import subprocess
+import tempfile
+
+SWIFTLET = os.environ["SWIFTLET"]
+PROMPTS = [{"id": i, "prompt": "Question: Tom has %d apples and buys %d more. How many has he?\nAnswer:" % (3 + i % 2, 4),
+            "max_tokens": 64} for i in range(6)]
+
+
+def replay(*options, ok=True):
+    done = subprocess.run([SWIFTLET, "bench", "replay", "--json", *options], capture_output=True, text=True, timeout=300)
+    if not ok:
+        assert done.returncode != 0 and done.stderr.startswith("swiftlet: "), done
+        return None
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def without_time(figures):
+    return {k: v for k, v in figures.items() if k != "load_seconds"}
+
+
+with tempfile.TemporaryDirectory() as folder:
+    stream = os.path.join(folder, "in.jsonl")
+    prices = os.path.join(folder, "prices.json")
+    with open(stream, "w") as file:
+        file.writelines(json.dumps(p) + "\n" for p in PROMPTS)
+        file.write("broken\n")
+    with open(prices, "w") as file:
+        json.dump({"rows": [{"rows": n, "v": 1 + 0.05 * (n - 1)} for n in (1, 2, 64)]}, file)
+    free = replay("-i", stream, "--prices", "slope=0")
+    cheap = replay("-i", stream, "--prices", "slope=0.05")
+    dear = replay("-i", stream, "--prices", "slope=2")
+    none = replay("-i", stream, "--prices", "slope=0.05", "--drafters", "none")
+    assert without_time(cheap) == without_time(replay("-i", stream, "--prices", "slope=0.05", "--threads", "1")) | {
+        "threads": cheap["threads"]}
+    same = replay("-i", stream, "--prices", prices)
+    assert same["speedup"] == cheap["speedup"], (same, cheap)
+    for figures in (free, cheap, dear, none):  # whatever drafts, the text is the same
+        assert figures["instances"] == 6 and figures["left_out"] == 1 and figures["tokens"] == cheap["tokens"]
+    assert none["tokens_per_pass"] == none["rows_per_pass"] == none["speedup"] == 1
+    assert free["tokens_per_pass"] > cheap["tokens_per_pass"] - 0.3 > 1
+    assert free["rows_per_pass"] > cheap["rows_per_pass"] > dear["rows_per_pass"] >= 1
+    assert cheap["speedup"] > 1.2 and dear["speedup"] > 0.98
+    passes = cheap["tokens"] / cheap["tokens_per_pass"]
+    accepted = sum(s["accepted"] for s in cheap["sources"].values())
+    assert abs(accepted - (cheap["tokens"] - passes)) <= len(PROMPTS) + 1e-6, (accepted, cheap)
+    drafted = replay("-i", stream, "--prices", "slope=0.05,c=0.1", "--drafters", "mask")
+    assert drafted["draft_passes_per_pass"] > 1 and drafted["tokens_per_pass"] > 3  # nothing skipped: always right
+    for wrong in (["--prices", "v2=0.5"], ["--prices", "v2=3,v4=2"], ["--prices", "slop=1"], ["--drafters", "all,some"],
+                  ["--prices", stream], ["--mask", stream], ["--pool", "-1"]):
+        replay("-i", stream, *wrong, ok=False)
+    replay("-i", os.path.join(folder, "absent"), ok=False)

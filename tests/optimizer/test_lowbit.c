@@ -1,0 +1,229 @@
+/* Sessions that draft with a low-bit copy: the text is plain decoding's, greedy and sampled, whatever else is
+ * left out, however the search goes; drafts are accepted, and as many as what the copy predicts. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "optimizer/session.h"
+
+enum { PROMPT = 24, TOKENS = 160 };
+
+static const char MODEL[] =
+    "synth:layers=6,dim=256,heads=4,kv-heads=2,ffn=512,vocab=1024,dtype=f16,plant=0.45";
+
+struct text {
+	int32_t token[TOKENS];
+	int n;
+	struct swiftlet_figures figures;
+};
+
+static struct engine* engine_of(struct model* model, int bits, const char* isa, int threads) {
+	char message[512];
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	o.draft_bits = bits;
+	o.threads = threads;
+	snprintf(o.backend, sizeof o.backend, "cpu");
+	snprintf(o.isa, sizeof o.isa, "%s", isa);
+	snprintf(o.draft_cache, sizeof o.draft_cache, "off");
+	o.context = PROMPT + TOKENS;
+	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
+	if (!engine)
+		fail_msg("%s", message);
+	return engine;
+}
+
+static bool keep(void* user, const struct swiftlet_step* step) {
+	struct text* text = user;
+	for (int i = 0; i < step->n; i++)
+		text->token[text->n++] = step->token[i].id;
+	return true;
+}
+
+static struct swiftlet_options drafting(void) {
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	o.context = PROMPT + TOKENS;
+	o.draft = SWIFTLET_DRAFT_ALWAYS;
+	o.search = false;
+	o.draft_bits = 4;
+	o.max_draft = 3;
+	o.max_tree = 8; /* no decision by the clock: figures repeat */
+	return o;
+}
+
+static struct text generate(struct engine* engine, const struct swiftlet_options* o, const struct mask* skip,
+                            double temperature, uint64_t seed) {
+	char message[512];
+	int32_t prompt[PROMPT];
+	struct text text = {.n = 0};
+	struct swiftlet_request request;
+	struct session* s = swiftlet_session_open(engine, o, message, sizeof message);
+	if (!s)
+		fail_msg("%s", message);
+	if (skip)
+		session_set_mask(s, skip);
+	for (int i = 0; i < PROMPT; i++)
+		prompt[i] = (int32_t)((seed * 131 + (uint64_t)i * 37) % 1024);
+	swiftlet_request_default(&request, o);
+	request.prompt = prompt;
+	request.n_prompt = PROMPT;
+	request.max_tokens = TOKENS;
+	request.temperature = temperature;
+	request.top_p = 0.95;
+	request.seed = seed;
+	if (!swiftlet_session_generate(s, &request, keep, &text, &text.figures, message, sizeof message))
+		fail_msg("%s", message);
+	swiftlet_session_close(s);
+	return text;
+}
+
+static void same(const struct text* a, const struct text* b) {
+	assert_int_equal(a->n, b->n);
+	assert_memory_equal(a->token, b->token, sizeof *a->token * (size_t)a->n);
+}
+
+static void output_is_plain_decodings(void** state) {
+	struct model* model = *state;
+	const struct mask nothing = {{0}};
+	for (int bits = 3; bits <= 8; bits += bits == 3 ? 1 : 4) {
+		struct engine* engine = engine_of(model, bits, "auto", 2);
+		for (uint64_t seed = 0; seed < 3; seed++)
+			for (int sampled = 0; sampled < 2; sampled++) {
+				struct swiftlet_options o = drafting(), vanilla = o;
+				vanilla.method = SWIFTLET_VANILLA;
+				const double t = sampled ? 0.8 : 0;
+				const struct text plain = generate(engine, &vanilla, NULL, t, seed);
+				assert_int_equal(plain.figures.draft_steps, 0);
+				const struct text low = generate(engine, &o, &nothing, t, seed);
+				const struct text both = generate(engine, &o, &model->planted[0], t, seed);
+				o.search = true;
+				o.opt_budget = INFINITY; /* proposals are scored with the copy */
+				const struct text searched = generate(engine, &o, NULL, t, seed);
+				same(&plain, &low);
+				same(&plain, &both);
+				same(&plain, &searched);
+				assert_true(low.figures.draft_steps > 0 && both.figures.draft_steps > 0);
+				if (!sampled && bits > 3)
+					assert_true(low.figures.alpha > 0.6);
+				assert_true(searched.figures.optimize_steps > 0);
+			}
+		swiftlet_engine_close(engine);
+	}
+}
+
+/* The engine has a copy, the session does not want it: it drafts as it did. */
+static void sessions_choose(void** state) {
+	struct model* model = *state;
+	struct engine *with = engine_of(model, 3, "auto", 2), *without = engine_of(model, 0, "auto", 2);
+	struct swiftlet_options o = drafting();
+	const struct text low = generate(with, &o, &model->planted[0], 0, 1);
+	o.draft_bits = 0;
+	const struct text stored = generate(with, &o, &model->planted[0], 0, 1);
+	const struct text before = generate(without, &o, &model->planted[0], 0, 1);
+	same(&stored, &before);
+	same(&stored, &low);
+	assert_int_equal(stored.figures.draft_steps, before.figures.draft_steps);
+	assert_int_equal(stored.figures.accepted, before.figures.accepted);
+	assert_true(low.figures.accepted != stored.figures.accepted ||
+	            low.figures.draft_steps != stored.figures.draft_steps);
+	assert_true(strstr(swiftlet_engine_note(with), "q3_k"));
+	assert_string_equal(swiftlet_engine_note(without), "");
+	swiftlet_engine_close(with);
+	swiftlet_engine_close(without);
+}
+
+/* Drafts too are repeatable: neither threads nor chance is in them. */
+static void drafts_repeat(void** state) {
+	struct model* model = *state;
+	const struct mask nothing = {{0}};
+	const struct swiftlet_options o = drafting();
+	struct text first = {.n = 0};
+	for (int threads = 1; threads <= 3; threads++) {
+		struct engine* engine = engine_of(model, 4, "auto", threads);
+		const struct text text = generate(engine, &o, &nothing, 0, 2);
+		swiftlet_engine_close(engine);
+		if (threads == 1)
+			first = text;
+		same(&first, &text);
+		assert_int_equal(first.figures.draft_steps, text.figures.draft_steps);
+		assert_int_equal(first.figures.accepted, text.figures.accepted);
+	}
+}
+
+static void small_weights_draft_without(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct model* model =
+	    model_open("synth:layers=4,dim=256,heads=4,kv-heads=4,ffn=512,vocab=1024,dtype=q4_k", NULL, &error);
+	struct engine* engine = engine_of(model, 4, "auto", 1);
+	const struct swiftlet_options o = drafting();
+	const struct mask nothing = {{0}};
+	assert_true(strstr(swiftlet_engine_note(engine), "as small already"));
+	const struct text text = generate(engine, &o, &nothing, 0, 1);
+	assert_int_equal(text.figures.draft_steps, 0);
+	assert_int_equal(text.n, TOKENS);
+	swiftlet_engine_close(engine);
+	model_close(model);
+}
+
+static void options_are_checked(void** state) {
+	(void)state;
+	struct swiftlet_options o;
+	char message[300], longest[600];
+	swiftlet_options_default(&o);
+	assert_int_equal(o.draft_bits, 0);
+	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "3", message, sizeof message), 1);
+	assert_int_equal(o.draft_bits, 3);
+	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "off", message, sizeof message), 1);
+	assert_int_equal(o.draft_bits, 0);
+	static const char* const bad_bits[] = {"5", "0", "", "4.0", "-4", "on"};
+	for (size_t i = 0; i < sizeof bad_bits / sizeof *bad_bits; i++)
+		assert_int_equal(swiftlet_options_set(&o, "draft-bits", bad_bits[i], message, sizeof message), -1);
+	static const struct {
+		const char* text;
+		double bytes;
+	} sizes[] = {{"1", 1}, {"800M", 800 * 0x1p20}, {"1.5G", 1.5 * 0x1p30}, {"2K", 2048}, {"1T", 0x1p40}};
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		assert_int_equal(swiftlet_options_set(&o, "draft-memory", sizes[i].text, message, sizeof message), 1);
+		assert_true(o.draft_memory == sizes[i].bytes);
+	}
+	static const char* const bad_sizes[] = {"", "0", "-1G", "G", "1GB", "1 G", "nan", "inf", "1e300", "1m"};
+	for (size_t i = 0; i < sizeof bad_sizes / sizeof *bad_sizes; i++)
+		assert_int_equal(swiftlet_options_set(&o, "draft-memory", bad_sizes[i], message, sizeof message), -1);
+	memset(longest, 'x', sizeof longest);
+	longest[sizeof longest - 1] = 0;
+	assert_int_equal(swiftlet_options_set(&o, "draft-cache", longest, message, sizeof message), -1);
+	assert_int_equal(swiftlet_options_set(&o, "draft-cache", "", message, sizeof message), -1);
+	assert_int_equal(swiftlet_options_set(&o, "draft-cache", "/there", message, sizeof message), 1);
+	assert_string_equal(o.draft_cache, "/there");
+}
+
+static int open_model(void** state) {
+	struct error error = {""};
+	*state = model_open(MODEL, NULL, &error);
+	return *state ? 0 : -1;
+}
+
+static int close_model(void** state) {
+	model_close(*state);
+	return 0;
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(output_is_plain_decodings),
+	    cmocka_unit_test(sessions_choose),
+	    cmocka_unit_test(drafts_repeat),
+	    cmocka_unit_test(small_weights_draft_without),
+	    cmocka_unit_test(options_are_checked),
+	};
+	return cmocka_run_group_tests(tests, open_model, close_model);
+}
