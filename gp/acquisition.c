@@ -91,6 +91,8 @@ static double relaxed(struct hunt* h) {
 	double *s = g->work, *k = s + capacity, *slope = k + capacity, *solved = slope + capacity;
 	distances(h, s);
 	double mean = g->mean, variance = g->hyper.amplitude * g->hyper.amplitude, used = 0;
+	for (int i = 0; i < g->option.dims; i++)
+		mean += g->trend[i] * h->x[i];
 	for (size_t j = 0; j < n; j++) {
 		k[j] = kernel_at(g->option.kernel, g->hyper.amplitude, s[j], &slope[j]);
 		mean += k[j] * g->alpha[j];
@@ -106,6 +108,8 @@ static double relaxed(struct hunt* h) {
 	for (size_t j = 0; j < n; j++)
 		slope[j] *= by_mean * g->alpha[j] - 2 * by_variance * solved[j];
 	slopes(h, slope);
+	for (int i = 0; i < g->option.dims; i++)
+		h->slope[i] += by_mean * g->trend[i];
 	return value;
 }
 
@@ -195,7 +199,7 @@ static bool allowed(const struct hunt* h, const uint64_t* bits) {
 }
 
 static double mean_at(const struct gp* g, const uint64_t* bits) {
-	double mean = g->mean;
+	double mean = g->mean + trend_at(g, bits);
 	for (int j = 0; j < g->n; j++)
 		mean += g->table.value[cell_of(g, point(g, j), bits)] * g->alpha[j];
 	return mean;
@@ -207,7 +211,9 @@ static double mean_flipped(const struct gp* g, const int* cell, const uint64_t* 
 	const int step[2] = {g->stride, 1};
 	const int move[2] = {step[g->group[first]], step[g->group[second]]};
 	const unsigned was[2] = {has(bits, first), has(bits, second)};
-	double mean = g->mean;
+	double mean = g->mean + trend_at(g, bits) + (was[0] ? -1 : 1) * g->trend[first];
+	if (second != first)
+		mean += (was[1] ? -1 : 1) * g->trend[second];
 	for (int j = 0; j < g->n; j++) {
 		const uint64_t* z = point(g, j);
 		int at = cell[j] + (has(z, first) == was[0] ? move[0] : -move[0]);

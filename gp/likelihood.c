@@ -34,7 +34,7 @@ static double residuals(const struct likelihood* l, const struct gp_hyper* h, do
 	const size_t n = (size_t)l->n, capacity = (size_t)g->option.capacity;
 	double* one = g->work + capacity;
 	for (int i = 0; i < l->n; i++) {
-		a[i] = g->y[at(l, i)];
+		a[i] = g->y[at(l, i)] - trend_at(g, point(g, at(l, i)));
 		one[i] = 1;
 	}
 	gsl_matrix_view factor = square(g->scratch, l->n, g->option.capacity);

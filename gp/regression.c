@@ -165,6 +165,15 @@ static void solve(struct gp* g) {
 	gsl_blas_dtrsv(CblasLower, CblasTrans, CblasNonUnit, &l.matrix, &alpha.vector);
 }
 
+/* half_y = L⁻¹ (y - trend) */
+static void halve_y(struct gp* g) {
+	for (int i = 0; i < g->n; i++)
+		g->half_y[i] = g->y[i] - trend_at(g, point(g, i));
+	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
+	gsl_vector_view y = gsl_vector_view_array(g->half_y, (size_t)g->n);
+	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &y.vector);
+}
+
 static enum gp_result rebuild(struct gp* g) {
 	enum gp_result result =
 	    covariance_factor(g, &g->hyper, &g->table, g->option.jitter, NULL, g->n, g->factor);
@@ -177,11 +186,10 @@ static enum gp_result rebuild(struct gp* g) {
 		return result;
 	const size_t n = (size_t)g->n;
 	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_vector_view y = gsl_vector_view_array(g->half_y, n), one = gsl_vector_view_array(g->half_one, n);
-	memcpy(g->half_y, g->y, n * sizeof *g->y);
+	gsl_vector_view one = gsl_vector_view_array(g->half_one, n);
 	gsl_vector_set_all(&one.vector, 1);
-	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &y.vector);
 	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &one.vector);
+	halve_y(g);
 	solve(g);
 	return GP_OK;
 }
@@ -193,7 +201,7 @@ static bool grow(struct gp* g) {
 	for (int j = 0; j < n; j++)
 		row[j] = covariance(g, &g->table, g->hyper.window, n, j);
 	const double own = covariance(g, &g->table, g->hyper.window, n, n) + g->variance[n] + g->jitter;
-	double used = 0, y = g->y[n], one = 1;
+	double used = 0, y = g->y[n] - trend_at(g, point(g, n)), one = 1;
 	if (n > 0) {
 		const size_t size = (size_t)n;
 		gsl_matrix_view l = square(g->factor, n, g->option.capacity);
@@ -256,6 +264,15 @@ enum gp_result gp_forget(struct gp* g, int keep) {
 	return rebuild(g);
 }
 
+void gp_set_trend(struct gp* g, const double* trend) {
+	for (int i = 0; i < g->option.dims; i++)
+		g->trend[i] = trend ? trend[i] : 0;
+	if (g->n == 0)
+		return;
+	halve_y(g);
+	solve(g);
+}
+
 struct gp_hyper gp_hyper(const struct gp* g) {
 	struct gp_hyper hyper = g->hyper;
 	hyper.mean = g->mean;
@@ -280,7 +297,7 @@ enum gp_result gp_set_hyper(struct gp* g, const struct gp_hyper* h) {
 /* ---- predictions -------------------------------------------------------------------------- */
 
 void gp_predict(struct gp* g, const uint64_t* bits, double* mean, double* variance) {
-	*mean = g->mean;
+	*mean = g->mean + trend_at(g, bits);
 	double* k = g->work;
 	for (int i = 0; i < g->n; i++) {
 		k[i] = g->table.value[cell_of(g, point(g, i), bits)];

@@ -25,7 +25,10 @@ struct sample {
 struct bayes {
 	struct gp* gp;
 	int dims, capacity, next_fit;
+	bool hamming;
+	double amplitude; /* of y, to begin with */
 	struct gp_search how;
+	double trend[MAX_DIMS];
 	struct vector answer;
 	atomic_int request;
 
@@ -73,6 +76,7 @@ static void work(struct bayes* b) {
 	take_in(b);
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
 		return;
+	gp_set_trend(b->gp, b->trend);
 	fit_when_due(b);
 	const bool found = gp_propose(b->gp, &b->how, b->answer.word) == GP_OK;
 	atomic_store_explicit(&b->request, found ? REQUEST_READY : REQUEST_NONE, memory_order_release);
@@ -100,20 +104,17 @@ static void* live(void* user) {
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
-static struct gp* model_of(const struct search_options* o, struct bayes* b) {
-	uint8_t group[MAX_DIMS];
-	for (int i = 0; i < b->dims; i++)
-		group[i] = i & 1;
+/* group (dims): whose length-scale is which. */
+static struct gp* model_of(struct bayes* b, const uint8_t* group) {
 	/* Half of the cube away is one length away, to begin with. */
-	const bool hamming = o->kernel == SEARCH_HAMMING;
-	const double length = hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
+	const double length = b->hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
 	return gp_open(&(struct gp_options){
 	    .dims = b->dims,
 	    .group = group,
 	    .capacity = b->capacity,
-	    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
+	    .kernel = b->hamming ? GP_HAMMING : GP_MATERN52,
 	    .jitter = 1e-6,
-	    .hyper = {.amplitude = 0.2, .length = {length, length}, .window = 0.05},
+	    .hyper = {.amplitude = b->amplitude, .length = {length, length}, .window = b->amplitude / 4},
 	    .cancelled = stopping,
 	    .user = b,
 	});
@@ -145,7 +146,12 @@ struct bayes* bayes_open(const struct search_options* o, int dims) {
 	                            .starts = 3,
 	                            .evaluations = 6,
 	                            .rounds = 3};
-	b->gp = model_of(o, b);
+	b->hamming = o->kernel == SEARCH_HAMMING;
+	b->amplitude = o->published ? 0.2 : 0.05; /* matchness; what a sum leaves of damage */
+	uint8_t kind[MAX_DIMS];
+	for (int i = 0; i < dims; i++)
+		kind[i] = i & 1;
+	b->gp = model_of(b, kind);
 	if (!b->gp || (o->background && !o->published && !start_thread(b))) {
 		bayes_close(b);
 		return NULL;
@@ -164,6 +170,24 @@ void bayes_close(struct bayes* b) {
 	}
 	gp_close(b->gp);
 	free(b);
+}
+
+bool bayes_inform(struct bayes* b, const double* influence) {
+	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0)
+		return true;
+	uint8_t half[MAX_DIMS];
+	for (int i = 0; i < b->dims; i++) {
+		int below = 0;
+		for (int j = 0; j < b->dims; j++)
+			below += influence[j] < influence[i];
+		half[i] = 2 * below >= b->dims;
+	}
+	struct gp* gp = model_of(b, half);
+	if (!gp)
+		return false;
+	gp_close(b->gp);
+	b->gp = gp;
+	return true;
 }
 
 /* ---- the search's side -------------------------------------------------------------------- */
@@ -187,11 +211,13 @@ void bayes_observe(struct bayes* b, const struct vector* v, double y, double var
 		rouse(b);
 }
 
-void bayes_want(struct bayes* b, int size, uint64_t seed) {
+void bayes_want(struct bayes* b, int size, const double* trend, uint64_t seed) {
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_NONE)
 		return;
 	b->how.size = size;
 	b->how.seed = seed;
+	for (int i = 0; i < b->dims; i++)
+		b->trend[i] = trend ? trend[i] : 0;
 	atomic_store_explicit(&b->request, REQUEST_WANTED, memory_order_release);
 	rouse(b);
 }

@@ -13,10 +13,14 @@ struct bayes;
 /* NULL on no memory. */
 struct bayes* bayes_open(const struct search_options*, int dims);
 void bayes_close(struct bayes*);
+/* influence (dims): length-scales go by it (one for the less influential half, one for the other) in place of
+ * by kind. Heeded while nothing was observed. False on no memory: the process is as it was. */
+bool bayes_inform(struct bayes*, const double* influence);
 /* One observation: y is larger where the mask is better. */
 void bayes_observe(struct bayes*, const struct vector*, double y, double variance, int64_t window);
-/* Asks for a proposal of `size` sub-layers; the answer may come later. */
-void bayes_want(struct bayes*, int size, uint64_t seed);
+/* Asks for a proposal of `size` sub-layers; the answer may come later. trend (dims): the prior mean of y is a
+ * constant and the sum of these over the sub-layers skipped; NULL: the constant. */
+void bayes_want(struct bayes*, int size, const double* trend, uint64_t seed);
 /* True with a proposal when one is ready. */
 bool bayes_take(struct bayes*, struct vector*);
 double bayes_seconds(const struct bayes*); /* of its thread */

@@ -122,18 +122,19 @@ static double window_share(const struct belief* b, double sum, bool measured) {
 	return measured ? sum : EASE_SD / WINDOW_SD / slope_at(b, sum);
 }
 
-void belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
-                struct evidence* own) {
+double belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
+                  struct evidence* own, double* variance) {
 	const bool measured = s->distance >= 0 && isfinite(s->distance);
 	const double sum = damage_of(b, v), share = window_share(b, sum, measured);
 	const double shift = here ? share * linear_offset(b->linear) : 0, expected = fmax(LEAST, sum + shift);
-	double variance, damage = damage_seen(b, expected, s, here, &variance);
-	linear_add(b->linear, v->word, damage, variance + SUM_SD * SUM_SD * sum * sum, share, here);
-	const double weight = 1 / (variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
+	const double damage = damage_seen(b, expected, s, here, variance);
+	linear_add(b->linear, v->word, damage, *variance + SUM_SD * SUM_SD * sum * sum, share, here);
+	const double weight = 1 / (*variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
 	own->damage += (damage - shift) * weight;
 	own->damage_weight += weight;
 	own->scores++;
 	see_excess(b, calibration_matchness(&b->link, measured ? s->distance : expected), measured, s, here, own);
+	return damage - shift;
 }
 
 void belief_see_draft(struct evidence* own, double accepted, double trials) {

@@ -49,7 +49,9 @@ void belief_close(struct belief*);
 void belief_inform(struct belief*, const double* influence);
 void belief_window(struct belief*); /* the next scores `here` are of a new window */
 /* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */
-void belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own);
+/* Returns the damage seen, less the window's share, and the variance of that. */
+double belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own,
+                  double* variance);
 void belief_see_draft(struct evidence* own, double accepted, double trials);
 
 /* The matchness to expect of a mask, and the variance of that; own may be NULL. In [0, 1]. */

@@ -20,7 +20,7 @@ void published_close(struct published* p) { bayes_close(p->bayes); }
 
 bool published_propose(struct published* p, struct vector* out) {
 	if (p->bayes && (p->steps + 1) % p->interval == 0) {
-		bayes_want(p->bayes, p->size, gp_random_bits(&p->random));
+		bayes_want(p->bayes, p->size, NULL, gp_random_bits(&p->random));
 		if (bayes_take(p->bayes, out))
 			return true;
 	}

@@ -163,7 +163,8 @@ static struct vector best_of(const struct search* s, const double* damage) {
 	for (int n = 1; choose && n <= size_of(s, MOST_RATIO); n++) {
 		sum += damage[order[n - 1]];
 		kind[order[n - 1] & 1]++;
-		const double alpha = cautious(calibration_matchness(&s->belief.link, fmax(0, sum)), 0);
+		const double alpha =
+		    cautious(calibration_matchness(&s->belief.link, fmax(0, sum)), s->record.observations);
 		const double value = speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha) + 1e-6 * alpha;
 		if (value > best) {
 			best = value;
@@ -400,14 +401,16 @@ static bool make_new(struct search* s, struct vector* v) {
  * number that are wrong, so that a token near the top tells several times as much. */
 static const double DRAWN_SHARE = 0.5;
 
-/* The best mask of a draw from the posterior (Thompson sampling), in some of its weights. */
+/* The best mask of a draw from the posterior (Thompson sampling), in some of its weights, or where the size
+ * is to be found too in all of them. */
 static bool propose_informed(struct search* s, struct vector* out) {
 	double mean[MAX_DIMS], drawn[MAX_DIMS];
 	linear_weights(s->belief.linear, mean);
+	const double share = s->free_size ? 1 : DRAWN_SHARE;
 	for (int try = 0; try < 4; try++) {
 		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
 		for (int i = 0; i < s->dims; i++)
-			if (gp_uniform(&s->random) > DRAWN_SHARE)
+			if (gp_uniform(&s->random) > share)
 				drawn[i] = mean[i];
 		*out = best_of(s, drawn);
 		if (is_new(s, out))
@@ -473,11 +476,20 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
 	return true;
 }
 
+/* The process has the linear model's sum as its prior mean, and holds what that leaves: interactions. */
+static void want_bayes(struct search* s) {
+	double trend[MAX_DIMS];
+	linear_weights(s->belief.linear, trend);
+	for (int i = 0; i < s->dims; i++)
+		trend[i] = -trend[i];
+	bayes_want(s->bayes, present_size(s), trend, gp_random_bits(&s->random));
+}
+
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
 	if (s->bayes && step % interval == 0)
-		bayes_want(s->bayes, present_size(s), gp_random_bits(&s->random));
+		want_bayes(s);
 	if (s->bayes && bayes_take(s->bayes, &v) && make_new(s, &v))
 		return fill(s, p, PROPOSAL_BAYES, &v);
 	if (propose_random(s, &v))
@@ -598,7 +610,8 @@ static int learn(struct search* s, const struct vector* v, const struct score* s
 	if (s->record.observations <= before)
 		s->waiting = 0;
 	struct entry* e = &s->record.entry[index];
-	belief_see(&s->belief, v, score, here, &e->own);
+	double variance;
+	const double damage = belief_see(&s->belief, v, score, here, &e->own, &variance);
 	e->matches += score->matches;
 	e->rows += score->rows;
 	if (index == s->incumbent && !s->pending && score->window != s->chosen_on) {
@@ -606,8 +619,7 @@ static int learn(struct search* s, const struct vector* v, const struct score* s
 		s->unseen_rows += score->rows;
 	}
 	if (s->bayes)
-		bayes_observe(s->bayes, v, (double)score->matches / score->rows,
-		              belief_noise((double)score->matches / score->rows, score->rows), score->window);
+		bayes_observe(s->bayes, v, -damage, variance, score->window);
 	if (here && score->rows == s->window_size)
 		note_window(s, e, score);
 	return index;
@@ -704,7 +716,8 @@ static void replay(struct search* s) {
 			belief_window(&s->belief);
 			window = o->score.window;
 		}
-		belief_see(&s->belief, &e->bits, &o->score, o->score.window != 0, &e->own);
+		double variance;
+		belief_see(&s->belief, &e->bits, &o->score, o->score.window != 0, &e->own, &variance);
 	}
 	if (window != s->window)
 		belief_window(&s->belief);
@@ -718,6 +731,8 @@ void search_set_influence(struct search* s, const double* influence, double rows
 			return;
 	const double began = now();
 	belief_inform(&s->belief, influence + 2);
+	if (s->bayes)
+		bayes_inform(s->bayes, influence + 2);
 	replay(s);
 	if (s->pending && !s->given) {
 		const struct vector v = best_of(s, s->belief.influence);

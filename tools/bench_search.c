@@ -359,7 +359,8 @@ static bool run_made_up(struct searching* s, int blocks, const char* kind, struc
 		         kind, (int)seed);
 		good = run_model(s, spec, NULL, NULL, seed, 1, t, error);
 	}
-	snprintf(name, sizeof name, "%.*s %d", (int)strcspn(kind, "="), kind, blocks);
+	snprintf(name, sizeof name, "%s, %d blocks", strncmp(kind, "plant", 5) == 0 ? "planted" : "graded",
+	         blocks);
 	if (good)
 		show(s, name, t);
 	free(t);
@@ -413,7 +414,8 @@ static bool run_all(struct searching* s, struct error* error) {
 		return s->by_task && s->input ? run_tasks(s, model, error)
 		                              : run_given(s, model, s->input, NULL, error);
 	}
-	return run_made_up(s, 24, "plant=0.45", error) && run_made_up(s, 32, "plant=0.45", error);
+	return run_made_up(s, 24, "plant=0.45", error) && run_made_up(s, 32, "plant=0.45", error) &&
+	       run_made_up(s, 24, "landscape=graded", error) && run_made_up(s, 32, "landscape=graded", error);
 }
 
 int bench_search_main(int argc, char** argv) {

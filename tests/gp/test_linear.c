@@ -129,6 +129,45 @@ static void draws(void** state) {
 	linear_close(m);
 }
 
+/* A prior known up to a factor, and a share of the offset: the same as the regression with the factor as a
+ * further unknown. Checked through the variance of a sum: what is left of it after one exact observation of
+ * the sum is little, of a part of it more; and the mean moves by the gain that the covariance says. */
+static void prior_with_a_scale(void** state) {
+	(void)state;
+	struct linear_options o = OPTIONS;
+	o.mean = 0;
+	o.mean_sd = 1e-9;
+	struct linear_model* m = linear_open(&o);
+	double mean[DIMS], sd[DIMS], prior = 0, own = 0, weight[DIMS];
+	uint64_t bits = 0;
+	for (int i = 0; i < DIMS; i++) {
+		mean[i] = 0.01 * (i + 1);
+		sd[i] = 0.002 * (i + 1);
+		if (i % 2 == 0) {
+			bits |= 1u << i;
+			prior += mean[i];
+			own += sd[i] * sd[i];
+		}
+	}
+	linear_prior(m, mean, sd, 0.3);
+	linear_weights(m, weight);
+	assert_memory_equal(weight, mean, sizeof mean);
+	assert_true(fabs(linear_mean(m, &bits) - prior) < 1e-12);
+	const double variance = own + 0.3 * 0.3 * prior * prior;
+	assert_true(fabs(linear_variance(m, &bits) - variance) < 1e-12);
+	/* y = sum + 0.5·offset + noise */
+	const double noise = 1e-4, y = 2 * prior;
+	const double all = variance + 0.25 * o.offset_sd * o.offset_sd + noise;
+	linear_add(m, &bits, y, noise, 0.5, true);
+	assert_true(fabs(linear_mean(m, &bits) - prior - (y - prior) * variance / all) < 1e-9);
+	assert_true(fabs(linear_variance(m, &bits) - (variance - variance * variance / all)) < 1e-9);
+	assert_true(fabs(linear_offset(m) - (y - prior) * 0.5 * o.offset_sd * o.offset_sd / all) < 1e-9);
+	/* a weight that was not observed moves with the scale */
+	linear_weights(m, weight);
+	assert_true(fabs(weight[1] - mean[1] - (y - prior) * 0.09 * mean[1] * prior / all) < 1e-9);
+	linear_close(m);
+}
+
 static void refusals(void** state) {
 	(void)state;
 	struct linear_options o = OPTIONS;
@@ -151,6 +190,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(same_as_at_once),
 	    cmocka_unit_test(draws),
+	    cmocka_unit_test(prior_with_a_scale),
 	    cmocka_unit_test(refusals),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

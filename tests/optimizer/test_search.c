@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "gp/random.h"
 #include "optimizer/search.h"
 #include "support_planted.h"
 
@@ -586,6 +587,284 @@ static void speedup_objective(void** state) {
 	search_close(s);
 }
 
+/* ---- influence ---------------------------------------------------------------------------- */
+
+static void make_influence(double* influence, int blocks, uint64_t seed) {
+	struct gp_random random = {seed};
+	for (int i = 0; i < 2 * blocks; i++)
+		influence[i] = 0.002 + 0.02 * gp_uniform(&random);
+	influence[0] = influence[1] = 0; /* never skipped, however little they do */
+}
+
+/* The `size` least influential of those that may be skipped. */
+static struct mask least_influential(const double* influence, int blocks, int size) {
+	struct mask mask = {{0}};
+	for (int n = 0; n < size; n++) {
+		int least = -1;
+		for (int i = 2; i < 2 * blocks - 2; i++)
+			if (!mask_has(&mask, i) && (least < 0 || influence[i] < influence[least]))
+				least = i;
+		mask_set(&mask, least, true);
+	}
+	return mask;
+}
+
+static void influence_orders(void** state) {
+	(void)state;
+	double influence[48], matchness;
+	make_influence(influence, 24, 3);
+	const struct search_options o = options(24, 1);
+	struct search* s = open_search(&o);
+	assert_true(isnan(search_expected(s)));
+	search_set_influence(s, influence, 64);
+	struct mask best = search_best(s, &matchness);
+	struct mask expected = least_influential(influence, 24, 19);
+	assert_true(mask_equal(&best, &expected));
+	assert_true(isnan(matchness) && isnan(search_chosen_by(s)));
+	assert_true(search_expected(s) > 0.3 && search_expected(s) < 1);
+	/* better known: another order; a mask from outside stays */
+	make_influence(influence, 24, 4);
+	search_set_influence(s, influence, 128);
+	best = search_best(s, NULL);
+	expected = least_influential(influence, 24, 19);
+	assert_true(mask_equal(&best, &expected));
+	const struct mask start = search_start_mask(24);
+	search_adopt(s, &start);
+	search_set_influence(s, influence, 256);
+	best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &start));
+	/* what is not a number says nothing */
+	influence[7] = NAN;
+	const double before = search_expected(s);
+	search_set_influence(s, influence, 64);
+	assert_true(search_expected(s) == before);
+	search_close(s);
+}
+
+/* Influence that tells the planted set, as near as scores do: found before any score, kept after many. */
+static void influence_is_a_prior(void** state) {
+	(void)state;
+	for (uint64_t seed = 1; seed <= 3; seed++) {
+		struct planted p;
+		planted_make(&p, 24, seed);
+		double influence[48] = {0};
+		struct gp_random random = {seed};
+		for (int i = 0; i < p.dims; i++) /* costs, but that every fifth looks harmless */
+			influence[i + 2] = i % 5 == 0 ? 1e-3 : 0.1 * p.cost[i] + 1e-3 * gp_uniform(&random);
+		struct search_options o = options(24, seed);
+		o.max_matchness = 1;
+		o.max_steps = o.patience = 300;
+		struct search* s = open_search(&o);
+		search_set_influence(s, influence, 64);
+		const struct mask first = search_best(s, NULL);
+		run(s, &p, 15);
+		const struct mask best = search_best(s, NULL);
+		printf("seed %d: influence alone %.3f, after 300 proposals %.3f\n", (int)seed,
+		       planted_truth(&p, &first), planted_truth(&p, &best));
+		assert_true(planted_truth(&p, &first) > 0.7);
+		assert_true(planted_truth(&p, &best) >= 0.95);
+		search_close(s);
+	}
+}
+
+/* ---- price -------------------------------------------------------------------------------- */
+
+static struct search_costs costs_of(int blocks, double slope) {
+	struct search_costs costs = {
+	    .attention = 0.3 / blocks, .mlp = 0.6 / blocks, .fixed = 0.1, .max_draft = 12};
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		costs.verify[n] = 1 + slope * (n - 1);
+	return costs;
+}
+
+/* The same influence, other prices: the size follows them, without a new score, and where rows are dear it is
+ * said that nothing pays. */
+static void costs_change_the_size(void** state) {
+	(void)state;
+	double influence[48];
+	make_influence(influence, 24, 3);
+	struct search_options o = options(24, 1);
+	o.objective = OBJECTIVE_SPEEDUP;
+	o.skip_ratio = 0;
+	struct search* s = open_search(&o);
+	assert_true(isnan(search_speedup(s)));
+	search_set_influence(s, influence, 64);
+	struct mask best = search_best(s, NULL);
+	assert_int_equal(mask_count(&best), 19); /* no costs yet: r = 0.45 */
+	/* Sizes are scored, the smaller the better, and no size twice. */
+	struct search_costs costs = costs_of(24, 0);
+	search_set_costs(s, &costs);
+	search_window(s, 1, WINDOW);
+	struct proposal proposal;
+	bool seen[45] = {false};
+	int sizes = 0;
+	for (int i = 0; i < 40 && search_propose(s, &proposal); i++) {
+		const int size = mask_count(&proposal.mask);
+		if (proposal.kind == PROPOSAL_SIZE) {
+			assert_int_equal(proposal.step, 0);
+			const struct mask expected = least_influential(influence, 24, size);
+			assert_true(mask_equal(&proposal.mask, &expected));
+			assert_false(seen[size]);
+			assert_true(search_worth(s, &proposal) > 0);
+			seen[size] = true;
+			sizes++;
+		}
+		observe_all(s, &proposal, 32 - size / 5);
+	}
+	assert_true(sizes >= 2);
+	best = search_best(s, NULL);
+	const int small = mask_count(&best);
+	const double cheap = search_speedup(s);
+	printf("free rows: %d skipped, speed-up %.2f\n", small, cheap);
+	assert_true(cheap > 1.2);
+	/* Drafting for a tenth of the price makes size worthless: a draft step costs mostly what no mask saves.
+	 */
+	costs.attention /= 50;
+	costs.mlp /= 50;
+	search_set_costs(s, &costs);
+	best = search_best(s, NULL);
+	assert_true(mask_count(&best) < small);
+	/* Rows that cost a plain step each: no mask pays, and that is said. */
+	costs = costs_of(24, 1);
+	search_set_costs(s, &costs);
+	assert_true(search_speedup(s) <= 1);
+	search_close(s);
+}
+
+/* Fixed by hand, the size stays whatever it costs. */
+static void a_given_ratio_stays(void** state) {
+	(void)state;
+	double influence[48];
+	make_influence(influence, 24, 3);
+	struct search_options o = options(24, 1);
+	o.objective = OBJECTIVE_SPEEDUP;
+	struct search* s = open_search(&o);
+	const struct search_costs costs = costs_of(24, 0.02);
+	search_set_influence(s, influence, 64);
+	search_set_costs(s, &costs);
+	struct proposal proposal;
+	search_window(s, 1, WINDOW);
+	for (int i = 0; i < 30; i++) {
+		assert_true(search_propose(s, &proposal));
+		assert_int_equal(mask_count(&proposal.mask), 19);
+		observe_all(s, &proposal, 20 + i % 5);
+	}
+	search_close(s);
+}
+
+/* ---- drafting's evidence ------------------------------------------------------------------ */
+
+static void drafts_move_the_choice(void** state) {
+	(void)state;
+	const struct search_options o = options(24, 2);
+	struct search* s = open_search(&o);
+	struct proposal first, second;
+	search_window(s, 1, WINDOW);
+	assert_true(search_propose(s, &first));
+	observe_all(s, &first, 26);
+	assert_true(search_propose(s, &second));
+	observe_all(s, &second, 26);
+	const struct mask before = search_best(s, NULL);
+	const double expected = search_expected(s);
+	/* It is accepted far less often than its score promised. */
+	for (int i = 0; i < 100; i++)
+		search_see_draft(s, &before, 0.4, 2);
+	const struct mask after = search_best(s, NULL);
+	assert_false(mask_equal(&before, &after));
+	assert_true(search_expected(s) <= expected + 0.02);
+	/* Nonsense moves nothing. */
+	search_see_draft(s, &after, NAN, 10);
+	search_see_draft(s, &after, 11, 10);
+	search_see_draft(s, &after, 0, INFINITY);
+	search_see_draft(s, &after, -1, 10);
+	const struct mask still = search_best(s, NULL);
+	assert_true(mask_equal(&after, &still));
+	search_close(s);
+}
+
+/* ---- as published ------------------------------------------------------------------------- */
+
+/* Random search with the best raw score, written once more: a Fisher-Yates shuffle for each proposal. */
+static void published_steps(void** state) {
+	(void)state;
+	struct planted p;
+	planted_make(&p, 24, 3);
+	struct search_options o = options(24, 5);
+	o.published = true;
+	o.bayes_interval = 0;
+	o.max_matchness = 0.84;
+	struct search* s = open_search(&o);
+	double influence[48];
+	make_influence(influence, 24, 1);
+	search_set_influence(s, influence, 64); /* not heeded */
+	struct mask best = search_start_mask(24), ours = search_best(s, NULL);
+	assert_true(mask_equal(&best, &ours));
+	struct gp_random random = {5};
+	double most = -1;
+	int since = 0, step = 0;
+	for (; most <= 0.84 && since < 300 && step < 1000; step++) {
+		int order[44];
+		struct mask mask = {{0}};
+		for (int i = 0; i < 44; i++)
+			order[i] = i;
+		for (int i = 0; i < 19; i++) {
+			const int j = i + gp_below(&random, 44 - i), taken = order[j];
+			order[j] = order[i];
+			order[i] = taken;
+			mask_set(&mask, taken + 2, true);
+		}
+		const int64_t window = step / 12 + 1;
+		int rows;
+		const int matches = planted_score(&p, &mask, window, WINDOW, 0, &rows);
+		since++;
+		if ((double)matches / WINDOW > most) {
+			most = (double)matches / WINDOW;
+			best = mask;
+			since = 0;
+		}
+		struct proposal proposal;
+		search_window(s, window, WINDOW);
+		assert_int_equal(search_state(s), SEARCH_RUNNING);
+		assert_true(search_propose(s, &proposal));
+		assert_int_equal(proposal.kind, PROPOSAL_RANDOM);
+		assert_int_equal(proposal.step, step + 1);
+		assert_int_equal(proposal.needed, 0);
+		assert_true(mask_equal(&proposal.mask, &mask));
+		search_observe(s, &proposal, matches, WINDOW, 0.5); /* a distance is not heeded */
+		ours = search_best(s, NULL);
+		assert_true(mask_equal(&ours, &best));
+		assert_true(search_chosen_by(s) == most);
+	}
+	struct proposal proposal;
+	assert_false(search_propose(s, &proposal));
+	assert_true(search_state(s) == (most > 0.84 ? SEARCH_CONFIRMED : SEARCH_PATIENCE));
+	printf("published: %d steps, best raw score %.3f, truth %.3f\n", step, most, planted_truth(&p, &best));
+	search_close(s);
+}
+
+/* Each bayes_interval-th is Bayesian, nothing is scored again, and it stops by its three rules. */
+static void published_rules(void** state) {
+	(void)state;
+	struct search_options o = options(24, 5);
+	o.published = true;
+	o.patience = 120;
+	struct search* s = open_search(&o);
+	struct proposal proposal;
+	int steps = 0;
+	for (; search_propose(s, &proposal) || steps == 0; steps++) {
+		if (steps % 12 == 0)
+			search_window(s, steps / 12 + 1, WINDOW);
+		if (steps == 0)
+			assert_true(search_propose(s, &proposal));
+		assert_int_equal(proposal.kind, (steps + 1) % 25 == 0 ? PROPOSAL_BAYES : PROPOSAL_RANDOM);
+		assert_int_equal(mask_count(&proposal.mask), 19);
+		observe_all(s, &proposal, steps == 30 ? 20 : 10 + steps % 7);
+	}
+	assert_int_equal(steps, 31 + 120);
+	assert_int_equal(search_state(s), SEARCH_PATIENCE);
+	search_close(s);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(start_mask),
@@ -605,6 +884,13 @@ int main(void) {
 	    cmocka_unit_test(repeats_with_its_seed),
 	    cmocka_unit_test(background_thread),
 	    cmocka_unit_test(speedup_objective),
+	    cmocka_unit_test(influence_orders),
+	    cmocka_unit_test(influence_is_a_prior),
+	    cmocka_unit_test(costs_change_the_size),
+	    cmocka_unit_test(a_given_ratio_stays),
+	    cmocka_unit_test(drafts_move_the_choice),
+	    cmocka_unit_test(published_steps),
+	    cmocka_unit_test(published_rules),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
