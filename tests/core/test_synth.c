@@ -56,7 +56,7 @@ static void test_errors_name_the_key(void** state) {
 	    {"tinyllama-1.1b,landscape=hilly", "landscape=hilly"},
 	    {"tinyllama-1.1b,landscape=graded,plant=0.45", "plant=0.45"},
 	    {"tinyllama-1.1b,landscape=graded,tasks=2", "tasks=2"},
-    {"mixtral-8x7b,landscape=graded", "experts=8"},
+	    {"mixtral-8x7b,landscape=graded", "experts=8"},
 	    {"layers=4,dim=60,heads=4,ffn=96,vocab=256", "head-dim=15"},
 	    {"layers=4,dim=62,heads=4,ffn=96,vocab=256", "heads=4"},
 	    {"llama-2-70b,layers=256,dim=65536,ffn=1048576", "memory"},
