@@ -88,6 +88,7 @@ enum rope_scaling {
 
 struct rope {
 	enum rope_scaling scaling;
+	bool whole_turns;     /* yarn: the ramp's ends are rounded to whole dimensions, as most do */
 	bool interleaved;     /* pairs (2i, 2i+1) as GGUF's llama stores them; else (i, i + dim/2) */
 	int dim;              /* rotated leading elements of a head, even, <= head_dim */
 	float theta;          /* base */
@@ -100,35 +101,76 @@ struct rope {
 	const float* long_factor;  /* (dim/2) longrope, else NULL */
 };
 
+enum { MASK_WORDS = 8, MAX_BLOCKS = MASK_WORDS * 32 };
+
+struct block_set {
+	uint64_t word[MAX_BLOCKS / 64];
+};
+
+static inline bool block_set_has(const struct block_set* set, int block) {
+	return (set->word[block >> 6] >> (block & 63)) & 1u;
+}
+static inline void block_set_put(struct block_set* set, int block) {
+	set->word[block >> 6] |= (uint64_t)1 << (block & 63);
+}
+
+enum norm_kind {
+	NORM_RMS,  /* x / sqrt(mean(x²) + epsilon) · w */
+	NORM_LAYER /* the same of x - mean(x), plus a bias (Ba et al. 2016) */
+};
+
 struct model_shape {
 	int n_blocks, dim, heads, kv_heads, head_dim, ffn, vocab, context;
+	enum norm_kind norm;
 	float norm_epsilon;
 	bool norm_plus_one; /* weights are stored as w - 1 (Gemma in Hugging Face files) */
 	enum activation activation;
 	struct rope rope;
-	float embedding_scale; /* multiplies the token embedding; 1 for most, sqrt(dim) for Gemma */
-	float attention_scale; /* multiplies q·k; 1/sqrt(head_dim) for most */
+	struct rope sliding_rope; /* of the sliding blocks, where its dim is not 0 (Gemma 3, OLMo 3) */
+	float embedding_scale;    /* multiplies the token embedding; 1 for most, sqrt(dim) for Gemma */
+	float residual_scale;     /* multiplies what a sub-layer adds; 1 for most (Granite) */
+	float logit_scale;        /* multiplies the logits; 1 for most (Granite) */
+	float attention_scale;    /* multiplies q·k; 1/sqrt(head_dim) for most */
+	/* Ministral 3: q·k grows by 1 + growth · ln(1 + ⌊position / growth_context⌋); 0 = none */
+	float attention_growth;
+	int growth_context;
 	float attention_softcap, logit_softcap; /* c·tanh(x/c), 0 = none (Gemma 2) */
-	int sliding_window;                     /* positions a row sees, itself included; 0 = all */
-	/* every block uses the window where sliding_period is 0; else block b does where
-	 * b % sliding_period != sliding_period - 1 (Gemma 2: 2, so blocks 0, 2, 4…) */
-	int sliding_period;
+	int sliding_window;         /* positions a row of a sliding block sees, itself included; 0 = all */
+	struct block_set sliding;   /* blocks that use the window */
+	struct block_set unrotated; /* blocks without positions: queries and keys are not turned (NoPE) */
+	/* Mixture of experts; 0 where every MLP is a single one. */
+	int n_experts, experts_used, expert_ffn;
+	bool experts_normalised; /* the chosen experts' weights are made to add up to 1 */
+};
+
+struct expert {
+	struct tensor w_gate, w_up; /* (expert_ffn, dim) */
+	struct tensor w_down;       /* (dim, expert_ffn) */
 };
 
 struct block_weights {
-	struct tensor attention_norm;       /* (1, dim) */
-	struct tensor wq, wk, wv;           /* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice */
-	struct tensor bq, bk, bv;           /* (1, …) absent for most */
-	struct tensor q_norm, k_norm;       /* (1, head_dim) Qwen3, absent for most */
-	struct tensor wo;                   /* (dim, heads·head_dim) */
-	struct tensor bo;                   /* (1, dim) absent for most */
-	struct tensor post_attention_norm;  /* (1, dim) Gemma 2: on the sub-layer's output */
-	struct tensor mlp_norm;             /* (1, dim) */
-	struct tensor w_gate, w_up;         /* (ffn, dim) */
-	struct tensor w_down;               /* (dim, ffn) */
-	struct tensor b_gate, b_up, b_down; /* (1, …) absent for most (mlp_bias) */
-	struct tensor post_mlp_norm;        /* (1, dim) Gemma 2 */
+	struct tensor attention_norm; /* (1, dim) absent where attention reads the stream as it is (OLMo 2) */
+	struct tensor wq, wk, wv;     /* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice */
+	struct tensor bq, bk, bv;     /* (1, …) absent for most */
+	struct tensor q_norm, k_norm; /* (1, head_dim), or over all heads at once (1, heads·head_dim)… */
+	struct tensor wo;             /* (dim, heads·head_dim) */
+	struct tensor bo;             /* (1, dim) absent for most */
+	struct tensor post_attention_norm;                /* (1, dim) Gemma 2: on the sub-layer's output */
+	struct tensor mlp_norm;                           /* (1, dim) absent as attention_norm */
+	struct tensor attention_norm_bias, mlp_norm_bias; /* (1, dim) with NORM_LAYER */
+	struct tensor w_gate, w_up;                       /* (ffn, dim) absent where there are experts */
+	struct tensor w_down;                             /* (dim, ffn) */
+	struct tensor b_gate, b_up, b_down;               /* (1, …) absent for most (mlp_bias) */
+	struct tensor post_mlp_norm;                      /* (1, dim) Gemma 2 */
+	struct tensor router;                             /* (n_experts, dim) absent for most */
+	const struct expert* expert;                      /* (n_experts) where there is a router */
 };
+
+/* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
+ * [0, BLOCK_PARTS). */
+enum { BLOCK_PARTS = 23 };
+const struct tensor* block_tensor(const struct block_weights* block, int part);
+const char* block_tensor_name(int part);
 
 /* Everything a backend needs. Owned by the model; must outlive the backend. A fused projection in a
  * file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
@@ -136,14 +178,13 @@ struct weight_table {
 	struct model_shape shape;
 	struct tensor embedding;           /* (vocab, dim) */
 	struct tensor output_norm;         /* (1, dim) */
+	struct tensor output_norm_bias;    /* (1, dim) with NORM_LAYER */
 	struct tensor output;              /* (vocab, dim); the embedding again when tied */
 	struct tensor output_bias;         /* (1, vocab) absent for most */
 	const struct block_weights* block; /* (n_blocks) */
 };
 
 /* ---- masks -------------------------------------------------------------------------------- */
-
-enum { MASK_WORDS = 8, MAX_BLOCKS = MASK_WORDS * 32 };
 
 /* The set of skipped sub-layers: bit 2b is block b's attention, bit 2b+1 its MLP. */
 struct mask {

@@ -28,7 +28,8 @@ static size_t tensor_bytes(const struct tensor* t) {
 	return (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
 }
 
-/* Plans copies of the matrices of one sub-layer, or of none of them. copy[i] is the stored tensor so far. */
+/* Plans copies of the matrices of one sub-layer, or of none of them: experts, whose MLP has no matrices of
+ * its own, get none. copy[i] is the stored tensor so far. */
 static bool plan_sub_layer(struct low_table* low, const struct tensor* const* stored,
                            struct tensor* const* copy, int n, int bits) {
 	struct low_item item[LOW_MATRICES];
@@ -45,7 +46,7 @@ static bool plan_sub_layer(struct low_table* low, const struct tensor* const* st
 		item[items++] = (struct low_item){.stored = stored[i], .copy = copy[i], .offset = end, .bytes = is};
 		end = (end + is + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT;
 	}
-	if ((double)after > (1 - LEAST_SPARED) * (double)before)
+	if (before == 0 || (double)after > (1 - LEAST_SPARED) * (double)before)
 		return false;
 	for (int i = 0; i < items; i++) {
 		struct tensor* t = item[i].copy;

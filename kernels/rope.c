@@ -30,8 +30,9 @@ static double yarn_correction(const struct rope* r, double turns) {
 }
 
 static float yarn(const struct rope* r, int i) {
-	const double low = fmax(floor(yarn_correction(r, r->beta_fast)), 0);
-	double high = fmin(ceil(yarn_correction(r, r->beta_slow)), r->dim - 1);
+	const double first = yarn_correction(r, r->beta_fast), last = yarn_correction(r, r->beta_slow);
+	const double low = fmax(r->whole_turns ? floor(first) : first, 0);
+	double high = fmin(r->whole_turns ? ceil(last) : last, r->dim - 1);
 	if (low == high)
 		high += 0.001;
 	const double ramp = fmin(fmax(((double)i - low) / (high - low), 0), 1);

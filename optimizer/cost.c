@@ -15,8 +15,13 @@ static double attention_bytes(const struct block_weights* k) {
 	return tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) + tensor_bytes(&k->wo);
 }
 
-static double mlp_bytes(const struct block_weights* k) {
-	return tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+/* Of experts, those that one row chooses. */
+static double mlp_bytes(const struct block_weights* k, int experts_used) {
+	if (!tensor_present(&k->router))
+		return tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+	const struct expert* e = k->expert;
+	return tensor_bytes(&k->router) +
+	       experts_used * (tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down));
 }
 
 void cost_open(struct cost_model* cost, const struct weight_table* w, const struct low_table* low) {
@@ -26,9 +31,9 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, const stru
 		cost->rows_trust[i] = FIRST_TRUST;
 	for (int b = 0; b < w->shape.n_blocks; b++) {
 		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
-		cost->mlp_bytes += mlp_bytes(&w->block[b]) / w->shape.n_blocks;
+		cost->mlp_bytes += mlp_bytes(&w->block[b], w->shape.experts_used) / w->shape.n_blocks;
 		cost->low_attention_bytes += low ? attention_bytes(&low->block[b]) / w->shape.n_blocks : 0;
-		cost->low_mlp_bytes += low ? mlp_bytes(&low->block[b]) / w->shape.n_blocks : 0;
+		cost->low_mlp_bytes += low ? mlp_bytes(&low->block[b], w->shape.experts_used) / w->shape.n_blocks : 0;
 	}
 	cost->fixed_bytes = tensor_bytes(&w->output);
 	cost->low_fixed_bytes = low ? tensor_bytes(low->output) : 0;

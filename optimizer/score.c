@@ -134,17 +134,20 @@ static void program(struct session* s) {
 	while (2 * tokens * (size + 1) <= MAX_ROWS &&
 	       cost_verify(cost, 2 * tokens * (size + 1)) < 1.5 * cost_verify(cost, tokens * (size + 1)))
 		tokens *= 2;
-	const double price = cost_verify(cost, tokens * (size + 1));
-	if (!is_free(s) && !ledger_allows_learning(&s->ledger, price))
+	if (!is_free(s) && !ledger_allows_learning(&s->ledger, cost_verify_worst(cost, tokens * (size + 1))))
 		return;
 	struct mask* mask = calloc((size_t)size + 1, sizeof *mask);
 	s->programmed = seen > 1 ? seen : 1;
+	const double began = options_clock(&s->options);
 	if (mask && layer_programming(s->cache, s->text + at, at, tokens, size, mask, &spent, &error))
 		for (int i = SIZES; i > (given > 0 ? SIZES - 1 : 0); i--)
 			search_suggest(s->search, &mask[size * i / SIZES]);
 	free(mask);
-	if (s->phase != PHASE_IDLE)
-		ledger_learn(&s->ledger, price);
+	const double seconds = options_clock(&s->options) - began, plain = cost_plain_seconds(cost);
+	if (s->phase != PHASE_IDLE && plain > 0) {
+		s->figures.seconds.optimize += seconds;
+		ledger_learn(&s->ledger, seconds / plain);
+	}
 }
 
 bool score_begin(struct session* s) {

@@ -193,10 +193,14 @@ static bool prepare_logprobs(struct session* s, int logprobs, struct error* erro
 
 /* Whether a key's rotation depends on the length of the prompt it came with. */
 static bool length_matters(const struct session* s, int n_prompt) {
-	const struct rope* rope = &s->engine->model->weights.shape.rope;
-	const bool scaled = rope->scaling == ROPE_DYNAMIC || rope->scaling == ROPE_LONGROPE;
+	const struct model_shape* shape = &s->engine->model->weights.shape;
+	const struct rope* const each[] = {&shape->rope, &shape->sliding_rope};
 	const int longest = n_prompt > s->cache->prompt_length ? n_prompt : s->cache->prompt_length;
-	return scaled && longest > rope->original_context;
+	for (int i = 0; i < 2; i++)
+		if ((each[i]->scaling == ROPE_DYNAMIC || each[i]->scaling == ROPE_LONGROPE) &&
+		    longest > each[i]->original_context)
+			return true;
+	return false;
 }
 
 int session_common_prefix(const struct session* s, const int32_t* prompt, int n) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 bool utf8_valid(const char* text, size_t size) {
 	for (size_t at = 0; at < size;) {
@@ -241,6 +241,39 @@ const char* json_member(const char* text, size_t size, const char* name, size_t*
 			return NULL;
 		c.at++;
 	}
+}
+
+bool json_next(const char* text, size_t size, struct json_item* item) {
+	struct cursor c = {.text = text, .size = size};
+	skip_space(&c);
+	const int open = peek(&c);
+	if (open != '{' && open != '[')
+		return false;
+	c.at = item->value ? (size_t)(item->value - text) + item->value_size : c.at + 1;
+	skip_space(&c);
+	if (item->value) {
+		if (peek(&c) != ',')
+			return false;
+		c.at++;
+		skip_space(&c);
+	}
+	*item = (struct json_item){0};
+	if (open == '{') {
+		const size_t start = c.at;
+		if (peek(&c) != '"' || !skip_string(&c))
+			return false;
+		item->name = text + start + 1;
+		item->name_size = c.at - start - 2;
+		c.at = start;
+		if (!skip_name(&c))
+			return false;
+	}
+	const size_t start = c.at;
+	if (!skip_value(&c))
+		return false;
+	item->value = text + start;
+	item->value_size = c.at - start;
+	return true;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

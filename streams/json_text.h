@@ -23,6 +23,16 @@ bool json_check(const char* text, size_t size, struct error*);
  * object. Points into text; *value_size bytes. The name is compared as written, escapes unread. */
 const char* json_member(const char* text, size_t size, const char* name, size_t* value_size);
 
+struct json_item {    /* what json_next stands at; {0} before the first */
+	const char* name; /* as written, without quotes; NULL in a list */
+	size_t name_size;
+	const char* value;
+	size_t value_size;
+};
+/* The next element of a checked list or object, both pointing into text. False at the end, and when text is
+ * neither. */
+bool json_next(const char* text, size_t size, struct json_item*);
+
 /* The JSON string of any bytes, quotes included; what is not UTF-8 becomes U+FFFD. malloc'd and
  * NUL-terminated, NULL on no memory. */
 char* json_quote(const char* text, size_t size);

@@ -47,60 +47,16 @@ static bool read_max_tokens(const cJSON* root, struct instance* out, struct erro
 	return true;
 }
 
-static bool known_role(const cJSON* role) {
-	static const char* const known[] = {"system", "user", "assistant"};
-	for (size_t i = 0; i < sizeof known / sizeof *known && cJSON_IsString(role); i++)
-		if (strcmp(role->valuestring, known[i]) == 0)
-			return true;
-	return false;
-}
-
-static bool read_message(const cJSON* item, int index, struct instance_message* out, struct error* error) {
+static bool read_prompt(const cJSON* root, const char* line, size_t size, struct instance* out,
+                        struct error* error) {
 	char shown[SHOWN];
-	if (!cJSON_IsObject(item))
-		return error_set(error, "message %d is %s, expected {\"role\", \"content\"}", index + 1,
-		                 json_show(item, shown, sizeof shown));
-	const cJSON* const role = json_field(item, "role");
-	const cJSON* const content = json_field(item, "content");
-	if (!known_role(role))
-		return error_set(error, "message %d: \"role\" is %s, expected system, user or assistant", index + 1,
-		                 role ? json_show(role, shown, sizeof shown) : "missing");
-	if (!cJSON_IsString(content))
-		return error_set(error, "message %d: \"content\" is %s, expected a string", index + 1,
-		                 content ? json_show(content, shown, sizeof shown) : "missing");
-	return copy_string(role, &out->role, error) && copy_string(content, &out->content, error);
-}
-
-static bool read_messages(const cJSON* messages, struct instance* out, struct error* error) {
-	char shown[SHOWN];
-	if (!cJSON_IsArray(messages))
-		return error_set(error, "\"messages\" is %s, expected a list",
-		                 json_show(messages, shown, sizeof shown));
-	const int n = cJSON_GetArraySize(messages);
-	if (n < 1 || n > JSONL_MAX_MESSAGES)
-		return error_set(error, "\"messages\" holds %d, expected 1 to %d", n, JSONL_MAX_MESSAGES);
-	out->message = calloc((size_t)n, sizeof *out->message);
-	if (!out->message)
-		return error_set(error, "out of memory");
-	out->n_messages = n;
-	int i = 0;
-	const cJSON* item;
-	cJSON_ArrayForEach (item, messages) {
-		if (!read_message(item, i, &out->message[i], error))
-			return false;
-		i++;
-	}
-	return true;
-}
-
-static bool read_prompt(const cJSON* root, struct instance* out, struct error* error) {
-	char shown[SHOWN];
+	const char* field;
 	const cJSON* const prompt = cJSON_GetObjectItemCaseSensitive(root, "prompt");
 	const cJSON* const messages = cJSON_GetObjectItemCaseSensitive(root, "messages");
 	if (prompt && messages)
 		return error_set(error, "both \"prompt\" and \"messages\", expected one of them");
 	if (messages)
-		return read_messages(messages, out, error);
+		return chat_parts_read(line, size, &out->chat, &field, error);
 	if (!prompt)
 		return error_set(error, "neither \"prompt\" nor \"messages\"");
 	if (!cJSON_IsString(prompt))
@@ -135,10 +91,11 @@ bool instance_parse(const char* text, size_t size, struct instance* out, struct 
 	cJSON* const root = parse_but_id(text, size, id ? (size_t)(id - text) : 0, id_size);
 	if (!root)
 		return error_set(error, "a number of more than 63 characters, or out of memory");
-	const bool good = cJSON_IsObject(root) ? read_prompt(root, out, error) && read_task(root, out, error) &&
-	                                             read_max_tokens(root, out, error)
-	                                       : error_set(error, "the line is %s, expected an object",
-	                                                   json_show(root, shown, sizeof shown));
+	const bool good =
+	    cJSON_IsObject(root)
+	        ? read_prompt(root, text, size, out, error) && read_task(root, out, error) &&
+	              read_max_tokens(root, out, error)
+	        : error_set(error, "the line is %s, expected an object", json_show(root, shown, sizeof shown));
 	cJSON_Delete(root);
 	return good;
 }
@@ -147,11 +104,7 @@ void instance_free(struct instance* instance) {
 	free(instance->id);
 	free(instance->task);
 	free(instance->prompt);
-	for (int i = 0; i < instance->n_messages; i++) {
-		free(instance->message[i].role);
-		free(instance->message[i].content);
-	}
-	free(instance->message);
+	chat_parts_free(&instance->chat);
 	*instance = (struct instance){0};
 }
 

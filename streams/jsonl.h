@@ -1,28 +1,23 @@
 /* A stream of prompts: one JSON object a line, read in order.
  *
- * Input lines: {"id", "task"?, "prompt" | "messages", "max_tokens"? (128)}. What a line says is checked
- * here; whether a prompt fits a context is the session's to say. */
+ * Input lines: {"id", "task"?, "prompt" | "messages", "max_tokens"? (128)}, and with messages what
+ * streams/chat_parts.h reads. What a line says is checked here; whether a prompt fits a context is the
+ * session's to say. */
 #ifndef SWIFTLET_STREAMS_JSONL_H
 #define SWIFTLET_STREAMS_JSONL_H
 
 #include <stdio.h>
 
-#include "kernels/backend.h"
+#include "streams/chat_parts.h"
 
-enum { JSONL_MAX_LINE = 64 << 20, JSONL_MAX_MESSAGES = 4096, JSONL_MAX_TOKENS = 1 << 20 };
-
-struct instance_message {
-	char* role; /* "system", "user" or "assistant" */
-	char* content;
-};
+enum { JSONL_MAX_LINE = 64 << 20, JSONL_MAX_TOKENS = 1 << 20 };
 
 struct instance {
-	long line;                        /* 1-based, set by the reader */
-	char* id;                         /* the JSON text as it came; NULL when there was none */
-	char* task;                       /* or NULL */
-	char* prompt;                     /* NULL when there are messages */
-	struct instance_message* message; /* (n_messages) */
-	int n_messages;
+	long line;    /* 1-based, set by the reader */
+	char* id;     /* the JSON text as it came; NULL when there was none */
+	char* task;   /* or NULL */
+	char* prompt; /* NULL when there are messages */
+	struct chat_parts chat;
 	int max_tokens;
 };
 

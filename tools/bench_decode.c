@@ -29,33 +29,20 @@ static double bytes_of(const struct tensor* t) {
 	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
 }
 
-/* Bytes of weights that a one-row pass reads: all but the embedding, of which it takes a row. */
+static double expert_bytes(const struct expert* e) {
+	return bytes_of(&e->w_gate) + bytes_of(&e->w_up) + bytes_of(&e->w_down);
+}
+
+/* Bytes of weights that a one-row pass reads: all but the embedding, of which it takes a row, and the experts
+ * that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
-	double sum = bytes_of(&w->output) + bytes_of(&w->output_norm) + bytes_of(&w->output_bias) +
-	             (double)dtype_row_bytes(w->embedding.type, w->embedding.cols);
+	double sum = bytes_of(&w->output) + bytes_of(&w->output_norm) + bytes_of(&w->output_norm_bias) +
+	             bytes_of(&w->output_bias) + (double)dtype_row_bytes(w->embedding.type, w->embedding.cols);
 	for (const struct block_weights* b = w->block; b < w->block + w->shape.n_blocks; b++) {
-		const struct tensor* const all[] = {&b->attention_norm,
-		                                    &b->wq,
-		                                    &b->wk,
-		                                    &b->wv,
-		                                    &b->bq,
-		                                    &b->bk,
-		                                    &b->bv,
-		                                    &b->q_norm,
-		                                    &b->k_norm,
-		                                    &b->wo,
-		                                    &b->bo,
-		                                    &b->post_attention_norm,
-		                                    &b->mlp_norm,
-		                                    &b->w_gate,
-		                                    &b->w_up,
-		                                    &b->w_down,
-		                                    &b->b_gate,
-		                                    &b->b_up,
-		                                    &b->b_down,
-		                                    &b->post_mlp_norm};
-		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			sum += bytes_of(all[i]);
+		for (int i = 0; i < BLOCK_PARTS; i++)
+			sum += bytes_of(block_tensor(b, i));
+		if (tensor_present(&b->router))
+			sum += w->shape.experts_used * expert_bytes(b->expert);
 	}
 	return sum;
 }

@@ -273,14 +273,8 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 }
 
 static bool take_prompt(struct replay* r, const struct instance* instance, struct error* error) {
-	struct chat_message message[JSONL_MAX_MESSAGES];
 	int n = 0;
-	for (int i = 0; i < instance->n_messages; i++)
-		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
-		                                   strlen(instance->message[i].content)};
-	int32_t* id = instance->prompt ? prompt_tokens(r->bench.model, instance->prompt, strlen(instance->prompt),
-	                                               false, &n, error)
-	                               : chat_tokens(r->bench.model, message, instance->n_messages, &n, error);
+	int32_t* const id = instance_tokens(r->bench.model, instance, false, &n, error);
 	if (!id)
 		return false;
 	const bool fits = n + 1 < r->context;

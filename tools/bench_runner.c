@@ -14,7 +14,7 @@ int bench_open(struct bench* bench, const char* model, const struct swiftlet_opt
 	const double started = seconds_now();
 	*bench = (struct bench){.options = *options, .json = json};
 	bench_progress(0, "opening %s", model);
-	bench->model = swiftlet_model_open(model, options, error.message, sizeof error.message);
+	bench->model = open_aloud(model, options, error.message, sizeof error.message);
 	if (bench->model)
 		bench->engine = swiftlet_engine_open(bench->model, options, error.message, sizeof error.message);
 	bench->load_seconds = seconds_now() - started;

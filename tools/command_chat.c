@@ -17,6 +17,7 @@
 struct chat {
 	struct runtime_wish wish;
 	const char* system;
+	const char* variables; /* chat_template_kwargs */
 	int64_t max_tokens;
 	struct text_list stop;
 	struct runtime runtime;
@@ -68,7 +69,8 @@ static int32_t* fitting_tokens(struct chat* chat, int* n, struct error* error) {
 	int context;
 	runtime_cache_bytes(&chat->runtime, &context);
 	for (bool said = false;; said = true) {
-		int32_t* const id = chat_tokens(chat->runtime.model, chat->message, chat->n, n, error);
+		int32_t* const id =
+		    chat_tokens(chat->runtime.model, chat->message, chat->n, chat->variables, n, error);
 		const int start = first_turn(chat);
 		if (!id || *n + chat->max_tokens / 4 < context || chat->n - start < 3)
 			return id;
@@ -220,7 +222,7 @@ static int converse(struct chat* chat) {
 
 static int start(struct chat* chat) {
 	struct error error = {{0}};
-	if (!chat_template_recognise(chat->runtime.model->chat_template, &error))
+	if (!chat_template_check(model_chat_template(chat->runtime.model, false), &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	if (chat->system && !remember(chat, "system", chat->system, strlen(chat->system)))
 		return complain(STATUS_FAILED, "out of memory");
@@ -243,6 +245,8 @@ int command_chat(int argc, char** argv) {
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    {"system", 0, "TEXT", "the system message", OPTION_TEXT, &chat.system, 0, 0},
+	    {"chat-template-kwargs", 0, "JSON", "variables for the chat template, {\"enable_thinking\": false}…",
+	     OPTION_TEXT, &chat.variables, 0, 0},
 	    {"max-tokens", 'n', "N", "tokens an answer at most (256)", OPTION_COUNT, &chat.max_tokens, 1,
 	     1 << 20},
 	    {"stop", 0, "S", "end an answer before this text; may be repeated", OPTION_LIST, &chat.stop, 0, 0},

@@ -28,6 +28,9 @@ static void print_shape(const struct model* model) {
 	       model->weights.output.data && model->weights.output.data == model->weights.embedding.data
 	           ? ", output head tied to the embedding"
 	           : "");
+	if (s->n_experts > 0)
+		printf("experts      %d of %d a token, feed-forward %d\n", s->experts_used, s->n_experts,
+		       s->expert_ffn);
 	printf("attention    %d query heads of %d over %d key/value heads", s->heads, s->head_dim, s->kv_heads);
 	if (s->sliding_window > 0)
 		printf(", sliding window %d", s->sliding_window);
@@ -66,8 +69,11 @@ static void print_text(const struct model* model) {
 	printf("%s", tokenizer_adds_bos(model->tokenizer) ? " (put before a prompt)" : "");
 	for (int i = 0; i < model->n_end_tokens; i++)
 		print_token(model->tokenizer, "end", model->end_token[i]);
-	const char* const family = chat_template_recognise(model->chat_template, &error);
-	printf("\nchat         %s\n", family ? family : error.message);
+	const bool good = chat_template_check(model->chat_template, &error);
+	printf("\nchat         %s", good ? "its own template" : error.message);
+	for (int i = 0; i < model->n_named_templates; i++)
+		printf("%s%s", i ? ", " : "; also ", model->named_template[i].name);
+	putchar('\n');
 }
 
 static void print_model(const struct model* model) {
@@ -77,6 +83,8 @@ static void print_model(const struct model* model) {
 	print_weights(model);
 	print_text(model);
 	printf("fingerprint  %s\n", model->fingerprint);
+	if (model->warning[0])
+		printf("warning      %s\n", model->warning);
 	for (int i = 0; i < model->n_planted; i++) {
 		printf("planted%s    nearly redundant sub-layers, as made up\n", i == 0 ? "  " : " 2");
 		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
@@ -156,40 +164,22 @@ static bool check_tensor(const struct tensor* t, const char* name, int block, fl
 	return true;
 }
 
-static bool check_block(const struct block_weights* b, int index, float* row, struct error* error) {
-	const struct {
-		const struct tensor* tensor;
-		const char* name;
-	} part[] = {
-	    {&b->attention_norm, "attention norm"},
-	    {&b->wq, "query weights"},
-	    {&b->wk, "key weights"},
-	    {&b->wv, "value weights"},
-	    {&b->bq, "query bias"},
-	    {&b->bk, "key bias"},
-	    {&b->bv, "value bias"},
-	    {&b->q_norm, "query norm"},
-	    {&b->k_norm, "key norm"},
-	    {&b->wo, "attention output"},
-	    {&b->bo, "attention output bias"},
-	    {&b->post_attention_norm, "norm after attention"},
-	    {&b->mlp_norm, "MLP norm"},
-	    {&b->w_gate, "gate weights"},
-	    {&b->w_up, "up weights"},
-	    {&b->w_down, "down weights"},
-	    {&b->b_gate, "gate bias"},
-	    {&b->b_up, "up bias"},
-	    {&b->b_down, "down bias"},
-	    {&b->post_mlp_norm, "norm after the MLP"},
-	};
-	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-		if (!check_tensor(part[i].tensor, part[i].name, index, row, error))
+static bool check_block(const struct block_weights* b, int n_experts, int index, float* row,
+                        struct error* error) {
+	for (int i = 0; i < BLOCK_PARTS; i++)
+		if (!check_tensor(block_tensor(b, i), block_tensor_name(i), index, row, error))
+			return false;
+	for (int e = 0; tensor_present(&b->router) && e < n_experts; e++)
+		if (!check_tensor(&b->expert[e].w_gate, "an expert's gate weights", index, row, error) ||
+		    !check_tensor(&b->expert[e].w_up, "an expert's up weights", index, row, error) ||
+		    !check_tensor(&b->expert[e].w_down, "an expert's down weights", index, row, error))
 			return false;
 	return true;
 }
 
 static int64_t widest(const struct model_shape* s) {
 	int64_t n = s->dim > s->ffn ? s->dim : s->ffn;
+	n = s->expert_ffn > n ? s->expert_ffn : n;
 	const int64_t heads = (int64_t)s->heads * s->head_dim;
 	n = heads > n ? heads : n;
 	return s->vocab > n ? s->vocab : n; /* biases are one row */
@@ -202,10 +192,11 @@ static bool check_weights(const struct model* model, struct error* error) {
 		return error_set(error, "out of memory");
 	bool good = check_tensor(&w->embedding, "embedding", -1, row, error) &&
 	            check_tensor(&w->output_norm, "output norm", -1, row, error) &&
+	            check_tensor(&w->output_norm_bias, "output norm bias", -1, row, error) &&
 	            check_tensor(&w->output, "output head", -1, row, error) &&
 	            check_tensor(&w->output_bias, "output bias", -1, row, error);
 	for (int b = 0; b < w->shape.n_blocks && good; b++)
-		good = check_block(&w->block[b], b, row, error);
+		good = check_block(&w->block[b], w->shape.n_experts, b, row, error);
 	free(row);
 	return good;
 }

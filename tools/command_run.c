@@ -17,6 +17,7 @@ struct run {
 	const char* prompt_file;
 	const char* expect_file;
 	const char* system;
+	const char* variables; /* chat_template_kwargs */
 	const char* task;
 	int64_t max_tokens;
 	bool chat, json, no_special;
@@ -32,7 +33,7 @@ static int32_t* tokens_of(const struct run* run, const char* text, size_t size, 
 	if (run->system)
 		message[n_messages++] = (struct chat_message){"system", run->system, strlen(run->system)};
 	message[n_messages++] = (struct chat_message){"user", text, size};
-	return chat_tokens(run->runtime.model, message, n_messages, n, error);
+	return chat_tokens(run->runtime.model, message, n_messages, run->variables, n, error);
 }
 
 static bool print_json(const struct run* run, const struct generation* g) {
@@ -138,6 +139,9 @@ int command_run(int argc, char** argv) {
 	     1 << 20},
 	    {"chat", 0, NULL, "put the prompt through the model's chat template", OPTION_FLAG, &run.chat, 0, 0},
 	    {"system", 0, "TEXT", "with --chat: the system message", OPTION_TEXT, &run.system, 0, 0},
+	    {"chat-template-kwargs", 0, "JSON",
+	     "with --chat: variables for its template,\n{\"enable_thinking\": false}…", OPTION_TEXT,
+	     &run.variables, 0, 0},
 	    {"stop", 0, "S", "end before this text; may be repeated", OPTION_LIST, &run.stop, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of the text", OPTION_FLAG, &run.json, 0, 0},
 	    {"task", 0, "NAME", "label of the task, for the report and the mask", OPTION_TEXT, &run.task, 0, 0},

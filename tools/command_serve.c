@@ -65,7 +65,9 @@ static int close_serve(struct serve* s, bool served) {
 }
 
 static bool open_engine(struct runtime* r, const struct serve* s, const char* model, struct error* e) {
-	r->model = swiftlet_model_open(model, &r->options, e->message, sizeof e->message);
+	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
+	if (r->model && s->wish.chat_template && !model_take_template(r->model, s->wish.chat_template, e))
+		return false;
 	if (r->model)
 		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
 	if (r->model)
@@ -125,6 +127,9 @@ int serve_main(int argc, char** argv) {
 	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, builtin (the "
 	     "default) or synth:SHAPE",
 	     OPTION_TEXT, &s.wish.model, 0, 0},
+	    {"chat-template", 0, "FILE|NAME",
+	     "a chat template instead of the model's, or that of its\nothers by name", OPTION_TEXT,
+	     &s.wish.chat_template, 0, 0},
 	    {"alias", 0, "NAME", "the model's name for clients", OPTION_TEXT, &s.wish.alias, 0, 0},
 	};
 	struct command_line line = {

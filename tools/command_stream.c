@@ -275,7 +275,9 @@ int command_stream(int argc, char** argv) {
 	    .usage = "[-m MODEL] [-i FILE.jsonl|-] [-o OUT.jsonl] [--summary FILE] [--store FILE]\n              "
 	             "         [options]",
 	    .about = "Serves prompts in file order; what the search learns is carried from one to the next.\n"
-	             "Input lines:  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}\n"
+	             "Input lines:  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}; with "
+	             "messages also\n"
+	             "\"tools\", \"documents\" and \"chat_template_kwargs\", which go to the chat template.\n"
 	             "A line that is broken, or longer than the context, gets {\"id\", \"line\", \"error\": "
 	             "{\"message\"}}\n"
 	             "and the stream goes on; the exit status is 0 unless every line failed.",

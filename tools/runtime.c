@@ -11,6 +11,7 @@
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
+#include "streams/text.h"
 
 double seconds_now(void) {
 	struct timespec now;
@@ -67,11 +68,22 @@ static bool open_memory(struct runtime* runtime, const struct runtime_wish* wish
 	return runtime->watch || error_set(error, "out of memory for the mask bank");
 }
 
+struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
+                         size_t size) {
+	struct model* model = swiftlet_model_open(spec, options, message, size);
+	if (model && model->warning[0])
+		fprintf(stderr, "swiftlet: %s\n", model->warning);
+	return model;
+}
+
 int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
                  const struct swiftlet_options* options, double started) {
 	struct error error = {{0}};
 	*runtime = (struct runtime){.options = *options};
-	runtime->model = swiftlet_model_open(model, options, error.message, sizeof error.message);
+	runtime->model = open_aloud(model, options, error.message, sizeof error.message);
+	if (runtime->model && wish->chat_template &&
+	    !model_take_template(runtime->model, wish->chat_template, &error))
+		return complain(STATUS_FAILED, "%s", error.message);
 	if (runtime->model)
 		runtime->engine = swiftlet_engine_open(runtime->model, options, error.message, sizeof error.message);
 	if (runtime->engine)
@@ -207,18 +219,43 @@ int32_t* expected_tokens(const swiftlet_model* model, const char* text, size_t s
 	return list.id;
 }
 
-int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* message, int n_messages, int* n,
-                     struct error* error) {
+bool check_json(const char* what, const char* text, size_t size, char first, struct error* error) {
+	struct error why;
+	if (!json_check(text, size, &why))
+		return error_set(error, "%s: %.400s", what, why.message);
+	const size_t start = strspn(text, " \t\r\n");
+	return text[start] == first || error_set(error, "%s: no %s", what, first == '[' ? "list" : "object");
+}
+
+static void write_messages(struct text* out, const struct chat_message* message, int n) {
+	for (int i = 0; i < n; i++) {
+		text_print(out, "%s{\"role\": \"%s\", \"content\": ", i ? ", " : "[", message[i].role);
+		text_quote(out, message[i].content, message[i].content_size);
+		text_put(out, "}");
+	}
+	text_put(out, "]");
+}
+
+int32_t* chat_tokens(const swiftlet_model* model, const struct chat_message* message, int n_messages,
+                     const char* variables, int* n, struct error* error) {
 	for (int i = 0; i < n_messages; i++)
 		if (!utf8_valid(message[i].content, message[i].content_size)) {
 			error_set(error, "message %d is not UTF-8", i + 1);
 			return NULL;
 		}
-	struct token_list list = {0};
-	if (!chat_template_encode(model->chat_template, model->tokenizer, message, n_messages, &list, error)) {
-		token_list_free(&list);
+	if (variables && !check_json("--chat-template-kwargs", variables, strlen(variables), '{', error))
 		return NULL;
-	}
+	struct text text = {0};
+	struct token_list list = {0};
+	write_messages(&text, message, n_messages);
+	const struct chat_request request = {.messages = {text.data, text.size},
+	                                     .variables = {variables, variables ? strlen(variables) : 0}};
+	const bool good = text.failed ? error_set(error, "out of memory")
+	                              : chat_template_encode(model_chat_template(model, false), model->tokenizer,
+	                                                     &request, &list, error);
+	text_free(&text);
+	if (!good)
+		token_list_free(&list);
 	*n = list.n;
 	return list.id;
 }
@@ -227,17 +264,11 @@ int32_t* instance_tokens(const swiftlet_model* model, const struct instance* ins
                          int* n, struct error* error) {
 	if (instance->prompt)
 		return prompt_tokens(model, instance->prompt, strlen(instance->prompt), no_special, n, error);
-	struct chat_message* const message = calloc((size_t)instance->n_messages, sizeof *message);
-	if (!message) {
-		error_set(error, "out of memory");
-		return NULL;
-	}
-	for (int i = 0; i < instance->n_messages; i++)
-		message[i] = (struct chat_message){instance->message[i].role, instance->message[i].content,
-		                                   strlen(instance->message[i].content)};
-	int32_t* const id = chat_tokens(model, message, instance->n_messages, n, error);
-	free(message);
-	return id;
+	struct token_list list = {0};
+	if (!chat_parts_encode(&instance->chat, model, &list, error))
+		token_list_free(&list);
+	*n = list.n;
+	return list.id;
 }
 
 char* read_whole(const char* path, size_t* size, struct error* error) {

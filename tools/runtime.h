@@ -15,13 +15,14 @@ struct memory;
 struct memory_watch;
 
 struct runtime_wish {
-	const char* model;     /* -m */
-	const char* alias;     /* the name reports give the model */
-	const char* mask;      /* a file to start from */
-	const char* key;       /* which mask of it */
-	bool force;            /* also a mask learned on another model */
-	const char* save_mask; /* a file to leave the mask in */
-	const char* store;     /* where what is learned is kept; NULL: the usual place */
+	const char* model;         /* -m */
+	const char* alias;         /* the name reports give the model */
+	const char* chat_template; /* a file, or the name of one that the model has, instead of the model's */
+	const char* mask;          /* a file to start from */
+	const char* key;           /* which mask of it */
+	bool force;                /* also a mask learned on another model */
+	const char* save_mask;     /* a file to leave the mask in */
+	const char* store;         /* where what is learned is kept; NULL: the usual place */
 	bool no_store;
 };
 
@@ -37,6 +38,14 @@ struct runtime_wish {
 	 0,                                                                                                      \
 	 0},                                                                                                     \
 	    {"alias", 0, "NAME", "the name that reports give the model", OPTION_TEXT, &(w).alias, 0, 0},         \
+	    {"chat-template",                                                                                    \
+	     0,                                                                                                  \
+	     "FILE|NAME",                                                                                        \
+	     "a chat template instead of the model's, or that of its\nothers by name",                           \
+	     OPTION_TEXT,                                                                                        \
+	     &(w).chat_template,                                                                                 \
+	     0,                                                                                                  \
+	     0},                                                                                                 \
 	    {"mask", 0, "FILE", "start from this mask (either format)", OPTION_TEXT, &(w).mask, 0, 0},           \
 	    {"key", 0, "KEY", "which mask of the file, by key or task", OPTION_TEXT, &(w).key, 0, 0},            \
 	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0},           \
@@ -65,6 +74,9 @@ struct runtime {
 	struct memory* memory;      /* what was learned before; NULL with --bank off, a mask given or no search */
 	struct memory_watch* watch; /* on the session */
 };
+
+/* swiftlet_model_open, which says on standard error what the files contradict themselves in. */
+struct model* open_aloud(const char* spec, const struct swiftlet_options*, char* message, size_t size);
 
 /* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
  * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
@@ -97,9 +109,17 @@ int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, boo
                        struct error*);
 /* The ids of a text that an output is expected to follow: without what begins a prompt. */
 int32_t* expected_tokens(const swiftlet_model*, const char* text, size_t size, int* n, struct error*);
-/* The ids of messages through the model's chat template. */
-int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, int* n,
-                     struct error*);
+struct chat_message {
+	const char* role;
+	const char* content;
+	size_t content_size;
+};
+/* The ids of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL.
+ */
+int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
+                     int* n, struct error*);
+/* True when text is JSON that begins with the bracket `first`; `what` names it in the message. */
+bool check_json(const char* what, const char* text, size_t size, char first, struct error*);
 /* The ids of a stream's line: its prompt, or its messages through the chat template. */
 int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n,
                          struct error*);

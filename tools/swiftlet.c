@@ -56,7 +56,8 @@ static int refuse(const char* name) {
 int main(int argc, char** argv) {
 	if (argc < 2) {
 		fputs("swiftlet: no command was given\n\n", stderr);
-		fputs("usage: swiftlet run|chat|stream|serve|learn|masks|bench|inspect|tokenize ... (swiftlet --help)\n",
+		fputs("usage: swiftlet run|chat|stream|serve|learn|masks|bench|inspect|tokenize ... (swiftlet "
+		      "--help)\n",
 		      stderr);
 		return STATUS_USAGE;
 	}

@@ -79,13 +79,28 @@ static bool list_types(struct error* error, const struct named_tensor* t) {
 	                 t->file, t->name, t->type_name, list);
 }
 
+static struct named_tensor* expect_there(struct tensor_table* table, const char* name, struct error* error) {
+	struct named_tensor* found = tensor_table_find(table, name);
+	if (!found)
+		error_set(error, "%s: tensor %s is missing", table->n ? table->item[0].file : "the model", name);
+	return found;
+}
+
+static bool give(struct named_tensor* found, int64_t rows, int64_t cols, struct tensor* out,
+                 struct error* error) {
+	if (!found->supported)
+		return list_types(error, found);
+	found->used = true;
+	*out = (struct tensor){.type = found->type, .rows = rows, .cols = cols, .data = found->data};
+	return true;
+}
+
 bool tensor_table_take(struct tensor_table* table, const char* name, int64_t rows, int64_t cols,
                        struct tensor* out, struct error* error) {
-	struct named_tensor* found = tensor_table_find(table, name);
+	struct named_tensor* found = expect_there(table, name, error);
 	char shape[96];
 	if (!found)
-		return error_set(error, "%s: tensor %s is missing", table->n ? table->item[0].file : "the model",
-		                 name);
+		return false;
 	if (!shape_is(found, rows, cols)) {
 		show_shape(found, shape, sizeof shape);
 		if (rows == 1)
@@ -94,11 +109,20 @@ bool tensor_table_take(struct tensor_table* table, const char* name, int64_t row
 		return error_set(error, "%s: tensor %s has shape %s, expected (%lld, %lld)", found->file, name, shape,
 		                 (long long)rows, (long long)cols);
 	}
-	if (!found->supported)
-		return list_types(error, found);
-	found->used = true;
-	*out = (struct tensor){.type = found->type, .rows = rows, .cols = cols, .data = found->data};
-	return true;
+	return give(found, rows, cols, out, error);
+}
+
+bool tensor_table_take_stack(struct tensor_table* table, const char* name, int64_t count, int64_t rows,
+                             int64_t cols, struct tensor* out, struct error* error) {
+	struct named_tensor* found = expect_there(table, name, error);
+	char shape[96];
+	if (!found)
+		return false;
+	if (found->n_dims != 3 || found->dim[0] != count || found->dim[1] != rows || found->dim[2] != cols)
+		return error_set(error, "%s: tensor %s has shape %s, expected (%lld, %lld, %lld)", found->file, name,
+		                 show_shape(found, shape, sizeof shape), (long long)count, (long long)rows,
+		                 (long long)cols);
+	return give(found, count * rows, cols, out, error);
 }
 
 bool tensor_table_all_used(const struct tensor_table* table, bool (*ignored)(const char* name),

@@ -37,6 +37,9 @@ struct named_tensor* tensor_table_find(const struct tensor_table*, const char* n
  * set when it is missing, of another shape or of a type that cannot be computed from. */
 bool tensor_table_take(struct tensor_table*, const char* name, int64_t rows, int64_t cols, struct tensor* out,
                        struct error*);
+/* The same of `count` matrices stored as one (count, rows, cols): given as (count·rows, cols). */
+bool tensor_table_take_stack(struct tensor_table*, const char* name, int64_t count, int64_t rows,
+                             int64_t cols, struct tensor* out, struct error*);
 /* False with the error set, naming the first tensor that was never taken and is not known to be idle. */
 bool tensor_table_all_used(const struct tensor_table*, bool (*ignored)(const char* name), struct error*);
 /* Rows [begin, begin + rows) of a tensor: how a fused projection is given as its parts. */

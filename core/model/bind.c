@@ -3,102 +3,226 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct binding {
 	const struct config* config;
 	const struct tensor_names* names;
 	struct tensor_table* table;
 	struct error* error;
-	int block;
+	int block, expert;
 };
 
-static bool take(const struct binding* b, const char* format, int64_t rows, int64_t cols,
-                 struct tensor* out) {
-	char name[96];
-	/* Names come from our own tables: a block's name has its one %d, the others have none. */
+enum { NAME_SIZE = 160 };
+
+/* A block's name in full. Names come from our own tables: the block's has its one %d, an expert's another. */
+static const char* in_full(const struct binding* b, const char* name, const char* suffix,
+                           char out[NAME_SIZE]) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	snprintf(name, sizeof name, format, b->block);
+	const int used = snprintf(out, NAME_SIZE, b->names->block, b->block);
+	const int more = snprintf(out + used, (size_t)(NAME_SIZE - used), name, b->expert);
 #pragma GCC diagnostic pop
-	return tensor_table_take(b->table, name, rows, cols, out, b->error);
+	snprintf(out + used + more, (size_t)(NAME_SIZE - used - more), "%s", suffix);
+	return out;
+}
+
+static bool take(const struct binding* b, const char* name, const char* suffix, int64_t rows, int64_t cols,
+                 struct tensor* out) {
+	char full[NAME_SIZE];
+	return tensor_table_take(b->table, in_full(b, name, suffix, full), rows, cols, out, b->error);
+}
+
+static bool matrix(const struct binding* b, const char* name, int64_t rows, int64_t cols,
+                   struct tensor* out) {
+	return take(b, name, ".weight", rows, cols, out);
+}
+
+static bool vector(const struct binding* b, const char* name, const char* suffix, int64_t n,
+                   struct tensor* out) {
+	return take(b, name, suffix, 1, n, out);
+}
+
+static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q, int64_t kv) {
+	const struct tensor_names* n = b->names;
+	const int dim = b->config->shape.dim;
+	struct tensor whole;
+	if (!b->config->family->fused_qkv)
+		return matrix(b, n->wq, q, dim, &w->wq) && matrix(b, n->wk, kv, dim, &w->wk) &&
+		       matrix(b, n->wv, kv, dim, &w->wv);
+	if (!matrix(b, n->fused_qkv, q + 2 * kv, dim, &whole))
+		return false;
+	w->wq = tensor_rows(&whole, 0, q);
+	w->wk = tensor_rows(&whole, q, kv);
+	w->wv = tensor_rows(&whole, q + kv, kv);
+	return true;
 }
 
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
-	if (b->config->fused) {
-		struct tensor whole;
-		if (!take(b, n->fused_qkv, q + 2 * kv, m->dim, &whole))
-			return false;
-		w->wq = tensor_rows(&whole, 0, q);
-		w->wk = tensor_rows(&whole, q, kv);
-		w->wv = tensor_rows(&whole, q + kv, kv);
-	} else if (!take(b, n->wq, q, m->dim, &w->wq) || !take(b, n->wk, kv, m->dim, &w->wk) ||
-	           !take(b, n->wv, kv, m->dim, &w->wv))
+	const enum head_norm norm = b->config->family->head_norm;
+	const bool all = norm == HEAD_NORM_ALL;
+	if (!bind_qkv(b, w, q, kv))
 		return false;
 	if (b->config->qkv_bias &&
-	    (!take(b, n->bq, 1, q, &w->bq) || !take(b, n->bk, 1, kv, &w->bk) || !take(b, n->bv, 1, kv, &w->bv)))
+	    (!vector(b, n->wq, ".bias", q, &w->bq) || !vector(b, n->wk, ".bias", kv, &w->bk) ||
+	     !vector(b, n->wv, ".bias", kv, &w->bv)))
 		return false;
-	if (b->config->qk_norm &&
-	    (!take(b, n->q_norm, 1, m->head_dim, &w->q_norm) || !take(b, n->k_norm, 1, m->head_dim, &w->k_norm)))
+	if (norm != HEAD_NORM_NONE && (!vector(b, n->q_norm, ".weight", all ? q : m->head_dim, &w->q_norm) ||
+	                               !vector(b, n->k_norm, ".weight", all ? kv : m->head_dim, &w->k_norm)))
 		return false;
-	return take(b, n->wo, m->dim, q, &w->wo) &&
-	       (!b->config->output_bias || take(b, n->bo, 1, m->dim, &w->bo));
+	return matrix(b, n->wo, m->dim, q, &w->wo) &&
+	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
 
 static bool bind_mlp(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
-	if (b->config->fused) {
+	if (b->config->family->fused_gate_up) {
 		struct tensor whole;
-		if (!take(b, n->fused_gate_up, 2 * (int64_t)m->ffn, m->dim, &whole))
+		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)m->ffn, m->dim, &whole))
 			return false;
 		w->w_gate = tensor_rows(&whole, 0, m->ffn);
 		w->w_up = tensor_rows(&whole, m->ffn, m->ffn);
-	} else if (!take(b, n->w_gate, m->ffn, m->dim, &w->w_gate) || !take(b, n->w_up, m->ffn, m->dim, &w->w_up))
+	} else if (!matrix(b, n->w_gate, m->ffn, m->dim, &w->w_gate) ||
+	           !matrix(b, n->w_up, m->ffn, m->dim, &w->w_up))
 		return false;
-	if (b->config->mlp_bias &&
-	    (!take(b, n->b_gate, 1, m->ffn, &w->b_gate) || !take(b, n->b_up, 1, m->ffn, &w->b_up) ||
-	     !take(b, n->b_down, 1, m->dim, &w->b_down)))
+	if (b->config->mlp_bias && (!vector(b, n->w_gate, ".bias", m->ffn, &w->b_gate) ||
+	                            !vector(b, n->w_up, ".bias", m->ffn, &w->b_up) ||
+	                            !vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
 		return false;
-	return take(b, n->w_down, m->dim, m->ffn, &w->w_down);
+	return matrix(b, n->w_down, m->dim, m->ffn, &w->w_down);
 }
 
-static bool bind_block(const struct binding* b, struct block_weights* w) {
-	const struct tensor_names* n = b->names;
-	const int dim = b->config->shape.dim;
-	if (b->config->post_norms && (!take(b, n->post_attention_norm, 1, dim, &w->post_attention_norm) ||
-	                              !take(b, n->post_mlp_norm, 1, dim, &w->post_mlp_norm)))
-		return false;
-	return take(b, n->attention_norm, 1, dim, &w->attention_norm) &&
-	       take(b, n->mlp_norm, 1, dim, &w->mlp_norm) && bind_attention(b, w) && bind_mlp(b, w);
+/* ---- experts ------------------------------------------------------------------------------- */
+
+static bool take_stack(const struct binding* b, const char* name, int64_t rows, int64_t cols,
+                       struct tensor* out) {
+	char full[NAME_SIZE];
+	return tensor_table_take_stack(b->table, in_full(b, name, ".weight", full), b->config->shape.n_experts,
+	                               rows, cols, out, b->error);
 }
 
-bool bind_weights(struct weight_table* weights, struct block_weights** blocks, const struct config* config,
-                  const struct tensor_names* names, struct tensor_table* table, struct error* error) {
-	struct binding b = {config, names, table, error, 0};
-	const struct model_shape* m = &config->shape;
-	weights->shape = *m;
-	*blocks = calloc((size_t)m->n_blocks, sizeof **blocks);
-	if (!*blocks)
-		return error_set(error, "out of memory for %d blocks", m->n_blocks);
-	weights->block = *blocks;
-	if (!take(&b, names->embedding, m->vocab, m->dim, &weights->embedding) ||
-	    !take(&b, names->output_norm, 1, m->dim, &weights->output_norm))
+static bool bind_stacked(const struct binding* b, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	struct tensor gate, up, down;
+	if (!take_stack(b, b->names->stacked_gate, m->expert_ffn, m->dim, &gate) ||
+	    !take_stack(b, b->names->stacked_up, m->expert_ffn, m->dim, &up) ||
+	    !take_stack(b, b->names->stacked_down, m->dim, m->expert_ffn, &down))
 		return false;
-	/* A tied model may carry its head all the same; it is then a copy that transformers does not read. */
-	if (config->tied) {
-		struct named_tensor* copy = tensor_table_find(table, names->output);
-		if (copy)
-			copy->used = true;
-		weights->output = weights->embedding;
-	} else if (!take(&b, names->output, m->vocab, m->dim, &weights->output))
-		return false;
-	for (b.block = 0; b.block < m->n_blocks; b.block++)
-		if (!bind_block(&b, &(*blocks)[b.block]))
-			return false;
+	for (int64_t e = 0; e < m->n_experts; e++)
+		expert[e] = (struct expert){.w_gate = tensor_rows(&gate, e * m->expert_ffn, m->expert_ffn),
+		                            .w_up = tensor_rows(&up, e * m->expert_ffn, m->expert_ffn),
+		                            .w_down = tensor_rows(&down, e * m->dim, m->dim)};
 	return true;
+}
+
+static bool bind_experts(struct binding* b, struct block_weights* w, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	w->expert = expert;
+	if (!take(b, n->router, "", m->n_experts, m->dim, &w->router))
+		return false;
+	if (!n->expert_gate)
+		return bind_stacked(b, expert);
+	for (b->expert = 0; b->expert < m->n_experts; b->expert++) {
+		struct expert* e = &expert[b->expert];
+		if (!take(b, n->expert_gate, "", m->expert_ffn, m->dim, &e->w_gate) ||
+		    !take(b, n->expert_up, "", m->expert_ffn, m->dim, &e->w_up) ||
+		    !take(b, n->expert_down, "", m->dim, m->expert_ffn, &e->w_down))
+			return false;
+	}
+	return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* A norm that the family has not is left absent. */
+static bool bind_norm(const struct binding* b, const char* name, struct tensor* weight, struct tensor* bias) {
+	const int dim = b->config->shape.dim;
+	return !name || (vector(b, name, ".weight", dim, weight) &&
+	                 (!bias || b->config->shape.norm != NORM_LAYER || vector(b, name, ".bias", dim, bias)));
+}
+
+static bool bind_norms(const struct binding* b, struct block_weights* w) {
+	const struct tensor_names* n = b->names;
+	return bind_norm(b, n->attention_norm, &w->attention_norm, &w->attention_norm_bias) &&
+	       bind_norm(b, n->post_attention_norm, &w->post_attention_norm, NULL) &&
+	       bind_norm(b, n->mlp_norm, &w->mlp_norm, &w->mlp_norm_bias) &&
+	       bind_norm(b, n->post_mlp_norm, &w->post_mlp_norm, NULL);
+}
+
+/* The head of a tied model is the embedding. Where the files hold another one all the same, that is the head,
+ * as transformers 5 has it; where they hold the embedding again, it is a copy. */
+static bool bind_tied_head(struct model* model, const struct tensor_names* names, struct tensor_table* table,
+                           struct error* error) {
+	struct weight_table* w = &model->weights;
+	struct named_tensor* head = tensor_table_find(table, names->output);
+	w->output = w->embedding;
+	if (!head)
+		return true;
+	struct named_tensor* embedding = tensor_table_find(table, names->embedding);
+	if (head->type == embedding->type && head->bytes == embedding->bytes &&
+	    memcmp(head->data, embedding->data, head->bytes) == 0) {
+		head->used = true;
+		return true;
+	}
+	snprintf(
+	    model->warning, sizeof model->warning,
+	    "%.300s: tie_word_embeddings is true, but %s is stored and is not the embedding: the stored head is "
+	    "used",
+	    head->file, names->output);
+	return tensor_table_take(table, names->output, w->shape.vocab, w->shape.dim, &w->output, error);
+}
+
+static bool bind_ends(struct model* model, const struct config* config, const struct tensor_names* names,
+                      struct tensor_table* table, struct error* error) {
+	struct weight_table* w = &model->weights;
+	const struct model_shape* m = &w->shape;
+	char bias[NAME_SIZE], weight[NAME_SIZE];
+	snprintf(weight, sizeof weight, "%s.weight", names->output_norm);
+	snprintf(bias, sizeof bias, "%s.bias", names->output_norm);
+	return tensor_table_take(table, names->embedding, m->vocab, m->dim, &w->embedding, error) &&
+	       tensor_table_take(table, weight, 1, m->dim, &w->output_norm, error) &&
+	       (m->norm != NORM_LAYER ||
+	        tensor_table_take(table, bias, 1, m->dim, &w->output_norm_bias, error)) &&
+	       (config->tied ? bind_tied_head(model, names, table, error)
+	                     : tensor_table_take(table, names->output, m->vocab, m->dim, &w->output, error));
+}
+
+static bool has_experts(const struct config* config, int block) {
+	return config->shape.n_experts > 0 && !block_set_has(&config->dense, block);
+}
+
+bool bind_weights(struct model* model, struct bound* bound, const struct config* config,
+                  const struct tensor_names* names, struct tensor_table* table, struct error* error) {
+	struct binding b = {config, names, table, error, 0, 0};
+	const struct model_shape* m = &config->shape;
+	model->weights.shape = *m;
+	bound->block = calloc((size_t)m->n_blocks, sizeof *bound->block);
+	bound->expert =
+	    calloc((size_t)m->n_blocks * (size_t)(m->n_experts ? m->n_experts : 1), sizeof *bound->expert);
+	if (!bound->block || !bound->expert)
+		return error_set(error, "out of memory for %d blocks", m->n_blocks);
+	model->weights.block = bound->block;
+	if (!bind_ends(model, config, names, table, error))
+		return false;
+	for (b.block = 0; b.block < m->n_blocks; b.block++) {
+		struct block_weights* w = &bound->block[b.block];
+		if (!bind_norms(&b, w) || !bind_attention(&b, w) ||
+		    !(has_experts(config, b.block)
+		          ? bind_experts(&b, w, bound->expert + (size_t)b.block * (size_t)m->n_experts)
+		          : bind_mlp(&b, w)))
+			return false;
+	}
+	return true;
+}
+
+void bind_free(struct bound* bound) {
+	free(bound->block);
+	free(bound->expert);
 }
 
 enum dtype bind_main_type(const struct tensor_table* table) {

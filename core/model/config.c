@@ -10,26 +10,10 @@
 
 enum { LARGEST = 1 << 24 }; /* of any size in a config: no product of two overflows 64 bits */
 
-/* What transformers' configuration class takes where config.json is silent. 0: derived or required. */
-static const struct habits {
-	const char* name;
-	int context, kv_heads, head_dim, sliding_window;
-	float epsilon;
-	bool tied, qkv_bias;
-} habits[FAMILY_COUNT] = {
-    [FAMILY_LLAMA] = {"llama", 2048, 0, 0, 0, 1e-6f, false, false},
-    [FAMILY_MISTRAL] = {"mistral", 131072, 8, 0, 4096, 1e-6f, false, false},
-    [FAMILY_QWEN2] = {"qwen2", 32768, 32, 0, 4096, 1e-6f, false, true},
-    [FAMILY_QWEN3] = {"qwen3", 32768, 32, 128, 4096, 1e-6f, false, false},
-    [FAMILY_PHI3] = {"phi3", 4096, 0, 0, 0, 1e-5f, false, false},
-    [FAMILY_GEMMA2] = {"gemma2", 8192, 4, 256, 4096, 1e-6f, true, false},
-};
-
-const char* family_name(enum family family) { return habits[family].name; }
-
 /* What is being read: passed along so that every message can name the file. */
 struct source {
 	const cJSON* json;
+	const cJSON* outer; /* what json is the text_config of, or NULL */
 	const char* file;
 	struct config* config;
 	struct error* error;
@@ -49,7 +33,6 @@ static const struct refused {
 	const char* field;
 	double neutral;
 } refused[] = {
-    {"quantization_config", 0},
     {"pruned_heads", 0},
     {"clip_qkv", 0},
     {"qk_layernorm", 0},
@@ -58,6 +41,7 @@ static const struct refused {
     {"residual_multiplier", 1},
     {"attention_multiplier", 0},
     {"logits_scaling", 1},
+    {"n_shared_experts", 0},
     {"logit_scale", 1},
     {"num_experts", 0},
     {"num_local_experts", 0},
@@ -77,11 +61,29 @@ static bool is_neutral(const cJSON* value, double neutral) {
 	return (cJSON_IsArray(value) || cJSON_IsObject(value)) && !value->child;
 }
 
+/* Fields of these that a family's special part reads. */
+static bool is_read(const struct family* family, const char* field) {
+	static const struct {
+		enum special special;
+		const char* field;
+	} known[] = {{SPECIAL_GRANITE, "embedding_multiplier"},  {SPECIAL_GRANITE, "residual_multiplier"},
+	             {SPECIAL_GRANITE, "attention_multiplier"},  {SPECIAL_GRANITE, "logits_scaling"},
+	             {SPECIAL_GRANITE4, "embedding_multiplier"}, {SPECIAL_GRANITE4, "residual_multiplier"},
+	             {SPECIAL_GRANITE4, "attention_multiplier"}, {SPECIAL_GRANITE4, "logits_scaling"},
+	             {SPECIAL_SMOLLM3, "no_rope_layers"},        {SPECIAL_MIXTRAL, "num_local_experts"},
+	             {SPECIAL_MIXTRAL, "num_experts"},           {SPECIAL_QWEN3_MOE, "num_experts"},
+	             {SPECIAL_QWEN3_MOE, "num_local_experts"}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (known[i].special == family->special && strcmp(known[i].field, field) == 0)
+			return true;
+	return false;
+}
+
 static bool check_refused(const struct source* s) {
 	char shown[80];
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		const cJSON* value = json_field(s->json, refused[i].field);
-		if (!is_neutral(value, refused[i].neutral))
+		if (!is_neutral(value, refused[i].neutral) && !is_read(s->config->family, refused[i].field))
 			return error_set(s->error, "%s: %s is %s, which this runtime does not do", s->file,
 			                 refused[i].field, json_show(value, shown, sizeof shown));
 	}
@@ -90,23 +92,39 @@ static bool check_refused(const struct source* s) {
 
 /* ---- family ------------------------------------------------------------------------------- */
 
-static bool read_family(const struct source* s) {
+static bool read_type(const struct source* s, const char** type) {
+	*type = NULL;
+	return json_string(s->json, s->file, "model_type", type, s->error);
+}
+
+/* A model of images and text nests what concerns us as text_config; s->json becomes that. */
+static bool enter_text_config(struct source* s, const char* type) {
+	const cJSON* inner = json_field(s->json, "text_config");
+	if (!cJSON_IsObject(inner))
+		return error_set(s->error, "%s: text_config is missing, which a %.60s has", s->file, type);
+	s->outer = s->json;
+	s->json = inner;
+	return true;
+}
+
+static bool read_family(struct source* s) {
 	const char* type = NULL;
-	char list[96] = "";
-	if (!json_string(s->json, s->file, "model_type", &type, s->error))
+	char list[400];
+	if (!read_type(s, &type))
 		return false;
 	if (!type)
 		return error_set(s->error, "%s: model_type is missing", s->file);
-	for (int i = 0; i < FAMILY_COUNT; i++) {
-		if (strcmp(type, habits[i].name) == 0) {
-			s->config->family = (enum family)i;
+	s->config->family = family_within(type);
+	if (s->config->family) {
+		if (!enter_text_config(s, type) || !read_type(s, &type))
+			return false;
+		if (!type)
 			return true;
-		}
-		const size_t used = strlen(list);
-		snprintf(list + used, sizeof list - used, i ? ", %s" : "%s", habits[i].name);
 	}
-	return error_set(s->error, "%s: model_type is \"%.60s\", which is not supported; supported are %s",
-	                 s->file, type, list);
+	s->config->family = family_by_name(type);
+	return s->config->family ||
+	       error_set(s->error, "%s: model_type is \"%.60s\", which is not supported; supported are %s",
+	                 s->file, type, family_names(list, sizeof list));
 }
 
 static bool read_activation(const struct source* s) {
@@ -117,10 +135,9 @@ static bool read_activation(const struct source* s) {
 	             {"swish", ACTIVATION_SILU},
 	             {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
 	             {"gelu_new", ACTIVATION_GELU_TANH}};
-	/* Gemma 2's own field; its hidden_act is a leftover that transformers does not read. */
-	const bool gemma = s->config->family == FAMILY_GEMMA2;
-	const char* field = gemma ? "hidden_activation" : "hidden_act";
-	const char* name = gemma ? "gelu_pytorch_tanh" : "silu";
+	const struct family* family = s->config->family;
+	const char* field = family->activation_field ? family->activation_field : "hidden_act";
+	const char* name = family->activation == ACTIVATION_SILU ? "silu" : "gelu_pytorch_tanh";
 	if (!json_string(s->json, s->file, field, &name, s->error))
 		return false;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -133,93 +150,144 @@ static bool read_activation(const struct source* s) {
 	                 s->file, field, name);
 }
 
+/* ---- quantized weights -------------------------------------------------------------------- */
+
+/* FP8's two ways of writing are read; another method is named, with what stands for it. */
+static bool read_quantization(const struct source* s) {
+	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
+	                            "quantization_config");
+	const char *method = NULL, *format = NULL;
+	if (!q)
+		return true;
+	if (!json_string(q, s->file, "quant_method", &method, s->error) ||
+	    !json_string(q, s->file, "format", &format, s->error))
+		return false;
+	const bool fp8 = method && strcmp(method, "fp8") == 0;
+	if (!fp8 && !(method && strcmp(method, "compressed-tensors") == 0 && format &&
+	              strcmp(format, "float-quantized") == 0))
+		return error_set(
+		    s->error,
+		    "%s: quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; fp8 and "
+		    "compressed-tensors' float-quantized are, and GGUF's types",
+		    s->file, method ? method : "", format ? ", format " : "", format ? format : "");
+	const cJSON* size = json_field(q, "weight_block_size");
+	int64_t rows, cols;
+	if (!size)
+		return true;
+	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
+	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
+	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
+		return error_set(s->error, "%s: quantization_config.weight_block_size is not a pair of sizes",
+		                 s->file);
+	s->config->fp8 = (struct fp8_blocks){(int)rows, (int)cols};
+	return true;
+}
+
 /* ---- sizes -------------------------------------------------------------------------------- */
+
+/* Required unless the family has a default. */
+static bool read_size(const struct source* s, const char* field, int by_default, int* out) {
+	*out = by_default;
+	return by_default ? json_int32(s->json, s->file, field, 1, LARGEST, out, s->error)
+	                  : required(s, field, LARGEST, out);
+}
 
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	const struct habits* h = &habits[s->config->family];
+	const struct family* f = s->config->family;
 	if (!required(s, "num_hidden_layers", MAX_BLOCKS, &m->n_blocks) ||
 	    !required(s, "hidden_size", LARGEST, &m->dim) ||
-	    !required(s, "num_attention_heads", LARGEST, &m->heads) ||
-	    !required(s, "intermediate_size", LARGEST, &m->ffn) || !required(s, "vocab_size", LARGEST, &m->vocab))
+	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
+	    !required(s, "intermediate_size", LARGEST, &m->ffn) ||
+	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
 		return false;
-	m->kv_heads = h->kv_heads ? h->kv_heads : m->heads;
-	m->head_dim = h->head_dim ? h->head_dim : m->dim / m->heads;
-	m->context = h->context;
-	m->norm_epsilon = h->epsilon;
-	if (!h->head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
+	m->kv_heads = f->kv_heads ? f->kv_heads : m->heads;
+	m->head_dim = f->head_dim ? f->head_dim : m->dim / m->heads;
+	m->context = f->context;
+	m->norm = f->norm;
+	m->norm_plus_one = f->norm_plus_one;
+	m->norm_epsilon = f->epsilon;
+	if (!f->head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
 		return error_set(s->error, "%s: hidden_size %d is not a multiple of num_attention_heads %d", s->file,
 		                 m->dim, m->heads);
 	return json_int32(s->json, s->file, "num_key_value_heads", 1, LARGEST, &m->kv_heads, s->error) &&
 	       json_int32(s->json, s->file, "head_dim", 1, LARGEST, &m->head_dim, s->error) &&
 	       json_int32(s->json, s->file, "max_position_embeddings", 1, INT32_MAX / 2, &m->context, s->error) &&
-	       json_float(s->json, s->file, "rms_norm_eps", 0, 1, &m->norm_epsilon, s->error);
+	       json_float(s->json, s->file, f->epsilon_field ? f->epsilon_field : "rms_norm_eps", 0, 1,
+	                  &m->norm_epsilon, s->error);
 }
 
 /* ---- attention that sees a window --------------------------------------------------------- */
 
-/* Whether the file says that block b slides: its layer_types, or the family's own rule. */
-static bool window_pattern(const struct source* s, int first_sliding) {
+/* layer_types: one name a block. */
+static bool read_types(const struct source* s, const cJSON* types) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* types = json_field(s->json, "layer_types");
-	const cJSON* type = types ? types->child : NULL;
-	const bool gemma = s->config->family == FAMILY_GEMMA2;
-	if (types && (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks))
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
 		return error_set(s->error, "%s: layer_types is not an array of %d names", s->file, m->n_blocks);
-	int sliding = 0, alternating = 0;
-	for (int b = 0; b < m->n_blocks; b++) {
-		bool slides = gemma ? b % 2 == 0 : b >= first_sliding;
-		if (type) {
-			if (!cJSON_IsString(type) || (strcmp(type->valuestring, "sliding_attention") != 0 &&
-			                              strcmp(type->valuestring, "full_attention") != 0))
-				return error_set(s->error,
-				                 "%s: layer_types[%d] is neither full_attention nor sliding_attention",
-				                 s->file, b);
-			slides = strcmp(type->valuestring, "sliding_attention") == 0;
-			type = type->next;
-		}
-		sliding += slides;
-		alternating += slides == (b % 2 == 0);
+	const cJSON* type = types->child;
+	for (int b = 0; b < m->n_blocks; b++, type = type->next) {
+		if (cJSON_IsString(type) && strcmp(type->valuestring, "sliding_attention") == 0)
+			block_set_put(&m->sliding, b);
+		else if (!cJSON_IsString(type) || strcmp(type->valuestring, "full_attention") != 0)
+			return error_set(s->error, "%s: layer_types[%d] is neither full_attention nor sliding_attention",
+			                 s->file, b);
 	}
-	if (sliding == 0) {
-		m->sliding_window = 0;
-		return true;
-	}
-	if (!m->sliding_window)
-		return error_set(s->error, "%s: layer_types has sliding_attention, but sliding_window is missing",
-		                 s->file);
-	if (sliding == m->n_blocks)
-		return true;
-	if (alternating != m->n_blocks)
-		return error_set(
-		    s->error,
-		    "%s: %s mixes sliding and full attention in a way this runtime does not do; it does all, "
-		    "none, or every other block from the first on",
-		    s->file, types ? "layer_types" : "max_window_layers");
-	m->sliding_period = 2;
 	return true;
+}
+
+/* The rule where blocks are not listed. */
+static bool apply_rule(const struct source* s, int first_sliding) {
+	struct model_shape* m = &s->config->shape;
+	int period = s->config->family->window_period;
+	const cJSON* letters = json_field(s->json, "sliding_window_pattern"); /* EXAONE 4 may write "LLLG" */
+	if (cJSON_IsString(letters))
+		period = (int)strlen(letters->valuestring);
+	else if (!json_int32(s->json, s->file, "sliding_window_pattern", 0, LARGEST, &period, s->error))
+		return false;
+	for (int b = 0; b < m->n_blocks; b++)
+		if (s->config->family->window_rule == WINDOW_PERIOD ? period && (b + 1) % period : b >= first_sliding)
+			block_set_put(&m->sliding, b);
+	return true;
+}
+
+static bool slides_anywhere(const struct model_shape* m) {
+	for (int b = 0; b < m->n_blocks; b++)
+		if (block_set_has(&m->sliding, b))
+			return true;
+	return false;
 }
 
 static bool read_window(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
+	const struct family* f = s->config->family;
 	const cJSON* window = cJSON_GetObjectItemCaseSensitive(s->json, "sliding_window");
+	const cJSON* types = json_field(s->json, "layer_types");
 	bool used = true;
 	int first = 0;
-	if (s->config->family == FAMILY_LLAMA) /* older Llama-like configs carry the field unused */
+	if (f->window_rule == WINDOW_UNUSED)
 		return true;
-	if (s->config->family == FAMILY_QWEN2 || s->config->family == FAMILY_QWEN3) {
+	if (f->window_rule == WINDOW_OPTED) {
 		used = false;
-		first = 28;
+		first = f->first_sliding;
 		if (!json_bool(s->json, s->file, "use_sliding_window", &used, s->error) ||
 		    !json_int32(s->json, s->file, "max_window_layers", 0, LARGEST, &first, s->error))
 			return false;
 	}
-	m->sliding_window = cJSON_IsNull(window) ? 0 : habits[s->config->family].sliding_window;
+	m->sliding_window = cJSON_IsNull(window) ? 0 : f->window;
 	if (!json_int32(s->json, s->file, "sliding_window", 1, INT32_MAX / 2, &m->sliding_window, s->error))
 		return false;
 	if (!used)
 		m->sliding_window = 0;
-	return !m->sliding_window || window_pattern(s, first);
+	if (types ? !read_types(s, types) : m->sliding_window && !apply_rule(s, first))
+		return false;
+	if (used && slides_anywhere(m) && !m->sliding_window)
+		return error_set(s->error, "%s: layer_types has sliding_attention, but sliding_window is missing",
+		                 s->file);
+	if (!slides_anywhere(m))
+		m->sliding_window = 0;
+	if (!m->sliding_window)
+		m->sliding = (struct block_set){{0}};
+	return true;
 }
 
 /* ---- RoPE --------------------------------------------------------------------------------- */
@@ -237,9 +305,8 @@ float rope_long_attention(float factor, int original_context) {
 	return factor <= 1 ? 1 : (float)sqrt(1 + log((double)factor) / log((double)original_context));
 }
 
-static bool read_factors(const struct source* s, const cJSON* scaling, const char* field, float* out) {
+static bool read_factors(const struct source* s, const cJSON* scaling, const char* field, int n, float* out) {
 	const cJSON* list = json_field(scaling, field);
-	const int n = s->config->shape.rope.dim / 2;
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n)
 		return error_set(s->error, "%s: rope_scaling.%s is not an array of %d numbers", s->file, field, n);
 	const cJSON* value = list->child;
@@ -251,16 +318,17 @@ static bool read_factors(const struct source* s, const cJSON* scaling, const cha
 	return true;
 }
 
-static bool read_longrope(const struct source* s, const cJSON* scaling, bool has_factor) {
-	struct rope* r = &s->config->shape.rope;
+static bool read_longrope(const struct source* s, const cJSON* scaling, bool has_factor, struct rope* r) {
 	const int n = r->dim / 2;
+	if (s->config->factors)
+		return error_set(s->error, "%s: two LongRoPE scalings, which this runtime does not do", s->file);
 	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
 	if (!s->config->factors)
 		return error_set(s->error, "%s: out of memory", s->file);
 	r->short_factor = s->config->factors;
 	r->long_factor = s->config->factors + n;
-	if (!read_factors(s, scaling, "short_factor", s->config->factors) ||
-	    !read_factors(s, scaling, "long_factor", s->config->factors + n))
+	if (!read_factors(s, scaling, "short_factor", n, s->config->factors) ||
+	    !read_factors(s, scaling, "long_factor", n, s->config->factors + n))
 		return false;
 	if (!has_factor)
 		r->factor = (float)((double)s->config->shape.context / r->original_context);
@@ -268,8 +336,7 @@ static bool read_longrope(const struct source* s, const cJSON* scaling, bool has
 	return true;
 }
 
-static bool read_llama3(const struct source* s, const cJSON* scaling) {
-	struct rope* r = &s->config->shape.rope;
+static bool read_llama3(const struct source* s, const cJSON* scaling, struct rope* r) {
 	r->low_frequency_factor = 1;
 	r->high_frequency_factor = 4;
 	if (!json_float(scaling, s->file, "low_freq_factor", 1e-6, 1e6, &r->low_frequency_factor, s->error) ||
@@ -281,28 +348,24 @@ static bool read_llama3(const struct source* s, const cJSON* scaling) {
 	return true;
 }
 
-static bool read_yarn(const struct source* s, const cJSON* scaling, bool has_factor) {
-	struct rope* r = &s->config->shape.rope;
+static bool read_yarn(const struct source* s, const cJSON* scaling, bool has_factor, struct rope* r) {
 	float mscale = 0, mscale_all_dim = 0;
-	bool truncate = true;
+	r->whole_turns = true;
 	r->beta_fast = 32;
 	r->beta_slow = 1;
 	if (!json_float(scaling, s->file, "beta_fast", 1e-6, 1e6, &r->beta_fast, s->error) ||
 	    !json_float(scaling, s->file, "beta_slow", 1e-6, 1e6, &r->beta_slow, s->error) ||
 	    !json_float(scaling, s->file, "mscale", 0, 1e6, &mscale, s->error) ||
 	    !json_float(scaling, s->file, "mscale_all_dim", 0, 1e6, &mscale_all_dim, s->error) ||
-	    !json_bool(scaling, s->file, "truncate", &truncate, s->error))
+	    !json_bool(scaling, s->file, "truncate", &r->whole_turns, s->error))
 		return false;
-	if (!truncate)
-		return error_set(s->error, "%s: rope_scaling.truncate is false, which this runtime does not do",
-		                 s->file);
 	if (!has_factor)
 		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	r->attention_factor = rope_yarn_attention(r->factor, mscale, mscale_all_dim);
 	return true;
 }
 
-static bool scaling_kind(const struct source* s, const cJSON* scaling) {
+static bool scaling_kind(const struct source* s, const cJSON* scaling, struct rope* r) {
 	static const struct {
 		const char* name;
 		enum rope_scaling scaling;
@@ -310,7 +373,6 @@ static bool scaling_kind(const struct source* s, const cJSON* scaling) {
 	             {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
 	             {"su", ROPE_LONGROPE}};
 	const char* name = NULL;
-	struct rope* r = &s->config->shape.rope;
 	if (!json_string(scaling, s->file, "type", &name, s->error) ||
 	    !json_string(scaling, s->file, "rope_type", &name, s->error))
 		return false;
@@ -320,7 +382,7 @@ static bool scaling_kind(const struct source* s, const cJSON* scaling) {
 		if (strcmp(name, known[i].name) == 0) {
 			r->scaling = known[i].scaling;
 			/* Phi-3's first files called LongRoPE "yarn". */
-			if (s->config->family == FAMILY_PHI3 && r->scaling == ROPE_YARN)
+			if (strcmp(s->config->family->name, "phi3") == 0 && r->scaling == ROPE_YARN)
 				r->scaling = ROPE_LONGROPE;
 			return true;
 		}
@@ -331,11 +393,10 @@ static bool scaling_kind(const struct source* s, const cJSON* scaling) {
 	    s->file, name);
 }
 
-static bool read_scaling(const struct source* s, const cJSON* scaling) {
-	struct rope* r = &s->config->shape.rope;
+static bool read_scaling(const struct source* s, const cJSON* scaling, struct rope* r) {
 	if (!cJSON_IsObject(scaling))
 		return error_set(s->error, "%s: rope_scaling is not a JSON object", s->file);
-	if (!scaling_kind(s, scaling))
+	if (!scaling_kind(s, scaling, r))
 		return false;
 	const bool has_factor = json_field(scaling, "factor") != NULL;
 	if (!json_float(scaling, s->file, "factor", 1e-3, 1e6, &r->factor, s->error))
@@ -361,80 +422,252 @@ static bool read_scaling(const struct source* s, const cJSON* scaling) {
 	case ROPE_LLAMA3:
 		if (!has_factor)
 			return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
-		return read_llama3(s, scaling);
+		return read_llama3(s, scaling, r);
 	case ROPE_YARN:
-		good = read_yarn(s, scaling, has_factor);
+		good = read_yarn(s, scaling, has_factor, r);
 		break;
 	case ROPE_LONGROPE:
-		good = read_longrope(s, scaling, has_factor);
+		good = read_longrope(s, scaling, has_factor, r);
 		break;
 	}
 	return good && json_float(scaling, s->file, "attention_factor", 0, 1e6, &r->attention_factor, s->error);
 }
 
-static bool read_rope(const struct source* s) {
-	struct rope* r = &s->config->shape.rope;
-	/* transformers 5 writes rope_parameters, theta included; before, rope_scaling beside rope_theta. */
-	const cJSON* scaling = json_field(s->json, "rope_parameters");
-	if (!scaling)
-		scaling = json_field(s->json, "rope_scaling");
-	float partial = 1;
-	r->theta = 10000;
+/* One kind of blocks' RoPE out of its parameters, which may be absent. */
+static bool read_one_rope(const struct source* s, const cJSON* parameters, float theta, float rotary,
+                          struct rope* r) {
+	r->theta = theta;
 	r->factor = r->attention_factor = 1;
-	if (!json_float(s->json, s->file, "rope_theta", 1.001, 1e12, &r->theta, s->error) ||
-	    !json_float(scaling, s->file, "rope_theta", 1.001, 1e12, &r->theta, s->error) ||
-	    !json_float(s->json, s->file, "partial_rotary_factor", 0.01, 1, &partial, s->error) ||
-	    !json_float(scaling, s->file, "partial_rotary_factor", 0.01, 1, &partial, s->error))
+	r->interleaved = s->config->family->interleaved;
+	if (!json_float(parameters, s->file, "rope_theta", 1.001, 1e12, &r->theta, s->error) ||
+	    !json_float(parameters, s->file, "partial_rotary_factor", 0.01, 1, &rotary, s->error))
 		return false;
-	if (partial < 1 && s->config->family != FAMILY_PHI3)
-		return error_set(s->error, "%s: partial_rotary_factor is %g, which this runtime does for phi3 alone",
-		                 s->file, (double)partial);
-	r->dim = (int)((double)s->config->shape.head_dim * (double)partial);
-	return !scaling || read_scaling(s, scaling);
+	if (rotary < 1 && s->config->family->rotary == 0)
+		return error_set(
+		    s->error,
+		    "%s: partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
+		    "glm4 and stablelm",
+		    s->file, (double)rotary, s->config->family->name);
+	r->dim = (int)((double)s->config->shape.head_dim * (double)rotary);
+	return !parameters || read_scaling(s, parameters, r);
+}
+
+static bool read_rope(const struct source* s) {
+	const struct family* f = s->config->family;
+	struct model_shape* m = &s->config->shape;
+	/* transformers 5 writes rope_parameters, theta included, by kind of block where they differ; before,
+	 * rope_scaling beside rope_theta. */
+	const cJSON* parameters = json_field(s->json, "rope_parameters");
+	if (!parameters)
+		parameters = json_field(s->json, "rope_scaling");
+	const cJSON* full = json_field(parameters, "full_attention");
+	const cJSON* sliding = json_field(parameters, "sliding_attention");
+	const bool by_kind = cJSON_IsObject(full) || cJSON_IsObject(sliding);
+	float theta = f->theta > 0 ? f->theta : 10000, sliding_theta = f->sliding_theta;
+	float rotary = f->rotary > 0 ? f->rotary : 1;
+	if (!json_float(s->json, s->file, "rope_theta", 1.001, 1e12, &theta, s->error) ||
+	    !json_float(s->json, s->file, "rope_local_base_freq", 1.001, 1e12, &sliding_theta, s->error) ||
+	    !json_float(s->json, s->file, "partial_rotary_factor", 0.01, 1, &rotary, s->error) ||
+	    !read_one_rope(s, by_kind ? full : parameters, theta, rotary, &m->rope))
+		return false;
+	if (f->sliding_theta == 0)
+		return !by_kind ||
+		       error_set(s->error, "%s: rope_parameters differ by kind of block, which %s does not read",
+		                 s->file, f->name);
+	return !slides_anywhere(m) || read_one_rope(s, sliding, sliding_theta, rotary, &m->sliding_rope);
 }
 
 /* ---- the rest ----------------------------------------------------------------------------- */
 
-static bool read_gemma(const struct source* s) {
+static bool read_cap(const struct source* s, const char* field, float by_default, float* out) {
+	*out = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, field)) ? 0 : by_default;
+	return json_float(s->json, s->file, field, 0, 1e9, out, s->error);
+}
+
+static bool read_gemma(const struct source* s, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	float scalar = 256;
-	m->norm_plus_one = true;
-	m->embedding_scale = sqrtf((float)m->dim);
-	m->attention_softcap = 50;
-	m->logit_softcap = 30;
 	if (!json_float(s->json, s->file, "query_pre_attn_scalar", 1e-6, 1e9, &scalar, s->error) ||
-	    !json_float(s->json, s->file, "attn_logit_softcapping", 0, 1e9, &m->attention_softcap, s->error) ||
-	    !json_float(s->json, s->file, "final_logit_softcapping", 0, 1e9, &m->logit_softcap, s->error))
+	    !read_cap(s, "attn_logit_softcapping", attention_cap, &m->attention_softcap) ||
+	    !read_cap(s, "final_logit_softcapping", logit_cap, &m->logit_softcap))
 		return false;
-	if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, "attn_logit_softcapping")))
-		m->attention_softcap = 0;
-	if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, "final_logit_softcapping")))
-		m->logit_softcap = 0;
 	m->attention_scale = 1 / sqrtf(scalar);
-	s->config->post_norms = true;
 	return true;
+}
+
+static bool read_granite(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	float divisor = 1;
+	m->attention_scale = 1;
+	if (!json_float(s->json, s->file, "embedding_multiplier", -1e6, 1e6, &m->embedding_scale, s->error) ||
+	    !json_float(s->json, s->file, "residual_multiplier", -1e6, 1e6, &m->residual_scale, s->error) ||
+	    !json_float(s->json, s->file, "attention_multiplier", 0, 1e6, &m->attention_scale, s->error) ||
+	    !json_float(s->json, s->file, "logits_scaling", 1e-6, 1e6, &divisor, s->error))
+		return false;
+	m->logit_scale = 1 / divisor;
+	return true;
+}
+
+/* Granite 4 without experts and without Mamba: Granite with a fused MLP that it calls shared. */
+static bool read_granite4(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* types = json_field(s->json, "layer_types");
+	const cJSON* one;
+	const char* positions = NULL;
+	if (!json_field(s->json, "num_local_experts"))
+		return error_set(s->error,
+		                 "%s: num_local_experts is missing, which stands for 8: experts beside a shared MLP "
+		                 "are not done",
+		                 s->file);
+	if (!types)
+		types = json_field(s->json, "layers_block_type");
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
+		return error_set(s->error, "%s: layer_types is not an array of %d names", s->file, m->n_blocks);
+	cJSON_ArrayForEach (one, types)
+		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
+		    strstr(one->valuestring, "linear"))
+			return error_set(s->error,
+			                 "%s: layer_types has a block without attention, which this runtime does not do",
+			                 s->file);
+	if (!json_string(s->json, s->file, "position_embedding_type", &positions, s->error) ||
+	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
+		return false;
+	for (int b = 0; b < m->n_blocks && (!positions || strcmp(positions, "rope") != 0); b++)
+		block_set_put(&m->unrotated, b);
+	return read_granite(s);
+}
+
+/* no_rope_layers says 1 for a block with positions; else every no_rope_layer_interval-th has none. */
+static bool read_smollm3(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* list = json_field(s->json, "no_rope_layers");
+	int interval = 4;
+	if (!json_int32(s->json, s->file, "no_rope_layer_interval", 1, LARGEST, &interval, s->error))
+		return false;
+	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != m->n_blocks))
+		return error_set(s->error, "%s: no_rope_layers is not an array of %d numbers", s->file, m->n_blocks);
+	const cJSON* one = list ? list->child : NULL;
+	for (int b = 0; b < m->n_blocks; b++, one = one ? one->next : NULL) {
+		int64_t turned = (b + 1) % interval != 0;
+		if (one && !json_whole(one, 0, 1, &turned))
+			return error_set(s->error, "%s: no_rope_layers[%d] is neither 0 nor 1", s->file, b);
+		if (!turned)
+			block_set_put(&m->unrotated, b);
+	}
+	if (m->sliding_window && !json_field(s->json, "layer_types"))
+		m->sliding = m->unrotated;
+	return true;
+}
+
+static bool read_exaone4(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	for (int b = 0; m->sliding_window && b < m->n_blocks; b++)
+		if (!block_set_has(&m->sliding, b))
+			block_set_put(&m->unrotated, b);
+	return true;
+}
+
+static bool read_ministral3(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* parameters = json_field(s->json, "rope_parameters");
+	m->growth_context = 1;
+	return json_float(parameters, s->file, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth, s->error) &&
+	       json_int32(parameters, s->file, "original_max_position_embeddings", 1, INT32_MAX / 2,
+	                  &m->growth_context, s->error);
+}
+
+enum { MOST_EXPERTS = 4096 };
+
+static bool read_expert_counts(const struct source* s, const char* other_name) {
+	struct model_shape* m = &s->config->shape;
+	if (!json_int32(s->json, s->file, "num_local_experts", 1, MOST_EXPERTS, &m->n_experts, s->error) ||
+	    !json_int32(s->json, s->file, other_name, 1, MOST_EXPERTS, &m->n_experts, s->error) ||
+	    !json_int32(s->json, s->file, "num_experts_per_tok", 1, MOST_EXPERTS, &m->experts_used, s->error))
+		return false;
+	return m->experts_used <= m->n_experts ||
+	       error_set(s->error, "%s: num_experts_per_tok is %d, of %d experts", s->file, m->experts_used,
+	                 m->n_experts);
+}
+
+static bool read_mixtral(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->n_experts = 8;
+	m->experts_used = 2;
+	m->expert_ffn = m->ffn;
+	m->experts_normalised = true;
+	return read_expert_counts(s, "num_experts");
+}
+
+/* Every decoder_sparse_step-th block has experts, unless mlp_only_layers names it. */
+static bool read_qwen3_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* one = json_field(s->json, "mlp_only_layers");
+	int step = 1;
+	m->n_experts = 128;
+	m->experts_used = 8;
+	m->expert_ffn = 768;
+	if (!read_expert_counts(s, "num_experts") ||
+	    !json_int32(s->json, s->file, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn, s->error) ||
+	    !json_bool(s->json, s->file, "norm_topk_prob", &m->experts_normalised, s->error) ||
+	    !json_int32(s->json, s->file, "decoder_sparse_step", 1, LARGEST, &step, s->error))
+		return false;
+	for (int b = 0; b < m->n_blocks; b++)
+		if ((b + 1) % step)
+			block_set_put(&s->config->dense, b);
+	for (one = one ? one->child : NULL; one; one = one->next) {
+		int64_t block;
+		if (!json_whole(one, 0, m->n_blocks - 1, &block))
+			return error_set(s->error, "%s: mlp_only_layers holds something that is no block of %d", s->file,
+			                 m->n_blocks);
+		block_set_put(&s->config->dense, (int)block);
+	}
+	return true;
+}
+
+static bool read_special(const struct source* s) {
+	switch (s->config->family->special) {
+	case SPECIAL_NONE:
+		return true;
+	case SPECIAL_GEMMA2:
+		return read_gemma(s, 50, 30);
+	case SPECIAL_GEMMA3:
+		return read_gemma(s, 0, 0);
+	case SPECIAL_GRANITE:
+		return read_granite(s);
+	case SPECIAL_GRANITE4:
+		return read_granite4(s);
+	case SPECIAL_SMOLLM3:
+		return read_smollm3(s);
+	case SPECIAL_EXAONE4:
+		return read_exaone4(s);
+	case SPECIAL_MINISTRAL3:
+		return read_ministral3(s);
+	case SPECIAL_MIXTRAL:
+		return read_mixtral(s);
+	case SPECIAL_QWEN3_MOE:
+		return read_qwen3_moe(s);
+	}
+	return true;
+}
+
+static bool read_bias(const struct source* s, const char* field, bool* out) {
+	return !field || json_bool(s->json, s->file, field, out, s->error);
 }
 
 static bool read_parts(const struct source* s) {
 	struct config* c = s->config;
-	const struct habits* h = &habits[c->family];
-	bool attention_bias = false;
-	c->tied = h->tied;
-	c->shape.embedding_scale = 1;
-	c->shape.attention_scale = 1 / sqrtf((float)c->shape.head_dim);
-	c->qk_norm = c->family == FAMILY_QWEN3;
-	c->fused = c->family == FAMILY_PHI3;
-	if (!json_bool(s->json, s->file, "tie_word_embeddings", &c->tied, s->error) ||
-	    !json_bool(s->json, s->file, "attention_bias", &attention_bias, s->error) ||
-	    !json_bool(s->json, s->file, "mlp_bias", &c->mlp_bias, s->error))
-		return false;
-	/* Only Llama's, Qwen3's and Gemma 2's classes read attention_bias, and only Llama's mlp_bias. */
-	if (c->family == FAMILY_MISTRAL || c->family == FAMILY_QWEN2 || c->family == FAMILY_PHI3)
-		attention_bias = false;
-	c->mlp_bias = c->mlp_bias && c->family == FAMILY_LLAMA;
-	c->qkv_bias = h->qkv_bias || attention_bias;
-	c->output_bias = attention_bias;
-	return c->family != FAMILY_GEMMA2 || read_gemma(s);
+	struct model_shape* m = &c->shape;
+	const struct family* f = c->family;
+	c->tied = f->tied;
+	c->qkv_bias = f->qkv_bias;
+	m->embedding_scale = f->scaled_embedding ? sqrtf((float)m->dim) : 1;
+	m->residual_scale = m->logit_scale = 1;
+	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	return json_bool(s->json, s->file, "tie_word_embeddings", &c->tied, s->error) &&
+	       (!s->outer || json_bool(s->outer, s->file, "tie_word_embeddings", &c->tied, s->error)) &&
+	       read_bias(s, f->qkv_bias_field, &c->qkv_bias) &&
+	       read_bias(s, f->output_bias_field, &c->output_bias) &&
+	       read_bias(s, f->mlp_bias_field, &c->mlp_bias) && read_special(s);
 }
 
 bool config_add_end(struct config* c, int64_t token, const char* file, const char* field,
@@ -454,7 +687,9 @@ bool config_add_end(struct config* c, int64_t token, const char* file, const cha
 }
 
 static bool read_ends(const struct source* s) {
-	const cJSON* ends = json_field(s->json, "eos_token_id");
+	const cJSON* ends = json_field(s->outer ? s->outer : s->json, "eos_token_id");
+	if (!ends)
+		ends = json_field(s->json, "eos_token_id");
 	const cJSON* one = cJSON_IsArray(ends) ? ends->child : ends;
 	while (one) {
 		int64_t token;
@@ -481,8 +716,12 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 		                 m->rope.dim, m->head_dim);
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
+	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))
+		return error_set(error, "%s: %d of %d experts with a feed-forward of %d are not a choice", file,
+		                 m->experts_used, m->n_experts, m->expert_ffn);
 	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
-	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor))
+	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor) ||
+	    !isfinite(m->sliding_rope.theta) || !isfinite(m->sliding_rope.attention_factor))
 		return error_set(error, "%s: the norm's epsilon, RoPE's base or a scale is not a usable number",
 		                 file);
 	return true;
@@ -492,11 +731,11 @@ bool config_parse(struct config* c, const char* text, size_t size, const char* f
 	cJSON* json = json_parse(text, size, file, error);
 	if (!json)
 		return false;
-	const struct source s = {json, file, c, error};
+	struct source s = {json, NULL, file, c, error};
 	const bool good = (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) &&
-	                  read_family(&s) && check_refused(&s) && read_sizes(&s) && read_activation(&s) &&
-	                  read_window(&s) && read_parts(&s) && read_rope(&s) && read_ends(&s) &&
-	                  config_check(c, file, error);
+	                  read_family(&s) && check_refused(&s) && read_quantization(&s) && read_sizes(&s) &&
+	                  read_activation(&s) && read_window(&s) && read_parts(&s) && read_rope(&s) &&
+	                  read_ends(&s) && config_check(c, file, error);
 	cJSON_Delete(json);
 	return good;
 }
@@ -506,7 +745,7 @@ bool config_parse_generation(struct config* c, const char* text, size_t size, co
 	cJSON* json = json_parse(text, size, file, error);
 	if (!json)
 		return false;
-	const struct source s = {json, file, c, error};
+	const struct source s = {json, NULL, file, c, error};
 	const bool good =
 	    (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read_ends(&s);
 	cJSON_Delete(json);

@@ -3,32 +3,21 @@
 #ifndef SWIFTLET_CORE_MODEL_CONFIG_H
 #define SWIFTLET_CORE_MODEL_CONFIG_H
 
+#include "core/model/family.h"
 #include "core/model/model.h"
-
-enum family {
-	FAMILY_LLAMA,
-	FAMILY_MISTRAL,
-	FAMILY_QWEN2,
-	FAMILY_QWEN3,
-	FAMILY_PHI3,
-	FAMILY_GEMMA2,
-	FAMILY_COUNT
-};
+#include "core/model/widen.h"
 
 struct config {
-	enum family family;
+	const struct family* family;
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
-	bool qk_norm;    /* Qwen3 */
-	bool fused;      /* Phi-3: one tensor for query, key and value, one for gate and up */
-	bool post_norms; /* Gemma 2 */
+	struct block_set dense; /* of a model with experts: blocks with one MLP all the same */
+	struct fp8_blocks fp8;  /* how FP8 weights are scaled, where there are any */
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;
 	float* factors; /* owned: RoPE's per-frequency factors, short then long; NULL for most */
 };
-
-const char* family_name(enum family); /* as config.json's model_type: "llama", "qwen2"… */
 
 /* Fills a zeroed config from config.json's text; `file` names it in messages. False with the error
  * set; config_free in both cases. */

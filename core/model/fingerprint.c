@@ -7,7 +7,7 @@
 #include "core/model/sha256.h"
 #include "core/text/tokenizer.h"
 
-enum { SAMPLES = 16, SAMPLE_BYTES = 64 };
+enum { SAMPLES = 16, SAMPLE_BYTES = 64, FIRST_PARTS = 20 /* of a block, absent ones too */ };
 
 static void add_number(struct sha256* hash, double value) {
 	uint64_t bits;
@@ -24,8 +24,61 @@ static void add_factors(struct sha256* hash, const float* factor, int n) {
 		add_number(hash, (double)factor[i]);
 }
 
+static void add_numbers(struct sha256* hash, const double* values, size_t n) {
+	for (size_t i = 0; i < n; i++)
+		add_number(hash, values[i]);
+}
+
+static void add_rope(struct sha256* hash, const struct rope* r) {
+	const double values[] = {(double)r->scaling,
+	                         r->interleaved,
+	                         r->dim,
+	                         (double)r->theta,
+	                         (double)r->factor,
+	                         r->original_context,
+	                         (double)r->low_frequency_factor,
+	                         (double)r->high_frequency_factor,
+	                         (double)r->beta_fast,
+	                         (double)r->beta_slow,
+	                         (double)r->attention_factor};
+	add_numbers(hash, values, sizeof values / sizeof *values);
+	add_factors(hash, r->short_factor, r->dim / 2);
+	add_factors(hash, r->long_factor, r->dim / 2);
+}
+
+/* What the first families could do with windows: none, all blocks, or every other one (2). -1: something
+ * else. */
+static int window_period(const struct model_shape* m) {
+	int sliding = 0, alternating = 0;
+	for (int b = 0; b < m->n_blocks; b++) {
+		const bool slides = block_set_has(&m->sliding, b);
+		sliding += slides;
+		alternating += slides == (b % 2 == 0);
+	}
+	return sliding == 0 || sliding == m->n_blocks ? 0 : alternating == m->n_blocks ? 2 : -1;
+}
+
+/* What later families brought. A model without any of it keeps the fingerprint it had before, and so the
+ * masks that were stored for it. */
+static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
+	const struct block_set none = {{0}};
+	const double values[] = {(double)m->norm,        (double)m->residual_scale,
+	                         (double)m->logit_scale, (double)m->attention_growth,
+	                         m->growth_context,      m->n_experts,
+	                         m->experts_used,        m->expert_ffn,
+	                         m->experts_normalised,  m->rope.scaling == ROPE_YARN && !m->rope.whole_turns};
+	const double usual[sizeof values / sizeof *values] = {0, 1, 1};
+	if (memcmp(values, usual, sizeof values) != 0)
+		add_numbers(hash, values, sizeof values / sizeof *values);
+	if (memcmp(&m->unrotated, &none, sizeof none) != 0)
+		sha256_add(hash, &m->unrotated, sizeof m->unrotated);
+	if (window_period(m) < 0)
+		sha256_add(hash, &m->sliding, sizeof m->sliding);
+	if (m->sliding_rope.dim > 0)
+		add_rope(hash, &m->sliding_rope);
+}
+
 static void add_shape(struct sha256* hash, const struct model_shape* m) {
-	const struct rope* r = &m->rope;
 	const double values[] = {m->n_blocks,
 	                         m->dim,
 	                         m->heads,
@@ -42,22 +95,10 @@ static void add_shape(struct sha256* hash, const struct model_shape* m) {
 	                         (double)m->attention_softcap,
 	                         (double)m->logit_softcap,
 	                         m->sliding_window,
-	                         m->sliding_period,
-	                         (double)r->scaling,
-	                         r->interleaved,
-	                         r->dim,
-	                         (double)r->theta,
-	                         (double)r->factor,
-	                         r->original_context,
-	                         (double)r->low_frequency_factor,
-	                         (double)r->high_frequency_factor,
-	                         (double)r->beta_fast,
-	                         (double)r->beta_slow,
-	                         (double)r->attention_factor};
-	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-		add_number(hash, values[i]);
-	add_factors(hash, r->short_factor, r->dim / 2);
-	add_factors(hash, r->long_factor, r->dim / 2);
+	                         window_period(m)};
+	add_numbers(hash, values, sizeof values / sizeof *values);
+	add_rope(hash, &m->rope);
+	add_later_parts(hash, m);
 }
 
 static void add_tensor(struct sha256* hash, const struct tensor* t) {
@@ -102,32 +143,20 @@ void model_fingerprint(struct model* model) {
 		tokenizer_digest(model->tokenizer, add_piece, &hash);
 	add_tensor(&hash, &w->embedding);
 	add_tensor(&hash, &w->output_norm);
+	if (tensor_present(&w->output_norm_bias))
+		add_tensor(&hash, &w->output_norm_bias);
 	add_tensor(&hash, &w->output);
 	add_tensor(&hash, &w->output_bias);
 	for (int b = 0; w->block && b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];
-		const struct tensor* all[] = {&k->attention_norm,
-		                              &k->wq,
-		                              &k->wk,
-		                              &k->wv,
-		                              &k->bq,
-		                              &k->bk,
-		                              &k->bv,
-		                              &k->q_norm,
-		                              &k->k_norm,
-		                              &k->wo,
-		                              &k->bo,
-		                              &k->post_attention_norm,
-		                              &k->mlp_norm,
-		                              &k->w_gate,
-		                              &k->w_up,
-		                              &k->w_down,
-		                              &k->b_gate,
-		                              &k->b_up,
-		                              &k->b_down,
-		                              &k->post_mlp_norm};
-		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			add_tensor(&hash, all[i]);
+		for (int i = 0; i < BLOCK_PARTS; i++)
+			if (i < FIRST_PARTS || tensor_present(block_tensor(k, i)))
+				add_tensor(&hash, block_tensor(k, i));
+		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++) {
+			add_tensor(&hash, &k->expert[e].w_gate);
+			add_tensor(&hash, &k->expert[e].w_up);
+			add_tensor(&hash, &k->expert[e].w_down);
+		}
 	}
 	sha256_end(&hash, model->fingerprint);
 }

@@ -18,49 +18,66 @@ struct folder {
 	struct mapping* shard; /* (n_shards) tensors' file names point into it */
 	int n_shards;
 	struct tensor_table tensors;
-	struct block_weights* blocks;
+	struct bound bound;
+	struct widened widened;
 };
 
-static const struct tensor_names names = {
-    .embedding = "model.embed_tokens.weight",
-    .output_norm = "model.norm.weight",
-    .output = "lm_head.weight",
-    .attention_norm = "model.layers.%d.input_layernorm.weight",
-    .mlp_norm = "model.layers.%d.post_attention_layernorm.weight",
-    .wq = "model.layers.%d.self_attn.q_proj.weight",
-    .wk = "model.layers.%d.self_attn.k_proj.weight",
-    .wv = "model.layers.%d.self_attn.v_proj.weight",
-    .wo = "model.layers.%d.self_attn.o_proj.weight",
-    .fused_qkv = "model.layers.%d.self_attn.qkv_proj.weight",
-    .bq = "model.layers.%d.self_attn.q_proj.bias",
-    .bk = "model.layers.%d.self_attn.k_proj.bias",
-    .bv = "model.layers.%d.self_attn.v_proj.bias",
-    .bo = "model.layers.%d.self_attn.o_proj.bias",
-    .q_norm = "model.layers.%d.self_attn.q_norm.weight",
-    .k_norm = "model.layers.%d.self_attn.k_norm.weight",
-    .w_gate = "model.layers.%d.mlp.gate_proj.weight",
-    .w_up = "model.layers.%d.mlp.up_proj.weight",
-    .w_down = "model.layers.%d.mlp.down_proj.weight",
-    .fused_gate_up = "model.layers.%d.mlp.gate_up_proj.weight",
-    .b_gate = "model.layers.%d.mlp.gate_proj.bias",
-    .b_up = "model.layers.%d.mlp.up_proj.bias",
-    .b_down = "model.layers.%d.mlp.down_proj.bias",
+/* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
+ * inner model alone goes without "model.". */
+static const struct place {
+	const char *embedding, *output_norm, *output, *block;
+} places[] = {
+#define PLACE(prefix, head)                                                                                  \
+	{ prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d." }
+    PLACE("model.", ""),
+    PLACE("", ""),
+    PLACE("language_model.model.", "language_model."),
+    PLACE("model.language_model.", ""),
+#undef PLACE
 };
 
-/* Gemma 2 has four norms a block, and gives Llama's name of the second to another. */
-static struct tensor_names names_of(enum family family) {
-	struct tensor_names n = names;
-	if (family == FAMILY_GEMMA2) {
-		n.post_attention_norm = "model.layers.%d.post_attention_layernorm.weight";
-		n.mlp_norm = "model.layers.%d.pre_feedforward_layernorm.weight";
-		n.post_mlp_norm = "model.layers.%d.post_feedforward_layernorm.weight";
-	}
-	return n;
+static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
+	const struct place* at = &places[0];
+	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
+		if (tensor_table_find(table, places[i].embedding))
+			at = &places[i];
+	return (struct tensor_names){
+	    .embedding = at->embedding,
+	    .output_norm = at->output_norm,
+	    .output = at->output,
+	    .block = at->block,
+	    .attention_norm = f->attention_norm,
+	    .mlp_norm = f->mlp_norm,
+	    .post_attention_norm = f->post_attention_norm,
+	    .post_mlp_norm = f->post_mlp_norm,
+	    .wq = "self_attn.q_proj",
+	    .wk = "self_attn.k_proj",
+	    .wv = "self_attn.v_proj",
+	    .wo = "self_attn.o_proj",
+	    .fused_qkv = "self_attn.qkv_proj",
+	    .q_norm = "self_attn.q_norm",
+	    .k_norm = "self_attn.k_norm",
+	    .w_gate = "mlp.gate_proj",
+	    .w_up = "mlp.up_proj",
+	    .w_down = f->down ? f->down : "mlp.down_proj",
+	    .fused_gate_up = f->gate_up ? f->gate_up : "mlp.gate_up_proj",
+	    .router = f->router,
+	    .expert_gate = f->expert_gate,
+	    .expert_up = f->expert_up,
+	    .expert_down = f->expert_down,
+	};
 }
 
-/* Buffers that old files carry and that are computed from the config. */
-static bool is_buffer(const char* name) {
-	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias"};
+/* Buffers that old files carry and that are computed from the config, scales for activations, which are not
+ * quantized here, and what a model of images and text has beside its text. */
+static bool is_idle(const char* name) {
+	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+	                                     "model.multi_modal_projector."};
+	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+		if (strncmp(name, prefix[i], strlen(prefix[i])) == 0)
+			return true;
+	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias",
+	                                     ".input_scale", ".activation_scale"};
 	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++) {
 		const size_t n = strlen(name), s = strlen(suffix[i]);
 		if (n >= s && strcmp(name + n - s, suffix[i]) == 0)
@@ -194,62 +211,20 @@ static bool read_weights(struct folder* f, const char* folder, struct error* err
 	return file_exists(path) ? read_index(f, folder, path, error) : no_weights(folder, error);
 }
 
-/* ---- tokenizer ---------------------------------------------------------------------------- */
-
-/* The template text: tokenizer_config.json's, the "default" one of a list of several, or the file
- * chat_template.jinja. None is no error. */
-static const char* template_of(const cJSON* json) {
-	const cJSON* value = json_field(json, "chat_template");
-	if (cJSON_IsString(value))
-		return value->valuestring;
-	const cJSON* one;
-	cJSON_ArrayForEach (one, value) {
-		const cJSON *name = json_field(one, "name"), *text = json_field(one, "template");
-		if (cJSON_IsString(name) && cJSON_IsString(text) && strcmp(name->valuestring, "default") == 0)
-			return text->valuestring;
-	}
-	return NULL;
-}
-
-static bool read_template(struct model* model, const char* folder, struct error* error) {
-	char path[1024];
-	if (!join(path, sizeof path, folder, "chat_template.jinja", error))
-		return false;
-	if (file_exists(path)) {
-		struct mapping text;
-		if (!mapping_open(&text, path, error))
-			return false;
-		model->chat_template = strndup((const char*)text.data, text.size);
-		mapping_close(&text);
-		return model->chat_template || error_set(error, "out of memory");
-	}
-	if (!join(path, sizeof path, folder, "tokenizer_config.json", error))
-		return false;
-	if (!file_exists(path))
-		return true;
-	cJSON* json = json_read(path, error);
-	if (!json)
-		return false;
-	const char* text = template_of(json);
-	model->chat_template = text ? strdup(text) : NULL;
-	const bool good = !text || model->chat_template || error_set(error, "out of memory");
-	cJSON_Delete(json);
-	return good;
-}
-
 /* ---- the opener --------------------------------------------------------------------------- */
 
 static bool fill(struct model* model, struct folder* f, const char* path, const struct model_options* options,
                  struct error* error) {
 	if (!read_config(&f->config, path, error))
 		return false;
-	model->family = family_name(f->config.family);
+	model->family = f->config.family->name;
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
-		const struct tensor_names own = names_of(f->config.family);
-		if (!read_weights(f, path, error) ||
-		    !bind_weights(&model->weights, &f->blocks, &f->config, &own, &f->tensors, error) ||
-		    !tensor_table_all_used(&f->tensors, is_buffer, error))
+		if (!read_weights(f, path, error) || !widen_tensors(&f->tensors, &f->config.fp8, &f->widened, error))
+			return false;
+		const struct tensor_names names = names_of(f->config.family, &f->tensors);
+		if (!bind_weights(model, &f->bound, &f->config, &names, &f->tensors, error) ||
+		    !tensor_table_all_used(&f->tensors, is_idle, error))
 			return false;
 		model->dtype = bind_main_type(&f->tensors);
 		model->parameters = bind_parameters(&f->tensors);
@@ -257,7 +232,7 @@ static bool fill(struct model* model, struct folder* f, const char* path, const 
 			model->weight_bytes += f->shard[i].size;
 	}
 	model->tokenizer = tokenizer_open_folder(path, f->config.shape.vocab, error);
-	if (!model->tokenizer || !read_template(model, path, error))
+	if (!model->tokenizer || !model_read_templates(model, path, error))
 		return false;
 	if (f->config.n_end_tokens == 0 && !config_add_end(&f->config, tokenizer_eos(model->tokenizer), path,
 	                                                   "the tokenizer's end token", error))
@@ -284,7 +259,8 @@ void model_close_folder(struct model* model) {
 	for (int i = 0; i < f->n_shards; i++)
 		mapping_close(&f->shard[i]);
 	free(f->shard);
-	free(f->blocks);
+	bind_free(&f->bound);
+	widened_free(&f->widened);
 	config_free(&f->config);
 	free(f);
 	model->owned = NULL;

@@ -10,7 +10,7 @@
 #include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 
-enum { LARGEST = 1 << 24, MAX_SPLITS = 1024 };
+enum { LARGEST = 1 << 24, MAX_SPLITS = 1024, MOST_EXPERTS = 4096 };
 
 /* What the opener makes; model->owned. */
 struct gguf_model {
@@ -19,36 +19,40 @@ struct gguf_model {
 	int n_files;
 	struct gguf head; /* the metadata of the first file of the set */
 	struct tensor_table tensors;
-	struct block_weights* blocks;
+	struct bound bound;
 };
 
-static const struct tensor_names names = {
-    .embedding = "token_embd.weight",
-    .output_norm = "output_norm.weight",
-    .output = "output.weight",
-    .attention_norm = "blk.%d.attn_norm.weight",
-    .mlp_norm = "blk.%d.ffn_norm.weight",
-    .post_attention_norm = "blk.%d.post_attention_norm.weight",
-    .post_mlp_norm = "blk.%d.post_ffw_norm.weight",
-    .wq = "blk.%d.attn_q.weight",
-    .wk = "blk.%d.attn_k.weight",
-    .wv = "blk.%d.attn_v.weight",
-    .wo = "blk.%d.attn_output.weight",
-    .fused_qkv = "blk.%d.attn_qkv.weight",
-    .bq = "blk.%d.attn_q.bias",
-    .bk = "blk.%d.attn_k.bias",
-    .bv = "blk.%d.attn_v.bias",
-    .bo = "blk.%d.attn_output.bias",
-    .q_norm = "blk.%d.attn_q_norm.weight",
-    .k_norm = "blk.%d.attn_k_norm.weight",
-    .w_gate = "blk.%d.ffn_gate.weight",
-    .w_up = "blk.%d.ffn_up.weight",
-    .w_down = "blk.%d.ffn_down.weight",
-    .fused_gate_up = "blk.%d.ffn_up.weight",
-    .b_gate = "blk.%d.ffn_gate.bias",
-    .b_up = "blk.%d.ffn_up.bias",
-    .b_down = "blk.%d.ffn_down.bias",
-};
+static const char embedding_name[] = "token_embd.weight", output_name[] = "output.weight";
+
+static struct tensor_names names_of(const struct family* f) {
+	return (struct tensor_names){
+	    .embedding = embedding_name,
+	    .output_norm = "output_norm",
+	    .output = output_name,
+	    .block = "blk.%d.",
+	    .attention_norm = f->attention_norm ? "attn_norm" : NULL,
+	    .mlp_norm = f->gguf_mlp_norm ? f->gguf_mlp_norm
+	                : f->mlp_norm    ? "ffn_norm"
+	                                 : NULL,
+	    .post_attention_norm = f->post_attention_norm ? "post_attention_norm" : NULL,
+	    .post_mlp_norm = f->post_mlp_norm ? "post_ffw_norm" : NULL,
+	    .wq = "attn_q",
+	    .wk = "attn_k",
+	    .wv = "attn_v",
+	    .wo = "attn_output",
+	    .fused_qkv = "attn_qkv",
+	    .q_norm = "attn_q_norm",
+	    .k_norm = "attn_k_norm",
+	    .w_gate = "ffn_gate",
+	    .w_up = "ffn_up",
+	    .w_down = "ffn_down",
+	    .fused_gate_up = "ffn_up",
+	    .router = "ffn_gate_inp.weight",
+	    .stacked_gate = "ffn_gate_exps",
+	    .stacked_up = "ffn_up_exps",
+	    .stacked_down = "ffn_down_exps",
+	};
+}
 
 /* What is being read, so that keys can be given without their architecture prefix. */
 struct source {
@@ -93,45 +97,49 @@ static bool read_float(const struct source* s, const char* key, double low, doub
 /* ---- what it is --------------------------------------------------------------------------- */
 
 static bool read_architecture(struct source* s) {
-	static const struct {
-		const char* name;
-		enum family family;
-	} known[] = {{"llama", FAMILY_LLAMA}, {"mistral", FAMILY_MISTRAL}, {"qwen2", FAMILY_QWEN2},
-	             {"qwen3", FAMILY_QWEN3}, {"phi3", FAMILY_PHI3},       {"gemma2", FAMILY_GEMMA2}};
 	const char* text = NULL;
 	size_t size = 0;
 	if (!gguf_string(s->gguf, "general.architecture", &text, &size, s->error))
 		return false;
 	if (!text)
 		return error_set(s->error, "%s: general.architecture is missing", s->gguf->file);
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strlen(known[i].name) == size && memcmp(known[i].name, text, size) == 0) {
-			s->config->family = known[i].family;
-			snprintf(s->architecture, sizeof s->architecture, "%s", known[i].name);
-			return true;
-		}
-	return error_set(
-	    s->error,
-	    "%s: general.architecture is \"%.*s\", which is not supported; supported are llama, mistral, "
-	    "qwen2, qwen3, phi3 and gemma2",
-	    s->gguf->file, (int)(size < 60 ? size : 60), text);
+	s->config->family = family_by_architecture(text, size);
+	if (!s->config->family) {
+		char list[300];
+		return error_set(
+		    s->error, "%s: general.architecture is \"%.*s\", which is not supported; supported are %s",
+		    s->gguf->file, (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
+	}
+	snprintf(s->architecture, sizeof s->architecture, "%s", s->config->family->architecture);
+	return true;
+}
+
+static bool refuse_value(const struct source* s, const char* key) {
+	char name[96];
+	float value = 0;
+	if (!read_float(s, key, -1e30, 1e30, &value))
+		return false;
+	if (value < 0 || value > 0)
+		return error_set(s->error, "%s: %s is %g, which this runtime does not do", s->gguf->file,
+		                 key_of(s, key, name), (double)value);
+	return true;
 }
 
 /* Keys that change the arithmetic in ways the pass does not know; zero stands for none. */
 static bool check_refused(const struct source* s) {
-	static const char* const refused[] = {
-	    "expert_count",    "logit_scale",         "residual_scale",          "embedding_scale",
-	    "attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias"};
+	static const char* const refused[] = {"expert_shared_count", "attention.clamp_kqv",
+	                                      "attention.max_alibi_bias"};
+	static const char* const granite[] = {"logit_scale", "residual_scale", "embedding_scale",
+	                                      "attention.scale"};
 	char name[96];
 	bool causal = true;
-	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-		float value = 0;
-		if (!read_float(s, refused[i], -1e30, 1e30, &value))
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+		if (!refuse_value(s, refused[i]))
 			return false;
-		if (value < 0 || value > 0)
-			return error_set(s->error, "%s: %s is %g, which this runtime does not do", s->gguf->file,
-			                 key_of(s, refused[i], name), (double)value);
-	}
+	for (size_t i = 0; s->config->family->special != SPECIAL_GRANITE && i < sizeof granite / sizeof *granite;
+	     i++)
+		if (!refuse_value(s, granite[i]))
+			return false;
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
 	return causal ||
@@ -152,11 +160,14 @@ static bool read_sizes(const struct source* s) {
 		return error_set(s->error, "%s: embedding_length %d is not a multiple of attention.head_count %d",
 		                 s->gguf->file, m->dim, m->heads);
 	int value_length = 0;
+	m->norm = s->config->family->norm;
 	m->norm_epsilon = 1e-5f;
 	if (!read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads) ||
 	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
-	    !read_float(s, "attention.layer_norm_rms_epsilon", 0, 1, &m->norm_epsilon))
+	    !read_float(
+	        s, m->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0,
+	        1, &m->norm_epsilon))
 		return false;
 	if (value_length && value_length != m->head_dim)
 		return error_set(s->error, "%s: attention.value_length %d is not attention.key_length %d",
@@ -226,6 +237,7 @@ static bool scaling_kind(const struct source* s) {
 static bool read_scaling(const struct source* s) {
 	struct rope* r = &s->config->shape.rope;
 	float factor = 0, attention = 1;
+	r->whole_turns = true;
 	r->beta_fast = 32;
 	r->beta_slow = 1;
 	if (!scaling_kind(s) || !read_float(s, "rope.scale_linear", 0, 1e6, &factor) ||
@@ -243,8 +255,12 @@ static bool read_scaling(const struct source* s) {
 	r->attention_factor = attention;
 	if (!r->original_context && (r->scaling == ROPE_YARN || r->scaling == ROPE_LONGROPE))
 		r->original_context = s->config->shape.context;
+	float log_multiplier = 0; /* transformers' mscale_all_dim, where mscale is 1 */
+	if (!read_float(s, "rope.scaling.yarn_log_multiplier", 0, 1e6, &log_multiplier))
+		return false;
 	if (r->scaling == ROPE_YARN)
-		r->attention_factor = attention * rope_yarn_attention(r->factor, 0, 0);
+		r->attention_factor =
+		    attention * rope_yarn_attention(r->factor, log_multiplier > 0 ? 1 : 0, log_multiplier);
 	return read_factor_tensors(s);
 }
 
@@ -253,43 +269,143 @@ static bool read_rope(const struct source* s) {
 	r->theta = 10000;
 	r->factor = r->attention_factor = 1;
 	r->dim = s->config->shape.head_dim;
-	/* Converters permute Llama's query and key rows so that pairs lie side by side; the others keep them. */
-	r->interleaved = s->config->family == FAMILY_LLAMA || s->config->family == FAMILY_MISTRAL;
+	r->interleaved = s->config->family->interleaved || s->config->family->interleaved_by_convert;
 	return read_float(s, "rope.freq_base", 1.001, 1e12, &r->theta) &&
 	       read_int(s, "rope.dimension_count", 1, s->config->shape.head_dim, &r->dim) && read_scaling(s);
 }
 
 /* ---- families ----------------------------------------------------------------------------- */
 
-static bool read_habits(const struct source* s) {
+static void slide_all_but_each(struct model_shape* m, int period) {
+	for (int b = 0; b < m->n_blocks; b++)
+		if (period == 0 || (b + 1) % period)
+			block_set_put(&m->sliding, b);
+}
+
+static bool read_gemma(const struct source* s, int deepest, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
-	m->embedding_scale = 1;
-	m->attention_scale = 1 / sqrtf((float)m->head_dim);
-	s->config->qk_norm = s->config->family == FAMILY_QWEN3;
-	s->config->fused = s->config->family == FAMILY_PHI3;
-	if (!read_int(s, "attention.sliding_window", 0, INT32_MAX / 2, &m->sliding_window))
-		return false;
-	if (s->config->family != FAMILY_GEMMA2)
-		return true;
-	s->config->post_norms = true;
 	m->activation = ACTIVATION_GELU_TANH;
-	m->embedding_scale = sqrtf((float)m->dim);
-	m->attention_softcap = 50;
-	m->logit_softcap = 30;
-	m->sliding_window = m->sliding_window ? m->sliding_window : 4096;
-	m->sliding_period = 2;
-	/* The file does not say by what scores are divided; of the published sizes only that with 46 blocks
-	 * takes the width a head would have instead of the one it has. */
-	if (m->n_blocks == 46)
+	m->attention_softcap = attention_cap;
+	m->logit_softcap = logit_cap;
+	/* The file does not say by what scores are divided; of the published sizes only the deepest takes the
+	 * width a head would have instead of the one it has. */
+	if (m->n_blocks == deepest)
 		m->attention_scale = 1 / sqrtf((float)m->dim / (float)m->heads);
 	return read_float(s, "attn_logit_softcapping", 0, 1e9, &m->attention_softcap) &&
 	       read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap);
 }
 
+static bool read_granite(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	float divisor = 1;
+	if (!read_float(s, "embedding_scale", -1e6, 1e6, &m->embedding_scale) ||
+	    !read_float(s, "residual_scale", -1e6, 1e6, &m->residual_scale) ||
+	    !read_float(s, "attention.scale", 0, 1e6, &m->attention_scale) ||
+	    !read_float(s, "logit_scale", 1e-6, 1e6, &divisor))
+		return false;
+	m->logit_scale = 1 / divisor;
+	return true;
+}
+
+static void turn_only(struct model_shape* m, bool sliding) {
+	for (int b = 0; b < m->n_blocks; b++)
+		if (sliding ? !block_set_has(&m->sliding, b) : (b + 1) % 4 == 0)
+			block_set_put(&m->unrotated, b);
+}
+
+/* What the files do not say and whoever reads them knows. */
+static bool read_special(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	switch (s->config->family->special) {
+	case SPECIAL_GEMMA2:
+		return read_gemma(s, 46, 50, 30);
+	case SPECIAL_GEMMA3:
+		return read_gemma(s, 62, 0, 0);
+	case SPECIAL_GRANITE:
+		return read_granite(s);
+	case SPECIAL_SMOLLM3:
+		turn_only(m, false);
+		return true;
+	case SPECIAL_EXAONE4:
+		if (m->sliding_window)
+			turn_only(m, true);
+		return true;
+	case SPECIAL_MINISTRAL3:
+		m->growth_context = 1;
+		return read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth) &&
+		       read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context);
+	case SPECIAL_NONE:
+	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
+	case SPECIAL_MIXTRAL:
+	case SPECIAL_QWEN3_MOE:
+		break;
+	}
+	return true;
+}
+
+static bool read_experts(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->expert_ffn = m->ffn;
+	m->experts_normalised = true;
+	if (!read_int(s, "expert_count", 0, MOST_EXPERTS, &m->n_experts))
+		return false;
+	if (m->n_experts == 0) {
+		m->expert_ffn = 0;
+		m->experts_normalised = false;
+		return true;
+	}
+	return required_int(s, "expert_used_count", m->n_experts, &m->experts_used) &&
+	       read_int(s, "expert_feed_forward_length", 1, LARGEST, &m->expert_ffn);
+}
+
+static bool read_window(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const struct family* f = s->config->family;
+	if (!read_int(s, "attention.sliding_window", 0, INT32_MAX / 2, &m->sliding_window))
+		return false;
+	/* Sets of OLMo 2 and 3 share an architecture; the window tells them apart. */
+	const struct family* olmo3 = family_by_name("olmo3");
+	if (f->head_norm == HEAD_NORM_ALL && m->sliding_window)
+		s->config->family = f = olmo3;
+	if (f->special == SPECIAL_GEMMA2 && !m->sliding_window)
+		m->sliding_window = 4096;
+	if (f->window_rule == WINDOW_UNUSED || f->window_rule == WINDOW_OPTED)
+		m->sliding_window = 0;
+	int period = f->window_rule == WINDOW_PERIOD ? f->window_period : 0;
+	if (!read_int(s, "attention.sliding_window_pattern", 0, LARGEST, &period))
+		return false;
+	if (m->sliding_window)
+		slide_all_but_each(m, period);
+	return true;
+}
+
+static bool read_habits(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->embedding_scale = s->config->family->scaled_embedding ? sqrtf((float)m->dim) : 1;
+	m->residual_scale = m->logit_scale = 1;
+	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	return read_window(s) && read_experts(s) && read_special(s);
+}
+
+/* Sliding blocks turn by a base of their own and unscaled. */
+static bool read_sliding_rope(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const struct family* f = s->config->family;
+	if (f->sliding_theta == 0 || !m->sliding_window)
+		return true;
+	struct rope* r = &m->sliding_rope;
+	*r = (struct rope){.dim = m->rope.dim,
+	                   .interleaved = m->rope.interleaved,
+	                   .theta = f->special == SPECIAL_GEMMA3 ? f->sliding_theta : m->rope.theta,
+	                   .factor = 1,
+	                   .attention_factor = 1};
+	return read_float(s, "rope.freq_base_swa", 1.001, 1e12, &r->theta);
+}
+
 /* Optional parts show by their tensors being there. */
 static void read_parts(const struct source* s) {
 	const struct tensor_table* table = &s->owner->tensors;
-	s->config->tied = !tensor_table_find(table, names.output);
+	s->config->tied = !tensor_table_find(table, output_name);
 	s->config->qkv_bias = tensor_table_find(table, "blk.0.attn_q.bias") != NULL;
 	s->config->output_bias = tensor_table_find(table, "blk.0.attn_output.bias") != NULL;
 	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_gate.bias") != NULL;
@@ -411,13 +527,56 @@ static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	       read_switch(s, "tokenizer.ggml.remove_extra_whitespaces", &w->remove_extra_whitespaces);
 }
 
-/* Every token that ends a text: those the metadata names, and the families' ends of turn, which older
- * files hold without naming them. */
+/* Pieces that end a text in every vocabulary that has them, as llama.cpp finds them. */
+static const char* const end_pieces[] = {"<|eot_id|>",
+                                         "<|eom_id|>",
+                                         "<|im_end|>",
+                                         "<|end|>",
+                                         "<end_of_turn>",
+                                         "<|EOT|>",
+                                         "<|endoftext|>",
+                                         "<|return|>",
+                                         "<|call|>",
+                                         "<|flush|>",
+                                         "<|calls|>",
+                                         "<EOT>",
+                                         "_<EOT>",
+                                         "[EOT]",
+                                         "[EOS]",
+                                         "<|end_of_text|>",
+                                         "<end_of_utterance>",
+                                         "<eos>",
+                                         "<turn|>",
+                                         "<|tool_response>",
+                                         "</s>",
+                                         "<|file_sep|>",
+                                         "<|fim_pad|>",
+                                         "<fim-pad>",
+                                         "<fim_pad>",
+                                         "<PAD>",
+                                         "[PAD]",
+                                         "<|fim_repo|>",
+                                         "<|repo_name|>",
+                                         "<fim-repo>",
+                                         "<REPO>",
+                                         "<reponame>"};
+
+/* Where these are there, another that usually ends a text does not. */
+static bool overruled(const struct model* model, const char* piece) {
+	if (strcmp(piece, "<|end|>") == 0)
+		return (tokenizer_find(model->tokenizer, "<|return|>") >= 0 &&
+		        tokenizer_find(model->tokenizer, "<|call|>") >= 0) ||
+		       (tokenizer_find(model->tokenizer, "<|calls|>") >= 0 &&
+		        tokenizer_find(model->tokenizer, "<|flush|>") >= 0);
+	return strcmp(piece, "</s>") == 0 && tokenizer_find(model->tokenizer, "<|tool_response>") >= 0;
+}
+
+/* Every token that ends a text: those the metadata names, and those known by their text, which many files
+ * hold without naming them. */
 static bool read_ends(const struct source* s, const struct model* model) {
-	static const char* const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-	                                   "tokenizer.ggml.eom_token_id"};
-	static const char* const pieces[] = {"<|eot_id|>", "<|eom_id|>",    "<|im_end|>",
-	                                     "<|end|>",    "<end_of_turn>", "<|EOT|>"};
+	static const char* const keys[] = {"tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
+	                                   "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
+	                                   "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
 	const int n = tokenizer_size(model->tokenizer);
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
 		int32_t id = -1;
@@ -425,12 +584,11 @@ static bool read_ends(const struct source* s, const struct model* model) {
 		    !config_add_end(s->config, id, s->gguf->file, keys[i], s->error))
 			return false;
 	}
-	for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
-		const int32_t id = tokenizer_find(model->tokenizer, pieces[i]);
-		if (id >= 0 && tokenizer_is_special(model->tokenizer, id) &&
-		    !config_add_end(s->config, id, s->gguf->file, pieces[i], s->error))
+	for (size_t i = 0; i < sizeof end_pieces / sizeof *end_pieces; i++)
+		if (!overruled(model, end_pieces[i]) &&
+		    !config_add_end(s->config, tokenizer_find(model->tokenizer, end_pieces[i]), s->gguf->file,
+		                    end_pieces[i], s->error))
 			return false;
-	}
 	if (s->config->n_end_tokens == 0)
 		return config_add_end(s->config, tokenizer_eos(model->tokenizer), s->gguf->file,
 		                      "the tokenizer's end token", s->error);
@@ -451,13 +609,7 @@ static bool open_tokenizer(const struct source* s, struct model* model) {
 		good = model->tokenizer || error_set(s->error, "%.300s: %.200s", s->gguf->file, inner.message);
 	}
 	free_vocabulary(&v);
-	const char* text = NULL;
-	size_t size = 0;
-	if (!good || !gguf_string(s->gguf, "tokenizer.chat_template", &text, &size, s->error))
-		return false;
-	if (text && !(model->chat_template = strndup(text, size)))
-		return error_set(s->error, "out of memory");
-	return read_ends(s, model);
+	return good && model_read_gguf_templates(model, s->gguf, s->error) && read_ends(s, model);
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -541,18 +693,18 @@ static bool ignored(const char* name) {
 static bool fill_weights(const struct source* s, struct model* model) {
 	struct gguf_model* f = s->owner;
 	struct model_shape* m = &s->config->shape;
-	const struct named_tensor* embedding = tensor_table_find(&f->tensors, names.embedding);
+	const struct named_tensor* embedding = tensor_table_find(&f->tensors, embedding_name);
 	if (f->tensors.n == 0)
 		return error_set(s->error, "%s: holds a vocabulary but no weights", s->gguf->file);
 	if (!embedding || embedding->n_dims != 2 || embedding->dim[0] > LARGEST)
-		return error_set(s->error, "%s: tensor %s is missing or not a matrix", s->gguf->file,
-		                 names.embedding);
+		return error_set(s->error, "%s: tensor %s is missing or not a matrix", s->gguf->file, embedding_name);
 	m->vocab = (int)embedding->dim[0];
-	if (!read_sizes(s) || !read_habits(s) || !read_rope(s))
+	if (!read_sizes(s) || !read_habits(s) || !read_rope(s) || !read_sliding_rope(s))
 		return false;
 	read_parts(s);
+	const struct tensor_names names = names_of(s->config->family);
 	if (!config_check(s->config, s->gguf->file, s->error) ||
-	    !bind_weights(&model->weights, &f->blocks, s->config, &names, &f->tensors, s->error) ||
+	    !bind_weights(model, &f->bound, s->config, &names, &f->tensors, s->error) ||
 	    !tensor_table_all_used(&f->tensors, ignored, s->error))
 		return false;
 	model->dtype = bind_main_type(&f->tensors);
@@ -574,7 +726,7 @@ static bool fill(struct model* model, struct gguf_model* f, const char* path,
 	if (!options->vocabulary_only) {
 		if (!read_architecture(&s) || !check_refused(&s) || !fill_weights(&s, model))
 			return false;
-		model->family = family_name(f->config.family);
+		model->family = f->config.family->name;
 	}
 	if (!open_tokenizer(&s, model))
 		return false;
@@ -603,7 +755,7 @@ void model_close_gguf(struct model* model) {
 	for (int i = 0; f->file && i < f->n_files; i++)
 		mapping_close(&f->file[i]);
 	free(f->file);
-	free(f->blocks);
+	bind_free(&f->bound);
 	config_free(&f->config);
 	free(f);
 	model->owned = NULL;

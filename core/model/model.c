@@ -243,7 +243,7 @@ void model_close(struct model* model) {
 	if (model->close)
 		model->close(model);
 	tokenizer_free(model->tokenizer);
-	free(model->chat_template);
+	model_free_templates(model);
 	free(model);
 }
 

@@ -9,9 +9,14 @@
 #include "kernels/backend.h"
 
 struct tokenizer;
+struct gguf;    /* core/files/gguf.h */
 struct mapping; /* a read-only memory-mapped file: core/files/mapping.h */
 
-enum { MAX_END_TOKENS = 16 };
+enum { MAX_END_TOKENS = 48 };
+
+struct named_template {
+	char *name, *text;
+};
 
 struct model {
 	char name[128];  /* what the user called it, without folders */
@@ -19,7 +24,9 @@ struct model {
 	struct weight_table weights;
 	enum dtype dtype; /* of most weight bytes: F32 models get an F32 cache */
 	struct tokenizer* tokenizer;
-	char* chat_template; /* the file's own template text, NULL when none */
+	char* chat_template;                   /* the file's own template text, NULL when none */
+	struct named_template* named_template; /* (n_named_templates) others that it has */
+	int n_named_templates;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
@@ -29,6 +36,7 @@ struct model {
 	int n_planted;                /* 0 unless synth with plant= */
 	bool graded;                  /* synth with landscape=graded */
 	const char* family;           /* "llama", "qwen2", …; NULL for synth */
+	char warning[512];            /* what the files contradict themselves in, for the user; empty for most */
 	void* owned;                  /* the opener's mappings and arrays */
 	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */
 };
@@ -45,6 +53,11 @@ void model_close(struct model*);
 /* True when the token ends a generation. */
 bool model_is_end(const struct model*, int32_t token);
 
+/* The template for a chat, NULL when there is none: the one named tool_use for tools, where there is one. */
+const char* model_chat_template(const struct model*, bool tools);
+/* Makes one of the model's templates by name, or else a file's text, the only one. */
+bool model_take_template(struct model*, const char* file_or_name, struct error*);
+
 /* The openers behind model_open; each fills a zeroed model (weights, tokenizer, template, end tokens)
  * and leaves what it made in model->owned. `path` is resolved. */
 bool model_open_folder(struct model*, const char* path, const struct model_options*, struct error*);
@@ -54,6 +67,12 @@ bool model_open_synth(struct model*, const char* text, const struct model_option
 void model_close_folder(struct model*);
 void model_close_gguf(struct model*);
 void model_close_synth(struct model*);
+
+/* The templates of a folder (tokenizer_config.json, chat_template.jinja, additional_chat_templates/) and of a
+ * GGUF file (tokenizer.chat_template, tokenizer.chat_template.NAME). None is no error. */
+bool model_read_templates(struct model*, const char* folder, struct error*);
+bool model_read_gguf_templates(struct model*, const struct gguf*, struct error*);
+void model_free_templates(struct model*);
 
 /* Fingerprint over shape, tokenizer pieces and a hash of weight samples. Called by model_open. */
 void model_fingerprint(struct model*);

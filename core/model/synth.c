@@ -35,6 +35,7 @@ static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
 
 struct synth_owned {
 	struct block_weights* block;
+	struct expert* expert; /* (layers, experts) */
 	void* data;
 	size_t bytes;
 };
@@ -161,7 +162,20 @@ static struct tensor tokens(struct recipe* r, enum synth_kind kind, int common, 
 	return t;
 }
 
-static void fill_block(struct block_weights* b, struct recipe* r, int block) {
+/* The chosen experts' outputs are averaged, so each is made larger by what that takes from their deviation,
+ * were their weights equal. */
+static void fill_experts(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
+	const struct synth_spec* s = r->spec;
+	const double unit = 1 / sqrt(s->dim), square = GATED_SQUARE / s->experts_used;
+	b->router = normal(r, s->experts, s->dim, unit);
+	b->expert = expert;
+	for (int e = 0; e < s->experts; e++)
+		expert[e] = (struct expert){.w_gate = normal(r, s->expert_ffn, s->dim, unit),
+		                            .w_up = normal(r, s->expert_ffn, s->dim, unit),
+		                            .w_down = closing(r, s->dim, s->expert_ffn, square, 2 * block + 1)};
+}
+
+static void fill_block(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
 	const struct synth_spec* s = r->spec;
 	const int64_t dim = s->dim, queries = (int64_t)s->heads * s->head_dim;
 	const int64_t keys = (int64_t)s->kv_heads * s->head_dim, ffn = s->ffn;
@@ -171,6 +185,10 @@ static void fill_block(struct block_weights* b, struct recipe* r, int block) {
 	b->wk = normal(r, keys, dim, score);
 	b->wv = normal(r, keys, dim, unit);
 	b->wo = closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
+	if (s->experts > 0) {
+		fill_experts(b, expert, r, block);
+		return;
+	}
 	b->w_gate = normal(r, ffn, dim, unit);
 	b->w_up = normal(r, ffn, dim, unit);
 	b->w_down = closing(r, dim, ffn, GATED_SQUARE, 2 * block + 1);
@@ -178,7 +196,7 @@ static void fill_block(struct block_weights* b, struct recipe* r, int block) {
 
 /* The table without data. A half's stream is zero outside its half, so its norm makes the rest larger by
  * sqrt(tasks), which the head's shared part takes into account. */
-static void fill_table(struct weight_table* w, struct block_weights* block, const struct synth_spec* s,
+static void fill_table(struct weight_table* w, const struct synth_owned* owned, const struct synth_spec* s,
                        const struct mask* planted) {
 	enum { FINE = 4096 };
 	const int adding = 2 * s->layers - synth_planted_count(s);
@@ -205,7 +223,13 @@ static void fill_table(struct weight_table* w, struct block_weights* block, cons
 	             .factor = 1,
 	             .attention_factor = 1},
 	    .embedding_scale = 1,
+	    .residual_scale = 1,
+	    .logit_scale = 1,
 	    .attention_scale = (float)(1 / sqrt(s->head_dim)),
+	    .n_experts = s->experts,
+	    .experts_used = s->experts_used,
+	    .expert_ffn = s->expert_ffn,
+	    .experts_normalised = s->experts > 0,
 	};
 	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
 	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
@@ -214,34 +238,43 @@ static void fill_table(struct weight_table* w, struct block_weights* block, cons
 	                   6 / sqrt(s->dim) / FINE);
 	w->output_norm = constant(s->dim);
 	for (int b = 0; b < s->layers; b++)
-		fill_block(&block[b], &r, b);
+		fill_block(&owned->block[b], owned->expert + (size_t)b * (size_t)s->experts, &r, b);
 	if (s->graded)
-		share_inputs(block, &landscape, s->layers);
-	w->block = block;
+		share_inputs(owned->block, &landscape, s->layers);
+	w->block = owned->block;
 }
 
 /* ---- in memory ---------------------------------------------------------------------------- */
 
-enum { TENSORS_A_BLOCK = 9, OTHER_TENSORS = 3 };
+enum { TENSORS_A_BLOCK = 10, OTHER_TENSORS = 3 };
 
-/* Every tensor of the table; list (OTHER_TENSORS + TENSORS_A_BLOCK·n_blocks). Returns how many. */
-static int list_tensors(struct tensor** list, struct weight_table* w, struct block_weights* block) {
+/* Every tensor of the table; list (OTHER_TENSORS + (TENSORS_A_BLOCK + 3 · experts) · n_blocks). Returns how
+ * many. */
+static int list_tensors(struct tensor** list, struct weight_table* w, const struct synth_owned* owned) {
 	int n = 0;
 	list[n++] = &w->embedding;
 	list[n++] = &w->output;
 	list[n++] = &w->output_norm;
-	for (struct block_weights* b = block; b < block + w->shape.n_blocks; b++) {
+	for (int i = 0; i < w->shape.n_blocks; i++) {
+		struct block_weights* b = &owned->block[i];
 		struct tensor* const all[TENSORS_A_BLOCK] = {
-		    &b->attention_norm, &b->wq,     &b->wk,   &b->wv,    &b->wo,
-		    &b->mlp_norm,       &b->w_gate, &b->w_up, &b->w_down};
-		for (int i = 0; i < TENSORS_A_BLOCK; i++)
-			list[n++] = all[i];
+		    &b->attention_norm, &b->wq,     &b->wk,   &b->wv,     &b->wo,
+		    &b->mlp_norm,       &b->w_gate, &b->w_up, &b->w_down, &b->router};
+		for (int k = 0; k < TENSORS_A_BLOCK; k++)
+			if (tensor_present(all[k]))
+				list[n++] = all[k];
+		struct expert* expert = owned->expert + (size_t)i * (size_t)w->shape.n_experts;
+		for (int e = 0; e < w->shape.n_experts; e++) {
+			list[n++] = &expert[e].w_gate;
+			list[n++] = &expert[e].w_up;
+			list[n++] = &expert[e].w_down;
+		}
 	}
 	return n;
 }
 
 /* Where a tensor begins is a multiple of 64. Sizes cannot overflow: rows and cols are at most 2^20 each,
- * and there are under 2^12 tensors. */
+ * and there are under 2^18 tensors. */
 static size_t stored_bytes(const struct tensor* t) {
 	return ((size_t)t->rows * dtype_row_bytes(t->type, t->cols) + 63) / 64 * 64;
 }
@@ -282,17 +315,17 @@ static bool make_weights(struct synth_owned* owned, struct tensor** list, int n,
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-static bool fill_model(struct model* model, struct synth_owned* owned, const struct synth_spec* s,
-                       const char* text, const struct model_options* options, struct error* error) {
-	struct tensor* list[OTHER_TENSORS + TENSORS_A_BLOCK * MAX_BLOCKS];
+static bool fill_model(struct model* model, struct synth_owned* owned, struct tensor** list,
+                       const struct synth_spec* s, const char* text, const struct model_options* options,
+                       struct error* error) {
 	if (synth_planted_count(s) > 0)
 		model->n_planted = s->tasks;
 	for (int half = 0; half < s->tasks; half++)
 		model->planted[half] = synth_planted(s, half);
-	fill_table(&model->weights, owned->block, s, model->planted);
+	fill_table(&model->weights, owned, s, model->planted);
 	model->graded = s->graded;
 	model->dtype = s->dtype;
-	const int n = list_tensors(list, &model->weights, owned->block);
+	const int n = list_tensors(list, &model->weights, owned);
 	for (int i = 0; i < n; i++) {
 		owned->bytes += stored_bytes(list[i]);
 		model->weight_bytes += (size_t)list[i]->rows * dtype_row_bytes(list[i]->type, list[i]->cols);
@@ -301,7 +334,9 @@ static bool fill_model(struct model* model, struct synth_owned* owned, const str
 	model->tokenizer = tokenizer_bytes(s->vocab);
 	if (!model->tokenizer)
 		return error_set(error, "synth: no memory for a tokenizer");
-	return options->synth_on_device || options->vocabulary_only || make_weights(owned, list, n, text, error);
+	/* No GPU runs experts, so theirs are made here whatever the wish. */
+	const bool elsewhere = options->synth_on_device && s->experts == 0;
+	return elsewhere || options->vocabulary_only || make_weights(owned, list, n, text, error);
 }
 
 bool model_open_synth(struct model* model, const char* text, const struct model_options* options,
@@ -311,11 +346,17 @@ bool model_open_synth(struct model* model, const char* text, const struct model_
 		return false;
 	struct synth_owned* owned = calloc(1, sizeof *owned);
 	model->owned = owned;
-	if (owned)
-		owned->block = calloc((size_t)spec.layers, sizeof *owned->block);
-	if (!owned || !owned->block)
-		return error_set(error, "synth: no memory for the table of weights");
-	return fill_model(model, owned, &spec, text, options, error);
+	const size_t blocks = (size_t)spec.layers, experts = (size_t)spec.experts;
+	if (owned) {
+		owned->block = calloc(blocks, sizeof *owned->block);
+		owned->expert = calloc(blocks * experts + 1, sizeof *owned->expert);
+	}
+	struct tensor** list = calloc(OTHER_TENSORS + (TENSORS_A_BLOCK + 3 * experts) * blocks, sizeof *list);
+	const bool good = owned && owned->block && owned->expert && list
+	                      ? fill_model(model, owned, list, &spec, text, options, error)
+	                      : error_set(error, "synth: no memory for the table of weights");
+	free(list);
+	return good;
 }
 
 void model_close_synth(struct model* model) {
@@ -325,6 +366,7 @@ void model_close_synth(struct model* model) {
 	if (owned->data)
 		munmap(owned->data, owned->bytes);
 	free(owned->block);
+	free(owned->expert);
 	free(owned);
 	model->owned = NULL;
 }

@@ -9,7 +9,8 @@
 
 struct synth_spec {
 	int layers, dim, heads, kv_heads, head_dim, ffn, vocab, context;
-	double theta; /* RoPE's base */
+	int experts, experts_used, expert_ffn; /* 0: every MLP is a single one */
+	double theta;                          /* RoPE's base */
 	enum dtype dtype;
 	uint64_t seed;
 	double plant;   /* share of the 2(L-2) inner sub-layers made nearly redundant, 0 = none */

@@ -11,22 +11,25 @@ struct shape {
 	const char* name;
 	int layers, dim, heads, kv_heads, head_dim, ffn, vocab, context;
 	double theta;
+	int experts, experts_used, expert_ffn;
 };
 
 /* As their config.json files say. */
 static const struct shape published[] = {
-    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4},
-    {"llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4},
-    {"llama-2-13b", 40, 5120, 40, 40, 128, 13824, 32000, 4096, 1e4},
-    {"llama-2-70b", 80, 8192, 64, 8, 128, 28672, 32000, 4096, 1e4},
-    {"codellama-34b", 48, 8192, 64, 8, 128, 22016, 32000, 16384, 1e6},
-    {"llama-3-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5},
-    {"llama-3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 8192, 5e5},
-    {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5},
-    {"llama-3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256, 131072, 5e5},
-    {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6},
-    {"qwen2.5-0.5b", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6},
-    {"qwen2-7b", 28, 3584, 28, 4, 128, 18944, 152064, 32768, 1e6},
+    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4, 0, 0, 0},
+    {"llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4, 0, 0, 0},
+    {"llama-2-13b", 40, 5120, 40, 40, 128, 13824, 32000, 4096, 1e4, 0, 0, 0},
+    {"llama-2-70b", 80, 8192, 64, 8, 128, 28672, 32000, 4096, 1e4, 0, 0, 0},
+    {"codellama-34b", 48, 8192, 64, 8, 128, 22016, 32000, 16384, 1e6, 0, 0, 0},
+    {"llama-3-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, 0, 0, 0},
+    {"llama-3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 8192, 5e5, 0, 0, 0},
+    {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5, 0, 0, 0},
+    {"llama-3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256, 131072, 5e5, 0, 0, 0},
+    {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 0, 0, 0},
+    {"qwen2.5-0.5b", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, 0, 0, 0},
+    {"qwen2-7b", 28, 3584, 28, 4, 128, 18944, 152064, 32768, 1e6, 0, 0, 0},
+    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 8, 2, 14336},
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6, 128, 8, 768},
 };
 enum { PUBLISHED = sizeof published / sizeof *published, TEXT_SIZE = 1024 };
 
@@ -44,9 +47,12 @@ static bool take_shape(struct synth_spec* s, const char* name, struct error* err
 		s->vocab = p->vocab;
 		s->context = p->context;
 		s->theta = p->theta;
+		s->experts = p->experts;
+		s->experts_used = p->experts_used;
+		s->expert_ffn = p->expert_ffn;
 		return true;
 	}
-	char list[256] = "";
+	char list[320] = "";
 	for (int i = 0; i < PUBLISHED; i++) {
 		strncat(list, published[i].name, sizeof list - strlen(list) - 1);
 		strncat(list, i + 1 < PUBLISHED ? ", " : "", sizeof list - strlen(list) - 1);
@@ -122,6 +128,9 @@ static bool take(struct synth_spec* s, const char* key, const char* value, struc
 	    {"vocab", &s->vocab, 16, 1 << 20},
 	    {"context", &s->context, 64, 1 << 20},
 	    {"tasks", &s->tasks, 1, 2},
+	    {"experts", &s->experts, 1, 256},
+	    {"experts-used", &s->experts_used, 1, 256},
+	    {"expert-ffn", &s->expert_ffn, 1, 1 << 20},
 	};
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
 		if (strcmp(key, counts[i].key) == 0)
@@ -140,7 +149,8 @@ static bool take(struct synth_spec* s, const char* key, const char* value, struc
 		return take_dtype(&s->dtype, value, error);
 	return error_set(error,
 	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
-	                 "context, theta, dtype, seed, plant, epsilon, tasks, landscape",
+	                 "context, theta, dtype, seed, plant, epsilon, tasks, landscape, experts, experts-used, "
+	                 "expert-ffn",
 	                 key);
 }
 
@@ -175,6 +185,24 @@ static bool check_halves(const struct synth_spec* s, struct error* error) {
 	return true;
 }
 
+static bool check_experts(struct synth_spec* s, struct error* error) {
+	if (s->experts == 0) {
+		if (s->experts_used || s->expert_ffn)
+			return error_set(error, "synth: experts-used= and expert-ffn= need experts=");
+		return true;
+	}
+	if (s->experts_used == 0)
+		s->experts_used = s->experts < 2 ? 1 : 2;
+	if (s->expert_ffn == 0)
+		s->expert_ffn = s->ffn;
+	if (s->experts_used > s->experts)
+		return error_set(error, "synth: experts-used=%d, expected at most experts=%d", s->experts_used,
+		                 s->experts);
+	if (s->tasks == 2)
+		return error_set(error, "synth: experts=%d and tasks=2 do not go together", s->experts);
+	return check_blocks(s, "expert-ffn", s->expert_ffn, error);
+}
+
 static bool check(struct synth_spec* s, struct error* error) {
 	const struct {
 		const char* key;
@@ -203,11 +231,13 @@ static bool check(struct synth_spec* s, struct error* error) {
 		return error_set(error, "synth: plant=%g, expected none with landscape=graded", s->plant);
 	if (s->graded && s->tasks > 1)
 		return error_set(error, "synth: tasks=%d, expected 1 with landscape=graded", s->tasks);
+	if (s->graded && s->experts > 0)
+		return error_set(error, "synth: experts=%d, expected none with landscape=graded", s->experts);
 	if (s->graded && s->layers < 5)
 		return error_set(error, "synth: layers=%d, expected at least 5 with landscape=graded", s->layers);
 	return check_halves(s, error) && check_blocks(s, "dim", s->dim, error) &&
 	       check_blocks(s, "heads x head-dim", s->heads * s->head_dim, error) &&
-	       check_blocks(s, "ffn", s->ffn, error);
+	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error);
 }
 
 bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 void added_tokens_start(struct added_tokens* a) {
 	memset(a, 0, sizeof *a);

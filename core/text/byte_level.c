@@ -1,6 +1,6 @@
 #include "core/text/byte_level.h"
 
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 static bool prints(unsigned byte) {
 	return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;

@@ -1,99 +1,116 @@
-/* Chat prompts: recognise the template, let its family write the prompt, encode it. */
+/* Chat prompts: the template's variables, its text, its ids. */
 #include "core/text/chat_template.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/chat_families.h"
+#include "core/jinja/jinja.h"
+#include "core/text/tokenizer_parts.h"
 
-static const struct chat_family* recognise(const char* template_text, struct error* error) {
-	const struct chat_family* family = template_text ? chat_family_of(template_text) : NULL;
-	if (!template_text)
-		error_set(error,
-		          "the model has no chat_template; give the whole prompt with -p, or put the template of a "
-		          "known family in tokenizer_config.json");
-	else if (!family)
-		error_set(
-		    error,
-		    "the model's chat_template (\"%.60s...\") is of no known family; give the whole prompt with "
-		    "-p, or put the template of a known family in tokenizer_config.json",
-		    template_text);
-	return family;
+/* Templates write a message's role between the marks of a special token ("<|" + role + "|>"), so these words,
+ * as the value of "role", are no foreign text. */
+static const char* const roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
+
+enum { MAX_VARIABLES = 10 };
+
+struct variables {
+	struct jinja_variable variable[MAX_VARIABLES];
+	int n;
+};
+
+static bool no_template(const char* template_text, struct error* error) {
+	return template_text ||
+	       error_set(error,
+	                 "the model has no chat_template; give the whole prompt with -p, or a template with "
+	                 "--chat-template");
 }
 
-const char* chat_template_recognise(const char* template_text, struct error* error) {
-	const struct chat_family* family = recognise(template_text, error);
-	return family ? family->name : NULL;
+static bool broken(struct error* error) {
+	char why[sizeof error->message];
+	snprintf(why, sizeof why, "%s", error->message);
+	return error_set(error, "chat template, %.380s (--chat-template gives another)", why);
 }
 
-static void start(struct chat_prompt* p, const char* template_text, const struct tokenizer* t) {
-	*p = (struct chat_prompt){.bos = "", .eos = "", .template_text = template_text};
-	int32_t bos = tokenizer_bos(t), eos = tokenizer_eos(t);
-	if (bos >= 0 && bos < t->vocabulary.n) {
-		p->bos = vocabulary_text(&t->vocabulary, bos);
-		p->bos_size = t->vocabulary.piece[bos].text_size;
-	}
-	if (eos >= 0 && eos < t->vocabulary.n) {
-		p->eos = vocabulary_text(&t->vocabulary, eos);
-		p->eos_size = t->vocabulary.piece[eos].text_size;
-	}
+bool chat_template_check(const char* template_text, struct error* error) {
+	return no_template(template_text, error) &&
+	       (jinja_check(template_text, strlen(template_text), error) || broken(error));
 }
 
-static void end(struct chat_prompt* p) {
-	buffer_free(&p->text);
-	free(p->content);
+static void add(struct variables* v, const char* name, enum jinja_form form, const char* text, size_t size) {
+	v->variable[v->n++] = (struct jinja_variable){name, form, text, size};
 }
 
-static bool render(struct chat_prompt* p, const char* template_text, const struct tokenizer* t,
-                   const struct chat_message* messages, int n, struct error* error) {
-	const struct chat_family* family = recognise(template_text, error);
-	*p = (struct chat_prompt){0};
-	if (!family)
+static void add_json(struct variables* v, const char* name, struct chat_json json, const char* otherwise) {
+	add(v, name, JINJA_JSON, json.text ? json.text : otherwise, json.text ? json.size : strlen(otherwise));
+}
+
+/* Absent where the model has no such token, as transformers leaves it undefined. */
+static void add_token(struct variables* v, const char* name, const struct tokenizer* t, int32_t id) {
+	if (id >= 0 && id < t->vocabulary.n)
+		add(v, name, JINJA_WORDS, vocabulary_text(&t->vocabulary, id), t->vocabulary.piece[id].text_size);
+}
+
+static time_t present(const struct chat_request* request) {
+	const char* const given = getenv("SOURCE_DATE_EPOCH");
+	if (request->now)
+		return request->now;
+	return given && *given ? (time_t)strtoll(given, NULL, 10) : time(NULL);
+}
+
+static bool render(const char* template_text, const struct tokenizer* t, const struct chat_request* request,
+                   struct jinja_text* out, struct error* error) {
+	struct variables v = {.n = 0};
+	if (!no_template(template_text, error))
 		return false;
-	if (n < 1)
-		return error_set(error, "the conversation has no messages, expected at least one");
-	start(p, template_text, t);
-	family->render(p, messages, n);
-	if (p->refused)
-		return error_set(error, "the model's chat_template (%s) does not take this conversation: %s",
-		                 family->name, p->refused);
-	return p->text.failed ? error_set(error, "no memory for a chat prompt") : true;
+	add_token(&v, "bos_token", t, tokenizer_bos(t));
+	add_token(&v, "eos_token", t, tokenizer_eos(t));
+	add_token(&v, "unk_token", t, t->unknown);
+	add_json(&v, "messages", request->messages, "[]");
+	add_json(&v, "tools", request->tools, "null");
+	add_json(&v, "documents", request->documents, "null");
+	add_json(&v, "add_generation_prompt", (struct chat_json){0},
+	         request->no_generation_prompt ? "false" : "true");
+	if (request->variables.text)
+		add(&v, "chat_template_kwargs", JINJA_MEMBERS, request->variables.text, request->variables.size);
+	const struct jinja_call call = {.source = template_text,
+	                                .size = strlen(template_text),
+	                                .variable = v.variable,
+	                                .n_variables = v.n,
+	                                .now = present(request),
+	                                .trusted_member = "role",
+	                                .trusted_word = roles};
+	struct error why = {""};
+	const enum jinja_outcome outcome = jinja_render(&call, out, &why);
+	if (outcome == JINJA_RAISED)
+		return error_set(error, "the chat template does not take this conversation: %.400s", why.message);
+	*error = outcome == JINJA_DONE ? *error : why;
+	return outcome == JINJA_DONE || broken(error);
 }
 
 char* chat_template_text(const char* template_text, const struct tokenizer* t,
-                         const struct chat_message* messages, int n, size_t* size, struct error* error) {
-	struct chat_prompt p;
-	char* text = NULL;
-	if (render(&p, template_text, t, messages, n, error)) {
-		*size = p.text.size;
-		buffer_add(&p.text, "", 1);
-		text = p.text.failed ? NULL : p.text.data;
-		if (text)
-			p.text = (struct buffer){0};
-		else
-			error_set(error, "no memory for a chat prompt");
-	}
-	end(&p);
-	return text;
-}
-
-/* The built-in model's template names no special tokens, and the model saw its texts begin with BOS. */
-static bool wants_bos(const char* template_text, const struct tokenizer* t) {
-	return tokenizer_adds_bos(t) && strcmp(chat_family_of(template_text)->name, "question-answer") == 0;
+                         const struct chat_request* request, size_t* size, struct error* error) {
+	struct jinja_text text;
+	if (!render(template_text, t, request, &text, error))
+		return NULL;
+	char* const data = text.data;
+	*size = text.size;
+	text.data = NULL;
+	jinja_text_free(&text);
+	return data;
 }
 
 bool chat_template_encode(const char* template_text, const struct tokenizer* t,
-                          const struct chat_message* messages, int n, struct token_list* out,
-                          struct error* error) {
-	struct chat_prompt p;
-	bool good = render(&p, template_text, t, messages, n, error);
-	if (good) {
-		struct plain_ranges contents = {.range = p.content, .n = p.n_content};
-		good = (!wants_bos(template_text, t) || token_list_append(out, tokenizer_bos(t))) &&
-		       tokenizer_encode_prompt(t, p.text.data, p.text.size, &contents, out);
-		if (!good)
-			error_set(error, "no memory for a chat prompt");
-	}
-	end(&p);
-	return good;
+                          const struct chat_request* request, struct token_list* out, struct error* error) {
+	struct jinja_text text;
+	if (!render(template_text, t, request, &text, error))
+		return false;
+	struct plain_range* const range = malloc((text.n_foreign + 1) * sizeof *range);
+	for (size_t i = 0; range && i < text.n_foreign; i++)
+		range[i] = (struct plain_range){text.foreign[i].start, text.foreign[i].end};
+	const struct plain_ranges foreign = {.range = range, .n = text.n_foreign};
+	const bool good = range && tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);
+	free(range);
+	jinja_text_free(&text);
+	return good || error_set(error, "no memory for a chat prompt");
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 #include "core/text/vocabulary.h"
 
 struct expression {

@@ -5,7 +5,7 @@
 
 #include <utf8proc.h>
 
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 void normalizer_free(struct normalizer* n) {
 	for (int i = 0; i < n->n; i++) {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/utf8.h"
 #include "core/text/byte_level.h"
-#include "core/text/utf8.h"
 
 void pretokenizer_free(struct pretokenizer* p) {
 	for (int i = 0; i < p->n; i++)

@@ -17,6 +17,25 @@ static const char qwen2[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" RES
 static const char tekken[] =
     "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER
     "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+/* GPT-4o's: the same, contractions stay with their word, and digits go by threes. */
+#define CASED_WORDS                                                                                          \
+	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" ANY_CASE "?|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER  \
+	"]*" ANY_CASE "?"
+#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+static const char gpt4o[] = CASED_WORDS "|\\p{N}{1,3}" CASED_REST;
+/* Marks belong to words. */
+static const char qwen35[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+                                      "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char seed_coder[] = ANY_CASE
+    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char minicpm5[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" REST;
+static const char bailing[] =
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|"
+             "\\s+";
+static const char exaone_moe[] =
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
+             "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|"
+             "\\s+";
 /* The letters DeepSeek-LLM lists one range after the other: those that have a case. */
 static const char deepseek_letters[] =
     "\\s?["
@@ -61,18 +80,50 @@ static const struct named {
     {"phi-2", {pretokenize_gpt2}, {0}},
     {"mpt", {pretokenize_gpt2}, {0}},
     {"olmo", {pretokenize_gpt2}, {0}},
+    {"exaone4", {pretokenize_gpt2}, {0}},
+    {"mellum", {pretokenize_gpt2}, {0}},
+    {"gigachat", {pretokenize_gpt2}, {0}},
+    {"a.x-4.0", {pretokenize_gpt2}, {0}},
+    {"jais", {pretokenize_gpt2}, {0}},
+    {"trillion", {pretokenize_gpt2}, {0}},
+    {"granite-docling", {pretokenize_gpt2}, {0}},
     {"llama3", {llama3}, {.ignore_merges = true, .adds_bos = true}},
     {"llama-v3", {llama3}, {.ignore_merges = true, .adds_bos = true}},
     {"llama-bpe", {llama3}, {.ignore_merges = true, .adds_bos = true}},
+    {"falcon3", {llama3}, {.ignore_merges = true, .adds_bos = true}},
+    {"falcon-h1", {llama3}, {.ignore_merges = true, .adds_bos = true}},
+    {"pixtral", {llama3}, {.ignore_merges = true, .adds_bos = true}},
+    {"midm-2.0", {llama3}, {.ignore_merges = true, .adds_bos = true}},
+    {"lfm2", {llama3}, {.ignore_merges = true, .adds_bos = true}},
     {"dbrx", {llama3}, {0}},
+    {"glm4", {llama3}, {0}},
+    {"chatglm-bpe", {llama3}, {0}},
     {"smaug-bpe", {llama3}, {0}},
     {"qwen2", {qwen2}, {0}},
     {"deepseek-r1-qwen", {qwen2}, {0}},
     {"stablelm2", {qwen2}, {0}},
+    {"megrez", {qwen2}, {0}},
+    {"hunyuan", {qwen2}, {0}},
+    {"grok-2", {qwen2}, {0}},
+    {"kormo", {qwen2}, {0}},
+    {"solar-open", {qwen2}, {0}},
+    {"qwen35", {qwen35}, {0}},
+    {"seed-coder", {seed_coder}, {0}},
+    {"minicpm5", {"\\p{N}{1,3}", minicpm5}, {.ignore_merges = true}},
+    {"bailingmoe", {bailing}, {0}},
+    {"bailingmoe2", {bailing}, {0}},
+    {"exaone-moe", {exaone_moe}, {0}},
+    {"gpt-4o", {gpt4o}, {0}},
+    {"llama4", {gpt4o}, {0}},
+    {"kanana2", {gpt4o}, {0}},
+    {"minimax-m2", {gpt4o}, {0}},
     {"tekken", {tekken}, {.ignore_merges = true, .adds_bos = true}},
     {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}, {0}},
     {"deepseek-llm", {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}, {0}},
     {"deepseek-v3",
+     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
+     {0}},
+    {"hunyuan-dense",
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
      {0}},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
@@ -81,10 +132,13 @@ static const struct named {
     {"command-r", {"\\p{N}", pretokenize_gpt2}, {0}},
     {"smollm", {"\\p{N}", pretokenize_gpt2}, {0}},
     {"codeshell", {"\\p{N}", pretokenize_gpt2}, {0}},
+    {"exaone", {"\\p{N}", pretokenize_gpt2}, {0}},
+    {"minerva-7b", {"\\p{N}", pretokenize_gpt2}, {0}},
+    {"mellum2", {"\\p{N}", pretokenize_gpt2}, {0}},
 };
 
 static bool unknown(const char* name, struct error* error) {
-	char list[400] = "";
+	char list[420] = "";
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		if (i > 0)
 			strncat(list, ", ", sizeof list - strlen(list) - 1);

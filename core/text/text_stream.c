@@ -1,8 +1,8 @@
 /* Ids to text as it is made: only whole characters come out; malformed bytes become U+FFFD. */
 #include <string.h>
 
+#include "core/files/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 
 static const char replacement[] = "\xef\xbf\xbd";
 

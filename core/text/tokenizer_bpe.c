@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/utf8.h"
+#include "core/files/utf8.h"
 
 static bool before(const struct candidate* a, const struct candidate* b) {
 	return a->order != b->order ? a->order < b->order : a->left < b->left;

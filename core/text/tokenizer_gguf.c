@@ -44,7 +44,7 @@ static bool is_phi3(const struct vocabulary* v) {
 }
 
 static bool strips_after(const char* text, size_t size) {
-	static const char* const plain[] = {"<s>", "</s>", "<unk>", "<|endoftext|>"};
+	static const char* const plain[] = {"<s>", "<unk>", "<|endoftext|>"};
 	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
 		if (size == strlen(plain[i]) && memcmp(text, plain[i], size) == 0)
 			return false;
@@ -71,12 +71,15 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 	for (int32_t id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
 		const char* text = vocabulary_text(v, id);
+		/* Phi-3's </s> is a user-defined piece, but is met before normalizing as its special ones are. */
+		bool marks_end = phi3 && p->text_size == 4 && memcmp(text, "</s>", 4) == 0;
 		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
 		struct added_token token = {.id = id, .special = special};
-		token.rstrip = phi3 && special && strips_after(text, p->text_size);
-		if (special && !tokenizer_add_token(t, text, p->text_size, token, false, error))
+		token.rstrip = phi3 && (special || marks_end) && strips_after(text, p->text_size);
+		if ((special || marks_end) && !tokenizer_add_token(t, text, p->text_size, token, false, error))
 			return false;
-		if (p->type == PIECE_USER_DEFINED && t->kind == TOKENIZER_SCORED && !add_user_defined(t, id, error))
+		if (p->type == PIECE_USER_DEFINED && !marks_end && t->kind == TOKENIZER_SCORED &&
+		    !add_user_defined(t, id, error))
 			return false;
 	}
 	return true;

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/files/utf8.h"
 #include "core/text/tokenizer_parts.h"
-#include "core/text/utf8.h"
 
 struct lattice_node { /* what ends at a byte on the best way */
 	double score;

@@ -4,6 +4,16 @@
  * is in the cache, or in the pass, it never touches. */
 #include "kernels/cpu/cpu.h"
 
+#include <math.h>
+
+/* What multiplies q·k at this position. */
+static float scale_at(const struct model_shape* s, int position) {
+	if (s->attention_growth == 0.0f)
+		return s->attention_scale;
+	return s->attention_scale *
+	       (1.0f + s->attention_growth * logf(1.0f + (float)(position / s->growth_context)));
+}
+
 struct attend_job {
 	struct cpu_backend* b;
 	int block, window;
@@ -27,7 +37,7 @@ static void attend_part(void* user, int part, int thread) {
 	    .from = job->window > 0 && row->position >= job->window ? row->position + 1 - job->window : 0,
 	    .head_dim = s->head_dim,
 	    .group = group,
-	    .scale = s->attention_scale,
+	    .scale = scale_at(s, row->position),
 	    .softcap = s->attention_softcap,
 	};
 	const size_t at = ((size_t)i * (size_t)s->heads + (size_t)h * (size_t)group) * (size_t)s->head_dim;
@@ -35,14 +45,10 @@ static void attend_part(void* user, int part, int thread) {
 	b->kernels->attention(b->mixed + at, b->q + at, &a, b->scores + (size_t)thread * scores);
 }
 
-static int window_of(const struct model_shape* s, int block) {
-	const bool all = s->sliding_period > 0 && block % s->sliding_period == s->sliding_period - 1;
-	return all ? 0 : s->sliding_window;
-}
-
 void attend(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	struct attend_job job = {.b = b, .block = block, .window = window_of(s, block)};
+	struct attend_job job = {
+	    .b = b, .block = block, .window = block_set_has(&s->sliding, block) ? s->sliding_window : 0};
 	double cost = 0;
 	for (int i = 0; i < n; i++)
 		cost += (double)(b->row[i].position + 1) * (double)b->row[i].cache->slot_bytes * 2 * s->heads;

@@ -15,7 +15,8 @@ static const size_t slice_bytes = (size_t)32 << 20;
 static void cpu_close(struct backend* backend) {
 	struct cpu_backend* b = cpu_of(backend);
 	pool_close(b->pool);
-	rope_close(&b->rope);
+	rope_close(&b->every.rope);
+	rope_close(&b->sliding.rope);
 	free(b->block);
 	free(b->vectors);
 	free(b->workspace);
@@ -38,7 +39,12 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	if (s->head_dim < 2 || s->head_dim % 2 != 0 || s->head_dim > 1024)
 		return error_set(error, "the model's head size is %d; an even number up to 1024 is expected",
 		                 s->head_dim);
-	if (s->rope.dim < 0 || s->rope.dim % 2 != 0 || s->rope.dim > s->head_dim)
+	if (s->n_experts < 0 ||
+	    (s->n_experts > 0 && (s->experts_used < 1 || s->experts_used > s->n_experts || s->expert_ffn < 1)))
+		return error_set(error, "the model uses %d of %d experts; 1 to all of them are expected",
+		                 s->experts_used, s->n_experts);
+	if (s->sliding_rope.dim < 0 || s->sliding_rope.dim % 2 != 0 || s->sliding_rope.dim > s->head_dim ||
+	    s->rope.dim < 0 || s->rope.dim % 2 != 0 || s->rope.dim > s->head_dim)
 		return error_set(error,
 		                 "the model rotates %d elements of a head of %d; an even number up to it is expected",
 		                 s->rope.dim, s->head_dim);
@@ -67,32 +73,71 @@ static bool check_tensor(const struct tensor* t, const char* name, int64_t rows,
 	return true;
 }
 
+static bool check_expert(const struct expert* e, const struct model_shape* s, int block, int i,
+                         struct error* error) {
+	const struct {
+		const struct tensor* tensor;
+		const char* name;
+		int64_t rows, cols;
+	} expected[] = {{&e->w_gate, "w_gate", s->expert_ffn, s->dim},
+	                {&e->w_up, "w_up", s->expert_ffn, s->dim},
+	                {&e->w_down, "w_down", s->dim, s->expert_ffn}};
+	for (size_t k = 0; k < sizeof expected / sizeof *expected; k++) {
+		char name[80];
+		snprintf(name, sizeof name, "block %d's expert %d's %s", block, i, expected[k].name);
+		if (!check_tensor(expected[k].tensor, name, expected[k].rows, expected[k].cols, false, error))
+			return false;
+	}
+	return true;
+}
+
+static bool check_experts(const struct weight_table* w, int block, struct error* error) {
+	const struct model_shape* s = &w->shape;
+	const struct block_weights* b = &w->block[block];
+	if (!tensor_present(&b->router))
+		return true;
+	if (s->n_experts < 1 || !b->expert)
+		return error_set(error, "block %d has a router, but the model has no experts", block);
+	for (int i = 0; i < s->n_experts; i++)
+		if (!check_expert(&b->expert[i], s, block, i, error))
+			return false;
+	return check_tensor(&b->router, "a router", s->n_experts, s->dim, false, error);
+}
+
+/* A norm of queries or keys is over a head or over all of them. */
+static int64_t head_norm_cols(const struct tensor* norm, int head_dim, int64_t all) {
+	return tensor_present(norm) && norm->cols == all ? all : head_dim;
+}
+
 static bool check_block(const struct weight_table* w, int i, struct error* error) {
 	const struct model_shape* s = &w->shape;
 	const struct block_weights* b = &w->block[i];
 	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
+	const bool experts = tensor_present(&b->router);
 	const struct {
 		const struct tensor* tensor;
 		const char* name;
 		int64_t rows, cols;
 		bool optional;
 	} expected[] = {
-	    {&b->attention_norm, "attention_norm", 1, d, false},
+	    {&b->attention_norm, "attention_norm", 1, d, true},
+	    {&b->attention_norm_bias, "attention_norm_bias", 1, d, true},
 	    {&b->wq, "wq", q, d, false},
 	    {&b->wk, "wk", kv, d, false},
 	    {&b->wv, "wv", kv, d, false},
 	    {&b->bq, "bq", 1, q, true},
 	    {&b->bk, "bk", 1, kv, true},
 	    {&b->bv, "bv", 1, kv, true},
-	    {&b->q_norm, "q_norm", 1, s->head_dim, true},
-	    {&b->k_norm, "k_norm", 1, s->head_dim, true},
+	    {&b->q_norm, "q_norm", 1, head_norm_cols(&b->q_norm, s->head_dim, q), true},
+	    {&b->k_norm, "k_norm", 1, head_norm_cols(&b->k_norm, s->head_dim, kv), true},
 	    {&b->wo, "wo", d, q, false},
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->post_attention_norm, "post_attention_norm", 1, d, true},
-	    {&b->mlp_norm, "mlp_norm", 1, d, false},
-	    {&b->w_gate, "w_gate", s->ffn, d, false},
-	    {&b->w_up, "w_up", s->ffn, d, false},
-	    {&b->w_down, "w_down", d, s->ffn, false},
+	    {&b->mlp_norm, "mlp_norm", 1, d, true},
+	    {&b->mlp_norm_bias, "mlp_norm_bias", 1, d, true},
+	    {&b->w_gate, "w_gate", s->ffn, d, experts},
+	    {&b->w_up, "w_up", s->ffn, d, experts},
+	    {&b->w_down, "w_down", d, s->ffn, experts},
 	    {&b->b_gate, "b_gate", 1, s->ffn, true},
 	    {&b->b_up, "b_up", 1, s->ffn, true},
 	    {&b->b_down, "b_down", 1, d, true},
@@ -105,7 +150,7 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 		                  error))
 			return false;
 	}
-	return true;
+	return check_experts(w, i, error);
 }
 
 static bool check_weights(const struct weight_table* w, struct error* error) {
@@ -113,6 +158,7 @@ static bool check_weights(const struct weight_table* w, struct error* error) {
 	if (!check_shape(w, error) ||
 	    !check_tensor(&w->embedding, "the embedding", s->vocab, s->dim, false, error) ||
 	    !check_tensor(&w->output_norm, "output_norm", 1, s->dim, false, error) ||
+	    !check_tensor(&w->output_norm_bias, "output_norm_bias", 1, s->dim, true, error) ||
 	    !check_tensor(&w->output, "the output head", s->vocab, s->dim, false, error) ||
 	    !check_tensor(&w->output_bias, "output_bias", 1, s->vocab, true, error))
 		return false;
@@ -124,14 +170,12 @@ static bool check_weights(const struct weight_table* w, struct error* error) {
 
 /* ---- norms and biases as floats ------------------------------------------------------------- */
 
+static size_t vector_floats(const struct tensor* t) { return t->rows == 1 ? (size_t)t->cols : 0; }
+
 static size_t block_vector_floats(const struct block_weights* w) {
-	const struct tensor* all[] = {
-	    &w->attention_norm, &w->bq,     &w->bk,           &w->bv,   &w->q_norm,
-	    &w->k_norm,         &w->bo,     &w->b_gate,       &w->b_up, &w->post_attention_norm,
-	    &w->mlp_norm,       &w->b_down, &w->post_mlp_norm};
 	size_t count = 0;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		count += tensor_present(all[i]) ? (size_t)all[i]->cols : 0;
+	for (int i = 0; i < BLOCK_PARTS; i++)
+		count += vector_floats(block_tensor(w, i));
 	return count;
 }
 
@@ -148,7 +192,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const int n_blocks = w->shape.n_blocks;
 	size_t count =
-	    (size_t)w->output_norm.cols + (tensor_present(&w->output_bias) ? (size_t)w->output_bias.cols : 0);
+	    vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias) + vector_floats(&w->output_bias);
 	for (int i = 0; i < n_blocks; i++)
 		count += block_vector_floats(&w->block[i]);
 	b->vectors = malloc(count * sizeof(float));
@@ -157,11 +201,13 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 		return error_set(error, "out of memory for the model's norms and biases");
 	float* next = b->vectors;
 	b->output_norm = widen(&next, &w->output_norm);
+	b->output_norm_bias = widen(&next, &w->output_norm_bias);
 	b->output_bias = widen(&next, &w->output_bias);
 	for (int i = 0; i < n_blocks; i++) {
 		const struct block_weights* from = &w->block[i];
 		b->block[i] = (struct block_vectors){
 		    .attention_norm = widen(&next, &from->attention_norm),
+		    .attention_norm_bias = widen(&next, &from->attention_norm_bias),
 		    .bq = widen(&next, &from->bq),
 		    .bk = widen(&next, &from->bk),
 		    .bv = widen(&next, &from->bv),
@@ -170,6 +216,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 		    .bo = widen(&next, &from->bo),
 		    .post_attention_norm = widen(&next, &from->post_attention_norm),
 		    .mlp_norm = widen(&next, &from->mlp_norm),
+		    .mlp_norm_bias = widen(&next, &from->mlp_norm_bias),
 		    .b_gate = widen(&next, &from->b_gate),
 		    .b_up = widen(&next, &from->b_up),
 		    .b_down = widen(&next, &from->b_down),
@@ -183,27 +230,38 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
+static size_t prepared_bytes(const struct cpu_backend* b, const struct tensor* t) {
+	return t->rows > 1 ? b->kernels->prepared_bytes(t->type, (int)t->cols) : 0;
+}
+
 /* Bytes of a prepared row for the widest input of any matrix of the model. */
 static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tensor* output,
                                  const struct block_weights* block) {
+	const struct model_shape* s = &b->head.weights->shape;
 	size_t most = b->kernels->prepared_bytes(output->type, (int)output->cols);
-	for (int i = 0; i < b->head.weights->shape.n_blocks; i++) {
+	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
-		const struct tensor* all[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
-		for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-			most = larger(most, b->kernels->prepared_bytes(all[j]->type, (int)all[j]->cols));
+		for (int j = 0; j < BLOCK_PARTS; j++)
+			most = larger(most, prepared_bytes(b, block_tensor(k, j)));
+		for (int e = 0; tensor_present(&k->router) && e < s->n_experts; e++) {
+			most = larger(most, prepared_bytes(b, &k->expert[e].w_gate));
+			most = larger(most, prepared_bytes(b, &k->expert[e].w_up));
+			most = larger(most, prepared_bytes(b, &k->expert[e].w_down));
+		}
 	}
 	return most;
 }
 
 /* Types among matrices on one input, at most: each wants the input prepared for it. */
-static int prepared_kinds(const struct block_weights* block, int n_blocks) {
+static int prepared_kinds(const struct block_weights* block, const struct model_shape* s) {
 	int most = 1;
-	for (int i = 0; i < n_blocks; i++) {
+	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
 		const enum dtype q = k->wq.type, key = k->wk.type, v = k->wv.type;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
+		for (int e = 0; most < 2 && tensor_present(&k->router) && e < s->n_experts; e++)
+			most = 1 + (k->expert[e].w_up.type != k->expert[e].w_gate.type);
 	}
 	return most;
 }
@@ -218,16 +276,20 @@ static void* take(const struct cpu_backend* b, size_t* used, size_t count, size_
 
 static size_t lay_out(struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const size_t rows = (size_t)b->slice_rows, dim = (size_t)s->dim, pairs = (size_t)b->rope.pairs,
-	             ffn = (size_t)s->ffn;
+	const size_t rows = (size_t)b->slice_rows, dim = (size_t)s->dim;
+	const size_t ffn = (size_t)(s->expert_ffn > s->ffn ? s->expert_ffn : s->ffn);
+	const size_t experts = (size_t)s->n_experts, chosen = (size_t)s->experts_used;
 	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
 	const struct weight_table* w = b->head.weights;
 	const size_t prepared = prepared_row_bytes(b, &w->output, w->block);
 	size_t used = 0;
-	b->cosine = take(b, &used, rows, pairs, sizeof(float));
-	b->sine = take(b, &used, rows, pairs, sizeof(float));
+	struct angles* const angles[] = {&b->every, &b->sliding};
+	for (int i = 0; i < 2; i++) {
+		angles[i]->cosine = take(b, &used, rows, (size_t)angles[i]->rope.pairs, sizeof(float));
+		angles[i]->sine = take(b, &used, rows, (size_t)angles[i]->rope.pairs, sizeof(float));
+	}
 	b->x = take(b, &used, rows, dim, sizeof(float));
 	b->normed = take(b, &used, rows, dim, sizeof(float));
 	b->y = take(b, &used, rows, dim, sizeof(float));
@@ -237,7 +299,12 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take(b, &used, rows, kv, sizeof(float));
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
-	for (int i = 0; i < prepared_kinds(w->block, s->n_blocks); i++)
+	b->chances = take(b, &used, rows, experts, sizeof(float));
+	b->chosen_weight = take(b, &used, rows, chosen, sizeof(float));
+	b->chosen = take(b, &used, rows, chosen, sizeof(int32_t));
+	b->gathered = take(b, &used, experts ? rows : 0, dim, sizeof(float));
+	b->given = take(b, &used, experts ? rows : 0, dim, sizeof(float));
+	for (int i = 0; i < prepared_kinds(w->block, s); i++)
 		b->prepared[i] = take(b, &used, rows, prepared, 1);
 	b->scores = take(b, &used, threads * group, positions, sizeof(float));
 	b->logits = take(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
@@ -270,9 +337,8 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 static bool cpu_use_low(struct backend* backend, const struct low_table* low, struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
 	const struct weight_table* w = backend->weights;
-	const int blocks = w->shape.n_blocks;
 	if (prepared_row_bytes(b, low->output, low->block) > prepared_row_bytes(b, &w->output, w->block) ||
-	    prepared_kinds(low->block, blocks) > prepared_kinds(w->block, blocks))
+	    prepared_kinds(low->block, &w->shape) > prepared_kinds(w->block, &w->shape))
 		return error_set(error, "a low-bit copy's inputs want more room than the stored weights'");
 	b->low = low;
 	return true;
@@ -310,7 +376,8 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	b->pool = pool_open(options->threads);
 	b->threads = b->pool ? pool_threads(b->pool) : 0;
 	bool done = b->pool || error_set(error, "the threads of the pool could not be made");
-	done = done && rope_open(&b->rope, &weights->shape.rope, error) && open_vectors(b, error);
+	done = done && rope_open(&b->every.rope, &weights->shape.rope, error) &&
+	       rope_open(&b->sliding.rope, &weights->shape.sliding_rope, error) && open_vectors(b, error);
 	if (!done || !open_workspace(b, error)) {
 		cpu_close(&b->head);
 		return NULL;

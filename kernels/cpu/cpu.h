@@ -12,8 +12,14 @@
 
 /* A block's vectors, widened to floats when the backend opens; NULL where the model has none. */
 struct block_vectors {
-	const float *attention_norm, *bq, *bk, *bv, *q_norm, *k_norm, *bo, *post_attention_norm;
-	const float *mlp_norm, *b_gate, *b_up, *b_down, *post_mlp_norm;
+	const float *attention_norm, *attention_norm_bias, *bq, *bk, *bv, *q_norm, *k_norm, *bo;
+	const float *post_attention_norm, *mlp_norm, *mlp_norm_bias, *b_gate, *b_up, *b_down, *post_mlp_norm;
+};
+
+/* RoPE of a kind of block, and the angles of the slice's rows. */
+struct angles {
+	struct rope_frequencies rope;
+	float *cosine, *sine; /* (slice_rows, rope.pairs) */
 };
 
 enum { NOTHING_SKIPPED = 2 * MAX_BLOCKS };
@@ -57,24 +63,27 @@ struct cpu_backend {
 	const struct cpu_kernels* kernels;
 	struct pool* pool;
 	int threads, context;
-	struct rope_frequencies rope;
+	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 
 	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
 
 	struct block_vectors* block; /* (n_blocks) */
-	float *output_norm, *output_bias;
+	float *output_norm, *output_norm_bias, *output_bias;
 	float* vectors; /* what those point into */
 
 	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
 	struct slice_row row[MAX_ROWS];
-	float *cosine, *sine;                  /* (slice_rows, rope.pairs) */
 	float* x;                              /* (slice_rows, dim) hidden states */
 	float influence[MAX_ROWS];             /* of the sub-layer that ran last, by row of the slice */
 	float* normed;                         /* (slice_rows, dim) */
 	float *q, *mixed;                      /* (slice_rows, heads·head_dim) */
 	float *k, *v;                          /* (slice_rows, kv_heads·head_dim) */
 	float* y;                              /* (slice_rows, dim) a sub-layer's output */
-	float *gate, *up;                      /* (slice_rows, ffn) */
+	float *gate, *up;                      /* (slice_rows, the larger of ffn and expert_ffn) */
+	float* chances;                        /* (slice_rows, n_experts) what the router says */
+	float* chosen_weight;                  /* (slice_rows, experts_used) */
+	int32_t* chosen;                       /* (slice_rows, experts_used) ascending */
+	float *gathered, *given;               /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
 	float* scores;                         /* (threads, group, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
@@ -118,6 +127,15 @@ void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const st
 /* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,
  * over the pool when it pays. */
 void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, int), void* user);
+
+/* ---- norm.c ---- */
+/* out (n, width) = the model's norm of x (n, width), which may be the same rows; bias NULL for none. */
+void norm_rows(const struct cpu_backend*, float* out, const float* x, const float* weight, const float* bias,
+               int width, int n);
+
+/* ---- experts.c ---- */
+/* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those its router chose. */
+void run_experts(struct cpu_backend*, const struct block_weights*, const float* x, int n);
 
 /* ---- attention.c ---- */
 /* mixed (n, heads·head_dim) = attention of the slice's queries q over their caches, block b. */

@@ -36,6 +36,9 @@ static void head_row(void* user, int i, int thread) {
 	if (b->output_bias)
 		for (size_t v = 0; v < vocab; v++)
 			logits[v] += b->output_bias[v];
+	if (s->logit_scale != 1.0f)
+		for (size_t v = 0; v < vocab; v++)
+			logits[v] *= s->logit_scale;
 	if (s->logit_softcap > 0)
 		b->kernels->softcap(logits, s->logit_softcap, s->vocab);
 	const int row = job->row[i];
@@ -68,9 +71,9 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 	for (int first = 0; first < count; first += b->head_rows) {
 		const int rows = count - first < b->head_rows ? count - first : b->head_rows;
 		for (int i = 0; i < rows; i++)
-			b->kernels->rms_norm(b->normed + (size_t)i * (size_t)s->dim,
-			                     b->x + (size_t)wanted[first + i] * (size_t)s->dim, b->output_norm,
-			                     s->norm_plus_one ? 1.0f : 0.0f, s->norm_epsilon, s->dim);
+			norm_rows(b, b->normed + (size_t)i * (size_t)s->dim,
+			          b->x + (size_t)wanted[first + i] * (size_t)s->dim, b->output_norm, b->output_norm_bias,
+			          s->dim, 1);
 		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = output};
 		multiply(b, b->normed, s->dim, rows, &product, 1);
 		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};

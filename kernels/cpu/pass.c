@@ -69,14 +69,6 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct wa
 
 static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
 
-static void norm_rows(const struct cpu_backend* b, float* out, float* x, const float* weight, int width,
-                      int n) {
-	const struct model_shape* s = &b->head.weights->shape;
-	for (int i = 0; i < n; i++)
-		b->kernels->rms_norm(nth(out, i, width), nth(x, i, width), weight, s->norm_plus_one ? 1.0f : 0.0f,
-		                     s->norm_epsilon, width);
-}
-
 static void add_bias(float* rows, const float* bias, int width, int n) {
 	if (bias)
 		for (int i = 0; i < n; i++)
@@ -89,19 +81,30 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 	const int dim = b->head.weights->shape.dim;
 	add_bias(b->y, bias, dim, n);
 	if (post_norm)
-		norm_rows(b, b->y, b->y, post_norm, dim, n);
+		norm_rows(b, b->y, b->y, post_norm, NULL, dim, n);
+	const size_t count = (size_t)n * (size_t)dim;
+	const float scale = b->head.weights->shape.residual_scale;
+	for (size_t i = 0; scale != 1.0f && i < count; i++)
+		b->y[i] *= scale;
 	for (int i = 0; i < n; i++)
 		b->influence[i] = b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
 }
 
-/* Norm per head (Qwen3), then the rotation; queries and keys alike. */
-static void turn_heads(const struct cpu_backend* b, float* heads, int count, const float* weight, int i) {
+/* Norm per head (Qwen3) or over all of them (OLMo 2), then the rotation; queries and keys alike. */
+static void turn_heads(const struct cpu_backend* b, int block, float* heads, int count,
+                       const struct tensor* norm, const float* weight, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const int pairs = b->rope.pairs;
-	if (weight)
-		norm_rows(b, heads, heads, weight, s->head_dim, count);
+	const struct angles* a =
+	    b->sliding.rope.pairs && block_set_has(&s->sliding, block) ? &b->sliding : &b->every;
+	const int pairs = a->rope.pairs;
+	if (weight && norm->cols == s->head_dim)
+		norm_rows(b, heads, heads, weight, NULL, s->head_dim, count);
+	else if (weight)
+		norm_rows(b, heads, heads, weight, NULL, s->head_dim * count, 1);
+	if (block_set_has(&s->unrotated, block))
+		return;
 	for (int h = 0; h < count; h++)
-		rope_rotate(nth(heads, h, s->head_dim), nth(b->cosine, i, pairs), nth(b->sine, i, pairs), pairs,
+		rope_rotate(nth(heads, h, s->head_dim), nth(a->cosine, i, pairs), nth(a->sine, i, pairs), pairs,
 		            s->rope.interleaved);
 }
 
@@ -121,8 +124,9 @@ static void store_row(void* user, int i, int thread) {
 	struct cpu_cache* c = row->cache;
 	float *q = nth(b->q, i, s->heads * s->head_dim), *k = nth(b->k, i, s->kv_heads * s->head_dim);
 	float* v = nth(b->v, i, s->kv_heads * s->head_dim);
-	turn_heads(b, q, s->heads, vectors->q_norm, i);
-	turn_heads(b, k, s->kv_heads, vectors->k_norm, i);
+	const struct block_weights* w = &b->head.weights->block[job->block];
+	turn_heads(b, job->block, q, s->heads, &w->q_norm, vectors->q_norm, i);
+	turn_heads(b, job->block, k, s->kv_heads, &w->k_norm, vectors->k_norm, i);
 	const size_t at = (size_t)(c->head.committed + row->index) * c->slot_bytes;
 	for (int h = 0; h < s->kv_heads; h++) {
 		unsigned char* key = cache_rows(c, c->keys, job->block, h) + at;
@@ -132,15 +136,24 @@ static void store_row(void* user, int i, int thread) {
 	}
 }
 
+/* What a sub-layer reads: the hidden states, under its norm where it has one. */
+static const float* sub_layer_input(const struct cpu_backend* b, const float* norm, const float* bias,
+                                    int n) {
+	if (!norm)
+		return b->x;
+	norm_rows(b, b->normed, b->x, norm, bias, b->head.weights->shape.dim, n);
+	return b->normed;
+}
+
 static void attention_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct block_vectors* vectors = &b->block[block];
 	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
-	norm_rows(b, b->normed, b->x, vectors->attention_norm, s->dim, n);
+	const float* x = sub_layer_input(b, vectors->attention_norm, vectors->attention_norm_bias, n);
 	const struct product qkv[] = {{.out = b->q, .stride = (size_t)q_width, .w = &w->wq},
 	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
 	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
-	multiply(b, b->normed, s->dim, n, qkv, 3);
+	multiply(b, x, s->dim, n, qkv, 3);
 	add_bias(b->q, vectors->bq, q_width, n);
 	add_bias(b->k, vectors->bk, kv_width, n);
 	add_bias(b->v, vectors->bv, kv_width, n);
@@ -167,17 +180,24 @@ static void gate_row(void* user, int i, int thread) {
 	job->b->kernels->gate(gate, up, s->activation, s->ffn);
 }
 
-static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
+static void run_mlp(struct cpu_backend* b, const struct block_weights* w, int block, const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_vectors* vectors = &b->block[block];
-	norm_rows(b, b->normed, b->x, vectors->mlp_norm, s->dim, n);
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->ffn, .w = &w->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->ffn, .w = &w->w_up}};
-	multiply(b, b->normed, s->dim, n, in, 2);
-	struct gate_job job = {.b = b, .vectors = vectors};
+	multiply(b, x, s->dim, n, in, 2);
+	struct gate_job job = {.b = b, .vectors = &b->block[block]};
 	spread(b, n, (double)n * s->ffn * 8, gate_row, &job);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
 	multiply(b, b->gate, s->ffn, n, &out, 1);
+}
+
+static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
+	const struct block_vectors* vectors = &b->block[block];
+	const float* x = sub_layer_input(b, vectors->mlp_norm, vectors->mlp_norm_bias, n);
+	if (tensor_present(&w->router))
+		run_experts(b, w, x, n);
+	else
+		run_mlp(b, w, block, x, n);
 	add_output(b, vectors->b_down, vectors->post_mlp_norm, n);
 }
 
@@ -241,18 +261,20 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const 
 		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
 }
 
-static void open_angles(struct cpu_backend* b, int n) {
-	const int pairs = b->rope.pairs;
+static void open_angles(const struct cpu_backend* b, const struct angles* a, int n) {
+	const int pairs = a->rope.pairs;
 	for (int i = 0; i < n; i++) {
 		const int position = b->row[i].position, prompt = b->row[i].cache->head.prompt_length;
-		rope_row(&b->rope, position, prompt > position + 1 ? prompt : position + 1, nth(b->cosine, i, pairs),
-		         nth(b->sine, i, pairs));
+		rope_row(&a->rope, position, prompt > position + 1 ? prompt : position + 1, nth(a->cosine, i, pairs),
+		         nth(a->sine, i, pairs));
 	}
 }
 
 static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	load_hidden(b, pass, r0, n);
-	open_angles(b, n);
+	open_angles(b, &b->every, n);
+	if (b->sliding.rope.pairs)
+		open_angles(b, &b->sliding, n);
 	for (int s = pass->first; s < pass->last; s++) {
 		const bool skip = pass->skip && mask_has(pass->skip, s), low = pass->low && mask_has(pass->low, s);
 		const struct block_weights* w = &(low ? b->low->block : b->head.weights->block)[s / 2];

@@ -158,8 +158,7 @@ template <class T> __global__ void combine_kernel(struct attend a, T* out, const
 
 void launch_attention(const struct cuda_backend* b, cudaStream_t stream, int rows, int block, int first_row) {
 	const struct model_shape* m = &b->shape;
-	const bool slides = m->sliding_window > 0 &&
-	                    (m->sliding_period == 0 || block % m->sliding_period != m->sliding_period - 1);
+	const bool slides = block_set_has(&m->sliding, block);
 	const struct attend a = {b->work.q, b->work.partial,    b->work.scale,
 	                         m->heads,  m->kv_heads,        m->head_dim,
 	                         block,     b->chunks,          slides ? m->sliding_window : 0,

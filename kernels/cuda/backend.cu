@@ -353,9 +353,42 @@ static void cuda_close(struct backend* backend) {
 	free(b);
 }
 
+/* ---- what it does not do --------------------------------------------------------------------- */
+
+static bool does_blocks(const struct weight_table* w, struct error* error) {
+	const struct model_shape* m = &w->shape;
+	for (int i = 0; i < m->n_blocks; i++) {
+		const struct block_weights* b = &w->block[i];
+		if (tensor_present(&b->router))
+			return error_set(error, "the CUDA backend does no mixture of experts: --backend cpu does");
+		if (!tensor_present(&b->attention_norm) || !tensor_present(&b->mlp_norm))
+			return error_set(error, "the CUDA backend does no sub-layers without a norm before them: "
+			                        "--backend cpu does");
+		if (tensor_present(&b->q_norm) && b->q_norm.cols != m->head_dim)
+			return error_set(error,
+			                 "the CUDA backend does no norm over all heads at once: --backend cpu does");
+		if (block_set_has(&m->unrotated, i))
+			return error_set(error, "the CUDA backend does no blocks without RoPE: --backend cpu does");
+	}
+	return true;
+}
+
+/* Families that came later than this backend ask for parts it lacks. */
+static bool does_model(const struct weight_table* w, struct error* error) {
+	const struct model_shape* m = &w->shape;
+	if (m->norm != NORM_RMS)
+		return error_set(error, "the CUDA backend does no LayerNorm: --backend cpu does");
+	if (m->sliding_rope.dim > 0)
+		return error_set(error, "the CUDA backend does no RoPE that differs by block: --backend cpu does");
+	if (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f)
+		return error_set(error, "the CUDA backend does not scale residuals, logits or long attention: "
+		                        "--backend cpu does");
+	return does_blocks(w, error);
+}
+
 struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,
                           struct error* error) {
-	if (!cuda_available(error))
+	if (!cuda_available(error) || !does_model(weights, error))
 		return NULL;
 	struct cuda_backend* b = (struct cuda_backend*)calloc(1, sizeof *b);
 	if (!b) {

@@ -8,6 +8,7 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_H
 
+#include "streams/chat_parts.h"
 #include "streams/service/api_json.h"
 #include "swiftlet.h"
 
@@ -15,7 +16,6 @@ enum {
 	API_MAX_STOPS = 4,
 	API_MAX_STOP_BYTES = 256,
 	API_MAX_CHOICES = 128, /* prompts times n */
-	API_MAX_MESSAGES = 4096,
 	API_MAX_TASK = 127,
 	API_MAX_TOP = 20,
 	API_MAX_BIASES = 300
@@ -28,20 +28,13 @@ struct api_prompt { /* text, or ids where id is not NULL */
 	int n;
 };
 
-struct api_message {
-	const char* role; /* "system", "user" or "assistant" */
-	char* content;
-	size_t content_size;
-};
-
 struct api_request {
 	bool chat;
 	char* model;               /* NULL: the one there is */
 	struct api_prompt* prompt; /* (n_prompts) completions */
 	int n_prompts;
-	struct api_message* message; /* (n_messages) chat */
-	int n_messages;
-	int max_tokens; /* 0: what the context leaves */
+	struct chat_parts parts; /* chat */
+	int max_tokens;          /* 0: what the context leaves */
 	double temperature, top_p, min_p;
 	int top_k;
 	double presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1: off */

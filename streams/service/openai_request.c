@@ -10,6 +10,8 @@ enum { COMPLETION = 1, CHAT = 2, BOTH = 3 };
 
 struct reading {
 	const cJSON* body;
+	const char* text; /* the body's */
+	size_t size;
 	struct api_request* to;
 	int vocab;
 	struct api_error* error;
@@ -300,18 +302,12 @@ static bool read_prompt(struct reading* r, const char* name) {
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-static const char* read_role(struct reading* r, const cJSON* message, int index) {
-	const cJSON* role = cJSON_GetObjectItemCaseSensitive(message, "role");
-	const char* const as[][2] = {{"system", "system"},
-	                             {"developer", "system"}, /* OpenAI's newer name */
-	                             {"user", "user"},
-	                             {"assistant", "assistant"}};
-	for (size_t i = 0; i < sizeof as / sizeof *as; i++)
-		if (cJSON_IsString(role) && strcmp(role->valuestring, as[i][0]) == 0)
-			return as[i][1];
-	api_refuse(r->error, "messages", "invalid_value",
-	           "'messages[%d].role' must be \"system\", \"developer\", \"user\" or \"assistant\".", index);
-	return NULL;
+/* Messages, tools, documents and chat_template_kwargs. */
+static bool read_chat(struct reading* r, const char* name) {
+	struct error error;
+	const char* field = name;
+	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &error) ||
+	       api_refuse(r->error, field, "invalid_value", "%.300s", error.message);
 }
 
 /* A string, or parts {"type": "text", "text"} joined; `where` names it in messages, `field` in the error. */
@@ -357,40 +353,9 @@ static bool read_prediction(struct reading* r, const char* name) {
 	                    "prediction.content", &r->to->prediction, &r->to->prediction_size);
 }
 
-/* What a client that hands an answer back gives as null (the openai package does) is no field. */
-static bool message_fields(struct reading* r, const cJSON* message, int index) {
-	for (const cJSON* item = message->child; item; item = item->next)
-		if (strcmp(item->string, "role") != 0 && strcmp(item->string, "content") != 0 && !cJSON_IsNull(item))
-			return api_refuse(r->error, item->string, "unsupported_field",
-			                  "'messages[%d].%.60s' is not supported.", index, item->string);
-	return true;
-}
-
-static bool read_messages(struct reading* r, const char* name) {
-	const cJSON* messages = get(r, name);
-	if (!messages)
-		return api_refuse(r->error, name, "missing_required_parameter", "'messages' is required.");
-	const int n = cJSON_IsArray(messages) ? cJSON_GetArraySize(messages) : 0;
-	if (n < 1 || n > API_MAX_MESSAGES)
-		return api_refuse(r->error, name, "invalid_value", "'messages' must be an array of 1 to %d messages.",
-		                  API_MAX_MESSAGES);
-	r->to->message = calloc((size_t)n, sizeof *r->to->message);
-	if (!r->to->message)
-		return no_memory(r);
-	int index = 0;
-	for (const cJSON* item = messages->child; item; item = item->next, index++) {
-		if (!cJSON_IsObject(item))
-			return api_refuse(r->error, name, "invalid_type", "'messages[%d]' must be an object.", index);
-		struct api_message* m = &r->to->message[index];
-		char where[48];
-		snprintf(where, sizeof where, "messages[%d].content", index);
-		m->role = read_role(r, item, index);
-		r->to->n_messages = index + 1;
-		if (!m->role || !message_fields(r, item, index) ||
-		    !read_content(r, cJSON_GetObjectItemCaseSensitive(item, "content"), name, where, &m->content,
-		                  &m->content_size))
-			return false;
-	}
+/* What read_chat has read. */
+static bool was_read(struct reading* r, const char* name) {
+	(void)r, (void)name;
 	return true;
 }
 
@@ -457,7 +422,10 @@ static const struct {
 } fields[] = {
     {"model", BOTH, read_model},
     {"prompt", COMPLETION, read_prompt},
-    {"messages", CHAT, read_messages},
+    {"messages", CHAT, read_chat},
+    {"tools", CHAT, was_read},
+    {"documents", CHAT, was_read},
+    {"chat_template_kwargs", CHAT, was_read}, /* as vLLM and llama.cpp name it */
     {"max_tokens", BOTH, read_max_tokens},
     {"max_completion_tokens", CHAT, read_max_tokens},
     {"temperature", BOTH, read_temperature},
@@ -483,7 +451,6 @@ static const struct {
     {"repetition_penalty", BOTH, read_repetition}, /* ours, as vLLM names it */
     {"logit_bias", BOTH, read_logit_bias},
     {"response_format", CHAT, want_text},
-    {"tools", CHAT, want_empty},
     {"functions", CHAT, want_empty},
     {"tool_choice", CHAT, want_word},
     {"function_call", CHAT, want_word},
@@ -533,7 +500,7 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
 	cJSON* json = api_parse(body, size, e);
 	if (!json)
 		return false;
-	struct reading r = {.body = json, .to = q, .vocab = vocab, .error = e};
+	struct reading r = {.body = json, .text = body, .size = size, .to = q, .vocab = vocab, .error = e};
 	const bool good = read_fields(&r, where);
 	cJSON_Delete(json);
 	if (!good)
@@ -555,12 +522,10 @@ void api_request_free(struct api_request* q) {
 		free(q->prompt[i].text);
 		free(q->prompt[i].id);
 	}
-	for (int i = 0; i < q->n_messages; i++)
-		free(q->message[i].content);
+	chat_parts_free(&q->parts);
 	for (int i = 0; i < q->n_stop; i++)
 		free(q->stop[i]);
 	free(q->prompt);
-	free(q->message);
 	free(q->model);
 	free(q->bias);
 	free(q->task);

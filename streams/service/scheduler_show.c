@@ -39,7 +39,7 @@ static void show_seat(struct text* out, const struct seat* s, int index, int blo
 	show_figure(out, "tokens_per_second", f->tokens_per_second);
 	const struct search* search = session_search(s->session);
 	text_print(out, ", \"tokens\": %lld, \"search\": \"%s\", \"proposals\": %d}", (long long)s->tokens,
-	           !search            ? "off"
+	           !search           ? "off"
 	           : f->search_state ? search_state_name(search_state(search))
 	                             : "off",
 	           search ? search_steps(search) : 0);

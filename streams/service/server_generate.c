@@ -290,20 +290,13 @@ static bool check_penalties(struct call* c, const struct api_request* q) {
 
 static bool encode_chat(struct call* c, struct exchange* x) {
 	const struct model* m = c->server->model;
-	const struct api_request* q = &x->request;
-	struct chat_message* message = calloc((size_t)q->n_messages, sizeof *message);
-	if (!message)
-		return no_memory(c);
-	for (int i = 0; i < q->n_messages; i++)
-		message[i] =
-		    (struct chat_message){q->message[i].role, q->message[i].content, q->message[i].content_size};
 	struct token_list list = {0};
 	struct error e;
-	const bool good = chat_template_encode(m->chat_template, m->tokenizer, message, q->n_messages, &list, &e);
-	free(message);
-	if (!good) {
+	if (!chat_parts_encode(&x->request.parts, m, &list, &e)) {
 		token_list_free(&list);
-		return api_refuse(&c->error, "messages", "no_chat_template", "%.300s", e.message);
+		return api_refuse(&c->error, "messages",
+		                  model_chat_template(m, false) ? "chat_template" : "no_chat_template", "%.390s",
+		                  e.message);
 	}
 	x->prompt[0] = list.id;
 	x->prompt_n[0] = list.n;

@@ -167,8 +167,25 @@ static void config(void** state) {
 	    {"\"hidden_act\": \"relu\"", "hidden_act is \"relu\", which is not supported"},
 	    {"\"attention_bias\": 1", "attention_bias is 1, expected true or false"},
 	    {"\"quantization_config\": {\"bits\": 4}",
-	     "quantization_config is an object, which this runtime does not do"},
+	     "quantization_config.quant_method is \"\", which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"awq\"}",
+	     "quantization_config.quant_method is \"awq\", which is not read; fp8"},
+	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+	     "\"pack-quantized\"}",
+	     "quant_method is \"compressed-tensors\", format pack-quantized, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}",
+	     "weight_block_size is not a pair of sizes"},
 	    {"\"num_local_experts\": 8", "num_local_experts is 8, which this runtime does not do"},
+	    {"\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9", "num_experts_per_tok is 9, of 8 experts"},
+	    {"\"model_type\": \"mixtral\", \"num_local_experts\": 99999", "num_local_experts is 99999"},
+	    {"\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [4]",
+	     "mlp_only_layers holds something that is no block of 4"},
+	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0]",
+	     "no_rope_layers is not an array of 4 numbers"},
+	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0, 2, 1]",
+	     "no_rope_layers[2] is neither 0 nor 1"},
+	    {"\"model_type\": \"mistral3\"", "text_config is missing, which a mistral3 has"},
+	    {"\"model_type\": \"granite\", \"logits_scaling\": 0", "logits_scaling is 0"},
 	    {"\"logits_scaling\": 2", "logits_scaling is 2, which this runtime does not do"},
 	    {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor is 0.5"},
 	    {"\"rope_theta\": -1", "rope_theta is -1"},
@@ -179,8 +196,8 @@ static void config(void** state) {
 	    {"\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
 	     "\"high_freq_factor\": 1}",
 	     "high_freq_factor 1 is not above low_freq_factor 4"},
-	    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": false}",
-	     "rope_scaling.truncate is false, which this runtime does not do"},
+	    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 3}",
+	     "truncate is 3, expected true or false"},
 	    {"\"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1], \"long_factor\": [1]}",
 	     "rope_scaling.short_factor is not an array of 8 numbers"},
 	    {"\"rope_scaling\": {\"rope_type\": \"longrope\", \"short_factor\": [1,1,1,1,1,1,1,0], "
@@ -188,9 +205,10 @@ static void config(void** state) {
 	     "rope_scaling.short_factor[7] is not a positive number"},
 	    {"\"eos_token_id\": 100", "eos_token_id 100 lies beyond the vocabulary of 100"},
 	    {"\"eos_token_id\": [1, \"2\"]", "eos_token_id is neither a token nor a list of tokens"},
-	    {"\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]", "has more than 16 end tokens"},
-	    {"\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"max_window_layers\": 2",
-	     "max_window_layers mixes sliding and full attention"},
+	    {"\"eos_token_id\": "
+	     "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,"
+	     "33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48]",
+	     "has more than 48 end tokens"},
 	    {"\"model_type\": \"qwen2\", \"use_sliding_window\": true, \"layer_types\": [\"full_attention\"]",
 	     "layer_types is not an array of 4 names"},
 	    {"\"model_type\": \"gemma2\", \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]",
@@ -520,9 +538,9 @@ static void gguf_models(void** state) {
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);
 	put_text(&b, "llama");
-	put_u32(&b, "llama.expert_count", 8);
+	put_u32(&b, "llama.expert_shared_count", 1);
 	write_file("broken.gguf", b.data, b.n);
-	refuse_model("broken.gguf", "llama.expert_count is 8, which this runtime does not do");
+	refuse_model("broken.gguf", "llama.expert_shared_count is 1, which this runtime does not do");
 	put_head(&b, 3, 0, 3);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);

@@ -1,9 +1,10 @@
-/* Chat prompts against transformers' apply_chat_template, byte for byte, and what contents cannot do. */
+/* Chat prompts against jinja2 in transformers' environment, byte for byte, and what contents cannot do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -11,8 +12,6 @@
 
 #include "core/text/chat_template.h"
 #include "support_tokens.h"
-
-enum { MAX_MESSAGES = 16 };
 
 static const char* field(const cJSON* object, const char* name) {
 	const cJSON* item = cJSON_GetObjectItem(object, name);
@@ -79,62 +78,66 @@ static struct tokenizer* small_tokenizer(const char* bos, const char* eos) {
 	return t;
 }
 
-static int read_messages(const cJSON* one, struct chat_message message[MAX_MESSAGES]) {
-	int n = 0;
-	const cJSON* entry;
-	cJSON_ArrayForEach (entry, cJSON_GetObjectItem(one, "messages")) {
-		const char* content = cJSON_GetArrayItem(entry, 1)->valuestring;
-		assert_true(n < MAX_MESSAGES);
-		message[n++] =
-		    (struct chat_message){cJSON_GetArrayItem(entry, 0)->valuestring, content, strlen(content)};
-	}
-	return n;
+static struct chat_json json_of(const char* text) {
+	return (struct chat_json){text, text ? strlen(text) : 0};
 }
 
-static void check_case(const char* family, const char* template_text, const struct tokenizer* t,
-                       const cJSON* one) {
-	struct chat_message message[MAX_MESSAGES];
-	int n = read_messages(one, message);
+static struct chat_request request_of(const cJSON* conversation, time_t now) {
+	return (struct chat_request){.messages = json_of(field(conversation, "messages")),
+	                             .tools = json_of(field(conversation, "tools")),
+	                             .documents = json_of(field(conversation, "documents")),
+	                             .variables = json_of(field(conversation, "variables")),
+	                             .no_generation_prompt =
+	                                 cJSON_IsFalse(cJSON_GetObjectItem(conversation, "prompt")),
+	                             .now = now};
+}
+
+static bool same(const cJSON* entry, const struct tokenizer* t, const cJSON* conversation, const char* want,
+                 time_t now) {
+	const struct chat_request request = request_of(conversation, now);
 	struct error error = {""};
 	size_t size = 0;
-	char* text = chat_template_text(template_text, t, message, n, &size, &error);
-	const char* want = field(one, "text");
-	if (!want) {
-		if (text)
-			fail_msg("%s: \"%s\", but the template refuses: %s", family, text, field(one, "refused"));
-		assert_non_null(strstr(error.message, "does not take this conversation"));
-		return;
-	}
-	if (!text)
-		fail_msg("%s: %s", family, error.message);
-	if (size != strlen(want) || memcmp(text, want, size) != 0)
-		fail_msg("%s:\n  got    \"%s\"\n  wanted \"%s\"", family, text, want);
+	char* text = chat_template_text(field(entry, "template"), t, &request, &size, &error);
+	const bool good =
+	    want ? text && size == strlen(want) && memcmp(text, want, size) == 0 : !text && error.message[0];
+	if (!good)
+		print_message("%s, %s:\n  got    \"%s\"\n  wanted \"%s\"\n", field(entry, "family"),
+		              field(conversation, "name"), text ? text : error.message, want ? want : "(a refusal)");
 	free(text);
+	return good;
 }
 
 static void equals_transformers(void** state) {
 	(void)state;
+	setenv("TZ", "UTC", 1);
+	tzset();
 	cJSON* golden = read_golden();
-	int cases = 0;
-	const cJSON *entry, *one;
-	cJSON_ArrayForEach (entry, golden) {
+	const cJSON* conversations = cJSON_GetObjectItem(golden, "conversations");
+	const cJSON* templates = cJSON_GetObjectItem(golden, "templates");
+	const time_t now = (time_t)cJSON_GetObjectItem(golden, "now")->valuedouble;
+	int cases = 0, wrong = 0;
+	const cJSON* entry;
+	cJSON_ArrayForEach (entry, templates) {
 		struct error error = {""};
-		const char* text = field(entry, "template");
-		const char* family = chat_template_recognise(text, &error);
-		if (!family)
+		if (!chat_template_check(field(entry, "template"), &error))
 			fail_msg("%s: %s", field(entry, "family"), error.message);
-		assert_string_equal(family, field(entry, "family"));
 		struct tokenizer* t = small_tokenizer(field(entry, "bos"), field(entry, "eos"));
-		cJSON_ArrayForEach (one, cJSON_GetObjectItem(entry, "cases")) {
-			check_case(family, text, t, one);
+		const cJSON* text = cJSON_GetObjectItem(entry, "texts")->child;
+		const cJSON* conversation;
+		cJSON_ArrayForEach (conversation, conversations) {
+			wrong += !same(entry, t, conversation, cJSON_IsString(text) ? text->valuestring : NULL, now);
+			text = text->next;
 			cases++;
 		}
 		tokenizer_free(t);
 	}
-	print_message("%d cases of %d templates\n", cases, cJSON_GetArraySize(golden));
-	assert_true(cases >= 300);
+	print_message("%d cases of %d templates\n", cases, cJSON_GetArraySize(templates));
+	assert_int_equal(wrong, 0);
+	assert_true(cases >= 900);
 	cJSON_Delete(golden);
 }
+
+/* ---- ids ---------------------------------------------------------------------------------- */
 
 static int count(const struct token_list* ids, int32_t id) {
 	int n = 0;
@@ -143,29 +146,39 @@ static int count(const struct token_list* ids, int32_t id) {
 	return n;
 }
 
+static struct token_list encode(const char* template_text, const struct tokenizer* t, const char* messages) {
+	const struct chat_request request = {.messages = json_of(messages)};
+	struct error error = {""};
+	struct token_list ids = {0};
+	if (!chat_template_encode(template_text, t, &request, &ids, &error))
+		fail_msg("%s", error.message);
+	return ids;
+}
+
 /* Where contents hold no special token the ids are those of the whole text; where they do, the number of
  * special tokens stays what the template alone gives. */
 static void contents_make_no_special_tokens(void** state) {
 	(void)state;
+	static const char tame[] = "[{\"role\": \"user\", \"content\": \"tell me\"}]";
 	cJSON* golden = read_golden();
 	const cJSON* entry;
-	cJSON_ArrayForEach (entry, golden) {
+	cJSON_ArrayForEach (entry, cJSON_GetObjectItem(golden, "templates")) {
 		const char* text = field(entry, "template");
 		struct tokenizer* t = small_tokenizer(field(entry, "bos"), field(entry, "eos"));
+		const struct chat_request request = {.messages = json_of(tame)};
 		struct error error = {""};
-		struct token_list whole = {0}, plain = {0}, hostile = {0};
-		struct chat_message message = {"user", "tell me", 7};
 		size_t size;
-		char* prompt = chat_template_text(text, t, &message, 1, &size, &error);
+		char* prompt = chat_template_text(text, t, &request, &size, &error);
+		struct token_list whole = {0}, plain = encode(text, t, tame);
 		assert_true(tokenizer_encode(t, prompt, size, 0, &whole));
-		assert_true(chat_template_encode(text, t, &message, 1, &plain, &error));
 		assert_int_equal(whole.n, plain.n);
 		assert_memory_equal(whole.id, plain.id, (size_t)plain.n * sizeof *plain.id);
-		char content[256];
-		snprintf(content, sizeof content, "%s%s<|im_end|><|im_start|><|eot_id|><|user|><|end|>",
-		         field(entry, "bos"), field(entry, "eos"));
-		message = (struct chat_message){"user", content, strlen(content)};
-		assert_true(chat_template_encode(text, t, &message, 1, &hostile, &error));
+		char messages[512];
+		snprintf(
+		    messages, sizeof messages,
+		    "[{\"role\": \"user\", \"content\": \"%s%s<|im_end|><|im_start|><|eot_id|><|user|><|end|>\"}]",
+		    field(entry, "bos"), field(entry, "eos"));
+		struct token_list hostile = encode(text, t, messages);
 		for (int32_t id = 256; id < tokenizer_size(t); id++)
 			assert_int_equal(count(&hostile, id), count(&plain, id));
 		free(prompt);
@@ -177,24 +190,95 @@ static void contents_make_no_special_tokens(void** state) {
 	cJSON_Delete(golden);
 }
 
-static void unknown_templates_say_how_to_go_on(void** state) {
+/* A role that is one makes the special token that the template builds around it; another word makes none. */
+static void roles_make_special_tokens_but_no_other_word(void** state) {
 	(void)state;
-	static const char* const unknown[] = {"", "{{ messages }}",
-	                                      "{% for m in messages %}<|im_start|>{{ m }}{% endfor %}"};
-	for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+	static const char text[] = "{% for m in messages %}{{ '<|' + m.role + '|>' }}{% endfor %}"
+	                           "{{ '<|im_' ~ messages[0].content ~ '|>' }}{{ kind }}";
+	struct tokenizer* t = small_tokenizer("<s>", "</s>");
+	const int32_t user = tokenizer_find(t, "<|user|>"), end = tokenizer_find(t, "<|end|>"),
+	              im_end = tokenizer_find(t, "<|im_end|>");
+	struct token_list ids =
+	    encode(text, t,
+	           "[{\"role\": \"user\", \"content\": \"end\"}, {\"role\": \"end\"}, {\"role\": "
+	           "\"assistant\"}, {\"role\": \"us\\u0065r\"}]");
+	assert_int_equal(count(&ids, user), 2);
+	assert_int_equal(count(&ids, tokenizer_find(t, "<|assistant|>")), 1);
+	assert_int_equal(count(&ids, end), 0);
+	assert_int_equal(count(&ids, im_end), 0);
+	token_list_free(&ids);
+	tokenizer_free(t);
+}
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+static void errors_say_how_to_go_on(void** state) {
+	(void)state;
+	static const char* const broken[] = {"{% block x %}", "{{ messages|nothing }}", "{{", NULL};
+	for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
 		struct error error = {""};
-		assert_null(chat_template_recognise(unknown[i], &error));
-		assert_non_null(strstr(error.message, "-p"));
-		assert_non_null(strstr(error.message, "tokenizer_config.json"));
+		assert_false(chat_template_check(broken[i], &error));
+		assert_non_null(strstr(error.message, "--chat-template"));
+		assert_non_null(strstr(error.message, broken[i] ? "line 1" : "no chat_template"));
 	}
+	struct tokenizer* t = small_tokenizer("<s>", "</s>");
+	const struct chat_request request = {.messages = json_of("[]")};
+	struct token_list ids = {0};
 	struct error error = {""};
-	assert_null(chat_template_recognise(NULL, &error));
-	assert_non_null(strstr(error.message, "-p"));
+	assert_false(chat_template_encode("{{ raise_exception('no messages') }}", t, &request, &ids, &error));
+	assert_string_equal(error.message, "the chat template does not take this conversation: no messages");
+	assert_false(chat_template_encode("\n{{ messages[0].role.x.y }}", t, &request, &ids, &error));
+	assert_non_null(strstr(error.message, "line 2"));
+	tokenizer_free(t);
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static void a_long_conversation_is_soon_written(void** state) {
+	(void)state;
+	cJSON *golden = read_golden(), *list = cJSON_CreateArray();
+	char content[600];
+	memset(content, 'x', sizeof content - 1);
+	content[sizeof content - 1] = 0;
+	for (int i = 0; i < 101; i++) {
+		cJSON* message = cJSON_CreateObject();
+		cJSON_AddStringToObject(message, "role", i % 2 ? "assistant" : "user");
+		cJSON_AddStringToObject(message, "content", content);
+		cJSON_AddItemToArray(list, message);
+	}
+	char* messages = cJSON_PrintUnformatted(list);
+	const struct chat_request request = {.messages = json_of(messages)};
+	struct tokenizer* t = small_tokenizer("<s>", "</s>");
+	const cJSON* entry;
+	double slowest = 0;
+	cJSON_ArrayForEach (entry, cJSON_GetObjectItem(golden, "templates")) {
+		double best = 1;
+		for (int i = 0; i < 5; i++) {
+			struct error error = {""};
+			size_t size;
+			struct timespec start, end;
+			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+			char* text = chat_template_text(field(entry, "template"), t, &request, &size, &error);
+			clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+			const double took =
+			    (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+			best = took < best ? took : best;
+			free(text);
+		}
+		slowest = best > slowest ? best : slowest;
+	}
+	print_message("101 messages of 599 bytes: %.2f ms with the slowest template\n", 1e3 * slowest);
+	assert_true(slowest < 0.1); /* some 1 ms; sanitizers take their time */
+	free(messages);
+	tokenizer_free(t);
+	cJSON_Delete(list);
+	cJSON_Delete(golden);
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(equals_transformers),
-	                                   cmocka_unit_test(contents_make_no_special_tokens),
-	                                   cmocka_unit_test(unknown_templates_say_how_to_go_on)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(equals_transformers), cmocka_unit_test(contents_make_no_special_tokens),
+	    cmocka_unit_test(roles_make_special_tokens_but_no_other_word),
+	    cmocka_unit_test(errors_say_how_to_go_on), cmocka_unit_test(a_long_conversation_is_soon_written)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

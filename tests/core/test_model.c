@@ -126,6 +126,22 @@ static void gguf_by_content(void** state) {
 	assert_string_equal(first, third);
 }
 
+/* A head that is stored and is not the embedding, beside tie_word_embeddings: true, is used, and said. */
+static void tied_in_words_alone(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct model* model = model_open(golden("llama-untied-in-words-f16"), NULL, &error);
+	if (!model)
+		fail_msg("%s", error.message);
+	assert_true(model->weights.output.data != model->weights.embedding.data);
+	assert_non_null(strstr(model->warning, "tie_word_embeddings is true, but lm_head.weight is stored"));
+	model_close(model);
+	model = model_open(golden("llama-tied-f16"), NULL, &error);
+	assert_non_null(model);
+	assert_string_equal(model->warning, "");
+	model_close(model);
+}
+
 /* Any part of a split set opens the whole of it. */
 static void split_set(void** state) {
 	(void)state;
@@ -205,9 +221,15 @@ int main(void) {
 		return 77;
 	}
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(sha256),          cmocka_unit_test(builtin),   cmocka_unit_test(names),
-	    cmocka_unit_test(gguf_by_content), cmocka_unit_test(split_set), cmocka_unit_test(hub),
-	    cmocka_unit_test(fingerprints),    cmocka_unit_test(refused),
+	    cmocka_unit_test(sha256),
+	    cmocka_unit_test(builtin),
+	    cmocka_unit_test(names),
+	    cmocka_unit_test(gguf_by_content),
+	    cmocka_unit_test(tied_in_words_alone),
+	    cmocka_unit_test(split_set),
+	    cmocka_unit_test(hub),
+	    cmocka_unit_test(fingerprints),
+	    cmocka_unit_test(refused),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -27,6 +27,9 @@ static void test_errors_name_the_key(void** state) {
 	static const struct {
 		const char *text, *says;
 	} bad[] = {
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,experts=2,experts-used=3",
+	     "experts-used=3, expected at most experts=2"},
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,expert-ffn=3", "need experts="},
 	    {"", "no shape"},
 	    {"llama-9", "llama-2-7b"},
 	    {"layers=4", "dim= is missing"},
@@ -53,6 +56,7 @@ static void test_errors_name_the_key(void** state) {
 	    {"tinyllama-1.1b,landscape=hilly", "landscape=hilly"},
 	    {"tinyllama-1.1b,landscape=graded,plant=0.45", "plant=0.45"},
 	    {"tinyllama-1.1b,landscape=graded,tasks=2", "tasks=2"},
+	    {"mixtral-8x7b,landscape=graded", "experts=8"},
 	    {"layers=4,dim=60,heads=4,ffn=96,vocab=256", "head-dim=15"},
 	    {"layers=4,dim=62,heads=4,ffn=96,vocab=256", "heads=4"},
 	    {"llama-2-70b,layers=256,dim=65536,ffn=1048576", "memory"},
@@ -79,6 +83,24 @@ static void test_published_shape(void** state) {
 	assert_null(m->weights.embedding.data);
 	assert_int_equal(m->weights.embedding.synth.kind, SYNTH_EMBEDDING);
 	assert_int_equal(m->n_end_tokens, 0);
+	model_close(m);
+}
+
+static void test_experts(void** state) {
+	(void)state;
+	struct error error;
+	struct model* m =
+	    model_open("synth:qwen3-30b-a3b", &(struct model_options){.vocabulary_only = true}, &error);
+	assert_non_null(m);
+	assert_true(fabs(m->parameters - 30.5e9) < 1e8);
+	model_close(m);
+	m = open_model("synth:layers=2,dim=32,heads=2,ffn=64,vocab=64,experts=5,experts-used=3,expert-ffn=16",
+	               false);
+	const struct block_weights* b = &m->weights.block[1];
+	assert_int_equal(b->router.rows, 5);
+	assert_int_equal(b->expert[4].w_down.cols, 16);
+	assert_non_null(b->expert[4].w_down.data);
+	assert_false(tensor_present(&b->w_gate));
 	model_close(m);
 }
 
@@ -542,6 +564,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_errors_name_the_key),
 	    cmocka_unit_test(test_published_shape),
+	    cmocka_unit_test(test_experts),
 	    cmocka_unit_test(test_planted_sets),
 	    cmocka_unit_test(test_landscapes),
 	    cmocka_unit_test(test_memory_is_the_generator),

@@ -11,8 +11,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "core/files/utf8.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 #include "support_tokens.h"
 
 static struct tokenizer* open_file(const char* path) {
@@ -33,8 +33,10 @@ static struct tokenizer* open_file(const char* path) {
 static struct tokenizer* open_lossless(int which, bool* scored, const char** name) {
 	static const char* const file[] = {"core/builtin/tokenizer.json", "core/builtin/tokenizer.model",
 	                                   "tests/core/golden/small-unigram.model"};
-	static const char* const pre[] = {"default", "gpt-2",  "llama-bpe",      "qwen2",        "tekken",
-	                                  "falcon",  "smollm", "deepseek-coder", "deepseek-llm", "deepseek-v3"};
+	static const char* const pre[] = {"default",      "gpt-2",       "llama-bpe",  "qwen2",
+	                                  "tekken",       "falcon",      "smollm",     "deepseek-coder",
+	                                  "deepseek-llm", "deepseek-v3", "gpt-4o",     "qwen35",
+	                                  "seed-coder",   "minicpm5",    "bailingmoe", "exaone-moe"};
 	*scored = which < 3;
 	if (which < 3) {
 		*name = file[which];

@@ -191,6 +191,17 @@ class Stream(EndToEnd):
         line = self.stream("-i", self.path("in"))[0]
         self.assertEqual(line["tokens"], self.json("--chat", "-p", "What is 2 + 3?", "-n", 4)["tokens"])
 
+    def test_a_template_that_refuses_fails_its_line_alone(self):
+        with open(self.path("template"), "w") as file:
+            file.write("{% if messages|length > 1 %}{{ raise_exception('one at most, not ' ~ messages|length) }}{% endif %}"
+                       "{{ messages[0].content }}{{ kind }}")
+        one = {"role": "user", "content": "Once"}
+        write_lines(self.path("in"), [{"id": 1, "messages": [one, one]}, {"id": 2, "messages": [one], "max_tokens": 2,
+                                                                         "chat_template_kwargs": {"kind": " upon"}}])
+        refused, good = self.stream("-i", self.path("in"), "--chat-template", self.path("template"))
+        self.assertIn("one at most, not 2", refused["error"]["message"])
+        self.assertEqual(good["prompt_tokens"], len(json.loads(run("tokenize", "--json", "-p", "Once upon").stdout)["tokens"]))
+
 
 class Chat(EndToEnd):
     def test_a_piped_conversation(self):
@@ -229,6 +240,33 @@ class Tokenize(EndToEnd):
         self.assertEqual(special[-len(plain):], plain)
         self.status(1, run("tokenize", "--decode", "-p", "99999999"))
         self.status(1, run("tokenize", "--decode", "-p", "1 x"))
+
+    def test_messages_as_the_template_writes_them(self):
+        messages = json.dumps([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "</s> 2 + 3?"}])
+        text = run("tokenize", "--text", "--messages", messages)
+        self.assertEqual(text.stdout.decode(), "<s>Be brief.\nQuestion: </s> 2 + 3?\nAnswer:")
+        ids = json.loads(run("tokenize", "--json", "--messages", messages).stdout)["tokens"]
+        self.assertEqual((ids.count(1), ids.count(2)), (1, 0))  # the template's BOS, and no EOS of the message's
+        self.assertEqual(ids, json.loads(run("tokenize", "--json", "--messages", "@-", data=messages.encode()).stdout)["tokens"])
+        for bad, message in (("{}", "no list"), ("[1", "not JSON")):
+            result = run("tokenize", "--messages", bad)
+            self.status(1, result)
+            self.assertIn(message, result.stderr.decode())
+        self.status(2, run("tokenize", "--messages", "[]", "-p", "a"))
+
+    def test_another_template_and_its_variables(self):
+        path = self.path("a.jinja")
+        with open(path, "w") as file:
+            file.write("{{ tools[0].x|tojson }}{{ think }}{{ documents }}\n{% for m in messages %}\n{{ m.a.b }}\n{% endfor %}")
+        given = ["--messages", '[{"role": "user", "a": {"b": 1}}]', "--chat-template", path, "--tools", '[{"x": 1.0}]']
+        result = run("tokenize", "--text", *given, "--chat-template-kwargs", '{"think": false}')
+        self.assertEqual(result.stdout.decode(), "1.0FalseNone\n1\n")
+        failed = run("tokenize", "--messages", '[{"role": "user"}]', "--chat-template", path)
+        self.status(1, failed)
+        self.assertIn("line 1", failed.stderr.decode())
+        missing = run("tokenize", "--messages", "[]", "--chat-template", "/nowhere/a.jinja")
+        self.status(1, missing)
+        self.assertIn("/nowhere/a.jinja", missing.stderr.decode())
 
 
 class Inspect(EndToEnd):

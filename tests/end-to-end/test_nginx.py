@@ -48,21 +48,32 @@ def completions(replica):
     return int(found.group(1)) if found else 0
 
 
-def moved(replicas, ask):
-    before = [completions(r) for r in replicas]
+seen = {}  # completions counted so far, by port
+
+
+def moved(replicas, ask, n):
+    """How many of the n completions each replica answered. A request is counted when its end is known, a moment after
+    its client has the answer: the sum is waited for."""
     ask()
-    return [completions(r) - b for r, b in zip(replicas, before)]
+    until = time.time() + 20
+    while True:
+        now = {r.port: completions(r) for r in replicas}
+        got = [now[r.port] - seen.get(r.port, 0) for r in replicas]
+        if sum(got) >= n or time.time() > until:
+            seen.update(now)
+            return got
+        time.sleep(0.05)
 
 
 def affinity(front, replicas):
     used = set()
     for i in range(12):
         document = "Document %d. " % i + "The house is old and stands by the river. " * 30
-        got = moved(replicas, lambda: [front.complete(document + "Question %d?" % k) for k in range(3)])
+        got = moved(replicas, lambda: [front.complete(document + "Question %d?" % k) for k in range(3)], 3)
         assert sorted(got) == [0, 3], got
         used.add(got.index(3))
     assert used == {0, 1}, "both replicas are used"
-    got = moved(replicas, lambda: [front.complete("Turn %d" % k, {"X-Session-Id": "s1"}) for k in range(6)])
+    got = moved(replicas, lambda: [front.complete("Turn %d" % k, {"X-Session-Id": "s1"}) for k in range(6)], 6)
     assert sorted(got) == [0, 6], got
     document = "A prefix that is kept. " * 80
     front.complete(document + "One?")

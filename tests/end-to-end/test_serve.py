@@ -102,6 +102,23 @@ def chat(s):
     assert lines[-2] == "data: [DONE]"
 
 
+def chat_with_tools(s):
+    """Tools, their answers and template variables are taken; a template that reads none of them is the same prompt."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": 1})}}
+    body = {"model": MODEL, "max_tokens": 4, "temperature": 0, "tools": [{"type": "function", "function": {"name": "f"}}],
+            "documents": [{"title": "t", "text": "x"}], "chat_template_kwargs": {"enable_thinking": False},
+            "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
+    status, _, a = s.call("POST", "/v1/chat/completions", body)
+    assert status == 200, a
+    plain = s.call("POST", "/v1/chat/completions", {k: body[k] for k in ("model", "max_tokens", "temperature", "messages")})[2]
+    assert a["choices"][0]["message"] == plain["choices"][0]["message"]
+    assert a["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
+    body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]},
+                         {"role": "tool", "tool_call_id": "1", "content": "5"}]
+    status, _, a = s.call("POST", "/v1/chat/completions", body)
+    assert status == 200, a
+
+
 def kept_cache(s):
     """Turn two of a conversation finds the first turn's whole chunks in the cache, and says the same."""
     prompt = "\n".join("Question: What is %d and %d?\nAnswer: %d" % (i, i, 2 * i) for i in range(60))
@@ -136,6 +153,9 @@ def bad_requests(s):
         (400, "POST", H, dict(body={"model": MODEL, "messages": []})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "robot", "content": "x"}]})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": "x"})),
+        (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "user", "content": "x"}], "tools": 5})),
+        (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "user", "content": "x"}],
+                                    "chat_template_kwargs": {"messages": []}})),
         (415, "POST", C, dict(raw=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})),
         (404, "GET", "/nothing", {}), (404, "POST", "/v1/embeddings", dict(body={"input": "x"})), (404, "GET", "/v1/models/other", {}), (404, "GET", "/v1/swiftlet/masks/abc", {}),
         (404, "GET", "/../../etc/passwd", {}), (405, "GET", C, {}), (405, "DELETE", "/health", {}), (405, "PATCH", "/v1/models", {}),
@@ -409,7 +429,7 @@ def bad_stores():
 
 def main():
     with Server() as s:
-        for check in (fields_and_shapes, penalties, texts_equal_run, chat, kept_cache, bad_requests, raw_requests, optimizer, masks,
+        for check in (fields_and_shapes, penalties, texts_equal_run, chat, chat_with_tools, kept_cache, bad_requests, raw_requests, optimizer, masks,
                       metrics_and_state, clients_that_go, load):
             began = time.time()
             check(s)

@@ -11,6 +11,14 @@ static void check(const struct config* c) {
 	if (m->rope.dim < 2 || m->rope.dim > m->head_dim || m->rope.dim % 2 || !(m->rope.factor > 0) ||
 	    (m->rope.scaling == ROPE_LONGROPE) != (m->rope.long_factor != NULL))
 		abort();
+	if (m->n_experts < 0 ||
+	    (m->n_experts > 0 && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1)))
+		abort();
+	if (m->sliding_rope.dim < 0 || m->sliding_rope.dim > m->head_dim || m->sliding_rope.dim % 2)
+		abort();
+	for (int b = 0; b < m->n_blocks; b++)
+		if (block_set_has(&m->sliding, b) && m->sliding_window < 1)
+			abort();
 	float sum = 0;
 	for (int i = 0; m->rope.long_factor && i < m->rope.dim / 2; i++)
 		sum += m->rope.long_factor[i] + m->rope.short_factor[i];

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/utf8.h"
 #include "core/text/byte_level.h"
 #include "core/text/tokenizer.h"
-#include "core/text/utf8.h"
 
 enum { PIECES = 256 + 8 };
 

@@ -1,6 +1,8 @@
 /* The request readers on any bytes: no crash, no leak, and what is accepted keeps its promises. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "streams/json_text.h"
 #include "streams/service/openai.h"
 
 static void check(const struct api_request* q) {
@@ -23,9 +25,13 @@ static void check(const struct api_request* q) {
 			if (p->id[k] < 0 || p->id[k] >= 4096)
 				abort();
 	}
-	for (int i = 0; i < q->n_messages; i++)
-		if (!q->message[i].role || !q->message[i].content)
+	const char* const text[] = {q->parts.messages, q->parts.messages_as_written, q->parts.tools,
+	                            q->parts.documents, q->parts.variables};
+	for (int i = 0; i < 5; i++)
+		if (text[i] && !json_check(text[i], strlen(text[i]), NULL))
 			abort();
+	if (q->chat != (q->parts.n_messages > 0))
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

@@ -1,7 +1,9 @@
-/* Any bytes as a safetensors file: read or refused; what was read lies within the bytes and can be found. */
+/* Any bytes as a safetensors file: read or refused; what was read lies within the bytes, can be found, and is
+ * widened or refused. */
 #include <stdlib.h>
 
 #include "core/files/safetensors.h"
+#include "core/model/widen.h"
 
 static volatile unsigned sum;
 
@@ -22,6 +24,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 			sum += t->data[b];
 		tensor_table_take(&table, t->name, t->dim[0], t->dim[1], &view, &error);
 	}
+	struct widened widened = {0};
+	const struct fp8_blocks blocks = {size % 3 ? 2 : 0, size % 3};
+	if (good && widen_tensors(&table, &blocks, &widened, &error))
+		for (size_t i = 0; i < table.n; i++)
+			for (size_t b = 0; b < table.item[i].bytes; b++)
+				sum += table.item[i].data[b];
+	widened_free(&widened);
 	tensor_table_free(&table);
 	return 0;
 }

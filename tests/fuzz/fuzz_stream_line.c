@@ -13,7 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	struct error error = {{0}};
 	struct instance instance;
 	const bool good = instance_parse((const char*)data, size, &instance, &error);
-	if (good && (instance.max_tokens < 1 || (!instance.prompt && instance.n_messages < 1)))
+	if (good && (instance.max_tokens < 1 || (!instance.prompt && instance.chat.n_messages < 1)))
+		abort();
+	if (good && instance.chat.messages &&
+	    !json_check(instance.chat.messages, strlen(instance.chat.messages), NULL))
 		abort();
 	char* const line = report_error_text(instance.id, 1, error.message);
 	if (!line || !json_check(line, strlen(line), NULL))

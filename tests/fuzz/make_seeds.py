@@ -69,18 +69,24 @@ def gguf_model():
 def main():
     put("safetensors", "two", safetensors([("a", "F32", [2, 3], 24), ("b", "BF16", [4], 8)]))
     put("safetensors", "idle", safetensors([("x.rotary_emb.inv_freq", "F32", [1], 4), ("n", "I64", [], 8)]))
+    put("safetensors", "fp8", safetensors([("a.weight", "F8_E4M3", [4, 4], 16), ("a.weight_scale_inv", "F32", [2, 2], 16),
+                                           ("b.weight", "F8_E4M3", [2, 3], 6), ("b.weight_scale", "BF16", [2, 1], 4),
+                                           ("n", "F64", [2], 16)]))
     put("gguf", "model", gguf_model())
     for name in ("llama-llama3-f16", "llama-yarn-mscale-f16", "phi3-longrope-long-bf16", "gemma2-f32",
-                 "qwen2-window-bf16", "mistral-window-f16"):
+                 "qwen2-window-bf16", "mistral-window-f16", "gemma3-old-bf16", "olmo3-yarn-f16", "qwen3-moe-mixed-bf16",
+                 "mixtral-f16", "granite-f32", "smollm3-window-bf16", "exaone4-full-f16", "glm4-bf16", "ministral3-bf16",
+                 "stablelm-biases-f16", "seed-oss-f32", "mistral3-nested-f16", "qwen2-fp8-blocks"):
         put("config", name, (GOLDEN / name / "config.json").read_bytes())
     words = sorted({key for f in (HERE / "corpus" / "config").iterdir() for key in json.loads(f.read_text())} |
                    {"rope_scaling", "rope_type", "type", "yarn", "longrope", "linear", "dynamic", "truncate", "mscale"})
     (HERE / "config.dict").write_text("".join(f'"\\"{w}\\""\n' for w in words))
     (HERE / "safetensors.dict").write_text("".join(f'"\\"{w}\\""\n' for w in (
-        "dtype", "shape", "data_offsets", "F32", "F16", "BF16", "I64", "__metadata__")))
+        "dtype", "shape", "data_offsets", "F32", "F16", "BF16", "I64", "F64", "F8_E4M3", "__metadata__")))
     (HERE / "gguf.dict").write_text("".join(f'"{w}"\n' for w in (
         "general.alignment", "split.count", "split.no", "llama.", "qwen2", "gemma2", "phi3", "tokenizer.ggml.",
-        "rope.scaling.type", "rope_freqs.weight", "output.weight", "GGUF")))
+        "rope.scaling.type", "granite", "gemma3", "qwen3moe", "olmo2", "expert_count", "expert_used_count",
+        "attention.sliding_window", "ffn_gate_exps.weight", "rope_freqs.weight", "output.weight", "GGUF")))
     streams()
 
 
@@ -104,18 +110,39 @@ def streams():
     put("stream_line", "messages", json.dumps({"id": "a", "messages": [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "\u00e9"},
         {"role": "assistant", "content": "yes"}, {"role": "user", "content": ""}]}).encode())
+    put("stream_line", "tools", json.dumps({"messages": [
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": 1.0})}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "x"}], "tools": [{"type": "function", "function": {"name": "f"}}],
+        "documents": [{"title": "t"}], "chat_template_kwargs": {"enable_thinking": False}}).encode())
     put("stream_line", "nested-id", b'{"id": [1, {"a": [null, true, 1.5e-3]}], "prompt": "\\ud83d\\ude00"}')
-    words("stream_line", ["id", "task", "prompt", "messages", "max_tokens", "role", "content", "user", "assistant", "system"],
+    words("stream_line", ["id", "task", "prompt", "messages", "max_tokens", "role", "content", "user", "assistant", "system",
+                          "tool", "tools", "documents", "chat_template_kwargs", "tool_calls", "function", "arguments", "text", "type"],
           ["null", "1e3", "-1", "4294967296", "\\u0000", "\\ud800", "\\udc00"])
     words("request", ["model", "prompt", "messages", "role", "content", "user", "assistant", "system", "developer", "max_tokens",
                       "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "n", "best_of", "stop", "stream",
                       "stream_options", "include_usage", "seed", "logprobs", "top_logprobs", "logit_bias", "echo", "suffix",
                       "presence_penalty", "frequency_penalty", "tools", "tool_choice", "none", "auto", "response_format",
-                      "type", "text", "user", "metadata", "store", "service_tier", "parallel_tool_calls", "modalities"],
+                      "type", "text", "user", "metadata", "tool", "documents", "chat_template_kwargs", "tool_calls", "function", "arguments", "store", "service_tier", "parallel_tool_calls", "modalities"],
           ["null", "true", "1e3", "-1", "4294967296", "[[1,2],[3]]", "\\u0000", "\\ud800"])
-    words("chat_template", [], ["\n%%\n", "<|im_start|>", "<|im_end|>", "[INST]", "<<SYS>>", "<|start_header_id|>",
-                                "<|end|>", "<start_of_turn>", "### Instruction:", "<think>", "raise_exception", "messages",
-                                "add_generation_prompt", "bos_token", "<s>", "</s>"])
+    for i, one in enumerate(json.loads((GOLDEN / "chat_templates.json").read_text())["templates"]):
+        put("jinja", f"{i:02}-{one['family']}", one["template"].encode() + b"\n%%\n{}")
+    given = json.loads((GOLDEN / "jinja_cases.json").read_text())
+    for i in range(0, len(given["cases"]), 4):
+        source = "\n".join(case["template"] for case in given["cases"][i:i + 4] if "text" in case)
+        put("jinja", f"case-{i:03}", f"{source}\n%%\n{given['variables']}".encode())
+    words("jinja", [], ["\n%%\n",
+        "{%", "%}", "{{", "}}", "{#", "#}", "{%-", "-%}", "{%+", "-}}", "{%- for ", " in ", " if ", "else", "elif", "endif", "endfor",
+        "set ", "endset", "macro ", "endmacro", "call", "endcall", "filter ", "endfilter", "raw", "endraw", "with ", "endwith",
+        "generation", "endgeneration", "break", "continue", "recursive", " is ", " not ", " and ", " or ", "none", "true", "false",
+        "namespace(", "range(", "dict(", "raise_exception(", "strftime_now(", "loop.", "previtem", "nextitem", "cycle(", "changed(",
+        "messages", "content", "role", "bos_token", "tool_calls", "function", "arguments", "kwargs", "varargs", "caller()",
+        "|tojson", "(indent=2)", "|trim", "|length", "|join(", "|upper", "|title", "|replace(", "|default(", "|first", "|last",
+        "|list", "|map(", "attribute=", "|selectattr(", "|rejectattr(", "|items", "|dictsort", "|string", "|int", "|float", "|abs",
+        "|round(", "|safe", "|e", "|indent(", "|unique", "|sort", "|reverse", "|sum", "|min", "|max", "|batch(", "|truncate(",
+        "|format(", ".split(", ".rsplit(", ".strip(", ".replace(", ".startswith(", ".find(", ".join(", ".format(", ".splitlines()",
+        ".partition(", ".center(", ".zfill(", ".get(", ".items()", ".keys()", "[::-1]", "[1:]", "**", "//", "~", "%s", "{:>9}"])
     words("tokenizer_merges", [], ["#version: 0.2", "<|endoftext|>", "\u0120", "\u010a", ": 2147483647", ": -1", "\\u0120"])
     # A piece; its text, score and type; fields of trainer_spec and normalizer_spec.
     words("tokenizer_sentencepiece", [], [

@@ -35,6 +35,8 @@ struct model_shape random_shape(int n_blocks, int dim, int heads, int kv_heads, 
 	    .norm_epsilon = 1e-5f,
 	    .rope = {.dim = head_dim, .theta = 10000, .factor = 1, .attention_factor = 1},
 	    .embedding_scale = 1,
+	    .residual_scale = 1,
+	    .logit_scale = 1,
 	    .attention_scale = 1.0f / sqrtf((float)head_dim),
 	};
 }
@@ -83,8 +85,14 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 	const int64_t rows[] = {q, kv, kv, d, s->ffn, s->ffn, d}, cols[] = {d, d, d, q, d, d, s->ffn};
 	for (int i = 0; i < 7; i++)
 		*matrix[i] = make(m, types[i % n_types], rows[i], cols[i], 0, scale, r);
-	b->attention_norm = vector(m, d, one, r);
-	b->mlp_norm = vector(m, d, one, r);
+	if (!(with & WITHOUT_NORMS_BEFORE)) {
+		b->attention_norm = vector(m, d, one, r);
+		b->mlp_norm = vector(m, d, one, r);
+	}
+	if (s->norm == NORM_LAYER) {
+		b->attention_norm_bias = vector(m, d, 0, r);
+		b->mlp_norm_bias = vector(m, d, 0, r);
+	}
 	if (with & WITH_BIASES) {
 		struct tensor* bias[] = {&b->bq, &b->bk, &b->bv, &b->bo, &b->b_gate, &b->b_up, &b->b_down};
 		for (int i = 0; i < 7; i++)
@@ -94,9 +102,29 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 		b->q_norm = vector(m, s->head_dim, one, r);
 		b->k_norm = vector(m, s->head_dim, one, r);
 	}
+	if (with & WITH_NORM_OVER_HEADS) {
+		b->q_norm = vector(m, q, one, r);
+		b->k_norm = vector(m, kv, one, r);
+	}
 	if (with & WITH_POST_NORMS) {
 		b->post_attention_norm = vector(m, d, one, r);
 		b->post_mlp_norm = vector(m, d, one, r);
+	}
+}
+
+/* In the single MLP's place. */
+static void make_experts(struct random_model* m, struct block_weights* b, struct expert* expert,
+                         const enum dtype* types, int n_types, struct random* r) {
+	const struct model_shape* s = &m->weights.shape;
+	const float scale = 1.5f / sqrtf((float)s->dim);
+	b->w_gate = b->w_up = b->w_down = (struct tensor){0};
+	b->b_gate = b->b_up = (struct tensor){0};
+	b->router = make(m, DTYPE_F32, s->n_experts, s->dim, 0, scale, r);
+	b->expert = expert;
+	for (int e = 0; e < s->n_experts; e++) {
+		expert[e].w_gate = make(m, types[0], s->expert_ffn, s->dim, 0, scale, r);
+		expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);
+		expert[e].w_down = make(m, types[e % n_types], s->dim, s->expert_ffn, 0, scale, r);
 	}
 }
 
@@ -112,7 +140,8 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	}
 	if (with & WITH_WINDOW) {
 		s->sliding_window = 9;
-		s->sliding_period = 2;
+		for (int i = 0; i < s->n_blocks; i += 2)
+			block_set_put(&s->sliding, i);
 	}
 	m->block = calloc((size_t)s->n_blocks, sizeof *m->block);
 	m->weights.block = m->block;
@@ -122,8 +151,14 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	                                          : make(m, types[n_types - 1], s->vocab, s->dim, 0, 0.4f, &r);
 	if (with & WITH_OUTPUT_BIAS)
 		m->weights.output_bias = vector(m, s->vocab, 0, &r);
-	for (int i = 0; i < s->n_blocks; i++)
+	if (s->norm == NORM_LAYER)
+		m->weights.output_norm_bias = vector(m, s->dim, 0, &r);
+	m->expert = calloc((size_t)(s->n_blocks * s->n_experts + 1), sizeof *m->expert);
+	for (int i = 0; i < s->n_blocks; i++) {
 		make_block(m, &m->block[i], types, n_types, with, &r);
+		if (s->n_experts > 0 && i % 2 == 0)
+			make_experts(m, &m->block[i], m->expert + i * s->n_experts, types, n_types, &r);
+	}
 	return m;
 }
 
@@ -131,5 +166,6 @@ void random_model_free(struct random_model* m) {
 	for (int i = 0; i < m->n_memory; i++)
 		free(m->memory[i]);
 	free(m->block);
+	free(m->expert);
 	free(m);
 }

@@ -20,13 +20,16 @@ enum {
 	WITH_OUTPUT_BIAS = 8,
 	WITH_TIED_HEAD = 16,
 	WITH_SOFTCAPS = 32,
-	WITH_WINDOW = 64
+	WITH_WINDOW = 64,
+	WITH_NORM_OVER_HEADS = 128, /* of queries and keys, all heads at once */
+	WITHOUT_NORMS_BEFORE = 256
 };
 
 struct random_model {
 	struct weight_table weights;
 	struct block_weights* block;
-	void* memory[64 * 24];
+	struct expert* expert; /* (n_blocks, n_experts); every second block has experts where the shape does */
+	void* memory[64 * 48];
 	int n_memory;
 };
 

@@ -84,6 +84,44 @@ static void phi_like(void** state) {
 	try_model(&shape, types, 2, WITH_OUTPUT_BIAS, 5, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
+/* Norms after the sub-layers alone and over all heads at once; a window with a RoPE of its own; a block
+ * without positions (OLMo 3, EXAONE 4). */
+static void olmo_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_BF16};
+	struct model_shape shape = random_shape(4, 48, 4, 2, 16, 60, 77);
+	shape.sliding_rope = (struct rope){.dim = 16, .theta = 100, .factor = 1, .attention_factor = 1};
+	block_set_put(&shape.unrotated, 3);
+	try_model(&shape, types, 1, WITH_POST_NORMS | WITH_WINDOW | WITH_NORM_OVER_HEADS | WITHOUT_NORMS_BEFORE,
+	          8, DTYPE_F16, all_sizes, COUNT(all_sizes));
+}
+
+/* LayerNorm, multipliers, attention that grows (StableLM, Granite, Ministral 3). */
+static void scaled(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F32, DTYPE_F16};
+	struct model_shape shape = random_shape(3, 40, 4, 2, 10, 54, 130);
+	shape.norm = NORM_LAYER;
+	shape.rope.dim = 4;
+	shape.residual_scale = 0.6f;
+	shape.logit_scale = 0.3f;
+	shape.attention_growth = 0.3f;
+	shape.growth_context = 16;
+	try_model(&shape, types, 2, WITH_BIASES, 9, DTYPE_F32, all_sizes, COUNT(all_sizes));
+}
+
+/* Every row has its own experts, so that rows of a pass share some and not others. */
+static void experts(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0, DTYPE_Q4_0};
+	struct model_shape shape = random_shape(3, 64, 2, 1, 32, 96, 77);
+	shape.n_experts = 7;
+	shape.experts_used = 3;
+	shape.expert_ffn = 128;
+	shape.experts_normalised = true;
+	try_model(&shape, types, 3, 0, 10, DTYPE_F16, all_sizes, COUNT(all_sizes));
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -102,9 +140,10 @@ static void large_vocabulary(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f32),       cmocka_unit_test(llama_f16),
-	                                   cmocka_unit_test(quantized),       cmocka_unit_test(gemma_like),
-	                                   cmocka_unit_test(phi_like),        cmocka_unit_test(large_matrices),
-	                                   cmocka_unit_test(large_vocabulary)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),
+	                                   cmocka_unit_test(quantized),        cmocka_unit_test(gemma_like),
+	                                   cmocka_unit_test(phi_like),         cmocka_unit_test(large_matrices),
+	                                   cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),
+	                                   cmocka_unit_test(scaled),           cmocka_unit_test(experts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,6 +205,32 @@ static void small_weights_are_left(void** state) {
 	}
 }
 
+static struct random_model* model_with_experts(void) {
+	const enum dtype type = DTYPE_F16;
+	struct model_shape shape = random_shape(3, 256, 4, 2, 32, 512, VOCAB);
+	shape.n_experts = 5;
+	shape.experts_used = 2;
+	shape.expert_ffn = 256;
+	return random_model_make(&shape, &type, 1, 0, 3);
+}
+
+static void experts_are_left(void** state) {
+	(void)state;
+	struct random_model* m = model_with_experts();
+	struct low_table low;
+	plan(&low, m, 4);
+	int left = 0;
+	for (int b = 0; b < 3; b++) {
+		const bool experts = tensor_present(&m->block[b].router);
+		assert_true(mask_has(&low.sub_layers, 2 * b));
+		assert_int_equal(mask_has(&low.sub_layers, 2 * b + 1), !experts);
+		left += experts;
+	}
+	assert_in_range(left, 1, 2);
+	low_close(&low);
+	random_model_free(m);
+}
+
 static void weights_elsewhere_are_refused(void** state) {
 	(void)state;
 	struct error error = {""};
@@ -381,6 +407,7 @@ static void a_low_pass_is_the_copys_full_pass(void** state) {
 	const struct mask skip = {{0x24}};
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, WITH_BIASES | WITH_TIED_HEAD);
 	struct random_model* odd = model_of(DTYPE_BF16, 96, 200, WITH_POST_NORMS | WITH_HEAD_NORMS);
+	struct random_model* experts = model_with_experts();
 	for (int i = 0; i < 3; i++) {
 		struct error error;
 		const struct backend_options options = {.threads = 1, .context = CONTEXT, .isa = isa[i]};
@@ -394,8 +421,10 @@ static void a_low_pass_is_the_copys_full_pass(void** state) {
 		compare(m, 8, isa[i], 0x2a, true, NULL);
 		compare(m, 4, isa[i], 0, true, NULL);
 		compare(odd, 4, isa[i], 0x39, true, NULL); /* w_down has no copy */
+		compare(experts, 4, isa[i], 0x15, true, NULL);
 	}
 	random_model_free(m);
+	random_model_free(experts);
 	random_model_free(odd);
 }
 
@@ -435,10 +464,15 @@ static void rewinding(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(rounding_is_no_worse_than_plain),   cmocka_unit_test(scales_are_finite),
-	    cmocka_unit_test(types_follow_the_columns),          cmocka_unit_test(small_weights_are_left),
-	    cmocka_unit_test(weights_elsewhere_are_refused),     cmocka_unit_test(threads_do_not_matter),
-	    cmocka_unit_test(a_low_pass_is_the_copys_full_pass), cmocka_unit_test(rewinding),
+	    cmocka_unit_test(rounding_is_no_worse_than_plain),
+	    cmocka_unit_test(scales_are_finite),
+	    cmocka_unit_test(types_follow_the_columns),
+	    cmocka_unit_test(small_weights_are_left),
+	    cmocka_unit_test(experts_are_left),
+	    cmocka_unit_test(weights_elsewhere_are_refused),
+	    cmocka_unit_test(threads_do_not_matter),
+	    cmocka_unit_test(a_low_pass_is_the_copys_full_pass),
+	    cmocka_unit_test(rewinding),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,7 +242,7 @@ int main(void) {
 	    cmocka_unit_test(coinciding_entries_are_one),
 	    cmocka_unit_test(kinds_outlive_a_restart),
 	    cmocka_unit_test(the_least_useful_goes_first),
-	    
+
 	    cmocka_unit_test(one_task_does_not_crowd_out_the_others),
 	    cmocka_unit_test(odd_states_say_nothing),
 	};

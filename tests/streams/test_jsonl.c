@@ -22,7 +22,7 @@ static void reads_a_line(void** state) {
 	assert_string_equal(instance.task, "math");
 	assert_string_equal(instance.prompt, "1 + é\n=");
 	assert_int_equal(instance.max_tokens, 64);
-	assert_int_equal(instance.n_messages, 0);
+	assert_null(instance.chat.messages);
 	instance_free(&instance);
 }
 
@@ -34,10 +34,9 @@ static void reads_messages(void** state) {
 	struct error error;
 	assert_true(instance_parse(line, strlen(line), &instance, &error));
 	assert_null(instance.prompt);
-	assert_int_equal(instance.n_messages, 2);
-	assert_string_equal(instance.message[0].role, "system");
-	assert_string_equal(instance.message[0].content, "Be brief.");
-	assert_string_equal(instance.message[1].content, "");
+	assert_int_equal(instance.chat.n_messages, 2);
+	assert_string_equal(instance.chat.messages, "[{\"role\": \"system\", \"content\": \"Be brief.\"}, "
+	                                            "{\"role\": \"user\", \"content\": \"\"}]");
 	assert_int_equal(instance.max_tokens, 128);
 	instance_free(&instance);
 }
@@ -74,12 +73,13 @@ static void refuses_with_the_reason(void** state) {
 	    {"{\"id\": 7}", "neither \"prompt\" nor \"messages\""},
 	    {"{\"id\": 7, \"prompt\": 3}", "\"prompt\" is 3, expected a string"},
 	    {"{\"id\": 7, \"prompt\": \"a\", \"messages\": []}", "both"},
-	    {"{\"id\": 7, \"messages\": []}", "\"messages\" holds 0"},
-	    {"{\"id\": 7, \"messages\": {}}", "expected a list"},
-	    {"{\"id\": 7, \"messages\": [1]}", "message 1 is 1"},
-	    {"{\"id\": 7, \"messages\": [{\"role\": \"robot\", \"content\": \"\"}]}", "\"role\" is \"robot\""},
-	    {"{\"id\": 7, \"messages\": [{\"content\": \"\"}]}", "\"role\" is missing"},
-	    {"{\"id\": 7, \"messages\": [{\"role\": \"user\"}]}", "\"content\" is missing"},
+	    {"{\"id\": 7, \"messages\": []}", "messages holds none"},
+	    {"{\"id\": 7, \"messages\": {}}", "messages is no list"},
+	    {"{\"id\": 7, \"messages\": [1]}", "messages[0] is 1"},
+	    {"{\"id\": 7, \"messages\": [{\"role\": \"robot\", \"content\": \"\"}]}",
+	     "messages[0].role is \"robot\""},
+	    {"{\"id\": 7, \"messages\": [{\"content\": \"\"}]}", "messages[0].role is missing"},
+	    {"{\"id\": 7, \"messages\": [{\"role\": \"user\"}]}", "messages[0].content is missing"},
 	    {"{\"id\": 7, \"prompt\": \"a\", \"max_tokens\": 0}", "\"max_tokens\" is 0"},
 	    {"{\"id\": 7, \"prompt\": \"a\", \"max_tokens\": -5}", "\"max_tokens\" is -5"},
 	    {"{\"id\": 7, \"prompt\": \"a\", \"max_tokens\": 1.5}", "\"max_tokens\" is 1.5"},

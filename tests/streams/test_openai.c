@@ -90,9 +90,10 @@ static void a_chat(void** unused) {
 	         "{\"role\": \"assistant\", \"content\": \"\", \"refusal\": null}],"
 	         "\"max_completion_tokens\": 9, \"logprobs\": true, \"top_logprobs\": 20,"
 	         "\"response_format\": {\"type\": \"text\"}, \"tools\": [], \"store\": false}"));
-	assert_int_equal(q.n_messages, 3);
-	assert_string_equal(q.message[0].role, "system");
-	assert_string_equal(q.message[1].content, "Hi \xf0\x9f\x98\x80");
+	assert_int_equal(q.parts.n_messages, 3);
+	assert_string_equal(q.parts.messages, "[{\"role\": \"system\", \"content\": \"Be brief.\"}, "
+	                                      "{\"role\": \"user\", \"content\": \"Hi \xf0\x9f\x98\x80\"}, "
+	                                      "{\"role\": \"assistant\", \"content\": \"\"}]");
 	assert_int_equal(q.max_tokens, 9);
 	assert_true(q.logprobs);
 	assert_int_equal(q.top_logprobs, 20);
@@ -203,11 +204,12 @@ static void bad_messages(void** unused) {
 	    {"[5]", "messages"},
 	    {"[{\"role\": \"user\"}]", "messages"},
 	    {"[{\"content\": \"x\"}]", "messages"},
-	    {"[{\"role\": \"tool\", \"content\": \"x\"}]", "messages"},
+	    {"[{\"role\": \"robot\", \"content\": \"x\"}]", "messages"},
+	    {"[{\"role\": \"assistant\", \"tool_calls\": {}}]", "messages"},
+	    {"[{\"role\": \"assistant\", \"tool_calls\": [1]}]", "messages"},
 	    {"[{\"role\": \"user\", \"content\": 5}]", "messages"},
 	    {"[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]", "messages"},
 	    {"[{\"role\": \"user\", \"content\": [5]}]", "messages"},
-	    {"[{\"role\": \"user\", \"content\": \"x\", \"name\": \"y\"}]", "name"},
 	};
 	char body[512];
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -216,7 +218,12 @@ static void bad_messages(void** unused) {
 	}
 	const char* good = "{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], %s}";
 	static const char* const members[][2] = {
-	    {"\"tools\": [{\"type\": \"function\"}]", "tools"},
+	    {"\"tools\": {\"type\": \"function\"}", "tools"},
+	    {"\"tools\": [\"function\"]", "tools"},
+	    {"\"documents\": 5", "documents"},
+	    {"\"chat_template_kwargs\": []", "chat_template_kwargs"},
+	    {"\"chat_template_kwargs\": [1]", "chat_template_kwargs"},
+	    {"\"chat_template_kwargs\": {\"messages\": []}", "chat_template_kwargs"},
 	    {"\"response_format\": {\"type\": \"json_object\"}", "response_format"},
 	    {"\"response_format\": {\"type\": \"text\", \"x\": 1}", "response_format"},
 	    {"\"top_logprobs\": 2", "top_logprobs"},

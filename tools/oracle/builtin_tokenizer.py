@@ -14,6 +14,7 @@ import sentencepiece
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 CHAT_TEMPLATE = (
+    "{{- bos_token }}"
     "{%- for message in messages %}"
     "{%- if message['role'] == 'system' %}{{- message['content'] + '\\n' }}"
     "{%- elif message['role'] == 'user' %}{{- 'Question: ' + message['content'] + '\\n' }}"

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/core/golden/chat_templates.json: conversations rendered by transformers.
+"""Writes tests/core/golden/chat_templates.json: conversations rendered as transformers renders them.
 
-The template texts are those the families' models were published with. transformers' own renderer
-(the one behind apply_chat_template) renders every conversation with add_generation_prompt=True; where a
-template refuses a conversation, the golden says so. Llama 3.2's template asks for the date of the day;
-swiftlet uses the one the template falls back to, so that a prompt is the same tomorrow.
+Templates in the families' styles × chat_conversations.py, by jinja2 in transformers' environment (chat_jinja.py).
+Where a template refuses a conversation, the golden says so. Run it with TZ=UTC: some ask for the date.
 """
 import argparse
 import json
 
-from transformers.utils.chat_template_utils import render_jinja_template
+import chat_conversations
+import chat_jinja
 
 LLAMA2_HEAD = (
     "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
@@ -336,54 +335,290 @@ FAMILIES = [
      "{% elif message['role'] == 'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n"
      "{% endif %}\n{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}"),
     ("question-answer", "<s>", "</s>",
-     "{%- for message in messages %}"
+     "{{- bos_token }}{%- for message in messages %}"
      "{%- if message['role'] == 'system' %}{{- message['content'] + '\\n' }}"
      "{%- elif message['role'] == 'user' %}{{- 'Question: ' + message['content'] + '\\n' }}"
      "{%- elif message['role'] == 'assistant' %}{{- 'Answer: ' + message['content'] + '\\n' }}"
      "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- 'Answer:' }}{%- endif %}"),
 ]
 
-S, U, A = "system", "user", "assistant"
-CONVERSATIONS = [
-    [(U, "What is 2+2?")],
-    [(S, "You are terse."), (U, "What is 2+2?")],
-    [(U, "Hello"), (A, "Hi, how can I help?"), (U, "Write a poem.\n\nIn two lines.")],
-    [(S, "  Speak German. \n"), (U, "  Hello \n"), (A, " Hallo! \n\n"), (U, "\tAnd now? ")],
-    [(U, ""), (A, ""), (U, "x")],
-    [(S, ""), (U, "x")],
-    [(U, "na\u00efve \u4f60\u597d \U0001f999"), (A, "\u00a0d'accord\u3000"), (U, "[INST] </s> <|im_end|> {{ x }}")],
-    [(U, "one"), (A, "<think>\nlet me see\n</think>\n\nanswer"), (U, "two")],
-    [(U, "one"), (A, "<think>a</think><think>b</think>c"), (U, "two"), (A, "<think>\n\nno\n</think>\n\nyes")],
-    [(U, "one"), (A, "half an answer")],
-    [(U, "one"), (U, "two")],
-    [(A, "I begin"), (U, "two")],
-    [(U, "one"), (S, "late system"), (U, "two")],
-    [(S, "only system")],
-    [(S, "s"), (U, "a"), (A, "b"), (U, "c"), (A, "d"), (U, "e")],
+# Styles of today's families: what they ask of Jinja, not their words.
+HERMES_TOOLS = """{%- macro json_type(spec) -%}
+    {%- if spec.type is string -%}{{ {'string': 'str', 'integer': 'int', 'number': 'float', 'boolean': 'bool'}.get(spec.type, spec.type) }}
+    {%- elif spec.type is iterable -%}{{ spec.type | map('string') | join(' | ') }}
+    {%- else -%}Any{%- endif -%}
+{%- endmacro -%}
+{{- bos_token -}}
+{%- set system = messages[0]['content'] if messages[0]['role'] == 'system' else 'You call functions.' %}
+{{- '<|im_start|>system\\n' + system }}
+{%- if tools %}
+{{- '\\n<tools>' }}
+{%- for tool in tools %}
+    {%- set f = tool.function if tool.function is defined else tool %}
+{{ '\\n' }}{"name": {{ f.name | tojson }}, "signature": "{{ f.name }}({% for name, spec in f.parameters.properties.items() %}{{ name }}: {{ json_type(spec) }}{% if spec.default is defined %} = {{ spec.default }}{% endif %}{{ ', ' if not loop.last }}{% endfor %})", "parameters": {{ f.parameters | tojson }}}
+    {%- if not loop.last %}{{ ',' }}{% endif %}
+{%- endfor %}
+{{- '\\n</tools>' }}
+{%- endif %}
+{{- '<|im_end|>\\n' }}
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}
+        {%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>tool' }}{% endif %}
+        {{- '\\n<tool_response>\\n' ~ message.content ~ '\\n</tool_response>' }}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}{{ '<|im_end|>\\n' }}{% endif %}
+    {%- elif message.role == 'assistant' and message.tool_calls %}
+        {{- '<|im_start|>assistant' }}
+        {%- for tool_call in message.tool_calls %}
+            {%- set tool_call = tool_call.function if tool_call.function is defined else tool_call %}
+            {{- '\\n<tool_call>\\n' + {'name': tool_call.name, 'arguments': tool_call.arguments} | tojson + '\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif not (loop.first and message.role == 'system') %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}
+"""
+THINKING = """{%- set ns = namespace(first=true, last_query=-1) -%}
+{%- for message in messages if message.role == 'user' -%}
+    {%- set ns.last_query = messages.index(message) -%}
+{%- endfor -%}
+[gMASK]<sop>
+{%- for m in messages %}
+{%- if m.role == 'assistant' %}
+<|assistant|>
+{%- set content = m.content or '' %}
+{%- set thought = m.reasoning_content if m.reasoning_content is string else '' %}
+{%- if '</think>' in content %}
+    {%- set thought = (content.split('</think>')|first).split('<think>')|last|trim %}
+    {%- set content = content.rsplit('</think>', 1)[1].lstrip('\\n') %}
+{%- endif %}
+{%- if loop.index0 > ns.last_query and thought -%}
+{{ '\\n<think>' + thought.strip() + '</think>' }}
+{%- else -%}
+{{ '\\n<think></think>' }}
+{%- endif %}
+{%- if content.strip() -%}{{ '\\n' + content.strip() }}{%- endif -%}
+{%- for call in m.tool_calls or [] %}
+<tool_call>{{ call.function.name }}
+{% set arguments = call.function.arguments -%}
+{% for k, v in arguments.items() -%}
+<arg_key>{{ k }}</arg_key>
+<arg_value>{{ v | tojson(ensure_ascii=False) if v is not string else v }}</arg_value>
+{% endfor -%}
+</tool_call>
+{%- endfor %}
+{%- elif m.role == 'tool' -%}
+{%- if not loop.first and loop.previtem.role != 'tool' %}{{ '<|observation|>' }}{% endif -%}
+{{ '\\n<tool_response>\\n' }}{{ m.content }}{{ '\\n</tool_response>' }}
+{%- elif m.role in ['system', 'user'] -%}
+<|{{ m.role }}|>{{ '\\n' }}{{ m.content if m.content is string else m.content | map(attribute='text') | join('') }}
+{{- '/nothink' if (m.role == 'user' and enable_thinking is defined and not enable_thinking and not m.content.endswith('/nothink')) else '' -}}
+{%- else %}{{ raise_exception('The role ' ~ m.role ~ ' is not known, message ' ~ loop.index) }}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+    <|assistant|>{{- '\\n<think></think>' if (enable_thinking is defined and not enable_thinking) else '' -}}
+{%- endif -%}"""
+DOCUMENTS = """{%- set tools_text = 'You may use these tools:' + (tools | tojson(indent=4)) if tools else '' %}
+{%- macro turn(role, text, end='<|end_of_text|>') %}
+<|start_of_role|>{{ role }}<|end_of_role|>{{ text }}{{ end }}
+{% endmacro %}
+{%- if messages[0].role == 'system' %}
+    {%- set system, rest = messages[0].content, messages[1:] %}
+{%- else %}
+    {%- set system %}
+Knowledge until 2024.
+Today is {{ strftime_now('%B %d, %Y') }}.
+{% if not (tools or documents) %}You help.{% endif %}
+    {%- endset %}
+    {%- set rest = messages %}
+{%- endif %}
+{{- turn('system', system) }}
+{%- if tools_text %}{{ turn('available_tools', tools_text) }}{% endif %}
+{%- for document in documents or [] %}
+{{- turn('document {"id": "' + loop.index|string + '"}', document['title'] ~ ': ' ~ document.text | indent(2)) }}
+{%- endfor %}
+{%- for message in rest %}
+    {%- if message.tool_calls is defined and message.tool_calls is not none %}
+        {%- set calls = [] %}
+        {%- for call in message.tool_calls %}{% set calls = calls + [call.function] %}{% endfor %}
+{{- turn(message.role, '<|tool_call|>' ~ message.tool_calls | map(attribute='function') | list | tojson) }}
+    {%- else %}
+{{- turn(message.role, message.content) }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+<|start_of_role|>assistant{{ ' {"effort": "%s"}' | format(reasoning_effort) if reasoning_effort is defined }}<|end_of_role|>
+{%- endif %}"""
+CHANNELS = """{%- macro type_of(spec, level=0) -%}
+    {%- if spec.enum -%}
+        {%- for value in spec.enum %}{{ value | tojson }}{{ ' | ' if not loop.last }}{% endfor -%}
+    {%- elif spec.type == 'array' -%}{{ type_of(spec['items'], level + 1) }}[]
+    {%- elif spec.type == 'object' -%}
+        {{- '{\\n' }}
+        {%- for name, inner in spec.properties | dictsort %}
+            {{- '  ' * level + '// ' ~ inner.description ~ '\\n' if inner.description else '' }}
+            {{- '  ' * level + name + ('' if name in (spec.required or []) else '?') + ': ' + type_of(inner, level + 1) }}
+            {{- ', // default: ' ~ inner.default if inner.default is defined else ',' }}
+            {{- '\\n' }}
+        {%- endfor %}
+        {{- '  ' * level + '}' }}
+    {%- elif spec.type is string -%}{{ {'integer': 'number'}.get(spec.type, spec.type) }}
+    {%- elif spec.type is sequence -%}{{ spec.type | join(' | ') }}
+    {%- else -%}any{%- endif -%}
+{%- endmacro -%}
+<|start|>system<|message|>Date: {{ strftime_now("%Y-%m-%d") }}
+Reasoning: {{ reasoning_effort | default('medium') }}
+{%- if tools %}
+
+namespace functions {
+{% for tool in tools %}
+// {{ tool.function.description | replace('\\n', '\\n// ') }}
+type {{ tool.function.name }} = (_: {{ type_of(tool.function.parameters) }}) => any;
+{% endfor %}
+}
+{%- endif -%}
+<|end|>
+{%- set last = namespace(tool=none) %}
+{%- for message in messages -%}
+    {%- if message.role == 'tool' %}
+        {%- if last.tool is none %}{{ raise_exception('A tool answers that nobody called') }}{% endif %}
+        {{- '<|start|>functions.' ~ last.tool ~ ' to=assistant<|channel|>commentary<|message|>' ~ message.content | tojson ~ '<|end|>' }}
+    {%- elif message.tool_calls %}
+        {%- set call = message.tool_calls[0] %}
+        {%- set last.tool = call.function.name %}
+        {{- '<|start|>assistant<|channel|>commentary to=functions.' ~ call.function.name ~ ' json<|message|>' }}
+        {{- call.function.arguments if call.function.arguments is string else call.function.arguments | tojson }}
+        {{- '<|call|>' }}
+    {%- elif message.role == 'assistant' %}
+        {%- if (message.thinking or message.reasoning_content) and loop.last %}{{ '<|start|>assistant<|channel|>analysis<|message|>' + message.thinking + '<|end|>' }}{% endif %}
+        {%- generation %}{{ '<|start|>assistant<|channel|>final<|message|>' + message.content + ('<|return|>' if loop.last and not add_generation_prompt else '<|end|>') }}{% endgeneration %}
+    {%- else %}
+        {{- '<|start|>' ~ {'system': 'developer'}.get(message.role, message.role) ~ '<|message|>' ~ message.content ~ '<|end|>' }}
+    {%- endif -%}
+{%- endfor -%}
+{% if add_generation_prompt %}<|start|>assistant{% endif -%}
+"""
+MISTRAL_TOOLS = """{%- set system = namespace(text='', n=0) -%}
+{{- bos_token }}
+{%- for message in messages -%}
+    {%- if message['role'] == 'system' and loop.first -%}
+        [SYSTEM_PROMPT]{{ message['content'] }}[/SYSTEM_PROMPT]
+        {%- continue -%}
+    {%- endif -%}
+    {%- if message['role'] == 'user' -%}
+        {%- if tools and messages[loop.index0:] | selectattr('role', 'eq', 'user') | list | length == 1 -%}
+            [AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]
+        {%- endif -%}
+        [INST]
+        {%- if message['content'] is string -%}{{ message['content'] }}
+        {%- else -%}
+            {%- for block in message['content'] if block['type'] in ('text', 'input_text') -%}{{ block['text'] }}{%- endfor -%}
+        {%- endif -%}
+        [/INST]
+    {%- elif message['role'] == 'assistant' -%}
+        {%- if message['tool_calls'] is defined and message['tool_calls'] is not none and message['tool_calls']|length > 0 -%}
+            {%- for call in message['tool_calls'] -%}
+                {%- if call['id'] is not defined or call['id']|length != 9 -%}
+                    {{ raise_exception('Tool call ids should have 9 characters, not ' ~ call['id']|length) }}
+                {%- endif -%}
+                {%- set arguments = call['function']['arguments'] if call['function']['arguments'] is string else call['function']['arguments'] | tojson -%}
+                [TOOL_CALLS]{{ call['function']['name'] }}[ARGS]{{ arguments }}
+            {%- endfor -%}
+        {%- else -%}{{ message['content'] | trim }}{%- endif -%}
+        {{ eos_token }}
+    {%- elif message['role'] == 'tool' -%}
+        [TOOL_RESULTS]{"content": {{ message['content'] | string | tojson }}, "call_id": "{{ message['tool_call_id'] }}"}[/TOOL_RESULTS]
+    {%- else -%}{{ raise_exception('Only user, assistant, tool and a first system message: ' + message['role']) }}{%- endif -%}
+{%- endfor -%}"""
+SMALL_STYLE = """{#- default variables -#}
+{%- if not enable_thinking is defined %}{% set enable_thinking = true %}{% endif -%}
+{%- set mode = '/think' if enable_thinking else '/no_think' -%}
+{%- if messages[0].role == 'system' -%}
+  {%- set given = messages[0].content -%}
+  {%- if '/no_think' in given %}{% set mode = '/no_think' %}{% elif '/think' in given %}{% set mode = '/think' %}{% endif -%}
+  {%- set given = given.replace('/no_think', '').replace('/think', '').rstrip() -%}
+{%- endif -%}
+<|im_start|>system
+## Metadata
+
+Mode: {{ mode }}
+
+{% if given is defined and given | length %}
+## Instructions
+
+{{ given | trim }}
+
+{% endif %}
+{%- if xml_tools or tools -%}
+### Tools
+{%- for tool in (xml_tools or tools) %}
+
+{{ loop.index }}. {{ tool.function.name | upper }} {{ tool | string }}
+{%- endfor %}
+
+{% endif -%}
+<|im_end|>
+{% for message in messages %}
+    {%- set content = message.content if message.content is string else '' -%}
+    {%- if message.role == 'user' -%}
+        {{ '<|im_start|>' ~ message.role ~ '\\n' ~ content ~ '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' -%}
+        {% generation %}
+        {%- if mode == '/think' -%}
+            {{ '<|im_start|>assistant\\n' ~ content.lstrip('\\n') ~ '<|im_end|>\\n' }}
+        {%- else -%}
+            {{ '<|im_start|>assistant\\n<think>\\n\\n</think>\\n' ~ content.lstrip('\\n') ~ '<|im_end|>\\n' }}
+        {%- endif -%}
+        {% endgeneration %}
+    {%- elif message.role == 'tool' -%}
+        {{ '<|im_start|>user\\n' ~ content ~ '<|im_end|>\\n' }}
+    {%- endif -%}
+{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' + ('' if mode == '/think' else '<think>\\n\\n</think>\\n') }}{% endif %}"""
+FAMILIES += [
+    ("hermes-tools", "<s>", "<|im_end|>", HERMES_TOOLS), ("thinking", "", "<|user|>", THINKING),
+    ("documents", "<s>", "<|end_of_text|>", DOCUMENTS), ("channels", "", "<|return|>", CHANNELS),
+    ("mistral-tools", "<s>", "</s>", MISTRAL_TOOLS), ("modes", "", "<|im_end|>", SMALL_STYLE),
 ]
 
 
-def render(template, bos, eos, conversation):
-    messages = [{"role": r, "content": c} for r, c in conversation]
+def render(template, bos, eos, messages, given):
+    special = {name: text for name, text in (("bos_token", bos), ("eos_token", eos)) if text}
     try:
-        rendered, _ = render_jinja_template(conversations=[messages], chat_template=template,
-                                            add_generation_prompt=True, bos_token=bos, eos_token=eos,
-                                            date_string="26 Jul 2024")
-        return {"messages": conversation, "text": rendered[0]}
-    except Exception as problem:  # the template refuses
-        return {"messages": conversation, "refused": str(problem)}
+        return chat_jinja.render(template, messages, **{**special, **given})
+    except Exception:  # the template refuses
+        return None
+
+
+def conversation(name, messages, given):
+    """JSON texts as a request brings them; numbers stay as they are written."""
+    given = dict(given)
+    out = {"name": name, "messages": json.dumps(messages, ensure_ascii=False),
+           "prompt": given.pop("add_generation_prompt", True)}
+    for key in ("tools", "documents"):
+        if key in given:
+            out[key] = json.dumps(given.pop(key), ensure_ascii=False)
+    if given:
+        out["variables"] = json.dumps(given)
+    return out
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", metavar="OUT.json", help="tests/core/golden/chat_templates.json")
     args = parser.parse_args()
-    out = [{"family": family, "bos": bos, "eos": eos, "template": template,
-            "cases": [render(template, bos, eos, c) for c in CONVERSATIONS]}
-           for family, bos, eos, template in FAMILIES]
+    cases = chat_conversations.CASES
+    templates = [{"family": family, "bos": bos, "eos": eos, "template": template,
+                  "texts": [render(template, bos, eos, messages, given) for _, messages, given in cases]}
+                 for family, bos, eos, template in FAMILIES]
     with open(args.out, "w") as file:
-        json.dump(out, file, ensure_ascii=True, indent=1)
-    print(sum(len(f["cases"]) for f in out), "cases,", sum("refused" in c for f in out for c in f["cases"]), "refused")
+        json.dump({"now": int(chat_jinja.NOW.timestamp()), "conversations": [conversation(*case) for case in cases],
+                   "templates": templates}, file, indent=1)
+        file.write("\n")
+    texts = [text for template in templates for text in template["texts"]]
+    print(len(texts), "cases,", texts.count(None), "refused")
 
 
 main()

@@ -5,12 +5,22 @@ import argparse
 import json
 
 import golden
+import torch
 from models import BF16, F16, F32, OUT, rope
-from transformers import Gemma2Config, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config
+from safetensors.torch import load_file, save_file
+from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig,
+                          GraniteMoeHybridConfig, LlamaConfig,
+                          Ministral3Config,
+                          MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
+                          Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, StableLmConfig)
 
 BASE = dict(vocab_size=golden.VOCAB, hidden_size=24, intermediate_size=32, num_hidden_layers=4,
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
             eos_token_id=golden.END, bos_token_id=None, pad_token_id=None)
+
+
+# Narrower, for the families that came later: their arithmetic shows as well.
+SMALL = {**BASE, "hidden_size": 16, "intermediate_size": 24}
 
 
 def phi3(**changes):
@@ -38,6 +48,94 @@ def drop(*fields):
 GEMMA = dict(head_dim=8, query_pre_attn_scalar=16, sliding_window=24, tie_word_embeddings=True,
              attn_logit_softcapping=1.5, final_logit_softcapping=2.0)
 QWEN3 = dict(head_dim=16, tie_word_embeddings=False)
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=4.0)
+GRANITE4 = dict(**GRANITE, num_local_experts=0, shared_intermediate_size=20, layer_types=["attention"] * 4,
+                mamba_n_heads=4)
+# Windows of 24 in three blocks of four, as many models have them now.
+WINDOWS = dict(sliding_window=24, layer_types=["sliding_attention"] * 3 + ["full_attention"])
+GEMMA3 = dict(head_dim=8, query_pre_attn_scalar=16, tie_word_embeddings=True, **WINDOWS)
+YARN = rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
+
+
+def by_kind(sliding, full):
+    return {"sliding_attention": sliding, "full_attention": full}
+
+
+def old_style_kinds(folder):
+    """config.json as the first Gemma 3 had it: rope_theta, rope_local_base_freq, and a scaling for full blocks."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    kinds = config.pop("rope_parameters")
+    config["rope_theta"] = kinds["full_attention"].pop("rope_theta")
+    config["rope_local_base_freq"] = kinds["sliding_attention"].pop("rope_theta")
+    config["rope_scaling"] = kinds["full_attention"]
+    config.pop("layer_types")
+    config["sliding_window_pattern"] = 4
+    path.write_text(json.dumps(config, indent=1) + "\n")
+
+
+def nest(outer):
+    """The folder as models of images and text have it: a text_config, and names under language_model."""
+    def edit(folder):
+        config_path, path = folder / "config.json", folder / "model.safetensors"
+        config = json.loads(config_path.read_text())
+        config_path.write_text(json.dumps({"model_type": outer, "text_config": config, "tie_word_embeddings": False},
+                                          indent=1) + "\n")
+        tensors = load_file(path)
+        save_file({"language_model." + name: tensor for name, tensor in tensors.items()}, path)
+    return edit
+
+
+def without_prefix(folder):
+    """Names as a checkpoint of the inner model has them."""
+    path = folder / "model.safetensors"
+    save_file({name.removeprefix("model."): tensor for name, tensor in load_file(path).items()}, path)
+
+
+def fp8(block, quantization):
+    """Matrices of the blocks as E4M3 with scales by block, by row ((1, 0)) or one a tensor ((0, 0)). The model
+    is judged on their values in float32."""
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            plain[name] = stored[name] = tensor
+            if not name.endswith("proj.weight"):
+                continue
+            rows, cols = tensor.shape
+            down, across = block[0] or rows, block[1] or cols
+            scale = torch.stack([torch.stack([part.abs().max() / 400 for part in strip.split(across, 1)])
+                                 for strip in tensor.split(down, 0)])
+            whole = scale.repeat_interleave(down, 0).repeat_interleave(across, 1)[:rows, :cols]
+            stored[name] = (tensor / whole).to(torch.float8_e4m3fn)
+            stored[name.replace("weight", quantization["name"])] = scale if block != (0, 0) else scale[0, 0]
+            plain[name] = stored[name].float() * whole
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+
+    def after(folder):
+        save_file(edit.stored, folder / "model.safetensors")
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config["quantization_config"] = quantization["config"]
+        path.write_text(json.dumps(config, indent=1) + "\n")
+    return {"edit": edit, "after": after}
+
+
+def in_f64(folder):
+    """Norms in double precision."""
+    path = folder / "model.safetensors"
+    save_file({n: t.double() if t.ndim == 1 else t for n, t in load_file(path).items()}, path)
+
+
+def tie_in_words(folder):
+    """Says that the head is the embedding, where a head of its own is stored."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["tie_word_embeddings"] = True
+    path.write_text(json.dumps(config, indent=1) + "\n")
+
+
 MODELS = {
     # A window of 24: the text of 84 tokens runs far out of it.
     "mistral-window-f32": (MistralConfig(**BASE, sliding_window=24), F32, 20, {}),
@@ -69,6 +167,69 @@ MODELS = {
     "gemma2-no-caps-bf16": (Gemma2Config(**BASE, **{**GEMMA, "attn_logit_softcapping": None,
                                                     "final_logit_softcapping": None}), BF16, 20,
                             {"edit": drop("layer_types"), "different": 6}),
+    # Phi-4-mini: tied, three quarters of a head turned, LongRoPE.
+    "phi4-mini-f16": (phi3(hidden_size=32, intermediate_size=24, tie_word_embeddings=True,
+                           max_position_embeddings=512, original_max_position_embeddings=48,
+                           rope_parameters={**longrope(3), "partial_rotary_factor": 0.75}), F16, 20, {}),
+    "seed-oss-f32": (SeedOssConfig(**SMALL, head_dim=8), F32, 20, {}),
+    "seed-oss-biases-bf16": (SeedOssConfig(**SMALL, head_dim=8, attention_bias=False, attention_out_bias=True,
+                                           mlp_bias=True), BF16, 20, {}),
+    "ministral-f16": (MinistralConfig(**SMALL, head_dim=8, sliding_window=24, layer_types=[
+        "full_attention", "sliding_attention", "full_attention", "sliding_attention"]), F16, 20, {}),
+    # Scores grow at positions 32, 64…
+    "ministral3-f32": (Ministral3Config(**SMALL, head_dim=8, rope_parameters={
+        **YARN, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 32,
+        "llama_4_scaling_beta": 0.3}), F32, 20, {}),
+    "ministral3-bf16": (Ministral3Config(**SMALL, head_dim=8, rope_parameters={
+        **YARN, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.1}), BF16, 20, {}),
+    "mistral3-nested-f16": (MistralConfig(**SMALL, sliding_window=None, head_dim=8), F16, 20,
+                            {"after": nest("mistral3")}),
+    "smollm3-f32": (SmolLM3Config(**SMALL, tie_word_embeddings=True), F32, 20, {}),
+    "smollm3-window-bf16": (SmolLM3Config(**{**SMALL, "hidden_size": 24}, no_rope_layers=[0, 1, 1, 0], use_sliding_window=True,
+                                          sliding_window=24, tie_word_embeddings=False), BF16, 20,
+                            {"edit": drop("layer_types")}),
+    "granite-f32": (GraniteConfig(**SMALL, **GRANITE), F32, 20, {}),
+    "granite-biases-f16": (GraniteConfig(**SMALL, **GRANITE, attention_bias=True, mlp_bias=True), F16, 20,
+                           {"different": 10}),
+    "granite4-f32": (GraniteMoeHybridConfig(**SMALL, **GRANITE4, position_embedding_type="rope"), F32, 20, {}),
+    "granite4-no-positions-bf16": (GraniteMoeHybridConfig(**SMALL, **GRANITE4), BF16, 20, {"different": 10}),
+    "olmo2-f32": (Olmo2Config(**SMALL), F32, 20, {}),
+    "olmo2-mha-f16": (Olmo2Config(**{**SMALL, "num_key_value_heads": 4}, attention_bias=True), F16, 20, {}),
+    "olmo3-f32": (Olmo3Config(**SMALL, sliding_window=24), F32, 20, {"edit": drop("layer_types")}),
+    "olmo3-yarn-f16": (Olmo3Config(**SMALL, **WINDOWS, rope_parameters=by_kind(rope("default"), YARN)), F16, 40, {}),
+    "glm4-f32": (Glm4Config(**SMALL, head_dim=8), F32, 20, {}),
+    "glm4-bf16": (Glm4Config(**SMALL, head_dim=8, attention_bias=False,
+                             rope_parameters=rope("default", partial_rotary_factor=0.75)), BF16, 20, {}),
+    "exaone4-f32": (Exaone4Config(**SMALL, sliding_window=24), F32, 20, {"edit": drop("layer_types")}),
+    "exaone4-full-f16": (Exaone4Config(**SMALL, sliding_window=None, layer_types=["full_attention"] * 4), F16, 20,
+                         {}),
+    "stablelm-f32": (StableLmConfig(**{**SMALL, "hidden_size": 32}), F32, 20, {"different": 10}),
+    "stablelm-biases-f16": (StableLmConfig(**{**SMALL, "num_key_value_heads": 4}, use_qkv_bias=True,
+                                           rope_parameters=rope("default", partial_rotary_factor=0.5)), F16, 20, {}),
+    "gemma3-f32": (Gemma3TextConfig(**SMALL, **GEMMA3, rope_parameters=by_kind(
+        rope("default", rope_theta=100.0), rope("linear", rope_theta=5000.0, factor=4.0))), F32, 20,
+                   {"different": 6}),
+    "gemma3-old-bf16": (Gemma3TextConfig(**SMALL, **GEMMA3, final_logit_softcapping=2.0, rope_parameters=by_kind(
+        rope("default", rope_theta=100.0), rope("linear", rope_theta=5000.0, factor=2.0))), BF16, 20,
+                        {"edit": old_style_kinds, "different": 6}),
+    "mixtral-f32": (MixtralConfig(**SMALL, num_local_experts=4, num_experts_per_tok=2), F32, 20, {}),
+    "mixtral-f16": (MixtralConfig(**SMALL, num_local_experts=5, num_experts_per_tok=3, sliding_window=24), F16, 20,
+                    {}),
+    "qwen3-moe-f32": (Qwen3MoeConfig(**SMALL, head_dim=8, num_experts=6, num_experts_per_tok=2,
+                                     moe_intermediate_size=8, norm_topk_prob=True), F32, 20, {}),
+    "qwen3-moe-mixed-bf16": (Qwen3MoeConfig(**SMALL, head_dim=8, num_experts=4, num_experts_per_tok=2,
+                                            moe_intermediate_size=8, mlp_only_layers=[2]), BF16, 20, {}),
+    # How folders are written.
+    "llama-bare-names-bf16": (LlamaConfig(**SMALL), BF16, 20, {"after": without_prefix}),
+    "llama-untied-in-words-f16": (LlamaConfig(**SMALL), F16, 20, {"edit": tie_in_words}),
+    "llama-f64-norms-f32": (LlamaConfig(**SMALL), F32, 20, {"after": in_f64}),
+    "qwen2-fp8-blocks": (Qwen2Config(**SMALL), F32, 20, fp8((16, 8), {"name": "weight_scale_inv", "config": {
+        "quant_method": "fp8", "weight_block_size": [16, 8]}})),
+    "llama-fp8-rows": (LlamaConfig(**SMALL), F32, 20, fp8((1, 0), {"name": "weight_scale", "config": {
+        "quant_method": "compressed-tensors", "format": "float-quantized"}})),
+    "llama-fp8-whole": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale_inv", "config": {
+        "quant_method": "fp8"}})),
+    "llama-yarn-exact-f16": (LlamaConfig(**SMALL, rope_parameters={**YARN, "truncate": False}), F16, 40, {}),
 }
 
 

@@ -18,8 +18,10 @@ import gguf
 import llama_cpp
 import numpy
 import torch
-from transformers import (AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Phi3Config, Qwen2Config,
-                          Qwen3Config)
+from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
+                          GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
+                          Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
+                          SmolLM3Config, StableLmConfig)
 
 import golden
 from models import OUT, rope
@@ -35,8 +37,15 @@ BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "mlp.gate_up_proj": "ffn_up"}
-GEMMA_BLOCK = {**BLOCK, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
-               "post_feedforward_layernorm": "post_ffw_norm"}
+SANDWICH = {**BLOCK, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm"}
+NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3": SANDWICH, "exaone4": SANDWICH,
+         "glm4": {**BLOCK, "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
+         "seed_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"}}
+ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+                 "olmo3": "olmo2", "qwen3_moe": "qwen3moe"}
+PERMUTED = ("llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
+READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
 def gguf_name(name, family):
@@ -44,7 +53,9 @@ def gguf_name(name, family):
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    return f"blk.{block}.{(GEMMA_BLOCK if family == 'gemma2' else BLOCK)[rest]}.{kind}"
+    if rest == "mlp.gate":
+        return f"blk.{block}.ffn_gate_inp.{kind}"
+    return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
 
 def permute(weights, heads):
@@ -53,8 +64,31 @@ def permute(weights, heads):
         .reshape(weights.shape)
 
 
+def unpermute(weights, heads):
+    return weights.reshape(heads, weights.shape[0] // heads // 2, 2, *weights.shape[1:]).swapaxes(1, 2) \
+        .reshape(weights.shape)
+
+
+def heads_of(name, config):
+    """How many heads' rows a tensor has that converters permute, or 0."""
+    if config.model_type not in PERMUTED:
+        return 0
+    return config.num_attention_heads if ".q_proj." in name else \
+        config.num_key_value_heads if ".k_proj." in name else 0
+
+
 def architecture(config):
-    return "llama" if config.model_type == "mistral" else config.model_type
+    return ARCHITECTURES.get(config.model_type, config.model_type)
+
+
+def split_experts(name, array):
+    """transformers' stacks as GGUF has them: [(name, array)]."""
+    block = name.split(".")[2]
+    if name.endswith("gate_up_proj"):
+        half = array.shape[1] // 2
+        return [(f"blk.{block}.ffn_gate_exps.weight", array[:, :half]),
+                (f"blk.{block}.ffn_up_exps.weight", array[:, half:])]
+    return [(f"blk.{block}.ffn_down_exps.weight", array)]
 
 
 def tensors_of(model, config):
@@ -64,14 +98,15 @@ def tensors_of(model, config):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         array = p.detach().numpy().astype("<f4")
-        if architecture(config) == "llama" and ".q_proj." in name:
-            array = permute(array, config.num_attention_heads)
-        if architecture(config) == "llama" and ".k_proj." in name:
-            array = permute(array, config.num_key_value_heads)
-        if config.model_type == "gemma2" and "norm" in name:
+        if ".experts." in name:
+            out.update(split_experts(name, array))
+            continue
+        if heads_of(name, config):
+            array = permute(array, heads_of(name, config))
+        if config.model_type.startswith("gemma") and "norm" in name:
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
-    parameters = config.rope_parameters
+    parameters = rope_of(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if parameters["rope_type"] == "llama3":
         out["rope_freqs.weight"] = llama3_factors(parameters, head_dim)
@@ -79,6 +114,11 @@ def tensors_of(model, config):
         out["rope_factors_short.weight"] = numpy.array(parameters["short_factor"], "<f4")
         out["rope_factors_long.weight"] = numpy.array(parameters["long_factor"], "<f4")
     return out
+
+
+def rope_of(config):
+    """RoPE of the blocks that see everything."""
+    return config.rope_parameters.get("full_attention", config.rope_parameters)
 
 
 def llama3_factors(p, dim):
@@ -100,7 +140,7 @@ def llama3_factors(p, dim):
 
 def write_metadata(writer, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    p = config.rope_parameters
+    p = rope_of(config)
     writer.add_vocab_size(config.vocab_size)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -108,16 +148,34 @@ def write_metadata(writer, config):
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if config.model_type == "stablelm":
+        writer.add_layer_norm_eps(config.layer_norm_eps)
+        writer.add_parallel_residual(False)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(p["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * p.get("partial_rotary_factor", 1.0)))
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
-    if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2"):
+    if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2", "gemma3_text",
+                                                                                   "olmo3", "exaone4"):
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.model_type == "granite":
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    if config.model_type in ("mixtral", "qwen3_moe"):
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if config.model_type == "qwen3_moe":
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if "llama_4_scaling_beta" in p:
+        writer.add_attn_temperature_scale(p["llama_4_scaling_beta"])
+        writer.add_rope_scaling_yarn_log_mul(p["mscale_all_dim"])
     if p["rope_type"] in ("linear", "yarn"):
         kinds = {"linear": gguf.RopeScalingType.LINEAR, "yarn": gguf.RopeScalingType.YARN}
         writer.add_rope_scaling_type(kinds[p["rope_type"]])
@@ -203,7 +261,30 @@ def by_llama_cpp(path, prompt, n):
     return tokens, rows
 
 
-def load(path, config):
+def load_by_hand(path, model, config):
+    """The model with the file's values, for families that transformers' own reader does not know."""
+    values = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype("<f4").reshape(t.shape[::-1])
+              for t in gguf.GGUFReader(str(path)).tensors}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name == "lm_head.weight" and config.tie_word_embeddings:
+                continue
+            if ".experts." in name:
+                parts = [values[n] for n, _ in split_experts(name, numpy.zeros(p.shape, "<f4"))]
+                array = numpy.concatenate(parts, 1)
+            else:
+                array = values[gguf_name(name, config.model_type)]
+            if heads_of(name, config):
+                array = unpermute(array, heads_of(name, config))
+            if config.model_type.startswith("gemma") and "norm" in name:
+                array = array - 1
+            p.copy_(torch.from_numpy(array.copy()))
+    return model
+
+
+def load(path, model, config):
+    if config.model_type not in READ_BY_TRANSFORMERS:
+        return load_by_hand(path, model, config)
     if config.model_type == "mistral":  # in GGUF it is a Llama, and transformers' reader knows it as one
         config = LlamaConfig(**{k: v for k, v in config.to_dict().items() if k not in ("model_type", "sliding_window")})
     model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, config=config, dtype=torch.float32,
@@ -226,7 +307,7 @@ def prompts_of(model, length, margin, n, seed):
                 tokens.append(step)
         tokens = torch.cat(tokens, 1)
         for i in torch.nonzero(alive).flatten().tolist():
-            if len(set(tokens[i].tolist())) >= (2 if model.config.model_type == "gemma2" else n // 3):
+            if len(set(tokens[i].tolist())) >= (2 if model.config.model_type.startswith("gemma") else n // 3):
                 yield prompts[i].tolist()
 
 
@@ -247,6 +328,29 @@ FAMILIES = {
 }
 
 
+# Families that came later, each in a file of mixed floats and one of quantized blocks where it has experts.
+LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
+LATER_FAMILIES = {
+    "granite": (GraniteConfig, dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3,
+                                    logits_scaling=4.0)),
+    "smollm3": (SmolLM3Config, {}),
+    "olmo2": (Olmo2Config, {}),
+    "olmo3": (Olmo3Config, {"sliding_window": 16}),
+    "exaone4": (Exaone4Config, {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
+    "glm4": (Glm4Config, {"head_dim": 8}),
+    "seed_oss": (SeedOssConfig, {"head_dim": 8}),
+    "stablelm": (StableLmConfig, {"hidden_size": 32}),
+    "gemma3": (Gemma3TextConfig, {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16,
+                                  "num_hidden_layers": 6, "tie_word_embeddings": True}),
+    "ministral3": (Ministral3Config, {"head_dim": 8, "rope_parameters": {
+        **rope("yarn", factor=4.0, original_max_position_embeddings=16), "mscale": 1.0, "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.3}}),
+    "mixtral": (MixtralConfig, {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
+    "qwen3_moe": (Qwen3MoeConfig, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2,
+                                   "moe_intermediate_size": 16, "norm_topk_prob": True}),
+}
+
+
 def configs():
     """name: (config, kinds, margin, split)"""
     out = {}
@@ -254,6 +358,11 @@ def configs():
         out[f"gguf-{family}-floats"] = (make(**{**BASE, **small}), FLOATS, 0.004, 0)
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
+    for family, (make, changes) in LATER_FAMILIES.items():
+        out[f"gguf-{family.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), FLOATS, 0.004, 0)
+    out["gguf-qwen3-moe-legacy"] = (Qwen3MoeConfig(**{
+        **BASE, "num_hidden_layers": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32, "norm_topk_prob": True}), LEGACY, 0.03, 0)
     small = FAMILIES["llama"][1]
     out["gguf-llama-split"] = (LlamaConfig(**BASE, **small), [TYPE.F16], 0.004, 12)
     out["gguf-llama-untied"] = (LlamaConfig(**{**BASE, "tie_word_embeddings": False, "head_dim": 16}), [TYPE.F16],
@@ -295,7 +404,7 @@ def make(name, config, kinds, margin, split):
     first = sum(name.encode())  # so that no two families share their weights
     for seed in range(first, first + 20):
         model = AutoModelForCausalLM.from_config(config).float().eval()
-        golden.randomise(model, seed, config.model_type == "gemma2")
+        golden.randomise(model, seed, config.model_type.startswith("gemma"))
         arrays = tensors_of(model, config)
         path = folder / "model.gguf"
         with tempfile.TemporaryDirectory() as scratch:
@@ -304,7 +413,7 @@ def make(name, config, kinds, margin, split):
             else:
                 tensors = {n: as_type(a, kinds[i % len(kinds)]) for i, (n, a) in enumerate(arrays.items())}
             write_file(path, config, tensors)
-        judge = load(path, config)
+        judge = load(path, model, config)
         found = settle(judge, path, margin, seed, 10 if isinstance(kinds, dict) else 16)
         if found:
             break

@@ -54,7 +54,7 @@ def randomise(model, seed, plus_one):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
-            if name.endswith("norm.weight") or "layernorm" in name:
+            if name.endswith(("norm.weight", "layernorm.weight")):
                 p.copy_(0.2 * noise + (0 if plus_one else 1))
             elif name.endswith(".bias"):
                 p.copy_(0.3 * noise)
@@ -85,17 +85,19 @@ class Removed:
 
     def __init__(self, model, attention, mlp):
         self.layers, self.attention, self.mlp = model.model.layers, attention, mlp
+        self.name = "shared_mlp" if hasattr(self.layers[0], "shared_mlp") else "mlp"
 
     def __enter__(self):
-        self.kept = [(layer.self_attn, layer.mlp) for layer in self.layers]
+        self.kept = [(layer.self_attn, getattr(layer, self.name)) for layer in self.layers]
         for b in self.attention:
             self.layers[b].self_attn = Nothing(True)
         for b in self.mlp:
-            self.layers[b].mlp = Nothing(False)
+            setattr(self.layers[b], self.name, Nothing(False))
 
     def __exit__(self, *_):
         for layer, (attention, mlp) in zip(self.layers, self.kept):
-            layer.self_attn, layer.mlp = attention, mlp
+            layer.self_attn = attention
+            setattr(layer, self.name, mlp)
 
 
 def load(folder):
@@ -190,9 +192,10 @@ def old_style_rope(folder):
     path.write_text(json.dumps(config, indent=1) + "\n")
 
 
-def make(folder, config, dtype, prompt_length, edit=None, shard=None, masks=3, tries=400, different=16):
+def make(folder, config, dtype, prompt_length, edit=None, after=None, shard=None, masks=3, tries=400, different=16):
     """A golden folder of a random model of this config; seeds are tried until no choice is close.
 
+    `edit` changes the folder before it is judged, `after` in ways that transformers reads as another class.
     The tokenizer is a link to the one that all tiny models share."""
     from transformers import AutoModelForCausalLM
     folder = pathlib.Path(folder)
@@ -200,7 +203,7 @@ def make(folder, config, dtype, prompt_length, edit=None, shard=None, masks=3, t
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         model = AutoModelForCausalLM.from_config(config)
-        randomise(model, seed, config.model_type == "gemma2")
+        randomise(model, seed, config.model_type.startswith("gemma"))
         model.generation_config.eos_token_id = END
         model = model.to(dtype)
         model.save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
@@ -212,6 +215,8 @@ def make(folder, config, dtype, prompt_length, edit=None, shard=None, masks=3, t
                        different=different)
         if result is None:
             continue
+        if after:
+            after(folder)
         write(folder, *result)
         for name in ("tokenizer.json", "tokenizer_config.json"):
             (folder / name).symlink_to(pathlib.Path("..") / "tokenizer" / name)

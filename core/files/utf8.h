@@ -1,0 +1,24 @@
+/* Reading UTF-8 that may be broken: how long the character at a place is, and which one it is. */
+#ifndef SWIFTLET_CORE_FILES_UTF8_H
+#define SWIFTLET_CORE_FILES_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of the well-formed character at text (size > 0), or 0 when it is malformed or cut off. No
+ * overlong forms, no surrogates, nothing past U+10FFFF. `code` may be NULL. */
+size_t utf8_character(const char* text, size_t size, uint32_t* code);
+/* True when text is the beginning of a well-formed character that needs more bytes. */
+bool utf8_is_beginning(const char* text, size_t size);
+/* Bytes of the malformed stretch at text that one U+FFFD stands for (at least 1): the longest
+ * beginning of a well-formed character, as Unicode recommends. */
+size_t utf8_malformed(const char* text, size_t size);
+/* Writes a character (code <= U+10FFFF), returns its bytes. */
+size_t utf8_put(uint32_t code, char out[4]);
+
+/* Unicode's White_Space; letters, marks, digits and connectors as a word is made of. */
+bool utf8_is_white(uint32_t code);
+bool utf8_is_word(uint32_t code);
+
+#endif

@@ -1,0 +1,409 @@
+/* Expressions to values. */
+#include <string.h>
+
+#include "core/jinja/library.h"
+
+/* ---- parts of values ---------------------------------------------------------------------- */
+
+static struct value missing(struct value of, const struct string* name) {
+	return (struct value){.kind = UNDEFINED, .of = (uint8_t)of.kind, .string = name};
+}
+
+static struct value loop_attribute(struct machine* m, struct value v, const struct string* name) {
+	const struct loop* const l = v.loop;
+	const struct {
+		const char* name;
+		struct value value;
+	} known[] = {{"index", value_integer(l->at + 1)},
+	             {"index0", value_integer(l->at)},
+	             {"revindex", value_integer(l->n - l->at)},
+	             {"revindex0", value_integer(l->n - l->at - 1)},
+	             {"first", value_boolean(l->at == 0)},
+	             {"last", value_boolean(l->at == l->n - 1)},
+	             {"length", value_integer(l->n)},
+	             {"depth", value_integer(l->depth + 1)},
+	             {"depth0", value_integer(l->depth)},
+	             {"previtem", l->at > 0 ? l->item[l->at - 1] : value_undefined(name)},
+	             {"nextitem", l->at + 1 < l->n ? l->item[l->at + 1] : value_undefined(name)}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (string_is(name, known[i].name))
+			return known[i].value;
+	(void)m;
+	return missing(v, name);
+}
+
+/* A bound method, or undefined where the kind has none of that name. */
+static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
+	const struct method_of* const what = library_method(v.kind, name);
+	if (!what)
+		return missing(v, name);
+	struct value method = {.kind = METHOD};
+	method.method = MACHINE_NEW(m, struct method, .self = v, .what = what);
+	if (!what->call) { /* one that would change the value in place */
+		method = missing(v, name);
+		method.unsafe = true;
+	}
+	return method;
+}
+
+struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
+	if (v.kind == UNDEFINED)
+		value_fail_undefined(m, v);
+	if (v.kind == LOOP) {
+		const struct value found = loop_attribute(m, v, name);
+		return found.kind == UNDEFINED && found.of == LOOP ? method_attribute(m, v, name) : found;
+	}
+	if (v.kind == MACRO && string_is(name, "name"))
+		return value_string(v.macro->node->name);
+	if (v.kind == NAMESPACE || v.kind == DICT) {
+		const struct value method = v.kind == DICT ? method_attribute(m, v, name) : missing(v, name);
+		if (method.kind == METHOD || method.unsafe)
+			return method;
+		const struct value* const found = dict_find_name(m, v.dict, name);
+		return found ? *found : method;
+	}
+	return method_attribute(m, v, name);
+}
+
+int64_t clamp_index(int64_t index, int64_t length) {
+	if (index < 0)
+		index = index < -length ? 0 : index + length;
+	return index > length ? length : index;
+}
+
+static struct value index_sequence(struct machine* m, struct value v, int64_t index) {
+	const bool text = v.kind == STRING;
+	const int64_t n = text ? string_length(m, v.string) : v.list->n;
+	if (index < -n || index >= n)
+		return missing(v, NULL);
+	index = index < 0 ? index + n : index;
+	if (!text)
+		return v.list->item[index];
+	uint32_t code;
+	const size_t at = string_offset(m, v.string, index);
+	return value_string(string_part(m, v.string, at, at + string_character(v.string, at, &code)));
+}
+
+struct value value_index(struct machine* m, struct value v, struct value index) {
+	if (v.kind == UNDEFINED)
+		value_fail_undefined(m, v);
+	if (v.kind == DICT && value_is_key(index)) {
+		const struct value* const found = dict_find(m, v.dict, index);
+		if (found)
+			return *found;
+	}
+	if ((v.kind == STRING || v.kind == LIST || v.kind == TUPLE || v.kind == RANGE) &&
+	    (index.kind == INTEGER || index.kind == BOOLEAN))
+		return index_sequence(m, v, index.kind == INTEGER ? index.integer : index.boolean);
+	if (index.kind == STRING) {
+		if (v.kind == DICT)
+			return method_attribute(m, v, index.string);
+		return value_attribute(m, v, string_intern(m, index.string->data, index.string->size));
+	}
+	if (index.kind == UNDEFINED && index.unsafe)
+		value_fail_undefined(m, index);
+	return missing(v, NULL);
+}
+
+struct value value_path(struct machine* m, struct value v, const struct string* path) {
+	const struct string dot = {.data = ".", .size = 1};
+	for (size_t at = 0;;) {
+		const size_t found = string_find(m, path, &dot, at, path->size);
+		const size_t end = found == SIZE_MAX ? path->size : found;
+		int64_t number = 0;
+		bool digits = end > at && end - at < 10;
+		for (size_t i = at; i < end && digits; i++) {
+			digits = path->data[i] >= '0' && path->data[i] <= '9';
+			number = number * 10 + (path->data[i] - '0');
+		}
+		v = value_index(m, v, digits ? value_integer(number) : value_string(string_part(m, path, at, end)));
+		if (found == SIZE_MAX)
+			return v;
+		at = end + 1;
+	}
+}
+
+/* ---- slices ------------------------------------------------------------------------------- */
+
+struct slice {
+	int64_t start, step, n;
+};
+
+static int64_t slice_part(struct machine* m, struct scope* s, const struct node* n, bool* given) {
+	const struct value v = n ? evaluate(m, s, n) : value_none();
+	*given = v.kind != NONE;
+	if (v.kind == UNDEFINED)
+		value_fail_undefined(m, v);
+	return *given ? argument_integer(m, v, "a slice", 0) : 0;
+}
+
+static int64_t bound(int64_t i, int64_t length, int64_t least, int64_t most) {
+	if (i < 0)
+		i = i < -length ? least : i + length;
+	return i < least ? least : i > most ? most : i;
+}
+
+/* Python's slice.indices. */
+static struct slice slice_of(struct machine* m, struct scope* s, const struct node* n, int64_t length) {
+	bool has_start, has_end, has_step;
+	const int64_t start = slice_part(m, s, n->b, &has_start), end = slice_part(m, s, n->c, &has_end);
+	int64_t step = slice_part(m, s, n->d, &has_step);
+	if (!has_step)
+		step = 1;
+	if (step == 0)
+		machine_fail(m, "slice step cannot be zero");
+	if (step > INT32_MAX || step < -INT32_MAX)
+		step = step > 0 ? INT32_MAX : -INT32_MAX;
+	const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? length : length - 1;
+	const int64_t from = has_start ? bound(start, length, least, most) : step > 0 ? 0 : length - 1;
+	const int64_t to = has_end ? bound(end, length, least, most) : step > 0 ? length : -1;
+	int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
+	if ((step > 0 && to <= from) || (step < 0 && to >= from))
+		count = 0;
+	return (struct slice){from, step, count};
+}
+
+static struct value slice_string(struct machine* m, const struct string* text, struct slice slice) {
+	if (slice.step == 1) {
+		const size_t start = string_offset(m, text, slice.start);
+		return value_string(string_part(m, text, start, string_offset(m, text, slice.start + slice.n)));
+	}
+	const struct list* const characters = value_items(m, value_string(text));
+	struct builder b = {.machine = m};
+	for (int64_t i = 0; i < slice.n; i++)
+		builder_string(&b, characters->item[slice.start + i * slice.step].string);
+	return value_string(builder_end(&b));
+}
+
+static struct value evaluate_slice(struct machine* m, struct scope* s, const struct node* n) {
+	const struct value v = evaluate(m, s, n->a);
+	if (v.kind == UNDEFINED)
+		value_fail_undefined(m, v);
+	if (v.kind != STRING && v.kind != LIST && v.kind != TUPLE && v.kind != RANGE)
+		return missing(v, NULL);
+	const struct slice slice = slice_of(m, s, n, value_length(m, v));
+	if (v.kind == STRING)
+		return slice_string(m, v.string, slice);
+	struct value out = value_list(m, v.kind);
+	if (slice.step == 1) { /* what is never changed can be shared */
+		out.list->item = v.list->item ? v.list->item + slice.start : NULL;
+		out.list->n = out.list->capacity = (int)slice.n;
+		return out;
+	}
+	for (int64_t i = 0; i < slice.n; i++)
+		list_add(m, out.list, v.list->item[slice.start + i * slice.step]);
+	return out;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static void add_argument(struct machine* m, struct arguments* a, struct value v) {
+	a->value = machine_grow(m, a->value, &a->capacity, a->n + 1, sizeof *a->value);
+	a->value[a->n++] = v;
+}
+
+static void add_keyword(struct machine* m, struct arguments* a, const struct string* text, struct value v) {
+	const struct string* const name = string_intern(m, text->data, text->size);
+	a->keyword = machine_grow(m, a->keyword, &a->keyword_capacity, a->n_keywords + 1, sizeof *a->keyword);
+	a->keyword[a->n_keywords++] = (struct keyword){name, text, v};
+}
+
+static void spread_dict(struct machine* m, struct arguments* a, struct value v) {
+	if (v.kind != DICT)
+		machine_fail(m, "argument after ** must be a mapping, not %s", value_type(v));
+	for (int i = 0; i < v.dict->n; i++) {
+		const struct value key = v.dict->entry[i].key;
+		if (key.kind != STRING)
+			machine_fail(m, "keywords must be strings");
+		add_keyword(m, a, key.string, v.dict->entry[i].value);
+	}
+}
+
+struct arguments evaluate_arguments(struct machine* m, struct scope* s, const struct node* call) {
+	struct arguments a = {0};
+	for (int i = 0; i < call->n; i++) {
+		const struct node* const item = call->item[i];
+		if (item->kind == NODE_KEYWORD) {
+			add_keyword(m, &a, item->name, evaluate(m, s, item->a));
+		} else if (item->kind == NODE_SPREAD) {
+			const struct list* const items = value_items(m, evaluate(m, s, item->a));
+			for (int k = 0; k < items->n; k++)
+				add_argument(m, &a, items->item[k]);
+		} else if (item->kind == NODE_SPREAD_DICT) {
+			spread_dict(m, &a, evaluate(m, s, item->a));
+		} else {
+			add_argument(m, &a, evaluate(m, s, item));
+		}
+	}
+	return a;
+}
+
+struct value call_value(struct machine* m, struct value callee, const struct arguments* a) {
+	switch (callee.kind) {
+	case FUNCTION:
+		return callee.function->call(m, a);
+	case METHOD:
+		return callee.method->what->call(m, callee.method->self, a);
+	case MACRO:
+		return call_macro(m, callee.macro, a);
+	case LOOP:
+		return call_loop(m, callee.loop, a);
+	case UNDEFINED:
+		value_fail_undefined(m, callee);
+	default:
+		machine_fail(m, "'%s' object is not callable", value_type(callee));
+	}
+}
+
+static struct value evaluate_filter(struct machine* m, struct scope* s, const struct node* n,
+                                    struct value v) {
+	const struct filter* const filter = n->table;
+	const struct arguments a = evaluate_arguments(m, s, n);
+	m->line = n->line;
+	if (!filter)
+		library_fail(m, n);
+	return filter_call(m, filter, v, &a);
+}
+
+struct value evaluate_filters(struct machine* m, struct scope* s, const struct node* n, struct value inner) {
+	machine_enter(m);
+	const struct value v = evaluate_filter(m, s, n, n->a ? evaluate_filters(m, s, n->a, inner) : inner);
+	machine_leave(m);
+	return v;
+}
+
+/* `x is defined` of what is no name at all is no failure; nor is a test that is not known where it is not
+ * met. */
+static bool evaluate_test(struct machine* m, struct scope* s, const struct node* n) {
+	const struct test* const test = n->table;
+	const struct value v = evaluate(m, s, n->a);
+	const struct arguments a = evaluate_arguments(m, s, n);
+	m->line = n->line;
+	if (!test)
+		library_fail(m, n);
+	return test_call(m, test, v, &a) != n->flag;
+}
+
+/* ---- expressions -------------------------------------------------------------------------- */
+
+static struct value evaluate_items(struct machine* m, struct scope* s, const struct node* n, enum kind kind) {
+	struct value list = value_list(m, kind);
+	for (int i = 0; i < n->n; i++)
+		list_add(m, list.list, evaluate(m, s, n->item[i]));
+	return list;
+}
+
+static struct value evaluate_dict(struct machine* m, struct scope* s, const struct node* n) {
+	struct value dict = value_dict(m);
+	for (int i = 0; i < n->n; i += 2) {
+		const struct value key = evaluate(m, s, n->item[i]);
+		dict_set(m, dict.dict, key, evaluate(m, s, n->item[i + 1]));
+	}
+	return dict;
+}
+
+static struct value evaluate_compare(struct machine* m, struct scope* s, const struct node* n) {
+	struct value left = evaluate(m, s, n->a);
+	for (int i = 0; i < n->n; i++) {
+		const struct value right = evaluate(m, s, n->item[i]->a);
+		if (!operator_compare(m, n->item[i]->operator, left, right))
+			return value_boolean(false);
+		left = right;
+	}
+	return value_boolean(true);
+}
+
+static struct value evaluate_concat(struct machine* m, struct scope* s, const struct node* n) {
+	struct builder b = {.machine = m};
+	for (int i = 0; i < n->n; i++)
+		value_write(&b, evaluate(m, s, n->item[i]));
+	return value_string(builder_end(&b));
+}
+
+static struct value evaluate_sign(struct machine* m, struct scope* s, const struct node* n) {
+	const struct value v = evaluate(m, s, n->a);
+	if (v.kind == UNDEFINED)
+		value_fail_undefined(m, v);
+	if (!value_is_number(v))
+		machine_fail(m, "bad operand type for unary %c: '%s'", n->kind == NODE_NEGATE ? '-' : '+',
+		             value_type(v));
+	const struct value zero = value_integer(0);
+	if (v.kind == FLOAT)
+		return n->kind == NODE_NEGATE ? value_float(-v.number) : v;
+	return operator_binary(m, n->kind == NODE_NEGATE ? MINUS : PLUS, zero, v);
+}
+
+static struct value evaluate_name(struct scope* s, const struct node* n) {
+	const struct value* const found = scope_find(s, n->name);
+	return found ? *found : value_undefined(n->name);
+}
+
+static struct value evaluate_choice(struct machine* m, struct scope* s, const struct node* n) {
+	if (value_truth(evaluate(m, s, n->b)))
+		return evaluate(m, s, n->a);
+	return n->c ? evaluate(m, s, n->c) : value_undefined(NULL);
+}
+
+static struct value evaluate_call(struct machine* m, struct scope* s, const struct node* n) {
+	const struct value callee = evaluate(m, s, n->a);
+	const struct arguments a = evaluate_arguments(m, s, n);
+	m->line = n->line;
+	return call_value(m, callee, &a);
+}
+
+static struct value evaluate_here(struct machine* m, struct scope* s, const struct node* n) {
+	struct value v;
+	switch (n->kind) {
+	case NODE_LITERAL:
+		return n->value;
+	case NODE_NAME:
+		return evaluate_name(s, n);
+	case NODE_TUPLE:
+		return evaluate_items(m, s, n, TUPLE);
+	case NODE_LIST:
+		return evaluate_items(m, s, n, LIST);
+	case NODE_DICT:
+		return evaluate_dict(m, s, n);
+	case NODE_ATTRIBUTE:
+		v = evaluate(m, s, n->a);
+		m->line = n->line;
+		return value_attribute(m, v, n->name);
+	case NODE_ITEM:
+		v = evaluate(m, s, n->a);
+		return value_index(m, v, evaluate(m, s, n->b));
+	case NODE_SLICE:
+		return evaluate_slice(m, s, n);
+	case NODE_CALL:
+		return evaluate_call(m, s, n);
+	case NODE_FILTER:
+		return evaluate_filter(m, s, n, evaluate(m, s, n->a));
+	case NODE_TEST:
+		return value_boolean(evaluate_test(m, s, n));
+	case NODE_NOT:
+		return value_boolean(!value_truth(evaluate(m, s, n->a)));
+	case NODE_AND:
+		v = evaluate(m, s, n->a);
+		return value_truth(v) ? evaluate(m, s, n->b) : v;
+	case NODE_OR:
+		v = evaluate(m, s, n->a);
+		return value_truth(v) ? v : evaluate(m, s, n->b);
+	case NODE_COMPARE:
+		return evaluate_compare(m, s, n);
+	case NODE_BINARY:
+		v = evaluate(m, s, n->a);
+		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
+	case NODE_CONCAT:
+		return evaluate_concat(m, s, n);
+	case NODE_CHOOSE:
+		return evaluate_choice(m, s, n);
+	default: /* NODE_NEGATE, NODE_POSITIVE */
+		return evaluate_sign(m, s, n);
+	}
+}
+
+struct value evaluate(struct machine* m, struct scope* s, const struct node* n) {
+	machine_enter(m);
+	const struct value v = evaluate_here(m, s, n);
+	machine_leave(m);
+	return v;
+}

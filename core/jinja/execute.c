@@ -1,0 +1,288 @@
+/* Statements: bodies that write, loops, scopes, macros. */
+#include <string.h>
+
+#include "core/jinja/library.h"
+
+/* ---- scopes ------------------------------------------------------------------------------- */
+
+struct value* scope_find(struct scope* s, const struct string* name) {
+	for (; s; s = s->outer)
+		for (int i = s->n - 1; i >= 0; i--)
+			if (s->binding[i].name == name)
+				return &s->binding[i].value;
+	return NULL;
+}
+
+void scope_set(struct machine* m, struct scope* s, const struct string* name, struct value v) {
+	for (int i = 0; i < s->n; i++)
+		if (s->binding[i].name == name) {
+			s->binding[i].value = v;
+			return;
+		}
+	s->binding = machine_grow(m, s->binding, &s->capacity, s->n + 1, sizeof *s->binding);
+	s->binding[s->n++] = (struct binding){name, v};
+}
+
+static struct scope* scope_within(struct machine* m, struct scope* outer) {
+	return MACHINE_NEW(m, struct scope, .outer = outer);
+}
+
+/* ---- setting ------------------------------------------------------------------------------ */
+
+static void set_target(struct machine* m, struct scope* s, const struct node* target, struct value v);
+
+static void set_tuple(struct machine* m, struct scope* s, const struct node* target, struct value v) {
+	const struct list* const items = value_items(m, v);
+	if (items->n != target->n)
+		machine_fail(m, "%d values to unpack, expected %d", items->n, target->n);
+	for (int i = 0; i < target->n; i++)
+		set_target(m, s, target->item[i], items->item[i]);
+}
+
+static void set_member(struct machine* m, struct scope* s, const struct node* target, struct value v) {
+	const struct value* const of = scope_find(s, target->a->name);
+	if (!of || of->kind != NAMESPACE)
+		machine_fail(m, "cannot assign attribute on non-namespace object");
+	dict_set(m, of->dict, value_string(target->name), v);
+}
+
+static void set_target(struct machine* m, struct scope* s, const struct node* target, struct value v) {
+	if (target->kind == NODE_TUPLE)
+		set_tuple(m, s, target, v);
+	else if (target->kind == NODE_TARGET_MEMBER)
+		set_member(m, s, target, v);
+	else
+		scope_set(m, s, target->name, v);
+}
+
+/* What a body writes, as a string. */
+static struct value written(struct machine* m, struct scope* s, const struct node* body) {
+	struct builder b = {.machine = m};
+	execute(m, s, body, &b);
+	return value_string(builder_end(&b));
+}
+
+static void set_block(struct machine* m, struct scope* s, const struct node* n) {
+	struct value v = written(m, scope_within(m, s), n->d);
+	if (n->b)
+		v = evaluate_filters(m, s, n->b, v);
+	set_target(m, s, n->a, v);
+}
+
+/* ---- loops -------------------------------------------------------------------------------- */
+
+/* The items that the loop's own condition takes. */
+static const struct list* chosen(struct machine* m, struct scope* s, const struct node* n,
+                                 const struct list* all) {
+	if (!n->c)
+		return all;
+	struct list* const some = value_list(m, LIST).list;
+	for (int i = 0; i < all->n; i++) {
+		struct scope* const inner = scope_within(m, s);
+		set_target(m, inner, n->a, all->item[i]);
+		if (value_truth(evaluate(m, inner, n->c)))
+			list_add(m, some, all->item[i]);
+	}
+	return some;
+}
+
+static enum flow run_loop(struct machine* m, struct scope* s, const struct node* n, struct value over,
+                          int depth, struct builder* out) {
+	static const char name[] = "loop";
+	const struct list* const items = chosen(m, s, n, value_items(m, over));
+	if (items->n == 0)
+		return n->e ? execute(m, scope_within(m, s), n->e, out) : GO_ON;
+	struct loop* const loop = MACHINE_NEW(m, struct loop, .item = items->item, .n = items->n, .depth = depth,
+	                                      .node = n->flag ? n : NULL, .scope = s);
+	const struct string* const loop_name = string_intern(m, name, sizeof name - 1);
+	for (; loop->at < loop->n; loop->at++) {
+		struct scope* const inner = scope_within(m, s);
+		scope_set(m, inner, loop_name, (struct value){.kind = LOOP, .loop = loop});
+		set_target(m, inner, n->a, items->item[loop->at]);
+		if (execute(m, inner, n->d, out) == BREAK)
+			break;
+	}
+	return GO_ON;
+}
+
+struct value call_loop(struct machine* m, struct loop* loop, const struct arguments* arguments) {
+	static const char* const name[] = {"iterable", NULL};
+	struct value over;
+	arguments_take(m, arguments, "loop", name, 1, &over);
+	if (!loop->node)
+		machine_fail(m, "The loop must have the 'recursive' marker to be called recursively.");
+	struct builder b = {.machine = m};
+	run_loop(m, loop->scope, loop->node, over, loop->depth + 1, &b);
+	return value_string(builder_end(&b));
+}
+
+/* ---- macros ------------------------------------------------------------------------------- */
+
+/* The value given by name, and that it was used; NULL when none was. */
+static const struct value* by_name(const struct arguments* a, const struct string* name, bool* used) {
+	for (int i = 0; i < a->n_keywords; i++)
+		if (a->keyword[i].name == name) {
+			used[i] = true;
+			return &a->keyword[i].value;
+		}
+	return NULL;
+}
+
+static void set_named(struct machine* m, struct scope* s, const char* name, struct value v) {
+	scope_set(m, s, string_intern(m, name, strlen(name)), v);
+}
+
+/* kwargs: the arguments by name that are no parameter's; `caller` is told apart. */
+static void set_rest(struct machine* m, struct scope* s, const struct node* macro, const struct arguments* a,
+                     const bool* used) {
+	struct value rest = value_dict(m);
+	struct value caller = value_undefined(string_intern(m, "caller", 6));
+	for (int i = 0; i < a->n_keywords; i++) {
+		const struct string* const name = a->keyword[i].name;
+		if (used[i])
+			continue;
+		if (macro->caller && string_is(name, "caller"))
+			caller = a->keyword[i].value;
+		else if (macro->kwargs)
+			dict_set(m, rest.dict, value_string(a->keyword[i].text), a->keyword[i].value);
+		else
+			machine_fail(m, "macro '%.60s' takes no keyword argument '%.*s'", macro->name->data,
+			             (int)(name->size < 60 ? name->size : 60), name->data);
+	}
+	if (macro->caller)
+		set_named(m, s, "caller", caller);
+	if (macro->kwargs)
+		set_named(m, s, "kwargs", rest);
+}
+
+static void set_surplus(struct machine* m, struct scope* s, const struct node* macro,
+                        const struct arguments* a) {
+	if (a->n > macro->n && !macro->varargs)
+		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)",
+		             (int)(macro->name->size < 60 ? macro->name->size : 60), macro->name->data, macro->n);
+	if (!macro->varargs)
+		return;
+	struct value surplus = value_list(m, TUPLE);
+	for (int i = macro->n; i < a->n; i++)
+		list_add(m, surplus.list, a->value[i]);
+	set_named(m, s, "varargs", surplus);
+}
+
+struct value call_macro(struct machine* m, const struct macro* macro, const struct arguments* a) {
+	const struct node* const n = macro->node;
+	const int line = m->line;
+	struct scope* const s = scope_within(m, macro->scope);
+	bool* const used = machine_alloc(m, (size_t)a->n_keywords + 1);
+	memset(used, 0, (size_t)a->n_keywords + 1);
+	machine_enter(m);
+	for (int i = 0; i < n->n; i++) {
+		const struct node* const parameter = n->item[i];
+		const struct value* const named = i < a->n ? NULL : by_name(a, parameter->name, used);
+		struct value v = value_undefined(parameter->name);
+		if (i < a->n)
+			v = a->value[i];
+		else if (named)
+			v = *named;
+		else if (parameter->a)
+			v = evaluate(m, s, parameter->a);
+		scope_set(m, s, parameter->name, v);
+	}
+	set_rest(m, s, n, a, used);
+	set_surplus(m, s, n, a);
+	const struct value out = written(m, s, n->d);
+	machine_leave(m);
+	m->line = line;
+	return out;
+}
+
+static struct value make_macro(struct machine* m, struct scope* s, const struct node* n) {
+	return (struct value){.kind = MACRO, .macro = MACHINE_NEW(m, struct macro, .node = n, .scope = s)};
+}
+
+/* The call gets the block as one more argument, caller. */
+static void call_block(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	const struct value callee = evaluate(m, s, n->a->a);
+	struct arguments a = evaluate_arguments(m, s, n->a);
+	a.keyword = machine_grow(m, a.keyword, &a.keyword_capacity, a.n_keywords + 1, sizeof *a.keyword);
+	a.keyword[a.n_keywords++] = (struct keyword){n->b->name, n->b->name, make_macro(m, s, n->b)};
+	value_write(out, call_value(m, callee, &a));
+}
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static enum flow run_if(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	for (; n && n->kind == NODE_IF; n = n->c) {
+		m->line = n->line;
+		machine_charge(m, 0);
+		if (value_truth(evaluate(m, s, n->a)))
+			return execute(m, s, n->b, out);
+	}
+	return n ? execute(m, s, n, out) : GO_ON;
+}
+
+static enum flow run_with(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	struct scope* const inner = scope_within(m, s);
+	struct value* const v = machine_alloc(m, (size_t)n->n * sizeof *v);
+	for (int i = 0; i < n->n; i += 2) /* values are of the scope around */
+		v[i] = evaluate(m, s, n->item[i + 1]);
+	for (int i = 0; i < n->n; i += 2)
+		set_target(m, inner, n->item[i], v[i]);
+	return execute(m, inner, n->d, out);
+}
+
+static enum flow run_body(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	for (int i = 0; i < n->n; i++) {
+		const enum flow flow = execute(m, s, n->item[i], out);
+		if (flow != GO_ON)
+			return flow;
+	}
+	return GO_ON;
+}
+
+static enum flow run(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	switch (n->kind) {
+	case NODE_BODY:
+		return run_body(m, s, n, out);
+	case NODE_TEXT:
+		builder_string(out, n->name);
+		return GO_ON;
+	case NODE_PRINT:
+		value_write(out, evaluate(m, s, n->a));
+		return GO_ON;
+	case NODE_IF:
+		return run_if(m, s, n, out);
+	case NODE_FOR:
+		return run_loop(m, s, n, evaluate(m, s, n->b), 0, out);
+	case NODE_SET:
+		set_target(m, s, n->a, evaluate(m, s, n->b));
+		return GO_ON;
+	case NODE_SET_BLOCK:
+		set_block(m, s, n);
+		return GO_ON;
+	case NODE_MACRO:
+		scope_set(m, s, n->name, make_macro(m, s, n));
+		return GO_ON;
+	case NODE_CALL_BLOCK:
+		call_block(m, s, n, out);
+		return GO_ON;
+	case NODE_FILTER_BLOCK:
+		value_write(out, evaluate_filters(m, s, n->b, written(m, scope_within(m, s), n->d)));
+		return GO_ON;
+	case NODE_WITH:
+		return run_with(m, s, n, out);
+	case NODE_SCOPE:
+		return execute(m, scope_within(m, s), n->d, out);
+	case NODE_BREAK:
+		return BREAK;
+	default:
+		return CONTINUE;
+	}
+}
+
+enum flow execute(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	machine_enter(m);
+	m->line = n->line;
+	const enum flow flow = run(m, s, n, out);
+	machine_leave(m);
+	return flow;
+}

@@ -1,0 +1,108 @@
+/* What templates can call: filters, tests, methods, global functions; and the evaluator that they call back.
+ */
+#ifndef SWIFTLET_CORE_JINJA_LIBRARY_H
+#define SWIFTLET_CORE_JINJA_LIBRARY_H
+
+#include "core/jinja/node.h"
+
+/* ---- tables ------------------------------------------------------------------------------- */
+
+struct filter {
+	const char* name;
+	struct value (*call)(struct machine*, struct value, const struct arguments*);
+};
+struct test {
+	const char* name;
+	bool (*call)(struct machine*, struct value, const struct arguments*);
+	bool operand; /* takes one, as `eq` does */
+};
+/* NULL when there is none of that name. */
+const struct filter* library_filter(const struct string* name);
+const struct test* library_test(const struct string* name);
+const struct method_of* library_method(enum kind, const struct string* name);
+extern const struct filter text_filters[], list_filters[]; /* up to a row without a name */
+extern const struct method_of text_methods[], dict_methods[], list_methods[];
+extern const struct function global_functions[];
+/* Fails naming the filter or test that the node asks for. */
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+void library_fail(struct machine*, const struct node*);
+
+bool test_call(struct machine*, const struct test*, struct value, const struct arguments*);
+struct value filter_call(struct machine*, const struct filter*, struct value, const struct arguments*);
+
+/* ---- arguments ---------------------------------------------------------------------------- */
+
+/* Puts arguments by place and by name where they belong: out[i] is that of name[i] (NULL ends them), ABSENT
+ * when not given. The first `required` must be. Fails naming `of`. */
+void arguments_take(struct machine*, const struct arguments*, const char* of, const char* const* name,
+                    int required, struct value* out);
+/* Those of a filter's filter (map('join', ', ')): without the first `skip` by place. */
+struct arguments arguments_rest(const struct arguments*, int skip);
+/* Each fails naming what it is for; ABSENT gives the default. */
+int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
+const struct string* argument_string(struct machine*, struct value, const char* what,
+                                     const struct string* otherwise);
+/* An index as slices and find() take it: in [0, length], from the end when negative. */
+int64_t clamp_index(int64_t index, int64_t length);
+
+/* ---- operators ---------------------------------------------------------------------------- */
+
+struct value operator_binary(struct machine*, enum operator, struct value, struct value);
+bool operator_compare(struct machine*, enum operator, struct value, struct value);
+/* Python's %, format() and str.format(). */
+struct value format_percent(struct machine*, const struct string*, struct value);
+struct value format_braces(struct machine*, const struct string*, const struct arguments*);
+/* Markup: the text with & < > " ' as entities, marked as markup; markup stays. */
+const struct string* escape_markup(struct machine*, const struct string*);
+/* By place and by name as Jinja finds them: a.name tries methods first, a[index] items; else undefined. */
+struct value value_attribute(struct machine*, struct value, const struct string* name);
+struct value value_index(struct machine*, struct value, struct value index);
+/* a.b.c, as map(attribute='b.c') names it; digits are an index. */
+struct value value_path(struct machine*, struct value, const struct string* path);
+/* A stable sort; `keys` go with `items`. */
+void sort_by(struct machine*, struct value* items, struct value* keys, int n, bool reverse);
+/* Strings in lower case when case does not count. */
+struct value sort_key(struct machine*, struct value, bool case_sensitive);
+const struct string* string_lower(struct machine*, const struct string*);
+const struct string* string_upper(struct machine*, const struct string*);
+
+/* ---- evaluation --------------------------------------------------------------------------- */
+
+struct binding {
+	const struct string* name; /* interned */
+	struct value value;
+};
+struct scope {
+	struct scope* outer;
+	struct binding* binding;
+	int n, capacity;
+};
+struct macro {
+	const struct node* node;
+	struct scope* scope; /* where it was made */
+};
+struct loop {
+	struct value* item;
+	int n, at;
+	int depth;
+	struct value changed;    /* what changed() was asked of last: a tuple */
+	const struct node* node; /* of a recursive one, else NULL */
+	struct scope* scope;     /* the one around it */
+};
+void scope_set(struct machine*, struct scope*, const struct string* name, struct value);
+/* NULL when the name is bound nowhere. */
+struct value* scope_find(struct scope*, const struct string* name);
+
+struct value evaluate(struct machine*, struct scope*, const struct node*);
+struct value call_value(struct machine*, struct value callee, const struct arguments*);
+/* The filters of a block, around what it wrote. */
+struct value evaluate_filters(struct machine*, struct scope*, const struct node* filter, struct value inner);
+struct arguments evaluate_arguments(struct machine*, struct scope*, const struct node* call);
+enum flow { GO_ON, BREAK, CONTINUE };
+enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
+struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
+struct value call_loop(struct machine*, struct loop*, const struct arguments*);
+
+#endif

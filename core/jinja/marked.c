@@ -1,0 +1,266 @@
+#include "core/jinja/marked.h"
+
+#include <string.h>
+
+#include "core/files/utf8.h"
+
+enum { BROKEN = 0x110000 }; /* a byte that is no character's, as a code of its own */
+
+/* ---- strings ------------------------------------------------------------------------------ */
+
+const struct string* string_new(struct machine* m, const char* data, size_t size, bool foreign) {
+	char* const copy = machine_alloc(m, size);
+	if (size)
+		memcpy(copy, data, size);
+	return MACHINE_NEW(m, struct string, .data = copy, .size = size, .foreign = foreign);
+}
+
+const struct string* string_of(struct machine* m, const char* words) {
+	return string_new(m, words, strlen(words), false);
+}
+
+const struct string* string_part(struct machine* m, const struct string* s, size_t start, size_t end) {
+	if (start == 0 && end == s->size)
+		return s;
+	struct string part = *s;
+	part.data += start;
+	part.mark = s->mark ? s->mark + start : NULL;
+	part.size = end > start ? end - start : 0;
+	return machine_new(m, &part, sizeof part);
+}
+
+static uint64_t hash_bytes(const char* data, size_t size) {
+	uint64_t h = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < size; i++)
+		h = (h ^ (uint8_t)data[i]) * 0x100000001b3u;
+	return h;
+}
+
+static void grow_names(struct machine* m) {
+	const size_t n = m->n_name_slots ? 2 * m->n_name_slots : 256;
+	const struct string** const slot = machine_alloc(m, n * sizeof *slot);
+	memset(slot, 0, n * sizeof *slot);
+	for (size_t i = 0; i < m->n_name_slots; i++) {
+		if (!m->name[i])
+			continue;
+		size_t at = hash_bytes(m->name[i]->data, m->name[i]->size) & (n - 1);
+		while (slot[at])
+			at = (at + 1) & (n - 1);
+		slot[at] = m->name[i];
+	}
+	m->name = slot;
+	m->n_name_slots = n;
+}
+
+const struct string* string_intern(struct machine* m, const char* data, size_t size) {
+	if (2 * m->n_names >= m->n_name_slots)
+		grow_names(m);
+	machine_charge(m, size);
+	size_t at = hash_bytes(data, size) & (m->n_name_slots - 1);
+	for (; m->name[at]; at = (at + 1) & (m->n_name_slots - 1))
+		if (m->name[at]->size == size && memcmp(m->name[at]->data, data, size) == 0)
+			return m->name[at];
+	m->n_names++;
+	return m->name[at] = string_new(m, data, size, false);
+}
+
+bool string_equal(struct machine* m, const struct string* a, const struct string* b) {
+	if (a == b)
+		return true;
+	if (a->size != b->size)
+		return false;
+	machine_charge(m, a->size);
+	return a->size == 0 || memcmp(a->data, b->data, a->size) == 0;
+}
+
+bool string_is(const struct string* s, const char* words) {
+	const size_t size = strlen(words);
+	return s->size == size && memcmp(s->data, words, size) == 0;
+}
+
+int string_order(struct machine* m, const struct string* a, const struct string* b) {
+	const size_t least = a->size < b->size ? a->size : b->size;
+	machine_charge(m, least);
+	const int order = least ? memcmp(a->data, b->data, least) : 0;
+	if (order != 0)
+		return order < 0 ? -1 : 1;
+	return a->size < b->size ? -1 : a->size > b->size;
+}
+
+/* ---- characters --------------------------------------------------------------------------- */
+
+size_t string_character(const struct string* s, size_t at, uint32_t* code) {
+	const size_t length = utf8_character(s->data + at, s->size - at, code);
+	if (length)
+		return length;
+	*code = BROKEN + (uint8_t)s->data[at];
+	return 1;
+}
+
+int64_t string_length(struct machine* m, const struct string* s) {
+	machine_charge(m, s->size);
+	int64_t n = 0;
+	uint32_t code;
+	for (size_t at = 0; at < s->size; n++)
+		at += string_character(s, at, &code);
+	return n;
+}
+
+size_t string_offset(struct machine* m, const struct string* s, int64_t index) {
+	size_t at = 0;
+	uint32_t code;
+	for (int64_t i = 0; i < index && at < s->size; i++)
+		at += string_character(s, at, &code);
+	machine_charge(m, at);
+	return at;
+}
+
+size_t string_find(struct machine* m, const struct string* s, const struct string* what, size_t from,
+                   size_t end) {
+	if (from > end || what->size > end - from)
+		return SIZE_MAX;
+	if (what->size == 0)
+		return from;
+	const char* const found = memmem(s->data + from, end - from, what->data, what->size);
+	machine_charge(m, found ? (size_t)(found - s->data) - from : end - from);
+	return found ? (size_t)(found - s->data) : SIZE_MAX;
+}
+
+size_t string_find_last(struct machine* m, const struct string* s, const struct string* what, size_t from,
+                        size_t end) {
+	if (from > end || what->size > end - from)
+		return SIZE_MAX;
+	for (size_t at = end - what->size;; at--) {
+		machine_charge(m, what->size);
+		if (what->size == 0 || memcmp(s->data + at, what->data, what->size) == 0)
+			return at;
+		if (at == from)
+			return SIZE_MAX;
+	}
+}
+
+bool code_is_space(uint32_t code) {
+	return code < BROKEN && (utf8_is_white(code) || (code >= 0x1C && code <= 0x1F));
+}
+
+static bool among(const struct string* set, uint32_t code) {
+	if (!set)
+		return code_is_space(code);
+	uint32_t one;
+	for (size_t at = 0; at < set->size;) {
+		at += string_character(set, at, &one);
+		if (one == code)
+			return true;
+	}
+	return false;
+}
+
+/* Where the character that ends at `end` begins. */
+static size_t character_before(const struct string* s, size_t end, uint32_t* code) {
+	for (size_t length = 4; length > 1; length--)
+		if (length <= end && utf8_character(s->data + end - length, length, code) == length)
+			return end - length;
+	return utf8_character(s->data + end - 1, 1, code) == 1
+	           ? end - 1
+	           : (*code = BROKEN + (uint8_t)s->data[end - 1], end - 1);
+}
+
+const struct string* string_strip(struct machine* m, const struct string* s, const struct string* set,
+                                  bool left, bool right) {
+	size_t start = 0, end = s->size;
+	uint32_t code;
+	while (left && start < end) {
+		const size_t length = string_character(s, start, &code);
+		if (!among(set, code))
+			break;
+		start += length;
+		machine_charge(m, set ? set->size : 0);
+	}
+	while (right && end > start) {
+		const size_t before = character_before(s, end, &code);
+		if (!among(set, code))
+			break;
+		end = before;
+		machine_charge(m, set ? set->size : 0);
+	}
+	return string_part(m, s, start, end);
+}
+
+/* ---- building ----------------------------------------------------------------------------- */
+
+static void reserve(struct builder* b, size_t more) {
+	if (more > MACHINE_TEXT || b->size > MACHINE_TEXT - more)
+		machine_fail(b->machine, "the template writes more than %d MiB", MACHINE_TEXT >> 20);
+	if (b->size + more <= b->capacity)
+		return;
+	size_t capacity = b->capacity ? 2 * b->capacity : 64;
+	while (capacity < b->size + more)
+		capacity *= 2;
+	char* const data = machine_alloc(b->machine, capacity);
+	if (b->size)
+		memcpy(data, b->data, b->size);
+	if (b->mark) {
+		uint8_t* const mark = machine_alloc(b->machine, capacity);
+		memcpy(mark, b->mark, b->size);
+		b->mark = mark;
+	}
+	b->data = data;
+	b->capacity = capacity;
+}
+
+/* From here on bytes are marked one by one. */
+static void mix(struct builder* b) {
+	b->mark = machine_alloc(b->machine, b->capacity);
+	memset(b->mark, b->foreign, b->size);
+}
+
+void builder_add(struct builder* b, const char* data, size_t size, bool foreign) {
+	if (size == 0)
+		return;
+	reserve(b, size);
+	machine_charge(b->machine, size);
+	if (b->size == 0 && !b->mark)
+		b->foreign = foreign;
+	if (!b->mark && b->foreign != foreign)
+		mix(b);
+	memcpy(b->data + b->size, data, size);
+	if (b->mark)
+		memset(b->mark + b->size, foreign, size);
+	b->size += size;
+}
+
+void builder_words(struct builder* b, const char* words) { builder_add(b, words, strlen(words), false); }
+
+void builder_part(struct builder* b, const struct string* s, size_t start, size_t end) {
+	if (start >= end)
+		return;
+	if (!s->mark) {
+		builder_add(b, s->data + start, end - start, s->foreign);
+		return;
+	}
+	const size_t size = end - start;
+	reserve(b, size);
+	machine_charge(b->machine, size);
+	if (!b->mark)
+		mix(b);
+	memcpy(b->data + b->size, s->data + start, size);
+	memcpy(b->mark + b->size, s->mark + start, size);
+	b->size += size;
+}
+
+void builder_string(struct builder* b, const struct string* s) { builder_part(b, s, 0, s->size); }
+
+void builder_code(struct builder* b, uint32_t code, bool foreign) {
+	char text[4];
+	if (code >= BROKEN) {
+		text[0] = (char)(code - BROKEN);
+		builder_add(b, text, 1, foreign);
+		return;
+	}
+	builder_add(b, text, utf8_put(code, text), foreign);
+}
+
+const struct string* builder_end(struct builder* b) {
+	return MACHINE_NEW(b->machine, struct string, .data = b->data ? b->data : "", .mark = b->mark,
+	                   .size = b->size, .foreign = b->foreign);
+}

@@ -1,0 +1,61 @@
+/* Strings that know, byte for byte, whether a request brought them.
+ *
+ * A string is immutable UTF-8 in the arena (broken bytes count as a character each); a part of one shares its
+ * bytes. Most strings are of one source throughout and carry no marks; only mixed ones have a byte for each.
+ */
+#ifndef SWIFTLET_CORE_JINJA_MARKED_H
+#define SWIFTLET_CORE_JINJA_MARKED_H
+
+#include "core/jinja/machine.h"
+
+struct string {
+	const char* data;
+	const uint8_t* mark; /* (size) 1: foreign; NULL: all bytes are as `foreign` says */
+	size_t size;
+	bool foreign;
+	bool markup; /* Jinja's Markup: `safe` or `escape` made it, and + escapes what it is joined to */
+};
+
+struct builder {
+	struct machine* machine;
+	char* data;
+	uint8_t* mark; /* (capacity) or NULL while all is of one source */
+	size_t size, capacity;
+	bool foreign; /* of all, while mark is NULL */
+};
+
+static inline bool string_foreign_at(const struct string* s, size_t i) {
+	return s->mark ? s->mark[i] : s->foreign;
+}
+const struct string* string_new(struct machine*, const char* data, size_t size, bool foreign); /* copies */
+const struct string* string_of(struct machine*, const char* words); /* copies; the template's own */
+const struct string* string_part(struct machine*, const struct string*, size_t start, size_t end);
+/* The same words, one object: equal names are equal pointers. Never foreign. */
+const struct string* string_intern(struct machine*, const char* data, size_t size);
+bool string_equal(struct machine*, const struct string*, const struct string*);
+bool string_is(const struct string*, const char* words);
+int string_order(struct machine*, const struct string*, const struct string*); /* by character: -1, 0, 1 */
+
+/* Bytes of the character at a place below size, and which it is (U+FFFD + 0x110000 | byte when broken). */
+size_t string_character(const struct string*, size_t at, uint32_t* code);
+int64_t string_length(struct machine*, const struct string*); /* characters */
+/* Where character `index` (0 to length) begins. */
+size_t string_offset(struct machine*, const struct string*, int64_t index);
+/* Where `what` begins first at or after `from`, and last before `end`; SIZE_MAX when nowhere. */
+size_t string_find(struct machine*, const struct string*, const struct string* what, size_t from, size_t end);
+size_t string_find_last(struct machine*, const struct string*, const struct string* what, size_t from,
+                        size_t end);
+/* What Python's str.isspace() takes. */
+bool code_is_space(uint32_t code);
+/* Without the characters at its ends that are among `set` (NULL: white space). */
+const struct string* string_strip(struct machine*, const struct string*, const struct string* set, bool left,
+                                  bool right);
+
+void builder_add(struct builder*, const char* data, size_t size, bool foreign);
+void builder_words(struct builder*, const char* words);
+void builder_part(struct builder*, const struct string*, size_t start, size_t end);
+void builder_string(struct builder*, const struct string*);
+void builder_code(struct builder*, uint32_t code, bool foreign);
+const struct string* builder_end(struct builder*);
+
+#endif

@@ -1,0 +1,167 @@
+/* A template as it is read: a tree of nodes, and the tokens it is made of. */
+#ifndef SWIFTLET_CORE_JINJA_NODE_H
+#define SWIFTLET_CORE_JINJA_NODE_H
+
+#include "core/jinja/value.h"
+
+enum token_kind {
+	TOKEN_TEXT,  /* between the tags */
+	TOKEN_PRINT, /* {{ */
+	TOKEN_PRINT_END,
+	TOKEN_BLOCK, /* {% */
+	TOKEN_BLOCK_END,
+	TOKEN_NAME,
+	TOKEN_STRING,
+	TOKEN_INTEGER,
+	TOKEN_FLOAT,
+	TOKEN_OPERATOR,
+	TOKEN_END
+};
+
+enum operator{
+	OPERATOR_NONE,
+	PLUS = '+',
+	MINUS = '-',
+	TIMES = '*',
+	DIVIDE = '/',
+	MODULO = '%',
+	TILDE = '~',
+	LESS = '<',
+	GREATER = '>',
+	ASSIGN = '=',
+	DOT = '.',
+	COMMA = ',',
+	COLON = ':',
+	SEMICOLON = ';',
+	PIPE = '|',
+	OPEN = '(',
+	CLOSE = ')',
+	OPEN_LIST = '[',
+	CLOSE_LIST = ']',
+	OPEN_DICT = '{',
+	CLOSE_DICT = '}',
+	FLOOR_DIVIDE = 128,
+	POWER,
+	EQUAL,
+	NOT_EQUAL,
+	LESS_EQUAL,
+	GREATER_EQUAL,
+	IN, /* not a token: what a comparison does */
+	NOT_IN
+};
+
+struct token {
+	enum token_kind kind;
+	enum operator operator;
+	int line;
+	const struct string* text; /* TEXT, STRING; NAME: interned */
+	struct value number;
+};
+
+enum node_kind {
+	/* expressions */
+	NODE_LITERAL,
+	NODE_NAME,
+	NODE_TUPLE,
+	NODE_LIST,
+	NODE_DICT,      /* item: key, value, key, value… */
+	NODE_ATTRIBUTE, /* a.name */
+	NODE_ITEM,      /* a[b] */
+	NODE_SLICE,     /* a[b:c:d], parts may be NULL */
+	NODE_CALL,      /* a(item…) */
+	NODE_KEYWORD,   /* an argument name=a */
+	NODE_SPREAD,    /* an argument *a */
+	NODE_SPREAD_DICT,
+	NODE_FILTER, /* a|name(item…), a NULL in a filter block */
+	NODE_TEST,   /* a is name(item…) */
+	NODE_NOT,
+	NODE_NEGATE,
+	NODE_POSITIVE,
+	NODE_AND,
+	NODE_OR,
+	NODE_COMPARE, /* a, then item: nodes OPERAND with operator and a */
+	NODE_OPERAND,
+	NODE_BINARY,
+	NODE_CONCAT, /* item ~ item… */
+	NODE_CHOOSE, /* a if b else c; c may be NULL */
+	/* statements */
+	NODE_BODY, /* item… */
+	NODE_TEXT,
+	NODE_PRINT,
+	NODE_IF,            /* a: condition, b: body, c: else, an IF or a BODY or NULL */
+	NODE_FOR,           /* a: target, b: iterable, c: condition or NULL, d: body, e: else or NULL */
+	NODE_SET,           /* a = b */
+	NODE_SET_BLOCK,     /* a = d, through filters b (innermost a NULL) when not NULL */
+	NODE_TARGET_MEMBER, /* a target NAME.name */
+	NODE_MACRO,         /* name, item: NAMEs with defaults in a; d: body */
+	NODE_CALL_BLOCK,    /* a: CALL, b: the caller, a MACRO without name */
+	NODE_FILTER_BLOCK,  /* b: filters, d: body */
+	NODE_WITH,          /* item: target, value, …; d: body */
+	NODE_SCOPE,         /* d: body */
+	NODE_BREAK,
+	NODE_CONTINUE
+};
+
+struct node {
+	enum node_kind kind;
+	int line;
+	enum operator operator;
+	bool flag;                    /* TEST: negated; FOR: recursive */
+	bool varargs, kwargs, caller; /* MACRO: the body uses them */
+	struct value value;           /* LITERAL */
+	const struct string* name;    /* interned; TEXT: the text */
+	const void* table;            /* FILTER, TEST: its row, NULL when unknown */
+	const struct node *a, *b, *c, *d, *e;
+	const struct node** item; /* (n) */
+	int n, capacity;
+};
+
+/* The next token of the source; fails at what is none. */
+struct lexer {
+	struct machine* machine;
+	const char* source; /* newlines normalized, the last one dropped */
+	size_t size, at;
+	int line;
+	bool inside;                /* a tag */
+	bool in_print;              /* {{, else {% */
+	bool line_starting;         /* what came last ended a line */
+	char open[MACHINE_NESTING]; /* brackets, balanced */
+	int n_open;
+};
+void lexer_start(struct lexer*, struct machine*, const char* source, size_t size);
+struct token lexer_next(struct lexer*);
+
+/* The whole template. */
+const struct node* parse(struct machine*, const char* source, size_t size);
+
+/* The parser's own, shared by its two files. ---------------------------------------------------- */
+struct parser {
+	struct machine* machine;
+	struct lexer lexer;
+	struct token token, ahead; /* the present token and the one after */
+	bool seen_varargs, seen_kwargs, seen_caller;
+	int nesting, loops;
+};
+void parser_next(struct parser*);
+bool parser_at(const struct parser*, enum operator);
+bool parser_at_name(const struct parser*, const char* name);
+bool parser_take(struct parser*, enum operator);
+bool parser_take_name(struct parser*, const char* name);
+void parser_want(struct parser*, enum operator, const char* what);
+const struct string* parser_want_name(struct parser*, const char* what);
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+void parser_fail(struct parser*, const char* wanted);
+struct node* parser_node(struct parser*, enum node_kind);
+void node_add(struct machine*, struct node*, const struct node*);
+void parser_nest(struct parser*);
+
+const struct node* parse_expression(struct parser*, bool choose); /* choose: `a if b else c` may be one */
+/* Expressions with commas between; one without is itself. `empty`: () may be a tuple. */
+const struct node* parse_tuple(struct parser*, bool choose, bool empty);
+const struct node* parse_filters(struct parser*, const struct node* from, bool start); /* start: no | first */
+const struct node* parse_call(struct parser*, const struct node* callee);
+const struct node* parse_target(struct parser*, bool member);
+
+#endif

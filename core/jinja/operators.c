@@ -1,0 +1,213 @@
+/* What Python's operators do to values; whole numbers have 64 bits here, and say so when that is too few. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/jinja/library.h"
+
+static const char* show(enum operator o, char out[2]) {
+	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in"};
+	out[0] = (char)o;
+	out[1] = 0;
+	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
+}
+
+#if defined(__GNUC__)
+__attribute__((noreturn))
+#endif
+static void
+unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
+	char text[2];
+	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
+		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);
+	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", show(o, text), value_type(a),
+	             value_type(b));
+}
+
+static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
+
+/* ---- numbers ------------------------------------------------------------------------------ */
+
+static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+static bool power(int64_t base, int64_t exponent, int64_t* out) {
+	int64_t result = 1;
+	for (bool fits = true;; exponent >>= 1) {
+		if (exponent & 1 && (!fits || __builtin_mul_overflow(result, base, &result)))
+			return false;
+		if (exponent <= 1)
+			break;
+		fits = fits && !__builtin_mul_overflow(base, base, &base);
+	}
+	*out = result;
+	return true;
+}
+
+static struct value integers(struct machine* m, enum operator o, int64_t a, int64_t b) {
+	int64_t out = 0;
+	bool fits = true;
+	if ((o == DIVIDE || o == FLOOR_DIVIDE || o == MODULO) && b == 0)
+		machine_fail(m, "division by zero");
+	if ((o == FLOOR_DIVIDE || o == MODULO) && b == -1) { /* the one quotient that may not fit */
+		a = o == MODULO ? 0 : a;
+		o = TIMES;
+	}
+	switch (o) {
+	case PLUS:
+		fits = !__builtin_add_overflow(a, b, &out);
+		break;
+	case MINUS:
+		fits = !__builtin_sub_overflow(a, b, &out);
+		break;
+	case TIMES:
+		fits = !__builtin_mul_overflow(a, b, &out);
+		break;
+	case DIVIDE:
+		return value_float((double)a / (double)b);
+	case FLOOR_DIVIDE:
+		out = floor_divide(a, b);
+		break;
+	case MODULO:
+		out = a - floor_divide(a, b) * b;
+		break;
+	default:
+		if (b < 0)
+			return value_float(pow((double)a, (double)b));
+		fits = power(a, b, &out);
+		break;
+	}
+	if (!fits)
+		machine_fail(m, "a whole number of more than 64 bits");
+	return value_integer(out);
+}
+
+static struct value floats(struct machine* m, enum operator o, double a, double b) {
+	const bool divides = o == DIVIDE || o == FLOOR_DIVIDE || o == MODULO;
+	if (divides && !(b < 0) && !(b > 0) && !isnan(b))
+		machine_fail(m, "float division by zero");
+	double rest;
+	switch (o) {
+	case PLUS:
+		return value_float(a + b);
+	case MINUS:
+		return value_float(a - b);
+	case TIMES:
+		return value_float(a * b);
+	case DIVIDE:
+		return value_float(a / b);
+	case POWER:
+		return value_float(pow(a, b));
+	default: /* the rest has the divisor's sign */
+		rest = fmod(a, b);
+		if ((rest < 0 && b > 0) || (rest > 0 && b < 0))
+			rest += b;
+		return value_float(o == MODULO ? rest : floor((a - rest) / b + 0.5));
+	}
+}
+
+/* ---- sequences ---------------------------------------------------------------------------- */
+
+const struct string* escape_markup(struct machine* m, const struct string* s) {
+	static const char from[] = "&<>\"'";
+	static const char* const to[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+	if (s->markup)
+		return s;
+	struct builder b = {.machine = m};
+	size_t kept = 0;
+	for (size_t at = 0; at < s->size; at++) {
+		const char* const found = s->data[at] ? strchr(from, s->data[at]) : NULL;
+		if (!found)
+			continue;
+		builder_part(&b, s, kept, at);
+		builder_add(&b, to[found - from], strlen(to[found - from]), string_foreign_at(s, at));
+		kept = at + 1;
+	}
+	builder_part(&b, s, kept, s->size);
+	struct string out = *builder_end(&b);
+	out.markup = true;
+	return machine_new(m, &out, sizeof out);
+}
+
+static struct value join_strings(struct machine* m, const struct string* a, const struct string* b) {
+	const bool markup = a->markup || b->markup;
+	struct builder out = {.machine = m};
+	builder_string(&out, markup ? escape_markup(m, a) : a);
+	builder_string(&out, markup ? escape_markup(m, b) : b);
+	struct string joined = *builder_end(&out);
+	joined.markup = markup;
+	return value_string(machine_new(m, &joined, sizeof joined));
+}
+
+static struct value join_lists(struct machine* m, struct value a, struct value b) {
+	struct value out = value_list(m, a.kind);
+	for (int i = 0; i < a.list->n; i++)
+		list_add(m, out.list, a.list->item[i]);
+	for (int i = 0; i < b.list->n; i++)
+		list_add(m, out.list, b.list->item[i]);
+	return out;
+}
+
+static struct value repeat(struct machine* m, struct value v, int64_t n) {
+	if (v.kind == STRING) {
+		struct builder out = {.machine = m};
+		if (v.string->size && n > (int64_t)(MACHINE_TEXT / v.string->size))
+			machine_fail(m, "the template writes more than %d MiB", MACHINE_TEXT >> 20);
+		for (const struct string* unit = v.string; n > 0; n >>= 1) {
+			if (n & 1)
+				builder_string(&out, unit);
+			if (n > 1)
+				unit = join_strings(m, unit, unit).string;
+		}
+		return value_string(builder_end(&out));
+	}
+	struct value out = value_list(m, v.kind);
+	for (int64_t i = 0; i < n && v.list->n; i++) {
+		machine_charge(m, 0);
+		for (int k = 0; k < v.list->n; k++)
+			list_add(m, out.list, v.list->item[k]);
+	}
+	return out;
+}
+
+static bool repeats(struct value v, struct value n) {
+	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) &&
+	       (n.kind == INTEGER || n.kind == BOOLEAN);
+}
+
+struct value operator_binary(struct machine* m, enum operator o, struct value a, struct value b) {
+	if (value_is_number(a) && value_is_number(b)) {
+		if (a.kind == FLOAT || b.kind == FLOAT)
+			return floats(m, o, value_number(a), value_number(b));
+		return integers(m, o, whole(a), whole(b));
+	}
+	if (o == PLUS && a.kind == STRING && b.kind == STRING)
+		return join_strings(m, a.string, b.string);
+	if (o == PLUS && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
+		return join_lists(m, a, b);
+	if (o == TIMES && repeats(a, b))
+		return repeat(m, a, whole(b));
+	if (o == TIMES && repeats(b, a))
+		return repeat(m, b, whole(a));
+	if (o == MODULO && a.kind == STRING)
+		return format_percent(m, a.string, b);
+	unsupported(m, o, a, b);
+}
+
+bool operator_compare(struct machine* m, enum operator o, struct value a, struct value b) {
+	char text[2];
+	if (o == EQUAL || o == NOT_EQUAL)
+		return value_equal(m, a, b) == (o == EQUAL);
+	if (o == IN || o == NOT_IN)
+		return value_in(m, a, b) == (o == IN);
+	const int order = value_order(m, a, b, show(o, text));
+	switch (o) {
+	case LESS:
+		return order == -1;
+	case LESS_EQUAL:
+		return order == -1 || order == 0;
+	case GREATER:
+		return order == 1;
+	default:
+		return order == 0 || order == 1;
+	}
+}

@@ -1,0 +1,406 @@
+/* Statements: what stands between {% and %}, and the texts between the tags. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/jinja/library.h"
+
+/* ---- the parser's hands ------------------------------------------------------------------- */
+
+void parser_next(struct parser* p) {
+	p->token = p->ahead;
+	/* what is ahead of a tag's end is the next text: read when it is asked for */
+	p->ahead = p->token.kind == TOKEN_END ? p->token : lexer_next(&p->lexer);
+	p->machine->line = p->token.line;
+}
+
+bool parser_at(const struct parser* p, enum operator o) {
+	return p->token.kind == TOKEN_OPERATOR && p->token.operator== o;
+}
+
+bool parser_at_name(const struct parser* p, const char* name) {
+	return p->token.kind == TOKEN_NAME && string_is(p->token.text, name);
+}
+
+bool parser_take(struct parser* p, enum operator o) {
+	if (!parser_at(p, o))
+		return false;
+	parser_next(p);
+	return true;
+}
+
+bool parser_take_name(struct parser* p, const char* name) {
+	if (!parser_at_name(p, name))
+		return false;
+	parser_next(p);
+	return true;
+}
+
+static const char* show_operator(enum operator o, char out[4]) {
+	static const char* const pairs[] = {"//", "**", "==", "!=", "<=", ">="};
+	if (o >= FLOOR_DIVIDE && o <= GREATER_EQUAL)
+		return pairs[o - FLOOR_DIVIDE];
+	snprintf(out, 4, "%c", (char)o);
+	return out;
+}
+
+void parser_fail(struct parser* p, const char* wanted) {
+	static const char* const shown[] = {"text",
+	                                    "{{",
+	                                    "}}",
+	                                    "{%",
+	                                    "%}",
+	                                    "a name",
+	                                    "a string",
+	                                    "a number",
+	                                    "a number",
+	                                    "",
+	                                    "the end of the template"};
+	char operator[4];
+	const struct token* const t = &p->token;
+	p->machine->line = t->line;
+	if (t->kind == TOKEN_NAME)
+		machine_fail(p->machine, "found '%.*s', expected %s", (int)(t->text->size < 60 ? t->text->size : 60),
+		             t->text->data, wanted);
+	if (t->kind == TOKEN_OPERATOR)
+		machine_fail(p->machine, "found '%s', expected %s", show_operator(t->operator, operator), wanted);
+	machine_fail(p->machine, "found %s, expected %s", shown[t->kind], wanted);
+}
+
+void parser_want(struct parser* p, enum operator o, const char* what) {
+	if (!parser_take(p, o))
+		parser_fail(p, what);
+}
+
+const struct string* parser_want_name(struct parser* p, const char* what) {
+	if (p->token.kind != TOKEN_NAME)
+		parser_fail(p, what);
+	const struct string* const name = p->token.text;
+	parser_next(p);
+	return name;
+}
+
+struct node* parser_node(struct parser* p, enum node_kind kind) {
+	return MACHINE_NEW(p->machine, struct node, .kind = kind, .line = p->token.line);
+}
+
+void node_add(struct machine* m, struct node* n, const struct node* item) {
+	n->item = machine_grow(m, n->item, &n->capacity, n->n + 1, sizeof *n->item);
+	n->item[n->n++] = item;
+}
+
+void parser_nest(struct parser* p) {
+	if (++p->nesting > MACHINE_NESTING)
+		machine_fail(p->machine, "nested deeper than %d", MACHINE_NESTING);
+}
+
+static void want_end(struct parser* p) {
+	if (p->token.kind != TOKEN_BLOCK_END)
+		parser_fail(p, "%}");
+	parser_next(p);
+}
+
+/* ---- bodies ------------------------------------------------------------------------------- */
+
+static const struct node* parse_statement(struct parser*);
+
+static bool at_end_name(const struct parser* p, const char* const* names) {
+	for (; names && *names; names++)
+		if (p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, *names))
+			return true;
+	return false;
+}
+
+/* Up to a tag of one of the names (NULL: the end of the template); stands at the name then. */
+static const struct node* parse_body(struct parser* p, const char* const* until) {
+	struct node* const body = parser_node(p, NODE_BODY);
+	parser_nest(p);
+	for (;;) {
+		if (p->token.kind == TOKEN_END) {
+			if (until)
+				machine_fail(p->machine, "the template ends without {%% %s %%}", until[0]);
+			break;
+		}
+		struct node* part = NULL;
+		if (p->token.kind == TOKEN_TEXT) {
+			part = parser_node(p, NODE_TEXT);
+			part->name = p->token.text;
+			parser_next(p);
+		} else if (p->token.kind == TOKEN_PRINT) {
+			part = parser_node(p, NODE_PRINT);
+			parser_next(p);
+			part->a = parse_tuple(p, true, false);
+			if (p->token.kind != TOKEN_PRINT_END)
+				parser_fail(p, "}}");
+			parser_next(p);
+		} else if (at_end_name(p, until)) {
+			parser_next(p);
+			break;
+		} else {
+			parser_next(p);
+			node_add(p->machine, body, parse_statement(p));
+			want_end(p);
+			continue;
+		}
+		node_add(p->machine, body, part);
+	}
+	p->nesting--;
+	return body;
+}
+
+/* The body of a statement with a scope of its own: what comes after `%}` up to the name, which is passed. */
+static const struct node* parse_inner(struct parser* p, const char* end) {
+	const char* const until[] = {end, NULL};
+	want_end(p);
+	const struct node* const body = parse_body(p, until);
+	parser_next(p);
+	return body;
+}
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static const struct node* parse_if(struct parser* p) {
+	static const char* const until[] = {"endif", "elif", "else", NULL};
+	static const char* const until_last[] = {"endif", NULL};
+	struct node* const first = parser_node(p, NODE_IF);
+	struct node* n = first;
+	parser_next(p);
+	for (;;) {
+		n->a = parse_tuple(p, false, false);
+		want_end(p);
+		n->b = parse_body(p, until);
+		if (!parser_at_name(p, "elif"))
+			break;
+		struct node* const next = parser_node(p, NODE_IF);
+		parser_next(p);
+		n->c = next;
+		n = next;
+	}
+	if (parser_take_name(p, "else")) {
+		want_end(p);
+		n->c = parse_body(p, until_last);
+	}
+	parser_next(p);
+	return first;
+}
+
+/* A name, or with `member` also NAME.name; a list of them with commas between is a tuple. */
+static const struct node* parse_one_target(struct parser* p, bool member) {
+	parser_nest(p);
+	const struct node* target;
+	if (parser_take(p, OPEN)) {
+		target = parse_target(p, false);
+		parser_want(p, CLOSE, ")");
+	} else {
+		struct node* const name = parser_node(p, NODE_NAME);
+		name->name = parser_want_name(p, "a name to set");
+		if (member && parser_take(p, DOT)) {
+			struct node* const of = parser_node(p, NODE_TARGET_MEMBER);
+			of->a = name;
+			of->name = parser_want_name(p, "a name after the dot");
+			target = of;
+		} else {
+			target = name;
+		}
+	}
+	p->nesting--;
+	return target;
+}
+
+const struct node* parse_target(struct parser* p, bool member) {
+	const struct node* const first = parse_one_target(p, member);
+	if (!parser_at(p, COMMA))
+		return first;
+	struct node* const tuple = parser_node(p, NODE_TUPLE);
+	node_add(p->machine, tuple, first);
+	while (parser_take(p, COMMA)) {
+		if (parser_at_name(p, "in") || parser_at(p, ASSIGN) || parser_at(p, CLOSE))
+			break;
+		node_add(p->machine, tuple, parse_one_target(p, member));
+	}
+	return tuple;
+}
+
+static const struct node* parse_for(struct parser* p) {
+	static const char* const until[] = {"endfor", "else", NULL};
+	static const char* const until_last[] = {"endfor", NULL};
+	struct node* const n = parser_node(p, NODE_FOR);
+	parser_next(p);
+	n->a = parse_target(p, false);
+	if (!parser_take_name(p, "in"))
+		parser_fail(p, "in");
+	n->b = parse_tuple(p, false, false);
+	if (parser_take_name(p, "if"))
+		n->c = parse_expression(p, true);
+	n->flag = parser_take_name(p, "recursive");
+	want_end(p);
+	p->loops++;
+	n->d = parse_body(p, until);
+	p->loops--;
+	if (parser_take_name(p, "else")) {
+		want_end(p);
+		n->e = parse_body(p, until_last);
+	}
+	parser_next(p);
+	return n;
+}
+
+static const struct node* parse_set(struct parser* p) {
+	struct node* const n = parser_node(p, NODE_SET);
+	parser_next(p);
+	n->a = parse_target(p, true);
+	if (parser_take(p, ASSIGN)) {
+		n->b = parse_tuple(p, true, false);
+		return n;
+	}
+	n->kind = NODE_SET_BLOCK;
+	n->b = parser_at(p, PIPE) ? parse_filters(p, NULL, false) : NULL;
+	n->d = parse_inner(p, "endset");
+	return n;
+}
+
+/* (name, name=default, …) */
+static void parse_signature(struct parser* p, struct node* macro) {
+	parser_want(p, OPEN, "(");
+	while (!parser_take(p, CLOSE)) {
+		if (macro->n)
+			parser_want(p, COMMA, "a comma or )");
+		struct node* const parameter = parser_node(p, NODE_NAME);
+		parameter->name = parser_want_name(p, "a parameter's name");
+		if (parser_take(p, ASSIGN))
+			parameter->a = parse_expression(p, true);
+		else if (macro->n && macro->item[macro->n - 1]->a)
+			parser_fail(p, "a default, as the parameter before has one");
+		node_add(p->machine, macro, parameter);
+	}
+}
+
+/* The body, and which of varargs, kwargs and caller it uses; what encloses it uses them too. */
+static void parse_macro_body(struct parser* p, struct node* macro, const char* end) {
+	const bool varargs = p->seen_varargs, kwargs = p->seen_kwargs, caller = p->seen_caller;
+	const int loops = p->loops;
+	p->seen_varargs = p->seen_kwargs = p->seen_caller = false;
+	p->loops = 0;
+	macro->d = parse_inner(p, end);
+	p->loops = loops;
+	macro->varargs = p->seen_varargs;
+	macro->kwargs = p->seen_kwargs;
+	macro->caller = p->seen_caller;
+	p->seen_varargs |= varargs;
+	p->seen_kwargs |= kwargs;
+	p->seen_caller |= caller;
+}
+
+static const struct node* parse_macro(struct parser* p) {
+	struct node* const macro = parser_node(p, NODE_MACRO);
+	parser_next(p);
+	macro->name = parser_want_name(p, "a macro's name");
+	parse_signature(p, macro);
+	parse_macro_body(p, macro, "endmacro");
+	return macro;
+}
+
+static const struct node* parse_call_block(struct parser* p) {
+	struct node* const n = parser_node(p, NODE_CALL_BLOCK);
+	struct node* const caller = parser_node(p, NODE_MACRO);
+	parser_next(p);
+	caller->name = string_intern(p->machine, "caller", 6);
+	if (parser_at(p, OPEN))
+		parse_signature(p, caller);
+	n->a = parse_expression(p, true);
+	if (n->a->kind != NODE_CALL)
+		parser_fail(p, "a call");
+	parse_macro_body(p, caller, "endcall");
+	n->b = caller;
+	return n;
+}
+
+static const struct node* parse_filter_block(struct parser* p) {
+	struct node* const n = parser_node(p, NODE_FILTER_BLOCK);
+	parser_next(p);
+	n->b = parse_filters(p, NULL, true);
+	n->d = parse_inner(p, "endfilter");
+	return n;
+}
+
+static const struct node* parse_with(struct parser* p) {
+	struct node* const n = parser_node(p, NODE_WITH);
+	parser_next(p);
+	while (p->token.kind != TOKEN_BLOCK_END) {
+		if (n->n)
+			parser_want(p, COMMA, "a comma or %}");
+		node_add(p->machine, n, parse_target(p, false));
+		parser_want(p, ASSIGN, "=");
+		node_add(p->machine, n, parse_expression(p, true));
+	}
+	n->d = parse_inner(p, "endwith");
+	return n;
+}
+
+/* What transformers marks the assistant's tokens with; here it is its body. */
+static const struct node* parse_generation(struct parser* p) {
+	struct node* const n = parser_node(p, NODE_SCOPE);
+	parser_next(p);
+	n->d = parse_inner(p, "endgeneration");
+	return n;
+}
+
+static const struct node* parse_jump(struct parser* p) {
+	struct node* const n = parser_node(p, parser_at_name(p, "break") ? NODE_BREAK : NODE_CONTINUE);
+	if (!p->loops)
+		parser_fail(p, "it within a loop");
+	parser_next(p);
+	return n;
+}
+
+/* At the statement's name; stands at %} then. */
+static const struct node* parse_statement(struct parser* p) {
+	static const struct {
+		const char* name;
+		const struct node* (*parse)(struct parser*);
+	} known[] = {{"if", parse_if},           {"for", parse_for},
+	             {"set", parse_set},         {"macro", parse_macro},
+	             {"call", parse_call_block}, {"filter", parse_filter_block},
+	             {"with", parse_with},       {"generation", parse_generation},
+	             {"break", parse_jump},      {"continue", parse_jump}};
+	if (p->token.kind != TOKEN_NAME)
+		parser_fail(p, "a tag's name");
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (string_is(p->token.text, known[i].name))
+			return known[i].parse(p);
+	machine_fail(p->machine, "the tag '%.*s' is not known here",
+	             (int)(p->token.text->size < 60 ? p->token.text->size : 60), p->token.text->data);
+}
+
+/* ---- filters and tests -------------------------------------------------------------------- */
+
+/* Jinja refuses a template for an unknown filter or test, but within if and `a if b else c` (soft) only when
+ * it is met; what has a scope of its own is not soft again. */
+static void check_known(struct machine* m, const struct node* n, bool soft) {
+	machine_enter(m);
+	for (; n; n = n->c) {
+		m->line = n->line;
+		if ((n->kind == NODE_FILTER || n->kind == NODE_TEST) && !n->table && !soft)
+			library_fail(m, n);
+		soft = soft || n->kind == NODE_IF || n->kind == NODE_CHOOSE;
+		const bool inner = soft && !(n->kind == NODE_FOR || n->kind == NODE_MACRO || n->kind == NODE_WITH ||
+		                             n->kind == NODE_SET_BLOCK || n->kind == NODE_FILTER_BLOCK ||
+		                             n->kind == NODE_SCOPE || n->kind == NODE_CALL_BLOCK);
+		check_known(m, n->a, soft);
+		check_known(m, n->b, n->kind == NODE_FOR ? soft : inner);
+		check_known(m, n->d, inner);
+		check_known(m, n->e, inner);
+		for (int i = 0; i < n->n; i++)
+			check_known(m, n->item[i], soft);
+	}
+	machine_leave(m);
+}
+
+const struct node* parse(struct machine* m, const char* source, size_t size) {
+	struct parser p = {.machine = m};
+	lexer_start(&p.lexer, m, source, size);
+	p.ahead = lexer_next(&p.lexer);
+	parser_next(&p);
+	const struct node* const body = parse_body(&p, NULL);
+	check_known(m, body, false);
+	return body;
+}

@@ -1,0 +1,428 @@
+/* Expressions, with Jinja's precedence: choice, or, and, not, comparison, + -, ~, * / // %, **, unary, then
+ * subscripts, calls, filters and tests. */
+#include "core/jinja/library.h"
+
+static const struct node* parse_unary(struct parser*, bool filters);
+
+static struct node* binary(struct parser* p, enum node_kind kind, const struct node* a) {
+	struct node* const n = parser_node(p, kind);
+	n->a = a;
+	return n;
+}
+
+/* ---- the least ---------------------------------------------------------------------------- */
+
+static const struct node* literal(struct parser* p, struct value v) {
+	struct node* const n = parser_node(p, NODE_LITERAL);
+	n->value = v;
+	return n;
+}
+
+static const struct node* parse_name(struct parser* p) {
+	static const char* const known[][2] = {{"true", "True"}, {"false", "False"}, {"none", "None"}};
+	struct node* const n = parser_node(p, NODE_NAME);
+	n->name = p->token.text;
+	for (int i = 0; i < 3; i++)
+		if (string_is(n->name, known[i][0]) || string_is(n->name, known[i][1])) {
+			n->kind = NODE_LITERAL;
+			n->value = i == 2 ? value_none() : value_boolean(i == 0);
+		}
+	p->seen_varargs |= string_is(n->name, "varargs");
+	p->seen_kwargs |= string_is(n->name, "kwargs");
+	p->seen_caller |= string_is(n->name, "caller");
+	parser_next(p);
+	return n;
+}
+
+static const struct node* parse_string(struct parser* p) {
+	struct builder b = {.machine = p->machine};
+	const struct string* text = p->token.text;
+	parser_next(p);
+	if (p->token.kind == TOKEN_STRING) { /* side by side they are one */
+		builder_string(&b, text);
+		for (; p->token.kind == TOKEN_STRING; parser_next(p))
+			builder_string(&b, p->token.text);
+		text = builder_end(&b);
+	}
+	return literal(p, value_string(text));
+}
+
+static const struct node* parse_list(struct parser* p) {
+	struct node* const list = parser_node(p, NODE_LIST);
+	parser_next(p);
+	while (!parser_take(p, CLOSE_LIST)) {
+		if (list->n)
+			parser_want(p, COMMA, "a comma or ]");
+		if (parser_take(p, CLOSE_LIST))
+			break;
+		node_add(p->machine, list, parse_expression(p, true));
+	}
+	return list;
+}
+
+static const struct node* parse_dict(struct parser* p) {
+	struct node* const dict = parser_node(p, NODE_DICT);
+	parser_next(p);
+	while (!parser_take(p, CLOSE_DICT)) {
+		if (dict->n)
+			parser_want(p, COMMA, "a comma or }");
+		if (parser_take(p, CLOSE_DICT))
+			break;
+		node_add(p->machine, dict, parse_expression(p, true));
+		parser_want(p, COLON, "a colon");
+		node_add(p->machine, dict, parse_expression(p, true));
+	}
+	return dict;
+}
+
+static const struct node* parse_primary(struct parser* p) {
+	const struct token t = p->token;
+	if (t.kind == TOKEN_NAME)
+		return parse_name(p);
+	if (t.kind == TOKEN_STRING)
+		return parse_string(p);
+	if (t.kind == TOKEN_INTEGER || t.kind == TOKEN_FLOAT) {
+		parser_next(p);
+		return literal(p, t.number);
+	}
+	if (parser_take(p, OPEN)) {
+		const struct node* const inner = parse_tuple(p, true, true);
+		parser_want(p, CLOSE, "a closing )");
+		return inner;
+	}
+	if (parser_at(p, OPEN_LIST))
+		return parse_list(p);
+	if (parser_at(p, OPEN_DICT))
+		return parse_dict(p);
+	parser_fail(p, "an expression");
+}
+
+const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
+	struct node* const tuple = parser_node(p, NODE_TUPLE);
+	bool comma = false;
+	for (;;) {
+		const bool ends = p->token.kind == TOKEN_PRINT_END || p->token.kind == TOKEN_BLOCK_END ||
+		                  parser_at(p, CLOSE) || parser_at_name(p, "recursive");
+		if (ends)
+			break;
+		node_add(p->machine, tuple, parse_expression(p, choose));
+		if (!parser_take(p, COMMA))
+			break;
+		comma = true;
+	}
+	if (comma)
+		return tuple;
+	if (tuple->n == 1)
+		return tuple->item[0];
+	if (!empty)
+		parser_fail(p, "an expression");
+	return tuple;
+}
+
+/* ---- what follows ------------------------------------------------------------------------- */
+
+static void parse_argument(struct parser* p, struct node* call) {
+	struct node* argument = NULL;
+	if (parser_take(p, TIMES)) {
+		argument = parser_node(p, NODE_SPREAD);
+		argument->a = parse_expression(p, true);
+	} else if (parser_take(p, POWER)) {
+		argument = parser_node(p, NODE_SPREAD_DICT);
+		argument->a = parse_expression(p, true);
+	} else if (p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.operator== ASSIGN) {
+		argument = parser_node(p, NODE_KEYWORD);
+		argument->name = p->token.text;
+		parser_next(p);
+		parser_next(p);
+		argument->a = parse_expression(p, true);
+	} else {
+		if (call->n && call->item[call->n - 1]->kind != NODE_SPREAD &&
+		    (call->item[call->n - 1]->kind == NODE_KEYWORD ||
+		     call->item[call->n - 1]->kind == NODE_SPREAD_DICT))
+			parser_fail(p, "no argument by place after one by name");
+		node_add(p->machine, call, parse_expression(p, true));
+		return;
+	}
+	node_add(p->machine, call, argument);
+}
+
+/* From ( to ). */
+static void parse_arguments(struct parser* p, struct node* call) {
+	parser_want(p, OPEN, "(");
+	for (bool first = true; !parser_take(p, CLOSE); first = false) {
+		if (!first)
+			parser_want(p, COMMA, "a comma or )");
+		if (!first && parser_take(p, CLOSE))
+			break;
+		parse_argument(p, call);
+	}
+}
+
+const struct node* parse_call(struct parser* p, const struct node* callee) {
+	struct node* const call = binary(p, NODE_CALL, callee);
+	parse_arguments(p, call);
+	return call;
+}
+
+/* One subscript: an index, or a slice whose parts may be missing. */
+static const struct node* parse_index(struct parser* p, const struct node* of) {
+	const struct node* part[3] = {0};
+	int n = 0;
+	bool slice = false;
+	while (!parser_at(p, CLOSE_LIST) && !parser_at(p, COMMA)) {
+		if (parser_take(p, COLON)) {
+			slice = true;
+			if (++n > 2)
+				parser_fail(p, "]");
+		} else {
+			if (part[n])
+				parser_fail(p, "a colon or ]");
+			part[n] = parse_expression(p, true);
+		}
+	}
+	if (!slice && !part[0])
+		parser_fail(p, "an index");
+	struct node* const index = binary(p, slice ? NODE_SLICE : NODE_ITEM, of);
+	index->b = part[0];
+	index->c = part[1];
+	index->d = part[2];
+	return index;
+}
+
+static const struct node* parse_subscript(struct parser* p, const struct node* of) {
+	if (parser_take(p, DOT)) {
+		const bool number = p->token.kind == TOKEN_INTEGER;
+		struct node* const n = binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
+		if (number) {
+			n->b = literal(p, p->token.number);
+			parser_next(p);
+		} else {
+			n->name = parser_want_name(p, "a name after the dot");
+		}
+		return n;
+	}
+	parser_next(p);
+	const struct node* const index = parse_index(p, of);
+	if (parser_at(p, COMMA))
+		parser_fail(p, "one index");
+	parser_want(p, CLOSE_LIST, "]");
+	return index;
+}
+
+static const struct node* parse_postfix(struct parser* p, const struct node* n) {
+	for (;;) {
+		if (parser_at(p, DOT) || parser_at(p, OPEN_LIST))
+			n = parse_subscript(p, n);
+		else if (parser_at(p, OPEN))
+			n = parse_call(p, n);
+		else
+			return n;
+	}
+}
+
+/* Names of filters and tests may have dots. */
+static const struct string* parse_dotted(struct parser* p, const char* what) {
+	const struct string* name = parser_want_name(p, what);
+	while (parser_take(p, DOT)) {
+		struct builder b = {.machine = p->machine};
+		builder_string(&b, name);
+		builder_words(&b, ".");
+		builder_string(&b, parser_want_name(p, what));
+		name = builder_end(&b);
+	}
+	return name;
+}
+
+const struct node* parse_filters(struct parser* p, const struct node* from, bool start) {
+	const struct node* n = from;
+	while (start || parser_take(p, PIPE)) {
+		start = false;
+		struct node* const filter = binary(p, NODE_FILTER, n);
+		filter->name = parse_dotted(p, "a filter's name");
+		filter->table = library_filter(filter->name);
+		if (parser_at(p, OPEN))
+			parse_arguments(p, filter);
+		n = filter;
+	}
+	return n;
+}
+
+static const struct node* parse_test(struct parser* p, const struct node* of) {
+	struct node* const test = binary(p, NODE_TEST, of);
+	parser_next(p);
+	test->flag = parser_take_name(p, "not");
+	test->name = parse_dotted(p, "a test's name");
+	test->table = library_test(test->name);
+	const struct token* const t = &p->token;
+	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_INTEGER ||
+	                      t->kind == TOKEN_FLOAT || parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
+	if (parser_at(p, OPEN)) {
+		parse_arguments(p, test);
+	} else if (argument && !parser_at_name(p, "else") && !parser_at_name(p, "or") &&
+	           !parser_at_name(p, "and")) {
+		if (parser_at_name(p, "is"))
+			parser_fail(p, "no test after a test");
+		node_add(p->machine, test, parse_postfix(p, parse_primary(p)));
+	}
+	return test;
+}
+
+static const struct node* parse_filters_and_tests(struct parser* p, const struct node* n) {
+	for (;;) {
+		if (parser_at(p, PIPE))
+			n = parse_filters(p, n, false);
+		else if (parser_at_name(p, "is"))
+			n = parse_test(p, n);
+		else if (parser_at(p, OPEN))
+			n = parse_call(p, n);
+		else
+			return n;
+	}
+}
+
+/* ---- operators ---------------------------------------------------------------------------- */
+
+static const struct node* parse_unary(struct parser* p, bool filters) {
+	parser_nest(p);
+	const struct node* n;
+	if (parser_at(p, MINUS) || parser_at(p, PLUS)) {
+		struct node* const sign = parser_node(p, parser_at(p, MINUS) ? NODE_NEGATE : NODE_POSITIVE);
+		parser_next(p);
+		sign->a = parse_unary(p, false);
+		n = sign;
+	} else {
+		n = parse_primary(p);
+	}
+	n = parse_postfix(p, n);
+	if (filters)
+		n = parse_filters_and_tests(p, n);
+	p->nesting--;
+	return n;
+}
+
+static bool at_one_of(const struct parser* p, const enum operator* operators) {
+	for (; *operators; operators++)
+		if (parser_at(p, *operators))
+			return true;
+	return false;
+}
+
+/* Left to right over operands that `operand` reads. */
+static const struct node* parse_binary(struct parser* p, const enum operator* operators,
+                                       const struct node* (*operand)(struct parser*)) {
+	const struct node* n = operand(p);
+	while (at_one_of(p, operators)) {
+		struct node* const both = binary(p, NODE_BINARY, n);
+		both->operator= p->token.operator;
+		parser_next(p);
+		both->b = operand(p);
+		n = both;
+	}
+	return n;
+}
+
+static const struct node* parse_factor(struct parser* p) { return parse_unary(p, true); }
+
+static const struct node* parse_power(struct parser* p) {
+	static const enum operator operators[] = {POWER, OPERATOR_NONE};
+	return parse_binary(p, operators, parse_factor);
+}
+
+static const struct node* parse_product(struct parser* p) {
+	static const enum operator operators[] = {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO, OPERATOR_NONE};
+	return parse_binary(p, operators, parse_power);
+}
+
+static const struct node* parse_concat(struct parser* p) {
+	const struct node* const first = parse_product(p);
+	if (!parser_at(p, TILDE))
+		return first;
+	struct node* const all = parser_node(p, NODE_CONCAT);
+	node_add(p->machine, all, first);
+	while (parser_take(p, TILDE))
+		node_add(p->machine, all, parse_product(p));
+	return all;
+}
+
+static const struct node* parse_sum(struct parser* p) {
+	static const enum operator operators[] = {PLUS, MINUS, OPERATOR_NONE};
+	return parse_binary(p, operators, parse_concat);
+}
+
+/* The comparison at the parser's place, passed over; OPERATOR_NONE when there is none. */
+static enum operator take_comparison(struct parser* p) {
+	static const enum operator operators[] = {EQUAL,   NOT_EQUAL,     LESS,         LESS_EQUAL,
+	                                          GREATER, GREATER_EQUAL, OPERATOR_NONE};
+	if (at_one_of(p, operators)) {
+		const enum operator o = p->token.operator;
+		parser_next(p);
+		return o;
+	}
+	if (parser_take_name(p, "in"))
+		return IN;
+	if (parser_at_name(p, "not") && p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, "in")) {
+		parser_next(p);
+		parser_next(p);
+		return NOT_IN;
+	}
+	return OPERATOR_NONE;
+}
+
+static const struct node* parse_compare(struct parser* p) {
+	const struct node* const first = parse_sum(p);
+	struct node* chain = NULL;
+	for (enum operator o; (o = take_comparison(p)) != OPERATOR_NONE;) {
+		if (!chain)
+			chain = binary(p, NODE_COMPARE, first);
+		struct node* const operand = parser_node(p, NODE_OPERAND);
+		operand->operator= o;
+		operand->a = parse_sum(p);
+		node_add(p->machine, chain, operand);
+	}
+	return chain ? chain : first;
+}
+
+static const struct node* parse_not(struct parser* p) {
+	if (!parser_at_name(p, "not"))
+		return parse_compare(p);
+	parser_nest(p);
+	struct node* const n = parser_node(p, NODE_NOT);
+	parser_next(p);
+	n->a = parse_not(p);
+	p->nesting--;
+	return n;
+}
+
+static const struct node* parse_and(struct parser* p) {
+	const struct node* n = parse_not(p);
+	while (parser_take_name(p, "and")) {
+		struct node* const both = binary(p, NODE_AND, n);
+		both->b = parse_not(p);
+		n = both;
+	}
+	return n;
+}
+
+static const struct node* parse_or(struct parser* p) {
+	const struct node* n = parse_and(p);
+	while (parser_take_name(p, "or")) {
+		struct node* const both = binary(p, NODE_OR, n);
+		both->b = parse_and(p);
+		n = both;
+	}
+	return n;
+}
+
+const struct node* parse_expression(struct parser* p, bool choose) {
+	parser_nest(p);
+	const struct node* n = parse_or(p);
+	while (choose && parser_take_name(p, "if")) {
+		struct node* const choice = binary(p, NODE_CHOOSE, n);
+		choice->b = parse_or(p);
+		if (parser_take_name(p, "else"))
+			choice->c = parse_expression(p, true);
+		n = choice;
+	}
+	p->nesting--;
+	return n;
+}

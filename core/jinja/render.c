@@ -1,0 +1,115 @@
+/* From a template and variables to marked text: one machine a rendering. */
+#include "core/jinja/jinja.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/jinja/library.h"
+
+void jinja_text_free(struct jinja_text* text) {
+	free(text->data);
+	free(text->foreign);
+	*text = (struct jinja_text){0};
+}
+
+static struct scope* globals(struct machine* m) {
+	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = NULL);
+	for (const struct function* f = global_functions; f->name; f++)
+		scope_set(m, s, string_intern(m, f->name, strlen(f->name)),
+		          (struct value){.kind = FUNCTION, .function = f});
+	return s;
+}
+
+static void set_members(struct machine* m, struct scope* s, struct value object, const char* what) {
+	if (object.kind != DICT)
+		machine_fail(m, "%s: expected a JSON object", what);
+	for (int i = 0; i < object.dict->n; i++) {
+		const struct entry* const e = &object.dict->entry[i];
+		scope_set(m, s, string_intern(m, e->key.string->data, e->key.string->size), e->value);
+	}
+}
+
+static struct scope* variables(struct machine* m, const struct jinja_call* call) {
+	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = globals(m));
+	for (int i = 0; i < call->n_variables; i++) {
+		const struct jinja_variable* const v = &call->variable[i];
+		struct value value;
+		if (v->form == JINJA_WORDS)
+			value = value_string(string_new(m, v->text, v->size, false));
+		else
+			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_word);
+		if (v->form == JINJA_MEMBERS)
+			set_members(m, s, value, v->name);
+		else
+			scope_set(m, s, string_intern(m, v->name, strlen(v->name)), value);
+	}
+	return s;
+}
+
+/* The stretches of foreign bytes; counted when `out` is NULL. */
+static size_t foreign_spans(const struct string* s, struct jinja_span* out) {
+	size_t n = 0;
+	for (size_t at = 0; at < s->size;) {
+		if (!string_foreign_at(s, at)) {
+			at++;
+			continue;
+		}
+		size_t end = at;
+		while (end < s->size && string_foreign_at(s, end))
+			end++;
+		if (out)
+			out[n] = (struct jinja_span){at, end};
+		n++;
+		at = end;
+	}
+	return n;
+}
+
+static bool hand_over(const struct string* s, struct jinja_text* out) {
+	out->n_foreign = foreign_spans(s, NULL);
+	out->data = malloc(s->size + 1);
+	out->foreign = malloc((out->n_foreign + 1) * sizeof *out->foreign);
+	if (!out->data || !out->foreign) {
+		jinja_text_free(out);
+		return false;
+	}
+	if (s->size)
+		memcpy(out->data, s->data, s->size);
+	out->data[s->size] = 0;
+	out->size = s->size;
+	foreign_spans(s, out->foreign);
+	return true;
+}
+
+/* Reads, and with `out` runs; false with the error set, from wherever it came. */
+static bool work(struct machine* m, const struct jinja_call* call, struct jinja_text* out) {
+	if (setjmp(m->escape))
+		return false;
+	const struct node* const body = parse(m, call->source, call->size);
+	if (!out)
+		return true;
+	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = variables(m, call));
+	struct builder b = {.machine = m};
+	m->depth = 0;
+	execute(m, s, body, &b);
+	if (!hand_over(builder_end(&b), out))
+		machine_fail(m, "out of memory");
+	return true;
+}
+
+static enum jinja_outcome render(const struct jinja_call* call, struct jinja_text* out, struct error* error) {
+	struct machine m = {.steps = MACHINE_STEPS, .line = 1, .error = error, .now = call->now};
+	const bool good = work(&m, call, out);
+	machine_close(&m);
+	return good ? JINJA_DONE : m.raised ? JINJA_RAISED : JINJA_FAILED;
+}
+
+enum jinja_outcome jinja_render(const struct jinja_call* call, struct jinja_text* out, struct error* error) {
+	*out = (struct jinja_text){0};
+	return render(call, out, error);
+}
+
+bool jinja_check(const char* source, size_t size, struct error* error) {
+	const struct jinja_call call = {.source = source, .size = size};
+	return render(&call, NULL, error) == JINJA_DONE;
+}

@@ -1,0 +1,361 @@
+#include "core/jinja/value.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+struct value value_words(struct machine* m, const char* words) {
+	return value_string(string_of(m, words));
+}
+
+struct value value_list(struct machine* m, enum kind kind) {
+	return (struct value){.kind = kind, .list = MACHINE_NEW(m, struct list, .item = NULL)};
+}
+
+void list_add(struct machine* m, struct list* list, struct value v) {
+	list->item = machine_grow(m, list->item, &list->capacity, list->n + 1, sizeof *list->item);
+	list->item[list->n++] = v;
+}
+
+struct value value_dict(struct machine* m) {
+	return (struct value){.kind = DICT, .dict = MACHINE_NEW(m, struct dict, .entry = NULL)};
+}
+
+struct value value_pair(struct machine* m, struct value a, struct value b) {
+	struct value pair = value_list(m, TUPLE);
+	list_add(m, pair.list, a);
+	list_add(m, pair.list, b);
+	return pair;
+}
+
+/* ---- kinds -------------------------------------------------------------------------------- */
+
+static const char* kind_name(int kind) {
+	static const char* const name[] = {"nothing",   "Undefined", "NoneType", "bool",      "int",
+	                                   "float",     "str",       "list",     "tuple",     "range",
+	                                   "dict_view", "generator", "dict",     "Namespace", "LoopContext",
+	                                   "function",  "method",    "Macro"};
+	return name[kind];
+}
+
+const char* value_type(struct value v) {
+	if (v.kind == VIEW)
+		return v.list->name;
+	return v.kind == STRING && v.string->markup ? "Markup" : kind_name(v.kind);
+}
+
+bool value_is_number(struct value v) { return v.kind == BOOLEAN || v.kind == INTEGER || v.kind == FLOAT; }
+
+double value_number(struct value v) {
+	return v.kind == FLOAT ? v.number : v.kind == INTEGER ? (double)v.integer : (double)v.boolean;
+}
+
+static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
+
+bool value_truth(struct value v) {
+	switch (v.kind) {
+	case ABSENT:
+	case UNDEFINED:
+	case NONE:
+		return false;
+	case BOOLEAN:
+		return v.boolean;
+	case INTEGER:
+		return v.integer != 0;
+	case FLOAT:
+		return v.number < 0 || v.number > 0 || isnan(v.number);
+	case STRING:
+		return v.string->size > 0;
+	case LIST:
+	case TUPLE:
+	case RANGE:
+	case VIEW:
+		return v.list->n > 0;
+	case DICT:
+		return v.dict->n > 0;
+	default:
+		return true;
+	}
+}
+
+void value_fail_undefined(struct machine* m, struct value v) {
+	const struct string* const name = v.string;
+	const int size = name ? (int)(name->size < 80 ? name->size : 80) : 0;
+	if (v.unsafe)
+		machine_fail(m, "access to attribute '%.*s' of '%s' object is unsafe", size, name->data,
+		             kind_name(v.of));
+	if (!name)
+		machine_fail(m, "a value is undefined");
+	if (v.of == ABSENT)
+		machine_fail(m, "'%.*s' is undefined", size, name->data);
+	machine_fail(m, "'%s object' has no attribute '%.*s'", kind_name(v.of), size, name->data);
+}
+
+/* ---- equality and order ------------------------------------------------------------------- */
+
+/* Numbers of any two kinds: -1, 0, 1, or 2 where one is no number. */
+static int number_order(struct value a, struct value b) {
+	if (a.kind != FLOAT && b.kind != FLOAT)
+		return whole(a) < whole(b) ? -1 : whole(a) > whole(b);
+	const double x = value_number(a), y = value_number(b);
+	return x < y ? -1 : x > y ? 1 : isnan(x) || isnan(y) ? 2 : 0;
+}
+
+static bool equal_lists(struct machine* m, const struct list* a, const struct list* b) {
+	if (a->n != b->n)
+		return false;
+	for (int i = 0; i < a->n; i++)
+		if (!value_equal(m, a->item[i], b->item[i]))
+			return false;
+	return true;
+}
+
+static bool equal_dicts(struct machine* m, const struct dict* a, const struct dict* b) {
+	if (a->n != b->n)
+		return false;
+	for (int i = 0; i < a->n; i++) {
+		const struct value* const other = dict_find(m, b, a->entry[i].key);
+		if (!other || !value_equal(m, a->entry[i].value, *other))
+			return false;
+	}
+	return true;
+}
+
+bool value_equal(struct machine* m, struct value a, struct value b) {
+	if (value_is_number(a) && value_is_number(b))
+		return number_order(a, b) == 0;
+	if (a.kind != b.kind)
+		return false;
+	bool equal = true;
+	machine_enter(m);
+	switch (a.kind) {
+	case STRING:
+		equal = string_equal(m, a.string, b.string);
+		break;
+	case LIST:
+	case TUPLE:
+	case RANGE:
+		equal = equal_lists(m, a.list, b.list);
+		break;
+	case VIEW:
+	case ITERATOR:
+		equal = a.list == b.list;
+		break;
+	case DICT:
+		equal = equal_dicts(m, a.dict, b.dict);
+		break;
+	case NAMESPACE:
+		equal = a.dict == b.dict;
+		break;
+	case LOOP:
+	case FUNCTION:
+	case METHOD:
+	case MACRO:
+		equal = a.function == b.function;
+		break;
+	default:
+		break;
+	}
+	machine_leave(m);
+	return equal;
+}
+
+int value_order(struct machine* m, struct value a, struct value b, const char* operator) {
+	if (value_is_number(a) && value_is_number(b))
+		return number_order(a, b);
+	if (a.kind == STRING && b.kind == STRING)
+		return string_order(m, a.string, b.string);
+	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
+		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);
+	if (a.kind != b.kind || (a.kind != LIST && a.kind != TUPLE))
+		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", operator, value_type(a),
+		             value_type(b));
+	machine_enter(m);
+	int order = a.list->n < b.list->n ? -1 : a.list->n > b.list->n;
+	for (int i = 0; i < a.list->n && i < b.list->n; i++)
+		if (!value_equal(m, a.list->item[i], b.list->item[i])) {
+			order = value_order(m, a.list->item[i], b.list->item[i], operator);
+			break;
+		}
+	machine_leave(m);
+	return order;
+}
+
+/* ---- dicts -------------------------------------------------------------------------------- */
+
+bool value_is_key(struct value v) {
+	if (v.kind == TUPLE) {
+		for (int i = 0; i < v.list->n; i++) /* tuples within tuples are no keys here */
+			if (v.list->item[i].kind == TUPLE || !value_is_key(v.list->item[i]))
+				return false;
+		return true;
+	}
+	return v.kind == NONE || v.kind == STRING || value_is_number(v);
+}
+
+static uint64_t mix_hash(uint64_t h) {
+	h ^= h >> 33;
+	h *= 0xff51afd7ed558ccdu;
+	return h ^ h >> 33;
+}
+
+static uint64_t hash(struct machine* m, struct value v) {
+	if (v.kind == STRING) {
+		machine_charge(m, v.string->size);
+		uint64_t h = 0xcbf29ce484222325u;
+		for (size_t i = 0; i < v.string->size; i++)
+			h = (h ^ (uint8_t)v.string->data[i]) * 0x100000001b3u;
+		return h ^ h >> 32;
+	}
+	if (v.kind == TUPLE) {
+		uint64_t h = 1;
+		for (int i = 0; i < v.list->n; i++)
+			h = mix_hash(h + hash(m, v.list->item[i]));
+		return h;
+	}
+	if (v.kind == NONE)
+		return 7;
+	const double d = value_number(v);
+	uint64_t bits;
+	memcpy(&bits, &(double){d + 0.0}, sizeof bits);
+	return mix_hash(bits);
+}
+
+enum { FEW = 12 }; /* entries that are looked through one by one */
+
+static void index_dict(struct machine* m, struct dict* d) {
+	const int n = d->n_slots ? 4 * d->n_slots : 64;
+	d->slot = machine_alloc(m, (size_t)n * sizeof *d->slot);
+	memset(d->slot, 0, (size_t)n * sizeof *d->slot);
+	d->n_slots = n;
+	for (int i = 0; i < d->n; i++) {
+		int at = (int)(hash(m, d->entry[i].key) & (uint64_t)(n - 1));
+		while (d->slot[at])
+			at = (at + 1) & (n - 1);
+		d->slot[at] = i + 1;
+	}
+}
+
+struct value* dict_find(struct machine* m, const struct dict* d, struct value key) {
+	if (!value_is_key(key))
+		machine_fail(m, "unhashable type: '%s'", value_type(key));
+	if (!d->n_slots) {
+		for (int i = 0; i < d->n; i++)
+			if (value_equal(m, d->entry[i].key, key))
+				return &d->entry[i].value;
+		return NULL;
+	}
+	int at = (int)(hash(m, key) & (uint64_t)(d->n_slots - 1));
+	for (; d->slot[at]; at = (at + 1) & (d->n_slots - 1))
+		if (value_equal(m, d->entry[d->slot[at] - 1].key, key))
+			return &d->entry[d->slot[at] - 1].value;
+	return NULL;
+}
+
+struct value* dict_find_name(struct machine* m, const struct dict* d, const struct string* name) {
+	return dict_find(m, d, value_string(name));
+}
+
+void dict_set(struct machine* m, struct dict* d, struct value key, struct value v) {
+	struct value* const found = dict_find(m, d, key);
+	if (found) {
+		*found = v;
+		return;
+	}
+	d->entry = machine_grow(m, d->entry, &d->capacity, d->n + 1, sizeof *d->entry);
+	d->entry[d->n++] = (struct entry){key, v};
+	if (d->n > FEW && 2 * d->n > d->n_slots) {
+		index_dict(m, d);
+	} else if (d->n_slots) {
+		int at = (int)(hash(m, key) & (uint64_t)(d->n_slots - 1));
+		while (d->slot[at])
+			at = (at + 1) & (d->n_slots - 1);
+		d->slot[at] = d->n;
+	}
+}
+
+/* ---- containers --------------------------------------------------------------------------- */
+
+bool value_is_iterable(struct value v) {
+	return v.kind == UNDEFINED || v.kind == STRING || v.kind == DICT ||
+	       (v.kind >= LIST && v.kind <= ITERATOR);
+}
+
+static const struct list* characters(struct machine* m, const struct string* s) {
+	struct list* const list = value_list(m, LIST).list;
+	uint32_t code;
+	for (size_t at = 0; at < s->size;) {
+		const size_t length = string_character(s, at, &code);
+		list_add(m, list, value_string(string_part(m, s, at, at + length)));
+		at += length;
+	}
+	return list;
+}
+
+const struct list* value_items(struct machine* m, struct value v) {
+	static const struct list empty = {0};
+	switch (v.kind) {
+	case LIST:
+	case TUPLE:
+	case RANGE:
+	case VIEW:
+		return v.list;
+	case ITERATOR: {
+		struct list rest = *v.list;
+		rest.item = rest.item ? rest.item + rest.at : NULL;
+		rest.n -= rest.at;
+		v.list->at = v.list->n;
+		return machine_new(m, &rest, sizeof rest);
+	}
+	case STRING:
+		return characters(m, v.string);
+	case DICT: {
+		struct list* const keys = value_list(m, LIST).list;
+		for (int i = 0; i < v.dict->n; i++)
+			list_add(m, keys, v.dict->entry[i].key);
+		return keys;
+	}
+	case UNDEFINED:
+		if (v.unsafe)
+			value_fail_undefined(m, v);
+		return &empty;
+	default:
+		machine_fail(m, "'%s' object is not iterable", value_type(v));
+	}
+}
+
+int64_t value_length(struct machine* m, struct value v) {
+	switch (v.kind) {
+	case STRING:
+		return string_length(m, v.string);
+	case LIST:
+	case TUPLE:
+	case RANGE:
+	case VIEW:
+		return v.list->n;
+	case DICT:
+		return v.dict->n;
+	case UNDEFINED:
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+bool value_in(struct machine* m, struct value v, struct value container) {
+	if (container.kind == DICT)
+		return dict_find(m, container.dict, v) != NULL;
+	if (container.kind == STRING) {
+		if (v.kind != STRING)
+			machine_fail(m, "'in <string>' requires string as left operand, not %s", value_type(v));
+		return string_find(m, container.string, v.string, 0, container.string->size) != SIZE_MAX;
+	}
+	if (!value_is_iterable(container))
+		machine_fail(m, "argument of type '%s' is not iterable", value_type(container));
+	const struct list* const items = value_items(m, container);
+	for (int i = 0; i < items->n; i++)
+		if (value_equal(m, items->item[i], v))
+			return true;
+	return false;
+}

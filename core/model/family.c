@@ -1,0 +1,299 @@
+/* The table of families. Defaults are those of transformers' configuration classes. */
+#include "core/model/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NORMS_BEFORE .attention_norm = "input_layernorm", .mlp_norm = "post_attention_layernorm"
+#define NORMS_AFTER                                                                                          \
+	.post_attention_norm = "post_attention_layernorm", .post_mlp_norm = "post_feedforward_layernorm"
+#define NORMS_AROUND                                                                                         \
+	.attention_norm = "input_layernorm", .post_attention_norm = "post_attention_layernorm",                  \
+	.mlp_norm = "pre_feedforward_layernorm", .post_mlp_norm = "post_feedforward_layernorm"
+#define BIASES .qkv_bias_field = "attention_bias", .output_bias_field = "attention_bias"
+
+static const struct family families[] = {
+    {.name = "llama",
+     .architecture = "llama",
+     .context = 2048,
+     .epsilon = 1e-6f,
+     BIASES,
+     .mlp_bias_field = "mlp_bias",
+     .interleaved_by_convert = true,
+     NORMS_BEFORE},
+    {.name = "mistral",
+     .architecture = "mistral",
+     .context = 131072,
+     .kv_heads = 8,
+     .window = 4096,
+     .window_rule = WINDOW_ALL,
+     .epsilon = 1e-6f,
+     .interleaved_by_convert = true,
+     NORMS_BEFORE},
+    {.name = "ministral",
+     .architecture = "llama",
+     .context = 131072,
+     .kv_heads = 8,
+     .window = 4096,
+     .window_rule = WINDOW_ALL,
+     .epsilon = 1e-6f,
+     .interleaved_by_convert = true,
+     NORMS_BEFORE},
+    {.name = "ministral3",
+     .architecture = "mistral3",
+     .special = SPECIAL_MINISTRAL3,
+     .context = 262144,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .window_rule = WINDOW_ALL,
+     .epsilon = 1e-5f,
+     .interleaved_by_convert = true,
+     NORMS_BEFORE},
+    {.name = "mixtral",
+     .architecture = "llama",
+     .special = SPECIAL_MIXTRAL,
+     .context = 131072,
+     .kv_heads = 8,
+     .window_rule = WINDOW_ALL,
+     .epsilon = 1e-5f,
+     .theta = 1e6f,
+     .interleaved_by_convert = true,
+     NORMS_BEFORE,
+     .router = "block_sparse_moe.gate.weight",
+     .expert_gate = "block_sparse_moe.experts.%d.w1.weight",
+     .expert_up = "block_sparse_moe.experts.%d.w3.weight",
+     .expert_down = "block_sparse_moe.experts.%d.w2.weight"},
+    {.name = "qwen2",
+     .architecture = "qwen2",
+     .context = 32768,
+     .kv_heads = 32,
+     .window = 4096,
+     .window_rule = WINDOW_OPTED,
+     .first_sliding = 28,
+     .epsilon = 1e-6f,
+     .qkv_bias = true,
+     NORMS_BEFORE},
+    {.name = "qwen3",
+     .architecture = "qwen3",
+     .context = 32768,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .window = 4096,
+     .window_rule = WINDOW_OPTED,
+     .first_sliding = 28,
+     .epsilon = 1e-6f,
+     BIASES,
+     .head_norm = HEAD_NORM_EACH,
+     NORMS_BEFORE},
+    {.name = "qwen3_moe",
+     .architecture = "qwen3moe",
+     .special = SPECIAL_QWEN3_MOE,
+     .context = 32768,
+     .kv_heads = 4,
+     .window = 4096,
+     .window_rule = WINDOW_OPTED,
+     .first_sliding = 28,
+     .epsilon = 1e-6f,
+     BIASES,
+     .head_norm = HEAD_NORM_EACH,
+     NORMS_BEFORE,
+     .router = "mlp.gate.weight",
+     .expert_gate = "mlp.experts.%d.gate_proj.weight",
+     .expert_up = "mlp.experts.%d.up_proj.weight",
+     .expert_down = "mlp.experts.%d.down_proj.weight"},
+    {.name = "phi3",
+     .architecture = "phi3",
+     .context = 4096,
+     .window_rule = WINDOW_ALL,
+     .epsilon = 1e-5f,
+     .rotary = 1,
+     .fused_qkv = true,
+     .fused_gate_up = true,
+     NORMS_BEFORE},
+    {.name = "gemma2",
+     .architecture = "gemma2",
+     .special = SPECIAL_GEMMA2,
+     .context = 8192,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .window = 4096,
+     .window_rule = WINDOW_PERIOD,
+     .window_period = 2,
+     .epsilon = 1e-6f,
+     .tied = true,
+     BIASES,
+     .activation_field = "hidden_activation", /* hidden_act is a leftover that transformers does not read */
+     .norm_plus_one = true,
+     .scaled_embedding = true,
+     .activation = ACTIVATION_GELU_TANH,
+     NORMS_AROUND},
+    {.name = "gemma3_text",
+     .architecture = "gemma3",
+     .special = SPECIAL_GEMMA3,
+     .vocab = 262208,
+     .heads = 8,
+     .context = 131072,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .window = 4096,
+     .window_rule = WINDOW_PERIOD,
+     .window_period = 6,
+     .epsilon = 1e-6f,
+     .theta = 1e6f,
+     .sliding_theta = 1e4f,
+     .tied = true,
+     BIASES,
+     .activation_field = "hidden_activation",
+     .norm_plus_one = true,
+     .scaled_embedding = true,
+     .activation = ACTIVATION_GELU_TANH,
+     .head_norm = HEAD_NORM_EACH,
+     NORMS_AROUND},
+    {.name = "granite",
+     .architecture = "granite",
+     .special = SPECIAL_GRANITE,
+     .context = 2048,
+     .epsilon = 1e-6f,
+     BIASES,
+     .mlp_bias_field = "mlp_bias",
+     .interleaved_by_convert = true,
+     NORMS_BEFORE},
+    {.name = "granitemoehybrid",
+     .architecture = "granite",
+     .special = SPECIAL_GRANITE4,
+     .context = 2048,
+     .epsilon = 1e-6f,
+     BIASES,
+     .interleaved_by_convert = true,
+     .fused_gate_up = true,
+     NORMS_BEFORE,
+     .gate_up = "shared_mlp.input_linear",
+     .down = "shared_mlp.output_linear"},
+    {.name = "smollm3",
+     .architecture = "smollm3",
+     .special = SPECIAL_SMOLLM3,
+     .context = 32768,
+     .kv_heads = 4,
+     .window_rule = WINDOW_OPTED,
+     .epsilon = 1e-6f,
+     .theta = 2e6f,
+     .tied = true,
+     BIASES,
+     .mlp_bias_field = "mlp_bias",
+     .interleaved_by_convert = true,
+     NORMS_BEFORE},
+    {.name = "olmo2",
+     .architecture = "olmo2",
+     .context = 2048,
+     .epsilon = 1e-5f,
+     BIASES,
+     .head_norm = HEAD_NORM_ALL,
+     NORMS_AFTER},
+    {.name = "olmo3",
+     .architecture = "olmo2",
+     .context = 2048,
+     .window = 4096,
+     .window_rule = WINDOW_PERIOD,
+     .window_period = 4,
+     .epsilon = 1e-5f,
+     .theta = 5e5f,
+     .sliding_theta = 5e5f,
+     BIASES,
+     .head_norm = HEAD_NORM_ALL,
+     NORMS_AFTER},
+    {.name = "exaone4",
+     .architecture = "exaone4",
+     .special = SPECIAL_EXAONE4,
+     .context = 2048,
+     .kv_heads = 32,
+     .window = 4096,
+     .window_rule = WINDOW_PERIOD,
+     .window_period = 4,
+     .epsilon = 1e-5f,
+     .head_norm = HEAD_NORM_EACH,
+     NORMS_AFTER},
+    {.name = "glm4",
+     .architecture = "glm4",
+     .context = 131072,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .epsilon = 1.5625e-7f,
+     .rotary = 0.5f,
+     .qkv_bias = true,
+     .qkv_bias_field = "attention_bias",
+     .interleaved = true,
+     .fused_gate_up = true,
+     .attention_norm = "input_layernorm",
+     .post_attention_norm = "post_self_attn_layernorm",
+     .mlp_norm = "post_attention_layernorm",
+     .post_mlp_norm = "post_mlp_layernorm"},
+    {.name = "seed_oss",
+     .architecture = "seed_oss",
+     .context = 524288,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .epsilon = 1e-6f,
+     .qkv_bias = true,
+     .qkv_bias_field = "attention_bias",
+     .output_bias_field = "attention_out_bias",
+     .mlp_bias_field = "mlp_bias",
+     NORMS_BEFORE,
+     .gguf_mlp_norm = "post_attention_norm"},
+    {.name = "stablelm",
+     .architecture = "stablelm",
+     .context = 4096,
+     .kv_heads = 32,
+     .epsilon = 1e-5f,
+     .epsilon_field = "layer_norm_eps",
+     .rotary = 0.25f,
+     .qkv_bias_field = "use_qkv_bias",
+     .norm = NORM_LAYER,
+     NORMS_BEFORE},
+};
+
+enum { FAMILIES = (int)(sizeof families / sizeof *families) };
+
+const struct family* family_by_name(const char* name) {
+	for (int i = 0; i < FAMILIES; i++)
+		if (strcmp(families[i].name, name) == 0)
+			return &families[i];
+	return NULL;
+}
+
+const struct family* family_by_architecture(const char* name, size_t size) {
+	for (int i = 0; i < FAMILIES; i++)
+		if (strlen(families[i].architecture) == size && memcmp(families[i].architecture, name, size) == 0)
+			return &families[i];
+	return NULL;
+}
+
+const struct family* family_within(const char* name) {
+	static const struct {
+		const char *outer, *inner;
+	} known[] = {{"mistral3", "mistral"}, {"gemma3", "gemma3_text"}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strcmp(known[i].outer, name) == 0)
+			return family_by_name(known[i].inner);
+	return NULL;
+}
+
+static void append(char* out, size_t size, const char* name) {
+	const size_t used = strlen(out);
+	snprintf(out + used, size - used, used ? ", %s" : "%s", name);
+}
+
+const char* family_names(char* out, size_t size) {
+	out[0] = '\0';
+	for (int i = 0; i < FAMILIES; i++)
+		append(out, size, families[i].name);
+	return out;
+}
+
+const char* family_architectures(char* out, size_t size) {
+	out[0] = '\0';
+	for (int i = 0; i < FAMILIES; i++)
+		if (family_by_architecture(families[i].architecture, strlen(families[i].architecture)) ==
+		    &families[i])
+			append(out, size, families[i].architecture);
+	return out;
+}

@@ -1,0 +1,78 @@
+/* A family is data: what its configuration class takes where config.json is silent, which fields it reads,
+ * how its tensors are called and where its norms, biases and windows are. What a row cannot say is its
+ * `special`. */
+#ifndef SWIFTLET_CORE_MODEL_FAMILY_H
+#define SWIFTLET_CORE_MODEL_FAMILY_H
+
+#include "kernels/backend.h"
+
+/* Which blocks see no more than sliding_window positions, where layer_types does not list them. */
+enum window_rule {
+	WINDOW_UNUSED, /* none: a field that older configs carry */
+	WINDOW_ALL,    /* all, where sliding_window is a number */
+	WINDOW_OPTED,  /* those from max_window_layers on, where use_sliding_window says so */
+	WINDOW_PERIOD  /* all but every period-th */
+};
+
+/* Norm of queries and keys before they are turned. */
+enum head_norm { HEAD_NORM_NONE, HEAD_NORM_EACH, HEAD_NORM_ALL };
+
+/* What a family adds that no field of a row can say. */
+enum special {
+	SPECIAL_NONE,
+	SPECIAL_GEMMA2,     /* caps, scores divided by a number of its own */
+	SPECIAL_GEMMA3,     /* the same */
+	SPECIAL_GRANITE,    /* multipliers */
+	SPECIAL_GRANITE4,   /* the same; dense where it says so, without positions where it does not */
+	SPECIAL_SMOLLM3,    /* listed blocks have no positions */
+	SPECIAL_EXAONE4,    /* blocks that see everything have no positions, where others slide */
+	SPECIAL_MINISTRAL3, /* scores grow with the position */
+	SPECIAL_MIXTRAL,    /* experts */
+	SPECIAL_QWEN3_MOE   /* experts, in some blocks */
+};
+
+struct family {
+	const char* name;         /* config.json's model_type */
+	const char* architecture; /* GGUF's general.architecture; the first row with a name takes it */
+	enum special special;
+
+	/* Where config.json is silent. 0: derived or required; window_period 0: WINDOW_PERIOD is not its rule. */
+	int vocab, heads, kv_heads, head_dim, context, window, window_period;
+	float epsilon, theta,
+	    sliding_theta; /* theta 0: 10000; sliding_theta 0: sliding blocks are as the others */
+	float rotary;      /* share of a head that is turned; 0: all, whatever the file says */
+	bool tied, qkv_bias;
+	enum window_rule window_rule;
+	int first_sliding; /* WINDOW_OPTED: where max_window_layers is not said */
+
+	/* Fields by the family's own name; NULL: it has none (biases) or Llama's. */
+	const char *epsilon_field, *activation_field, *qkv_bias_field, *output_bias_field, *mlp_bias_field;
+
+	/* Arithmetic. */
+	enum norm_kind norm;
+	bool norm_plus_one, scaled_embedding; /* Gemma */
+	enum activation activation;           /* where config.json is silent */
+	enum head_norm head_norm;
+	bool interleaved;            /* RoPE turns neighbours */
+	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
+	bool fused_qkv, fused_gate_up;
+
+	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
+	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;
+	const char* gguf_mlp_norm; /* where GGUF calls it otherwise than ffn_norm */
+	const char *gate_up,
+	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
+	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */
+	const char *router, *expert_gate, *expert_up, *expert_down;
+};
+
+/* NULL when there is none of that name. */
+const struct family* family_by_name(const char* name);
+const struct family* family_by_architecture(const char* name, size_t size);
+/* The family that a model of images and text nests as its text_config, or NULL. */
+const struct family* family_within(const char* name);
+/* Lists the names for a message, cut to fit. Returns `out`. */
+const char* family_names(char* out, size_t size);
+const char* family_architectures(char* out, size_t size);
+
+#endif

@@ -1,0 +1,115 @@
+/* Mixture of experts: a row goes through the few experts that its router likes best.
+ *
+ * Every choice is the row's own, experts run in order of their number and a row adds theirs in that order,
+ * so that its bits do not depend on which rows share the slice. An expert that no row chose is not read. */
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The row's best experts by chance, ties to the lowest number, then in order of number. */
+static void choose(const float* chance, int n_experts, int used, int32_t* chosen) {
+	for (int k = 0; k < used; k++) {
+		int best = -1;
+		for (int e = 0; e < n_experts; e++) {
+			bool taken = false;
+			for (int j = 0; j < k; j++)
+				taken |= chosen[j] == e;
+			if (!taken && (best < 0 || chance[e] > chance[best]))
+				best = e;
+		}
+		chosen[k] = best;
+	}
+	for (int k = 1; k < used; k++)
+		for (int j = k; j > 0 && chosen[j - 1] > chosen[j]; j--) {
+			const int32_t swap = chosen[j];
+			chosen[j] = chosen[j - 1];
+			chosen[j - 1] = swap;
+		}
+}
+
+static void softmax(float* x, int n) {
+	float max = x[0], sum = 0;
+	for (int i = 1; i < n; i++)
+		max = x[i] > max ? x[i] : max;
+	for (int i = 0; i < n; i++) {
+		x[i] = expf(x[i] - max);
+		sum += x[i];
+	}
+	for (int i = 0; i < n; i++)
+		x[i] /= sum;
+}
+
+static void route(void* user, int i, int thread) {
+	(void)thread;
+	struct cpu_backend* b = user;
+	const struct model_shape* s = &b->head.weights->shape;
+	float* chance = b->chances + (size_t)i * (size_t)s->n_experts;
+	int32_t* chosen = b->chosen + (size_t)i * (size_t)s->experts_used;
+	float* weight = b->chosen_weight + (size_t)i * (size_t)s->experts_used;
+	softmax(chance, s->n_experts);
+	choose(chance, s->n_experts, s->experts_used, chosen);
+	float sum = 0;
+	for (int k = 0; k < s->experts_used; k++)
+		sum += chance[chosen[k]];
+	for (int k = 0; k < s->experts_used; k++)
+		weight[k] = chance[chosen[k]] / (s->experts_normalised ? sum : 1.0f);
+}
+
+struct part { /* a row of an expert's */
+	int row;
+	float weight;
+};
+
+/* Which rows chose the expert, with their weights for it. */
+static int rows_of(const struct cpu_backend* b, int expert, int n, struct part* out) {
+	const int used = b->head.weights->shape.experts_used;
+	int count = 0;
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < used; k++)
+			if (b->chosen[i * used + k] == expert)
+				out[count++] = (struct part){i, b->chosen_weight[i * used + k]};
+	return count;
+}
+
+static void gate_row(void* user, int i, int thread) {
+	(void)thread;
+	struct cpu_backend* b = user;
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t at = (size_t)i * (size_t)s->expert_ffn;
+	b->kernels->gate(b->gate + at, b->up + at, s->activation, s->expert_ffn);
+}
+
+static void run_expert(struct cpu_backend* b, const struct expert* e, const float* x, const struct part* part,
+                       int count) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t dim = (size_t)s->dim;
+	for (int j = 0; j < count; j++)
+		memcpy(b->gathered + (size_t)j * dim, x + (size_t)part[j].row * dim, dim * sizeof *x);
+	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->expert_ffn, .w = &e->w_gate},
+	                             {.out = b->up, .stride = (size_t)s->expert_ffn, .w = &e->w_up}};
+	multiply(b, b->gathered, s->dim, count, in, 2);
+	spread(b, count, (double)count * s->expert_ffn * 8, gate_row, b);
+	const struct product out = {.out = b->given, .stride = dim, .w = &e->w_down};
+	multiply(b, b->gate, s->expert_ffn, count, &out, 1);
+	for (int j = 0; j < count; j++) {
+		float* y = b->y + (size_t)part[j].row * dim;
+		const float* given = b->given + (size_t)j * dim;
+		for (size_t i = 0; i < dim; i++)
+			y[i] += part[j].weight * given[i];
+	}
+}
+
+void run_experts(struct cpu_backend* b, const struct block_weights* w, const float* x, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	struct part part[MAX_ROWS];
+	const struct product router = {.out = b->chances, .stride = (size_t)s->n_experts, .w = &w->router};
+	multiply(b, x, s->dim, n, &router, 1);
+	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route, b);
+	memset(b->y, 0, (size_t)n * (size_t)s->dim * sizeof *b->y);
+	for (int e = 0; e < s->n_experts; e++) {
+		const int count = rows_of(b, e, n, part);
+		if (count > 0)
+			run_expert(b, &w->expert[e], x, part, count);
+	}
+}

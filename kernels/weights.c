@@ -1,0 +1,40 @@
+/* What a block is made of, in one list: for whoever looks at every tensor whatever it is for. */
+#include "kernels/backend.h"
+
+static const struct part {
+	const char* name;
+	size_t offset;
+} parts[BLOCK_PARTS] = {
+#define PART(field, name)                                                                                    \
+	{ name, offsetof(struct block_weights, field) }
+    PART(attention_norm, "attention norm"),
+    PART(wq, "query weights"),
+    PART(wk, "key weights"),
+    PART(wv, "value weights"),
+    PART(bq, "query bias"),
+    PART(bk, "key bias"),
+    PART(bv, "value bias"),
+    PART(q_norm, "query norm"),
+    PART(k_norm, "key norm"),
+    PART(wo, "attention output"),
+    PART(bo, "attention output bias"),
+    PART(post_attention_norm, "norm after attention"),
+    PART(mlp_norm, "MLP norm"),
+    PART(w_gate, "gate weights"),
+    PART(w_up, "up weights"),
+    PART(w_down, "down weights"),
+    PART(b_gate, "gate bias"),
+    PART(b_up, "up bias"),
+    PART(b_down, "down bias"),
+    PART(post_mlp_norm, "norm after the MLP"),
+    PART(attention_norm_bias, "attention norm bias"),
+    PART(mlp_norm_bias, "MLP norm bias"),
+    PART(router, "router"),
+#undef PART
+};
+
+const struct tensor* block_tensor(const struct block_weights* block, int part) {
+	return (const struct tensor*)((const char*)block + parts[part].offset);
+}
+
+const char* block_tensor_name(int part) { return parts[part].name; }

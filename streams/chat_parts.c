@@ -1,0 +1,290 @@
+#include "streams/chat_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "core/files/json.h"
+#include "core/model/model.h"
+#include "core/text/chat_template.h"
+#include "streams/json_text.h"
+#include "streams/text.h"
+
+enum { SHOWN = 80 }; /* of a value in a message */
+
+struct writing {
+	struct text* to;
+	bool objects; /* arguments as objects */
+	bool differ;  /* some were a text */
+	int index;    /* of the message */
+	struct error* error;
+};
+
+static bool named(const struct json_item* item, const char* name) {
+	return item->name_size == strlen(name) && memcmp(item->name, name, item->name_size) == 0;
+}
+
+static void write_member(struct writing* w, const struct json_item* item) {
+	text_put(w->to, ", \"");
+	text_add(w->to, item->name, item->name_size);
+	text_put(w->to, "\": ");
+}
+
+/* ---- tool calls --------------------------------------------------------------------------- */
+
+/* A text that is itself a JSON object is written as that. */
+static void write_arguments(struct writing* w, const struct json_item* item) {
+	struct error ignored;
+	cJSON* const value = cJSON_ParseWithLength(item->value, item->value_size);
+	const char* const text = cJSON_IsString(value) ? value->valuestring : NULL;
+	const bool object =
+	    text && text[strspn(text, " \t\r\n")] == '{' && json_check(text, strlen(text), &ignored);
+	w->differ = w->differ || object;
+	if (object && w->objects)
+		text_put(w->to, text);
+	else
+		text_add(w->to, item->value, item->value_size);
+	cJSON_Delete(value);
+}
+
+static void write_object(struct writing* w, const char* object, size_t size,
+                         void (*write)(struct writing*, const struct json_item*)) {
+	struct json_item item = {0};
+	text_put(w->to, "{");
+	for (const char* separator = ""; json_next(object, size, &item); separator = ", ") {
+		text_put(w->to, separator);
+		text_put(w->to, "\"");
+		text_add(w->to, item.name, item.name_size);
+		text_put(w->to, "\": ");
+		write(w, &item);
+	}
+	text_put(w->to, "}");
+}
+
+static void write_function_member(struct writing* w, const struct json_item* item) {
+	if (named(item, "arguments"))
+		write_arguments(w, item);
+	else
+		text_add(w->to, item->value, item->value_size);
+}
+
+static void write_call_member(struct writing* w, const struct json_item* item) {
+	if (named(item, "function") && item->value[0] == '{')
+		write_object(w, item->value, item->value_size, write_function_member);
+	else
+		text_add(w->to, item->value, item->value_size);
+}
+
+static bool write_calls(struct writing* w, const struct json_item* calls) {
+	struct json_item item = {0};
+	if (calls->value[0] != '[')
+		return error_set(w->error, "messages[%d].tool_calls is no list", w->index);
+	write_member(w, calls);
+	text_put(w->to, "[");
+	for (const char* separator = ""; json_next(calls->value, calls->value_size, &item); separator = ", ") {
+		if (item.value[0] != '{')
+			return error_set(w->error, "messages[%d].tool_calls holds what is no object", w->index);
+		text_put(w->to, separator);
+		write_object(w, item.value, item.value_size, write_call_member);
+	}
+	text_put(w->to, "]");
+	return true;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static bool write_role(struct writing* w, const cJSON* role) {
+	static const char* const known[][2] = {{"system", "system"}, {"developer", "system"},
+	                                       {"user", "user"},     {"assistant", "assistant"},
+	                                       {"tool", "tool"},     {"function", "function"}};
+	char shown[SHOWN];
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (cJSON_IsString(role) && strcmp(role->valuestring, known[i][0]) == 0) {
+			text_print(w->to, "{\"role\": \"%s\"", known[i][1]);
+			return true;
+		}
+	return error_set(w->error,
+	                 "messages[%d].role is %s, expected system, developer, user, assistant, tool or function",
+	                 w->index, role ? json_show(role, shown, sizeof shown) : "missing");
+}
+
+/* A string; parts {"type": "text", "text"} joined; or, of an answer that is all tool calls, nothing. */
+static bool write_content(struct writing* w, const cJSON* message) {
+	char shown[SHOWN];
+	const cJSON* const content = json_field(message, "content");
+	const bool may_lack = cJSON_IsArray(json_field(message, "tool_calls"));
+	text_put(w->to, ", \"content\": ");
+	if (cJSON_IsString(content)) {
+		text_quote(w->to, content->valuestring, strlen(content->valuestring));
+		return true;
+	}
+	if (!content && may_lack) {
+		text_put(w->to, "\"\"");
+		return true;
+	}
+	if (!cJSON_IsArray(content))
+		return error_set(w->error, "messages[%d].content is %s, expected a string or a list of text parts",
+		                 w->index, content ? json_show(content, shown, sizeof shown) : "missing");
+	struct text joined = {0};
+	for (const cJSON* part = content->child; part; part = part->next) {
+		const cJSON *const type = json_field(part, "type"), *const text = json_field(part, "text");
+		if (!cJSON_IsString(type) || strcmp(type->valuestring, "text") != 0 || !cJSON_IsString(text)) {
+			text_free(&joined);
+			return error_set(w->error,
+			                 "messages[%d].content holds a part that is no text; only text is supported",
+			                 w->index);
+		}
+		text_put(&joined, text->valuestring);
+	}
+	text_quote(w->to, joined.data ? joined.data : "", joined.size);
+	w->to->failed |= joined.failed;
+	text_free(&joined);
+	return true;
+}
+
+/* What else a message says; what a client that hands an answer back gives as null (the openai package does)
+ * is no field. */
+static bool write_others(struct writing* w, const char* message, size_t size) {
+	struct json_item item = {0};
+	while (json_next(message, size, &item)) {
+		if (named(&item, "role") || named(&item, "content") || item.value[0] == 'n')
+			continue;
+		if (named(&item, "tool_calls")) {
+			if (!write_calls(w, &item))
+				return false;
+			continue;
+		}
+		write_member(w, &item);
+		text_add(w->to, item.value, item.value_size);
+	}
+	text_put(w->to, "}");
+	return true;
+}
+
+static bool write_message(struct writing* w, const char* text, size_t size) {
+	char shown[SHOWN];
+	cJSON* const message = cJSON_ParseWithLength(text, size);
+	bool good =
+	    message || error_set(w->error, "messages[%d] holds a number of more than 63 characters", w->index);
+	if (good && !cJSON_IsObject(message))
+		good = error_set(w->error, "messages[%d] is %s, expected an object with role and content", w->index,
+		                 json_show(message, shown, sizeof shown));
+	good = good && write_role(w, json_field(message, "role")) && write_content(w, message) &&
+	       write_others(w, text, size);
+	cJSON_Delete(message);
+	return good;
+}
+
+static char* write_messages(struct writing* w, const char* list, size_t size, int* n) {
+	struct text text = {0};
+	struct json_item item = {0};
+	bool good = true;
+	w->to = &text;
+	text_put(&text, "[");
+	for (w->index = 0; good && json_next(list, size, &item); w->index++) {
+		if (w->index == CHAT_MAX_MESSAGES)
+			good = error_set(w->error, "messages holds more than %d", CHAT_MAX_MESSAGES);
+		text_put(&text, w->index ? ", " : "");
+		good = good && write_message(w, item.value, item.value_size);
+	}
+	text_put(&text, "]");
+	*n = w->index;
+	if (good && *n == 0)
+		good = error_set(w->error, "messages holds none, expected at least one");
+	char* const out = good ? text_take(&text) : NULL;
+	if (good && !out)
+		error_set(w->error, "out of memory");
+	text_free(&text);
+	return out;
+}
+
+static bool read_messages(const char* object, size_t size, struct chat_parts* p, struct error* error) {
+	size_t list_size = 0;
+	struct writing w = {.objects = true, .error = error};
+	const char* const list = json_member(object, size, "messages", &list_size);
+	if (!list || *list != '[')
+		return error_set(error, "messages is %s, expected a list", list ? "no list" : "missing");
+	p->messages = write_messages(&w, list, list_size, &p->n_messages);
+	if (!p->messages || !w.differ)
+		return p->messages != NULL;
+	w.objects = false;
+	p->messages_as_written = write_messages(&w, list, list_size, &p->n_messages);
+	return p->messages_as_written != NULL;
+}
+
+/* ---- the others --------------------------------------------------------------------------- */
+
+/* A member that must open with that bracket; an empty list, or null, is none. */
+static bool copy_member(const char* object, size_t size, const char* name, char open, char** out,
+                        struct error* error) {
+	size_t n = 0;
+	const char* const value = json_member(object, size, name, &n);
+	struct json_item item = {0};
+	if (!value || *value == 'n' || (*value == open && !json_next(value, n, &item)))
+		return true;
+	if (*value != open)
+		return error_set(error, "%s is no %s", name, open == '[' ? "list" : "object");
+	for (bool more = open == '['; more; more = json_next(value, n, &item))
+		if (*item.value != '{')
+			return error_set(error, "%s holds what is no object", name);
+	*out = strndup(value, n);
+	return *out || error_set(error, "out of memory");
+}
+
+static bool check_variables(const char* object, struct error* error) {
+	static const char* const own[] = {"messages", "tools", "documents"};
+	struct json_item item = {0};
+	while (object && json_next(object, strlen(object), &item))
+		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+			if (named(&item, own[i]))
+				return error_set(error,
+				                 "chat_template_kwargs.%s: the request's own %s are what the template gets",
+				                 own[i], own[i]);
+	return true;
+}
+
+bool chat_parts_read(const char* object, size_t size, struct chat_parts* p, const char** field,
+                     struct error* error) {
+	*p = (struct chat_parts){0};
+	*field = "messages";
+	if (!read_messages(object, size, p, error))
+		return false;
+	*field = "tools";
+	if (!copy_member(object, size, "tools", '[', &p->tools, error))
+		return false;
+	*field = "documents";
+	if (!copy_member(object, size, "documents", '[', &p->documents, error))
+		return false;
+	*field = "chat_template_kwargs";
+	return copy_member(object, size, "chat_template_kwargs", '{', &p->variables, error) &&
+	       check_variables(p->variables, error);
+}
+
+void chat_parts_free(struct chat_parts* p) {
+	free(p->messages);
+	free(p->messages_as_written);
+	free(p->tools);
+	free(p->documents);
+	free(p->variables);
+	*p = (struct chat_parts){0};
+}
+
+/* ---- encoding ----------------------------------------------------------------------------- */
+
+static struct chat_json json(const char* text) { return (struct chat_json){text, text ? strlen(text) : 0}; }
+
+bool chat_parts_encode(const struct chat_parts* p, const struct model* model, struct token_list* out,
+                       struct error* error) {
+	const char* const template_text = model_chat_template(model, p->tools != NULL);
+	struct chat_request request = {.messages = json(p->messages),
+	                               .tools = json(p->tools),
+	                               .documents = json(p->documents),
+	                               .variables = json(p->variables)};
+	if (chat_template_encode(template_text, model->tokenizer, &request, out, error))
+		return true;
+	struct error second;
+	request.messages = json(p->messages_as_written);
+	return p->messages_as_written &&
+	       chat_template_encode(template_text, model->tokenizer, &request, out, &second);
+}

@@ -1,0 +1,110 @@
+/* GGUF vocabularies against llama.cpp: which pieces end a text (golden/gguf-ends-NAME), and how texts are cut
+ * under each name of tokenizer.ggml.pre (golden/pretokenizers.json; another file of that form, of more texts,
+ * in SWIFTLET_PRETOKENIZERS). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/files/json.h"
+#include "core/model/model.h"
+#include "core/text/tokenizer.h"
+#include "support_tokens.h"
+
+static const char* golden(const char* name, char out[1024]) {
+	snprintf(out, 1024, "%s/tests/core/golden/%s", getenv("SWIFTLET_SOURCE"), name);
+	return out;
+}
+
+static cJSON* read_json(const char* path) {
+	struct error error = {""};
+	cJSON* json = json_read(path, &error);
+	if (!json)
+		fail_msg("%s", error.message);
+	return json;
+}
+
+static void check_ends(const char* set) {
+	char name[64], path[1024];
+	struct error error = {""};
+	snprintf(name, sizeof name, "gguf-ends-%s/vocabulary.gguf", set);
+	struct model* model =
+	    model_open(golden(name, path), &(struct model_options){.vocabulary_only = true}, &error);
+	if (!model)
+		fail_msg("%s", error.message);
+	snprintf(name, sizeof name, "gguf-ends-%s/ends.json", set);
+	cJSON* ends = read_json(golden(name, path));
+	assert_int_equal(model->n_end_tokens, cJSON_GetArraySize(ends));
+	const cJSON* one;
+	cJSON_ArrayForEach (one, ends)
+		assert_true(model_is_end(model, (int32_t)one->valuedouble));
+	cJSON_Delete(ends);
+	model_close(model);
+}
+
+static void ends_are_llama_cpps(void** state) {
+	(void)state;
+	static const char* const sets[] = {"plain", "harmony", "solar", "turns"};
+	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+		check_ends(sets[i]);
+}
+
+static bool same(const struct token_list* ids, const cJSON* wanted) {
+	int n = 0;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, wanted) {
+		if (n == ids->n || ids->id[n] != (int32_t)one->valuedouble)
+			return false;
+		n++;
+	}
+	return n == ids->n;
+}
+
+/* Returns the lines that differ; prints the first. */
+static int check_name(const char* pre, const cJSON* lines) {
+	struct error error = {""};
+	int wrong = 0;
+	struct tokenizer* t = open_vocabulary("gpt-2", pre, &error);
+	if (!t)
+		fail_msg("%s: %s", pre, error.message);
+	const cJSON* line;
+	cJSON_ArrayForEach (line, lines) {
+		const char* text = cJSON_GetArrayItem(line, 0)->valuestring;
+		struct token_list ids = {0};
+		assert_true(tokenizer_encode(t, text, strlen(text), 0, &ids));
+		if (!same(&ids, cJSON_GetArrayItem(line, 1)) && wrong++ == 0)
+			print_message("%s: \"%s\" differs\n", pre, text);
+		token_list_free(&ids);
+	}
+	tokenizer_free(t);
+	return wrong;
+}
+
+static void texts_are_cut_as_llama_cpp_cuts_them(void** state) {
+	(void)state;
+	char path[1024];
+	const char* given = getenv("SWIFTLET_PRETOKENIZERS");
+	cJSON* json = read_json(given ? given : golden("pretokenizers.json", path));
+	int names = 0, lines = 0, wrong = 0;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, json) {
+		const int n = check_name(one->string, one);
+		if (n > 0)
+			print_message("%s: %d of %d differ\n", one->string, n, cJSON_GetArraySize(one));
+		wrong += n;
+		lines += cJSON_GetArraySize(one);
+		names++;
+	}
+	print_message("%d names, %d texts, %d differ\n", names, lines, wrong);
+	assert_true(names > 0 && wrong == 0);
+	cJSON_Delete(json);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(ends_are_llama_cpps),
+	                                   cmocka_unit_test(texts_are_cut_as_llama_cpp_cuts_them)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Promise 1 for every family: drafting with masks gives the tokens of plain decoding, greedy and sampled.
+
+Every golden model of tests/core/golden, of all but the first families, which other tests run at length.
+"""
+import os
+import random
+
+from support import SOURCE, EndToEnd, main, write_lines
+
+GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
+FAMILIES = ("exaone4", "gemma3", "glm4", "granite", "ministral", "mistral3", "mixtral", "olmo", "phi4", "qwen3-moe", "seed-oss",
+            "smollm3", "stablelm")
+
+
+def models():
+    for name in sorted(os.listdir(GOLDEN)):
+        folder = os.path.join(GOLDEN, name)
+        file = os.path.join(folder, "model.gguf")
+        if name.removeprefix("gguf-").startswith(FAMILIES):
+            yield name, file if os.path.exists(file) else folder
+
+
+class Families(EndToEnd):
+    def test_drafting_changes_nothing(self):
+        rng = random.Random(13)
+        prompts = [{"id": str(i), "prompt": "".join(rng.choice("abcdefgh the and ") for _ in range(40 + 30 * i)),
+                    "max_tokens": 48} for i in range(3)]
+        write_lines(self.path("in"), prompts)
+        tokens = drafted = 0
+        for name, model in models():
+            # Blocks in the middle: every golden model has four or more, but for one of two.
+            write_lines(self.path("mask"), [{"m": {"attention": [1, 2], "mlp": [1]}}])
+            ways = [("mask", ["--draft", "always", "--search", "off", "--mask", self.path("mask"), "--threshold", "0",
+                              "--max-tree", "paper"]),
+                    ("tree", ["--draft", "always", "--threshold", "0", "--max-tree", "64", "--tree-top-k", "6,6,6,6"])]
+            if "legacy" in name:
+                ways = ways[1:]
+            for sampling in [], ["--temp", "0.8", "--seed", "3"]:
+                base = ["-m", model, "-i", self.path("in"), *sampling]
+                plain = self.stream(*base, "--method", "vanilla")
+                for way, options in ways:
+                    with self.subTest(model=name, way=way, sampling=sampling):
+                        lines = self.stream(*base, *options)
+                        self.assertEqual([line["tokens"] for line in lines], [line["tokens"] for line in plain])
+                        drafted += sum(line["draft_steps"] for line in lines)
+                        tokens += sum(len(line["tokens"]) for line in lines)
+        self.assertGreater(drafted, 0)
+        print("%d tokens compared, %d draft steps" % (tokens, drafted), flush=True)
+
+
+main()

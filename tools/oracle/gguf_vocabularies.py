@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Writes what llama.cpp says of GGUF vocabularies: tests/core/golden/gguf-ends/, a vocabulary with every piece
+that may end a text, and tests/core/golden/pretokenizers.json, ids of random texts under each name of
+tokenizer.ggml.pre, all with the pieces and merges of tests/core/vocab/gpt-2.gguf.
+"""
+import argparse
+import json
+import pathlib
+import random
+import tempfile
+
+import gguf
+import llama_cpp
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+OUT = ROOT / "tests" / "core" / "golden"
+ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|im_start|>", "<end_of_turn>", "<|endoftext|>", "<EOT>", "_<EOT>",
+        "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<bos>", "</s>", "<s>", "<|file_sep|>",
+        "<|fim_pad|>", "<|repo_name|>", "<|fim_prefix|>", "<|tool|>", "<|user|>"]
+SETS = {"plain": ENDS + ["<|end|>"], "harmony": ENDS + ["<|end|>", "<|return|>", "<|call|>"],
+        "solar": ["<|end|>", "<|calls|>", "<|flush|>", "<|user|>"], "turns": ["<eos>", "<turn|>", "<|tool_response>", "</s>"]}
+NAMES = ["falcon3", "falcon-h1", "pixtral", "glm4", "chatglm-bpe", "exaone4", "exaone", "mellum", "megrez", "hunyuan",
+         "hunyuan-dense", "grok-2", "gpt-4o", "llama4", "minimax-m2", "seed-coder", "qwen35", "minicpm5", "bailingmoe",
+         "minerva-7b", "trillion", "solar-open", "kanana2", "gigachat", "lfm2", "midm-2.0", "a.x-4.0", "exaone-moe",
+         "granite-docling", "kormo", "bailingmoe2", "jais", "mellum2"]
+PIECES = ["Hello", "don't", "I'LL", "we'Re", "HTTPServer", "camelCase", "ABC", "x", "12345", "3.14", "½", " ", "  ", "   ",
+          "\n", "\n\n", "\r\n", "\t", "!", "?!", "...", "/", "//", "(", ")", "привет", "ПРИВЕТ", "日本語", "한국어", "é", "e\u0301",
+          "ĳ", "ǅ", "ʰ", "हिन्दी", "🙂", "_", "'", "\"", "don’t", "\u00a0", "\u2028", "a\u0300b", "٣٤"]
+
+
+def write_vocabulary(path, pieces, types, merges, pre):
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(pieces)
+    writer.add_token_types(types)
+    writer.add_token_merges(merges)
+    writer.add_eos_token_id(0)
+    writer.add_add_bos_token(False)
+    for add, value in ((writer.add_context_length, 8), (writer.add_embedding_length, 8), (writer.add_block_count, 1),
+                       (writer.add_feed_forward_length, 8), (writer.add_head_count, 1)):
+        add(value)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def ends():
+    for name, extra in SETS.items():
+        folder = OUT / f"gguf-ends-{name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pieces = ["!", "a", "b", "ab"] + extra
+        # Some are control pieces, some user-defined ones, as converters have it.
+        types = [1] * 4 + [3 if i % 3 else 4 for i in range(len(extra))]
+        write_vocabulary(folder / "vocabulary.gguf", pieces, types, ["a b"], "gpt-2")
+        llm = llama_cpp.Llama(model_path=str(folder / "vocabulary.gguf"), vocab_only=True, verbose=False)
+        vocab = llama_cpp.llama_model_get_vocab(llm.model)
+        found = [i for i in range(len(pieces)) if llama_cpp.llama_vocab_is_eog(vocab, i)]
+        (folder / "ends.json").write_text(json.dumps(found) + "\n")
+        print(name, [pieces[i] for i in found])
+
+
+def texts(generator, n):
+    return ["".join(generator.choice(PIECES) for _ in range(generator.randint(1, 12))) for _ in range(n)]
+
+
+def pretokenizers(n, keep):
+    reader = gguf.GGUFReader(str(ROOT / "tests" / "core" / "vocab" / "gpt-2.gguf"))
+
+    def strings(key):
+        field = reader.fields[key]
+        return [bytes(field.parts[i]).decode() for i in field.data]
+    pieces, merges = strings("tokenizer.ggml.tokens"), strings("tokenizer.ggml.merges")
+    types = [int(reader.fields["tokenizer.ggml.token_type"].parts[i][0])
+             for i in reader.fields["tokenizer.ggml.token_type"].data]
+    out = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in NAMES:
+            path = pathlib.Path(scratch) / "v.gguf"
+            write_vocabulary(path, pieces, types, merges, name)
+            try:
+                llm = llama_cpp.Llama(model_path=str(path), vocab_only=True, verbose=False)
+            except ValueError:
+                print(f"{name}: not known to this llama.cpp")
+                continue
+            lines = texts(random.Random(name), n)
+            out[name] = [[t, llm.tokenize(t.encode(), add_bos=False, special=True)] for t in lines]
+    return {name: lines[:keep] for name, lines in out.items()} if keep else out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", type=int, default=12, help="texts a name (12)")
+    parser.add_argument("--out", help="another file than the golden one")
+    options = parser.parse_args()
+    if not options.out:
+        ends()
+    found = pretokenizers(options.lines, 0)
+    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(lines, ensure_ascii=False)}" for name, lines in found.items())
+    pathlib.Path(options.out or OUT / "pretokenizers.json").write_text("{" + text + "}\n")
+
+
+if __name__ == "__main__":
+    main()
