@@ -21,8 +21,8 @@ enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1, SIZES
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
-/* Beyond it no model was seen to draft anything; and what is believed there is extrapolated farthest. */
-static const double MOST_RATIO = 0.7;
+/* The most that is skipped, before any score, when what is believed there is extrapolated far; and after. */
+static const double MOST_RATIO[2] = {0.7, 0.9};
 
 struct search {
 	struct search_options option;
@@ -160,7 +160,7 @@ static struct vector best_of(const struct search* s, const double* damage) {
 	sort_by(key, order, s->dims);
 	double sum = 0, best = 0;
 	int kind[2] = {0, 0};
-	for (int n = 1; choose && n <= size_of(s, MOST_RATIO); n++) {
+	for (int n = 1; choose && n <= size_of(s, MOST_RATIO[s->record.observations > 0]); n++) {
 		sum += damage[order[n - 1]];
 		kind[order[n - 1] & 1]++;
 		const double alpha =
