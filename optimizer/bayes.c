@@ -29,6 +29,8 @@ struct bayes {
 	double amplitude; /* of y, to begin with */
 	struct gp_search how;
 	double trend[MAX_DIMS];
+	uint8_t group[MAX_DIMS]; /* whose length-scale is which */
+	bool regroup;            /* it has changed since the process was opened */
 	struct vector answer;
 	atomic_int request;
 
@@ -72,7 +74,22 @@ static void fit_when_due(struct bayes* b) {
 		b->next_fit *= 2;
 }
 
+static struct gp* model_of(struct bayes* b);
+
+/* Before the first observation: the process is opened again where its groups have changed. With no memory for
+ * that it stays as it was. */
+static void regroup(struct bayes* b) {
+	struct gp* gp = b->regroup ? model_of(b) : NULL;
+	b->regroup = false;
+	if (!gp)
+		return;
+	gp_close(b->gp);
+	b->gp = gp;
+}
+
 static void work(struct bayes* b) {
+	if (gp_count(b->gp) == 0)
+		regroup(b);
 	take_in(b);
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
 		return;
@@ -104,13 +121,12 @@ static void* live(void* user) {
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
-/* group (dims): whose length-scale is which. */
-static struct gp* model_of(struct bayes* b, const uint8_t* group) {
+static struct gp* model_of(struct bayes* b) {
 	/* Half of the cube away is one length away, to begin with. */
 	const double length = b->hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
 	return gp_open(&(struct gp_options){
 	    .dims = b->dims,
-	    .group = group,
+	    .group = b->group,
 	    .capacity = b->capacity,
 	    .kernel = b->hamming ? GP_HAMMING : GP_MATERN52,
 	    .jitter = 1e-6,
@@ -148,10 +164,9 @@ struct bayes* bayes_open(const struct search_options* o, int dims) {
 	                            .rounds = 3};
 	b->hamming = o->kernel == SEARCH_HAMMING;
 	b->amplitude = o->published ? 0.2 : 0.05; /* matchness; what a sum leaves of damage */
-	uint8_t kind[MAX_DIMS];
 	for (int i = 0; i < dims; i++)
-		kind[i] = i & 1;
-	b->gp = model_of(b, kind);
+		b->group[i] = i & 1;
+	b->gp = model_of(b);
 	if (!b->gp || (o->background && !o->published && !start_thread(b))) {
 		bayes_close(b);
 		return NULL;
@@ -172,22 +187,16 @@ void bayes_close(struct bayes* b) {
 	free(b);
 }
 
-bool bayes_inform(struct bayes* b, const double* influence) {
+void bayes_inform(struct bayes* b, const double* influence) {
 	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0)
-		return true;
-	uint8_t half[MAX_DIMS];
+		return;
 	for (int i = 0; i < b->dims; i++) {
 		int below = 0;
 		for (int j = 0; j < b->dims; j++)
 			below += influence[j] < influence[i];
-		half[i] = 2 * below >= b->dims;
+		b->group[i] = 2 * below >= b->dims;
 	}
-	struct gp* gp = model_of(b, half);
-	if (!gp)
-		return false;
-	gp_close(b->gp);
-	b->gp = gp;
-	return true;
+	b->regroup = true;
 }
 
 /* ---- the search's side -------------------------------------------------------------------- */
