@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -522,6 +523,45 @@ static void older_schemas_are_migrated(void** unused) {
 	store_close(must_open("old.db", STORE_READ));
 }
 
+/* Sums of two processes add up; what a file cannot have said is not there. */
+static void influence_adds_up_by_kind(void** unused) {
+	(void)unused;
+	struct store* s = must_open("influence.db", STORE_WRITE);
+	struct influence out, one = {.rows = 8};
+	for (int i = 0; i < 2 * model.blocks; i++)
+		one.sum[i] = 0.01 * i;
+	assert_false(store_influence(s, &model, "math", 0, &out, &e));
+	assert_string_equal(e.message, "");
+	assert_true(store_add_influence(s, &model, "math", 5, &one, &e)); /* under a label its kind is one */
+	assert_true(store_add_influence(s, &model, "", 7, &one, &e));
+	store_close(s);
+	s = must_open("influence.db", STORE_WRITE);
+	assert_true(store_add_influence(s, &model, "math", 0, &one, &e));
+	assert_true(store_influence(s, &model, "math", 9, &out, &e));
+	assert_float_equal(out.rows, 16, 1e-9);
+	for (int i = 0; i < 2 * model.blocks; i++)
+		assert_true(fabs(out.sum[i] - 0.02 * i) < 1e-9);
+	assert_true(store_influence(s, &model, "", 7, &out, &e));
+	assert_float_equal(out.rows, 8, 1e-9);
+	assert_false(store_influence(s, &model, "", 8, &out, &e));
+	const struct store_model other = {.fingerprint = "00fe", .name = "a-model", .blocks = 20};
+	assert_false(store_influence(s, &other, "math", 0, &out, &e));
+	store_close(s);
+	sql("influence.db", "UPDATE influence SET sums = x'00' WHERE task = 'math'");
+	sql("influence.db", "UPDATE influence SET rows = 1 WHERE task = ''"); /* 1 - cos is 2 at most */
+	sql("influence.db", "UPDATE influence SET sums = zeroblob(312) || x'000000000000f87f' WHERE task = ''");
+	s = must_open("influence.db", STORE_WRITE);
+	assert_false(store_influence(s, &model, "math", 0, &out, &e));
+	assert_false(store_influence(s, &model, "", 7, &out, &e));
+	int n;
+	assert_true(store_add_influence(s, &model, "math", 0, &one, &e)); /* what is damaged is begun again */
+	assert_true(store_influence(s, &model, "math", 0, &out, &e));
+	assert_float_equal(out.rows, 8, 1e-9);
+	assert_true(store_delete_model(s, "00ff", &n, &e));
+	assert_false(store_influence(s, &model, "math", 0, &out, &e));
+	store_close(s);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(masks_as_text),
@@ -534,6 +574,7 @@ int main(void) {
 	    cmocka_unit_test(locked_and_read_only),
 	    cmocka_unit_test(a_full_disk_loses_nothing),
 	    cmocka_unit_test(older_schemas_are_migrated),
+	    cmocka_unit_test(influence_adds_up_by_kind),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

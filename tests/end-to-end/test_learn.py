@@ -1,0 +1,91 @@
+"""What is learned is kept and used: by `learn`, by serving, while nothing is asked; and the accounts say what it cost."""
+import json
+import os
+import sqlite3
+import time
+import unittest
+
+from service import Server
+from support import DEMO, EndToEnd, main, run
+
+GRADED = "synth:layers=8,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f32,landscape=graded"
+
+
+def influence_rows(store):
+    db = sqlite3.connect(store)
+    rows = db.execute("SELECT coalesce(sum(rows), 0) FROM influence").fetchone()[0]
+    db.close()
+    return rows
+
+
+class Learn(EndToEnd):
+    def test_learns_before_one_serves(self):
+        store = self.path("masks.db")
+        result = run("learn", "--seconds", 3, "--store", store, "--json", "-i", DEMO)
+        self.status(0, result)
+        said = json.loads(result.stdout)
+        self.assertGreater(said["proposals"], 0)
+        self.assertGreaterEqual(said["seconds"], 2)
+        self.assertTrue(all(0 <= point["unseen_matchness"] <= 1 and point["rows"] > 0 for point in said["curve"]))
+        self.assertGreater(influence_rows(store), 0)
+        listed = run("masks", "list", "--store", store)
+        self.status(0, listed)
+        self.assertGreater(len(listed.stdout.splitlines()), 1)
+        table = run("learn", "--seconds", 1, "--store", store)
+        self.status(0, table)
+        self.assertIn(b"matchness on unseen text", table.stdout)
+        self.assertIn(store.encode(), table.stdout)
+
+    def test_the_usual_store_is_everybodys(self):
+        store = os.path.join(self.folder, "swiftlet", "masks.db")
+        here = {"env": {**os.environ, "XDG_STATE_HOME": self.folder}}
+        self.status(0, run("run", "-p", "Once upon a time there was a dog.", "-n", 16, "--no-store", **here))
+        self.assertFalse(os.path.exists(store))
+        self.status(0, run("run", "-p", "Once upon a time there was a dog.", "-n", 16, **here))
+        before = influence_rows(store)
+        self.assertGreater(before, 0)
+        self.status(0, run("stream", "-i", DEMO, "-o", self.path("out"), **here))
+        self.assertGreater(influence_rows(store), before)
+
+    def test_a_store_that_cannot_be_is_no_reason_not_to_run(self):
+        result = run("run", "-p", "Once", "-n", 4, env={**os.environ, "XDG_STATE_HOME": "/dev/null"})
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(b"nothing that is learned will be kept", result.stderr)
+        self.status(1, run("run", "-p", "Once", "-n", 4, "--store", "/dev/null/masks.db"))
+
+    def test_refusals(self):
+        self.status(1, run("learn", "--method", "vanilla", "--seconds", 1))
+        self.status(1, run("learn", "-i", "/nowhere/prompts.jsonl", "--seconds", 1))
+        self.assertIn("line 1", self.status(1, run("learn", "-i", "-", "--seconds", 1, data=b"{broken\n")))
+
+    def test_the_first_mask_comes_with_the_prompt(self):
+        prompt = " ".join("word%d" % i for i in range(40))
+        fixed = ["-m", GRADED, "--max-steps", 0, "--skip-ratio", 0.45, "--no-store", "-p", prompt, "--draft", "always"]
+        first = self.json(*fixed, "-n", 8)
+        start = {block for block in range(1, 7, 2)}
+        self.assertEqual(first["optimize_steps"], 0)
+        self.assertEqual(len(first["mask"]["attention"]) + len(first["mask"]["mlp"]), 5)  # floor(0.45 * 12)
+        self.assertFalse(set(first["mask"]["attention"]) == start and set(first["mask"]["mlp"]) == start)
+        again = self.json(*fixed, "-n", 8, "--threads", 1)
+        self.assertEqual(first["mask"], again["mask"])
+
+    def test_idle_time_is_used_and_given_back_at_once(self):
+        with Server() as server:
+            def metric(name):
+                text = server.call("GET", "/metrics")[2]
+                return float(next(line.split()[1] for line in text.splitlines() if line.startswith(name + " ")))
+            server.complete("Once upon a time", max_tokens=200)
+            until = time.monotonic() + 60
+            while metric("swiftlet_idle_optimize_steps_total") < 20 and time.monotonic() < until:
+                time.sleep(0.1)
+            self.assertGreaterEqual(metric("swiftlet_idle_optimize_steps_total"), 20)
+            server.complete("Another day", max_tokens=8)
+        with Server("--idle-search", "off") as server:
+            server.complete("Once upon a time", max_tokens=200)
+            time.sleep(1)
+            text = server.call("GET", "/metrics")[2]
+            self.assertIn("swiftlet_idle_optimize_steps_total 0", text)
+
+
+if __name__ == "__main__":
+    main()
