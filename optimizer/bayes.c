@@ -29,6 +29,8 @@ struct bayes {
 	double amplitude; /* of y, to begin with */
 	struct gp_search how;
 	double trend[MAX_DIMS];
+	uint8_t half[MAX_DIMS]; /* (dims) by influence */
+	atomic_bool regroup;    /* `half` says whose length-scale is which from now on */
 	struct vector answer;
 	atomic_int request;
 
@@ -48,6 +50,33 @@ static bool stopping(void* user) {
 }
 
 /* ---- the work ----------------------------------------------------------------------------- */
+
+/* group (dims): whose length-scale is which. */
+static struct gp* model_of(struct bayes* b, const uint8_t* group) {
+	/* Half of the cube away is one length away, to begin with. */
+	const double length = b->hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
+	return gp_open(&(struct gp_options){
+	    .dims = b->dims,
+	    .group = group,
+	    .capacity = b->capacity,
+	    .kernel = b->hamming ? GP_HAMMING : GP_MATERN52,
+	    .jitter = 1e-6,
+	    .hyper = {.amplitude = b->amplitude, .length = {length, length}, .window = b->amplitude / 4},
+	    .cancelled = stopping,
+	    .user = b,
+	});
+}
+
+/* Before the first observation is taken in; on no memory it stays as it was. */
+static void regroup(struct bayes* b) {
+	if (!atomic_exchange_explicit(&b->regroup, false, memory_order_acquire) || gp_count(b->gp) > 0)
+		return;
+	struct gp* gp = model_of(b, b->half);
+	if (!gp)
+		return;
+	gp_close(b->gp);
+	b->gp = gp;
+}
 
 static void take_in(struct bayes* b) {
 	const unsigned end = atomic_load_explicit(&b->written, memory_order_acquire);
@@ -73,6 +102,7 @@ static void fit_when_due(struct bayes* b) {
 }
 
 static void work(struct bayes* b) {
+	regroup(b);
 	take_in(b);
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
 		return;
@@ -103,22 +133,6 @@ static void* live(void* user) {
 }
 
 /* ---- made and freed ----------------------------------------------------------------------- */
-
-/* group (dims): whose length-scale is which. */
-static struct gp* model_of(struct bayes* b, const uint8_t* group) {
-	/* Half of the cube away is one length away, to begin with. */
-	const double length = b->hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
-	return gp_open(&(struct gp_options){
-	    .dims = b->dims,
-	    .group = group,
-	    .capacity = b->capacity,
-	    .kernel = b->hamming ? GP_HAMMING : GP_MATERN52,
-	    .jitter = 1e-6,
-	    .hyper = {.amplitude = b->amplitude, .length = {length, length}, .window = b->amplitude / 4},
-	    .cancelled = stopping,
-	    .user = b,
-	});
-}
 
 /* Signals are for the program's own threads. */
 static bool start_thread(struct bayes* b) {
@@ -172,25 +186,20 @@ void bayes_close(struct bayes* b) {
 	free(b);
 }
 
-bool bayes_inform(struct bayes* b, const double* influence) {
-	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0)
-		return true;
-	uint8_t half[MAX_DIMS];
+/* ---- the search's side -------------------------------------------------------------------- */
+
+void bayes_inform(struct bayes* b, const double* influence) {
+	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0 ||
+	    atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_NONE)
+		return;
 	for (int i = 0; i < b->dims; i++) {
 		int below = 0;
 		for (int j = 0; j < b->dims; j++)
 			below += influence[j] < influence[i];
-		half[i] = 2 * below >= b->dims;
+		b->half[i] = 2 * below >= b->dims;
 	}
-	struct gp* gp = model_of(b, half);
-	if (!gp)
-		return false;
-	gp_close(b->gp);
-	b->gp = gp;
-	return true;
+	atomic_store_explicit(&b->regroup, true, memory_order_release);
 }
-
-/* ---- the search's side -------------------------------------------------------------------- */
 
 static void rouse(struct bayes* b) {
 	if (b->threaded)
