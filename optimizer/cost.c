@@ -39,6 +39,15 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, const stru
 	cost->low_fixed_bytes = low ? tensor_bytes(low->output) : 0;
 }
 
+struct cost_model cost_by_bytes(const struct cost_model* cost) {
+	struct cost_model bytes = *cost;
+	bytes.draft_ratio = bytes.low_ratio = bytes.score_ratio = 1;
+	bytes.plain = 0;
+	for (int i = 0; i < COST_KNOTS; i++)
+		bytes.rows[i] = 0;
+	return bytes;
+}
+
 /* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
  * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
  * for a slow kernel. */

@@ -38,6 +38,9 @@ struct cost_model {
 /* low: the copy that passes may run with, or NULL. */
 void cost_open(struct cost_model*, const struct weight_table*, const struct low_table* low);
 
+/* As before anything was measured: by bytes alone. */
+struct cost_model cost_by_bytes(const struct cost_model*);
+
 /* Each takes the seconds of one pass as measured. */
 void cost_see_full(struct cost_model*, int rows, double seconds);
 void cost_see_draft(struct cost_model*, struct variant, double seconds);

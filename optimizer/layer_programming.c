@@ -2,7 +2,6 @@
 #include "optimizer/layer_programming.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct programming {
@@ -99,29 +98,31 @@ static bool solve(struct programming* p, int last, struct mask* mask, int* passe
 	return true;
 }
 
+/* Rows of one set of states at most. */
+static size_t most_rows(const struct model_shape* shape) {
+	const size_t sub_layers = 2 * (size_t)shape->n_blocks;
+	return sub_layers > MAX_ROWS ? sub_layers : MAX_ROWS;
+}
+
+size_t layer_programming_bytes(const struct model_shape* shape) {
+	return sizeof(struct programming) + 2 * most_rows(shape) * (size_t)shape->dim * sizeof(float);
+}
+
 bool layer_programming(struct cache* cache, const int32_t* token, int base, int n, int size,
-                       struct mask* mask, struct layer_programming* out, struct error* error) {
+                       struct mask* mask, void* space, struct layer_programming* out, struct error* error) {
 	const struct model_shape* shape = &cache->backend->weights->shape;
 	const int useful = MAX_ROWS / (size + 1);
-	struct programming* p = calloc(1, sizeof *p);
-	if (!p)
-		return error_set(error, "out of memory for dynamic programming");
+	struct programming* p = space;
 	*p = (struct programming){.cache = cache, .token = token, .base = base, .size = size, .dim = shape->dim};
 	p->n = n < useful ? n : useful > 0 ? useful : 1;
-	const size_t values = (size_t)(size + 1) * (size_t)p->n * (size_t)p->dim;
-	p->state = malloc(values * sizeof *p->state);
-	p->ran = malloc(values * sizeof *p->ran);
+	p->state = (float*)(p + 1);
+	p->ran = p->state + most_rows(shape) * (size_t)shape->dim;
 	int passes = 0;
 	memset(mask, 0, (size_t)(size + 1) * sizeof *mask);
-	const bool memory = p->state && p->ran;
-	const bool good = memory ? solve(p, 2 * shape->n_blocks, mask, &passes, error)
-	                         : error_set(error, "out of memory for the states of %d masks", size + 1);
+	const bool good = solve(p, 2 * shape->n_blocks, mask, &passes, error);
 	*out =
 	    (struct layer_programming){.rows = p->n,
 	                               .passes = (double)passes / (2 * shape->n_blocks),
 	                               .pass_rows = (size + 1) * p->n < MAX_ROWS ? (size + 1) * p->n : MAX_ROWS};
-	free(p->state);
-	free(p->ran);
-	free(p);
 	return good;
 }

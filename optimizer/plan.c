@@ -251,11 +251,14 @@ void plan_new_mask(struct session* s) {
 	s->rest = s->rested = s->passed = 0;
 }
 
+/* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
 static void offer_costs(struct session* s) {
 	struct search_costs costs = {.max_draft = s->options.max_draft};
-	cost_sub_layers(&s->engine->cost, &costs.attention, &costs.mlp, &costs.fixed);
+	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
+	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
+	cost_sub_layers(cost, &costs.attention, &costs.mlp, &costs.fixed);
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		costs.verify[n] = cost_verify(&s->engine->cost, n);
+		costs.verify[n] = cost_verify(cost, n);
 	search_set_costs(s->search, &costs);
 }
 
@@ -263,7 +266,7 @@ static void offer_costs(struct session* s) {
 static void look_again(struct session* s) {
 	if (!s->search || !s->options.search || s->options.published)
 		return;
-	if (s->engine->cost.plain_seen >= CALIBRATE_FIRST)
+	if (isinf(s->options.opt_budget) || s->engine->cost.plain_seen >= CALIBRATE_FIRST)
 		offer_costs(s);
 	score_adopt_best(s);
 }

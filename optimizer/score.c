@@ -12,7 +12,6 @@
 #include "optimizer/session_state.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_ROWS = 8 };
@@ -127,22 +126,22 @@ static void program(struct session* s) {
 	const double seen = s->ledger.plain;
 	struct layer_programming spent;
 	struct error error;
-	if (s->options.published || s->options.max_steps == 0 || seen < 4 * s->programmed ||
-	    cost->plain_seen == 0)
+	if (!s->programming || s->options.max_steps == 0 || seen < 4 * s->programmed ||
+	    (cost->plain_seen == 0 && !isinf(s->options.opt_budget)))
 		return;
 	int tokens = 1;
 	while (2 * tokens * (size + 1) <= MAX_ROWS &&
-	       cost_verify(cost, 2 * tokens * (size + 1)) < 1.5 * cost_verify(cost, tokens * (size + 1)))
+	       (isinf(s->options.opt_budget) ||
+	        cost_verify(cost, 2 * tokens * (size + 1)) < 1.5 * cost_verify(cost, tokens * (size + 1))))
 		tokens *= 2;
 	if (!is_free(s) && !ledger_allows_learning(&s->ledger, cost_verify_worst(cost, tokens * (size + 1))))
 		return;
-	struct mask* mask = calloc((size_t)size + 1, sizeof *mask);
+	struct mask* mask = s->programmed_mask;
 	s->programmed = seen > 1 ? seen : 1;
 	const double began = options_clock(&s->options);
-	if (mask && layer_programming(s->cache, s->text + at, at, tokens, size, mask, &spent, &error))
+	if (layer_programming(s->cache, s->text + at, at, tokens, size, mask, s->programming, &spent, &error))
 		for (int i = SIZES; i > (given > 0 ? SIZES - 1 : 0); i--)
 			search_suggest(s->search, &mask[size * i / SIZES]);
-	free(mask);
 	const double seconds = options_clock(&s->options) - began, plain = cost_plain_seconds(cost);
 	if (s->phase != PHASE_IDLE && plain > 0) {
 		s->figures.seconds.optimize += seconds;

@@ -198,13 +198,15 @@ static int program(struct lab* lab, const struct proposer* p, struct search* sea
 	const int dims = 2 * lab->backend->weights->shape.n_blocks - 4;
 	const int size = (int)((p->by_price ? 0.6 : 0.45) * dims);
 	struct mask* mask = calloc((size_t)size + 1, sizeof *mask);
+	void* space = malloc(layer_programming_bytes(&lab->backend->weights->shape));
 	struct layer_programming cost = {0};
 	struct error error;
-	if (mask &&
+	if (mask && space &&
 	    layer_programming(lab->search[window->text].cache, lab->search[window->text].token + window->base,
-	                      window->base, window->size, size, mask, &cost, &error))
+	                      window->base, window->size, size, mask, space, &cost, &error))
 		for (int i = 0; i < (p->by_price ? SIZES : 1); i++)
 			search_suggest(search, &mask[size * (SIZES - i) / SIZES]);
+	free(space);
 	free(mask);
 	return (int)ceil(cost.passes * cost.pass_rows / LAB_WINDOW);
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -104,7 +105,10 @@ static void check(struct chain* c) {
 	struct mask mask[SKIPPABLE + 1];
 	struct layer_programming cost;
 	struct error error;
-	assert_true(layer_programming(&c->cache, tokens, 40, ROWS, SKIPPABLE, mask, &cost, &error));
+	void* space = malloc(layer_programming_bytes(&c->weights.shape));
+	assert_non_null(space);
+	assert_true(layer_programming(&c->cache, tokens, 40, ROWS, SKIPPABLE, mask, space, &cost, &error));
+	free(space);
 	assert_int_equal(c->cache.pending, 0);
 	assert_int_equal(cost.rows, ROWS);
 	assert_true(fabs(cost.passes - (c->passes - 1) / (double)LAST) < 1e-12);
@@ -140,7 +144,10 @@ static void finds_what_cancels(void** state) {
 	struct mask mask[3];
 	struct layer_programming cost;
 	struct error error;
-	assert_true(layer_programming(&c.cache, tokens, 0, ROWS, 2, mask, &cost, &error));
+	void* space = malloc(layer_programming_bytes(&c.weights.shape));
+	assert_non_null(space);
+	assert_true(layer_programming(&c.cache, tokens, 0, ROWS, 2, mask, space, &cost, &error));
+	free(space);
 	assert_true(mask_has(&mask[2], 2) && mask_has(&mask[2], 3));
 	assert_true(distance(&c, &mask[2]) < 1e-6);
 }
