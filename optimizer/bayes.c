@@ -29,8 +29,8 @@ struct bayes {
 	double amplitude; /* of y, to begin with */
 	struct gp_search how;
 	double trend[MAX_DIMS];
-	uint8_t group[MAX_DIMS]; /* whose length-scale is which */
-	bool regroup;            /* it has changed since the process was opened */
+	uint8_t half[MAX_DIMS]; /* (dims) by influence */
+	atomic_bool regroup;    /* `half` says whose length-scale is which from now on */
 	struct vector answer;
 	atomic_int request;
 
@@ -50,6 +50,33 @@ static bool stopping(void* user) {
 }
 
 /* ---- the work ----------------------------------------------------------------------------- */
+
+/* group (dims): whose length-scale is which. */
+static struct gp* model_of(struct bayes* b, const uint8_t* group) {
+	/* Half of the cube away is one length away, to begin with. */
+	const double length = b->hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
+	return gp_open(&(struct gp_options){
+	    .dims = b->dims,
+	    .group = group,
+	    .capacity = b->capacity,
+	    .kernel = b->hamming ? GP_HAMMING : GP_MATERN52,
+	    .jitter = 1e-6,
+	    .hyper = {.amplitude = b->amplitude, .length = {length, length}, .window = b->amplitude / 4},
+	    .cancelled = stopping,
+	    .user = b,
+	});
+}
+
+/* Before the first observation is taken in; on no memory it stays as it was. */
+static void regroup(struct bayes* b) {
+	if (!atomic_exchange_explicit(&b->regroup, false, memory_order_acquire) || gp_count(b->gp) > 0)
+		return;
+	struct gp* gp = model_of(b, b->half);
+	if (!gp)
+		return;
+	gp_close(b->gp);
+	b->gp = gp;
+}
 
 static void take_in(struct bayes* b) {
 	const unsigned end = atomic_load_explicit(&b->written, memory_order_acquire);
@@ -74,22 +101,8 @@ static void fit_when_due(struct bayes* b) {
 		b->next_fit *= 2;
 }
 
-static struct gp* model_of(struct bayes* b);
-
-/* Before the first observation: the process is opened again where its groups have changed. With no memory for
- * that it stays as it was. */
-static void regroup(struct bayes* b) {
-	struct gp* gp = b->regroup ? model_of(b) : NULL;
-	b->regroup = false;
-	if (!gp)
-		return;
-	gp_close(b->gp);
-	b->gp = gp;
-}
-
 static void work(struct bayes* b) {
-	if (gp_count(b->gp) == 0)
-		regroup(b);
+	regroup(b);
 	take_in(b);
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
 		return;
@@ -121,21 +134,6 @@ static void* live(void* user) {
 
 /* ---- made and freed ----------------------------------------------------------------------- */
 
-static struct gp* model_of(struct bayes* b) {
-	/* Half of the cube away is one length away, to begin with. */
-	const double length = b->hamming ? 0.5 * b->dims : sqrt(0.5 * b->dims);
-	return gp_open(&(struct gp_options){
-	    .dims = b->dims,
-	    .group = b->group,
-	    .capacity = b->capacity,
-	    .kernel = b->hamming ? GP_HAMMING : GP_MATERN52,
-	    .jitter = 1e-6,
-	    .hyper = {.amplitude = b->amplitude, .length = {length, length}, .window = b->amplitude / 4},
-	    .cancelled = stopping,
-	    .user = b,
-	});
-}
-
 /* Signals are for the program's own threads. */
 static bool start_thread(struct bayes* b) {
 	sigset_t all, before;
@@ -164,9 +162,10 @@ struct bayes* bayes_open(const struct search_options* o, int dims) {
 	                            .rounds = 3};
 	b->hamming = o->kernel == SEARCH_HAMMING;
 	b->amplitude = o->published ? 0.2 : 0.05; /* matchness; what a sum leaves of damage */
+	uint8_t kind[MAX_DIMS];
 	for (int i = 0; i < dims; i++)
-		b->group[i] = i & 1;
-	b->gp = model_of(b);
+		kind[i] = i & 1;
+	b->gp = model_of(b, kind);
 	if (!b->gp || (o->background && !o->published && !start_thread(b))) {
 		bayes_close(b);
 		return NULL;
@@ -187,19 +186,20 @@ void bayes_close(struct bayes* b) {
 	free(b);
 }
 
+/* ---- the search's side -------------------------------------------------------------------- */
+
 void bayes_inform(struct bayes* b, const double* influence) {
-	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0)
+	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0 ||
+	    atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_NONE)
 		return;
 	for (int i = 0; i < b->dims; i++) {
 		int below = 0;
 		for (int j = 0; j < b->dims; j++)
 			below += influence[j] < influence[i];
-		b->group[i] = 2 * below >= b->dims;
+		b->half[i] = 2 * below >= b->dims;
 	}
-	b->regroup = true;
+	atomic_store_explicit(&b->regroup, true, memory_order_release);
 }
-
-/* ---- the search's side -------------------------------------------------------------------- */
 
 static void rouse(struct bayes* b) {
 	if (b->threaded)

@@ -440,7 +440,7 @@ int bench_search_main(int argc, char** argv) {
 	    .usage = "[-m MODEL] [-i FILE [--by-task]] [--seeds N] [--slope N] [--json]",
 	    .about =
 	        "Which proposers find good masks: each searches on windows of text that the model wrote, and\n"
-	        "what it would draft with is judged on other text, at r = 0.45 but in the last row. Without a\n"
+	        "what it would draft with is judged on other text, at r = 0.45 but where by price. Without a\n"
 	        "model: made-up ones, another for each seed. Scorings again count like any other.",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
