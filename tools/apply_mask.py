@@ -44,7 +44,7 @@ def _layers(model):
     return layers
 
 
-def _silence(module, output, args, kwargs):
+def _silence(module, args, output):
     """A forward hook: zeros of the output's shape; whatever else the module returns (caches) stays."""
     first = output[0] if isinstance(output, tuple) else output
     zero = first.new_zeros(first.shape)
@@ -60,13 +60,12 @@ def masked(model, mask, key=None):
             if not 0 < b < len(layers) - 1:
                 raise ValueError("%s of block %d: the model has blocks 0 to %d, of which the first and the last are "
                                  "never skipped" % (kind, b, len(layers) - 1))
-    hook = lambda module, args, kwargs, output: _silence(module, output, args, kwargs)
     handles = []
     try:
         for kind, name in (("attention", "self_attn"), ("mlp", "mlp")):
             for b in mask[kind]:
                 # where the sub-layer's output has a norm of its own (Gemma 2), zeros stay zeros behind it
-                handles.append(getattr(layers[b], name).register_forward_hook(hook, with_kwargs=True))
+                handles.append(getattr(layers[b], name).register_forward_hook(_silence))
         yield model
     finally:
         for handle in handles:

@@ -10,7 +10,7 @@ And drift: tokens from a change of text to the reopened search, false alarms per
 import argparse, itertools, json, os, random, re, subprocess, sys, tempfile, urllib.request
 
 TWO = "synth:layers=12,dim=128,heads=4,ffn=256,vocab=512,tasks=2,plant=0.45,seed=1"
-FIXED = ["--draft", "always", "--max-tree", "paper"]
+FIXED = ["--draft", "always", "--max-tree", "paper", "--skip-ratio", "0.45"]  # M and alpha compare at one size
 
 
 def stream(o, path, *options):
