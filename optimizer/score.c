@@ -114,9 +114,10 @@ static bool is_affordable(const struct session* s) {
 
 /* ---- dynamic programming ------------------------------------------------------------------ */
 
-/* Once a kind of text, and again when four times as much of it was seen: the masks that dynamic programming
- * on the last tokens finds, of a handful of sizes, are scored next. It is run where the search knows prices
- * and has had its first window; on as many tokens as make its rows cheap. */
+/* Once a session has its first window and knows prices, and again when it has served four times as many
+ * tokens: the masks that dynamic programming on the window's first tokens finds, of a handful of sizes or of
+ * the one that is given, are scored next. On as many tokens as make its rows cheap. It runs at once, between
+ * two rounds: the next token waits for it, as for a matchness pass. */
 static void program(struct session* s) {
 	enum { SIZES = 5 };
 	const struct cost_model* cost = &s->engine->cost;
