@@ -25,6 +25,7 @@ extern "C" {
 typedef struct model swiftlet_model;
 typedef struct engine swiftlet_engine;
 typedef struct session swiftlet_session;
+struct exchange; /* kernels/exchange.h */
 
 /* ---- options ------------------------------------------------------------------------------ */
 
@@ -37,6 +38,8 @@ struct swiftlet_options {
 	char backend[16]; /* "auto", "cpu", "cuda" */
 	char isa[16];     /* "auto", "reference", "avx2", "avx512" */
 	int threads;      /* 0: one for each CPU that the process may use */
+	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
+	struct exchange* exchange;
 	/* session */
 	int context;        /* tokens; 0: min(the model's, 4096) */
 	char cache_type[8]; /* "auto", "f16", "f32" */
@@ -101,6 +104,11 @@ SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (
 /* A sentence on the copy of the weights for drafting, its memory and what went wrong with its file; "" where
  * none was asked for. The engine's. */
 SWIFTLET_API const char* swiftlet_engine_note(const swiftlet_engine*);
+
+/* The other ranks: does what rank 0's engines need until it dismisses them. False with the message. */
+SWIFTLET_API bool swiftlet_follow(struct exchange*, char* message, size_t size);
+/* Rank 0, at the end. */
+SWIFTLET_API void swiftlet_dismiss(struct exchange*);
 
 SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
                                                      char* message, size_t size);

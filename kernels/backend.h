@@ -346,18 +346,22 @@ struct draft_policy {
 /* ---- the backend -------------------------------------------------------------------------- */
 
 struct low_table; /* a low-bit copy of the weights: kernels/low.h */
+struct exchange;  /* between the processes that share a model: kernels/exchange.h */
+struct leading;   /* kernels/ranks.c */
 
 struct backend_options {
-	int threads;     /* CPU; 0: one for each CPU that the process may use */
-	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
-	int device;      /* GPU ordinal */
-	int max_caches;  /* caches that will be open at once, for planning; 0 = 1 */
-	int context;     /* longest context a cache will have: workspaces are sized once */
+	int threads;               /* CPU; 0: one for each CPU that the process may use */
+	const char* isa;           /* CPU: "auto", "reference", "avx2", "avx512" */
+	int device;                /* GPU ordinal */
+	int max_caches;            /* caches that will be open at once, for planning; 0 = 1 */
+	int context;               /* longest context a cache will have: workspaces are sized once */
+	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
 struct backend {
 	char name[64]; /* "cpu (avx512)", "cuda (NVIDIA H200)" */
 	const struct weight_table* weights;
+	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
 	bool has_penalties; /* segments may carry them */

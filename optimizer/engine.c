@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "core/text/tokenizer.h"
+#include "kernels/exchange.h"
 
 double options_clock(const struct swiftlet_options* options) {
 	if (options->clock)
@@ -33,7 +34,7 @@ bool give_message(char* message, size_t size, const struct error* error) {
 /* The GPU when it was asked for, or when nothing was and there is one. */
 static bool wants_cuda(const struct swiftlet_options* options) {
 	struct error ignored;
-	if (!options || strcmp(options->backend, "cpu") == 0)
+	if (!options || options->exchange || strcmp(options->backend, "cpu") == 0)
 		return false;
 	return strcmp(options->backend, "cuda") == 0 || cuda_available(&ignored);
 }
@@ -42,11 +43,20 @@ struct model* swiftlet_model_open(const char* spec, const struct swiftlet_option
                                   size_t size) {
 	struct error error = {""};
 	/* said before minutes of loading */
+	if (options && options->exchange && strcmp(options->backend, "cuda") == 0) {
+		error_set(&error, "several processes share a model on CPUs alone: leave out --backend cuda");
+		give_message(message, size, &error);
+		return NULL;
+	}
 	if (options && strcmp(options->backend, "cuda") == 0 && !cuda_available(&error)) {
 		give_message(message, size, &error);
 		return NULL;
 	}
-	const struct model_options how = {.synth_on_device = wants_cuda(options)};
+	struct model_options how = {.synth_on_device = wants_cuda(options)};
+	if (options && options->exchange) {
+		how.rank = options->exchange->rank;
+		how.ranks = options->exchange->ranks;
+	}
 	struct model* model = model_open(spec, &how, &error);
 	if (!model)
 		give_message(message, size, &error);
@@ -128,14 +138,17 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 		give_message(message, size, &error);
 		return NULL;
 	}
-	const struct backend_options how = {
-	    .threads = options->threads, .isa = options->isa, .context = options_context(options, model)};
+	const struct backend_options how = {.threads = options->threads,
+	                                    .isa = options->isa,
+	                                    .context = options_context(options, model),
+	                                    .exchange = options->exchange};
 	engine->model = model;
 	if (wants_cuda(options))
 		engine->backend = cuda_open(&model->weights, &how, &error);
 	else
 		engine->backend = cpu_open(&model->weights, &how, &error);
-	if (!engine->backend || (options->draft_bits > 0 && !open_low(engine, options, &error))) {
+	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
+	    (options->draft_bits > 0 && !open_low(engine, options, &error))) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
 		return NULL;

@@ -15,6 +15,8 @@ struct engine {
 	struct cost_model cost;
 };
 
+/* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
+bool engine_lead(struct engine*, const struct backend_options*, struct error*);
 /* Costs are learned from the beginning again. */
 void engine_forget_costs(struct engine*);
 /* The monotonic clock, or the options' own. Seconds. */

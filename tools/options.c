@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/ranks.h"
+
 struct session_option {
 	const char* name;
 	const char* value; /* NULL: a heading, in `name` */
@@ -272,8 +274,10 @@ static int take_word(struct command_line* line, const char* word) {
 }
 
 int options_parse(struct command_line* line, int argc, char** argv) {
-	if (line->session)
+	if (line->session) {
 		swiftlet_options_default(line->session);
+		line->session->exchange = ranks_exchange();
+	}
 	line->n_words = 0;
 	bool only_words = false;
 	for (int i = 1; i < argc; i++) {

@@ -5,6 +5,7 @@
 #include "swiftlet.h"
 #include "tools/command.h"
 #include "tools/options.h"
+#include "tools/ranks.h"
 
 struct command {
 	const char* name;
@@ -69,6 +70,9 @@ int main(int argc, char** argv) {
 		puts("swiftlet " SWIFTLET_VERSION);
 		return STATUS_DONE;
 	}
+	const int status = ranks_join();
+	if (status != OPTIONS_GO_ON)
+		return status;
 	for (int i = 0; i < COMMANDS; i++)
 		if (strcmp(name, command[i].name) == 0)
 			return command[i].run(argc - 1, argv + 1);

@@ -142,9 +142,10 @@ static void* worker(void* user) {
 			j++;
 		if (j == work->n)
 			return NULL;
-		const struct tensor* t = work->job[j].tensor;
-		const int64_t begin = (piece - work->first_piece[j]) * piece_rows(t), end = begin + piece_rows(t);
-		fill_rows(&work->job[j], begin, end < t->rows ? end : t->rows, draw);
+		const struct synth_job* job = &work->job[j];
+		const int64_t rows = piece_rows(job->tensor);
+		const int64_t begin = job->begin + (piece - work->first_piece[j]) * rows, end = begin + rows;
+		fill_rows(job, begin, end < job->end ? end : job->end, draw);
 	}
 }
 
@@ -155,7 +156,7 @@ bool synth_fill(const struct synth_job* job, int n, struct error* error) {
 		return error_set(error, "synth: no memory to plan the weights");
 	for (int j = 0; j < n; j++) {
 		const int64_t rows = piece_rows(job[j].tensor);
-		first[j + 1] = first[j] + (job[j].tensor->rows + rows - 1) / rows;
+		first[j + 1] = first[j] + (job[j].end - job[j].begin + rows - 1) / rows;
 	}
 	struct work work = {.job = job, .first_piece = first, .n = n};
 	atomic_init(&work.next, 0);

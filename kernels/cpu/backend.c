@@ -321,6 +321,15 @@ static int fitting_rows(struct cpu_backend* b) {
 	return more >= MAX_ROWS ? MAX_ROWS : more <= SLICE_ROWS ? SLICE_ROWS : (int)more / 32 * 32;
 }
 
+/* The most floats that products on one input give, and so that the processes exchange at once. */
+static size_t most_shared(const struct cpu_backend* b) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t qkv = (size_t)(s->heads + 2 * s->kv_heads) * (size_t)s->head_dim;
+	const size_t gated = 2 * larger((size_t)s->ffn, (size_t)s->expert_ffn);
+	const size_t width = larger(larger(qkv, gated), larger((size_t)s->dim, (size_t)s->n_experts));
+	return larger((size_t)b->slice_rows * width, (size_t)b->head_rows * (size_t)s->vocab);
+}
+
 static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	const size_t fit = logits_bytes / ((size_t)b->head.weights->shape.vocab * sizeof(float));
 	b->head_rows = fit < 1 ? 1 : fit > SLICE_ROWS ? SLICE_ROWS : (int)fit;
@@ -330,7 +339,7 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	if (!b->workspace)
 		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
 	lay_out(b);
-	return true;
+	return !b->exchange || b->exchange->reserve(b->exchange, most_shared(b), error);
 }
 
 /* Fewer bits want no more room for prepared inputs than the stored weights: the workspace stays as it is. */
@@ -355,6 +364,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		return NULL;
 	}
 	b->kernels = kernels;
+	b->exchange = options->exchange;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
 	b->head = (struct backend){
 	    .weights = weights,

@@ -7,6 +7,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/exchange.h"
 #include "kernels/low.h"
 #include "kernels/rope.h"
 
@@ -63,6 +64,7 @@ struct cpu_backend {
 	const struct cpu_kernels* kernels;
 	struct pool* pool;
 	int threads, context;
+	struct exchange* exchange;    /* with the processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 
 	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
@@ -122,7 +124,8 @@ struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats ap
 	size_t stride;
 	const struct tensor* w;
 };
-/* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together. */
+/* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together, and over the
+ * processes that share the model. */
 void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*, int count);
 /* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,
  * over the pool when it pays. */

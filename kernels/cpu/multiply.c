@@ -1,7 +1,7 @@
 /* Products of activation rows with weights, cut into parts of output rows for the pool.
  *
- * How a product is cut changes nothing in its bits: an output element is one weight row times one
- * activation row, whoever computes it. */
+ * How a product is cut, over threads or processes, changes nothing in its bits: an output element is one
+ * weight row times one activation row, whoever computes it. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
@@ -22,6 +22,7 @@ struct multiply_job {
 	const struct cpu_kernels* kernels;
 	const struct product* product;
 	const unsigned char* input[MAX_PRODUCTS];
+	int64_t begin[MAX_PRODUCTS], end[MAX_PRODUCTS]; /* this process's share of the output rows */
 	int64_t rows_a_part[MAX_PRODUCTS];
 	int first_part[MAX_PRODUCTS + 1];
 	int count, n;
@@ -34,8 +35,8 @@ static void multiply_part(void* user, int part, int thread) {
 	while (part >= job->first_part[i + 1])
 		i++;
 	const struct product* p = &job->product[i];
-	const int64_t begin = (part - job->first_part[i]) * job->rows_a_part[i];
-	const int64_t left = p->w->rows - begin;
+	const int64_t begin = job->begin[i] + (part - job->first_part[i]) * job->rows_a_part[i];
+	const int64_t left = job->end[i] - begin;
 	const int64_t end = begin + (left < job->rows_a_part[i] ? left : job->rows_a_part[i]);
 	job->kernels->matmul(p->out, p->stride, p->w, begin, end, job->input[i], job->n);
 }
@@ -83,23 +84,43 @@ static double bytes_a_part(const struct cpu_backend* b, double bytes, int n) {
 	return fair > least ? fair : least;
 }
 
+static void take_shares(const struct cpu_backend* b, struct multiply_job* job) {
+	const struct exchange* e = b->exchange;
+	for (int i = 0; i < job->count; i++) {
+		const int64_t rows = job->product[i].w->rows;
+		job->begin[i] = e ? share_first(rows, e->rank, e->ranks) : 0;
+		job->end[i] = e ? share_first(rows, e->rank + 1, e->ranks) : rows;
+	}
+}
+
+static void gather_shares(const struct cpu_backend* b, const struct multiply_job* job) {
+	struct shared_rows shared[MAX_PRODUCTS];
+	for (int i = 0; i < job->count; i++) {
+		const struct product* p = &job->product[i];
+		shared[i] = (struct shared_rows){p->out, p->stride, p->w->rows};
+	}
+	b->exchange->gather(b->exchange, shared, job->count, job->n);
+}
+
 void multiply(struct cpu_backend* b, const float* x, int64_t cols, int n, const struct product* product,
               int count) {
 	assert(n >= 1 && n <= b->slice_rows && count >= 1 && count <= MAX_PRODUCTS);
 	struct multiply_job job = {.kernels = b->kernels, .product = product, .count = count, .n = n};
 	prepare_inputs(b, &job, x, cols);
+	take_shares(b, &job);
 	double bytes = 0;
 	for (int i = 0; i < count; i++)
-		bytes += (double)product[i].w->rows * (double)dtype_row_bytes(product[i].w->type, cols);
+		bytes += (double)(job.end[i] - job.begin[i]) * (double)dtype_row_bytes(product[i].w->type, cols);
 	const double each = bytes_a_part(b, bytes, n);
 	const bool here = b->threads == 1 || bytes < 4 * each;
 	for (int i = 0; i < count; i++) {
 		const struct tensor* w = product[i].w;
-		const double rows = here ? (double)w->rows : each / (double)dtype_row_bytes(w->type, cols);
-		const double most = (double)w->rows;
+		const int64_t share = job.end[i] - job.begin[i];
+		const double rows = here ? (double)share : each / (double)dtype_row_bytes(w->type, cols);
+		const double most = (double)share;
 		job.rows_a_part[i] =
 		    ((int64_t)(rows < most ? rows : most) + ROWS_MULTIPLE) / ROWS_MULTIPLE * ROWS_MULTIPLE;
-		const int64_t parts = (w->rows + job.rows_a_part[i] - 1) / job.rows_a_part[i];
+		const int64_t parts = (share + job.rows_a_part[i] - 1) / job.rows_a_part[i];
 		job.first_part[i + 1] = job.first_part[i] + (int)parts;
 	}
 	if (here)
@@ -107,4 +128,6 @@ void multiply(struct cpu_backend* b, const float* x, int64_t cols, int n, const 
 			multiply_part(&job, part, 0);
 	else
 		pool_run(b->pool, job.first_part[count], multiply_part, &job);
+	if (b->exchange)
+		gather_shares(b, &job);
 }

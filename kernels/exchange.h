@@ -1,0 +1,42 @@
+/* What the processes that share one model say to each other.
+ *
+ * A rank is such a process; rank 0 leads. Each computes a share of every matrix's output rows and gets the
+ * others' from them: no sum is ever cut in two, so that the bits are those of one process (tensor parallelism
+ * by output rows alone; Shoeybi et al. 2019, Megatron-LM, cut every second matrix by columns and add up,
+ * which moves less and changes bits). A rank that dies ends all the others: who implements this sees to it.
+ */
+#ifndef SWIFTLET_KERNELS_EXCHANGE_H
+#define SWIFTLET_KERNELS_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct error;
+
+/* Activations of which each rank has some columns: those of its share of `rows`, the matrix's output rows. */
+struct shared_rows {
+	float* out;    /* (n, rows) */
+	size_t stride; /* floats from one to the next */
+	int64_t rows;
+};
+
+struct exchange {
+	int rank, ranks;
+	/* Room for gathering that many floats at once, so that gathering allocates nothing. */
+	bool (*reserve)(struct exchange*, size_t floats, struct error*);
+	/* Rank 0's bytes to all the others. */
+	void (*tell)(struct exchange*, void* bytes, size_t size);
+	/* Completes the n activations of each of `count` in every rank. */
+	void (*gather)(struct exchange*, const struct shared_rows*, int count, int n);
+	void (*close)(struct exchange*);
+};
+
+/* Where a rank's share of a matrix's rows begins; share_first(rows, ranks, ranks) is its end. Shares are
+ * whole groups of rows, as the kernels take them. */
+static inline int64_t share_first(int64_t rows, int rank, int ranks) {
+	enum { GROUP = 16 };
+	return rank == ranks ? rows : rows / GROUP * rank / ranks * GROUP;
+}
+
+#endif

@@ -1,0 +1,298 @@
+/* Rank 0's calls, told and repeated. */
+#include "kernels/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum call {
+	CALL_CLOSE,
+	CALL_OPEN_CACHE,
+	CALL_CLOSE_CACHE,
+	CALL_RUN,
+	CALL_COMMIT,
+	CALL_DISCARD,
+	CALL_REWIND,
+	CALL_TRUNCATE
+};
+
+enum { MOST_CACHES = 4096 };
+
+struct leading {
+	struct backend own; /* the backend's calls as they were */
+	struct exchange* exchange;
+	struct cache* cache[MOST_CACHES]; /* by the number that the others know it by; NULL: free */
+};
+
+struct told_segment {
+	int32_t cache, base, n, prompt_length;
+};
+
+/* One call, as it goes to the others: a whole struct, whatever of it the call needs. */
+struct told {
+	int32_t call, cache;
+	int32_t argument[2];
+	/* CALL_RUN */
+	int32_t kind, n, n_segments, first, last, tap;
+	uint8_t head, has_parent, has_row, has_state, has_skip;
+	struct mask skip;
+	struct told_segment segment[MAX_ROWS];
+	int32_t token[MAX_ROWS], parent[MAX_ROWS];
+	int32_t row[MAX_ROWS]; /* of a pass that goes on; of CALL_COMMIT the path */
+	uint8_t wanted[MAX_ROWS];
+};
+
+/* ---- leading ------------------------------------------------------------------------------- */
+
+static void tell(const struct leading* l, struct told* told) {
+	l->exchange->tell(l->exchange, told, sizeof *told);
+}
+
+static int number_of(const struct leading* l, const struct cache* cache) {
+	int i = 0;
+	while (l->cache[i] != cache)
+		i++;
+	return i;
+}
+
+static void lead_close(struct backend* backend) {
+	struct leading* l = backend->leading;
+	struct told told = {.call = CALL_CLOSE};
+	tell(l, &told);
+	backend->leading = NULL;
+	l->own.close(backend);
+	free(l);
+}
+
+static struct cache* lead_cache_open(struct backend* backend, int capacity, enum dtype type,
+                                     struct error* error) {
+	struct leading* l = backend->leading;
+	int number = 0;
+	while (number < MOST_CACHES && l->cache[number])
+		number++;
+	if (number == MOST_CACHES) {
+		error_set(error, "over %d caches are open over several processes", MOST_CACHES);
+		return NULL;
+	}
+	struct cache* cache = l->own.cache_open(backend, capacity, type, error);
+	if (!cache)
+		return NULL;
+	struct told told = {.call = CALL_OPEN_CACHE, .cache = number, .argument = {capacity, (int32_t)type}};
+	tell(l, &told);
+	l->cache[number] = cache;
+	return cache;
+}
+
+/* A call that says no more than a cache and a number. */
+static void tell_cache(const struct cache* cache, enum call call, int argument) {
+	const struct leading* l = cache->backend->leading;
+	struct told told = {.call = (int32_t)call, .cache = number_of(l, cache), .argument = {argument}};
+	tell(l, &told);
+}
+
+static void lead_cache_close(struct cache* cache) {
+	if (!cache)
+		return;
+	struct leading* l = cache->backend->leading;
+	tell_cache(cache, CALL_CLOSE_CACHE, 0);
+	l->cache[number_of(l, cache)] = NULL;
+	l->own.cache_close(cache);
+}
+
+static void lead_discard(struct cache* cache) {
+	tell_cache(cache, CALL_DISCARD, 0);
+	cache->backend->leading->own.discard(cache);
+}
+
+static bool lead_rewind(struct cache* cache, int sub_layer) {
+	tell_cache(cache, CALL_REWIND, sub_layer);
+	return cache->backend->leading->own.rewind(cache, sub_layer);
+}
+
+static void lead_truncate(struct cache* cache, int committed) {
+	tell_cache(cache, CALL_TRUNCATE, committed);
+	cache->backend->leading->own.truncate(cache, committed);
+}
+
+static void lead_commit(struct cache* cache, const int32_t* path, int n) {
+	const struct leading* l = cache->backend->leading;
+	struct told told = {.call = CALL_COMMIT, .cache = number_of(l, cache), .argument = {n}};
+	memcpy(told.row, path, (size_t)n * sizeof *path);
+	tell(l, &told);
+	l->own.commit(cache, path, n);
+}
+
+static void copy_rows(int32_t* to, const int32_t* from, int n) {
+	if (from)
+		memcpy(to, from, (size_t)n * sizeof *from);
+}
+
+static bool lead_run(struct backend* backend, const struct pass* pass, struct error* error) {
+	const struct leading* l = backend->leading;
+	struct told told = {
+	    .call = CALL_RUN,
+	    .kind = (int32_t)pass->kind,
+	    .n = pass->n,
+	    .n_segments = pass->n_segments,
+	    .first = pass->first,
+	    .last = pass->last,
+	    .tap = pass->tap,
+	    .head = pass->head,
+	    .has_parent = pass->parent != NULL,
+	    .has_row = pass->row != NULL,
+	    .has_state = pass->state != NULL,
+	    .has_skip = pass->skip != NULL,
+	};
+	if (pass->skip)
+		told.skip = *pass->skip;
+	for (int i = 0; i < pass->n_segments; i++) {
+		const struct segment* s = &pass->segment[i];
+		told.segment[i] =
+		    (struct told_segment){number_of(l, s->cache), s->base, s->n, s->cache->prompt_length};
+	}
+	copy_rows(told.token, pass->token, pass->n);
+	copy_rows(told.parent, pass->parent, pass->n);
+	copy_rows(told.row, pass->row, pass->n);
+	for (int i = 0; pass->head && i < pass->n; i++)
+		told.wanted[i] = pass->want[i] != WANT_NOTHING;
+	tell(l, &told);
+	if (pass->state)
+		l->exchange->tell(l->exchange, (void*)(uintptr_t)pass->state,
+		                  (size_t)pass->n * (size_t)backend->weights->shape.dim * sizeof(float));
+	return l->own.run(backend, pass, error);
+}
+
+bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error* error) {
+	struct leading* l = calloc(1, sizeof *l);
+	if (!l)
+		return error_set(error, "out of memory for a backend over several processes");
+	l->own = *backend;
+	l->exchange = exchange;
+	backend->leading = l;
+	backend->close = lead_close;
+	backend->cache_open = lead_cache_open;
+	backend->cache_close = lead_cache_close;
+	backend->run = lead_run;
+	backend->commit = lead_commit;
+	backend->discard = lead_discard;
+	backend->rewind = lead_rewind;
+	backend->truncate = lead_truncate;
+	backend->draft = NULL;
+	backend->use_low = NULL;
+	const size_t used = strlen(backend->name);
+	snprintf(backend->name + used, sizeof backend->name - used, " x %d", exchange->ranks);
+	return true;
+}
+
+/* ---- following ----------------------------------------------------------------------------- */
+
+struct following {
+	struct backend* backend;
+	struct exchange* exchange;
+	struct cache* cache[MOST_CACHES];
+	struct told told;
+	struct segment segment[MAX_ROWS];
+	struct result out[MAX_ROWS];
+	float* rows; /* (MAX_ROWS, dim) states that a pass goes on from, or what it taps */
+};
+
+/* Rank 0 alone looks at results: the least is asked for, and no sampler or penalty is known here. What fails
+ * there (logits that are not finite) fails here too, and leaves both caches alike. */
+static void follow_run(struct following* f) {
+	const struct told* t = &f->told;
+	uint8_t want[MAX_ROWS];
+	struct error ignored;
+	for (int i = 0; i < t->n_segments; i++) {
+		struct cache* cache = f->cache[t->segment[i].cache];
+		cache->prompt_length = t->segment[i].prompt_length;
+		f->segment[i] = (struct segment){.cache = cache, .base = t->segment[i].base, .n = t->segment[i].n};
+	}
+	for (int i = 0; i < t->n; i++)
+		want[i] = t->wanted[i] ? WANT_TOKEN : WANT_NOTHING;
+	if (t->has_state)
+		f->exchange->tell(f->exchange, f->rows,
+		                  (size_t)t->n * (size_t)f->backend->weights->shape.dim * sizeof(float));
+	const struct pass pass = {
+	    .kind = (enum pass_kind)t->kind,
+	    .n = t->n,
+	    .n_segments = t->n_segments,
+	    .segment = f->segment,
+	    .token = t->first > 0 ? NULL : t->token,
+	    .parent = t->has_parent ? t->parent : NULL,
+	    .row = t->has_row ? t->row : NULL,
+	    .state = t->has_state ? f->rows : NULL,
+	    .skip = t->has_skip ? &t->skip : NULL,
+	    .first = t->first,
+	    .last = t->last,
+	    .head = t->head,
+	    .tap = t->tap,
+	    .tap_out = f->rows,
+	    .want = want,
+	    .out = f->out,
+	};
+	f->backend->run(f->backend, &pass, &ignored);
+}
+
+static bool follow_open_cache(struct following* f, struct error* error) {
+	const struct told* t = &f->told;
+	f->cache[t->cache] =
+	    f->backend->cache_open(f->backend, t->argument[0], (enum dtype)t->argument[1], error);
+	return f->cache[t->cache] != NULL;
+}
+
+/* A cache that this rank has no memory for is the end of it, and so of all. */
+static void follow_call(struct following* f) {
+	struct backend* b = f->backend;
+	struct cache** cache = &f->cache[f->told.cache];
+	struct error error;
+	switch ((enum call)f->told.call) {
+	case CALL_OPEN_CACHE:
+		if (!follow_open_cache(f, &error)) {
+			fprintf(stderr, "swiftlet: rank %d: %s\n", f->exchange->rank, error.message);
+			exit(1);
+		}
+		break;
+	case CALL_CLOSE_CACHE:
+		b->cache_close(*cache);
+		*cache = NULL;
+		break;
+	case CALL_RUN:
+		follow_run(f);
+		break;
+	case CALL_COMMIT:
+		b->commit(*cache, f->told.row, f->told.argument[0]);
+		break;
+	case CALL_DISCARD:
+		b->discard(*cache);
+		break;
+	case CALL_REWIND:
+		b->rewind(*cache, f->told.argument[0]);
+		break;
+	case CALL_TRUNCATE:
+		b->truncate(*cache, f->told.argument[0]);
+		break;
+	case CALL_CLOSE:
+		break;
+	}
+}
+
+void ranks_follow(struct backend* backend, struct exchange* exchange) {
+	struct following* f = calloc(1, sizeof *f);
+	float* rows = malloc((size_t)MAX_ROWS * (size_t)backend->weights->shape.dim * sizeof *rows);
+	if (!f || !rows) {
+		fprintf(stderr, "swiftlet: rank %d: out of memory\n", exchange->rank);
+		exit(1);
+	}
+	f->backend = backend;
+	f->exchange = exchange;
+	f->rows = rows;
+	do {
+		exchange->tell(exchange, &f->told, sizeof f->told);
+		follow_call(f);
+	} while (f->told.call != CALL_CLOSE);
+	for (int i = 0; i < MOST_CACHES; i++)
+		if (f->cache[i])
+			backend->cache_close(f->cache[i]);
+	free(rows);
+	free(f);
+}

@@ -1,0 +1,233 @@
+/* Several ranks give the bits of one. Here a rank is a thread, and the exchange is memory between barriers.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/ranks.h"
+#include "tests/kernels/support_random_model.h"
+
+enum { VOCAB = 150, CONTEXT = 64, MOST_RANKS = 4, DIM = 64 };
+
+struct group {
+	pthread_barrier_t barrier;
+	int ranks;
+	void* told;
+	const struct shared_rows* shared[MOST_RANKS];
+};
+
+struct thread_exchange {
+	struct exchange head;
+	struct group* group;
+};
+
+static bool no_room_needed(struct exchange* e, size_t floats, struct error* error) {
+	(void)e, (void)floats, (void)error;
+	return true;
+}
+
+static void thread_tell(struct exchange* exchange, void* bytes, size_t size) {
+	struct group* g = ((struct thread_exchange*)exchange)->group;
+	if (exchange->rank == 0)
+		g->told = bytes;
+	pthread_barrier_wait(&g->barrier);
+	if (exchange->rank > 0)
+		memcpy(bytes, g->told, size);
+	pthread_barrier_wait(&g->barrier);
+}
+
+static void thread_gather(struct exchange* exchange, const struct shared_rows* shared, int count, int n) {
+	struct group* g = ((struct thread_exchange*)exchange)->group;
+	g->shared[exchange->rank] = shared;
+	pthread_barrier_wait(&g->barrier);
+	for (int r = 0; r < g->ranks; r++)
+		for (int i = 0; i < count && r != exchange->rank; i++) {
+			const int64_t begin = share_first(shared[i].rows, r, g->ranks);
+			const int64_t end = share_first(shared[i].rows, r + 1, g->ranks);
+			for (int j = 0; j < n; j++)
+				memcpy(shared[i].out + (size_t)j * shared[i].stride + begin,
+				       g->shared[r][i].out + (size_t)j * shared[i].stride + begin,
+				       (size_t)(end - begin) * sizeof(float));
+		}
+	pthread_barrier_wait(&g->barrier);
+}
+
+struct rank {
+	struct thread_exchange exchange;
+	const struct weight_table* weights;
+	pthread_t thread;
+};
+
+static struct backend* open_rank(struct rank* rank) {
+	struct error error;
+	const struct backend_options options = {
+	    .threads = 1, .context = CONTEXT, .exchange = rank->exchange.group ? &rank->exchange.head : NULL};
+	struct backend* b = cpu_open(rank->weights, &options, &error);
+	assert_non_null(b);
+	return b;
+}
+
+static void* follow(void* user) {
+	struct rank* rank = user;
+	struct backend* b = open_rank(rank);
+	ranks_follow(b, &rank->exchange.head);
+	b->close(b);
+	return NULL;
+}
+
+/* ---- what is compared ---------------------------------------------------------------------- */
+
+enum { ROWS = 7 };
+
+struct outcome {
+	float logits[4][ROWS * VOCAB];
+	float tapped[ROWS * DIM];
+	int committed;
+	bool rewound;
+};
+
+/* A tree of rows with logits; from a sub-layer on, with some skipped, or from states. */
+static void run_rows(struct backend* b, struct cache* cache, struct pass pass, float* logits) {
+	static const int32_t token[] = {3, 141, 59, 26, 53, 58, 97}, parent[] = {-1, 0, 0, 1, 1, 2, 3};
+	const struct segment segment = {.cache = cache, .base = cache->committed, .n = ROWS};
+	uint8_t want[ROWS];
+	struct result out[ROWS];
+	struct error error;
+	memset(want, WANT_LOGITS | WANT_TOKEN, sizeof want);
+	for (int i = 0; i < ROWS; i++)
+		out[i].logits = logits + (size_t)i * VOCAB;
+	pass.kind = PASS_EXACT;
+	pass.n = ROWS;
+	pass.n_segments = 1;
+	pass.segment = &segment;
+	pass.token = token;
+	pass.parent = parent;
+	pass.want = want;
+	pass.out = out;
+	assert_true(b->run(b, &pass, &error));
+}
+
+static void play(struct backend* b, struct outcome* o) {
+	struct error error;
+	const int sub_layers = 2 * b->weights->shape.n_blocks;
+	struct cache* other = b->cache_open(b, CONTEXT, DTYPE_F32, &error);
+	struct cache* cache = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
+	assert_non_null(other);
+	assert_non_null(cache);
+	b->cache_close(other);
+	int32_t prompt[20];
+	for (int i = 0; i < 20; i++)
+		prompt[i] = i * 7 % VOCAB;
+	cache->prompt_length = 20;
+	const struct segment segment = {.cache = cache, .n = 20};
+	const struct pass prefill = {.kind = PASS_PREFILL,
+	                             .n = 20,
+	                             .n_segments = 1,
+	                             .segment = &segment,
+	                             .token = prompt,
+	                             .last = sub_layers,
+	                             .tap = -1};
+	assert_true(b->run(b, &prefill, &error));
+	struct mask skip = {{0}};
+	mask_set(&skip, 1, true);
+	mask_set(&skip, 2, true);
+	run_rows(b, cache, (struct pass){.last = sub_layers, .head = true, .tap = -1, .skip = &skip},
+	         o->logits[0]);
+	b->discard(cache);
+	run_rows(b, cache, (struct pass){.last = sub_layers, .head = true, .tap = 2, .tap_out = o->tapped},
+	         o->logits[1]);
+	o->rewound = b->rewind(cache, 3);
+	int32_t row[ROWS];
+	for (int i = 0; i < ROWS; i++)
+		row[i] = i;
+	run_rows(b, cache, (struct pass){.first = 3, .last = sub_layers, .head = true, .tap = -1, .row = row},
+	         o->logits[2]);
+	const int32_t path[] = {0, 1, 3};
+	b->commit(cache, path, 3);
+	run_rows(b, cache,
+	         (struct pass){.first = 3, .last = sub_layers, .head = true, .tap = -1, .state = o->tapped},
+	         o->logits[3]);
+	b->discard(cache);
+	b->truncate(cache, 21);
+	o->committed = cache->committed;
+	b->cache_close(cache);
+}
+
+static void same_bits(const struct model_shape* shape, const enum dtype* types, int n_types, int with,
+                      int ranks) {
+	struct random_model* model = random_model_make(shape, types, n_types, with, 5);
+	struct rank one = {.weights = &model->weights}, rank[MOST_RANKS];
+	struct outcome *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together);
+	struct group group = {.ranks = ranks};
+	struct error error;
+	struct backend* b = open_rank(&one);
+	play(b, alone);
+	b->close(b);
+	assert_true(alone->rewound);
+	assert_int_equal(alone->committed, 21);
+	pthread_barrier_init(&group.barrier, NULL, (unsigned)ranks);
+	for (int r = 0; r < ranks; r++) {
+		const struct exchange head = {.rank = r,
+		                              .ranks = ranks,
+		                              .reserve = no_room_needed,
+		                              .tell = thread_tell,
+		                              .gather = thread_gather};
+		rank[r] = (struct rank){.exchange = {.head = head, .group = &group}, .weights = &model->weights};
+		if (r > 0)
+			assert_int_equal(pthread_create(&rank[r].thread, NULL, follow, &rank[r]), 0);
+	}
+	b = open_rank(&rank[0]);
+	assert_true(ranks_lead(b, &rank[0].exchange.head, &error));
+	play(b, together);
+	b->close(b);
+	for (int r = 1; r < ranks; r++)
+		pthread_join(rank[r].thread, NULL);
+	pthread_barrier_destroy(&group.barrier);
+	assert_memory_equal(alone, together, sizeof *alone);
+	free(alone);
+	free(together);
+	random_model_free(model);
+}
+
+static void shares_are_whole(void** state) {
+	(void)state;
+	for (int ranks = 1; ranks <= 8; ranks++)
+		for (int64_t rows = 1; rows < 200; rows++) {
+			assert_int_equal(share_first(rows, 0, ranks), 0);
+			assert_int_equal(share_first(rows, ranks, ranks), rows);
+			for (int r = 0; r < ranks; r++)
+				assert_true(share_first(rows, r, ranks) <= share_first(rows, r + 1, ranks));
+		}
+}
+
+static void ranks_give_the_bits_of_one(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_Q8_0};
+	const struct model_shape shape = random_shape(3, DIM, 4, 2, 16, 96, VOCAB);
+	for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
+		same_bits(&shape, types, 3, WITH_BIASES | WITH_OUTPUT_BIAS, ranks);
+}
+
+static void experts_too(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F16};
+	struct model_shape shape = random_shape(4, DIM, 4, 4, 16, 96, VOCAB);
+	shape.n_experts = 5;
+	shape.experts_used = 2;
+	shape.expert_ffn = 48;
+	same_bits(&shape, types, 1, WITH_HEAD_NORMS | WITH_TIED_HEAD, 2);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(shares_are_whole),
+	    cmocka_unit_test(ranks_give_the_bits_of_one),
+	    cmocka_unit_test(experts_too),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
