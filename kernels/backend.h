@@ -32,7 +32,8 @@ bool error_set(struct error* error, const char* format, ...);
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* Element types as stored. The quantized ones are GGUF's blocks, byte for byte. */
+/* Element types as stored. The quantized ones are GGUF's blocks, byte for byte, but for the last two: groups of
+ * 32 that AWQ, GPTQ and FP8 folders are repacked into, with all their bits. */
 enum dtype {
 	DTYPE_F32,
 	DTYPE_F16,
@@ -49,6 +50,18 @@ enum dtype {
 	DTYPE_Q6_K,
 	DTYPE_IQ4_NL,
 	DTYPE_IQ4_XS,
+	DTYPE_MXFP4, /* from here on multiplied as floats: kernels/dtype_decoded.h */
+	DTYPE_IQ1_S,
+	DTYPE_IQ1_M,
+	DTYPE_IQ2_XXS,
+	DTYPE_IQ2_XS,
+	DTYPE_IQ2_S,
+	DTYPE_IQ3_XXS,
+	DTYPE_IQ3_S,
+	DTYPE_TQ1_0,
+	DTYPE_TQ2_0,
+	DTYPE_Q4_GROUP,
+	DTYPE_F8_GROUP,
 	DTYPE_COUNT
 };
 

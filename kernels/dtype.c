@@ -4,6 +4,7 @@
  * `gguf` package's dequantization. */
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
+#include "kernels/dtype_decoded.h"
 
 #include <ctype.h>
 
@@ -27,6 +28,18 @@ static const struct {
     [DTYPE_Q6_K] = {"q6_k", BLOCK_SUPER, sizeof(struct block_q6_k)},
     [DTYPE_IQ4_NL] = {"iq4_nl", BLOCK_SMALL, sizeof(struct block_iq4_nl)},
     [DTYPE_IQ4_XS] = {"iq4_xs", BLOCK_SUPER, sizeof(struct block_iq4_xs)},
+    [DTYPE_MXFP4] = {"mxfp4", BLOCK_SMALL, sizeof(struct block_mxfp4)},
+    [DTYPE_IQ1_S] = {"iq1_s", BLOCK_SUPER, sizeof(struct block_iq1_s)},
+    [DTYPE_IQ1_M] = {"iq1_m", BLOCK_SUPER, sizeof(struct block_iq1_m)},
+    [DTYPE_IQ2_XXS] = {"iq2_xxs", BLOCK_SUPER, sizeof(struct block_iq2_xxs)},
+    [DTYPE_IQ2_XS] = {"iq2_xs", BLOCK_SUPER, sizeof(struct block_iq2_xs)},
+    [DTYPE_IQ2_S] = {"iq2_s", BLOCK_SUPER, sizeof(struct block_iq2_s)},
+    [DTYPE_IQ3_XXS] = {"iq3_xxs", BLOCK_SUPER, sizeof(struct block_iq3_xxs)},
+    [DTYPE_IQ3_S] = {"iq3_s", BLOCK_SUPER, sizeof(struct block_iq3_s)},
+    [DTYPE_TQ1_0] = {"tq1_0", BLOCK_SUPER, sizeof(struct block_tq1_0)},
+    [DTYPE_TQ2_0] = {"tq2_0", BLOCK_SUPER, sizeof(struct block_tq2_0)},
+    [DTYPE_Q4_GROUP] = {"q4_group", BLOCK_SMALL, sizeof(struct block_q4_group)},
+    [DTYPE_F8_GROUP] = {"f8_group", BLOCK_SMALL, sizeof(struct block_f8_group)},
 };
 
 static bool known(enum dtype type) { return (unsigned)type < DTYPE_COUNT; }
@@ -200,7 +213,8 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols) {
 		WIDEN_BLOCKS(iq4_nl);
 	case DTYPE_IQ4_XS:
 		WIDEN_BLOCKS(iq4_xs);
-	case DTYPE_COUNT:
-		break;
+	default:
+		for (int64_t i = 0; dtype_is_decoded(type) && i < cols / elements; i++)
+			decoded_block_to_float(type, bytes + (size_t)i * dtype_block_bytes(type), x + i * elements);
 	}
 }

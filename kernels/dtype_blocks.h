@@ -99,6 +99,94 @@ struct block_iq4_xs {
 	uint8_t q[128];
 };
 
+/* x = 2^(exponent - 127)·e2m1(q) (OCP Microscaling Formats 1.0, section 5.3) */
+struct block_mxfp4 {
+	uint8_t exponent;
+	uint8_t q[16];
+};
+
+/* A codebook's point of 11 bits for every 8 elements, low byte in q, its other bits with the scale of 32 and the
+ * sign of their 1/8 in a word of `high`: x = d·(2·scale + 1)·(coordinate ± 1/8) */
+struct block_iq1_s {
+	uint8_t d[2];
+	uint8_t q[32];
+	uint8_t high[16]; /* u16 (8) */
+};
+
+/* As iq1_s, with a scale for every 16 elements and a sign for every 8; d is spread over the words of scales. */
+struct block_iq1_m {
+	uint8_t q[32];
+	uint8_t high[16];
+	uint8_t scales[8]; /* u16 (4) */
+};
+
+/* A point for every 8 elements, with signs: x = ±d·(scale + 1/2)/4·coordinate. In a group of 32 four bytes of points,
+ * then a word: four times seven signs, and the scale. */
+struct block_iq2_xxs {
+	uint8_t d[2];
+	uint8_t q[64];
+};
+
+/* The same with nine bits a point, its seven signs above them, and a scale for every 16 elements. */
+struct block_iq2_xs {
+	uint8_t d[2];
+	uint8_t q[64]; /* u16 (32) */
+	uint8_t scales[8];
+};
+
+/* The same with ten bits a point, two of them in high, and all signs stored. */
+struct block_iq2_s {
+	uint8_t d[2];
+	uint8_t q[32], signs[32], high[8];
+	uint8_t scales[8];
+};
+
+/* A point for every 4 elements: x = ±d·(scale + 1/2)/2·coordinate; signs and scale of 32 as in iq2_xxs. */
+struct block_iq3_xxs {
+	uint8_t d[2];
+	uint8_t q[64];
+	uint8_t scales[32]; /* u32 (8) */
+};
+
+/* The same with nine bits a point, all signs stored, and x = ±d·(1 + 2·scale)·coordinate. */
+struct block_iq3_s {
+	uint8_t d[2];
+	uint8_t q[64], high[8], signs[32];
+	uint8_t scales[4];
+};
+
+/* x = d·(digit - 1), five digits of base 3 a byte, the last bytes four: byte/256 is their fraction. */
+struct block_tq1_0 {
+	uint8_t q[48], rest[4];
+	uint8_t d[2];
+};
+
+/* x = d·(q - 1), two bits each, laid as in q2_k. */
+struct block_tq2_0 {
+	uint8_t q[64];
+	uint8_t d[2];
+};
+
+/* Ours, for what AWQ and GPTQ folders hold: x = d·(q - zero), nibbles as in q4_0. */
+struct block_q4_group {
+	uint8_t d[4]; /* f32 */
+	uint8_t zero;
+	uint8_t q[16];
+};
+
+/* Ours, for FP8 folders: x = e4m3(q)·d. */
+struct block_f8_group {
+	uint8_t d[4]; /* f32 */
+	uint8_t q[32];
+};
+
+_Static_assert(sizeof(struct block_mxfp4) == 17 && sizeof(struct block_iq1_s) == 50 &&
+                   sizeof(struct block_iq1_m) == 56 && sizeof(struct block_iq2_xxs) == 66 &&
+                   sizeof(struct block_iq2_xs) == 74 && sizeof(struct block_iq2_s) == 82 &&
+                   sizeof(struct block_iq3_xxs) == 98 && sizeof(struct block_iq3_s) == 110 &&
+                   sizeof(struct block_tq1_0) == 54 && sizeof(struct block_tq2_0) == 66,
+               "GGUF's block sizes");
+
 _Static_assert(sizeof(struct block_q8_0) == 34 && sizeof(struct block_q4_0) == 18 &&
                    sizeof(struct block_q4_1) == 20 && sizeof(struct block_q5_0) == 22 &&
                    sizeof(struct block_q5_1) == 24 && sizeof(struct block_q2_k) == 84 &&
@@ -154,6 +242,16 @@ static inline uint16_t half_from_float(float x) {
 	}
 	const uint32_t odd = magnitude >> 13 & 1u;
 	return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfffu + odd) >> 13);
+}
+
+/* One sign, four exponent and three mantissa bits; no infinities (Micikevicius et al. 2022, table 1). */
+static inline float e4m3_to_float(uint8_t bits) {
+	const uint32_t sign = (uint32_t)(bits & 128) << 24, magnitude = bits & 127u;
+	if (magnitude == 127)
+		return float_from_bits(sign | 0x7fc00000u);
+	if (magnitude >= 8)
+		return float_from_bits(sign | (magnitude + (120u << 3)) << 20);
+	return float_from_bits(sign | bits_from_float((float)magnitude * 0x1p-9f));
 }
 
 static inline float bf16_to_float(uint16_t b) { return float_from_bits((uint32_t)b << 16); }

@@ -123,7 +123,7 @@ static void clear_gaps(const struct prepared* layout, uint8_t* out, enum dtype w
 size_t avx2_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
 
 void avx2_prepare(enum dtype weight, void* out, const float* x, int cols) {
-	if (dtype_is_float(weight)) {
+	if (dtype_takes_floats(weight)) {
 		reference_prepare(weight, out, x, cols);
 		return;
 	}

@@ -37,6 +37,7 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 }
 
 #include "kernels/cpu/matmul_float.h"
+#include "kernels/cpu/matmul_decoded.h"
 
 size_t avx512_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
 
@@ -48,6 +49,8 @@ void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_
                    const void* x, int n) {
 	if (dtype_is_float(w->type))
 		float_matmul(out, out_stride, w, begin, end, x, n);
+	else if (dtype_is_decoded(w->type))
+		decoded_matmul(out, out_stride, w, begin, end, x, n);
 	else
 		avx512_quantized_matmul(out, out_stride, w, begin, end, x, n);
 }

@@ -15,11 +15,17 @@
 
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
+#include "kernels/dtype_decoded.h"
 
 #include <stdbool.h>
 
 static inline bool dtype_is_float(enum dtype type) {
 	return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+/* Types whose products take the activations as they are. */
+static inline bool dtype_takes_floats(enum dtype type) {
+	return dtype_is_float(type) || dtype_is_decoded(type);
 }
 
 /* Elements of an activation row that share a scale. */

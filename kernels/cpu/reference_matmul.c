@@ -11,7 +11,7 @@ enum { LANES = 16, CHUNK = 256 };
 /* ---- activations --------------------------------------------------------------------------- */
 
 size_t reference_prepared_bytes(enum dtype weight, int cols) {
-	return dtype_is_float(weight) ? prepared_float_bytes(cols) : prepared_layout(weight, cols).bytes;
+	return dtype_takes_floats(weight) ? prepared_float_bytes(cols) : prepared_layout(weight, cols).bytes;
 }
 
 /* q (n), returns d */
@@ -58,7 +58,7 @@ static void prepare_groups(enum dtype weight, uint8_t* out, const struct prepare
 void reference_prepare(enum dtype weight, void* out, const float* x, int cols) {
 	uint8_t* bytes = out;
 	const size_t size = reference_prepared_bytes(weight, cols);
-	if (dtype_is_float(weight)) {
+	if (dtype_takes_floats(weight)) {
 		memcpy(out, x, (size_t)cols * 4);
 		memset(bytes + (size_t)cols * 4, 0, size - (size_t)cols * 4);
 		return;
@@ -99,7 +99,7 @@ static void float_row(float* out, size_t out_stride, enum dtype type, const uint
 	for (int64_t k = 0; k < cols; k += CHUNK) {
 		const int64_t some = cols - k < CHUNK ? cols - k : CHUNK;
 		memset(w, 0, sizeof w);
-		dtype_to_float(type, row + dtype_block_bytes(type) * (size_t)k, w, some);
+		dtype_to_float(type, row + dtype_row_bytes(type, k), w, some);
 		for (int i = 0; i < n; i++) {
 			const float* xi = (const float*)(const void*)(x + (size_t)i * x_bytes) + k;
 			for (int64_t j = 0; j < some; j += LANES) /* x is padded with zeros */
@@ -274,7 +274,7 @@ void reference_matmul(float* out, size_t out_stride, const struct tensor* w, int
 	const size_t x_bytes = reference_prepared_bytes(w->type, (int)w->cols);
 	for (int64_t r = begin; r < end; r++) {
 		const uint8_t* row = (const uint8_t*)w->data + row_bytes * (size_t)r;
-		if (dtype_is_float(w->type))
+		if (dtype_takes_floats(w->type))
 			float_row(out + r, out_stride, w->type, row, w->cols, x, x_bytes, n);
 		else
 			quantized_row(out + r, out_stride, w->type, row, w->cols, x, x_bytes, n);

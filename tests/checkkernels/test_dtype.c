@@ -134,12 +134,51 @@ static void blocks_widen(void** state) {
 		types++;
 	}
 	fclose(file);
-	assert_int_equal(types, DTYPE_COUNT - 3);
+	assert_int_equal(types, DTYPE_COUNT - 5); /* but floats and the groups of our own */
+}
+
+/* E4M3 from its definition: (-1)^s 2^(e-7) (1 + m/8), or 2^-6 m/8; and the groups that hold it. */
+static void f8_widens(void** state) {
+	(void)state;
+	struct block_f8_group block;
+	float x[32];
+	const float d = 3;
+	memcpy(block.d, &d, 4);
+	for (int bits = 0; bits < 256; bits++) {
+		const int exponent = bits >> 3 & 15, m = bits & 7;
+		const double size = exponent ? ldexp(1 + m / 8.0, exponent - 7) : ldexp(m, -9);
+		memset(block.q, bits, sizeof block.q);
+		dtype_to_float(DTYPE_F8_GROUP, &block, x, 32);
+		if ((bits & 127) == 127)
+			assert_true(isnan(x[31]));
+		else
+			assert_true((double)x[31] == 3 * (bits & 128 ? -size : size));
+	}
+}
+
+/* x = d·(q - zero) at either end of both. */
+static void groups_widen(void** state) {
+	(void)state;
+	struct block_q4_group block;
+	float x[32];
+	const float d = 0.1f;
+	memcpy(block.d, &d, 4);
+	for (int zero = 0; zero <= 16; zero++) {
+		block.zero = (uint8_t)zero;
+		for (int j = 0; j < 16; j++)
+			block.q[j] = (uint8_t)(j | (15 - j) << 4);
+		dtype_to_float(DTYPE_Q4_GROUP, &block, x, 32);
+		for (int j = 0; j < 16; j++) {
+			assert_true(x[j] == d * (float)(j - zero));
+			assert_true(x[16 + j] == d * (float)(15 - j - zero));
+		}
+	}
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(halves_widen), cmocka_unit_test(halves_round),
 	                                   cmocka_unit_test(bf16_round), cmocka_unit_test(names_and_sizes),
-	                                   cmocka_unit_test(blocks_widen)};
+	                                   cmocka_unit_test(blocks_widen), cmocka_unit_test(f8_widens),
+	                                   cmocka_unit_test(groups_widen)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,8 @@ TYPES = {  # name: offsets of the halves in a block
     "Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2],
     "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
     "IQ4_NL": [0], "IQ4_XS": [0],
+    "MXFP4": [], "IQ1_S": [0], "IQ1_M": [], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0],
+    "IQ3_S": [0], "TQ1_0": [52], "TQ2_0": [64],
 }
 
 
@@ -37,6 +39,10 @@ def main():
             blocks[:, offset:offset + 2] = values.view(np.uint8).reshape(count, 2)
         blocks[1, :] = 0
         blocks[2, [i for i in range(size) if not any(h <= i < h + 2 for h in halves)]] = 255
+        if name == "IQ1_M":  # its half lies on top of four words: one that is finite
+            blocks[:, 55] &= 0xbf
+        if name == "MXFP4":  # no power of two that makes the largest element overflow
+            blocks[:, 0] = np.minimum(blocks[:, 0], 250)
         floats = gguf.quants.dequantize(blocks, kind).astype("<f4")
         assert floats.size == count * elements and np.isfinite(floats).all()
         out += name.lower().encode().ljust(16, b"\0") + struct.pack("<III", count, size, elements)
