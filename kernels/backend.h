@@ -32,8 +32,8 @@ bool error_set(struct error* error, const char* format, ...);
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* Element types as stored. The quantized ones are GGUF's blocks, byte for byte, but for the last two: groups of
- * 32 that AWQ, GPTQ and FP8 folders are repacked into, with all their bits. */
+/* Element types as stored. The quantized ones are GGUF's blocks, byte for byte, but for the last two: groups
+ * of 32 that AWQ, GPTQ and FP8 folders are repacked into, with all their bits. */
 enum dtype {
 	DTYPE_F32,
 	DTYPE_F16,
@@ -88,7 +88,11 @@ static inline bool tensor_present(const struct tensor* t) { return t->rows > 0; 
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+enum activation {
+	ACTIVATION_SILU,
+	ACTIVATION_GELU_TANH,
+	ACTIVATION_SWIGLU_CLAMPED /* min(g, 7)·sigmoid(1.702·g)·(clamp(u, ±7) + 1) (gpt-oss) */
+};
 
 enum rope_scaling {
 	ROPE_NONE,
@@ -177,11 +181,15 @@ struct block_weights {
 	struct tensor post_mlp_norm;                      /* (1, dim) Gemma 2 */
 	struct tensor router;                             /* (n_experts, dim) absent for most */
 	const struct expert* expert;                      /* (n_experts) where there is a router */
+	struct tensor sinks;       /* (1, heads) gpt-oss: a score that each head's softmax has beside its keys' */
+	struct tensor router_bias; /* (1, n_experts) gpt-oss */
+	struct tensor expert_gate_bias, expert_up_bias; /* (1, n_experts·expert_ffn) gpt-oss */
+	struct tensor expert_down_bias;                 /* (1, n_experts·dim) gpt-oss */
 };
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 23 };
+enum { BLOCK_PARTS = 28 };
 const struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 

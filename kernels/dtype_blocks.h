@@ -105,23 +105,24 @@ struct block_mxfp4 {
 	uint8_t q[16];
 };
 
-/* A codebook's point of 11 bits for every 8 elements, low byte in q, its other bits with the scale of 32 and the
- * sign of their 1/8 in a word of `high`: x = d·(2·scale + 1)·(coordinate ± 1/8) */
+/* A codebook's point of 11 bits for every 8 elements, low byte in q, its other bits with the scale of 32 and
+ * the sign of their 1/8 in a word of `high`: x = d·(2·scale + 1)·(coordinate ± 1/8) */
 struct block_iq1_s {
 	uint8_t d[2];
 	uint8_t q[32];
 	uint8_t high[16]; /* u16 (8) */
 };
 
-/* As iq1_s, with a scale for every 16 elements and a sign for every 8; d is spread over the words of scales. */
+/* As iq1_s, with a scale for every 16 elements and a sign for every 8; d is spread over the words of scales.
+ */
 struct block_iq1_m {
 	uint8_t q[32];
 	uint8_t high[16];
 	uint8_t scales[8]; /* u16 (4) */
 };
 
-/* A point for every 8 elements, with signs: x = ±d·(scale + 1/2)/4·coordinate. In a group of 32 four bytes of points,
- * then a word: four times seven signs, and the scale. */
+/* A point for every 8 elements, with signs: x = ±d·(scale + 1/2)/4·coordinate. In a group of 32 four bytes of
+ * points, then a word: four times seven signs, and the scale. */
 struct block_iq2_xxs {
 	uint8_t d[2];
 	uint8_t q[64];

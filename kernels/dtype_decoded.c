@@ -1,5 +1,5 @@
-/* Blocks whose elements are points of a codebook, powers of three, small floats or 4-bit integers around a zero
- * of their group: each type's formula, in the order of the format's own, so that every bit equals the
+/* Blocks whose elements are points of a codebook, powers of three, small floats or 4-bit integers around a
+ * zero of their group: each type's formula, in the order of the format's own, so that every bit equals the
  * `gguf` package's dequantization. */
 #include "kernels/dtype_decoded.h"
 

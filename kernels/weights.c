@@ -30,6 +30,11 @@ static const struct part {
     PART(attention_norm_bias, "attention norm bias"),
     PART(mlp_norm_bias, "MLP norm bias"),
     PART(router, "router"),
+    PART(sinks, "attention sinks"),
+    PART(router_bias, "router bias"),
+    PART(expert_gate_bias, "experts' gate bias"),
+    PART(expert_up_bias, "experts' up bias"),
+    PART(expert_down_bias, "experts' down bias"),
 #undef PART
 };
 

@@ -73,6 +73,8 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	if (norm != HEAD_NORM_NONE && (!vector(b, n->q_norm, ".weight", all ? q : m->head_dim, &w->q_norm) ||
 	                               !vector(b, n->k_norm, ".weight", all ? kv : m->head_dim, &w->k_norm)))
 		return false;
+	if (b->config->family->sinks && !vector(b, n->sinks, "", m->heads, &w->sinks))
+		return false;
 	return matrix(b, n->wo, m->dim, q, &w->wo) &&
 	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
@@ -119,11 +121,30 @@ static bool bind_stacked(const struct binding* b, struct expert* expert) {
 	return true;
 }
 
+/* (experts, n) seen as one vector. */
+static bool take_expert_bias(const struct binding* b, const char* name, int64_t n, struct tensor* out) {
+	if (!take(b, name, ".bias", b->config->shape.n_experts, n, out))
+		return false;
+	out->cols *= out->rows;
+	out->rows = 1;
+	return true;
+}
+
+static bool bind_expert_biases(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	return vector(b, n->router_bias, "", m->n_experts, &w->router_bias) &&
+	       take_expert_bias(b, n->stacked_gate, m->expert_ffn, &w->expert_gate_bias) &&
+	       take_expert_bias(b, n->stacked_up, m->expert_ffn, &w->expert_up_bias) &&
+	       take_expert_bias(b, n->stacked_down, m->dim, &w->expert_down_bias);
+}
+
 static bool bind_experts(struct binding* b, struct block_weights* w, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	w->expert = expert;
-	if (!take(b, n->router, "", m->n_experts, m->dim, &w->router))
+	if (!take(b, n->router, "", m->n_experts, m->dim, &w->router) ||
+	    (b->config->family->expert_biases && !bind_expert_biases(b, w)))
 		return false;
 	if (!n->expert_gate)
 		return bind_stacked(b, expert);

@@ -66,13 +66,21 @@ static bool is_read(const struct family* family, const char* field) {
 	static const struct {
 		enum special special;
 		const char* field;
-	} known[] = {{SPECIAL_GRANITE, "embedding_multiplier"},  {SPECIAL_GRANITE, "residual_multiplier"},
-	             {SPECIAL_GRANITE, "attention_multiplier"},  {SPECIAL_GRANITE, "logits_scaling"},
-	             {SPECIAL_GRANITE4, "embedding_multiplier"}, {SPECIAL_GRANITE4, "residual_multiplier"},
-	             {SPECIAL_GRANITE4, "attention_multiplier"}, {SPECIAL_GRANITE4, "logits_scaling"},
-	             {SPECIAL_SMOLLM3, "no_rope_layers"},        {SPECIAL_MIXTRAL, "num_local_experts"},
-	             {SPECIAL_MIXTRAL, "num_experts"},           {SPECIAL_QWEN3_MOE, "num_experts"},
-	             {SPECIAL_QWEN3_MOE, "num_local_experts"}};
+	} known[] = {{SPECIAL_GRANITE, "embedding_multiplier"},
+	             {SPECIAL_GRANITE, "residual_multiplier"},
+	             {SPECIAL_GRANITE, "attention_multiplier"},
+	             {SPECIAL_GRANITE, "logits_scaling"},
+	             {SPECIAL_GRANITE4, "embedding_multiplier"},
+	             {SPECIAL_GRANITE4, "residual_multiplier"},
+	             {SPECIAL_GRANITE4, "attention_multiplier"},
+	             {SPECIAL_GRANITE4, "logits_scaling"},
+	             {SPECIAL_SMOLLM3, "no_rope_layers"},
+	             {SPECIAL_MIXTRAL, "num_local_experts"},
+	             {SPECIAL_MIXTRAL, "num_experts"},
+	             {SPECIAL_QWEN3_MOE, "num_experts"},
+	             {SPECIAL_QWEN3_MOE, "num_local_experts"},
+	             {SPECIAL_GPT_OSS, "num_local_experts"},
+	             {SPECIAL_GPT_OSS, "num_experts"}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (known[i].special == family->special && strcmp(known[i].field, field) == 0)
 			return true;
@@ -152,24 +160,60 @@ static bool read_activation(const struct source* s) {
 
 /* ---- quantized weights -------------------------------------------------------------------- */
 
-/* FP8's two ways of writing are read; another method is named, with what stands for it. */
+static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
+	return error_set(s->error,
+	                 "%s: quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
+	                 "awq of 4 bits, "
+	                 "mxfp4, fp8 and compressed-tensors' float-quantized are, and GGUF's types",
+	                 s->file, method ? method : "", what, value);
+}
+
+/* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
+static bool read_groups(const struct source* s, const cJSON* q, const char* method) {
+	struct packing* p = &s->config->packing;
+	const bool awq = strcmp(method, "awq") == 0;
+	int bits = 4, group = 128;
+	const char *version = "gemm", *format = "gptq";
+	char text[32];
+	if (!json_int32(q, s->file, "bits", 1, 64, &bits, s->error) ||
+	    !json_int32(q, s->file, "w_bit", 1, 64, &bits, s->error) ||
+	    !json_int32(q, s->file, "group_size", -1, LARGEST, &group, s->error) ||
+	    !json_int32(q, s->file, "q_group_size", -1, LARGEST, &group, s->error) ||
+	    !json_string(q, s->file, "version", &version, s->error) ||
+	    !json_string(q, s->file, "checkpoint_format", &format, s->error))
+		return false;
+	snprintf(text, sizeof text, "%d", bits);
+	if (bits != 4)
+		return not_read(s, method, " with bits ", text);
+	if (awq && strcmp(version, "gemm") != 0 && strcmp(version, "GEMM") != 0)
+		return not_read(s, method, ", version ", version);
+	if (!awq && strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
+		return not_read(s, method, ", checkpoint_format ", format);
+	p->method = awq ? PACKING_AWQ : PACKING_GPTQ;
+	p->group = group > 0 ? group : 0;
+	p->zeros_less_one = !awq && strcmp(format, "gptq") == 0;
+	return true;
+}
+
+/* What is not read is named, with what stands for it. */
 static bool read_quantization(const struct source* s) {
 	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
 	                            "quantization_config");
 	const char *method = NULL, *format = NULL;
+	s->config->packing.experts_inverted = s->config->family->special == SPECIAL_GPT_OSS;
 	if (!q)
 		return true;
 	if (!json_string(q, s->file, "quant_method", &method, s->error) ||
 	    !json_string(q, s->file, "format", &format, s->error))
 		return false;
+	if (method && (strcmp(method, "gptq") == 0 || strcmp(method, "awq") == 0))
+		return read_groups(s, q, method);
+	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
+		return true;
 	const bool fp8 = method && strcmp(method, "fp8") == 0;
 	if (!fp8 && !(method && strcmp(method, "compressed-tensors") == 0 && format &&
 	              strcmp(format, "float-quantized") == 0))
-		return error_set(
-		    s->error,
-		    "%s: quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; fp8 and "
-		    "compressed-tensors' float-quantized are, and GGUF's types",
-		    s->file, method ? method : "", format ? ", format " : "", format ? format : "");
+		return not_read(s, method, format ? ", format " : "", format ? format : "");
 	const cJSON* size = json_field(q, "weight_block_size");
 	int64_t rows, cols;
 	if (!size)
@@ -624,6 +668,24 @@ static bool read_qwen3_moe(const struct source* s) {
 	return true;
 }
 
+static bool read_gpt_oss(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	float limit = 7, alpha = 1.702f;
+	m->activation = ACTIVATION_SWIGLU_CLAMPED;
+	m->n_experts = 128;
+	m->experts_used = 4;
+	m->expert_ffn = m->ffn;
+	m->experts_normalised = true;
+	if (!json_float(s->json, s->file, "swiglu_limit", 0, 1e6, &limit, s->error) ||
+	    !json_float(s->json, s->file, "swiglu_alpha", 0, 1e6, &alpha, s->error))
+		return false;
+	if (limit < 7 || limit > 7 || fabsf(alpha - 1.702f) > 1e-6f)
+		return error_set(s->error,
+		                 "%s: swiglu_limit is %g and swiglu_alpha %g: this runtime does 7 and 1.702", s->file,
+		                 (double)limit, (double)alpha);
+	return read_expert_counts(s, "num_experts");
+}
+
 static bool read_special(const struct source* s) {
 	switch (s->config->family->special) {
 	case SPECIAL_NONE:
@@ -646,6 +708,8 @@ static bool read_special(const struct source* s) {
 		return read_mixtral(s);
 	case SPECIAL_QWEN3_MOE:
 		return read_qwen3_moe(s);
+	case SPECIAL_GPT_OSS:
+		return read_gpt_oss(s);
 	}
 	return true;
 }
@@ -660,6 +724,7 @@ static bool read_parts(const struct source* s) {
 	const struct family* f = c->family;
 	c->tied = f->tied;
 	c->qkv_bias = f->qkv_bias;
+	c->output_bias = f->output_bias;
 	m->embedding_scale = f->scaled_embedding ? sqrtf((float)m->dim) : 1;
 	m->residual_scale = m->logit_scale = 1;
 	m->attention_scale = 1 / sqrtf((float)m->head_dim);

@@ -28,7 +28,8 @@ enum special {
 	SPECIAL_EXAONE4,    /* blocks that see everything have no positions, where others slide */
 	SPECIAL_MINISTRAL3, /* scores grow with the position */
 	SPECIAL_MIXTRAL,    /* experts */
-	SPECIAL_QWEN3_MOE   /* experts, in some blocks */
+	SPECIAL_QWEN3_MOE,  /* experts, in some blocks */
+	SPECIAL_GPT_OSS     /* experts of a clamped activation */
 };
 
 struct family {
@@ -41,7 +42,7 @@ struct family {
 	float epsilon, theta,
 	    sliding_theta; /* theta 0: 10000; sliding_theta 0: sliding blocks are as the others */
 	float rotary;      /* share of a head that is turned; 0: all, whatever the file says */
-	bool tied, qkv_bias;
+	bool tied, qkv_bias, output_bias;
 	enum window_rule window_rule;
 	int first_sliding; /* WINDOW_OPTED: where max_window_layers is not said */
 
@@ -56,6 +57,7 @@ struct family {
 	bool interleaved;            /* RoPE turns neighbours */
 	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
+	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 
 	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;

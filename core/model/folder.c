@@ -19,7 +19,7 @@ struct folder {
 	int n_shards;
 	struct tensor_table tensors;
 	struct bound bound;
-	struct widened widened;
+	struct kept kept;
 };
 
 /* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
@@ -65,6 +65,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .expert_gate = f->expert_gate,
 	    .expert_up = f->expert_up,
 	    .expert_down = f->expert_down,
+	    .stacked_gate = "mlp.experts.gate_proj", /* as repack_tensors names them */
+	    .stacked_up = "mlp.experts.up_proj",
+	    .stacked_down = "mlp.experts.down_proj",
+	    .sinks = "self_attn.sinks",
+	    .router_bias = "mlp.router.bias",
 	};
 }
 
@@ -220,7 +225,9 @@ static bool fill(struct model* model, struct folder* f, const char* path, const 
 	model->family = f->config.family->name;
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
-		if (!read_weights(f, path, error) || !widen_tensors(&f->tensors, &f->config.fp8, &f->widened, error))
+		if (!read_weights(f, path, error) ||
+		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error) ||
+		    !widen_tensors(&f->tensors, &f->config.fp8, &f->kept, error))
 			return false;
 		const struct tensor_names names = names_of(f->config.family, &f->tensors);
 		if (!bind_weights(model, &f->bound, &f->config, &names, &f->tensors, error) ||
@@ -260,7 +267,7 @@ void model_close_folder(struct model* model) {
 		mapping_close(&f->shard[i]);
 	free(f->shard);
 	bind_free(&f->bound);
-	widened_free(&f->widened);
+	kept_free(&f->kept);
 	config_free(&f->config);
 	free(f);
 	model->owned = NULL;

@@ -51,7 +51,18 @@ static struct tensor_names names_of(const struct family* f) {
 	    .stacked_gate = "ffn_gate_exps",
 	    .stacked_up = "ffn_up_exps",
 	    .stacked_down = "ffn_down_exps",
+	    .sinks = "attn_sinks.weight",
+	    .router_bias = "ffn_gate_inp.bias",
 	};
+}
+
+/* Mixtral's first files hold each expert's tensors by themselves. */
+static void find_single_experts(struct tensor_names* names, const struct tensor_table* table) {
+	if (!tensor_table_find(table, "blk.0.ffn_gate.0.weight"))
+		return;
+	names->expert_gate = "ffn_gate.%d.weight";
+	names->expert_up = "ffn_up.%d.weight";
+	names->expert_down = "ffn_down.%d.weight";
 }
 
 /* What is being read, so that keys can be given without their architecture prefix. */
@@ -334,6 +345,9 @@ static bool read_special(const struct source* s) {
 		m->growth_context = 1;
 		return read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth) &&
 		       read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context);
+	case SPECIAL_GPT_OSS:
+		m->activation = ACTIVATION_SWIGLU_CLAMPED;
+		return true;
 	case SPECIAL_NONE:
 	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
@@ -702,7 +716,8 @@ static bool fill_weights(const struct source* s, struct model* model) {
 	if (!read_sizes(s) || !read_habits(s) || !read_rope(s) || !read_sliding_rope(s))
 		return false;
 	read_parts(s);
-	const struct tensor_names names = names_of(s->config->family);
+	struct tensor_names names = names_of(s->config->family);
+	find_single_experts(&names, &f->tensors);
 	if (!config_check(s->config, s->gguf->file, s->error) ||
 	    !bind_weights(model, &f->bound, s->config, &names, &f->tensors, s->error) ||
 	    !tensor_table_all_used(&f->tensors, ignored, s->error))

@@ -5,14 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One sign, four exponent and three mantissa bits; no infinities (Micikevicius et al. 2022, table 1). */
-static float e4m3(uint8_t bits) {
-	const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-	float x = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
-	if (exponent == 15 && mantissa == 7)
-		x = NAN;
-	return bits & 128 ? -x : x;
-}
+#include "kernels/dtype_blocks.h"
 
 static size_t elements(const struct named_tensor* t) {
 	size_t n = 1;
@@ -21,27 +14,16 @@ static size_t elements(const struct named_tensor* t) {
 	return n;
 }
 
-static float* keep(struct widened* w, size_t n) {
-	float** grown = realloc(w->memory, (w->n + 1) * sizeof *grown);
-	if (!grown)
-		return NULL;
-	w->memory = grown;
-	float* made = malloc((n ? n : 1) * sizeof *made);
-	if (made)
-		w->memory[w->n++] = made;
-	return made;
-}
-
-static void replace(struct named_tensor* t, const float* data, size_t n) {
-	t->type = DTYPE_F32;
+static void replace(struct named_tensor* t, enum dtype type, const void* data, size_t bytes) {
+	t->type = type;
 	t->supported = true;
-	t->data = (const uint8_t*)data;
-	t->bytes = n * sizeof *data;
+	t->data = data;
+	t->bytes = bytes;
 }
 
-static bool widen_f64(struct named_tensor* t, struct widened* w, struct error* error) {
+static bool widen_f64(struct named_tensor* t, struct kept* kept, struct error* error) {
 	const size_t n = elements(t);
-	float* out = keep(w, n);
+	float* out = kept_new(kept, n * sizeof(float));
 	if (!out)
 		return error_set(error, "%s: out of memory for tensor %.120s in F32", t->file, t->name);
 	for (size_t i = 0; i < n; i++) {
@@ -49,7 +31,7 @@ static bool widen_f64(struct named_tensor* t, struct widened* w, struct error* e
 		memcpy(&x, t->data + i * sizeof x, sizeof x);
 		out[i] = (float)x;
 	}
-	replace(t, out, n);
+	replace(t, DTYPE_F32, out, n * sizeof *out);
 	return true;
 }
 
@@ -112,8 +94,31 @@ static bool finite_scales(const float* scale, size_t n, const struct named_tenso
 	return true;
 }
 
+static float scale_of(const struct scale* s, const float* scale, size_t row, size_t col) {
+	return scale[row / s->block_rows * s->stride + col / s->block_cols];
+}
+
+static void widen_elements(const struct named_tensor* t, const struct scale* s, const float* scale,
+                           float* out) {
+	const size_t cols = (size_t)t->dim[1];
+	for (size_t i = 0; i < elements(t); i++)
+		out[i] = e4m3_to_float(t->data[i]) * scale_of(s, scale, i / cols, i % cols);
+}
+
+static void lay_groups(const struct named_tensor* t, const struct scale* s, const float* scale,
+                       struct block_f8_group* out) {
+	const size_t blocks = (size_t)t->dim[1] / BLOCK_SMALL;
+	for (size_t i = 0; i < (size_t)t->dim[0] * blocks; i++) {
+		const float d = scale_of(s, scale, i / blocks, i % blocks * BLOCK_SMALL);
+		const uint32_t bits = bits_from_float(d);
+		for (int j = 0; j < 4; j++)
+			out[i].d[j] = (uint8_t)(bits >> 8 * j);
+		memcpy(out[i].q, t->data + i * BLOCK_SMALL, BLOCK_SMALL);
+	}
+}
+
 static bool widen_fp8(const struct tensor_table* table, struct named_tensor* t,
-                      const struct fp8_blocks* blocks, struct widened* w, struct error* error) {
+                      const struct fp8_blocks* blocks, struct kept* kept, struct error* error) {
 	struct named_tensor* found = find_scale(table, t);
 	struct scale s = {.tensor = found};
 	if (t->n_dims != 2)
@@ -124,40 +129,40 @@ static bool widen_fp8(const struct tensor_table* table, struct named_tensor* t,
 		                 t->file, t->name, found ? "not a float" : "missing");
 	if (!shape_scale(&s, t, blocks, error))
 		return false;
-	const size_t n = elements(t), n_scales = elements(found), cols = (size_t)t->dim[1];
-	float *scale = malloc(n_scales * sizeof *scale), *out = keep(w, n);
+	const bool groups = t->dim[1] % BLOCK_SMALL == 0 &&
+	                    (s.block_cols % BLOCK_SMALL == 0 || s.block_cols == (size_t)t->dim[1]);
+	const enum dtype type = groups ? DTYPE_F8_GROUP : DTYPE_F32;
+	const size_t n_scales = elements(found), bytes = (size_t)t->dim[0] * dtype_row_bytes(type, t->dim[1]);
+	float* scale = malloc(n_scales * sizeof *scale);
+	void* out = kept_new(kept, bytes);
 	bool good = scale && out;
 	if (!good)
-		error_set(error, "%s: out of memory for tensor %.120s in F32", t->file, t->name);
+		error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
 	else {
 		dtype_to_float(found->type, found->data, scale, (int64_t)n_scales);
 		good = finite_scales(scale, n_scales, found, error);
 	}
-	for (size_t i = 0; good && i < n; i++)
-		out[i] = e4m3(t->data[i]) * scale[i / cols / s.block_rows * s.stride + i % cols / s.block_cols];
+	if (good && groups)
+		lay_groups(t, &s, scale, out);
+	else if (good)
+		widen_elements(t, &s, scale, out);
 	free(scale);
 	if (good) {
 		found->used = true;
-		replace(t, out, n);
+		replace(t, type, out, bytes);
 	}
 	return good;
 }
 
-bool widen_tensors(struct tensor_table* table, const struct fp8_blocks* blocks, struct widened* w,
+bool widen_tensors(struct tensor_table* table, const struct fp8_blocks* blocks, struct kept* kept,
                    struct error* error) {
 	bool good = true;
 	for (size_t i = 0; good && i < table->n; i++) {
 		struct named_tensor* t = &table->item[i];
 		if (strcmp(t->type_name, "F64") == 0)
-			good = widen_f64(t, w, error);
+			good = widen_f64(t, kept, error);
 		else if (strcmp(t->type_name, "F8_E4M3") == 0)
-			good = widen_fp8(table, t, blocks, w, error);
+			good = widen_fp8(table, t, blocks, kept, error);
 	}
 	return good;
-}
-
-void widened_free(struct widened* w) {
-	for (size_t i = 0; i < w->n; i++)
-		free(w->memory[i]);
-	free(w->memory);
 }

@@ -39,6 +39,7 @@ static void attend_part(void* user, int part, int thread) {
 	    .group = group,
 	    .scale = scale_at(s, row->position),
 	    .softcap = s->attention_softcap,
+	    .sinks = b->block[job->block].sinks ? b->block[job->block].sinks + h * group : NULL,
 	};
 	const size_t at = ((size_t)i * (size_t)s->heads + (size_t)h * (size_t)group) * (size_t)s->head_dim;
 	const size_t scores = (size_t)group * score_positions(b);

@@ -36,8 +36,8 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 	}
 }
 
-#include "kernels/cpu/matmul_float.h"
 #include "kernels/cpu/matmul_decoded.h"
+#include "kernels/cpu/matmul_float.h"
 
 void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                  const void* x, int n) {

@@ -36,8 +36,8 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 	}
 }
 
-#include "kernels/cpu/matmul_float.h"
 #include "kernels/cpu/matmul_decoded.h"
+#include "kernels/cpu/matmul_float.h"
 
 size_t avx512_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
 

@@ -142,6 +142,11 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->b_up, "b_up", 1, s->ffn, true},
 	    {&b->b_down, "b_down", 1, d, true},
 	    {&b->post_mlp_norm, "post_mlp_norm", 1, d, true},
+	    {&b->sinks, "sinks", 1, s->heads, true},
+	    {&b->router_bias, "router_bias", 1, s->n_experts, true},
+	    {&b->expert_gate_bias, "expert_gate_bias", 1, (int64_t)s->n_experts * s->expert_ffn, true},
+	    {&b->expert_up_bias, "expert_up_bias", 1, (int64_t)s->n_experts * s->expert_ffn, true},
+	    {&b->expert_down_bias, "expert_down_bias", 1, (int64_t)s->n_experts * d, true},
 	};
 	for (size_t k = 0; k < sizeof expected / sizeof *expected; k++) {
 		char name[64];
@@ -221,6 +226,11 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 		    .b_up = widen(&next, &from->b_up),
 		    .b_down = widen(&next, &from->b_down),
 		    .post_mlp_norm = widen(&next, &from->post_mlp_norm),
+		    .sinks = widen(&next, &from->sinks),
+		    .router_bias = widen(&next, &from->router_bias),
+		    .expert_gate_bias = widen(&next, &from->expert_gate_bias),
+		    .expert_up_bias = widen(&next, &from->expert_up_bias),
+		    .expert_down_bias = widen(&next, &from->expert_down_bias),
 		};
 	}
 	return true;

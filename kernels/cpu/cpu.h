@@ -15,6 +15,7 @@
 struct block_vectors {
 	const float *attention_norm, *attention_norm_bias, *bq, *bk, *bv, *q_norm, *k_norm, *bo;
 	const float *post_attention_norm, *mlp_norm, *mlp_norm_bias, *b_gate, *b_up, *b_down, *post_mlp_norm;
+	const float *sinks, *router_bias, *expert_gate_bias, *expert_up_bias, *expert_down_bias;
 };
 
 /* RoPE of a kind of block, and the angles of the slice's rows. */
@@ -138,7 +139,8 @@ void norm_rows(const struct cpu_backend*, float* out, const float* x, const floa
 
 /* ---- experts.c ---- */
 /* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those its router chose. */
-void run_experts(struct cpu_backend*, const struct block_weights*, const float* x, int n);
+void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_vectors*,
+                 const float* x, int n);
 
 /* ---- attention.c ---- */
 /* mixed (n, heads·head_dim) = attention of the slice's queries q over their caches, block b. */

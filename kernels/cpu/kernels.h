@@ -24,6 +24,7 @@ struct attention_row {
 	int head_dim;
 	int group;            /* query heads that share this key/value head */
 	float scale, softcap; /* softcap 0 = none */
+	const float* sinks;   /* (group) a score each that takes its share and gives nothing; NULL = none */
 };
 
 struct cpu_kernels {
@@ -45,7 +46,7 @@ struct cpu_kernels {
 
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
-	/* gate = activation(gate)·up, (n) */
+	/* gate = activation(gate)·up, (n); as enum activation says where it is more than that */
 	void (*gate)(float* gate, const float* up, enum activation activation, int n);
 	/* x += y, (n): a sub-layer's output joins the hidden state. Returns its influence there. */
 	float (*join)(float* x, const float* y, int n);

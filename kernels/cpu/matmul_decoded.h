@@ -1,8 +1,8 @@
 /* Products with weights that are widened a block at a time: DECODED_ROWS weight rows, CHUNK columns of each,
  * are decoded once and meet every activation row.
  *
- * Included after matmul_float.h and with its vectors. Every element has one accumulator of V_LANES sums, fed by fused
- * multiply-add in ascending order of the column, whichever rows stand beside it. */
+ * Included after matmul_float.h and with its vectors. Every element has one accumulator of V_LANES sums, fed
+ * by fused multiply-add in ascending order of the column, whichever rows stand beside it. */
 
 enum { DECODED_ROWS = 4, CHUNK = 256 };
 
@@ -44,6 +44,6 @@ static void decoded_matmul(float* out, size_t out_stride, const struct tensor* w
                            const void* x, int n) {
 	const size_t x_bytes = prepared_float_bytes(w->cols);
 	for (int64_t r = begin; r < end; r += DECODED_ROWS)
-		decoded_rows(out, out_stride, w, r, (int)(end - r < DECODED_ROWS ? end - r : DECODED_ROWS), x, x_bytes,
-		             n);
+		decoded_rows(out, out_stride, w, r, (int)(end - r < DECODED_ROWS ? end - r : DECODED_ROWS), x,
+		             x_bytes, n);
 }

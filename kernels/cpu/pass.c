@@ -195,7 +195,7 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, 
 	const struct block_vectors* vectors = &b->block[block];
 	const float* x = sub_layer_input(b, vectors->mlp_norm, vectors->mlp_norm_bias, n);
 	if (tensor_present(&w->router))
-		run_experts(b, w, x, n);
+		run_experts(b, w, vectors, x, n);
 	else
 		run_mlp(b, w, block, x, n);
 	add_output(b, vectors->b_down, vectors->post_mlp_norm, n);

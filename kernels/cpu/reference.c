@@ -30,10 +30,13 @@ static void widen(const struct attention_row* a, const void* rows, int position,
 	dtype_to_float(a->type, (const unsigned char*)rows + (size_t)slot * a->slot_bytes, out, a->head_dim);
 }
 
-static void softmax(float* x, int n) {
-	float max = x[0], sum = 0;
+/* A sink takes part as one score more, whose share nobody gets. */
+static void softmax(float* x, int n, const float* sink) {
+	float max = sink ? fmaxf(*sink, x[0]) : x[0], sum = 0;
 	for (int i = 1; i < n; i++)
 		max = x[i] > max ? x[i] : max;
+	if (sink)
+		sum = expf(*sink - max);
 	for (int i = 0; i < n; i++) {
 		x[i] = expf(x[i] - max);
 		sum += x[i];
@@ -58,7 +61,7 @@ static void attention(float* out, const float* q, const struct attention_row* a,
 		}
 	}
 	for (int g = 0; g < a->group; g++)
-		softmax(scores + (size_t)g * (size_t)n, n);
+		softmax(scores + (size_t)g * (size_t)n, n, a->sinks ? a->sinks + g : NULL);
 	memset(out, 0, (size_t)(a->group * a->head_dim) * sizeof *out);
 	for (int p = a->from; p < end; p++) {
 		widen(a, a->value, p, row);
@@ -89,8 +92,15 @@ static float gelu_tanh(float x) {
 	return 0.5f * x * (1.0f + tanhf(root * (x + 0.044715f * x * x * x)));
 }
 
+static float swiglu_clamped(float gate, float up) {
+	const float g = fminf(gate, 7.0f), u = fminf(fmaxf(up, -7.0f), 7.0f);
+	return g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
+}
+
 static void gate(float* values, const float* up, enum activation activation, int n) {
-	for (int i = 0; i < n; i++)
+	for (int i = 0; activation == ACTIVATION_SWIGLU_CLAMPED && i < n; i++)
+		values[i] = swiglu_clamped(values[i], up[i]);
+	for (int i = 0; activation != ACTIVATION_SWIGLU_CLAMPED && i < n; i++)
 		values[i] = (activation == ACTIVATION_SILU ? silu(values[i]) : gelu_tanh(values[i])) * up[i];
 }
 

@@ -110,19 +110,24 @@ static void score(const struct attention_row* a, const float* q, int start, int 
 	}
 }
 
-/* x = e^(x - max), n a multiple of LANES; returns one over their sum. */
-static float exponentials(float* x, int n) {
+/* x = e^(x - max), n a multiple of LANES; returns one over their sum. A sink takes part as one score more. */
+static float exponentials(float* x, int n, const float* sink) {
 	vec most = vec_load(x);
 	for (int i = LANES; i < n; i += LANES)
 		most = vec_max(most, vec_load(x + i));
-	const vec max = vec_set(vec_largest(most));
+	const float largest = vec_largest(most);
+	const vec max = vec_set(sink && *sink > largest ? *sink : largest);
 	vec sum = vec_set(0);
 	for (int i = 0; i < n; i += LANES) {
 		const vec e = vec_exp(vec_sub(vec_load(x + i), max));
 		vec_store(x + i, e);
 		sum = vec_add(sum, e);
 	}
-	return 1.0f / vec_sum(sum);
+	if (!sink)
+		return 1.0f / vec_sum(sum);
+	float lanes[LANES];
+	vec_store(lanes, vec_exp(vec_sub(vec_set(*sink), max)));
+	return 1.0f / (vec_sum(sum) + lanes[0]);
 }
 
 /* out of `heads` heads and `chunks` vectors of their dimensions from `at` on: the weighted values, added
@@ -190,7 +195,8 @@ static void attention(float* out, const float* q, const struct attention_row* a,
 		const int count = smaller(a->group - first, MAX_GROUP_AT_ONCE);
 		float rescale[MAX_GROUP_AT_ONCE];
 		for (int g = 0; g < count; g++)
-			rescale[g] = exponentials(scores + (size_t)(first + g) * (size_t)stride, stride);
+			rescale[g] = exponentials(scores + (size_t)(first + g) * (size_t)stride, stride,
+			                          a->sinks ? a->sinks + first + g : NULL);
 		for (int g = 0; g < count;) {
 			float* head = out + (size_t)(first + g) * (size_t)a->head_dim;
 			const float* weights = scores + (size_t)(first + g) * (size_t)stride;
@@ -225,23 +231,34 @@ static void rms_norm(float* out, const float* x, const float* weight, float plus
 	}
 }
 
-/* Both activations are x / (1 + e^-z): z = x for SiLU, and GELU's tanh form is z = 2·sqrt(2/pi)·(x +
- * 0.044715·x³). */
+/* The activations are x / (1 + e^-z): z = x for SiLU, and GELU's tanh form is z = 2·sqrt(2/pi)·(x +
+ * 0.044715·x³). The clamped one's is SiLU's with z = 1.702·x. */
 static inline vec activate(vec x, enum activation activation) {
 	vec z = x;
 	if (activation == ACTIVATION_GELU_TANH)
 		z = vec_mul(vec_mul(x, vec_set(1.5957691216f)),
 		            vec_fma(vec_mul(x, x), vec_set(0.044715f), vec_set(1.0f)));
+	else if (activation == ACTIVATION_SWIGLU_CLAMPED)
+		z = vec_mul(x, vec_set(1.702f));
 	return vec_div(x, vec_add(vec_set(1.0f), vec_exp(vec_sub(vec_set(0), z))));
+}
+
+static inline vec gated(vec x, vec up, enum activation activation) {
+	if (activation == ACTIVATION_SWIGLU_CLAMPED) {
+		const vec most = vec_set(7.0f);
+		up = vec_add(vec_max(vec_min(most, up), vec_set(-7.0f)), vec_set(1.0f));
+		x = vec_min(most, x);
+	}
+	return vec_mul(activate(x, activation), up);
 }
 
 static void gate(float* values, const float* up, enum activation activation, int n) {
 	const int whole = n / LANES * LANES, left = n - whole;
 	for (int i = 0; i < whole; i += LANES)
-		vec_store(values + i, vec_mul(activate(vec_load(values + i), activation), vec_load(up + i)));
+		vec_store(values + i, gated(vec_load(values + i), vec_load(up + i), activation));
 	if (left) {
-		const vec x = activate(vec_load_part(values + whole, left, 0), activation);
-		vec_store_part(values + whole, vec_mul(x, vec_load_part(up + whole, left, 0)), left);
+		const vec x = vec_load_part(values + whole, left, 0), y = vec_load_part(up + whole, left, 0);
+		vec_store_part(values + whole, gated(x, y, activation), left);
 	}
 }
 

@@ -361,6 +361,8 @@ static bool does_blocks(const struct weight_table* w, struct error* error) {
 		const struct block_weights* b = &w->block[i];
 		if (tensor_present(&b->router))
 			return error_set(error, "the CUDA backend does no mixture of experts: --backend cpu does");
+		if (tensor_present(&b->sinks))
+			return error_set(error, "the CUDA backend does no attention sinks: --backend cpu does");
 		if (!tensor_present(&b->attention_norm) || !tensor_present(&b->mlp_norm))
 			return error_set(error, "the CUDA backend does no sub-layers without a norm before them: "
 			                        "--backend cpu does");

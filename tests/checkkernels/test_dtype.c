@@ -177,7 +177,7 @@ static void groups_widen(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(halves_widen), cmocka_unit_test(halves_round),
-	                                   cmocka_unit_test(bf16_round), cmocka_unit_test(names_and_sizes),
+	                                   cmocka_unit_test(bf16_round),   cmocka_unit_test(names_and_sizes),
 	                                   cmocka_unit_test(blocks_widen), cmocka_unit_test(f8_widens),
 	                                   cmocka_unit_test(groups_widen)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

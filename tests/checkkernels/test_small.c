@@ -105,7 +105,7 @@ static void gates(void** state) {
 	for (int round = 0; round < 200 * n_fast; round++) {
 		const struct cpu_kernels* k = fast[round % n_fast];
 		const int n = random_size();
-		const enum activation a = round % 4 < 2 ? ACTIVATION_SILU : ACTIVATION_GELU_TANH;
+		const enum activation a = (enum activation)(round / n_fast % 3);
 		float* e = (float*)(void*)expected.bytes;
 		float* g = (float*)(void*)got.bytes;
 		poison(&got);
@@ -224,6 +224,7 @@ struct attention_case {
 	float* q;
 	unsigned char *key, *value;
 	int32_t ancestor[300];
+	float sinks[70];
 };
 
 static const int head_sizes[] = {2, 6, 8, 10, 16, 18, 24, 32, 48, 64, 80, 96, 112, 128, 250, 256};
@@ -239,6 +240,7 @@ static void make_case(struct attention_case* c) {
 	c->key = calloc((size_t)slots * (size_t)head_dim, element);
 	c->value = calloc((size_t)slots * (size_t)head_dim, element);
 	random_row(c->q, group * head_dim, 2);
+	random_row(c->sinks, group, 4);
 	float row[256];
 	for (int i = 0; i < slots; i++) {
 		const size_t at = (size_t)i * (size_t)head_dim * element;
@@ -262,6 +264,7 @@ static void make_case(struct attention_case* c) {
 	    .from = random_below(2) ? 0 : random_below(base + pending),
 	    .scale = 1 / sqrtf((float)head_dim),
 	    .softcap = random_below(3) ? 0 : 3,
+	    .sinks = random_below(3) ? NULL : c->sinks,
 	};
 }
 

@@ -13,7 +13,7 @@
 
 struct made {
 	struct tensor_table table;
-	struct widened widened;
+	struct kept kept;
 };
 
 static void add(struct made* m, const char* name, const char* type, const void* data, size_t bytes,
@@ -31,13 +31,13 @@ static void add(struct made* m, const char* name, const char* type, const void* 
 
 static void drop(struct made* m) {
 	tensor_table_free(&m->table);
-	widened_free(&m->widened);
+	kept_free(&m->kept);
 }
 
 static const float* widened(struct made* m, const char* name, struct fp8_blocks blocks) {
 	struct error error = {""};
 	assert_true(tensor_table_seal(&m->table, &error));
-	if (!widen_tensors(&m->table, &blocks, &m->widened, &error))
+	if (!widen_tensors(&m->table, &blocks, &m->kept, &error))
 		fail_msg("%s", error.message);
 	const struct named_tensor* t = tensor_table_find(&m->table, name);
 	assert_true(t->supported && t->type == DTYPE_F32);
@@ -47,7 +47,7 @@ static const float* widened(struct made* m, const char* name, struct fp8_blocks 
 static void refused(struct made* m, struct fp8_blocks blocks, const char* part) {
 	struct error error = {""};
 	assert_true(tensor_table_seal(&m->table, &error));
-	assert_false(widen_tensors(&m->table, &blocks, &m->widened, &error));
+	assert_false(widen_tensors(&m->table, &blocks, &m->kept, &error));
 	if (!strstr(error.message, part))
 		fail_msg("the message is \"%s\", expected \"%s\" in it", error.message, part);
 	drop(m);

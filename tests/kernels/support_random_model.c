@@ -48,7 +48,10 @@ static void fill_blocks(enum dtype type, unsigned char* data, size_t blocks, flo
 		for (size_t j = 0; j < size; j++)
 			data[i * size + j] = (unsigned char)random_next(r);
 		const uint16_t d = half_from_float(scale * 0.01f);
-		memcpy(data + i * size, &d, sizeof d);
+		if (type == DTYPE_MXFP4)
+			data[i * size] = (unsigned char)(119 + data[i * size] % 4);
+		else
+			memcpy(data + i * size, &d, sizeof d);
 	}
 }
 
@@ -106,6 +109,8 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 		b->q_norm = vector(m, q, one, r);
 		b->k_norm = vector(m, kv, one, r);
 	}
+	if (with & WITH_SINKS)
+		b->sinks = vector(m, s->heads, 1, r);
 	if (with & WITH_POST_NORMS) {
 		b->post_attention_norm = vector(m, d, one, r);
 		b->post_mlp_norm = vector(m, d, one, r);
@@ -114,13 +119,19 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 
 /* In the single MLP's place. */
 static void make_experts(struct random_model* m, struct block_weights* b, struct expert* expert,
-                         const enum dtype* types, int n_types, struct random* r) {
+                         const enum dtype* types, int n_types, int with, struct random* r) {
 	const struct model_shape* s = &m->weights.shape;
 	const float scale = 1.5f / sqrtf((float)s->dim);
 	b->w_gate = b->w_up = b->w_down = (struct tensor){0};
 	b->b_gate = b->b_up = (struct tensor){0};
 	b->router = make(m, DTYPE_F32, s->n_experts, s->dim, 0, scale, r);
 	b->expert = expert;
+	if (with & WITH_SINKS) {
+		b->router_bias = vector(m, s->n_experts, 0, r);
+		b->expert_gate_bias = vector(m, (int64_t)s->n_experts * s->expert_ffn, 0, r);
+		b->expert_up_bias = vector(m, (int64_t)s->n_experts * s->expert_ffn, 0, r);
+		b->expert_down_bias = vector(m, (int64_t)s->n_experts * s->dim, 0, r);
+	}
 	for (int e = 0; e < s->n_experts; e++) {
 		expert[e].w_gate = make(m, types[0], s->expert_ffn, s->dim, 0, scale, r);
 		expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);
@@ -157,7 +168,7 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	for (int i = 0; i < s->n_blocks; i++) {
 		make_block(m, &m->block[i], types, n_types, with, &r);
 		if (s->n_experts > 0 && i % 2 == 0)
-			make_experts(m, &m->block[i], m->expert + i * s->n_experts, types, n_types, &r);
+			make_experts(m, &m->block[i], m->expert + i * s->n_experts, types, n_types, with, &r);
 	}
 	return m;
 }

@@ -22,7 +22,8 @@ enum {
 	WITH_SOFTCAPS = 32,
 	WITH_WINDOW = 64,
 	WITH_NORM_OVER_HEADS = 128, /* of queries and keys, all heads at once */
-	WITHOUT_NORMS_BEFORE = 256
+	WITHOUT_NORMS_BEFORE = 256,
+	WITH_SINKS = 512 /* and biases of the router and the experts */
 };
 
 struct random_model {

@@ -122,6 +122,20 @@ static void experts(void** state) {
 	try_model(&shape, types, 3, 0, 10, DTYPE_F16, all_sizes, COUNT(all_sizes));
 }
 
+/* Sinks, biased experts in MXFP4, every second block with a window. */
+static void gpt_oss_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_MXFP4, DTYPE_BF16};
+	struct model_shape shape = random_shape(4, 64, 4, 2, 16, 96, 77);
+	shape.n_experts = 5;
+	shape.experts_used = 2;
+	shape.expert_ffn = 96;
+	shape.experts_normalised = true;
+	shape.activation = ACTIVATION_SWIGLU_CLAMPED;
+	try_model(&shape, types, 2, WITH_SINKS | WITH_WINDOW | WITH_BIASES, 11, DTYPE_F16, all_sizes,
+	          COUNT(all_sizes));
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -140,10 +154,10 @@ static void large_vocabulary(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),
-	                                   cmocka_unit_test(quantized),        cmocka_unit_test(gemma_like),
-	                                   cmocka_unit_test(phi_like),         cmocka_unit_test(large_matrices),
-	                                   cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),
-	                                   cmocka_unit_test(scaled),           cmocka_unit_test(experts)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),   cmocka_unit_test(quantized),
+	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),    cmocka_unit_test(large_matrices),
+	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),   cmocka_unit_test(scaled),
+	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

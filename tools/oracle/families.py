@@ -8,7 +8,7 @@ import golden
 import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
-from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig,
+from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
                           GraniteMoeHybridConfig, LlamaConfig,
                           Ministral3Config,
                           MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
@@ -21,6 +21,9 @@ BASE = dict(vocab_size=golden.VOCAB, hidden_size=24, intermediate_size=32, num_h
 
 # Narrower, for the families that came later: their arithmetic shows as well.
 SMALL = {**BASE, "hidden_size": 16, "intermediate_size": 24}
+
+
+WIDER = {**BASE, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 3}
 
 
 def phi3(**changes):
@@ -122,6 +125,82 @@ def fp8(block, quantization):
     return {"edit": edit, "after": after}
 
 
+def as_stored(edit, config):
+    """The folder with edit.stored in the plain model's place, and what config.json says of it."""
+    def after(folder):
+        save_file({n: t.contiguous() for n, t in edit.stored.items()}, folder / "model.safetensors")
+        path = folder / "config.json"
+        whole = json.loads(path.read_text())
+        whole["quantization_config"] = config
+        path.write_text(json.dumps(whole, indent=1) + "\n")
+    return {"edit": edit, "after": after}
+
+
+# OCP Microscaling Formats 1.0: sign, two exponent bits, one mantissa bit.
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def mxfp4():
+    """gpt-oss' experts in MXFP4: groups of 32 inputs, two to a byte, with an exponent each."""
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                plain[name] = stored[name] = tensor
+                continue
+            rows = tensor.float().transpose(1, 2)  # (experts, outputs, inputs)
+            groups = rows.reshape(*rows.shape[:2], -1, 32)
+            exponent = torch.floor(torch.log2(groups.abs().amax(-1))) - 2
+            codes = (groups[..., None] / torch.exp2(exponent)[..., None, None] - E2M1).abs().argmin(-1)
+            plain[name] = (E2M1[codes] * torch.exp2(exponent)[..., None]).reshape(rows.shape).transpose(1, 2)
+            stored[name + "_blocks"] = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+            stored[name + "_scales"] = (exponent + 127).to(torch.uint8)
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})
+
+
+def words(numbers, order=range(8)):
+    """Eight numbers of four bits a word, along the last dimension."""
+    parts = numbers.reshape(*numbers.shape[:-1], -1, 8).to(torch.int64)
+    packed = sum(parts[..., n] << 4 * place for place, n in enumerate(order))
+    return (packed - (packed >> 31 << 32)).to(torch.int32)
+
+
+def four_bits(group, config, reorder=False):
+    """Matrices of the blocks in 4 bits around a zero of each group, as GPTQ or AWQ lays them."""
+    gptq = config["quant_method"] == "gptq"
+    deal = range(8) if gptq else (0, 2, 4, 6, 1, 3, 5, 7)
+
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            if not name.endswith("proj.weight"):
+                plain[name] = stored[name] = tensor
+                continue
+            stem, inputs = name.removesuffix("weight"), tensor.shape[1]
+            of = torch.arange(inputs) // group
+            if reorder:
+                of = of[torch.randperm(inputs, generator=torch.Generator().manual_seed(len(name)))]
+            w = tensor.float().t()  # (inputs, outputs)
+            low = torch.stack([w[of == g].amin(0) for g in range(of.max() + 1)]).clamp(max=0)
+            high = torch.stack([w[of == g].amax(0) for g in range(of.max() + 1)]).clamp(min=0)
+            scale = ((high - low) / 15).half()
+            zero = torch.round(-low / scale.float()).clamp(1, 15)
+            q = torch.round(w / scale.float()[of] + zero[of]).clamp(0, 15)
+            plain[name] = ((q - zero[of]) * scale.float()[of]).t()
+            stored[stem + "scales"] = scale
+            stored[stem + "qzeros"] = words(zero - (1 if gptq and config.get("checkpoint_format") != "gptq_v2" else 0), deal)
+            stored[stem + "qweight"] = words(q.t()).t() if gptq else words(q, deal)
+            if gptq:
+                stored[stem + "g_idx"] = of.to(torch.int32)
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, config)
+
+
 def in_f64(folder):
     """Norms in double precision."""
     path = folder / "model.safetensors"
@@ -219,6 +298,11 @@ MODELS = {
                                      moe_intermediate_size=8, norm_topk_prob=True), F32, 20, {}),
     "qwen3-moe-mixed-bf16": (Qwen3MoeConfig(**SMALL, head_dim=8, num_experts=4, num_experts_per_tok=2,
                                             moe_intermediate_size=8, mlp_only_layers=[2]), BF16, 20, {}),
+    # Sinks, alternating windows, experts with biases and a clamped activation.
+    "gpt-oss-bf16": (GptOssConfig(**SMALL, head_dim=8, sliding_window=24, num_local_experts=4, num_experts_per_tok=2,
+                                  rope_parameters={**YARN, "truncate": False}), BF16, 20, {}),
+    "gpt-oss-mxfp4": (GptOssConfig(**{**SMALL, "hidden_size": 32, "intermediate_size": 32}, head_dim=8,
+                                   sliding_window=24, num_local_experts=4, num_experts_per_tok=2), BF16, 20, mxfp4()),
     # How folders are written.
     "llama-bare-names-bf16": (LlamaConfig(**SMALL), BF16, 20, {"after": without_prefix}),
     "llama-untied-in-words-f16": (LlamaConfig(**SMALL), F16, 20, {"edit": tie_in_words}),
@@ -227,6 +311,17 @@ MODELS = {
         "quant_method": "fp8", "weight_block_size": [16, 8]}})),
     "llama-fp8-rows": (LlamaConfig(**SMALL), F32, 20, fp8((1, 0), {"name": "weight_scale", "config": {
         "quant_method": "compressed-tensors", "format": "float-quantized"}})),
+    "qwen2-fp8-groups": (Qwen2Config(**{**SMALL, "hidden_size": 32, "intermediate_size": 64}), F32, 20,
+                         fp8((16, 32), {"name": "weight_scale_inv", "config": {
+                             "quant_method": "fp8", "weight_block_size": [16, 32]}})),
+    "llama-gptq": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
+        "quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False})),
+    "qwen2-gptq-v2": (Qwen2Config(**WIDER), F16, 20, four_bits(64, {
+        "quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False, "checkpoint_format": "gptq_v2"})),
+    "llama-gptq-reordered": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
+        "quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}, reorder=True)),
+    "llama-awq": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
+        "quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"})),
     "llama-fp8-whole": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale_inv", "config": {
         "quant_method": "fp8"}})),
     "llama-yarn-exact-f16": (LlamaConfig(**SMALL, rope_parameters={**YARN, "truncate": False}), F16, 40, {}),

@@ -8,6 +8,7 @@ own quantizer, several types mixed in one file, so that each family meets each t
 """
 import argparse
 import ctypes
+import itertools
 import json
 import math
 import pathlib
@@ -19,7 +20,7 @@ import llama_cpp
 import numpy
 import torch
 from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
-                          GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
+                          GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig)
 
@@ -29,6 +30,8 @@ from models import OUT, rope
 TYPE = gguf.GGMLQuantizationType
 FLOATS = [TYPE.F32, TYPE.F16, TYPE.BF16]
 LEGACY = {TYPE.Q8_0: 7, TYPE.Q4_0: 2, TYPE.Q4_1: 3, TYPE.Q5_0: 8, TYPE.Q5_1: 9, TYPE.IQ4_NL: 25}
+# Drawn at random rather than quantized: the quantizer wants an importance matrix for most of these.
+CODEBOOKS = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "MXFP4"]
 KQUANT = {TYPE.Q2_K: 10, TYPE.Q3_K: 12, TYPE.Q4_K: 15, TYPE.Q5_K: 17, TYPE.Q6_K: 18, TYPE.IQ4_XS: 30}
 
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
@@ -41,19 +44,22 @@ SANDWICH = {**BLOCK, "post_attention_layernorm": "post_attention_norm", "pre_fee
             "post_feedforward_layernorm": "post_ffw_norm"}
 NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3": SANDWICH, "exaone4": SANDWICH,
          "glm4": {**BLOCK, "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
-         "seed_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"}}
+         "seed_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
+         "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"}}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
-                 "olmo3": "olmo2", "qwen3_moe": "qwen3moe"}
+                 "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
 PERMUTED = ("llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
 def gguf_name(name, family):
+    if name.endswith(".sinks"):
+        return f"blk.{name.split('.')[2]}.attn_sinks.weight"
     stem, kind = name.rsplit(".", 1)
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest == "mlp.gate":
+    if rest in ("mlp.gate", "mlp.router"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -81,9 +87,15 @@ def architecture(config):
     return ARCHITECTURES.get(config.model_type, config.model_type)
 
 
-def split_experts(name, array):
+def split_experts(name, array, inverted):
     """transformers' stacks as GGUF has them: [(name, array)]."""
     block = name.split(".")[2]
+    if inverted:  # gpt-oss: inputs first, rows of gate and up in turn
+        kind = "bias" if name.endswith("_bias") else "weight"
+        rows = array if kind == "bias" else array.swapaxes(1, 2)
+        if "gate_up" not in name:
+            return [(f"blk.{block}.ffn_down_exps.{kind}", rows)]
+        return [(f"blk.{block}.ffn_gate_exps.{kind}", rows[:, 0::2]), (f"blk.{block}.ffn_up_exps.{kind}", rows[:, 1::2])]
     if name.endswith("gate_up_proj"):
         half = array.shape[1] // 2
         return [(f"blk.{block}.ffn_gate_exps.weight", array[:, :half]),
@@ -99,7 +111,7 @@ def tensors_of(model, config):
             continue
         array = p.detach().numpy().astype("<f4")
         if ".experts." in name:
-            out.update(split_experts(name, array))
+            out.update(split_experts(name, array, config.model_type == "gpt_oss"))
             continue
         if heads_of(name, config):
             array = permute(array, heads_of(name, config))
@@ -158,7 +170,7 @@ def write_metadata(writer, config):
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
     if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2", "gemma3_text",
-                                                                                   "olmo3", "exaone4"):
+                                                                                   "olmo3", "exaone4", "gpt_oss"):
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -168,9 +180,11 @@ def write_metadata(writer, config):
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_logit_scale(config.logits_scaling)
-    if config.model_type in ("mixtral", "qwen3_moe"):
+    if config.model_type in ("mixtral", "qwen3_moe", "gpt_oss"):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
+    if config.model_type == "gpt_oss":
+        writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if "llama_4_scaling_beta" in p:
@@ -208,6 +222,37 @@ def write_file(path, config, tensors, split=0):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def drawn(array, name, seed):
+    """A matrix of this shape of random blocks, as large as the array's elements are."""
+    kind = TYPE[name]
+    if name in ("TQ1_0", "TQ2_0", "MXFP4"):
+        return gguf.quantize(array, kind), kind
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    blocks = numpy.random.default_rng(seed).integers(0, 256, (array.size // elements, size), dtype=numpy.uint8)
+
+    def scale(value):
+        half = numpy.frombuffer(numpy.float16(value).tobytes(), numpy.uint16)[0]
+        for i in range(4 if name == "IQ1_M" else 0):
+            blocks[:, 49 + 2 * i] = (blocks[:, 49 + 2 * i] & 15) | (half >> 4 * i & 15) << 4
+        if name != "IQ1_M":
+            blocks[:, :2] = numpy.frombuffer(half.tobytes(), numpy.uint8)
+
+    scale(1)
+    scale(array.std() / gguf.quants.dequantize(blocks, kind).std())
+    return blocks.reshape(array.shape[0], -1), kind
+
+
+def singly(tensors):
+    """Each expert's tensors by themselves, as Mixtral's first files had them."""
+    out = {}
+    for name, (array, kind) in tensors.items():
+        if "_exps." not in name:
+            out[name] = (array, kind)
+        for e in range(len(array) if "_exps." in name else 0):
+            out[name.replace("_exps.", f".{e}.")] = (array[e], kind)
+    return out
 
 
 def as_type(array, kind):
@@ -270,8 +315,12 @@ def load_by_hand(path, model, config):
             if name == "lm_head.weight" and config.tie_word_embeddings:
                 continue
             if ".experts." in name:
-                parts = [values[n] for n, _ in split_experts(name, numpy.zeros(p.shape, "<f4"))]
+                inverted = config.model_type == "gpt_oss"
+                parts = [values[n] for n, _ in split_experts(name, numpy.zeros(p.shape, "<f4"), inverted)]
                 array = numpy.concatenate(parts, 1)
+                if inverted:  # rows in turn, then inputs first
+                    array = numpy.stack(parts, 2).reshape(array.shape)
+                    array = array if p.ndim == 2 else array.swapaxes(1, 2)
             else:
                 array = values[gguf_name(name, config.model_type)]
             if heads_of(name, config):
@@ -283,7 +332,7 @@ def load_by_hand(path, model, config):
 
 
 def load(path, model, config):
-    if config.model_type not in READ_BY_TRANSFORMERS:
+    if config.model_type not in READ_BY_TRANSFORMERS or "codebooks" in path.parent.name:
         return load_by_hand(path, model, config)
     if config.model_type == "mistral":  # in GGUF it is a Llama, and transformers' reader knows it as one
         config = LlamaConfig(**{k: v for k, v in config.to_dict().items() if k not in ("model_type", "sliding_window")})
@@ -346,6 +395,9 @@ LATER_FAMILIES = {
         **rope("yarn", factor=4.0, original_max_position_embeddings=16), "mscale": 1.0, "mscale_all_dim": 1.0,
         "llama_4_scaling_beta": 0.3}}),
     "mixtral": (MixtralConfig, {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
+    "gpt_oss": (GptOssConfig, {"hidden_size": 32, "head_dim": 8, "sliding_window": 16, "num_local_experts": 4,
+                               "num_experts_per_tok": 2, "rope_parameters": rope(
+                                   "yarn", factor=4.0, original_max_position_embeddings=64)}),
     "qwen3_moe": (Qwen3MoeConfig, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2,
                                    "moe_intermediate_size": 16, "norm_topk_prob": True}),
 }
@@ -363,6 +415,10 @@ def configs():
     out["gguf-qwen3-moe-legacy"] = (Qwen3MoeConfig(**{
         **BASE, "num_hidden_layers": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "norm_topk_prob": True}), LEGACY, 0.03, 0)
+    out["gguf-gpt-oss-mxfp4"] = (LATER_FAMILIES["gpt_oss"][0](**{**LATER, **LATER_FAMILIES["gpt_oss"][1]}),
+                                 "MXFP4", 0.01, 0)
+    out["gguf-llama-codebooks"] = (LlamaConfig(**{**WIDE, "num_hidden_layers": 2}, head_dim=128), CODEBOOKS, 0.05, 0)
+    out["gguf-mixtral-single-experts"] = (out["gguf-mixtral-floats"][0], FLOATS, 0.004, 0)
     small = FAMILIES["llama"][1]
     out["gguf-llama-split"] = (LlamaConfig(**BASE, **small), [TYPE.F16], 0.004, 12)
     out["gguf-llama-untied"] = (LlamaConfig(**{**BASE, "tie_word_embeddings": False, "head_dim": 16}), [TYPE.F16],
@@ -410,8 +466,15 @@ def make(name, config, kinds, margin, split):
         with tempfile.TemporaryDirectory() as scratch:
             if isinstance(kinds, dict):
                 tensors = mixed(config, arrays, kinds, pathlib.Path(scratch))
+            elif kinds == "MXFP4":  # the experts, as gpt-oss is published
+                tensors = {n: (gguf.quantize(a, TYPE.MXFP4), TYPE.MXFP4) if a.ndim == 3 else as_type(a, TYPE.BF16 if n.endswith("weight") else TYPE.F32)
+                           for n, a in arrays.items()}
+            elif kinds == CODEBOOKS:
+                turn = itertools.cycle(CODEBOOKS)
+                tensors = {n: as_type(a, TYPE.F32) if a.ndim == 1 else drawn(a, next(turn), seed + i)
+                           for i, (n, a) in enumerate(arrays.items())}
             else:
-                tensors = {n: as_type(a, kinds[i % len(kinds)]) for i, (n, a) in enumerate(arrays.items())}
+                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") else TYPE.F32) for i, (n, a) in enumerate(arrays.items())}
             write_file(path, config, tensors)
         judge = load(path, model, config)
         found = settle(judge, path, margin, seed, 10 if isinstance(kinds, dict) else 16)
@@ -420,6 +483,8 @@ def make(name, config, kinds, margin, split):
     else:
         raise SystemExit(f"{name}: no prompt gave clear choices")
     prompt, tokens, rows, error = found
+    if "single" in name:  # llama.cpp reads it no more: judged as stacks
+        write_file(path, config, singly(tensors))
     if split:
         path.unlink()
         write_file(path, config, tensors, split)

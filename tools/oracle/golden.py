@@ -58,6 +58,10 @@ def randomise(model, seed, plus_one):
                 p.copy_(0.2 * noise + (0 if plus_one else 1))
             elif name.endswith(".bias"):
                 p.copy_(0.3 * noise)
+            elif name.endswith(".sinks"):
+                p.copy_(noise)
+            elif name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
+                p.copy_(noise * (3 / p.shape[1] ** 0.5))  # so large that some are clamped
             elif "embed_tokens" in name:
                 p.copy_(noise * ((0.6 if plus_one else 2.5) / p.shape[1] ** 0.5))
             elif "lm_head" in name:
@@ -71,13 +75,13 @@ def randomise(model, seed, plus_one):
 class Nothing(torch.nn.Module):
     """In a sub-layer's place: adds nothing to the residual stream."""
 
-    def __init__(self, is_attention):
+    def __init__(self, gives_two):
         super().__init__()
-        self.is_attention = is_attention
+        self.gives_two = gives_two
 
     def forward(self, hidden_states=None, *args, **kwargs):
         zero = torch.zeros_like(hidden_states)
-        return (zero, None) if self.is_attention else zero
+        return (zero, None) if self.gives_two else zero
 
 
 class Removed:
@@ -85,6 +89,7 @@ class Removed:
 
     def __init__(self, model, attention, mlp):
         self.layers, self.attention, self.mlp = model.model.layers, attention, mlp
+        self.gives_two = model.config.model_type == "gpt_oss"
         self.name = "shared_mlp" if hasattr(self.layers[0], "shared_mlp") else "mlp"
 
     def __enter__(self):
@@ -92,7 +97,7 @@ class Removed:
         for b in self.attention:
             self.layers[b].self_attn = Nothing(True)
         for b in self.mlp:
-            setattr(self.layers[b], self.name, Nothing(False))
+            setattr(self.layers[b], self.name, Nothing(self.gives_two))
 
     def __exit__(self, *_):
         for layer, (attention, mlp) in zip(self.layers, self.kept):

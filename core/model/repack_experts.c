@@ -1,0 +1,155 @@
+/* gpt-oss' experts. In a folder all of a block's lie in stacks: gate and up in one, their rows in turn;
+ * floats with the inputs first (experts, inputs, outputs), MXFP4 with the outputs first, as blocks of sixteen
+ * bytes (two elements a byte, the lower first) beside their exponents. Here each projection becomes a stack
+ * (experts, outputs, inputs) of its own. */
+#include "core/model/repack.h"
+
+#include <string.h>
+
+#include "kernels/dtype_blocks.h"
+
+struct stack {
+	const struct named_tensor *data, *exponents; /* exponents of MXFP4, or NULL */
+	int64_t experts, outputs, inputs;
+};
+
+static bool broken(const struct named_tensor* t, const char* expected, struct error* error) {
+	return error_set(error, "%s: tensor %.120s is not %s", t->file, t->name, expected);
+}
+
+static bool sizes_fit(const struct named_tensor* t) {
+	int64_t all = 1;
+	for (int i = 0; i < t->n_dims; i++)
+		if (t->dim[i] < 1 || t->dim[i] > 1 << 24 || __builtin_mul_overflow(all, t->dim[i], &all))
+			return false;
+	return all < (int64_t)1 << 48;
+}
+
+/* ---- one row laid anew ------------------------------------------------------------------------ */
+
+static void put_mxfp4(const struct stack* s, int64_t row, uint8_t* out) {
+	const int64_t blocks = s->inputs / BLOCK_SMALL;
+	for (int64_t b = 0; b < blocks; b++) {
+		const uint8_t* from = s->data->data + (row * blocks + b) * 16;
+		struct block_mxfp4* to = (struct block_mxfp4*)out + b;
+		to->exponent = s->exponents->data[row * blocks + b];
+		for (int j = 0; j < 16; j++) {
+			const int low = from[j / 2] >> 4 * (j % 2) & 15, high = from[8 + j / 2] >> 4 * (j % 2) & 15;
+			to->q[j] = (uint8_t)(low | high << 4);
+		}
+	}
+}
+
+static void put_floats(const struct stack* s, int64_t expert, int64_t output, uint8_t* out) {
+	const size_t size = dtype_block_bytes(s->data->type);
+	const uint8_t* from = s->data->data + (size_t)(expert * s->inputs * s->outputs + output) * size;
+	for (int64_t k = 0; k < s->inputs; k++)
+		memcpy(out + (size_t)k * size, from + (size_t)(k * s->outputs) * size, size);
+}
+
+/* Every step-th output from `first` on, as a tensor of its own. */
+static bool lay(struct tensor_table* table, const struct stack* s, int64_t first, int64_t step,
+                const char* name, struct kept* kept, struct error* error) {
+	struct named_tensor made = {.file = s->data->file,
+	                            .supported = true,
+	                            .type = s->exponents ? DTYPE_MXFP4 : s->data->type,
+	                            .n_dims = s->inputs == 1 ? 2 : 3, /* biases are vectors */
+	                            .dim = {s->experts, s->outputs / step, s->inputs}};
+	const size_t row = dtype_row_bytes(made.type, s->inputs);
+	memcpy(made.type_name, "laid anew", sizeof "laid anew");
+	made.bytes = (size_t)(s->experts * made.dim[1]) * row;
+	uint8_t* out = kept_new(kept, made.bytes);
+	if (!out)
+		return error_set(error, "%s: out of memory for tensor %.120s laid anew", made.file, s->data->name);
+	made.data = out;
+	for (int64_t e = 0; e < s->experts; e++)
+		for (int64_t n = first; n < s->outputs; n += step, out += row)
+			if (s->exponents)
+				put_mxfp4(s, e * s->outputs + n, out);
+			else
+				put_floats(s, e, n, out);
+	return repack_add(table, name, &made, error);
+}
+
+/* ---- what is there ---------------------------------------------------------------------------- */
+
+static bool open_mxfp4(struct stack* s, const struct tensor_table* sealed, struct error* error) {
+	const struct named_tensor* t = s->data;
+	char name[256];
+	struct named_tensor* scales = tensor_table_find(sealed, repack_name(name, t->name, 6, "scales"));
+	if (strcmp(t->type_name, "U8") != 0 || t->n_dims != 4 || t->dim[3] != 16 || !sizes_fit(t))
+		return broken(t, "U8 of shape (experts, outputs, blocks, 16)", error);
+	if (!scales)
+		return error_set(error, "%s: tensor %.120s is missing", t->file, name);
+	if (strcmp(scales->type_name, "U8") != 0 || scales->n_dims != 3 || scales->dim[0] != t->dim[0] ||
+	    scales->dim[1] != t->dim[1] || scales->dim[2] != t->dim[2])
+		return broken(scales, "U8 with one exponent for each block", error);
+	scales->used = true;
+	*s = (struct stack){t, scales, t->dim[0], t->dim[1], t->dim[2] * BLOCK_SMALL};
+	return true;
+}
+
+static bool open_floats(struct stack* s, struct error* error) {
+	const struct named_tensor* t = s->data;
+	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 3 || !sizes_fit(t))
+		return broken(t, "floats of shape (experts, inputs, outputs)", error);
+	*s = (struct stack){t, NULL, t->dim[0], t->dim[2], t->dim[1]};
+	return true;
+}
+
+/* Biases are stacks with one input. */
+static bool open_bias(struct stack* s, struct error* error) {
+	const struct named_tensor* t = s->data;
+	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || !sizes_fit(t))
+		return broken(t, "floats of shape (experts, outputs)", error);
+	*s = (struct stack){t, NULL, t->dim[0], t->dim[1], 1};
+	return true;
+}
+
+/* The names' ends, and what becomes of them. */
+static const struct kind {
+	const char* suffix;
+	enum { FLOATS, BIAS, BLOCKS } form;
+	bool gate_up;
+	const char *first, *second;
+} kinds[] = {
+    {".experts.gate_up_proj", FLOATS, true, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
+    {".experts.gate_up_proj_blocks", BLOCKS, true, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
+    {".experts.gate_up_proj_bias", BIAS, true, ".experts.gate_proj.bias", ".experts.up_proj.bias"},
+    {".experts.down_proj", FLOATS, false, ".experts.down_proj.weight", NULL},
+    {".experts.down_proj_blocks", BLOCKS, false, ".experts.down_proj.weight", NULL},
+    {".experts.down_proj_bias", BIAS, false, ".experts.down_proj.bias", NULL},
+};
+
+static bool repack_stack(struct tensor_table* table, const struct tensor_table* sealed, size_t i,
+                         const struct kind* k, struct kept* kept, struct error* error) {
+	struct stack s = {.data = &sealed->item[i]};
+	char name[256];
+	const size_t cut = strlen(k->suffix);
+	if (!(k->form == BLOCKS ? open_mxfp4(&s, sealed, error)
+	      : k->form == BIAS ? open_bias(&s, error)
+	                        : open_floats(&s, error)))
+		return false;
+	if (k->gate_up && s.outputs % 2)
+		return broken(s.data, "of an even number of rows, gate's and up's", error);
+	sealed->item[i].used = true;
+	/* The tensor itself may move as the table grows. */
+	const struct named_tensor data = *s.data,
+	                          exponents = s.exponents ? *s.exponents : (struct named_tensor){0};
+	s.data = &data;
+	s.exponents = s.exponents ? &exponents : NULL;
+	return lay(table, &s, 0, k->gate_up ? 2 : 1, repack_name(name, data.name, cut, k->first), kept, error) &&
+	       (!k->second || lay(table, &s, 1, 2, repack_name(name, data.name, cut, k->second), kept, error));
+}
+
+bool repack_experts(struct tensor_table* table, struct kept* kept, struct error* error) {
+	const size_t stored = table->n;
+	for (size_t i = 0; i < stored; i++)
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+			const struct tensor_table sealed = {table->item, stored, table->capacity};
+			if (repack_ends(table->item[i].name, kinds[k].suffix) &&
+			    !repack_stack(table, &sealed, i, &kinds[k], kept, error))
+				return false;
+		}
+	return true;
+}

@@ -1,0 +1,218 @@
+/* 4-bit weights of GPTQ and AWQ: w = scale·(q - zero), scale and zero shared by a group of inputs. Eight
+ * numbers of four bits make a word. GPTQ's words hold eight inputs of one output, AWQ's eight outputs of one
+ * input in an order of its own; zeros are packed along the outputs by both.
+ *
+ * A row becomes blocks of 32 with their scale and zero; where groups do not end with blocks, as after GPTQ's
+ * reordering (desc_act), it becomes F32, which loses nothing either and takes six times the bytes. */
+#include "core/model/repack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/dtype_blocks.h"
+
+enum { TILE = 128 }; /* outputs at a time: neighbours share lines of packed words */
+
+struct packed {
+	const struct packing* packing;
+	/* The tensors as they were: the table moves as it grows. order NULL: groups one after another. */
+	const struct named_tensor *words, *zeros, *scales, *order;
+	int64_t inputs, outputs, groups;
+};
+
+static uint32_t word_at(const struct named_tensor* t, int64_t i) {
+	const uint8_t* p = t->data + 4 * i;
+	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* Where output n stands in its word: AWQ deals columns 0 2 4 6 1 3 5 7. */
+static int nibble_of(const struct packed* p, int64_t n) {
+	static const int dealt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+	return p->packing->method == PACKING_AWQ ? dealt[n % 8] : (int)(n % 8);
+}
+
+static unsigned weight_at(const struct packed* p, int64_t input, int64_t output) {
+	if (p->packing->method == PACKING_AWQ)
+		return word_at(p->words, input * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
+	return word_at(p->words, input / 8 * p->outputs + output) >> 4 * (input % 8) & 15;
+}
+
+static unsigned zero_at(const struct packed* p, int64_t group, int64_t output) {
+	const unsigned zero =
+	    word_at(p->zeros, group * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
+	return p->packing->zeros_less_one ? (zero + 1) & 15 : zero;
+}
+
+static float scale_at(const struct packed* p, int64_t group, int64_t output) {
+	float scale;
+	const size_t at = (size_t)(group * p->outputs + output) * dtype_block_bytes(p->scales->type);
+	dtype_to_float(p->scales->type, p->scales->data + at, &scale, 1);
+	return scale;
+}
+
+static int64_t group_of_input(const struct packed* p, int64_t input) {
+	if (p->order)
+		return word_at(p->order, input);
+	return p->packing->group ? input / p->packing->group : 0;
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+static bool is_words(const struct named_tensor* t, const char* name, const struct named_tensor* of,
+                     int64_t rows, int64_t cols, struct error* error) {
+	if (!t)
+		return error_set(error, "%s: tensor %.120s is missing, which %.120s asks for", of->file, name,
+		                 of->name);
+	if (strcmp(t->type_name, "I32") != 0 || t->n_dims != 2 || t->dim[0] != rows || t->dim[1] != cols)
+		return error_set(error, "%s: tensor %.120s is not I32 of shape (%lld, %lld)", t->file, name,
+		                 (long long)rows, (long long)cols);
+	return true;
+}
+
+static bool is_scales(const struct packed* p, const char* name, struct error* error) {
+	const struct named_tensor* t = p->scales;
+	if (!t)
+		return error_set(error, "%s: tensor %.120s is missing", p->words->file, name);
+	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || t->dim[0] != p->groups ||
+	    t->dim[1] != p->outputs)
+		return error_set(error, "%s: tensor %.120s is not floats of shape (%lld, %lld)", t->file, name,
+		                 (long long)p->groups, (long long)p->outputs);
+	for (int64_t g = 0; g < p->groups; g++)
+		for (int64_t n = 0; n < p->outputs; n++)
+			if (!isfinite(scale_at(p, g, n)))
+				return error_set(error,
+				                 "%s: tensor %.120s: the scale of group %lld, output %lld is not a "
+				                 "finite number",
+				                 t->file, name, (long long)g, (long long)n);
+	return true;
+}
+
+static bool is_order(const struct packed* p, const char* name, struct error* error) {
+	const struct named_tensor* t = p->order;
+	if (strcmp(t->type_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != p->inputs)
+		return error_set(error, "%s: tensor %.120s is not I32 of shape (%lld)", t->file, name,
+		                 (long long)p->inputs);
+	for (int64_t k = 0; k < p->inputs; k++)
+		if (word_at(t, k) >= (uint64_t)p->groups)
+			return error_set(error, "%s: tensor %.120s: input %lld is of group %u, of %lld groups", t->file,
+			                 name, (long long)k, word_at(t, k), (long long)p->groups);
+	return true;
+}
+
+static bool find_parts(struct packed* p, const struct tensor_table* table, struct error* error) {
+	const bool awq = p->packing->method == PACKING_AWQ;
+	const struct named_tensor* w = p->words;
+	char zeros[256], scales[256], order[256];
+	if (strcmp(w->type_name, "I32") != 0 || w->n_dims != 2 || w->dim[0] < 1 || w->dim[1] < 1 ||
+	    w->dim[0] > 1 << 24 || w->dim[1] > 1 << 24)
+		return error_set(error, "%s: tensor %.120s is not a matrix of I32", w->file, w->name);
+	p->inputs = w->dim[0] * (awq ? 1 : 8);
+	p->outputs = w->dim[1] * (awq ? 8 : 1);
+	const int64_t group = p->packing->group ? p->packing->group : p->inputs;
+	p->groups = (p->inputs + group - 1) / group;
+	if (p->outputs % 8)
+		return error_set(error, "%s: tensor %.120s has %lld outputs, not a multiple of 8", w->file, w->name,
+		                 (long long)p->outputs);
+	p->zeros = tensor_table_find(table, repack_name(zeros, w->name, 7, "qzeros"));
+	p->scales = tensor_table_find(table, repack_name(scales, w->name, 7, "scales"));
+	p->order = awq ? NULL : tensor_table_find(table, repack_name(order, w->name, 7, "g_idx"));
+	return is_words(p->zeros, zeros, w, p->groups, p->outputs / 8, error) && is_scales(p, scales, error) &&
+	       (!p->order || is_order(p, order, error));
+}
+
+/* Whether every block of 32 inputs is of one group. */
+static bool fits_blocks(const struct packed* p) {
+	if (p->inputs % BLOCK_SMALL)
+		return false;
+	for (int64_t k = 0; k < p->inputs; k++)
+		if (group_of_input(p, k) != group_of_input(p, k / BLOCK_SMALL * BLOCK_SMALL))
+			return false;
+	return true;
+}
+
+/* ---- laid anew -------------------------------------------------------------------------------- */
+
+static void put_block(const struct packed* p, int64_t output, int64_t first, struct block_q4_group* out) {
+	const int64_t group = group_of_input(p, first);
+	const uint32_t d = bits_from_float(scale_at(p, group, output));
+	for (int i = 0; i < 4; i++)
+		out->d[i] = (uint8_t)(d >> 8 * i);
+	out->zero = (uint8_t)zero_at(p, group, output);
+	for (int j = 0; j < 16; j++)
+		out->q[j] = (uint8_t)(weight_at(p, first + j, output) | weight_at(p, first + 16 + j, output) << 4);
+}
+
+static void put_blocks(const struct packed* p, uint8_t* out) {
+	const int64_t blocks = p->inputs / BLOCK_SMALL;
+	struct block_q4_group* block = (struct block_q4_group*)out;
+	for (int64_t n0 = 0; n0 < p->outputs; n0 += TILE)
+		for (int64_t b = 0; b < blocks; b++)
+			for (int64_t n = n0; n < n0 + TILE && n < p->outputs; n++)
+				put_block(p, n, b * BLOCK_SMALL, &block[n * blocks + b]);
+}
+
+static void put_floats(const struct packed* p, float* out) {
+	for (int64_t n = 0; n < p->outputs; n++)
+		for (int64_t k = 0; k < p->inputs; k++) {
+			const int64_t group = group_of_input(p, k);
+			const int difference = (int)weight_at(p, k, n) - (int)zero_at(p, group, n);
+			out[n * p->inputs + k] = scale_at(p, group, n) * (float)difference;
+		}
+}
+
+static bool repack_matrix(struct tensor_table* table, const struct packed* p, struct kept* kept,
+                          struct error* error) {
+	char name[256];
+	const bool blocks = fits_blocks(p);
+	struct named_tensor made = {.file = p->words->file,
+	                            .type_name = "4 bits",
+	                            .supported = true,
+	                            .type = blocks ? DTYPE_Q4_GROUP : DTYPE_F32,
+	                            .n_dims = 2,
+	                            .dim = {p->outputs, p->inputs}};
+	made.bytes = (size_t)p->outputs * dtype_row_bytes(made.type, p->inputs);
+	void* data = kept_new(kept, made.bytes);
+	if (!data)
+		return error_set(error, "%s: out of memory for tensor %.120s laid anew", made.file, p->words->name);
+	if (blocks)
+		put_blocks(p, data);
+	else
+		put_floats(p, data);
+	made.data = data;
+	return repack_add(table, repack_name(name, p->words->name, 7, "weight"), &made, error);
+}
+
+/* Old GPTQ folders give every layer a bias, of zeros where the model has none. */
+static void excuse_bias(const struct tensor_table* table, const char* words) {
+	char name[256];
+	struct named_tensor* bias = tensor_table_find(table, repack_name(name, words, 7, "bias"));
+	size_t i = 0;
+	while (bias && i < bias->bytes && bias->data[i] == 0)
+		i++;
+	if (bias && i == bias->bytes)
+		bias->used = true;
+}
+
+bool repack_groups(struct tensor_table* table, const struct packing* packing, struct kept* kept,
+                   struct error* error) {
+	const size_t stored = table->n; /* what is added comes after and is found by nobody yet */
+	for (size_t i = 0; i < stored; i++) {
+		if (!repack_ends(table->item[i].name, ".qweight"))
+			continue;
+		/* The table may move as it grows, and looks tensors up among the sealed. */
+		struct tensor_table sealed = {table->item, stored, table->capacity};
+		struct packed p = {.packing = packing, .words = &table->item[i]};
+		if (!find_parts(&p, &sealed, error))
+			return false;
+		table->item[i].used = true;
+		((struct named_tensor*)(uintptr_t)p.zeros)->used = ((struct named_tensor*)(uintptr_t)p.scales)->used =
+		    true;
+		if (p.order)
+			((struct named_tensor*)(uintptr_t)p.order)->used = true;
+		excuse_bias(&sealed, p.words->name);
+		if (!repack_matrix(table, &p, kept, error))
+			return false;
+	}
+	return true;
+}
