@@ -126,7 +126,8 @@ static struct value filter_sort(struct machine* m, struct value v, const struct 
 	struct value given[3];
 	arguments_take(m, a, "sort", name, 0, given);
 	struct list* const items = copy_items(m, v);
-	sort_by(m, items->item, keys_of(m, items, given[2], given[1]), items->n, value_truth(given[0]));
+	sort_by(m, items->item, keys_of(m, items, given[2], given[1]), items->n,
+	        argument_integer(m, given[0], "sort", 0) != 0);
 	return as(LIST, items);
 }
 
@@ -239,7 +240,7 @@ static struct value filter_dictsort(struct machine* m, struct value v, const str
 		machine_fail(m, "'%s' object has no attribute 'items'", value_type(v));
 	struct list* const pairs = filter_items(m, v, &(struct arguments){0}).list;
 	struct value* const keys = keys_of(m, pairs, value_integer(string_is(by, "value")), given[0]);
-	sort_by(m, pairs->item, keys, pairs->n, value_truth(given[2]));
+	sort_by(m, pairs->item, keys, pairs->n, argument_integer(m, given[2], "dictsort", 0) != 0);
 	return as(LIST, pairs);
 }
 

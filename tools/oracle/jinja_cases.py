@@ -159,6 +159,10 @@ last {{- ' q ' -}}   end
 {{ "a" if "x" in s else "b" if "W" in s else "c" }} {{ s | upper | lower | length + 1 }} {{ (s|upper)[0:2] }} {{ s.split(', ')[1].upper() }} {{ s.split(', ')|first|upper }} {{ - 1 }}
 {{ m | tojson(indent=4) | replace('    ', '  ') }} {{ 'x'.join(['a', 'b'])|upper }} {{ ('a', 'b')|join('/') }} {{ d.C|tojson|tojson }}
 {{ 'ǆ'|title }} {{ 'ß'.upper() }} {{ 'ÀÉ'.lower() }} {{ 'straße'.title() }} {{ 'o\\u0301'|upper }} {{ '１２'.isdigit() }}
+{{ l|sort(reverse=missing) }}
+{{ l|sort(reverse=n) }}
+{{ d|dictsort(reverse=missing) }}
+{{ l|sort(reverse=1) }} {{ l|sort(reverse=0) }} {{ d|dictsort(reverse=yes) }}
 """.strip("\n").split("\n")
 # Those of several lines stand together up to the next that begins a case.
 JOINED = {"   {% if true %}   a": 4, "line": 5}
