@@ -101,8 +101,9 @@ SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct
                                                    char* message, size_t size);
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
-/* A sentence on the copy of the weights for drafting, its memory and what went wrong with its file; "" where
- * none was asked for. The engine's. */
+/* A line on why the CPU runs the model where a GPU was found and left to choose ("auto"), and one on the copy
+ * of the weights for drafting, its memory and what went wrong with its file; "" where there is nothing to
+ * say. The engine's. */
 SWIFTLET_API const char* swiftlet_engine_note(const swiftlet_engine*);
 
 /* The other ranks: does what rank 0's engines need until it dismisses them. False with the message. */

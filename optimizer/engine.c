@@ -1,6 +1,7 @@
 /* Opening models and engines for the public interface. */
 #include "optimizer/engine.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,21 +83,30 @@ int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t s
 
 /* ---- the copy of the weights for drafting ----------------------------------------------------- */
 
+/* Goes on with the note, cut to fit. */
+__attribute__((format(printf, 2, 3))) static void note(struct engine* engine, const char* format, ...) {
+	const size_t used = strlen(engine->note);
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(engine->note + used, sizeof engine->note - used, format, arguments);
+	va_end(arguments);
+}
+
 static void note_low(struct engine* engine, int bits) {
 	const struct low_copy* low = &engine->low;
-	const char* const name = engine->model->name;
+	if (engine->note[0])
+		note(engine, "\n");
 	if (low->table.bytes == 0) {
-		snprintf(engine->note, sizeof engine->note,
-		         "no %d-bit copy for drafting: the weights of %s are as small already", bits, name);
+		note(engine, "no %d-bit copy for drafting: the weights of %s are as small already", bits,
+		     engine->model->name);
 		return;
 	}
-	int n = snprintf(engine->note, sizeof engine->note, "copy for drafting: %s, %.1f MiB, %s in %.2f s",
-	                 dtype_name(low->table.type), (double)low->table.bytes / 0x1p20,
-	                 low->memory ? "made" : "found", low->seconds);
+	note(engine, "copy for drafting: %s, %.1f MiB, %s in %.2f s", dtype_name(low->table.type),
+	     (double)low->table.bytes / 0x1p20, low->memory ? "made" : "found", low->seconds);
 	if (low->path[0])
-		n += snprintf(engine->note + n, sizeof engine->note - (size_t)n, ", %s", low->path);
+		note(engine, ", %s", low->path);
 	if (low->warning[0])
-		snprintf(engine->note + n, sizeof engine->note - (size_t)n, "; %s", low->warning);
+		note(engine, "; %s", low->warning);
 }
 
 static bool open_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
@@ -110,8 +120,8 @@ static bool open_low(struct engine* engine, const struct swiftlet_options* optio
 	                                              : folder,
 	                              .threads = options->threads};
 	if (!engine->backend->use_low) {
-		snprintf(engine->note, sizeof engine->note, "no %d-bit copy for drafting: %s does not run one",
-		         options->draft_bits, engine->backend->name);
+		note(engine, "no %d-bit copy for drafting: %s does not run one", options->draft_bits,
+		     engine->backend->name);
 		return true;
 	}
 	if (!low_copy_open(&engine->low, engine->model, &wish, error) ||
@@ -129,6 +139,22 @@ void engine_forget_costs(struct engine* engine) {
 	cost_open(&engine->cost, &engine->model->weights, low);
 }
 
+/* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
+static struct backend* open_backend(struct engine* engine, const struct swiftlet_options* options,
+                                    const struct backend_options* how, struct error* error) {
+	const struct weight_table* weights = &engine->model->weights;
+	if (!wants_cuda(options))
+		return cpu_open(weights, how, error);
+	struct backend* backend = cuda_open(weights, how, error);
+	if (backend || !options || strcmp(options->backend, "cuda") == 0)
+		return backend;
+	struct error ignored;
+	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */
+	if (backend)
+		note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
+	return backend;
+}
+
 struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_options* options,
                                     char* message, size_t size) {
 	struct error error = {""};
@@ -143,10 +169,7 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	                                    .context = options_context(options, model),
 	                                    .exchange = options->exchange};
 	engine->model = model;
-	if (wants_cuda(options))
-		engine->backend = cuda_open(&model->weights, &how, &error);
-	else
-		engine->backend = cpu_open(&model->weights, &how, &error);
+	engine->backend = open_backend(engine, options, &how, &error);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
 	    (options->draft_bits > 0 && !open_low(engine, options, &error))) {
 		give_message(message, size, &error);

@@ -11,7 +11,7 @@ struct engine {
 	struct model* model;
 	struct backend* backend;
 	struct low_copy low; /* for drafting; its table has no bytes where there is none */
-	char note[1900];     /* on that copy, for people */
+	char note[1900];     /* for people: on that copy, and where the wished backend is not the one that runs */
 	struct cost_model cost;
 };
 

@@ -70,6 +70,8 @@ static bool open_engine(struct runtime* r, const struct serve* s, const char* mo
 		return false;
 	if (r->model)
 		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
+	if (r->engine && *swiftlet_engine_note(r->engine))
+		fprintf(stderr, "%s\n", swiftlet_engine_note(r->engine));
 	if (r->model)
 		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
 	return r->engine != NULL;

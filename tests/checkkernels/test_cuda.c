@@ -506,6 +506,46 @@ static void made_on_the_device(void** state) {
 
 /* ---- what does not fit --------------------------------------------------------------------- */
 
+/* ---- what it does not do ------------------------------------------------------------------- */
+
+static void expect_refused(const struct model_shape* shape, int with, const char* part) {
+	const enum dtype types[] = {DTYPE_F16};
+	struct random_model* m = random_model_make(shape, types, 1, with, 52);
+	struct error error = {""};
+	const struct backend_options options = {.context = CONTEXT};
+	assert_null(cuda_open(&m->weights, &options, &error));
+	if (!strstr(error.message, part) || !strstr(error.message, "--backend cpu does"))
+		fail_msg("\"%s\", expected \"%s\" and what does", error.message, part);
+	random_model_free(m);
+}
+
+static void families_it_cannot_run(void** state) {
+	(void)state;
+	const struct model_shape plain = random_shape(2, 64, 2, 2, 32, 64, 64);
+	struct model_shape shape = plain;
+	shape.n_experts = 4, shape.experts_used = 2, shape.expert_ffn = 64;
+	expect_refused(&shape, 0, "mixture of experts");
+	expect_refused(&plain, WITH_SINKS, "attention sinks");
+	expect_refused(&plain, WITHOUT_NORMS_BEFORE | WITH_POST_NORMS, "without a norm before them");
+	expect_refused(&plain, WITH_NORM_OVER_HEADS, "norm over all heads");
+	shape = plain;
+	shape.norm = NORM_LAYER;
+	expect_refused(&shape, 0, "LayerNorm");
+	shape = plain;
+	shape.sliding_rope = shape.rope;
+	expect_refused(&shape, WITH_WINDOW, "RoPE that differs by block");
+	shape = plain;
+	block_set_put(&shape.unrotated, 1);
+	expect_refused(&shape, 0, "blocks without RoPE");
+	shape = plain;
+	shape.residual_scale = 0.5f;
+	expect_refused(&shape, 0, "scale residuals");
+	shape = plain;
+	shape.attention_growth = 0.1f;
+	shape.growth_context = 16;
+	expect_refused(&shape, 0, "long attention");
+}
+
 #ifdef SWIFTLET_EMULATED
 static void too_small_a_device(void** state) {
 	(void)state;
@@ -549,6 +589,7 @@ int main(void) {
 	                                   cmocka_unit_test(results),
 	                                   cmocka_unit_test(draft_loop),
 	                                   cmocka_unit_test(prefill),
+	                                   cmocka_unit_test(families_it_cannot_run),
 #ifdef SWIFTLET_EMULATED
 	                                   cmocka_unit_test(too_small_a_device),
 #endif
