@@ -62,9 +62,11 @@ static struct tokenizer* open_merges(const char* folder, const char* config, str
 	if (!read_file(folder, "vocab.json", &vocab, error))
 		return NULL;
 	if (!vocab.data)
-		error_set(error,
-		          "%s: no tokenizer, expected tokenizer.json, tokenizer.model or vocab.json with merges.txt",
-		          folder);
+		error_set(
+		    error,
+		    "%s: no tokenizer, expected tokenizer.json, tokenizer.model, tekken.json or vocab.json with "
+		    "merges.txt",
+		    folder);
 	else if (read_file(folder, "merges.txt", &merges, error) && !merges.data)
 		error_set(error, "%s: vocab.json without its merges.txt", folder);
 	else if (merges.data &&
@@ -72,6 +74,19 @@ static struct tokenizer* open_merges(const char* folder, const char* config, str
 		name_folder(folder, error);
 	free(vocab.data);
 	free(merges.data);
+	return t;
+}
+
+static struct tokenizer* open_tekken(const char* folder, const char* config, struct error* error) {
+	struct text text;
+	if (!read_file(folder, "tekken.json", &text, error))
+		return NULL;
+	if (!text.data)
+		return open_merges(folder, config, error);
+	struct tokenizer* t = tokenizer_from_tekken(text.data, text.size, config, error);
+	free(text.data);
+	if (!t)
+		name_folder(folder, error);
 	return t;
 }
 
@@ -86,7 +101,7 @@ static struct tokenizer* open_any(const char* folder, const char* config, struct
 		if (!read_file(folder, "tokenizer.model", &file, error))
 			return NULL;
 		if (!file.data)
-			return open_merges(folder, config, error);
+			return open_tekken(folder, config, error);
 		t = tokenizer_from_sentencepiece((const uint8_t*)file.data, file.size, config, error);
 	}
 	free(file.data);

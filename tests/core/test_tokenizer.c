@@ -485,7 +485,7 @@ static void folders_say_what_is_missing(void** state) {
 	struct error error = {""};
 	snprintf(folder, sizeof folder, "%s/tests", getenv("SWIFTLET_SOURCE"));
 	assert_null(tokenizer_open_folder(folder, 0, &error));
-	assert_non_null(strstr(error.message, "expected tokenizer.json, tokenizer.model or vocab.json"));
+	assert_non_null(strstr(error.message, "expected tokenizer.json, tokenizer.model, tekken.json or vocab.json"));
 	snprintf(folder, sizeof folder, "%s/core/builtin", getenv("SWIFTLET_SOURCE"));
 	assert_null(tokenizer_open_folder(folder, 100, &error));
 	assert_non_null(strstr(error.message, "ids up to 4095, but the model's vocabulary ends at 99"));

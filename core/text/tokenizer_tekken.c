@@ -1,0 +1,244 @@
+/* tekken.json, Mistral's own file: pieces as bytes in order of their rank, behind a number of special tokens.
+ *
+ * Two neighbours merge where their bytes together are a piece, the lowest rank first. That is a list of
+ * merges in which every cut of a piece into two pieces stands, with the piece's rank. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/json.h"
+#include "core/text/byte_level.h"
+#include "core/text/tokenizer_config.h"
+#include "core/text/tokenizer_parts.h"
+
+static const char file[] = "tekken.json";
+
+/* Older files do not list their special tokens; the rest are <SPECIAL_20>… */
+static const char* const first_special[] = {"<unk>",
+                                            "<s>",
+                                            "</s>",
+                                            "[INST]",
+                                            "[/INST]",
+                                            "[AVAILABLE_TOOLS]",
+                                            "[/AVAILABLE_TOOLS]",
+                                            "[TOOL_RESULTS]",
+                                            "[/TOOL_RESULTS]",
+                                            "[TOOL_CALLS]",
+                                            "[IMG]",
+                                            "<pad>",
+                                            "[IMG_BREAK]",
+                                            "[IMG_END]",
+                                            "[PREFIX]",
+                                            "[MIDDLE]",
+                                            "[SUFFIX]",
+                                            "[SYSTEM_PROMPT]",
+                                            "[/SYSTEM_PROMPT]",
+                                            "[TOOL_CONTENT]"};
+enum { FIRST_SPECIAL = (int)(sizeof first_special / sizeof *first_special) };
+
+struct tekken {
+	struct tokenizer* t;
+	const cJSON *root, *config;
+	int specials, size; /* ids of special tokens, ids altogether */
+	struct error* error;
+};
+
+static bool read_sizes(struct tekken* k) {
+	k->config = json_field(k->root, "config");
+	if (!cJSON_IsObject(k->config))
+		return error_set(k->error, "%s: config is missing", file);
+	k->specials = 1000;
+	k->size = 131072;
+	if (!json_int32(k->config, file, "default_num_special_tokens", 0, MAX_GAPS, &k->specials, k->error) ||
+	    !json_int32(k->config, file, "default_vocab_size", 1, MAX_VOCABULARY, &k->size, k->error))
+		return false;
+	return k->specials < k->size ||
+	       error_set(k->error, "%s: default_num_special_tokens is %d, of a vocabulary of %d", file,
+	                 k->specials, k->size);
+}
+
+/* ---- pieces ----------------------------------------------------------------------------------- */
+
+static int six_bits(char c) {
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Base64 with its padding (RFC 4648, section 4). */
+static bool decode(struct buffer* out, const char* text) {
+	const size_t n = strlen(text);
+	out->size = 0;
+	for (size_t i = 0; i < n; i += 4) {
+		uint32_t bits = 0;
+		int digits = 0;
+		for (; digits < 4 && i + (size_t)digits < n && six_bits(text[i + (size_t)digits]) >= 0; digits++)
+			bits |= (uint32_t)six_bits(text[i + (size_t)digits]) << (18 - 6 * digits);
+		const char bytes[3] = {(char)(bits >> 16), (char)(bits >> 8), (char)bits};
+		if (n - i < 4 || digits < 2 || (digits < 4 && i + 4 < n) || (digits < 4 && text[i + 3] != '=') ||
+		    (digits == 2 && text[i + 2] != '='))
+			return false;
+		buffer_add(out, bytes, (size_t)digits - 1);
+	}
+	return n > 0;
+}
+
+static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* bytes,
+                      struct buffer* text) {
+	const cJSON* encoded = json_field(entry, "token_bytes");
+	if (!cJSON_IsString(encoded) || !decode(bytes, encoded->valuestring))
+		return error_set(k->error, "%s: vocab: token_bytes of rank %lld is missing or no base64", file,
+		                 (long long)rank);
+	text->size = 0;
+	byte_level_write(text, bytes->data, bytes->size);
+	if (bytes->failed || text->failed)
+		return error_set(k->error, "%s: no memory for the vocabulary", file);
+	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL, 0,
+	                      k->error);
+}
+
+static bool read_pieces(struct tekken* k) {
+	const cJSON *list = json_field(k->root, "vocab"), *entry;
+	struct buffer bytes = {0}, text = {0};
+	bool good = cJSON_IsArray(list) || error_set(k->error, "%s: vocab is not an array", file);
+	if (good) {
+		vocabulary_expect(&k->t->vocabulary, cJSON_GetArraySize(list));
+		cJSON_ArrayForEach (entry, list) {
+			int64_t rank;
+			good = json_whole(json_field(entry, "rank"), 0, MAX_VOCABULARY - 1, &rank) ||
+			       error_set(k->error, "%s: vocab: an entry has no rank", file);
+			if (good && rank < k->size - k->specials)
+				good = add_piece(k, entry, rank, &bytes, &text);
+			if (!good)
+				break;
+		}
+	}
+	buffer_free(&bytes);
+	buffer_free(&text);
+	return good;
+}
+
+/* ---- special tokens --------------------------------------------------------------------------- */
+
+static bool add_special(struct tekken* k, int64_t rank, const char* text) {
+	return vocabulary_set(&k->t->vocabulary, rank, text, strlen(text), PIECE_CONTROL, 0, k->error);
+}
+
+static bool read_listed(struct tekken* k, const cJSON* list) {
+	const cJSON* entry;
+	vocabulary_expect(&k->t->vocabulary, k->specials);
+	cJSON_ArrayForEach (entry, list) {
+		const cJSON* text = json_field(entry, "token_str");
+		int64_t rank;
+		if (!json_whole(json_field(entry, "rank"), 0, k->specials - 1, &rank) || !cJSON_IsString(text))
+			return error_set(k->error, "%s: special_tokens: an entry has no rank below %d or no token_str",
+			                 file, k->specials);
+		if (!add_special(k, rank, text->valuestring))
+			return false;
+	}
+	return true;
+}
+
+/* Ids that nothing is said of are special tokens without a use. */
+static bool fill_specials(struct tekken* k, bool listed) {
+	char name[32];
+	for (int id = 0; id < k->specials; id++) {
+		if (id < k->t->vocabulary.n && k->t->vocabulary.piece[id].type != PIECE_ABSENT)
+			continue;
+		snprintf(name, sizeof name, "<SPECIAL_%d>", id);
+		if (!add_special(k, id, !listed && id < FIRST_SPECIAL ? first_special[id] : name))
+			return false;
+	}
+	return true;
+}
+
+static bool read_specials(struct tekken* k) {
+	const cJSON* list = json_field(k->root, "special_tokens");
+	if (list && !cJSON_IsArray(list))
+		return error_set(k->error, "%s: special_tokens is not an array", file);
+	return (!list || read_listed(k, list)) && fill_specials(k, list != NULL);
+}
+
+/* ---- merges ----------------------------------------------------------------------------------- */
+
+/* Every cut of every piece into two, counted, or added when there is room for them. */
+static bool cut_pieces(struct tekken* k, bool add, size_t* count) {
+	const struct vocabulary* v = &k->t->vocabulary;
+	for (int32_t id = k->specials; id < v->n; id++) {
+		const char* text = vocabulary_text(v, id);
+		const size_t size = v->piece[id].text_size;
+		for (size_t at = 1; v->piece[id].type == PIECE_NORMAL && at < size; at++) {
+			const bool within = ((unsigned char)text[at] & 0xc0) == 0x80; /* a character of the alphabet */
+			if (within || vocabulary_find_plain(v, text, at) < 0 ||
+			    vocabulary_find_plain(v, text + at, size - at) < 0)
+				continue;
+			++*count;
+			k->t->merges.n = (size_t)(id - k->specials); /* the rank it takes */
+			if (add && !tokenizer_add_merge(k->t, text, at, text + at, size - at, k->error))
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool read_merges(struct tekken* k) {
+	size_t count = 0;
+	return cut_pieces(k, false, &count) && tokenizer_start_merges(k->t, count, k->error) &&
+	       cut_pieces(k, true, &count);
+}
+
+/* ---- the whole -------------------------------------------------------------------------------- */
+
+static bool fill(struct tekken* k) {
+	const cJSON* pattern = json_field(k->config, "pattern");
+	struct tokenizer* t = k->t;
+	if (!cJSON_IsString(pattern))
+		return error_set(k->error, "%s: config.pattern is missing", file);
+	/* Special tokens first: ids come in order then. */
+	if (!read_specials(k) || !read_pieces(k) ||
+	    !pretokenizer_add_split(&t->pretokenizer, pattern->valuestring, strlen(pattern->valuestring),
+	                            SPLIT_ISOLATED, false, k->error) ||
+	    !pretokenizer_add(&t->pretokenizer, PRETOKENIZE_BYTE_LEVEL, k->error) ||
+	    !tokenizer_print_byte_level(t, k->error) || !vocabulary_seal(&t->vocabulary, k->error))
+		return false;
+	t->ignore_merges = true;
+	t->unknown = vocabulary_find(&t->vocabulary, "<unk>", 5);
+	t->bos = vocabulary_find(&t->vocabulary, "<s>", 3);
+	t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
+	if (t->bos >= 0)
+		t->before = (struct id_list){{t->bos}, 1};
+	return read_merges(k);
+}
+
+static struct tokenizer* build(const cJSON* root, const struct tokenizer_config* config,
+                               struct error* error) {
+	struct tekken k = {.root = root, .error = error};
+	if (!read_sizes(&k) || !(k.t = tokenizer_new(TOKENIZER_RANKED, error)))
+		return NULL;
+	if (!fill(&k)) {
+		tokenizer_free(k.t);
+		return NULL;
+	}
+	struct tokenizer* t = tokenizer_finish(k.t, error);
+	if (t && config->root && !tokenizer_config_apply(config, t, error)) {
+		tokenizer_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config_text,
+                                        struct error* error) {
+	struct tokenizer_config config;
+	if (!tokenizer_config_read(&config, config_text, error))
+		return NULL;
+	cJSON* root = json_parse(data, size, file, error);
+	struct tokenizer* t = root ? build(root, &config, error) : NULL;
+	cJSON_Delete(root);
+	tokenizer_config_free(&config);
+	return t;
+}
