@@ -24,13 +24,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 			sum += t->data[b];
 		tensor_table_take(&table, t->name, t->dim[0], t->dim[1], &view, &error);
 	}
-	struct widened widened = {0};
+	struct kept kept = {0};
 	const struct fp8_blocks blocks = {size % 3 ? 2 : 0, size % 3};
-	if (good && widen_tensors(&table, &blocks, &widened, &error))
+	if (good && widen_tensors(&table, &blocks, &kept, &error))
 		for (size_t i = 0; i < table.n; i++)
 			for (size_t b = 0; b < table.item[i].bytes; b++)
 				sum += table.item[i].data[b];
-	widened_free(&widened);
+	kept_free(&kept);
 	tensor_table_free(&table);
 	return 0;
 }

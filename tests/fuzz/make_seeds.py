@@ -73,10 +73,12 @@ def main():
                                            ("b.weight", "F8_E4M3", [2, 3], 6), ("b.weight_scale", "BF16", [2, 1], 4),
                                            ("n", "F64", [2], 16)]))
     put("gguf", "model", gguf_model())
+    packed()
     for name in ("llama-llama3-f16", "llama-yarn-mscale-f16", "phi3-longrope-long-bf16", "gemma2-f32",
                  "qwen2-window-bf16", "mistral-window-f16", "gemma3-old-bf16", "olmo3-yarn-f16", "qwen3-moe-mixed-bf16",
                  "mixtral-f16", "granite-f32", "smollm3-window-bf16", "exaone4-full-f16", "glm4-bf16", "ministral3-bf16",
-                 "stablelm-biases-f16", "seed-oss-f32", "mistral3-nested-f16", "qwen2-fp8-blocks"):
+                 "stablelm-biases-f16", "seed-oss-f32", "mistral3-nested-f16", "qwen2-fp8-blocks", "gpt-oss-mxfp4",
+                 "llama-gptq", "llama-awq"):
         put("config", name, (GOLDEN / name / "config.json").read_bytes())
     words = sorted({key for f in (HERE / "corpus" / "config").iterdir() for key in json.loads(f.read_text())} |
                    {"rope_scaling", "rope_type", "type", "yarn", "longrope", "linear", "dynamic", "truncate", "mscale"})
@@ -149,6 +151,33 @@ def streams():
         b"\x0a\x0a", b"\x0a\x03\xe2\x96\x81", b"\x0a\x06<0x0A>", b"\x15\x00\x00\x80\xbf", b"\x18\x02", b"\x18\x04", b"\x18\x06",
         b"\x12\x02\x18\x01", b"\x12\x02\x18\x02", b"\x98\x02\x01", b"\x1a\x02\x18\x00", b"\x20\x00", b"\xff" * 9 + b"\x01",
         "<unk>", "</s>"])
+
+
+def packed():
+    # The first byte says how: 1 GPTQ, 2 AWQ; 8 groups of 8, 16 of 32; 32 zeros less one; 64 experts.
+    put("repack", "gptq", b"\x31" + safetensors([("a.qweight", "I32", [8, 8], 256), ("a.qzeros", "I32", [2, 1], 8),
+                                                  ("a.scales", "F16", [2, 8], 32), ("a.g_idx", "I32", [64], 256),
+                                                  ("a.bias", "F16", [8], 16)]))
+    put("repack", "gptq-eights", b"\x09" + safetensors([("a.qweight", "I32", [2, 8], 64), ("a.qzeros", "I32", [2, 1], 8),
+                                                         ("a.scales", "F16", [2, 8], 32)]))
+    put("repack", "awq", b"\x12" + safetensors([("a.qweight", "I32", [32, 1], 128), ("a.qzeros", "I32", [1, 1], 4),
+                                                 ("a.scales", "F16", [1, 8], 16)]))
+    put("repack", "mxfp4", b"\x40" + safetensors([
+        ("x.experts.gate_up_proj_blocks", "U8", [2, 4, 1, 16], 128), ("x.experts.gate_up_proj_scales", "U8", [2, 4, 1], 8),
+        ("x.experts.gate_up_proj_bias", "F32", [2, 4], 32), ("x.experts.down_proj_blocks", "U8", [2, 3, 1, 16], 96),
+        ("x.experts.down_proj_scales", "U8", [2, 3, 1], 6)]))
+    put("repack", "experts", b"\x40" + safetensors([("x.experts.gate_up_proj", "F16", [2, 3, 4], 48),
+                                                     ("x.experts.down_proj", "BF16", [2, 2, 3], 24)]))
+    put("repack", "fp8", b"\x80" + safetensors([("a.weight", "F8_E4M3", [4, 32], 128), ("a.weight_scale_inv", "F32", [2, 1], 8)]))
+    words("repack", ["dtype", "shape", "data_offsets", "I32", "U8", "F16", "F32", "BF16", "F8_E4M3"],
+          [".qweight", ".qzeros", ".scales", ".g_idx", ".bias", ".experts.gate_up_proj", ".experts.down_proj", "_blocks",
+           "_scales", "_bias", ".weight_scale_inv"])
+    put("tokenizer_tekken", "small", json.dumps({
+        "config": {"pattern": "\\p{L}+|\\s+(?!\\S)|.", "default_vocab_size": 12, "default_num_special_tokens": 4},
+        "vocab": [{"rank": i, "token_bytes": t} for i, t in enumerate(["YQ==", "Yg==", "YWI=", "IA==", "Y2E=", "/w=="])],
+        "special_tokens": [{"rank": 1, "token_str": "<s>", "is_control": True}]}).encode())
+    put("blocks", "zeros", bytes(256))
+    put("blocks", "ones", b"\xff" * 256)
 
 
 if __name__ == "__main__":
