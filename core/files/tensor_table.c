@@ -70,8 +70,8 @@ static bool shape_is(const struct named_tensor* t, int64_t rows, int64_t cols) {
 }
 
 static bool list_types(struct error* error, const struct named_tensor* t) {
-	char list[160] = "";
-	for (int i = 0; i < DTYPE_COUNT; i++) {
+	char list[260] = "";
+	for (int i = 0; i < DTYPE_Q4_GROUP; i++) { /* those after it are in no file */
 		const size_t used = strlen(list);
 		snprintf(list + used, sizeof list - used, i ? ", %s" : "%s", dtype_name((enum dtype)i));
 	}

@@ -168,8 +168,28 @@ static void config(void** state) {
 	    {"\"attention_bias\": 1", "attention_bias is 1, expected true or false"},
 	    {"\"quantization_config\": {\"bits\": 4}",
 	     "quantization_config.quant_method is \"\", which is not read"},
-	    {"\"quantization_config\": {\"quant_method\": \"awq\"}",
-	     "quantization_config.quant_method is \"awq\", which is not read; fp8"},
+	    {"\"quantization_config\": {\"quant_method\": \"awq\"}", NULL},
+	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": -1}", NULL},
+	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}",
+	     "quant_method is \"gptq\" with bits 8, which is not read; gptq and awq of 4 bits"},
+	    {"\"quantization_config\": {\"quant_method\": \"awq\", \"version\": \"gemv\"}",
+	     "quant_method is \"awq\", version gemv, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"checkpoint_format\": \"marlin\"}",
+	     "quant_method is \"gptq\", checkpoint_format marlin, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"gptq\", \"group_size\": \"x\"}",
+	     "group_size is \"x\""},
+	    {"\"quantization_config\": {\"quant_method\": \"mxfp4\"}",
+	     "quant_method is \"mxfp4\", which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}",
+	     "quant_method is \"bitsandbytes\", which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"hqq\"}",
+	     "quant_method is \"hqq\", which is not read"},
+	    {"\"model_type\": \"gpt_oss\", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", NULL},
+	    {"\"model_type\": \"gpt_oss\", \"swiglu_limit\": 10", "swiglu_limit is 10 and swiglu_alpha 1.702"},
+	    {"\"model_type\": \"gpt_oss\", \"num_local_experts\": 3", "num_experts_per_tok is 4, of 3 experts"},
+	    {"\"model_type\": \"granitemoehybrid\", \"num_local_experts\": 0, \"layer_types\": [\"attention\", "
+	     "\"mamba\", \"mamba\", \"attention\"]",
+	     "layer_types has a block without attention, which this runtime does not do"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"pack-quantized\"}",
 	     "quant_method is \"compressed-tensors\", format pack-quantized, which is not read"},
@@ -600,7 +620,7 @@ static void gguf_types(void** state) {
 	(void)state;
 	struct bytes b;
 	put_head(&b, 3, 1, 0);
-	put_tensor(&b, "t", 1, 256, 17, 0);
+	put_tensor(&b, "t", 1, 256, 40, 0);
 	put_data(&b, 128);
 	struct gguf g;
 	struct tensor_table table = {0};
@@ -608,7 +628,7 @@ static void gguf_types(void** state) {
 	struct error error = {""};
 	assert_true(gguf_read(&g, &table, b.data, b.n, "broken.gguf", &error));
 	expect(tensor_table_take(&table, "t", 1, 256, &out, &error), &error,
-	       "type IQ2_XS, which is not supported; supported are f32, f16, bf16, q8_0");
+	       "type NVFP4, which is not supported; supported are f32, f16, bf16, q8_0");
 	gguf_free(&g);
 	tensor_table_free(&table);
 }

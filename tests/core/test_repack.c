@@ -1,0 +1,232 @@
+/* Packed weights of folders laid anew: values by the formats' formulas on small tensors, and what is missing,
+ * of another shape or no number refused by name. Whole models are tests of core/oracle. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/model/repack.h"
+
+struct made {
+	struct tensor_table table;
+	struct kept kept;
+};
+
+static void add(struct made* m, const char* name, const char* type, const void* data, size_t bytes,
+                int n_dims, const int64_t* dim) {
+	struct named_tensor t = {.file = "x.safetensors", .n_dims = n_dims, .data = data, .bytes = bytes};
+	snprintf(t.type_name, sizeof t.type_name, "%s", type);
+	t.supported = strcmp(type, "F32") == 0;
+	memcpy(t.dim, dim, (size_t)n_dims * sizeof *dim);
+	assert_true(tensor_table_add(&m->table, &t, name, strlen(name)));
+}
+
+#define ADD(m, name, type, data, ...)                                                                        \
+	add(m, name, type, data, sizeof(data), (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),        \
+	    (int64_t[]){__VA_ARGS__})
+
+static void drop(struct made* m) {
+	tensor_table_free(&m->table);
+	kept_free(&m->kept);
+	*m = (struct made){0};
+}
+
+static const struct named_tensor* repacked(struct made* m, struct packing packing, const char* name,
+                                           enum dtype type) {
+	struct error error = {""};
+	assert_true(tensor_table_seal(&m->table, &error));
+	if (!repack_tensors(&m->table, &packing, &m->kept, &error))
+		fail_msg("%s", error.message);
+	const struct named_tensor* t = tensor_table_find(&m->table, name);
+	assert_non_null(t);
+	assert_int_equal(t->type, type);
+	return t;
+}
+
+static void refused(struct made* m, struct packing packing, const char* part) {
+	struct error error = {""};
+	assert_true(tensor_table_seal(&m->table, &error));
+	assert_false(repack_tensors(&m->table, &packing, &m->kept, &error));
+	if (!strstr(error.message, part))
+		fail_msg("the message is \"%s\", expected \"%s\" in it", error.message, part);
+	drop(m);
+}
+
+/* 32 inputs of 8 outputs: input k of output n is (k + n) % 16. */
+static void gptq_words(uint32_t out[4][8]) {
+	for (uint32_t k = 0; k < 32; k++)
+		for (uint32_t n = 0; n < 8; n++)
+			out[k / 8][n] = (k % 8 ? out[k / 8][n] : 0) | (k + n) % 16 << 4 * (k % 8);
+}
+
+static const float one_scale[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+static void check_values(const struct named_tensor* t, const int zero[8]) {
+	float x[32];
+	assert_true(t->n_dims == 2 && t->dim[0] == 8 && t->dim[1] == 32);
+	for (int n = 0; n < 8; n++) {
+		dtype_to_float(t->type, t->data + (size_t)n * dtype_row_bytes(t->type, 32), x, 32);
+		for (int k = 0; k < 32; k++)
+			assert_true(x[k] == one_scale[n] * (float)((k + n) % 16 - zero[n]));
+	}
+}
+
+static void gptq_values(void** state) {
+	(void)state;
+	uint32_t words[4][8], order[32] = {0};
+	const uint32_t zeros[1] = {0xf7654321}; /* of outputs 0…7, the last's nibble the highest */
+	static const int zero[8] = {1, 2, 3, 4, 5, 6, 7, 15}, more[8] = {2, 3, 4, 5, 6, 7, 8, 0};
+	gptq_words(words);
+	struct made m = {0};
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
+	ADD(&m, "a.g_idx", "I32", order, 32);
+	check_values(repacked(&m, (struct packing){PACKING_GPTQ, 0, false, false}, "a.weight", DTYPE_Q4_GROUP),
+	             zero);
+	assert_true(tensor_table_find(&m.table, "a.g_idx")->used);
+	drop(&m);
+	/* zeros less one: 15 stands for 0 */
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
+	check_values(repacked(&m, (struct packing){PACKING_GPTQ, 32, true, false}, "a.weight", DTYPE_Q4_GROUP),
+	             more);
+	drop(&m);
+}
+
+static void awq_values(void** state) {
+	(void)state;
+	static const int deal[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+	uint32_t words[32][1] = {{0}}, zeros[1] = {0};
+	static const int zero[8] = {8, 7, 6, 5, 4, 3, 2, 1};
+	for (int i = 0; i < 8; i++) {
+		for (int k = 0; k < 32; k++)
+			words[k][0] |= (uint32_t)((k + deal[i]) % 16) << 4 * i;
+		zeros[0] |= (uint32_t)zero[deal[i]] << 4 * i;
+	}
+	struct made m = {0};
+	ADD(&m, "a.qweight", "I32", words, 32, 1);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
+	check_values(repacked(&m, (struct packing){PACKING_AWQ, 128, false, false}, "a.weight", DTYPE_Q4_GROUP),
+	             zero);
+	drop(&m);
+}
+
+/* Inputs of two groups in turn do not make blocks: F32. */
+static void reordered_inputs(void** state) {
+	(void)state;
+	uint32_t words[4][8], order[32];
+	const uint32_t zeros[2] = {0, 0x11111111};
+	float scales[16];
+	gptq_words(words);
+	for (uint32_t k = 0; k < 32; k++)
+		order[k] = k % 2;
+	for (int i = 0; i < 16; i++)
+		scales[i] = i < 8 ? 1 : 10;
+	struct made m = {0};
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 2, 1);
+	ADD(&m, "a.scales", "F32", scales, 2, 8);
+	ADD(&m, "a.g_idx", "I32", order, 32);
+	const struct named_tensor* t =
+	    repacked(&m, (struct packing){PACKING_GPTQ, 16, false, false}, "a.weight", DTYPE_F32);
+	const float* x = (const float*)(const void*)t->data;
+	for (int n = 0; n < 8; n++)
+		for (int k = 0; k < 32; k++)
+			assert_true(x[n * 32 + k] == (k % 2 ? 10.0f * (float)((k + n) % 16 - 1) : (float)((k + n) % 16)));
+	drop(&m);
+}
+
+static void broken_groups(void** state) {
+	(void)state;
+	static const uint32_t words[4][8] = {{0}}, zeros[1] = {0}, order[32] = {3};
+	static const float bad[8] = {1, 1, 1, INFINITY, 1, 1, 1, 1};
+	const struct packing gptq = {PACKING_GPTQ, 0, false, false};
+	struct made m = {0};
+	ADD(&m, "a.qweight", "F32", words, 4, 8);
+	refused(&m, gptq, "tensor a.qweight is not a matrix of I32");
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	refused(&m, gptq, "tensor a.qzeros is missing, which a.qweight asks for");
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", words, 4, 8);
+	refused(&m, gptq, "tensor a.qzeros is not I32 of shape (1, 1)");
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	refused(&m, gptq, "tensor a.scales is missing");
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", one_scale, 8, 1);
+	refused(&m, gptq, "tensor a.scales is not floats of shape (1, 8)");
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", bad, 1, 8);
+	refused(&m, gptq, "the scale of group 0, output 3 is not a finite number");
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
+	ADD(&m, "a.g_idx", "I32", order, 32);
+	refused(&m, gptq, "input 0 is of group 3, of 1 groups");
+	ADD(&m, "a.weight", "F32", one_scale, 8);
+	ADD(&m, "a.qweight", "I32", words, 4, 8);
+	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
+	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
+	refused(&m, gptq, "tensor a.weight occurs twice");
+}
+
+/* Rows of gate and up in turn, inputs first: gate[e][n][k] = up's minus 100. */
+static void experts_apart(void** state) {
+	(void)state;
+	float stack[2][3][4];
+	for (int e = 0; e < 2; e++)
+		for (int k = 0; k < 3; k++)
+			for (int n = 0; n < 4; n++)
+				stack[e][k][n] = (float)(100 * (n % 2) + 10 * (2 * e + n / 2) + k);
+	struct made m = {0};
+	ADD(&m, "b.experts.gate_up_proj", "F32", stack, 2, 3, 4);
+	const struct packing packing = {.experts_inverted = true};
+	const struct named_tensor* gate = repacked(&m, packing, "b.experts.gate_proj.weight", DTYPE_F32);
+	const struct named_tensor* up = tensor_table_find(&m.table, "b.experts.up_proj.weight");
+	assert_non_null(up);
+	for (int i = 0; i < 12; i++) {
+		const float *g = (const float*)(const void*)gate->data, *u = (const float*)(const void*)up->data;
+		assert_true(g[i] == (float)(10 * (i / 3) + i % 3) && u[i] == g[i] + 100);
+	}
+	drop(&m);
+}
+
+static void broken_experts(void** state) {
+	(void)state;
+	static const uint8_t blocks[2 * 4 * 16] = {0}, scales[8] = {0};
+	static const float floats[18] = {0};
+	const struct packing packing = {.experts_inverted = true};
+	struct made m = {0};
+	ADD(&m, "b.experts.gate_up_proj_blocks", "U8", blocks, 2, 4, 1, 16);
+	refused(&m, packing, "tensor b.experts.gate_up_proj_scales is missing");
+	ADD(&m, "b.experts.gate_up_proj_blocks", "U8", blocks, 2, 4, 1, 16);
+	ADD(&m, "b.experts.gate_up_proj_scales", "U8", scales, 2, 2, 2);
+	refused(&m, packing, "is not U8 with one exponent for each block");
+	ADD(&m, "b.experts.gate_up_proj_blocks", "U8", blocks, 2, 2, 2, 16);
+	ADD(&m, "b.experts.gate_up_proj_scales", "I8", scales, 2, 2, 2);
+	refused(&m, packing, "is not U8 with one exponent for each block");
+	ADD(&m, "b.experts.down_proj_blocks", "U8", blocks, 2, 4, 16);
+	refused(&m, packing, "is not U8 of shape (experts, outputs, blocks, 16)");
+	ADD(&m, "b.experts.gate_up_proj", "F32", floats, 2, 3, 3);
+	refused(&m, packing, "an even number of rows");
+	ADD(&m, "b.experts.down_proj_bias", "F32", floats, 18);
+	refused(&m, packing, "is not floats of shape (experts, outputs)");
+	ADD(&m, "b.experts.down_proj", "F32", floats, 18);
+	refused(&m, packing, "is not floats of shape (experts, inputs, outputs)");
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),      cmocka_unit_test(awq_values),
+	                                   cmocka_unit_test(reordered_inputs), cmocka_unit_test(broken_groups),
+	                                   cmocka_unit_test(experts_apart),    cmocka_unit_test(broken_experts)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
