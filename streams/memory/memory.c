@@ -88,7 +88,7 @@ struct memory* memory_open(const struct model* model, const char* name, const ch
 	snprintf(m->model.name, sizeof m->model.name, "%s", name);
 	m->model.blocks = model->weights.shape.n_blocks;
 	m->dim = model->weights.shape.dim;
-	if (path && (!(m->store = store_open(path, STORE_WRITE, e)) ||
+	if (path && (!(m->store = store_open(path, STORE_SERVE, e)) ||
 	             !store_each(m->store, m->model.fingerprint, restore, m, e))) {
 		store_close(m->store);
 		m->store = NULL;

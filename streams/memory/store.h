@@ -1,43 +1,60 @@
-/* The mask store: what the bank and the optimizer have learned, in one SQLite file.
+/* The mask store: what the bank and the optimizer have learned, in a database: one SQLite file, or
+ * PostgreSQL, which many processes on many machines share.
  *
- * The file is in WAL mode and synchronised at each commit: what a call here has stored survives a kill or
- * a power failure at any later instant, and several processes may use one file at once (each waits for
- * the other up to a limit). Records are added to, never overwritten, so that two processes that serve
- * the same mask both count. A file that is no database, is damaged, belongs to another program, has a
- * newer schema, cannot be written or stays locked is refused with a sentence that says which, and is
- * left as it is. The schema's version is SQLite's user_version; older ones are migrated in one
- * transaction.
+ * What a call here has stored survives a kill or a power failure at any later instant, and several processes
+ * may use one store at once (each waits for the other up to a limit). Records are added to, never
+ * overwritten, so that two processes that serve the same mask both count. A database that is none of ours, is
+ * damaged, has a newer schema, cannot be written or stays locked is refused with a sentence that says
+ * which, and is left as it is. Schemas have a version; older ones are migrated in one transaction.
+ *
+ * A server does not wait for PostgreSQL: opened with STORE_SERVE, the store is a copy in memory, with an
+ * outbox to the database and news from it (store_outbox.h).
  *
  *   model(id, fingerprint, name, blocks)
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
  *        created, updated)                                       one a model, task, kind and mask
  *   influence(model, task, kind, rows, sums, updated)              sums over rows, one float64 a sub-layer
  *   observation(id, model, task, kind, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
+ *   chance(model, device, task, kind, source, bin, rank, hits, trials)         of drafters, sums
+ *   cost(model, device, what, total, samples)                      of passes, sums
  *
  * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
- * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. */
+ * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
 #include "optimizer/influence.h"
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 4, STORE_OBSERVATIONS = 4096, STORE_NAME = 128 };
+enum { STORE_SCHEMA = 5, STORE_OBSERVATIONS = 4096, STORE_NAME = 128, STORE_DEVICE = 128 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
 	STORE_WRITE, /* made when missing, with its folders */
-	STORE_EDIT   /* written, but must exist */
+	STORE_EDIT,  /* written, but must exist */
+	STORE_SERVE  /* as STORE_WRITE, and no call waits for a database elsewhere */
 };
 
 struct store;
+/* path: a file, or "postgresql://…". With STORE_SERVE a database that cannot be reached is waited for
+ * meanwhile; closing waits a few seconds for what is not stored yet. */
 struct store* store_open(const char* path, enum store_mode, struct error*);
 void store_close(struct store*);
-const char* store_path(const struct store*);
+const char* store_path(const struct store*); /* for people: without a password */
 /* How long a call waits for another process; 5,000 ms unless set. */
 void store_set_patience(struct store*, int milliseconds);
 /* $XDG_STATE_HOME/swiftlet/masks.db, else ~/.local/state/swiftlet/masks.db. False without a home. */
 bool store_default_path(char* path, size_t size, struct error*);
+
+struct store_state {    /* all zero where calls are durable when they return */
+	bool shared;        /* others write there too */
+	bool away;          /* the database cannot be used now; `message` says why */
+	int waiting;        /* writes that it has not been told */
+	int64_t stored;     /* writes that it has been told */
+	int64_t generation; /* grows whenever others' writes have come in */
+	char message[256];
+};
+void store_state(struct store*, struct store_state*);
 
 struct store_model {
 	char fingerprint[65]; /* hex */
@@ -95,6 +112,29 @@ bool store_add_influence(struct store*, const struct store_model*, const char* t
 /* False when there is none (the message is then empty), or on an error. */
 bool store_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
                      struct influence*, struct error*);
+
+/* How often a drafter's candidates were right: of `trials` of one evidence bin and rank, `hits`. */
+struct store_chance {
+	char source[16];
+	int bin, rank;
+	double hits, trials;
+};
+/* Adds to what is stored of this device and label, or of this kind without one. */
+bool store_add_chances(struct store*, const struct store_model*, const char* device, const char* task,
+                       int64_t kind, const struct store_chance*, int n, struct error*);
+bool store_each_chance(struct store*, const struct store_model*, const char* device, const char* task,
+                       int64_t kind, void (*visit)(void* user, const struct store_chance*), void* user,
+                       struct error*);
+
+/* What passes cost on a device: `samples` of them `total` (optimizer/cost.h says what of which). */
+struct store_cost {
+	char what[16];
+	double total, samples;
+};
+bool store_add_costs(struct store*, const struct store_model*, const char* device, const struct store_cost*,
+                     int n, struct error*);
+bool store_each_cost(struct store*, const struct store_model*, const char* device,
+                     void (*visit)(void* user, const struct store_cost*), void* user, struct error*);
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */

@@ -10,39 +10,38 @@ static int read_influence(struct store* s, const struct store_model* model, cons
                           struct influence* out, struct error* e) {
 	const char* doing = "reading influence";
 	const size_t bytes = 2 * (size_t)model->blocks * sizeof out->sum[0];
-	sqlite3_stmt* q = sql_prepare(s,
-	                              "SELECT influence.rows, sums FROM influence JOIN model ON model.id ="
-	                              " influence.model WHERE fingerprint = ?1 AND task = ?2 AND kind = ?3",
-	                              doing, e);
+	struct sql_query* q = sql_prepare(s,
+	                                  "SELECT influence.rows, sums FROM influence JOIN model ON model.id ="
+	                                  " influence.model WHERE fingerprint = ?1 AND task = ?2 AND kind = ?3",
+	                                  doing, e);
 	if (!q)
 		return -1;
-	sqlite3_bind_text(q, 1, model->fingerprint, -1, SQLITE_STATIC);
-	sqlite3_bind_text(q, 2, task, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(q, 3, *task ? 0 : kind);
+	sql_bind_text(q, 1, model->fingerprint);
+	sql_bind_text(q, 2, task);
+	sql_bind_int(q, 3, *task ? 0 : kind);
 	memset(out, 0, sizeof *out);
-	const int code = sqlite3_step(q);
-	int found = code == SQLITE_DONE ? 0 : -1;
-	if (code == SQLITE_ROW) {
-		out->rows = sqlite3_column_double(q, 0);
-		const void* sums = sqlite3_column_blob(q, 1);
-		found = sums && (size_t)sqlite3_column_bytes(q, 1) == bytes && out->rows > 0 && isfinite(out->rows);
+	const enum sql_step step = sql_step(q, e);
+	int found = step == SQL_DONE ? 0 : -1;
+	if (step == SQL_ROW) {
+		size_t size = 0;
+		out->rows = sql_real(q, 0);
+		const void* sums = sql_blob(q, 1, &size);
+		found = sums && size == bytes && out->rows > 0 && isfinite(out->rows);
 		if (found)
 			memcpy(out->sum, sums, bytes);
 		for (int i = 0; found && i < 2 * model->blocks; i++)
 			found = out->sum[i] >= 0 && out->sum[i] <= 2.0001 * out->rows; /* 1 - cos; NaN fails */
 	}
-	if (found < 0)
-		sql_fail(s, doing, e);
 	if (found <= 0)
 		memset(out, 0, sizeof *out);
-	sqlite3_finalize(q);
+	sql_finish(q);
 	return found;
 }
 
 static bool write_influence(struct store* s, int64_t model, int blocks, const char* task, int64_t kind,
                             const struct influence* of, struct error* e) {
 	const char* doing = "storing influence";
-	sqlite3_stmt* q =
+	struct sql_query* q =
 	    sql_prepare(s,
 	                "INSERT INTO influence(model, task, kind, rows, sums, updated)"
 	                " VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(model, task, kind) DO UPDATE"
@@ -50,34 +49,26 @@ static bool write_influence(struct store* s, int64_t model, int blocks, const ch
 	                doing, e);
 	if (!q)
 		return false;
-	sqlite3_bind_int64(q, 1, model);
-	sqlite3_bind_text(q, 2, task, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(q, 3, *task ? 0 : kind);
-	sqlite3_bind_double(q, 4, of->rows);
-	sqlite3_bind_blob(q, 5, of->sum, 2 * blocks * (int)sizeof of->sum[0], SQLITE_STATIC);
-	sqlite3_bind_int64(q, 6, (int64_t)time(NULL));
-	return sql_finish(s, q, doing, e);
+	sql_bind_int(q, 1, model);
+	sql_bind_text(q, 2, task);
+	sql_bind_int(q, 3, *task ? 0 : kind);
+	sql_bind_real(q, 4, of->rows);
+	sql_bind_blob(q, 5, of->sum, 2 * (size_t)blocks * sizeof of->sum[0]);
+	sql_bind_int(q, 6, (int64_t)time(NULL));
+	return sql_run(q, NULL, e);
 }
 
-static bool add_locked(struct store* s, const struct store_model* model, const char* task, int64_t kind,
-                       const struct influence* of, struct error* e) {
+bool run_influence(struct store* s, const struct store_job* job, struct error* e) {
 	const char* doing = "storing influence";
+	const int blocks = job->model.blocks;
 	struct influence sum;
 	if (!sql_begin(s, doing, e))
 		return false;
-	const int64_t row = store_model_row(s, model, e);
-	const bool read = row >= 0 && read_influence(s, model, task, kind, &sum, e) >= 0;
+	const int64_t row = store_model_row(s, &job->model, e);
+	const bool read = row >= 0 && read_influence(s, &job->model, job->task, job->text_kind, &sum, e) >= 0;
 	if (read)
-		influence_join(&sum, of, model->blocks);
-	return sql_end(s, read && write_influence(s, row, model->blocks, task, kind, &sum, e), doing, e);
-}
-
-bool store_add_influence(struct store* s, const struct store_model* model, const char* task, int64_t kind,
-                         const struct influence* of, struct error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool result = add_locked(s, model, task, kind, of, e);
-	pthread_mutex_unlock(&s->lock);
-	return result;
+		influence_join(&sum, job->influence, blocks);
+	return sql_end(s, read && write_influence(s, row, blocks, job->task, job->text_kind, &sum, e), doing, e);
 }
 
 bool store_influence(struct store* s, const struct store_model* model, const char* task, int64_t kind,

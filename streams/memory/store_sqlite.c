@@ -1,5 +1,7 @@
-/* The store's file: whose it is, its schema and migrations, and what is said when SQLite fails. */
+/* The store in a file of SQLite: whose it is, its schema and migrations, what is said when SQLite fails, and
+ * the driver of its statements. */
 #include <errno.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +14,16 @@ enum { APPLICATION_ID = 0x73776674 /* "swft" */, PATIENCE = 5000 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-bool sql_fail(const struct store* s, const char* doing, struct error* e) {
-	const int code = sqlite3_errcode(s->db);
+static bool fail(const struct store* s, const char* doing, struct error* e) {
+	const int code = sqlite3_errcode(s->sqlite);
 	const char* path = s->path;
+	const char* words = sqlite3_errmsg(s->sqlite);
 	switch (code & 0xff) {
 	case SQLITE_NOTADB:
 		return error_set(e, "%s is not a mask store: it is no SQLite database (left as it is)", path);
 	case SQLITE_CORRUPT:
 		return error_set(e, "%s is damaged: %s (left as it is; restore a copy or choose another --store)",
-		                 path, sqlite3_errmsg(s->db));
+		                 path, words);
 	case SQLITE_BUSY:
 	case SQLITE_LOCKED:
 		return error_set(e, "%s is locked by another process; waited while %s", path, doing);
@@ -30,60 +33,114 @@ bool sql_fail(const struct store* s, const char* doing, struct error* e) {
 		return error_set(e, "%s: the disk is full while %s; what was stored before is kept", path, doing);
 	case SQLITE_IOERR:
 		return error_set(e, "%s: reading or writing failed while %s (%s); what was stored before is kept",
-		                 path, doing, sqlite3_errmsg(s->db));
+		                 path, doing, words);
 	case SQLITE_CANTOPEN:
 		return error_set(e, "%s cannot be opened: %s", path, strerror(errno ? errno : EIO));
 	default:
-		return error_set(e, "%s: %s while %s", path, sqlite3_errmsg(s->db), doing);
+		return error_set(e, "%s: %s while %s", path, words, doing);
 	}
 }
 
-bool sql_execute(struct store* s, const char* sql, const char* doing, struct error* e) {
+/* ---- the driver --------------------------------------------------------------------------- */
+
+struct query {
+	struct sql_query base;
+	sqlite3_stmt* statement;
+};
+
+static sqlite3_stmt* of(struct sql_query* q) { return ((struct query*)q)->statement; }
+
+static void close_file(struct store* s) { sqlite3_close(s->sqlite); }
+
+static void set_patience(struct store* s, int milliseconds) { sqlite3_busy_timeout(s->sqlite, milliseconds); }
+
+static bool execute(struct store* s, const char* sql, const char* doing, struct error* e) {
 	errno = 0;
-	return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK || sql_fail(s, doing, e);
+	return sqlite3_exec(s->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK || fail(s, doing, e);
 }
 
-sqlite3_stmt* sql_prepare(struct store* s, const char* sql, const char* doing, struct error* e) {
-	sqlite3_stmt* statement = NULL;
-	if (sqlite3_prepare_v2(s->db, sql, -1, &statement, NULL) != SQLITE_OK)
-		sql_fail(s, doing, e);
-	return statement;
+static bool begin(struct store* s, const char* doing, struct error* e) {
+	return execute(s, "BEGIN IMMEDIATE", doing, e);
 }
 
-bool sql_finish(struct store* s, sqlite3_stmt* statement, const char* doing, struct error* e) {
-	const int code = sqlite3_step(statement);
-	const bool done = code == SQLITE_DONE || code == SQLITE_ROW;
-	if (!done)
-		sql_fail(s, doing, e);
-	sqlite3_finalize(statement);
-	return done;
-}
-
-int64_t sql_number(struct store* s, const char* sql, const char* doing, struct error* e) {
-	sqlite3_stmt* statement = sql_prepare(s, sql, doing, e);
-	if (!statement)
-		return -1;
-	int64_t value = -1;
-	const int code = sqlite3_step(statement);
-	if (code == SQLITE_ROW)
-		value = sqlite3_column_int64(statement, 0);
-	else
-		sql_fail(s, doing, e);
-	sqlite3_finalize(statement);
-	return value;
-}
-
-bool sql_begin(struct store* s, const char* doing, struct error* e) {
-	return sql_execute(s, "BEGIN IMMEDIATE", doing, e);
-}
-
-bool sql_end(struct store* s, bool good, const char* doing, struct error* e) {
-	if (good && sql_execute(s, "COMMIT", doing, e))
+static bool end(struct store* s, bool good, const char* doing, struct error* e) {
+	if (good && execute(s, "COMMIT", doing, e))
 		return true;
-	if (!sqlite3_get_autocommit(s->db))
-		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+	if (!sqlite3_get_autocommit(s->sqlite))
+		sqlite3_exec(s->sqlite, "ROLLBACK", NULL, NULL, NULL);
 	return false;
 }
+
+static struct sql_query* prepare(struct store* s, const char* sql, const char* doing, struct error* e) {
+	struct query* q = calloc(1, sizeof *q);
+	if (!q) {
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	q->base = (struct sql_query){s, doing};
+	if (sqlite3_prepare_v2(s->sqlite, sql, -1, &q->statement, NULL) == SQLITE_OK)
+		return &q->base;
+	fail(s, doing, e);
+	free(q);
+	return NULL;
+}
+
+static void bind_int(struct sql_query* q, int i, int64_t v) { sqlite3_bind_int64(of(q), i, v); }
+static void bind_real(struct sql_query* q, int i, double v) { sqlite3_bind_double(of(q), i, v); }
+static void bind_text(struct sql_query* q, int i, const char* v) {
+	sqlite3_bind_text(of(q), i, v, -1, SQLITE_STATIC);
+}
+static void bind_blob(struct sql_query* q, int i, const void* v, size_t size) {
+	sqlite3_bind_blob(of(q), i, v, (int)size, SQLITE_STATIC);
+}
+
+static enum sql_step step(struct sql_query* q, struct error* e) {
+	switch (sqlite3_step(of(q))) {
+	case SQLITE_ROW:
+		return SQL_ROW;
+	case SQLITE_DONE:
+		return SQL_DONE;
+	default:
+		fail(q->store, q->doing, e);
+		return SQL_FAILED;
+	}
+}
+
+static int64_t get_int(struct sql_query* q, int column) { return sqlite3_column_int64(of(q), column); }
+static double get_real(struct sql_query* q, int column) { return sqlite3_column_double(of(q), column); }
+static const char* get_text(struct sql_query* q, int column) {
+	return (const char*)sqlite3_column_text(of(q), column);
+}
+static const void* get_blob(struct sql_query* q, int column, size_t* size) {
+	const void* blob = sqlite3_column_blob(of(q), column);
+	*size = (size_t)sqlite3_column_bytes(of(q), column);
+	return blob;
+}
+static int changes(struct sql_query* q) { return sqlite3_changes(q->store->sqlite); }
+static void reset(struct sql_query* q) { sqlite3_reset(of(q)); }
+static void finish(struct sql_query* q) {
+	sqlite3_finalize(of(q));
+	free(q);
+}
+
+const struct sql_driver sqlite_driver = {.close = close_file,
+                                         .set_patience = set_patience,
+                                         .execute = execute,
+                                         .begin = begin,
+                                         .end = end,
+                                         .prepare = prepare,
+                                         .bind_int = bind_int,
+                                         .bind_real = bind_real,
+                                         .bind_text = bind_text,
+                                         .bind_blob = bind_blob,
+                                         .step = step,
+                                         .get_int = get_int,
+                                         .get_real = get_real,
+                                         .get_text = get_text,
+                                         .get_blob = get_blob,
+                                         .changes = changes,
+                                         .reset = reset,
+                                         .finish = finish};
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
@@ -129,6 +186,15 @@ static const char* const migration[STORE_SCHEMA] = {
     "CREATE TABLE influence(model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL,"
     " kind INTEGER NOT NULL, rows REAL NOT NULL, sums BLOB NOT NULL, updated INTEGER NOT NULL,"
     " PRIMARY KEY(model, task, kind)) WITHOUT ROWID;",
+
+    /* 5: chances by source and kind of text, and costs, by device */
+    "CREATE TABLE chance(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
+    " task TEXT NOT NULL, kind INTEGER NOT NULL, source TEXT NOT NULL, bin INTEGER NOT NULL,"
+    " rank INTEGER NOT NULL, hits REAL NOT NULL, trials REAL NOT NULL,"
+    " PRIMARY KEY(model, device, task, kind, source, bin, rank)) WITHOUT ROWID;"
+    "CREATE TABLE cost(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
+    " what TEXT NOT NULL, total REAL NOT NULL, samples REAL NOT NULL,"
+    " PRIMARY KEY(model, device, what)) WITHOUT ROWID;",
 };
 
 static bool migrate(struct store* s, struct error* e) {
@@ -168,33 +234,29 @@ static bool check_owner(struct store* s, int64_t* version, struct error* e) {
 }
 
 static bool check_whole(struct store* s, struct error* e) {
-	sqlite3_stmt* statement = sql_prepare(s, "PRAGMA quick_check(1)", "checking it", e);
-	if (!statement)
+	struct sql_query* q = sql_prepare(s, "PRAGMA quick_check(1)", "checking it", e);
+	if (!q)
 		return false;
-	bool good = sqlite3_step(statement) == SQLITE_ROW;
-	if (!good)
-		sql_fail(s, "checking it", e);
-	const char* found = good ? (const char*)sqlite3_column_text(statement, 0) : NULL;
-	if (good && (!found || strcmp(found, "ok") != 0)) {
-		error_set(e, "%s is damaged: %.200s (left as it is; restore a copy or choose another --store)",
-		          s->path, found ? found : "the check gave nothing");
-		good = false;
-	}
-	sqlite3_finalize(statement);
+	bool good = sql_step(q, e) == SQL_ROW;
+	const char* found = good ? sql_text(q, 0) : NULL;
+	if (good && (!found || strcmp(found, "ok") != 0))
+		good = error_set(e, "%s is damaged: %.200s (left as it is; restore a copy or choose another --store)",
+		                 s->path, found ? found : "the check gave nothing");
+	sql_finish(q);
 	return good;
 }
 
 static bool prepare_file(struct store* s, enum store_mode mode, struct error* e) {
 	int64_t version;
-	sqlite3_busy_timeout(s->db, PATIENCE);
-	sqlite3_extended_result_codes(s->db, 0);
+	sqlite3_busy_timeout(s->sqlite, PATIENCE);
+	sqlite3_extended_result_codes(s->sqlite, 0);
 	if (!check_owner(s, &version, e) || !check_whole(s, e))
 		return false;
 	if (mode == STORE_READ)
 		return version == STORE_SCHEMA ||
 		       error_set(e, "%s has schema version %lld, expected %d: open it once for writing", s->path,
 		                 (long long)version, STORE_SCHEMA);
-	if (sqlite3_db_readonly(s->db, "main") == 1)
+	if (sqlite3_db_readonly(s->sqlite, "main") == 1)
 		return error_set(e, "%s cannot be written: it or its folder is read-only", s->path);
 	if (!sql_execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
 	                 "setting it up", e))
@@ -238,44 +300,24 @@ static bool check_path(const char* path, enum store_mode mode, struct error* e) 
 	return make_folders(path, e);
 }
 
-struct store* store_open(const char* path, enum store_mode mode, struct error* e) {
-	if (!check_path(path, mode, e))
+struct store* sqlite_open(const char* path, enum store_mode mode, struct error* e) {
+	if (strcmp(path, ":memory:") != 0 && !check_path(path, mode, e))
 		return NULL;
-	struct store* s = calloc(1, sizeof *s);
-	if (!s || !(s->path = strdup(path))) {
-		free(s);
-		error_set(e, "out of memory");
+	struct store* s = store_new(path, e);
+	if (!s)
 		return NULL;
-	}
-	pthread_mutex_init(&s->lock, NULL);
 	const int flags = mode == STORE_READ    ? SQLITE_OPEN_READONLY
 	                  : mode == STORE_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
 	                                        : SQLITE_OPEN_READWRITE;
+	s->driver = &sqlite_driver;
 	errno = 0;
-	if (sqlite3_open_v2(path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
-		sql_fail(s, "opening it", e);
-		store_close(s);
-		return NULL;
-	}
-	if (!prepare_file(s, mode, e)) {
-		store_close(s);
-		return NULL;
-	}
-	return s;
+	const bool opened = sqlite3_open_v2(path, &s->sqlite, flags | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK ||
+	                    fail(s, "opening it", e);
+	if (opened && prepare_file(s, mode, e))
+		return s;
+	store_close(s);
+	return NULL;
 }
-
-void store_close(struct store* s) {
-	if (!s)
-		return;
-	sqlite3_close(s->db);
-	pthread_mutex_destroy(&s->lock);
-	free(s->path);
-	free(s);
-}
-
-const char* store_path(const struct store* s) { return s->path; }
-
-void store_set_patience(struct store* s, int milliseconds) { sqlite3_busy_timeout(s->db, milliseconds); }
 
 bool store_default_path(char* path, size_t size, struct error* e) {
 	const char* state = getenv("XDG_STATE_HOME");

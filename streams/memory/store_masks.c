@@ -1,0 +1,353 @@
+/* The bank's entries in the store; store.h says what is kept and what is promised. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "streams/memory/store_internal.h"
+
+/* ---- masks as text ------------------------------------------------------------------------ */
+
+static char* write_blocks(char* at, const struct mask* m, int half) {
+	const char* separator = "";
+	for (int b = 0; b < MAX_BLOCKS; b++)
+		if (mask_has(m, 2 * b + half)) {
+			at += sprintf(at, "%s%d", separator, b);
+			separator = ",";
+		}
+	return at;
+}
+
+void store_mask_text(const struct mask* m, char text[STORE_MASK_TEXT]) {
+	*text++ = 'a';
+	text = write_blocks(text, m, 0);
+	*text++ = 'm';
+	text = write_blocks(text, m, 1);
+	*text = '\0';
+}
+
+static const char* read_blocks(const char* at, struct mask* m, int half) {
+	if (*at < '0' || *at > '9')
+		return at; /* none */
+	for (;; at++) {
+		int block = 0, digits = 0;
+		for (; *at >= '0' && *at <= '9' && digits < 4; at++, digits++)
+			block = block * 10 + (*at - '0');
+		if (digits == 0 || block >= MAX_BLOCKS)
+			return NULL;
+		mask_set(m, 2 * block + half, true);
+		if (*at != ',')
+			return at;
+	}
+}
+
+bool store_mask_parse(const char* text, struct mask* m) {
+	memset(m, 0, sizeof *m);
+	if (!text || *text != 'a')
+		return false;
+	text = read_blocks(text + 1, m, 0);
+	if (!text || *text != 'm')
+		return false;
+	text = read_blocks(text + 1, m, 1);
+	return text && *text == '\0';
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+int64_t store_model_row(struct store* s, const struct store_model* model, struct error* e) {
+	const char* doing = "storing a model";
+	struct sql_query* q =
+	    sql_prepare(s,
+	                "INSERT INTO model(fingerprint, name, blocks) VALUES(?1, ?2, ?3)"
+	                " ON CONFLICT(fingerprint) DO UPDATE SET name = excluded.name RETURNING id",
+	                doing, e);
+	if (!q)
+		return -1;
+	sql_bind_text(q, 1, model->fingerprint);
+	sql_bind_text(q, 2, model->name);
+	sql_bind_int(q, 3, model->blocks);
+	int64_t id = -1;
+	if (sql_step(q, e) == SQL_ROW)
+		id = sql_int(q, 0);
+	sql_finish(q);
+	return id;
+}
+
+/* The signature on file plus what is new of it. */
+static bool add_signature(struct store* s, int64_t row, const struct bank_signature* more, struct error* e) {
+	const char* doing = "storing a signature";
+	struct bank_signature sum = *more;
+	struct sql_query* q =
+	    sql_prepare(s, "SELECT signature, signature_prompts FROM mask WHERE id = ?1", doing, e);
+	if (!q)
+		return false;
+	sql_bind_int(q, 1, row);
+	size_t size = 0;
+	const void* stored = sql_step(q, e) == SQL_ROW ? sql_blob(q, 0, &size) : NULL;
+	if (stored && size == sizeof sum.value) {
+		float old[BANK_SIGNATURE];
+		memcpy(old, stored, sizeof old);
+		for (int i = 0; i < BANK_SIGNATURE; i++)
+			sum.value[i] += old[i];
+		sum.prompts += sql_real(q, 1);
+	}
+	sql_finish(q);
+	q = sql_prepare(s, "UPDATE mask SET signature = ?2, signature_prompts = ?3 WHERE id = ?1", doing, e);
+	if (!q)
+		return false;
+	sql_bind_int(q, 1, row);
+	sql_bind_blob(q, 2, sum.value, sizeof sum.value);
+	sql_bind_real(q, 3, sum.prompts);
+	return sql_run(q, NULL, e);
+}
+
+/* Where no label tells the kind and none is given, it is that of a row with this mask, else a new one. */
+#define INSERT_MASK                                                                                          \
+	"INSERT INTO mask(model, task, skipped, skip_ratio, settled, matches, rows, accepted, draft_steps,"      \
+	" trials, rounds, round_tokens, tokens, instances, steps, held, created, updated, kind)"                 \
+	" VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17,"               \
+	" CASE WHEN ?2 <> '' THEN 0 WHEN ?18 > 0 THEN ?18 ELSE"                                                  \
+	" coalesce((SELECT kind FROM mask WHERE model = ?1 AND task = '' AND skipped = ?3 ORDER BY id LIMIT 1)," \
+	" ?19) END)"                                                                                             \
+	" ON CONFLICT(model, task, kind, skipped) DO UPDATE SET skip_ratio = ?4, settled = ?5,"
+static const char add_sql[] = INSERT_MASK
+    " matches = mask.matches + ?6, rows = mask.rows + ?7, accepted = mask.accepted + ?8,"
+    " draft_steps = mask.draft_steps + ?9, trials = mask.trials + ?10, rounds = mask.rounds + ?11,"
+    " round_tokens = mask.round_tokens + ?12, tokens = mask.tokens + ?13,"
+    " instances = mask.instances + ?14, steps = mask.steps + ?15,"
+    " held = CASE WHEN mask.held + ?16 > 0 THEN mask.held + ?16 ELSE 0 END, updated = ?17 RETURNING id";
+static const char put_sql[] =
+    INSERT_MASK " matches = ?6, rows = ?7, accepted = ?8, draft_steps = ?9, trials = ?10, rounds = ?11, "
+                "round_tokens = ?12,"
+                " tokens = ?13, instances = ?14, steps = ?15, held = ?16, updated = ?17 RETURNING id";
+
+static int64_t new_kind(void) {
+	uint64_t number = 0;
+	(void)!getrandom(&number, sizeof number, 0);
+	return 1 + (int64_t)(number >> 3);
+}
+
+static int64_t write_row(struct store* s, const char* sql, int64_t model, const struct bank_entry* entry,
+                         const struct bank_record* r, struct error* e) {
+	const char* doing = "storing a mask";
+	char text[STORE_MASK_TEXT];
+	store_mask_text(&entry->mask, text);
+	struct sql_query* q = sql_prepare(s, sql, doing, e);
+	if (!q)
+		return -1;
+	sql_bind_int(q, 1, model);
+	sql_bind_text(q, 2, entry->task);
+	sql_bind_text(q, 3, text);
+	sql_bind_real(q, 4, isfinite(entry->skip_ratio) ? entry->skip_ratio : 0);
+	sql_bind_int(q, 5, entry->settled);
+	const int64_t sums[] = {r->matches,      r->rows,   r->accepted,  r->draft_steps, r->trials, r->rounds,
+	                        r->round_tokens, r->tokens, r->instances, r->steps,       r->held};
+	for (int i = 0; i < 11; i++)
+		sql_bind_int(q, 6 + i, sums[i]);
+	sql_bind_int(q, 17, (int64_t)time(NULL));
+	sql_bind_int(q, 18, entry->kind);
+	sql_bind_int(q, 19, new_kind());
+	int64_t id = -1;
+	if (sql_step(q, e) == SQL_ROW)
+		id = sql_int(q, 0);
+	sql_finish(q);
+	return id;
+}
+
+bool run_add(struct store* s, const struct store_job* job, struct error* e) {
+	const char* doing = "storing masks";
+	if (!sql_begin(s, doing, e))
+		return false;
+	const int64_t row = store_model_row(s, &job->model, e);
+	bool good = row >= 0;
+	for (int i = 0; good && i < job->n; i++) {
+		const struct bank_entry* entry = &job->entry[i];
+		const int64_t id = write_row(s, add_sql, row, entry, &entry->unsaved, e);
+		good = id >= 0 && (!(entry->unsaved_signature.prompts > 0) ||
+		                   add_signature(s, id, &entry->unsaved_signature, e));
+		if (job->id)
+			*job->id = id;
+	}
+	return sql_end(s, good, doing, e);
+}
+
+bool run_put(struct store* s, const struct store_job* job, struct error* e) {
+	const char* doing = "storing a mask";
+	if (!sql_begin(s, doing, e))
+		return false;
+	const int64_t row = store_model_row(s, &job->model, e);
+	const int64_t id = row < 0 ? -1 : write_row(s, put_sql, row, job->entry, &job->entry->record, e);
+	if (job->id)
+		*job->id = id;
+	return sql_end(s, id >= 0, doing, e);
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+#define MASK_COLUMNS                                                                                         \
+	"SELECT mask.id, fingerprint, name, blocks, task, skipped, skip_ratio, settled, signature,"              \
+	" signature_prompts, matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens,"        \
+	" instances, steps, held, created, updated, kind FROM mask JOIN model ON model.id = mask.model "
+
+static void copy_text(char* to, size_t size, struct sql_query* q, int column) {
+	const char* text = sql_text(q, column);
+	snprintf(to, size, "%s", text ? text : "");
+}
+
+/* What a row holds is checked like any other file: a mask with a block the model lacks is damage. */
+static bool read_row(const struct store* s, struct sql_query* q, struct store_mask* m, struct error* e) {
+	memset(m, 0, sizeof *m);
+	m->id = sql_int(q, 0);
+	copy_text(m->model.fingerprint, sizeof m->model.fingerprint, q, 1);
+	copy_text(m->model.name, sizeof m->model.name, q, 2);
+	const int64_t blocks = sql_int(q, 3);
+	copy_text(m->entry.task, sizeof m->entry.task, q, 4);
+	const char* text = sql_text(q, 5);
+	bool good = blocks >= 1 && blocks <= MAX_BLOCKS && store_mask_parse(text, &m->entry.mask);
+	for (int i = good ? 2 * (int)blocks : 2 * MAX_BLOCKS; i < 2 * MAX_BLOCKS && good; i++)
+		good = !mask_has(&m->entry.mask, i);
+	if (!good)
+		return error_set(e, "%s: mask %lld is damaged: \"%.80s\" for a model of %lld blocks", s->path,
+		                 (long long)m->id, text ? text : "", (long long)blocks);
+	m->model.blocks = (int)blocks;
+	m->entry.skip_ratio = sql_real(q, 6);
+	m->entry.settled = sql_int(q, 7) != 0;
+	size_t size = 0;
+	const void* signature = sql_blob(q, 8, &size);
+	if (signature && size == sizeof m->entry.signature.value) {
+		memcpy(m->entry.signature.value, signature, size);
+		m->entry.signature.prompts = sql_real(q, 9);
+	}
+	struct bank_record* r = &m->entry.record;
+	int64_t* const sums[] = {&r->matches,   &r->rows,   &r->accepted,     &r->draft_steps,
+	                         &r->trials,    &r->rounds, &r->round_tokens, &r->tokens,
+	                         &r->instances, &r->steps,  &r->held};
+	for (int i = 0; i < 11; i++)
+		*sums[i] = sql_int(q, 10 + i);
+	m->created = sql_int(q, 21);
+	m->updated = sql_int(q, 22);
+	m->entry.kind = sql_int(q, 23);
+	return true;
+}
+
+static bool each_locked(struct store* s, const char* fingerprint,
+                        bool (*visit)(void*, const struct store_mask*), void* user, struct error* e) {
+	struct sql_query* q =
+	    sql_prepare(s, MASK_COLUMNS "WHERE ?1 IS NULL OR fingerprint = ?1 ORDER BY tokens DESC, mask.id",
+	                "reading masks", e);
+	if (!q)
+		return false;
+	sql_bind_text(q, 1, fingerprint);
+	struct store_mask* m = malloc(sizeof *m);
+	bool good = m != NULL || error_set(e, "out of memory");
+	enum sql_step step = SQL_DONE;
+	while (good && (step = sql_step(q, e)) == SQL_ROW) {
+		good = read_row(s, q, m, e);
+		if (good && !visit(user, m)) {
+			step = SQL_DONE;
+			break;
+		}
+	}
+	free(m);
+	sql_finish(q);
+	return good && step == SQL_DONE;
+}
+
+static int get_locked(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
+	struct sql_query* q = sql_prepare(s, MASK_COLUMNS "WHERE mask.id = ?1", "reading a mask", e);
+	if (!q)
+		return -1;
+	sql_bind_int(q, 1, id);
+	const enum sql_step step = sql_step(q, e);
+	int found = step == SQL_DONE ? 0 : -1;
+	if (step == SQL_ROW && read_row(s, q, out, e))
+		found = 1;
+	sql_finish(q);
+	return found;
+}
+
+/* ---- deleting ----------------------------------------------------------------------------- */
+
+bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
+	const char* doing = "deleting a mask";
+	char text[STORE_MASK_TEXT];
+	store_mask_text(&job->entry->mask, text);
+	if (!sql_begin(s, doing, e))
+		return false;
+	struct sql_query* q = sql_prepare(s,
+	                                  "DELETE FROM mask WHERE model IN (SELECT id FROM model WHERE"
+	                                  " fingerprint = ?1) AND task = ?2 AND kind = ?3 AND skipped = ?4",
+	                                  doing, e);
+	if (q) {
+		sql_bind_text(q, 1, job->model.fingerprint);
+		sql_bind_text(q, 2, job->entry->task);
+		sql_bind_int(q, 3, job->entry->kind);
+		sql_bind_text(q, 4, text);
+	}
+	return sql_end(s, q && sql_run(q, NULL, e), doing, e);
+}
+
+static bool delete_model_locked(struct store* s, const char* fingerprint, int* n, struct error* e) {
+	const char* doing = "deleting masks";
+#define OF_MODEL " WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE fingerprint = ?1)"
+	static const char* const sql[] = {"DELETE FROM influence" OF_MODEL, "DELETE FROM observation" OF_MODEL,
+	                                  "DELETE FROM chance" OF_MODEL, "DELETE FROM cost" OF_MODEL,
+	                                  "DELETE FROM mask" OF_MODEL};
+	*n = 0;
+	if (!sql_begin(s, doing, e))
+		return false;
+	bool good = true;
+	for (size_t i = 0; i < sizeof sql / sizeof *sql && good; i++) {
+		struct sql_query* q = sql_prepare(s, sql[i], doing, e);
+		good = q != NULL;
+		if (!good)
+			break;
+		sql_bind_text(q, 1, fingerprint);
+		good = sql_run(q, n, e);
+	}
+	return sql_end(s, good, doing, e);
+}
+
+/* A settled mask outranks all others: it is what its kind of text is served with. */
+bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
+	struct sql_query* q = sql_prepare(
+	    s,
+	    "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id,"
+	    " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
+	    " row_number() OVER (PARTITION BY task, kind ORDER BY settled DESC, tokens DESC) AS kind_rank"
+	    " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1) AS ranked"
+	    " WHERE rank > ?2 OR kind_rank > ?3)",
+	    "trimming masks", e);
+	if (!q)
+		return false;
+	sql_bind_text(q, 1, job->model.fingerprint);
+	sql_bind_int(q, 2, job->capacity);
+	sql_bind_int(q, 3, job->a_kind);
+	return sql_run(q, NULL, e);
+}
+
+/* ---- the door: one caller at a time ------------------------------------------------------ */
+
+bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, const struct store_mask*),
+                void* user, struct error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool result = each_locked(s, fingerprint, visit, user, e);
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}
+
+int store_get(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
+	pthread_mutex_lock(&s->lock);
+	const int result = get_locked(s, id, out, e);
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}
+
+bool store_delete_model(struct store* s, const char* fingerprint, int* n, struct error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool result = delete_model_locked(s, fingerprint, n, e);
+	pthread_mutex_unlock(&s->lock);
+	return result;
+}

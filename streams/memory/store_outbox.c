@@ -1,0 +1,321 @@
+/* The thread, its queue, and the filling of the copy in memory. */
+#include "streams/memory/store_outbox.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "streams/memory/store_postgres.h"
+
+enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, GRACE = 10000 };
+
+struct waiting { /* a write with arrays of its own */
+	struct store_job job;
+	void* data;
+	size_t bytes;
+};
+
+struct outbox {
+	struct store *near, *far;
+	pthread_t thread;
+	bool running;
+	int wake; /* an eventfd */
+	char writer[40];
+	int64_t number; /* of the first write in the queue */
+	bool stale;     /* others have written since `near` was filled; the thread's */
+
+	pthread_mutex_t lock; /* of all below; taken after near's */
+	struct waiting queue[JOBS];
+	int first, n;
+	size_t bytes;
+	int64_t put; /* writes that came */
+	struct store_state state;
+	bool stopping;
+	int64_t stop_at;
+};
+
+static int64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- the queue ---------------------------------------------------------------------------- */
+
+static size_t data_of(const struct store_job* job, const void** data) {
+	const size_t n = (size_t)job->n;
+	switch (job->kind) {
+	case JOB_ADD:
+	case JOB_PUT:
+	case JOB_DELETE:
+		*data = job->entry;
+		return n * sizeof *job->entry;
+	case JOB_OBSERVE:
+		*data = job->observation;
+		return n * sizeof *job->observation;
+	case JOB_INFLUENCE:
+		*data = job->influence;
+		return sizeof *job->influence;
+	case JOB_CHANCES:
+		*data = job->chance;
+		return n * sizeof *job->chance;
+	case JOB_COSTS:
+		*data = job->cost;
+		return n * sizeof *job->cost;
+	case JOB_TRIM:
+		break;
+	}
+	*data = NULL;
+	return 0;
+}
+
+bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) {
+	const void* data;
+	const size_t bytes = data_of(job, &data);
+	struct waiting w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
+	if (!w.data)
+		return error_set(e, "out of memory");
+	if (bytes)
+		memcpy(w.data, data, bytes);
+	w.job.entry = w.data;
+	w.job.observation = w.data;
+	w.job.influence = w.data;
+	w.job.chance = w.data;
+	w.job.cost = w.data;
+	w.job.id = NULL;
+	pthread_mutex_lock(&o->lock);
+	const bool fits = o->n < JOBS && o->bytes + bytes <= BYTES;
+	if (fits) {
+		o->queue[(o->first + o->n++) % JOBS] = w;
+		o->bytes += bytes;
+		o->put++;
+	} else {
+		free(w.data);
+		error_set(e, "%s: %d writes wait for it already", o->far->path, o->n);
+	}
+	pthread_mutex_unlock(&o->lock);
+	(void)!write(o->wake, &(uint64_t){1}, sizeof(uint64_t));
+	return fits;
+}
+
+static void pop(struct outbox* o) { /* with the lock held */
+	struct waiting* w = &o->queue[o->first];
+	o->bytes -= w->bytes;
+	free(w->data);
+	o->first = (o->first + 1) % JOBS;
+	o->n--;
+	o->number++;
+}
+
+/* ---- the database ------------------------------------------------------------------------- */
+
+static void note(struct outbox* o, bool away, const char* message) {
+	pthread_mutex_lock(&o->lock);
+	const bool was_away = o->state.away;
+	o->state.away = away;
+	snprintf(o->state.message, sizeof o->state.message, "%.255s", message);
+	const int waiting = o->n;
+	pthread_mutex_unlock(&o->lock);
+	if (away && !was_away)
+		fprintf(stderr, "swiftlet: %s; serving on, it is tried again\n", message);
+	if (!away && was_away)
+		fprintf(stderr, "swiftlet: %s is there again; %d writes wait for it\n", o->far->path, waiting);
+}
+
+/* Tells the database the queue's first write. False: it is to be tried again. */
+static bool send_first(struct outbox* o) {
+	struct error e = {""};
+	pthread_mutex_lock(&o->lock);
+	const struct store_job job = o->queue[o->first].job; /* nobody else takes it out */
+	pthread_mutex_unlock(&o->lock);
+	postgres_stamp(o->far, o->writer, o->number);
+	bool done = run_job(o->far, &job, &e) || postgres_has_it(o->far);
+	if (!done && postgres_blames_data(o->far)) {
+		fprintf(stderr, "swiftlet: a write is left out: %s\n", e.message);
+		done = true;
+	}
+	if (!done) {
+		note(o, true, e.message);
+		return false;
+	}
+	pthread_mutex_lock(&o->lock);
+	pop(o);
+	o->state.stored++;
+	pthread_mutex_unlock(&o->lock);
+	note(o, false, "");
+	return true;
+}
+
+/* Takes in what was read, unless something was written here meanwhile. */
+static bool take_in(struct outbox* o, struct store* fresh, int64_t put) {
+	struct store* near = o->near;
+	pthread_mutex_lock(&near->lock);
+	pthread_mutex_lock(&o->lock);
+	const bool good = o->n == 0 && o->put == put;
+	if (good) {
+		struct sqlite3* old = near->sqlite;
+		near->sqlite = fresh->sqlite;
+		fresh->sqlite = old;
+		o->state.generation++;
+	}
+	pthread_mutex_unlock(&o->lock);
+	pthread_mutex_unlock(&near->lock);
+	return good;
+}
+
+/* Fills the copy in memory from the database. False: to be tried again. */
+static bool fill(struct outbox* o) {
+	struct error e = {""};
+	const char* doing = "reading what others have learned";
+	pthread_mutex_lock(&o->lock);
+	const int64_t put = o->put;
+	pthread_mutex_unlock(&o->lock);
+	struct store* fresh = sqlite_open(":memory:", STORE_WRITE, &e);
+	const bool begun =
+	    fresh && sql_execute(o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
+	bool good = begun && store_copy(fresh, o->far, &e);
+	if (begun && postgres_connected(o->far)) {
+		struct error unsaid;
+		good = sql_execute(o->far, "COMMIT", doing, &unsaid) && good;
+	}
+	if (good)
+		o->stale = !take_in(o, fresh, put);
+	store_close(fresh);
+	note(o, !good, good ? "" : e.message);
+	return good;
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+struct now {
+	int n;
+	bool stopping, late;
+};
+static struct now look(struct outbox* o) {
+	pthread_mutex_lock(&o->lock);
+	const struct now is = {o->n, o->stopping, o->stopping && now() > o->stop_at};
+	pthread_mutex_unlock(&o->lock);
+	return is;
+}
+
+/* Does what is to be done. False: something failed, and is tried again after a pause. */
+static bool work(struct outbox* o) {
+	struct error e = {""};
+	const bool fresh = !postgres_connected(o->far);
+	if (!postgres_connect(o->far, &e)) {
+		note(o, true, e.message);
+		return false;
+	}
+	o->stale |= fresh; /* what was said while nobody listened */
+	for (struct now is = look(o); is.n > 0 && !is.late; is = look(o))
+		if (!send_first(o))
+			return false;
+	return !o->stale || look(o).stopping || fill(o);
+}
+
+/* Until the next trial, or until there is little time left for trials. */
+static void rest(struct outbox* o, int milliseconds) {
+	const bool stopping = look(o).stopping;
+	for (int64_t until = now() + milliseconds; now() < until && look(o).stopping == stopping;)
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
+static void* run(void* user) {
+	struct outbox* o = user;
+	int pause = FIRST_PAUSE;
+	for (;;) {
+		const bool good = work(o);
+		const struct now is = look(o);
+		if (is.stopping && (is.n == 0 || is.late))
+			return NULL;
+		if (good && !o->stale && is.n == 0)
+			o->stale |= postgres_news(o->far, o->wake, LONGEST_PAUSE);
+		else if (!good)
+			rest(o, pause);
+		pause = good || is.stopping ? FIRST_PAUSE : pause * 2 > LONGEST_PAUSE ? LONGEST_PAUSE : pause * 2;
+		uint64_t count;
+		(void)!read(o->wake, &count, sizeof count);
+	}
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
+static void name_writer(struct outbox* o) {
+	unsigned char random[16] = {0};
+	(void)!getrandom(random, sizeof random, 0);
+	for (int i = 0; i < 16; i++)
+		sprintf(o->writer + 2 * i, "%02x", random[i]);
+}
+
+static bool open_far(struct outbox* o, const char* path, struct error* e) {
+	o->far = postgres_prepare(path, STORE_WRITE, e);
+	if (!o->far)
+		return false;
+	postgres_listen(o->far);
+	if (!postgres_connect(o->far, e)) {
+		if (postgres_unfit(o->far))
+			return false;
+		note(o, true, e->message);
+		return true;
+	}
+	o->stale = !fill(o);
+	return true;
+}
+
+struct outbox* outbox_open(struct store* near, const char* path, struct error* e) {
+	struct outbox* o = calloc(1, sizeof *o);
+	if (!o) {
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	o->near = near;
+	o->number = 1;
+	o->state.shared = true;
+	pthread_mutex_init(&o->lock, NULL);
+	name_writer(o);
+	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	bool good = open_far(o, path, e);
+	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run, o) != 0))
+		good = error_set(e, "no thread could be started for the mask store");
+	o->running = good;
+	if (good)
+		return o;
+	outbox_close(o);
+	return NULL;
+}
+
+void outbox_close(struct outbox* o) {
+	if (!o)
+		return;
+	pthread_mutex_lock(&o->lock);
+	o->stopping = true;
+	o->stop_at = now() + GRACE;
+	pthread_mutex_unlock(&o->lock);
+	(void)!write(o->wake, &(uint64_t){1}, sizeof(uint64_t));
+	if (o->running)
+		pthread_join(o->thread, NULL);
+	if (o->n > 0)
+		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->far->path, o->state.message);
+	while (o->n > 0)
+		pop(o);
+	store_close(o->far);
+	if (o->wake >= 0)
+		close(o->wake);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+void outbox_set_patience(struct outbox* o, int milliseconds) { store_set_patience(o->far, milliseconds); }
+
+const char* outbox_path(const struct outbox* o) { return o->far->path; }
+
+void outbox_state(struct outbox* o, struct store_state* out) {
+	pthread_mutex_lock(&o->lock);
+	*out = o->state;
+	out->waiting = o->n;
+	pthread_mutex_unlock(&o->lock);
+}

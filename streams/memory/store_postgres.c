@@ -1,0 +1,256 @@
+/* The connection: made, lost, waited for; and what is said when PostgreSQL fails. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "streams/memory/store_postgres_internal.h"
+
+enum { PATIENCE = 5000 };
+
+static int64_t now(void) { /* milliseconds */
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+bool postgres_is(const char* path) {
+	return strncmp(path, "postgresql://", 13) == 0 || strncmp(path, "postgres://", 11) == 0;
+}
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+static void drop(struct postgres* p) {
+	PQfinish(p->connection);
+	p->connection = NULL;
+}
+
+/* libpq's messages have lines; the first says it. */
+static int first_line(const char* words) { return (int)strcspn(words, "\n"); }
+
+static bool away(struct store* s, const char* why, struct error* e) {
+	error_set(e, "%s cannot be reached: %.*s", s->path, first_line(why), why);
+	drop(s->postgres);
+	return false;
+}
+
+static bool late(struct store* s, const char* doing, struct error* e) {
+	error_set(e, "%s did not answer within %d ms while %s", s->path, s->postgres->patience, doing);
+	drop(s->postgres);
+	return false;
+}
+
+static bool refused(struct store* s, const PGresult* result, const char* doing, struct error* e) {
+	const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char* words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	if (!state || !words)
+		return away(s, PQerrorMessage(s->postgres->connection), e);
+	/* classes of https://www.postgresql.org/docs/current/errcodes-appendix.html */
+	s->postgres->blames_data = strncmp(state, "22", 2) == 0 || strncmp(state, "23", 2) == 0;
+	if (strcmp(state, "53100") == 0)
+		error_set(e, "%s: the disk is full while %s; what was stored before is kept", s->path, doing);
+	else if (strcmp(state, "25006") == 0 || strcmp(state, "42501") == 0)
+		error_set(e, "%s cannot be written by this user while %s: %s", s->path, doing, words);
+	else
+		error_set(e, "%s: %s (%s) while %s", s->path, words, state, doing);
+	if (PQstatus(s->postgres->connection) == CONNECTION_BAD)
+		drop(s->postgres);
+	return false;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+static bool wait_until(const PGconn* c, short events, int64_t until) {
+	const int64_t left = until - now();
+	struct pollfd p = {.fd = PQsocket(c), .events = events};
+	return left > 0 && poll(&p, 1, (int)left) > 0;
+}
+
+static bool receive(struct store* s, PGresult** last, const char* doing, int64_t until, struct error* e) {
+	PGconn* c = s->postgres->connection;
+	for (;;) {
+		while (PQisBusy(c)) {
+			if (!wait_until(c, POLLIN, until))
+				return late(s, doing, e);
+			if (!PQconsumeInput(c))
+				return away(s, PQerrorMessage(c), e);
+		}
+		PGresult* result = PQgetResult(c);
+		if (!result)
+			return true;
+		const ExecStatusType had = PQresultStatus(*last);
+		if (*last && had != PGRES_COMMAND_OK && had != PGRES_TUPLES_OK) {
+			PQclear(result); /* the first failure is the one to tell */
+			continue;
+		}
+		PQclear(*last);
+		*last = result;
+	}
+}
+
+PGresult* postgres_exchange(struct store* s, const char* sql, const struct postgres_values* v,
+                            const char* doing, struct error* e) {
+	PGconn* c = s->postgres->connection;
+	const int64_t until = now() + s->postgres->patience;
+	PGresult* result = NULL;
+	if (!c) {
+		error_set(e, "%s: the connection was lost while %s", s->path, doing);
+		return NULL;
+	}
+	const int sent =
+	    v ? PQsendQueryParams(c, sql, v->n, v->type, v->value, v->length, v->format, 0) : PQsendQuery(c, sql);
+	if (!sent) {
+		away(s, PQerrorMessage(c), e);
+		return NULL;
+	}
+	for (int more; (more = PQflush(c)) != 0;)
+		if (more < 0 || !wait_until(c, POLLOUT, until)) {
+			late(s, doing, e);
+			return NULL;
+		}
+	const bool received = receive(s, &result, doing, until, e);
+	const ExecStatusType status = PQresultStatus(result);
+	if (received && (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK))
+		return result;
+	if (received)
+		refused(s, result, doing, e);
+	PQclear(result);
+	return NULL;
+}
+
+/* ---- connecting --------------------------------------------------------------------------- */
+
+static void no_notice(void* unused, const PGresult* result) { (void)unused, (void)result; }
+
+static bool establish(struct store* s, struct error* e) {
+	struct postgres* p = s->postgres;
+	const int64_t until = now() + p->patience;
+	const char* const key[] = {"dbname", "fallback_application_name", NULL};
+	const char* const value[] = {p->address, "swiftlet", NULL};
+	p->connection = PQconnectStartParams(key, value, 1);
+	if (!p->connection)
+		return error_set(e, "out of memory");
+	if (PQstatus(p->connection) == CONNECTION_BAD)
+		return away(s, PQerrorMessage(p->connection), e);
+	PQsetNoticeReceiver(p->connection, no_notice, NULL);
+	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+	while (next != PGRES_POLLING_OK) {
+		if (!wait_until(p->connection, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, until))
+			return late(s, "connecting", e);
+		next = PQconnectPoll(p->connection);
+		if (next == PGRES_POLLING_FAILED)
+			return away(s, PQerrorMessage(p->connection), e);
+	}
+	PQsetnonblocking(p->connection, 1);
+	return true;
+}
+
+bool postgres_connect(struct store* s, struct error* e) {
+	struct postgres* p = s->postgres;
+	if (p->connection && PQstatus(p->connection) == CONNECTION_OK)
+		return true;
+	drop(p);
+	p->unfit = false;
+	if (!establish(s, e))
+		return false;
+	char sql[256];
+	snprintf(sql, sizeof sql,
+	         "SET search_path = swiftlet; SET client_min_messages = warning; SET statement_timeout = %d;"
+	         "SET synchronous_commit = on; %s",
+	         p->patience, p->listens ? "LISTEN swiftlet" : "");
+	PGresult* result = postgres_exchange(s, sql, NULL, "setting up the connection", e);
+	PQclear(result);
+	if (result && postgres_check_schema(s, e))
+		return true;
+	drop(p);
+	return false;
+}
+
+bool postgres_connected(const struct store* s) { return s->postgres->connection != NULL; }
+bool postgres_unfit(const struct store* s) { return s->postgres->unfit; }
+bool postgres_blames_data(const struct store* s) { return s->postgres->blames_data; }
+void postgres_listen(struct store* s) { s->postgres->listens = true; }
+bool postgres_has_it(const struct store* s) { return s->postgres->has_it; }
+
+void postgres_stamp(struct store* s, const char* writer, int64_t number) {
+	snprintf(s->postgres->writer, sizeof s->postgres->writer, "%s", writer);
+	s->postgres->number = number;
+	s->postgres->has_it = s->postgres->blames_data = false;
+}
+
+bool postgres_news(struct store* s, int wake, int milliseconds) {
+	struct postgres* p = s->postgres;
+	struct pollfd of[2] = {{.fd = wake, .events = POLLIN},
+	                       {.fd = p->connection ? PQsocket(p->connection) : -1, .events = POLLIN}};
+	poll(of, 2, milliseconds);
+	if (!p->connection)
+		return false;
+	if (!PQconsumeInput(p->connection)) {
+		drop(p);
+		return false;
+	}
+	bool others = false;
+	for (PGnotify* n; (n = PQnotifies(p->connection)); PQfreemem(n))
+		others |= n->be_pid != PQbackendPID(p->connection);
+	return others;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* The address as people may see it: where and which, neither who nor the password. NULL: it is none. */
+static char* label_of(const char* address, struct error* e) {
+	char* words = NULL;
+	PQconninfoOption* option = PQconninfoParse(address, &words);
+	if (!option) {
+		error_set(e, "--store: this is no address of PostgreSQL: %.*s",
+		          first_line(words ? words : "no memory"), words ? words : "no memory");
+		PQfreemem(words);
+		return NULL;
+	}
+	const char *host = "", *port = "", *name = "";
+	for (const PQconninfoOption* o = option; o->keyword; o++) {
+		const char* value = o->val ? o->val : "";
+		if (strcmp(o->keyword, "host") == 0)
+			host = value;
+		else if (strcmp(o->keyword, "port") == 0)
+			port = value;
+		else if (strcmp(o->keyword, "dbname") == 0)
+			name = value;
+	}
+	const size_t size = strlen(host) + strlen(port) + strlen(name) + 32;
+	char* label = malloc(size);
+	if (label)
+		snprintf(label, size, "postgresql://%s%s%s/%s", host, *port ? ":" : "", port, name);
+	else
+		error_set(e, "out of memory");
+	PQconninfoFree(option);
+	return label;
+}
+
+struct store* postgres_prepare(const char* path, enum store_mode mode, struct error* e) {
+	char* label = label_of(path, e);
+	struct store* s = label ? store_new(label, e) : NULL;
+	free(label);
+	if (!s)
+		return NULL;
+	s->postgres = calloc(1, sizeof *s->postgres);
+	if (!s->postgres || !(s->postgres->address = strdup(path))) {
+		error_set(e, "out of memory");
+		store_close(s);
+		return NULL;
+	}
+	s->driver = &postgres_driver;
+	s->postgres->mode = mode;
+	s->postgres->patience = PATIENCE;
+	return s;
+}
+
+struct store* postgres_open(const char* path, enum store_mode mode, struct error* e) {
+	struct store* s = postgres_prepare(path, mode, e);
+	if (s && !postgres_connect(s, e)) {
+		store_close(s);
+		return NULL;
+	}
+	return s;
+}

@@ -1,0 +1,210 @@
+/* The driver of the store's statements on PostgreSQL. Values go as text, but for blobs; results come as text.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/memory/store_postgres_internal.h"
+
+enum {
+	MOST = 32,
+	/* parameters, and columns, of a statement */ INT8 = 20,
+	FLOAT8 = 701,
+	TEXT = 25,
+	BYTEA = 17
+};
+
+struct query {
+	struct sql_query base;
+	char* sql;
+	int n;
+	Oid type[MOST];
+	const char* value[MOST];
+	int length[MOST], format[MOST];
+	char number[MOST][32];
+	PGresult* result; /* NULL: not run yet */
+	int row;
+	unsigned char* blob[MOST]; /* of the row at hand */
+};
+
+static struct query* of(struct sql_query* q) { return (struct query*)q; }
+
+static void close_connection(struct store* s) {
+	if (!s->postgres)
+		return;
+	PQfinish(s->postgres->connection);
+	free(s->postgres->address);
+	free(s->postgres);
+}
+
+static void set_patience(struct store* s, int milliseconds) { s->postgres->patience = milliseconds; }
+
+static bool execute(struct store* s, const char* sql, const char* doing, struct error* e) {
+	PGresult* result = postgres_exchange(s, sql, NULL, doing, e);
+	PQclear(result);
+	return result != NULL;
+}
+
+/* ---- transactions ------------------------------------------------------------------------- */
+
+/* Notes a stamped write with what it writes. False: it is there already, or the statement failed. */
+static bool note_stamp(struct store* s, const char* doing, struct error* e) {
+	struct postgres* p = s->postgres;
+	char sql[320];
+	snprintf(sql, sizeof sql,
+	         "INSERT INTO writer(id, number) VALUES('%s', %lld) ON CONFLICT(id) DO UPDATE SET"
+	         " number = excluded.number, seen = now() WHERE writer.number < excluded.number RETURNING number",
+	         p->writer, (long long)p->number);
+	PGresult* result = postgres_exchange(s, sql, NULL, doing, e);
+	p->has_it = result && PQntuples(result) == 0;
+	const bool fresh = result && !p->has_it;
+	PQclear(result);
+	if (p->has_it)
+		error_set(e, "%s: this was stored already", s->path);
+	return fresh;
+}
+
+static bool begin(struct store* s, const char* doing, struct error* e) {
+	struct postgres* p = s->postgres;
+	if (!postgres_connect(s, e) || !execute(s, "BEGIN", doing, e))
+		return false;
+	if (p->mode == STORE_READ) {
+		execute(s, "ROLLBACK", doing, e);
+		return error_set(e, "%s is opened for reading", s->path);
+	}
+	p->in_transaction = true;
+	if (p->number == 0 || note_stamp(s, doing, e))
+		return true;
+	const struct error why = *e;
+	s->driver->end(s, false, doing, e);
+	*e = why;
+	return false;
+}
+
+static bool end(struct store* s, bool good, const char* doing, struct error* e) {
+	struct postgres* p = s->postgres;
+	p->in_transaction = false;
+	if (good && execute(s, "NOTIFY swiftlet; COMMIT", doing, e))
+		return true;
+	struct error unsaid;
+	if (p->connection)
+		execute(s, "ROLLBACK", doing, &unsaid);
+	return false;
+}
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static struct sql_query* prepare(struct store* s, const char* sql, const char* doing, struct error* e) {
+	if (!s->postgres->in_transaction && !postgres_connect(s, e))
+		return NULL;
+	struct query* q = calloc(1, sizeof *q);
+	if (!q || !(q->sql = strdup(sql))) {
+		free(q);
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	q->base = (struct sql_query){s, doing};
+	for (char* at = q->sql; (at = strchr(at, '?')); at++)
+		*at = '$';
+	return &q->base;
+}
+
+static void bind(struct query* q, int i, Oid type, const char* value, int length, int format) {
+	i--;
+	q->type[i] = type;
+	q->value[i] = value;
+	q->length[i] = length;
+	q->format[i] = format;
+	q->n = i + 1 > q->n ? i + 1 : q->n;
+}
+
+static void bind_int(struct sql_query* base, int i, int64_t v) {
+	char* text = of(base)->number[i - 1];
+	snprintf(text, sizeof of(base)->number[0], "%lld", (long long)v);
+	bind(of(base), i, INT8, text, 0, 0);
+}
+static void bind_real(struct sql_query* base, int i, double v) {
+	char* text = of(base)->number[i - 1];
+	snprintf(text, sizeof of(base)->number[0], "%.17g", v);
+	bind(of(base), i, FLOAT8, text, 0, 0);
+}
+static void bind_text(struct sql_query* q, int i, const char* v) { bind(of(q), i, TEXT, v, 0, 0); }
+static void bind_blob(struct sql_query* q, int i, const void* v, size_t size) {
+	bind(of(q), i, BYTEA, v, (int)size, 1);
+}
+
+static void forget_blobs(struct query* q) {
+	for (int i = 0; i < MOST; i++) {
+		PQfreemem(q->blob[i]);
+		q->blob[i] = NULL;
+	}
+}
+
+static enum sql_step step(struct sql_query* base, struct error* e) {
+	struct query* q = of(base);
+	const struct postgres_values v = {q->n, q->type, q->value, q->length, q->format};
+	forget_blobs(q);
+	if (!q->result) {
+		q->result = postgres_exchange(base->store, q->sql, &v, base->doing, e);
+		q->row = -1;
+	}
+	if (!q->result)
+		return SQL_FAILED;
+	return ++q->row < PQntuples(q->result) ? SQL_ROW : SQL_DONE;
+}
+
+static const char* get_text(struct sql_query* base, int column) {
+	const struct query* q = of(base);
+	return PQgetisnull(q->result, q->row, column) ? NULL : PQgetvalue(q->result, q->row, column);
+}
+static int64_t get_int(struct sql_query* q, int column) {
+	const char* text = get_text(q, column);
+	return text ? strtoll(text, NULL, 10) : 0;
+}
+static double get_real(struct sql_query* q, int column) {
+	const char* text = get_text(q, column);
+	return text ? strtod(text, NULL) : 0;
+}
+static const void* get_blob(struct sql_query* base, int column, size_t* size) {
+	struct query* q = of(base);
+	const char* text = get_text(base, column);
+	*size = 0;
+	if (!text)
+		return NULL;
+	PQfreemem(q->blob[column]);
+	q->blob[column] = PQunescapeBytea((const unsigned char*)text, size);
+	return q->blob[column];
+}
+
+static int changes(struct sql_query* q) { return of(q)->result ? atoi(PQcmdTuples(of(q)->result)) : 0; }
+
+static void reset(struct sql_query* base) {
+	PQclear(of(base)->result);
+	of(base)->result = NULL;
+}
+
+static void finish(struct sql_query* base) {
+	reset(base);
+	forget_blobs(of(base));
+	free(of(base)->sql);
+	free(base);
+}
+
+const struct sql_driver postgres_driver = {.close = close_connection,
+                                           .set_patience = set_patience,
+                                           .execute = execute,
+                                           .begin = begin,
+                                           .end = end,
+                                           .prepare = prepare,
+                                           .bind_int = bind_int,
+                                           .bind_real = bind_real,
+                                           .bind_text = bind_text,
+                                           .bind_blob = bind_blob,
+                                           .step = step,
+                                           .get_int = get_int,
+                                           .get_real = get_real,
+                                           .get_text = get_text,
+                                           .get_blob = get_blob,
+                                           .changes = changes,
+                                           .reset = reset,
+                                           .finish = finish};

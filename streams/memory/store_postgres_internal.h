@@ -1,0 +1,35 @@
+/* What the files of the PostgreSQL store share. */
+#ifndef SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_INTERNAL_H
+#define SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_INTERNAL_H
+
+#include <libpq-fe.h>
+#include <stdatomic.h>
+
+#include "streams/memory/store_internal.h"
+#include "streams/memory/store_postgres.h"
+
+struct postgres {
+	PGconn* connection; /* NULL: none */
+	char* address;
+	enum store_mode mode;
+	int patience;        /* milliseconds */
+	bool in_transaction; /* as the caller sees it; the connection may be lost meanwhile */
+	bool unfit, blames_data, listens, heard, has_it;
+	char writer[40];
+	int64_t number;
+};
+
+struct postgres_values { /* (n) parameters of a statement */
+	int n;
+	const Oid* type;
+	const char* const* value;
+	const int *length, *format;
+};
+
+/* The last result of the statements, which the caller clears; NULL with the error set. */
+PGresult* postgres_exchange(struct store*, const char* sql, const struct postgres_values*, const char* doing,
+                            struct error*);
+/* Brings the schema up to date, or says why it is not to be used (postgres->unfit). */
+bool postgres_check_schema(struct store*, struct error*);
+
+#endif
