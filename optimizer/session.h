@@ -12,6 +12,7 @@
 #ifndef SWIFTLET_OPTIMIZER_SESSION_H
 #define SWIFTLET_OPTIMIZER_SESSION_H
 
+#include "core/draft/chances.h"
 #include "core/draft/retrieval.h"
 #include "core/draft/round.h"
 #include "optimizer/engine.h"
@@ -47,6 +48,8 @@ void session_fail(struct session*);
 bool session_judge(struct session*, const struct mask*, int* matches, int* rows, struct error*);
 
 struct engine* session_engine(struct session*);
+/* What the session has learned of its drafters. */
+struct chances* session_chances(struct session*);
 const struct swiftlet_options* session_options(const struct session*);
 /* The search behind the session; NULL with --method vanilla. */
 struct search* session_search(struct session*);

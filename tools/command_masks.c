@@ -371,8 +371,8 @@ int command_masks(int argc, char** argv) {
 	     &m.output, 0, 0},
 	    {"format", 0, "swiftlet|skip_layers", "export: ours, or the published code's (swiftlet)", OPTION_TEXT,
 	     &m.format, 0, 0},
-	    {"store", 0, "FILE", "the mask store (~/.local/state/swiftlet/masks.db)", OPTION_TEXT, &m.store_path,
-	     0, 0},
+	    {"store", 0, "FILE|URL", "the mask store, or postgresql://…\n(~/.local/state/swiftlet/masks.db)",
+	     OPTION_TEXT, &m.store_path, 0, 0},
 	};
 	struct command_line line = {
 	    .name = "masks",

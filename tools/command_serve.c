@@ -120,8 +120,11 @@ int serve_main(int argc, char** argv) {
 	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
 	     OPTION_TEXT, &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
-	    {"store", 0, "FILE", "masks and observations\n(~/.local/state/swiftlet/masks.db)", OPTION_TEXT,
-	     &s.wish.store, 0, 0},
+	    {"store", 0, "FILE|URL",
+	     "what is learned: a file (~/.local/state/swiftlet/masks.db), or\npostgresql://USER@HOST/DATABASE, "
+	     "which "
+	     "any number of replicas\nshare: what one learns all draft with; no request waits for it",
+	     OPTION_TEXT, &s.wish.store, 0, 0},
 	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
 	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
 	     OPTION_FLAG, &s.log, 0, 0},

@@ -50,9 +50,20 @@ void chances_first_anew(struct chances* chances, int source, float start) {
 	chances->first[source] = (struct tally){first_weight * right, first_weight};
 }
 
+void chances_begin(struct chances* chances, int source, int bin, int rank, double right, double trials) {
+	if (bin < 0 || bin >= drafters[source]->bins || rank < 0 || rank >= TREE_RANKS || !(trials > 0))
+		return;
+	struct tally* tally = &chances->broad[source][bin][rank];
+	const double most = (double)memory / 2, share = trials > most ? most / trials : 1;
+	if (tally->trials <= 0)
+		*tally = (struct tally){(float)(right * share), (float)(trials * share)};
+}
+
 void chances_see(struct chances* chances, int source, int bin, int rank, enum company company, bool right) {
 	count(&chances->lift[source][company], right, chances_broad(chances, source, bin, rank), lift_memory);
 	count(&chances->broad[source][bin][rank], right, 1, memory);
+	chances->fresh[source][bin][rank].trials += 1;
+	chances->fresh[source][bin][rank].right += right ? 1.0f : 0.0f;
 	count(&chances->narrow[source][bin][rank][company], right, 1, memory);
 	if (rank == 0)
 		count(&chances->first[source], right, 1, first_memory);

@@ -29,6 +29,7 @@ struct calibration {
 
 struct chances {
 	struct tally broad[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS];
+	struct tally fresh[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS]; /* trials that nobody has stored yet */
 	struct tally narrow[DRAFTER_COUNT][EVIDENCE_BINS][TREE_RANKS][COMPANIES];
 	struct tally lift[DRAFTER_COUNT][COMPANIES]; /* trials: the sum of broad chances */
 	struct tally first[DRAFTER_COUNT];           /* each drafter's first choices, whatever the evidence */
@@ -46,6 +47,8 @@ float chances_first(const struct chances*, int source);
 /* The drafter is not what it was (another mask): its first choices are right as often as `start` says, NaN
  * where that is not known, which is held worth a few trials. */
 void chances_first_anew(struct chances*, int source, float start);
+/* What earlier runs counted of a bin, where nothing was counted here yet; it fades like what is. */
+void chances_begin(struct chances*, int source, int bin, int rank, double right, double trials);
 /* One trial. */
 void chances_see(struct chances*, int source, int bin, int rank, enum company, bool right);
 /* A verified tree, with the chances that it was built from. */

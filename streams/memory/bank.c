@@ -306,6 +306,18 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	return true;
 }
 
+bool bank_refresh(struct bank* b, const struct bank_entry* stored) {
+	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
+	if (!e)
+		return bank_restore(b, stored);
+	e->record = stored->record;
+	bank_record_add(&e->record, &e->unsaved);
+	e->signature = stored->signature;
+	signature_add(&e->signature, &e->unsaved_signature);
+	e->settled |= stored->settled;
+	return true;
+}
+
 void bank_remove(struct bank* b, int64_t id) {
 	for (int i = 0; i < b->n; i++)
 		if (b->entry[i].id == id) {

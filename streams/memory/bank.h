@@ -84,6 +84,8 @@ void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const
 /* Takes up an entry as stored; kind 0 is not known. False when it was not taken: the bank is full of more
  * useful ones. */
 bool bank_restore(struct bank*, const struct bank_entry*);
+/* The same of an entry that may be here: its record is then what is stored and what is unsaved here. */
+bool bank_refresh(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);
 /* One more instance has begun: ages what is not used. */
 void bank_tick(struct bank*);

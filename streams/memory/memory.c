@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "optimizer/session.h"
+#include "streams/memory/experience.h"
 #include "streams/memory/searches.h"
 
 enum { GATHERED = 512, FLUSH_INSTANCES = 4, BRIEF = 64, PROVEN = 64 };
@@ -22,7 +23,10 @@ struct memory {
 	struct bank* bank;
 	struct store* store;
 	struct memory_counts counts;
-	int unflushed; /* instances since the last flush */
+	int unflushed;      /* instances since the last flush */
+	int64_t generation; /* the store's, when the bank was last told of it */
+	char device[STORE_DEVICE];
+	int64_t cost_passes; /* whose costs are stored */
 	void (*on_event)(void*, int, enum memory_event, const char*);
 	void* on_user;
 };
@@ -49,6 +53,8 @@ struct memory_watch {
 	struct influence unsaved_influence; /* of this kind, for the store */
 	int64_t unsaved_kind;
 	char unsaved_task[BANK_TASK];
+	int64_t chances_kind; /* of which the session's chances are; 0: none yet */
+	char chances_task[BANK_TASK];
 };
 
 const char* memory_event_name(enum memory_event event) {
@@ -74,6 +80,28 @@ static bool restore(void* user, const struct store_mask* stored) {
 	if (stored->model.blocks == m->model.blocks)
 		bank_restore(m->bank, &entry);
 	return true;
+}
+
+static bool refresh(void* user, const struct store_mask* stored) {
+	struct memory* m = user;
+	struct bank_entry entry = stored->entry;
+	entry.settled |= served_well(&entry.record);
+	if (stored->model.blocks == m->model.blocks)
+		bank_refresh(m->bank, &entry);
+	return true;
+}
+
+/* What other replicas have learned meanwhile; the store has it here in memory. */
+static void take_news(struct memory* m) {
+	struct store_state state;
+	struct error unsaid;
+	if (!m->store)
+		return;
+	store_state(m->store, &state);
+	if (state.generation == m->generation)
+		return;
+	m->generation = state.generation;
+	store_each(m->store, m->model.fingerprint, refresh, m, &unsaid);
 }
 
 struct memory* memory_open(const struct model* model, const char* name, const char* path, struct error* e) {
@@ -147,6 +175,12 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	drift_options_default(&o);
 	drift_open(&w->drift, &o);
 	searches_open(&w->searches, session);
+	if (m->store && !m->device[0]) { /* the first session */
+		struct engine* engine = session_engine(session);
+		experience_device(m->device, engine);
+		experience_load_costs(m->store, &m->model, m->device, &engine->cost);
+		m->cost_passes = engine->cost.passes;
+	}
 	if (m->store && w->search && !(w->gathered = calloc(GATHERED, sizeof *w->gathered))) {
 		free(w);
 		return NULL;
@@ -196,9 +230,32 @@ static void store_unsaved_influence(struct memory_watch* w) {
 		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 }
 
+static void store_chances(struct memory_watch* w) {
+	const struct memory* m = w->memory;
+	struct error unsaid;
+	if (m->store && w->chances_kind)
+		experience_save_chances(m->store, &m->model, m->device, w->chances_task, w->chances_kind,
+		                        session_chances(w->session), &unsaid);
+}
+
+/* The session's chances are of this kind from now on; a new session begins with what is stored of it. */
+static void turn_chances(struct memory_watch* w) {
+	const struct memory* m = w->memory;
+	const bool first = w->chances_kind == 0;
+	if (!m->store || !w->has_entry || w->chances_kind == w->entry_kind)
+		return;
+	store_chances(w);
+	w->chances_kind = w->entry_kind;
+	memcpy(w->chances_task, w->entry_task, sizeof w->chances_task);
+	if (first)
+		experience_load_chances(m->store, &m->model, m->device, w->chances_task, w->chances_kind,
+		                        session_chances(w->session));
+}
+
 /* What cannot be stored is kept for the next time, as far as there is room. */
 static void store_observations(struct memory_watch* w) {
 	struct error e;
+	store_chances(w);
 	if (w->n_gathered > 0 &&
 	    store_observe(w->memory->store, &w->memory->model, w->gathered, w->n_gathered, &e))
 		w->n_gathered = 0;
@@ -208,8 +265,13 @@ static void store_observations(struct memory_watch* w) {
 void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
+	struct memory* m = w->memory;
+	struct error unsaid;
 	gather_observations(w);
 	store_observations(w);
+	if (m->store)
+		experience_save_costs(m->store, &m->model, m->device, &session_engine(w->session)->cost,
+		                      &m->cost_passes, &unsaid);
 	searches_close(&w->searches);
 	free(w->gathered);
 	free(w);
@@ -334,6 +396,7 @@ static void find_place(struct memory_watch* w, bool signature_known) {
 		recall(w, e);
 	else
 		begin_kind(w);
+	turn_chances(w);
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */
@@ -348,6 +411,7 @@ void memory_begin(struct memory_watch* w, const char* task) {
 	int steps, accepted;
 	w->round_seen = session_last_round(w->session, &steps, &accepted);
 	pthread_mutex_lock(&m->lock);
+	take_news(m);
 	bank_tick(m->bank);
 	find_place(w, false);
 	pthread_mutex_unlock(&m->lock);
@@ -507,6 +571,8 @@ void memory_end(struct memory_watch* w) {
 		struct error error;
 		memory_flush(m, &error);
 		store_observations(w);
+		experience_save_costs(m->store, &m->model, m->device, &session_engine(w->session)->cost,
+		                      &m->cost_passes, &error);
 	}
 }
 
@@ -560,6 +626,8 @@ void memory_counts(struct memory* m, struct memory_counts* out) {
 	out->entries = m->bank->n;
 	out->merges = m->bank->merges;
 	out->evictions = m->bank->evictions;
+	if (m->store)
+		store_state(m->store, &out->store);
 	pthread_mutex_unlock(&m->lock);
 }
 

@@ -38,6 +38,7 @@ struct memory_counts {
 	int64_t merges, evictions;
 	bool store_failed; /* the last write did not succeed; what it held is kept for the next */
 	char store_message[512];
+	struct store_state store; /* of one that others share */
 };
 
 struct memory;

@@ -195,6 +195,10 @@ static void write_now(const struct metrics_now* now, struct text* out) {
 	gauge(out, "bank_masks", "Masks in the bank.", k->entries);
 	counter(out, "bank_evictions_total", "Masks that left the bank for want of room.", (double)k->evictions);
 	gauge(out, "store_failed", "1 while the last write to the store failed.", k->store_failed);
+	gauge(out, "store_away", "1 while the database that others share cannot be used.", k->store.away);
+	gauge(out, "store_waiting", "Writes that wait for the database.", k->store.waiting);
+	counter(out, "store_writes_total", "Writes that the database was told.", (double)k->store.stored);
+	counter(out, "store_news_total", "Times that others' writes were taken in.", (double)k->store.generation);
 }
 
 void metrics_text(struct metrics* m, const struct metrics_now* now, struct text* out) {

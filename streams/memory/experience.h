@@ -1,0 +1,25 @@
+/* What a device teaches and the store keeps: what passes cost there, and how often drafters are right on a
+ * kind of text. It is where a later process begins; what it sees itself soon weighs more. */
+#ifndef SWIFTLET_STREAMS_MEMORY_EXPERIENCE_H
+#define SWIFTLET_STREAMS_MEMORY_EXPERIENCE_H
+
+#include "core/draft/chances.h"
+#include "optimizer/engine.h"
+#include "streams/memory/store.h"
+
+/* Backend, threads and processor: what costs depend on beside the model. */
+void experience_device(char device[STORE_DEVICE], const struct engine*);
+
+/* Fills costs that were not measured here. What cannot be read is left out. */
+void experience_load_costs(struct store*, const struct store_model*, const char* device, struct cost_model*);
+/* Adds the estimates that were measured since `passes` (of the cost model; set to now) to the store. */
+bool experience_save_costs(struct store*, const struct store_model*, const char* device,
+                           const struct cost_model*, int64_t* passes, struct error*);
+
+void experience_load_chances(struct store*, const struct store_model*, const char* device, const char* task,
+                             int64_t kind, struct chances*);
+/* Adds what was seen since the last time; kept for the next where it cannot be stored. */
+bool experience_save_chances(struct store*, const struct store_model*, const char* device, const char* task,
+                             int64_t kind, struct chances*, struct error*);
+
+#endif
