@@ -1,10 +1,11 @@
 /* Attention of a tree's rows, cut by absolute position.
  *
  * Positions are cut into chunks of ATTENTION_CHUNK counted from 0. A block takes one row, one key/value head
- * and one chunk, for all query heads that share it; a second kernel combines the chunks in order. A row sees
- * positions below its base at slots of the same number, and beyond it its own ancestors at theirs. So its
- * result depends on its own path alone. */
+ * and one chunk, for all query heads that share it; the last of them to finish, or a second kernel, combines
+ * the chunks in order. A row sees positions below its base at slots of the same number, and beyond it its own
+ * ancestors at theirs. So its result depends on its own path alone. */
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 enum { CHUNK = ATTENTION_CHUNK, HEADS_AT_ONCE = 8 };
 
@@ -13,6 +14,7 @@ struct attend {
 	float *partial, *scale;
 	int heads, kv_heads, head_dim, block, chunks, window, first_row;
 	float factor, softcap;
+	unsigned* done; /* as workspace.row_done; NULL: another kernel combines the chunks */
 };
 
 __device__ __forceinline__ int slot_of(const struct device_slice* s, const struct device_row& row,
@@ -86,11 +88,47 @@ __device__ void mix_values(float* out, const float* weight, const int* slot, int
 	}
 }
 
-__global__ void attend_kernel(struct attend a, const struct device_slice* s) {
+/* The chunks of one row and head, in order. What other blocks wrote is read past the first-level cache. */
+template <class T>
+__device__ void combine_head(const struct attend& a, T* out, int row_of_slice, int r, int h, int from,
+                             int position) {
+	const size_t at = ((size_t)row_of_slice * a.heads + h) * a.chunks;
+	float most = -INFINITY, sum = 0;
+	for (int c = from / CHUNK; c <= position / CHUNK; c++)
+		most = fmaxf(most, __ldcg(&a.scale[2 * (at + c)]));
+	for (int c = from / CHUNK; c <= position / CHUNK; c++)
+		sum += __ldcg(&a.scale[2 * (at + c) + 1]) * __expf(__ldcg(&a.scale[2 * (at + c)]) - most);
+	for (int j = threadIdx.x; j < a.head_dim; j += blockDim.x) {
+		float x = 0;
+		for (int c = from / CHUNK; c <= position / CHUNK; c++)
+			x = __fmaf_rn(__expf(__ldcg(&a.scale[2 * (at + c)]) - most),
+			              __ldcg(&a.partial[(at + c) * a.head_dim + j]), x);
+		out[((size_t)r * a.heads + h) * a.head_dim + j] = to_activation<T>(x / sum);
+	}
+}
+
+/* Whether this block is the last of its row and head's chunks to get here. */
+__device__ bool is_last_chunk(const struct attend& a, int chunks) {
+	__shared__ bool last;
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		unsigned* done = &a.done[(size_t)blockIdx.y * a.kv_heads + blockIdx.x];
+		last = atomicAdd(done, 1u) == (unsigned)chunks - 1;
+		if (last)
+			*done = 0;
+	}
+	__syncthreads();
+	__threadfence();
+	return last;
+}
+
+template <class T> __global__ void attend_kernel(struct attend a, T* out, const struct device_slice* s) {
 	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
 	__shared__ float weight[CHUNK], shared[2 * CHUNK], scores[HEADS_AT_ONCE * CHUNK];
 	__shared__ int slot[CHUNK];
 	const int r = blockIdx.y + a.first_row, kv = blockIdx.x, chunk = blockIdx.z, hd = a.head_dim;
+	wait_for_inputs();
 	if (r >= s->n || leaves_out(s, 2 * a.block))
 		return;
 	const struct device_row& row = s->row[r];
@@ -133,42 +171,49 @@ __global__ void attend_kernel(struct attend a, const struct device_slice* s) {
 			__syncthreads();
 		}
 	}
+	if (a.done && is_last_chunk(a, row.position / CHUNK - from / CHUNK + 1))
+		for (int h = 0; h < group; h++)
+			combine_head(a, out, (int)blockIdx.y, r, kv * group + h, from, row.position);
 }
 
-/* The chunks of one row and head, in order. */
 template <class T> __global__ void combine_kernel(struct attend a, T* out, const struct device_slice* s) {
 	const int r = blockIdx.y + a.first_row, h = blockIdx.x;
+	wait_for_inputs();
 	if (r >= s->n || leaves_out(s, 2 * a.block))
 		return;
 	const int position = s->row[r].position;
-	const int from = a.window > 0 ? max(0, position + 1 - a.window) : 0;
-	const size_t at = ((size_t)blockIdx.y * a.heads + h) * a.chunks;
-	float most = -INFINITY, sum = 0;
-	for (int c = from / CHUNK; c <= position / CHUNK; c++)
-		most = fmaxf(most, a.scale[2 * (at + c)]);
-	for (int c = from / CHUNK; c <= position / CHUNK; c++)
-		sum += a.scale[2 * (at + c) + 1] * __expf(a.scale[2 * (at + c)] - most);
-	for (int j = threadIdx.x; j < a.head_dim; j += blockDim.x) {
-		float x = 0;
-		for (int c = from / CHUNK; c <= position / CHUNK; c++)
-			x = __fmaf_rn(__expf(a.scale[2 * (at + c)] - most), a.partial[(at + c) * a.head_dim + j], x);
-		out[((size_t)r * a.heads + h) * a.head_dim + j] = to_activation<T>(x / sum);
-	}
+	combine_head(a, out, (int)blockIdx.y, r, h, a.window > 0 ? max(0, position + 1 - a.window) : 0, position);
+}
+
+template <class T>
+static void launch_both(const struct cuda_backend* b, cudaStream_t stream, int rows, const struct attend& a) {
+	const struct model_shape* m = &b->shape;
+	const struct device_slice* s = (const struct device_slice*)b->slice;
+	launch(b, stream, dim3((unsigned)m->kv_heads, (unsigned)rows, (unsigned)b->chunks), CHUNK,
+	       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, (T*)b->work.mixed, s);
+	if (!a.done)
+		launch(b, stream, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a,
+		       (T*)b->work.mixed, s);
 }
 
 void launch_attention(const struct cuda_backend* b, cudaStream_t stream, int rows, int block, int first_row) {
 	const struct model_shape* m = &b->shape;
 	const bool slides = block_set_has(&m->sliding, block);
-	const struct attend a = {b->work.q, b->work.partial,    b->work.scale,
-	                         m->heads,  m->kv_heads,        m->head_dim,
-	                         block,     b->chunks,          slides ? m->sliding_window : 0,
-	                         first_row, m->attention_scale, m->attention_softcap};
-	const struct device_slice* s = (const struct device_slice*)b->slice;
-	attend_kernel<<<dim3((unsigned)m->kv_heads, (unsigned)rows, (unsigned)b->chunks), CHUNK,
-	                HEADS_AT_ONCE * m->head_dim * sizeof(float), stream>>>(a, s);
-	const dim3 grid((unsigned)m->heads, (unsigned)rows);
+	const struct attend a = {b->work.q,
+	                         b->work.partial,
+	                         b->work.scale,
+	                         m->heads,
+	                         m->kv_heads,
+	                         m->head_dim,
+	                         block,
+	                         b->chunks,
+	                         slides ? m->sliding_window : 0,
+	                         first_row,
+	                         m->attention_scale,
+	                         m->attention_softcap,
+	                         b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done};
 	if (b->bf16)
-		combine_kernel<<<grid, 128, 0, stream>>>(a, (__nv_bfloat16*)b->work.mixed, s);
+		launch_both<__nv_bfloat16>(b, stream, rows, a);
 	else
-		combine_kernel<<<grid, 128, 0, stream>>>(a, (__half*)b->work.mixed, s);
+		launch_both<__half>(b, stream, rows, a);
 }

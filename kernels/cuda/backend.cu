@@ -278,6 +278,8 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	       take(b, &w->segment_sum, 2 * segments, what, error) &&
 	       take(b, &w->top_score, segments * MAX_TOP, what, error) &&
 	       take(b, &w->top_token, segments * MAX_TOP, what, error) &&
+	       take(b, &w->head_done, 3 * (size_t)m->heads, what, error) &&
+	       take(b, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads, what, error) &&
 	       take_bytes(b, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill", error) &&
 	       take(b, &b->slice, b->slice_bytes, what, error) && take(b, &b->result, results, what, error) &&
 	       cuda_ok(cudaMallocHost((void**)&b->staging, b->slice_bytes), "cudaMallocHost", error) &&
@@ -300,6 +302,20 @@ static bool weights_fit(struct cuda_backend* b, struct error* error) {
 	           bytes >> 20, available >> 20, total >> 20);
 }
 
+/* SWIFTLET_CUDA_LAUNCHES=separate|fused|early, so that they can be compared; the best that the device can. */
+static bool choose_launches(struct cuda_backend* b, int major, struct error* error) {
+	static const char* const name[] = {"separate", "fused", "early"};
+	const char* wish = getenv("SWIFTLET_CUDA_LAUNCHES");
+	int chosen = LAUNCHES_EARLY;
+	for (int i = 0; wish && i < 3; i++)
+		if (strcmp(wish, name[i]) == 0)
+			chosen = i;
+	if (wish && strcmp(wish, name[chosen]) != 0)
+		return error_set(error, "SWIFTLET_CUDA_LAUNCHES=%.40s: separate, fused or early was expected", wish);
+	b->launches = chosen == LAUNCHES_EARLY && major < 9 ? LAUNCHES_FUSED : (enum launches)chosen;
+	return true;
+}
+
 static bool open_device(struct cuda_backend* b, struct error* error) {
 	struct cudaDeviceProp device;
 	CUDA_TRY(cudaSetDevice(b->device), error);
@@ -309,7 +325,7 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 		                 device.major, device.minor);
 	snprintf(b->head.name, sizeof b->head.name, "cuda (%.50s)", device.name);
 	CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), error);
-	return true;
+	return choose_launches(b, device.major, error);
 }
 
 static bool open_cublas(struct cuda_backend* b, struct error* error) {

@@ -98,15 +98,26 @@ struct workspace {
 	float *partial, *scale; /* attention by chunk: (rows, heads, chunks, head_dim) and (…, 2) */
 	float *logits, *score;  /* (SLICE_ROWS, vocab) */
 	float* segment_sum;     /* (SLICE_ROWS, segments, 2): maximum, sum */
-	float* top_score;       /* (SLICE_ROWS, segments, MAX_TOP) */
+	/* Blocks that have finished: of a head's products (3, heads), of a row's attention (SLICE_ROWS,
+	 * kv_heads). Zero between launches: who finishes last sets it back. */
+	unsigned *head_done, *row_done;
+	float* top_score; /* (SLICE_ROWS, segments, MAX_TOP) */
 	int32_t* top_token;
 	void* dequantized; /* one matrix in F16, for prefill on quantized weights */
 };
+
+/* How a block is launched: LAUNCHES_SEPARATE: each step by itself, nine launches. LAUNCHES_FUSED: norms of
+ * few rows go with the product that follows, rotation and the cache's new rows with the product before, and
+ * the last block of a row's attention combines its chunks: five. LAUNCHES_EARLY: these, each started while
+ * the one before it drains, with its first weights on their way (compute capability 9.0). All give the same
+ * bits. */
+enum launches { LAUNCHES_SEPARATE, LAUNCHES_FUSED, LAUNCHES_EARLY };
 
 struct cuda_backend {
 	struct backend head;
 	struct model_shape shape;
 	int device, context, chunks, segments;
+	enum launches launches;
 	bool bf16; /* activations and half-precision weights are BF16, else F16 */
 	cudaStream_t stream;
 	struct cublas_calls calls;
@@ -165,6 +176,30 @@ bool upload_weights(struct cuda_backend*, struct error*);
 /* Bytes that upload_weights will take. */
 size_t weight_bytes(const struct cuda_backend*);
 
+/* ---- what goes along with a product ------------------------------------------------------- */
+
+/* What a measuring slice needs: the hidden states before the last sub-layer, and where its influence goes. */
+struct measure {
+	float *before, *influence;
+};
+
+/* An RMS norm, and influence with it. */
+struct norm {
+	const float* weight; /* NULL: none */
+	float plus, epsilon;
+	struct measure measure;
+	int sub_layer; /* -1: the final norm */
+};
+
+/* Rotation of a block's queries and keys, and its new keys and values. */
+struct turn {
+	float *q, *k, *v;
+	const float *q_norm, *k_norm;
+	int heads, kv_heads, head_dim, pairs, block, interleaved;
+	float plus, epsilon;
+	unsigned* done; /* as workspace.head_done; NULL: not with the product */
+};
+
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
@@ -175,9 +210,14 @@ struct product {
 	enum product_end end; /* GATE: activation(w[0]·x)·(w[1]·x) into gated */
 	void* gated;
 	int gelu;
+	struct norm norm; /* of what the product reads, which are hidden states then */
+	struct turn turn; /* parts are a block's queries, keys and values */
 };
 void launch_product(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
                     int bucket, int sub_layer);
+/* Whether the norm before a product of that many tiles goes with it, and the rotation with a block's. */
+bool norm_goes_along(const struct cuda_backend*, int bucket);
+bool turn_goes_along(const struct cuda_backend*, int block);
 /* The same for a prefill chunk, by cuBLAS. */
 bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, int n, float* out,
                      struct error*);
@@ -186,6 +226,8 @@ bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, 
 void launch_embed(const struct cuda_backend*, cudaStream_t, int rows);
 void launch_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
 void launch_turn(const struct cuda_backend*, cudaStream_t, int rows, int block);
+struct norm norm_of(const struct cuda_backend*, const float* weight, int sub_layer);
+struct turn turn_of(const struct cuda_backend*, int block);
 void launch_post_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
 void launch_add(const struct cuda_backend*, cudaStream_t, int rows, const float* bias);
 void launch_bias(const struct cuda_backend*, cudaStream_t, int rows, float* x, const float* bias, int width);
@@ -212,6 +254,24 @@ bool capture_passes(struct cuda_backend*, struct error*);
 void launch_span(const struct cuda_backend*, cudaStream_t, int bucket, struct device_result* out);
 
 #ifdef __CUDACC__
+/* A launch in stream order; with LAUNCHES_EARLY it may begin before the one before it has ended, so every
+ * kernel launched by this begins with wait_for_inputs. */
+template <class... P, class... A>
+void launch(const struct cuda_backend* b, cudaStream_t stream, dim3 grid, unsigned threads, size_t shared,
+            void (*kernel)(P...), A... arguments) {
+	cudaLaunchAttribute early = {};
+	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	early.val.programmaticStreamSerializationAllowed = 1;
+	cudaLaunchConfig_t config = {};
+	config.gridDim = grid;
+	config.blockDim = dim3(threads);
+	config.dynamicSmemBytes = shared;
+	config.stream = stream;
+	config.attrs = &early;
+	config.numAttrs = b->launches == LAUNCHES_EARLY;
+	cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
 /* ---- on the device ------------------------------------------------------------------------ */
 
 __device__ __forceinline__ bool leaves_out(const struct device_slice* s, int sub_layer) {

@@ -7,8 +7,6 @@
 
 #include "kernels/cuda/cuda.cuh"
 
-__global__ void begin_step_kernel(struct device_slice* s) { s->steps++; }
-
 __global__ void end_step_kernel(struct device_slice* s, const struct device_result* result,
                                 cudaGraphConditionalHandle handle) {
 	const struct device_result* r = &result[s->steps - 1];
@@ -17,6 +15,7 @@ __global__ void end_step_kernel(struct device_slice* s, const struct device_resu
 	s->chance *= s->accept[bin];
 	const bool on = r->finite && s->steps < s->max_steps && r->max_probability >= s->threshold &&
 	                s->chance >= s->min_reach[s->steps];
+	s->steps += on;
 	row->token = r->token;
 	row->position++;
 	row->slot++;
@@ -50,8 +49,11 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 		return false;
 	CUDA_TRY(cudaStreamBeginCaptureToGraph(b->stream, body, NULL, NULL, 0, cudaStreamCaptureModeThreadLocal),
 	         error);
-	begin_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice);
+	/* whether a conditional node's body may hold early launches is not documented */
+	const enum launches launches = b->launches;
+	b->launches = launches == LAUNCHES_EARLY ? LAUNCHES_FUSED : launches;
 	launch_span(b, b->stream, 1, b->result);
+	b->launches = launches;
 	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
 	CUDA_TRY(cudaGraphInstantiate(&b->draft_graph, graph, 0), error);
@@ -69,7 +71,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	struct device_slice* s = (struct device_slice*)b->staging;
 	const int pairs = b->rope.pairs, steps = policy->max_steps;
 	memset(s, 0, sizeof *s);
-	s->n = 1;
+	s->n = s->steps = 1; /* the step that runs */
 	if (skip)
 		memcpy(s->skip, skip->word, sizeof s->skip);
 	s->max_steps = steps;

@@ -9,15 +9,29 @@
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
+/* The product of a sub-layer's normed hidden states; the norm goes along where that pays. */
+static void launch_normed_product(const struct cuda_backend* b, cudaStream_t stream, int bucket,
+                                  const float* norm, struct product* product, int sub_layer) {
+	if (norm_goes_along(b, bucket))
+		product->norm = norm_of(b, norm, sub_layer);
+	else
+		launch_norm(b, stream, 8 * bucket, norm, sub_layer);
+	launch_product(b, stream, product, product->norm.weight ? b->work.x : b->work.normed, bucket, sub_layer);
+}
+
 static void attention_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
 	const int rows = 8 * bucket, sub_layer = 2 * block;
-	launch_norm(b, stream, rows, w->attention_norm, sub_layer);
 	struct product qkv = {
-	    {w->wq, w->wk, w->wv}, {k->q, k->k, k->v}, {w->bq, w->bk, w->bv}, 3, PRODUCT_STORE, NULL, 0};
-	launch_product(b, stream, &qkv, k->normed, bucket, sub_layer);
-	launch_turn(b, stream, rows, block);
+	    {w->wq, w->wk, w->wv}, {k->q, k->k, k->v}, {w->bq, w->bk, w->bv}, 3, PRODUCT_STORE, NULL, 0, {}, {}};
+	if (turn_goes_along(b, block)) {
+		qkv.turn = turn_of(b, block);
+		qkv.turn.done = k->head_done;
+	}
+	launch_normed_product(b, stream, bucket, w->attention_norm, &qkv, sub_layer);
+	if (!qkv.turn.done)
+		launch_turn(b, stream, rows, block);
 	launch_attention(b, stream, rows, block, 0);
 	struct product out = {{w->wo},
 	                      {w->post_attention_norm ? k->y : k->x},
@@ -25,7 +39,9 @@ static void attention_launches(const struct cuda_backend* b, cudaStream_t stream
 	                      1,
 	                      w->post_attention_norm ? PRODUCT_STORE : PRODUCT_ADD,
 	                      NULL,
-	                      0};
+	                      0,
+	                      {},
+	                      {}};
 	launch_product(b, stream, &out, k->mixed, bucket, sub_layer);
 	if (w->post_attention_norm)
 		launch_post_norm(b, stream, rows, w->post_attention_norm, sub_layer);
@@ -35,22 +51,25 @@ static void mlp_launches(const struct cuda_backend* b, cudaStream_t stream, int 
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
 	const int rows = 8 * bucket, sub_layer = 2 * block + 1;
-	launch_norm(b, stream, rows, w->mlp_norm, sub_layer);
 	struct product gate = {{w->gate, w->up},
 	                       {NULL, NULL},
 	                       {w->b_gate, w->b_up},
 	                       2,
 	                       PRODUCT_GATE,
 	                       k->gated,
-	                       b->shape.activation == ACTIVATION_GELU_TANH};
-	launch_product(b, stream, &gate, k->normed, bucket, sub_layer);
+	                       b->shape.activation == ACTIVATION_GELU_TANH,
+	                       {},
+	                       {}};
+	launch_normed_product(b, stream, bucket, w->mlp_norm, &gate, sub_layer);
 	struct product down = {{w->down},
 	                       {w->post_mlp_norm ? k->y : k->x},
 	                       {w->b_down},
 	                       1,
 	                       w->post_mlp_norm ? PRODUCT_STORE : PRODUCT_ADD,
 	                       NULL,
-	                       0};
+	                       0,
+	                       {},
+	                       {}};
 	launch_product(b, stream, &down, k->gated, bucket, sub_layer);
 	if (w->post_mlp_norm)
 		launch_post_norm(b, stream, rows, w->post_mlp_norm, sub_layer);
@@ -59,7 +78,7 @@ static void mlp_launches(const struct cuda_backend* b, cudaStream_t stream, int 
 static void head_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket,
                           struct device_result* out) {
 	launch_norm(b, stream, 8 * bucket, b->output_norm, -1);
-	struct product head = {{b->output}, {b->work.logits}, {NULL}, 1, PRODUCT_STORE, NULL, 0};
+	struct product head = {{b->output}, {b->work.logits}, {NULL}, 1, PRODUCT_STORE, NULL, 0, {}, {}};
 	launch_product(b, stream, &head, b->work.normed, bucket, -1);
 	launch_results(b, stream, 8 * bucket, out);
 }
@@ -84,7 +103,10 @@ void launch_span(const struct cuda_backend* b, cudaStream_t stream, int bucket, 
  * any is captured. */
 static bool warm_up(struct cuda_backend* b, struct error* error) {
 	static const int bucket[] = {1, 2, 3, 5}; /* one for each number of tiles */
+	const size_t heads = (size_t)b->shape.heads, rows = (size_t)SLICE_ROWS * (size_t)b->shape.kv_heads;
 	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
+	CUDA_TRY(cudaMemsetAsync(b->work.head_done, 0, 3 * heads * sizeof(unsigned), b->stream), error);
+	CUDA_TRY(cudaMemsetAsync(b->work.row_done, 0, rows * sizeof(unsigned), b->stream), error);
 	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0]; i++)
 		launch_span(b, b->stream, bucket[i], b->result);
 	CUDA_TRY(cudaGetLastError(), error);

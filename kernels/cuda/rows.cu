@@ -1,9 +1,9 @@
 /* What happens to rows between products: embedding, norms, rotation, the cache's new keys and values.
  * One block a row throughout, so a row's result never depends on its company. */
-#include "kernels/cuda/cuda.cuh"
-#include "kernels/influence.h"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = ROW_THREADS };
 
 static const struct device_slice* slice_of(const struct cuda_backend* b) {
 	return (const struct device_slice*)b->slice;
@@ -34,39 +34,11 @@ void launch_embed(const struct cuda_backend* b, cudaStream_t stream, int rows) {
 
 /* ---- influence ---------------------------------------------------------------------------- */
 
-/* What a measuring slice needs: the hidden states before the last sub-layer, and where its influence goes. */
-struct measure {
-	float *before, *influence;
-};
-
-/* 1 - cos of the row's states before and after the last sub-layer below `end` that was run, as influence_of
- * in kernels/cpu/kernels.h. Between two sub-layers nothing else touches the states, so that the next one's
- * norm, which reads them anyway, is the place to measure. */
-__device__ void measure_row(const float* x, const struct measure& m, int dim, const struct device_slice* s,
-                            int end, float* shared) {
-	int at = end - 1;
-	while (at >= s->first && leaves_out(s, at))
-		at--;
-	if (at < s->first)
-		return;
-	const float* before = m.before + (size_t)blockIdx.x * dim;
-	float xx = 0, xy = 0, yy = 0;
-	for (int j = threadIdx.x; j < dim; j += blockDim.x) {
-		const float y = x[j] - before[j];
-		xx = __fmaf_rn(before[j], before[j], xx);
-		xy = __fmaf_rn(before[j], y, xy);
-		yy = __fmaf_rn(y, y, yy);
-	}
-	const float a = block_sum(xx, shared), b = block_sum(xy, shared), c = block_sum(yy, shared);
-	if (threadIdx.x == 0)
-		m.influence[(size_t)at * s->n + blockIdx.x] = influence_of(a, b, c);
-}
-
 __global__ void influence_kernel(const float* x, struct measure m, int dim, const struct device_slice* s,
                                  int end) {
 	__shared__ float shared[THREADS / 32];
 	if (blockIdx.x < (unsigned)s->n && s->measure)
-		measure_row(x + (size_t)blockIdx.x * dim, m, dim, s, end, shared);
+		measure_row(x + (size_t)blockIdx.x * dim, (int)blockIdx.x, m, dim, s, end, shared);
 }
 
 void launch_influence(const struct cuda_backend* b, cudaStream_t stream, int rows, int end) {
@@ -76,47 +48,46 @@ void launch_influence(const struct cuda_backend* b, cudaStream_t stream, int row
 
 /* ---- norms -------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ float inverse_root(const float* x, int n, float epsilon, float* shared) {
-	float sum = 0;
-	for (int j = threadIdx.x; j < n; j += blockDim.x)
-		sum = __fmaf_rn(x[j], x[j], sum);
-	return rsqrtf(block_sum(sum, shared) / (float)n + epsilon);
+struct norm norm_of(const struct cuda_backend* b, const float* weight, int sub_layer) {
+	const struct model_shape* m = &b->shape;
+	return {weight,
+	        m->norm_plus_one ? 1.0f : 0.0f,
+	        m->norm_epsilon,
+	        {b->work.before, b->work.influence},
+	        sub_layer};
 }
 
 template <class T>
-__global__ void norm_kernel(T* out, const float* x, const float* weight, int dim, float plus, float epsilon,
-                            const struct device_slice* s, int sub_layer, struct measure m) {
+__global__ void norm_kernel(T* out, const float* x, int dim, struct norm norm, const struct device_slice* s) {
 	__shared__ float shared[THREADS / 32];
-	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, sub_layer))
+	wait_for_inputs();
+	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, norm.sub_layer))
 		return;
 	const float* row = x + (size_t)blockIdx.x * dim;
-	if (s->measure && sub_layer >= 0) {
-		measure_row(row, m, dim, s, sub_layer, shared);
-		for (int j = threadIdx.x; j < dim; j += blockDim.x)
-			m.before[(size_t)blockIdx.x * dim + j] = row[j];
-	}
-	const float r = inverse_root(row, dim, epsilon, shared);
+	measure_before(row, (int)blockIdx.x, norm, dim, s, shared);
+	const float r = inverse_root(row, dim, norm.epsilon, shared);
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
-		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(row[j] * r * (weight[j] + plus));
+		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(row[j] * r * (norm.weight[j] + norm.plus));
 }
 
 void launch_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* weight,
                  int sub_layer) {
-	const struct model_shape* m = &b->shape;
-	const float plus = m->norm_plus_one ? 1.0f : 0.0f;
-	const struct measure measure = {b->work.before, b->work.influence};
+	const struct norm norm = norm_of(b, weight, sub_layer);
+	const int dim = b->shape.dim;
+	const float* x = b->work.x;
 	if (b->bf16)
-		norm_kernel<<<rows, THREADS, 0, stream>>>((__nv_bfloat16*)b->work.normed, b->work.x, weight, m->dim,
-		                                          plus, m->norm_epsilon, slice_of(b), sub_layer, measure);
+		launch(b, stream, dim3((unsigned)rows), THREADS, 0, norm_kernel<__nv_bfloat16>,
+		       (__nv_bfloat16*)b->work.normed, x, dim, norm, slice_of(b));
 	else
-		norm_kernel<<<rows, THREADS, 0, stream>>>((__half*)b->work.normed, b->work.x, weight, m->dim, plus,
-		                                          m->norm_epsilon, slice_of(b), sub_layer, measure);
+		launch(b, stream, dim3((unsigned)rows), THREADS, 0, norm_kernel<__half>, (__half*)b->work.normed, x,
+		       dim, norm, slice_of(b));
 }
 
 /* x += norm(y): Gemma 2's norm on a sub-layer's output */
 __global__ void post_norm_kernel(float* x, const float* y, const float* weight, int dim, float plus,
                                  float epsilon, const struct device_slice* s, int sub_layer) {
 	__shared__ float shared[THREADS / 32];
+	wait_for_inputs();
 	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, sub_layer))
 		return;
 	const float* row = y + (size_t)blockIdx.x * dim;
@@ -128,9 +99,9 @@ __global__ void post_norm_kernel(float* x, const float* y, const float* weight, 
 void launch_post_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* weight,
                       int sub_layer) {
 	const struct model_shape* m = &b->shape;
-	post_norm_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, b->work.y, weight, m->dim,
-	                                               m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon,
-	                                               slice_of(b), sub_layer);
+	const float* y = b->work.y;
+	launch(b, stream, dim3((unsigned)rows), THREADS, 0, post_norm_kernel, b->work.x, y, weight, m->dim,
+	       m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon, slice_of(b), sub_layer);
 }
 
 /* ---- prefill's separate steps ------------------------------------------------------------- */
@@ -181,66 +152,35 @@ void launch_gate(const struct cuda_backend* b, cudaStream_t stream, int rows, co
 
 /* ---- rotation and the cache --------------------------------------------------------------- */
 
-struct turn {
-	float *q, *k, *v;
-	const float *q_norm, *k_norm;
-	int heads, kv_heads, head_dim, pairs, block, interleaved;
-	float plus, epsilon;
-};
-
-/* One warp a head: its norm (Qwen3), its rotation, and for keys and values the rounding into the cache. */
-__device__ void turn_head(const struct turn& t, float* head, const float* norm, const float* cosine,
-                          const float* sine) {
-	const int lane = threadIdx.x % 32;
-	if (norm) {
-		float sum = 0;
-		for (int j = lane; j < t.head_dim; j += 32)
-			sum = __fmaf_rn(head[j], head[j], sum);
-		for (int step = 16; step > 0; step /= 2)
-			sum += __shfl_xor_sync(0xffffffffu, sum, step);
-		const float r = rsqrtf(sum / (float)t.head_dim + t.epsilon);
-		for (int j = lane; j < t.head_dim; j += 32)
-			head[j] = head[j] * r * (norm[j] + t.plus);
-		__syncwarp();
-	}
-	for (int i = lane; i < t.pairs; i += 32) {
-		const int a = t.interleaved ? 2 * i : i, b = t.interleaved ? 2 * i + 1 : i + t.pairs;
-		const float x = head[a], y = head[b];
-		head[a] = x * cosine[i] - y * sine[i];
-		head[b] = x * sine[i] + y * cosine[i];
-	}
-	__syncwarp();
-}
-
 __global__ void turn_kernel(struct turn t, const struct device_slice* s) {
+	wait_for_inputs();
 	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, 2 * t.block))
 		return;
 	const struct device_row& row = s->row[blockIdx.x];
-	const float* cosine = (const float*)((const char*)s + s->angles) + (size_t)row.angle * t.pairs;
+	const float* cosine = angles_of(t, s, (int)blockIdx.x);
 	const float* sine = cosine + (size_t)s->angle_rows * t.pairs;
-	const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32, hd = t.head_dim;
+	const int warps = blockDim.x / 32, warp = threadIdx.x / 32, hd = t.head_dim;
 	for (int h = warp; h < t.heads; h += warps)
 		turn_head(t, t.q + ((size_t)blockIdx.x * t.heads + h) * hd, t.q_norm, cosine, sine);
 	for (int h = warp; h < t.kv_heads; h += warps) {
 		float* k = t.k + ((size_t)blockIdx.x * t.kv_heads + h) * hd;
-		const float* v = t.v + ((size_t)blockIdx.x * t.kv_heads + h) * hd;
 		turn_head(t, k, t.k_norm, cosine, sine);
-		const size_t at = (((size_t)t.block * t.kv_heads + h) * row.slots + row.slot) * hd;
-		for (int j = lane; j < hd; j += 32) {
-			row.keys[at + j] = __float2half_rn(k[j]);
-			row.values[at + j] = __float2half_rn(v[j]);
-		}
+		store_head(t, row.keys, row, h, k);
+		store_head(t, row.values, row, h, t.v + ((size_t)blockIdx.x * t.kv_heads + h) * hd);
 	}
 }
 
-void launch_turn(const struct cuda_backend* b, cudaStream_t stream, int rows, int block) {
+struct turn turn_of(const struct cuda_backend* b, int block) {
 	const struct model_shape* m = &b->shape;
 	const struct device_block* w = &b->block[block];
-	const struct turn t = {b->work.q,      b->work.k, b->work.v,           w->q_norm,
-	                       w->k_norm,      m->heads,  m->kv_heads,         m->head_dim,
-	                       b->rope.pairs,  block,     m->rope.interleaved, m->norm_plus_one ? 1.0f : 0.0f,
-	                       m->norm_epsilon};
-	turn_kernel<<<rows, THREADS, 0, stream>>>(t, slice_of(b));
+	return {b->work.q,       b->work.k, b->work.v,           w->q_norm,
+	        w->k_norm,       m->heads,  m->kv_heads,         m->head_dim,
+	        b->rope.pairs,   block,     m->rope.interleaved, m->norm_plus_one ? 1.0f : 0.0f,
+	        m->norm_epsilon, NULL};
+}
+
+void launch_turn(const struct cuda_backend* b, cudaStream_t stream, int rows, int block) {
+	launch(b, stream, dim3((unsigned)rows), THREADS, 0, turn_kernel, turn_of(b, block), slice_of(b));
 }
 
 /* ---- hidden states ------------------------------------------------------------------------ */

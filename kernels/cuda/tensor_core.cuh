@@ -1,5 +1,6 @@
-/* The instructions that C++ has no word for: the tensor core's product and a load that stays out of the
- * first-level cache. Alone in a file, so that a test can put its own model of them here. */
+/* The instructions that C++ has no word for: the tensor core's product, loads that stay out of the
+ * first-level cache or only begin, and waiting for the launch before. Alone in a file, so that a test can put
+ * its own model of them here. */
 #ifndef SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
 #define SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
 
@@ -36,6 +37,20 @@ __device__ __forceinline__ uint4 load_once(const void* p) {
 	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
 	             : "l"(p));
 	return v;
+}
+
+/* Brings a cache line nearer; nothing is read yet. */
+__device__ __forceinline__ void fetch_ahead(const void* p) {
+	asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
+}
+
+/* Programmatic dependent launch (PTX ISA, griddepcontrol): the next kernel may begin now; what the kernels
+ * before wrote is there on return. A kernel that was not launched early has nothing to wait for. */
+__device__ __forceinline__ void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;");
+	asm volatile("griddepcontrol.wait;" : : : "memory");
+#endif
 }
 
 #endif

@@ -504,8 +504,6 @@ static void made_on_the_device(void** state) {
 	try_synth(DTYPE_Q8_0);
 }
 
-/* ---- what does not fit --------------------------------------------------------------------- */
-
 /* ---- what it does not do ------------------------------------------------------------------- */
 
 static void expect_refused(const struct model_shape* shape, int with, const char* part) {
@@ -544,6 +542,95 @@ static void families_it_cannot_run(void** state) {
 	shape.attention_growth = 0.1f;
 	shape.growth_context = 16;
 	expect_refused(&shape, 0, "long attention");
+}
+
+/* ---- ways to launch -------------------------------------------------------------------------- */
+
+/* Hidden states, influence and logits of a tree, and a draft loop's tokens, after committed tokens. */
+struct launched {
+	float tapped[20 * 128], influence[4 * 20], logits[20 * 300];
+	int32_t drafted[12];
+};
+
+static void play_way(const char* way, const struct weight_table* weights, int n, struct launched* out) {
+	struct random random = {7};
+	struct error error = {""};
+	if (way)
+		setenv("SWIFTLET_CUDA_LAUNCHES", way, 1);
+	struct backend* b = open_one(true, weights);
+	unsetenv("SWIFTLET_CUDA_LAUNCHES");
+	struct cache* c = open_cache(b);
+	enum { FILLED = 260 };
+	int32_t text[FILLED];
+	for (int i = 0; i < FILLED; i++)
+		text[i] = random_below(&random, weights->shape.vocab);
+	c->prompt_length = FILLED;
+	fill(b, c, text, FILLED); /* over one chunk of attention */
+	struct rows* r = calloc(1, sizeof *r);
+	random_rows(r, &random, n, weights->shape.vocab);
+	for (int i = 0; i < n; i++) {
+		r->want[i] = WANT_TOKEN | WANT_LOGITS;
+		r->out[i].logits = out->logits + (size_t)i * (size_t)weights->shape.vocab;
+	}
+	const struct segment segment = {.cache = c, .base = FILLED, .n = n};
+	struct pass pass = pass_of(r, &segment, 2 * weights->shape.n_blocks);
+	pass.head = true;
+	pass.tap = 2 * weights->shape.n_blocks - 1;
+	pass.tap_out = out->tapped;
+	pass.influence = out->influence;
+	run(b, &pass);
+	b->discard(c);
+	struct draft_policy policy = {.max_steps = 12, .top = 2};
+	for (int i = 0; i < DRAFT_BINS; i++)
+		policy.accept[i] = 1;
+	struct result drafted[12] = {{0}};
+	const struct segment chain = {.cache = c, .base = FILLED, .n = 1};
+	assert_int_equal(b->draft(b, &chain, text[3], NULL, &policy, drafted, &error), 12);
+	for (int i = 0; i < 12; i++)
+		out->drafted[i] = drafted[i].token;
+	free(r);
+	b->cache_close(c);
+	b->close(b);
+}
+
+static void try_ways(const struct model_shape* shape, enum dtype type, int with) {
+	static const int trees[] = {1, 11, 20}; /* tiles whose norm goes along, and not */
+	struct random_model* m = random_model_make(shape, &type, 1, with, 21);
+	struct launched *separate = calloc(1, sizeof *separate), *other = calloc(1, sizeof *other);
+	for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
+		play_way("separate", &m->weights, trees[i], separate);
+		for (int k = 0; k < 2; k++) {
+			play_way(k ? NULL : "fused", &m->weights, trees[i], other);
+			assert_memory_equal(separate, other, sizeof *other);
+		}
+	}
+	free(separate);
+	free(other);
+	random_model_free(m);
+}
+
+static void launches_give_the_same_bits(void** state) {
+	(void)state;
+	const struct model_shape llama = random_shape(2, 128, 4, 2, 32, 192, 300);
+	try_ways(&llama, DTYPE_F16, WITH_BIASES);
+	try_ways(&llama, DTYPE_Q8_0, WITH_HEAD_NORMS);
+	struct model_shape gemma = random_shape(2, 64, 4, 2, 80, 96, 257);
+	gemma.norm_plus_one = true;
+	try_ways(&gemma, DTYPE_BF16, WITH_POST_NORMS | WITH_SOFTCAPS | WITH_WINDOW);
+}
+
+static void an_unknown_way_is_named(void** state) {
+	(void)state;
+	const enum dtype type = DTYPE_F16;
+	const struct model_shape shape = random_shape(1, 64, 2, 1, 32, 96, 50);
+	struct random_model* m = random_model_make(&shape, &type, 1, 0, 1);
+	struct error error = {""};
+	const struct backend_options options = {.context = CONTEXT};
+	setenv("SWIFTLET_CUDA_LAUNCHES", "faster", 1);
+	assert_null(cuda_open(&m->weights, &options, &error));
+	unsetenv("SWIFTLET_CUDA_LAUNCHES");
+	assert_non_null(strstr(error.message, "faster"));
+	random_model_free(m);
 }
 
 #ifdef SWIFTLET_EMULATED
@@ -590,6 +677,8 @@ int main(void) {
 	                                   cmocka_unit_test(draft_loop),
 	                                   cmocka_unit_test(prefill),
 	                                   cmocka_unit_test(families_it_cannot_run),
+	                                   cmocka_unit_test(launches_give_the_same_bits),
+	                                   cmocka_unit_test(an_unknown_way_is_named),
 #ifdef SWIFTLET_EMULATED
 	                                   cmocka_unit_test(too_small_a_device),
 #endif

@@ -79,6 +79,13 @@ inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long x)
 	*p += x;
 	return old;
 }
+inline unsigned atomicAdd(unsigned* p, unsigned x) {
+	const unsigned old = *p;
+	*p += x;
+	return old;
+}
+inline void __threadfence() {}
+inline float __ldcg(const float* p) { return *p; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
@@ -179,6 +186,27 @@ void emulated_run(const emulated_shape&, const char* name, const std::function<v
 template <class F, class... A>
 void emulated_launch(const emulated_shape& shape, const char* name, F kernel, A... arguments) {
 	emulated_enqueue(shape.stream, [=] { emulated_run(shape, name, [=] { kernel(arguments...); }); });
+}
+
+enum { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+struct cudaLaunchAttribute {
+	int id;
+	struct {
+		int programmaticStreamSerializationAllowed;
+	} val;
+};
+struct cudaLaunchConfig_t {
+	dim3 gridDim, blockDim;
+	size_t dynamicSmemBytes;
+	cudaStream_t stream;
+	cudaLaunchAttribute* attrs;
+	unsigned numAttrs;
+};
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), A... arguments) {
+	emulated_launch(emulated_config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream), "a kernel",
+	                kernel, arguments...);
+	return cudaSuccess;
 }
 
 #endif

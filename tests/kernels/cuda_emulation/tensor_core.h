@@ -43,4 +43,7 @@ inline uint4 load_once(const void* p) {
 	return *(const uint4*)p;
 }
 
+inline void fetch_ahead(const void* p) { (void)p; }
+inline void wait_for_inputs() {}
+
 #endif

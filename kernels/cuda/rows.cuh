@@ -1,0 +1,89 @@
+/* What is done to one row, or one head of it, by kernels of its own and along with products. A row's sums are
+ * by ROW_THREADS threads, so that both ways give the same bits. */
+#ifndef SWIFTLET_KERNELS_CUDA_ROWS_H
+#define SWIFTLET_KERNELS_CUDA_ROWS_H
+
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/influence.h"
+
+enum { ROW_THREADS = 256 };
+
+/* 1 - cos of the row's states before and after the last sub-layer below `end` that was run, as influence_of
+ * in kernels/cpu/kernels.h. Between two sub-layers nothing else touches the states, so that the next one's
+ * norm, which reads them anyway, is the place to measure. */
+__device__ inline void measure_row(const float* x, int row, const struct measure& m, int dim,
+                                   const struct device_slice* s, int end, float* shared) {
+	int at = end - 1;
+	while (at >= s->first && leaves_out(s, at))
+		at--;
+	if (at < s->first)
+		return;
+	const float* before = m.before + (size_t)row * dim;
+	float xx = 0, xy = 0, yy = 0;
+	for (int j = threadIdx.x; j < dim; j += blockDim.x) {
+		const float y = x[j] - before[j];
+		xx = __fmaf_rn(before[j], before[j], xx);
+		xy = __fmaf_rn(before[j], y, xy);
+		yy = __fmaf_rn(y, y, yy);
+	}
+	const float a = block_sum(xx, shared), b = block_sum(xy, shared), c = block_sum(yy, shared);
+	if (threadIdx.x == 0)
+		m.influence[(size_t)at * s->n + row] = influence_of(a, b, c);
+}
+
+/* Before a row's norm: the influence of what ran last, and the states it leaves. */
+__device__ inline void measure_before(const float* x, int row, const struct norm& norm, int dim,
+                                      const struct device_slice* s, float* shared) {
+	if (!s->measure || norm.sub_layer < 0)
+		return;
+	measure_row(x, row, norm.measure, dim, s, norm.sub_layer, shared);
+	for (int j = threadIdx.x; j < dim; j += blockDim.x)
+		norm.measure.before[(size_t)row * dim + j] = x[j];
+}
+
+__device__ __forceinline__ float inverse_root(const float* x, int n, float epsilon, float* shared) {
+	float sum = 0;
+	for (int j = threadIdx.x; j < n; j += blockDim.x)
+		sum = __fmaf_rn(x[j], x[j], sum);
+	return rsqrtf(block_sum(sum, shared) / (float)n + epsilon);
+}
+
+/* One warp a head: its norm (Qwen3), its rotation, and for keys and values the rounding into the cache. */
+__device__ inline void turn_head(const struct turn& t, float* head, const float* norm, const float* cosine,
+                                 const float* sine) {
+	const int lane = threadIdx.x % 32;
+	if (norm) {
+		float sum = 0;
+		for (int j = lane; j < t.head_dim; j += 32)
+			sum = __fmaf_rn(head[j], head[j], sum);
+		for (int step = 16; step > 0; step /= 2)
+			sum += __shfl_xor_sync(0xffffffffu, sum, step);
+		const float r = rsqrtf(sum / (float)t.head_dim + t.epsilon);
+		for (int j = lane; j < t.head_dim; j += 32)
+			head[j] = head[j] * r * (norm[j] + t.plus);
+		__syncwarp();
+	}
+	for (int i = lane; i < t.pairs; i += 32) {
+		const int a = t.interleaved ? 2 * i : i, b = t.interleaved ? 2 * i + 1 : i + t.pairs;
+		const float x = head[a], y = head[b];
+		head[a] = x * cosine[i] - y * sine[i];
+		head[b] = x * sine[i] + y * cosine[i];
+	}
+	__syncwarp();
+}
+
+/* The angles of a row: cosines, and angle_rows · pairs further on the sines. */
+__device__ __forceinline__ const float* angles_of(const struct turn& t, const struct device_slice* s,
+                                                  int row) {
+	return (const float*)((const char*)s + s->angles) + (size_t)s->row[row].angle * t.pairs;
+}
+
+/* A row's new key or value of head h, rounded into the cache by a warp. */
+__device__ __forceinline__ void store_head(const struct turn& t, __half* cache, const struct device_row& row,
+                                           int h, const float* head) {
+	const size_t at = (((size_t)t.block * t.kv_heads + h) * row.slots + row.slot) * t.head_dim;
+	for (int j = threadIdx.x % 32; j < t.head_dim; j += 32)
+		cache[at + j] = __float2half_rn(head[j]);
+}
+
+#endif
