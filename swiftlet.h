@@ -154,6 +154,7 @@ SWIFTLET_API const char* swiftlet_stop_name(enum swiftlet_stop); /* "eos", "leng
 struct swiftlet_token {
 	int32_t id;
 	bool drafted;  /* a draft token that was accepted; else computed by the full model */
+	int source;    /* who drafted it (swiftlet_source_name); -1: nobody */
 	float logprob; /* with logprobs: of the raw distribution */
 	int n_top;
 	int32_t top_id[20];

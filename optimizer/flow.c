@@ -96,10 +96,10 @@ static void fill_logprobs(struct session* s, struct swiftlet_token* token, const
 	}
 }
 
-/* Emits one token. False when the generation ends with it. */
-static bool emit(struct session* s, int32_t id, bool drafted, const float* logits) {
+/* Emits one token, of this drafter (-1: the full model's own). False when the generation ends with it. */
+static bool emit(struct session* s, int32_t id, int source, const float* logits) {
 	struct swiftlet_token* token = &s->token[s->n_tokens++];
-	*token = (struct swiftlet_token){.id = id, .drafted = drafted, .logprob = NAN};
+	*token = (struct swiftlet_token){.id = id, .drafted = source >= 0, .source = source, .logprob = NAN};
 	if (logits)
 		fill_logprobs(s, token, logits);
 	s->text[s->n_text++] = id;
@@ -362,7 +362,9 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	for (int i = 0; i <= v->accepted && more; i++) {
 		const bool drafted = i < v->accepted;
 		const float* logits = s->logprobs > 0 ? round->out[v->path[i]].logits : NULL;
-		more = emit(s, drafted ? round->tree->token[v->path[i + 1]] : v->bonus, drafted, logits);
+		const int row = drafted ? v->path[i + 1] : 0;
+		more = emit(s, drafted ? round->tree->token[row] : v->bonus, drafted ? round->tree->source[row] : -1,
+		            logits);
 		emitted++;
 		accepted += drafted;
 	}

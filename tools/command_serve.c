@@ -12,10 +12,11 @@
 struct serve {
 	struct runtime_wish wish;
 	const char* host;
-	int64_t port, sessions, queue, rate, idle, grace;
+	int64_t port, sessions, queue, rate, idle, body, grace;
 	const char* key_file;
 	const char* cors;
 	bool log;
+	const char* speculation;
 	struct memory* memory;
 	struct server* server;
 };
@@ -37,7 +38,10 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                                 .queue = (int)s->queue,
 	                                 .rate = (int)s->rate,
 	                                 .idle_seconds = (int)s->idle,
+	                                 .body_seconds = (int)s->body,
 	                                 .log_requests = s->log,
+	                                 .tell_speculation =
+	                                     s->speculation && strcmp(s->speculation, "summary") == 0,
 	                                 .session = r->options};
 	if (!open_memory(s, r, e))
 		return false;
@@ -104,8 +108,14 @@ static int serve(struct serve* s, const char* model, const struct swiftlet_optio
 }
 
 int serve_main(int argc, char** argv) {
-	struct serve s = {
-	    .host = "127.0.0.1", .port = 8080, .sessions = 4, .queue = 64, .rate = 0, .idle = 60, .grace = 10};
+	struct serve s = {.host = "127.0.0.1",
+	                  .port = 8080,
+	                  .sessions = 4,
+	                  .queue = 64,
+	                  .rate = 0,
+	                  .idle = 60,
+	                  .body = 60,
+	                  .grace = 10};
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    {"host", 0, "ADDRESS",
@@ -117,6 +127,8 @@ int serve_main(int argc, char** argv) {
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
 	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
+	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
+	     &s.body, 1, 3600},
 	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
 	     OPTION_TEXT, &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
@@ -126,6 +138,9 @@ int serve_main(int argc, char** argv) {
 	     "any number of replicas\nshare: what one learns all draft with; no request waits for it",
 	     OPTION_TEXT, &s.wish.store, 0, 0},
 	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
+	    {"per-request-spec-decode-metrics", 0, "none|summary",
+	     "summary: answers tell of speculative decoding in vLLM's\nfield metrics.speculative_decoding (none)",
+	     OPTION_TEXT, &s.speculation, 0, 0},
 	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
 	     OPTION_FLAG, &s.log, 0, 0},
 	    {"model", 'm', "MODEL",
@@ -146,6 +161,7 @@ int serve_main(int argc, char** argv) {
 	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
 	    .examples = "  swiftlet serve --port 8080\n"
 	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+	                "  swiftlet serve --store postgresql://swiftlet@db.internal/swiftlet\n"
 	                "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
 	                "    -d '{\"model\": \"builtin\", \"prompt\": \"Once\", \"max_tokens\": 32}'",
 	    .option = option,
@@ -157,5 +173,10 @@ int serve_main(int argc, char** argv) {
 	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, s.wish.model) : NULL;
 	if (status == OPTIONS_GO_ON && !model)
 		status = STATUS_USAGE;
+	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
+	    strcmp(s.speculation, "summary") != 0)
+		status =
+		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
+		             s.speculation);
 	return status == OPTIONS_GO_ON ? serve(&s, model, &options) : status;
 }

@@ -47,6 +47,11 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	m->lost_rounds += f->lost_rounds;
 	m->saved += f->seconds_saved;
 	m->lost += f->seconds_lost;
+	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
+		m->source[i].rows += f->source[i].rows;
+		m->source[i].accepted += f->source[i].accepted;
+		m->source[i].predicted += f->source[i].predicted;
+	}
 	m->optimize_steps += f->optimize_steps;
 	m->prefill += f->seconds.prefill;
 	m->decode += f->seconds.decode;
@@ -127,6 +132,23 @@ static void write_requests(const struct metrics* m, struct text* out) {
 	counter(out, "failures_total", "Generations that the backend failed.", (double)m->failures);
 }
 
+/* Who drafted: candidates verified, kept, and expected to be kept. */
+static void write_sources(const struct metrics* m, struct text* out) {
+	static const char* const name[] = {"candidates_total", "candidates_accepted_total",
+	                                   "candidates_expected_total"};
+	static const char* const help[] = {"Draft candidates verified, by who proposed them.",
+	                                   "Draft candidates kept, by who proposed them: tokens by source.",
+	                                   "Draft candidates expected to be kept, by who proposed them."};
+	for (int k = 0; k < 3; k++) {
+		head(out, name[k], "counter", help[k]);
+		for (int i = 0; swiftlet_source_name(i); i++)
+			labelled(out, name[k], "source", swiftlet_source_name(i),
+			         k == 0   ? (double)m->source[i].rows
+			         : k == 1 ? (double)m->source[i].accepted
+			                  : m->source[i].predicted);
+	}
+}
+
 static void write_work(const struct metrics* m, struct text* out) {
 	head(out, "tokens_total", "counter", "Tokens of prompts, those of them found in a cache, and generated.");
 	labelled(out, "tokens_total", "kind", "prompt", (double)m->prompt_tokens);
@@ -205,6 +227,7 @@ void metrics_text(struct metrics* m, const struct metrics_now* now, struct text*
 	pthread_mutex_lock(&m->lock);
 	write_requests(m, out);
 	write_work(m, out);
+	write_sources(m, out);
 	write_quality(m, out);
 	metrics_standard(m, now, out);
 	pthread_mutex_unlock(&m->lock);

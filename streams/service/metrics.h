@@ -19,6 +19,10 @@ struct metrics {
 	int64_t prompt_tokens, cached_tokens, tokens, draft_steps, accepted, rounds, round_tokens, full_passes;
 	int64_t optimize_steps, idle_steps, failures, lost_rounds;
 	double prefill, draft, verify, plain, optimize, other, decode;
+	struct {
+		int64_t rows, accepted;
+		double predicted;
+	} source[SWIFTLET_SOURCES];         /* of swiftlet_figures */
 	double saved, lost;                 /* seconds, by rounds that won and by rounds that lost */
 	double matchness, expected_speedup; /* of the last generation that had them, NaN before */
 	int64_t first_token[METRIC_BUCKETS + 1];

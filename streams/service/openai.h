@@ -3,7 +3,7 @@
  * The readers take a body and give a request with OpenAI's defaults filled in (an omitted temperature is
  * 1, max_tokens of a completion 16, of a chat whatever the context leaves; the model is the one that is
  * served), or a 400 that names the field. A field OpenAI has and we have not is accepted at the value that
- * changes nothing (no tools, a response_format of text) and refused at any other; a field nobody knows is
+ * changes nothing (a response_format of text) and refused at any other; a field nobody knows is
  * refused. */
 #ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_H
@@ -34,7 +34,11 @@ struct api_request {
 	struct api_prompt* prompt; /* (n_prompts) completions */
 	int n_prompts;
 	struct chat_parts parts; /* chat */
-	int max_tokens;          /* 0: what the context leaves */
+	/* whether the answer may, or must, call one of parts.tools; without any it is TOOLS_NONE */
+	enum { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED } tool_choice;
+	char* tool_name; /* TOOLS_REQUIRED: this one, NULL any */
+	bool one_tool_call;
+	int max_tokens; /* 0: what the context leaves */
 	double temperature, top_p, min_p;
 	int top_k;
 	double presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1: off */

@@ -11,7 +11,9 @@
 
 enum { PIECE = 512 };
 
-const char* reply_finish(enum swiftlet_stop stop) { return stop == SWIFTLET_LENGTH ? "length" : "stop"; }
+const char* reply_finish(enum swiftlet_stop stop, int n_calls) {
+	return stop == SWIFTLET_LENGTH ? "length" : n_calls ? "tool_calls" : "stop";
+}
 
 /* ---- tokens ------------------------------------------------------------------------------- */
 
@@ -171,6 +173,36 @@ static void put_usage(struct text* out, const struct reply_usage* u) {
 	text_put(out, "}");
 }
 
+/* vLLM's metrics, under its names. */
+static void put_speculation(struct text* out, const struct reply_usage* u) {
+	const struct swiftlet_figures* f = u->figures[0];
+	const int64_t accepted = f->accepted;
+	int64_t rows = 0, with = 0;
+	int last = 0;
+	for (int s = 0; swiftlet_source_name(s); s++)
+		rows += f->source[s].rows;
+	for (int i = 1; i < REPLY_ACCEPTED; i++) {
+		with += u->speculation->steps[i];
+		last = u->speculation->steps[i] ? i : last;
+	}
+	text_put(out, ", \"metrics\": {\"speculative_decoding\": ");
+	if (f->rounds == 0 || u->n != 1) {
+		text_put(out, "null}");
+		return;
+	}
+	text_put(out, "{\"mean_acceptance_length\": ");
+	text_number(out, 1 + (double)accepted / (double)f->rounds);
+	text_put(out, ", \"draft_acceptance_rate\": ");
+	text_number(out, (double)accepted / (double)rows);
+	text_put(out, ", \"acceptance_histogram\": [");
+	for (int i = 0; i <= last; i++)
+		text_print(out, "%s%" PRId64, i ? ", " : "", i ? u->speculation->steps[i] : f->rounds - with);
+	text_print(out,
+	           "], \"num_spec_steps\": %" PRId64 ", \"num_accepted_draft_tokens\": %" PRId64
+	           ", \"num_draft_tokens\": %" PRId64 ", \"num_spec_tokens\": %d}}",
+	           f->rounds, accepted, rows, u->speculation->most);
+}
+
 /* ---- whole answers ------------------------------------------------------------------------ */
 
 static void put_head(struct text* out, const struct reply_head* h, const char* object) {
@@ -181,14 +213,46 @@ static void put_head(struct text* out, const struct reply_head* h, const char* o
 	text_put(out, ", \"system_fingerprint\": null, \"choices\": [");
 }
 
+/* [{"id", "type", "function"}, …]; in a stream with their numbers. */
+static void put_calls(struct text* out, const struct tool_call* call, int first, int n, bool stream) {
+	text_put(out, "\"tool_calls\": [");
+	for (int i = first; i < n; i++) {
+		text_put(out, i > first ? ", {" : "{");
+		if (stream)
+			text_print(out, "\"index\": %d, ", i);
+		text_print(out, "\"id\": \"%s\", \"type\": \"function\", \"function\": {\"name\": ", call[i].id);
+		text_quote(out, call[i].name, strlen(call[i].name));
+		text_put(out, ", \"arguments\": ");
+		text_quote(out, call[i].arguments, strlen(call[i].arguments));
+		text_put(out, "}}");
+	}
+	text_put(out, "]");
+}
+
+static void put_message(struct text* out, const struct reply_choice* c) {
+	text_put(out, "\"message\": {\"role\": \"assistant\", \"content\": ");
+	if (c->n_calls && !c->size)
+		text_put(out, "null");
+	else
+		text_quote(out, c->text ? c->text : "", c->size);
+	text_put(out, ", \"refusal\": null");
+	if (c->n_calls) {
+		text_put(out, ", ");
+		put_calls(out, c->call, 0, c->n_calls, false);
+	}
+	text_put(out, "}");
+}
+
 static void put_choice(struct text* out, bool chat, const struct reply_choice* c) {
 	text_print(out, "{\"index\": %d, ", c->index);
-	text_put(out, chat ? "\"message\": {\"role\": \"assistant\", \"content\": " : "\"text\": ");
-	text_quote(out, c->text ? c->text : "", c->size);
-	if (chat)
-		text_put(out, ", \"refusal\": null}");
+	if (chat) {
+		put_message(out, c);
+	} else {
+		text_put(out, "\"text\": ");
+		text_quote(out, c->text ? c->text : "", c->size);
+	}
 	put_logprobs(out, chat, c->logprobs);
-	text_print(out, ", \"finish_reason\": \"%s\"}", reply_finish(c->stop));
+	text_print(out, ", \"finish_reason\": \"%s\"}", reply_finish(c->stop, c->n_calls));
 }
 
 void reply_whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
@@ -200,6 +264,8 @@ void reply_whole(struct text* out, const struct reply_head* h, const struct repl
 	}
 	text_put(out, "], \"usage\": ");
 	put_usage(out, u);
+	if (u->speculation)
+		put_speculation(out, u);
 	text_put(out, "}\n");
 }
 
@@ -239,11 +305,20 @@ void reply_part(struct text* out, const struct reply_head* h, const struct reply
 	end_chunk(out, detail);
 }
 
-void reply_last(struct text* out, const struct reply_head* h, int index, enum swiftlet_stop stop,
+void reply_calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
+                 int first, int n) {
+	begin_chunk(out, h);
+	text_print(out, "{\"index\": %d, \"delta\": {", index);
+	put_calls(out, call, first, n, true);
+	text_put(out, "}, \"logprobs\": null, \"finish_reason\": null}");
+	end_chunk(out, NULL);
+}
+
+void reply_last(struct text* out, const struct reply_head* h, int index, enum swiftlet_stop stop, int n_calls,
                 const char* detail) {
 	begin_chunk(out, h);
 	text_print(out, "{\"index\": %d, %s, \"logprobs\": null, \"finish_reason\": \"%s\"}", index,
-	           h->chat ? "\"delta\": {}" : "\"text\": \"\"", reply_finish(stop));
+	           h->chat ? "\"delta\": {}" : "\"text\": \"\"", reply_finish(stop, n_calls));
 	end_chunk(out, detail);
 }
 
@@ -251,6 +326,8 @@ void reply_stream_usage(struct text* out, const struct reply_head* h, const stru
 	begin_chunk(out, h);
 	text_put(out, "], \"usage\": ");
 	put_usage(out, u);
+	if (u->speculation)
+		put_speculation(out, u);
 	text_put(out, "}\n\n");
 }
 
@@ -263,7 +340,11 @@ void reply_tokens(struct text* out, const struct tokenizer* t, const struct swif
 		size_t n = tokenizer_piece(t, step->token[i].id, false, piece, sizeof piece);
 		text_put(out, i ? ", [" : "[");
 		text_quote(out, piece, n > sizeof piece ? sizeof piece : n);
-		text_print(out, ", %s]", step->token[i].drafted ? "true" : "false");
+		const char* source = swiftlet_source_name(step->token[i].source);
+		if (source)
+			text_print(out, ", \"%s\"]", source);
+		else
+			text_put(out, ", null]");
 	}
 	text_put(out, "]");
 }

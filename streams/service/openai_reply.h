@@ -4,6 +4,7 @@
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_REPLY_H
 
 #include "core/text/tokenizer.h"
+#include "streams/service/tool_calls.h"
 #include "streams/text.h"
 #include "swiftlet.h"
 
@@ -31,6 +32,16 @@ struct reply_choice {
 	size_t size;
 	const struct reply_logprobs* logprobs; /* NULL: not asked for */
 	enum swiftlet_stop stop;
+	const struct tool_call* call; /* (n_calls) */
+	int n_calls;
+};
+
+/* Speculative decoding of one generation, as vLLM's metrics.speculative_decoding tells it. */
+enum { REPLY_ACCEPTED = 65 };
+struct reply_speculation {
+	int64_t
+	    steps[REPLY_ACCEPTED]; /* rounds by accepted tokens; those with none are counted from the figures */
+	int most;                  /* draft steps of a round, at most */
 };
 
 struct reply_usage {
@@ -38,21 +49,26 @@ struct reply_usage {
 	const struct swiftlet_figures* const* figures; /* (n) one a choice */
 	int n;
 	enum swiftlet_method method;
+	const struct reply_speculation* speculation; /* of one choice; NULL: not told */
 };
 
-const char* reply_finish(enum swiftlet_stop); /* "stop" or "length" */
+const char* reply_finish(enum swiftlet_stop, int n_calls); /* "stop", "length" or "tool_calls" */
 void reply_whole(struct text*, const struct reply_head*, const struct reply_choice*, int n,
                  const struct reply_usage*);
 /* Server-sent events. `first` of a chat names the role. `detail`: a JSON member that is added to the chunk,
  * or NULL. */
 void reply_first(struct text*, const struct reply_head*, int index);
 void reply_part(struct text*, const struct reply_head*, const struct reply_choice*, const char* detail);
-void reply_last(struct text*, const struct reply_head*, int index, enum swiftlet_stop, const char* detail);
+/* Calls first … n of a choice, each whole. */
+void reply_calls(struct text*, const struct reply_head*, int index, const struct tool_call*, int first,
+                 int n);
+void reply_last(struct text*, const struct reply_head*, int index, enum swiftlet_stop, int n_calls,
+                const char* detail);
 void reply_stream_usage(struct text*, const struct reply_head*, const struct reply_usage*);
 void reply_done(struct text*);
 /* The figures of one generation as an object, for `detail`. */
 void reply_figures(struct text*, const struct swiftlet_figures*, enum swiftlet_method);
-/* [["piece", drafted], …] of a step's tokens, for the page. */
+/* [["piece", who drafted it or null], …] of a step's tokens, for the page. */
 void reply_tokens(struct text*, const struct tokenizer*, const struct swiftlet_step*);
 
 #endif

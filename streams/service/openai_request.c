@@ -353,6 +353,56 @@ static bool read_prediction(struct reading* r, const char* name) {
 	                    "prediction.content", &r->to->prediction, &r->to->prediction_size);
 }
 
+/* ---- tools -------------------------------------------------------------------------------- */
+
+static bool read_tool_name(struct reading* r, const char* name, const cJSON* choice) {
+	const cJSON* function = cJSON_GetObjectItemCaseSensitive(choice, "function");
+	const cJSON* wanted = cJSON_GetObjectItemCaseSensitive(function, "name");
+	const char* text = cJSON_IsString(wanted) ? wanted->valuestring : "";
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+	if (!*text || strlen(text) > 64 || text[strspn(text, letters)])
+		return api_refuse(
+		    r->error, name, "invalid_value",
+		    "'tool_choice' must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
+		    "\"function\": {\"name\"}}.");
+	for (const cJSON* tool = get(r, "tools") ? get(r, "tools")->child : NULL; tool; tool = tool->next) {
+		const cJSON* known = cJSON_GetObjectItemCaseSensitive(tool, "function");
+		known = cJSON_GetObjectItemCaseSensitive(known, "name");
+		if (cJSON_IsString(known) && strcmp(known->valuestring, text) == 0)
+			return copy(r, text, &r->to->tool_name);
+	}
+	return api_refuse(r->error, name, "invalid_value",
+	                  "'tool_choice' names '%.64s', which is none of 'tools'.", text);
+}
+
+static bool read_tool_choice(struct reading* r, const char* name) {
+	struct api_request* q = r->to;
+	const cJSON* v = get(r, name);
+	const bool any = get(r, "tools") && get(r, "tools")->child;
+	const char* word = cJSON_IsString(v) ? v->valuestring : "";
+	q->tool_choice = any ? TOOLS_AUTO : TOOLS_NONE;
+	if (!v || strcmp(word, "auto") == 0)
+		return true;
+	if (strcmp(word, "none") == 0) { /* the template is told of none */
+		free(q->parts.tools);
+		q->parts.tools = NULL;
+		q->tool_choice = TOOLS_NONE;
+		return true;
+	}
+	if (!any)
+		return api_refuse(r->error, name, "invalid_value", "'tool_choice' needs 'tools'.");
+	q->tool_choice = TOOLS_REQUIRED;
+	return strcmp(word, "required") == 0 || read_tool_name(r, name, v);
+}
+
+static bool read_parallel(struct reading* r, const char* name) {
+	bool parallel = true;
+	if (!api_flag(r->body, name, &parallel, r->error))
+		return false;
+	r->to->one_tool_call = !parallel;
+	return true;
+}
+
 /* What read_chat has read. */
 static bool was_read(struct reading* r, const char* name) {
 	(void)r, (void)name;
@@ -452,9 +502,9 @@ static const struct {
     {"logit_bias", BOTH, read_logit_bias},
     {"response_format", CHAT, want_text},
     {"functions", CHAT, want_empty},
-    {"tool_choice", CHAT, want_word},
+    {"tool_choice", CHAT, read_tool_choice},
     {"function_call", CHAT, want_word},
-    {"parallel_tool_calls", CHAT, want_false},
+    {"parallel_tool_calls", CHAT, read_parallel},
     {"store", CHAT, want_false},
     {"service_tier", CHAT, want_word},
     {"modalities", CHAT, want_text_only},
@@ -530,5 +580,6 @@ void api_request_free(struct api_request* q) {
 	free(q->bias);
 	free(q->task);
 	free(q->prediction);
+	free(q->tool_name);
 	memset(q, 0, sizeof *q);
 }

@@ -15,7 +15,7 @@
 
 #include "streams/service/server_internal.h"
 
-enum { UPLOAD_SECONDS = 60, SWALLOW = 2 * SERVER_BODY, HTTP_THREADS = 2 };
+enum { SWALLOW = 2 * SERVER_BODY, HTTP_THREADS = 2 };
 
 double server_clock(void) {
 	struct timespec t;
@@ -356,7 +356,7 @@ static enum MHD_Result give_up(struct call* c) {
 }
 
 static enum MHD_Result take_body(struct call* c, const char* data, size_t* size) {
-	if (server_clock() - c->began > UPLOAD_SECONDS)
+	if (server_clock() - c->began > c->server->option.body_seconds)
 		return give_up(c);
 	if (c->error.status) {
 		c->body.size += *size; /* counted, not kept */
@@ -406,7 +406,7 @@ static enum MHD_Result on_request(void* user, struct MHD_Connection* connection,
 
 static void on_completed(void* user, struct MHD_Connection* connection, void** state,
                          enum MHD_RequestTerminationCode how) {
-	(void)connection, (void)how;
+	(void)connection;
 	struct server* s = user;
 	struct call* c = *state;
 	if (!c)
@@ -416,6 +416,8 @@ static void on_completed(void* user, struct MHD_Connection* connection, void** s
 		generate_finished(c);
 	if (c->watcher)
 		watch_finished(c);
+	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
+		give_up(c);
 	const char* route = c->route ? c->route->path : "(other)";
 	metrics_request(&s->metrics, route, c->status ? c->status : 499);
 	if (s->option.log_requests)

@@ -20,9 +20,11 @@ struct server_options {
 	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
 	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;
-	int rate;          /* requests a minute and client; 0: unlimited */
-	int idle_seconds;  /* until a silent connection is closed */
-	bool log_requests; /* method, route, status and seconds, on standard error; never text */
+	int rate;              /* requests a minute and client; 0: unlimited */
+	int idle_seconds;      /* until a silent connection is closed */
+	int body_seconds;      /* until a request's body must be there */
+	bool tell_speculation; /* answers have vLLM's metrics.speculative_decoding */
+	bool log_requests;     /* method, route, status and seconds, on standard error; never text */
 	struct swiftlet_options session;
 };
 

@@ -100,8 +100,8 @@ class Server:
         return answer
 
     def stream(self, prompt, path="/v1/completions", headers=None, **fields):
-        """The chunks of a streamed completion."""
-        body = {"model": MODEL, "prompt": prompt, "stream": True, **fields}
+        """The chunks of a streamed completion; without a prompt, of a chat."""
+        body = {"model": MODEL, "stream": True, **({} if prompt is None else {"prompt": prompt}), **fields}
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode())
         request.add_header("Content-Type", "application/json")
         for name, value in (headers or {}).items():

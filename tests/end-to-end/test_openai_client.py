@@ -54,10 +54,23 @@ def penalties():
 
 
 def tools():
-    """Tools go to the model's template; calls are not parsed back out of the answer."""
-    answer = client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=4,
-                                            tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
-    assert answer.choices[0].message.content is not None and not answer.choices[0].message.tool_calls, answer
+    """Tools go to the model's template. An answer that is no call is content, whole and as a stream."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    ask = lambda **k: client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=12, temperature=0, tools=[tool], **k)
+    answer = ask()
+    assert answer.choices[0].message.content and not answer.choices[0].message.tool_calls, answer
+    streamed = "".join(c.choices[0].delta.content or "" for c in ask(stream=True) if c.choices)
+    assert streamed == answer.choices[0].message.content, (streamed, answer)
+    none = ask(tool_choice="none")
+    assert none.choices[0].message.content == client.chat.completions.create(
+        model=MODEL, messages=MESSAGES, max_tokens=12, temperature=0).choices[0].message.content
+    for choice in ({"type": "function", "function": {"name": "g"}}, {"type": "function"}, "perhaps"):
+        try:
+            ask(tool_choice=choice)
+        except openai.BadRequestError as e:
+            assert e.body["param"] == "tool_choice", e.body
+        else:
+            raise AssertionError("not refused")
 
 
 def errors():

@@ -161,7 +161,14 @@ def prompt_by_keyboard(s):
         want = s.complete(prompt, max_tokens=96, temperature=0)["choices"][0]["text"]
         assert answer == prompt + want, (answer, want)
         kinds = b.js("return [...document.querySelectorAll('#answer span')].map(x => x.className)")
-        assert "drafted" in kinds and "" in kinds, "drafted and other tokens are told apart"
+        sources = {k.removeprefix("drafted by-") for k in kinds if k.startswith("drafted")}
+        assert sources and "" in kinds, "drafted and other tokens are told apart"
+        assert sources <= {"mask", "retrieval", "recycle", "prediction"}, sources
+        legend = b.js("return [...document.querySelectorAll('#sources li')].map(x => x.textContent)")
+        assert all(any(l.startswith("drafted by " + s) and int(l.split()[-1]) > 0 for l in legend) for s in sources), legend
+        colours = b.js("return [...document.querySelectorAll('#answer span[class^=drafted]')].map(x => [x.className, "
+                       "getComputedStyle(x).backgroundColor])")
+        assert len({c for _, c in colours}) == len(sources), "a colour a source"
         dark = b.js("return getComputedStyle(document.body).backgroundColor")
         assert sum(int(v) for v in dark[4:-1].split(",")) < 200, dark
         # every control can be reached by Tab and has a name

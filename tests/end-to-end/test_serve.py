@@ -1,5 +1,5 @@
 """The service from outside: OpenAI's fields and errors, streams equal to `run`, keys, limits, SIGTERM."""
-import base64, concurrent.futures, json, os, shutil, socket, subprocess, tempfile, threading, time, urllib.request
+import base64, concurrent.futures, json, os, re, shutil, socket, subprocess, tempfile, threading, time, urllib.request
 
 from service import MODEL, PROGRAM, Server, run_text
 
@@ -81,7 +81,7 @@ def fields_and_shapes(s):
     assert {c["choices"][0]["index"] for c in chunks[:-1]} == {0, 1}
     detail = s.stream(PROMPTS[0], max_tokens=20, temperature=0, headers={"Swiftlet-Detail": "tokens"})
     tokens = [t for c in detail for t in c.get("swiftlet", {}).get("tokens", [])]
-    assert len(tokens) == 20 and all(isinstance(t[1], bool) for t in tokens)
+    assert len(tokens) == 20 and all(t[1] in (None, "mask", "retrieval", "recycle", "prediction") for t in tokens)
 
 
 def chat(s):
@@ -174,6 +174,60 @@ def bad_requests(s):
         assert set(answer["error"]) == {"message", "type", "param", "code"}, answer
         assert "/work" not in json.dumps(answer) and "/home" not in json.dumps(answer)
     assert s.complete("x", max_tokens=2)["choices"], "the server goes on"
+
+
+TOOLS_TEMPLATE = """{% for m in messages %}{{ m.content }}
+{% endfor %}{% if tools %}Call <function=NAME>ARGUMENTS</function>: {{ tools | tojson }}
+{% endif %}"""
+
+
+def tool_calls():
+    """An answer that must call a tool, with a bias that makes its arguments {}: parsed, whole and as a stream."""
+    with tempfile.TemporaryDirectory() as folder:
+        template = os.path.join(folder, "template.jinja")
+        with open(template, "w") as f:
+            f.write(TOOLS_TEMPLATE)
+        with Server("--chat-template", template) as s:
+            empty = tokens_of("<function=f>{}")[-1]
+            tools = [{"type": "function", "function": {"name": n, "parameters": {}}} for n in "fg"]
+            body = {"model": MODEL, "max_tokens": 1, "temperature": 0, "logit_bias": {str(empty): 100}, "tools": tools,
+                    "tool_choice": {"type": "function", "function": {"name": "g"}},
+                    "messages": [{"role": "user", "content": "What is the time?"}]}
+            status, _, a = s.call("POST", "/v1/chat/completions", body)
+            assert status == 200, a
+            message, call = a["choices"][0]["message"], a["choices"][0]["message"]["tool_calls"][0]
+            assert message["content"] is None and call["type"] == "function" and len(call["id"]) == 9, a
+            assert call["function"] == {"name": "g", "arguments": "{}"}, a
+            assert a["choices"][0]["finish_reason"] == "length", a  # OpenAI's: cut by max_tokens
+            chunks = s.stream(None, path="/v1/chat/completions", **{k: v for k, v in body.items() if k != "model"})
+            deltas = [d for c in chunks for d in c["choices"][0]["delta"].get("tool_calls", [])]
+            assert [d["function"] for d in deltas] == [{"name": "g", "arguments": "{}"}] and deltas[0]["index"] == 0, chunks
+            assert not any(c["choices"][0]["delta"].get("content") for c in chunks), chunks
+            # an answer that is none is content, with what it was made to begin with
+            body.update(logit_bias={}, max_tokens=6)
+            message = s.call("POST", "/v1/chat/completions", body)[2]["choices"][0]["message"]
+            assert message["content"].startswith("<function=g>") and "tool_calls" not in message, message
+
+
+def speculation():
+    """vLLM's metrics.speculative_decoding, when asked for."""
+    with Server("--per-request-spec-decode-metrics", "summary") as s:
+        a = s.complete(PROMPTS[0], max_tokens=100, temperature=0)
+        told, steps = a["metrics"]["speculative_decoding"], a["usage"]["swiftlet"]
+        assert sum(told["acceptance_histogram"]) == told["num_spec_steps"] > 0, told
+        assert sum(i * n for i, n in enumerate(told["acceptance_histogram"])) == told["num_accepted_draft_tokens"], told
+        assert 0 < told["num_accepted_draft_tokens"] <= told["num_draft_tokens"] and told["num_spec_tokens"] == 25, told
+        assert abs(told["draft_acceptance_rate"] - told["num_accepted_draft_tokens"] / told["num_draft_tokens"]) < 1e-5
+        assert abs(told["mean_acceptance_length"] - 1 - told["num_accepted_draft_tokens"] / told["num_spec_steps"]) < 1e-5
+        assert s.complete("x", max_tokens=2, n=2)["metrics"]["speculative_decoding"] is None
+        chunks = s.stream(PROMPTS[0], max_tokens=100, temperature=0, stream_options={"include_usage": True})
+        assert chunks[-1]["metrics"]["speculative_decoding"]["num_draft_tokens"] > 0
+        metrics = s.call("GET", "/metrics")[2]
+        kept = re.findall(r'swiftlet_candidates_accepted_total{source="(\w+)"} (\d+)', metrics)
+        assert len(kept) >= 4 and sum(int(n) for _, n in kept) > 0, kept
+    for wrong in ("detailed", ""):
+        r = subprocess.run([PROGRAM, "serve", "--per-request-spec-decode-metrics", wrong], capture_output=True, text=True)
+        assert r.returncode == 2 and "none or summary" in r.stderr, r
 
 
 def talk(s, data, seconds=10):
@@ -434,7 +488,7 @@ def main():
             began = time.time()
             check(s)
             print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
-    for check in (full_queue, keys, rates, graceful_stop, bad_stores):
+    for check in (tool_calls, speculation, full_queue, keys, rates, graceful_stop, bad_stores):
         began = time.time()
         check()
         print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)

@@ -235,6 +235,10 @@ static void bad_messages(void** unused) {
 	    {"\"modalities\": [\"audio\"]", "modalities"},
 	    {"\"store\": true", "store"},
 	    {"\"tool_choice\": \"required\"", "tool_choice"},
+	    {"\"tool_choice\": \"perhaps\", \"tools\": [{}]", "tool_choice"},
+	    {"\"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"tools\": [{}]", "tool_choice"},
+	    {"\"tool_choice\": {\"function\": {\"name\": \"a b\"}}, \"tools\": [{}]", "tool_choice"},
+	    {"\"parallel_tool_calls\": 1", "parallel_tool_calls"},
 	};
 	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
 		snprintf(body, sizeof body, good, members[i][0]);
@@ -319,6 +323,29 @@ static void errors_in_openai_shape(void** unused) {
 	free(text);
 }
 
+static void tools_may_or_must_be_called(void** unused) {
+	(void)unused;
+#define ASK(rest)                                                                                            \
+	"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": [{\"type\": \"function\", "       \
+	"\"function\": "                                                                                         \
+	"{\"name\": \"f\"}}]" rest "}"
+	assert_true(chat(ASK("")));
+	assert_true(q.tool_choice == TOOLS_AUTO && !q.one_tool_call && q.parts.tools);
+	api_request_free(&q);
+	assert_true(chat(ASK(", \"tool_choice\": \"none\"")));
+	assert_true(q.tool_choice == TOOLS_NONE && !q.parts.tools); /* the template is told of none */
+	api_request_free(&q);
+	assert_true(chat(ASK(", \"tool_choice\": \"required\", \"parallel_tool_calls\": false")));
+	assert_true(q.tool_choice == TOOLS_REQUIRED && !q.tool_name && q.one_tool_call);
+	api_request_free(&q);
+	assert_true(chat(ASK(", \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}")));
+	assert_string_equal(q.tool_name, "f");
+	api_request_free(&q);
+	assert_true(chat("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": []}"));
+	assert_true(q.tool_choice == TOOLS_NONE);
+	api_request_free(&q);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(defaults_of_a_completion),
@@ -332,6 +359,7 @@ int main(void) {
 	    cmocka_unit_test(bad_bytes),
 	    cmocka_unit_test(hostile_sizes),
 	    cmocka_unit_test(errors_in_openai_shape),
+	    cmocka_unit_test(tools_may_or_must_be_called),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

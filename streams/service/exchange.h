@@ -1,0 +1,70 @@
+/* An exchange: one request for completions or a chat, its generations, and its answer.
+ *
+ * It is shared by the connection's thread (server_generate.c) and the scheduler's (exchange_steps.c); its
+ * lock is held for moments. It lives until both have let go of it. The scheduler's thread writes what a step
+ * brought and wakes the connection if it sleeps; the connection sends what is there and sleeps when nothing
+ * is. */
+#ifndef SWIFTLET_STREAMS_SERVICE_EXCHANGE_H
+#define SWIFTLET_STREAMS_SERVICE_EXCHANGE_H
+
+#include <time.h>
+
+#include "streams/service/openai.h"
+#include "streams/service/openai_reply.h"
+#include "streams/service/server_internal.h"
+#include "streams/service/tool_calls.h"
+
+/* Bytes of a stream that may wait for a client that does not read: then it counts as gone. */
+enum { EXCHANGE_BEHIND = 16 << 20 };
+
+struct choice { /* one generation of an exchange */
+	struct exchange* exchange;
+	int index;
+	struct job job;
+	struct text text; /* whole answers */
+	struct reply_logprobs logprobs;
+	struct swiftlet_figures figures;
+	struct tool_reader tools; /* where the request has tools */
+	int told_calls;           /* of a stream */
+	struct reply_speculation speculation;
+	size_t shown; /* bytes of the tokens so far, special ones left out */
+};
+
+struct exchange {
+	pthread_mutex_t lock;
+	atomic_int holders;
+	struct server* server;
+	struct api_request request;
+	char id[48];
+	time_t created;
+	int32_t** prompt; /* (n_prompts) ids */
+	int* prompt_n;
+	int n_prompts;
+	int32_t* expected; /* (n_expected) the prediction's ids */
+	int n_expected;
+	struct choice* choice; /* (n) */
+	int n, ended;
+	struct text begun; /* what the answer was made to begin with: tool_choice */
+	bool detail;       /* the page wants to know who drafted which tokens */
+
+	/* under the lock */
+	struct MHD_Connection* connection; /* NULL: gone */
+	int socket;
+	bool asleep, gone, finished;
+	struct text out; /* streams: what is not yet sent; else the body */
+	size_t sent;
+	struct api_error error; /* status != 0: what ended it */
+};
+
+/* exchange_open.c: from a request to jobs. NULL with the call's error set. */
+struct exchange* exchange_open(struct call*, bool chat);
+
+/* exchange_steps.c: from steps to an answer */
+extern const struct job_calls exchange_calls;
+
+/* server_generate.c */
+void exchange_let_go(struct exchange*);
+void exchange_wake(struct exchange*); /* with the lock held */
+struct reply_head exchange_head(const struct exchange*);
+
+#endif

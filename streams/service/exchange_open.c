@@ -1,0 +1,252 @@
+/* From a request to an exchange: its body read, its prompts as tokens, its jobs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "core/text/chat_template.h"
+#include "optimizer/engine.h"
+#include "streams/service/exchange.h"
+
+static bool no_memory(struct call* c) {
+	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+}
+
+static bool check_model(struct call* c, const struct api_request* q) {
+	const char* name = c->server->option.name;
+	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
+		return true;
+	api_fail(&c->error, 404, NULL, "model_not_found",
+	         "The model '%.120s' does not exist; this server has '%.120s'.", q->model, name);
+	snprintf(c->error.param, sizeof c->error.param, "model");
+	return false;
+}
+
+/* False with a 400 where the backend cannot do what changes logits. */
+static bool check_penalties(struct call* c, const struct api_request* q) {
+	const struct {
+		const char* name;
+		bool wanted;
+	} field[] = {{"presence_penalty", fabs(q->presence_penalty) > 0},
+	             {"frequency_penalty", fabs(q->frequency_penalty) > 0},
+	             {"repetition_penalty", fabs(q->repetition_penalty - 1) > 0},
+	             {"logit_bias", q->n_bias > 0}};
+	const struct backend* backend = c->server->engine->backend;
+	for (size_t i = 0; i < sizeof field / sizeof *field && !backend->has_penalties; i++)
+		if (field[i].wanted)
+			return api_refuse(&c->error, field[i].name, "unsupported_field",
+			                  "'%s' is not supported on the backend %s.", field[i].name, backend->name);
+	return true;
+}
+
+/* An answer that must call a tool begins with a call, which the prompt then ends with. */
+static bool encode_begin(struct call* c, struct exchange* x, struct token_list* prompt) {
+	const struct model* m = c->server->model;
+	if (!tool_call_begin(model_chat_template(m, true), x->request.tool_name, &x->begun))
+		return api_refuse(
+		    &c->error, "tool_choice", "unsupported_field",
+		    "The model's chat template says nothing of tool calls: 'tool_choice' can be \"auto\" or "
+		    "\"none\".");
+	struct token_list more = {0};
+	bool good = !x->begun.failed && tokenizer_encode(m->tokenizer, x->begun.data, x->begun.size, 0, &more);
+	for (int i = 0; i < more.n && good; i++)
+		good = token_list_append(prompt, more.id[i]);
+	token_list_free(&more);
+	x->prompt[0] = prompt->id;
+	x->prompt_n[0] = prompt->n;
+	return good || no_memory(c);
+}
+
+static bool encode_chat(struct call* c, struct exchange* x) {
+	const struct model* m = c->server->model;
+	struct token_list list = {0};
+	struct error e;
+	if (!chat_parts_encode(&x->request.parts, m, &list, &e)) {
+		token_list_free(&list);
+		return api_refuse(&c->error, "messages",
+		                  model_chat_template(m, false) ? "chat_template" : "no_chat_template", "%.390s",
+		                  e.message);
+	}
+	x->prompt[0] = list.id;
+	x->prompt_n[0] = list.n;
+	return x->request.tool_choice != TOOLS_REQUIRED || encode_begin(c, x, &list);
+}
+
+static bool encode_prediction(struct call* c, struct exchange* x) {
+	const struct api_request* q = &x->request;
+	struct token_list list = {0};
+	if (!q->prediction || q->prediction_size == 0)
+		return true;
+	if (!tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size, TOKENIZE_NO_SPECIAL,
+	                      &list)) {
+		token_list_free(&list);
+		return no_memory(c);
+	}
+	x->expected = list.id;
+	x->n_expected = list.n;
+	return true;
+}
+
+static bool encode_text(struct call* c, struct exchange* x, int i) {
+	const struct model* m = c->server->model;
+	struct api_prompt* p = &x->request.prompt[i];
+	if (p->id) { /* given as ids already */
+		x->prompt[i] = p->id;
+		x->prompt_n[i] = p->n;
+		p->id = NULL;
+		return true;
+	}
+	struct token_list list = {0};
+	const int32_t bos = tokenizer_bos(m->tokenizer);
+	const bool good = p->text_size
+	                      ? tokenizer_encode(m->tokenizer, p->text, p->text_size, TOKENIZE_ADD_SPECIAL, &list)
+	                      : bos < 0 || token_list_append(&list, bos);
+	x->prompt[i] = list.id;
+	x->prompt_n[i] = list.n;
+	if (!good)
+		return no_memory(c);
+	return list.n > 0 || api_refuse(&c->error, "prompt", "invalid_value",
+	                                "'prompt' is empty and the model has no token to begin with.");
+}
+
+static bool encode_prompts(struct call* c, struct exchange* x) {
+	x->n_prompts = x->request.chat ? 1 : x->request.n_prompts;
+	x->prompt = calloc((size_t)x->n_prompts, sizeof *x->prompt);
+	x->prompt_n = calloc((size_t)x->n_prompts, sizeof *x->prompt_n);
+	if (!x->prompt || !x->prompt_n) {
+		x->n_prompts = 0;
+		return no_memory(c);
+	}
+	bool good = encode_prediction(c, x);
+	for (int i = 0; i < x->n_prompts && good; i++)
+		good = x->request.chat ? encode_chat(c, x) : encode_text(c, x, i);
+	for (int i = 0; i < x->n_prompts && good; i++) {
+		const int context = c->server->context, n = x->prompt_n[i], more = x->request.max_tokens;
+		if (n >= context || (more > 0 && more > context - n))
+			good = api_refuse(&c->error, x->request.chat ? "messages" : "prompt", "context_length_exceeded",
+			                  "This model's context holds %d tokens; the prompt has %d and %d more were "
+			                  "asked for.",
+			                  context, n, more > 0 ? more : 1);
+	}
+	return good;
+}
+
+static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
+	const struct api_request* q = &x->request;
+	const int prompt = c->index / q->n;
+	struct swiftlet_request* r = &c->job.request;
+	swiftlet_request_default(r, &x->server->option.session);
+	r->prompt = x->prompt[prompt];
+	r->n_prompt = x->prompt_n[prompt];
+	r->max_tokens = q->max_tokens > 0 ? q->max_tokens : x->server->context - r->n_prompt;
+	r->stop = (const char* const*)q->stop;
+	r->n_stop = q->n_stop;
+	r->temperature = q->temperature;
+	r->top_p = q->top_p;
+	r->min_p = q->min_p;
+	r->top_k = q->top_k;
+	r->presence_penalty = q->presence_penalty;
+	r->frequency_penalty = q->frequency_penalty;
+	r->repetition_penalty = q->repetition_penalty;
+	r->bias = q->bias;
+	r->n_bias = q->n_bias;
+	r->seed = seed;
+	r->sequence = (uint64_t)(c->index % q->n);
+	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
+	r->task = q->task;
+	r->expected = x->expected;
+	r->n_expected = x->n_expected;
+	c->job.calls = &exchange_calls;
+	c->job.user = c;
+}
+
+/* A completion's text begins with its prompt's, as it was given or as its tokens read. */
+static bool echo_prompt(struct exchange* x, struct choice* c) {
+	const int i = c->index / x->request.n;
+	const struct api_prompt* p = &x->request.prompt[i];
+	const struct reply_head head = exchange_head(x);
+	struct reply_choice echo = {.index = c->index, .text = p->text, .size = p->text_size};
+	char* decoded = NULL;
+	if (!p->text) {
+		decoded = tokenizer_decode(x->server->model->tokenizer, x->prompt[i], x->prompt_n[i], false, true,
+		                           &echo.size);
+		if (!decoded)
+			return false;
+		echo.text = decoded;
+	}
+	if (x->request.stream)
+		reply_part(&x->out, &head, &echo, NULL);
+	else
+		text_add(&c->text, echo.text, echo.size);
+	free(decoded);
+	return true;
+}
+
+static void open_tools(struct exchange* x, struct choice* c, uint64_t seed) {
+	uint64_t name = 0;
+	memcpy(&name, x->id + strlen("chatcmpl-"), sizeof name);
+	tool_reader_open(&c->tools, x->request.parts.tools, x->request.one_tool_call,
+	                 seed ^ name ^ (uint64_t)c->index << 32);
+	tool_reader_begin(&c->tools, x->begun.data, x->begun.size);
+}
+
+static bool make_choices(struct call* c, struct exchange* x) {
+	const int n = x->n_prompts * x->request.n;
+	uint64_t seed = x->request.seed;
+	if (!x->request.has_seed && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+		return api_fail(&c->error, 500, "server_error", NULL, "No random seed could be had.");
+	x->choice = calloc((size_t)n, sizeof *x->choice);
+	if (!x->choice)
+		return no_memory(c);
+	x->n = n;
+	for (int i = 0; i < n; i++) {
+		struct choice* choice = &x->choice[i];
+		choice->exchange = x;
+		choice->index = i;
+		fill_job(x, choice, seed);
+		choice->speculation.most = x->server->option.session.max_draft;
+		if (x->request.tool_choice)
+			open_tools(x, choice, seed);
+		choice->job.next = i + 1 < n ? &x->choice[i + 1].job : NULL;
+		if (x->request.stream) {
+			const struct reply_head head = exchange_head(x);
+			reply_first(&x->out, &head, i);
+		}
+		if (x->request.echo && !echo_prompt(x, choice))
+			return no_memory(c);
+	}
+	return true;
+}
+
+static bool name_exchange(struct call* c, struct exchange* x) {
+	uint64_t random[2];
+	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+		return api_fail(&c->error, 500, "server_error", NULL, "No random name could be had.");
+	snprintf(x->id, sizeof x->id, "%s%016llx%08llx", x->request.chat ? "chatcmpl-" : "cmpl-",
+	         (unsigned long long)random[0], (unsigned long long)(random[1] & 0xffffffff));
+	x->created = time(NULL);
+	return true;
+}
+
+struct exchange* exchange_open(struct call* c, bool chat) {
+	struct exchange* x = calloc(1, sizeof *x);
+	if (!x) {
+		no_memory(c);
+		return NULL;
+	}
+	pthread_mutex_init(&x->lock, NULL);
+	atomic_init(&x->holders, 1);
+	x->server = c->server;
+	const int vocab = c->server->model->weights.shape.vocab;
+	const bool read = chat ? api_read_chat(c->body.data, c->body.size, vocab, &x->request, &c->error)
+	                       : api_read_completion(c->body.data, c->body.size, vocab, &x->request, &c->error);
+	text_free(&c->body);
+	const char* detail = call_header(c, "Swiftlet-Detail");
+	x->detail = detail && strcmp(detail, "tokens") == 0;
+	if (read && check_model(c, &x->request) && check_penalties(c, &x->request) && name_exchange(c, x) &&
+	    encode_prompts(c, x) && make_choices(c, x))
+		return x;
+	exchange_let_go(x);
+	return NULL;
+}

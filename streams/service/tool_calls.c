@@ -1,0 +1,391 @@
+/* A reader that holds back what may be a call until it is known. */
+#include "streams/service/tool_calls.h"
+
+#include <cjson/cJSON.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/json_text.h"
+
+static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list_open[] = "[TOOL_CALLS]",
+                  python_open[] = "<|python_tag|>",
+                  function_open[] = "<function=", function_close[] = "</function>",
+                  arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
+static const char* const openers[] = {tag_open, list_open, python_open, function_open};
+static const char* const marks[] = {tag_open,      tag_close,      list_open,      python_open,
+                                    function_open, function_close, arguments_open, id_open};
+enum { OPENERS = sizeof openers / sizeof *openers, MARKS = sizeof marks / sizeof *marks };
+
+/* ---- text --------------------------------------------------------------------------------- */
+
+struct span {
+	const char* data;
+	size_t size;
+};
+
+static size_t spaces(struct span s) {
+	size_t n = 0;
+	while (n < s.size && isspace((unsigned char)s.data[n]))
+		n++;
+	return n;
+}
+
+static struct span after(struct span s, size_t n) { return (struct span){s.data + n, s.size - n}; }
+
+static struct span trimmed(struct span s) {
+	s = after(s, spaces(s));
+	while (s.size && isspace((unsigned char)s.data[s.size - 1]))
+		s.size--;
+	return s;
+}
+
+static bool starts(struct span s, const char* with) {
+	const size_t n = strlen(with);
+	return s.size >= n && memcmp(s.data, with, n) == 0;
+}
+
+/* Where it is; s.size: nowhere. */
+static size_t find(struct span s, const char* what) {
+	const char* at = s.size ? memmem(s.data, s.size, what, strlen(what)) : NULL;
+	return at ? (size_t)(at - s.data) : s.size;
+}
+
+/* The bytes of the object or list that s begins with; 0: it is not whole. */
+static size_t value_size(struct span s) {
+	int depth = 0;
+	bool quoted = false;
+	for (size_t i = 0; i < s.size; i++) {
+		const char c = s.data[i];
+		if (quoted) {
+			i += c == '\\';
+			quoted = c != '"';
+		} else if (c == '"')
+			quoted = true;
+		else if (c == '{' || c == '[')
+			depth++;
+		else if ((c == '}' || c == ']') && --depth == 0)
+			return i + 1;
+	}
+	return 0;
+}
+
+static struct span held(const struct tool_reader* r) { return (struct span){r->held.data, r->held.size}; }
+
+/* Content is what was held, up to n; white space alone is none before the first words and after a call. */
+static void say(struct tool_reader* r, size_t n) {
+	const struct span s = {r->held.data, n};
+	if (r->begun || spaces(s) < n) {
+		text_add(&r->content, s.data, n);
+		r->begun = true;
+	}
+}
+
+static void drop(struct tool_reader* r, size_t n) {
+	memmove(r->held.data, r->held.data + n, r->held.size - n);
+	r->held.size -= n;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static char* string_of(struct span value) { /* of a JSON string; NULL: it is none */
+	cJSON* json = value.data ? cJSON_ParseWithLength(value.data, value.size) : NULL;
+	char* text = cJSON_IsString(json) ? strdup(json->valuestring) : NULL;
+	cJSON_Delete(json);
+	return text;
+}
+
+static struct span member(struct span object, const char* name) {
+	struct span value = {NULL, 0};
+	value.data = json_member(object.data, object.size, name, &value.size);
+	return value;
+}
+
+static bool is_tool(const struct tool_reader* r, const char* name) {
+	struct json_item item = {0};
+	bool found = false;
+	while (!found && r->tools && json_next(r->tools, strlen(r->tools), &item)) {
+		const struct span tool = {item.value, item.value_size}, function = member(tool, "function");
+		char* known = string_of(member(function.data ? function : tool, "name"));
+		found = known && strcmp(known, name) == 0;
+		free(known);
+	}
+	return found;
+}
+
+static void make_id(struct tool_reader* r, char id[TOOL_ID]) {
+	static const char digits[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	uint64_t x = r->seed + 0x9e3779b97f4a7c15u * (uint64_t)(r->n + 1); /* splitmix64 */
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	x ^= x >> 31;
+	for (int i = 0; i < TOOL_ID - 1; i++, x /= 62)
+		id[i] = digits[x % 62];
+	id[TOOL_ID - 1] = '\0';
+}
+
+/* Takes name and arguments over. */
+static void add_call(struct tool_reader* r, char* name, char* arguments) {
+	r->begun = false;
+	if (r->one && r->n > 0) {
+		free(name);
+		free(arguments);
+		return;
+	}
+	struct tool_call* grown = realloc(r->call, (size_t)(r->n + 1) * sizeof *grown);
+	if (!grown || !name || !arguments) {
+		free(name);
+		free(arguments);
+		r->call = grown ? grown : r->call;
+		r->failed = true;
+		return;
+	}
+	r->call = grown;
+	r->call[r->n] = (struct tool_call){.name = name, .arguments = arguments};
+	make_id(r, r->call[r->n].id);
+	r->n++;
+}
+
+/* {"name", "arguments" or "parameters"}. False: it is no call. */
+static bool take_object(struct tool_reader* r, struct span object, bool must_be_known, bool only_look) {
+	struct error unsaid;
+	object = trimmed(object);
+	if (!object.size || *object.data != '{' || !json_check(object.data, object.size, &unsaid))
+		return false;
+	char* name = string_of(member(object, "name"));
+	if (!name || !*name || (must_be_known && !is_tool(r, name)) || only_look) {
+		const bool good = name && *name && (!must_be_known || is_tool(r, name));
+		free(name);
+		return good;
+	}
+	struct span arguments = member(object, "arguments");
+	if (!arguments.data)
+		arguments = member(object, "parameters");
+	char* text = arguments.data && *arguments.data == '"' ? string_of(arguments)
+	             : arguments.data                         ? strndup(arguments.data, arguments.size)
+	                                                      : strdup("{}");
+	add_call(r, name, text);
+	return true;
+}
+
+/* NAME>{…} of a function, or NAME{…}; `end` ends the name. */
+static bool take_named(struct tool_reader* r, struct span s, const char* end) {
+	struct error unsaid;
+	const size_t n = find(s, end);
+	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(after(s, n));
+	if (*end != '{' && starts(arguments, end))
+		arguments = trimmed(after(arguments, strlen(end)));
+	const size_t id = find(name, id_open); /* the model's own, before the arguments */
+	name.size = id;
+	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
+	    !json_check(arguments.data, arguments.size, &unsaid))
+		return false;
+	add_call(r, strndup(name.data, name.size), strndup(arguments.data, arguments.size));
+	return true;
+}
+
+/* Objects with semicolons or white space between, all of them calls, or none is one. */
+static bool take_objects(struct tool_reader* r, struct span s, bool must_be_known) {
+	for (int pass = 0; pass < 2; pass++)
+		for (struct span left = trimmed(s); left.size;) {
+			const size_t n = value_size(left);
+			if (!n || !take_object(r, (struct span){left.data, n}, must_be_known, pass == 0))
+				return false;
+			left = trimmed(after(left, n));
+			while (left.size && (*left.data == ';' || *left.data == ','))
+				left = trimmed(after(left, 1));
+		}
+	return true;
+}
+
+/* All after [TOOL_CALLS]. */
+static bool take_list(struct tool_reader* r, struct span s) {
+	struct error unsaid;
+	s = trimmed(s);
+	if (s.size && *s.data == '[' && json_check(s.data, s.size, &unsaid) && trimmed(after(s, 1)).size > 1)
+		return take_objects(r, (struct span){s.data + 1, s.size - 2}, false);
+	if (s.size && *s.data == '{')
+		return take_objects(r, s, false);
+	bool any = false;
+	while (s.size) { /* NAME[ARGS]{…}, perhaps with [TOOL_CALLS] before the next */
+		const size_t from = find(s, "{"), n = value_size(after(s, from));
+		const size_t name_end = find((struct span){s.data, from}, arguments_open);
+		if (!n || !take_named(r, (struct span){s.data, from + n}, name_end < from ? arguments_open : "{"))
+			return any;
+		any = true;
+		s = trimmed(after(s, from + n));
+		if (starts(s, list_open))
+			s = trimmed(after(s, strlen(list_open)));
+	}
+	return any;
+}
+
+/* ---- deciding ----------------------------------------------------------------------------- */
+
+/* What was held since the opener is content after all. */
+static void give_back(struct tool_reader* r, size_t n) {
+	text_put(&r->content, r->opener);
+	r->begun = true;
+	say(r, n);
+}
+
+/* With a tag or function that is closed, or ends with the text. */
+static void take_closed(struct tool_reader* r, size_t n, size_t closer) {
+	const struct span body = {r->held.data, n};
+	const bool good = r->state == TOOL_TAG ? take_object(r, body, false, false) : take_named(r, body, ">");
+	if (!good)
+		give_back(r, n + closer);
+	drop(r, n + closer);
+	r->state = TOOL_CONTENT;
+}
+
+/* The bytes at the end that may begin an opener, and so are not content yet. */
+static size_t undecided(struct span s) {
+	for (size_t n = s.size < 16 ? s.size : 16; n > 0; n--)
+		for (int i = 0; i < OPENERS; i++)
+			if (n < strlen(openers[i]) && memcmp(s.data + s.size - n, openers[i], n) == 0)
+				return n;
+	return 0;
+}
+
+static void enter(struct tool_reader* r, size_t at, const char* opener) {
+	say(r, at);
+	drop(r, at + strlen(opener));
+	strcpy(r->opener, opener);
+	r->state = opener == tag_open ? TOOL_TAG : opener == function_open ? TOOL_FUNCTION : TOOL_REST;
+}
+
+/* True when there is more to decide. */
+static bool decide_content(struct tool_reader* r) {
+	const struct span s = held(r);
+	size_t first = s.size;
+	const char* opener = NULL;
+	for (int i = 0; i < OPENERS; i++) {
+		const size_t at = find(s, openers[i]);
+		if (at < first) {
+			first = at;
+			opener = openers[i];
+		}
+	}
+	const size_t blank = spaces(s);
+	if (!r->begun && r->n == 0 && blank < s.size && s.data[blank] == '{') {
+		r->state = TOOL_REST; /* the whole answer may be a call; the opener is none */
+		r->opener[0] = '\0';
+		return false;
+	}
+	if (opener) {
+		enter(r, first, opener);
+		return true;
+	}
+	if (!r->begun && blank == s.size)
+		return false;
+	const size_t n = s.size - undecided(s);
+	say(r, n);
+	drop(r, n);
+	return false;
+}
+
+static void decide(struct tool_reader* r) {
+	for (bool more = r->held.size > 0; more;) {
+		if (r->state == TOOL_CONTENT) {
+			more = decide_content(r);
+			continue;
+		}
+		const char* closer = r->state == TOOL_TAG ? tag_close : function_close;
+		const size_t n = find(held(r), closer);
+		more = r->state != TOOL_REST && n < r->held.size;
+		if (more)
+			take_closed(r, n, strlen(closer));
+	}
+}
+
+void tool_reader_end(struct tool_reader* r) {
+	tool_reader_add(r, NULL, 0);
+	r->n_marks = 0; /* beyond the text: a stop string cut it */
+	if (r->state == TOOL_TAG || r->state == TOOL_FUNCTION)
+		take_closed(r, r->held.size, 0);
+	else if (r->state == TOOL_REST) {
+		const bool list = strcmp(r->opener, list_open) == 0;
+		const bool good = list ? take_list(r, held(r)) : take_objects(r, held(r), !r->opener[0]);
+		if (!good)
+			give_back(r, r->held.size);
+		drop(r, r->held.size);
+	} else if (r->held.size) {
+		say(r, r->held.size);
+		drop(r, r->held.size);
+	}
+	r->failed |= r->content.failed || r->held.failed;
+}
+
+/* ---- from outside ------------------------------------------------------------------------- */
+
+void tool_reader_open(struct tool_reader* r, const char* tools, bool only_one, uint64_t seed) {
+	*r = (struct tool_reader){.tools = tools, .one = only_one, .seed = seed};
+}
+
+void tool_reader_begin(struct tool_reader* r, const char* text, size_t size) {
+	if (size)
+		text_add(&r->held, text, size);
+}
+
+void tool_reader_close(struct tool_reader* r) {
+	for (int i = 0; i < r->n; i++) {
+		free(r->call[i].name);
+		free(r->call[i].arguments);
+	}
+	free(r->call);
+	text_free(&r->content);
+	text_free(&r->held);
+}
+
+void tool_reader_mark(struct tool_reader* r, size_t at, const char* piece) {
+	for (int i = 0; i < MARKS; i++)
+		if (strcmp(piece, marks[i]) == 0 && r->n_marks < TOOL_MARKS) {
+			r->mark[r->n_marks].at = at;
+			r->mark[r->n_marks++].text = marks[i];
+		}
+}
+
+void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
+	for (;;) {
+		const size_t until = r->n_marks ? r->mark[0].at - r->taken : size;
+		const size_t n = until < size ? until : size;
+		if (n)
+			text_add(&r->held, text, n);
+		text += n;
+		size -= n;
+		r->taken += n;
+		if (!r->n_marks || r->taken < r->mark[0].at)
+			break;
+		text_put(&r->held, r->mark[0].text);
+		memmove(r->mark, r->mark + 1, (size_t)--r->n_marks * sizeof *r->mark);
+	}
+	decide(r);
+}
+
+bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
+	const char* before = NULL; /* the name, where one is given */
+	const char* behind = "";
+	if (strstr(chat_template, tag_open)) {
+		before = name ? "<tool_call>\n{\"name\": \"" : "<tool_call>\n{\"name\":";
+		behind = "\", \"arguments\":";
+	} else if (strstr(chat_template, list_open)) {
+		const bool later = strstr(chat_template, arguments_open) != NULL;
+		before = !name || later ? list_open : "[TOOL_CALLS][{\"name\": \"";
+		behind = later ? arguments_open : "\", \"arguments\":";
+	} else if (strstr(chat_template, function_open)) {
+		before = function_open;
+		behind = ">";
+	} else if (strstr(chat_template, "parameters")) {
+		before = name ? "{\"name\": \"" : "{\"name\":";
+		behind = "\", \"parameters\":";
+	}
+	if (!before)
+		return false;
+	text_put(out, before);
+	if (name) {
+		text_put(out, name);
+		text_put(out, behind);
+	}
+	return true;
+}

@@ -1,0 +1,64 @@
+/* Tool calls out of an answer's text, as the families of models write them:
+ *
+ *   <tool_call>{"name": …, "arguments": {…}}</tool_call> …       Hermes, Qwen
+ *   [TOOL_CALLS][{"name": …, "arguments": {…}}, …]                Mistral
+ *   [TOOL_CALLS]NAME[ARGS]{…} …                                   Mistral, later
+ *   <function=NAME>{…}</function> …                               functionary 3.1, Llama
+ *   {"name": …, "parameters": {…}}; …                             Llama 3.x, perhaps after <|python_tag|>;
+ * where it is the whole answer and names a tool
+ *
+ * The text comes piece by piece; what is certainly no call is content at once, and nothing is lost: what
+ * turns out to be none after all is content then. Arguments stay as they were written, to the byte. */
+#ifndef SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
+#define SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
+
+#include <stdint.h>
+
+#include "streams/text.h"
+
+enum { TOOL_ID = 10, TOOL_MARKS = 16 };
+
+struct tool_call {
+	char id[TOOL_ID]; /* nine letters and digits: more than Mistral's template refuses */
+	char *name, *arguments;
+};
+
+enum tool_state { TOOL_CONTENT, TOOL_TAG, TOOL_FUNCTION, TOOL_REST };
+
+struct tool_reader {
+	struct text content;    /* to be taken, and cleared, by whoever wants it */
+	struct tool_call* call; /* (n) */
+	int n;
+	bool failed; /* no memory */
+
+	const char* tools; /* the request's, JSON */
+	bool one;          /* only the first call counts */
+	uint64_t seed;
+	struct text held; /* not decided yet */
+	enum tool_state state;
+	bool begun; /* something but white space has been content, or a call */
+	char opener[20];
+	size_t taken; /* bytes of text that came */
+	struct {
+		size_t at;
+		const char* text;
+	} mark[TOOL_MARKS];
+	int n_marks;
+};
+
+/* tools: a JSON list, which must outlive the reader. seed: of the ids. */
+void tool_reader_open(struct tool_reader*, const char* tools, bool only_one, uint64_t seed);
+void tool_reader_close(struct tool_reader*);
+/* Special tokens are left out of texts, and some begin a call: one whose piece is this stands at that byte of
+ * the text. To be told before the text beyond it is. Others than the openers are not heeded. */
+void tool_reader_mark(struct tool_reader*, size_t at, const char* piece);
+/* The answer was made to begin with this, which is no part of the text that comes. */
+void tool_reader_begin(struct tool_reader*, const char* text, size_t size);
+void tool_reader_add(struct tool_reader*, const char* text, size_t size);
+void tool_reader_end(struct tool_reader*);
+
+/* What an answer begins with that calls a tool (NULL: some tool), in the format that the chat template speaks
+ * of. False: it speaks of none. */
+bool tool_call_begin(const char* chat_template, const char* name, struct text* out);
+
+#endif

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Clients that misbehave, each beside one that does not: bodies that are too long, never come or come too slowly,
+streams that nobody reads, connections half open. Each has a clear answer or is closed, and hurts no other."""
+import json, socket, threading, time
+from service import MODEL, Server
+
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def connect(s, small=False):
+    c = socket.socket()
+    if small:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    c.connect(("127.0.0.1", s.port))
+    c.settimeout(30)
+    return c
+
+
+def rest(c):
+    out = b""
+    try:
+        while True:
+            got = c.recv(65536)
+            if not got:
+                return out
+            out += got
+    except ConnectionResetError:
+        return out
+
+
+def wait(what, true, seconds=60):
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "waited in vain: " + what
+        time.sleep(0.05)
+
+
+def idle(s):
+    text = s.call("GET", "/metrics")[2]
+    return "swiftlet_sessions_busy 0" in text and "swiftlet_queue_length 0" in text
+
+
+def overlong(s):
+    """Said before the body is sent, where its length is told; else once it is too long."""
+    with connect(s) as c:
+        c.sendall(HEAD + b"Content-Length: 999999999999\r\n\r\n")
+        assert rest(c).startswith(b"HTTP/1.1 413 "), "refused by its length"
+    with connect(s) as c:
+        c.sendall(HEAD + b"Content-Length: 9000000\r\n\r\n" + b" " * 9000000)
+        assert c.recv(64).startswith(b"HTTP/1.1 413 ")
+
+
+def slow_writer(s):
+    """A byte now and then: 408 when the body's time is over."""
+    with connect(s) as c:
+        c.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+        answer = b""
+        for _ in range(300):
+            try:
+                c.sendall(b" ")
+                c.settimeout(0.1)
+                answer = c.recv(4096)
+                break
+            except socket.timeout:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                break
+        assert answer.startswith(b"HTTP/1.1 408 ") and b"took too long" in answer, answer
+
+
+def silent_writer(s):
+    """Half a body, then nothing: 408 too, by the time for silent connections."""
+    with connect(s) as c:
+        c.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        answer = rest(c)
+        assert answer.startswith(b"HTTP/1.1 408 "), answer
+
+
+def half_open(s):
+    """Connections that say nothing, or half a head, are closed; others are answered meanwhile."""
+    silent = [connect(s) for _ in range(40)]
+    for i, c in enumerate(silent):
+        if i % 2:
+            c.sendall(HEAD[:30])
+    assert s.complete("x", max_tokens=2)["choices"]
+    for c in silent:
+        assert not rest(c).startswith(b"HTTP/1.1 2")
+        c.close()
+
+
+def slow_reader(s):
+    """A stream that nobody reads holds its place no longer than a silent connection may, and no other's tokens."""
+    fields = {"model": MODEL, "prompt": "Once upon a time", "max_tokens": 1500, "temperature": 1, "n": 4, "logprobs": 20,
+              "stream": True}
+    body = json.dumps(fields).encode()
+    with connect(s, small=True) as c:
+        c.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        for _ in range(3):
+            assert s.complete("Once", max_tokens=8, temperature=0)["choices"][0]["text"]
+        wait("its place is free", lambda: idle(s))
+    # one that reads late, but reads, gets all of it
+    fields.update(max_tokens=40, n=1)
+    body = json.dumps(fields).encode()
+    with connect(s, small=True) as c:
+        c.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.5)
+        assert b"data: [DONE]" in rest(c)
+
+
+def main():
+    with Server("--idle", "2", "--body-seconds", "1") as s:
+        want = s.complete("Once upon a time", max_tokens=40, temperature=0)["choices"][0]["text"]
+        stop, wrong, right = threading.Event(), [], [0]
+
+        def well_behaved():
+            while not stop.is_set():
+                text = s.complete("Once upon a time", max_tokens=40, temperature=0)["choices"][0]["text"]
+                right[0] += text == want
+                if text != want:
+                    wrong.append(text)
+
+        beside = threading.Thread(target=well_behaved)
+        beside.start()
+        try:
+            for check in (overlong, slow_writer, silent_writer, half_open):
+                check(s)
+                print(check.__name__, "passed", flush=True)
+        finally:
+            stop.set()
+            beside.join()
+        assert right[0] > 0 and not wrong, wrong
+        print("beside them %d requests, all answered as alone" % right[0])
+        slow_reader(s)
+        print("slow_reader passed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Mixed traffic for long: completions and chats, whole and streamed, greedy and sampled, with logprobs, tools, several
+choices, predictions, clients that hang up, bad requests. Ten seconds, or with the long tests half an hour
+(SWIFTLET_SOAK sets the seconds): texts with a seed stay what they were at first, nothing fails, memory does not grow."""
+import collections, json, os, random, socket, threading, time
+from service import FULL, MODEL, Server
+
+SECONDS = float(os.environ.get("SWIFTLET_SOAK", "1800" if FULL else "10"))
+PROMPTS = ["Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:", "Once upon a time",
+           "German: Ein Mann steht auf der Straße.\nEnglish:", "def add(a, b):\n", "word " * 300]
+known, lock, counts, problems = {}, threading.Lock(), collections.Counter(), []
+
+
+def same(key, value):
+    with lock:
+        first = known.setdefault(key, value)
+    assert first == value, (key, first, value)
+
+
+def whole(s, r):
+    i, n, seed = r.randrange(len(PROMPTS)), r.choice((1, 1, 2)), r.randrange(3)
+    fields = {"max_tokens": r.choice((8, 40)), "temperature": r.choice((0, 0.8)), "seed": seed, "n": n}
+    extra = r.choice(({}, {"logprobs": 3}, {"prediction": {"type": "content", "content": "4 apples and a story"}}))
+    texts = [c["text"] for c in s.complete(PROMPTS[i], metadata={"task": "soak-%d" % i}, **fields, **extra)["choices"]]
+    same(json.dumps([i, fields], sort_keys=True), texts)
+
+
+def streamed(s, r):
+    i = r.randrange(len(PROMPTS))
+    same(json.dumps([i, "stream"]), s.stream_text(PROMPTS[i], max_tokens=30, temperature=0))
+
+
+def chat(s, r):
+    tools = r.choice(({}, {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}))
+    status, _, a = s.call("POST", "/v1/chat/completions", {"model": MODEL, "max_tokens": 12, "temperature": 0, **tools,
+                                                           "messages": [{"role": "user", "content": "What is 2 + 3?"}]})
+    assert status == 200, a
+    same("chat", a["choices"][0]["message"]["content"])
+
+
+def hang_up(s, r):
+    body = json.dumps({"model": MODEL, "prompt": "Once", "max_tokens": 600, "stream": True, "temperature": 1}).encode()
+    with socket.create_connection(("127.0.0.1", s.port)) as c:
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        c.recv(r.choice((1, 400)))
+
+
+def bad(s, r):
+    assert s.call("POST", "/v1/completions", {"prompt": 7})[0] == 400
+    assert s.call("POST", "/v1/embeddings", {"input": "x"})[0] in (404, 501)
+
+
+def client(s, number, until):
+    r, done = random.Random(number), 0
+    while time.monotonic() < until and not problems:
+        what = r.choices((whole, streamed, chat, hang_up, bad), (6, 3, 2, 1, 1))[0]
+        try:
+            what(s, r)
+        except Exception as e:
+            problems.append((what.__name__, repr(e)[:600]))
+        with lock:
+            counts[what.__name__] += 1
+
+
+def resident(pid):
+    with open("/proc/%d/statm" % pid) as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def main():
+    with Server("--queue", "64") as s:
+        half = time.monotonic() + SECONDS / 2
+        middle = None
+        threads = [threading.Thread(target=client, args=(s, i, half + SECONDS / 2)) for i in range(6)]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            time.sleep(0.2)
+            if middle is None and time.monotonic() > half:
+                middle = resident(s.process.pid)
+        end = resident(s.process.pid)
+        assert not problems, problems[:3]
+        assert end < 1.25 * middle + 32, "memory grew from %d MiB to %d" % (middle, end)
+        print("soak passed: %.0f s, %s; %d texts with a seed, each always the same; %d MiB half way, %d at the end"
+              % (SECONDS, dict(counts), len(known), middle, end))
+
+
+if __name__ == "__main__":
+    main()
