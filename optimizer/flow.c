@@ -281,7 +281,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 	session_tell_influence(s);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
-	const bool more = emit(s, s->result[n - 1].token, false, s->logprobs > 0 ? s->logits : NULL);
+	const bool more = emit(s, s->result[n - 1].token, -1, s->logprobs > 0 ? s->logits : NULL);
 	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
 	if (!more)
 		finish(s);
