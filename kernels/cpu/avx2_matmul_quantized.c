@@ -45,6 +45,13 @@ static inline ints ints_quarters(const uint8_t* p, size_t stride) {
 	const __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const void*)p));
 	return _mm256_inserti128_si256(v, _mm_loadu_si128((const void*)(p + stride)), 1);
 }
+/* 4 bytes at each of eight places */
+static inline ints ints_heads(const uint8_t* p, size_t stride) {
+	int v[LANES];
+	for (int r = 0; r < LANES; r++)
+		memcpy(v + r, p + (size_t)r * stride, 4);
+	return _mm256_setr_epi32(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+}
 /* In both 16-bit halves */
 static inline ints ints_scale(ints scale) {
 	return _mm256_blend_epi16(scale, _mm256_slli_epi32(scale, 16), 0xaa);

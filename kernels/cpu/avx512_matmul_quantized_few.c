@@ -9,7 +9,7 @@
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_blocks.h"
 
-enum { FEW = 2, AHEAD = 8 << 10, CHUNK = 16 };
+enum { FEW = 2, CHUNK = 16 };
 
 INLINED __m128i load_128(const void* p) { return _mm_loadu_si128(p); }
 INLINED __m256i load_256(const void* p) { return _mm256_loadu_si256(p); }
@@ -129,8 +129,6 @@ INLINED void small_row(enum dtype type, int n, const uint8_t* w, int64_t cols, c
 	UNROLLED for (int i = 0; i < n; i++) sum[i] = _mm512_setzero_ps();
 	int left = (int)(cols / 32);
 	for (; left >= CHUNK; left -= CHUNK, w += bytes, q += CHUNK * 32, d += CHUNK * 4, sums += CHUNK * 4) {
-		UNROLLED for (size_t line = 0; line < bytes; line += 64)
-		    _mm_prefetch((const char*)w + AHEAD + line, _MM_HINT_T1);
 		small_chunk(type, CHUNK, n, sum, w, q, d, sums, layout->bytes);
 	}
 	if (left)
@@ -303,8 +301,6 @@ INLINED void super_chunk(enum dtype type, int count, int n, __m128 sum[], const 
 		}
 		struct super block;
 		const uint8_t* at = w + (size_t)j * dtype_bytes_of(type);
-		UNROLLED for (size_t line = 0; line < dtype_bytes_of(type); line += 64)
-		    _mm_prefetch((const char*)at + AHEAD + line, _MM_HINT_T1);
 		super_block(type, &block, at);
 		head[j] = block.head;
 		if (minimum)

@@ -119,9 +119,12 @@ void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w
 void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                              int64_t end, const void* x, int n);
 
-/* Its few rows: false, and nothing done, where they are too many or the type has no such kernel. */
+/* Its few rows (one or two) and several (up to sixteen): false, and nothing done, where there are too many
+ * activation rows, too few weight rows or no such kernel for the type. */
 bool avx512_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                           const uint8_t* x, int n);
+bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                              int64_t end, const uint8_t* x, int n);
 
 /* Whether this processor and system run the avx2 (AVX2, FMA, F16C) and avx512 (F, BW, DQ, VL, VNNI and
  * all of avx2) kernels. False on other architectures. */

@@ -19,7 +19,7 @@
  * A block's integers are added up exactly. An element has `slots` sums: block b goes to sum b mod slots, in
  * ascending order, and at the end halves are added to halves. Pieces, tiles, groups and rows change no bit.
  */
-#include "kernels/cpu/quantized_blocks.h"
+#include "kernels/cpu/quantized_lanes.h"
 
 enum {
 	GROUP_SUMS = SLOTS * GROUP_ROWS * LANES,
@@ -63,54 +63,7 @@ static void quantized_run(enum dtype type, int n, const struct run* run);
 
 /* ---- taking weights apart -------------------------------------------------------------------- */
 
-/* The rows of a tile */
-struct rows {
-	const uint8_t* at;
-	size_t stride;
-};
-
-/* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
-INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
-	ints z[4];
-	UNROLLED for (int k = 0; k < 4; k++) z[k] =
-	    ints_quarters(rows->at + (size_t)k * rows->stride + at, 4 * rows->stride);
-	const ints a = ints_low_pairs(z[0], z[1]), b = ints_high_pairs(z[0], z[1]);
-	const ints c = ints_low_pairs(z[2], z[3]), d = ints_high_pairs(z[2], z[3]);
-	out[0] = ints_low_halves(a, c);
-	out[1] = ints_high_halves(a, c);
-	out[2] = ints_low_halves(b, d);
-	out[3] = ints_high_halves(b, d);
-}
-
-/* The 4 bytes at `at` of every row. They go by way of memory: read them some time later. */
-INLINED void take_heads(const struct rows* rows, size_t at, uint32_t out[LANES]) {
-	UNROLLED for (int r = 0; r < LANES; r++) out[r] = load_u32(rows->at + (size_t)r * rows->stride + at);
-}
-
 INLINED void store_columns(struct tile* out, int column, ints q) { ints_store(out->q[column / 4], q); }
-
-INLINED ints low_bits(ints v, int shift, int mask) {
-	return ints_and(ints_right(v, shift), ints_bytes(mask));
-}
-
-/* Bits `from`… of each byte as bits `to`…, where `mask` has them */
-INLINED ints moved_bits(ints v, int from, int to, int mask) {
-	return ints_and(from < to ? ints_left(v, to - from) : ints_right(v, from - to), ints_bytes(mask));
-}
-
-/* Byte j of each lane as a 32-bit integer */
-INLINED ints byte_of(ints v, int j) { return ints_shuffle(v, 0x80808000 | (uint32_t)j); }
-
-/* Bytes j and k of each lane as 16-bit integers */
-INLINED ints two_bytes(ints v, int j, int k) {
-	return ints_shuffle(v, 0x80008000 | (uint32_t)j | (uint32_t)k << 16);
-}
-
-/* Where bits 4c…4c + 3 of a lane are set, 16 in its bytes */
-INLINED ints fifth_bits(ints high, int c) {
-	const ints mine = ints_shuffle(high, 0x01010101 * (uint32_t)(c / 2));
-	return ints_where(mine, c % 2 ? 0x80402010 : 0x08040201, 16);
-}
 
 /* Blocks of 32 packed in nibbles, the first 16 in the low ones */
 INLINED void store_nibbles(struct tile* out, int column, enum dtype type, const struct rows* rows, size_t at,
@@ -127,19 +80,16 @@ INLINED void store_nibbles(struct tile* out, int column, enum dtype type, const 
 	}
 }
 
-/* The fifth bits' place in a block, 0 without */
-INLINED size_t high_at(enum dtype type) { return type == DTYPE_Q5_0 ? 2 : type == DTYPE_Q5_1 ? 4 : 0; }
-
-INLINED void take_small(enum dtype type, struct tile* out, int block, const struct rows* rows, size_t at,
-                        const uint32_t* head, const uint32_t* high) {
+INLINED void take_small(enum dtype type, struct tile* out, int block, const struct rows* rows, size_t at) {
 	const int column = block * 32;
-	const ints halves = ints_load(head);
+	const ints halves = heads(rows, at);
 	floats_store(out->d[block], floats_from_halves(halves));
 	if (dtype_has_min(type))
 		floats_store(out->m[block], floats_from_halves(ints_right(halves, 16)));
 	const size_t q_at = at + 2 + (dtype_has_min(type) ? 2 : 0) + (high_at(type) ? 4 : 0);
 	if (type != DTYPE_Q8_0) {
-		store_nibbles(out, column, type, rows, q_at, ints_load(high_at(type) ? high : head));
+		const ints high = high_at(type) ? heads(rows, at + high_at(type)) : halves;
+		store_nibbles(out, column, type, rows, q_at, high);
 		return;
 	}
 	UNROLLED for (int half = 0; half < 2; half++) {
@@ -148,21 +98,6 @@ INLINED void take_small(enum dtype type, struct tile* out, int block, const stru
 		UNROLLED for (int c = 0; c < 4; c++)
 		    store_columns(out, column + half * 16 + c * 4, SIGNED_BYTES ? q[c] : ints_flip_signs(q[c]));
 	}
-}
-
-enum { HEADS = 8 }; /* blocks of 32 at a time */
-
-INLINED void take_smalls(enum dtype type, struct tile* out, int first, int blocks, const struct rows* rows,
-                         size_t at) {
-	const size_t bytes = dtype_bytes_of(type);
-	_Alignas(64) uint32_t head[HEADS][LANES], high[HEADS][LANES];
-	for (int b = 0; b < blocks; b++) {
-		take_heads(rows, at + (size_t)b * bytes, head[b]);
-		if (high_at(type))
-			take_heads(rows, at + (size_t)b * bytes + high_at(type), high[b]);
-	}
-	for (int b = 0; b < blocks; b++)
-		take_small(type, out, first + b, rows, at + (size_t)b * bytes, head[b], high[b]);
 }
 
 INLINED void take_iq4_xs(struct tile* out, int block, const struct rows* rows, size_t at) {
@@ -264,15 +199,13 @@ INLINED void take_two_bits(enum dtype type, struct tile* out, int block, const s
 
 INLINED void take_q2_k(struct tile* out, int block, const struct rows* rows, size_t at) {
 	ints packed[4];
-	_Alignas(64) uint32_t both[LANES];
-	take_heads(rows, at + 80, both);
 	columns(rows, at, packed);
 	UNROLLED for (int j = 0; j < 4; j++) {
 		store_scales(out, block * 16 + j * 4, low_bits(packed[j], 0, 15), false, 0);
 		store_minima(out, block * 16 + j * 4, low_bits(packed[j], 4, 15));
 	}
 	take_two_bits(DTYPE_Q2_K, out, block, rows, at + 16, 0);
-	store_d_dmin(out, block, ints_load(both));
+	store_d_dmin(out, block, heads(rows, at + 80));
 }
 
 INLINED void take_q3_k(struct tile* out, int block, const struct rows* rows, size_t at) {
@@ -292,8 +225,6 @@ INLINED void take_q3_k(struct tile* out, int block, const struct rows* rows, siz
 
 INLINED void take_q6_k(struct tile* out, int block, const struct rows* rows, size_t at) {
 	ints scales[4];
-	_Alignas(64) uint32_t tail[LANES];
-	take_heads(rows, at + 206, tail);
 	columns(rows, at + 192, scales);
 	UNROLLED for (int j = 0; j < 4; j++) store_scales(out, block * 16 + j * 4, scales[j], true, 0);
 	UNROLLED for (int half = 0; half < 2; half++) UNROLLED for (int part = 0; part < 2; part++) {
@@ -311,7 +242,7 @@ INLINED void take_q6_k(struct tile* out, int block, const struct rows* rows, siz
 			}
 		}
 	}
-	floats_store(out->d[block], floats_from_halves(ints_right(ints_load(tail), 16)));
+	floats_store(out->d[block], floats_from_halves(ints_right(heads(rows, at + 206), 16)));
 }
 
 INLINED void take_super(enum dtype type, struct tile* out, int block, const struct rows* rows, size_t at) {
@@ -339,9 +270,8 @@ INLINED void take_super(enum dtype type, struct tile* out, int block, const stru
 INLINED void take_piece(enum dtype type, struct tile* out, const struct rows* rows, int columns) {
 	const size_t bytes = dtype_bytes_of(type);
 	if (small_blocks(type))
-		for (int b = 0; b < columns / 32; b += HEADS)
-			take_smalls(type, out, b, columns / 32 - b < HEADS ? columns / 32 - b : HEADS, rows,
-			            (size_t)b * bytes);
+		for (int b = 0; b < columns / 32; b++)
+			take_small(type, out, b, rows, (size_t)b * bytes);
 	else
 		for (int b = 0; b < columns / 256; b++)
 			take_super(type, out, b, rows, (size_t)b * bytes);

@@ -1,0 +1,319 @@
+/* Products of several activation rows (up to eight) with quantized weights, AVX-512 with VNNI.
+ *
+ * Sixteen weight rows lie across lanes as in matmul_quantized.h, but stay in registers from where they are
+ * taken apart to where they are used: nothing goes to the cache and back, and the processor turns the next
+ * columns round while it multiplies these. Worth it while a group of rows takes longer than turning; with
+ * many groups the tile that all of them share is cheaper. The sums are those of
+ * avx512_matmul_quantized.c, in its order. */
+#include "kernels/cpu/matmul.h"
+
+#if defined(__AVX512VNNI__)
+#include "kernels/cpu/avx512_ints.h"
+
+#include "kernels/cpu/quantized_lanes.h"
+
+enum { LEAST = 1, SEVERAL = GROUP_ROWS };
+
+/* One tile of LANES weight rows against up to SEVERAL activation rows. */
+struct several {
+	struct rows w;
+	const uint8_t* x;
+	const struct prepared* layout;
+	int64_t cols;
+	const uint8_t* next; /* weights to fetch meanwhile into the second-level cache: the next tile's */
+	float* sum;          /* (SLOTS or SUPER_SLOTS, SEVERAL, LANES) */
+};
+
+/* Activation rows reached from two of them by three multiples of their distance: registers enough for all. */
+struct columns_of_rows {
+	const uint8_t *first, *fifth;
+	size_t one, three;
+};
+
+#define KEPT(x) __asm__("" : "+r"(x)) /* the compiler shall not make one address of another */
+
+INLINED struct columns_of_rows rows_from(const uint8_t* x, size_t stride) {
+	struct columns_of_rows at = {.first = x, .fifth = x + 4 * stride, .one = stride, .three = 3 * stride};
+	KEPT(at.fifth);
+	KEPT(at.one);
+	KEPT(at.three);
+	return at;
+}
+
+INLINED const uint8_t* row_at(const struct columns_of_rows* x, int i) {
+	return (i < 4 ? x->first : x->fifth) + (i % 4 == 3 ? x->three : (size_t)(i % 4) * x->one);
+}
+
+INLINED void advance(struct columns_of_rows* x, int bytes) {
+	x->first += bytes;
+	x->fifth += bytes;
+}
+
+/* The next tile into the second-level cache, as many bytes as 16 rows of `bytes`, one line after the other */
+INLINED void fetch_far(struct several* job, size_t bytes) {
+	UNROLLED for (size_t line = 0; line < LANES * bytes; line += 64)
+	    _mm_prefetch((const char*)job->next + line, _MM_HINT_T1);
+	job->next += LANES * bytes;
+}
+
+/* From there a quarter of the rows into the first, `bytes` of each from 256 columns on: else the short loads
+ * wait behind the long ones for memory. Four steps of 64 columns go through the rows; faster or slower does
+ * not help. */
+INLINED void fetch_near(const struct several* job, const uint8_t* at, int64_t step, size_t bytes) {
+	const uint8_t* first = at + bytes + (size_t)(step % 4) * (LANES / 4) * job->w.stride;
+	UNROLLED for (size_t r = 0; r < LANES / 4; r++)
+	    UNROLLED for (size_t line = 0; line < bytes * 3 / 4; line += 64)
+	        _mm_prefetch((const char*)first + r * job->w.stride + line, _MM_HINT_T0);
+}
+
+/* Packed columns: 32 of small blocks, 64 of others; their further bits. */
+struct packed {
+	ints low[8], high[8];
+};
+
+INLINED void eight(const struct rows* rows, size_t at, ints out[8]) {
+	columns(rows, at, out);
+	columns(rows, at + 16, out + 4);
+}
+
+/* Columns 4c… of share `share` of 32 of a step of a block of 256, a byte each */
+INLINED ints taken(enum dtype type, const struct packed* p, int share, int c) {
+	const ints low = low_bits(p->low[c], share * 4, 15);
+	if (type == DTYPE_Q5_K)
+		return ints_or(low, moved_bits(p->high[c], share, 4, 16));
+	if (type == DTYPE_Q6_K)
+		return ints_or(low, moved_bits(p->high[c], share * 4, 4, 0x30));
+	return low;
+}
+
+/* The same of a block of 32 */
+INLINED ints taken_small(enum dtype type, const struct packed* p, int c) {
+	return type == DTYPE_Q8_0 ? ints_flip_signs(p->low[c]) : low_bits(p->low[c % 4], c / 4 * 4, 15);
+}
+
+/* ---- blocks of 32 ---------------------------------------------------------------------------- */
+
+INLINED void small_tile(enum dtype type, int n, struct several* job) {
+	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
+	struct columns_of_rows q = rows_from(job->x, stride);
+	struct rows w = job->w;
+	for (int64_t b = 0; b < job->cols / 32; b++, w.at += bytes, advance(&q, 32)) {
+		struct packed packed;
+		ints sums[SEVERAL];
+		const floats wd = floats_from_halves(heads(&w, 0));
+		fetch_far(job, bytes);
+		if (b % 2 == 0)
+			fetch_near(job, w.at, b / 2, bytes * 8);
+		columns(&w, 2, packed.low);
+		if (type == DTYPE_Q8_0)
+			columns(&w, 18, packed.low + 4);
+		const uint8_t *d = job->x + job->layout->d + b * 4, *less = job->x + job->layout->sums + b * 4;
+		UNROLLED for (int i = 0; i < n; i++) sums[i] = to_all(less + (size_t)i * stride);
+		UNROLLED for (int c = 0; c < 8; c++) {
+			const ints four = taken_small(type, &packed, c);
+			UNROLLED for (int i = 0; i < n; i++) sums[i] = dot_four(sums[i], four, row_at(&q, i) + c * 4);
+		}
+		float* to = job->sum + b % SLOTS * SEVERAL * LANES;
+		UNROLLED for (int i = 0; i < n; i++, to += LANES) {
+			const floats both = _mm512_mul_ps(wd, float_to_all(d + (size_t)i * stride));
+			const floats before = b < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
+			_mm512_store_ps(to, _mm512_fmadd_ps(floats_from_ints(sums[i]), both, before));
+		}
+	}
+}
+
+/* ---- blocks of 256 --------------------------------------------------------------------------- */
+
+struct header {
+	ints scale[16], min[4];
+	floats d, m;
+};
+
+/* Scales of groups 4j…4j + 3, a byte each */
+INLINED void put_scales(struct header* out, int group, ints scales, bool signs) {
+	UNROLLED for (int g = 0; g < 4; g++) out->scale[group + g] =
+	    signs ? ints_right_signed(ints_left(scales, 24 - 8 * g), 24) : byte_of(scales, g);
+}
+
+/* Of q4_k and q5_k: k4_scale_min for all at once */
+INLINED void k4_header(struct header* out, const struct rows* w) {
+	ints head[4];
+	columns(w, 0, head);
+	out->d = floats_from_halves(head[0]);
+	out->m = floats_negated(floats_from_halves(ints_right(head[0], 16)));
+	const ints more_scales = moved_bits(head[1], 6, 4, 0x30), more_minima = moved_bits(head[2], 6, 4, 0x30);
+	put_scales(out, 0, low_bits(head[1], 0, 63), false);
+	put_scales(out, 4, ints_or(low_bits(head[3], 0, 15), more_scales), false);
+	const ints first = low_bits(head[2], 0, 63), last = ints_or(low_bits(head[3], 4, 15), more_minima);
+	out->min[0] = two_bytes(first, 0, 1);
+	out->min[1] = two_bytes(first, 2, 3);
+	out->min[2] = two_bytes(last, 0, 1);
+	out->min[3] = two_bytes(last, 2, 3);
+}
+
+INLINED void q6_k_header(struct header* out, const struct rows* w) {
+	ints scales[4];
+	columns(w, 192, scales);
+	UNROLLED for (int j = 0; j < 4; j++) put_scales(out, j * 4, scales[j], true);
+	out->d = floats_from_halves(ints_right(heads(w, 206), 16));
+}
+
+/* A step's 64 columns; further bits that serve more steps are taken by the first and move down. */
+INLINED void take_packed(enum dtype type, struct packed* p, int step, const struct rows* w) {
+	const bool first = step % (type == DTYPE_Q6_K ? 2 : 4) == 0;
+	if (type == DTYPE_Q6_K)
+		eight(w, (size_t)(step / 2 * 64 + step % 2 * 32), p->low);
+	else
+		eight(w, (type == DTYPE_Q5_K ? 48 : 16) + (size_t)step * 32, p->low);
+	if (type != DTYPE_Q4_K && first)
+		eight(w, type == DTYPE_Q6_K ? 128 + (size_t)step * 16 : 16, p->high);
+	else if (type != DTYPE_Q4_K)
+		UNROLLED for (int c = 0; c < 8; c++) p->high[c] = ints_right(p->high[c], 2);
+}
+
+/* whole (n) += scales times products of 32 columns of a step */
+INLINED void super_share(enum dtype type, int n, int share, const struct packed* p, const ints scale[],
+                         const struct columns_of_rows* q, const uint8_t* starts, size_t stride,
+                         ints whole[]) {
+	const int group = group_of(type);
+	UNROLLED for (int g = 0; g < 32 / group; g++) {
+		ints one[SEVERAL];
+		UNROLLED for (int i = 0; i < n; i++) one[i] =
+		    group == 32 ? ints_set(0) : to_all(starts + (size_t)i * stride + g * 4);
+		UNROLLED for (int c = g * group / 4; c < (g + 1) * group / 4; c++) {
+			const ints four = taken(type, p, share, c);
+			UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, row_at(q, i) + c * 4);
+		}
+		UNROLLED for (int i = 0; i < n; i++) whole[i] =
+		    _mm512_add_epi32(whole[i], _mm512_mullo_epi32(one[i], scale[g]));
+	}
+}
+
+/* Block b's whole sums meet its scales and minima. */
+INLINED void super_end(enum dtype type, int n, int64_t b, const struct several* job, const struct header* h,
+                       const ints whole[]) {
+	const size_t stride = job->layout->bytes;
+	const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 16;
+	float* to = job->sum + b % SUPER_SLOTS * SEVERAL * LANES;
+	UNROLLED for (int i = 0; i < n; i++, to += LANES) {
+		floats product = _mm512_mul_ps(h->d, floats_from_ints(whole[i]));
+		if (!group_offset(type)) {
+			ints less = ints_set(0);
+			UNROLLED for (int p = 0; p < 4; p++) less =
+			    _mm512_dpwssd_epi32(less, h->min[p], to_all(behind + (size_t)i * stride + p * 4));
+			product = _mm512_fmadd_ps(h->m, floats_from_ints(less), product);
+		}
+		const floats before = b < SUPER_SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
+		_mm512_store_ps(to, _mm512_fmadd_ps(float_to_all(d + (size_t)i * stride), product, before));
+	}
+}
+
+INLINED void super_tile(enum dtype type, int n, struct several* job) {
+	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
+	const int group = group_of(type);
+	struct rows w = job->w;
+	for (int64_t b = 0; b < job->cols / 256; b++, w.at += bytes) {
+		struct header header;
+		struct packed packed = {0};
+		ints whole[SEVERAL];
+		if (group_offset(type))
+			q6_k_header(&header, &w);
+		else
+			k4_header(&header, &w);
+		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
+		for (int step = 0; step < 4; step++) {
+			fetch_far(job, bytes / 4);
+			fetch_near(job, w.at, step, bytes);
+			take_packed(type, &packed, step, &w);
+			UNROLLED for (int share = 0; share < 2; share++) {
+				const int column =
+				    group == 32 ? step * 64 + share * 32 : step / 2 * 128 + step % 2 * 32 + share * 64;
+				const struct columns_of_rows q = rows_from(job->x + b * 256 + column, stride);
+				const uint8_t* starts = job->x + job->layout->starts + (b * 256 + column) / 16 * 4;
+				super_share(type, n, share, &packed, header.scale + column / group, &q, starts, stride,
+				            whole);
+			}
+		}
+		super_end(type, n, b, job, &header, whole);
+	}
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+typedef void several_function(struct several* job);
+
+#define TILE(type, n, tile)                                                                                  \
+	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) { tile(type, n, job); }
+#define TILES(type, tile)                                                                                    \
+	TILE(type, 1, tile)                                                                                      \
+	TILE(type, 2, tile)                                                                                      \
+	TILE(type, 3, tile)                                                                                      \
+	TILE(type, 4, tile)                                                                                      \
+	TILE(type, 5, tile)                                                                                      \
+	TILE(type, 6, tile)                                                                                      \
+	TILE(type, 7, tile)                                                                                      \
+	TILE(type, 8, tile)                                                                                      \
+	static several_function* const tiles_##type[] = {tile_##type##_1, tile_##type##_2, tile_##type##_3,      \
+	                                                 tile_##type##_4, tile_##type##_5, tile_##type##_6,      \
+	                                                 tile_##type##_7, tile_##type##_8};
+
+TILES(DTYPE_Q8_0, small_tile)
+TILES(DTYPE_Q4_0, small_tile)
+TILES(DTYPE_Q4_K, super_tile)
+TILES(DTYPE_Q5_K, super_tile)
+TILES(DTYPE_Q6_K, super_tile)
+
+static several_function* const* tiles_of(enum dtype type) {
+#define TILED(type)                                                                                          \
+	case type:                                                                                               \
+		return tiles_##type
+	switch (type) {
+		TILED(DTYPE_Q8_0);
+		TILED(DTYPE_Q4_0);
+		TILED(DTYPE_Q4_K);
+		TILED(DTYPE_Q5_K);
+		TILED(DTYPE_Q6_K);
+	default:
+		return NULL;
+	}
+#undef TILED
+}
+
+/* An element's sums, halves to halves */
+static __m512 slots_added(const float* sum, int slots) {
+	__m512 v[SLOTS];
+	for (int s = 0; s < slots; s++)
+		v[s] = _mm512_load_ps(sum + s * SEVERAL * LANES);
+	for (int half = slots / 2; half > 0; half /= 2)
+		for (int s = 0; s < half; s++)
+			v[s] = _mm512_add_ps(v[s], v[s + half]);
+	return v[0];
+}
+
+bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                              int64_t end, const uint8_t* x, int n) {
+	_Alignas(64) float sum[SLOTS * SEVERAL * LANES];
+	several_function* const* tiles = tiles_of(w->type);
+	const int slots = small_blocks(w->type) ? SLOTS : SUPER_SLOTS;
+	if (!tiles || n < LEAST || n > SEVERAL || end - begin < LANES)
+		return false;
+	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
+	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
+	if (w->cols < slots * dtype_block(w->type)) /* some stay empty */
+		memset(sum, 0, sizeof sum);
+	for (int64_t r = begin; r < end; r += LANES) {
+		const int64_t at = r < end - LANES ? r : end - LANES; /* the last tile may do rows again */
+		const uint8_t* first = (const uint8_t*)w->data + row_bytes * (size_t)at;
+		struct several job = {.w = {.at = first, .stride = row_bytes},
+		                      .x = x,
+		                      .layout = &layout,
+		                      .cols = w->cols,
+		                      .next = first + LANES * row_bytes,
+		                      .sum = sum};
+		tiles[n - LEAST](&job);
+		for (int i = 0; i < n; i++)
+			_mm512_storeu_ps(out + (size_t)i * out_stride + at, slots_added(sum + i * LANES, slots));
+	}
+	return true;
+}
+#endif
