@@ -29,7 +29,33 @@ struct exchange; /* kernels/exchange.h */
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-enum swiftlet_method { SWIFTLET_SWIFT, SWIFTLET_VANILLA };
+/* How tokens are drafted: optimizer/method.c has the table. The first two, and auto, plan by price. */
+enum swiftlet_method {
+	SWIFTLET_SWIFT,
+	SWIFTLET_VANILLA,
+	SWIFTLET_AUTO,
+	SWIFTLET_NGRAM,
+	SWIFTLET_JACOBI,
+	SWIFTLET_LOOKAHEAD,
+	SWIFTLET_UNIFORM,
+	SWIFTLET_RANDOM,
+	SWIFTLET_SELF_SPEC,
+	SWIFTLET_CLASP,
+	SWIFTLET_LAYERSKIP,
+	SWIFTLET_ADASPEED,
+	SWIFTLET_KANGAROO,
+	SWIFTLET_PPD,
+	SWIFTLET_METHODS
+};
+/* When a chain of draft steps ends; OWN: as the method has it. */
+enum swiftlet_stop_rule {
+	SWIFTLET_STOP_OWN,
+	SWIFTLET_STOP_FIXED,
+	SWIFTLET_STOP_MARGINAL,
+	SWIFTLET_STOP_PRODUCT,
+	SWIFTLET_STOP_PROBE,
+	SWIFTLET_STOP_GAIN
+};
 enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
 enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
 
@@ -45,6 +71,15 @@ struct swiftlet_options {
 	char cache_type[8]; /* "auto", "f16", "f32" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
+	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by price, as what follows */
+	double stop_threshold;             /* under it a chain ends; negative: the method's own */
+	bool stop_fixed;                   /* the threshold stays, where the method adapts it */
+	bool rejection;                    /* acceptance by rejection sampling: lossless in distribution */
+	bool reuse;                        /* verification goes on from the exit for the rows that were drafted */
+	int exit_block;                    /* blocks that run before an exit; 0: by price */
+	int speculations;                  /* draft steps a round; 0: the method's own, or by price */
+	int children;                      /* ppd: tokens predicted for the next position; 0: by price */
+	char adapter[512], heads[512], probe[512]; /* files of parts; "": none */
 	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number */
 	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
 	                    * Only for sessions that serve one owner */
@@ -80,6 +115,8 @@ struct swiftlet_options {
 
 /* The defaults of the paper and the published code, as `swiftlet run --help` prints them. */
 SWIFTLET_API void swiftlet_options_default(struct swiftlet_options*);
+/* "auto", "swift", "layerskip"… */
+SWIFTLET_API const char* swiftlet_method_name(enum swiftlet_method);
 /* Sets one option by its command-line name without dashes ("window", "32"; "preset", "paper"). Returns 1
  * when set, 0 when there is no such option, -1 with the message when the value is out of range. */
 SWIFTLET_API int swiftlet_options_set(struct swiftlet_options*, const char* name, const char* value,
@@ -170,7 +207,7 @@ struct swiftlet_step {
 	enum swiftlet_stop stop; /* SWIFTLET_RUNNING while there is more */
 };
 
-enum { SWIFTLET_SOURCES = 8 };
+enum { SWIFTLET_SOURCES = 8, SWIFTLET_CTAR = 6 };
 /* "mask", "retrieval", …: who drafted; NULL beyond the last. */
 SWIFTLET_API const char* swiftlet_source_name(int source);
 
@@ -192,6 +229,12 @@ struct swiftlet_figures {
 	int64_t rounds, lost_rounds;        /* and those that took longer than plain steps for their tokens */
 	double seconds_saved, seconds_lost; /* against plain steps: by the rounds that won, by those that lost */
 	double mean_generated;              /* M */
+	/* Kangaroo Eq. 1 and 2: tokens a full pass, and the share of full passes that accepted more than w - 1
+	 * draft tokens, w = 1… */
+	double compression_ratio, ctar[SWIFTLET_CTAR];
+	int64_t ctar_passes[SWIFTLET_CTAR];
+	int64_t verified_rows; /* of verify passes, roots counted */
+	int exit_block;        /* blocks run before the exit that drafted last; 0: none did */
 	double alpha, skip_ratio, c, expected_speedup;
 	double matchness;         /* of the mask at the end, on windows that it was not chosen by */
 	double chosen_by;         /* the score that it was chosen by: the best of many, so too high */

@@ -332,6 +332,7 @@ struct pass {
 	bool low_head;
 	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;           /* final norm and output head after `last` */
+	bool bare_head;      /* the head without the final norm: the states are what it reads */
 	int tap;             /* sub-layer whose output is copied to tap_out, or -1 */
 	float* tap_out;      /* (n, dim) when tap >= 0 */
 	const uint8_t* want; /* (n) WANT_ bits per row */

@@ -126,6 +126,20 @@ static void add_noise(float* restrict processed, int vocab, const struct sampler
 	}
 }
 
+void sample_distribution(const float* logits, int vocab, const struct sampler* sampler, float* p,
+                         float* scratch) {
+	float max = logits[0];
+	for (int v = 1; v < vocab; v++)
+		max = logits[v] > max ? logits[v] : max;
+	scale(p, logits, vocab, max, sampler->temperature);
+	filter(p, scratch, vocab, sampler);
+	for (int v = 0; v < vocab; v++)
+		p[v] = noise_exp(p[v]);
+	const double sum = sum_of(p, vocab);
+	for (int v = 0; v < vocab; v++)
+		p[v] = (float)((double)p[v] / sum);
+}
+
 /* ---- penalties ------------------------------------------------------------------------------ */
 
 static float penalised_logit(float x, bool in_prompt, int times, const struct penalties* p) {

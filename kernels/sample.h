@@ -27,6 +27,10 @@ float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t
 bool result_from_logits(struct result* out, uint8_t want, const float* logits, int vocab,
                         const struct sampler* sampler, uint64_t position, float* scratch);
 
+/* p (vocab): the processed distribution that the sampler draws from, summing to 1. scratch: (vocab) floats.
+ */
+void sample_distribution(const float* logits, int vocab, const struct sampler*, float* p, float* scratch);
+
 /* A row's penalties: the request's, and the generated tokens of its path from the segment's base on. */
 struct penalised_row {
 	const struct penalties* penalties;

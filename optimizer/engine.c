@@ -134,6 +134,23 @@ static bool open_low(struct engine* engine, const struct swiftlet_options* optio
 
 const char* swiftlet_engine_note(const struct engine* engine) { return engine->note; }
 
+/* The adapter runs on a backend of its own beside the model's. */
+static bool open_parts(struct engine* engine, const struct swiftlet_options* options,
+                       const struct backend_options* how, struct error* error) {
+	const struct model* model = engine->model;
+	if (options->heads[0] && !heads_open(&engine->heads, options->heads, model, error))
+		return false;
+	if (options->probe[0] && !probe_open(&engine->probe, options->probe, model, error))
+		return false;
+	if (!options->adapter[0])
+		return true;
+	if (!adapter_open(&engine->adapter, options->adapter, model, error))
+		return false;
+	engine->side = wants_cuda(options) ? cuda_open(&engine->adapter.weights, how, error)
+	                                   : cpu_open(&engine->adapter.weights, how, error);
+	return engine->side != NULL;
+}
+
 void engine_forget_costs(struct engine* engine) {
 	const struct low_table* low = engine->low.table.bytes > 0 ? &engine->low.table : NULL;
 	cost_open(&engine->cost, &engine->model->weights, low);
@@ -171,7 +188,8 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
-	    (options->draft_bits > 0 && !open_low(engine, options, &error))) {
+	    (options->draft_bits > 0 && !open_low(engine, options, &error)) ||
+	    !open_parts(engine, options, &how, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
 		return NULL;
@@ -185,6 +203,11 @@ void swiftlet_engine_close(struct engine* engine) {
 		return;
 	if (engine->backend)
 		engine->backend->close(engine->backend);
+	if (engine->side)
+		engine->side->close(engine->side);
+	adapter_close(&engine->adapter);
+	heads_close(&engine->heads);
+	probe_close(&engine->probe);
 	low_copy_close(&engine->low);
 	free(engine);
 }

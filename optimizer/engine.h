@@ -4,6 +4,7 @@
 
 #include "core/model/low_copy.h"
 #include "core/model/model.h"
+#include "core/model/parts.h"
 #include "optimizer/cost.h"
 #include "swiftlet.h"
 
@@ -13,6 +14,10 @@ struct engine {
 	struct low_copy low; /* for drafting; its table has no bytes where there is none */
 	char note[1900];     /* for people: on that copy, and where the wished backend is not the one that runs */
 	struct cost_model cost;
+	struct adapter adapter; /* parts that the options name */
+	struct backend* side;   /* runs the adapter; NULL: none was given */
+	struct heads heads;
+	struct probe_weights probe;
 };
 
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */

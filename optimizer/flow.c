@@ -21,6 +21,9 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	const bool chunk = left >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
 	const int n = chunk ? PREFILL_CHUNK : left;
 	const bool last = n == left;
+	int tap = 2 * (block_count(s) / 2) - 1;
+	float* tap_out = s->tap;
+	method_taps(s, &tap, &tap_out);
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
 	s->result[n - 1].logits = s->logits;
@@ -37,8 +40,8 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                           .token = s->text + from,
 	                           .last = 2 * block_count(s),
 	                           .head = last,
-	                           .tap = s->tap ? 2 * (block_count(s) / 2) - 1 : -1,
-	                           .tap_out = s->tap,
+	                           .tap = tap_out ? tap : -1,
+	                           .tap_out = tap_out,
 	                           .influence = s->influence_rows,
 	                           .want = s->want,
 	                           .out = s->result};
@@ -137,6 +140,8 @@ static bool keeps_states(const struct session* s) {
 /* Nothing was drafted. */
 static bool is_plain(const struct session* s) {
 	const void* mask = s->drafters.state[SOURCE_mask];
+	if (s->method && s->method->steps > 0)
+		return false;
 	return s->planner.tree.n == 1 && !(mask && mask_rows(mask) > 0);
 }
 
@@ -147,7 +152,10 @@ static void verify_work(struct session* s, struct session_work* work) {
 	if (s->logprobs > 0)
 		for (int i = 0; i < LOGPROB_ROWS; i++)
 			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
-	round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
+	if (s->plan.rule == RULE_METHOD)
+		method_verify_pass(s, logits, &work->pass);
+	else
+		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
 	if (keeps_states(s)) {
 		work->pass.tap = 2 * block_count(s) - 1;
 		work->pass.tap_out = s->distance.pass;
@@ -159,6 +167,11 @@ static void verify_work(struct session* s, struct session_work* work) {
 }
 
 static void draft_work(struct session* s, struct session_work* work) {
+	if (s->plan.rule == RULE_METHOD) {
+		work->kind = WORK_DRAFT;
+		method_fill(s, &work->pass);
+		return;
+	}
 	if (s->engine->backend->draft) {
 		work->kind = WORK_DRAFT_LOOP;
 		return;
@@ -234,9 +247,9 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 }
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
-	struct backend* backend = s->engine->backend;
-	const bool ran =
-	    work->kind == WORK_DRAFT_LOOP ? run_draft_loop(s, error) : backend->run(backend, &work->pass, error);
+	/* an adapter's pass has a backend of its own */
+	struct backend* backend = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache->backend;
+	const bool ran = backend ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
 		session_fail(s);
 	return ran;
@@ -274,6 +287,11 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 			s->row_token[i] = i;
 		cache->backend->commit(cache, s->row_token, n);
 	}
+	struct error error;
+	if (!method_prefilled(s, n, &error)) {
+		session_fail(s);
+		return true;
+	}
 	if (cache->committed < s->n_prompt)
 		return true;
 	for (int j = 0; s->tap && s->signature_rows > 0 && j < s->engine->model->weights.shape.dim; j++)
@@ -301,8 +319,21 @@ static void charge(struct session* s, double cost) {
 	planner_passed(&s->planner, (float)cost);
 }
 
+/* The rows that run up to an exit for verification alone are its. */
+static void absorb_method(struct session* s, double seconds) {
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	*(s->method->next == STEP_REST ? &s->figures.seconds.verify : &s->figures.seconds.draft) += seconds;
+	charge(s, plain > 0 ? seconds / plain : 0);
+	method_take(s);
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
+}
+
 static void absorb_draft(struct session* s, const struct pass* pass, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
+	if (s->plan.rule == RULE_METHOD) {
+		absorb_method(s, seconds);
+		return;
+	}
 	s->figures.seconds.draft += seconds;
 	const double rows = cost_verify(cost, pass->n);
 	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, session_variant(s, &s->mask))));
@@ -336,7 +367,7 @@ static void account_round(struct session* s, int emitted) {
 static void keep_rows(struct session* s, const struct pass* pass, int base) {
 	const struct verdict* v = &s->round.verdict;
 	for (int i = 0; i <= v->accepted; i++) {
-		if (pass->tap >= 0)
+		if (pass->tap >= 0 && s->plan.rule != RULE_METHOD)
 			distance_keep(&s->distance, base + i, v->path[i]);
 		if (pass->influence)
 			take_influence(s, pass->n, v->path[i], base + i);
@@ -351,9 +382,13 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	const bool plain = is_plain(s);
 	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += seconds;
 	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree->n));
-	cost_see_full(cost, round->tree->n, seconds);
+	if (pass->first == 0)
+		cost_see_full(cost, round->tree->n, seconds);
 	const int base = s->cache->committed;
-	round_take_verify(round);
+	if (s->plan.rule == RULE_METHOD)
+		method_verdict(s);
+	else
+		round_take_verify(round);
 	keep_rows(s, pass, base);
 	const struct verdict* v = &round->verdict;
 	const int32_t* new = s->text + s->n_text;
@@ -374,6 +409,9 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	f->verify_passes += !plain;
 	f->accepted += accepted;
 	f->rounds += !plain;
+	f->verified_rows += plain ? 0 : round->tree->n;
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		f->ctar_passes[w] += emitted > w + 1;
 	f->round_tokens += plain ? 0 : emitted;
 	if (!plain)
 		account_round(s, emitted);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/draft/drafter.h"
+#include "core/draft/stop.h"
 #include "optimizer/engine.h"
 
 void swiftlet_options_default(struct swiftlet_options* options) {
@@ -18,6 +19,9 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .pool = 1 << 16,
 	    .max_draft = 25,
 	    .threshold = 0.8,
+	    .method = SWIFTLET_AUTO,
+	    .stop_threshold = -1,
+	    .reuse = true,
 	    .window = 32,
 	    .window_min = 8,
 	    .bayes_interval = 25,
@@ -55,7 +59,13 @@ static const struct option table[] = {
     {"threads", INTEGER, AT(threads), 1, 1024, NULL},
     {"context", INTEGER, AT(context), 2, 1 << 24, NULL},
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32"},
-    {"method", CHOICE, AT(method), 0, 0, "swift=0 vanilla=1"},
+    {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},
+    {"stop-adapts", FLAG, AT(stop_fixed), 0, 0, "on=0 off=1"},
+    {"acceptance", FLAG, AT(rejection), 0, 0, "coupled=0 rejection=1"},
+    {"reuse", FLAG, AT(reuse), 0, 0, "on=1 off=0"},
+    {"exit-block", INTEGER, AT(exit_block), 1, MAX_BLOCKS - 1, "auto=0"},
+    {"speculations", INTEGER, AT(speculations), 1, MAX_DRAFT, "auto=0"},
+    {"children", INTEGER, AT(children), 1, TREE_RANKS, "auto=0"},
     {"draft", CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2"},
     {"pool", INTEGER, AT(pool), 0, 1 << 24, NULL},
     {"max-tree", INTEGER, AT(max_tree), 2, 256, "auto=0 paper=-1"},
@@ -196,15 +206,49 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	return 1;
 }
 
-static int set_draft_cache(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+/* A path; `what` says what may be given. */
+static int set_path(char* field, size_t room, const char* name, const char* what, const char* value,
+                    char* message, size_t size) {
 	const size_t n = strlen(value);
-	if (n > 0 && n < sizeof options->draft_cache) {
-		memcpy(options->draft_cache, value, n + 1);
+	if (n > 0 && n < room) {
+		memcpy(field, value, n + 1);
 		return 1;
 	}
 	if (message && size > 0)
-		snprintf(message, size, "--draft-cache: %zu characters, expected off or a folder of 1 to %zu", n,
-		         sizeof options->draft_cache - 1);
+		snprintf(message, size, "--%s: %zu characters, expected %s of 1 to %zu", name, n, what, room - 1);
+	return -1;
+}
+
+/* One of a table's names; those known in the message. */
+static int set_method(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+	char known[256] = "";
+	for (int i = 0; i < SWIFTLET_METHODS; i++) {
+		const char* const name = swiftlet_method_name((enum swiftlet_method)i);
+		if (strcmp(name, value) == 0) {
+			options->method = (enum swiftlet_method)i;
+			return 1;
+		}
+		strcat(strcat(known, i > 0 ? ", " : ""), name); /* all names: 105 characters */
+	}
+	if (message && size > 0)
+		snprintf(message, size, "--method %s: expected one of: %s", value, known);
+	return -1;
+}
+
+/* (--stop is taken: the text that ends an output.) */
+static int set_stop_rule(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+	for (int i = 0; i < STOP_RULES; i++)
+		if (strcmp(value, stop_rule_name((enum stop_rule)i)) == 0) {
+			options->stop_rule = (enum swiftlet_stop_rule)(i + 1);
+			return 1;
+		}
+	if (strcmp(value, "own") == 0) {
+		options->stop_rule = SWIFTLET_STOP_OWN;
+		return 1;
+	}
+	if (message && size > 0)
+		snprintf(message, size, "--stop-rule %s: expected one of: own, fixed, marginal, product, probe, gain",
+		         value);
 	return -1;
 }
 
@@ -231,8 +275,19 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
 		return set_top_k(options, value, message, size);
 	if (strcmp(name, "drafters") == 0)
 		return set_drafters(options, value, message, size);
+	if (strcmp(name, "method") == 0)
+		return set_method(options, value, message, size);
+	if (strcmp(name, "stop-rule") == 0)
+		return set_stop_rule(options, value, message, size);
 	if (strcmp(name, "draft-cache") == 0)
-		return set_draft_cache(options, value, message, size);
+		return set_path(options->draft_cache, sizeof options->draft_cache, name, "off or a folder", value,
+		                message, size);
+	if (strcmp(name, "adapter") == 0)
+		return set_path(options->adapter, sizeof options->adapter, name, "a file", value, message, size);
+	if (strcmp(name, "heads") == 0)
+		return set_path(options->heads, sizeof options->heads, name, "a file", value, message, size);
+	if (strcmp(name, "probe") == 0)
+		return set_path(options->probe, sizeof options->probe, name, "a file", value, message, size);
 	if (strcmp(name, "draft-memory") == 0)
 		return set_draft_memory(options, value, message, size);
 	if (strcmp(name, "preset") == 0)

@@ -19,8 +19,7 @@ enum {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* Draft tokens that may still be of use: a draft never goes beyond what may be emitted. */
-static int useful_depth(const struct session* s, int most) {
+int plan_useful_depth(const struct session* s, int most) {
 	const int room = s->cache->capacity - s->cache->committed - 1;
 	const int left = s->end - s->n_text - 1; /* the bonus token comes on top */
 	const int depth = least(most, least(room, left));
@@ -51,7 +50,7 @@ static void tree_policy(struct session* s) {
 }
 
 static void fixed_policy(struct session* s) {
-	s->plan.draft = (struct draft_policy){.max_steps = useful_depth(s, s->options.max_draft),
+	s->plan.draft = (struct draft_policy){.max_steps = plan_useful_depth(s, s->options.max_draft),
 	                                      .threshold = (float)s->options.threshold,
 	                                      .top = TREE_RANKS};
 	tree_policy(s);
@@ -141,7 +140,7 @@ static bool calibrates(const struct session* s) {
  * drafting. */
 static struct round_limits limits_of(const struct session* s) {
 	struct round_limits limits = {.rows = SLICE_ROWS,
-	                              .depth = useful_depth(s, MAX_DRAFT),
+	                              .depth = plan_useful_depth(s, MAX_DRAFT),
 	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
 	if (s->options.max_tree > 0)
 		limits.rows = least(s->options.max_tree, SLICE_ROWS);
@@ -154,7 +153,7 @@ static struct round_limits limits_of(const struct session* s) {
 
 /* The least cost per token that going on from d steps can have, if all d are accepted: e steps more bring
  * next + next² + … + next^e tokens. More than one ahead, since v(n) may rise in steps. */
-static double least_token_cost(const struct cost_model* cost, double c, double next, int d) {
+double plan_least_token_cost(const struct cost_model* cost, double c, double next, int d) {
 	double tokens = 0, power = 1, least_cost = INFINITY;
 	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
 		power *= next;
@@ -173,14 +172,15 @@ static void loop_policy(struct session* s) {
 	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
 	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
-	*policy = (struct draft_policy){.max_steps = useful_depth(s, s->options.max_draft), .top = TREE_RANKS};
+	*policy =
+	    (struct draft_policy){.max_steps = plan_useful_depth(s, s->options.max_draft), .top = TREE_RANKS};
 	while (policy->max_steps > 1 &&
 	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
 		policy->max_steps--;
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
 		policy->accept[bin] = chances_broad(&s->chances, SOURCE_mask, bin, 0);
 	for (int d = 1; d <= MAX_DRAFT; d++)
-		policy->min_reach[d] = (float)(rate * least_token_cost(cost, c, next, d));
+		policy->min_reach[d] = (float)(rate * plan_least_token_cost(cost, c, next, d));
 }
 
 /* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
@@ -205,8 +205,15 @@ static void rest(struct session* s, bool passed) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	s->plan.rule = never ? RULE_PLAIN : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED : RULE_GAIN;
+	s->plan.rule = never                                       ? RULE_PLAIN
+	               : s->method                                 ? RULE_METHOD
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED
+	                                                           : RULE_GAIN;
 	s->plan.looped = false;
+	if (s->plan.rule == RULE_METHOD) {
+		method_start(s);
+		return;
+	}
 	if (s->drafters.state[SOURCE_mask]) {
 		const struct model* model = s->engine->model;
 		const struct mask_round round = {.cache = s->cache,
@@ -229,6 +236,8 @@ bool plan_goes_on(struct session* s) {
 	struct plan* plan = &s->plan;
 	if (plan->rule == RULE_PLAIN)
 		return false;
+	if (plan->rule == RULE_METHOD)
+		return method_goes_on(s);
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;
@@ -307,6 +316,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		s->rounds_since_plain++;
 	}
 	learn_sources(s);
+	if (s->plan.rule == RULE_METHOD)
+		method_learn(s, accepted);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

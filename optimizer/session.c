@@ -51,7 +51,7 @@ static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
 	                                    .vocab = s->engine->model->weights.shape.vocab};
 	const struct swiftlet_options* o = &s->options;
-	const bool plain = o->method == SWIFTLET_VANILLA || o->draft == SWIFTLET_DRAFT_NEVER;
+	const bool plain = !method_plans(o) || o->draft == SWIFTLET_DRAFT_NEVER;
 	const unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
 	if (!drafter_set_open(&s->drafters, which, &setup))
 		return false;
@@ -72,7 +72,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	s->text = calloc((size_t)context + 1, sizeof *s->text);
 	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
 		return error_set(error, "out of memory for a session of %d tokens", context);
-	if (s->options.method == SWIFTLET_SWIFT && model->weights.shape.n_blocks >= 3) {
+	if (method_plans(&s->options) && model->weights.shape.n_blocks >= 3) {
 		s->search = open_search(s, error);
 		if (!s->search)
 			return false;
@@ -80,6 +80,10 @@ static bool open_parts(struct session* s, struct error* error) {
 	}
 	if (!open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	if (!method_check(&s->options, s->engine, error))
+		return false;
+	if (!method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA && !method_open(s, error))
+		return false;
 	if (s->search && !s->options.published) {
 		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
 		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
@@ -131,6 +135,7 @@ void swiftlet_session_close(struct session* s) {
 	if (s->search)
 		search_close(s->search);
 	drafter_set_close(&s->drafters);
+	method_close(s->method);
 	retrieval_pool_close(s->pool);
 	distance_close(&s->distance);
 	free(s->influence_rows);
@@ -224,7 +229,7 @@ static const char* search_state_of(const struct session* s) {
 }
 
 static void start_text(struct session* s, const struct swiftlet_request* r) {
-	const int kept = session_common_prefix(s, r->prompt, r->n_prompt);
+	const int kept = method_keeps(s, session_common_prefix(s, r->prompt, r->n_prompt));
 	s->cache->backend->truncate(s->cache, kept);
 	s->cache->prompt_length = r->n_prompt;
 	s->chunk_tokens = kept;
@@ -265,6 +270,8 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_sampler(s, r);
 	start_drafters(s, r);
+	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
+		return give_message(message, size, &error);
 	score_new_instance(s);
 	influence_join(&s->influence, &s->text_influence, s->engine->model->weights.shape.n_blocks);
 	memset(&s->text_influence, 0, sizeof s->text_influence);
@@ -323,6 +330,9 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->search_state = search_state_of(s);
 	f->skip_ratio = f->c = f->expected_speedup = NAN;
 	f->n_attention = f->n_mlp = 0;
+	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
 	if (s->options.method == SWIFTLET_VANILLA)
 		return;
 	const int blocks = s->engine->model->weights.shape.n_blocks;
@@ -335,10 +345,12 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = cost_draft(&s->engine->cost, session_variant(s, &s->mask));
+		f->c = s->method ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		                 : cost_draft(&s->engine->cost, session_variant(s, &s->mask));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup =
-		    a > 0 && f->source[SOURCE_mask].accepted == f->accepted ? m * a / ((m - 1) * f->c + a) : NAN;
+		f->expected_speedup = a > 0 && (s->method || f->source[SOURCE_mask].accepted == f->accepted)
+		                          ? m * a / ((m - 1) * f->c + a)
+		                          : NAN;
 	}
 }
 
@@ -446,7 +458,7 @@ struct mask session_mask(const struct session* s, double* matchness) {
 
 void session_want_signature(struct session* s, bool wanted) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->tap)
+	if (!wanted || s->tap || s->method)
 		return;
 	s->tap = malloc(dim * PREFILL_CHUNK * sizeof *s->tap);
 	s->signature = calloc(dim, sizeof *s->signature);

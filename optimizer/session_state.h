@@ -11,6 +11,7 @@
 #include "optimizer/distance.h"
 #include "optimizer/influence.h"
 #include "optimizer/ledger.h"
+#include "optimizer/method_round.h"
 #include "optimizer/session.h"
 
 enum phase {
@@ -63,7 +64,7 @@ struct history {
 };
 
 struct plan {
-	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN } rule;
+	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_METHOD } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
 	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
 	struct tree_policy tree;   /* RULE_FIXED */
@@ -79,6 +80,7 @@ struct session {
 	struct drafter_set drafters;
 	struct chances chances;
 	struct planner planner;
+	struct method_round* method; /* of one that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	const struct mask* low; /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
@@ -170,6 +172,11 @@ void plan_round(struct session*);
 bool plan_goes_on(struct session*);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
+/* Draft tokens that may still be of use, at most `most`: a draft never goes beyond what may be emitted. */
+int plan_useful_depth(const struct session*, int most);
+/* The least cost per token that going on from d steps can have, with steps at cost c of which the share
+ * `next` is right. */
+double plan_least_token_cost(const struct cost_model*, double c, double next, int d);
 
 /* score.c */
 void score_new_instance(struct session*);

@@ -24,6 +24,14 @@ static bool add_integers(cJSON* object, const char* name, const int* value, int 
 	return list && cJSON_AddItemToObject(object, name, list);
 }
 
+static bool add_numbers(cJSON* object, const char* name, const double* value, int n) {
+	cJSON* const list = cJSON_AddArrayToObject(object, name);
+	bool good = list != NULL;
+	for (int i = 0; good && i < n; i++)
+		good = cJSON_AddItemToArray(list, cJSON_CreateNumber(value[i]));
+	return good;
+}
+
 static bool add_raw(cJSON* object, const char* name, char* text) {
 	const bool good = text && cJSON_AddRawToObject(object, name, text);
 	free(text);
@@ -73,6 +81,10 @@ bool report_add_figures(void* to, const struct swiftlet_figures* f, enum swiftle
 	       add_count(object, "plain_steps", f->plain_steps) &&
 	       add_count(object, "draft_steps", f->draft_steps) && add_count(object, "accepted", f->accepted) &&
 	       add_number(object, "M", f->mean_generated) && add_number(object, "alpha", f->alpha) &&
+	       add_number(object, "CR", f->compression_ratio) &&
+	       add_numbers(object, "CTAR", f->ctar, SWIFTLET_CTAR) &&
+	       (f->exit_block > 0 ? add_count(object, "exit_block", f->exit_block)
+	                          : cJSON_AddNullToObject(object, "exit_block") != NULL) &&
 	       add_number(object, "matchness", f->matchness) && add_number(object, "chosen_by", f->chosen_by) &&
 	       add_count(object, "optimize_steps", f->optimize_steps) &&
 	       add_number(object, "skip_ratio", f->skip_ratio) && add_number(object, "c", f->c) &&
@@ -90,7 +102,7 @@ static bool fill_report(cJSON* object, const struct report* r) {
 	                : cJSON_AddNullToObject(object, "task")) &&
 	       cJSON_AddStringToObject(object, "model", r->model) &&
 	       cJSON_AddStringToObject(object, "backend", r->backend) &&
-	       cJSON_AddStringToObject(object, "method", r->method == SWIFTLET_VANILLA ? "vanilla" : "swift") &&
+	       cJSON_AddStringToObject(object, "method", swiftlet_method_name(r->method)) &&
 	       add_count(object, "prompt_tokens", r->figures->prompt_tokens) &&
 	       add_count(object, "cached_tokens", r->figures->cached_tokens) &&
 	       add_integers(object, "tokens", r->token, r->n_tokens) &&

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "core/model/model.h"
+#include "core/model/parts.h"
 #include "core/model/synth.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+#include "optimizer/method.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"
 #include "tools/options.h"
@@ -213,20 +215,76 @@ static int check(const struct model* model) {
 	return STATUS_DONE;
 }
 
+/* ---- methods -------------------------------------------------------------------------------- */
+
+struct part_files {
+	const char *adapter, *heads, *probe;
+};
+
+static bool print_heads(const char* path, const struct model* model, struct error* error) {
+	struct heads heads;
+	const bool good = heads_open(&heads, path, model, error);
+	for (int b = 1, n = 0; good && b <= model->weights.shape.n_blocks; b++)
+		if (heads.weight[b])
+			printf("%s %d", n++ ? "," : "heads        after blocks", b);
+	if (good)
+		putchar('\n');
+	heads_close(&heads);
+	return good;
+}
+
+/* Checks the parts that are named against the model. */
+static bool print_parts(const struct part_files* file, const struct model* model, struct error* error) {
+	struct adapter adapter = {0};
+	struct probe_weights probe = {0};
+	bool good = !file->adapter || adapter_open(&adapter, file->adapter, model, error);
+	if (good && file->adapter)
+		printf("adapter      on block %d, %.2f MiB\n", adapter.exit_block, (double)adapter.bytes / 1048576);
+	good = good && (!file->heads || print_heads(file->heads, model, error));
+	good = good && (!file->probe || probe_open(&probe, file->probe, model, error));
+	if (good && file->probe)
+		printf("probe        on block %d\n", probe.exit_block);
+	adapter_close(&adapter);
+	probe_close(&probe);
+	return good;
+}
+
+/* Which methods the model has parts for, and what the others lack. */
+static void print_methods(const struct part_files* file, struct model* model) {
+	static struct backend opened; /* stands for the one that would run the adapter */
+	const struct engine engine = {.model = model, .side = file->adapter ? &opened : NULL};
+	struct swiftlet_options options;
+	struct error error;
+	swiftlet_options_default(&options);
+	fputs("methods      ", stdout);
+	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++)
+		if (method_has_parts(&methods[i], &options, &engine, &error))
+			printf("%s%s%s", n ? ", " : "", n && n % 8 == 0 ? "\n             " : "", methods[i].name), n++;
+	putchar('\n');
+	for (int i = 0; i < SWIFTLET_METHODS; i++)
+		if (!method_has_parts(&methods[i], &options, &engine, &error))
+			printf("             %s\n", error.message);
+}
+
 int command_inspect(int argc, char** argv) {
 	const char* spec = NULL;
+	struct part_files file = {0};
 	bool checked = false;
 	const struct option option[] = {
 	    {"model", 'm', "MODEL", "the model, as for swiftlet run", OPTION_TEXT, &spec, 0, 0},
 	    {"check", 0, NULL, "read every weight too", OPTION_FLAG, &checked, 0, 0},
+	    {"adapter", 0, "FILE", "check kangaroo's adapter against it", OPTION_TEXT, &file.adapter, 0, 0},
+	    {"heads", 0, "FILE", "check ppd's heads against it", OPTION_TEXT, &file.heads, 0, 0},
+	    {"probe", 0, "FILE", "check adaspeed's probe against it", OPTION_TEXT, &file.probe, 0, 0},
 	};
 	struct command_line line = {
 	    .name = "inspect",
 	    .usage = "MODEL [--check]",
 	    .about =
-	        "Prints a model's shape, weights, tokenizer, chat template and fingerprint, and what was "
-	        "planted in\n"
-	        "a synth: model. With --check every weight is read; a file that is not sound is named.\n\n"
+	        "Prints a model's shape, weights, tokenizer, chat template and fingerprint, the methods that it "
+	        "has\n"
+	        "parts for, and what was planted in a synth: model. With --check every weight is read; a file "
+	        "that is not sound is named.\n\n"
 	        "synth:SHAPE,landscape=graded makes a model whose sub-layers matter in degrees, as a trained\n"
 	        "one's do: most at both ends and least past the middle, attention and MLP unequally, some\n"
 	        "neighbours taking each other's output back or going on in its direction, none for nothing. Of\n"
@@ -253,6 +311,11 @@ int command_inspect(int argc, char** argv) {
 	if (!model)
 		return complain(STATUS_FAILED, "%s", error.message);
 	print_model(model);
+	if (!print_parts(&file, model, &error)) {
+		model_close(model);
+		return complain(STATUS_FAILED, "%s", error.message);
+	}
+	print_methods(&file, model);
 	int result = model->graded ? print_reference(model) : STATUS_DONE;
 	if (checked && result == STATUS_DONE)
 		result = check(model);

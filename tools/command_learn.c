@@ -293,8 +293,8 @@ static int open_learn(struct learn* l, const char* model, const struct swiftlet_
 		return complain(STATUS_FAILED, "out of memory");
 	if (!session_search(l->runtime.session))
 		return complain(STATUS_FAILED, "learn: there is nothing to search for: %s",
-		                options->method == SWIFTLET_VANILLA ? "--method vanilla drafts nothing"
-		                                                    : "the model has fewer than three blocks");
+		                !method_plans(options) ? "--method auto and swift alone search for masks"
+		                                       : "the model has fewer than three blocks");
 	if (!take_prompts(l, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	l->live = isatty(STDERR_FILENO) != 0;

@@ -10,6 +10,7 @@
 #include "tools/generation.h"
 #include "tools/interrupt.h"
 #include "tools/runtime.h"
+#include "tools/trace.h"
 
 struct run {
 	struct runtime_wish wish;
@@ -19,6 +20,7 @@ struct run {
 	const char* system;
 	const char* variables; /* chat_template_kwargs */
 	const char* task;
+	const char* trace_file;
 	int64_t max_tokens;
 	bool chat, json, no_special;
 	struct text_list stop;
@@ -59,7 +61,7 @@ static void print_figures(const struct run* run, const struct generation* g) {
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.method);
-	if (run->runtime.options.method == SWIFTLET_SWIFT)
+	if (f->n_attention + f->n_mlp > 0)
 		draw_blocks(stderr, f->attention, f->n_attention, f->mlp, f->n_mlp,
 		            run->runtime.model->weights.shape.n_blocks);
 }
@@ -116,9 +118,21 @@ static int generate(struct run* run, const char* text, size_t size) {
 	request.expected = expected;
 	request.n_expected = n_expected;
 	struct generation g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
+	struct trace trace;
+	if (run->trace_file && !trace_open(&trace, run->trace_file, run->runtime.session, &error)) {
+		free(expected);
+		free(prompt);
+		return complain(STATUS_FAILED, "%s", error.message);
+	}
+	if (run->trace_file) {
+		g.on_step = trace_step;
+		g.on_user = &trace;
+	}
 	interrupt_watch();
 	const bool good = generation_run(&g, run->runtime.session, &request, &error);
-	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
+	int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
+	if (run->trace_file && !trace_close(&trace, &error))
+		status = complain(STATUS_FAILED, "%s", error.message);
 	generation_free(&g);
 	free(expected);
 	free(prompt);
@@ -145,6 +159,8 @@ int command_run(int argc, char** argv) {
 	    {"stop", 0, "S", "end before this text; may be repeated", OPTION_LIST, &run.stop, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of the text", OPTION_FLAG, &run.json, 0, 0},
 	    {"task", 0, "NAME", "label of the task, for the report and the mask", OPTION_TEXT, &run.task, 0, 0},
+	    {"trace", 0, "FILE", "a JSON line a round: what was drafted, why that ended, what came of it",
+	     OPTION_TEXT, &run.trace_file, 0, 0},
 	    {"no-special", 0, NULL, "special tokens written in the prompt are plain text", OPTION_FLAG,
 	     &run.no_special, 0, 0},
 	    RUNTIME_OPTIONS(run.wish),

@@ -22,7 +22,7 @@ struct serve {
 };
 
 static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
-	if (!r->options.bank || r->options.method == SWIFTLET_VANILLA)
+	if (!r->options.bank || !method_plans(&r->options))
 		return true;
 	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
 	return s->memory != NULL;

@@ -149,7 +149,7 @@ static void print_table(const struct stream* s) {
 	print_row("total", &s->summary.total);
 	if (s->failed)
 		printf("%ld line%s failed\n", s->failed, s->failed == 1 ? "" : "s");
-	if (s->runtime.options.method == SWIFTLET_SWIFT && s->served)
+	if (s->runtime.options.method != SWIFTLET_VANILLA && s->served)
 		draw_blocks(stdout, s->last.attention, s->last.n_attention, s->last.mlp, s->last.n_mlp,
 		            s->runtime.model->weights.shape.n_blocks);
 }

@@ -59,7 +59,7 @@ struct memory* runtime_memory(const struct runtime_wish* wish, const struct mode
 /* A mask that is given is the one that is meant: it draws on no memory, unless a store was named. */
 static bool open_memory(struct runtime* runtime, const struct runtime_wish* wish, struct error* error) {
 	const struct swiftlet_options* const o = &runtime->options;
-	if (!o->bank || o->method == SWIFTLET_VANILLA || (wish->mask && !wish->store))
+	if (!o->bank || !method_plans(o) || (wish->mask && !wish->store))
 		return true;
 	runtime->memory = runtime_memory(wish, runtime->model, runtime->name, error);
 	if (!runtime->memory)

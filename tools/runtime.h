@@ -7,6 +7,7 @@
 
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
+#include "optimizer/method.h"
 #include "streams/jsonl.h"
 #include "swiftlet.h"
 #include "tools/options.h"

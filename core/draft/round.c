@@ -4,13 +4,11 @@
 void round_start(struct round* round, struct cache* cache, const struct sampler* sampler) {
 	round->segment = (struct segment){.cache = cache, .base = cache->committed, .sampler = sampler};
 	round->verdict.accepted = 0;
+	round->pending = NULL;
 }
 
-void round_verify_pass(struct round* round, const struct tree* tree, int blocks, uint8_t extra_want,
+static void whole_pass(struct round* round, const struct tree* tree, int blocks, uint8_t extra_want,
                        struct pass* pass) {
-	struct cache* cache = round->segment.cache;
-	if (cache->pending > 0)
-		cache->backend->discard(cache);
 	round->tree = tree;
 	round->segment.n = tree->n;
 	for (int i = 0; i < tree->n; i++) {
@@ -30,8 +28,33 @@ void round_verify_pass(struct round* round, const struct tree* tree, int blocks,
 	                      .out = round->out};
 }
 
-void round_take_verify(struct round* round) {
+void round_verify_pass(struct round* round, const struct tree* tree, int blocks, uint8_t extra_want,
+                       struct pass* pass) {
 	struct cache* cache = round->segment.cache;
+	if (cache->pending > 0)
+		cache->backend->discard(cache);
+	round->pending = NULL;
+	whole_pass(round, tree, blocks, extra_want, pass);
+}
+
+void round_rest_pass(struct round* round, const struct tree* tree, const int32_t* pending, int from,
+                     int blocks, uint8_t extra_want, struct pass* pass) {
+	round->pending = pending;
+	whole_pass(round, tree, blocks, extra_want, pass);
+	pass->first = from;
+	pass->row = pending;
+}
+
+void round_commit(struct round* round) {
+	struct cache* cache = round->segment.cache;
+	const struct verdict* v = &round->verdict;
+	int32_t path[MAX_DRAFT + 1];
+	for (int i = 0; i <= v->accepted; i++)
+		path[i] = round->pending ? round->pending[v->path[i]] : v->path[i];
+	cache->backend->commit(cache, path, v->accepted + 1);
+}
+
+void round_take_verify(struct round* round) {
 	tree_verify(round->tree, round->out, &round->verdict);
-	cache->backend->commit(cache, round->verdict.path, round->verdict.accepted + 1);
+	round_commit(round);
 }

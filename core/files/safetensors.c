@@ -104,17 +104,41 @@ static bool check_overlap(struct named_tensor* item, size_t n, struct error* err
 	return true;
 }
 
-bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t size, const char* file,
-                      struct error* error) {
+/* The header parsed; its length in *length. NULL with the error set. */
+static cJSON* read_header(const uint8_t* data, size_t size, const char* file, uint64_t* length,
+                          struct error* error) {
 	uint64_t header = 0;
-	if (size < 8)
-		return error_set(error, "%s: %zu bytes are too few for a safetensors file", file, size);
+	if (size < 8) {
+		error_set(error, "%s: %zu bytes are too few for a safetensors file", file, size);
+		return NULL;
+	}
 	for (int i = 7; i >= 0; i--)
 		header = header << 8 | data[i];
-	if (header > size - 8 || header > HEADER_LIMIT)
-		return error_set(error, "%s: the header's length is %llu, the file has %zu bytes after it", file,
-		                 (unsigned long long)header, size - 8);
-	cJSON* json = json_parse((const char*)data + 8, (size_t)header, file, error);
+	*length = header;
+	if (header > size - 8 || header > HEADER_LIMIT) {
+		error_set(error, "%s: the header's length is %llu, the file has %zu bytes after it", file,
+		          (unsigned long long)header, size - 8);
+		return NULL;
+	}
+	return json_parse((const char*)data + 8, (size_t)header, file, error);
+}
+
+bool safetensors_metadata(const uint8_t* data, size_t size, const char* key, char* out, size_t out_size) {
+	struct error ignored;
+	uint64_t header;
+	cJSON* json = read_header(data, size, "", &header, &ignored);
+	const cJSON* value = json ? json_field(json_field(json, "__metadata__"), key) : NULL;
+	const bool found = cJSON_IsString(value);
+	if (found)
+		snprintf(out, out_size, "%s", value->valuestring);
+	cJSON_Delete(json);
+	return found;
+}
+
+bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t size, const char* file,
+                      struct error* error) {
+	uint64_t header;
+	cJSON* json = read_header(data, size, file, &header, error);
 	if (!json)
 		return false;
 	bool good = cJSON_IsObject(json) || error_set(error, "%s: the header is not a JSON object", file);

@@ -13,4 +13,7 @@
 bool safetensors_read(struct tensor_table*, const uint8_t* data, size_t size, const char* file,
                       struct error*);
 
+/* The string that __metadata__ holds under this key, cut to fit: false where there is none. */
+bool safetensors_metadata(const uint8_t* data, size_t size, const char* key, char* out, size_t out_size);
+
 #endif

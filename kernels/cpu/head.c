@@ -70,10 +70,14 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 			wanted[count++] = i;
 	for (int first = 0; first < count; first += b->head_rows) {
 		const int rows = count - first < b->head_rows ? count - first : b->head_rows;
-		for (int i = 0; i < rows; i++)
-			norm_rows(b, b->normed + (size_t)i * (size_t)s->dim,
-			          b->x + (size_t)wanted[first + i] * (size_t)s->dim, b->output_norm, b->output_norm_bias,
-			          s->dim, 1);
+		for (int i = 0; i < rows; i++) {
+			float* in = b->normed + (size_t)i * (size_t)s->dim;
+			const float* x = b->x + (size_t)wanted[first + i] * (size_t)s->dim;
+			if (pass->bare_head)
+				memcpy(in, x, (size_t)s->dim * sizeof *in);
+			else
+				norm_rows(b, in, x, b->output_norm, b->output_norm_bias, s->dim, 1);
+		}
 		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = output};
 		multiply(b, b->normed, s->dim, rows, &product, 1);
 		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};

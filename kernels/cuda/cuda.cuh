@@ -225,6 +225,7 @@ bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, 
 /* rows.cu */
 void launch_embed(const struct cuda_backend*, cudaStream_t, int rows);
 void launch_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
+void launch_round(const struct cuda_backend*, cudaStream_t, int rows); /* the states as they are */
 void launch_turn(const struct cuda_backend*, cudaStream_t, int rows, int block);
 struct norm norm_of(const struct cuda_backend*, const float* weight, int sub_layer);
 struct turn turn_of(const struct cuda_backend*, int block);

@@ -75,9 +75,13 @@ static void mlp_launches(const struct cuda_backend* b, cudaStream_t stream, int 
 		launch_post_norm(b, stream, rows, w->post_mlp_norm, sub_layer);
 }
 
-static void head_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket,
+/* bare: the states are what the head reads. */
+static void head_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, bool bare,
                           struct device_result* out) {
-	launch_norm(b, stream, 8 * bucket, b->output_norm, -1);
+	if (bare)
+		launch_round(b, stream, 8 * bucket);
+	else
+		launch_norm(b, stream, 8 * bucket, b->output_norm, -1);
 	struct product head = {{b->output}, {b->work.logits}, {NULL}, 1, PRODUCT_STORE, NULL, 0, {}, {}};
 	launch_product(b, stream, &head, b->work.normed, bucket, -1);
 	launch_results(b, stream, 8 * bucket, out);
@@ -96,7 +100,7 @@ void launch_span(const struct cuda_backend* b, cudaStream_t stream, int bucket, 
 		sub_layer_launches(b, stream, bucket, s);
 	launch_influence(b, stream, 8 * bucket, 2 * b->shape.n_blocks);
 	launch_keep(b, stream, 8 * bucket);
-	head_launches(b, stream, bucket, out);
+	head_launches(b, stream, bucket, false, out);
 }
 
 /* Each kernel once on a slice of no rows, so that all are loaded, and a launch that fails says so, before
@@ -314,7 +318,7 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	if (pass->tap < 0)
 		launch_keep(b, b->stream, n);
 	if (pass->head)
-		head_launches(b, b->stream, bucket, b->result);
+		head_launches(b, b->stream, bucket, pass->bare_head, b->result);
 	CUDA_TRY(cudaGetLastError(), error);
 	return true;
 }
@@ -327,7 +331,8 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	const int sub_layers = 2 * b->shape.n_blocks;
 	const bool at_end = pass->tap == sub_layers - 1;
 	const bool whole =
-	    pass->first == 0 && pass->last == sub_layers && pass->head && (pass->tap < 0 || at_end);
+	    pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
+	    (pass->tap < 0 || at_end);
 	if (whole) {
 		CUDA_TRY(cudaGraphLaunch(b->pass_graph[bucket - 1], b->stream), error);
 		if (at_end && !tap(b, pass, r0, n, error))
@@ -401,7 +406,7 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 	s->row[0] = s->row[n - 1];
 	s->n = 1;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, sizeof *s, cudaMemcpyHostToDevice, b->stream), error);
-	head_launches(b, b->stream, 1, b->result);
+	head_launches(b, b->stream, 1, false, b->result);
 	struct pass last = *pass;
 	last.want = pass->want + n - 1;
 	last.out = pass->out + n - 1;

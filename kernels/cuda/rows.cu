@@ -83,6 +83,20 @@ void launch_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, co
 		       dim, norm, slice_of(b));
 }
 
+/* The states as they are, in the activations' type. */
+template <class T>
+__global__ void round_kernel(T* out, const float* x, int dim) {
+	for (int j = threadIdx.x; j < dim; j += blockDim.x)
+		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(x[(size_t)blockIdx.x * dim + j]);
+}
+
+void launch_round(const struct cuda_backend* b, cudaStream_t stream, int rows) {
+	if (b->bf16)
+		round_kernel<<<rows, THREADS, 0, stream>>>((__nv_bfloat16*)b->work.normed, b->work.x, b->shape.dim);
+	else
+		round_kernel<<<rows, THREADS, 0, stream>>>((__half*)b->work.normed, b->work.x, b->shape.dim);
+}
+
 /* x += norm(y): Gemma 2's norm on a sub-layer's output */
 __global__ void post_norm_kernel(float* x, const float* y, const float* weight, int dim, float plus,
                                  float epsilon, const struct device_slice* s, int sub_layer) {

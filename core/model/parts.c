@@ -1,0 +1,229 @@
+/* Reading parts, and what they must look like. */
+#include "core/model/parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/mapping.h"
+#include "core/files/safetensors.h"
+
+/* ---- a file of tensors ----------------------------------------------------------------------- */
+
+struct part {
+	struct mapping file;
+	struct tensor_table table;
+};
+
+static void part_close(struct part* part) {
+	tensor_table_free(&part->table);
+	if (part->file.data)
+		mapping_close(&part->file);
+}
+
+static bool part_open(struct part* part, const char* path, struct error* error) {
+	*part = (struct part){0};
+	return mapping_open(&part->file, path, error) &&
+	       safetensors_read(&part->table, part->file.data, part->file.size, path, error) &&
+	       tensor_table_seal(&part->table, error);
+}
+
+/* What kind of part the file is, by a tensor that only that kind has. */
+static bool part_holds(const struct part* part, const char* tensor, const char* path, const char* what,
+                       const char* maker, struct error* error) {
+	if (tensor_table_find(&part->table, tensor))
+		return true;
+	return error_set(error, "%s holds no %s: found %zu tensors, expected %s (%s makes one)", path, what,
+	                 part->table.n, tensor, maker);
+}
+
+/* Blocks that run before the part. */
+static bool part_exit(const struct part* part, const char* path, const struct model* model, int* exit_block,
+                      struct error* error) {
+	char text[16] = "", *end = text;
+	const int blocks = model->weights.shape.n_blocks;
+	const bool found =
+	    safetensors_metadata(part->file.data, part->file.size, "exit_block", text, sizeof text);
+	const long value = strtol(text, &end, 10);
+	if (!found || end == text || *end)
+		return error_set(error, "%s: metadata exit_block is %s%s: expected a whole number of blocks", path,
+		                 found ? "" : "missing", text);
+	if (value < 1 || value >= blocks)
+		return error_set(error, "%s: metadata exit_block is %ld: expected 1 to %d (the model has %d blocks)",
+		                 path, value, blocks - 1, blocks);
+	*exit_block = (int)value;
+	return true;
+}
+
+/* ---- the adapter ----------------------------------------------------------------------------- */
+
+static bool bind_adapter(struct adapter* a, struct part* part, const struct model* model,
+                         struct error* error) {
+	const struct model_shape* m = &model->weights.shape;
+	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
+	struct block_weights* w = &a->block[1];
+	/* what is never run keeps the model's shape */
+	*w = model->weights.block[0];
+	w->bq = w->bk = w->bv = w->bo = w->q_norm = w->k_norm = w->post_attention_norm = (struct tensor){0};
+	w->attention_norm_bias = w->mlp_norm_bias = (struct tensor){0};
+	struct tensor_table* t = &part->table;
+	if (!tensor_table_take(t, "kangaroo.norm_in.weight", 1, m->dim, &w->attention_norm, error) ||
+	    !tensor_table_take(t, "kangaroo.attention.q.weight", q, m->dim, &w->wq, error) ||
+	    !tensor_table_take(t, "kangaroo.attention.k.weight", kv, m->dim, &w->wk, error) ||
+	    !tensor_table_take(t, "kangaroo.attention.v.weight", kv, m->dim, &w->wv, error) ||
+	    !tensor_table_take(t, "kangaroo.attention.o.weight", m->dim, q, &w->wo, error) ||
+	    !tensor_table_take(t, "kangaroo.norm_out.weight", 1, m->dim, &a->weights.output_norm, error))
+		return false;
+	a->block[0] = *w;
+	return true;
+}
+
+bool adapter_open(struct adapter* a, const char* path, const struct model* model, struct error* error) {
+	struct part part;
+	*a = (struct adapter){0};
+	bool good = part_open(&part, path, error) &&
+	            part_holds(&part, "kangaroo.norm_in.weight", path, "Kangaroo adapter",
+	                       "tools/train/kangaroo.py", error) &&
+	            part_exit(&part, path, model, &a->exit_block, error);
+	a->weights = model->weights;
+	a->weights.block = a->block;
+	a->weights.output_norm_bias = (struct tensor){0};
+	good = good && bind_adapter(a, &part, model, error);
+	struct model_shape* shape = &a->weights.shape;
+	shape->n_blocks = 2;
+	shape->norm = NORM_RMS;
+	shape->norm_plus_one = false;
+	shape->residual_scale = 1;
+	shape->attention_growth = 0;
+	shape->sliding_window = 0;
+	shape->rope.interleaved = false;
+	shape->sliding_rope = (struct rope){0};
+	shape->sliding = shape->unrotated = (struct block_set){0};
+	a->bytes = part.file.size;
+	a->file = good ? malloc(sizeof *a->file) : NULL;
+	if (good && !a->file)
+		good = error_set(error, "out of memory for %s", path);
+	if (good) {
+		*a->file = part.file;
+		part.file.data = NULL;
+	}
+	part_close(&part);
+	return good;
+}
+
+void adapter_close(struct adapter* a) {
+	if (a->file)
+		mapping_close(a->file);
+	free(a->file);
+	a->file = NULL;
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static float* widened(const struct tensor* t) {
+	float* x = malloc((size_t)t->rows * (size_t)t->cols * sizeof *x);
+	for (int64_t i = 0; x && i < t->rows; i++)
+		dtype_to_float(t->type, (const uint8_t*)t->data + (size_t)i * dtype_row_bytes(t->type, t->cols),
+		               x + (size_t)i * (size_t)t->cols, t->cols);
+	return x;
+}
+
+static bool take_head(struct heads* h, struct part* part, int block, const char* path, struct error* error) {
+	char name[64];
+	struct tensor t;
+	snprintf(name, sizeof name, "ppd.head.%d.weight", block);
+	if (!tensor_table_find(&part->table, name))
+		return true;
+	if (!tensor_table_take(&part->table, name, h->shape->dim, h->shape->dim, &t, error))
+		return false;
+	h->weight[block] = widened(&t);
+	h->bytes += (size_t)t.rows * (size_t)t.cols * sizeof(float);
+	return h->weight[block] || error_set(error, "out of memory for %s", path);
+}
+
+static bool none_ignored(const char* name) {
+	(void)name;
+	return false;
+}
+
+bool heads_open(struct heads* h, const char* path, const struct model* model, struct error* error) {
+	struct part part;
+	const struct weight_table* w = &model->weights;
+	const int blocks = w->shape.n_blocks;
+	*h = (struct heads){.shape = &w->shape};
+	bool good = part_open(&part, path, error);
+	for (int b = 1; good && b <= blocks; b++)
+		good = take_head(h, &part, b, path, error);
+	if (good && h->bytes == 0)
+		good = error_set(error,
+		                 "%s holds no heads: found %zu tensors, expected ppd.head.1.weight to "
+		                 "ppd.head.%d.weight (tools/train/ppd.py makes them)",
+		                 path, part.table.n, blocks);
+	good = good && tensor_table_all_used(&part.table, none_ignored, error);
+	part_close(&part);
+	h->norm = good && w->output_norm.data ? widened(&w->output_norm) : NULL;
+	h->norm_bias = good && tensor_present(&w->output_norm_bias) ? widened(&w->output_norm_bias) : NULL;
+	h->normed = malloc((size_t)w->shape.dim * sizeof *h->normed);
+	return good && ((h->norm && h->normed) || error_set(error, "out of memory for %s", path));
+}
+
+void heads_close(struct heads* h) {
+	for (int b = 0; b <= MAX_BLOCKS; b++)
+		free(h->weight[b]);
+	free(h->norm);
+	free(h->norm_bias);
+	free(h->normed);
+	*h = (struct heads){0};
+}
+
+/* The model's final norm, RMS or LayerNorm. */
+static void final_norm(const struct heads* h, const float* x) {
+	const struct model_shape* s = h->shape;
+	double mean = 0, squares = 0;
+	for (int j = 0; s->norm == NORM_LAYER && j < s->dim; j++)
+		mean += (double)x[j] / s->dim;
+	for (int j = 0; j < s->dim; j++)
+		squares += ((double)x[j] - mean) * ((double)x[j] - mean);
+	const float scale = (float)(1 / sqrt(squares / s->dim + (double)s->norm_epsilon));
+	for (int j = 0; j < s->dim; j++)
+		h->normed[j] = (x[j] - (float)mean) * scale * (h->norm[j] + (s->norm_plus_one ? 1.0f : 0.0f)) +
+		               (h->norm_bias ? h->norm_bias[j] : 0.0f);
+}
+
+void heads_apply(const struct heads* h, int blocks, const float* x, float* out) {
+	const int dim = h->shape->dim;
+	final_norm(h, x);
+	for (int i = 0; i < dim; i++) {
+		const float* row = h->weight[blocks] + (size_t)i * (size_t)dim;
+		float sum = 0;
+		for (int j = 0; j < dim; j++)
+			sum += row[j] * h->normed[j];
+		out[i] = sum;
+	}
+}
+
+/* ---- the probe ------------------------------------------------------------------------------- */
+
+bool probe_open(struct probe_weights* p, const char* path, const struct model* model, struct error* error) {
+	struct part part;
+	struct tensor weight, bias;
+	*p = (struct probe_weights){.dim = model->weights.shape.dim};
+	bool good = part_open(&part, path, error) &&
+	            part_holds(&part, "probe.weight", path, "probe", "tools/train/probe.py", error) &&
+	            part_exit(&part, path, model, &p->exit_block, error) &&
+	            tensor_table_take(&part.table, "probe.weight", 1, p->dim, &weight, error) &&
+	            tensor_table_take(&part.table, "probe.bias", 1, 1, &bias, error);
+	if (good) {
+		p->weight = widened(&weight);
+		dtype_to_float(bias.type, bias.data, &p->bias, 1);
+		good = p->weight || error_set(error, "out of memory for %s", path);
+	}
+	part_close(&part);
+	return good;
+}
+
+void probe_close(struct probe_weights* p) {
+	free(p->weight);
+	p->weight = NULL;
+}
