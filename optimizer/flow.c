@@ -384,6 +384,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree->n));
 	if (pass->first == 0)
 		cost_see_full(cost, round->tree->n, seconds);
+	else if (round->tree->n > 1)
+		cost_see_full(cost, round->tree->n, seconds / method_rest_share(s));
 	const int base = s->cache->committed;
 	if (s->plan.rule == RULE_METHOD)
 		method_verdict(s);

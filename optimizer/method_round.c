@@ -226,6 +226,27 @@ void method_close(struct method_round* m) {
 	free(m);
 }
 
+static size_t cache_bytes(const struct method_round* m) { return m->side ? m->side->bytes : 0; }
+
+size_t session_method_bytes(const struct session* s) {
+	const struct method_round* m = s->method;
+	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
+	if (!m)
+		return s->low ? s->engine->low.table.bytes : 0;
+	size_t bytes = sizeof *m + (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
+	if (has_adapter(m))
+		bytes += s->engine->adapter.bytes + cache_bytes(m);
+	if (m->method->drafter == DRAFTS_EXIT)
+		bytes += s->engine->heads.bytes;
+	if (m->guess)
+		bytes += guess_bytes(m->guess);
+	if (m->distribution)
+		bytes += (SLICE_ROWS + MAX_DRAFT + 4) * vocab * sizeof *m->distribution;
+	if (m->method->mask == MASK_PROGRAMMED)
+		bytes += layer_programming_bytes(shape_of(s));
+	return bytes + (m->probe.x ? PROBE_SAMPLES * (size_t)m->probe.dims * sizeof *m->probe.x : 0);
+}
+
 /* ---- a text --------------------------------------------------------------------------------- */
 
 int method_keeps(const struct session* s, int kept) {
@@ -313,6 +334,12 @@ static const struct sampler* draft_sampler(struct session* s) {
 	return &m->sampler;
 }
 
+/* Under rejection what is drafted decides what is said, and one seed is to mean one text: prices are by bytes
+ * then, not by the clock. */
+static struct cost_model prices_of(const struct session* s) {
+	return s->options.rejection ? cost_by_bytes(&s->engine->cost) : s->engine->cost;
+}
+
 /* Exits are measured once 17 tokens are there, and again when there are four times as many. */
 static void choose_exit(struct session* s) {
 	struct method_round* m = s->method;
@@ -328,7 +355,8 @@ static void choose_exit(struct session* s) {
 	if (exit_choice_measure(&m->choice, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
 	                        &error)) {
 		const bool children = m->method->tree == TREE_CHILDREN;
-		exit_choice_make(&m->choice, &s->engine->cost, m->reuse,
+		const struct cost_model cost = prices_of(s);
+		exit_choice_make(&m->choice, &cost, m->reuse,
 		                 m->stop.rule == STOP_FIXED ? s->options.speculations : 0,
 		                 children ? s->options.children : -1, s->options.max_draft);
 		m->span = 2 * m->choice.exit_block;
@@ -341,9 +369,9 @@ static void choose_exit(struct session* s) {
 /* The chance that the next step is right, and the least chance at which a further one pays, by depth. */
 static void set_policy(struct session* s) {
 	struct method_round* m = s->method;
-	const struct cost_model* cost = &s->engine->cost;
+	const struct cost_model cost = prices_of(s);
 	const struct swiftlet_figures* f = &s->figures;
-	const double plain = cost_plain_seconds(cost);
+	const double plain = s->options.rejection ? 0 : cost_plain_seconds(&cost);
 	double right = 4, trials = 8;
 	m->policy = (struct draft_policy){.max_steps = m->limit};
 	for (int bin = 0; bin < DRAFT_BINS; bin++) {
@@ -354,12 +382,12 @@ static void set_policy(struct session* s) {
 	const double measured =
 	    f->draft_steps > 7 && plain > 0 && !m->guess
 	        ? f->seconds.draft / (double)f->draft_steps / plain
-	        : cost_draft(cost, session_variant(s, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
+	        : cost_draft(&cost, session_variant(s, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
 	const double c = m->guess ? 0 : measured;
 	const double spent = (f->seconds.draft + f->seconds.verify) / (plain > 0 ? plain : 1);
 	const double rate = spent > 16 && plain > 0 ? fmax(1, (double)f->round_tokens / spent) : 1;
 	for (int d = 1; d <= MAX_DRAFT; d++)
-		m->policy.min_reach[d] = (float)(rate * plan_least_token_cost(cost, c, right / trials, d));
+		m->policy.min_reach[d] = (float)(rate * plan_least_token_cost(&cost, c, right / trials, d));
 }
 
 static int limit_of(const struct session* s) {
@@ -667,6 +695,14 @@ void method_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 		pass->tap = m->span - 1;
 		pass->tap_out = m->hidden;
 	}
+}
+
+double method_rest_share(const struct session* s) {
+	double attention, mlp, fixed;
+	cost_sub_layers(&s->engine->cost, &attention, &mlp, &fixed);
+	const int blocks = shape_of(s)->n_blocks;
+	const double rest = (blocks - s->method->span / 2) * (attention + mlp) + fixed;
+	return rest / (blocks * (attention + mlp) + fixed);
 }
 
 static void reject(struct session* s) {

@@ -75,6 +75,8 @@ struct method_round {
 	int64_t round;                       /* of this text */
 };
 
+/* What it keeps beside the model and its cache. */
+size_t session_method_bytes(const struct session*);
 /* NULL with the error set, in parts NULL where the method plans. */
 struct method_round* method_open(struct session*, struct error*);
 void method_close(struct method_round*);
@@ -92,6 +94,8 @@ void method_take(struct session*);
 void method_verify_pass(struct session*, uint8_t wants, struct pass*);
 /* The verdict and its commitment. */
 void method_verdict(struct session*);
+/* What a verify pass that goes on from the span is of a whole one, by weight bytes. */
+double method_rest_share(const struct session*);
 void method_learn(struct session*, int accepted);
 
 /* The last round, for traces. */

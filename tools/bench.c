@@ -57,6 +57,10 @@ static const struct {
      "            that was found beside what its figures promise, and that a cold start costs nothing"},
     {"lowbit", bench_lowbit_main,
      "drafting with a low-bit copy of the weights, with layers skipped, and with both"},
+    {"methods", bench_methods_main,
+     "every method side by side on one stream of prompts: one table, one drawing"},
+    {"match-rate", bench_match_rate_main,
+     "how often an early exit is right, by block, rank and position; ppd's model beside it"},
     {"learn", bench_learn_main,
      "what a cold start brings with the defaults, on made-up models at stated prices"},
     {"search", bench_search_main,
@@ -73,7 +77,7 @@ static int print_help(void) {
 	      "Measures on this machine. Each part tells more with --help.\n\n",
 	      stdout);
 	for (int i = 0; i < PARTS; i++)
-		printf("  %-9s %s\n", part[i].name, part[i].about);
+		printf("  %-10s %s\n", part[i].name, part[i].about);
 	puts("\nMade-up models (synth:…) stand in for those that are not at hand:\n"
 	     "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16\n"
 	     "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --json");

@@ -19,6 +19,8 @@ int bench_replay_main(int argc, char** argv);
 int bench_learn_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
 int bench_lowbit_main(int argc, char** argv);
+int bench_methods_main(int argc, char** argv);
+int bench_match_rate_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 

@@ -7,33 +7,15 @@
 #include <unistd.h>
 
 #include "optimizer/session.h"
-#include "streams/jsonl.h"
 #include "streams/memory/memory.h"
 #include "tools/command.h"
 #include "tools/draw_mask.h"
 #include "tools/generation.h"
 #include "tools/interrupt.h"
+#include "tools/prompt_list.h"
 #include "tools/runtime.h"
 
-enum { MOST_PROMPTS = 1024, MOST_POINTS = 4096, FIRST_TOKENS = 160 };
-
-/* What a model is likely to be asked, when no prompts are given. */
-static const char* const usual[] = {
-    "Once upon a time there was a small bird that could not sing.",
-    "def read_lines(path):\n    \"\"\"Returns the lines of a file without their ends.\"\"\"\n",
-    "Question: A baker sells 14 loaves in the morning and twice as many in the afternoon. How many in "
-    "all?\nAnswer:",
-    "German: Zwei Kinder spielen am Strand mit einem roten Ball.\nEnglish:",
-    "The three most important things to know about the history of the printing press are",
-    "Dialogue:\nA: Are you coming on Friday?\nB: I have to work until six, but I can come after "
-    "that.\nSummary:",
-};
-
-struct prompt {
-	char* task; /* or NULL */
-	int32_t* id;
-	int n;
-};
+enum { MOST_POINTS = 4096, FIRST_TOKENS = 160 };
 
 struct point { /* after a text: how the mask that was best before it does on it */
 	double seconds;
@@ -49,69 +31,12 @@ struct learn {
 	bool json, live;
 	struct runtime runtime;
 	struct generation generation;
-	struct prompt prompt[MOST_PROMPTS];
-	int prompts;
+	struct prompt_list prompts;
 	struct point* point; /* (points) */
 	int points;
 	int64_t proposals;
 	double began, shown_at;
 };
-
-/* ---- prompts -------------------------------------------------------------------------------- */
-
-static bool add_prompt(struct learn* l, const char* task, int32_t* id, int n, struct error* error) {
-	char* const label = task ? strdup(task) : NULL;
-	if (!id || (task && !label)) {
-		free(id);
-		free(label);
-		return error->message[0] ? false : error_set(error, "out of memory");
-	}
-	l->prompt[l->prompts++] = (struct prompt){label, id, n};
-	return true;
-}
-
-static bool usual_prompts(struct learn* l, struct error* error) {
-	for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-		int n = 0;
-		int32_t* const id = prompt_tokens(l->runtime.model, usual[i], strlen(usual[i]), false, &n, error);
-		if (!add_prompt(l, NULL, id, n, error))
-			return false;
-	}
-	return true;
-}
-
-static bool read_prompts(struct learn* l, FILE* file, struct error* error) {
-	struct jsonl_reader reader = {.file = file};
-	struct instance instance;
-	struct error why = {{0}};
-	bool good = true;
-	while (good && l->prompts < MOST_PROMPTS) {
-		const enum jsonl_status status = jsonl_next(&reader, &instance, &why);
-		if (status == JSONL_END)
-			break;
-		int n = 0;
-		int32_t* const id =
-		    status == JSONL_INSTANCE ? instance_tokens(l->runtime.model, &instance, false, &n, &why) : NULL;
-		good = id ? add_prompt(l, instance.task, id, n, error)
-		          : error_set(error, "%s, line %ld: %.300s", l->input, instance.line, why.message);
-		instance_free(&instance);
-	}
-	jsonl_free(&reader);
-	return good && (l->prompts > 0 || error_set(error, "%s holds no prompts", l->input));
-}
-
-static bool take_prompts(struct learn* l, struct error* error) {
-	if (!l->input)
-		return usual_prompts(l, error);
-	const bool standard = strcmp(l->input, "-") == 0;
-	FILE* const file = standard ? stdin : fopen(l->input, "rb");
-	if (!file)
-		return error_set(error, "%s: %s", l->input, strerror(errno));
-	const bool good = read_prompts(l, file, error);
-	if (!standard)
-		fclose(file);
-	return good;
-}
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
@@ -189,13 +114,13 @@ static bool learn(struct learn* l, struct error* error) {
 	l->began = seconds_now();
 	int tokens = FIRST_TOKENS;
 	for (int turn = 0, i = 0; elapsed(l) < (double)l->seconds && !interrupted(); i++) {
-		if (i == l->prompts) {
+		if (i == l->prompts.n) {
 			i = 0;
 			turn++;
 			tokens *= 2;
 		}
 		const double began = seconds_now();
-		if (!next_text(l, &l->prompt[i], tokens, error))
+		if (!next_text(l, &l->prompts.prompt[i], tokens, error))
 			return false;
 		if (!search_text(l, seconds_now() - began, error))
 			return false;
@@ -273,10 +198,7 @@ static int finish(struct learn* l) {
 }
 
 static void close_learn(struct learn* l) {
-	for (int i = 0; i < l->prompts; i++) {
-		free(l->prompt[i].id);
-		free(l->prompt[i].task);
-	}
+	prompt_list_free(&l->prompts);
 	free(l->point);
 	generation_free(&l->generation);
 	runtime_close(&l->runtime);
@@ -295,7 +217,7 @@ static int open_learn(struct learn* l, const char* model, const struct swiftlet_
 		return complain(STATUS_FAILED, "learn: there is nothing to search for: %s",
 		                !method_plans(options) ? "--method auto and swift alone search for masks"
 		                                       : "the model has fewer than three blocks");
-	if (!take_prompts(l, &error))
+	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	l->live = isatty(STDERR_FILENO) != 0;
 	l->generation.watch = l->runtime.watch;

@@ -168,8 +168,7 @@ static void rejection_is_lossless_in_distribution(void** state) {
 		compare(&setting[i], draws);
 }
 
-/* The test can fail: what the coupled rule accepts of a tree that was drawn apart from it is another
- * distribution when candidates are left out for what was drawn. */
+/* The test can fail: a draft's tokens taken as they are have another distribution. */
 static void the_test_sees_a_biased_rule(void** state) {
 	(void)state;
 	const struct sampler plain = {.temperature = 1, .top_p = 1};

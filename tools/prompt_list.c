@@ -1,0 +1,84 @@
+/* Prompts as ids. */
+#include "tools/prompt_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/jsonl.h"
+
+static const char* const usual[] = {
+    "Once upon a time there was a small bird that could not sing.",
+    "def read_lines(path):\n    \"\"\"Returns the lines of a file without their ends.\"\"\"\n",
+    "Question: A baker sells 14 loaves in the morning and twice as many in the afternoon. How many in "
+    "all?\nAnswer:",
+    "German: Zwei Kinder spielen am Strand mit einem roten Ball.\nEnglish:",
+    "The three most important things to know about the history of the printing press are",
+    "Dialogue:\nA: Are you coming on Friday?\nB: I have to work until six, but I can come after "
+    "that.\nSummary:",
+};
+
+static bool add(struct prompt_list* list, const char* task, int32_t* id, int n, int max_tokens,
+                struct error* error) {
+	char* const label = task ? strdup(task) : NULL;
+	if (!id || (task && !label)) {
+		free(id);
+		free(label);
+		return error->message[0] ? false : error_set(error, "out of memory");
+	}
+	list->prompt[list->n++] = (struct prompt){label, id, n, max_tokens};
+	return true;
+}
+
+static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model, struct error* error) {
+	for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+		int n = 0;
+		int32_t* const id = prompt_tokens(model, usual[i], strlen(usual[i]), false, &n, error);
+		if (!add(list, NULL, id, n, 128, error))
+			return false;
+	}
+	return true;
+}
+
+static bool read_file(struct prompt_list* list, const swiftlet_model* model, FILE* file, const char* name,
+                      struct error* error) {
+	struct jsonl_reader reader = {.file = file};
+	struct instance instance;
+	struct error why = {{0}};
+	bool good = true;
+	while (good && list->n < MOST_PROMPTS) {
+		const enum jsonl_status status = jsonl_next(&reader, &instance, &why);
+		if (status == JSONL_END)
+			break;
+		int n = 0;
+		int32_t* const id =
+		    status == JSONL_INSTANCE ? instance_tokens(model, &instance, false, &n, &why) : NULL;
+		good = id ? add(list, instance.task, id, n, instance.max_tokens, error)
+		          : error_set(error, "%s, line %ld: %.300s", name, instance.line, why.message);
+		instance_free(&instance);
+	}
+	jsonl_free(&reader);
+	return good && (list->n > 0 || error_set(error, "%s holds no prompts", name));
+}
+
+bool prompt_list_read(struct prompt_list* list, const swiftlet_model* model, const char* input,
+                      struct error* error) {
+	if (!input)
+		return usual_prompts(list, model, error);
+	const bool standard = strcmp(input, "-") == 0;
+	FILE* const file = standard ? stdin : fopen(input, "rb");
+	if (!file)
+		return error_set(error, "%s: %s", input, strerror(errno));
+	const bool good = read_file(list, model, file, input, error);
+	if (!standard)
+		fclose(file);
+	return good;
+}
+
+void prompt_list_free(struct prompt_list* list) {
+	for (int i = 0; i < list->n; i++) {
+		free(list->prompt[i].id);
+		free(list->prompt[i].task);
+	}
+	list->n = 0;
+}

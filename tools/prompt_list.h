@@ -1,0 +1,26 @@
+/* Prompts read from a stream's file at once, or the usual ones where none is given. */
+#ifndef SWIFTLET_TOOLS_PROMPT_LIST_H
+#define SWIFTLET_TOOLS_PROMPT_LIST_H
+
+#include "swiftlet.h"
+#include "tools/runtime.h"
+
+enum { MOST_PROMPTS = 1024 };
+
+struct prompt {
+	char* task; /* or NULL */
+	int32_t* id;
+	int n, max_tokens;
+};
+
+struct prompt_list {
+	struct prompt prompt[MOST_PROMPTS];
+	int n;
+};
+
+/* The prompts of a file of JSON lines ("-": standard input; more than fit are left out), or where `input` is
+ * NULL what a model is likely to be asked. False with the error set; free in any case. */
+bool prompt_list_read(struct prompt_list*, const swiftlet_model*, const char* input, struct error*);
+void prompt_list_free(struct prompt_list*);
+
+#endif
