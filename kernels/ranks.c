@@ -34,7 +34,7 @@ struct told {
 	int32_t argument[2];
 	/* CALL_RUN */
 	int32_t kind, n, n_segments, first, last, tap;
-	uint8_t head, has_parent, has_row, has_state, has_skip;
+	uint8_t head, bare_head, has_parent, has_row, has_state, has_skip;
 	struct mask skip;
 	struct told_segment segment[MAX_ROWS];
 	int32_t token[MAX_ROWS], parent[MAX_ROWS];
@@ -138,6 +138,7 @@ static bool lead_run(struct backend* backend, const struct pass* pass, struct er
 	    .last = pass->last,
 	    .tap = pass->tap,
 	    .head = pass->head,
+	    .bare_head = pass->bare_head,
 	    .has_parent = pass->parent != NULL,
 	    .has_row = pass->row != NULL,
 	    .has_state = pass->state != NULL,
@@ -225,6 +226,7 @@ static void follow_run(struct following* f) {
 	    .first = t->first,
 	    .last = t->last,
 	    .head = t->head,
+	    .bare_head = t->bare_head,
 	    .tap = t->tap,
 	    .tap_out = f->rows,
 	    .want = want,

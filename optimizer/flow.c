@@ -222,8 +222,8 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
-	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, &s->plan.draft,
-	                                 mask_loop_results(mask), error);
+	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, session_drafts_without(s),
+	                                 &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)
 		mask_take_loop(mask, root, steps);
 	return steps > 0;
@@ -336,8 +336,8 @@ static void absorb_draft(struct session* s, const struct pass* pass, double seco
 	}
 	s->figures.seconds.draft += seconds;
 	const double rows = cost_verify(cost, pass->n);
-	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, session_variant(s, &s->mask))));
-	cost_see_draft(cost, session_variant(s, &s->mask), seconds / rows);
+	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, session_drafts_with(s))));
+	cost_see_draft(cost, session_drafts_with(s), seconds / rows);
 	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
@@ -347,8 +347,8 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_variant(s, &s->mask))));
-	cost_see_draft(cost, session_variant(s, &s->mask), seconds / steps);
+	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s))));
+	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }

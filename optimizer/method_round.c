@@ -814,6 +814,7 @@ void method_learn(struct session* s, int accepted) {
 	s->figures.draft_steps += drafted;
 	s->figures.draft_accepted += accepted;
 	s->figures.exit_block = has_exit(m) ? m->span / 2 : 0;
+	m->accepted = accepted;
 	stop_learn(&m->stop, drafted, accepted);
 	if (m->guess)
 		learn_guess(s);
@@ -833,5 +834,6 @@ void method_trace(const struct session* s, struct round_trace* out) {
 	                            .step = m ? m->result : NULL,
 	                            .why = m ? m->why : "planned",
 	                            .tree = &s->planner.tree,
-	                            .verdict = &s->round.verdict};
+	                            .accepted = m ? m->accepted : s->round.verdict.accepted,
+	                            .bonus = s->round.verdict.bonus};
 }

@@ -72,6 +72,7 @@ struct method_round {
 
 	float *target_logits, *draft_logits; /* (SLICE_ROWS, vocab), (MAX_DRAFT, vocab) under rejection */
 	float* distribution;                 /* (4, vocab) */
+	int accepted;                        /* of the last round, as far as it was emitted */
 	int64_t round;                       /* of this text */
 };
 
@@ -106,7 +107,8 @@ struct round_trace {
 	const struct result* step; /* (steps) */
 	const char* why;
 	const struct tree* tree;
-	const struct verdict* verdict;
+	int accepted; /* draft tokens, those beyond the text's end left out */
+	int32_t bonus;
 };
 void method_trace(const struct session*, struct round_trace*);
 

@@ -27,7 +27,7 @@ int plan_useful_depth(const struct session* s, int most) {
 }
 
 static bool mask_drafts(const struct session* s) {
-	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->low);
+	return s->drafters.state[SOURCE_mask] && (mask_count(session_drafts_without(s)) > 0 || s->low);
 }
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
@@ -81,8 +81,7 @@ static void build_tree(struct session* s) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	struct acceptance_table table;
 	fill_table(s, &table);
-	s->plan.tree.draft_cost =
-	    (float)(mask_rows(mask) * cost_draft(&s->engine->cost, session_variant(s, &s->mask)));
+	s->plan.tree.draft_cost = (float)(mask_rows(mask) * cost_draft(&s->engine->cost, session_drafts_with(s)));
 	tree_build(&s->planner.tree, s->text[s->n_text - 1], mask_results(mask), mask_rows(mask), &s->plan.tree,
 	           &table);
 }
@@ -123,10 +122,9 @@ static void set_prices(struct session* s) {
 static void price_passes(struct session* s) {
 	struct prices* prices = &s->planner.prices;
 	const bool may = mask_drafts(s) && !s->plan.looped;
-	prices->pass[SOURCE_mask] =
-	    may ? (float)cost_draft(&s->engine->cost, session_variant(s, &s->mask)) : INFINITY;
+	prices->pass[SOURCE_mask] = may ? (float)cost_draft(&s->engine->cost, session_drafts_with(s)) : INFINITY;
 	prices->pass_worst[SOURCE_mask] =
-	    may ? (float)cost_draft_worst(&s->engine->cost, session_variant(s, &s->mask)) : INFINITY;
+	    may ? (float)cost_draft_worst(&s->engine->cost, session_drafts_with(s)) : INFINITY;
 }
 
 /* Prices are ratios to a plain step: a few must have been measured, and one lately. */
@@ -167,8 +165,8 @@ double plan_least_token_cost(const struct cost_model* cost, double c, double nex
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
-	const double c = cost_draft(cost, session_variant(s, &s->mask)),
-	             worst = cost_draft_worst(cost, session_variant(s, &s->mask));
+	const double c = cost_draft(cost, session_drafts_with(s)),
+	             worst = cost_draft_worst(cost, session_drafts_with(s));
 	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
 	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
@@ -214,12 +212,14 @@ void plan_round(struct session* s) {
 		method_start(s);
 		return;
 	}
+	if (s->plan.rule == RULE_GAIN)
+		plan_exit(s);
 	if (s->drafters.state[SOURCE_mask]) {
 		const struct model* model = s->engine->model;
 		const struct mask_round round = {.cache = s->cache,
 		                                 .sampler = s->sampled ? &s->sampler : NULL,
 		                                 .penalties = penalties_now(s),
-		                                 .skip = &s->mask,
+		                                 .skip = session_drafts_without(s),
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
@@ -256,6 +256,9 @@ bool plan_goes_on(struct session* s) {
 
 void plan_new_mask(struct session* s) {
 	s->expected = s->search ? search_expected(s->search) : s->matchness;
+	s->mask_right = isnan(s->expected) ? (double)hopeful : s->expected;
+	if (s->exit_block > 0)
+		return;
 	chances_first_anew(&s->chances, SOURCE_mask, isnan(s->expected) ? hopeful : (float)s->expected);
 	s->rest = s->rested = s->passed = 0;
 }
@@ -290,7 +293,7 @@ static void learn_steps(struct session* s, int accepted) {
 	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
 	s->figures.draft_steps += s->last_draft_steps;
 	s->figures.draft_accepted += s->last_accepted;
-	if (s->search && !s->options.published)
+	if (s->search && !s->options.published && s->exit_block == 0)
 		search_see_draft(s->search, &s->mask, right, looked_at);
 }
 

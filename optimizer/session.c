@@ -119,6 +119,7 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	chances_open(&s->chances);
 	planner_open(&s->planner, &s->drafters, &s->chances);
 	plan_new_mask(s);
+	exit_choice_open(&s->exits, engine->model->weights.shape.n_blocks, options->exit_block);
 	if (!open_parts(s, &error)) {
 		give_message(message, size, &error);
 		swiftlet_session_close(s);
@@ -336,6 +337,8 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	if (s->options.method == SWIFTLET_VANILLA)
 		return;
 	const int blocks = s->engine->model->weights.shape.n_blocks;
+	if (s->exit_block > 0)
+		f->exit_block = s->exit_block;
 	for (int b = 0; b < blocks; b++) {
 		if (mask_has(&s->mask, 2 * b))
 			f->attention[f->n_attention++] = b;
@@ -346,7 +349,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
 		f->c = s->method ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
-		                 : cost_draft(&s->engine->cost, session_variant(s, &s->mask));
+		                 : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
 		f->expected_speedup = a > 0 && (s->method || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)

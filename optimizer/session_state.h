@@ -83,7 +83,11 @@ struct session {
 	struct method_round* method; /* of one that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
-	const struct mask* low; /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
+	struct exit_choice exits; /* of auto */
+	int exit_block;           /* blocks of the exit that drafts in the mask's place, or 0 */
+	struct mask exit_mask;    /* with an exit: the sub-layers from it on */
+	double mask_right;        /* share of the mask's first choices that were right when it drafted last */
+	const struct mask* low;   /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
 	bool low_head;
 	double matchness;
 
@@ -146,6 +150,14 @@ static inline struct variant session_variant(const struct session* s, const stru
 	return (struct variant){.skip = skip, .low = s->low, .low_head = s->low_head};
 }
 
+/* What the session drafts with, where it plans: the mask or an exit. */
+static inline const struct mask* session_drafts_without(const struct session* s) {
+	return s->exit_block > 0 ? &s->exit_mask : &s->mask;
+}
+static inline struct variant session_drafts_with(const struct session* s) {
+	return session_variant(s, session_drafts_without(s));
+}
+
 /* emit.c */
 bool emitter_open(struct emitter*, const struct tokenizer*);
 void emitter_close(struct emitter*);
@@ -177,6 +189,9 @@ int plan_useful_depth(const struct session*, int most);
 /* The least cost per token that going on from d steps can have, with steps at cost c of which the share
  * `next` is right. */
 double plan_least_token_cost(const struct cost_model*, double c, double next, int d);
+
+/* plan_exit.c: whether an exit is to draft. Nothing may be pending. */
+void plan_exit(struct session*);
 
 /* score.c */
 void score_new_instance(struct session*);

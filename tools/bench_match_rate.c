@@ -193,6 +193,8 @@ static bool time_point(struct match_bench* b, struct point* point, struct error*
 	o.method = SWIFTLET_PPD;
 	o.exit_block = point->block;
 	o.children = point->k;
+	if (!b->bench.engine->heads.weight[point->block])
+		o.heads[0] = 0; /* the model's own head */
 	struct session* s = swiftlet_session_open(b->bench.engine, &o, error->message, sizeof error->message);
 	bool good = s != NULL;
 	int64_t rounds = 0, accepted = 0;

@@ -35,7 +35,7 @@ void trace_step(void* user) {
 	fputs("\"rows\": [", out);
 	for (int i = 0; i < t.tree->n; i++)
 		fprintf(out, "%s[%" PRId32 ", %" PRId32 "]", i > 0 ? ", " : "", t.tree->token[i], t.tree->parent[i]);
-	fprintf(out, "], \"accepted\": %d, \"bonus\": %" PRId32 "}\n", t.verdict->accepted, t.verdict->bonus);
+	fprintf(out, "], \"accepted\": %d, \"bonus\": %" PRId32 "}\n", t.accepted, t.bonus);
 }
 
 bool trace_close(struct trace* trace, struct error* error) {

@@ -17,11 +17,14 @@ uint64_t fake_random(struct fake* fake) {
 
 static struct fake* of(struct backend* backend) { return (struct fake*)(void*)backend; }
 
+/* Of a model with sub-layers left out, or up to an exit. */
+static bool is_draft(const struct pass* pass) { return pass->skip || pass->last < 2 * FAKE_BLOCKS; }
+
 static void answer(struct fake* fake, const struct pass* pass, int i, int position) {
 	struct result* out = &pass->out[i];
 	const int32_t truth = fake_truth(position + 1);
 	float probability = 1;
-	const bool right = !pass->skip || fake->right(fake, position + 1, &probability);
+	const bool right = !is_draft(pass) || fake->right(fake, position + 1, &probability);
 	out->token = right ? truth : (truth + 1) % FAKE_VOCAB;
 	if (!(pass->want[i] & WANT_TOP))
 		return;
@@ -30,6 +33,16 @@ static void answer(struct fake* fake, const struct pass* pass, int i, int positi
 		out->top_token[k] = (out->token + 7 * k) % FAKE_VOCAB;
 		out->top_probability[k] = k == 0 ? probability : (1 - probability) / 20;
 	}
+}
+
+/* Of a full pass's time: c whatever the mask, but for one that leaves out the end: what an exit runs. */
+static double share(const struct fake* fake, const struct pass* pass) {
+	const double span = (double)(pass->last - pass->first) / (2 * FAKE_BLOCKS);
+	if (!pass->skip)
+		return span;
+	if (mask_has(pass->skip, 2 * FAKE_BLOCKS - 1))
+		return 1 - (double)mask_count(pass->skip) / (2 * FAKE_BLOCKS);
+	return span * fake->c;
 }
 
 static bool run(struct backend* backend, const struct pass* pass, struct error* error) {
@@ -42,20 +55,21 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
 		pass->influence[i] = 0.1f;
 	for (int i = 0; i < pass->n; i++) {
+		const int row = pass_appends(pass) ? first + i : pass->row[i];
 		const int parent = pass->parent ? pass->parent[i] : first + i - 1;
-		fake->depth[first + i] = parent < 0 ? 0 : fake->depth[parent] + 1;
+		if (pass_appends(pass))
+			fake->depth[row] = parent < 0 ? 0 : fake->depth[parent] + 1;
 		if (pass->want[i])
-			answer(fake, pass, i, pass->segment->base + fake->depth[first + i]);
+			answer(fake, pass, i, pass->segment->base + fake->depth[row]);
 	}
 	if (pass->kind == PASS_PREFILL)
 		cache->committed += pass->n;
-	else
+	else if (pass_appends(pass))
 		cache->pending += pass->n;
 	const double rows = 1 + fake->slope * (pass->n - 1);
 	const double jitter = 1 + fake->noise * ((double)(fake_random(fake) % 2001) / 1000 - 1);
-	const double span = (double)(pass->last - pass->first) / (2 * FAKE_BLOCKS);
-	fake->now += span * (pass->skip ? fake->c : 1) * rows * jitter;
-	if (!pass->skip)
+	fake->now += share(fake, pass) * rows * jitter;
+	if (!is_draft(pass))
 		fake->full++;
 	else if (pass->want[0] & WANT_TOP)
 		fake->drafts++;
