@@ -62,8 +62,9 @@ void plan_exit(struct session* s) {
 	const int generated = s->n_text - s->n_prompt, n = generated < EXIT_ROWS + 1 ? generated : EXIT_ROWS + 1;
 	const int from = s->n_text - n;
 	struct error error;
-	if (s->options.method != SWIFTLET_AUTO || s->options.published || s->exits.exits == 0 || n < EXIT_ROWS ||
-	    s->ledger.plain < 4 * (double)s->exits.measured_at || !affordable(s, n))
+	if (s->options.method != SWIFTLET_AUTO || s->options.published || !s->drafters.state[SOURCE_mask] ||
+	    s->exits.exits == 0 || n < EXIT_ROWS || s->ledger.plain < 4 * (double)s->exits.measured_at ||
+	    !affordable(s, n))
 		return;
 	const double began = options_clock(&s->options), plain = cost_plain_seconds(&s->engine->cost);
 	s->exits.measured_at = (int64_t)s->ledger.plain + 1;

@@ -256,10 +256,13 @@ static void print_methods(const struct part_files* file, struct model* model) {
 	struct swiftlet_options options;
 	struct error error;
 	swiftlet_options_default(&options);
-	fputs("methods      ", stdout);
-	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++)
-		if (method_has_parts(&methods[i], &options, &engine, &error))
-			printf("%s%s%s", n ? ", " : "", n && n % 8 == 0 ? "\n             " : "", methods[i].name), n++;
+	fputs("methods     ", stdout);
+	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
+		if (!method_has_parts(&methods[i], &options, &engine, &error))
+			continue;
+		printf("%s %s", n == 0 ? "" : n % 8 == 0 ? ",\n            " : ",", methods[i].name);
+		n++;
+	}
 	putchar('\n');
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
 		if (!method_has_parts(&methods[i], &options, &engine, &error))
