@@ -31,7 +31,7 @@ struct tokenizer* tokenizer_from_merges(const char* vocab_json, size_t vocab_siz
 struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config, struct error*);
 /* What GGUF metadata says, arrays borrowed for the call. */
 struct gguf_vocabulary {
-	const char* model; /* tokenizer.ggml.model: "llama", "gpt2", "t5"… */
+	const char* model; /* tokenizer.ggml.model: "llama", "gpt2", "t5", "gemma4" */
 	const char* pre;   /* tokenizer.ggml.pre, may be NULL */
 	int n;
 	const char* const* piece; /* (n) not NUL-terminated */

@@ -136,6 +136,31 @@ static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g
 	return tokenizer_print_byte_level(t, error) && seal(t, error) && add_merges(t, g, error);
 }
 
+/* ---- BPE over characters ("gemma4") ----------------------------------------------------------- */
+
+/* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
+static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+	static const char lines[] = "\\n+";
+	struct vocabulary* v = &t->vocabulary;
+	t->byte_fallback = true;
+	t->fuse_unknown = true;
+	t->lists_added = true;
+	for (int32_t id = 0; id < v->n; id++) {
+		struct piece* p = &v->piece[id];
+		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		if (!special && p->type != PIECE_USER_DEFINED)
+			continue;
+		p->added = true;
+		const struct added_token token = {.id = id, .special = special};
+		if (!tokenizer_add_token(t, vocabulary_text(v, id), p->text_size, token, false, error))
+			return false;
+	}
+	tokenizer_find_bytes(t);
+	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
+	       pretokenizer_add_split(&t->pretokenizer, lines, sizeof lines - 1, SPLIT_ISOLATED, false, error) &&
+	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_merges(t, g, error);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool adds_bos, bool adds_eos) {
@@ -160,7 +185,8 @@ static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct er
 		return fill_sentencepiece(t, g, error);
 	}
 	struct named_habits habits = {0};
-	if (!fill_byte_level(t, g, &habits, error))
+	if (strcmp(g->model, "gemma4") == 0 ? !fill_characters(t, g, error)
+	                                    : !fill_byte_level(t, g, &habits, error))
 		return false;
 	set_ends(t, g, habits.adds_bos, false);
 	return true;
@@ -170,7 +196,10 @@ struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct er
 	static const struct {
 		const char* name;
 		enum tokenizer_kind kind;
-	} model[] = {{"llama", TOKENIZER_SCORED}, {"gpt2", TOKENIZER_RANKED}, {"t5", TOKENIZER_UNIGRAM}};
+	} model[] = {{"llama", TOKENIZER_SCORED},
+	             {"gpt2", TOKENIZER_RANKED},
+	             {"t5", TOKENIZER_UNIGRAM},
+	             {"gemma4", TOKENIZER_RANKED}};
 	struct tokenizer* t = NULL;
 	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++) {
 		if (!g->model || strcmp(g->model, model[i].name) != 0)
@@ -180,7 +209,8 @@ struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct er
 			return NULL;
 	}
 	if (!t) {
-		error_set(error, "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2 or t5",
+		error_set(error,
+		          "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2, t5 or gemma4",
 		          g->model ? g->model : "");
 		return NULL;
 	}

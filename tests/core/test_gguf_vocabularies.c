@@ -64,12 +64,8 @@ static bool same(const struct token_list* ids, const cJSON* wanted) {
 }
 
 /* Returns the lines that differ; prints the first. */
-static int check_name(const char* pre, const cJSON* lines) {
-	struct error error = {""};
+static int check_lines(const struct tokenizer* t, const char* pre, const cJSON* lines) {
 	int wrong = 0;
-	struct tokenizer* t = open_vocabulary("gpt-2", pre, &error);
-	if (!t)
-		fail_msg("%s: %s", pre, error.message);
 	const cJSON* line;
 	cJSON_ArrayForEach (line, lines) {
 		const char* text = cJSON_GetArrayItem(line, 0)->valuestring;
@@ -79,8 +75,33 @@ static int check_name(const char* pre, const cJSON* lines) {
 			print_message("%s: \"%s\" differs\n", pre, text);
 		token_list_free(&ids);
 	}
+	return wrong;
+}
+
+static int check_name(const char* pre, const cJSON* lines) {
+	struct error error = {""};
+	struct tokenizer* t = open_vocabulary("gpt-2", pre, &error);
+	if (!t)
+		fail_msg("%s: %s", pre, error.message);
+	const int wrong = check_lines(t, pre, lines);
 	tokenizer_free(t);
 	return wrong;
+}
+
+/* Another kind of vocabulary than gpt-2's: golden/gguf-gemma4. */
+static void gemma4s_merges_go_over_characters(void** state) {
+	(void)state;
+	char path[1024];
+	struct error error = {""};
+	struct model* model = model_open(golden("gguf-gemma4/vocabulary.gguf", path),
+	                                 &(struct model_options){.vocabulary_only = true}, &error);
+	if (!model)
+		fail_msg("%s", error.message);
+	cJSON* lines = read_json(golden("gguf-gemma4/lines.json", path));
+	assert_int_equal(cJSON_GetArraySize(lines), 150);
+	assert_int_equal(check_lines(model->tokenizer, "gemma4", lines), 0);
+	cJSON_Delete(lines);
+	model_close(model);
 }
 
 static void texts_are_cut_as_llama_cpp_cuts_them(void** state) {
@@ -105,6 +126,7 @@ static void texts_are_cut_as_llama_cpp_cuts_them(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(ends_are_llama_cpps),
+	                                   cmocka_unit_test(gemma4s_merges_go_over_characters),
 	                                   cmocka_unit_test(texts_are_cut_as_llama_cpp_cuts_them)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

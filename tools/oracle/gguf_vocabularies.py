@@ -11,6 +11,7 @@ import tempfile
 
 import gguf
 import llama_cpp
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUT = ROOT / "tests" / "core" / "golden"
@@ -28,9 +29,9 @@ PIECES = ["Hello", "don't", "I'LL", "we'Re", "HTTPServer", "camelCase", "ABC", "
           "ĳ", "ǅ", "ʰ", "हिन्दी", "🙂", "_", "'", "\"", "don’t", "\u00a0", "\u2028", "a\u0300b", "٣٤"]
 
 
-def write_vocabulary(path, pieces, types, merges, pre):
+def write_vocabulary(path, pieces, types, merges, pre, model="gpt2"):
     writer = gguf.GGUFWriter(str(path), "llama")
-    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_model(model)
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(pieces)
     writer.add_token_types(types)
@@ -90,6 +91,30 @@ def pretokenizers(n, keep):
     return {name: lines[:keep] for name, lines in out.items()} if keep else out
 
 
+def gemma4(n):
+    """Gemma 4's kind: merges over characters, spaces as U+2581, bytes where there is no character."""
+    control, user = ["<pad>", "<eos>", "<bos>", "<unk>", "<turn|>"], ["\n\n", "\u2581\u2581", "<b>"]
+    tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("\n+"), "isolated")
+    words = [p.read_text()[:3000] for p in sorted((ROOT / "core").rglob("*.h"))]
+    tokenizer.train_from_iterator(words + [" ".join(PIECES[:20])], trainers.BpeTrainer(vocab_size=700, show_progress=False))
+    data = json.loads(tokenizer.to_str())["model"]
+    merges = [" ".join(m) if isinstance(m, list) else m for m in data["merges"]]
+    pieces = control + user + [f"<0x{b:02X}>" for b in range(256)]
+    types = [3, 3, 3, 2, 3] + [4] * len(user) + [6] * 256
+    learned = [p for p in sorted(data["vocab"], key=data["vocab"].get) if p not in pieces]
+    folder = OUT / "gguf-gemma4"
+    folder.mkdir(parents=True, exist_ok=True)
+    merges = [m for m in merges if all(p in learned for p in (*m.split(" "), m.replace(" ", "")))]
+    write_vocabulary(folder / "vocabulary.gguf", pieces + learned, types + [1] * len(learned), merges, "gemma4", "gemma4")
+    llm = llama_cpp.Llama(model_path=str(folder / "vocabulary.gguf"), vocab_only=True, verbose=False)
+    lines = texts(random.Random("gemma4"), n)
+    golden = [[t, llm.tokenize(t.encode(), add_bos=False, special=True)] for t in lines]
+    (folder / "lines.json").write_text(json.dumps(golden, ensure_ascii=False).replace('], ["', '],\n["') + "\n")
+    print("gemma4:", len(pieces) + len(learned), "pieces")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=12, help="texts a name (12)")
@@ -97,6 +122,7 @@ def main():
     options = parser.parse_args()
     if not options.out:
         ends()
+        gemma4(150)
     found = pretokenizers(options.lines, 0)
     text = ",\n".join(f"{json.dumps(name)}: {json.dumps(lines, ensure_ascii=False)}" for name, lines in found.items())
     pathlib.Path(options.out or OUT / "pretokenizers.json").write_text("{" + text + "}\n")
