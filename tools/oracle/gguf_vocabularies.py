@@ -7,6 +7,7 @@ import argparse
 import json
 import pathlib
 import random
+import subprocess
 import tempfile
 
 import gguf
@@ -115,11 +116,35 @@ def gemma4(n):
     print("gemma4:", len(pieces) + len(learned), "pieces")
 
 
+def compare(n, program):
+    """The program's `tokenize` beside llama.cpp on n random texts, each with special pieces in it now and then, for
+    every vocabulary at hand."""
+    for path in sorted((ROOT / "tests" / "core" / "vocab").glob("*.gguf")) + sorted(OUT.glob("gguf-*/vocabulary.gguf")):
+        llm = llama_cpp.Llama(model_path=str(path), vocab_only=True, verbose=False)
+        generator, wrong = random.Random(path.name), 0
+        with tempfile.NamedTemporaryFile() as file:
+            for _ in range(n):
+                text = "".join(generator.choice(PIECES + ["</s>", "<s>", "<|endoftext|>", "<|end|>"])
+                               for _ in range(generator.randint(1, 16)))
+                file.seek(0)
+                file.truncate()
+                file.write(text.encode())
+                file.flush()
+                said = subprocess.run([program, "tokenize", "-m", str(path), "-f", file.name, "--json"], check=True,
+                                      capture_output=True).stdout
+                wrong += json.loads(said)["tokens"] != llm.tokenize(text.encode(), add_bos=False, special=True)
+        print(f"{path.relative_to(ROOT)}: {n} texts, {wrong} differ from llama.cpp's", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=12, help="texts a name (12)")
+    parser.add_argument("--compare", type=int, metavar="N", help="instead: compare the program on N texts a vocabulary")
+    parser.add_argument("--program", default=str(ROOT / "build" / "swiftlet"))
     parser.add_argument("--out", help="another file than the golden one")
     options = parser.parse_args()
+    if options.compare:
+        return compare(options.compare, options.program)
     if not options.out:
         ends()
         gemma4(150)
