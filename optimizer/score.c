@@ -8,7 +8,6 @@
  * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
  * model's states come from the verify passes that made the window; where they were not kept and time is free,
  * one pass computes them again. */
-#include "optimizer/layer_programming.h"
 #include "optimizer/session_state.h"
 
 #include <math.h>
@@ -112,44 +111,6 @@ static bool is_affordable(const struct session* s) {
 	    &s->ledger, cost_matchness(&s->engine->cost, session_variant(s, &likely), s->window.size));
 }
 
-/* ---- dynamic programming ------------------------------------------------------------------ */
-
-/* Once a session has its first window and knows prices, and again when it has served four times as many
- * tokens: the masks that dynamic programming on the window's first tokens finds, of a handful of sizes or of
- * the one that is given, are scored next. On as many tokens as make its rows cheap. It runs at once, between
- * two rounds: the next token waits for it, as for a matchness pass. */
-static void program(struct session* s) {
-	enum { SIZES = 5 };
-	const struct cost_model* cost = &s->engine->cost;
-	const int dims = 2 * s->engine->model->weights.shape.n_blocks - 4;
-	const double given = s->options.skip_ratio;
-	const int size = (int)((given > 0 ? given : 0.9) * dims), at = s->window.base;
-	const double seen = s->ledger.plain;
-	struct layer_programming spent;
-	struct error error;
-	if (!s->programming || s->options.max_steps == 0 || seen < 4 * s->programmed ||
-	    (cost->plain_seen == 0 && !isinf(s->options.opt_budget)))
-		return;
-	int tokens = 1;
-	while (2 * tokens * (size + 1) <= MAX_ROWS &&
-	       (isinf(s->options.opt_budget) ||
-	        cost_verify(cost, 2 * tokens * (size + 1)) < 1.5 * cost_verify(cost, tokens * (size + 1))))
-		tokens *= 2;
-	if (!is_free(s) && !ledger_allows_learning(&s->ledger, cost_verify_worst(cost, tokens * (size + 1))))
-		return;
-	struct mask* mask = s->programmed_mask;
-	s->programmed = seen > 1 ? seen : 1;
-	const double began = options_clock(&s->options);
-	if (layer_programming(s->cache, s->text + at, at, tokens, size, mask, s->programming, &spent, &error))
-		for (int i = SIZES; i > (given > 0 ? SIZES - 1 : 0); i--)
-			search_suggest(s->search, &mask[size * i / SIZES]);
-	const double seconds = options_clock(&s->options) - began, plain = cost_plain_seconds(cost);
-	if (s->phase != PHASE_IDLE && plain > 0) {
-		s->figures.seconds.optimize += seconds;
-		ledger_learn(&s->ledger, seconds / plain);
-	}
-}
-
 bool score_begin(struct session* s) {
 	struct window* w = &s->window;
 	if (!s->search || !s->options.search ||
@@ -158,7 +119,6 @@ bool score_begin(struct session* s) {
 	move_window(s);
 	if (w->size == 0 || !is_affordable(s))
 		return false;
-	program(s);
 	const bool proposed = search_propose(s->search, &w->proposal);
 	charge_search(s);
 	if (!proposed)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/draft/prediction.h"
-#include "optimizer/layer_programming.h"
 #include "optimizer/session_state.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -87,9 +86,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	if (s->search && !s->options.published) {
 		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
 		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
-		s->programming = malloc(layer_programming_bytes(&model->weights.shape));
-		s->programmed_mask = calloc(2 * (size_t)model->weights.shape.n_blocks, sizeof *s->programmed_mask);
-		if (!s->influence_rows || !s->programming || !s->programmed_mask)
+		if (!s->influence_rows)
 			return error_set(error, "out of memory for the influence of %d blocks",
 			                 model->weights.shape.n_blocks);
 	}
@@ -140,8 +137,6 @@ void swiftlet_session_close(struct session* s) {
 	retrieval_pool_close(s->pool);
 	distance_close(&s->distance);
 	free(s->influence_rows);
-	free(s->programming);
-	free(s->programmed_mask);
 	emitter_close(&s->emitter);
 	free(s->text);
 	penalties_close(s);

@@ -116,9 +116,6 @@ struct session {
 	struct distance distance;                   /* no rows: not measured */
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
-	void* programming;                          /* work space of dynamic programming; NULL: none is run */
-	struct mask* programmed_mask;               /* (2L) what it finds */
-	double programmed;     /* tokens that had been served at the last dynamic programming, 0: none yet */
 	double influence_told; /* rows that the search was told of */
 	struct segment segment;
 	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];

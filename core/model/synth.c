@@ -30,6 +30,8 @@
 #include "kernels/synth_value.h"
 
 static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
+/* How much more than the noise the head hears which cluster comes next, where the layers add more. */
+static const double GRADED_SURE = 20;
 /* Mean square of attention's output where the values' is 1 (the sum of squared weights at that score
  * deviation), and of silu(g)·u for standard normal g, u. */
 static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
@@ -135,7 +137,7 @@ static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, doubl
 	return t;
 }
 
-/* The second of a pair computes what the first does. */
+/* All of a group compute what its first does. */
 static void share_inputs(struct block_weights* block, const struct synth_landscape* l, int layers) {
 	for (int s = 0; s < 2 * layers; s++) {
 		struct block_weights* const b = &block[s / 2];
@@ -232,11 +234,12 @@ static void fill_table(struct weight_table* w, const struct synth_owned* owned, 
 	    .expert_ffn = s->expert_ffn,
 	    .experts_normalised = s->experts > 0,
 	};
-	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
-	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
+	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z); graded 6(0.92 u + 0.38 z) = 6/13 (12 u + 5 z) */
+	w->embedding =
+	    s->graded ? tokens(&r, SYNTH_EMBEDDING, 12, 5, 6.0 / 13) : tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
 	/* 60 sqrt(tasks)/d u + 6/sqrt(d) z = 6/sqrt(d) (10 sqrt(tasks/d) u + z), in steps of 1/FINE */
-	w->output = tokens(&r, SYNTH_HEAD, (int)lround(10 * sqrt((double)s->tasks / s->dim) * FINE), FINE,
-	                   6 / sqrt(s->dim) / FINE);
+	const double sure = (s->graded ? GRADED_SURE : 10) * sqrt((double)s->tasks / s->dim);
+	w->output = tokens(&r, SYNTH_HEAD, (int)lround(sure * FINE), FINE, 6 / sqrt(s->dim) / FINE);
 	w->output_norm = constant(s->dim);
 	for (int b = 0; b < s->layers; b++)
 		fill_block(&owned->block[b], owned->expert + (size_t)b * (size_t)s->experts, &r, b);

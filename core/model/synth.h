@@ -30,8 +30,8 @@ struct mask synth_planted(const struct synth_spec*, int half);
 /* What graded sub-layers add, and which interact: a function of depth and seed alone. */
 struct synth_landscape {
 	double variance[2 * MAX_BLOCKS]; /* that it adds to a coordinate of the residual stream */
-	/* The sub-layer whose inputs' weights it shares: the first of its pair, or itself. The matrix at its end
-	 * is common·u + own·z in proportion, u a draw shared by the pair, z its own. */
+	/* The sub-layer whose inputs' weights it shares: the first of its group, or itself. The matrix at its end
+	 * is common·u + own·z in proportion, u a draw shared by the group, z its own. */
 	int first[2 * MAX_BLOCKS], common[2 * MAX_BLOCKS], own[2 * MAX_BLOCKS];
 };
 /* layers >= 5 */

@@ -1,26 +1,28 @@
-/* The graded landscape of a made-up model: what each sub-layer adds to the residual stream, and which
- * neighbours interact.
+/* The graded landscape of a made-up model: what each sub-layer adds to the residual stream, and which repeat
+ * one another.
  *
  * Trained models lose most by their first and last blocks and least by those past the middle, attention and
  * MLP differ, the more so the deeper, and neither falls or rises steadily. Here the logarithm of a
  * sub-layer's variance is such a curve of depth plus noise, brought to one mean and spread, so that every
- * seed and depth is as hard; none is free. Neighbours are the same kind of two blocks in a row. The second of
- * a pair computes the same hidden values from its own input, and its output shares a part with the first's:
- * with one sign it goes further the same way (both skipped cost more than the sum), with the other it takes
- * part of the first's back (both cost less). All is drawn from the seed and the number of blocks, whatever
- * the widths: a narrow model of the same depth and seed has the same landscape. */
+ * seed and depth is as hard; none is free, and none outweighs the rest by far. Trained models also stand the
+ * loss of a good part of their sub-layers, and say nothing of use without nearly all: blocks in a row work
+ * the same way. So neighbours of one kind compute the same hidden values, each from its own input, and their
+ * outputs share a part: some left out, the others still say it; all left out, it is gone. One in eight has
+ * the other sign and takes part of it back. Which sub-layers to leave out is so a matter of which others are.
+ * All is drawn from the seed and the number of blocks, whatever the widths: a narrow model of the same depth
+ * and seed has the same landscape. */
 #include <math.h>
 #include <string.h>
 
 #include "core/model/synth.h"
 #include "kernels/synth_value.h"
 
-/* Variance of a coordinate that inner sub-layers add together, and outer ones each in units of their mean:
- * random masks that leave out 0.45 of them then match about half. */
-static const double INNER_VARIANCE = 28, OUTER_SHARE = 1.5;
+/* Variance of a coordinate that inner sub-layers add, were they independent, and outer ones each in units of
+ * their mean. */
+static const double INNER_VARIANCE = 38, OUTER_SHARE = 0.3;
 /* Standard deviation of the logarithm of the variance, of the noise in it before it is brought to that, and
- * how far a sub-layer lies from the mean at most. */
-static const double SPREAD = 1.35, NOISE = 0.5, FARTHEST = 2.0;
+ * how far a sub-layer lies from the mean at most, below and above. */
+static const double SPREAD = 2.0, NOISE = 0.5, LEAST = -2.5, MOST = 0.4;
 
 /* 1 at the first inner block, 0 past the middle, 0.7 at the last. */
 static double depth_curve(double u) {
@@ -45,7 +47,7 @@ static void grade(double* variance, int layers, uint64_t seed) {
 	const double deviation = sqrt(square - mean * mean);
 	for (int s = first; s < last; s++) {
 		const double z = (variance[s] - mean) / deviation;
-		variance[s] = exp(SPREAD * fmax(-FARTHEST, fmin(FARTHEST, z)));
+		variance[s] = exp(SPREAD * fmax(LEAST, fmin(MOST, z)));
 		sum += variance[s];
 	}
 	for (int s = first; s < last; s++)
@@ -53,21 +55,23 @@ static void grade(double* variance, int layers, uint64_t seed) {
 	variance[0] = variance[1] = variance[last] = variance[last + 1] = OUTER_SHARE * INNER_VARIANCE / n;
 }
 
-/* Blocks of a kind two by two, from the first or the second inner one on; two pairs of three interact. */
-static void pair_up(struct synth_landscape* out, int layers, int kind, uint64_t seed) {
+/* Inner blocks of a kind in groups of a sixth to a third of them. */
+static void group(struct synth_landscape* out, int layers, int kind, uint64_t seed) {
 	static const struct {
 		int common, own;
-	} parts[] = {{1, 1}, {4, 3}, {2, 1}}; /* correlations 0.5, 0.64, 0.8 */
-	for (int b = 1 + (int)(seed & 1u); b + 1 <= layers - 2; b += 2) {
+	} parts[] = {{3, 2}, {2, 1}, {3, 1}}; /* correlations 0.69, 0.8, 0.9 */
+	const int inner = layers - 2, least = inner / 6 > 2 ? inner / 6 : 2;
+	for (int b = 1; b <= inner;) {
 		const uint64_t draw = synth_mix(seed + (uint64_t)b);
-		const int s = 2 * b + kind, next = s + 2;
-		if (draw % 3 == 0)
-			continue;
+		const int size = least + (int)(draw % (uint64_t)(least + 1)), first = b;
 		const int common = parts[(draw >> 8) % 3].common, own = parts[(draw >> 8) % 3].own;
-		out->first[next] = s;
-		out->common[s] = common;
-		out->common[next] = (draw >> 16) & 1u ? common : -common;
-		out->own[s] = out->own[next] = own;
+		for (; b < first + size && b <= inner; b++) {
+			const int s = 2 * b + kind;
+			const bool back = b > first && synth_mix(draw + (uint64_t)b) % 8 == 0;
+			out->first[s] = 2 * first + kind;
+			out->common[s] = back ? -common : common;
+			out->own[s] = own;
+		}
 	}
 }
 
@@ -79,6 +83,6 @@ void synth_landscape(struct synth_landscape* out, int layers, uint64_t seed) {
 		out->own[s] = 1;
 	}
 	grade(out->variance, layers, mixed);
-	pair_up(out, layers, 0, synth_mix(mixed + 1));
-	pair_up(out, layers, 1, synth_mix(mixed + 2));
+	group(out, layers, 0, synth_mix(mixed + 1));
+	group(out, layers, 1, synth_mix(mixed + 2));
 }
