@@ -1,7 +1,7 @@
 /* `swiftlet bench learn`: what a user gets from a cold start, at stated prices.
  *
  * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
- * counts each pass at its price (tools/timed_backend.h): requests of 512 tokens one after another, nothing
+ * counts each pass at its price (tools/timed_backend.h): requests of 256 tokens one after another, nothing
  * learned before. Beside it the reference mask of the model (tools/reference_mask.h), given from the start
  * and never searched. A slope is what one more row in a pass costs, in plain steps. */
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "tools/reference_mask.h"
 #include "tools/timed_backend.h"
 
-enum { REQUEST = 512, REFERENCE_WARM = 512, REFERENCE_TOKENS = 4096, STRETCH = 512, SHORTEST = 512 };
+enum { REQUEST = 256, REFERENCE_WARM = 512, REFERENCE_TOKENS = 2048, STRETCH = 512, SHORTEST = 512 };
 enum { MOST_LANDSCAPES = 2, MOST_BLOCKS = 3, MOST_SLOPES = 3, MOST_SEEDS = 16 };
 
 static const char* const landscape[MOST_LANDSCAPES] = {"plant=0.45", "landscape=graded"};
@@ -115,15 +115,16 @@ static void judge(const struct track* learnt, struct outcome* o) {
 	o->late = speed_between(learnt, learnt->n - STRETCH, learnt->n) / o->reference;
 }
 
-/* The mask of most speed at this slope, by local search on text of the model's own. */
+/* The mask of most speed at this slope, by local search on text of the model's own from `start`. */
 static bool find_reference(const struct bench* bench, struct reference_texts* texts, double slope,
-                           struct reference* out, struct error* error) {
+                           const struct mask* start, struct reference* out, struct error* error) {
 	struct reference_prices prices = {.most = bench->options.max_draft};
 	double fixed;
 	cost_sub_layers(&bench->engine->cost, &prices.attention, &prices.mlp, &fixed);
 	for (int n = 1; n < (int)(sizeof prices.v / sizeof *prices.v); n++)
 		prices.v[n] = 1 + slope * (n - 1);
-	const struct reference_goal goal = {.size = -1, .worth = reference_speed, .user = &prices};
+	const struct reference_goal goal = {
+	    .size = -1, .worth = reference_speed, .user = &prices, .start = start};
 	return reference_search(texts, &goal, out, error);
 }
 
@@ -131,15 +132,17 @@ static double skip_ratio_of(const struct bench* bench, const struct mask* mask) 
 	return (double)mask_count(mask) / (2 * (bench->model->weights.shape.n_blocks - 2));
 }
 
+/* best: where the search for the reference mask begins if `started`, then what it found. */
 static bool measure(const struct learning* l, struct bench* bench, struct reference_texts* texts,
-                    double slope, struct outcome* o, struct error* error) {
+                    double slope, struct reference* best, bool started, struct outcome* o,
+                    struct error* error) {
 	struct timed_backend timed;
 	struct swiftlet_options options = l->options;
 	struct track track = {.n = 0};
-	struct reference best;
 	struct mask learnt;
 	double ignored;
-	if (!find_reference(bench, texts, slope, &best, error))
+	const struct mask start = best->mask;
+	if (!find_reference(bench, texts, slope, started ? &start : NULL, best, error))
 		return false;
 	const int64_t most =
 	    l->tokens > REFERENCE_WARM + REFERENCE_TOKENS ? l->tokens : REFERENCE_WARM + REFERENCE_TOKENS;
@@ -152,7 +155,7 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
 	struct swiftlet_options fixed = options;
 	fixed.search = false;
 	track.most = REFERENCE_WARM + REFERENCE_TOKENS;
-	bool good = run(bench, &timed, &fixed, &best.mask, &learnt, &track, &ignored, error);
+	bool good = run(bench, &timed, &fixed, &best->mask, &learnt, &track, &ignored, error);
 	if (good) {
 		o->reference = fmax(1, speed_between(&track, REFERENCE_WARM, track.n));
 		timed_backend_remove(&timed);
@@ -163,8 +166,8 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
 	timed_backend_remove(&timed);
 	if (good) {
 		judge(&track, o);
-		o->reference_skip = skip_ratio_of(bench, &best.mask);
-		o->reference_matchness = best.matchness;
+		o->reference_skip = skip_ratio_of(bench, &best->mask);
+		o->reference_matchness = best->matchness;
 		o->skip = skip_ratio_of(bench, &learnt);
 		o->matchness = reference_judge(texts, &learnt, error);
 		good = o->matchness >= 0;
@@ -221,11 +224,13 @@ static bool measure_model(struct learning* l, int kind, int blocks, cJSON* rows,
 		if (bench_open(&bench, spec, &l->options, l->json) != OPTIONS_GO_ON)
 			return error_set(error, "%s could not be opened", spec);
 		struct reference_texts* texts = reference_open(bench.engine->backend, error);
+		struct reference best = {.mask = bench.model->planted[0]};
+		const bool planted = bench.model->n_planted > 0;
 		bool good = texts != NULL;
 		for (int i = 0; good && i < MOST_SLOPES; i++) {
 			bench_progress((double)l->done++ / l->all, "%s, %d blocks, seed %d, slope %g",
 			               landscape_name[kind], blocks, seed + 1, slope_of[i]);
-			good = measure(l, &bench, texts, slope_of[i], &outcome[i][seed], error);
+			good = measure(l, &bench, texts, slope_of[i], &best, planted || i > 0, &outcome[i][seed], error);
 		}
 		if (texts)
 			reference_close(texts);

@@ -239,10 +239,21 @@ static bool order_singles(struct reference_texts* t, struct candidate* order, st
 	return true;
 }
 
+static bool begin_at(struct reference_texts* t, const struct mask* start, struct error* error) {
+	const double matchness = score(t, start, false, t->hit, error);
+	if (matchness < 0)
+		return false;
+	t->mask = *start;
+	t->worth = worth(t->goal, start, matchness);
+	return keep_states(t, 0, error);
+}
+
 /* The first of that order, of the size wanted or of the size that is worth most. */
 static bool begin(struct reference_texts* t, struct error* error) {
 	struct candidate order[2 * MAX_BLOCKS];
 	struct mask mask = {{0}};
+	if (t->goal->start)
+		return begin_at(t, t->goal->start, error);
 	if (!order_singles(t, order, error))
 		return false;
 	t->worth = -INFINITY;

@@ -22,6 +22,7 @@ struct reference_goal {
 	int size; /* sub-layers to skip, or -1: any number */
 	double (*worth)(const void* user, const struct mask*, double matchness); /* NULL: matchness itself */
 	const void* user;
+	const struct mask* start; /* where local search begins, or NULL: at the best by single sub-layers */
 };
 
 struct reference {
