@@ -15,7 +15,11 @@
 
 enum { FIRST_ROWS = 8 };
 
+/* To be called while the text is still the one before. */
 void score_new_instance(struct session* s) {
+	const int generated = s->n_text - s->n_prompt;
+	if (generated > 0)
+		s->window.usual += (generated - s->window.usual) * (s->window.usual > 0 ? 0.125 : 1);
 	s->window.size = 0;
 	s->window.full = false;
 	if (s->distance.capacity > 0)
@@ -27,12 +31,18 @@ static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
-/* Rows of a window: gamma, but where rows are dear only as many as make a row a quarter cheaper with each
- * doubling; more would tell little that another proposal's first rows would not. */
+/* Rows of a window: gamma, but where texts are short no more than the usual one leaves time to score on; and
+ * where rows are dear only as many as make a row a quarter cheaper with each doubling: more would tell little
+ * that another proposal's first rows would not. */
 static int window_rows(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	int rows = s->options.window;
-	if (is_free(s) || s->options.published)
+	if (s->options.published)
+		return rows;
+	const double most = s->end - s->n_prompt, usual = s->window.usual;
+	while (rows / 2 >= s->options.window_min && rows > 0.75 * (usual > 0 ? fmin(usual, most) : most))
+		rows /= 2;
+	if (is_free(s))
 		return rows;
 	while (rows / 2 >= s->options.window_min &&
 	       cost_verify(cost, rows) / rows > 0.75 * cost_verify(cost, rows / 2) / (rows / 2))

@@ -263,12 +263,12 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 		return give_message(message, size, &error);
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);
+	score_new_instance(s);
 	start_text(s, r);
 	start_sampler(s, r);
 	start_drafters(s, r);
 	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
 		return give_message(message, size, &error);
-	score_new_instance(s);
 	influence_join(&s->influence, &s->text_influence, s->engine->model->weights.shape.n_blocks);
 	memset(&s->text_influence, 0, sizeof s->text_influence);
 	s->signature_rows = 0;

@@ -50,6 +50,7 @@ struct window {
 	double distance;         /* of those rows, summed; NaN: not measured */
 	bool full;               /* the pass at hand is the full model's, for states that were not kept */
 	double abandoned;        /* share of proposals given up after their first rows */
+	double usual;            /* tokens that a request generates, of late; 0: none has ended yet */
 };
 
 /* What penalties look at. The arrays are made by the first request that wants them. */
