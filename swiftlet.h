@@ -94,7 +94,9 @@ struct swiftlet_options {
 	double max_matchness;
 	double skip_ratio;         /* 0: auto */
 	bool search;               /* false: the mask stays as given */
-	double opt_budget;         /* learning's share of plain time; infinity: a proposal before every round */
+	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01 and,
+	 * in the beginning, up to 32 plain steps of what drafting has earned. */
+	double opt_budget;
 	bool idle_search;          /* go on searching while no request runs */
 	bool published;            /* the search as SWIFT has it; set by `preset` */
 	bool objective_speedup;    /* else matchness */

@@ -36,7 +36,7 @@ struct belief {
 	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
 	int here;    /* scores of the present window */
 	bool informed;
-	double influence[MAX_DIMS]; /* (dims) where informed */
+	double influence[MAX_DIMS]; /* (dims) where informed: the damage to expect of each by influence alone */
 };
 
 enum { BELIEF_DRAWS = 24 };

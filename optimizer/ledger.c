@@ -4,7 +4,11 @@
 #include <math.h>
 
 void ledger_open(struct ledger* ledger, double opt_budget) {
-	*ledger = (struct ledger){.share = 0.01, .loan = 4, .advance = 32, .opt_budget = opt_budget};
+	*ledger = (struct ledger){.share = 0.01, .loan = 4, .opt_budget = opt_budget};
+	if (opt_budget < 0) {
+		ledger->opt_budget = 0.01;
+		ledger->advance = 32;
+	}
 }
 
 double ledger_floor(const struct ledger* ledger) {

@@ -5,11 +5,11 @@
  * Drafting: failed drafts and extra rows are debits, tokens beyond the passes' own cost are credits. No round
  * starts whose worst case would take the balance under the floor: a share of the plain time of the tokens
  * emitted so far, or an opening loan while that is more. Learning: proposals and matchness passes draw on
- * their own share of plain time, and in the beginning on half of what drafting has earned, up to some steps:
- * a good mask is worth most when it is found early. Neither account stops the other: what was spent on
- * learning never stops a draft that pays, and failed drafts never stop learning. With the defaults both
- * together stay within 2 % for runs of 512 tokens and more. Time in which no request waits is on neither
- * account.
+ * their own share of plain time, and, unless that share was given by name, in the beginning on half of what
+ * drafting has earned, up to some steps: a good mask is worth most when it is found early. Neither account
+ * stops the other: what was spent on learning never stops a draft that pays, and failed drafts never stop
+ * learning. With the defaults both together stay within 2 % for runs of 512 tokens and more. Time in which no
+ * request waits is on neither account.
  *
  * It reads no clock: callers bring costs, so that it is tested under adversarial acceptance without timing.
  */
@@ -24,11 +24,13 @@ struct ledger {
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* of drafting: saved - spent */
-	double advance;    /* the most that learning takes of what drafting earned: 32 steps */
+	double advance;    /* the most that learning takes of what drafting earned: 32 steps, or none */
 	double taken;      /* of that, so far */
 	double learned;    /* spent on learning */
 };
 
+/* opt_budget: learning's share of plain time, which is then what it may spend at most; negative: 0.01 and the
+ * advance. */
 void ledger_open(struct ledger*, double opt_budget);
 /* The balance that drafting may not fall under. */
 double ledger_floor(const struct ledger*);

@@ -31,7 +31,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .max_matchness = 0.95,
 	    .search = true,
 	    .distance = true,
-	    .opt_budget = 0.01,
+	    .opt_budget = -1,
 	    .idle_search = true,
 	    .objective_speedup = true,
 	    .kappa = 2.5,

@@ -393,7 +393,9 @@ bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_at
 	return true;
 }
 
-struct chances* session_chances(struct session* s) { return &s->chances; }
+struct chances* session_chances(struct session* s) {
+	return &s->chances;
+}
 
 struct engine* session_engine(struct session* s) {
 	return s->engine;

@@ -117,7 +117,7 @@ struct session {
 	struct distance distance;                   /* no rows: not measured */
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
-	double influence_told; /* rows that the search was told of */
+	double influence_told;                      /* rows that the search was told of */
 	struct segment segment;
 	int32_t row_token[MAX_ROWS], row_parent[MAX_ROWS];
 	uint8_t want[MAX_ROWS];

@@ -31,6 +31,7 @@ struct outcome {
 	double late;   /* speed of the last STRETCH tokens over the reference's */
 	double worst;  /* least speed over plain of any beginning of at least SHORTEST tokens */
 	double proposals;
+	double share; /* of plain time that learning took */
 };
 
 /* Prompts of a file, gone through again and again; none: made-up ones. */
@@ -57,6 +58,8 @@ struct track {
 	double* seconds; /* (n) the clock after each token, decoding alone */
 	int n, most;
 	double spent;
+	double learned; /* seconds in learning; a plain step is one */
+	int64_t served; /* tokens of whole requests */
 };
 
 static bool set_prompt(const struct bench* bench, const struct prompts* prompts, uint64_t number,
@@ -95,6 +98,10 @@ static bool request(const struct bench* bench, const struct timed_backend* timed
 			track->seconds[track->n++] = track->spent;
 		prefilled = prefilled || step.n > 0;
 	} while (step.stop == SWIFTLET_RUNNING);
+	struct swiftlet_figures figures;
+	swiftlet_session_figures(session, &figures);
+	track->learned += figures.seconds.optimize;
+	track->served += figures.plain_steps + figures.round_tokens;
 	return step.stop != SWIFTLET_CANCELLED || error_set(error, "the generation was cancelled");
 }
 
@@ -109,8 +116,7 @@ static bool run(const struct bench* bench, struct timed_backend* timed, const st
 	if (given)
 		session_set_mask(session, given);
 	bool good = true;
-	track->n = 0;
-	track->spent = 0;
+	*track = (struct track){.seconds = track->seconds, .most = track->most};
 	for (uint64_t number = 0; good && track->n < track->most; number++)
 		good = request(bench, timed, session, prompts, number, track, error);
 	*proposals = search_steps(session_search(session));
@@ -135,6 +141,7 @@ static void judge(const struct track* learnt, struct outcome* o) {
 		}
 	for (int n = SHORTEST; n <= learnt->n; n++)
 		o->worst = fmin(o->worst, speed_between(learnt, 0, n));
+	o->share = learnt->learned / (double)learnt->served;
 	o->late = speed_between(learnt, learnt->n - STRETCH, learnt->n) / o->reference;
 }
 
@@ -214,6 +221,7 @@ static void print_json_row(cJSON* rows, int kind, int blocks, double slope, cons
 		bench_json_number(row, "late_over_reference", o[i].late);
 		bench_json_number(row, "worst_over_plain", o[i].worst);
 		bench_json_number(row, "proposals", o[i].proposals);
+		bench_json_number(row, "learning_share", o[i].share);
 		bench_json_number(row, "reference_skip_ratio", o[i].reference_skip);
 		bench_json_number(row, "reference_matchness", o[i].reference_matchness);
 		bench_json_number(row, "skip_ratio", o[i].skip);
@@ -322,11 +330,12 @@ static bool measure_given(struct learning* l, const struct bench* bench, double 
 			bench_json_number(row, "late_speed", late);
 			bench_json_number(row, "worst_over_plain", o.worst);
 			bench_json_number(row, "proposals", proposals);
+			bench_json_number(row, "learning_share", o.share);
 			bench_json_number(row, "skip_ratio", skip_ratio_of(bench, &learnt));
 			cJSON_AddItemToArray(rows, row);
 		} else
-			printf("%7.3f %7.3f %12.3f %7.3f %10.0f %10.2f\n", slope, whole, late, o.worst, proposals,
-			       skip_ratio_of(bench, &learnt));
+			printf("%7.3f %7.3f %12.3f %7.3f %10.0f %10.2f %15.4f\n", slope, whole, late, o.worst, proposals,
+			       skip_ratio_of(bench, &learnt), o.share);
 	}
 	free(track.seconds);
 	return good;
@@ -340,8 +349,8 @@ static int run_given(struct learning* l) {
 	int status = bench_open(&bench, l->model, &l->options, l->json);
 	bool good = status == OPTIONS_GO_ON && read_prompts(&bench, l->input, &l->prompts, &error);
 	if (good && !l->json)
-		printf("%7s %7s %12s %7s %10s %10s\n", "slope", "speed", "second half", "least", "proposals",
-		       "skip ratio");
+		printf("%7s %7s %12s %7s %10s %10s %15s\n", "slope", "speed", "second half", "least", "proposals",
+		       "skip ratio", "learning's share");
 	for (int i = 0; good && i < MOST_SLOPES; i++)
 		good = measure_given(l, &bench, slope_of[i], rows, &error);
 	for (int i = 0; i < l->prompts.n; i++)

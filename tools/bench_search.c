@@ -13,6 +13,7 @@
 #include "streams/jsonl.h"
 #include "tools/bench.h"
 #include "tools/search_lab.h"
+#include "tools/search_noise.h"
 
 enum { CHECKPOINTS = 5, MAX_PROMPTS = 512, SYNTH_TEXTS = 10, SYNTH_PROMPT = 16, SYNTH_TOKENS = 260 };
 enum { LEAST_A_WINDOW = 10, PROGRAM_EVERY = 6, MAX_SEEDS = 64, NEVER = 1 << 30 };
@@ -44,7 +45,7 @@ struct searching {
 	const char* input;
 	const char* only;     /* proposers whose name begins so */
 	int64_t seeds, slope; /* slope in thousandths */
-	bool by_task, json;
+	bool by_task, noise, json;
 	int checkpoint[CHECKPOINTS], n_checkpoints;
 	cJSON* out;
 };
@@ -342,7 +343,10 @@ static bool run_model(struct searching* s, const char* model, const char* input,
 	                  : made_up_prompts(&s->bench, first_seed, &prompts, error);
 	good = good && lab_open(&lab, &s->bench, prompts.id, prompts.count, prompts.tokens, prompts.n,
 	                        prompts.n_search, error);
-	for (int i = 0; good && i < seeds; i++)
+	bench_progress_end();
+	if (good && s->noise)
+		search_noise(&lab);
+	for (int i = 0; good && !s->noise && i < seeds; i++)
 		good = run_seed(s, &lab, first_seed + (uint64_t)i, t, error);
 	if (lab.backend)
 		lab_close(&lab);
@@ -363,7 +367,7 @@ static bool run_made_up(struct searching* s, int blocks, const char* kind, struc
 	}
 	snprintf(name, sizeof name, "%s, %d blocks", strncmp(kind, "plant", 5) == 0 ? "planted" : "graded",
 	         blocks);
-	if (good)
+	if (good && !s->noise)
 		show(s, name, t);
 	free(t);
 	return good;
@@ -373,7 +377,7 @@ static bool run_given(struct searching* s, const char* model, const char* input,
                       struct error* error) {
 	struct table* t = calloc(1, sizeof *t);
 	const bool good = t && run_model(s, model, input, task, 1, (int)s->seeds, t, error);
-	if (good)
+	if (good && !s->noise)
 		show(s, task ? task : "all tasks", t);
 	free(t);
 	return good;
@@ -434,6 +438,8 @@ int bench_search_main(int argc, char** argv) {
 	    {"slope", 0, "N", "what one more row costs, in thousandths of a plain step (50)", OPTION_COUNT,
 	     &s.slope, 0, 1000},
 	    {"to-500", 0, NULL, "after 500 scorings too", OPTION_FLAG, &long_run, 0, 0},
+	    {"noise", 0, NULL, "search nothing: how scores stray, a line each model", OPTION_FLAG, &s.noise, 0,
+	     0},
 	    {"json", 0, NULL, "print one JSON object instead of tables", OPTION_FLAG, &s.json, 0, 0}};
 	struct command_line line = {
 	    .name = "bench search",

@@ -70,7 +70,7 @@ static const struct session_option session_option[] = {
     {"max-matchness", "X", "or above this matchness (0.95)"},
     {"confirm", "N", "windows more that must agree on that (1)"},
     {"distance", "on|off", "learn from hidden states beside hits (on)"},
-    {"opt-budget", "X", "share of plain time that learning may cost, or inf (0.01)"},
+    {"opt-budget", "X", "share of plain time that learning spends, or inf (0.01, and at\nfirst up to 32 steps of what drafting earned)"},
     {"idle-search", "on|off", "go on searching while no request runs (on)"},
     {"objective", "speedup|matchness", "what the search maximises (speedup)"},
     {"acquisition", "ucb|ei", "how Bayesian proposals are chosen (ucb)"},

@@ -132,7 +132,7 @@ static void test_good_draft_pays(void** state) {
 static void test_accounts(void** state) {
 	(void)state;
 	struct ledger ledger;
-	ledger_open(&ledger, 0.01);
+	ledger_open(&ledger, -1); /* the default */
 	assert_float_equal(ledger_floor(&ledger), -4, 1e-12);
 	assert_float_equal(ledger_round_limit(&ledger), 5, 1e-12);
 	assert_false(ledger_allows_learning(&ledger, 1)); /* its share of nothing */
@@ -160,6 +160,13 @@ static void test_accounts(void** state) {
 	assert_true(fabs(ledger.balance + 8.99) < 1e-9);
 	ledger_round(&ledger, 10, 40);
 	assert_true(fabs(ledger_round_limit(&ledger) - 32.63) < 1e-9);
+	/* a share that was given is all there is */
+	ledger_open(&ledger, 0.5);
+	ledger_round(&ledger, 10, 40);
+	assert_true(ledger_allows_learning(&ledger, 20));
+	assert_false(ledger_allows_learning(&ledger, 20.1));
+	ledger_learn(&ledger, 20);
+	assert_float_equal(ledger.balance, 30, 1e-12);
 }
 
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without

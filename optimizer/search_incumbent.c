@@ -1,0 +1,141 @@
+/* The mask that drafts, the scores again that it has to stand, and the end of the search. */
+#include "optimizer/search_state.h"
+
+#include <math.h>
+
+/* From now on what is scored of it is unseen. */
+static void choose(struct search* s, int index) {
+	const struct entry* e = &s->record.entry[index];
+	s->incumbent = index;
+	s->unseen_matches = s->unseen_rows = 0;
+	s->chosen_on = s->window;
+	s->chosen_by = e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
+	s->drafts = 0;
+}
+
+void incumbent_place(struct search* s, const struct vector* v) {
+	choose(s, record_entry(&s->record, v, &s->incumbent));
+	s->chosen_by = NAN;
+	s->pending = true;
+	s->waiting = 0;
+}
+
+bool incumbent_scored_here(const struct search* s, int entry) {
+	const struct entry* e = &s->record.entry[entry];
+	return e->last_window == s->window && e->last_rows == s->window_size;
+}
+
+bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.trials > 0; }
+
+/* By matchness alone the smallest mask would win. */
+static bool fits(const struct search* s, const struct entry* e) {
+	return value_by_speedup(s) || vector_count(&e->bits) >= s->size;
+}
+
+void incumbent_compare(struct search* s, bool step) {
+	if (s->pending)
+		return;
+	int best = s->incumbent;
+	double most = value_expected(s, search_incumbent(s));
+	for (int i = 0; i < s->record.entries; i++) {
+		const struct entry* e = &s->record.entry[i];
+		if (i == s->incumbent || !incumbent_is_known(e) || !fits(s, e))
+			continue;
+		const double value = value_expected(s, e);
+		if (value > most) {
+			most = value;
+			best = i;
+		}
+	}
+	s->drafts = 0;
+	if (best == s->incumbent)
+		return;
+	choose(s, best);
+	if (step)
+		s->improved_at = s->steps;
+}
+
+/* ---- stopping ----------------------------------------------------------------------------- */
+
+/* Over max_matchness on confirm + 1 windows. Since the incumbent is the best of many noisy scores, a few
+ * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
+ * and one failure added, and the posterior mean must agree. */
+static bool is_confirmed(const struct search* s, const struct entry* e) {
+	if (s->free_size && value_by_speedup(s))
+		return false; /* a small mask is soon that good; a larger one may be worth more */
+	if (e->last_window != s->window || e->above <= s->option.confirm)
+		return false;
+	if (e->last_matches <= s->option.max_matchness * e->last_rows)
+		return false;
+	if (s->option.confirm == 0)
+		return true;
+	if (e->rows < (int64_t)(s->option.confirm + 2) * s->window_size ||
+	    value_matchness(s, e) <= s->option.max_matchness)
+		return false;
+	return (double)(e->matches + 1) > s->option.max_matchness * (double)(e->rows + 2);
+}
+
+void incumbent_check_stop(struct search* s) {
+	if (s->state != SEARCH_RUNNING)
+		return;
+	const bool confirmed = s->option.published ? s->published.best_score > s->option.max_matchness
+	                                           : is_confirmed(s, search_incumbent(s));
+	if (confirmed)
+		s->state = SEARCH_CONFIRMED;
+	else if (s->exhausted || s->steps - s->opened_at >= s->option.max_steps)
+		s->state = SEARCH_EXHAUSTED;
+	else if (s->steps - s->improved_at >= s->option.patience)
+		s->state = SEARCH_PATIENCE;
+}
+
+/* ---- windows ------------------------------------------------------------------------------ */
+
+/* Keeps the best few by posterior mean, best first. */
+static int runners_up(const struct search* s, int* best, int most) {
+	double value[RUNNERS_UP];
+	int n = 0;
+	for (int i = 0; i < s->record.entries; i++) {
+		const struct entry* e = &s->record.entry[i];
+		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
+			continue;
+		const double mine = value_expected(s, e);
+		int at = n < most ? n++ : most;
+		for (; at > 0 && value[at - 1] < mine; at--)
+			if (at < most) {
+				value[at] = value[at - 1];
+				best[at] = best[at - 1];
+			}
+		if (at < most) {
+			value[at] = mine;
+			best[at] = i;
+		}
+	}
+	return n;
+}
+
+/* Rescoring may not eat what little search a tight budget pays for: no more of it than the last window had
+ * steps, and the incumbent waits for a challenger where there were none. */
+static void queue_rescores(struct search* s) {
+	s->waiting = 0;
+	if (s->state != SEARCH_RUNNING || s->pending || s->steps_on_window == 0 || s->option.published)
+		return;
+	const int room = s->steps_on_window - 1 < RUNNERS_UP ? s->steps_on_window - 1 : RUNNERS_UP;
+	int best[RUNNERS_UP];
+	const int n = room > 0 ? runners_up(s, best, room) : 0;
+	for (int i = n; i-- > 0;)
+		s->wait[s->waiting++] = best[i];
+	s->wait[s->waiting++] = s->incumbent;
+}
+
+void search_window(struct search* s, int64_t window, int size) {
+	if (size < 1 || window < 1 || (window == s->window && size == s->window_size))
+		return;
+	const double began = search_now();
+	if (window != s->window)
+		belief_window(&s->belief);
+	s->window = window;
+	s->window_size = size;
+	queue_rescores(s);
+	s->steps_on_window = 0;
+	s->seconds += search_now() - began;
+}

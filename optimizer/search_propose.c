@@ -1,0 +1,193 @@
+/* Which mask is scored next: one that waits for its score, a size, a draw from the posterior, a Bayesian
+ * proposal, or as published. */
+#include "optimizer/search_state.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "optimizer/random_mask.h"
+
+enum { SIZES = 9 };
+
+static bool is_new(const struct search* s, const struct vector* v) { return record_find(&s->record, v) < 0; }
+
+/* Swaps sub-layers at random until the mask is one not seen before; false when a few swaps do not get there.
+ */
+static bool make_new(struct search* s, struct vector* v) {
+	for (int try = 0; try < 16; try++) {
+		if (is_new(s, v))
+			return true;
+		random_swap(&s->random, s->dims, v);
+	}
+	return is_new(s, v);
+}
+
+/* How many of the weights a proposal draws; the others stay at their mean. With all of them drawn a proposal
+ * has many sub-layers wrong at once, and matchness is flattest there: it falls with the square root of the
+ * number that are wrong, so that a token near the top tells several times as much. */
+static const double DRAWN_SHARE = 0.5;
+
+/* The best mask of a draw from the posterior (Thompson sampling), in some of its weights, or where the size
+ * is to be found too in all of them. */
+static bool propose_informed(struct search* s, struct vector* out) {
+	double mean[MAX_DIMS], drawn[MAX_DIMS];
+	linear_weights(s->belief.linear, mean);
+	const double share = s->free_size ? 1 : DRAWN_SHARE;
+	for (int try = 0; try < 4; try++) {
+		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
+		for (int i = 0; i < s->dims; i++)
+			if (gp_uniform(&s->random) > share)
+				drawn[i] = mean[i];
+		*out = value_best(s, drawn);
+		if (is_new(s, out))
+			return true;
+	}
+	return make_new(s, out);
+}
+
+/* Random draws keep hitting known masks: where few sets exist, take the first new one, if there is one. */
+static bool first_new(const struct search* s, int size, struct vector* v) {
+	*v = (struct vector){{0}};
+	for (int i = 0; i < size; i++)
+		vector_set(v, i, true);
+	do
+		if (is_new(s, v))
+			return true;
+	while (next_mask(v, s->dims));
+	return false;
+}
+
+/* The size that proposals have now: where it is free, that of the best mask, but not so small that there
+ * would soon be none left (the best mask is small where nothing pays). */
+static int present_size(const struct search* s) {
+	if (!s->free_size || !value_by_speedup(s))
+		return s->size;
+	const int best = vector_count(&search_incumbent(s)->bits), least = (s->dims + 4) / 5;
+	return best > least ? best : least;
+}
+
+static bool propose_random(struct search* s, struct vector* out) {
+	const bool blind = s->option.bayes_interval == 0 || (!s->belief.informed && s->steps < 8);
+	const bool uniform = blind || (!s->belief.informed && gp_below(&s->random, 8) == 0);
+	if (!uniform && propose_informed(s, out))
+		return true;
+	const int size = present_size(s);
+	for (int try = 0; try < 64; try++) {
+		random_mask(&s->random, s->dims, size, out);
+		if (is_new(s, out))
+			return true;
+	}
+	return first_new(s, size, out);
+}
+
+/* What a challenger must be able to exceed: one match less than the incumbent, since ties are broken by
+ * posterior mean. Where costs count, the fewest matches at which this mask is worth as much. */
+static int needed_for(const struct search* s, const struct vector* v) {
+	if (!incumbent_scored_here(s, s->incumbent))
+		return 0;
+	const struct entry* e = search_incumbent(s);
+	const double target = value_of(s, &e->bits, (double)e->last_matches / e->last_rows);
+	int least = 0;
+	while (least < s->window_size && value_of(s, v, (double)least / s->window_size) < target)
+		least++;
+	return least > 0 ? least - 1 : 0;
+}
+
+static bool fill(const struct search* s, struct proposal* p, enum proposal_kind kind,
+                 const struct vector* v) {
+	p->kind = kind;
+	p->step = search_is_step(kind) ? s->steps + 1 : 0;
+	p->mask = mask_of(v, s->dims);
+	p->needed = p->step && !s->option.published ? needed_for(s, v) : 0;
+	return true;
+}
+
+/* The process has the linear model's sum as its prior mean, and holds what that leaves: interactions. */
+static void want_bayes(struct search* s) {
+	double trend[MAX_DIMS];
+	linear_weights(s->belief.linear, trend);
+	for (int i = 0; i < s->dims; i++)
+		trend[i] = -trend[i];
+	bayes_want(s->bayes, present_size(s), trend, gp_random_bits(&s->random));
+}
+
+static bool propose_step(struct search* s, struct proposal* p) {
+	struct vector v;
+	const int interval = s->option.bayes_interval, step = s->steps + 1;
+	if (s->bayes && step % interval == 0)
+		want_bayes(s);
+	if (s->bayes && bayes_take(s->bayes, &v) && make_new(s, &v))
+		return fill(s, p, PROPOSAL_BAYES, &v);
+	if (propose_random(s, &v))
+		return fill(s, p, PROPOSAL_RANDOM, &v);
+	s->exhausted = true;
+	incumbent_check_stop(s);
+	return false;
+}
+
+/* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped: the unscored one that is worth
+ * most, while one is worth anything to speak of. */
+static bool propose_size(struct search* s, struct proposal* p) {
+	if (!s->free_size || !value_by_speedup(s))
+		return false;
+	double damage[MAX_DIMS], most = 1e-3;
+	int order[MAX_DIMS];
+	struct vector best;
+	bool found = false;
+	linear_weights(s->belief.linear, damage);
+	value_sort(s->belief.informed ? s->belief.influence : damage, order, s->dims);
+	for (int i = 1; i <= SIZES; i++) {
+		const struct vector v = value_first(order, search_size(s, 0.1 * i));
+		const int index = record_find(&s->record, &v);
+		const double worth =
+		    index >= 0 && s->record.entry[index].rows > 0 ? 0 : value_worth(s, &v, s->window_size);
+		if (worth > most) {
+			most = worth;
+			best = v;
+			found = true;
+		}
+	}
+	return found && fill(s, p, PROPOSAL_SIZE, &best);
+}
+
+static bool propose_published(struct search* s, struct proposal* p) {
+	incumbent_check_stop(s);
+	if (s->state != SEARCH_RUNNING)
+		return false;
+	struct vector v;
+	const bool bayes = published_propose(&s->published, &v);
+	return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
+}
+
+static bool propose(struct search* s, struct proposal* p) {
+	if (s->window_size < 1)
+		return false;
+	if (s->option.published)
+		return propose_published(s, p);
+	if (s->pending)
+		return fill(s, p, PROPOSAL_START, &search_incumbent(s)->bits);
+	if (s->suggestions > 0)
+		return fill(s, p, PROPOSAL_START, &s->suggestion[0]);
+	incumbent_check_stop(s);
+	if (s->state != SEARCH_RUNNING)
+		return false;
+	while (s->waiting > 0 && incumbent_scored_here(s, s->wait[s->waiting - 1]))
+		s->waiting--;
+	if (s->waiting > 0)
+		return fill(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
+	return propose_size(s, p) || propose_step(s, p);
+}
+
+bool search_propose(struct search* s, struct proposal* p) {
+	const double began = search_now();
+	const bool more = propose(s, p);
+	s->seconds += search_now() - began;
+	return more;
+}
+
+double search_worth(const struct search* s, const struct proposal* p) {
+	struct vector v;
+	if (!s->have_costs || s->option.published || !vector_of(&p->mask, s->dims, &v))
+		return NAN;
+	return value_worth(s, &v, s->window_size > 0 ? s->window_size : 32);
+}

@@ -1,0 +1,91 @@
+/* The search's state, shared by the files that make it up: search.c (the object and what it observes),
+ * search_value.c (what a mask is worth), search_incumbent.c (which one drafts, and when the search ends),
+ * search_propose.c (which one is scored next). */
+#ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
+#define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
+
+#include "gp/random.h"
+#include "optimizer/bayes.h"
+#include "optimizer/published.h"
+#include "optimizer/record.h"
+#include "optimizer/search.h"
+
+enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1 };
+
+struct search {
+	struct search_options option;
+	struct search_costs cost;
+	bool have_costs;
+	int dims, size; /* skippable sub-layers; those a proposal skips where the size is fixed */
+	bool free_size; /* as many as pay */
+	struct record record;
+	struct belief belief;
+	struct gp_random random;
+	struct bayes* bayes;
+	struct published published;
+	int next_draw;
+
+	int64_t window;
+	int window_size;     /* 0: none set */
+	int steps_on_window; /* on the present one */
+	int incumbent;       /* entry */
+	bool pending;        /* the incumbent was put there unscored, and stays until it is scored */
+	bool given;          /* it came from outside: influence does not replace it */
+	int64_t chosen_on;   /* the window that the incumbent became the best on */
+	double chosen_by;    /* its score then; NaN: none */
+	int64_t unseen_matches, unseen_rows;
+	int wait[MAX_RESCORES]; /* entries to score again on this window, last first */
+	int waiting;
+	struct vector suggestion[MAX_SUGGESTIONS];
+	int suggestions;
+	double drafts; /* draft steps seen since the incumbent was last compared */
+
+	enum search_state state;
+	int steps;       /* proposals observed */
+	int opened_at;   /* steps when the search was last (re)opened */
+	int improved_at; /* steps when the incumbent last changed */
+	bool exhausted;  /* no mask of this size is left */
+	double seconds;
+};
+
+static inline struct entry* search_incumbent(const struct search* s) {
+	return &s->record.entry[s->incumbent];
+}
+static inline bool search_is_step(enum proposal_kind kind) {
+	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES;
+}
+/* Sub-layers that a ratio skips. */
+int search_size(const struct search*, double skip_ratio);
+double search_now(void); /* seconds */
+
+/* search_value.c */
+/* Whether costs count: they are known, and speed is what is searched. */
+bool value_by_speedup(const struct search*);
+/* The speed-up of a mask whose draft steps are right with the chance alpha. */
+double value_speedup(const struct search*, const struct vector*, double alpha);
+/* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
+double value_of(const struct search*, const struct vector*, double matchness);
+/* The matchness to expect of a mask with its own scores, and what to count on from it in the objective. */
+double value_matchness(const struct search*, const struct entry*);
+double value_expected(const struct search*, const struct entry*);
+/* order (n) by rising key, stable. */
+void value_sort(const double* key, int* order, int n);
+struct vector value_first(const int* order, int size);
+/* The sub-layers of least damage (dims), or of least damage for what skipping them saves: exactly s->size of
+ * them, or where the size is free as many as pay. */
+struct vector value_best(const struct search*, const double* damage);
+/* Expected gain in time a token, in plain steps, from what one score of `rows` may show of a mask. */
+double value_worth(const struct search*, const struct vector*, int rows);
+
+/* search_incumbent.c */
+/* Puts a mask there that is to be scored next. */
+void incumbent_place(struct search*, const struct vector*);
+/* The best posterior mean drafts. `step`: after a proposal, not a score again. */
+void incumbent_compare(struct search*, bool step);
+bool incumbent_is_known(const struct entry*);
+/* Whether a mask was scored in full on the present window. */
+bool incumbent_scored_here(const struct search*, int entry);
+/* Ends the search where its rules say so. */
+void incumbent_check_stop(struct search*);
+
+#endif
