@@ -185,7 +185,32 @@ def prompt_by_keyboard(s):
         b.close()
 
 
+def a_colour_a_source(s):
+    """Whoever drafted a token shows: colour, underline, title and the legend's count, in light and dark."""
+    for dark in (False, True):
+        b = Browser(380, 800, dark)
+        try:
+            b.open(s.url + "/")
+            wait_for(lambda: b.js("return document.querySelectorAll('#map td').length"))
+            shown = b.js("""addTokens({choices: [{text: "one two three four five six"}], swiftlet: {tokens: [["one ", "mask"],
+                ["two ", "retrieval"], ["three ", "recycle"], ["four ", "prediction"], ["five ", "retrieval"], ["six", null]]}});
+                return [...document.querySelectorAll('#answer span')].map(x => [x.title, getComputedStyle(x).backgroundColor,
+                    getComputedStyle(x).textDecorationStyle, getComputedStyle(x).textDecorationLine])""")
+            assert [x[0] for x in shown] == ["drafted by mask", "drafted by retrieval", "drafted by recycle",
+                                             "drafted by prediction", "drafted by retrieval", ""], shown
+            assert len({x[1] for x in shown}) == 5 and shown[1] == shown[4], shown
+            assert len({x[2] for x in shown[:4]}) == 4 and shown[5][3] == "none", shown
+            legend = b.js("return [...document.querySelectorAll('#sources li')].map(x => x.textContent)")
+            assert legend == ["drafted by mask 1", "drafted by retrieval 2", "drafted by recycle 1", "drafted by prediction 1",
+                              "computed by the full model 1"], legend
+            b.picture("page-sources-%s.png" % ("dark" if dark else "light"))
+            assert not b.complaints(), b.complaints()
+        finally:
+            b.close()
+
+
 with Server("--draft", "always", "--opt-budget", "inf") as s:
     moves_during_a_stream(s)
     prompt_by_keyboard(s)
+    a_colour_a_source(s)
 print("the page moves, in light and dark, wide and at 380 px")

@@ -1,0 +1,212 @@
+/* Numbers, flags and small objects of a request. */
+#include "streams/service/openai_fields.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers and flags -------------------------------------------------------------------- */
+
+static bool read_int(struct reading* r, const char* name, int least, int most, int* out) {
+	double v = *out;
+	if (!api_number(r->body, name, least, most, true, &v, r->error))
+		return false;
+	*out = (int)v;
+	return true;
+}
+
+bool read_model(struct reading* r, const char* name) {
+	const char* model = NULL;
+	if (!api_string(r->body, name, 512, &model, r->error))
+		return false;
+	return !model || reading_copy(r, model, &r->to->model);
+}
+
+bool read_max_tokens(struct reading* r, const char* name) {
+	const int before = r->to->max_tokens;
+	const bool both = r->to->chat && strcmp(name, "max_completion_tokens") == 0 &&
+	                  cJSON_GetObjectItemCaseSensitive(r->body, "max_tokens") && before > 0;
+	if (!read_int(r, name, 1, 1 << 24, &r->to->max_tokens))
+		return false;
+	if (both && before != r->to->max_tokens)
+		return api_refuse(r->error, name, "invalid_value",
+		                  "'max_tokens' and 'max_completion_tokens' differ; give one.");
+	return true;
+}
+
+bool read_temperature(struct reading* r, const char* name) {
+	return api_number(r->body, name, 0, 2, false, &r->to->temperature, r->error);
+}
+bool read_top_p(struct reading* r, const char* name) {
+	if (!api_number(r->body, name, 0, 1, false, &r->to->top_p, r->error))
+		return false;
+	/* 0 keeps the most probable token, as the smallest positive share does */
+	r->to->top_p = fmax(r->to->top_p, 1e-6);
+	return true;
+}
+bool read_min_p(struct reading* r, const char* name) {
+	return api_number(r->body, name, 0, 1, false, &r->to->min_p, r->error);
+}
+bool read_top_k(struct reading* r, const char* name) { return read_int(r, name, 0, 1 << 24, &r->to->top_k); }
+bool read_presence(struct reading* r, const char* name) {
+	return api_number(r->body, name, -2, 2, false, &r->to->presence_penalty, r->error);
+}
+bool read_frequency(struct reading* r, const char* name) {
+	return api_number(r->body, name, -2, 2, false, &r->to->frequency_penalty, r->error);
+}
+bool read_repetition(struct reading* r, const char* name) {
+	return api_number(r->body, name, 0.01, 10, false, &r->to->repetition_penalty, r->error);
+}
+bool read_n(struct reading* r, const char* name) { return read_int(r, name, 1, API_MAX_CHOICES, &r->to->n); }
+bool read_stream(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->stream, r->error);
+}
+bool read_echo(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->echo, r->error);
+}
+
+bool read_seed(struct reading* r, const char* name) {
+	double v = NAN;
+	if (!api_number(r->body, name, -0x1p63, 0x1p63, true, &v, r->error))
+		return false;
+	r->to->has_seed = isfinite(v);
+	if (v < 0)
+		r->to->seed = (uint64_t)(int64_t)v;
+	else if (r->to->has_seed)
+		r->to->seed = (uint64_t)v;
+	return true;
+}
+
+/* ---- log probabilities -------------------------------------------------------------------- */
+
+bool read_logprobs_count(struct reading* r, const char* name) {
+	int v = -1;
+	if (!read_int(r, name, 0, API_MAX_TOP, &v))
+		return false;
+	r->to->logprobs = v >= 0;
+	r->to->top_logprobs = v > 0 ? v : 0;
+	return true;
+}
+
+bool read_logprobs_flag(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->logprobs, r->error);
+}
+
+bool read_top_logprobs(struct reading* r, const char* name) {
+	int v = -1;
+	if (!read_int(r, name, 0, API_MAX_TOP, &v))
+		return false;
+	if (v >= 0 && !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")))
+		return api_refuse(r->error, name, "invalid_value", "'top_logprobs' needs 'logprobs': true.");
+	r->to->top_logprobs = v > 0 ? v : 0;
+	return true;
+}
+
+/* ---- objects ------------------------------------------------------------------------------ */
+
+bool read_stream_options(struct reading* r, const char* name) {
+	static const char* const known[] = {"include_usage", NULL};
+	const cJSON* options = reading_get(r, name);
+	if (!options)
+		return true;
+	if (!cJSON_IsObject(options))
+		return api_refuse(r->error, name, "invalid_type", "'stream_options' must be an object.");
+	if (!cJSON_IsTrue(reading_get(r, "stream")))
+		return api_refuse(r->error, name, "invalid_value", "'stream_options' needs 'stream': true.");
+	return api_only(options, known, r->error) &&
+	       api_flag(options, "stream_options.include_usage", &r->to->include_usage, r->error);
+}
+
+bool read_metadata(struct reading* r, const char* name) {
+	const cJSON* metadata = reading_get(r, name);
+	if (!metadata)
+		return true;
+	if (!cJSON_IsObject(metadata))
+		return api_refuse(r->error, name, "invalid_type", "'metadata' must be an object of strings.");
+	for (const cJSON* item = metadata->child; item; item = item->next)
+		if (!cJSON_IsString(item))
+			return api_refuse(r->error, name, "invalid_type", "'metadata' must be an object of strings.");
+	const char* task = NULL;
+	if (!api_string(metadata, "metadata.task", API_MAX_TASK, &task, r->error))
+		return false;
+	return !task || !*task || reading_copy(r, task, &r->to->task);
+}
+
+/* A token's id as JSON's keys have it: digits, no zero before others. -1: it is none. */
+static int32_t token_of(const char* key, int vocab) {
+	int64_t id = 0;
+	if (!*key || (key[0] == '0' && key[1]))
+		return -1;
+	for (; *key; key++) {
+		if (*key < '0' || *key > '9')
+			return -1;
+		id = id * 10 + (*key - '0');
+		if (id >= vocab)
+			return -1;
+	}
+	return (int32_t)id;
+}
+
+static bool add_bias(struct reading* r, const cJSON* item) {
+	struct api_request* q = r->to;
+	const int32_t token = token_of(item->string, r->vocab);
+	if (token < 0)
+		return api_refuse(r->error, "logit_bias", "invalid_value",
+		                  "'logit_bias' names '%.40s': expected a token from \"0\" to \"%d\".", item->string,
+		                  r->vocab - 1);
+	if (!cJSON_IsNumber(item) || !(item->valuedouble >= -100 && item->valuedouble <= 100))
+		return api_refuse(r->error, "logit_bias", "invalid_value",
+		                  "'logit_bias' of token %d must be a number from -100 to 100.", token);
+	int at = q->n_bias++;
+	for (; at > 0 && q->bias[at - 1].token > token; at--)
+		q->bias[at] = q->bias[at - 1];
+	q->bias[at] = (struct swiftlet_bias){token, (float)item->valuedouble};
+	return true;
+}
+
+bool read_logit_bias(struct reading* r, const char* name) {
+	const cJSON* biases = reading_get(r, name);
+	if (!biases)
+		return true;
+	if (!cJSON_IsObject(biases))
+		return api_refuse(r->error, name, "invalid_type", "'logit_bias' must be an object.");
+	const int n = cJSON_GetArraySize(biases);
+	if (n > API_MAX_BIASES)
+		return api_refuse(r->error, name, "invalid_value", "'logit_bias' holds more than %d tokens.",
+		                  API_MAX_BIASES);
+	r->to->bias = n ? calloc((size_t)n, sizeof *r->to->bias) : NULL;
+	if (n && !r->to->bias)
+		return reading_no_memory(r);
+	for (const cJSON* item = biases->child; item; item = item->next)
+		if (!add_bias(r, item))
+			return false;
+	return true;
+}
+
+static bool add_stop(struct reading* r, const cJSON* item) {
+	if (!cJSON_IsString(item) || !item->valuestring[0])
+		return api_refuse(r->error, "stop", "invalid_type",
+		                  "'stop' must be a string or an array of strings that are not empty.");
+	if (r->to->n_stop == API_MAX_STOPS)
+		return api_refuse(r->error, "stop", "invalid_value", "'stop' holds more than %d strings.",
+		                  API_MAX_STOPS);
+	if (strlen(item->valuestring) > API_MAX_STOP_BYTES)
+		return api_refuse(r->error, "stop", "invalid_value", "A string of 'stop' is longer than %d bytes.",
+		                  API_MAX_STOP_BYTES);
+	if (!reading_copy(r, item->valuestring, &r->to->stop[r->to->n_stop]))
+		return false;
+	r->to->n_stop++;
+	return true;
+}
+
+bool read_stop(struct reading* r, const char* name) {
+	const cJSON* stop = reading_get(r, name);
+	if (!stop)
+		return true;
+	if (!cJSON_IsArray(stop))
+		return add_stop(r, stop);
+	for (const cJSON* item = stop->child; item; item = item->next)
+		if (!add_stop(r, item))
+			return false;
+	return true;
+}

@@ -1,0 +1,56 @@
+/* The readers of a request's fields: one small function a field, in the table of openai_request.c. */
+#ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_FIELDS_H
+#define SWIFTLET_STREAMS_SERVICE_OPENAI_FIELDS_H
+
+#include "streams/service/openai.h"
+
+struct reading {
+	const cJSON* body;
+	const char* text; /* the body's */
+	size_t size;
+	struct api_request* to;
+	int vocab;
+	struct api_error* error;
+};
+
+bool reading_no_memory(struct reading*); /* false */
+bool reading_copy(struct reading*, const char* from, char** to);
+const cJSON* reading_get(const struct reading*, const char* name); /* NULL for null too */
+
+/* Each takes its field from the body into the request; false with the error, which names the field. */
+bool read_model(struct reading*, const char* name);
+bool read_max_tokens(struct reading*, const char* name);
+bool read_temperature(struct reading*, const char* name);
+bool read_top_p(struct reading*, const char* name);
+bool read_min_p(struct reading*, const char* name);
+bool read_top_k(struct reading*, const char* name);
+bool read_presence(struct reading*, const char* name);
+bool read_frequency(struct reading*, const char* name);
+bool read_repetition(struct reading*, const char* name);
+bool read_n(struct reading*, const char* name);
+bool read_stream(struct reading*, const char* name);
+bool read_echo(struct reading*, const char* name);
+bool read_seed(struct reading*, const char* name);
+bool read_logprobs_count(struct reading*, const char* name);
+bool read_logprobs_flag(struct reading*, const char* name);
+bool read_top_logprobs(struct reading*, const char* name);
+bool read_stream_options(struct reading*, const char* name);
+bool read_metadata(struct reading*, const char* name);
+bool read_logit_bias(struct reading*, const char* name);
+bool read_stop(struct reading*, const char* name);
+bool want_empty(struct reading*, const char* name);
+bool want_false(struct reading*, const char* name);
+bool want_nothing(struct reading*, const char* name);
+bool want_text(struct reading*, const char* name);
+bool want_best_of(struct reading*, const char* name);
+bool want_string(struct reading*, const char* name);
+bool want_word(struct reading*, const char* name);
+bool want_text_only(struct reading*, const char* name);
+bool read_prompt(struct reading*, const char* name);
+bool read_chat(struct reading*, const char* name);
+bool read_prediction(struct reading*, const char* name);
+bool read_tool_choice(struct reading*, const char* name);
+bool read_parallel(struct reading*, const char* name);
+bool was_read(struct reading*, const char* name);
+
+#endif
