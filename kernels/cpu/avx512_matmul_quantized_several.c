@@ -1,9 +1,9 @@
-/* Products of several activation rows (up to eight) with quantized weights, AVX-512 with VNNI.
+/* Products of several activation rows with quantized weights, AVX-512 with VNNI.
  *
  * Sixteen weight rows lie across lanes as in matmul_quantized.h, but stay in registers from where they are
  * taken apart to where they are used: nothing goes to the cache and back, and the processor turns the next
- * columns round while it multiplies these. Worth it while a group of rows takes longer than turning; with
- * many groups the tile that all of them share is cheaper. The sums are those of
+ * columns round while it multiplies these. Up to eight rows share a turning, eight more turn anew, from the
+ * cache. For more, the tile that all of them share is cheaper. The sums are those of
  * avx512_matmul_quantized.c, in its order. */
 #include "kernels/cpu/matmul.h"
 
@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/quantized_lanes.h"
 
-enum { LEAST = 1, SEVERAL = GROUP_ROWS };
+enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -295,7 +295,8 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 	_Alignas(64) float sum[SLOTS * SEVERAL * LANES];
 	several_function* const* tiles = tiles_of(w->type);
 	const int slots = small_blocks(w->type) ? SLOTS : SUPER_SLOTS;
-	if (!tiles || n < LEAST || n > SEVERAL || end - begin < LANES)
+	const int groups = (n + SEVERAL - 1) / SEVERAL;
+	if (!tiles || groups > MOST_GROUPS || end - begin < LANES)
 		return false;
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
@@ -304,15 +305,18 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 	for (int64_t r = begin; r < end; r += LANES) {
 		const int64_t at = r < end - LANES ? r : end - LANES; /* the last tile may do rows again */
 		const uint8_t* first = (const uint8_t*)w->data + row_bytes * (size_t)at;
-		struct several job = {.w = {.at = first, .stride = row_bytes},
-		                      .x = x,
-		                      .layout = &layout,
-		                      .cols = w->cols,
-		                      .next = first + LANES * row_bytes,
-		                      .sum = sum};
-		tiles[n - LEAST](&job);
-		for (int i = 0; i < n; i++)
-			_mm512_storeu_ps(out + (size_t)i * out_stride + at, slots_added(sum + i * LANES, slots));
+		for (int g = 0, i = 0; g < groups; g++) {
+			const int some = n / groups + (g < n % groups);
+			struct several job = {.w = {.at = first, .stride = row_bytes},
+			                      .x = x + (size_t)i * layout.bytes,
+			                      .layout = &layout,
+			                      .cols = w->cols,
+			                      .next = first + LANES * row_bytes,
+			                      .sum = sum};
+			tiles[some - 1](&job);
+			for (int j = 0; j < some; j++, i++)
+				_mm512_storeu_ps(out + (size_t)i * out_stride + at, slots_added(sum + j * LANES, slots));
+		}
 	}
 	return true;
 }
