@@ -11,7 +11,7 @@
 
 #include "streams/memory/store_postgres.h"
 
-enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, GRACE = 10000 };
+enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, BETWEEN = 1000, GRACE = 10000 };
 
 struct waiting { /* a write with arrays of its own */
 	struct store_job job;
@@ -26,7 +26,9 @@ struct outbox {
 	int wake; /* an eventfd */
 	char writer[40];
 	int64_t number; /* of the first write in the queue */
-	bool stale;     /* others have written since `near` was filled; the thread's */
+	/* the thread's: */
+	bool stale;     /* others have written since `near` was filled */
+	int64_t filled; /* when it was; of many replicas' writes not each is worth a reading */
 
 	pthread_mutex_t lock; /* of all below; taken after near's */
 	struct waiting queue[JOBS];
@@ -175,6 +177,7 @@ static bool fill(struct outbox* o) {
 	const int64_t put = o->put;
 	pthread_mutex_unlock(&o->lock);
 	struct store* fresh = sqlite_open(":memory:", STORE_WRITE, &e);
+	o->filled = now();
 	const bool begun =
 	    fresh && sql_execute(o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
 	bool good = begun && store_copy(fresh, o->far, &e);
@@ -214,7 +217,7 @@ static bool work(struct outbox* o) {
 	for (struct now is = look(o); is.n > 0 && !is.late; is = look(o))
 		if (!send_first(o))
 			return false;
-	return !o->stale || look(o).stopping || fill(o);
+	return !o->stale || look(o).stopping || now() < o->filled + BETWEEN || fill(o);
 }
 
 /* Until the next trial, or until there is little time left for trials. */
@@ -232,8 +235,8 @@ static void* run(void* user) {
 		const struct now is = look(o);
 		if (is.stopping && (is.n == 0 || is.late))
 			return NULL;
-		if (good && !o->stale && is.n == 0)
-			o->stale |= postgres_news(o->far, o->wake, LONGEST_PAUSE);
+		if (good && is.n == 0)
+			o->stale |= postgres_news(o->far, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
 		else if (!good)
 			rest(o, pause);
 		pause = good || is.stopping ? FIRST_PAUSE : pause * 2 > LONGEST_PAUSE ? LONGEST_PAUSE : pause * 2;

@@ -55,6 +55,13 @@ def options():
     assert warm[0] == warm[1] and len(set(warm)) > 1
 
 
+def tools():
+    bound = chat.bind_tools([{"type": "function", "function": {"name": "f", "description": "", "parameters": {
+        "type": "object", "properties": {}}}}])
+    answer = bound.invoke(PROMPT)
+    assert answer.content and answer.tool_calls == [] and not answer.invalid_tool_calls, answer
+
+
 def completions():
     plain = OpenAI(temperature=0, **given)
     want = run_text(PROMPT, "-n", "16", "--temp", "0")["text"]
@@ -63,6 +70,6 @@ def completions():
     assert [g[0].text for g in plain.generate([PROMPT, PROMPT]).generations] == [want, want]
 
 
-for check in (whole_and_streamed, batches, conversations_and_chains, options, completions):
+for check in (whole_and_streamed, batches, conversations_and_chains, options, tools, completions):
     check()
     print(check.__name__, "ok")

@@ -1,6 +1,8 @@
 """The official openai Python client against the running server. Skipped where no Python with it is found
 (SWIFTLET_PYTHON names one)."""
-from service import MODEL, client_url, run_text
+import json, subprocess, tempfile
+
+from service import MODEL, PROGRAM, Server, client_url, run_text
 
 URL = client_url("openai", __file__)
 
@@ -73,6 +75,26 @@ def tools():
             raise AssertionError("not refused")
 
 
+def tool_calls():
+    """A call that the answer is made to begin with, its arguments {} by a bias: the client reads it, whole and streamed."""
+    tokens = subprocess.run([PROGRAM, "tokenize", "-p", "<function=f>{}", "--json"], capture_output=True, text=True, check=True)
+    empty = json.loads(tokens.stdout)["tokens"][-1]
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as template:
+        template.write("{% for m in messages %}{{ m.content }}\n{% endfor %}Call <function=NAME>ARGUMENTS</function>: {{ tools }}\n")
+        template.flush()
+        with Server("--chat-template", template.name) as server:
+            own = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+            ask = lambda **k: own.chat.completions.create(
+                model=MODEL, messages=MESSAGES, max_tokens=1, temperature=0, logit_bias={str(empty): 100},
+                tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+                tool_choice={"type": "function", "function": {"name": "f"}}, **k)
+            message = ask().choices[0].message
+            assert message.content is None and message.tool_calls[0].function.name == "f", message
+            assert message.tool_calls[0].function.arguments == "{}" and message.tool_calls[0].type == "function", message
+            deltas = [d for c in ask(stream=True) for d in c.choices[0].delta.tool_calls or []]
+            assert [(d.index, d.function.name, d.function.arguments) for d in deltas] == [(0, "f", "{}")], deltas
+
+
 def errors():
     def refused(kind, param, call):
         try:
@@ -100,6 +122,6 @@ def models():
     assert [m.id for m in client.models.list()] == [MODEL] and client.models.retrieve(MODEL).id == MODEL
 
 
-for check in (completions, chat, seeds_and_stops, penalties, tools, errors, models):
+for check in (completions, chat, seeds_and_stops, penalties, tools, tool_calls, errors, models):
     check()
     print(check.__name__, "ok")

@@ -220,6 +220,31 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 	bank_close(b);
 }
 
+/* What another process has stored is taken in beside what is unsaved here, however often. */
+static void what_others_stored_is_taken_in(void** unused) {
+	(void)unused;
+	struct bank* b = bank_open(4);
+	const struct mask here = mask_of(2, 5), new = mask_of(4, 7);
+	struct bank_signature s = {.prompts = 1};
+	s.value[0] = 1;
+	bank_add(b, bank_entry(b, "math", 0, &here), &(struct bank_record){.tokens = 10}, &s);
+	struct bank_entry stored = {.task = "math", .mask = here, .settled = true};
+	stored.record.tokens = 100;
+	stored.signature = s;
+	stored.signature.prompts = 8;
+	for (int i = 0; i < 3; i++)
+		assert_true(bank_refresh(b, &stored));
+	struct bank_entry* e = bank_entry(b, "math", 0, &here);
+	assert_int_equal(b->n, 1);
+	assert_int_equal(e->record.tokens, 110);
+	assert_int_equal(e->unsaved.tokens, 10);
+	assert_true(e->settled && e->changed && fabs(e->signature.prompts - 9) < 1e-9);
+	stored.mask = new;
+	assert_true(bank_refresh(b, &stored) && b->n == 2);
+	assert_int_equal(bank_entry(b, "math", 0, &new)->record.tokens, 100);
+	bank_close(b);
+}
+
 static void odd_states_say_nothing(void** unused) {
 	(void)unused;
 	struct bank_signature s;
@@ -244,6 +269,7 @@ int main(void) {
 	    cmocka_unit_test(the_least_useful_goes_first),
 
 	    cmocka_unit_test(one_task_does_not_crowd_out_the_others),
+	    cmocka_unit_test(what_others_stored_is_taken_in),
 	    cmocka_unit_test(odd_states_say_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
