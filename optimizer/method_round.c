@@ -78,9 +78,9 @@ static void program(struct session* s) {
 	struct layer_programming spent;
 	struct error error;
 	const double began = options_clock(&s->options);
-	if (layer_programming(s->cache, s->text + at, at, 1, size, s->programmed_mask, s->programming, &spent,
-	                      &error))
-		s->mask = s->programmed_mask[size];
+	if (layer_programming(s->cache, s->text + at, at, 1, size, s->method->programmed_mask,
+	                      s->method->programming, &spent, &error))
+		s->mask = s->method->programmed_mask[size];
 	s->figures.seconds.optimize += options_clock(&s->options) - began;
 }
 
@@ -186,9 +186,9 @@ static bool open_all(struct session* s, struct error* error) {
 	if (o->rejection && !open_rejection(s, error))
 		return false;
 	if (m->method->mask == MASK_PROGRAMMED) {
-		s->programming = malloc(layer_programming_bytes(shape_of(s)));
-		s->programmed_mask = calloc(2 * (size_t)blocks, sizeof *s->programmed_mask);
-		if (!s->programming || !s->programmed_mask)
+		m->programming = malloc(layer_programming_bytes(shape_of(s)));
+		m->programmed_mask = calloc(2 * (size_t)blocks, sizeof *m->programmed_mask);
+		if (!m->programming || !m->programmed_mask)
 			return error_set(error, "out of memory for dynamic programming");
 	}
 	start_mask(s);
@@ -223,6 +223,8 @@ void method_close(struct method_round* m) {
 	free(m->target_logits);
 	free(m->draft_logits);
 	free(m->distribution);
+	free(m->programming);
+	free(m->programmed_mask);
 	free(m);
 }
 

@@ -52,7 +52,8 @@ struct method_round {
 	struct guess* guess;
 	struct exit_choice choice;
 	struct probe probe;
-
+	void* programming;            /* work space of dynamic programming; NULL: none is run */
+	struct mask* programmed_mask; /* (2L) what it finds */
 	/* the adapter's cache, or the one that a head's pass wants, which holds nothing */
 	struct cache* side;
 	struct segment side_segment;
