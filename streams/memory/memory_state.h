@@ -1,0 +1,79 @@
+/* What the memory's files share: memory.c (the memory of a model: bank, store, doors from outside),
+ * memory_watch.c (a session's texts, one after another), memory_carry.c (what a session's search has learned,
+ * to and from the store). */
+#ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
+#define SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
+
+#include <pthread.h>
+
+#include "optimizer/session.h"
+#include "streams/memory/experience.h"
+#include "streams/memory/memory.h"
+#include "streams/memory/searches.h"
+
+/* Draft steps after which a mask's acceptance is known well, and observations that wait for the store at
+ * most. */
+enum { PROVEN = 64, GATHERED = 512 };
+
+/* Acceptance at which a mask is good enough to rest on. */
+#define MEMORY_GOOD 0.93
+
+struct memory {
+	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
+	struct store_model model;
+	int dim;
+	struct bank* bank;
+	struct store* store;
+	struct memory_counts counts;
+	int unflushed;      /* instances since the last flush */
+	int64_t generation; /* the store's, when the bank was last told of it */
+	char device[STORE_DEVICE];
+	int64_t cost_passes; /* whose costs are stored */
+	void (*on_event)(void*, int, enum memory_event, const char*);
+	void* on_user;
+};
+
+struct memory_watch {
+	struct memory* memory;
+	swiftlet_session* session;
+	struct search* search; /* NULL: no search, nothing to remember but what is drafted with */
+	int number;
+	char task[BANK_TASK];
+	bool placed; /* the instance's kind is known */
+	bool has_entry;
+	struct mask mask; /* of the entry that is being served */
+	char entry_task[BANK_TASK];
+	int64_t entry_kind;
+	struct bank_signature signature;
+	struct bank_record record; /* of this instance, since the entry's last update */
+	struct drift drift;
+	int64_t round_seen; /* session_last_round's count */
+	int steps_seen;     /* search_steps */
+	struct searches searches;
+	struct store_observation* gathered; /* (GATHERED) for the store; NULL without one */
+	int n_gathered;
+	struct influence unsaved_influence; /* of this kind, for the store */
+	int64_t unsaved_kind;
+	char unsaved_task[BANK_TASK];
+	int64_t chances_kind; /* of which the session's chances are; 0: none yet */
+	char chances_task[BANK_TASK];
+};
+
+/* memory.c */
+/* What other replicas have stored since, with the lock held or before others can see the memory. */
+void memory_take_news(struct memory*);
+
+/* memory_carry.c */
+/* What the present search has observed since the last time was observed on this text. */
+void carry_gather(struct memory_watch*);
+/* What was gathered goes to the store; what cannot be stored is kept for the next time. */
+void carry_store(struct memory_watch*);
+/* What the text told of influence waits for the store, with its kind. */
+void carry_influence(struct memory_watch*);
+/* The session's chances become those of the kind that is served now. */
+void carry_chances(struct memory_watch*);
+/* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
+ * measured on texts of this label, or of this kind. */
+bool carry_search(struct memory_watch*, int64_t kind);
+
+#endif
