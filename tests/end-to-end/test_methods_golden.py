@@ -1,6 +1,6 @@
 """Every neighbouring method against plain references written from its paper (tools/oracle/references.py): the same drafts,
-the same stops, the same accepted counts, round by round, on the built-in model and on one trained by LayerSkip's recipe.
-tests/data/methods holds what the references did."""
+the same stops, the same accepted counts, round by round, on the built-in model and on one trained by LayerSkip's recipe;
+and bench match-rate's hits by block. tests/data/methods holds what the references did."""
 import json
 import os
 import unittest
@@ -23,6 +23,12 @@ def emitted(rounds, tokens):
     out = [round_["accepted"] + 1 for round_ in rounds]
     out[-1] -= sum(out) - (tokens - 1)  # the first token came with the prompt
     return out
+
+
+def goldens():
+    for model in MODELS:
+        with open(os.path.join(DATA, "methods", model + ".json"), encoding="utf-8") as file:
+            yield json.load(file)
 
 
 class MethodsGolden(support.EndToEnd):
@@ -60,11 +66,25 @@ class MethodsGolden(support.EndToEnd):
                     self.assertAlmostEqual(got["CTAR"][w - 1], sum(n > w for n in brought) / len(brought), 6)
 
     def test_rounds(self):
-        for model in MODELS:
-            with open(os.path.join(DATA, "methods", model + ".json"), encoding="utf-8") as file:
-                golden = json.load(file)
+        for golden in goldens():
             for name in golden["cases"]:
                 self.compare(golden, name)
+
+    def test_match_rate(self):
+        for golden in goldens():
+            stream, want = self.path("prompts.jsonl"), golden["match_rate"]
+            support.write_lines(stream, [{"id": prompt["id"], "prompt": prompt["prompt"], "max_tokens": golden["max_tokens"]}
+                                         for prompt in golden["prompts"]])
+            heads = ["--heads", os.path.join(DATA, "parts", "heads.safetensors")] if golden["model"] == "builtin" else []
+            result = support.run("bench", "match-rate", "-m", MODELS[golden["model"]], "-i", stream, "--cache-type", "f32",
+                                 "--json", *heads)
+            self.status(0, result)
+            got = {"%d %s" % (rate["block"], "NY"[rate["trained"]]): rate["p_correct"]
+                   for rate in json.loads(result.stdout)["rates"]}
+            self.assertEqual(set(got), set(want["hits"]))
+            for key, hits in want["hits"].items():
+                for k, n in enumerate(hits):  # a near tie among the first k may go either way
+                    self.assertAlmostEqual(got[key][k] * want["rows"], n, delta=1.01, msg="%s, k = %d" % (key, k + 1))
 
 
 if __name__ == "__main__":

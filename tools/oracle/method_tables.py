@@ -16,14 +16,10 @@ import torch
 from tokenizers import Tokenizer
 
 import references
-from methods import DATA, MASK, ROOT
+from match_rate import read_parts
+from methods import MASK, ROOT
 
 llama = references.llama
-
-
-def read_parts(path):
-    tensors, metadata = llama.safetensors_file.read(path)
-    return {name: tensor.float() for name, tensor in tensors.items()}, int(metadata.get("exit_block", 0))
 
 
 def cost(model, method, round_):

@@ -2,7 +2,8 @@
 """Writes tests/data/methods: what every neighbouring method drafts, where it stops and what is accepted, round by round.
 
 For the built-in model and for the one that LayerSkip's recipe made of it: the references of references.py on
-prompts of streams/demo.jsonl. A run with a choice closer than another arithmetic's rounding is left out.
+prompts of streams/demo.jsonl. A run with a choice closer than another arithmetic's rounding is left out. With them go
+the match rates of PPD's Table 1 on the same texts: hits among the first 1 to 5, with the model's head and with trained ones.
 
     tools/oracle/methods.py            # about two minutes of one core
 """
@@ -15,7 +16,8 @@ import torch
 from tokenizers import Tokenizer
 
 import references
-from references import llama
+from references import llama  # puts tools/train on the path
+import match_rate
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 DATA = os.path.join(ROOT, "tests", "data")
@@ -27,8 +29,7 @@ TASKS = ["math", "code", "translation", "summarization", "story"]
 
 def parts(name):
     """A file of tests/data/parts: tensors, and the exit block its metadata names."""
-    tensors, metadata = references.llama.safetensors_file.read(os.path.join(DATA, "parts", name + ".safetensors"))
-    return {key: tensor.float() for key, tensor in tensors.items()}, int(metadata.get("exit_block", 0))
+    return match_rate.read_parts(os.path.join(DATA, "parts", name + ".safetensors"))
 
 
 def methods(model):
@@ -50,14 +51,16 @@ def methods(model):
     if model == "builtin":
         adapter, adapter_exit = parts("kangaroo")
         heads, _ = parts("heads")
-        cases["kangaroo"] = ("kangaroo", ["--adapter", "@kangaroo.safetensors"], lambda: references.Kangaroo(adapter, adapter_exit))
-        cases["heads"] = ("ppd", [*exits, "--children", "3", "--heads", "@heads.safetensors"], lambda: references.Ppd(exit_block, 3, heads))
+        cases["kangaroo"] = ("kangaroo", ["--adapter", "@kangaroo.safetensors"],
+                             lambda: references.Kangaroo(adapter, adapter_exit))
+        cases["heads"] = ("ppd", [*exits, "--children", "3", "--heads", "@heads.safetensors"],
+                          lambda: references.Ppd(exit_block, 3, heads))
     else:
         cases["constant"] = ("adaspeed", [*exits, "--stop-rule", "fixed", "--speculations", "6"],
                              lambda: references.LayerSkip(exit_block, 6))
         probe, probe_exit = parts("probe")
-        cases["probe"] = ("adaspeed", ["--exit-block", str(probe_exit), "--stop-rule", "probe", "--speculations", "10", "--probe",
-                                       "@probe.safetensors"],
+        exits = ["--exit-block", str(probe_exit)]
+        cases["probe"] = ("adaspeed", [*exits, "--stop-rule", "probe", "--speculations", "10", "--probe", "@probe.safetensors"],
                           lambda: references.AdaSpeed(probe_exit, "probe", 10, probe=probe))
     return cases
 
@@ -82,6 +85,7 @@ def golden(name, tokens, each, only):
     model = llama.Llama.load(MODELS[name])
     tokenizer = Tokenizer.from_file(os.path.join(MODELS["builtin"], "tokenizer.json"))
     cases, entries, counts = methods(name), [], {}
+    assert set(only or cases) <= set(cases), "%s has the cases %s" % (name, " ".join(cases))
     for line in prompts(each):
         ids = [model.bos] + tokenizer.encode(line["prompt"], add_special_tokens=False).ids
         entry = {"id": line["id"], "prompt": line["prompt"], "prompt_ids": ids, "cases": {}}
@@ -96,10 +100,13 @@ def golden(name, tokens, each, only):
                 counts[case] = counts.get(case, 0) + 1
         print("%s %s: %s" % (name, line["id"], " ".join(entry["cases"])), file=sys.stderr, flush=True)
         entries.append(entry)
+    texts = [(entry["prompt_ids"] + entry["tokens"], len(entry["prompt_ids"])) for entry in entries]
+    hits, rows = match_rate.rates(model, texts, [5], parts("heads")[0] if name == "builtin" else None, None)
     few = [case for case in only or cases if counts.get(case, 0) < 3]
     assert not few, "fewer than three runs without a close choice: %s" % few
     return {"model": name, "max_tokens": tokens, "mask": MASK,
             "cases": {case: {"method": method, "options": options} for case, (method, options, _) in cases.items()},
+            "match_rate": {"rows": rows, "hits": {"%d %s" % key: [int(n) for n in sums] for key, sums in hits.items()}},
             "prompts": entries}
 
 
