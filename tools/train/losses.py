@@ -83,12 +83,12 @@ def distillation(logits, target):
     return -(target.softmax(-1) * logits.log_softmax(-1)).sum(-1).mean()
 
 
-def kangaroo_hidden(model, adapter, x, cache=None, position=None):
+def kangaroo_hidden(model, adapter, x, cache=None):
     """The adapter: RMSNorm, one attention with a residual, RMSNorm, on the output x of the exit block; the target's
     output matrix follows (Kangaroo, section 3.1). adapter: tensors by name."""
     part = lambda name: adapter["kangaroo." + name + ".weight"]
     normed = llama.rms_norm(x, part("norm_in"), model.epsilon)
-    x = x + model.attention(normed, *(part("attention." + p) for p in "qkvo"), cache=cache, position=position)
+    x = x + model.attention(normed, *(part("attention." + p) for p in "qkvo"), cache=cache)
     return llama.rms_norm(x, part("norm_out"), model.epsilon)
 
 

@@ -33,8 +33,8 @@ def train(model, tokens, options):
 
 def main():
     p = training.parser(__doc__, "the heads to write, safetensors", steps=100, batch=4, rate=2e-3)
-    p.add_argument("--blocks", type=lambda s: [int(b) for b in s.split(",")], default=[4, 8, 10, 12, 14, 16, 18],
-                   help="which blocks get a head, as blocks that have run (4,8,10,12,14,16,18)")
+    p.add_argument("--blocks", type=lambda s: [int(b) for b in s.split(",")], default=[5, 8, 10, 12, 15, 16, 18, 19],
+                   help="which blocks get a head, as blocks that have run (5,8,10,12,15,16,18,19)")
     options = p.parse_args()
     model, tokens = training.start(options)
     for b in options.blocks:
