@@ -28,10 +28,10 @@ static void decoded_rows(float* out, size_t out_stride, const struct tensor* w, 
 	for (int64_t k = 0; k < w->cols; k += CHUNK) {
 		const int count = (int)(w->cols - k < CHUNK ? w->cols - k : CHUNK);
 		for (int r = 0; r < rows; r++)
-			dtype_to_float(w->type,
-			               (const uint8_t*)w->data + row_bytes * (size_t)(first + r) +
-			                   dtype_row_bytes(w->type, k),
-			               wide + r * CHUNK, count);
+			avx2_decode(w->type,
+			            (const uint8_t*)w->data + row_bytes * (size_t)(first + r) +
+			                dtype_row_bytes(w->type, k),
+			            wide + r * CHUNK, count);
 		for (int i = 0; i < n; i++)
 			decoded_chunk(sums[i], wide, (const float*)(const void*)(x + (size_t)i * x_bytes) + k, count);
 	}

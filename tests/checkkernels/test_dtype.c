@@ -1,7 +1,7 @@
 /* Element types: sizes, names, 16-bit floats over all their values, and every quantized block against
  * what the gguf package makes of it (golden/blocks.bin, from tools/oracle/blocks.py), bit for bit. */
 #include "kernels/backend.h"
-#include "kernels/dtype_blocks.h"
+#include "kernels/cpu/matmul.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -69,6 +69,30 @@ static void bf16_round(void** state) {
 		assert_int_equal(bf16_from_float(float_from_bits(h << 16 | 0x8001)), h + 1);
 	}
 	assert_true(isnan(bf16_to_float(bf16_from_float(float_from_bits(0x7f800001)))));
+}
+
+/* Random bytes as blocks of every type, numbers or not: the fast decoder's bits are the plain one's. */
+static void blocks_decode_alike(void** state) {
+	(void)state;
+#if defined(__x86_64__)
+	enum { N = 256 };
+	uint8_t bytes[4 * N];
+	float plain[N], fast[N];
+	uint64_t random = 7;
+	for (int round = 0; avx2_supported() && round < 200 * DTYPE_COUNT; round++) {
+		const enum dtype type = (enum dtype)(round % DTYPE_COUNT);
+		for (size_t i = 0; i < sizeof bytes; i++) {
+			random = random * 6364136223846793005u + 1442695040888963407u;
+			bytes[i] = (uint8_t)(random >> 56);
+		}
+		dtype_to_float(type, bytes + round % 3, plain, N);
+		avx2_decode(type, bytes + round % 3, fast, N);
+		for (int i = 0; i < N; i++)
+			if (bits_from_float(plain[i]) != bits_from_float(fast[i]) && !(isnan(plain[i]) && isnan(fast[i])))
+				fail_msg("%s element %d is %a, plainly %a", dtype_name(type), i, (double)fast[i],
+				         (double)plain[i]);
+	}
+#endif
 }
 
 static void names_and_sizes(void** state) {
@@ -178,7 +202,7 @@ static void groups_widen(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(halves_widen), cmocka_unit_test(halves_round),
 	                                   cmocka_unit_test(bf16_round),   cmocka_unit_test(names_and_sizes),
-	                                   cmocka_unit_test(blocks_widen), cmocka_unit_test(f8_widens),
-	                                   cmocka_unit_test(groups_widen)};
+	                                   cmocka_unit_test(blocks_widen), cmocka_unit_test(blocks_decode_alike),
+	                                   cmocka_unit_test(f8_widens),    cmocka_unit_test(groups_widen)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
