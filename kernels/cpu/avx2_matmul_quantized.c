@@ -10,7 +10,7 @@
 
 typedef __m256i ints;
 typedef __m256 floats;
-enum { LANES = 8, SLOTS = 1, SUPER_SLOTS = 1, GROUP_ROWS = 5, SIGNED_BYTES = true };
+enum { LANES = 8, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 5, SIGNED_BYTES = true };
 
 static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }
@@ -101,10 +101,16 @@ INLINED void dot_signed(int n, ints sum[], int columns, const uint8_t (*w)[LANES
 	}
 }
 
+/* Block b's sum of activation row i */
+INLINED float* slot(const struct run* run, int slots, int64_t b, int i) {
+	return run->sum + (b % slots * GROUP_ROWS + i) * LANES;
+}
+
 /* `narrow` columns fit 16 bits; 0 where bytes are signed */
 INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
 	const struct tile* w = run->w;
 	for (int b = 0; b < run->columns / 32; b++) {
+		const int64_t block = run->column / 32 + b;
 		ints sums[GROUP_ROWS];
 		fetch(run, b * 32);
 		UNROLLED for (int i = 0; i < n; i++) sums[i] =
@@ -123,12 +129,12 @@ INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm256_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			floats sum =
-			    b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			float* to = slot(run, SLOTS, block, i);
+			floats sum = block < SLOTS ? _mm256_setzero_ps() : _mm256_load_ps(to);
 			sum = _mm256_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = _mm256_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
-			_mm256_store_ps(run->sum + i * LANES, sum);
+			_mm256_store_ps(to, sum);
 		}
 	}
 }
@@ -138,6 +144,7 @@ INLINED void super_run(bool minimum, int group, int narrow, int n, const struct 
 	const struct tile* w = run->w;
 	const int groups = 256 / group;
 	for (int b = 0; b < run->columns / 256; b++) {
+		const int64_t block = run->column / 256 + b;
 		ints sums[GROUP_ROWS];
 		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
 		for (int g = b * groups; g < b * groups + groups; g++) {
@@ -165,10 +172,10 @@ INLINED void super_run(bool minimum, int group, int narrow, int n, const struct 
 				                                to_all(run->sums + (size_t)i * run->x_stride + p * 4)));
 				product = _mm256_fmadd_ps(wm, floats_from_ints(less), product);
 			}
-			const floats before =
-			    b == 0 && run->column == 0 ? _mm256_setzero_ps() : _mm256_load_ps(run->sum + i * LANES);
+			float* to = slot(run, SUPER_SLOTS, block, i);
+			const floats before = block < SUPER_SLOTS ? _mm256_setzero_ps() : _mm256_load_ps(to);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
-			_mm256_store_ps(run->sum + i * LANES, _mm256_fmadd_ps(d, product, before));
+			_mm256_store_ps(to, _mm256_fmadd_ps(d, product, before));
 		}
 	}
 }
@@ -232,6 +239,7 @@ static void quantized_run(enum dtype type, int n, const struct run* run) {
 
 void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                            const void* x, int n) {
-	quantized_matmul(out, out_stride, w, begin, end, x, n);
+	if (!avx2_quantized_few(out, out_stride, w, begin, end, x, n))
+		quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif
