@@ -15,7 +15,6 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 
 import llama
 import losses
@@ -81,6 +80,8 @@ def main():
     parser.add_argument("--heads", help="heads of tools/train/ppd.py")
     parser.add_argument("--adapter", help="an adapter of tools/train/kangaroo.py")
     options = parser.parse_args()
+    from tokenizers import Tokenizer  # PyPI's
+
     torch.set_num_threads(1)
     ks = [int(k) for k in options.k.split(",")]
     with open(options.stream, encoding="utf-8") as file:
