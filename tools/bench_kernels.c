@@ -112,13 +112,15 @@ static void attention_part(void* user, int part, int thread) {
 	                      b->scores + (size_t)thread * GROUP * (CONTEXT + 1));
 }
 
-/* floor 0: none */
+/* floor 0: none; one: one row's time, or 0 */
 static void report(struct bench* b, const char* kernel, enum dtype type, int rows, double seconds,
-                   double floor) {
+                   double floor, double one) {
 	if (!b->json) {
 		printf("%-10s %-7s %4d %12.6f", kernel, dtype_name(type), rows, seconds * 1e3);
 		if (floor > 0)
 			printf(" %14.2f", floor / seconds);
+		if (one > 0)
+			printf(" %8.2f", seconds / one);
 		printf("\n");
 		return;
 	}
@@ -131,6 +133,8 @@ static void report(struct bench* b, const char* kernel, enum dtype type, int row
 		cJSON_AddNumberToObject(entry, "share_of_floor", floor / seconds);
 	else
 		cJSON_AddNullToObject(entry, "share_of_floor");
+	if (one > 0)
+		cJSON_AddNumberToObject(entry, "over_one_row", seconds / one);
 	cJSON_AddItemToArray(b->list, entry);
 }
 
@@ -143,14 +147,14 @@ static int bench_type(struct bench* b, enum dtype type) {
 	b->w = (struct tensor){.type = type, .rows = MATRIX_ROWS, .cols = MATRIX_COLS};
 	b->matrices = strcmp(b->kernels->name, "reference") ? (int)(BUFFER_BYTES / bytes) : 1;
 	const double took = best_sweep(b, SLICE_ROWS, prepare_part) / SLICE_ROWS;
-	report(b, "prepare", type, 1, took, 0);
+	report(b, "prepare", type, 1, took, 0, 0);
 	for (int i = 0; i < SLICE_ROWS; i++)
 		b->kernels->prepare(type, b->prepared + (size_t)i * prepared, b->x + i * MATRIX_COLS, MATRIX_COLS);
 	for (int i = 0; i < N_ROW_COUNTS; i++) {
 		b->rows = row_counts[i];
 		const double seconds = best_sweep(b, b->matrices * PARTS, matmul_part) / b->matrices;
-		report(b, "matmul", type, b->rows, seconds, (double)bytes / b->bandwidth);
 		one = i == 0 ? seconds : one;
+		report(b, "matmul", type, b->rows, seconds, (double)bytes / b->bandwidth, one);
 		if (!bound && seconds > 1.5 * one)
 			bound = b->rows;
 	}
@@ -161,15 +165,15 @@ static void bench_all(struct bench* b) {
 	int bound[DTYPE_COUNT];
 	b->bandwidth = (double)BUFFER_BYTES / best_sweep(b, READ_PARTS, read_part);
 	if (!b->json)
-		printf("%s, %d threads, read bandwidth %.1f GB/s\n\n%-10s %-7s %4s %12s %14s\n", b->kernels->name,
+		printf("%s, %d threads, read bandwidth %.1f GB/s\n\n%-10s %-7s %4s %12s %14s %8s\n", b->kernels->name,
 		       pool_threads(b->pool), b->bandwidth * 1e-9, "kernel", "dtype", "rows", "milliseconds",
-		       "share of floor");
+		       "share of floor", "v");
 	for (int t = 0; t < DTYPE_COUNT; t++)
 		bound[t] = bench_type(b, (enum dtype)t);
 	const size_t pair = (size_t)HEAD_DIM * 2 * CONTEXT * 2;
 	const int heads = (int)(BUFFER_BYTES / pair);
 	const double seconds = best_sweep(b, heads, attention_part) / heads;
-	report(b, "attention", DTYPE_F16, 1, seconds, (double)pair / b->bandwidth);
+	report(b, "attention", DTYPE_F16, 1, seconds, (double)pair / b->bandwidth, 0);
 	cJSON* list = b->json ? cJSON_CreateArray() : NULL;
 	for (int t = 0; t < DTYPE_COUNT; t++)
 		if (!b->json) {
