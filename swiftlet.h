@@ -104,9 +104,14 @@ struct swiftlet_options {
 	bool distance;             /* hidden states beside hits */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
-	int draft_bits;                   /* of a copy of the weights for drafting: 3, 4, 8; 0: none is made */
-	char draft_cache[512];            /* folder of its file; "": swiftlet in the user's cache; "off": none */
-	double draft_memory;              /* bytes that it may take; 0: no bound but the machine's memory */
+	/* of a copy of the weights for drafting: 3, 4, 8, made while the engine opens; 0: none; -1: as the stored
+	 * weights suggest, made in the background, or not at all where it does not fit or would not pay */
+	int draft_bits;
+	bool draft_wait;       /* the latter, too, is made while the engine opens */
+	char draft_cache[512]; /* folder of its file; "": swiftlet in the user's cache; "off": none */
+	double draft_memory;   /* bytes that it may take; 0: a quarter of the memory that is available */
+	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */
+	void* progress_user;
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */
 	double temperature, top_p, min_p; /* the default request's */
@@ -141,9 +146,9 @@ SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
 /* A line on why the CPU runs the model where a GPU was found and left to choose ("auto"), and one on the copy
- * of the weights for drafting, its memory and what went wrong with its file; "" where there is nothing to
- * say. The engine's. */
-SWIFTLET_API const char* swiftlet_engine_note(const swiftlet_engine*);
+ * of the weights for drafting as it is now: its memory, how far it is made, what went wrong with its file, or
+ * why there is none; "" where there is nothing to say. The engine's, until it is asked again. */
+SWIFTLET_API const char* swiftlet_engine_note(swiftlet_engine*);
 
 /* The other ranks: does what rank 0's engines need until it dismisses them. False with the message. */
 SWIFTLET_API bool swiftlet_follow(struct exchange*, char* message, size_t size);

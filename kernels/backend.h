@@ -409,8 +409,8 @@ struct backend {
 	 * Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
 	             const struct draft_policy*, struct result* out, struct error*);
-	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h), placed and filled, from now
-	 * on; it must outlive the backend. False with the error set: all is as before. */
+	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
+	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);

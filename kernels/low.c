@@ -81,6 +81,17 @@ static enum dtype main_type(const struct low_table* low) {
 	return most;
 }
 
+enum { PART_ROWS = 16 };
+
+static void count_parts(struct low_table* low) {
+	for (int i = 0; i < low->n_items; i++) {
+		const struct tensor* stored = low->item[i].stored;
+		low->item[i].first_part = low->parts;
+		low->parts += (int)((stored->rows + PART_ROWS - 1) / PART_ROWS);
+		low->widest = (size_t)stored->cols > low->widest ? (size_t)stored->cols : low->widest;
+	}
+}
+
 bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, struct error* error) {
 	const size_t blocks = (size_t)stored->shape.n_blocks;
 	*low = (struct low_table){.bits = bits, .stored = stored};
@@ -99,6 +110,7 @@ bool low_plan(struct low_table* low, const struct weight_table* stored, int bits
 	struct tensor* const head_copy[] = {low->output};
 	low->head = plan_sub_layer(low, head, head_copy, 1, HEAD_BITS);
 	low->type = main_type(low);
+	count_parts(low);
 	return true;
 }
 
@@ -116,43 +128,64 @@ void low_place(struct low_table* low, const void* data) {
 
 /* ---- making it ------------------------------------------------------------------------------ */
 
-enum { PART_ROWS = 16 };
+static int item_of(const struct low_table* low, int part) {
+	int from = 0, to = low->n_items - 1;
+	while (from < to) {
+		const int middle = (from + to + 1) / 2;
+		if (low->item[middle].first_part <= part)
+			from = middle;
+		else
+			to = middle - 1;
+	}
+	return from;
+}
+
+/* The bytes between two matrices, and behind the last, are zero. */
+static void clear_gap(const struct low_table* low, unsigned char* data, int item) {
+	const struct low_item* i = &low->item[item];
+	const size_t end = i->offset + i->bytes, next = item + 1 < low->n_items ? i[1].offset : low->bytes;
+	memset(data + end, 0, next - end);
+}
+
+void low_make_part(const struct low_table* low, void* data, int part, float* row) {
+	const int index = item_of(low, part);
+	const struct low_item* item = &low->item[index];
+	const struct tensor *from = item->stored, *to = item->copy;
+	unsigned char* out = (unsigned char*)data + item->offset;
+	const size_t from_bytes = dtype_row_bytes(from->type, from->cols);
+	const size_t to_bytes = dtype_row_bytes(to->type, to->cols);
+	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS;
+	const int64_t end = begin + PART_ROWS < from->rows ? begin + PART_ROWS : from->rows;
+	for (int64_t r = begin; r < end; r++) {
+		dtype_to_float(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row,
+		               from->cols);
+		low_round(to->type, out + (size_t)r * to_bytes, row, to->cols);
+	}
+	if (begin == 0)
+		clear_gap(low, data, index);
+}
 
 struct make_job {
-	const struct low_item* item;
-	unsigned char* out;
+	const struct low_table* low;
+	void* data;
+	int first_part;
 	float* row; /* (threads, widest) */
-	size_t widest;
 };
 
 static void make_part(void* user, int part, int thread) {
 	const struct make_job* job = user;
-	const struct tensor *from = job->item->stored, *to = job->item->copy;
-	const size_t from_bytes = dtype_row_bytes(from->type, from->cols);
-	const size_t to_bytes = dtype_row_bytes(to->type, to->cols);
-	float* x = job->row + (size_t)thread * job->widest;
-	const int64_t begin = (int64_t)part * PART_ROWS;
-	const int64_t end = begin + PART_ROWS < from->rows ? begin + PART_ROWS : from->rows;
-	for (int64_t r = begin; r < end; r++) {
-		dtype_to_float(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, x, from->cols);
-		low_round(to->type, job->out + (size_t)r * to_bytes, x, to->cols);
-	}
+	low_make_part(job->low, job->data, job->first_part + part, job->row + (size_t)thread * job->low->widest);
 }
 
-static void make_all(const struct low_table* low, unsigned char* data, struct pool* pool,
-                     struct make_job* job, void (*progress)(void*, double), void* user) {
-	size_t end = 0; /* the bytes between two matrices are zero */
+static void make_all(const struct low_table* low, struct pool* pool, struct make_job* job,
+                     void (*progress)(void*, double), void* user) {
 	for (int i = 0; i < low->n_items; i++) {
-		const struct low_item* item = &low->item[i];
-		memset(data + end, 0, item->offset - end);
-		end = item->offset + item->bytes;
-		job->item = item;
-		job->out = data + item->offset;
-		pool_run(pool, (int)((item->stored->rows + PART_ROWS - 1) / PART_ROWS), make_part, job);
+		job->first_part = low->item[i].first_part;
+		const int next = i + 1 < low->n_items ? low->item[i + 1].first_part : low->parts;
+		pool_run(pool, next - job->first_part, make_part, job);
 		if (progress)
-			progress(user, (double)end / (double)low->bytes);
+			progress(user, (double)next / low->parts);
 	}
-	memset(data + end, 0, low->bytes - end);
 }
 
 bool low_make(const struct low_table* low, void* data, int threads,
@@ -160,14 +193,10 @@ bool low_make(const struct low_table* low, void* data, int threads,
 	struct pool* pool = pool_open(threads);
 	if (!pool)
 		return error_set(error, "the threads that make a low-bit copy could not be made");
-	struct make_job job = {0};
-	for (int i = 0; i < low->n_items; i++) {
-		const size_t cols = (size_t)low->item[i].stored->cols;
-		job.widest = cols > job.widest ? cols : job.widest;
-	}
-	job.row = malloc((size_t)pool_threads(pool) * job.widest * sizeof *job.row);
+	struct make_job job = {.low = low, .data = data};
+	job.row = malloc((size_t)pool_threads(pool) * low->widest * sizeof *job.row);
 	if (job.row)
-		make_all(low, data, pool, &job, progress, user);
+		make_all(low, pool, &job, progress, user);
 	const bool done = job.row != NULL;
 	free(job.row);
 	pool_close(pool);

@@ -24,6 +24,7 @@ struct low_item {
 	const struct tensor* stored;
 	struct tensor* copy;  /* in the table below; data NULL until low_place */
 	size_t offset, bytes; /* offset a multiple of LOW_ALIGNMENT */
+	int first_part;       /* of the parts that low_make_part makes */
 };
 
 struct low_table {
@@ -38,6 +39,8 @@ struct low_table {
 	size_t bytes;           /* of the copy; 0: the weights are as small already */
 	struct low_item* item;  /* (n_items) by offset */
 	int n_items;
+	int parts;     /* of some rows each, to be made in any order */
+	size_t widest; /* columns of the widest matrix */
 };
 
 /* Plans a copy in 3, 4 or 8 bits. `stored` must outlive the table. False with the error set on no memory, or
@@ -51,6 +54,10 @@ void low_place(struct low_table*, const void* data);
  * when no threads can be made. */
 bool low_make(const struct low_table*, void* data, int threads, void (*progress)(void* user, double share),
               void* user, struct error*);
+
+/* Fills the part of `data` that is part's, in [0, parts), and the gap before it; any number of threads may do
+ * so at once, each with a row (widest) of its own. */
+void low_make_part(const struct low_table*, void* data, int part, float* row);
 
 /* Rounds a row of floats to a type that copies have (low_round.c): q4_1, q4_k, q3_k or q8_0. x (cols), out
  * (dtype_row_bytes). Scales are always finite, whatever x holds. */

@@ -24,7 +24,7 @@ static double mlp_bytes(const struct block_weights* k, int experts_used) {
 	       experts_used * (tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down));
 }
 
-void cost_open(struct cost_model* cost, const struct weight_table* w, const struct low_table* low) {
+void cost_open(struct cost_model* cost, const struct weight_table* w) {
 	*cost = (struct cost_model){
 	    .blocks = w->shape.n_blocks, .draft_ratio = 1, .low_ratio = 1, .score_ratio = 1, .slope = 0.02};
 	for (int i = 0; i < COST_KNOTS; i++)
@@ -32,11 +32,18 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, const stru
 	for (int b = 0; b < w->shape.n_blocks; b++) {
 		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
 		cost->mlp_bytes += mlp_bytes(&w->block[b], w->shape.experts_used) / w->shape.n_blocks;
-		cost->low_attention_bytes += low ? attention_bytes(&low->block[b]) / w->shape.n_blocks : 0;
-		cost->low_mlp_bytes += low ? mlp_bytes(&low->block[b], w->shape.experts_used) / w->shape.n_blocks : 0;
 	}
 	cost->fixed_bytes = tensor_bytes(&w->output);
-	cost->low_fixed_bytes = low ? tensor_bytes(low->output) : 0;
+}
+
+void cost_take_low(struct cost_model* cost, const struct low_table* low) {
+	const struct model_shape* shape = &low->stored->shape;
+	cost->low_attention_bytes = cost->low_mlp_bytes = 0;
+	for (int b = 0; b < shape->n_blocks; b++) {
+		cost->low_attention_bytes += attention_bytes(&low->block[b]) / shape->n_blocks;
+		cost->low_mlp_bytes += mlp_bytes(&low->block[b], shape->experts_used) / shape->n_blocks;
+	}
+	cost->low_fixed_bytes = tensor_bytes(low->output);
 }
 
 struct cost_model cost_by_bytes(const struct cost_model* cost) {
@@ -230,9 +237,10 @@ double cost_matchness(const struct cost_model* cost, struct variant v, int rows)
 	return cost_share(cost, v) * cost_verify(cost, rows) * cost->score_ratio;
 }
 
-void cost_sub_layers(const struct cost_model* cost, double* attention, double* mlp, double* fixed) {
+void cost_sub_layers(const struct cost_model* cost, bool low, double* attention, double* mlp, double* fixed) {
 	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
-	*attention = cost->attention_bytes / all * cost->draft_ratio;
-	*mlp = cost->mlp_bytes / all * cost->draft_ratio;
-	*fixed = cost->fixed_bytes / all * cost->draft_ratio;
+	const double unit = (low ? cost->low_ratio : cost->draft_ratio) / all;
+	*attention = (low ? cost->low_attention_bytes : cost->attention_bytes) * unit;
+	*mlp = (low ? cost->low_mlp_bytes : cost->mlp_bytes) * unit;
+	*fixed = (low ? cost->low_fixed_bytes : cost->fixed_bytes) * unit;
 }

@@ -35,8 +35,9 @@ struct cost_model {
 	double slope; /* cost of one more row where nothing was measured, in plain steps */
 };
 
-/* low: the copy that passes may run with, or NULL. */
-void cost_open(struct cost_model*, const struct weight_table*, const struct low_table* low);
+void cost_open(struct cost_model*, const struct weight_table*);
+/* Passes may run with this copy from now on. */
+void cost_take_low(struct cost_model*, const struct low_table*);
 
 /* As before anything was measured: by bytes alone. */
 struct cost_model cost_by_bytes(const struct cost_model*);
@@ -59,7 +60,8 @@ double cost_draft_worst(const struct cost_model*, struct variant);
 double cost_share(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */
 double cost_matchness(const struct cost_model*, struct variant, int rows);
-/* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps. */
-void cost_sub_layers(const struct cost_model*, double* attention, double* mlp, double* fixed);
+/* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps; low: all of them run with
+ * the low-bit copy. */
+void cost_sub_layers(const struct cost_model*, bool low, double* attention, double* mlp, double* fixed);
 
 #endif

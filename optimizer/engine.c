@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/draft/drafter.h"
 #include "core/text/tokenizer.h"
 #include "kernels/exchange.h"
 
@@ -92,47 +93,102 @@ __attribute__((format(printf, 2, 3))) static void note(struct engine* engine, co
 	va_end(arguments);
 }
 
-static void note_low(struct engine* engine, int bits) {
+/* What it is, how it was had, where it lies, what went wrong. */
+static void note_low(struct engine* engine) {
 	const struct low_copy* low = &engine->low;
-	if (engine->note[0])
-		note(engine, "\n");
-	if (low->table.bytes == 0) {
-		note(engine, "no %d-bit copy for drafting: the weights of %s are as small already", bits,
-		     engine->model->name);
-		return;
-	}
-	note(engine, "copy for drafting: %s, %.1f MiB, %s in %.2f s", dtype_name(low->table.type),
-	     (double)low->table.bytes / 0x1p20, low->memory ? "made" : "found", low->seconds);
-	if (low->path[0])
-		note(engine, ", %s", low->path);
-	if (low->warning[0])
+	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_DONE;
+	engine->note[engine->note_on_copy] = 0;
+	note(engine, "copy for drafting: %s, %.1f MiB, ", dtype_name(low->table.type),
+	     (double)low->table.bytes / 0x1p20);
+	if (progress == LOW_MAKING)
+		note(engine, "%.0f %% made in the background", 100 * low_maker_share(engine->maker));
+	else if (progress == LOW_FAILED)
+		note(engine, "no memory for it");
+	else
+		note(engine, "%s in %.2f s%s%s", low->memory ? "made" : "found", low->seconds,
+		     low->path[0] ? ", " : "", low->path);
+	if (progress == LOW_DONE && low->warning[0])
 		note(engine, "; %s", low->warning);
+}
+
+static bool note_none(struct engine* engine, const char* why) {
+	note(engine, "no copy for drafting: %s", why);
+	return true;
+}
+
+/* Now, on all threads, or in the background. What nobody asked for by bits is done without where it cannot
+ * be. */
+static bool make_low(struct engine* engine, const struct swiftlet_options* options,
+                     const struct low_wish* wish, struct error* error) {
+	const bool asked = options->draft_bits > 0;
+	struct low_copy* low = &engine->low;
+	if (asked || options->draft_wait) {
+		if (!low_copy_open(low, engine->model, wish, error))
+			return asked ? false : note_none(engine, error->message);
+	} else {
+		if (!low_copy_plan(low, engine->model, wish, error))
+			return note_none(engine, error->message);
+		engine->maker = low_maker_open(low, engine->model, options->threads, error);
+		if (!engine->maker)
+			return note_none(engine, error->message);
+	}
+	if (low->table.bytes == 0)
+		return note_none(engine, "the weights are as small already");
+	if (!engine->backend->use_low(engine->backend, &low->table, error))
+		return false;
+	engine->low_joined = !engine->maker;
+	return true;
 }
 
 static bool open_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
 	char folder[1024];
-	const bool own = options->draft_cache[0] != 0;
+	const bool asked = options->draft_bits > 0, own = options->draft_cache[0] != 0;
 	const bool none = strcmp(options->draft_cache, "off") == 0 || (!own && !low_copy_folder(folder));
-	const struct low_wish wish = {.bits = options->draft_bits,
-	                              .most_bytes = options->draft_memory,
-	                              .folder = none  ? NULL
-	                                        : own ? options->draft_cache
-	                                              : folder,
-	                              .threads = options->threads};
+	struct low_wish wish = {.bits = options->draft_bits,
+	                        .most_bytes = options->draft_memory,
+	                        .folder = none  ? NULL
+	                                  : own ? options->draft_cache
+	                                        : folder,
+	                        .threads = options->threads,
+	                        .progress = options->progress,
+	                        .user = options->progress_user};
+	if (!asked)
+		wish.bits = engine->backend->use_low ? low_bits_for(engine->model) : 0;
+	if (wish.bits == 0)
+		return true;
+	if (engine->note[0])
+		note(engine, "\n");
+	engine->note_on_copy = strlen(engine->note);
 	if (!engine->backend->use_low) {
-		note(engine, "no %d-bit copy for drafting: %s does not run one", options->draft_bits,
-		     engine->backend->name);
+		note(engine, "no copy for drafting: %s does not run one", engine->backend->name);
 		return true;
 	}
-	if (!low_copy_open(&engine->low, engine->model, &wish, error) ||
-	    (engine->low.table.bytes > 0 &&
-	     !engine->backend->use_low(engine->backend, &engine->low.table, error)))
-		return false;
-	note_low(engine, options->draft_bits);
-	return true;
+	return make_low(engine, options, &wish, error);
 }
 
-const char* swiftlet_engine_note(const struct engine* engine) { return engine->note; }
+/* Whether anything drafts with the model, so that a copy may be of use. */
+static bool wants_low(const struct swiftlet_options* o) {
+	const bool mask = o->drafters >> SOURCE_mask & 1u;
+	return o->draft_bits > 0 ||
+	       (o->draft_bits < 0 && o->method == SWIFTLET_AUTO && o->draft == SWIFTLET_DRAFT_AUTO && mask);
+}
+
+const struct low_table* engine_low(struct engine* engine) {
+	if (engine->low_joined)
+		return &engine->low.table;
+	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_FAILED;
+	if (progress != LOW_READY && progress != LOW_DONE)
+		return NULL;
+	engine->low_joined = true;
+	cost_take_low(&engine->cost, &engine->low.table);
+	return &engine->low.table;
+}
+
+const char* swiftlet_engine_note(struct engine* engine) {
+	if (engine->low.table.bytes > 0)
+		note_low(engine);
+	return engine->note;
+}
 
 /* The adapter runs on a backend of its own beside the model's. */
 static bool open_parts(struct engine* engine, const struct swiftlet_options* options,
@@ -152,8 +208,9 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 }
 
 void engine_forget_costs(struct engine* engine) {
-	const struct low_table* low = engine->low.table.bytes > 0 ? &engine->low.table : NULL;
-	cost_open(&engine->cost, &engine->model->weights, low);
+	cost_open(&engine->cost, &engine->model->weights);
+	if (engine->low_joined)
+		cost_take_low(&engine->cost, &engine->low.table);
 }
 
 /* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
@@ -188,7 +245,7 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
-	    (options->draft_bits > 0 && !open_low(engine, options, &error)) ||
+	    (wants_low(options) && !open_low(engine, options, &error)) ||
 	    !open_parts(engine, options, &how, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
@@ -201,6 +258,7 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 void swiftlet_engine_close(struct engine* engine) {
 	if (!engine)
 		return;
+	low_maker_close(engine->maker);
 	if (engine->backend)
 		engine->backend->close(engine->backend);
 	if (engine->side)

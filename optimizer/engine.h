@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_OPTIMIZER_ENGINE_H
 #define SWIFTLET_OPTIMIZER_ENGINE_H
 
-#include "core/model/low_copy.h"
+#include "core/model/low_maker.h"
 #include "core/model/model.h"
 #include "core/model/parts.h"
 #include "optimizer/cost.h"
@@ -11,8 +11,11 @@
 struct engine {
 	struct model* model;
 	struct backend* backend;
-	struct low_copy low; /* for drafting; its table has no bytes where there is none */
-	char note[1900];     /* for people: on that copy, and where the wished backend is not the one that runs */
+	struct low_copy low;     /* for drafting; its table has no bytes where there is none */
+	struct low_maker* maker; /* makes it while the engine works; NULL: it was made before, or there is none */
+	bool low_joined;         /* passes may run with it */
+	char note[1900];     /* for people: where the wished backend is not the one that runs, and on that copy */
+	size_t note_on_copy; /* where the latter begins */
 	struct cost_model cost;
 	struct adapter adapter; /* parts that the options name */
 	struct backend* side;   /* runs the adapter; NULL: none was given */
@@ -20,6 +23,8 @@ struct engine {
 	struct probe_weights probe;
 };
 
+/* The copy for drafting, from the call on that finds it ready; NULL before, and where there is none. */
+const struct low_table* engine_low(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
 /* Costs are learned from the beginning again. */

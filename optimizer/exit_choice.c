@@ -101,7 +101,7 @@ static void offer(struct exit_choice* c, double rate, int block, int steps, int 
 void exit_choice_make(struct exit_choice* c, const struct cost_model* cost, bool reuse, int steps,
                       int children, int most) {
 	double attention, mlp, fixed;
-	cost_sub_layers(cost, &attention, &mlp, &fixed);
+	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
 	if (c->seen <= 0)
 		return;
 	c->rate = 0;

@@ -189,8 +189,10 @@ static void draft_work(struct session* s, struct session_work* work) {
 
 bool session_next(struct session* s, struct session_work* work) {
 	memset(work, 0, sizeof *work);
-	if (s->phase == PHASE_ROUND)
+	if (s->phase == PHASE_ROUND) {
+		plan_help_copy(s);
 		s->phase = score_begin(s) ? PHASE_SCORE : PHASE_PLAN;
+	}
 	if (s->phase == PHASE_PLAN) {
 		plan_round(s);
 		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL);
@@ -442,7 +444,7 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		if (plain > 0)
 			ledger_learn(&s->ledger, seconds / plain);
 		if (!s->window.full)
-			cost_see_score(&s->engine->cost, session_variant(s, &s->window.proposal.mask), work->pass.n,
+			cost_see_score(&s->engine->cost, (struct variant){.skip = &s->window.proposal.mask}, work->pass.n,
 			               seconds);
 		if (score_take(s))
 			s->phase = PHASE_PLAN;

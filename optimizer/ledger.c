@@ -34,6 +34,10 @@ void ledger_learn(struct ledger* ledger, double cost) {
 	}
 }
 
+bool ledger_allows_making(const struct ledger* ledger, double cost) { return cost <= ledger->balance / 2; }
+
+void ledger_make(struct ledger* ledger, double cost) { ledger->balance -= cost; }
+
 double ledger_round_limit(const struct ledger* ledger) { return ledger->balance - ledger_floor(ledger) + 1; }
 
 bool ledger_allows_learning(const struct ledger* ledger, double cost) {

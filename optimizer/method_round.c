@@ -701,7 +701,7 @@ void method_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 
 double method_rest_share(const struct session* s) {
 	double attention, mlp, fixed;
-	cost_sub_layers(&s->engine->cost, &attention, &mlp, &fixed);
+	cost_sub_layers(&s->engine->cost, false, &attention, &mlp, &fixed);
 	const int blocks = shape_of(s)->n_blocks;
 	const double rest = (blocks - s->method->span / 2) * (attention + mlp) + fixed;
 	return rest / (blocks * (attention + mlp) + fixed);

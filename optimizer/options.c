@@ -36,6 +36,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .objective_speedup = true,
 	    .kappa = 2.5,
 	    .bank = true,
+	    .draft_bits = -1,
 	    .top_p = 1,
 	};
 }
@@ -87,7 +88,7 @@ static const struct option table[] = {
     {"acquisition", FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1"},
     {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
     {"kappa", REAL, AT(kappa), 0, 1e6, NULL},
-    {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "off=0 3=3 4=4 8=8"},
+    {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 3=3 4=4 8=8"},
     {"bank", FLAG, AT(bank), 0, 0, "on=1 off=0"},
     {"seed", SEED, AT(seed), 0, 0, NULL},
     {"temp", REAL, AT(temperature), 0, 100, NULL},
@@ -201,6 +202,7 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	options->confirm = 0;
 	options->objective_speedup = false;
 	options->published = true;
+	options->draft_bits = 0;
 	options->distance = false;
 	options->bank = false;
 	return 1;

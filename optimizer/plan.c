@@ -4,6 +4,7 @@
  * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
  * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
 #include "optimizer/session_state.h"
+#include "optimizer/speedup.h"
 
 #include <math.h>
 #include <string.h>
@@ -103,6 +104,77 @@ static void learn_chain(struct session* s) {
 		}
 	}
 	chances_calibrate(&s->chances, &s->planner.tree, v);
+}
+
+/* ---- the low-bit copy --------------------------------------------------------------------- */
+
+/* The share of a draft's tokens that rounding leaves right, before any was seen, and what that is worth. */
+static const double rounded_prior = 0.95, rounded_weight = 24, rounded_memory = 400;
+/* A variant must be so much better to take another's place: each change makes chances uncertain. */
+static const double better = 1.03;
+
+static double rounded_accuracy(const struct session* s) {
+	return (s->low_right + rounded_weight * rounded_prior) / (s->low_steps + rounded_weight);
+}
+
+/* What the mask leaves right of `looked_at` steps is the search's to know, the rest is rounding's. */
+static void see_rounded(struct session* s, double expected, int right, int looked_at) {
+	const double keep = s->low_steps > rounded_memory ? rounded_memory / s->low_steps : 1;
+	s->low_right = keep * s->low_right + right;
+	s->low_steps = keep * s->low_steps + expected * looked_at;
+}
+
+/* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
+static void price_variant(const struct session* s, bool low, struct search_costs* costs) {
+	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
+	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
+	*costs = (struct search_costs){.max_draft = s->options.max_draft,
+	                               .rounding = low ? fmax(1e-3, 1 - rounded_accuracy(s)) : 0};
+	cost_sub_layers(cost, low, &costs->attention, &costs->mlp, &costs->fixed);
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		costs->verify[n] = cost_verify(cost, n);
+}
+
+static double worth_of(const struct session* s, bool low) {
+	const int blocks = s->engine->model->weights.shape.n_blocks;
+	int skipped[2] = {0, 0};
+	struct search_costs costs;
+	for (int i = 0; i < 2 * blocks; i++)
+		skipped[i & 1] += mask_has(&s->mask, i);
+	if (!low && skipped[0] + skipped[1] == 0)
+		return 0; /* that is the full model */
+	price_variant(s, low, &costs);
+	const double matchness = skipped[0] + skipped[1] == 0 ? 1 : isnan(s->expected) ? 0.9 : s->expected;
+	return speedup_of(&costs, blocks, skipped[0], skipped[1], matchness);
+}
+
+/* Whether drafts run with the copy: where that is worth more than skipping alone. A copy joins here, between
+ * two rounds. */
+static void choose_variant(struct session* s) {
+	const bool always = s->options.draft == SWIFTLET_DRAFT_ALWAYS;
+	if (!s->copy && s->drafters.state[SOURCE_mask] && s->options.draft_bits != 0)
+		s->copy = engine_low(s->engine);
+	if (!s->copy)
+		return;
+	const double mine = always ? 0 : worth_of(s, s->low != NULL), other = always ? 1 : worth_of(s, !s->low);
+	if ((always && s->low) || other <= better * mine)
+		return;
+	s->low = s->low ? NULL : &s->copy->sub_layers;
+	s->low_head = s->low && s->copy->head;
+	plan_new_mask(s);
+}
+
+void plan_help_copy(struct session* s) {
+	struct low_maker* maker = s->engine->maker;
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	if (!maker || s->copy || plain <= 0 || s->options.draft_bits == 0 ||
+	    low_maker_progress(maker) != LOW_MAKING || !ledger_allows_making(&s->ledger, 1))
+		return;
+	const double began = options_clock(&s->options);
+	low_maker_help(maker, plain);
+	const double seconds = options_clock(&s->options) - began;
+	s->figures.seconds.optimize += seconds;
+	ledger_make(&s->ledger, seconds / plain);
 }
 
 /* ---- the planner's rule ------------------------------------------------------------------- */
@@ -224,8 +296,10 @@ void plan_round(struct session* s) {
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
-	if (s->rounds % PRICES_EVERY == 0)
+	if (s->rounds % PRICES_EVERY == 0) {
+		choose_variant(s);
 		set_prices(s);
+	}
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	if (s->plan.rule == RULE_FIXED)
@@ -256,21 +330,17 @@ bool plan_goes_on(struct session* s) {
 
 void plan_new_mask(struct session* s) {
 	s->expected = s->search ? search_expected(s->search) : s->matchness;
-	s->mask_right = isnan(s->expected) ? (double)hopeful : s->expected;
+	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
+	s->mask_right = s->low ? expected * rounded_accuracy(s) : expected;
 	if (s->exit_block > 0)
 		return;
-	chances_first_anew(&s->chances, SOURCE_mask, isnan(s->expected) ? hopeful : (float)s->expected);
+	chances_first_anew(&s->chances, SOURCE_mask, (float)s->mask_right);
 	s->rest = s->rested = s->passed = 0;
 }
 
-/* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
 static void offer_costs(struct session* s) {
-	struct search_costs costs = {.max_draft = s->options.max_draft};
-	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
-	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
-	cost_sub_layers(cost, &costs.attention, &costs.mlp, &costs.fixed);
-	for (int n = 1; n <= SLICE_ROWS; n++)
-		costs.verify[n] = cost_verify(cost, n);
+	struct search_costs costs;
+	price_variant(s, s->low != NULL, &costs);
 	search_set_costs(s->search, &costs);
 }
 
@@ -293,8 +363,16 @@ static void learn_steps(struct session* s, int accepted) {
 	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
 	s->figures.draft_steps += s->last_draft_steps;
 	s->figures.draft_accepted += s->last_accepted;
-	if (s->search && !s->options.published && s->exit_block == 0)
-		search_see_draft(s->search, &s->mask, right, looked_at);
+	double rounded = 1;
+	if (s->exit_block > 0)
+		return;
+	if (s->low) {
+		const double by_mask = isnan(s->expected) ? 0.9 : s->expected;
+		see_rounded(s, mask_count(&s->mask) == 0 ? 1 : by_mask, right, looked_at);
+		rounded = rounded_accuracy(s);
+	}
+	if (s->search && !s->options.published && mask_count(&s->mask) > 0)
+		search_see_draft(s->search, &s->mask, fmin(right / rounded, looked_at), looked_at);
 }
 
 static void learn_sources(struct session* s) {

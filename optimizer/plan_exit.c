@@ -33,7 +33,7 @@ static bool affordable(const struct session* s, int rows) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (isinf(s->options.opt_budget))
 		return true;
-	cost_sub_layers(cost, &attention, &mlp, &head);
+	cost_sub_layers(cost, false, &attention, &mlp, &head);
 	return cost->plain_seen > 0 &&
 	       ledger_allows_learning(&s->ledger, cost_verify_worst(cost, rows) * (1 + EXITS * head));
 }

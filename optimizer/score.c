@@ -90,7 +90,7 @@ static bool splitting_pays(const struct session* s, const struct mask* mask, int
 	if (isinf(s->options.opt_budget))
 		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
-	const struct variant v = session_variant(s, mask);
+	const struct variant v = {.skip = mask};
 	const double first = cost_matchness(cost, v, FIRST_ROWS);
 	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
 	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, v, rows);
@@ -118,7 +118,7 @@ static bool is_affordable(const struct session* s) {
 		return false;
 	const struct mask likely = search_best(s->search, NULL);
 	return ledger_allows_learning(
-	    &s->ledger, cost_matchness(&s->engine->cost, session_variant(s, &likely), s->window.size));
+	    &s->ledger, cost_matchness(&s->engine->cost, (struct variant){.skip = &likely}, s->window.size));
 }
 
 bool score_begin(struct session* s) {
@@ -179,8 +179,6 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .token = s->text + w->base + w->rows,
 	                      .parent = s->row_parent,
 	                      .skip = &w->proposal.mask,
-	                      .low = s->low,
-	                      .low_head = s->low_head,
 	                      .last = last,
 	                      .head = true,
 	                      .tap = isnan(w->distance) ? -1 : last - 1,

@@ -43,6 +43,9 @@ struct search_costs {
 	double attention, mlp;         /* one sub-layer of each kind */
 	double fixed;                  /* what no mask saves: embedding, head, overhead */
 	double verify[SLICE_ROWS + 1]; /* v(n) of n rows; v[1] = 1 */
+	/* More than 0: drafts run with rounded weights, which alone get this share of the tokens wrong. Masks are
+	 * scored without that; a draft that skips nothing may be the best. */
+	double rounding;
 	int max_draft;
 };
 

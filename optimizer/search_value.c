@@ -66,9 +66,12 @@ struct vector value_best(const struct search* s, const double* damage) {
 	value_sort(key, order, s->dims);
 	double sum = 0, best = 0;
 	int kind[2] = {0, 0};
-	for (int n = 1; choose && n <= search_size(s, MOST_RATIO[s->record.observations > 0]); n++) {
-		sum += damage[order[n - 1]];
-		kind[order[n - 1] & 1]++;
+	for (int n = s->cost.rounding > 0 ? 0 : 1;
+	     choose && n <= search_size(s, MOST_RATIO[s->record.observations > 0]); n++) {
+		if (n > 0) {
+			sum += damage[order[n - 1]];
+			kind[order[n - 1] & 1]++;
+		}
 		const double alpha =
 		    cautious(calibration_matchness(&s->belief.link, fmax(0, sum)), s->record.observations);
 		const double value = speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha) + 1e-6 * alpha;

@@ -106,9 +106,10 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	}
 	s->engine = engine;
 	s->options = *options;
-	if (options->draft_bits > 0 && engine->low.table.bytes > 0) {
-		s->low = &engine->low.table.sub_layers;
-		s->low_head = engine->low.table.head;
+	if (options->draft_bits > 0 && engine_low(engine)) {
+		s->copy = engine_low(engine);
+		s->low = &s->copy->sub_layers;
+		s->low_head = s->copy->head;
 	}
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
@@ -363,6 +364,7 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 }
 
 void session_expect(struct session* s, double matchness) {
+	plan_new_mask(s);
 	s->matchness = s->expected = matchness;
 	chances_first_anew(&s->chances, SOURCE_mask, (float)matchness);
 }

@@ -84,12 +84,14 @@ struct session {
 	struct method_round* method; /* of one that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
-	struct exit_choice exits; /* of auto */
-	int exit_block;           /* blocks of the exit that drafts in the mask's place, or 0 */
-	struct mask exit_mask;    /* with an exit: the sub-layers from it on */
-	double mask_right;        /* share of the mask's first choices that were right when it drafted last */
-	const struct mask* low;   /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
+	struct exit_choice exits;     /* of auto */
+	int exit_block;               /* blocks of the exit that drafts in the mask's place, or 0 */
+	struct mask exit_mask;        /* with an exit: the sub-layers from it on */
+	double mask_right;            /* share of the mask's first choices that were right when it drafted last */
+	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
+	const struct mask* low;       /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
 	bool low_head;
+	double low_right, low_steps; /* draft steps that rounding alone left right, of so many; fading */
 	double matchness;
 
 	/* the request */
@@ -143,7 +145,8 @@ struct session {
 	double started;
 };
 
-/* A draft of this session that leaves these sub-layers out. */
+/* A draft of this session that leaves these sub-layers out. Proposals are scored as stored: what rounding
+ * does beside is not theirs. */
 static inline struct variant session_variant(const struct session* s, const struct mask* skip) {
 	return (struct variant){.skip = skip, .low = s->low, .low_head = s->low_head};
 }
@@ -190,6 +193,8 @@ double plan_least_token_cost(const struct cost_model*, double c, double next, in
 
 /* plan_exit.c: whether an exit is to draft. Nothing may be pending. */
 void plan_exit(struct session*);
+/* A copy that is still being made may get some of what drafting has earned. */
+void plan_help_copy(struct session*);
 
 /* score.c */
 void score_new_instance(struct session*);

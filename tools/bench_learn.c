@@ -150,7 +150,7 @@ static bool find_reference(const struct bench* bench, struct reference_texts* te
                            const struct mask* start, struct reference* out, struct error* error) {
 	struct reference_prices prices = {.most = bench->options.max_draft};
 	double fixed;
-	cost_sub_layers(&bench->engine->cost, &prices.attention, &prices.mlp, &fixed);
+	cost_sub_layers(&bench->engine->cost, false, &prices.attention, &prices.mlp, &fixed);
 	for (int n = 1; n < (int)(sizeof prices.v / sizeof *prices.v); n++)
 		prices.v[n] = 1 + slope * (n - 1);
 	const struct reference_goal goal = {

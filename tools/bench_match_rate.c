@@ -238,7 +238,7 @@ static struct ppd_figures ppd_figures(const struct match_bench* b, const struct 
 	const struct cost_model* cost = &b->bench.engine->cost;
 	const double e = (double)point->block / b->bench.engine->model->weights.shape.n_blocks;
 	double attention, mlp, head;
-	cost_sub_layers(cost, &attention, &mlp, &head);
+	cost_sub_layers(cost, false, &attention, &mlp, &head);
 	const double blocks = point->block * (attention + mlp), v = cost_verify(cost, point->k + 1);
 	return (struct ppd_figures){
 	    .latency = 1 - (1 - e) * point->p,

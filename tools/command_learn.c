@@ -207,7 +207,9 @@ static void close_learn(struct learn* l) {
 
 static int open_learn(struct learn* l, const char* model, const struct swiftlet_options* options) {
 	struct error error = {{0}};
-	int status = runtime_open(&l->runtime, &l->wish, model, options, seconds_now());
+	struct swiftlet_options waiting = *options;
+	waiting.draft_wait = true; /* this is the time to make a copy for drafting */
+	int status = runtime_open(&l->runtime, &l->wish, model, &waiting, seconds_now());
 	if (status != OPTIONS_GO_ON)
 		return status;
 	l->point = calloc(MOST_POINTS, sizeof *l->point);

@@ -56,6 +56,7 @@ static void say_ready(const struct serve* s, const struct runtime* r) {
 	if (s->memory && memory_store(s->memory))
 		printf("masks are kept in %s\n", store_path(memory_store(s->memory)));
 	fflush(stdout);
+	say_copy(r->engine, &r->options, false);
 }
 
 static int close_serve(struct serve* s, bool served) {
@@ -72,10 +73,9 @@ static bool open_engine(struct runtime* r, const struct serve* s, const char* mo
 	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
 	if (r->model && s->wish.chat_template && !model_take_template(r->model, s->wish.chat_template, e))
 		return false;
+	watch_copy(&r->options);
 	if (r->model)
 		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
-	if (r->engine && *swiftlet_engine_note(r->engine))
-		fprintf(stderr, "%s\n", swiftlet_engine_note(r->engine));
 	if (r->model)
 		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
 	return r->engine != NULL;

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "optimizer/engine.h"
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
@@ -76,10 +78,33 @@ struct model* open_aloud(const char* spec, const struct swiftlet_options* option
 	return model;
 }
 
+static void show_share(void* user, double share) {
+	(void)user;
+	fprintf(stderr, "\r\033[Kmaking a copy for drafting: %.0f %%", 100 * share);
+	if (share >= 1)
+		fputs("\r\033[K", stderr);
+}
+
+void watch_copy(struct swiftlet_options* options) {
+	if (isatty(STDERR_FILENO))
+		options->progress = show_share;
+}
+
+void say_copy(swiftlet_engine* engine, const struct swiftlet_options* options, bool at_end) {
+	const char* note = swiftlet_engine_note(engine);
+	const bool asked = options->draft_bits > 0, terminal = isatty(STDERR_FILENO) != 0;
+	const bool wrong = engine->maker && strchr(note, ';');
+	const bool first = asked || terminal || engine->note_on_copy > 0;
+	if (*note && (at_end ? engine->maker && (terminal || wrong) : first))
+		fprintf(stderr, "%s\n", note);
+}
+
 int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
                  const struct swiftlet_options* options, double started) {
 	struct error error = {{0}};
 	*runtime = (struct runtime){.options = *options};
+	watch_copy(&runtime->options);
+	options = &runtime->options;
 	runtime->model = open_aloud(model, options, error.message, sizeof error.message);
 	if (runtime->model && wish->chat_template &&
 	    !model_take_template(runtime->model, wish->chat_template, &error))
@@ -91,8 +116,7 @@ int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const
 		    swiftlet_session_open(runtime->engine, options, error.message, sizeof error.message);
 	if (!runtime->session)
 		return complain(STATUS_FAILED, "%s", error.message);
-	if (*swiftlet_engine_note(runtime->engine))
-		fprintf(stderr, "%s\n", swiftlet_engine_note(runtime->engine));
+	say_copy(runtime->engine, options, false);
 	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
 	if (wish->mask && !start_mask(runtime, wish, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
@@ -114,8 +138,10 @@ void runtime_close(struct runtime* runtime) {
 	memory_close(runtime->memory);
 	if (runtime->session)
 		swiftlet_session_close(runtime->session);
-	if (runtime->engine)
+	if (runtime->engine) {
+		say_copy(runtime->engine, &runtime->options, true);
 		swiftlet_engine_close(runtime->engine);
+	}
 	if (runtime->model)
 		swiftlet_model_close(runtime->model);
 }

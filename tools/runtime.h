@@ -79,6 +79,13 @@ struct runtime {
 /* swiftlet_model_open, which says on standard error what the files contradict themselves in. */
 struct model* open_aloud(const char* spec, const struct swiftlet_options*, char* message, size_t size);
 
+/* A progress line of a copy for drafting that is made while the engine opens, where standard error is a
+ * terminal: to be set before swiftlet_engine_open. */
+void watch_copy(struct swiftlet_options*);
+/* Says what there is to say of that copy: what was asked for always, what goes wrong at the end always, the
+ * rest on a terminal. */
+void say_copy(swiftlet_engine*, const struct swiftlet_options*, bool at_end);
+
 /* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
  * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
 int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,

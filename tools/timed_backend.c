@@ -16,7 +16,7 @@ static double share_of(const struct timed_backend* t, const struct pass* pass) {
 	for (int s = 0; s < 2 * t->shares.blocks; s++)
 		if (s < pass->first || s >= pass->last)
 			mask_set(&skip, s, true);
-	cost_sub_layers(&t->shares, &attention, &mlp, &head);
+	cost_sub_layers(&t->shares, pass->low_head, &attention, &mlp, &head);
 	const struct variant variant = {.skip = &skip, .low = pass->low, .low_head = pass->low_head};
 	return cost_share(&t->shares, variant) - (pass->head ? 0 : head);
 }

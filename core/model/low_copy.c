@@ -44,21 +44,121 @@ static bool make_folder(const char* folder) {
 	return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
+/* ---- what fits ------------------------------------------------------------------------------ */
+
+/* A copy is there to save time: by default it does not crowd out what else the machine is for. */
+static const double SHARE_OF_AVAILABLE = 0.25;
+
+static double meminfo_available(void) {
+	char line[128];
+	double kilobytes = 0;
+	FILE* file = fopen("/proc/meminfo", "re");
+	while (file && fgets(line, sizeof line, file))
+		if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kilobytes * 1024;
+}
+
+static double number_in(const char* path) {
+	double number = 0;
+	FILE* file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%lf", &number) != 1) /* "max" */
+		number = 0;
+	fclose(file);
+	return number;
+}
+
+double low_memory_available(void) {
+	const double machine = meminfo_available(), limit = number_in("/sys/fs/cgroup/memory.max");
+	const double left = limit - number_in("/sys/fs/cgroup/memory.current");
+	if (limit > 0 && left < machine)
+		return left > 0 ? left : 1;
+	return machine;
+}
+
 static bool fits(const struct low_copy* copy, const struct low_wish* wish, struct error* error) {
-	const double bytes = (double)copy->table.bytes;
-	const double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+	const double bytes = (double)copy->table.bytes, available = low_memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
 		return error_set(error, "the %d-bit copy for drafting takes %.1f MiB, more than the %.1f MiB allowed",
 		                 wish->bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
-	if (bytes > here)
+	if (wish->most_bytes <= 0 && available > 0 && bytes > SHARE_OF_AVAILABLE * available)
 		return error_set(error,
-		                 "the %d-bit copy for drafting takes %.1f GiB, this machine's memory is %.1f GiB",
-		                 wish->bits, bytes / 0x1p30, here / 0x1p30);
+		                 "the %d-bit copy for drafting takes %.1f MiB, more than a quarter of the %.1f MiB "
+		                 "available (--draft-memory allows more)",
+		                 wish->bits, bytes / 0x1p20, available / 0x1p20);
 	return true;
 }
 
-/* Maps the file where there is a good one. */
-static bool find(struct low_copy* copy, const struct model* model) {
+/* ---- which bits ----------------------------------------------------------------------------- */
+
+/* The largest cache, as the system tells it; 0: it does not. */
+static double last_level_cache(void) {
+	double most = 0;
+	static const int level[] = {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE};
+	for (size_t i = 0; i < sizeof level / sizeof *level; i++)
+		most = (double)sysconf(level[i]) > most ? (double)sysconf(level[i]) : most;
+	return most;
+}
+
+static double sub_layer_bytes(const struct weight_table* w) {
+	double bytes = 0;
+	for (int b = 0; b < w->shape.n_blocks; b++)
+		for (int part = 0; part < BLOCK_PARTS; part++) {
+			const struct tensor* t = block_tensor(&w->block[b], part);
+			bytes += tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
+		}
+	return bytes;
+}
+
+/* Whether the plan leaves so small a share of the blocks' bytes that a draft with it can pay. */
+static bool is_worth_it(const struct low_table* low) {
+	static const double MOST_SHARE = 0.6;
+	const double stored = sub_layer_bytes(low->stored);
+	double copied = 0, of = 0;
+	for (int i = 0; i < low->n_items - low->head; i++) {
+		const struct tensor* t = low->item[i].stored;
+		copied += (double)low->item[i].bytes;
+		of += (double)t->rows * (double)dtype_row_bytes(t->type, t->cols);
+	}
+	return stored - of + copied <= MOST_SHARE * stored;
+}
+
+int low_bits_for(const struct model* model) {
+	const int bits = 4;
+	struct low_table table;
+	struct error error;
+	if (sub_layer_bytes(&model->weights) <= last_level_cache())
+		return 0;
+	const bool worth = low_plan(&table, &model->weights, bits, &error) && is_worth_it(&table);
+	low_close(&table);
+	return worth ? bits : 0;
+}
+
+/* ---- found or made -------------------------------------------------------------------------- */
+
+bool low_copy_plan(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
+                   struct error* error) {
+	*copy = (struct low_copy){0};
+	if (!low_plan(&copy->table, &model->weights, wish->bits, error))
+		return false;
+	if (copy->table.bytes == 0)
+		return true;
+	if (!fits(copy, wish, error))
+		return false;
+	const int folder = wish->folder ? snprintf(copy->folder, sizeof copy->folder, "%s", wish->folder) : 0;
+	const int n = snprintf(copy->path, sizeof copy->path, "%s/%s-%s.low", copy->folder, model->fingerprint,
+	                       dtype_name(copy->table.type));
+	if (folder < 1 || folder >= (int)sizeof copy->folder || n >= (int)sizeof copy->path)
+		copy->path[0] = '\0';
+	return true;
+}
+
+bool low_copy_find(struct low_copy* copy, const struct model* model) {
+	const double started = now();
 	struct error error;
 	if (!copy->path[0] || access(copy->path, F_OK) != 0)
 		return false;
@@ -67,6 +167,7 @@ static bool find(struct low_copy* copy, const struct model* model) {
 		if (low_file_check(copy->file.data, copy->file.size, &copy->table, model->fingerprint, copy->path,
 		                   &error)) {
 			low_place(&copy->table, copy->file.data + LOW_FILE_HEAD);
+			copy->seconds = now() - started;
 			return true;
 		}
 		mapping_close(&copy->file);
@@ -75,18 +176,20 @@ static bool find(struct low_copy* copy, const struct model* model) {
 	return false;
 }
 
-static bool make(struct low_copy* copy, const struct low_wish* wish, struct error* error) {
+bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
 	copy->memory = aligned_alloc(LOW_ALIGNMENT, copy->table.bytes);
 	if (!copy->memory)
-		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", wish->bits,
+		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.bits,
 		                 (double)copy->table.bytes / 0x1p20);
 	low_place(&copy->table, copy->memory);
-	return low_make(&copy->table, copy->memory, wish->threads, wish->progress, wish->user, error);
+	return true;
 }
 
-static void keep(struct low_copy* copy, const struct model* model, const char* folder) {
+void low_copy_keep(struct low_copy* copy, const struct model* model) {
 	struct error error;
-	bool kept = make_folder(folder) || error_set(&error, "%.300s: %s", folder, strerror(errno));
+	if (!copy->path[0])
+		return;
+	bool kept = make_folder(copy->folder) || error_set(&error, "%.300s: %s", copy->folder, strerror(errno));
 	kept = kept && low_file_write(copy->path, &copy->table, model->fingerprint, copy->memory, &error);
 	if (!kept)
 		snprintf(copy->warning, sizeof copy->warning, "not kept for the next start: %.470s", error.message);
@@ -95,28 +198,16 @@ static void keep(struct low_copy* copy, const struct model* model, const char* f
 bool low_copy_open(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
                    struct error* error) {
 	const double started = now();
-	*copy = (struct low_copy){0};
-	if (!low_plan(&copy->table, &model->weights, wish->bits, error))
+	if (!low_copy_plan(copy, model, wish, error))
 		return false;
-	if (copy->table.bytes == 0)
+	if (copy->table.bytes == 0 || low_copy_find(copy, model))
 		return true;
-	if (!fits(copy, wish, error))
+	if (!low_copy_take_memory(copy, error) ||
+	    !low_make(&copy->table, copy->memory, wish->threads, wish->progress, wish->user, error))
 		return false;
-	const int n = wish->folder ? snprintf(copy->path, sizeof copy->path, "%s/%s-%s.low", wish->folder,
-	                                      model->fingerprint, dtype_name(copy->table.type))
-	                           : 0;
-	const bool named = n > 0 && n < (int)sizeof copy->path;
-	if (!named)
-		copy->path[0] = '\0';
-	bool good = find(copy, model);
-	if (!good) {
-		good = make(copy, wish, error);
-		copy->seconds = now() - started;
-		if (good && named)
-			keep(copy, model, wish->folder);
-	} else
-		copy->seconds = now() - started;
-	return good;
+	copy->seconds = now() - started;
+	low_copy_keep(copy, model);
+	return true;
 }
 
 void low_copy_close(struct low_copy* copy) {

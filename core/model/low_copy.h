@@ -14,25 +14,42 @@ struct low_copy {
 	void* memory;           /* where it was made; NULL when it is mapped */
 	struct mapping file;
 	double seconds;    /* that finding or making it took */
+	char folder[900];  /* of its file */
 	char path[1024];   /* of its file; "" without one */
 	char warning[512]; /* why a file was not used or not written; "" */
 };
 
 struct low_wish {
 	int bits;           /* 3, 4 or 8 */
-	double most_bytes;  /* a larger copy is refused; 0: as much as the machine has */
+	double most_bytes;  /* a larger copy is refused; 0: a quarter of the memory that is available */
 	const char* folder; /* of the files, made when missing; NULL: nothing is kept */
 	int threads;        /* that make it; 0: one for each CPU that the process may use */
 	void (*progress)(void* user, double share); /* of making it; may be NULL */
 	void* user;
 };
 
-/* The model must outlive the copy. False with the error set when it does not fit, or there is no memory for
- * it. Close in any case. */
+/* Plans the copy and names its file. The model must outlive the copy. False with the error set when it does
+ * not fit. Close in any case. */
+bool low_copy_plan(struct low_copy*, const struct model*, const struct low_wish*, struct error*);
+/* What comes after the plan, each at most once, from whatever thread: mapping the file, where there is a good
+ * one; memory to make it in, false with the error set when there is none; keeping in the file what was made
+ * there. */
+bool low_copy_find(struct low_copy*, const struct model*);
+bool low_copy_take_memory(struct low_copy*, struct error*);
+void low_copy_keep(struct low_copy*, const struct model*);
+/* All of it at once: planned, and found or made on all threads. False with the error set when it does not
+ * fit, or there is no memory for it. Close in any case. */
 bool low_copy_open(struct low_copy*, const struct model*, const struct low_wish*, struct error*);
 void low_copy_close(struct low_copy*);
+
 /* Where files are kept when nothing else is said: swiftlet in $XDG_CACHE_HOME, else in ~/.cache. False when
  * neither is known. */
 bool low_copy_folder(char out[1024]);
+/* Bytes that programs may still take, of the machine and of the process's control group, by the system's own
+ * estimate; 0: unknown. */
+double low_memory_available(void);
+/* The bits that a model's copy should have; 0: none, since its weights are as small already, or lie in the
+ * processor's cache, where fewer bytes are not less time. */
+int low_bits_for(const struct model*);
 
 #endif

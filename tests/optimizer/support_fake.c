@@ -130,7 +130,7 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	fake->backend.weights = &fake->model.weights;
 	fake->engine.model = &fake->model;
 	fake->engine.backend = &fake->backend;
-	cost_open(&fake->engine.cost, &fake->model.weights, NULL);
+	cost_open(&fake->engine.cost, &fake->model.weights);
 }
 
 void fake_close(struct fake* fake) { tokenizer_free(fake->model.tokenizer); }

@@ -15,7 +15,7 @@ static struct cost_model opened(void) {
 	struct weight_table table = {.shape.n_blocks = 1, .block = &block};
 	table.output = block.wq;
 	struct cost_model cost;
-	cost_open(&cost, &table, NULL);
+	cost_open(&cost, &table);
 	return cost;
 }
 
@@ -98,9 +98,10 @@ static void a_variant_costs_what_its_states_do(void** state) {
 	}
 	copy[1].w_up = stored;
 	const struct weight_table table = {.shape.n_blocks = 2, .block = block, .output = stored};
-	const struct low_table low = {.block = copy, .output = &small};
+	const struct low_table low = {.stored = &table, .block = copy, .output = &small};
 	struct cost_model cost;
-	cost_open(&cost, &table, &low);
+	cost_open(&cost, &table);
+	cost_take_low(&cost, &low);
 	const struct mask none = {{0}}, attention = {{5}}, first_mlp = {{2}}, all = {{15}};
 	const struct variant full = {.skip = &none}, skip = {.skip = &attention}, lows = {.low = &attention};
 	const struct variant both = {.skip = &attention, .low = &all, .low_head = true};

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -59,17 +60,9 @@ static struct swiftlet_options drafting(void) {
 	return o;
 }
 
-static struct text generate(struct engine* engine, const struct swiftlet_options* o, const struct mask* skip,
-                            double temperature, uint64_t seed) {
-	char message[512];
-	int32_t prompt[PROMPT];
-	struct text text = {.n = 0};
+static struct swiftlet_request request_of(const struct swiftlet_options* o, double temperature, uint64_t seed,
+                                          int32_t prompt[PROMPT]) {
 	struct swiftlet_request request;
-	struct session* s = swiftlet_session_open(engine, o, message, sizeof message);
-	if (!s)
-		fail_msg("%s", message);
-	if (skip)
-		session_set_mask(s, skip);
 	for (int i = 0; i < PROMPT; i++)
 		prompt[i] = (int32_t)((seed * 131 + (uint64_t)i * 37) % 1024);
 	swiftlet_request_default(&request, o);
@@ -79,6 +72,20 @@ static struct text generate(struct engine* engine, const struct swiftlet_options
 	request.temperature = temperature;
 	request.top_p = 0.95;
 	request.seed = seed;
+	return request;
+}
+
+static struct text generate(struct engine* engine, const struct swiftlet_options* o, const struct mask* skip,
+                            double temperature, uint64_t seed) {
+	char message[512];
+	int32_t prompt[PROMPT];
+	struct text text = {.n = 0};
+	struct session* s = swiftlet_session_open(engine, o, message, sizeof message);
+	if (!s)
+		fail_msg("%s", message);
+	if (skip)
+		session_set_mask(s, skip);
+	const struct swiftlet_request request = request_of(o, temperature, seed, prompt);
 	if (!swiftlet_session_generate(s, &request, keep, &text, &text.figures, message, sizeof message))
 		fail_msg("%s", message);
 	swiftlet_session_close(s);
@@ -105,7 +112,7 @@ static void output_is_plain_decodings(void** state) {
 				const struct text low = generate(engine, &o, &nothing, t, seed);
 				const struct text both = generate(engine, &o, &model->planted[0], t, seed);
 				o.search = true;
-				o.opt_budget = INFINITY; /* proposals are scored with the copy */
+				o.opt_budget = INFINITY;
 				const struct text searched = generate(engine, &o, NULL, t, seed);
 				same(&plain, &low);
 				same(&plain, &both);
@@ -138,6 +145,71 @@ static void sessions_choose(void** state) {
 	assert_string_equal(swiftlet_engine_note(without), "");
 	swiftlet_engine_close(with);
 	swiftlet_engine_close(without);
+}
+
+/* ---- joining -------------------------------------------------------------------------------- */
+
+struct joining {
+	struct text text; /* first: what `keep` takes */
+	struct engine* engine;
+	int at, helped;
+};
+
+/* From some token on the copy is made, by two threads and this one; the next round finds it. */
+static bool keep_and_make(void* user, const struct swiftlet_step* step) {
+	struct joining* j = user;
+	struct error error;
+	const bool more = keep(&j->text, step);
+	if (j->engine->maker || j->text.n < j->at)
+		return more;
+	const struct low_wish wish = {.bits = 4};
+	assert_null(engine_low(j->engine));
+	assert_true(low_copy_plan(&j->engine->low, j->engine->model, &wish, &error));
+	assert_true(j->engine->backend->use_low(j->engine->backend, &j->engine->low.table, &error));
+	j->engine->maker = low_maker_open(&j->engine->low, j->engine->model, 2, &error);
+	assert_non_null(j->engine->maker);
+	while (low_maker_progress(j->engine->maker) == LOW_MAKING) {
+		low_maker_help(j->engine->maker, 0.001);
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	}
+	return more;
+}
+
+static void a_copy_joins_in_mid_text(void** state) {
+	struct model* model = *state;
+	char message[512];
+	for (int sampled = 0; sampled < 2; sampled++)
+		for (int at = 1; at < TOKENS; at += 50) {
+			struct engine* engine = engine_of(model, 0, "auto", 2);
+			struct swiftlet_options o = drafting(), vanilla = o;
+			vanilla.method = SWIFTLET_VANILLA;
+			o.draft = sampled ? SWIFTLET_DRAFT_AUTO : SWIFTLET_DRAFT_ALWAYS;
+			o.draft_bits = -1;
+			const double t = sampled ? 0.8 : 0;
+			const struct text plain = generate(engine, &vanilla, NULL, t, 7);
+			struct joining j = {.engine = engine, .at = at};
+			int32_t prompt[PROMPT];
+			struct swiftlet_request request = request_of(&o, t, 7, prompt);
+			struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
+			assert_non_null(s);
+			assert_true(swiftlet_session_generate(s, &request, keep_and_make, &j, &j.text.figures, message,
+			                                      sizeof message));
+			same(&plain, &j.text);
+			if (!sampled)
+				assert_true(engine_low(engine) == &engine->low.table);
+			assert_true(strstr(swiftlet_engine_note(engine), "made in"));
+			swiftlet_session_close(s);
+			swiftlet_engine_close(engine);
+		}
+}
+
+/* A model that lies in the processor's cache gets none, and nothing is said of it. */
+static void small_models_get_none(void** state) {
+	struct engine* engine = engine_of(*state, -1, "auto", 2);
+	assert_null(engine_low(engine));
+	assert_null(engine->maker);
+	assert_string_equal(swiftlet_engine_note(engine), "");
+	swiftlet_engine_close(engine);
 }
 
 /* Drafts too are repeatable: neither threads nor chance is in them. */
@@ -179,11 +251,13 @@ static void options_are_checked(void** state) {
 	struct swiftlet_options o;
 	char message[300], longest[600];
 	swiftlet_options_default(&o);
-	assert_int_equal(o.draft_bits, 0);
+	assert_int_equal(o.draft_bits, -1);
 	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "3", message, sizeof message), 1);
 	assert_int_equal(o.draft_bits, 3);
 	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "off", message, sizeof message), 1);
 	assert_int_equal(o.draft_bits, 0);
+	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "auto", message, sizeof message), 1);
+	assert_int_equal(o.draft_bits, -1);
 	static const char* const bad_bits[] = {"5", "0", "", "4.0", "-4", "on"};
 	for (size_t i = 0; i < sizeof bad_bits / sizeof *bad_bits; i++)
 		assert_int_equal(swiftlet_options_set(&o, "draft-bits", bad_bits[i], message, sizeof message), -1);
@@ -221,6 +295,8 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(output_is_plain_decodings),
 	    cmocka_unit_test(sessions_choose),
+	    cmocka_unit_test(a_copy_joins_in_mid_text),
+	    cmocka_unit_test(small_models_get_none),
 	    cmocka_unit_test(drafts_repeat),
 	    cmocka_unit_test(small_weights_draft_without),
 	    cmocka_unit_test(options_are_checked),

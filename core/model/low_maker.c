@@ -1,0 +1,202 @@
+/* Parts are taken by adding one to a counter; whoever finishes the last one makes the copy ready. */
+#include "core/model/low_maker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "kernels/cpu/cores.h"
+
+enum { MOST_THREADS = 64 };
+
+struct maker_thread {
+	struct low_maker* maker;
+	pthread_t thread;
+	float* row; /* (widest) */
+};
+
+struct low_maker {
+	struct low_copy* copy;
+	const struct model* model;
+	atomic_int progress; /* enum low_progress */
+	atomic_bool begun;   /* parts may be taken: there is memory for them */
+	atomic_bool stop;
+	atomic_int next, done; /* parts taken, and finished */
+	sem_t begin;           /* posted for each thread but the first once parts may be taken, or at the end */
+	sem_t finished;        /* posted when all parts are done, or at the end */
+	double started;
+	float* row; /* (widest) of whoever helps */
+	int threads;
+	struct maker_thread thread[MOST_THREADS];
+};
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void wait_for(sem_t* semaphore) {
+	while (sem_wait(semaphore) != 0 && errno == EINTR)
+		;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+/* Makes one part; false when none is left. */
+static bool make_one(struct low_maker* m, float* row) {
+	const struct low_table* table = &m->copy->table;
+	if (atomic_load(&m->next) >= table->parts)
+		return false;
+	const int part = atomic_fetch_add(&m->next, 1);
+	if (part >= table->parts)
+		return false;
+	low_make_part(table, m->copy->memory, part, row);
+	if (atomic_fetch_add(&m->done, 1) + 1 == table->parts) {
+		m->copy->seconds = now() - m->started;
+		atomic_store(&m->progress, LOW_READY);
+		sem_post(&m->finished);
+	}
+	return true;
+}
+
+static void make_parts(struct low_maker* m, float* row) {
+	while (!atomic_load(&m->stop) && make_one(m, row))
+		;
+}
+
+void low_maker_help(struct low_maker* m, double seconds) {
+	const double until = now() + seconds;
+	while (atomic_load(&m->begun) && now() < until && make_one(m, m->row))
+		;
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+static void begin_all(struct low_maker* m) {
+	for (int i = 1; i < m->threads; i++)
+		sem_post(&m->begin);
+}
+
+/* A file is looked at with the priority of the program: what is in it is soon had. */
+static void* lead(struct maker_thread* t) {
+	struct low_maker* m = t->maker;
+	struct error error;
+	if (low_copy_find(m->copy, m->model)) {
+		atomic_store(&m->progress, LOW_DONE);
+		return NULL;
+	}
+	/* where it is refused, the thread runs like any other */
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+	if (!low_copy_take_memory(m->copy, &error)) {
+		atomic_store(&m->progress, LOW_FAILED);
+		return NULL;
+	}
+	atomic_store(&m->begun, true);
+	begin_all(m);
+	make_parts(m, t->row);
+	wait_for(&m->finished);
+	if (atomic_load(&m->progress) == LOW_READY && !atomic_load(&m->stop)) {
+		low_copy_keep(m->copy, m->model);
+		atomic_store(&m->progress, LOW_DONE);
+	}
+	return NULL;
+}
+
+static void* follow(struct maker_thread* t) {
+	struct low_maker* m = t->maker;
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+	wait_for(&m->begin);
+	if (atomic_load(&m->begun))
+		make_parts(m, t->row);
+	return NULL;
+}
+
+static void* live(void* user) {
+	struct maker_thread* t = user;
+	return t == t->maker->thread ? lead(t) : follow(t);
+}
+
+/* Signals are for the program's own threads. */
+static bool start_threads(struct low_maker* m, int threads) {
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	bool good = true;
+	for (int i = 0; good && i < threads; i++) {
+		struct maker_thread* t = &m->thread[i];
+		t->maker = m;
+		t->row = malloc(m->copy->table.widest * sizeof *t->row);
+		good = t->row && (i == 0 || pthread_create(&t->thread, NULL, live, t) == 0);
+		m->threads += good;
+		if (!good)
+			free(t->row);
+	}
+	/* the first goes last: it counts the others */
+	if (m->threads > 0 && pthread_create(&m->thread[0].thread, NULL, live, &m->thread[0]) != 0) {
+		begin_all(m);
+		for (int i = 1; i < m->threads; i++)
+			pthread_join(m->thread[i].thread, NULL);
+		for (int i = 0; i < m->threads; i++)
+			free(m->thread[i].row);
+		m->threads = 0;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return m->threads > 0;
+}
+
+struct low_maker* low_maker_open(struct low_copy* copy, const struct model* model, int threads,
+                                 struct error* error) {
+	struct low_maker* m = calloc(1, sizeof *m);
+	if (m)
+		m->row = malloc(copy->table.widest * sizeof *m->row);
+	if (!m || !m->row) {
+		free(m);
+		error_set(error, "out of memory for making a low-bit copy");
+		return NULL;
+	}
+	m->copy = copy;
+	m->model = model;
+	m->started = now();
+	sem_init(&m->begin, 0, 0);
+	sem_init(&m->finished, 0, 0);
+	threads = threads > 0 ? threads : cores_available();
+	if (!start_threads(m, threads < MOST_THREADS ? threads : MOST_THREADS)) {
+		low_maker_close(m);
+		error_set(error, "the threads that make a low-bit copy could not be made");
+		return NULL;
+	}
+	return m;
+}
+
+void low_maker_close(struct low_maker* m) {
+	if (!m)
+		return;
+	atomic_store(&m->stop, true);
+	begin_all(m);
+	sem_post(&m->finished);
+	for (int i = 0; i < m->threads; i++) {
+		pthread_join(m->thread[i].thread, NULL);
+		free(m->thread[i].row);
+	}
+	sem_destroy(&m->begin);
+	sem_destroy(&m->finished);
+	free(m->row);
+	free(m);
+}
+
+enum low_progress low_maker_progress(const struct low_maker* m) {
+	return (enum low_progress)atomic_load(&m->progress);
+}
+
+double low_maker_share(const struct low_maker* m) {
+	const enum low_progress progress = low_maker_progress(m);
+	if (progress == LOW_READY || progress == LOW_DONE)
+		return 1;
+	return (double)atomic_load(&m->done) / m->copy->table.parts;
+}
