@@ -6,7 +6,7 @@
 
 static const float memory = 400, prior_weight = 4, broad_weight = 6, first_weight = 8, first_memory = 200;
 static const float lift_weight = 2, lift_memory = 400, most_chance = 0.998f;
-static const float trust_weight = 100, trust_memory = 900, least_trust = 0.5f, most_trust = 1.25f;
+static const float trust_weight = 30, trust_memory = 900, least_trust = 0.5f, most_trust = 1.25f;
 static const float unknown_first = 0.75f;
 
 static float mean(struct tally tally, float prior, float weight) {
