@@ -54,9 +54,8 @@ static const struct {
      "            --rows, what a pass of more rows costs"},
     {"swift", bench_swift_main,
      "the whole method: how long the search for a mask takes, the speed-up with the mask\n"
-     "            that was found beside what its figures promise, and that a cold start costs nothing"},
-    {"lowbit", bench_lowbit_main,
-     "drafting with a low-bit copy of the weights, with layers skipped, and with both"},
+     "            that was found beside what its figures promise, that a cold start costs nothing, and what\n"
+     "            a copy of the weights in few bits adds"},
     {"methods", bench_methods_main,
      "every method side by side on one stream of prompts: one table, one drawing"},
     {"match-rate", bench_match_rate_main,

@@ -1,28 +1,22 @@
-/* `swiftlet bench swift`: the method on one model, in three parts.
+/* `swiftlet bench swift`: the method on one model, in four parts.
  *
  * search: a session that proposes before every round until a stopping rule fires. decode: a session with
  * the mask found beside one that decodes plainly, in alternating slices, so that both see the same machine;
  * the speed-up is the median of the slices' ratios, and stands beside what M, alpha and c promise (SWIFT
  * Eq. 6). cold: sessions with the defaults and nothing learned, at three skip ratios, beside a plain one:
- * the most that trying may cost. Every token of every session is compared with the plain one's. */
+ * the most that trying may cost. copy: skipping, a low-bit copy of the weights, and both (bench_lowbit.c).
+ * Every token of every session is compared with the plain one's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench.h"
+#include "tools/bench_lowbit.h"
 #include "tools/runtime.h"
 
 /* Short slices where sessions are compared by their whole time: the machine's drift is shared evenly. */
-enum {
-	SLICE = 32,
-	COLD_SLICE = 8,
-	MOST_SLICES = 64,
-	RATIOS = 3,
-	MOST_PAIRS = 5,
-	REQUEST = 512,
-	ROW_REPEATS = 3
-};
+enum { SLICE = 32, COLD_SLICE = 8, RATIOS = 3, MOST_PAIRS = 5, REQUEST = 512, ROW_REPEATS = 3 };
 enum { FIRST_DECODE_PROMPT = 1000, FIRST_COLD_PROMPT = 2000 };
 
 static const double ratio_of[RATIOS] = {0.3, 0.45, 0.6};
@@ -48,6 +42,8 @@ struct swift {
 	double decode_host_share;
 	double optimizer_share, pass_share; /* over search and decode together */
 	/* cold */
+	struct lowbit lowbit;
+	int bits; /* of the copy */
 	struct cold cold[RATIOS];
 	int pairs_done;
 	double worst;
@@ -285,6 +281,8 @@ static int tell_json(const struct swift* w) {
 		json_decode(w, out);
 	if (has(w, 'c'))
 		json_cold(w, out);
+	if (has(w, 'd'))
+		lowbit_json(&w->lowbit, out);
 	bench_json_rows(out, w->row_seconds);
 	cJSON_AddNumberToObject(out, "tokens_compared", (double)w->compared);
 	cJSON_AddNumberToObject(out, "tokens_differing", (double)w->differing);
@@ -328,6 +326,8 @@ static int tell(const struct swift* w) {
 		}
 		printf("  worst slow-down    %10.3f\n", w->worst);
 	}
+	if (has(w, 'd'))
+		lowbit_print(&w->lowbit);
 	bench_print_rows(w->row_seconds);
 	printf("\n%lld tokens compared with plain decoding's, %lld differ\n", (long long)w->compared,
 	       (long long)w->differing);
@@ -349,7 +349,12 @@ static bool measure(struct swift* w, struct error* error) {
 		w->mask = model->planted[0];
 		w->matchness = 0.97; /* what is planted is known to have it */
 	}
-	return (!has(w, 'b') || run_decode(w, error)) && (!has(w, 'c') || run_cold(w, error));
+	if ((has(w, 'b') && !run_decode(w, error)) || (has(w, 'c') && !run_cold(w, error)))
+		return false;
+	const bool good = !has(w, 'd') || lowbit_measure(&w->lowbit, &w->bench, w->bits, w->slices, error);
+	w->compared += w->lowbit.compared;
+	w->differing += w->lowbit.differing;
+	return good;
 }
 
 static int run(struct swift* w, const char* model, struct swiftlet_options* options, bool json) {
@@ -359,7 +364,12 @@ static int run(struct swift* w, const char* model, struct swiftlet_options* opti
 	if (options->context < BENCH_PROMPT + 64)
 		return complain(STATUS_USAGE, "bench swift: --context %d, expected at least %d", options->context,
 		                BENCH_PROMPT + 64);
+	w->bits = options->draft_bits < 0 ? 4 : options->draft_bits;
+	options->draft_bits = has(w, 'd') ? w->bits : 0;
+	if (!options->draft_cache[0])
+		snprintf(options->draft_cache, sizeof options->draft_cache, "off"); /* making it is timed */
 	int status = bench_open(&w->bench, model, options, json);
+	w->bench.options.draft_bits = 0; /* of the other parts' sessions */
 	if (status == OPTIONS_GO_ON) {
 		const bool good = measure(w, &error);
 		bench_progress_end();
@@ -373,16 +383,16 @@ static int run(struct swift* w, const char* model, struct swiftlet_options* opti
 
 int bench_swift_main(int argc, char** argv) {
 	struct swift w = {
-	    .parts = "abc", .slices = 16, .pairs = MOST_PAIRS, .cold_tokens = 512, .cold_seconds = 420};
+	    .parts = "abcd", .slices = 16, .pairs = MOST_PAIRS, .cold_tokens = 512, .cold_seconds = 420};
 	struct swiftlet_options options;
 	const char* model_option = NULL;
 	bool json = false;
 	const struct option option[] = {
 	    {"model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", OPTION_TEXT, &model_option, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
-	    {"parts", 0, "abc", "which parts; b without a takes a made-up model's planted mask", OPTION_TEXT,
+	    {"parts", 0, "abcd", "which parts; b without a takes a made-up model's planted mask", OPTION_TEXT,
 	     &w.parts, 0, 0},
-	    {"slices", 0, "N", "pairs of slices of 32 tokens in b (16)", OPTION_COUNT, &w.slices, 1, MOST_SLICES},
+	    {"slices", 0, "N", "slices of 32 tokens in b and d (16)", OPTION_COUNT, &w.slices, 1, MOST_SLICES},
 	    {"pairs", 0, "N", "cold starts in c (5)", OPTION_COUNT, &w.pairs, 1, MOST_PAIRS},
 	    {"cold-tokens", 0, "N", "tokens of each (512)", OPTION_COUNT, &w.cold_tokens, 32, 1 << 16},
 	    {"cold-seconds", 0, "N", "fewer cold starts where five take longer (420)", OPTION_COUNT,
@@ -402,10 +412,14 @@ int bench_swift_main(int argc, char** argv) {
 	        "     promise; optimizer: time outside model passes, search passes: time scoring proposals\n"
 	        "  c  sessions that have learned nothing, with the defaults, at skip ratios 0.3, 0.45 and 0.6:\n"
 	        "     their time over plain decoding's, the median of the pairs; 1.00 = equal\n"
+	        "  d  sub-layers skipped, a copy of the weights in few bits (--draft-bits, 4), and both, in "
+	        "turns\n"
+	        "     with plain decoding: made-up models skip what was planted, others what the search finds\n"
 	        "Also the cost of a pass by rows. Every token is compared with plain decoding's; where one "
 	        "differs\n"
 	        "the exit status is 1.",
 	    .examples = "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45\n"
+	                "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --parts d\n"
 	                "  swiftlet bench swift -m synth:llama-2-13b,plant=0.45 --backend cuda --json",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
@@ -415,8 +429,8 @@ int bench_swift_main(int argc, char** argv) {
 	const int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	if (strspn(w.parts, "abc") != strlen(w.parts) || !*w.parts)
-		return complain(STATUS_USAGE, "bench swift: --parts %s, expected letters of abc", w.parts);
+	if (strspn(w.parts, "abcd") != strlen(w.parts) || !*w.parts)
+		return complain(STATUS_USAGE, "bench swift: --parts %s, expected letters of abcd", w.parts);
 	const char* const model = options_model(&line, model_option);
 	return model ? run(&w, model, &options, json) : STATUS_USAGE;
 }

@@ -74,21 +74,37 @@ class LowBit(EndToEnd):
     def test_refusals(self):
         message = self.status(1, run("run", MODEL, "-p", PROMPT, "--draft-bits", "4", "--draft-memory", "100K"))
         self.assertIn("more than the 0.1 MiB allowed", message)
-        for options, word in [(["--draft-bits", "5"], "off 3 4 8"), (["--draft-memory", "lots"], "800M"),
+        for options, word in [(["--draft-bits", "5"], "auto off 3 4 8"), (["--draft-memory", "lots"], "800M"),
                               (["--draft-cache", ""], "a folder")]:
             self.assertIn(word, self.status(2, run("run", MODEL, "-p", PROMPT, *options)))
 
     def test_bench(self):
-        result = run("bench", "lowbit", "-m", MODEL + ",plant=0.45", "--slices", "2", "--predict", "96", "--json",
-                     "--draft-cache", "off")
+        result = run("bench", "swift", "-m", MODEL + ",plant=0.45", "--parts", "d", "--slices", "2", "--json")
         self.status(0, result)
         told = json.loads(result.stdout)
         self.assertEqual([way["name"] for way in told["ways"]], ["skip", "low-bit", "both"])
-        self.assertEqual(told["type"], "q4_k")
+        self.assertEqual([way["skipped"] > 0 for way in told["ways"]], [True, False, True])
+        self.assertEqual(told["copy"]["type"], "q4_k")
+        self.assertGreater(told["copy"]["bytes"], 0)
         self.assertEqual(told["tokens_differing"], 0)
         self.assertGreater(told["ways"][1]["predicted"], 0.6)
-        self.assertIn("as small already", self.status(1, run("bench", "lowbit", "-m", MODEL.replace("f16", "q4_k"),
-                                                             "--draft-cache", "off")))
+        small = run("bench", "swift", "-m", MODEL.replace("f16", "q4_k"), "--parts", "d", "--slices", "2")
+        self.status(0, small)
+        self.assertIn("as small already", small.stdout.decode())
+
+    def test_the_default(self):
+        """Made in the background where the weights are large: the text stays, whatever becomes of the copy."""
+        large = "synth:layers=4,dim=1024,heads=8,kv-heads=4,ffn=2816,vocab=4096,dtype=f16"
+        cache = self.path("cache")
+        plain, _ = self.generate("--method", "vanilla", model=large)
+        for options in [["--draft-cache", cache], ["--draft-cache", "/proc/nowhere"], ["--draft-memory", "1M"],
+                        ["--draft-bits", "off"], ["--draft-cache", cache]]:
+            tokens, _ = self.generate(*options, model=large)
+            self.assertEqual(tokens, plain)
+        tokens, message = self.generate("--draft-bits", "4", "--draft-cache", cache, model=large)
+        self.assertEqual(tokens, plain)
+        tokens, _ = self.generate("--draft-cache", cache, model=large)
+        self.assertEqual(tokens, plain)
 
 
 main()
