@@ -116,9 +116,9 @@ static bool is_affordable(const struct session* s) {
 		return true;
 	if (s->engine->cost.plain <= 0)
 		return false;
-	const struct mask likely = search_best(s->search, NULL);
+	const struct mask none = {{0}};
 	return ledger_allows_learning(
-	    &s->ledger, cost_matchness(&s->engine->cost, (struct variant){.skip = &likely}, s->window.size));
+	    &s->ledger, cost_matchness(&s->engine->cost, (struct variant){.skip = &none}, s->window.size));
 }
 
 bool score_begin(struct session* s) {

@@ -1,6 +1,6 @@
 /* The file of a low-bit copy: found again as it was made, made anew when anything about it is wrong, and
  * never needed: what cannot be written stays in memory. */
-#include "core/model/low_copy.h"
+#include "core/model/low_maker.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -314,6 +315,76 @@ static void too_large_is_refused(void** state) {
 	low_copy_close(&copy);
 }
 
+/* ---- in the background ---------------------------------------------------------------------- */
+
+/* Like `expect`, of a copy that threads find or make while another one waits, or helps. */
+static void expect_behind(const struct fixture* f, int threads, bool help, bool found, const char* warning) {
+	struct low_copy copy;
+	struct error error = {""};
+	const struct low_wish wish = {.bits = 4, .folder = f->folder};
+	assert_true(low_copy_plan(&copy, f->model, &wish, &error));
+	struct low_maker* maker = low_maker_open(&copy, f->model, threads, &error);
+	assert_non_null(maker);
+	while (low_maker_progress(maker) == LOW_MAKING) {
+		if (help)
+			low_maker_help(maker, 0.001);
+		assert_true(low_maker_share(maker) >= 0 && low_maker_share(maker) <= 1);
+	}
+	assert_true(low_maker_share(maker) == 1);
+	assert_memory_equal(bytes_of(&copy), bytes_of(&f->made), f->made.table.bytes);
+	while (low_maker_progress(maker) == LOW_READY)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	assert_int_equal(low_maker_progress(maker), LOW_DONE);
+	assert_int_equal(copy.memory == NULL, found);
+	if (warning ? !strstr(copy.warning, warning) : copy.warning[0] != 0)
+		fail_msg("warning \"%s\", expected \"%s\"", copy.warning, warning ? warning : "");
+	low_maker_help(maker, 1); /* there is nothing to do */
+	low_maker_close(maker);
+	low_copy_close(&copy);
+}
+
+static void made_behind_by_any_number(void** state) {
+	struct fixture f = *(struct fixture*)*state;
+	char path[256];
+	path_of(&f, f.model, path);
+	for (int threads = 1; threads <= 4; threads++)
+		for (int help = 0; help < 2; help++) {
+			unlink(path);
+			expect_behind(&f, threads, help, false, NULL);
+			expect_behind(&f, threads, help, true, NULL);
+			expect(&f, true, NULL);
+		}
+	write_file(path, MODEL, sizeof MODEL);
+	expect_behind(&f, 2, false, false, "made anew");
+	expect_behind(&f, 2, false, true, NULL);
+	snprintf(path, sizeof path, "%s/file", f.folder);
+	write_file(path, "x", 1);
+	strcat(f.folder, "/file/below");
+	expect_behind(&f, 2, true, false, "not kept");
+}
+
+/* Whoever ends before the copy is ready leaves a whole file or none. */
+static void ended_at_any_time(void** state) {
+	const struct fixture* f = *state;
+	char path[256];
+	path_of(f, f->model, path);
+	for (int i = 0; i < 200; i++) {
+		struct low_copy copy;
+		struct error error = {""};
+		const struct low_wish wish = {.bits = 4, .folder = f->folder};
+		if (i % 2)
+			unlink(path);
+		assert_true(low_copy_plan(&copy, f->model, &wish, &error));
+		struct low_maker* maker = low_maker_open(&copy, f->model, 1 + i % 3, &error);
+		assert_non_null(maker);
+		nanosleep(&(struct timespec){.tv_nsec = i % 20 * 20000}, NULL);
+		low_maker_close(maker);
+		low_copy_close(&copy);
+		if (access(path, F_OK) == 0)
+			expect(f, true, NULL);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(made_once_then_found, new_folder, drop_folder),
@@ -326,6 +397,8 @@ int main(void) {
 	    cmocka_unit_test_setup_teardown(several_at_once, new_folder, drop_folder),
 	    cmocka_unit_test_setup_teardown(files_in_the_making, new_folder, drop_folder),
 	    cmocka_unit_test_setup_teardown(too_large_is_refused, new_folder, drop_folder),
+	    cmocka_unit_test_setup_teardown(made_behind_by_any_number, new_folder, drop_folder),
+	    cmocka_unit_test_setup_teardown(ended_at_any_time, new_folder, drop_folder),
 	    cmocka_unit_test(the_users_cache_is_the_default),
 	};
 	return cmocka_run_group_tests(tests, open_all, close_all);

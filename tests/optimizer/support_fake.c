@@ -42,7 +42,7 @@ static double share(const struct fake* fake, const struct pass* pass) {
 		return span;
 	if (mask_has(pass->skip, 2 * FAKE_BLOCKS - 1))
 		return 1 - (double)mask_count(pass->skip) / (2 * FAKE_BLOCKS);
-	return span * fake->c;
+	return span * (pass->low ? fake->low_c : fake->c);
 }
 
 static bool run(struct backend* backend, const struct pass* pass, struct error* error) {
@@ -50,6 +50,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	struct cache* cache = pass->segment->cache;
 	(void)error;
 	const int first = cache->pending;
+	fake->low = pass->low != NULL;
 	for (int i = 0; pass->tap >= 0 && i < pass->n * fake->model.weights.shape.dim; i++)
 		pass->tap_out[i] = 1;
 	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
@@ -131,6 +132,24 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	fake->engine.model = &fake->model;
 	fake->engine.backend = &fake->backend;
 	cost_open(&fake->engine.cost, &fake->model.weights);
+}
+
+void fake_join_low(struct fake* fake, double low_c) {
+	struct low_table* low = &fake->engine.low.table;
+	const struct tensor small = {.type = DTYPE_F32, .rows = 25, .cols = 100};
+	*low = (struct low_table){.bits = 4,
+	                          .stored = &fake->model.weights,
+	                          .block = fake->low_block,
+	                          .output = &fake->low_head,
+	                          .bytes = 1};
+	for (int b = 0; b < FAKE_BLOCKS; b++)
+		fake->low_block[b] =
+		    (struct block_weights){.wq = small, .wo = small, .w_gate = small, .w_down = small};
+	for (int s = 0; s < 2 * FAKE_BLOCKS; s++)
+		mask_set(&low->sub_layers, s, true);
+	fake->low_c = low_c;
+	fake->engine.low_joined = true;
+	cost_take_low(&fake->engine.cost, low);
 }
 
 void fake_close(struct fake* fake) { tokenizer_free(fake->model.tokenizer); }

@@ -11,12 +11,15 @@ struct fake {
 	int depth[MAX_ROWS];
 	double now;      /* the injected clock, seconds */
 	double c, slope; /* a draft step, and one more row, in plain steps of 1 s */
+	double low_c;    /* a draft step with the low-bit copy, once it has joined */
+	bool low;        /* the pass at hand runs with it */
 	double noise;    /* each pass takes up to this share more or less */
 	uint64_t random;
 	/* Whether the draft guesses the token at `position` right; *probability is its confidence. */
 	bool (*right)(struct fake*, int position, float* probability);
 	int64_t full, drafts, scored; /* passes */
-	struct block_weights block[32];
+	struct block_weights block[32], low_block[32];
+	struct tensor low_head;
 	struct model model;
 	struct engine engine;
 };
@@ -25,6 +28,8 @@ struct fake {
 int32_t fake_truth(int position);
 void fake_open(struct fake*, bool (*right)(struct fake*, int, float*), double c, double slope);
 void fake_close(struct fake*);
+/* A copy of all weights in a quarter of their bytes joins; a draft step with it costs low_c. */
+void fake_join_low(struct fake*, double low_c);
 struct session* fake_session(struct fake*, struct swiftlet_options*);
 uint64_t fake_random(struct fake*);
 

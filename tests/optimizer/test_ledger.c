@@ -44,12 +44,21 @@ static bool flips_coins(struct fake* fake, int position, float* probability) {
 	return fake_random(fake) % 2;
 }
 
+/* Layers cannot be left out, but rounded. */
+static bool right_when_low(struct fake* fake, int position, float* probability) {
+	(void)position;
+	*probability = 0.95f;
+	return fake->low ? fake_random(fake) % 20 != 0 : fake_random(fake) % 2;
+}
+
 struct run {
 	double worst; /* least balance over floor, in plain steps */
 	double slowdown, rate;
 };
 
-static struct run run(struct fake* fake, const char* const* option, int tokens) {
+/* join: the token from which on there is a low-bit copy of steps that cost low_c; 0: never. */
+static struct run run_joined(struct fake* fake, const char* const* option, int tokens, int join,
+                             double low_c) {
 	struct swiftlet_options options;
 	char message[256];
 	swiftlet_options_default(&options);
@@ -74,6 +83,8 @@ static struct run run(struct fake* fake, const char* const* option, int tokens) 
 			assert_int_equal(step.token[i].id, fake_truth(3 + n));
 		if (n == 1)
 			start = fake->now;
+		if (join > 0 && n >= join && !engine_low(&fake->engine))
+			fake_join_low(fake, low_c);
 		const double margin = session->ledger.balance - ledger_floor(&session->ledger);
 		result.worst = margin < result.worst ? margin : result.worst;
 		if (n > 512) {
@@ -85,6 +96,10 @@ static struct run run(struct fake* fake, const char* const* option, int tokens) 
 	result.rate = (n - 1) / (fake->now - start);
 	swiftlet_session_close(session);
 	return result;
+}
+
+static struct run run(struct fake* fake, const char* const* option, int tokens) {
+	return run_joined(fake, option, tokens, 0, 0);
 }
 
 static void test_adversaries(void** state) {
@@ -126,6 +141,38 @@ static void test_good_draft_pays(void** state) {
 	printf("always right: rate %.3f\n", result.rate);
 	assert_true(result.worst >= -1e-6);
 	assert_true(result.rate > 1.35); /* 26 tokens for 25·0.6 + 1.5 would be 1.57 */
+	fake_close(&fake);
+}
+
+/* A copy that joins is no way around the ledger, whatever it guesses, and however dear it proves. */
+static void test_adversaries_with_a_copy(void** state) {
+	(void)state;
+	static bool (*const right[])(struct fake*, int, float*) = {always_wrong, lures, turns, flips_coins};
+	for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
+		for (int dear = 0; dear < 2; dear++) {
+			struct fake fake;
+			fake_open(&fake, right[i], 0.6, dear ? 0.1 : 0.02);
+			fake.random = i;
+			const char* const options[] = {"drafters", dear ? "all" : "mask", NULL};
+			const struct run result = run_joined(&fake, options, 3000, 300, dear ? 0.95 : 0.3);
+			printf("copy at %.1f, adversary %zu: least margin %.2f steps, worst slowdown %.4f, rate %.3f\n",
+			       fake.low_c, i, result.worst, result.slowdown, result.rate);
+			assert_true(result.worst >= -1e-6);
+			assert_true(result.slowdown <= 1.0215);
+			fake_close(&fake);
+		}
+}
+
+/* A copy that pays is made use of soon after it joined, where nothing else did. */
+static void test_a_copy_pays(void** state) {
+	(void)state;
+	struct fake fake;
+	fake_open(&fake, right_when_low, 0.6, 0.02);
+	const char* const options[] = {"drafters", "mask", NULL};
+	const struct run result = run_joined(&fake, options, 2000, 200, 0.3);
+	printf("a copy at token 200 of 2000: rate %.3f\n", result.rate);
+	assert_true(result.worst >= -1e-6);
+	assert_true(result.rate > 1.5); /* chains of eight would be 2.0 */
 	fake_close(&fake);
 }
 
@@ -184,7 +231,10 @@ static void test_learning_stops_no_draft(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_accounts), cmocka_unit_test(test_adversaries),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_accounts),
+	                                   cmocka_unit_test(test_adversaries),
+	                                   cmocka_unit_test(test_adversaries_with_a_copy),
+	                                   cmocka_unit_test(test_a_copy_pays),
 	                                   cmocka_unit_test(test_learning_stops_no_draft),
 	                                   cmocka_unit_test(test_good_draft_pays)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
