@@ -28,6 +28,7 @@ struct stream {
 	struct generation generation;
 	struct swiftlet_figures last; /* of the last instance that was served */
 	long served, failed;
+	struct swiftlet_figures drafted; /* of all, by source; nothing else */
 	bool out_failed;
 	bool live; /* progress is shown */
 	double shown_at;
@@ -117,6 +118,11 @@ static void serve(struct stream* s, const struct instance* instance, struct erro
 	put_line(s, report_text(&report));
 	s->served++;
 	s->last = g->figures;
+	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
+		s->drafted.source[i].rows += g->figures.source[i].rows;
+		s->drafted.source[i].accepted += g->figures.source[i].accepted;
+		s->drafted.source[i].predicted += g->figures.source[i].predicted;
+	}
 	if (!summary_add(&s->summary, instance->task, &g->figures))
 		s->out_failed = true;
 }
@@ -147,6 +153,7 @@ static void print_table(const struct stream* s) {
 	for (int i = 0; i < s->summary.n; i++)
 		print_row(s->summary.task[i].name, &s->summary.task[i]);
 	print_row("total", &s->summary.total);
+	sources_print(stdout, &s->drafted);
 	if (s->failed)
 		printf("%ld line%s failed\n", s->failed, s->failed == 1 ? "" : "s");
 	if (s->runtime.options.method != SWIFTLET_VANILLA && s->served)

@@ -118,4 +118,18 @@ void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_me
 	print_figure(out, "matchness", f->matchness, "%.2f");
 	print_figure(out, "skip ratio", f->skip_ratio, "%.2f");
 	fprintf(out, "   skipping %d attention and %d MLP sub-layers\n", f->n_attention, f->n_mlp);
+	sources_print(out, f);
+}
+
+void sources_print(FILE* out, const struct swiftlet_figures* f) {
+	for (int i = 0; swiftlet_source_name(i); i++) {
+		if (f->source[i].rows == 0)
+			continue;
+		fprintf(out, "drafted by %-10s  %8" PRId64 " rows  %8" PRId64 " accepted", swiftlet_source_name(i),
+		        f->source[i].rows, f->source[i].accepted);
+		if (f->source[i].accepted > 0)
+			fprintf(out, "   predicted over accepted %.3f",
+			        f->source[i].predicted / (double)f->source[i].accepted);
+		fputc('\n', out);
+	}
 }

@@ -31,5 +31,8 @@ void generation_free(struct generation*);
 
 /* The figures in a few lines for people. */
 void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);
+/* Who drafted: a line a source, rows verified, tokens accepted, and the tokens that were expected of it over
+ * those that came. Nothing where nobody did. */
+void sources_print(FILE*, const struct swiftlet_figures*);
 
 #endif

@@ -1,12 +1,13 @@
 /* The decode path allocates nothing, seen from a session: drafting, trees of more rows than a slice,
  * verifying, sampling and committing run under a count of every call of malloc and its kin; greedy, sampled,
- * with log probabilities and stop strings. What the search does between rounds is not the decode path, and is
- * off. */
+ * with log probabilities and stop strings, and where a low-bit copy joins. What the search does between
+ * rounds is not the decode path, and is off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -72,12 +73,27 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 	return widest;
 }
 
-static void decode(const char* spec, int max_tree, int least_rows) {
+/* A copy that threads have made, and that no session has found yet. */
+static void make_copy(struct bench* b) {
+	struct error error = {""};
+	struct low_copy* low = &b->engine->low;
+	const struct low_wish wish = {.bits = 4};
+	assert_true(low_copy_plan(low, b->model, &wish, &error));
+	assert_true(b->engine->backend->use_low(b->engine->backend, &low->table, &error));
+	b->engine->maker = low_maker_open(low, b->model, 2, &error);
+	assert_non_null(b->engine->maker);
+	while (low_maker_progress(b->engine->maker) != LOW_DONE)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+static void decode(const char* spec, int max_tree, int least_rows, bool copy) {
 	static const char* const stop[] = {"never to be found"};
 	static const struct swiftlet_bias bias = {40, 3};
 	struct bench b;
 	assert_true(allocations_are_seen());
 	open_bench(&b, spec, max_tree);
+	if (copy)
+		make_copy(&b);
 	const struct swiftlet_request requests[] = {
 	    {.temperature = 0, .top_p = 1},
 	    {.temperature = 5, .top_p = 0.99, .top_k = 100, .min_p = 1e-6, .seed = 7},
@@ -99,6 +115,7 @@ static void decode(const char* spec, int max_tree, int least_rows) {
 		assert_int_equal(allocated, 0);
 		if (!request.logprobs) /* whose trees are kept small */
 			assert_true(widest >= least_rows);
+		assert_int_equal(b.session->low != NULL, copy);
 	}
 	close_bench(&b);
 }
@@ -109,16 +126,22 @@ static const char* const model =
 /* 25 steps of 10 candidates each: 2,000 bytes of them are sorted. */
 static void every_candidate(void** state) {
 	(void)state;
-	decode(model, PAPER, 200);
+	decode(model, PAPER, 200, false);
 }
 
 static void best_candidates(void** state) {
 	(void)state;
-	decode(model, 64, 64);
+	decode(model, 64, 64, false);
+}
+
+static void with_a_copy(void** state) {
+	(void)state;
+	decode(model, 64, 64, true);
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(every_candidate), cmocka_unit_test(best_candidates)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(every_candidate), cmocka_unit_test(best_candidates),
+	                                   cmocka_unit_test(with_a_copy)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
