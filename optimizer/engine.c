@@ -116,13 +116,27 @@ static bool note_none(struct engine* engine, const char* why) {
 	return true;
 }
 
+/* Half of what a copy spares is soon more than the time that making it takes: where starts before have
+ * decoded so many times as long without it, it is made before the first token, once. */
+static const double missed_long_enough = 8;
+
+static bool is_overdue(const struct engine* engine, const struct low_wish* wish) {
+	struct low_copy planned;
+	struct error ignored;
+	const bool overdue =
+	    low_copy_plan(&planned, engine->model, wish, &ignored) &&
+	    low_copy_missed(&planned) > missed_long_enough * low_copy_effort(&planned, wish->threads);
+	low_copy_close(&planned);
+	return overdue;
+}
+
 /* Now, on all threads, or in the background. What nobody asked for by bits is done without where it cannot
  * be. */
 static bool make_low(struct engine* engine, const struct swiftlet_options* options,
                      const struct low_wish* wish, struct error* error) {
 	const bool asked = options->draft_bits > 0;
 	struct low_copy* low = &engine->low;
-	if (asked || options->draft_wait) {
+	if (asked || options->draft_wait || is_overdue(engine, wish)) {
 		if (!low_copy_open(low, engine->model, wish, error))
 			return asked ? false : note_none(engine, error->message);
 	} else {
@@ -258,6 +272,8 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 void swiftlet_engine_close(struct engine* engine) {
 	if (!engine)
 		return;
+	if (engine->maker && low_maker_progress(engine->maker) == LOW_MAKING)
+		low_copy_miss(&engine->low, (double)engine->cost.passes * cost_plain_seconds(&engine->cost));
 	low_maker_close(engine->maker);
 	if (engine->backend)
 		engine->backend->close(engine->backend);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/model/low_file.h"
+#include "kernels/cpu/cores.h"
 
 static double now(void) {
 	struct timespec t;
@@ -95,12 +96,16 @@ static bool fits(const struct low_copy* copy, const struct low_wish* wish, struc
 
 /* ---- which bits ----------------------------------------------------------------------------- */
 
-/* The largest cache, as the system tells it; 0: it does not. */
+/* The largest cache, as the kernel tells it, in KiB; 0: it does not. (What sysconf says of a virtual
+ * machine's may be ten times too much.) */
 static double last_level_cache(void) {
 	double most = 0;
-	static const int level[] = {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE};
-	for (size_t i = 0; i < sizeof level / sizeof *level; i++)
-		most = (double)sysconf(level[i]) > most ? (double)sysconf(level[i]) : most;
+	for (int index = 0; index < 8; index++) {
+		char path[80];
+		snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+		const double bytes = 1024 * number_in(path);
+		most = bytes > most ? bytes : most;
+	}
 	return most;
 }
 
@@ -157,6 +162,38 @@ bool low_copy_plan(struct low_copy* copy, const struct model* model, const struc
 	return true;
 }
 
+/* ---- missed --------------------------------------------------------------------------------- */
+
+static bool missed_path(const struct low_copy* copy, char path[1040]) {
+	return copy->path[0] && snprintf(path, 1040, "%s.missed", copy->path) < 1040;
+}
+
+double low_copy_missed(const struct low_copy* copy) {
+	char path[1040];
+	const double seconds = missed_path(copy, path) ? number_in(path) : 0;
+	return seconds > 0 && seconds < 1e12 ? seconds : 0;
+}
+
+void low_copy_miss(const struct low_copy* copy, double seconds) {
+	char path[1040];
+	if (!(seconds > 0) || !missed_path(copy, path) || !make_folder(copy->folder))
+		return;
+	const double all = low_copy_missed(copy) + seconds;
+	FILE* file = fopen(path, "we");
+	if (!file)
+		return; /* it is a hint */
+	fprintf(file, "%.3f\n", all);
+	fclose(file);
+}
+
+double low_copy_effort(const struct low_copy* copy, int threads) {
+	static const double WEIGHTS_PER_SECOND = 1e8; /* of a thread */
+	double weights = 0;
+	for (int i = 0; i < copy->table.n_items; i++)
+		weights += (double)copy->table.item[i].stored->rows * (double)copy->table.item[i].stored->cols;
+	return weights / (WEIGHTS_PER_SECOND * (threads > 0 ? threads : cores_available()));
+}
+
 bool low_copy_find(struct low_copy* copy, const struct model* model) {
 	const double started = now();
 	struct error error;
@@ -191,6 +228,9 @@ void low_copy_keep(struct low_copy* copy, const struct model* model) {
 		return;
 	bool kept = make_folder(copy->folder) || error_set(&error, "%.300s: %s", copy->folder, strerror(errno));
 	kept = kept && low_file_write(copy->path, &copy->table, model->fingerprint, copy->memory, &error);
+	char missed[1040];
+	if (missed_path(copy, missed))
+		unlink(missed);
 	if (!kept)
 		snprintf(copy->warning, sizeof copy->warning, "not kept for the next start: %.470s", error.message);
 }

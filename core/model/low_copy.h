@@ -42,6 +42,13 @@ void low_copy_keep(struct low_copy*, const struct model*);
 bool low_copy_open(struct low_copy*, const struct model*, const struct low_wish*, struct error*);
 void low_copy_close(struct low_copy*);
 
+/* Starts that end before a copy was made in the background leave a word: the seconds that they decoded
+ * without it, beside where its file would be. The sum of those, 0 where nothing is kept; and adding to it. */
+double low_copy_missed(const struct low_copy*);
+void low_copy_miss(const struct low_copy*, double seconds);
+/* Seconds that making it on so many threads (0: one for each CPU that the process may use) takes, about. */
+double low_copy_effort(const struct low_copy*, int threads);
+
 /* Where files are kept when nothing else is said: swiftlet in $XDG_CACHE_HOME, else in ~/.cache. False when
  * neither is known. */
 bool low_copy_folder(char out[1024]);

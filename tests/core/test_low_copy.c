@@ -3,6 +3,7 @@
 #include "core/model/low_maker.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -363,6 +364,39 @@ static void made_behind_by_any_number(void** state) {
 	expect_behind(&f, 2, true, false, "not kept");
 }
 
+/* Seconds that were missed add up, until there is a copy; nonsense in their file is none. */
+static void what_is_missed_adds_up(void** state) {
+	const struct fixture* f = *state;
+	struct low_copy copy;
+	struct error error = {""};
+	char path[300];
+	const struct low_wish wish = {.bits = 4, .folder = f->folder}, nowhere = {.bits = 4};
+	path_of(f, f->model, path);
+	strcat(path, ".missed");
+	assert_true(low_copy_plan(&copy, f->model, &wish, &error));
+	assert_true(low_copy_missed(&copy) == 0);
+	low_copy_miss(&copy, 1.5);
+	low_copy_miss(&copy, 2);
+	low_copy_miss(&copy, -1);
+	low_copy_miss(&copy, (double)NAN);
+	assert_true(low_copy_missed(&copy) == 3.5);
+	assert_true(low_copy_effort(&copy, 1) > 0);
+	assert_true(low_copy_effort(&copy, 4) == low_copy_effort(&copy, 1) / 4);
+	static const char* const nonsense[] = {"", "x", "-5", "nan", "inf", "1e300"};
+	for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+		write_file(path, nonsense[i], strlen(nonsense[i]));
+		assert_true(low_copy_missed(&copy) == 0);
+	}
+	low_copy_miss(&copy, 1);
+	low_copy_close(&copy);
+	expect(f, false, NULL);
+	assert_int_not_equal(access(path, F_OK), 0);
+	assert_true(low_copy_plan(&copy, f->model, &nowhere, &error));
+	low_copy_miss(&copy, 1);
+	assert_true(low_copy_missed(&copy) == 0);
+	low_copy_close(&copy);
+}
+
 /* Whoever ends before the copy is ready leaves a whole file or none. */
 static void ended_at_any_time(void** state) {
 	const struct fixture* f = *state;
@@ -398,6 +432,7 @@ int main(void) {
 	    cmocka_unit_test_setup_teardown(files_in_the_making, new_folder, drop_folder),
 	    cmocka_unit_test_setup_teardown(too_large_is_refused, new_folder, drop_folder),
 	    cmocka_unit_test_setup_teardown(made_behind_by_any_number, new_folder, drop_folder),
+	    cmocka_unit_test_setup_teardown(what_is_missed_adds_up, new_folder, drop_folder),
 	    cmocka_unit_test_setup_teardown(ended_at_any_time, new_folder, drop_folder),
 	    cmocka_unit_test(the_users_cache_is_the_default),
 	};
