@@ -248,8 +248,8 @@ struct cache {
 	int pending;
 	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
 	                      max(prompt_length, position + 1) */
-	enum dtype type;   /* F16 or F32 */
-	size_t bytes;
+	enum dtype type;   /* F16, F32, or where the backend has it Q8_0 */
+	size_t bytes;      /* of `capacity` tokens, if none are shared */
 };
 
 /* ---- the pass ----------------------------------------------------------------------------- */
@@ -372,11 +372,13 @@ struct exchange;  /* between the processes that share a model: kernels/exchange.
 struct leading;   /* kernels/ranks.c */
 
 struct backend_options {
-	int threads;               /* CPU; 0: one for each CPU that the process may use */
-	const char* isa;           /* CPU: "auto", "reference", "avx2", "avx512" */
-	int device;                /* GPU ordinal */
-	int max_caches;            /* caches that will be open at once, for planning; 0 = 1 */
-	int context;               /* longest context a cache will have: workspaces are sized once */
+	int threads;        /* CPU; 0: one for each CPU that the process may use */
+	const char* isa;    /* CPU: "auto", "reference", "avx2", "avx512" */
+	int device;         /* GPU ordinal */
+	int max_caches;     /* caches that will be open at once, for planning; 0 = 1 */
+	int context;        /* longest context a cache will have: workspaces are sized once */
+	size_t cache_bytes; /* the most that all caches of a type may take, where they share memory; 0: what each
+	                       may come to need */
 	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
@@ -404,6 +406,17 @@ struct backend {
 	bool (*rewind)(struct cache*, int sub_layer);
 	/* Forgets committed tokens from `committed` on, and all pending rows. */
 	void (*truncate)(struct cache*, int committed);
+	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
+	/* Makes the cache hold the beginning of these tokens and nothing else, as far as it does already, or
+	 * another cache of its backend in whole pages; keys and values are shared, not copied. Returns how many
+	 * tokens it holds then. Of others' rows those are found that the full model ran; none where the
+	 * rotation depends on the prompt's length. Nothing may be pending. */
+	int (*adopt)(struct cache*, const int32_t* token, int n);
+	/* Makes sure that so many more pending rows have memory. False when all is in use: a pass with them would
+	 * fail; memory comes back as other caches are truncated. */
+	bool (*reserve)(struct cache*, int rows);
+	/* Tokens that caches of this type can still take. */
+	int (*room)(const struct cache*);
 	/* Optional (NULL on the CPU): the whole draft loop. The first row holds `token` after the committed
 	 * tokens; out[d] is the result of step d. Returns the steps taken (>= 1), or 0 with the error set.
 	 * Pending rows are left for the caller to discard. */

@@ -96,10 +96,12 @@ static void prepare_part(void* user, int part, int thread) {
 static void attention_part(void* user, int part, int thread) {
 	struct bench* b = user;
 	const size_t slot = HEAD_DIM * 2, head = slot * CONTEXT;
-	const unsigned char* at = b->buffer + 2 * head * (size_t)part;
+	const unsigned char* page[CONTEXT / PAGE_SLOTS];
+	for (size_t i = 0; i < CONTEXT / PAGE_SLOTS; i++)
+		page[i] = b->buffer + 2 * head * (size_t)part + 2 * i * PAGE_SLOTS * slot;
 	const int32_t ancestor = CONTEXT - 1;
-	const struct attention_row row = {.key = at,
-	                                  .value = at + head,
+	const struct attention_row row = {.page = page,
+	                                  .value = PAGE_SLOTS * slot,
 	                                  .slot_bytes = slot,
 	                                  .type = DTYPE_F16,
 	                                  .base = CONTEXT - 1,

@@ -27,8 +27,9 @@ static void attend_part(void* user, int part, int thread) {
 	const struct slice_row* row = &b->row[i];
 	const struct cpu_cache* c = row->cache;
 	const struct attention_row a = {
-	    .key = cache_rows(c, c->keys, job->block, h),
-	    .value = cache_rows(c, c->values, job->block, h),
+	    .page = c->bytes,
+	    .key = keys_at(c, job->block, h),
+	    .value = values_at(c, job->block, h),
 	    .slot_bytes = c->slot_bytes,
 	    .type = c->head.type,
 	    .base = row->base,

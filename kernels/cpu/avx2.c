@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/dtype_blocks.h"
+#include "kernels/low.h"
 
 typedef __m256 vec;
 enum { LANES = 8, TILE_HEADS = 2, TILE_CHUNKS = 4 };
@@ -29,6 +31,9 @@ static inline vec vec_load_half_part(const uint16_t* x, int n) {
 	uint16_t part[LANES] = {0};
 	memcpy(part, x, (size_t)n * sizeof *x);
 	return vec_load_half(part);
+}
+static inline vec vec_load_bytes(const int8_t* x) {
+	return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(const void*)x)));
 }
 static inline void vec_store(float* out, vec x) { _mm256_storeu_ps(out, x); }
 static inline void vec_store_part(float* out, vec x, int n) { _mm256_maskstore_ps(out, first_lanes(n), x); }

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/dtype_blocks.h"
+#include "kernels/low.h"
 
 typedef __m512 vec;
 enum { LANES = 16, TILE_HEADS = 4, TILE_CHUNKS = 4 };
@@ -24,6 +26,9 @@ static inline vec vec_load_half(const uint16_t* x) {
 }
 static inline vec vec_load_half_part(const uint16_t* x, int n) {
 	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), x));
+}
+static inline vec vec_load_bytes(const int8_t* x) {
+	return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)(const void*)x)));
 }
 static inline void vec_store(float* out, vec x) { _mm512_storeu_ps(out, x); }
 static inline void vec_store_part(float* out, vec x, int n) { _mm512_mask_storeu_ps(out, first_lanes(n), x); }

@@ -15,6 +15,8 @@ static const size_t slice_bytes = (size_t)32 << 20;
 static void cpu_close(struct backend* backend) {
 	struct cpu_backend* b = cpu_of(backend);
 	pool_close(b->pool);
+	for (int i = 0; i < 3; i++)
+		pages_close(&b->pages[i]);
 	rope_close(&b->every.rope);
 	rope_close(&b->sliding.rope);
 	free(b->block);
@@ -375,6 +377,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	}
 	b->kernels = kernels;
 	b->exchange = options->exchange;
+	b->cache_bytes = options->cache_bytes;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
 	b->head = (struct backend){
 	    .weights = weights,
@@ -388,6 +391,9 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .discard = cpu_discard,
 	    .rewind = cpu_rewind,
 	    .truncate = cpu_truncate,
+	    .adopt = cpu_adopt,
+	    .reserve = cpu_reserve,
+	    .room = cpu_room,
 	    .use_low = cpu_use_low,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,

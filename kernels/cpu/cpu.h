@@ -6,6 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/pages.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/exchange.h"
 #include "kernels/low.h"
@@ -36,14 +37,20 @@ struct pending_row {
 	                    NOTHING_SKIPPED */
 };
 
-/* Keys and values are (n_blocks, kv_heads, slots, head_dim) of the cache's type each. Slots below
- * `committed` hold the committed tokens in order, pending row i lies at slot committed + i. */
+/* Slots below `committed` hold the committed tokens in order, pending row i lies at slot committed + i; slot
+ * i is in page i / PAGE_SLOTS. */
 struct cpu_cache {
 	struct cache head;
-	int slots;
-	size_t slot_bytes, head_bytes, block_bytes;
-	unsigned char *keys, *values;
-	float* hidden; /* (MAX_ROWS, dim) of the pending rows */
+	struct page_pool* pool;
+	size_t slot_bytes, head_bytes, block_bytes; /* of one slot of a head, a page's slots, keys and values of a
+	                                               block in a page */
+	int n_pages;
+	struct page** page;          /* (n_pages) */
+	const unsigned char** bytes; /* (n_pages) theirs */
+	int named;                   /* leading pages that have names */
+	int clean;                   /* leading committed tokens that the full model ran */
+	int32_t* token;              /* (capacity) the committed ones */
+	float* hidden;               /* (MAX_ROWS, dim) of the pending rows */
 	struct pending_row row[MAX_ROWS];
 };
 
@@ -67,6 +74,9 @@ struct cpu_backend {
 	int threads, context;
 	struct exchange* exchange;    /* with the processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
+
+	struct page_pool pages[3]; /* of caches in f32, f16 and q8_0 */
+	size_t cache_bytes;        /* the most that each may take; 0: what the caches may need */
 
 	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
 
@@ -111,9 +121,20 @@ void cpu_commit(struct cache*, const int32_t* path, int n);
 void cpu_discard(struct cache*);
 bool cpu_rewind(struct cache*, int sub_layer);
 void cpu_truncate(struct cache*, int committed);
-/* Where block b's rows of key/value head h begin. */
-static inline unsigned char* cache_rows(const struct cpu_cache* c, unsigned char* store, int b, int h) {
-	return store + (size_t)b * c->block_bytes + (size_t)h * c->head_bytes;
+bool cpu_reserve(struct cache*, int rows);
+int cpu_room(const struct cache*);
+int cpu_adopt(struct cache*, const int32_t* token, int n);
+/* The first n pending rows, a prefill's, are committed. */
+void cpu_take_prefill(struct cache*, int n);
+/* Where in a page block b's keys, or values, of key/value head h begin. */
+static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
+	return (size_t)b * c->block_bytes + (size_t)h * c->head_bytes;
+}
+static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
+	return keys_at(c, b, h) + c->block_bytes / 2;
+}
+static inline unsigned char* slot_at(const struct cpu_cache* c, size_t head, int slot) {
+	return c->page[slot / PAGE_SLOTS]->bytes + head + (size_t)(slot % PAGE_SLOTS) * c->slot_bytes;
 }
 
 /* ---- pass.c ---- */

@@ -10,13 +10,16 @@
 #include "kernels/backend.h"
 #include "kernels/influence.h"
 
+enum { PAGE_SLOTS = 32 };
+
 /* Keys and values as attention reads them: one head's rows in logical order of position.
- * Positions [0, base) lie at slots 0…base-1; position base + i lies at slot ancestor[i]. */
+ * Positions [0, base) lie at slots 0…base-1; position base + i lies at slot ancestor[i]; slot i in page
+ * i / PAGE_SLOTS. */
 struct attention_row {
-	const void* key;   /* (slots, head_dim) of one key/value head, cache type */
-	const void* value; /* (slots, head_dim) */
+	const unsigned char* const* page;
+	size_t key, value; /* where in a page its (PAGE_SLOTS, head_dim) keys and values begin */
 	size_t slot_bytes; /* distance between slots */
-	enum dtype type;   /* F16 or F32 */
+	enum dtype type;   /* F16, F32 or Q8_0 */
 	int base;
 	int n_ancestors;         /* the row itself included */
 	const int32_t* ancestor; /* (n_ancestors) slots, root first */

@@ -127,10 +127,10 @@ static void store_row(void* user, int i, int thread) {
 	const struct block_weights* w = &b->head.weights->block[job->block];
 	turn_heads(b, job->block, q, s->heads, &w->q_norm, vectors->q_norm, i);
 	turn_heads(b, job->block, k, s->kv_heads, &w->k_norm, vectors->k_norm, i);
-	const size_t at = (size_t)(c->head.committed + row->index) * c->slot_bytes;
+	const int slot = c->head.committed + row->index;
 	for (int h = 0; h < s->kv_heads; h++) {
-		unsigned char* key = cache_rows(c, c->keys, job->block, h) + at;
-		unsigned char* value = cache_rows(c, c->values, job->block, h) + at;
+		unsigned char* key = slot_at(c, keys_at(c, job->block, h), slot);
+		unsigned char* value = slot_at(c, values_at(c, job->block, h), slot);
 		b->kernels->store(c->head.type, key, nth(k, h, s->head_dim), s->head_dim);
 		b->kernels->store(c->head.type, value, nth(v, h, s->head_dim), s->head_dim);
 	}
@@ -313,11 +313,10 @@ static void finish_pass(const struct pass* pass, bool done) {
 	for (int i = 0; i < pass->n_segments; i++) {
 		struct cache* c = pass->segment[i].cache;
 		if (!done)
-			c->pending = 0;
+			cpu_discard(c);
 		else if (pass->kind == PASS_PREFILL) {
 			assert(c->committed + pass->segment[i].n <= c->capacity);
-			c->committed += pass->segment[i].n;
-			c->pending = 0;
+			cpu_take_prefill(c, pass->segment[i].n);
 		}
 	}
 }
@@ -325,6 +324,11 @@ static void finish_pass(const struct pass* pass, bool done) {
 bool cpu_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
 	check_pass(b, pass);
+	for (int i = 0; pass_appends(pass) && i < pass->n_segments; i++)
+		if (!cpu_reserve(pass->segment[i].cache, pass->segment[i].n)) {
+			finish_pass(pass, false);
+			return error_set(error, "the memory for caches is in use");
+		}
 	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
 	pool_begin(b->pool);

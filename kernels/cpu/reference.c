@@ -7,12 +7,17 @@
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/dtype_blocks.h"
+#include "kernels/low.h"
 
 /* ---- rounding to the cache's type ----------------------------------------------------------- */
 
 static void store(enum dtype type, void* out, const float* x, int n) {
 	if (type == DTYPE_F32) {
 		memcpy(out, x, (size_t)n * sizeof *x);
+		return;
+	}
+	if (type == DTYPE_Q8_0) {
+		low_round(type, out, x, n);
 		return;
 	}
 	uint16_t* half = out;
@@ -25,9 +30,10 @@ static void store(enum dtype type, void* out, const float* x, int n) {
 enum { MAX_HEAD_DIM = 1024 };
 
 /* The row of keys or values at a logical position, widened. */
-static void widen(const struct attention_row* a, const void* rows, int position, float* out) {
+static void widen(const struct attention_row* a, size_t rows, int position, float* out) {
 	const int slot = position < a->base ? position : a->ancestor[position - a->base];
-	dtype_to_float(a->type, (const unsigned char*)rows + (size_t)slot * a->slot_bytes, out, a->head_dim);
+	const unsigned char* page = a->page[slot / PAGE_SLOTS] + rows;
+	dtype_to_float(a->type, page + (size_t)(slot % PAGE_SLOTS) * a->slot_bytes, out, a->head_dim);
 }
 
 /* A sink takes part as one score more, whose share nobody gets. */

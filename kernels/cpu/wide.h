@@ -35,15 +35,19 @@ static inline vec vec_softcap(vec x, float cap) {
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-static inline const unsigned char* row_at(const struct attention_row* a, const void* rows, int position) {
-	const int slot = position < a->base ? position : a->ancestor[position - a->base];
-	return (const unsigned char*)rows + (size_t)slot * a->slot_bytes;
+static inline const unsigned char* row_at(const struct attention_row* a, size_t rows, int position) {
+	const unsigned slot = (unsigned)(position < a->base ? position : a->ancestor[position - a->base]);
+	return a->page[slot / PAGE_SLOTS] + rows + slot % PAGE_SLOTS * a->slot_bytes;
 }
 
 static inline vec load_chunk(enum dtype type, const unsigned char* row, int at, int n) {
 	if (type == DTYPE_F16) {
 		const uint16_t* half = (const uint16_t*)(const void*)row + at;
 		return n >= LANES ? vec_load_half(half) : vec_load_half_part(half, n);
+	}
+	if (type == DTYPE_Q8_0) { /* whole blocks, which LANES divides */
+		const struct block_q8_0* block = (const struct block_q8_0*)(const void*)row + at / 32;
+		return vec_mul(vec_load_bytes(block->q + at % 32), vec_set(half_to_float(load_u16(block->d))));
 	}
 	const float* x = (const float*)(const void*)row + at;
 	return n >= LANES ? vec_load(x) : vec_load_part(x, n, 0);
@@ -285,6 +289,10 @@ static float join(float* x, const float* y, int n) {
 static void store(enum dtype type, void* out, const float* x, int n) {
 	if (type == DTYPE_F32) {
 		memcpy(out, x, (size_t)n * sizeof *x);
+		return;
+	}
+	if (type == DTYPE_Q8_0) {
+		low_round(type, out, x, n);
 		return;
 	}
 	const int whole = n / LANES * LANES, left = n - whole;

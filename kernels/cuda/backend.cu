@@ -111,7 +111,11 @@ static void cache_close(struct cache* cache) {
 static struct cache* cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	const struct model_shape* m = &b->shape;
-	(void)type; /* F16 only: an F32 model's cache is rounded, as its weights are */
+	/* F16 only: an F32 model's cache is rounded, as its weights are */
+	if (type == DTYPE_Q8_0) {
+		error_set(error, "a cache of type q8_0 was asked for; the GPU keeps f16");
+		return NULL;
+	}
 	if (capacity < 1 || capacity > b->context) {
 		error_set(error, "a cache of %d tokens was asked for; the backend was opened for 1 to %d", capacity,
 		          b->context);

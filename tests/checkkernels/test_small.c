@@ -219,10 +219,13 @@ static void normalisers(void** state) {
 
 /* ---- attention ------------------------------------------------------------------------------------ */
 
+enum { CASE_SLOTS = 512, CASE_PAGES = CASE_SLOTS / PAGE_SLOTS };
+
 struct attention_case {
 	struct attention_row row;
 	float* q;
-	unsigned char *key, *value;
+	unsigned char* memory;
+	const unsigned char* page[CASE_PAGES]; /* scattered: slots follow one another in a page alone */
 	int32_t ancestor[300];
 	float sinks[70];
 };
@@ -230,31 +233,33 @@ struct attention_case {
 static const int head_sizes[] = {2, 6, 8, 10, 16, 18, 24, 32, 48, 64, 80, 96, 112, 128, 250, 256};
 static const int groups[] = {1, 2, 3, 4, 5, 7, 8, 16, 70};
 
+static unsigned char* slot_of(const struct attention_case* c, size_t rows, int slot) {
+	const size_t page = (size_t)(c->page[slot / PAGE_SLOTS] - c->memory);
+	return c->memory + page + rows + (size_t)(slot % PAGE_SLOTS) * c->row.slot_bytes;
+}
+
+static void lay_pages(struct attention_case* c) {
+	const size_t page_bytes = 2 * PAGE_SLOTS * c->row.slot_bytes;
+	c->memory = calloc(CASE_PAGES, page_bytes);
+	for (int i = 0; i < CASE_PAGES; i++)
+		c->page[i] = c->memory + (size_t)(i * 7 % CASE_PAGES) * page_bytes;
+	c->row.page = c->page;
+	c->row.value = PAGE_SLOTS * c->row.slot_bytes;
+}
+
 static void make_case(struct attention_case* c) {
-	const int head_dim = head_sizes[random_below(16)], group = groups[random_below(9)];
-	const enum dtype type = random_below(2) ? DTYPE_F16 : DTYPE_F32;
+	static const enum dtype types[] = {DTYPE_F16, DTYPE_F32, DTYPE_Q8_0};
+	const enum dtype type = types[random_below(3)];
+	int head_dim = head_sizes[random_below(16)];
+	if (type == DTYPE_Q8_0)
+		head_dim = (head_dim + 31) / 32 * 32;
+	const int group = groups[random_below(9)];
 	const int base = random_below(4) ? random_below(200) : random_below(3), pending = 1 + random_below(40);
-	const int slots = base + 300;
-	const size_t element = type == DTYPE_F16 ? 2 : 4;
 	c->q = calloc((size_t)(group * head_dim), sizeof(float));
-	c->key = calloc((size_t)slots * (size_t)head_dim, element);
-	c->value = calloc((size_t)slots * (size_t)head_dim, element);
 	random_row(c->q, group * head_dim, 2);
 	random_row(c->sinks, group, 4);
-	float row[256];
-	for (int i = 0; i < slots; i++) {
-		const size_t at = (size_t)i * (size_t)head_dim * element;
-		random_row(row, head_dim, 2);
-		cpu_reference.store(type, c->key + at, row, head_dim);
-		random_row(row, head_dim, 2);
-		cpu_reference.store(type, c->value + at, row, head_dim);
-	}
-	for (int i = 0, at = base; i < pending; i++, at += 1 + random_below(3))
-		c->ancestor[i] = at;
 	c->row = (struct attention_row){
-	    .key = c->key,
-	    .value = c->value,
-	    .slot_bytes = (size_t)head_dim * element,
+	    .slot_bytes = dtype_row_bytes(type, head_dim),
 	    .type = type,
 	    .base = base,
 	    .n_ancestors = pending,
@@ -266,6 +271,16 @@ static void make_case(struct attention_case* c) {
 	    .softcap = random_below(3) ? 0 : 3,
 	    .sinks = random_below(3) ? NULL : c->sinks,
 	};
+	lay_pages(c);
+	float row[256];
+	for (int i = 0; i < base + 300; i++) {
+		random_row(row, head_dim, 2);
+		cpu_reference.store(type, slot_of(c, c->row.key, i), row, head_dim);
+		random_row(row, head_dim, 2);
+		cpu_reference.store(type, slot_of(c, c->row.value, i), row, head_dim);
+	}
+	for (int i = 0, at = base; i < pending; i++, at += 1 + random_below(3))
+		c->ancestor[i] = at;
 }
 
 static void attentions(void** state) {
@@ -286,8 +301,7 @@ static void attentions(void** state) {
 			}
 		}
 		free(c.q);
-		free(c.key);
-		free(c.value);
+		free(c.memory);
 	}
 }
 
@@ -306,10 +320,9 @@ static void attention_division(void** state) {
 			k->attention((float*)(void*)pending.bytes, c.q, &c.row, scores);
 			/* gather the rows to the front, in order */
 			for (int i = 0; i < c.row.n_ancestors; i++) {
-				const size_t to = (size_t)(c.row.base + i) * c.row.slot_bytes;
-				const size_t from = (size_t)c.ancestor[i] * c.row.slot_bytes;
-				memmove(c.key + to, c.key + from, c.row.slot_bytes);
-				memmove(c.value + to, c.value + from, c.row.slot_bytes);
+				const int to = c.row.base + i, from = c.ancestor[i];
+				memmove(slot_of(&c, c.row.key, to), slot_of(&c, c.row.key, from), c.row.slot_bytes);
+				memmove(slot_of(&c, c.row.value, to), slot_of(&c, c.row.value, from), c.row.slot_bytes);
 			}
 			const int32_t last = end - 1;
 			c.row.base = end - 1;
@@ -319,8 +332,7 @@ static void attention_division(void** state) {
 			assert_memory_equal(pending.bytes, committed.bytes, (size_t)n * sizeof(float));
 		}
 		free(c.q);
-		free(c.key);
-		free(c.value);
+		free(c.memory);
 	}
 }
 
