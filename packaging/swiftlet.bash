@@ -17,7 +17,7 @@ _swiftlet() {
 	--objective) mapfile -t COMPREPLY < <(compgen -W "matchness speedup" -- "$word") ;;
 	--acquisition) mapfile -t COMPREPLY < <(compgen -W "ucb ei" -- "$word") ;;
 	--kernel) mapfile -t COMPREPLY < <(compgen -W "matern52 hamming" -- "$word") ;;
-	--cache-type) mapfile -t COMPREPLY < <(compgen -W "auto f16 f32" -- "$word") ;;
+	--cache-type) mapfile -t COMPREPLY < <(compgen -W "auto f16 f32 q8_0" -- "$word") ;;
 	*)
 		if [[ $word == -* ]]; then
 			local options
