@@ -61,14 +61,15 @@ enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a n
 
 struct swiftlet_options {
 	/* engine */
-	char backend[16]; /* "auto", "cpu", "cuda" */
-	char isa[16];     /* "auto", "reference", "avx2", "avx512" */
-	int threads;      /* 0: one for each CPU that the process may use */
+	char backend[16];    /* "auto", "cpu", "cuda" */
+	char isa[16];        /* "auto", "reference", "avx2", "avx512" */
+	int threads;         /* 0: one for each CPU that the process may use */
+	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
 	struct exchange* exchange;
 	/* session */
 	int context;        /* tokens; 0: min(the model's, 4096) */
-	char cache_type[8]; /* "auto", "f16", "f32" */
+	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
 	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by price, as what follows */

@@ -218,6 +218,31 @@ double cost_verify_worst(const struct cost_model* cost, int rows) {
 	return worst > likely ? worst : likely;
 }
 
+double cost_between(const struct cost_model* cost, double rows) {
+	const double plain = cost_plain_seconds(cost);
+	double from = 1, below = 1, slope = cost->slope;
+	for (int i = 1; i < COST_KNOTS && plain > 0; i++) {
+		if (cost->rows[i] <= 0)
+			continue;
+		const double here = cost->rows[i] / plain > below ? cost->rows[i] / plain : below;
+		slope = (here - below) / (knot_rows[i] - from);
+		if (rows <= knot_rows[i])
+			return below + slope * (rows - from);
+		from = knot_rows[i];
+		below = here;
+	}
+	const double mean = from > 1 ? (below - 1) / (from - 1) : slope;
+	return below + (mean > slope ? mean : slope) * (rows - from);
+}
+
+int cost_rows_known(const struct cost_model* cost) {
+	int known = 1;
+	for (int i = 1; i < COST_KNOTS; i++)
+		if (cost->rows[i] > 0)
+			known = knot_rows[i];
+	return known;
+}
+
 double cost_draft(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
 	return share.stored * cost->draft_ratio + share.low * cost->low_ratio;

@@ -53,6 +53,11 @@ double cost_plain_seconds(const struct cost_model*);
 double cost_verify(const struct cost_model*, int rows);
 /* The most it can be where that many rows were not measured yet. */
 double cost_verify_worst(const struct cost_model*, int rows);
+/* v of any number of rows, by what was measured alone: along straight lines between it, and beyond it on
+ * along the last one or the mean one, whichever is steeper. For prices of further rows at a large number. */
+double cost_between(const struct cost_model*, double rows);
+/* The largest number of rows that was measured. */
+int cost_rows_known(const struct cost_model*);
 /* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */
 double cost_draft(const struct cost_model*, struct variant);
 double cost_draft_worst(const struct cost_model*, struct variant);

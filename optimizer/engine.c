@@ -252,10 +252,13 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 		give_message(message, size, &error);
 		return NULL;
 	}
-	const struct backend_options how = {.threads = options->threads,
-	                                    .isa = options->isa,
-	                                    .context = options_context(options, model),
-	                                    .exchange = options->exchange};
+	const struct backend_options how = {
+	    .threads = options->threads,
+	    .isa = options->isa,
+	    .context = options_context(options, model),
+	    .exchange = options->exchange,
+	    /* processes that share a model keep their caches alike, each its own */
+	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||

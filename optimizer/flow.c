@@ -14,16 +14,33 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
-/* Full chunks of 256 positions counted from 0, then the remainder as exact rows; the last row's token is
- * the first one emitted. */
+/* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
+ */
+static void find_more(struct session* s) {
+	struct cache* cache = s->cache;
+	const int before = cache->committed, end = s->again > 0 ? s->again : s->n_prompt;
+	if (!cache->backend->adopt || s->method || session_length_matters(s, s->n_prompt))
+		return;
+	const int now = cache->backend->adopt(cache, s->text, end - 1);
+	if (s->again == 0)
+		s->figures.cached_tokens += now - before;
+}
+
+/* Full chunks of 256 positions counted from 0, then the remainder as exact rows; where a limit is set exact
+ * rows alone, which may share a pass. The last row's token is the first one emitted. */
 static void prefill_pass(struct session* s, struct session_work* work) {
-	const int from = s->cache->committed, left = s->n_prompt - from;
-	const bool chunk = left >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
-	const int n = chunk ? PREFILL_CHUNK : left;
-	const bool last = n == left;
+	find_more(s);
+	const int from = s->cache->committed, left = session_prefill_left(s);
+	const bool cut = s->prefill_rows > 0;
+	const bool chunk = !cut && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
+	const int most = cut && s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
+	const int n = left < most ? left : most;
+	const bool last = n == left && s->again == 0;
 	int tap = 2 * (block_count(s) / 2) - 1;
 	float* tap_out = s->tap;
 	method_taps(s, &tap, &tap_out);
+	if (s->again > 0)
+		tap_out = NULL; /* told already */
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
 	s->result[n - 1].logits = s->logits;
@@ -31,7 +48,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                              .base = from,
 	                              .n = n,
 	                              .sampler = s->sampled ? &s->sampler : NULL,
-	                              .penalties = penalties_now(s)};
+	                              .penalties = last ? penalties_now(s) : NULL};
 	work->kind = WORK_PREFILL;
 	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
 	                           .n = n,
@@ -42,7 +59,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                           .head = last,
 	                           .tap = tap_out ? tap : -1,
 	                           .tap_out = tap_out,
-	                           .influence = s->influence_rows,
+	                           .influence = s->again == 0 ? s->influence_rows : NULL,
 	                           .want = s->want,
 	                           .out = s->result};
 }
@@ -273,14 +290,17 @@ void session_fail(struct session* s) {
 
 /* ---- absorb ------------------------------------------------------------------------------- */
 
-static bool absorb_prefill(struct session* s, const struct session_work* work, double seconds) {
+/* The sequence's part of a pass's seconds. */
+static double part(const struct pass* pass, int rows, double seconds) { return seconds * pass->n / rows; }
+
+static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
-	s->figures.seconds.prefill += seconds;
+	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
-	if (s->tap)
+	if (work->pass.tap >= 0)
 		add_signature(s, first, n);
-	for (int i = 0; s->influence_rows && i < n; i++)
+	for (int i = 0; work->pass.influence && i < n; i++)
 		take_influence(s, n, i, first + i);
 	if (work->pass.kind == PASS_PREFILL)
 		s->chunk_tokens = cache->committed;
@@ -290,12 +310,17 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 		cache->backend->commit(cache, s->row_token, n);
 	}
 	struct error error;
-	if (!method_prefilled(s, n, &error)) {
+	if (s->again == 0 && !method_prefilled(s, n, &error)) {
 		session_fail(s);
 		return true;
 	}
-	if (cache->committed < s->n_prompt)
+	if (session_prefill_left(s) > 0)
 		return true;
+	if (s->again > 0) {
+		s->again = 0;
+		s->phase = PHASE_ROUND;
+		return true;
+	}
 	for (int j = 0; s->tap && s->signature_rows > 0 && j < s->engine->model->weights.shape.dim; j++)
 		s->signature[j] /= (float)s->signature_rows;
 	session_tell_influence(s);
@@ -308,10 +333,10 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, d
 	return true;
 }
 
-/* A pass's cost in plain steps; one that took more than twice what was expected counts for two: the machine
- * was away, not the draft at fault. */
+/* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
+ * away, not the draft at fault. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
-	const double plain = cost_plain_seconds(&s->engine->cost);
+	const double plain = cost_plain_seconds(&s->engine->cost) * plan_unit(s);
 	const double cost = plain > 0 ? seconds / plain : expected;
 	return cost > 2 * expected ? 2 * expected : cost;
 }
@@ -321,25 +346,34 @@ static void charge(struct session* s, double cost) {
 	planner_passed(&s->planner, (float)cost);
 }
 
+/* v of a pass, that this sequence has alone or shares. */
+static double whole_cost(const struct session* s, const struct pass* pass, int rows) {
+	const struct cost_model* cost = &s->engine->cost;
+	return rows == pass->n ? cost_verify(cost, rows) : cost_between(cost, rows);
+}
+
 /* The rows that run up to an exit for verification alone are its. */
 static void absorb_method(struct session* s, double seconds) {
-	const double plain = cost_plain_seconds(&s->engine->cost);
+	const double plain = cost_plain_seconds(&s->engine->cost) * plan_unit(s);
 	*(s->method->next == STEP_REST ? &s->figures.seconds.verify : &s->figures.seconds.draft) += seconds;
 	charge(s, plain > 0 ? seconds / plain : 0);
 	method_take(s);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
-static void absorb_draft(struct session* s, const struct pass* pass, double seconds) {
+static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
+	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
 	if (s->plan.rule == RULE_METHOD) {
-		absorb_method(s, seconds);
+		absorb_method(s, share);
 		return;
 	}
-	s->figures.seconds.draft += seconds;
-	const double rows = cost_verify(cost, pass->n);
-	charge(s, measured_cost(s, seconds, rows * cost_draft(cost, session_drafts_with(s))));
-	cost_see_draft(cost, session_drafts_with(s), seconds / rows);
+	s->figures.seconds.draft += share;
+	charge(s,
+	       measured_cost(s, share,
+	                     part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) / plan_unit(s)));
+	if (rows == pass->n)
+		cost_see_draft(cost, session_drafts_with(s), seconds / whole);
 	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
@@ -349,7 +383,7 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s))));
+	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s)) / plan_unit(s)));
 	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
@@ -357,7 +391,7 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 
 /* What the round took against plain steps for the tokens it brought. */
 static void account_round(struct session* s, int emitted) {
-	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost);
+	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost) * plan_unit(s);
 	if (saved < 0) {
 		s->figures.lost_rounds++;
 		s->figures.seconds_lost -= saved;
@@ -378,16 +412,26 @@ static void keep_rows(struct session* s, const struct pass* pass, int base) {
 		session_tell_influence(s);
 }
 
-static bool absorb_verify(struct session* s, const struct pass* pass, double seconds) {
+/* What a full pass cost: alone all of it; in company a plain step and what its further rows added, by how
+ * much longer than expected the whole pass took. */
+static double full_cost(const struct session* s, const struct pass* pass, int rows, double seconds) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (rows == pass->n)
+		return measured_cost(s, seconds, cost_verify(cost, pass->n) / plan_unit(s));
+	const double expected = whole_cost(s, pass, rows), unit = plan_unit(s);
+	const double off = measured_cost(s, seconds, expected / unit) * unit / expected;
+	return 1 + off * (plan_verify_cost(s, rows - pass->n, pass->n) - 1);
+}
+
+static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
-	struct cost_model* cost = &s->engine->cost;
 	const bool plain = is_plain(s);
-	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += seconds;
-	s->round_cost += measured_cost(s, seconds, cost_verify(cost, round->tree->n));
-	if (pass->first == 0)
-		cost_see_full(cost, round->tree->n, seconds);
-	else if (round->tree->n > 1)
-		cost_see_full(cost, round->tree->n, seconds / method_rest_share(s));
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += part(pass, rows, seconds);
+	s->round_cost += full_cost(s, pass, rows, seconds);
+	if (rows == pass->n && pass->first == 0)
+		cost_see_full(&s->engine->cost, rows, seconds);
+	else if (rows == pass->n && rows > 1)
+		cost_see_full(&s->engine->cost, rows, seconds / method_rest_share(s));
 	const int base = s->cache->committed;
 	if (s->plan.rule == RULE_METHOD)
 		method_verdict(s);
@@ -428,6 +472,10 @@ static bool absorb_verify(struct session* s, const struct pass* pass, double sec
 }
 
 bool session_absorb(struct session* s, const struct session_work* work, double seconds) {
+	return session_absorb_shared(s, work, work->pass.n, seconds);
+}
+
+bool session_absorb_shared(struct session* s, const struct session_work* work, int rows, double seconds) {
 	if (s->phase == PHASE_DONE)
 		return true;
 	if (s->phase == PHASE_IDLE) {
@@ -437,12 +485,12 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 	}
 	switch (work->kind) {
 	case WORK_PREFILL:
-		return absorb_prefill(s, work, seconds);
+		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS: {
 		const double plain = cost_plain_seconds(&s->engine->cost);
 		s->figures.seconds.optimize += seconds;
 		if (plain > 0)
-			ledger_learn(&s->ledger, seconds / plain);
+			ledger_learn(&s->ledger, seconds / plain / plan_unit(s));
 		if (!s->window.full)
 			cost_see_score(&s->engine->cost, (struct variant){.skip = &s->window.proposal.mask}, work->pass.n,
 			               seconds);
@@ -451,14 +499,14 @@ bool session_absorb(struct session* s, const struct session_work* work, double s
 		return false;
 	}
 	case WORK_DRAFT:
-		absorb_draft(s, &work->pass, seconds);
+		absorb_draft(s, &work->pass, rows, seconds);
 		return false;
 	case WORK_DRAFT_LOOP:
 		absorb_draft_loop(s, seconds);
 		return false;
 	case WORK_PLAIN:
 	case WORK_VERIFY:
-		return absorb_verify(s, &work->pass, seconds);
+		return absorb_verify(s, &work->pass, rows, seconds);
 	}
 	return false;
 }

@@ -59,7 +59,7 @@ static const struct option table[] = {
     {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx512"},
     {"threads", INTEGER, AT(threads), 1, 1024, NULL},
     {"context", INTEGER, AT(context), 2, 1 << 24, NULL},
-    {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32"},
+    {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
     {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},
     {"stop-adapts", FLAG, AT(stop_fixed), 0, 0, "on=0 off=1"},
     {"acceptance", FLAG, AT(rejection), 0, 0, "coupled=0 rejection=1"},
@@ -255,7 +255,7 @@ static int set_stop_rule(struct swiftlet_options* options, const char* value, ch
 }
 
 /* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
-static int set_draft_memory(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+static int set_size(double* to, const char* name, const char* value, char* message, size_t size) {
 	static const char units[] = "KMGT";
 	char* end;
 	double bytes = strtod(value, &end);
@@ -263,11 +263,11 @@ static int set_draft_memory(struct swiftlet_options* options, const char* value,
 	for (const char* u = units; unit && u <= unit; u++)
 		bytes *= 1024;
 	if (end != value && bytes > 0 && bytes < 1e18 && (unit ? end[1] == 0 : *end == 0)) {
-		options->draft_memory = bytes;
+		*to = bytes;
 		return 1;
 	}
 	if (message && size > 0)
-		snprintf(message, size, "--draft-memory %s: expected a size such as 800M or 1.5G", value);
+		snprintf(message, size, "--%s %s: expected a size such as 800M or 1.5G", name, value);
 	return -1;
 }
 
@@ -291,7 +291,9 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
 	if (strcmp(name, "probe") == 0)
 		return set_path(options->probe, sizeof options->probe, name, "a file", value, message, size);
 	if (strcmp(name, "draft-memory") == 0)
-		return set_draft_memory(options, value, message, size);
+		return set_size(&options->draft_memory, name, value, message, size);
+	if (strcmp(name, "cache-memory") == 0)
+		return set_size(&options->cache_memory, name, value, message, size);
 	if (strcmp(name, "preset") == 0)
 		return set_preset(options, value, message, size);
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)

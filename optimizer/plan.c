@@ -179,29 +179,63 @@ void plan_help_copy(struct session* s) {
 
 /* ---- the planner's rule ------------------------------------------------------------------- */
 
-static void set_prices(struct session* s) {
+double plan_unit(const struct session* s) {
+	const int sequences = s->batch.sequences + 1;
+	return sequences > 1 ? cost_between(&s->engine->cost, sequences) / sequences : 1;
+}
+
+double plan_verify_cost(const struct session* s, double beside, int n) {
 	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.sequences == 0 && beside < 1)
+		return cost_verify(cost, n);
+	return 1 + (cost_between(cost, beside + n) - cost_between(cost, beside + 1)) / plan_unit(s);
+}
+
+/* In a batch rows beyond any that were measured may cost twice what is thought. */
+static double worst_cost(const struct session* s, double beside, int n) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.sequences == 0)
+		return cost_verify_worst(cost, n);
+	const double likely = plan_verify_cost(s, beside, n);
+	return beside + n <= cost_rows_known(cost) ? likely : 1 + 2 * (likely - 1);
+}
+
+static void set_prices(struct session* s) {
+	const double beside = s->batch.sequences > 0 ? s->batch.rows : 0;
 	struct prices prices = {.cascade = true};
 	for (int n = 1; n <= SLICE_ROWS; n++) {
-		prices.verify[n] = (float)cost_verify(cost, n);
-		prices.verify_worst[n] = (float)cost_verify_worst(cost, n);
+		prices.verify[n] = (float)plan_verify_cost(s, beside, n);
+		prices.verify_worst[n] = (float)worst_cost(s, beside, n);
 	}
+	s->priced = s->batch;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		prices.pass[i] = prices.pass_worst[i] = INFINITY;
 	planner_set_prices(&s->planner, &prices);
 }
 
-static void price_passes(struct session* s) {
-	struct prices* prices = &s->planner.prices;
-	const bool may = mask_drafts(s) && !s->plan.looped;
-	prices->pass[SOURCE_mask] = may ? (float)cost_draft(&s->engine->cost, session_drafts_with(s)) : INFINITY;
-	prices->pass_worst[SOURCE_mask] =
-	    may ? (float)cost_draft_worst(&s->engine->cost, session_drafts_with(s)) : INFINITY;
+/* The batch has another size than the prices were made for. */
+static bool batch_changed(const struct session* s) {
+	return s->batch.sequences != s->priced.sequences ||
+	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
 }
 
-/* Prices are ratios to a plain step: a few must have been measured, and one lately. */
+static void price_passes(struct session* s) {
+	struct prices* prices = &s->planner.prices;
+	const struct cost_model* cost = &s->engine->cost;
+	const bool may = mask_drafts(s) && !s->plan.looped;
+	const int rows = s->batch.drafting + 1;
+	const double part = cost_between(cost, rows) / rows / plan_unit(s);
+	prices->pass[SOURCE_mask] = may ? (float)(part * cost_draft(cost, session_drafts_with(s))) : INFINITY;
+	prices->pass_worst[SOURCE_mask] =
+	    may ? (float)(part * cost_draft_worst(cost, session_drafts_with(s))) : INFINITY;
+}
+
+/* Prices are ratios to a plain step: a few must have been measured, and one lately. In company they are
+ * ratios to the batch's own passes, which are measured all the time. */
 static bool calibrates(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.sequences > 0)
+		return cost->passes < CALIBRATE_FIRST;
 	const int every = cost->plain_seen < 4 * CALIBRATE_FIRST ? CALIBRATE_FIRST / 2 : CALIBRATE_EVERY;
 	return cost->plain_seen < CALIBRATE_FIRST || s->rounds_since_plain >= every;
 }
@@ -296,10 +330,10 @@ void plan_round(struct session* s) {
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
-	if (s->rounds % PRICES_EVERY == 0) {
+	if (s->rounds % PRICES_EVERY == 0)
 		choose_variant(s);
+	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
-	}
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	if (s->plan.rule == RULE_FIXED)
@@ -348,7 +382,7 @@ static void offer_costs(struct session* s) {
 static void look_again(struct session* s) {
 	if (!s->search || !s->options.search || s->options.published)
 		return;
-	if (isinf(s->options.opt_budget) || s->engine->cost.plain_seen >= CALIBRATE_FIRST)
+	if (isinf(s->options.opt_budget) || s->engine->cost.passes >= CALIBRATE_FIRST)
 		offer_costs(s);
 	score_adopt_best(s);
 }

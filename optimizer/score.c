@@ -108,17 +108,18 @@ static void charge_search(struct session* s) {
 		return;
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
-		ledger_learn(&s->ledger, seconds / plain);
+		ledger_learn(&s->ledger, seconds / plain / plan_unit(s));
 }
 
 static bool is_affordable(const struct session* s) {
 	if (is_free(s))
 		return true;
-	if (s->engine->cost.plain <= 0)
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.quiet || cost_plain_seconds(cost) <= 0)
 		return false;
 	const struct mask none = {{0}};
-	return ledger_allows_learning(
-	    &s->ledger, cost_matchness(&s->engine->cost, (struct variant){.skip = &none}, s->window.size));
+	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, s->window.size);
+	return ledger_allows_learning(&s->ledger, pass / plan_unit(s));
 }
 
 bool score_begin(struct session* s) {

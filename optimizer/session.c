@@ -1,4 +1,5 @@
 /* Sessions: opening and closing, requests, figures. What happens between is flow.c's. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 		return DTYPE_F32;
 	if (strcmp(options->cache_type, "f16") == 0)
 		return DTYPE_F16;
+	if (strcmp(options->cache_type, "q8_0") == 0)
+		return DTYPE_Q8_0;
 	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
@@ -198,8 +201,7 @@ static bool prepare_logprobs(struct session* s, int logprobs, struct error* erro
 	return (s->logits && s->scratch) || error_set(error, "out of memory for log probabilities");
 }
 
-/* Whether a key's rotation depends on the length of the prompt it came with. */
-static bool length_matters(const struct session* s, int n_prompt) {
+bool session_length_matters(const struct session* s, int n_prompt) {
 	const struct model_shape* shape = &s->engine->model->weights.shape;
 	const struct rope* const each[] = {&shape->rope, &shape->sliding_rope};
 	const int longest = n_prompt > s->cache->prompt_length ? n_prompt : s->cache->prompt_length;
@@ -214,7 +216,7 @@ int session_common_prefix(const struct session* s, const int32_t* prompt, int n)
 	/* Where prefill's arithmetic differs from the exact rows', only what whole chunks filled may stay. */
 	const int held = s->engine->backend->prefill_is_exact ? s->cache->committed : s->chunk_tokens;
 	int common = 0;
-	if (length_matters(s, n))
+	if (session_length_matters(s, n))
 		return 0;
 	while (common < held && common < n - 1 && s->text[common] == prompt[common])
 		common++;
@@ -225,9 +227,18 @@ static const char* search_state_of(const struct session* s) {
 	return s->search && s->options.search ? search_state_name(search_state(s->search)) : "off";
 }
 
+/* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
+static int keep_beginning(struct session* s, const int32_t* text, int n) {
+	struct backend* backend = s->cache->backend;
+	if (backend->adopt && !s->method && !session_length_matters(s, n))
+		return backend->adopt(s->cache, text, n - 1);
+	const int kept = method_keeps(s, session_common_prefix(s, text, n));
+	backend->truncate(s->cache, kept);
+	return kept;
+}
+
 static void start_text(struct session* s, const struct swiftlet_request* r) {
-	const int kept = method_keeps(s, session_common_prefix(s, r->prompt, r->n_prompt));
-	s->cache->backend->truncate(s->cache, kept);
+	const int kept = keep_beginning(s, r->prompt, r->n_prompt);
 	s->cache->prompt_length = r->n_prompt;
 	s->chunk_tokens = kept;
 	memcpy(s->text, r->prompt, (size_t)r->n_prompt * sizeof *s->text);
@@ -278,6 +289,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	s->cancelled = false;
 	s->stop = SWIFTLET_RUNNING;
 	s->n_tokens = 0;
+	s->again = 0;
 	s->phase = PHASE_PREFILL;
 	return true;
 }
@@ -437,6 +449,40 @@ const struct influence* session_text_influence(const struct session* s) { return
 void session_add_influence(struct session* s, const struct influence* known) {
 	influence_join(&s->influence, known, s->engine->model->weights.shape.n_blocks);
 	session_tell_influence(s);
+}
+
+void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
+
+int session_prefill_left(const struct session* s) {
+	return s->phase == PHASE_PREFILL ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
+}
+
+bool session_reserve(struct session* s, int rows) {
+	const struct backend* backend = s->cache->backend;
+	return !backend->reserve || backend->reserve(s->cache, rows);
+}
+
+int session_room(const struct session* s) {
+	const struct backend* backend = s->cache->backend;
+	return backend->room ? backend->room(s->cache) : INT_MAX;
+}
+
+/* A sequence that decodes has its text but for the last token, whose row comes next, to compute again; others
+ * may have pages of it still. */
+void session_release(struct session* s) {
+	const bool over = s->phase == PHASE_DONE || s->phase == PHASE_IDLE;
+	if (over)
+		s->phase = PHASE_DONE;
+	else if (s->phase != PHASE_PREFILL) {
+		s->again = s->n_text - 1;
+		s->phase = PHASE_PREFILL;
+	}
+	s->cache->backend->truncate(s->cache, 0);
+	s->chunk_tokens = 0;
+}
+
+void session_limit_prefill(struct session* s, int rows) {
+	s->prefill_rows = s->engine->backend->prefill_is_exact ? rows : 0;
 }
 
 void session_use_pool(struct session* s, const struct retrieval_pool* pool) {

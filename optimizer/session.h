@@ -6,7 +6,7 @@
  *     session_begin_step(s);
  *     while (session_next(s, &work)) {
  *         run it, in whatever company; measure
- *         if (session_absorb(s, &work, seconds, &error)) … a step's output is in session_output(s)
+ *         if (session_absorb(s, &work, seconds)) … a step's output is in session_output(s)
  *     }
  */
 #ifndef SWIFTLET_OPTIMIZER_SESSION_H
@@ -26,6 +26,31 @@ struct session_work {
 	struct pass pass; /* everything but a draft loop; its arrays are the session's */
 };
 
+/* The other sequences of a batch, whose rows share this one's passes; all zero: it is alone. In company a row
+ * costs what it adds to a pass that runs anyway, and a token is worth its part of a pass in which every
+ * sequence takes a plain step: that is then the unit of prices and accounts. */
+struct batch {
+	int sequences; /* others that decode */
+	double rows;   /* theirs in a full pass, lately */
+	int drafting;  /* others whose draft steps share its own */
+	bool quiet;    /* no proposal is scored now: another sequence's is, or tokens wait */
+};
+void session_set_batch(struct session*, const struct batch*);
+/* Tokens of the prompt, or of a text that is computed again, that no pass has computed yet; 0 once it
+ * decodes, or is over. */
+int session_prefill_left(const struct session*);
+/* Rows of the prompt that one pass may take, where the backend's prefill leaves the same bits however it is
+ * cut; 0: whole chunks. */
+void session_limit_prefill(struct session*, int rows);
+
+/* Makes sure that a pass of so many rows finds memory; false when other sessions hold it all. */
+bool session_reserve(struct session*, int rows);
+/* Tokens that sessions like this one can still take; INT_MAX where each has its own memory. */
+int session_room(const struct session*);
+/* Gives the cache's memory to others, between any two passes. A generation goes on as if nothing had been:
+ * its text is computed again, to the same bits. */
+void session_release(struct session*);
+
 /* Before the first session_next of a step: drops the last step's output, heeds a cancellation. */
 void session_begin_step(struct session*);
 /* The next work; false when the generation is over (or none was started). */
@@ -38,6 +63,9 @@ bool session_run(struct session*, const struct session_work*, struct error*);
 /* Takes the results; `seconds` is this session's share of what the work took. True when a step ended: its
  * output is ready (tokens, a chunk of the prefill, or the end). */
 bool session_absorb(struct session*, const struct session_work*, double seconds);
+/* Likewise of a pass of `rows` rows, some of them other sequences', that took so long as a whole: what it
+ * cost is told to the engine by whoever ran it. */
+bool session_absorb_shared(struct session*, const struct session_work*, int rows, double seconds);
 /* The output of the step that ended. */
 void session_output(struct session*, struct swiftlet_step*);
 /* Ends the generation after a failure of the backend. */

@@ -93,6 +93,8 @@ struct session {
 	bool low_head;
 	double low_right, low_steps; /* draft steps that rounding alone left right, of so many; fading */
 	double matchness;
+	struct batch batch, priced; /* now; that the planner's prices were made for */
+	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
 
 	/* the request */
 	enum phase phase;
@@ -101,6 +103,7 @@ struct session {
 	int32_t* text; /* (cache capacity + 1) the prompt and what was generated */
 	int n_prompt, n_text;
 	int end;          /* n_text at which the limit is reached */
+	int again;        /* tokens that are computed again after a release; 0: the prompt is computed */
 	int chunk_tokens; /* leading cache positions that whole prefill chunks have filled */
 	bool sampled;
 	struct sampler sampler;
@@ -159,6 +162,10 @@ static inline struct variant session_drafts_with(const struct session* s) {
 	return session_variant(s, session_drafts_without(s));
 }
 
+/* session.c */
+/* Whether a key's rotation depends on the length of the prompt it came with. */
+bool session_length_matters(const struct session*, int n_prompt);
+
 /* emit.c */
 bool emitter_open(struct emitter*, const struct tokenizer*);
 void emitter_close(struct emitter*);
@@ -181,6 +188,11 @@ void penalties_close(struct session*);
 
 /* plan.c */
 void plan_round(struct session*);
+/* What a plain step of the batch costs for each of its sequences, in plain steps alone: the unit of prices
+ * and accounts, 1 for one that is alone. */
+double plan_unit(const struct session*);
+/* What n rows of this sequence cost beside `beside` rows of others, in units. */
+double plan_verify_cost(const struct session*, double beside, int n);
 /* Whether another draft pass comes first; else the planner's tree is what is verified. */
 bool plan_goes_on(struct session*);
 void plan_learn(struct session*, int emitted, int accepted);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "optimizer/engine.h"
 #include "streams/service/server.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
@@ -12,7 +13,7 @@
 struct serve {
 	struct runtime_wish wish;
 	const char* host;
-	int64_t port, sessions, queue, rate, idle, body, grace;
+	int64_t port, sessions, queue, chunk, rate, idle, body, grace;
 	const char* key_file;
 	const char* cors;
 	bool log;
@@ -36,6 +37,7 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                                 .cors = s->cors,
 	                                 .sessions = (int)s->sessions,
 	                                 .queue = (int)s->queue,
+	                                 .prefill_chunk = (int)s->chunk,
 	                                 .rate = (int)s->rate,
 	                                 .idle_seconds = (int)s->idle,
 	                                 .body_seconds = (int)s->body,
@@ -69,15 +71,28 @@ static int close_serve(struct serve* s, bool served) {
 	return status;
 }
 
-static bool open_engine(struct runtime* r, const struct serve* s, const char* model, struct error* e) {
+/* Sequences share a memory of four full contexts, where nothing else is said, and the cache of each begins
+ * with what others hold already. */
+static void share_memory(struct runtime* r) {
+	int context;
+	const double bytes = runtime_cache_bytes(r, &context);
+	if (!(r->options.cache_memory > 0))
+		r->options.cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
+}
+
+static bool open_engine(struct runtime* r, struct serve* s, const char* model, struct error* e) {
 	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
 	if (r->model && s->wish.chat_template && !model_take_template(r->model, s->wish.chat_template, e))
 		return false;
 	watch_copy(&r->options);
 	if (r->model)
+		share_memory(r);
+	if (r->model)
 		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
 	if (r->model)
 		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
+	if (r->engine && s->sessions == 0)
+		s->sessions = r->engine->backend->adopt ? 32 : 4;
 	return r->engine != NULL;
 }
 
@@ -110,7 +125,7 @@ static int serve(struct serve* s, const char* model, const struct swiftlet_optio
 int serve_main(int argc, char** argv) {
 	struct serve s = {.host = "127.0.0.1",
 	                  .port = 8080,
-	                  .sessions = 4,
+	                  .sessions = 0,
 	                  .queue = 64,
 	                  .rate = 0,
 	                  .idle = 60,
@@ -122,8 +137,13 @@ int serve_main(int argc, char** argv) {
 	     "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", OPTION_TEXT,
 	     &s.host, 0, 0},
 	    {"port", 0, "N", "8080; 0 takes a free one and prints it", OPTION_COUNT, &s.port, 0, 65535},
-	    {"sessions", 0, "N", "sequences at once, each with a cache (4)", OPTION_COUNT, &s.sessions, 1, 64},
+	    {"sessions", 0, "N", "sequences at once at most (32 where caches share memory,\nelse 4)",
+	     OPTION_COUNT, &s.sessions, 1, 256},
 	    {"queue", 0, "N", "generations that may wait (64), then 503", OPTION_COUNT, &s.queue, 1, 65536},
+	    {"prefill-chunk", 0, "N",
+	     "tokens of waiting prompts that are computed between two tokens of\nthe others (0: the fewest that "
+	     "cost a prompt at most a tenth more)",
+	     OPTION_COUNT, &s.chunk, 0, PREFILL_CHUNK},
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
 	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},

@@ -23,7 +23,14 @@ static const struct session_option session_option[] = {
     {"threads", "N", "CPU threads (0: one for each CPU that it may use)"},
     {"isa", "NAME", "auto, reference, avx2 or avx512"},
     {"context", "N", "tokens the cache holds (default min(the model's, 4096))"},
-    {"cache-type", "f16|f32", "keys and values (default f32 for F32 models, else f16)"},
+    {"cache-type", "f16|f32|q8_0",
+     "keys and values (default f32 for F32 models, else f16); q8_0, on\na CPU, takes half of f16's memory "
+     "and "
+     "gives other tokens"},
+    {"cache-memory", "SIZE",
+     "of all caches, as in 800M or 1.5G, in pages that sequences share\n(CPU; default: full contexts for "
+     "all, "
+     "serve: for four)"},
     {"Sampling", NULL, NULL},
     {"temp", "T", "temperature; 0 is greedy (0)"},
     {"top-p", "P", "keep the likeliest tokens up to P of probability (1: off)"},

@@ -154,7 +154,8 @@ double runtime_cache_bytes(const struct runtime* runtime, int* context) {
 	const bool wide =
 	    strcmp(runtime->options.cache_type, "f32") == 0 ||
 	    (strcmp(runtime->options.cache_type, "auto") == 0 && runtime->model->dtype == DTYPE_F32);
-	return 2.0 * (wide ? 4 : 2) * *context * shape->n_blocks * shape->kv_heads * shape->head_dim;
+	const double element = strcmp(runtime->options.cache_type, "q8_0") == 0 ? 34.0 / 32 : wide ? 4 : 2;
+	return 2.0 * element * *context * shape->n_blocks * shape->kv_heads * shape->head_dim;
 }
 
 void runtime_print(FILE* out, const struct runtime* runtime) {

@@ -205,6 +205,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 		choice->exchange = x;
 		choice->index = i;
 		fill_job(x, choice, seed);
+		choice->job.owner = c->owner;
 		choice->speculation.most = x->server->option.session.max_draft;
 		if (x->request.tool_choice)
 			open_tools(x, choice, seed);

@@ -1,4 +1,4 @@
-/* The thread that owns the engine: queue, sessions, turns. */
+/* The thread that owns the engine: queue, sessions, and who has a seat. */
 #include "streams/service/scheduler.h"
 
 #include <errno.h>
@@ -70,8 +70,30 @@ static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
 		memory_end(seat->watch);
 	add_up(s, job, &seat->figures);
 	seat->job = NULL;
+	seat->waits = false;
+	seat->remember = s->pool[job->owner] != NULL;
+	s->running[job->owner]--;
 	job->calls->end(job->user, &seat->figures, problem);
 	one_less(s);
+}
+
+/* Retrieval looks in earlier texts of the same key and in no others. Where there is no memory for a pool the
+ * key goes without. */
+static void use_pool(struct scheduler* s, struct seat* seat) {
+	struct retrieval_pool** pool = &s->pool[seat->owner];
+	if (!*pool && s->option.session.pool > 0 && s->option.session.method != SWIFTLET_VANILLA)
+		*pool = retrieval_pool_open(s->option.session.pool);
+	session_use_pool(seat->session, *pool);
+}
+
+/* Pools may grow only between rounds: when a turn is over, before anyone else sits down. */
+static void remember_texts(struct scheduler* s) {
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (seat->remember)
+			session_remember(seat->session, s->pool[seat->owner]);
+		seat->remember = false;
+	}
 }
 
 static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
@@ -80,6 +102,10 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->used = ++s->uses;
 	seat->taken = 0;
 	seat->before = seat->tokens;
+	seat->rows = 1;
+	seat->passed_over = 0;
+	seat->owner = job->owner;
+	use_pool(s, seat);
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
 		seat->job = NULL;
@@ -88,9 +114,31 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 		one_less(s);
 		return;
 	}
+	s->running[job->owner]++;
 	if (seat->watch)
 		memory_begin(seat->watch, job->request.task);
 	note_mask(seat);
+}
+
+void seat_step(struct scheduler* s, struct seat* seat) {
+	struct job* job = seat->job;
+	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
+	session_output(seat->session, &step);
+	if (step.n > 0 && !(job->first_token > 0))
+		job->first_token = now();
+	seat->tokens += step.n;
+	s->tokens += step.n;
+	job->calls->step(job->user, &step);
+	if (seat->watch)
+		memory_step(seat->watch, &step);
+	note_mask(seat);
+	if (step.stop != SWIFTLET_RUNNING)
+		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (seat->gone ? "cancelled" : "stopping") : NULL);
+}
+
+void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
+	metrics_failure(s->option.metrics);
+	leave(s, seat, e->message[0] ? e->message : "the pass failed");
 }
 
 /* The free session that suits the job best; there is one. */
@@ -117,15 +165,28 @@ static struct seat* choose(struct scheduler* s, const struct job* job) {
 	return best;
 }
 
+/* The link to the job that comes next: of the owner with the fewest that run, the first that came. */
+static struct job** next_in_queue(struct scheduler* s) {
+	struct job** best = &s->first;
+	for (struct job** at = &s->first; *at; at = &(*at)->next)
+		if (s->running[(*at)->owner] < s->running[(*best)->owner])
+			best = at;
+	return best;
+}
+
 /* Takes the next job out of the queue when a session is free for it. */
 static struct job* take(struct scheduler* s) {
 	struct job* job = NULL;
 	pthread_mutex_lock(&s->lock);
 	if (s->first && s->busy < s->option.sessions) {
-		job = s->first;
-		s->first = job->next;
-		if (!s->first)
-			s->last = NULL;
+		struct job** link = next_in_queue(s);
+		job = *link;
+		*link = job->next;
+		if (s->last == job) {
+			s->last = s->first;
+			while (s->last && s->last->next)
+				s->last = s->last->next;
+		}
 		s->queue--;
 		s->busy++;
 	}
@@ -172,127 +233,9 @@ static void sweep_queue(struct scheduler* s, bool all) {
 	}
 }
 
+/* ---- the thread --------------------------------------------------------------------------- */
+
 enum { IDLE_PASSES = 16 }; /* of one session before the next has its turn */
-
-/* ---- turns -------------------------------------------------------------------------------- */
-
-/* Runs the step's work up to its full pass, which waits to see whether it may share (true), or to the
- * step's end (false). */
-static bool run_own_work(struct seat* seat, struct error* e) {
-	while (session_next(seat->session, &seat->work)) {
-		const bool full = seat->work.kind == WORK_PLAIN || seat->work.kind == WORK_VERIFY;
-		if (full && merge_fits(&seat->work.pass, 0))
-			return true;
-		const double before = now();
-		if (!session_run(seat->session, &seat->work, e))
-			return false;
-		if (session_absorb(seat->session, &seat->work, now() - before))
-			return false;
-	}
-	return false;
-}
-
-static void give_step(struct scheduler* s, struct seat* seat) {
-	struct job* job = seat->job;
-	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
-	session_output(seat->session, &step);
-	if (step.n > 0 && !(job->first_token > 0))
-		job->first_token = now();
-	seat->tokens += step.n;
-	s->tokens += step.n;
-	job->calls->step(job->user, &step);
-	if (seat->watch)
-		memory_step(seat->watch, &step);
-	note_mask(seat);
-	if (step.stop != SWIFTLET_RUNNING)
-		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (seat->gone ? "cancelled" : "stopping") : NULL);
-}
-
-static void fail_seat(struct scheduler* s, struct seat* seat, const struct error* e) {
-	metrics_failure(s->option.metrics);
-	leave(s, seat, e->message[0] ? e->message : "the pass failed");
-}
-
-static void run_alone(struct scheduler* s, struct seat* seat) {
-	struct error e = {{0}};
-	const double before = now();
-	const bool ran = session_run(seat->session, &seat->work, &e);
-	const double seconds = now() - before;
-	seat->taken += seconds;
-	if (!ran) {
-		fail_seat(s, seat, &e);
-		return;
-	}
-	merge_see(&s->costs, seat->work.pass.n, false, seconds);
-	session_absorb(seat->session, &seat->work, seconds);
-	give_step(s, seat);
-}
-
-/* One pass for all; each is charged the share that its rows alone would have cost of all rows alone. */
-static void run_together(struct scheduler* s, struct seat** waiting, int n) {
-	struct error e = {{0}};
-	struct backend* backend = s->engine->backend;
-	double whole = 0;
-	merge_begin(s->merged, 2 * s->blocks);
-	for (int i = 0; i < n; i++) {
-		merge_add(s->merged, &waiting[i]->work.pass);
-		whole += cost_verify(&s->engine->cost, waiting[i]->work.pass.n);
-	}
-	const double before = now();
-	const bool ran = backend->run(backend, &s->merged->pass, &e);
-	const double seconds = now() - before;
-	if (!ran) { /* one of them spoilt it: each for itself, and the others go on */
-		for (int i = 0; i < n; i++)
-			run_alone(s, waiting[i]);
-		return;
-	}
-	merge_see(&s->costs, s->merged->pass.n, true, seconds);
-	for (int i = 0, row = 0; i < n; i++) {
-		struct seat* seat = waiting[i];
-		const double share = seconds * cost_verify(&s->engine->cost, seat->work.pass.n) / whole;
-		row = merge_take(s->merged, &seat->work.pass, row);
-		seat->taken += share;
-		session_absorb(seat->session, &seat->work, share);
-		give_step(s, seat);
-	}
-}
-
-/* The seats whose full passes wait, in groups that fit one pass. */
-static void run_full_passes(struct scheduler* s, struct seat** waiting, int n) {
-	for (int from = 0; from < n;) {
-		int rows[MAX_ROWS], total = 0, k = 0;
-		while (from + k < n && merge_fits(&waiting[from + k]->work.pass, total)) {
-			rows[k] = waiting[from + k]->work.pass.n;
-			total += rows[k++];
-		}
-		if (k > 1 && merge_pays(&s->costs, rows, k))
-			run_together(s, waiting + from, k);
-		else
-			for (int i = 0; i < k; i++)
-				run_alone(s, waiting[from + i]);
-		from += k;
-	}
-}
-
-/* True when the seat's full pass waits. */
-static bool begin_turn(struct scheduler* s, struct seat* seat, bool cancel_all) {
-	struct job* job = seat->job;
-	struct error e = {{0}};
-	const double began = now();
-	seat->gone = job->calls->gone(job->user);
-	if (seat->gone || cancel_all)
-		swiftlet_session_cancel(seat->session);
-	session_begin_step(seat->session);
-	const bool waits = run_own_work(seat, &e);
-	seat->taken += now() - began;
-	if (waits)
-		return true;
-	if (e.message[0])
-		fail_seat(s, seat, &e);
-	else
-		give_step(s, seat);
-	return false;
-}
 
 static void show_sometimes(struct scheduler* s, bool always) {
 	const double at = now();
@@ -310,23 +253,6 @@ static void note_cache(struct scheduler* s) {
 		if (s->seat[i].job)
 			used += s->seat[i].job->request.n_prompt + s->seat[i].tokens - s->seat[i].before;
 	atomic_store(&s->cache_used, used);
-}
-
-static bool all_take_turns(struct scheduler* s, bool cancel_all) {
-	struct seat* waiting[MAX_SESSIONS];
-	bool any = false;
-	int n = 0;
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
-		if (!seat->job)
-			continue;
-		any = true;
-		if (begin_turn(s, seat, cancel_all))
-			waiting[n++] = seat;
-	}
-	run_full_passes(s, waiting, n);
-	note_cache(s);
-	return any;
 }
 
 static bool work_waits(struct scheduler* s) {
@@ -393,7 +319,9 @@ static void* run(void* user) {
 			s->swept = at;
 		}
 		fill_seats(s);
-		if (all_take_turns(s, cancel)) {
+		if (scheduler_turn(s, cancel)) {
+			remember_texts(s);
+			note_cache(s);
 			show_sometimes(s, false);
 			continue;
 		}
@@ -421,13 +349,23 @@ static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct 
 	return true;
 }
 
+static void measure_cache(struct scheduler* s) {
+	const int64_t contexts =
+	    (int64_t)s->option.sessions * options_context(&s->option.session, s->engine->model);
+	const int room = session_room(s->seat[0].session);
+	s->cache_tokens = room < contexts ? room : contexts;
+}
+
 struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler_options* o,
                                  struct error* e) {
 	struct scheduler* s = calloc(1, sizeof *s);
 	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
 	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
 	struct merged_pass* merged = calloc(1, sizeof *merged);
-	if (!s || !seats || !merged || !merge_open(merged, engine->model->weights.shape.dim)) {
+	if (!s || !seats || !merged ||
+	    !merge_open(merged, engine->model->weights.shape.dim, 2 * engine->model->weights.shape.n_blocks)) {
+		if (merged)
+			merge_close(merged);
 		free(s);
 		free(seats);
 		free(merged);
@@ -450,6 +388,8 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	bool good = true;
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_seat(s, &s->seat[i], i, e);
+	if (good)
+		measure_cache(s);
 	if (good && o->memory)
 		memory_on_event(o->memory, on_memory_event, s);
 	if (good) {
@@ -497,7 +437,8 @@ void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 	                              .busy = s->busy,
 	                              .sessions = s->option.sessions,
 	                              .queue_limit = s->option.queue,
-	                              .cache_used = atomic_load(&s->cache_used)};
+	                              .cache_used = atomic_load(&s->cache_used),
+	                              .cache_tokens = s->cache_tokens};
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -545,6 +486,8 @@ void scheduler_close(struct scheduler* s) {
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
+	for (int i = 0; i < MAX_OWNERS; i++)
+		retrieval_pool_close(s->pool[i]);
 	merge_close(s->merged);
 	free(s->merged);
 	free(s->seat);

@@ -1,9 +1,11 @@
 /* Several sequences at once: one thread owns the engine and its sessions, and steps them fairly in turn.
  *
- * Each turn is a step of every session; full passes (plain steps and verification) share one pass where
- * the measured cost says it pays (streams/service/merge.h).
+ * Each turn is a step of every session. Their rows are one budget: draft steps that run the same weights
+ * share a pass, and so do plain steps, verified trees and one chunk of the newcomers' prompts
+ * (scheduler_turn.c).
  *
- * Jobs wait in a bounded queue, first come first served; each goes to the free session whose cache holds
+ * Jobs wait in a bounded queue, those of the owner with the fewest at work first, then first come first
+ * served; each goes to the free session whose cache holds
  * most of its prompt (whole chunks), else to the one that last served its task, else to the one longest
  * idle. Before every step a job is asked whether its client has gone; its place is then free. What
  * happens is counted (metrics), remembered (memory) and shown (events). */
@@ -27,6 +29,7 @@ struct job {
 	struct swiftlet_request request; /* what it points to is the caller's, until `end` */
 	const struct job_calls* calls;
 	void* user;
+	int owner; /* whose texts are his alone: the API key's number from 1, 0 without keys; at most 64 */
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;
@@ -35,6 +38,7 @@ struct job {
 
 struct scheduler_options {
 	int sessions, queue; /* at least 1 */
+	int prefill_chunk;   /* rows of prompts that a turn computes; 0: by measured price */
 	struct swiftlet_options session;
 	const char* model_name;
 	struct memory* memory; /* NULL: nothing is remembered */
@@ -50,7 +54,8 @@ enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
 enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
 struct scheduler_now {
 	int queue, busy, sessions, queue_limit;
-	int64_t cache_used; /* tokens that running generations hold, prompts included */
+	int64_t cache_used;   /* tokens that running generations hold, prompts included */
+	int64_t cache_tokens; /* that all sessions together can hold, where none are shared */
 };
 void scheduler_now(struct scheduler*, struct scheduler_now*);
 /* Refuses what comes, lets what runs and waits go on for `grace` seconds at most, then cancels it. Returns

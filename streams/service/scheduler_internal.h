@@ -9,7 +9,7 @@
 #include "streams/service/merge.h"
 #include "streams/service/scheduler.h"
 
-enum { MAX_TASKS = 64, MAX_SESSIONS = 64 };
+enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_OWNERS = 65 };
 
 /* One session with what it serves. The scheduler's thread alone touches it. */
 struct seat {
@@ -24,7 +24,14 @@ struct seat {
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer last changed between kept and skipped */
 	double taken;                  /* seconds of its job's turns */
 	bool gone;                     /* its client */
-	struct session_work work;      /* of the step under way: a full pass that may share */
+	bool waits;                    /* `work` is the step's next and has not run */
+	struct session_work work;
+	double rows;     /* of its full passes, lately */
+	int allotted;    /* rows of its prompt that this turn computes */
+	int passed_over; /* turns in which it got less than a quarter of the chunk */
+	int owner;       /* its job's, or its last one's */
+	bool holds;      /* memory of a cache, as far as is known */
+	bool remember;   /* its text is to join the owner's pool */
 	struct swiftlet_figures figures;
 };
 
@@ -44,16 +51,29 @@ struct scheduler {
 
 	/* the thread's own */
 	struct seat* seat;
-	struct merge_costs costs;
 	struct merged_pass* merged;
+	int64_t turns, shared, separate; /* passes of several sequences, of one */
+	int64_t preempted;               /* times that a sequence gave its memory to others */
+	struct retrieval_pool* pool[MAX_OWNERS];
+	int running[MAX_OWNERS];  /* generations */
+	double spent[MAX_OWNERS]; /* rows lately, fading: who had much waits for the others' prompts */
 	int64_t uses;
 	struct summary summary;
 	double seconds[6]; /* by phase */
 	double swept, shown;
 	int64_t tokens, tokens_shown;
 
+	int64_t cache_tokens;       /* what memory there is for */
 	_Atomic int64_t cache_used; /* tokens that running generations hold; whoever asks reads it */
 };
+
+/* One step of every sequence (scheduler_turn.c). False when none runs. */
+bool scheduler_turn(struct scheduler*, bool cancel_all);
+/* Rows of prompts that a turn computes. */
+int scheduler_chunk(const struct scheduler*);
+/* The step that ended is given to the job, which leaves when it is over; or the job fails. */
+void seat_step(struct scheduler*, struct seat*);
+void seat_fail(struct scheduler*, struct seat*, const struct error*);
 
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */
 void scheduler_show(struct scheduler*, double at);

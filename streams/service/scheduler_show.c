@@ -1,4 +1,5 @@
 /* The scheduler's live state as JSON: what /v1/swiftlet/state gives and the page draws. */
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -97,8 +98,12 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	           k.entries, (long long)k.recalled, (long long)k.improved, (long long)k.settled,
 	           (long long)k.new_kinds, (long long)k.evictions, k.store_failed ? "true" : "false",
 	           (long long)k.drifts, (long long)k.trials);
-	text_print(out, ", \"passes\": {\"shared\": %lld, \"separate\": %lld}", (long long)s->costs.merged,
-	           (long long)s->costs.separate);
+	text_print(out, ", \"passes\": {\"shared\": %lld, \"separate\": %lld, \"preempted\": %lld}",
+	           (long long)s->shared, (long long)s->separate, (long long)s->preempted);
+	text_print(out, ", \"prefill_chunk\": %d", scheduler_chunk(s));
+	const int room = session_room(s->seat[0].session);
+	if (room < INT_MAX)
+		text_print(out, ", \"cache_free_tokens\": %d", room);
 }
 
 void scheduler_show(struct scheduler* s, double at) {

@@ -95,10 +95,11 @@ static bool equal_in_constant_time(const char* given, size_t n, const char* key)
 	return !differs;
 }
 
-static bool is_key(const struct server* s, const char* given, size_t n) {
-	bool found = false;
+/* The key's number from 1; 0: there is none such. */
+static int key_number(const struct server* s, const char* given, size_t n) {
+	int found = 0;
 	for (int i = 0; i < s->n_keys; i++)
-		found |= equal_in_constant_time(given, n, s->key[i]);
+		found += equal_in_constant_time(given, n, s->key[i]) ? i + 1 - found : 0;
 	return found;
 }
 
@@ -109,7 +110,7 @@ static int base64_digit(char c) {
 }
 
 /* The password of "Basic …": what a browser sends for the page. */
-static bool basic_key(const struct server* s, const char* text) {
+static int basic_key(const struct server* s, const char* text) {
 	char out[600];
 	size_t n = 0;
 	unsigned bits = 0, held = 0;
@@ -122,19 +123,22 @@ static bool basic_key(const struct server* s, const char* text) {
 		}
 	}
 	const char* colon = memchr(out, ':', n);
-	return colon && is_key(s, colon + 1, n - (size_t)(colon + 1 - out));
+	return colon ? key_number(s, colon + 1, n - (size_t)(colon + 1 - out)) : 0;
 }
 
-static bool authorized(const struct call* c) {
+static int owner_of(const struct call* c) {
 	const struct server* s = c->server;
-	if (s->n_keys == 0)
-		return true;
 	const char* value = call_header(c, "Authorization");
-	if (value && strncasecmp(value, "Bearer ", 7) == 0)
-		return is_key(s, value + 7, strlen(value + 7));
-	if (value && strncasecmp(value, "Basic ", 6) == 0)
+	if (s->n_keys > 0 && value && strncasecmp(value, "Bearer ", 7) == 0)
+		return key_number(s, value + 7, strlen(value + 7));
+	if (s->n_keys > 0 && value && strncasecmp(value, "Basic ", 6) == 0)
 		return basic_key(s, value + 6);
-	return false;
+	return 0;
+}
+
+static bool authorized(struct call* c) {
+	c->owner = owner_of(c);
+	return c->server->n_keys == 0 || c->owner > 0;
 }
 
 /* ---- origins ------------------------------------------------------------------------------ */
@@ -509,6 +513,7 @@ static bool open_parts(struct server* s, struct error* e) {
 		return error_set(e, "out of memory");
 	const struct scheduler_options o = {.sessions = s->option.sessions,
 	                                    .queue = s->option.queue,
+	                                    .prefill_chunk = s->option.prefill_chunk,
 	                                    .session = s->option.session,
 	                                    .model_name = s->option.name,
 	                                    .memory = s->memory,

@@ -20,6 +20,7 @@ struct server_options {
 	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
 	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;
+	int prefill_chunk;     /* tokens of prompts between two tokens of others; 0: by measured price */
 	int rate;              /* requests a minute and client; 0: unlimited */
 	int idle_seconds;      /* until a silent connection is closed */
 	int body_seconds;      /* until a request's body must be there */

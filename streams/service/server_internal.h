@@ -54,6 +54,7 @@ struct call {
 	struct text body;
 	struct api_error error; /* status != 0: refused; said once the body has been read */
 	double began;
+	int owner;  /* the API key's number from 1; 0 where the server has none */
 	int status; /* answered with; 0: not yet */
 	struct exchange* exchange;
 	struct watcher* watcher;

@@ -46,7 +46,7 @@ static bool answer_metrics(struct call* c) {
 	                          .sessions = n.sessions,
 	                          .up_seconds = server_clock() - s->began,
 	                          .cache_used = n.cache_used,
-	                          .cache_tokens = (int64_t)n.sessions * s->context,
+	                          .cache_tokens = n.cache_tokens,
 	                          .cache_block = PREFILL_CHUNK};
 	struct MHD_Daemon* daemon = atomic_load(&s->daemon);
 	const union MHD_DaemonInfo* info =

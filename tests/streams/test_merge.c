@@ -1,4 +1,4 @@
-/* When passes share, by measured cost; and that their parts come back as they were. */
+/* Which passes may be one, and that their parts come back as they were. */
 #include "streams/service/merge.h"
 
 #include <setjmp.h>
@@ -6,37 +6,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static void unknown_costs_are_seen_apart_first(void** unused) {
-	(void)unused;
-	struct merge_costs c = {.asked = 0};
-	const int rows[] = {1, 1};
-	assert_false(merge_pays(&c, rows, 2));
-	merge_see(&c, 1, false, 1.0);
-	assert_true(merge_pays(&c, rows, 2)); /* now what sharing costs is worth a try */
-}
-
-/* Decisions out of 1,000 when a shared pass of n rows costs 1 + slope·(n - 1). */
-static int merged_of_thousand(double slope) {
-	struct merge_costs c = {.asked = 0};
-	const int rows[] = {1, 3, 2};
-	int merged = 0;
-	for (int i = 0; i < 3; i++)
-		merge_see(&c, rows[i], false, 1 + slope * (rows[i] - 1));
-	for (int i = 0; i < 1000; i++)
-		if (merge_pays(&c, rows, 3)) {
-			merged++;
-			merge_see(&c, 6, true, 1 + slope * 5 + (slope > 0.9 ? 0.5 : 0));
-		}
-	return merged;
-}
-
-static void it_follows_the_cost(void** unused) {
-	(void)unused;
-	assert_true(merged_of_thousand(0.05) >= 980); /* memory-bound: rows are nearly free */
-	assert_true(merged_of_thousand(1.0) <=
-	            20); /* compute-bound, and sharing costs extra: tried now and then */
-}
 
 static void parts_come_back(void** unused) {
 	(void)unused;
@@ -60,9 +29,15 @@ static void parts_come_back(void** unused) {
 		                        .tap = -1,
 		                        .want = want,
 		                        .out = out[i]};
-	merge_begin(&m, 8);
-	merge_add(&m, &pass[0]);
+	float influence[2][8 * 3];
+	for (int i = 0; i < 2; i++)
+		pass[i].influence = influence[i];
+	assert_true(merge_open(&m, 4, 8));
+	merge_begin(&m, &pass[0]);
+	assert_true(merge_fits(&m, &pass[1]));
 	merge_add(&m, &pass[1]);
+	for (int i = 0; i < 8 * 5; i++)
+		m.pass.influence[i] = (float)i; /* (8, 5) */
 	assert_int_equal(m.pass.n, 5);
 	assert_int_equal(m.pass.n_segments, 2);
 	const int32_t all[] = {10, 11, 12, 20, 21}, expected[] = {-1, 0, 0, -1, 2};
@@ -75,25 +50,70 @@ static void parts_come_back(void** unused) {
 	assert_int_equal(merge_take(&m, &pass[1], merge_take(&m, &pass[0], 0)), 5);
 	assert_int_equal(out[0][2].token, 102);
 	assert_int_equal(out[1][0].token, 103);
-	const struct mask skip = {{1}};
-	pass[0].skip = &skip; /* a draft step never shares with full passes */
-	assert_false(merge_fits(&pass[0], 0));
-	pass[0].skip = NULL;
-	assert_true(merge_fits(&pass[0], 0));
-	pass[0].low = &skip; /* nor one with low-bit weights */
-	assert_false(merge_fits(&pass[0], 0));
-	pass[0].low = NULL;
-	pass[0].low_head = true;
-	assert_false(merge_fits(&pass[0], 0));
-	assert_true(merge_fits(&pass[1], MAX_ROWS - 2));
-	assert_false(merge_fits(&pass[1], MAX_ROWS - 1));
+	assert_true(influence[0][3 + 2] == 7 && influence[1][2 * 7 + 1] == 39); /* sub-layers 1 and 7 */
+	merge_close(&m);
+}
+
+static void only_passes_of_the_same_weights_share(void** unused) {
+	(void)unused;
+	static struct merged_pass m;
+	struct cache cache = {.committed = 5};
+	const struct segment segment = {.cache = &cache, .base = 5, .n = 2};
+	const int32_t token[2] = {1, 2};
+	const uint8_t want[2] = {WANT_TOKEN, WANT_TOKEN};
+	struct result out[2] = {{.top = 1}};
+	const struct mask skip = {{4}}, same = {{4}}, other = {{8}}, empty = {{0}};
+	const struct pass full = {.kind = PASS_EXACT,
+	                          .n = 2,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = token,
+	                          .last = 8,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = out};
+	struct pass draft = full, prompt = full, tapped = full;
+	assert_true(merge_open(&m, 4, 8));
+	merge_begin(&m, &full);
+	draft.skip = &skip;
+	assert_false(merge_fits(&m, &draft));
+	draft.skip = &empty;
+	assert_true(merge_fits(&m, &draft));
+	draft.low = &skip;
+	assert_false(merge_fits(&m, &draft));
+	draft.low = NULL;
+	draft.low_head = true;
+	assert_false(merge_fits(&m, &draft));
+	prompt.head = false;
+	assert_true(merge_fits(&m, &prompt));
+	prompt.kind = PASS_PREFILL;
+	assert_false(merge_fits(&m, &prompt));
+	tapped.tap = 7;
+	assert_true(merge_fits(&m, &tapped));
+	merge_add(&m, &tapped);
+	tapped.tap = 3;
+	assert_false(merge_fits(&m, &tapped));
+	draft = full;
+	draft.skip = &skip;
+	merge_begin(&m, &draft);
+	draft.skip = &same;
+	assert_true(merge_fits(&m, &draft));
+	draft.skip = &other;
+	assert_false(merge_fits(&m, &draft));
+	while (m.pass.n < MAX_ROWS) {
+		draft.skip = &same;
+		assert_true(merge_fits(&m, &draft));
+		merge_add(&m, &draft);
+	}
+	assert_false(merge_fits(&m, &draft));
+	merge_close(&m);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(unknown_costs_are_seen_apart_first),
-	    cmocka_unit_test(it_follows_the_cost),
 	    cmocka_unit_test(parts_come_back),
+	    cmocka_unit_test(only_passes_of_the_same_weights_share),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

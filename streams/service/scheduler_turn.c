@@ -1,0 +1,390 @@
+/* A turn: every sequence takes a step, and rows that can share a pass do.
+ *
+ *     draft steps, wave by wave, those of one variant together … → one full pass for all: plain steps,
+ *     trees, and a chunk of the newcomers' prompts
+ *
+ * The chunk bounds what a long prompt delays the others' tokens by. Of the prompts that wait, the one with
+ * the fewest tokens left goes first, but waiting counts, and so does what its owner has had lately. What a
+ * pass costs is measured here, since no sequence sees the whole of it; each is charged for its rows.
+ *
+ * Where caches share memory and it is short, the youngest gives way: its cache is dropped, and computed again
+ * when there is room. The oldest always goes on, so that all come to their ends. */
+#include <limits.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "streams/service/scheduler_internal.h"
+
+enum {
+	LEAST_CHUNK = 32,
+	PATIENCE = 4,     /* turns that a long prompt is passed over for the sake of short ones */
+	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
+};
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* The longest unused free session gives its cache's memory back. False when none holds any. */
+static bool release_idle(struct scheduler* s) {
+	struct seat* longest = NULL;
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (!seat->job && seat->holds && (!longest || seat->used < longest->used))
+			longest = seat;
+	}
+	if (!longest)
+		return false;
+	session_release(longest->session);
+	longest->holds = false;
+	return true;
+}
+
+static void preempt(struct scheduler* s, struct seat* seat) {
+	session_release(seat->session);
+	seat->waits = seat->holds = false;
+	s->preempted++;
+}
+
+/* The youngest that holds memory and is younger than this one, or this one. */
+static struct seat* who_gives_way(struct scheduler* s, struct seat* seat) {
+	struct seat* youngest = seat;
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* other = &s->seat[i];
+		if (other->job && other->holds && other->used > youngest->used)
+			youngest = other;
+	}
+	return youngest;
+}
+
+/* Memory for the seat's next pass. False when it has to wait. */
+static bool find_memory(struct scheduler* s, struct seat* seat) {
+	const int rows = seat->work.kind == WORK_DRAFT_LOOP ? 1 : seat->work.pass.n;
+	seat->holds = true;
+	while (!session_reserve(seat->session, rows)) {
+		struct seat* other = release_idle(s) ? NULL : who_gives_way(s, seat);
+		if (other)
+			preempt(s, other);
+		if (other == seat)
+			return false;
+	}
+	return true;
+}
+
+/* ---- prompts ------------------------------------------------------------------------------ */
+
+/* As asked for, else the fewest rows that cost a prompt at most a tenth more than whole chunks do. */
+int scheduler_chunk(const struct scheduler* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (!s->engine->backend->prefill_is_exact)
+		return PREFILL_CHUNK;
+	if (s->option.prefill_chunk > 0)
+		return least(s->option.prefill_chunk, PREFILL_CHUNK);
+	const double row = cost_between(cost, PREFILL_CHUNK) / PREFILL_CHUNK;
+	int rows = LEAST_CHUNK;
+	while (rows < PREFILL_CHUNK && cost_between(cost, rows) / rows > 1.1 * row)
+		rows *= 2;
+	return rows;
+}
+
+/* Rows that the seat's next pass over its prompt would take of `most`. */
+static int next_rows(const struct scheduler* s, const struct seat* seat, int most) {
+	const int left = session_prefill_left(seat->session);
+	return s->engine->backend->prefill_is_exact ? least(left, most) : least(left, PREFILL_CHUNK);
+}
+
+static struct seat* oldest_seat(struct scheduler* s) {
+	struct seat* oldest = NULL;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].job && (!oldest || s->seat[i].used < oldest->used))
+			oldest = &s->seat[i];
+	return oldest;
+}
+
+/* A prompt begins where all of it will find memory. */
+static bool has_room(const struct seat* seat, int room) {
+	return session_prefill_left(seat->session) <= room - ROOM_BESIDE;
+}
+
+static struct seat* most_urgent_prompt(struct scheduler* s, int chunk, int room) {
+	const struct seat* oldest = oldest_seat(s);
+	struct seat* first = NULL;
+	double most = 0;
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (!seat->job || seat->allotted > 0 || session_prefill_left(seat->session) == 0)
+			continue;
+		if (seat != oldest && !has_room(seat, room))
+			continue;
+		const double urgency =
+		    0.25 * chunk * seat->passed_over - session_prefill_left(seat->session) - s->spent[seat->owner];
+		if (!first || urgency > most) {
+			first = seat;
+			most = urgency;
+		}
+	}
+	return first;
+}
+
+/* Tokens that prompts may take. Those who sleep give way to those who wait. */
+static int memory_for_prompts(struct scheduler* s) {
+	int wanted = 0, room = session_room(s->seat[0].session);
+	for (int i = 0; i < s->option.sessions && room < INT_MAX; i++)
+		if (s->seat[i].job && session_prefill_left(s->seat[i].session) > 0)
+			wanted += session_prefill_left(s->seat[i].session) + ROOM_BESIDE;
+	while (room < wanted && release_idle(s))
+		room = session_room(s->seat[0].session);
+	return room;
+}
+
+/* Says for each prompt how many of its rows this turn computes: a chunk for all together. */
+static void share_chunk(struct scheduler* s) {
+	const int chunk = scheduler_chunk(s);
+	int left = chunk, room = memory_for_prompts(s);
+	for (int i = 0; i < s->option.sessions; i++)
+		s->seat[i].allotted = 0;
+	bool hurries = false;
+	for (;;) {
+		struct seat* seat = most_urgent_prompt(s, chunk, room);
+		const int rows = seat ? next_rows(s, seat, left) : 0;
+		if (!seat || left == 0 || rows > left)
+			break;
+		/* a short prompt's first token does not wait for a long one's rows, but for now and then */
+		const bool ends = rows == session_prefill_left(seat->session);
+		if (hurries && !ends && seat->passed_over < PATIENCE)
+			break;
+		hurries |= ends;
+		seat->allotted = rows;
+		left -= rows;
+		room -= room < INT_MAX ? session_prefill_left(seat->session) : 0;
+	}
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (seat->job && session_prefill_left(seat->session) > 0)
+			seat->passed_over = 4 * seat->allotted >= chunk ? 0 : seat->passed_over + 1;
+	}
+}
+
+/* ---- the batch ------------------------------------------------------------------------------ */
+
+static bool decodes(const struct seat* seat) { return seat->job && session_prefill_left(seat->session) == 0; }
+
+/* Others whose draft steps run the same weights. */
+static int fellow_drafters(const struct scheduler* s, const struct seat* seat) {
+	int n = 0;
+	for (int i = 0; i < s->option.sessions; i++) {
+		const struct seat* other = &s->seat[i];
+		n += other != seat && decodes(other) && mask_equal(&other->mask, &seat->mask);
+	}
+	return n;
+}
+
+/* One sequence a turn may score a proposal, each in its turn: the others' tokens wait for that pass. */
+static void size_batch(struct scheduler* s) {
+	int decoding = 0, nth = 0;
+	double rows = 0;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (decodes(&s->seat[i])) {
+			decoding++;
+			rows += s->seat[i].rows;
+		}
+	for (int i = 0; i < s->option.sessions; i++) {
+		struct seat* seat = &s->seat[i];
+		if (!decodes(seat))
+			continue;
+		const struct batch batch = {.sequences = decoding - 1,
+		                            .rows = rows - seat->rows,
+		                            .drafting = fellow_drafters(s, seat),
+		                            .quiet = s->turns % decoding != nth++};
+		session_set_batch(seat->session, &batch);
+	}
+}
+
+/* ---- passes ------------------------------------------------------------------------------- */
+
+/* The step's next work, or its end. */
+static void advance(struct scheduler* s, struct seat* seat) {
+	seat->waits = session_next(seat->session, &seat->work);
+	if (!seat->waits)
+		seat_step(s, seat);
+}
+
+static bool is_full(const struct session_work* work) {
+	return work->kind == WORK_PLAIN || work->kind == WORK_VERIFY || work->kind == WORK_PREFILL;
+}
+
+static bool is_draft(const struct session_work* work) { return work->kind == WORK_DRAFT; }
+static bool is_own(const struct session_work* work) { return !is_full(work) && !is_draft(work); }
+
+static void take_results(struct scheduler* s, struct seat* seat, int rows, double seconds) {
+	const struct session_work* work = &seat->work;
+	const int n = work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n;
+	if (work->kind == WORK_PLAIN || work->kind == WORK_VERIFY)
+		seat->rows += 0.25 * (n - seat->rows);
+	s->spent[seat->owner] += n;
+	seat->taken += seconds * n / rows;
+	seat->waits = false;
+	const bool ended = rows == n ? session_absorb(seat->session, work, seconds)
+	                             : session_absorb_shared(seat->session, work, rows, seconds);
+	if (ended)
+		seat_step(s, seat);
+	else
+		advance(s, seat);
+}
+
+static void run_alone(struct scheduler* s, struct seat* seat) {
+	struct error e = {{0}};
+	const struct session_work* work = &seat->work;
+	const double before = now();
+	const bool ran = session_run(seat->session, work, &e);
+	const double seconds = now() - before;
+	s->separate++;
+	if (!ran) {
+		seat->taken += seconds;
+		seat_fail(s, seat, &e);
+		return;
+	}
+	if (work->kind == WORK_PREFILL && work->pass.kind == PASS_EXACT)
+		cost_see_full(&s->engine->cost, work->pass.n, seconds);
+	take_results(s, seat, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
+}
+
+static void see_cost(struct scheduler* s, const struct session_work* work, int rows, double seconds) {
+	struct cost_model* cost = &s->engine->cost;
+	if (is_full(work)) {
+		cost_see_full(cost, rows, seconds);
+		return;
+	}
+	const struct variant v = {
+	    .skip = work->pass.skip, .low = work->pass.low, .low_head = work->pass.low_head};
+	if (v.skip || v.low || v.low_head)
+		cost_see_draft(cost, v, seconds / cost_between(cost, rows));
+}
+
+/* The pass failed for one of them: full ones run each for itself; drafts have lost what they built on. */
+static void run_apart(struct scheduler* s, struct seat** seat, int n, const struct error* e) {
+	for (int i = 0; i < n; i++)
+		if (is_full(&seat[i]->work))
+			run_alone(s, seat[i]);
+		else {
+			session_fail(seat[i]->session);
+			seat_fail(s, seat[i], e);
+		}
+}
+
+static void run_merged(struct scheduler* s, struct seat** seat, int n) {
+	struct error e = {{0}};
+	struct backend* backend = s->engine->backend;
+	const int rows = s->merged->pass.n;
+	const double before = now();
+	const bool ran = backend->run(backend, &s->merged->pass, &e);
+	const double seconds = now() - before;
+	s->shared++;
+	if (!ran) {
+		run_apart(s, seat, n, &e);
+		return;
+	}
+	see_cost(s, &seat[0]->work, rows, seconds);
+	for (int i = 0, row = 0; i < n; i++)
+		row = merge_take(s->merged, &seat[i]->work.pass, row);
+	for (int i = 0; i < n; i++)
+		take_results(s, seat[i], rows, seconds);
+}
+
+/* Whole passes: what ends at an exit has a price of its own. */
+static bool may_share(const struct scheduler* s, const struct session_work* work) {
+	return !is_own(work) && merge_may(&work->pass) && work->pass.last == 2 * s->blocks;
+}
+
+/* Runs the first of the works that wait, with all others that can share its pass. They leave the list; the
+ * rest is returned. */
+static int run_group(struct scheduler* s, struct seat** waiting, int n) {
+	struct seat* group[MAX_SESSIONS] = {waiting[0]};
+	int members = 1, left = 0;
+	if (!may_share(s, &waiting[0]->work)) {
+		members = 0;
+		run_alone(s, waiting[0]);
+	} else
+		merge_begin(s->merged, &waiting[0]->work.pass);
+	for (int i = 1; i < n; i++)
+		if (members > 0 && may_share(s, &waiting[i]->work) && merge_fits(s->merged, &waiting[i]->work.pass)) {
+			merge_add(s->merged, &waiting[i]->work.pass);
+			group[members++] = waiting[i];
+		} else
+			waiting[left++] = waiting[i];
+	if (members > 1)
+		run_merged(s, group, members);
+	else if (members == 1)
+		run_alone(s, group[0]);
+	return left;
+}
+
+static int by_age(const void* a, const void* b) {
+	const struct seat *x = *(struct seat*const*)a, *y = *(struct seat*const*)b;
+	return x->used < y->used ? -1 : x->used > y->used;
+}
+
+/* The oldest first; those that must wait, or have given way, leave the list. */
+static int keep_those_with_memory(struct scheduler* s, struct seat** waiting, int n) {
+	int kept = 0;
+	qsort(waiting, (size_t)n, sizeof(struct seat*), by_age);
+	for (int i = 0; i < n; i++)
+		if (waiting[i]->waits && find_memory(s, waiting[i]))
+			waiting[kept++] = waiting[i];
+	return kept;
+}
+
+/* Runs the works of a kind that wait, once each. False when there were none. */
+static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session_work*)) {
+	struct seat* waiting[MAX_SESSIONS];
+	int n = 0;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].waits && wanted(&s->seat[i].work))
+			waiting[n++] = &s->seat[i];
+	if (n == 0)
+		return false;
+	n = keep_those_with_memory(s, waiting, n);
+	while (n > 0)
+		n = run_group(s, waiting, n);
+	return true;
+}
+
+/* ---- the turn ----------------------------------------------------------------------------- */
+
+static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) {
+	struct job* job = seat->job;
+	const double began = now();
+	seat->gone = job->calls->gone(job->user);
+	if (seat->gone || cancel_all)
+		swiftlet_session_cancel(seat->session);
+	else if (session_prefill_left(seat->session) > 0 && seat->allotted == 0)
+		return;
+	session_limit_prefill(seat->session, seat->allotted);
+	session_begin_step(seat->session);
+	advance(s, seat);
+	seat->taken += now() - began;
+}
+
+bool scheduler_turn(struct scheduler* s, bool cancel_all) {
+	bool any = false;
+	s->turns++;
+	for (int i = 0; i < MAX_OWNERS; i++)
+		s->spent[i] *= 0.9;
+	share_chunk(s);
+	size_batch(s);
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].job) {
+			any = true;
+			begin_step(s, &s->seat[i], cancel_all);
+		}
+	while (run_waiting(s, is_own) || run_waiting(s, is_draft))
+		;
+	run_waiting(s, is_full);
+	return any;
+}
