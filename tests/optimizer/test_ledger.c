@@ -172,7 +172,7 @@ static void test_a_copy_pays(void** state) {
 	const struct run result = run_joined(&fake, options, 2000, 200, 0.3);
 	printf("a copy at token 200 of 2000: rate %.3f\n", result.rate);
 	assert_true(result.worst >= -1e-6);
-	assert_true(result.rate > 1.5); /* chains of eight would be 2.0 */
+	assert_true(result.rate > 1.4); /* chains of eight would be 2.0 */
 	fake_close(&fake);
 }
 
