@@ -298,7 +298,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	const int n = work->pass.n;
 	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
-	if (work->pass.tap >= 0)
+	if (s->tap && work->pass.tap >= 0 && work->pass.tap_out == s->tap)
 		add_signature(s, first, n);
 	for (int i = 0; work->pass.influence && i < n; i++)
 		take_influence(s, n, i, first + i);

@@ -250,7 +250,8 @@ static void run_alone(struct scheduler* s, struct seat* seat) {
 		seat_fail(s, seat, &e);
 		return;
 	}
-	if (work->kind == WORK_PREFILL && work->pass.kind == PASS_EXACT)
+	/* the first prompts pay for memory that is touched for the first time: no price for drafts' rows */
+	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK && s->engine->cost.plain > 0)
 		cost_see_full(&s->engine->cost, work->pass.n, seconds);
 	take_results(s, seat, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
