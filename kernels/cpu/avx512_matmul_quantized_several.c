@@ -175,8 +175,8 @@ INLINED void take_packed(enum dtype type, struct packed* p, int step, const stru
 INLINED void super_share(enum dtype type, int n, int share, const struct packed* p, const ints scale[],
                          const struct columns_of_rows* q, const uint8_t* starts, size_t stride,
                          ints whole[]) {
-	const int group = group_of(type);
-	UNROLLED for (int g = 0; g < 32 / group; g++) {
+	const int group = group_of(type), groups = 32 / group;
+	UNROLLED for (int g = 0; g < groups; g++) {
 		ints one[SEVERAL];
 		UNROLLED for (int i = 0; i < n; i++) one[i] =
 		    group == 32 ? ints_set(0) : to_all(starts + (size_t)i * stride + g * 4);
