@@ -27,6 +27,11 @@ struct engine {
 const struct low_table* engine_low(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
+/* A request's pass is about to run: what is made in the background rests meanwhile. */
+static inline void engine_works(struct engine* engine) {
+	if (engine->maker)
+		low_maker_rest(engine->maker);
+}
 /* Costs are learned from the beginning again. */
 void engine_forget_costs(struct engine*);
 /* The monotonic clock, or the options' own. Seconds. */

@@ -205,6 +205,7 @@ static void draft_work(struct session* s, struct session_work* work) {
 }
 
 bool session_next(struct session* s, struct session_work* work) {
+	engine_works(s->engine);
 	memset(work, 0, sizeof *work);
 	if (s->phase == PHASE_ROUND) {
 		plan_help_copy(s);

@@ -27,6 +27,7 @@ struct low_maker {
 	atomic_bool begun;   /* parts may be taken: there is memory for them */
 	atomic_bool stop;
 	atomic_int next, done; /* parts taken, and finished */
+	_Atomic double busy;   /* when the model last ran a pass */
 	sem_t begin;           /* posted for each thread but the first once parts may be taken, or at the end */
 	sem_t finished;        /* posted when all parts are done, or at the end */
 	double started;
@@ -65,9 +66,16 @@ static bool make_one(struct low_maker* m, float* row) {
 	return true;
 }
 
+void low_maker_rest(struct low_maker* m) { atomic_store(&m->busy, now()); }
+
 static void make_parts(struct low_maker* m, float* row) {
-	while (!atomic_load(&m->stop) && make_one(m, row))
-		;
+	static const double quiet = 1; /* seconds: longer than a pass of the largest models that run at all */
+	const struct timespec nap = {.tv_nsec = 20000000};
+	while (!atomic_load(&m->stop))
+		if (now() - atomic_load(&m->busy) < quiet)
+			nanosleep(&nap, NULL);
+		else if (!make_one(m, row))
+			return;
 }
 
 void low_maker_help(struct low_maker* m, double seconds) {

@@ -1,7 +1,7 @@
 /* A low-bit copy that is made while its model already works.
  *
- * Threads of lowest priority find the copy's file or make it, with what the others leave of the processors.
- * Whoever waits for the copy may take part. The copy joins when it is ready: nothing else of it may be looked
+ * Threads of lowest priority find the copy's file or make it, in the time between the model's passes: while they
+ * follow one another, even idle threads would slow them, by a tenth where two threads share a core. Whoever waits for the copy may take part. The copy joins when it is ready: nothing else of it may be looked
  * at before. It is kept in its file after that. */
 #ifndef SWIFTLET_CORE_MODEL_LOW_MAKER_H
 #define SWIFTLET_CORE_MODEL_LOW_MAKER_H
@@ -23,6 +23,8 @@ enum low_progress { LOW_MAKING, LOW_READY, LOW_DONE, LOW_FAILED };
 enum low_progress low_maker_progress(const struct low_maker*);
 /* The share that is made. */
 double low_maker_share(const struct low_maker*);
+/* The model runs a pass now: the threads rest until none has for a second. */
+void low_maker_rest(struct low_maker*);
 /* Takes part for about so many seconds, less when there is nothing to do. From one thread at a time. */
 void low_maker_help(struct low_maker*, double seconds);
 
