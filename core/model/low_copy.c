@@ -197,9 +197,13 @@ double low_copy_effort(const struct low_copy* copy, int threads) {
 bool low_copy_find(struct low_copy* copy, const struct model* model) {
 	const double started = now();
 	struct error error;
-	if (!copy->path[0] || access(copy->path, F_OK) != 0)
+	if (!copy->path[0])
 		return false;
-	if (mapping_open(&copy->file, copy->path, &error)) {
+	errno = 0;
+	const bool there = mapping_open(&copy->file, copy->path, &error);
+	if (!there && errno == ENOENT) /* none yet, or none any more: that is no fault */
+		return false;
+	if (there) {
 		mapping_will_need(&copy->file);
 		if (low_file_check(copy->file.data, copy->file.size, &copy->table, model->fingerprint, copy->path,
 		                   &error)) {
