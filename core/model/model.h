@@ -45,7 +45,8 @@ struct model_options {
 	bool vocabulary_only; /* `tokenize`: a GGUF without weights will do */
 	/* synth: weights are left for the backend to make (tensor.data NULL), for a GPU */
 	bool synth_on_device;
-	int rank, ranks; /* this process's share of the matrices' rows (kernels/exchange.h); ranks 0: all of them */
+	/* this process's share of the matrices' rows (kernels/exchange.h); ranks 0: all of them */
+	int rank, ranks;
 };
 
 /* NULL with the error set. Close with model_close. */

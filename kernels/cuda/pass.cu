@@ -330,9 +330,8 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 		return false;
 	const int sub_layers = 2 * b->shape.n_blocks;
 	const bool at_end = pass->tap == sub_layers - 1;
-	const bool whole =
-	    pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
-	    (pass->tap < 0 || at_end);
+	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
+	                   (pass->tap < 0 || at_end);
 	if (whole) {
 		CUDA_TRY(cudaGraphLaunch(b->pass_graph[bucket - 1], b->stream), error);
 		if (at_end && !tap(b, pass, r0, n, error))

@@ -84,8 +84,7 @@ void launch_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, co
 }
 
 /* The states as they are, in the activations' type. */
-template <class T>
-__global__ void round_kernel(T* out, const float* x, int dim) {
+template <class T> __global__ void round_kernel(T* out, const float* x, int dim) {
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
 		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(x[(size_t)blockIdx.x * dim + j]);
 }
