@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct error;
-
 /* Activations of which each rank has some columns: those of its share of `rows`, the matrix's output rows. */
 struct shared_rows {
 	float* out;    /* (n, rows) */
@@ -23,8 +21,8 @@ struct shared_rows {
 
 struct exchange {
 	int rank, ranks;
-	/* Room for gathering that many floats at once, so that gathering allocates nothing. */
-	bool (*reserve)(struct exchange*, size_t floats, struct error*);
+	/* Room for gathering that many floats at once, so that gathering allocates nothing. False: no memory. */
+	bool (*reserve)(struct exchange*, size_t floats);
 	/* Rank 0's bytes to all the others. */
 	void (*tell)(struct exchange*, void* bytes, size_t size);
 	/* Completes the n activations of each of `count` in every rank. */

@@ -351,7 +351,8 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	if (!b->workspace)
 		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
 	lay_out(b);
-	return !b->exchange || b->exchange->reserve(b->exchange, most_shared(b), error);
+	return !b->exchange || b->exchange->reserve(b->exchange, most_shared(b)) ||
+	       error_set(error, "out of memory for what the processes that share the model exchange");
 }
 
 /* Fewer bits want no more room for prepared inputs than the stored weights: the workspace stays as it is. */

@@ -39,9 +39,8 @@ static void wait_for(MPI_Request* request) {
 	}
 }
 
-static bool mpi_reserve(struct exchange* exchange, size_t floats, struct error* error) {
+static bool mpi_reserve(struct exchange* exchange, size_t floats) {
 	struct mpi_exchange* e = (struct mpi_exchange*)exchange;
-	(void)error;
 	if (floats <= e->room)
 		return true;
 	free(e->send);
