@@ -110,7 +110,7 @@ static void attention_part(void* user, int part, int thread) {
 	                                  .head_dim = HEAD_DIM,
 	                                  .group = GROUP,
 	                                  .scale = 0.125f};
-	b->kernels->attention(b->out + (size_t)thread * GROUP * HEAD_DIM, b->x, &row,
+	b->kernels->attention(b->out + (size_t)thread * GROUP * HEAD_DIM, b->x, GROUP * HEAD_DIM, &row, 1,
 	                      b->scores + (size_t)thread * GROUP * (CONTEXT + 1));
 }
 

@@ -1,4 +1,4 @@
-/* Attention of a slice: one part a row and key/value head.
+/* Attention of a slice: one part a bundle of rows of a sequence and key/value head.
  *
  * A row sees the committed tokens under its base and its own ancestors, in order of position; what else
  * is in the cache, or in the pass, it never touches. */
@@ -16,17 +16,16 @@ static float scale_at(const struct model_shape* s, int position) {
 
 struct attend_job {
 	struct cpu_backend* b;
-	int block, window;
+	int block, window, bundles;
 };
 
-static void attend_part(void* user, int part, int thread) {
-	const struct attend_job* job = user;
-	struct cpu_backend* b = job->b;
+static struct attention_row row_of(const struct attend_job* job, int i, int h) {
+	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
-	const int i = part / s->kv_heads, h = part % s->kv_heads, group = s->heads / s->kv_heads;
 	const struct slice_row* row = &b->row[i];
 	const struct cpu_cache* c = row->cache;
-	const struct attention_row a = {
+	const int group = s->heads / s->kv_heads;
+	return (struct attention_row){
 	    .page = c->bytes,
 	    .key = keys_at(c, job->block, h),
 	    .value = values_at(c, job->block, h),
@@ -42,17 +41,58 @@ static void attend_part(void* user, int part, int thread) {
 	    .softcap = s->attention_softcap,
 	    .sinks = b->block[job->block].sinks ? b->block[job->block].sinks + h * group : NULL,
 	};
-	const size_t at = ((size_t)i * (size_t)s->heads + (size_t)h * (size_t)group) * (size_t)s->head_dim;
-	const size_t scores = (size_t)group * score_positions(b);
-	b->kernels->attention(b->mixed + at, b->q + at, &a, b->scores + (size_t)thread * scores);
+}
+
+/* The bundles of a head follow one another: its keys and values are still near. */
+static void attend_part(void* user, int part, int thread) {
+	const struct attend_job* job = user;
+	struct cpu_backend* b = job->b;
+	const struct model_shape* s = &b->head.weights->shape;
+	const int h = part / job->bundles, first = b->bundle[part % job->bundles];
+	const int n = b->bundle[part % job->bundles + 1] - first, group = s->heads / s->kv_heads;
+	struct attention_row rows[MOST_ATTENTION_ROWS];
+	for (int i = 0; i < n; i++)
+		rows[i] = row_of(job, first + i, h);
+	const size_t row_stride = (size_t)s->heads * (size_t)s->head_dim;
+	const size_t at = (size_t)first * row_stride + (size_t)h * (size_t)group * (size_t)s->head_dim;
+	const size_t scores = (size_t)attention_rows(s) * (size_t)group * score_positions(b);
+	b->kernels->attention(b->mixed + at, b->q + at, row_stride, rows, n, b->scores + (size_t)thread * scores);
+}
+
+/* Cuts the rows [first, end) of one sequence into bundles, as even as they can be, enough for all threads. */
+static int cut_bundles(struct cpu_backend* b, int n_bundles, int first, int end, int slice) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const int n = end - first, most = attention_rows(s), turns = (b->threads + s->kv_heads - 1) / s->kv_heads;
+	const int share = (turns * n + slice - 1) / slice; /* of the threads that a head keeps busy */
+	int count = (n + most - 1) / most;
+	count = (count + share - 1) / share * share;
+	count = count < n ? count : n;
+	for (int i = 0; i < count; i++)
+		b->bundle[n_bundles + i] = first + n * i / count;
+	return n_bundles + count;
+}
+
+static int make_bundles(struct cpu_backend* b, int n) {
+	int n_bundles = 0;
+	for (int first = 0, end = 0; first < n; first = end) {
+		while (end < n && b->row[end].cache == b->row[first].cache && b->row[end].base == b->row[first].base)
+			end++;
+		n_bundles = cut_bundles(b, n_bundles, first, end, n);
+	}
+	b->bundle[n_bundles] = n;
+	return n_bundles;
 }
 
 void attend(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct attend_job job = {
-	    .b = b, .block = block, .window = block_set_has(&s->sliding, block) ? s->sliding_window : 0};
+	    .b = b,
+	    .block = block,
+	    .window = block_set_has(&s->sliding, block) ? s->sliding_window : 0,
+	    .bundles = make_bundles(b, n),
+	};
 	double cost = 0;
 	for (int i = 0; i < n; i++)
 		cost += (double)(b->row[i].position + 1) * (double)b->row[i].cache->slot_bytes * 2 * s->heads;
-	spread(b, n * s->kv_heads, cost, attend_part, &job);
+	spread(b, job.bundles * s->kv_heads, cost, attend_part, &job);
 }

@@ -86,19 +86,20 @@ struct cpu_backend {
 
 	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
 	struct slice_row row[MAX_ROWS];
-	float* x;                              /* (slice_rows, dim) hidden states */
-	float influence[MAX_ROWS];             /* of the sub-layer that ran last, by row of the slice */
-	float* normed;                         /* (slice_rows, dim) */
-	float *q, *mixed;                      /* (slice_rows, heads·head_dim) */
-	float *k, *v;                          /* (slice_rows, kv_heads·head_dim) */
-	float* y;                              /* (slice_rows, dim) a sub-layer's output */
-	float *gate, *up;                      /* (slice_rows, the larger of ffn and expert_ffn) */
-	float* chances;                        /* (slice_rows, n_experts) what the router says */
-	float* chosen_weight;                  /* (slice_rows, experts_used) */
-	int32_t* chosen;                       /* (slice_rows, experts_used) ascending */
-	float *gathered, *given;               /* (slice_rows, dim) an expert's rows, in and out */
+	int bundle[MAX_ROWS + 1];  /* the slice's rows by sequence: each bundle's first, and their end */
+	float* x;                  /* (slice_rows, dim) hidden states */
+	float influence[MAX_ROWS]; /* of the sub-layer that ran last, by row of the slice */
+	float* normed;             /* (slice_rows, dim) */
+	float *q, *mixed;          /* (slice_rows, heads·head_dim) */
+	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
+	float* y;                  /* (slice_rows, dim) a sub-layer's output */
+	float *gate, *up;          /* (slice_rows, the larger of ffn and expert_ffn) */
+	float* chances;            /* (slice_rows, n_experts) what the router says */
+	float* chosen_weight;      /* (slice_rows, experts_used) */
+	int32_t* chosen;           /* (slice_rows, experts_used) ascending */
+	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
-	float* scores;                         /* (threads, group, score_positions) */
+	float* scores;                         /* (threads, attention_rows, group, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
 	float* logits;                         /* (head_rows, vocab) */
 	float* scratch;                        /* (threads, 2·vocab) */
@@ -112,6 +113,14 @@ static inline struct cpu_backend* cpu_of(const struct backend* b) {
 /* Room for one query's scores, with what a kernel may write past the end. */
 static inline size_t score_positions(const struct cpu_backend* b) {
 	return (size_t)b->context + MAX_ROWS + 32;
+}
+
+/* Rows of a sequence that one part of attention takes at most: its queries share what is widened of the
+ * cache, which eight of them make up for. */
+enum { MOST_ATTENTION_ROWS = 8 };
+static inline int attention_rows(const struct model_shape* s) {
+	const int group = s->heads / s->kv_heads;
+	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
 }
 
 /* ---- cache.c ---- */

@@ -43,9 +43,12 @@ struct cpu_kernels {
 	void (*matmul)(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
 	               const void* x, int n);
 
-	/* out (group, head_dim) = softmax(scale·q·K)·V for one row and one key/value head.
-	 * q (group, head_dim); scores: (group, base + n_ancestors, and 32 more each) scratch. */
-	void (*attention)(float* out, const float* q, const struct attention_row*, float* scores);
+	/* out (group, head_dim) = softmax(scale·q·K)·V for one key/value head and each of n rows of one sequence,
+	 * which differ in n_ancestors, ancestor, from and scale alone. q (group, head_dim); q and out of a row
+	 * lie row_stride floats behind the row's before it; scores: (n, group, base + the longest n_ancestors,
+	 * and 32 more each) scratch. */
+	void (*attention)(float* out, const float* q, size_t row_stride, const struct attention_row*, int n,
+	                  float* scores);
 
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);

@@ -51,7 +51,7 @@ static void softmax(float* x, int n, const float* sink) {
 		x[i] /= sum;
 }
 
-static void attention(float* out, const float* q, const struct attention_row* a, float* scores) {
+static void attend_row(float* out, const float* q, const struct attention_row* a, float* scores) {
 	const int end = a->base + a->n_ancestors, n = end - a->from;
 	float row[MAX_HEAD_DIM];
 	assert(a->head_dim <= MAX_HEAD_DIM && n > 0);
@@ -77,6 +77,12 @@ static void attention(float* out, const float* q, const struct attention_row* a,
 				out[g * a->head_dim + j] += weight * row[j];
 		}
 	}
+}
+
+static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
+                      float* scores) {
+	for (int i = 0; i < n; i++)
+		attend_row(out + (size_t)i * row_stride, q + (size_t)i * row_stride, a + i, scores);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */

@@ -78,10 +78,10 @@ static inline vec dots(const float* q, const float* const key[LANES], int head_d
 }
 
 /* The keys of positions [first, first + LANES) as floats; those outside [from, end) repeat a neighbour. */
-static inline void gather_keys(const struct attention_row* a, int first, int end, float* widened,
+static inline void gather_keys(const struct attention_row* a, int first, int from, int end, float* widened,
                                const float* key[LANES]) {
 	for (int i = 0; i < LANES; i++) {
-		const int inside = first + i < a->from ? a->from : smaller(first + i, end - 1);
+		const int inside = first + i < from ? from : smaller(first + i, end - 1);
 		const unsigned char* row = row_at(a, a->key, inside);
 		if (a->type == DTYPE_F32) {
 			key[i] = (const float*)(const void*)row;
@@ -94,22 +94,64 @@ static inline void gather_keys(const struct attention_row* a, int first, int end
 	}
 }
 
-/* scores (group, stride): scale·q·k, softcapped, in blocks cut at multiples of LANES; -infinity outside. */
-static void score(const struct attention_row* a, const float* q, int start, int end, float* scores,
-                  int stride) {
+static inline int end_of(const struct attention_row* a) { return a->base + a->n_ancestors; }
+
+/* What the rows of a call have in common. */
+struct common {
+	int start, end;   /* of the positions that any of them sees; start is a multiple of LANES */
+	int least_from;   /* the first of them */
+	int from, shared; /* [from, shared): seen by all, at the same slots */
+	int stride;       /* of scores */
+};
+
+static struct common in_common(const struct attention_row* a, int n) {
+	int least = a->from, most = a->from, end = end_of(a), same = a->n_ancestors;
+	for (int i = 1; i < n; i++) {
+		const int limit = smaller(same, a[i].n_ancestors);
+		for (same = 0; same < limit && a[i].ancestor[same] == a->ancestor[same];)
+			same++;
+		least = smaller(least, a[i].from);
+		most = a[i].from > most ? a[i].from : most;
+		end = end_of(a + i) > end ? end_of(a + i) : end;
+	}
+	const int start = least / LANES * LANES, shared = a->base + same;
+	return (struct common){.start = start,
+	                       .end = end,
+	                       .least_from = least,
+	                       .from = smaller(most, shared),
+	                       .shared = shared,
+	                       .stride = (end - start + LANES - 1) / LANES * LANES};
+}
+
+/* One row's scores (group, stride) of LANES keys: scale·q·k, softcapped; -infinity where it does not look. */
+static inline void score_row(const struct attention_row* a, const float* q, const float* const key[LANES],
+                             int first, float* scores, int stride) {
+	for (int g = 0; g < a->group; g++) {
+		vec s = vec_mul(dots(q + g * a->head_dim, key, a->head_dim), vec_set(a->scale));
+		if (a->softcap > 0)
+			s = vec_softcap(s, a->softcap);
+		float* out = scores + (size_t)g * (size_t)stride;
+		vec_store(out, s);
+		for (int i = 0; i < LANES; i++)
+			if (first + i < a->from || first + i >= end_of(a))
+				out[i] = -INFINITY;
+	}
+}
+
+/* scores (n, group, stride), in blocks cut at multiples of LANES: keys that all rows see are widened once. */
+static void score(const struct attention_row* a, int n, const float* q, size_t row_stride,
+                  const struct common* c, float* scores) {
 	float widened[LANES * MAX_HEAD_DIM];
 	const float* key[LANES];
-	for (int first = start; first < end; first += LANES) {
-		gather_keys(a, first, end, widened, key);
-		for (int g = 0; g < a->group; g++) {
-			vec s = vec_mul(dots(q + g * a->head_dim, key, a->head_dim), vec_set(a->scale));
-			if (a->softcap > 0)
-				s = vec_softcap(s, a->softcap);
-			float* out = scores + (size_t)g * (size_t)stride + (first - start);
-			vec_store(out, s);
-			for (int i = 0; i < LANES; i++)
-				if (first + i < a->from || first + i >= end)
-					out[i] = -INFINITY;
+	for (int first = c->start; first < c->end; first += LANES) {
+		const bool together = first + LANES <= c->shared;
+		if (together)
+			gather_keys(a, first, c->least_from, c->shared, widened, key);
+		for (int i = 0; i < n; i++) {
+			if (!together)
+				gather_keys(a + i, first, a[i].from, end_of(a + i), widened, key);
+			score_row(a + i, q + (size_t)i * row_stride, key, first,
+			          scores + (size_t)(i * a->group) * (size_t)c->stride + (first - c->start), c->stride);
 		}
 	}
 }
@@ -134,84 +176,99 @@ static float exponentials(float* x, int n, const float* sink) {
 	return 1.0f / (vec_sum(sum) + lanes[0]);
 }
 
-/* out of `heads` heads and `chunks` vectors of their dimensions from `at` on: the weighted values, added
- * in order of position. heads and chunks are constants where it is called. */
-__attribute__((always_inline)) static inline void mix_tile(float* out, const struct attention_row* a,
-                                                           const float* weights, const float* rescale,
-                                                           int start, int end, int stride, int at, int heads,
-                                                           int chunks) {
+/* One query head of one row: where its mixed values go, and its weights by position from `start` on. */
+struct mixed {
+	const struct attention_row* row;
+	float* out;
+	const float* weight;
+	float rescale;
+};
+
+/* sum (heads, chunks) += the weighted values of positions [from, end), in order, of `chunks` vectors of their
+ * dimensions from `at` on; all heads find them where the first one does. heads and chunks are constants where
+ * it is called. */
+__attribute__((always_inline)) static inline void
+mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int at, int heads, int chunks) {
+	const struct attention_row* a = m->row;
 	vec sum[TILE_HEADS * TILE_CHUNKS];
 #pragma GCC unroll 16
 	for (int i = 0; i < heads * chunks; i++)
-		sum[i] = vec_set(0);
-	for (int p = a->from; p < end; p++) {
+		sum[i] = to[i];
+	for (int p = from; p < end; p++) {
 		const unsigned char* row = row_at(a, a->value, p);
 #pragma GCC unroll 8
 		for (int c = 0; c < chunks; c++) {
 			const int first = at + c * LANES;
 			const vec value = load_chunk(a->type, row, first, a->head_dim - first);
 #pragma GCC unroll 8
-			for (int h = 0; h < heads; h++) {
-				const float weight = weights[(size_t)h * (size_t)stride + (size_t)(p - start)];
-				sum[h * chunks + c] = vec_fma(vec_set(weight), value, sum[h * chunks + c]);
-			}
+			for (int h = 0; h < heads; h++)
+				sum[h * chunks + c] = vec_fma(vec_set(m[h].weight[p - start]), value, sum[h * chunks + c]);
 		}
 	}
-#pragma GCC unroll 8
+#pragma GCC unroll 16
+	for (int i = 0; i < heads * chunks; i++)
+		to[i] = sum[i];
+}
+
+/* The positions that all rows share are read once for all the heads; those before and behind by each. */
+__attribute__((always_inline)) static inline void mix_tile(const struct mixed* m, const struct common* c,
+                                                           int at, int heads, int chunks) {
+	vec sum[TILE_HEADS * TILE_CHUNKS];
+	for (int i = 0; i < heads * chunks; i++)
+		sum[i] = vec_set(0);
 	for (int h = 0; h < heads; h++)
-#pragma GCC unroll 8
-		for (int c = 0; c < chunks; c++) {
-			const int first = at + c * LANES, left = a->head_dim - first;
-			const vec mixed = vec_mul(sum[h * chunks + c], vec_set(rescale[h]));
+		mix_positions(sum + h * chunks, m + h, m[h].row->from, c->from, c->start, at, 1, chunks);
+	mix_positions(sum, m, c->from, c->shared, c->start, at, heads, chunks);
+	for (int h = 0; h < heads; h++) {
+		const int from = m[h].row->from > c->shared ? m[h].row->from : c->shared;
+		mix_positions(sum + h * chunks, m + h, from, end_of(m[h].row), c->start, at, 1, chunks);
+	}
+	for (int h = 0; h < heads; h++)
+		for (int k = 0; k < chunks; k++) {
+			const int first = at + k * LANES, left = m->row->head_dim - first;
+			const vec mixed = vec_mul(sum[h * chunks + k], vec_set(m[h].rescale));
 			if (left >= LANES)
-				vec_store(out + h * a->head_dim + first, mixed);
+				vec_store(m[h].out + first, mixed);
 			else
-				vec_store_part(out + h * a->head_dim + first, mixed, left);
+				vec_store_part(m[h].out + first, mixed, left);
 		}
 }
 
 #define MIX_TILES(heads)                                                                                     \
 	do {                                                                                                     \
+		const int head_dim = m->row->head_dim;                                                               \
 		int at = 0;                                                                                          \
-		for (; at + TILE_CHUNKS * LANES <= a->head_dim; at += TILE_CHUNKS * LANES)                           \
-			mix_tile(out, a, weights, rescale, start, end, stride, at, heads, TILE_CHUNKS);                  \
-		for (; at < a->head_dim; at += LANES)                                                                \
-			mix_tile(out, a, weights, rescale, start, end, stride, at, heads, 1);                            \
+		for (; at + TILE_CHUNKS * LANES <= head_dim; at += TILE_CHUNKS * LANES)                              \
+			mix_tile(m, c, at, heads, TILE_CHUNKS);                                                          \
+		for (; at < head_dim; at += LANES)                                                                   \
+			mix_tile(m, c, at, heads, 1);                                                                    \
 	} while (0)
 
-static void mix_many(float* out, const struct attention_row* a, const float* weights, const float* rescale,
-                     int start, int end, int stride) {
-	MIX_TILES(TILE_HEADS);
-}
+static void mix_many(const struct mixed* m, const struct common* c) { MIX_TILES(TILE_HEADS); }
 
-static void mix_one(float* out, const struct attention_row* a, const float* weights, const float* rescale,
-                    int start, int end, int stride) {
-	MIX_TILES(1);
-}
+static void mix_one(const struct mixed* m, const struct common* c) { MIX_TILES(1); }
 
-enum { MAX_GROUP_AT_ONCE = 64 };
-
-static void attention(float* out, const float* q, const struct attention_row* a, float* scores) {
-	const int end = a->base + a->n_ancestors, start = a->from / LANES * LANES;
-	const int stride = (end - start + LANES - 1) / LANES * LANES;
-	score(a, q, start, end, scores, stride);
-	for (int first = 0; first < a->group; first += MAX_GROUP_AT_ONCE) {
-		const int count = smaller(a->group - first, MAX_GROUP_AT_ONCE);
-		float rescale[MAX_GROUP_AT_ONCE];
-		for (int g = 0; g < count; g++)
-			rescale[g] = exponentials(scores + (size_t)(first + g) * (size_t)stride, stride,
-			                          a->sinks ? a->sinks + first + g : NULL);
-		for (int g = 0; g < count;) {
-			float* head = out + (size_t)(first + g) * (size_t)a->head_dim;
-			const float* weights = scores + (size_t)(first + g) * (size_t)stride;
-			if (count - g >= TILE_HEADS) {
-				mix_many(head, a, weights, rescale + g, start, end, stride);
-				g += TILE_HEADS;
-			} else {
-				mix_one(head, a, weights, rescale + g, start, end, stride);
-				g++;
-			}
+static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
+                      float* scores) {
+	const struct common c = in_common(a, n);
+	const int queries = n * a->group;
+	score(a, n, q, row_stride, &c, scores);
+	struct mixed m[TILE_HEADS];
+	for (int first = 0; first < queries;) {
+		const int count = queries - first >= TILE_HEADS ? TILE_HEADS : 1;
+		for (int i = 0; i < count; i++) {
+			const int row = (first + i) / a->group, g = (first + i) % a->group;
+			float* weight = scores + (size_t)(first + i) * (size_t)c.stride;
+			m[i] = (struct mixed){.row = a + row,
+			                      .out = out + (size_t)row * row_stride + g * a->head_dim,
+			                      .weight = weight,
+			                      .rescale = exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
 		}
+		if (count == TILE_HEADS)
+			mix_many(m, &c);
+		else
+			mix_one(m, &c);
+		first += count;
 	}
 }
 

@@ -292,10 +292,10 @@ static void attentions(void** state) {
 		make_case(&c);
 		const int n = c.row.group * c.row.head_dim;
 		if (n <= MOST * 3) {
-			cpu_reference.attention((float*)(void*)expected.bytes, c.q, &c.row, scores);
+			cpu_reference.attention((float*)(void*)expected.bytes, c.q, 0, &c.row, 1, scores);
 			for (int i = 0; i < n_fast; i++) {
 				poison(&got);
-				fast[i]->attention((float*)(void*)got.bytes, c.q, &c.row, scores);
+				fast[i]->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores);
 				unharmed(&got, (size_t)n * 4, "attention");
 				near((float*)(void*)expected.bytes, (float*)(void*)got.bytes, n, 3e-6f, "attention");
 			}
@@ -317,7 +317,7 @@ static void attention_division(void** state) {
 		make_case(&c);
 		const int n = c.row.group * c.row.head_dim, end = c.row.base + c.row.n_ancestors;
 		if (n <= MOST * 3 && end <= 300) {
-			k->attention((float*)(void*)pending.bytes, c.q, &c.row, scores);
+			k->attention((float*)(void*)pending.bytes, c.q, 0, &c.row, 1, scores);
 			/* gather the rows to the front, in order */
 			for (int i = 0; i < c.row.n_ancestors; i++) {
 				const int to = c.row.base + i, from = c.ancestor[i];
@@ -328,7 +328,7 @@ static void attention_division(void** state) {
 			c.row.base = end - 1;
 			c.row.n_ancestors = 1;
 			c.row.ancestor = &last;
-			k->attention((float*)(void*)committed.bytes, c.q, &c.row, scores);
+			k->attention((float*)(void*)committed.bytes, c.q, 0, &c.row, 1, scores);
 			assert_memory_equal(pending.bytes, committed.bytes, (size_t)n * sizeof(float));
 		}
 		free(c.q);
@@ -336,10 +336,66 @@ static void attention_division(void** state) {
 	}
 }
 
+enum { TOGETHER = 8 };
+
+/* Rows of one tree: each has some of the case's ancestors, then others of its own, and its own window. */
+static void make_rows(const struct attention_case* c, struct attention_row* rows,
+                      int32_t ancestor[TOGETHER][300], int n) {
+	for (int i = 0; i < n; i++) {
+		rows[i] = c->row;
+		const int common = random_below(c->row.n_ancestors + 1), own = random_below(20) + (common == 0);
+		memcpy(ancestor[i], c->ancestor, (size_t)common * sizeof(int32_t));
+		for (int j = 0; j < own; j++)
+			ancestor[i][common + j] = c->row.base + random_below(250);
+		rows[i].ancestor = ancestor[i];
+		rows[i].n_ancestors = common + own;
+		rows[i].from = random_below(2) ? c->row.from : random_below(c->row.base + common + own);
+		if (rows[i].from >= c->row.base + common + own)
+			rows[i].from = 0;
+		rows[i].scale = c->row.scale * (1 + 0.1f * (float)random_below(3));
+	}
+}
+
+/* Whoever shares the call: the bits of a row alone. */
+static void attention_together(void** state) {
+	(void)state;
+	static float scores[TOGETHER * 70 * 600];
+	static struct guarded alone;
+	for (int round = 0; round < 200 * (n_fast + 1); round++) {
+		const struct cpu_kernels* k =
+		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
+		struct attention_case c;
+		make_case(&c);
+		struct attention_row rows[TOGETHER];
+		int32_t ancestor[TOGETHER][300];
+		const int n = 1 + random_below(TOGETHER), width = c.row.group * c.row.head_dim;
+		make_rows(&c, rows, ancestor, n);
+		const size_t stride = (size_t)width + (size_t)random_below(3) * 7;
+		float *q = calloc((size_t)n * stride, sizeof *q), *got = calloc((size_t)n * stride, sizeof *got);
+		random_row(q, n * (int)stride, 2);
+		if (width <= MOST * 3) {
+			k->attention(got, q, stride, rows, n, scores);
+			for (int i = 0; i < n; i++) {
+				k->attention((float*)(void*)alone.bytes, q + (size_t)i * stride, 0, rows + i, 1, scores);
+				assert_memory_equal(alone.bytes, got + (size_t)i * stride, (size_t)width * sizeof *got);
+			}
+		}
+		free(got);
+		free(q);
+		free(c.q);
+		free(c.memory);
+	}
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(norms),      cmocka_unit_test(gates),
-	                                   cmocka_unit_test(joins),      cmocka_unit_test(softcaps),
-	                                   cmocka_unit_test(rounding),   cmocka_unit_test(normalisers),
-	                                   cmocka_unit_test(attentions), cmocka_unit_test(attention_division)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(norms),
+	                                   cmocka_unit_test(gates),
+	                                   cmocka_unit_test(joins),
+	                                   cmocka_unit_test(softcaps),
+	                                   cmocka_unit_test(rounding),
+	                                   cmocka_unit_test(normalisers),
+	                                   cmocka_unit_test(attentions),
+	                                   cmocka_unit_test(attention_division),
+	                                   cmocka_unit_test(attention_together)};
 	return cmocka_run_group_tests(tests, find_fast, NULL);
 }
