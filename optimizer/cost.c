@@ -1,9 +1,14 @@
 /* Measured costs: running estimates with clipped outliers, interpolated between row counts. */
 #include "optimizer/cost.h"
 
+#include <math.h>
+
 enum { FIRST_TRUST = 256, LONGEST_TRUST = 1 << 16 };
 /* What is measured anew counts as confirmed from this share of the old measurement on. */
 static const double SAME_AGAIN = 0.8;
+
+/* Of so few measurements the least one counts: a single slow pass would keep a row count from being used. */
+enum { FEW = 3 };
 
 static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
 
@@ -96,11 +101,14 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	cost->rows_last[knot] = ++cost->passes;
 	if (knot == 0)
 		see(&cost->plain, &cost->plain_seen, seconds, 0.05, 0);
-	/* rows between knots are brought to the knot along the slope */
+	/* rows between knots are brought to the knot along the line that holds at present */
 	const double plain = cost_plain_seconds(cost);
 	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
-	see(&cost->rows[knot], &cost->rows_seen[knot], seconds + plain * cost->slope * (knot_rows[knot] - rows),
-	    0.2, expected);
+	const double there = seconds + expected - (plain > 0 ? plain * cost_verify(cost, rows) : 0);
+	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
+	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
+	if (knot > 0 && cost->rows_seen[knot] <= FEW)
+		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
 }
 
 /* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the low-bit copy. */

@@ -55,6 +55,35 @@ static void a_dear_row_count_is_tried_again(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.3, 1e-6);
 }
 
+/* Nor does it, where the next ones were quick. */
+static void of_a_few_the_least_counts(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	see(&cost, 4, 0.012, 20);
+	see(&cost, 8, 0.036, 1);
+	see(&cost, 8, 0.015, 1);
+	assert_float_equal(cost_verify(&cost, 8), 1.5, 1e-6);
+	see(&cost, 8, 0.017, 1);
+	assert_float_equal(cost_verify(&cost, 8), 1.5, 1e-6);
+	see(&cost, 8, 0.017, 40); /* then the mean */
+	assert_float_equal(cost_verify(&cost, 8), 1.7, 1e-3);
+}
+
+/* Ten rows tell of twelve what the line from eight to twelve does. */
+static void rows_between_knots_keep_the_line(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	for (int i = 0; i < 40; i++) {
+		see(&cost, 8, 0.024, 1);
+		see(&cost, 12, 0.032, 1);
+	}
+	see(&cost, 10, 0.028, 100);
+	assert_float_equal(cost_verify(&cost, 12), 3.2, 1e-3);
+	assert_float_equal(cost_verify(&cost, 10), 2.8, 1e-3);
+}
+
 /* One that is dear indeed is tried less and less. */
 static void a_row_count_that_stays_dear_is_tried_ever_less(void** state) {
 	(void)state;
@@ -127,6 +156,8 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(ratios_are_to_the_plain_step),
 	    cmocka_unit_test(a_dear_row_count_is_tried_again),
+	    cmocka_unit_test(of_a_few_the_least_counts),
+	    cmocka_unit_test(rows_between_knots_keep_the_line),
 	    cmocka_unit_test(a_row_count_that_stays_dear_is_tried_ever_less),
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
 	    cmocka_unit_test(a_variant_costs_what_its_states_do),
