@@ -19,6 +19,24 @@ void exit_choice_open(struct exit_choice* c, int blocks, int given) {
 	}
 }
 
+void exit_choice_keep(struct exit_choice* c, const struct heads* heads) {
+	int n = 0;
+	for (int block = 1; block < heads->shape->n_blocks; block++)
+		n += heads->weight[block] != NULL;
+	/* evenly, where there are more */
+	c->exits = 0;
+	for (int block = 1, i = 0; block < heads->shape->n_blocks; block++) {
+		if (!heads->weight[block])
+			continue;
+		if (n <= EXITS || i * EXITS / n >= c->exits)
+			if (c->exits < EXITS)
+				c->block[c->exits++] = block;
+		i++;
+	}
+	if (c->exits > 0)
+		c->exit_block = c->block[c->exits / 3];
+}
+
 static const double fades = 0.5; /* a measurement, with the next */
 
 static void count(struct exit_choice* c, int exit, const struct result* out, const int32_t* token, int n) {
@@ -32,7 +50,8 @@ static void count(struct exit_choice* c, int exit, const struct result* out, con
 }
 
 bool exit_choice_measure(struct exit_choice* c, struct cache* cache, const int32_t* token, int base, int n,
-                         const struct sampler* sampler, struct error* error) {
+                         const struct sampler* sampler, const struct exit_heads* heads, float* state,
+                         struct error* error) {
 	struct result out[EXIT_ROWS];
 	uint8_t want[EXIT_ROWS];
 	int32_t row[EXIT_ROWS];
@@ -46,6 +65,8 @@ bool exit_choice_measure(struct exit_choice* c, struct cache* cache, const int32
 		row[i] = i;
 	}
 	for (int e = 0, from = 0; e < c->exits; from = 2 * c->block[e++]) {
+		const int block = c->block[e];
+		const bool trained = heads && heads->heads->weight[block];
 		for (int i = 0; i < n - 1; i++)
 			out[i].top = TREE_RANKS;
 		const struct pass pass = {.kind = PASS_EXACT,
@@ -55,12 +76,14 @@ bool exit_choice_measure(struct exit_choice* c, struct cache* cache, const int32
 		                          .token = token,
 		                          .row = row,
 		                          .first = from,
-		                          .last = 2 * c->block[e],
-		                          .head = true,
-		                          .tap = -1,
+		                          .last = 2 * block,
+		                          .head = !trained,
+		                          .tap = trained ? 2 * block - 1 : -1,
+		                          .tap_out = state,
 		                          .want = want,
 		                          .out = out};
-		if (!cache->backend->run(cache->backend, &pass, error))
+		if (!cache->backend->run(cache->backend, &pass, error) ||
+		    (trained && !exit_heads_run(heads, block, state, n - 1, want, out, error)))
 			return false;
 		count(c, e, out, token, n - 1);
 	}

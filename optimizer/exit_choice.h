@@ -14,6 +14,7 @@
 
 #include "core/draft/tree.h"
 #include "optimizer/cost.h"
+#include "optimizer/exit_heads.h"
 
 enum { EXITS = 10, EXIT_ROWS = 32 };
 
@@ -29,10 +30,13 @@ struct exit_choice {
 /* The exits that are looked at: only `given` where it is not 0, else some between the first and last block.
  */
 void exit_choice_open(struct exit_choice*, int blocks, int given);
+/* Looks only at exits that have a trained head, at most EXITS of them; there is one at least. */
+void exit_choice_keep(struct exit_choice*, const struct heads*);
 /* Measures on the n tokens after `base`, all committed but the last; nothing may be pending. The sampler is
- * the text's own, or NULL. False with the error set. */
+ * the text's own, or NULL. Trained heads are asked where there are some (NULL: none; without noise then),
+ * from states (EXIT_ROWS, dim) that are written to `state`. False with the error set. */
 bool exit_choice_measure(struct exit_choice*, struct cache*, const int32_t* token, int base, int n,
-                         const struct sampler*, struct error*);
+                         const struct sampler*, const struct exit_heads*, float* state, struct error*);
 /* Chooses, of `steps` and `children` those that are not given (0); children < 0: none, it is a chain. most:
  * steps. */
 void exit_choice_make(struct exit_choice*, const struct cost_model*, bool reuse, int steps, int children,

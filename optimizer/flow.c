@@ -19,7 +19,7 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const int before = cache->committed, end = s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || s->method || session_length_matters(s, s->n_prompt))
+	if (!cache->backend->adopt || method_sees_prompt(s) || session_length_matters(s, s->n_prompt))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
 	if (s->again == 0)
@@ -173,11 +173,11 @@ static void verify_work(struct session* s, struct session_work* work) {
 		method_verify_pass(s, logits, &work->pass);
 	else
 		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
-	if (keeps_states(s)) {
+	if (s->plan.rule != RULE_METHOD && keeps_states(s)) {
 		work->pass.tap = 2 * block_count(s) - 1;
 		work->pass.tap_out = s->distance.pass;
 	}
-	if (wants_influence(s))
+	if (s->plan.rule != RULE_METHOD && wants_influence(s))
 		work->pass.influence = s->influence_rows;
 	work->kind = is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
 	s->phase = PHASE_VERIFY;
@@ -358,8 +358,11 @@ static double whole_cost(const struct session* s, const struct pass* pass, int r
 /* The rows that run up to an exit for verification alone are its. */
 static void absorb_method(struct session* s, double seconds) {
 	const double plain = cost_plain_seconds(&s->engine->cost) * plan_unit(s);
-	*(s->method->next == STEP_REST ? &s->figures.seconds.verify : &s->figures.seconds.draft) += seconds;
-	charge(s, plain > 0 ? seconds / plain : 0);
+	if (s->method->next == STEP_REST) {
+		s->figures.seconds.verify += seconds;
+		charge(s, plain > 0 ? seconds / plain : 0);
+	} else
+		method_charge(s, seconds);
 	method_take(s);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }

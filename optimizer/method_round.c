@@ -160,9 +160,18 @@ static bool open_guess(struct method_round* m, int vocab, struct error* error) {
 /* The exit that is given, or that a part was made for. */
 static int given_exit(const struct session* s) {
 	const struct engine* e = s->engine;
-	if (method_of(&s->options)->drafter == DRAFTS_ADAPTER)
+	if (s->method->method->drafter == DRAFTS_ADAPTER)
 		return e->adapter.exit_block;
 	return s->options.exit_block > 0 ? s->options.exit_block : e->probe.weight ? e->probe.exit_block : 0;
+}
+
+/* Exits by price are those that have a head, where there are heads. */
+static void open_choice(struct session* s) {
+	struct method_round* m = s->method;
+	const int given = given_exit(s);
+	exit_choice_open(&m->choice, shape_of(s)->n_blocks, given);
+	if (given == 0 && m->method->drafter == DRAFTS_EXIT && s->engine->heads.bytes > 0)
+		exit_choice_keep(&m->choice, &s->engine->heads);
 }
 
 static bool open_all(struct session* s, struct error* error) {
@@ -170,8 +179,9 @@ static bool open_all(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
 	const int blocks = shape_of(s)->n_blocks;
 	const size_t dim = (size_t)shape_of(s)->dim;
-	exit_choice_open(&m->choice, blocks, given_exit(s));
+	open_choice(s);
 	set_stopper(m, o);
+	m->afford = MAX_DRAFT;
 	m->span = has_exit(m) ? 2 * m->choice.exit_block : 2 * blocks;
 	m->reuse = has_exit(m) && o->reuse;
 	if (m->method->tree == TREE_GUESSED && !open_guess(m, shape_of(s)->vocab, error))
@@ -195,8 +205,7 @@ static bool open_all(struct session* s, struct error* error) {
 	return true;
 }
 
-struct method_round* method_open(struct session* s, struct error* error) {
-	const struct method* method = method_of(&s->options);
+struct method_round* method_open(struct session* s, const struct method* method, struct error* error) {
 	s->method = calloc(1, sizeof *s->method);
 	if (!s->method) {
 		error_set(error, "out of memory for %s", method->name);
@@ -235,7 +244,8 @@ size_t session_method_bytes(const struct session* s) {
 	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
 	if (!m)
 		return s->low ? s->engine->low.table.bytes : 0;
-	size_t bytes = sizeof *m + (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
+	size_t bytes =
+	    (s->low ? s->engine->low.table.bytes : 0) + sizeof *m + (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
 	if (has_adapter(m))
 		bytes += s->engine->adapter.bytes + cache_bytes(m);
 	if (m->method->drafter == DRAFTS_EXIT)
@@ -253,8 +263,12 @@ size_t session_method_bytes(const struct session* s) {
 
 int method_keeps(const struct session* s, int kept) {
 	const struct method_round* m = s->method;
-	return m && has_adapter(m) && m->side->committed < kept ? 0 : kept;
+	return method_sees_prompt(s) && m->side->committed < kept
+	           ? m->side->committed / PREFILL_CHUNK * PREFILL_CHUNK
+	           : kept;
 }
+
+bool method_sees_prompt(const struct session* s) { return s->method && has_adapter(s->method); }
 
 bool method_begin(struct session* s, int kept, struct error* error) {
 	struct method_round* m = s->method;
@@ -267,7 +281,8 @@ bool method_begin(struct session* s, int kept, struct error* error) {
 		return error_set(error, "--acceptance rejection knows no penalties or biases: expected none");
 	stop_begin(&m->stop);
 	m->round = 0;
-	m->choice.measured_at = 0;
+	if (!method_plans(&s->options))
+		m->choice.measured_at = 0;
 	if (has_adapter(m)) {
 		m->side->backend->truncate(m->side, kept);
 		m->side->prompt_length = s->n_prompt;
@@ -280,7 +295,7 @@ bool method_begin(struct session* s, int kept, struct error* error) {
 
 bool method_taps(const struct session* s, int* tap, float** out) {
 	const struct method_round* m = s->method;
-	if (!m || !has_adapter(m))
+	if (!method_sees_prompt(s))
 		return false;
 	*tap = m->span - 1;
 	*out = m->prefill;
@@ -312,7 +327,7 @@ bool method_prefilled(struct session* s, int n, struct error* error) {
 	struct method_round* m = s->method;
 	struct pass pass;
 	int32_t path[PREFILL_CHUNK];
-	if (!m || !has_adapter(m))
+	if (!method_sees_prompt(s))
 		return true;
 	memset(m->prefill_want, WANT_NOTHING, sizeof m->prefill_want);
 	side_pass(m, m->prefill, n, m->prefill_want, s->result, &pass);
@@ -351,11 +366,18 @@ static void choose_exit(struct session* s) {
 	                   (m->method->tree != TREE_CHILDREN || s->options.children > 0);
 	if (m->method->drafter != DRAFTS_EXIT || given || generated < 17 || generated < 4 * m->choice.measured_at)
 		return;
+	if (method_plans(&s->options) && !plan_affords_exits(s, n))
+		return;
 	m->choice.measured_at = generated;
 	const double began = options_clock(&s->options);
 	const int from = s->n_text - n;
+	const struct exit_heads heads = {.heads = &s->engine->heads,
+	                                 .scratch = m->side,
+	                                 .in = m->prefill ? m->prefill + EXIT_ROWS * (size_t)shape_of(s)->dim
+	                                                  : NULL,
+	                                 .logits = m->head_logits};
 	if (exit_choice_measure(&m->choice, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
-	                        &error)) {
+	                        m->side ? &heads : NULL, m->prefill, &error)) {
 		const bool children = m->method->tree == TREE_CHILDREN;
 		const struct cost_model cost = prices_of(s);
 		exit_choice_make(&m->choice, &cost, m->reuse,
@@ -372,8 +394,7 @@ static void choose_exit(struct session* s) {
 static void set_policy(struct session* s) {
 	struct method_round* m = s->method;
 	const struct cost_model cost = prices_of(s);
-	const struct swiftlet_figures* f = &s->figures;
-	const double plain = s->options.rejection ? 0 : cost_plain_seconds(&cost);
+	const bool timed = !s->options.rejection;
 	double right = 4, trials = 8;
 	m->policy = (struct draft_policy){.max_steps = m->limit};
 	for (int bin = 0; bin < DRAFT_BINS; bin++) {
@@ -382,19 +403,18 @@ static void set_policy(struct session* s) {
 		trials += (double)m->trials[bin];
 	}
 	const double measured =
-	    f->draft_steps > 7 && plain > 0 && !m->guess
-	        ? f->seconds.draft / (double)f->draft_steps / plain
+	    m->drafted > 7 && timed && !m->guess
+	        ? m->draft_cost / (double)m->drafted
 	        : cost_draft(&cost, session_variant(s, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
 	const double c = m->guess ? 0 : measured;
-	const double spent = (f->seconds.draft + f->seconds.verify) / (plain > 0 ? plain : 1);
-	const double rate = spent > 16 && plain > 0 ? fmax(1, (double)f->round_tokens / spent) : 1;
+	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
 	for (int d = 1; d <= MAX_DRAFT; d++)
 		m->policy.min_reach[d] = (float)(rate * plan_least_token_cost(&cost, c, right / trials, d));
 }
 
 static int limit_of(const struct session* s) {
 	const struct method_round* m = s->method;
-	int limit = plan_useful_depth(s, m->stop.most);
+	int limit = plan_useful_depth(s, least(m->stop.most, m->afford));
 	if (s->logprobs > 0)
 		limit = least(limit, LOGPROB_ROWS - 1);
 	return limit;
@@ -438,11 +458,72 @@ static void fill_guess(struct session* s) {
 	stop_guess(s);
 }
 
+/* Drafting took that long. */
+void method_charge(struct session* s, double seconds) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * plan_unit(s);
+	const double cost = plain > 0 ? seconds / plain : 0;
+	s->figures.seconds.draft += seconds;
+	s->round_cost += cost;
+	s->method->draft_cost += cost;
+}
+
+/* ---- beside the planner ---------------------------------------------------------------------- */
+
+/* Rows of the text that the adapter has not seen run up to the exit again, and through it. */
+static bool catch_up(struct session* s, int missing, struct error* error) {
+	struct method_round* m = s->method;
+	const int base = m->side->committed;
+	const struct segment segment = {.cache = s->cache, .base = base, .n = missing};
+	for (int i = 0; i < missing; i++)
+		s->row_parent[i] = i - 1;
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = missing,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = s->text + base,
+	                          .parent = s->row_parent,
+	                          .last = m->span,
+	                          .tap = m->span - 1,
+	                          .tap_out = m->prefill};
+	const bool good = s->cache->backend->run(s->cache->backend, &pass, error);
+	s->cache->backend->discard(s->cache);
+	return good && method_prefilled(s, missing, error);
+}
+
+double method_ready_cost(const struct session* s, int* missing) {
+	const struct method_round* m = s->method;
+	const struct cost_model* cost = &s->engine->cost;
+	*missing = method_sees_prompt(s) ? s->cache->committed - m->side->committed - m->n_behind : 0;
+	if (*missing <= 0)
+		return 0;
+	const int left = *missing % MAX_ROWS;
+	const double whole =
+	    *missing / MAX_ROWS * cost_verify(cost, MAX_ROWS) + (left ? cost_verify(cost, left) : 0);
+	return whole * m->span / (2 * shape_of(s)->n_blocks);
+}
+
+bool method_ready(struct session* s) {
+	struct method_round* m = s->method;
+	struct error error;
+	int missing;
+	if (m->method->drafter == DRAFTS_EXIT)
+		choose_exit(s);
+	for (method_ready_cost(s, &missing); missing > 0; method_ready_cost(s, &missing))
+		if (!catch_up(s, least(missing, MAX_ROWS), &error))
+			return false;
+	return given_exit(s) > 0 || m->choice.rate > 0;
+}
+
+void method_pause(struct method_round* m) { m->n_behind = m->steps = 0; }
+
+/* ---- a round --------------------------------------------------------------------------------- */
+
 void method_start(struct session* s) {
 	struct method_round* m = s->method;
 	if (m->method->mask == MASK_PROGRAMMED && s->n_text > s->n_prompt + 1)
 		program(s);
-	choose_exit(s);
+	if (!method_plans(&s->options))
+		choose_exit(s);
 	tree_start(&s->planner.tree, s->text[s->n_text - 1]);
 	m->steps = m->rows = m->side_rows = 0;
 	m->reused = false;
@@ -625,6 +706,12 @@ static float chance_of(const struct session* s, const struct result* step) {
 	                                                                  : step->max_probability;
 }
 
+static void end_chain(struct session* s) {
+	struct method_round* m = s->method;
+	build_tree(s);
+	m->next = m->reuse && rest_rows(s) > 0 ? STEP_REST : STEP_NONE;
+}
+
 static void after_step(struct session* s) {
 	struct method_round* m = s->method;
 	const struct result* step = &m->result[m->steps];
@@ -639,12 +726,28 @@ static void after_step(struct session* s) {
 		last = true;
 		m->why = "limit";
 	}
-	m->next = last ? STEP_NONE : STEP_MODEL;
-	if (!last)
-		return;
-	build_tree(s);
-	if (m->reuse && rest_rows(s) > 0)
-		m->next = STEP_REST;
+	if (last)
+		end_chain(s);
+	else
+		m->next = STEP_MODEL;
+}
+
+/* What a trained classifier says of the row that has just run up to it. */
+static void classify(struct session* s) {
+	struct method_round* m = s->method;
+	const size_t vocab = (size_t)shape_of(s)->vocab;
+	const float* state = m->hidden + (size_t)(m->rows - 1) * (size_t)shape_of(s)->dim;
+	struct result* r = &m->result[m->steps];
+	const double began = options_clock(&s->options);
+	heads_apply(&s->engine->heads, m->span / 2, state, r->logits);
+	const bool finite =
+	    result_from_logits(r, WANT_TOKEN | WANT_TOP, r->logits, (int)vocab, m->segment.sampler,
+	                       (uint64_t)(s->cache->committed + m->steps + 1), m->head_logits + vocab);
+	method_charge(s, options_clock(&s->options) - began);
+	if (finite)
+		after_step(s);
+	else
+		end_chain(s);
 }
 
 void method_take(struct session* s) {
@@ -652,7 +755,9 @@ void method_take(struct session* s) {
 	switch (m->next) {
 	case STEP_MODEL:
 		m->rows++;
-		if (has_adapter(m) || has_head(s))
+		if (has_head(s) && heads_classify(&s->engine->heads, m->span / 2))
+			classify(s);
+		else if (has_adapter(m) || has_head(s))
 			m->next = STEP_SIDE;
 		else
 			after_step(s);
@@ -810,13 +915,16 @@ static void commit_side(struct session* s) {
 		memcpy(m->behind + (size_t)m->n_behind++ * dim, m->hidden + (size_t)i * dim, bytes);
 }
 
-void method_learn(struct session* s, int accepted) {
+void method_learn(struct session* s, int emitted, int accepted) {
 	struct method_round* m = s->method;
 	const int drafted = m->guess ? s->planner.tree.depth[s->planner.tree.n - 1] : m->steps;
 	s->figures.draft_steps += drafted;
 	s->figures.draft_accepted += accepted;
 	s->figures.exit_block = has_exit(m) ? m->span / 2 : 0;
 	m->accepted = accepted;
+	m->drafted += m->steps;
+	m->tokens += emitted;
+	m->cost += s->round_cost;
 	stop_learn(&m->stop, drafted, accepted);
 	if (m->guess)
 		learn_guess(s);

@@ -35,6 +35,7 @@ struct method_round {
 	struct stopper stop;
 	int span;   /* sub-layers that a draft's model pass runs */
 	int limit;  /* draft steps of this round */
+	int afford; /* the most that the ledger allows, where that is asked */
 	bool reuse; /* of what ran below the exit */
 	enum { STEP_NONE, STEP_MODEL, STEP_SIDE, STEP_REST } next;
 	int steps, rows;                 /* of this round: results; rows run up to the span */
@@ -75,16 +76,29 @@ struct method_round {
 	float* distribution;                 /* (4, vocab) */
 	int accepted;                        /* of the last round, as far as it was emitted */
 	int64_t round;                       /* of this text */
+	/* of its rounds: plain steps that drafting took, and all; draft steps; tokens */
+	double draft_cost, cost;
+	int64_t drafted, tokens;
 };
 
 /* What it keeps beside the model and its cache. */
 size_t session_method_bytes(const struct session*);
-/* NULL with the error set, in parts NULL where the method plans. */
-struct method_round* method_open(struct session*, struct error*);
+/* NULL with the error set. */
+struct method_round* method_open(struct session*, const struct method*, struct error*);
 void method_close(struct method_round*);
 /* A text begins; how many of the cached tokens may stay. */
 int method_keeps(const struct session*, int kept);
 bool method_begin(struct session*, int kept, struct error*); /* after s->text is set */
+/* Whether an adapter has to see every row of the prompt. */
+bool method_sees_prompt(const struct session*);
+/* Beside a planner (optimizer/plan_part.c). What it costs until the adapter has seen the text's last rows, in
+ * plain steps; how many they are. */
+double method_ready_cost(const struct session*, int* missing);
+/* Makes it see them; or measures exits that are chosen by price, when that is due. Nothing may be pending.
+ * False: it knows nothing to draft by. */
+bool method_ready(struct session*);
+/* Another drafter's round comes: what the next one of these would have gone on from is gone. */
+void method_pause(struct method_round*);
 /* The prefill: where it is tapped, or false; and after a pass of n rows. */
 bool method_taps(const struct session*, int* tap, float** out);
 bool method_prefilled(struct session*, int n, struct error*);
@@ -98,7 +112,9 @@ void method_verify_pass(struct session*, uint8_t wants, struct pass*);
 void method_verdict(struct session*);
 /* What a verify pass that goes on from the span is of a whole one, by weight bytes. */
 double method_rest_share(const struct session*);
-void method_learn(struct session*, int accepted);
+void method_learn(struct session*, int emitted, int accepted);
+/* Drafting took so many seconds. */
+void method_charge(struct session*, double seconds);
 
 /* The last round, for traces. */
 struct round_trace {

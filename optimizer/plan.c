@@ -310,7 +310,7 @@ static void rest(struct session* s, bool passed) {
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
 	s->plan.rule = never                                       ? RULE_PLAIN
-	               : s->method                                 ? RULE_METHOD
+	               : !method_plans(&s->options)                ? RULE_METHOD
 	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED
 	                                                           : RULE_GAIN;
 	s->plan.looped = false;
@@ -335,6 +335,11 @@ void plan_round(struct session* s) {
 	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
+	if (s->plan.rule == RULE_GAIN && limits.rows > 1 && plan_part(s, (double)limits.budget)) {
+		s->plan.rule = RULE_METHOD;
+		method_start(s);
+		return;
+	}
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	if (s->plan.rule == RULE_FIXED)
 		fixed_policy(s);
@@ -432,7 +437,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 	}
 	learn_sources(s);
 	if (s->plan.rule == RULE_METHOD)
-		method_learn(s, accepted);
+		method_learn(s, emitted, accepted);
+	plan_part_learn(s, emitted);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

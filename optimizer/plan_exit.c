@@ -28,7 +28,7 @@ static void draft_by(struct session* s, int block) {
 }
 
 /* A measurement runs as many rows as matchness does, and a head at each exit. */
-static bool affordable(const struct session* s, int rows) {
+bool plan_affords_exits(const struct session* s, int rows) {
 	double attention, mlp, head;
 	const struct cost_model* cost = &s->engine->cost;
 	if (isinf(s->options.opt_budget))
@@ -64,12 +64,12 @@ void plan_exit(struct session* s) {
 	struct error error;
 	if (s->options.method != SWIFTLET_AUTO || s->options.published || !s->drafters.state[SOURCE_mask] ||
 	    s->exits.exits == 0 || n < EXIT_ROWS || s->ledger.plain < 4 * (double)s->exits.measured_at ||
-	    !affordable(s, n))
+	    !plan_affords_exits(s, n))
 		return;
 	const double began = options_clock(&s->options), plain = cost_plain_seconds(&s->engine->cost);
 	s->exits.measured_at = (int64_t)s->ledger.plain + 1;
 	if (exit_choice_measure(&s->exits, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
-	                        &error)) {
+	                        NULL, NULL, &error)) {
 		exit_choice_make(&s->exits, &s->engine->cost, false, 0, -1, s->options.max_draft);
 		compare(s);
 	}

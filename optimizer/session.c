@@ -84,8 +84,11 @@ static bool open_parts(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	if (!method_check(&s->options, s->engine, error))
 		return false;
-	if (!method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA && !method_open(s, error))
+	const struct method* part = method_part(&s->options, s->engine);
+	const bool alone = !method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA;
+	if ((alone || part) && !method_open(s, alone ? method_of(&s->options) : part, error))
 		return false;
+	plan_part_open(s);
 	if (s->search && !s->options.published) {
 		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
 		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
@@ -230,7 +233,7 @@ static const char* search_state_of(const struct session* s) {
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
 static int keep_beginning(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
-	if (backend->adopt && !s->method && !session_length_matters(s, n))
+	if (backend->adopt && !method_sees_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
 	const int kept = method_keeps(s, session_common_prefix(s, text, n));
 	backend->truncate(s->cache, kept);
@@ -356,10 +359,11 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = s->method ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
-		                 : cost_draft(&s->engine->cost, session_drafts_with(s));
+		const bool alone = s->method && !method_plans(&s->options);
+		f->c = alone ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		             : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && (s->method || f->source[SOURCE_mask].accepted == f->accepted)
+		f->expected_speedup = a > 0 && (alone || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)
 		                          : NAN;
 	}
@@ -506,7 +510,7 @@ struct mask session_mask(const struct session* s, double* matchness) {
 
 void session_want_signature(struct session* s, bool wanted) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->tap || s->method)
+	if (!wanted || s->tap || method_sees_prompt(s))
 		return;
 	s->tap = malloc(dim * PREFILL_CHUNK * sizeof *s->tap);
 	s->signature = calloc(dim, sizeof *s->signature);

@@ -72,6 +72,16 @@ struct plan {
 	bool looped;               /* a device's loop has drafted in this round */
 };
 
+enum { ARM_PLANNER, ARM_PART };
+
+/* Of auto, where a trained part was given: who drafts. */
+struct part_choice {
+	int now; /* one of ARM_ */
+	bool trial;
+	int rounds, rest;          /* so far; until the other is tried */
+	double tokens[2], cost[2]; /* of its rounds, fading */
+};
+
 struct session {
 	struct engine* engine;
 	struct swiftlet_options options;
@@ -81,7 +91,8 @@ struct session {
 	struct drafter_set drafters;
 	struct chances chances;
 	struct planner planner;
-	struct method_round* method; /* of one that one drafter makes; NULL: planned */
+	struct method_round* method; /* of one that one drafter makes; NULL: planned, without a trained part */
+	struct part_choice part;
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	struct exit_choice exits;     /* of auto */
@@ -205,6 +216,13 @@ double plan_least_token_cost(const struct cost_model*, double c, double next, in
 
 /* plan_exit.c: whether an exit is to draft. Nothing may be pending. */
 void plan_exit(struct session*);
+/* Whether learning may spend what it costs to measure exits on so many rows. */
+bool plan_affords_exits(const struct session*, int rows);
+/* plan_part.c: whether the trained part drafts this round, which may cost so much; nothing may be pending. */
+void plan_part_open(struct session*);
+bool plan_part(struct session*, double budget);
+void plan_part_learn(struct session*, int emitted);
+
 /* A copy that is still being made may get some of what drafting has earned. */
 void plan_help_copy(struct session*);
 

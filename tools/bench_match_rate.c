@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "optimizer/exit_choice.h"
+#include "optimizer/exit_heads.h"
 #include "optimizer/method_round.h"
 #include "tools/bench.h"
 #include "tools/generation.h"
@@ -49,6 +50,7 @@ struct match_bench {
 	uint8_t want[ALL_ROWS];
 	int32_t row[ALL_ROWS];
 	float *state, *head_in; /* (ALL_ROWS, dim) */
+	float* logits;          /* (3·vocab) */
 };
 
 static int bucket(int position) {
@@ -78,28 +80,10 @@ static void ask(struct match_bench* b, int n) {
 
 /* The rows' states at this exit under its trained head. */
 static bool run_heads(struct match_bench* b, int exit, int n, struct error* error) {
-	const struct engine* engine = b->bench.engine;
-	const int blocks = engine->model->weights.shape.n_blocks;
-	const size_t dim = (size_t)engine->model->weights.shape.dim;
-	for (int i = 0; i < n; i++)
-		heads_apply(&engine->heads, b->block[exit], b->state + (size_t)i * dim, b->head_in + (size_t)i * dim);
+	const struct exit_heads heads = {
+	    .heads = &b->bench.engine->heads, .scratch = b->scratch, .in = b->head_in, .logits = b->logits};
 	ask(b, n);
-	const struct segment segment = {.cache = b->scratch, .n = n};
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .state = b->head_in,
-	                          .first = 2 * blocks,
-	                          .last = 2 * blocks,
-	                          .head = true,
-	                          .bare_head = true,
-	                          .tap = -1,
-	                          .want = b->want,
-	                          .out = b->out};
-	const bool good = engine->backend->run(engine->backend, &pass, error);
-	engine->backend->discard(b->scratch);
-	return good;
+	return exit_heads_run(&heads, b->block[exit], b->state, n, b->want, b->out, error);
 }
 
 /* token (n + 1): the text after `base` committed tokens; n rows predict its tokens from the second on. */
@@ -353,7 +337,8 @@ static bool open_all(struct match_bench* b, struct error* error) {
 	b->state = malloc(2 * (size_t)ALL_ROWS * (size_t)shape->dim * sizeof *b->state);
 	if (!b->scratch)
 		return false;
-	if (!b->state)
+	b->logits = malloc(3 * (size_t)shape->vocab * sizeof *b->logits);
+	if (!b->state || !b->logits)
 		return error_set(error, "out of memory for hidden states");
 	b->head_in = b->state + (size_t)ALL_ROWS * (size_t)shape->dim;
 	for (int e = 1; e < shape->n_blocks; e++)
@@ -369,6 +354,7 @@ static void close_all(struct match_bench* b) {
 	if (b->plain)
 		swiftlet_session_close(b->plain);
 	free(b->state);
+	free(b->logits);
 	prompt_list_free(&b->prompts);
 	bench_close(&b->bench);
 }

@@ -60,8 +60,8 @@ static const struct session_option session_option[] = {
     {"speculations", "N", "draft steps a round of a method (auto)"},
     {"children", "K", "ppd: tokens predicted for the next position (auto)"},
     {"reuse", "on|off", "verify from the exit on what was drafted up to it (on)"},
-    {"adapter", "FILE", "kangaroo's adapter (safetensors; tools/train/kangaroo.py)"},
-    {"heads", "FILE", "ppd's heads by block (safetensors; tools/train/ppd.py)"},
+    {"adapter", "FILE", "kangaroo's adapter, which auto tries too (safetensors;\ntools/train/kangaroo.py)"},
+    {"heads", "FILE", "ppd's heads by block, which auto tries too (safetensors;\ntools/train/ppd.py)"},
     {"probe", "FILE", "adaspeed's probe (safetensors; tools/train/probe.py)"},
     {"draft-bits", "auto|off|3|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "
@@ -80,7 +80,9 @@ static const struct session_option session_option[] = {
     {"max-matchness", "X", "or above this matchness (0.95)"},
     {"confirm", "N", "windows more that must agree on that (1)"},
     {"distance", "on|off", "learn from hidden states beside hits (on)"},
-    {"opt-budget", "X", "share of plain time that learning spends, or inf (0.01, and at\nfirst up to 32 steps of what drafting earned)"},
+    {"opt-budget", "X",
+     "share of plain time that learning spends, or inf (0.01, and at\nfirst up to 32 steps of what drafting "
+     "earned)"},
     {"idle-search", "on|off", "go on searching while no request runs (on)"},
     {"objective", "speedup|matchness", "what the search maximises (speedup)"},
     {"acquisition", "ucb|ei", "how Bayesian proposals are chosen (ucb)"},

@@ -2,9 +2,10 @@
  *
  *   an adapter    kangaroo.norm_in.weight (dim), kangaroo.attention.{q,k,v,o}.weight as the model's own, and
  *                 kangaroo.norm_out.weight (dim); metadata exit_block: blocks that run before it
- *   heads         ppd.head.B.weight (dim, dim) for some numbers of blocks B: a state after B blocks, under
- * the model's final norm, times it, is what the model's head reads a probe       probe.weight (dim),
- * probe.bias (1); metadata exit_block
+ *   heads         ppd.head.B.weight for some numbers of blocks B, which a state after B blocks is multiplied
+ *                 with under the model's final norm: (dim, dim) gives what the model's head then reads,
+ *                 (vocab, dim) the logits
+ *   a probe       probe.weight (dim), probe.bias (1); metadata exit_block
  *
  * They are checked against the model when they are opened. */
 #ifndef SWIFTLET_CORE_MODEL_PARTS_H
@@ -26,7 +27,8 @@ struct adapter {
 /* Matrices as floats: they are small, and used a row at a time. */
 struct heads {
 	const struct model_shape* shape;
-	float* weight[MAX_BLOCKS + 1]; /* (dim, dim) by blocks run; NULL: none */
+	float* weight[MAX_BLOCKS + 1]; /* (rows, dim) by blocks run; NULL: none */
+	int rows[MAX_BLOCKS + 1];      /* dim or vocab */
 	float *norm, *norm_bias;       /* (dim) the model's final norm; no bias: NULL */
 	float* normed;                 /* (dim) work space */
 	size_t bytes;
@@ -43,8 +45,12 @@ bool adapter_open(struct adapter*, const char* path, const struct model*, struct
 void adapter_close(struct adapter*);
 bool heads_open(struct heads*, const char* path, const struct model*, struct error*);
 void heads_close(struct heads*);
-/* out (dim) = weight[blocks] · norm(x): what the model's head reads in place of norm(x). One caller at a
- * time. */
+/* Whether that head gives logits by itself. */
+static inline bool heads_classify(const struct heads* h, int blocks) {
+	return h->rows[blocks] != h->shape->dim;
+}
+/* out (rows[blocks]) = weight[blocks] · norm(x): the logits, or what the model's head reads in place of
+ * norm(x). One caller at a time. */
 void heads_apply(const struct heads*, int blocks, const float* x, float* out);
 bool probe_open(struct probe_weights*, const char* path, const struct model*, struct error*);
 void probe_close(struct probe_weights*);

@@ -60,7 +60,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 		const int parent = pass->parent ? pass->parent[i] : first + i - 1;
 		if (pass_appends(pass))
 			fake->depth[row] = parent < 0 ? 0 : fake->depth[parent] + 1;
-		if (pass->want[i])
+		if (pass->want && pass->want[i])
 			answer(fake, pass, i, pass->segment->base + fake->depth[row]);
 	}
 	if (pass->kind == PASS_PREFILL)
@@ -72,7 +72,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	fake->now += share(fake, pass) * rows * jitter;
 	if (!is_draft(pass))
 		fake->full++;
-	else if (pass->want[0] & WANT_TOP)
+	else if (pass->want && pass->want[0] & WANT_TOP)
 		fake->drafts++;
 	else
 		fake->scored++;

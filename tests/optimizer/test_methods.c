@@ -17,12 +17,12 @@
 #include "optimizer/session_state.h"
 #include "tests/count_allocations.h"
 
-enum { PROMPT = 300, TOKENS = 90, DIM = 64, HEADS = 4, KV = 2, HEAD_DIM = 16 };
+enum { PROMPT = 300, TOKENS = 90, DIM = 64, HEADS = 4, KV = 2, HEAD_DIM = 16, VOCAB = 256 };
 
 static const char MODEL[] =
     "synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=256,dtype=f16,plant=0.45,seed=3";
 
-static char adapter_path[64], heads_path[64], probe_path[64];
+static char adapter_path[64], heads_path[64], wide_path[64], probe_path[64];
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
@@ -75,6 +75,10 @@ static void write_parts(void) {
 	static const struct part_tensor probe[] = {{"probe.weight", 0, DIM}, {"probe.bias", 0, 1}};
 	write_part(adapter_path, "\"exit_block\":\"2\"", adapter, 6);
 	write_part(heads_path, "\"format\":\"swiftlet-heads-1\"", heads, 2);
+	/* one that the model's head reads, one of logits */
+	static const struct part_tensor wide[] = {{"ppd.head.2.weight", VOCAB, DIM},
+	                                          {"ppd.head.3.weight", DIM, DIM}};
+	write_part(wide_path, "\"format\":\"swiftlet-heads-1\"", wide, 2);
 	write_part(probe_path, "\"exit_block\":\"2\"", probe, 2);
 }
 
@@ -227,6 +231,77 @@ static void every_stop_rule_is_lossless(void** state) {
 	swiftlet_model_close(model);
 }
 
+/* A pass takes a second, whatever it is. */
+static double step_clock(void* user) { return (*(double*)user)++; }
+
+static struct engine* open_with(struct model* model, const char* adapter, const char* heads) {
+	char message[512];
+	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
+	snprintf(o.adapter, sizeof o.adapter, "%s", adapter);
+	snprintf(o.heads, sizeof o.heads, "%s", heads);
+	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
+	if (!engine)
+		fail_msg("%s", message);
+	return engine;
+}
+
+/* Parts that the default is given get their turn beside the planner. */
+static void auto_tries_its_parts(void** state) {
+	(void)state;
+	const char* const given[][2] = {{adapter_path, ""}, {"", heads_path}, {"", wide_path}};
+	char message[512];
+	struct model* model = swiftlet_model_open(MODEL, NULL, message, sizeof message);
+	struct engine* bare = open_engine(model, false);
+	const struct swiftlet_options vanilla = options_of(SWIFTLET_VANILLA);
+	const struct text plain[2] = {generate(bare, &vanilla, 0, false), generate(bare, &vanilla, 1, false)};
+	for (int i = 0; i < 3; i++)
+		for (int way = 0; way < 2; way++) {
+			struct engine* engine = open_with(model, given[i][0], given[i][1]);
+			double now = 0;
+			struct text text;
+			struct swiftlet_options o = options_of(SWIFTLET_AUTO);
+			o.clock = step_clock;
+			o.clock_user = &now;
+			o.opt_budget = 1; /* so that exits are measured early */
+			struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
+			assert_non_null(s);
+			for (int again = 0; again < 2; again++) {
+				start(s, &o, way, false, PROMPT - 10 * again);
+				take_text(s, &text);
+			}
+			same("auto", &plain[way], &text);
+			assert_true(s->method->drafted > 0);
+			swiftlet_session_close(s);
+			swiftlet_engine_close(engine);
+		}
+	swiftlet_engine_close(bare);
+	swiftlet_model_close(model);
+}
+
+/* Heads of both shapes draft for the methods with an exit; exits by price are those that have one. */
+static void heads_of_both_shapes(void** state) {
+	(void)state;
+	char message[512];
+	struct model* model = swiftlet_model_open(MODEL, NULL, message, sizeof message);
+	struct engine* engine = open_with(model, "", wide_path);
+	for (int way = 0; way < 3; way++) {
+		struct swiftlet_options o = options_of(SWIFTLET_VANILLA);
+		const struct text plain = generate(engine, &o, way, false);
+		for (int block = 0; block <= 2; block += 2) {
+			o = options_of(block ? SWIFTLET_LAYERSKIP : SWIFTLET_PPD);
+			o.exit_block = block;
+			o.rejection = way == 2;
+			snprintf(o.heads, sizeof o.heads, "%s", wide_path);
+			const struct text text = generate(engine, &o, way, false);
+			if (way < 2)
+				same("heads", &plain, &text);
+			assert_true(text.figures.exit_block == 2 || text.figures.exit_block == 3);
+		}
+	}
+	swiftlet_engine_close(engine);
+	swiftlet_model_close(model);
+}
+
 /* Under rejection greedy texts stay plain decoding's; sampled ones are others, and end. */
 static void rejection_runs(void** state) {
 	(void)state;
@@ -256,7 +331,7 @@ static void rejection_runs(void** state) {
  * as one pass, to the bit. */
 static void reuse_leaves_the_same_bits(void** state) {
 	(void)state;
-	enum { ROWS = 6, VOCAB = 256, EXIT = 6, DRAFTED = 3 };
+	enum { ROWS = 6, EXIT = 6, DRAFTED = 3 };
 	static const int32_t parent[ROWS] = {-1, 0, 1, 0, 1, 2}, token[ROWS] = {9, 40, 7, 41, 8, 100};
 	/* rows 0, 1, 2 are drafted; 3, 4, 5 follow */
 	static const int32_t pending[ROWS] = {0, 1, 2, 3, 4, 5};
@@ -372,6 +447,9 @@ static void what_is_missing_is_said(void** state) {
 	assert_false(adapter_open(&adapter, adapter_path, other, &error));
 	assert_non_null(strstr(error.message, "shape"));
 	adapter_close(&adapter);
+	assert_false(heads_open(&heads, heads_path, other, &error));
+	assert_non_null(strstr(error.message, "expected (128, 128)"));
+	heads_close(&heads);
 	struct probe_weights probe;
 	assert_false(probe_open(&probe, probe_path, other, &error));
 	probe_close(&probe);
@@ -404,12 +482,13 @@ static void nothing_is_allocated(void** state) {
 
 static int remove_parts(void** state) {
 	(void)state;
-	return remove(adapter_path) | remove(heads_path) | remove(probe_path);
+	return remove(adapter_path) | remove(heads_path) | remove(wide_path) | remove(probe_path);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_method_is_lossless), cmocka_unit_test(every_stop_rule_is_lossless),
+	    cmocka_unit_test(auto_tries_its_parts),     cmocka_unit_test(heads_of_both_shapes),
 	    cmocka_unit_test(rejection_runs),           cmocka_unit_test(reuse_leaves_the_same_bits),
 	    cmocka_unit_test(what_is_missing_is_said),  cmocka_unit_test(nothing_is_allocated),
 	};
