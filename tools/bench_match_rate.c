@@ -4,9 +4,10 @@
  * Each prompt is decoded plainly; then its text's rows run once more from exit to exit, and at each the
  * model's head, and the trained head where there is one, say which tokens they expect. The second part sets
  * PPD's Theorem 4.1 beside this runtime: latency 1 - (1 - e)·p and compute 1 - (1 - e)·p + k·(1 - e) in plain
- * steps a token, e = d/L, where children run ahead on processors of their own; and what rounds cost here,
- * where they share one read of the weights, (e + h + v(k)·e + v(k + 1)·(1 - e)) / (1 + p), by measured v and
- * as timed. */
+ * steps a token, e = d/L, where children run ahead on processors of their own. Here they share one read of
+ * the weights, and a round is three passes: the present row up to the exit and its head there, k children up
+ * to it, and k + 1 rows from it on. Their seconds over a plain step's, each measured by itself, over 1 + p
+ * tokens are what this runtime's model expects; beside it what whole texts took. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 #include "tools/interrupt.h"
 #include "tools/prompt_list.h"
 
-enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128, POINTS = 12 };
+enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128, POINTS = 12, REPEATS = 5, MOST_SAMPLES = 512 };
 static const int k_of[KS] = {1, 3, 5, 10};
 static const int upto[POSITIONS] = {16, 32, 64, ALL_ROWS};
 
@@ -31,6 +32,8 @@ struct rates {
 struct point { /* of ppd */
 	int block, k;
 	double p, seconds, tokens, plain_seconds, plain_tokens;
+	int samples; /* of seconds: */
+	double plain_step[MOST_SAMPLES], round[MOST_SAMPLES];
 };
 
 struct match_bench {
@@ -172,6 +175,81 @@ static bool measure_text(struct match_bench* b, const struct prompt* p, struct e
 
 /* ---- ppd ------------------------------------------------------------------------------------ */
 
+/* Rows of the draft or the verify pass of a round; out and want are the bench's. */
+static bool run_rows(struct match_bench* b, const int32_t* token, const int32_t* parent, int n, int first,
+                     int last, bool head, struct error* error) {
+	struct backend* backend = b->bench.engine->backend;
+	const struct segment segment = {.cache = b->cache, .base = b->cache->committed, .n = n};
+	const struct pass pass = {
+	    .kind = PASS_EXACT,
+	    .n = n,
+	    .n_segments = 1,
+	    .segment = &segment,
+	    .token = token,
+	    .parent = parent,
+	    .row = b->row,
+	    .first = first,
+	    .last = last,
+	    .head = head,
+	    .tap = first == 0 && last < 2 * b->bench.engine->model->weights.shape.n_blocks ? last - 1 : -1,
+	    .tap_out = b->state,
+	    .want = b->want,
+	    .out = b->out};
+	return backend->run(backend, &pass, error);
+}
+
+static bool run_round(struct match_bench* b, const struct point* point, int32_t root, struct error* error) {
+	struct backend* backend = b->bench.engine->backend;
+	const struct heads* heads = &b->bench.engine->heads;
+	const int end = 2 * b->bench.engine->model->weights.shape.n_blocks, exit = 2 * point->block, k = point->k;
+	const int32_t none = -1, below[TREE_RANKS] = {0};
+	int32_t child[TREE_RANKS];
+	const bool trained = heads->bytes > 0 && heads->weight[point->block];
+	ask(b, 1);
+	if (!run_rows(b, &root, &none, 1, 0, exit, !trained, error) ||
+	    (trained && !run_heads(b, point->block - 1, 1, error)))
+		return false;
+	memcpy(child, b->out[0].top_token, sizeof child);
+	if (!run_rows(b, child, below, k, 0, exit, false, error) || !backend->rewind(b->cache, exit))
+		return false;
+	for (int i = 0; i <= k; i++) {
+		b->want[i] = WANT_TOKEN;
+		b->row[i] = i;
+	}
+	const bool good = run_rows(b, child, below, k + 1, exit, end, true, error);
+	backend->discard(b->cache);
+	return good;
+}
+
+/* A plain step and a round by turns, in the middle of a text. */
+static bool time_pieces(struct match_bench* b, struct point* point, const struct prompt* p,
+                        const struct generation* text, struct error* error) {
+	const int end = 2 * b->bench.engine->model->weights.shape.n_blocks, half = text->n_tokens / 2;
+	struct prompt part = *p;
+	const int32_t none = -1;
+	bool good = true;
+	part.n = p->n + half;
+	part.id = malloc((size_t)part.n * sizeof *part.id);
+	if (!part.id)
+		return error_set(error, "out of memory for a text of %d tokens", part.n);
+	memcpy(part.id, p->id, (size_t)p->n * sizeof *part.id);
+	memcpy(part.id + p->n, text->token, (size_t)half * sizeof *part.id);
+	good = take_prompt(b, &part, error);
+	for (int i = 0; good && i < REPEATS && point->samples < MOST_SAMPLES; i++) {
+		const int32_t root = part.id[part.n - 1];
+		const double began = options_clock(&b->bench.options);
+		b->want[0] = WANT_TOKEN;
+		good = run_rows(b, &root, &none, 1, 0, end, true, error);
+		b->cache->backend->discard(b->cache);
+		const double between = options_clock(&b->bench.options);
+		good = good && run_round(b, point, root, error);
+		point->plain_step[point->samples] = between - began;
+		point->round[point->samples++] = options_clock(&b->bench.options) - between;
+	}
+	free(part.id);
+	return good;
+}
+
 static bool time_point(struct match_bench* b, struct point* point, struct error* error) {
 	struct swiftlet_options o = b->bench.options;
 	o.method = SWIFTLET_PPD;
@@ -185,7 +263,8 @@ static bool time_point(struct match_bench* b, struct point* point, struct error*
 	for (int i = 0; good && i < b->prompts.n && i < b->most_prompts && !interrupted(); i++) {
 		struct generation plain = {.show = NULL}, ppd = {.show = NULL};
 		good = generate(b, b->plain, &b->prompts.prompt[i], &plain, error) &&
-		       generate(b, s, &b->prompts.prompt[i], &ppd, error);
+		       generate(b, s, &b->prompts.prompt[i], &ppd, error) &&
+		       time_pieces(b, point, &b->prompts.prompt[i], &plain, error);
 		point->plain_seconds += plain.figures.seconds.decode;
 		point->plain_tokens += plain.n_tokens - 1;
 		point->seconds += ppd.figures.seconds.decode;
@@ -218,16 +297,13 @@ struct ppd_figures {
 	double latency, compute, here, timed;
 };
 
-static struct ppd_figures ppd_figures(const struct match_bench* b, const struct point* point) {
-	const struct cost_model* cost = &b->bench.engine->cost;
+static struct ppd_figures ppd_figures(const struct match_bench* b, struct point* point) {
 	const double e = (double)point->block / b->bench.engine->model->weights.shape.n_blocks;
-	double attention, mlp, head;
-	cost_sub_layers(cost, false, &attention, &mlp, &head);
-	const double blocks = point->block * (attention + mlp), v = cost_verify(cost, point->k + 1);
 	return (struct ppd_figures){
 	    .latency = 1 - (1 - e) * point->p,
 	    .compute = 1 - (1 - e) * point->p + point->k * (1 - e),
-	    .here = (blocks + head + cost_verify(cost, point->k) * blocks + v * (1 - blocks)) / (1 + point->p),
+	    .here = bench_median(point->round, point->samples) / bench_median(point->plain_step, point->samples) /
+	            (1 + point->p),
 	    .timed = point->seconds / point->tokens / (point->plain_seconds / point->plain_tokens),
 	};
 }
@@ -260,7 +336,7 @@ static bool has_trained(const struct match_bench* b, int exit) {
 	return heads->bytes > 0 && heads->weight[b->block[exit]];
 }
 
-static int tell(const struct match_bench* b) {
+static int tell(struct match_bench* b) {
 	printf("p_correct: the target's token is among an exit's k likeliest (PPD, Table 1)\n");
 	printf("block  trained");
 	for (int k = 0; k < KS; k++)
@@ -271,8 +347,9 @@ static int tell(const struct match_bench* b) {
 		if (has_trained(b, e))
 			tell_rates(b, &b->trained[e], e, "Y");
 	}
-	printf("\nppd, in plain steps a token: Theorem 4.1's latency and compute units; here by prices; timed\n"
-	       "block   k  p_correct  latency  compute     here    timed  here/timed\n");
+	printf(
+	    "\nppd, in plain steps a token: Theorem 4.1's latency and compute units; here by its passes; timed\n"
+	    "block   k  p_correct  latency  compute     here    timed  here/timed\n");
 	for (int i = 0; i < b->points; i++) {
 		const struct ppd_figures f = ppd_figures(b, &b->point[i]);
 		printf("%5d  %2d  %9.3f  %7.3f  %7.3f  %7.3f  %7.3f  %10.3f\n", b->point[i].block, b->point[i].k,
@@ -295,7 +372,7 @@ static void rates_json(cJSON* to, const struct match_bench* b, const struct rate
 		cJSON_AddItemToArray(by, cJSON_CreateNumber(rate(b, r, i, 1)));
 }
 
-static int tell_json(const struct match_bench* b) {
+static int tell_json(struct match_bench* b) {
 	cJSON* const out = cJSON_CreateObject();
 	bench_describe(&b->bench, out);
 	cJSON* const rows = cJSON_AddArrayToObject(out, "rates");
@@ -359,18 +436,6 @@ static void close_all(struct match_bench* b) {
 	bench_close(&b->bench);
 }
 
-/* v(n), for the prices. */
-static bool measure_rows(const struct match_bench* b, struct error* error) {
-	enum { COMMITTED = 64, REPEATS = 5 };
-	double seconds[ROW_COUNTS];
-	if (!bench_measure_rows(&b->bench, COMMITTED, REPEATS, seconds, error))
-		return false;
-	for (int i = 0; i < ROW_COUNTS; i++)
-		for (int times = 0; times < REPEATS; times++)
-			cost_see_full(&b->bench.engine->cost, bench_rows[i], seconds[i]);
-	return true;
-}
-
 static bool measure(struct match_bench* b, struct error* error) {
 	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
 	for (int i = 0; i < n && !interrupted(); i++) {
@@ -378,7 +443,7 @@ static bool measure(struct match_bench* b, struct error* error) {
 		if (!measure_text(b, &b->prompts.prompt[i], error))
 			return false;
 	}
-	return measure_rows(b, error) && time_points(b, error);
+	return time_points(b, error);
 }
 
 int bench_match_rate_main(int argc, char** argv) {
@@ -403,7 +468,7 @@ int bench_match_rate_main(int argc, char** argv) {
 	    .about =
 	        "How often the token that the whole model says is among the k likeliest at an early exit, by\n"
 	        "block, k and position, with the model's head and with trained ones (--heads); then what\n"
-	        "predictive pipelined decoding makes of that: its theorem, this runtime's prices, the clock.",
+	        "predictive pipelined decoding makes of that: its theorem, a round's passes here, the clock.",
 	    .examples = "  swiftlet bench match-rate -i streams/demo.jsonl\n"
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",
 	    .option = option,
