@@ -18,12 +18,12 @@
 
 struct methods_bench {
 	struct bench bench;
-	const char *input, *learn_input, *names, *plot;
+	const char *input, *learn_input, *names, *rules, *plot;
 	int64_t most_prompts, most_tokens, learn_steps;
 	struct prompt_list prompts;
 	struct method_table table;
-	struct session* session[SWIFTLET_METHODS]; /* by row of the table */
-	int64_t mask_steps;                        /* proposals that self-spec's mask took */
+	struct session* session[BENCH_ROWS]; /* by row of the table */
+	int64_t mask_steps;                  /* proposals that self-spec's mask took */
 };
 
 /* ---- figures -------------------------------------------------------------------------------- */
@@ -132,14 +132,40 @@ static bool is_named(const char* list, const char* name) {
 	return list == NULL;
 }
 
+static const char* name_of_method(int i) { return i < SWIFTLET_METHODS ? methods[i].name : NULL; }
+static const char* name_of_rule(int i) { return i < STOP_RULES ? stop_rule_name((enum stop_rule)i) : NULL; }
+
+/* Every name in an option's list is one that name_of gives. */
+static bool check_names(const char* option, const char* list, const char* (*name_of)(int)) {
+	for (const char* at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		const size_t n = strcspn(at, ",");
+		int i = 0;
+		while (name_of(i) && (strncmp(name_of(i), at, n) != 0 || name_of(i)[n] != 0))
+			i++;
+		if (name_of(i))
+			continue;
+		char known[400] = "";
+		for (int k = 0; name_of(k); k++)
+			snprintf(known + strlen(known), sizeof known - strlen(known), k > 0 ? ", %s" : "%s", name_of(k));
+		complain(STATUS_USAGE, "--%s: found %.*s, expected some of: %s", option, (int)n, at, known);
+		return false;
+	}
+	return true;
+}
+
 /* Plain decoding comes first. */
-static bool open_row(struct methods_bench* b, enum swiftlet_method method, struct error* error) {
+static bool open_row(struct methods_bench* b, enum swiftlet_method method, enum swiftlet_stop_rule rule,
+                     struct error* error) {
 	struct method_table* t = &b->table;
 	struct method_row* row = &t->row[t->rows];
 	struct swiftlet_options o = b->bench.options;
 	struct error why = {{0}};
 	o.method = method;
-	*row = (struct method_row){.method = method};
+	*row = (struct method_row){.method = method, .rule = rule};
+	if (rule != SWIFTLET_STOP_OWN)
+		o.stop_rule = rule;
+	snprintf(row->name, sizeof row->name, rule == SWIFTLET_STOP_OWN ? "%s" : "%s/%s", methods[method].name,
+	         rule == SWIFTLET_STOP_OWN ? "" : stop_rule_name((enum stop_rule)(rule - 1)));
 	for (int i = 0; i <= BENCH_TASKS; i++) {
 		struct method_sum* sum = i < BENCH_TASKS ? &row->task[i] : &row->all;
 		sum->ratio = calloc((size_t)b->prompts.n + 1, sizeof *sum->ratio);
@@ -156,12 +182,23 @@ static bool open_row(struct methods_bench* b, enum swiftlet_method method, struc
 	return true;
 }
 
+/* A method that drafts by itself once with each rule that is asked for; the others as they are. */
+static bool open_method(struct methods_bench* b, enum swiftlet_method method, struct error* error) {
+	if (!b->rules || methods[method].drafter == DRAFTS_PLANNED)
+		return open_row(b, method, SWIFTLET_STOP_OWN, error);
+	for (int rule = SWIFTLET_STOP_FIXED; rule <= SWIFTLET_STOP_GAIN; rule++)
+		if (is_named(b->rules, stop_rule_name((enum stop_rule)(rule - 1))) && b->table.rows < BENCH_ROWS &&
+		    !open_row(b, method, (enum swiftlet_stop_rule)rule, error))
+			return false;
+	return true;
+}
+
 static bool open_rows(struct methods_bench* b, struct error* error) {
-	if (!open_row(b, SWIFTLET_VANILLA, error))
+	if (!open_row(b, SWIFTLET_VANILLA, SWIFTLET_STOP_OWN, error))
 		return false;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
 		if (i != SWIFTLET_VANILLA && is_named(b->names, methods[i].name) &&
-		    !open_row(b, (enum swiftlet_method)i, error))
+		    !open_method(b, (enum swiftlet_method)i, error))
 			return false;
 	return true;
 }
@@ -190,7 +227,7 @@ static double token_seconds(const struct generation* g) {
 static bool one_prompt(struct methods_bench* b, int index, struct error* error) {
 	struct method_table* t = &b->table;
 	const struct prompt* p = &b->prompts.prompt[index];
-	struct generation g[SWIFTLET_METHODS] = {{.show = NULL}};
+	struct generation g[BENCH_ROWS] = {{.show = NULL}};
 	const int task = task_index(t, p->task);
 	bool good = true;
 	for (int i = 0; good && i < t->rows; i++) {
@@ -227,12 +264,32 @@ static bool run_prompts(struct methods_bench* b, struct error* error) {
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
+static int name_width(const struct method_table* t) {
+	size_t most = 10;
+	for (int i = 0; i < t->rows; i++)
+		most = strlen(t->row[i].name) > most ? strlen(t->row[i].name) : most;
+	return (int)most;
+}
+
+/* AdaSPEED's Table I: what a rule brings over as many steps each time. */
+static void tell_rules(const struct method_table* t) {
+	for (int i = 0; i < t->rows; i++) {
+		const struct method_row* fixed = &t->row[i];
+		if (fixed->rule != SWIFTLET_STOP_FIXED || fixed->missing[0])
+			continue;
+		printf("\n%s: tokens a second over those of fixed steps, of all together\n",
+		       methods[fixed->method].name);
+		for (int k = i; k < t->rows && t->row[k].method == fixed->method; k++)
+			printf("%-*s %8.2f\n", name_width(t), t->row[k].name,
+			       method_figures(t, &t->row[k].all).realized / method_figures(t, &fixed->all).realized);
+	}
+}
+
 static void tell_row(const struct method_table* t, const struct method_row* row, const struct method_sum* s) {
 	const struct method_figures f = method_figures(t, s);
-	printf("%-10s %8.2f %8.2f %8.2f %7.2f %6.2f %6.2f %8.2f %6.1f %6.2f %8.1f %9lld",
-	       methods[row->method].name, f.speedup, f.realized, f.expected, f.mean_generated, f.alpha,
-	       f.compression_ratio, f.ctar[2], f.rows, f.c, (double)row->bytes / 1048576,
-	       (long long)s->differing);
+	printf("%-*s %8.2f %8.2f %8.2f %7.2f %6.2f %6.2f %8.2f %6.1f %6.2f %8.1f %9lld", name_width(t), row->name,
+	       f.speedup, f.realized, f.expected, f.mean_generated, f.alpha, f.compression_ratio, f.ctar[2],
+	       f.rows, f.c, (double)row->bytes / 1048576, (long long)s->differing);
 	if (row->exit_block > 0)
 		printf("   exit %d", row->exit_block);
 	putchar('\n');
@@ -244,22 +301,23 @@ static int tell(const struct methods_bench* b) {
 	       t->prompts, (long long)t->row[0].all.tokens, 1000 * t->plain_seconds);
 	if (b->bench.options.rejection && b->bench.options.temperature > 0)
 		puts("rejection sampling: lossless in distribution, so that tokens do differ");
-	printf("%-10s %8s %8s %8s %7s %6s %6s %8s %6s %6s %8s %9s\n", "method", "speed-up", "realized",
-	       "expected", "M", "alpha", "CR", "CTAR(3)", "rows", "c", "MiB", "differing");
+	printf("%-*s %8s %8s %8s %7s %6s %6s %8s %6s %6s %8s %9s\n", name_width(t), "method", "speed-up",
+	       "realized", "expected", "M", "alpha", "CR", "CTAR(3)", "rows", "c", "MiB", "differing");
 	for (int i = 0; i < t->rows; i++)
 		if (!t->row[i].missing[0])
 			tell_row(t, &t->row[i], &t->row[i].all);
 	for (int i = 0; i < t->rows; i++)
 		if (t->row[i].missing[0])
-			printf("%-10s %s\n", methods[t->row[i].method].name, t->row[i].missing);
-	printf("\nspeed-up by task, medians over prompts\n%-10s", "method");
+			printf("%-*s %s\n", name_width(t), t->row[i].name, t->row[i].missing);
+	tell_rules(t);
+	printf("\nspeed-up by task, medians over prompts\n%-*s", name_width(t), "method");
 	for (int i = 0; i < t->tasks; i++)
 		printf(" %12.12s", t->task[i]);
 	putchar('\n');
 	for (int i = 0; i < t->rows; i++) {
 		if (t->row[i].missing[0])
 			continue;
-		printf("%-10s", methods[t->row[i].method].name);
+		printf("%-*s", name_width(t), t->row[i].name);
 		for (int k = 0; k < t->tasks; k++)
 			printf(" %12.2f", method_figures(t, &t->row[i].task[k]).speedup);
 		putchar('\n');
@@ -296,7 +354,7 @@ static int tell_json(const struct methods_bench* b) {
 	cJSON* const rows = cJSON_AddObjectToObject(out, "methods");
 	for (int i = 0; rows && i < t->rows; i++) {
 		const struct method_row* row = &t->row[i];
-		cJSON* const to = cJSON_AddObjectToObject(rows, methods[row->method].name);
+		cJSON* const to = cJSON_AddObjectToObject(rows, row->name);
 		if (row->missing[0]) {
 			cJSON_AddStringToObject(to, "missing", row->missing);
 			continue;
@@ -360,6 +418,7 @@ int bench_methods_main(int argc, char** argv) {
 	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", OPTION_TEXT,
 	     &b->input, 0, 0},
 	    {"methods", 0, "LIST", "only these, beside vanilla (all)", OPTION_TEXT, &b->names, 0, 0},
+	    {"stop-rules", 0, "LIST", "each method by each of these rules", OPTION_TEXT, &b->rules, 0, 0},
 	    {"prompts", 'n', "N", "stop after so many", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
 	    {"max-tokens", 0, "N", "tokens a prompt at most (128)", OPTION_COUNT, &b->most_tokens, 2, 1 << 20},
 	    {"learn", 0, "FILE", "prompts that self-spec's mask is found on (the usual ones)", OPTION_TEXT,
@@ -380,6 +439,8 @@ int bench_methods_main(int argc, char** argv) {
 	        "its cache; differing: tokens that are not plain decoding's.",
 	    .examples = "  swiftlet bench methods -i streams/demo.jsonl --plot methods.svg\n"
 	                "  swiftlet bench methods -i prompts.jsonl --methods layerskip,adaspeed --exit-block 6\n"
+	                "  swiftlet bench methods --methods adaspeed --stop-rules fixed,marginal,product,probe "
+	                "--temp 1 --top-p 0.9\n"
 	                "  swiftlet bench methods --methods layerskip --temp 0.8 --acceptance rejection",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
@@ -389,7 +450,9 @@ int bench_methods_main(int argc, char** argv) {
 	int status = options_parse(&line, argc, argv);
 	if (status == OPTIONS_GO_ON) {
 		const char* const model = options_model(&line, model_option);
-		status = model ? run(b, model, &options, json) : STATUS_USAGE;
+		const bool known = check_names("methods", b->names, name_of_method) &&
+		                   check_names("stop-rules", b->rules, name_of_rule);
+		status = model && known ? run(b, model, &options, json) : STATUS_USAGE;
 	}
 	free(b);
 	return status;

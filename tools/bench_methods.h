@@ -4,7 +4,7 @@
 
 #include "optimizer/method.h"
 
-enum { BENCH_TASKS = 16, CURVE = SWIFTLET_CTAR };
+enum { BENCH_TASKS = 16, BENCH_ROWS = 64, CURVE = SWIFTLET_CTAR };
 
 /* Sums over the prompts of one task, or all. */
 struct method_sum {
@@ -23,6 +23,8 @@ struct method_figures {
 
 struct method_row {
 	enum swiftlet_method method;
+	enum swiftlet_stop_rule rule;
+	char name[32];     /* of the method, with its stop rule where that is asked for */
 	char missing[300]; /* why it did not run; "" */
 	size_t bytes;      /* of memory beside the model, its cache and plain decoding's needs */
 	int exit_block;    /* of the last prompt; 0: none */
@@ -35,7 +37,7 @@ struct method_table {
 	char task[BENCH_TASKS][64];
 	double plain_seconds; /* of a plain step */
 	int rows;
-	struct method_row row[SWIFTLET_METHODS];
+	struct method_row row[BENCH_ROWS];
 };
 
 /* Bars of speed-up by method, a group a task, as an SVG file. False with the error set. */

@@ -57,8 +57,8 @@ static void draw_group(FILE* out, const struct method_table* t, int task, int x,
 		fprintf(out,
 		        "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"%s\"><title>%s: "
 		        "%.2f</title></rect>\n",
-		        at, TOP + HEIGHT - height, BAR - 1, height,
-		        color[t->row[i].method % (sizeof color / sizeof *color)], methods[t->row[i].method].name, v);
+		        at, TOP + HEIGHT - height, BAR - 1, height, color[i % (int)(sizeof color / sizeof *color)],
+		        t->row[i].name, v);
 		at += BAR;
 	}
 	fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", x + bars * BAR / 2, TOP + HEIGHT + 18);
@@ -75,8 +75,7 @@ static void draw_legend(FILE* out, const struct method_table* t, int y) {
 		fprintf(out,
 		        "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/><text x=\"%d\" "
 		        "y=\"%d\">%s</text>\n",
-		        x, top, color[t->row[i].method % (sizeof color / sizeof *color)], x + 14, top + 9,
-		        methods[t->row[i].method].name);
+		        x, top, color[i % (int)(sizeof color / sizeof *color)], x + 14, top + 9, t->row[i].name);
 		n++;
 	}
 }

@@ -65,6 +65,21 @@ class Methods(EndToEnd):
         self.assertTrue(root.tag.endswith("svg"))
         self.assertGreaterEqual(len(root.findall(".//{*}rect")), 1 + 4)
 
+    def test_a_method_by_each_stop_rule(self):
+        prompts = self.path("prompts.jsonl")
+        write_lines(prompts, read_lines(DEMO)[:2])
+        result = run("bench", "methods", "-i", prompts, "--max-tokens", 24, "--methods", "adaspeed,auto", "--stop-rules",
+                     "fixed,product,probe", "--exit-block", 8, "--temp", 1, "--top-p", 0.9, "--json")
+        self.status(0, result)
+        rows = json.loads(result.stdout)["methods"]
+        self.assertEqual(set(rows), {"vanilla", "auto", "adaspeed/fixed", "adaspeed/product", "adaspeed/probe"})
+        for name, row in rows.items():
+            self.assertEqual(row["differing"], 0, name)
+        for option, value, word in (("--stop-rules", "fixed,never", "product"), ("--methods", "swifter", "kangaroo")):
+            result = run("bench", "methods", option, value)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(word, result.stderr.decode())
+
     def test_match_rate(self):
         prompts = self.path("prompts.jsonl")
         write_lines(prompts, [dict(line, max_tokens=12) for line in read_lines(DEMO)[:2]])
