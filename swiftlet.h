@@ -93,10 +93,10 @@ struct swiftlet_options {
 	int window, window_min; /* gamma, and the shortest scored */
 	int bayes_interval, max_steps, patience, confirm;
 	double max_matchness;
-	double skip_ratio;         /* 0: auto */
-	bool search;               /* false: the mask stays as given */
-	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01 and,
-	 * in the beginning, up to 32 plain steps of what drafting has earned. */
+	double skip_ratio; /* 0: auto */
+	bool search;       /* false: the mask stays as given */
+	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01
+	 * and, in the beginning, up to 32 plain steps of what drafting has earned. */
 	double opt_budget;
 	bool idle_search;          /* go on searching while no request runs */
 	bool published;            /* the search as SWIFT has it; set by `preset` */
@@ -185,6 +185,7 @@ struct swiftlet_request {
 	int n_bias;
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
+	bool prompt_logprobs;    /* with logprobs: of the prompt's tokens too, all of which are computed then */
 	const char* task;        /* a label, or NULL */
 	/* (n_expected) a text that the output is expected to follow: drafts come from it first. NULL: none. Of
 	 * one longer than the context the beginning is taken. */
@@ -210,7 +211,9 @@ struct swiftlet_token {
 struct swiftlet_step {
 	const struct swiftlet_token* token;
 	int n;
-	const char* text; /* whole characters that can be shown now; stop strings held back */
+	const struct swiftlet_token* prompt; /* (n_prompt) with prompt_logprobs: the prompt's next tokens, of */
+	int n_prompt;                        /* which the very first has no log probability (NaN) */
+	const char* text;                    /* whole characters that can be shown now; stop strings held back */
 	size_t text_size;
 	enum swiftlet_stop stop; /* SWIFTLET_RUNNING while there is more */
 };

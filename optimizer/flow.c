@@ -14,16 +14,38 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
+/* Whether the rows' logits are given, which the buffer for them bounds. */
+static bool tells_prompt(const struct session* s) { return s->prompt_logprobs && s->again == 0; }
+
 /* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
  */
 static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const int before = cache->committed, end = s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || method_sees_prompt(s) || session_length_matters(s, s->n_prompt))
+	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) || session_length_matters(s, s->n_prompt))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
 	if (s->again == 0)
 		s->figures.cached_tokens += now - before;
+}
+
+/* Rows that a pass over the prompt may take; 0: whole chunks, and no bound. */
+static int prefill_limit(const struct session* s) {
+	if (!tells_prompt(s))
+		return s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
+	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
+}
+
+static void prefill_wants(struct session* s, int n, bool last) {
+	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
+	memset(s->want, WANT_NOTHING, sizeof s->want);
+	if (last)
+		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0));
+	s->result[n - 1].logits = s->logits;
+	for (int i = 0; i < n && tells_prompt(s); i++) {
+		s->want[i] |= WANT_LOGITS;
+		s->result[i].logits = s->logits + (size_t)i * vocab;
+	}
 }
 
 /* Full chunks of 256 positions counted from 0, then the remainder as exact rows; where a limit is set exact
@@ -31,9 +53,8 @@ static void find_more(struct session* s) {
 static void prefill_pass(struct session* s, struct session_work* work) {
 	find_more(s);
 	const int from = s->cache->committed, left = session_prefill_left(s);
-	const bool cut = s->prefill_rows > 0;
-	const bool chunk = !cut && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
-	const int most = cut && s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
+	const int limit = prefill_limit(s), most = limit > 0 ? limit : PREFILL_CHUNK;
+	const bool chunk = limit == 0 && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
 	const int n = left < most ? left : most;
 	const bool last = n == left && s->again == 0;
 	int tap = 2 * (block_count(s) / 2) - 1;
@@ -41,9 +62,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	method_taps(s, &tap, &tap_out);
 	if (s->again > 0)
 		tap_out = NULL; /* told already */
-	memset(s->want, WANT_NOTHING, sizeof s->want);
-	s->want[n - 1] = (uint8_t)(last ? WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0) : WANT_NOTHING);
-	s->result[n - 1].logits = s->logits;
+	prefill_wants(s, n, last);
 	s->segment = (struct segment){.cache = s->cache,
 	                              .base = from,
 	                              .n = n,
@@ -56,7 +75,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                           .segment = &s->segment,
 	                           .token = s->text + from,
 	                           .last = 2 * block_count(s),
-	                           .head = last,
+	                           .head = last || tells_prompt(s),
 	                           .tap = tap_out ? tap : -1,
 	                           .tap_out = tap_out,
 	                           .influence = s->again == 0 ? s->influence_rows : NULL,
@@ -113,6 +132,20 @@ static void fill_logprobs(struct session* s, struct swiftlet_token* token, const
 	for (int i = 0; i < r.top; i++) {
 		token->top_id[i] = r.top_token[i];
 		token->top_logprob[i] = logits[r.top_token[i]] - r.log_normaliser;
+	}
+}
+
+/* Log probabilities of the prompt's tokens that n rows from this position on predict. */
+static void tell_prompt(struct session* s, int from, int n) {
+	if (s->prompt_told == 0)
+		s->prompt_token[s->n_prompt_tokens++] =
+		    (struct swiftlet_token){.id = s->text[s->prompt_told++], .source = -1, .logprob = NAN};
+	for (int i = 0; i < n; i++) {
+		if (from + i + 1 != s->prompt_told || s->prompt_told == s->n_prompt)
+			continue; /* computed again, or the first that is emitted */
+		struct swiftlet_token* token = &s->prompt_token[s->n_prompt_tokens++];
+		*token = (struct swiftlet_token){.id = s->text[s->prompt_told++], .source = -1, .logprob = NAN};
+		fill_logprobs(s, token, s->result[i].logits);
 	}
 }
 
@@ -305,6 +338,8 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 		add_signature(s, first, n);
 	for (int i = 0; work->pass.influence && i < n; i++)
 		take_influence(s, n, i, first + i);
+	if (tells_prompt(s))
+		tell_prompt(s, first, n);
 	if (work->pass.kind == PASS_PREFILL)
 		s->chunk_tokens = cache->committed;
 	else {
@@ -329,7 +364,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	session_tell_influence(s);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
-	const bool more = emit(s, s->result[n - 1].token, -1, s->logprobs > 0 ? s->logits : NULL);
+	const bool more = emit(s, s->result[n - 1].token, -1, s->logprobs > 0 ? s->result[n - 1].logits : NULL);
 	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
 	if (!more)
 		finish(s);
@@ -520,13 +555,15 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 void session_output(struct session* s, struct swiftlet_step* step) {
 	*step = (struct swiftlet_step){.token = s->token,
 	                               .n = s->n_tokens,
+	                               .prompt = s->prompt_token,
+	                               .n_prompt = s->n_prompt_tokens,
 	                               .text = s->emitter.text,
 	                               .text_size = s->emitter.shown,
 	                               .stop = s->stop};
 }
 
 void session_begin_step(struct session* s) {
-	s->n_tokens = 0;
+	s->n_tokens = s->n_prompt_tokens = 0;
 	emitter_step(&s->emitter);
 	if (s->cancelled && s->phase != PHASE_DONE && s->phase != PHASE_IDLE) {
 		s->stop = SWIFTLET_CANCELLED;

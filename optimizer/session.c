@@ -191,13 +191,18 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 		return error_set(error, "top_k is %d: expected 0 (off) or more", r->top_k);
 	if (r->logprobs < 0 || r->logprobs > MAX_TOP)
 		return error_set(error, "logprobs is %d: expected 0 to %d", r->logprobs, MAX_TOP);
+	if (r->prompt_logprobs && !s->engine->backend->prefill_is_exact)
+		return error_set(error, "the backend %s gives no log probabilities of prompts: use the CPU",
+		                 s->engine->backend->name);
 	return penalties_check(s, r, error);
 }
 
-static bool prepare_logprobs(struct session* s, int logprobs, struct error* error) {
+static bool prepare_logprobs(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
-	s->logprobs = logprobs;
-	if (logprobs == 0 || s->logits)
+	s->logprobs = r->logprobs;
+	s->prompt_logprobs = r->prompt_logprobs && r->logprobs > 0;
+	s->prompt_told = s->n_prompt_tokens = 0;
+	if (r->logprobs == 0 || s->logits)
 		return true;
 	s->logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->logits);
 	s->scratch = malloc(2 * vocab * sizeof *s->scratch);
@@ -233,6 +238,10 @@ static const char* search_state_of(const struct session* s) {
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
 static int keep_beginning(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
+	if (s->prompt_logprobs) { /* what was kept has no logits */
+		backend->truncate(s->cache, 0);
+		return 0;
+	}
 	if (backend->adopt && !method_sees_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
 	const int kept = method_keeps(s, session_common_prefix(s, text, n));
@@ -274,7 +283,7 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
 	struct error error = {""};
 	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r->logprobs, &error) || !penalties_start(s, r, &error))
+	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error))
 		return give_message(message, size, &error);
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);

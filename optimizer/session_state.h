@@ -120,11 +120,15 @@ struct session {
 	struct sampler sampler;
 	struct history history;
 	int logprobs;
-	float* logits;  /* (LOGPROB_ROWS, vocab) with logprobs */
-	float* scratch; /* (2·vocab) with logprobs */
+	bool prompt_logprobs;
+	int prompt_told; /* tokens of the prompt whose log probabilities were given */
+	float* logits;   /* (LOGPROB_ROWS, vocab) with logprobs */
+	float* scratch;  /* (2·vocab) with logprobs */
 	struct emitter emitter;
 	struct swiftlet_token token[MAX_DRAFT + 1];
 	int n_tokens;
+	struct swiftlet_token prompt_token[LOGPROB_ROWS + 1]; /* of the step, with prompt_logprobs */
+	int n_prompt_tokens;
 
 	/* the work at hand */
 	struct round round;

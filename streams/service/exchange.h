@@ -27,7 +27,9 @@ struct choice { /* one generation of an exchange */
 	struct tool_reader tools; /* where the request has tools */
 	int told_calls;           /* of a stream */
 	struct reply_speculation speculation;
-	size_t shown; /* bytes of the tokens so far, special ones left out */
+	size_t echoed; /* bytes of the prompt, where it is echoed */
+	size_t unseen; /* those that its tokens have beyond them and that were not passed over yet */
+	size_t shown;  /* bytes of the tokens so far, special ones left out */
 };
 
 struct exchange {

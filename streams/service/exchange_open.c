@@ -23,8 +23,8 @@ static bool check_model(struct call* c, const struct api_request* q) {
 	return false;
 }
 
-/* False with a 400 where the backend cannot do what changes logits. */
-static bool check_penalties(struct call* c, const struct api_request* q) {
+/* False with a 400 where the backend cannot do what is asked of logits. */
+static bool check_backend(struct call* c, const struct api_request* q) {
 	const struct {
 		const char* name;
 		bool wanted;
@@ -37,6 +37,10 @@ static bool check_penalties(struct call* c, const struct api_request* q) {
 		if (field[i].wanted)
 			return api_refuse(&c->error, field[i].name, "unsupported_field",
 			                  "'%s' is not supported on the backend %s.", field[i].name, backend->name);
+	if (q->echo && q->logprobs && !backend->prefill_is_exact)
+		return api_refuse(&c->error, "echo", "unsupported_field",
+		                  "'echo' together with 'logprobs' is not supported on the backend %s.",
+		                  backend->name);
 	return true;
 }
 
@@ -154,6 +158,7 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->seed = seed;
 	r->sequence = (uint64_t)(c->index % q->n);
 	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
+	r->prompt_logprobs = q->echo && q->logprobs;
 	r->task = q->task;
 	r->expected = x->expected;
 	r->n_expected = x->n_expected;
@@ -179,6 +184,11 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 		reply_part(&x->out, &head, &echo, NULL);
 	else
 		text_add(&c->text, echo.text, echo.size);
+	size_t pieces = 0; /* the first one's space may not be the text's */
+	for (int k = 0; k < x->prompt_n[i]; k++)
+		pieces += tokenizer_piece(x->server->model->tokenizer, x->prompt[i][k], false, NULL, 0);
+	c->echoed = echo.size;
+	c->unseen = pieces > echo.size ? pieces - echo.size : 0;
 	free(decoded);
 	return true;
 }
@@ -245,7 +255,7 @@ struct exchange* exchange_open(struct call* c, bool chat) {
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
-	if (read && check_model(c, &x->request) && check_penalties(c, &x->request) && name_exchange(c, x) &&
+	if (read && check_model(c, &x->request) && check_backend(c, &x->request) && name_exchange(c, x) &&
 	    encode_prompts(c, x) && make_choices(c, x))
 		return x;
 	exchange_let_go(x);

@@ -20,8 +20,17 @@ static bool on_gone(void* user) {
 	return gone;
 }
 
+/* Of an echoed prompt's tokens, then of those that follow it. */
 static void add_logprobs(struct choice* c, struct reply_logprobs* to, const struct swiftlet_step* step) {
 	const struct exchange* x = c->exchange;
+	for (int i = 0; i < step->n_prompt; i++) {
+		reply_logprobs_add(to, false, x->server->model->tokenizer, &step->prompt[i], x->request.top_logprobs);
+		const size_t over = c->unseen < to->offset ? c->unseen : to->offset;
+		to->offset -= over;
+		c->unseen -= over;
+	}
+	if (step->n > 0 && to->offset < c->echoed)
+		to->offset = c->echoed;
 	for (int i = 0; i < step->n; i++)
 		reply_logprobs_add(to, x->request.chat, x->server->model->tokenizer, &step->token[i],
 		                   x->request.top_logprobs);
@@ -81,7 +90,7 @@ static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 		text_put(&detail, "}");
 	}
 	/* text may be held back for a stop string or an unfinished character: then there is nothing to say */
-	if (part.size > 0 || (step->n > 0 && (x->detail || x->request.logprobs)))
+	if (part.size > 0 || (step->n > 0 && x->detail) || logprobs.n > 0)
 		reply_part(&x->out, &head, &part, detail.size ? detail.data : NULL);
 	stream_calls(c);
 	reply_logprobs_free(&logprobs);

@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,11 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 	text_put(&l->values, separator);
 	text_number(&l->values, k->logprob);
 	text_print(&l->offsets, "%s%zu", separator, l->offset);
+	l->offset += tokenizer_piece(t, k->id, false, NULL, 0);
+	if (isnan(k->logprob)) { /* a text's first token */
+		text_print(&l->tops, "%snull", separator);
+		return;
+	}
 	text_print(&l->tops, "%s{", separator);
 	for (int i = 0; i < n && i < k->n_top; i++) {
 		text_put(&l->tops, i ? ", " : "");
@@ -82,7 +88,6 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 		text_number(&l->tops, k->top_logprob[i]);
 	}
 	text_put(&l->tops, "}");
-	l->offset += tokenizer_piece(t, k->id, false, NULL, 0);
 }
 
 void reply_logprobs_add(struct reply_logprobs* l, bool chat, const struct tokenizer* t,

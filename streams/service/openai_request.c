@@ -91,9 +91,6 @@ static bool read_fields(struct reading* r, int where) {
 	if (q->n * (q->chat ? 1 : q->n_prompts) > API_MAX_CHOICES)
 		return api_refuse(r->error, "n", "invalid_value", "More than %d choices are asked for.",
 		                  API_MAX_CHOICES);
-	if (q->echo && q->logprobs)
-		return api_refuse(r->error, "echo", "unsupported_field",
-		                  "'echo' together with 'logprobs' is not supported.");
 	return true;
 }
 

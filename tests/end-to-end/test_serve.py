@@ -75,6 +75,7 @@ def fields_and_shapes(s):
     ids = tokens_of("Once upon a time")
     status, _, a = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 4, "temperature": 0, "echo": True})
     assert status == 200 and a["choices"][0]["text"].lstrip().startswith("Once upon a time"), a
+    echoed_logprobs(s)
     chunks = s.stream(PROMPTS[0], max_tokens=6, temperature=0, n=2, stream_options={"include_usage": True})
     assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 12
     assert all("text" in c["choices"][0] for c in chunks[:-1])
@@ -82,6 +83,36 @@ def fields_and_shapes(s):
     detail = s.stream(PROMPTS[0], max_tokens=20, temperature=0, headers={"Swiftlet-Detail": "tokens"})
     tokens = [t for c in detail for t in c.get("swiftlet", {}).get("tokens", [])]
     assert len(tokens) == 20 and all(t[1] in (None, "mask", "retrieval", "recycle", "prediction") for t in tokens)
+
+
+def echoed_logprobs(s):
+    """A text's log probabilities are the same as a prompt's and as an answer's, streamed or not."""
+    asked = {"model": MODEL, "temperature": 0, "logprobs": 2}
+    ids = tokens_of(" ".join(PROMPTS) * 2)  # the rows of several passes
+    s.call("POST", "/v1/completions", {**asked, "prompt": ids, "max_tokens": 1})  # what is kept has no logits
+    given = s.call("POST", "/v1/completions", {**asked, "prompt": ids, "max_tokens": 12, "echo": True})[2]
+    whole, n = given["choices"][0], len(ids) + given["usage"]["completion_tokens"]
+    told = whole["logprobs"]
+    assert n == len(told["tokens"]) == len(told["top_logprobs"]) == len(told["text_offset"])
+    assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None and None not in told["token_logprobs"][1:]
+    assert all(len(t) == 2 for t in told["top_logprobs"][1:])
+    for k, token in enumerate(told["tokens"][1:], 1):
+        at = told["text_offset"][k]  # a text's first space is not its own, and texts leave special tokens out
+        shown = "" if token == "</s>" else token if at else token.lstrip()
+        assert whole["text"].encode()[at:].startswith(shown.encode()), (k, token)
+    run = [PROGRAM, "run", "-m", MODEL, "-p", PROMPTS[0], "-n", "12", "--no-store", "--json"]
+    generated = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)["tokens"]
+    answer = s.complete(PROMPTS[0], max_tokens=12, temperature=0, logprobs=2)["choices"][0]["logprobs"]["token_logprobs"]
+    again = {**asked, "prompt": tokens_of(PROMPTS[0]) + generated, "max_tokens": 1, "echo": True}
+    prompts = s.call("POST", "/v1/completions", again)[2]["choices"][0]["logprobs"]["token_logprobs"]
+    assert prompts[-1 - len(generated):-1] == answer, (prompts, answer)
+    text = s.complete("Once", max_tokens=3, temperature=0, echo=True, logprobs=0)["choices"][0]
+    assert text["text"].startswith("Once") and text["logprobs"]["token_logprobs"][0] is None
+    assert text["text"].encode()[text["logprobs"]["text_offset"][-1]:].decode() == text["logprobs"]["tokens"][-1]
+    parts = s.stream("Once", max_tokens=3, temperature=0, echo=True, logprobs=0)
+    lists = [p["choices"][0]["logprobs"] for p in parts if p["choices"][0]["logprobs"]]
+    for field in ("tokens", "token_logprobs", "text_offset"):
+        assert [v for part in lists for v in part[field]] == text["logprobs"][field], field
 
 
 def chat(s):
