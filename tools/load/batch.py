@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How `swiftlet serve` fares with many clients. Starts the servers it needs; prints a table, or --json for programs.
 
-    batch.py scaling -m MODEL [--clients 1,4,8,16] [--methods vanilla,auto] [--seconds 20]
-        tokens a second by number of clients: over one client's, and drafting over --method vanilla. The servers
-        of both methods are open at once and measured in turn, so that a slow minute of the machine hits both.
-    batch.py latency -m MODEL [--long 1500] [--requests 100]
+    batch.py scaling -m MODEL [--clients 1,2,4,8,16,32] [--methods vanilla,auto]
+        tokens a second by number of clients while all of them decode: over one client's, and drafting over --method
+        vanilla. The servers of both methods are open at once and measured in turn, so that a slow minute hits both.
+    batch.py latency -m MODEL [--long 1500] [--limit 110]
         time to the first token of short prompts while long ones arrive, in chunks of the prefill
     batch.py prefix -m MODEL [--chats 16] [--system 1000]
         chats with one system prompt: what is computed, and how much memory they hold
@@ -55,9 +55,26 @@ class Server:
                     break
         connection.close()
 
+    def busy(self):
+        text = urllib.request.urlopen(self.url + "/metrics").read().decode()
+        return float(re.search(r"^swiftlet_sessions_busy (\S+)$", text, re.M).group(1))
+
+    def processor(self):
+        """Seconds of processor time so far."""
+        with open("/proc/%d/stat" % self.process.pid) as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def settle(self, limit=180):
+        """Until it does nothing: the copy for drafting is made while no request runs."""
+        until, before = time.monotonic() + limit, -1.0
+        while time.monotonic() < until and (self.busy() or self.processor() > before + 0.1):
+            before = self.processor()
+            time.sleep(1)
+
     def close(self):
-        self.process.terminate()
-        self.process.wait(60)
+        self.process.kill()
+        self.process.wait()
 
 
 def text(words, seed):
@@ -74,53 +91,83 @@ def of_tokens(server, n, seed):
 # ---- scaling ---------------------------------------------------------------------------------------------
 
 
-def rate(server, clients, seconds, settle, tokens):
-    """Tokens a second of so many clients, each with one request after another, once all of them decode."""
-    marks, lock, until = [], threading.Lock(), time.monotonic() + settle + seconds
+def few(client, turn):
+    """A prompt of four tokens, no other's."""
+    return [3 + (client * 131 + turn * 977 + k * 37 + client * k) % 250 for k in range(4)]
+
+
+def rate(server, clients, seconds, tokens):
+    """Tokens a second of so many clients, from when all of them decode. Of each, what came between its first and its last
+    tokens of that time: tokens come by the handful."""
+    marks, started, stop, failed = [[] for _ in range(clients)], [threading.Event() for _ in range(clients)], threading.Event(), []
 
     def client(i):
         turn = 0
-        while time.monotonic() < until:
-            body = {"prompt": text(8, 1 + i + 100 * turn), "max_tokens": tokens, "temperature": 0}
-            turn += 1
-
+        while not stop.is_set():
             def seen(n, _):
-                with lock:
-                    marks.append((time.monotonic(), n))
-                return time.monotonic() > until
+                marks[i].append((time.monotonic(), n))
+                started[i].set()
+                return stop.is_set()
 
-            server.stream(body, seen)
+            try:
+                server.stream({"prompt": few(i, turn), "max_tokens": tokens, "temperature": 0}, seen)
+            except Exception as e:
+                failed.append(e)
+                started[i].set()
+                return
+            turn += 1
 
     threads = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(clients)]
     for t in threads:
         t.start()
+    for event in started:
+        if not event.wait(300):
+            sys.exit("batch.py: a client had no token within 300 s")
+    began = time.monotonic()
+    time.sleep(seconds)
+    ended = time.monotonic()
+    stop.set()
     for t in threads:
         t.join()
-    return sum(n for at, n in marks if until - seconds <= at < until) / seconds
+    if failed:
+        sys.exit("batch.py: a client failed: %s" % failed[0])
+    while server.busy():
+        time.sleep(0.02)
+    total = 0
+    for own in marks:
+        inside = [(at, n) for at, n in own if began <= at <= ended]
+        if len(inside) > 1:
+            total += sum(n for _, n in inside[1:]) / (inside[-1][0] - inside[0][0])
+    return total
+
+
+def open_methods(model, methods, sessions, warm, tokens, options):
+    """A server a method, warm: costs are learned, and the copy for drafting made, before anything counts."""
+    servers = {m: Server(model, "--sessions", str(sessions), *([] if m == "auto" else ["--method", m]), *options) for m in methods}
+    for server in servers.values():
+        server.settle()
+        rate(server, 1, warm, tokens)
+        server.settle()
+    return servers
 
 
 def scaling(o):
     methods = o.methods.split(",")
-    servers = {m: Server(o.model, "--sessions", str(max(o.clients)), *([] if m == "auto" else ["--method", m]), *o.rest)
-               for m in methods}
-    for m in methods:  # costs and masks are learned before anything counts
-        rate(servers[m], 1, o.warm, 0, o.tokens)
-    rows = []
+    servers = open_methods(o.model, methods, max(o.clients), o.warm, o.tokens or 512, o.rest)
+    rows, first = [], {}
     for clients in o.clients:
         got = {m: [] for m in methods}
         for _ in range(o.rounds):
             for m in methods:
-                got[m].append(rate(servers[m], clients, o.seconds, o.settle, o.tokens))
+                got[m].append(rate(servers[m], clients, o.seconds, o.tokens or 512))
         row = {"clients": clients}
         for m in methods:
             row[m] = round(statistics.median(got[m]), 2)
-            first = rows[0][m] if rows else row[m]
-            row[m + "_over_first"] = round(row[m] / first, 2)
-        if "vanilla" in methods and len(methods) > 1:
-            other = [m for m in methods if m != "vanilla"][0]
-            row["drafting_over_vanilla"] = round(statistics.median(a / b for a, b in zip(got[other], got["vanilla"])), 3)
+            row[m + "_over_first"] = round(row[m] / first.setdefault(m, row[m]), 2)
+        if set(methods) == {"vanilla", "auto"}:
+            row["auto_over_vanilla"] = round(statistics.median(a / b for a, b in zip(got["auto"], got["vanilla"])), 2)
         rows.append(row)
-        print("  ".join("%s %s" % item for item in row.items()), file=sys.stderr, flush=True)
+        print("%d clients measured" % clients, file=sys.stderr, flush=True)
     for s in servers.values():
         s.close()
     return {"model": o.model, "rows": rows}
@@ -139,27 +186,37 @@ def mark_first(marks):
 
 def latency(o):
     server = Server(o.model, *o.rest)
+    server.settle()
     longs = [of_tokens(server, o.long, 50 + i) for i in range(2)]
     alone = []  # a long prompt's rows a second, with nothing beside
-    for i in range(3):
-        prompt = of_tokens(server, o.long, 70 + i)
+    for i in range(2):
+        prompt = of_tokens(server, min(o.long, 512), 70 + i)
         usage = complete(server.where, {"model": server.model, "prompt": prompt, "max_tokens": 1})["usage"]
         rows = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
         alone.append(rows / usage["swiftlet"]["seconds"]["prefill"])
-    rows_a_second = statistics.median(alone)
-    stop, first, decode = threading.Event(), [], []
+    rows_a_second = max(alone)  # the first pays for memory that is touched for the first time
+    stop, first, decode, arrived = threading.Event(), [], [], []
 
-    def arrivals(i):
+    def endlessly(send):
         turn = 0
         while not stop.is_set():
             turn += 1
+            try:
+                send(turn)
+            except (OSError, http.client.HTTPException):
+                if not stop.is_set():
+                    raise
+
+    def arrivals(i):
+        def send(turn):
             server.stream({"prompt": "%d %d " % (i, turn) + longs[i % 2], "max_tokens": 8, "temperature": 0}, lambda n, s: stop.is_set())
+            arrived.append(i)
+
+        return lambda: endlessly(send)
 
     def decoder():
         """One that generates all the while, whose tokens the prompts delay."""
-        turn = 0
-        while not stop.is_set():
-            turn += 1
+        def send(turn):
             last = []
 
             def seen(n, s):
@@ -168,30 +225,28 @@ def latency(o):
                 last[:] = [s]
                 return stop.is_set()
 
-            server.stream({"prompt": text(8, 900 + turn), "max_tokens": 256, "temperature": 0}, seen)
+            server.stream({"prompt": few(200, turn), "max_tokens": 256, "temperature": 0}, seen)
 
-    threads = [threading.Thread(target=arrivals, args=(i,), daemon=True) for i in range(o.arrivals)]
-    threads.append(threading.Thread(target=decoder, daemon=True))
-    for t in threads:
-        t.start()
+        endlessly(send)
+
+    for work in [arrivals(i) for i in range(o.arrivals)] + [decoder]:
+        threading.Thread(target=work, daemon=True).start()
     time.sleep(2)
-    chunks = []
-    for i in range(o.requests):
+    chunks, until = [], time.monotonic() + o.limit
+    while len(first) < o.requests and time.monotonic() < until:
         mark = []
         chunks.append(server.state()["prefill_chunk"])
-        server.stream({"prompt": text(6, 3000 + i), "max_tokens": 2, "temperature": 0}, mark_first(mark))
+        server.stream({"prompt": few(100, len(first)) * 3, "max_tokens": 2, "temperature": 0}, mark_first(mark))
         first.append(mark[0])
-        time.sleep(0.05 * (i % 7))
+        time.sleep(0.05 * (len(first) % 7))
     stop.set()
-    for t in threads:
-        t.join(120)
     server.close()
     first.sort()
     decode.sort()
     chunk = statistics.median(chunks)
     seconds = chunk / rows_a_second
-    return {"model": o.model, "long": o.long, "requests": len(first), "chunk": chunk, "chunk_seconds": round(seconds, 4),
-            "first_token_p50": round(at(first, 0.5), 4), "first_token_p99": round(at(first, 0.99), 4),
+    return {"model": o.model, "long": o.long, "long_prompts_done": len(arrived), "requests": len(first), "chunk": chunk,
+            "chunk_seconds": round(seconds, 4), "first_token_p50": round(at(first, 0.5), 4), "first_token_p99": round(at(first, 0.99), 4),
             "p50_in_chunks": round(at(first, 0.5) / seconds, 2), "p99_in_chunks": round(at(first, 0.99) / seconds, 2),
             "between_tokens_p50": round(at(decode, 0.5), 4), "between_tokens_p99": round(at(decode, 0.99), 4)}
 
@@ -201,16 +256,14 @@ def latency(o):
 
 def prefix(o):
     server = Server(o.model, "--sessions", str(o.chats), *o.rest)
+    server.settle()
     system = of_tokens(server, o.system, 5)
-    time.sleep(0.5)
     before, free = resident(server.process.pid), server.state()["cache_free_tokens"]
-    usages, lock, least = [], threading.Lock(), [free]
+    usages, least = [], [free]
 
     def chat(i):
-        body = {"model": server.model, "prompt": system + "\nUser %d: hello\n" % i, "max_tokens": o.tokens, "temperature": 0}
-        usage = complete(server.where, body)["usage"]
-        with lock:
-            usages.append(usage)
+        body = {"model": server.model, "prompt": system + "\nUser %d: hello\n" % i, "max_tokens": o.tokens or 32, "temperature": 0}
+        usages.append(complete(server.where, body)["usage"])
 
     threads = [threading.Thread(target=chat, args=(i,)) for i in range(o.chats)]
     for t in threads:
@@ -220,6 +273,8 @@ def prefix(o):
         time.sleep(0.2)
     after = resident(server.process.pid)
     server.close()
+    if len(usages) < o.chats:
+        sys.exit("batch.py: %d of %d chats were answered" % (len(usages), o.chats))
     prompts = [u["prompt_tokens"] for u in usages]
     cached = [u["prompt_tokens_details"]["cached_tokens"] for u in usages]
     return {"model": o.model, "chats": o.chats, "prompt_tokens_each": max(prompts), "prompt_tokens_all": sum(prompts),
@@ -231,21 +286,37 @@ def prefix(o):
 # ---- the command line ------------------------------------------------------------------------------------
 
 
+def table(rows):
+    """Of objects with the same members, a line each."""
+    cells = [list(rows[0])] + [[str(v) for v in row.values()] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    for line in cells:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths)))
+
+
+def show(result):
+    rows = result.pop("rows", None)
+    for name, value in result.items():
+        print("%-24s %s" % (name, value))
+    if rows:
+        table(rows)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=["scaling", "latency", "prefix"])
     p.add_argument("-m", "--model", required=True)
-    p.add_argument("--clients", default="1,4,8,16", help="numbers of clients, the first is what others are compared with (%(default)s)")
+    p.add_argument("--clients", default="1,2,4,8,16,32", help="numbers of clients, the first is what others are compared with (%(default)s)")
     p.add_argument("--methods", default="vanilla,auto", help="vanilla, auto or both (%(default)s)")
-    p.add_argument("--rounds", type=int, default=3, help="turns of each method at each number; medians are given (%(default)s)")
-    p.add_argument("--seconds", type=float, default=15, help="of a measurement (%(default)s)")
-    p.add_argument("--settle", type=float, default=3, help="before one, until all clients decode (%(default)s)")
-    p.add_argument("--warm", type=float, default=15, help="for which each server runs before anything counts (%(default)s)")
-    p.add_argument("--tokens", type=int, default=128, help="of an answer (%(default)s)")
+    p.add_argument("--rounds", type=int, default=2, help="turns of each method at each number; medians are given (%(default)s)")
+    p.add_argument("--seconds", type=float, default=5, help="of a measurement, once all clients decode (%(default)s)")
+    p.add_argument("--warm", type=float, default=8, help="for which each server runs before anything counts (%(default)s)")
+    p.add_argument("--tokens", type=int, help="of an answer (scaling: 512, prefix: 32)")
     p.add_argument("--long", type=int, default=1500, help="tokens of a long prompt (%(default)s)")
     p.add_argument("--arrivals", type=int, default=2, help="clients that send long prompts one after another (%(default)s)")
-    p.add_argument("--requests", type=int, default=100, help="short ones (%(default)s)")
-    p.add_argument("--chats", type=int, default=16)
+    p.add_argument("--requests", type=int, default=100, help="short ones, at most (%(default)s)")
+    p.add_argument("--limit", type=float, default=110, help="seconds in which they are sent (%(default)s)")
+    p.add_argument("--chats", type=int, default=16, help="at once (%(default)s)")
     p.add_argument("--system", type=int, default=1000, help="tokens of the system prompt (%(default)s)")
     p.add_argument("--json", action="store_true")
     arguments = sys.argv[1:]
@@ -254,8 +325,10 @@ def main():
     o.rest = arguments[cut + 1:]
     o.clients = [int(n) for n in o.clients.split(",")]
     result = {"scaling": scaling, "latency": latency, "prefix": prefix}[o.what](o)
-    if o.json or o.what != "scaling":
+    if o.json:
         print(json.dumps(result))
+    else:
+        show(result)
 
 
 if __name__ == "__main__":

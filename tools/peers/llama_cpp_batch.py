@@ -6,7 +6,8 @@ the arguments' own tokens), which is its best case: no HTTP, no text. Ours: as m
 plain (--method vanilla) and with drafting. The model is llama_cpp.py's of random weights, in which drafting finds little.
 
     llama_cpp_batch.py --folder /tmp/peers --types F16,Q8_0,Q4_K_M --clients 1,2,4,8,16,32
-    llama_cpp_batch.py --folder /tmp/peers --types Q4_K_M --clients 1,8 --alternations 1 --seconds 5
+    llama_cpp_batch.py --folder /tmp/peers --types Q4_K_M --clients 1,8 --alternations 1
+    llama_cpp_batch.py --folder /tmp/peers --make        makes the files and ends
 """
 import argparse
 import json
@@ -50,13 +51,13 @@ class Peer:
             sys.exit("llama_decode failed")
         llama_cpp.llama_synchronize(self.context)
 
-    def rate(self, sequences, prompt, seconds):
+    def rate(self, sequences, prompt, seconds, room):
         """Tokens a second of so many sequences in lockstep, after prompts of `prompt` tokens each."""
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
         for s in range(sequences):
             self.decode([(100 + (37 * i + s) % 1000, i, s, i == prompt - 1) for i in range(prompt)])
         steps, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
+        while time.perf_counter() - began < seconds and prompt + steps < room:
             self.decode([(100 + (53 * steps + s) % 1000, prompt + steps, s, True) for s in range(sequences)])
             steps += 1
         return sequences * steps / (time.perf_counter() - began)
@@ -76,26 +77,24 @@ def file_of(args, kind):
     return path
 
 
-def measure(args, kind):
-    path, most = file_of(args, kind), max(args.clients)
+def measure(args, label, path):
+    most = max(args.clients)
     batch.PROGRAM = args.swiftlet
-    peer = Peer(path, args.threads, most, 512)
-    options = ["--sessions", str(most), "--threads", str(args.threads), "--context", "1024"]
-    ours = {m: batch.Server(str(path), *options, *([] if m == "auto" else ["--method", m])) for m in ("vanilla", "auto")}
-    for server in ours.values():
-        batch.rate(server, 1, 5, 0, 64)
+    peer = Peer(path, args.threads, most, args.room)
+    options = ["--threads", str(args.threads), "--context", str(args.room)]
+    ours = batch.open_methods(str(path), ["vanilla", "auto"], most, 5, args.room - 64, options)
     rows = []
     for clients in args.clients:
         pairs = []
         for _ in range(args.alternations):
-            got = {m: batch.rate(server, clients, args.seconds, 2, 256) for m, server in ours.items()}
-            got["llama"] = peer.rate(clients, 16, args.seconds)
+            got = {m: batch.rate(server, clients, args.seconds, args.room - 64) for m, server in ours.items()}
+            got["llama"] = peer.rate(clients, 4, args.seconds, args.room)
             pairs.append(got)
         median = {m: statistics.median(p[m] for p in pairs) for m in pairs[0]}
-        rows.append({"type": kind, "sequences": clients, **{m: round(x, 2) for m, x in median.items()},
+        rows.append({"file": label, "sequences": clients, **{m: round(x, 2) for m, x in median.items()},
                      "vanilla_over_llama": round(statistics.median(p["vanilla"] / p["llama"] for p in pairs), 2),
                      "auto_over_llama": round(statistics.median(p["auto"] / p["llama"] for p in pairs), 2)})
-        print("  ".join(f"{k} {v}" for k, v in rows[-1].items()), file=sys.stderr, flush=True)
+        print(f"{label}: {clients} sequences measured", file=sys.stderr, flush=True)
     for server in ours.values():
         server.close()
     peer.close()
@@ -105,16 +104,26 @@ def measure(args, kind):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     alternate.add_options(parser)
+    parser.set_defaults(alternations=2)
     parser.add_argument("--types", default="F16,Q8_0,Q4_K_M", help="which (%(default)s)")
+    parser.add_argument("--file", help="a GGUF file, in place of those in the folder")
     parser.add_argument("--clients", default="1,2,4,8,16,32", help="sequences at once (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10, help="of a measurement (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=4, help="of a measurement (%(default)s)")
+    parser.add_argument("--room", type=int, default=512, help="tokens of a sequence, at most (%(default)s)")
     args = parser.parse_args()
     args.clients = [int(n) for n in args.clients.split(",")]
     args.folder.mkdir(parents=True, exist_ok=True)
+    files = [(kind, file_of(args, kind)) for kind in args.types.split(",")] if not args.file else [("file", args.file)]
+    if args.make:
+        return
     rows = []
-    for kind in args.types.split(","):
-        rows += measure(args, kind)
-    print(json.dumps({"peer": f"llama.cpp (llama-cpp-python {llama_cpp.__version__})", "rows": rows}, indent=None if args.json else 1))
+    for label, path in files:
+        rows += measure(args, label, path)
+    result = {"peer": f"llama.cpp (llama-cpp-python {llama_cpp.__version__})", "threads": args.threads, "rows": rows}
+    if args.json:
+        print(json.dumps(result))
+    else:
+        batch.show(result)
 
 
 main()
