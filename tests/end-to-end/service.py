@@ -59,7 +59,7 @@ class Server:
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
         return self
 
-    def stop(self, seconds=30):
+    def stop(self, seconds=300):
         """SIGTERM; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -86,7 +86,7 @@ class Server:
         for name, value in (headers or {}).items():
             request.add_header(name, value)
         try:
-            answer = urllib.request.urlopen(request, timeout=120)
+            answer = urllib.request.urlopen(request, timeout=600)
         except urllib.error.HTTPError as error:
             answer = error
         text = answer.read().decode()
@@ -107,7 +107,7 @@ class Server:
         for name, value in (headers or {}).items():
             request.add_header(name, value)
         chunks, done = [], False
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             for line in answer:
                 line = line.decode().rstrip("\n")
                 if line == "data: [DONE]":
