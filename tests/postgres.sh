@@ -24,7 +24,7 @@ start() {
 	fi
 	if "$programs/pg_isready" -q -h "$folder"; then return; fi
 	# what a process had written survives its kill without fsync; a power failure is not tested
-	(cd "$folder" && "${as_nobody[@]}" "$programs/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start -o \
+	(cd "$folder" && "${as_nobody[@]}" "$programs/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 300 start -o \
 		"-k $folder -c listen_addresses='' -c fsync=off -c shared_buffers=16MB -c max_connections=40" > /dev/null) ||
 		{ tail -20 "$folder/log" >&2; exit 1; }
 }

@@ -88,6 +88,7 @@ void memory_close(struct memory* m) {
 	struct error e;
 	memory_flush(m, &e);
 	store_close(m->store);
+	searches_close(&m->searches);
 	bank_close(m->bank);
 	pthread_mutex_destroy(&m->lock);
 	free(m);

@@ -32,13 +32,13 @@ static void gather(void* user, const struct mask* mask, int matches, int rows, i
 	*o = (struct store_observation){.mask = *mask, .matches = matches, .rows = rows, .window = window};
 	memcpy(o->task, w->task, sizeof o->task);
 	o->kind = w->has_entry ? w->entry_kind : 0;
-	w->searches.present->observed++;
+	w->present.observed++;
 }
 
 /* What the present search has observed since the last time was observed on this text. */
 void carry_gather(struct memory_watch* w) {
-	struct kind_search* of = w->searches.present;
-	if (!of || !w->gathered)
+	struct kind_search* of = &w->present;
+	if (of->kind == 0 || !w->gathered)
 		return;
 	int now = 0;
 	search_each(w->search, count_observation, &now);
@@ -101,16 +101,15 @@ static void inherit(struct memory_watch* w, int64_t kind) {
 	if (store_influence(m->store, &m->model, w->task, kind, &influence, &e))
 		session_add_influence(w->session, &influence);
 	store_each_observation(m->store, m->model.fingerprint, w->task, kind, take_observation, &t, &e);
-	search_each(w->search, count_observation, &w->searches.present->observed);
+	search_each(w->search, count_observation, &w->present.observed);
 }
 
 /* Goes on with the search of this kind. True when it is a new one. */
 bool carry_search(struct memory_watch* w, int64_t kind) {
-	const struct kind_search* here = w->searches.present;
-	if (!w->search || (here && here->kind == kind))
+	if (!w->search || w->present.kind == kind)
 		return false;
 	carry_gather(w);
-	const enum searches_move move = searches_move(&w->searches, kind);
+	const enum searches_move move = searches_move(&w->memory->searches, w->session, &w->present, kind);
 	if (move == SEARCHES_STAYED)
 		return false;
 	w->search = session_search(w->session);

@@ -19,10 +19,11 @@ enum { PROVEN = 64, GATHERED = 512 };
 #define MEMORY_GOOD 0.93
 
 struct memory {
-	pthread_mutex_t lock; /* of the bank, the counts and what is unsaved */
+	pthread_mutex_t lock; /* of the bank, the searches, the counts and what is unsaved */
 	struct store_model model;
 	int dim;
 	struct bank* bank;
+	struct searches searches;
 	struct store* store;
 	struct memory_counts counts;
 	int unflushed;      /* instances since the last flush */
@@ -49,7 +50,7 @@ struct memory_watch {
 	struct drift drift;
 	int64_t round_seen; /* session_last_round's count */
 	int steps_seen;     /* search_steps */
-	struct searches searches;
+	struct kind_search present; /* of the session's search */
 	struct store_observation* gathered; /* (GATHERED) for the store; NULL without one */
 	int n_gathered;
 	struct influence unsaved_influence; /* of this kind, for the store */

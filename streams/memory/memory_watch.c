@@ -20,7 +20,6 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	struct drift_options o;
 	drift_options_default(&o);
 	drift_open(&w->drift, &o);
-	searches_open(&w->searches, session);
 	if (m->store && !m->device[0]) { /* the first session */
 		struct engine* engine = session_engine(session);
 		experience_device(m->device, engine);
@@ -45,7 +44,6 @@ void memory_detach(struct memory_watch* w) {
 	if (m->store)
 		experience_save_costs(m->store, &m->model, m->device, &session_engine(w->session)->cost,
 		                      &m->cost_passes, &unsaid);
-	searches_close(&w->searches);
 	free(w->gathered);
 	free(w);
 }

@@ -1,31 +1,31 @@
-/* The searches of a session, one a kind of text, each with the influence of its kind.
+/* The searches of the kinds of text that are not served now, of all sessions together, each with the
+ * influence of its kind.
  *
- * One is present: its search is the session's own. The others are kept aside until their kind is served
- * again; the one longest unused makes way for a new one. */
+ * A session has one search, its present one. When it turns to another kind of text its search is kept here,
+ * and whichever session turns to that kind next goes on with it; the one longest unused makes way for
+ * another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the sessions
+ * and these places, not by sessions times kinds. */
 #ifndef SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 #define SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 
 #include "optimizer/session.h"
 
-enum { SEARCHES = 9 };
+enum { SEARCHES = 8 };
 
 struct kind_search {
-	int64_t kind;          /* 0: a free place */
-	struct search* search; /* NULL: of the present one, whose search is the session's, and of a free place */
+	int64_t kind;          /* 0: a free place; before a session's first move */
+	struct search* search; /* NULL: a free place; of a session's present one, which is the session's own */
 	struct influence influence;
 	int observed; /* observations of it that are stored */
 	int64_t used;
 };
 
 struct searches {
-	swiftlet_session* session;
-	struct kind_search of[SEARCHES];
-	struct kind_search* present; /* NULL before the first move */
+	struct kind_search aside[SEARCHES];
 	int64_t uses;
 };
 
-void searches_open(struct searches*, swiftlet_session*);
-void searches_close(struct searches*); /* the session keeps the search it has */
+void searches_close(struct searches*);
 
 enum searches_move {
 	SEARCHES_STAYED, /* it is the present one, or there is no memory for another search */
@@ -33,7 +33,8 @@ enum searches_move {
 	SEARCHES_NEW /* moved, and nothing has been observed there: the first kind takes the session's own search
 	              */
 };
-/* Goes on with the search of this kind. */
-enum searches_move searches_move(struct searches*, int64_t kind);
+/* The session, which has a search, goes on with the one of this kind; `present` tells of the one it has. */
+enum searches_move searches_move(struct searches*, swiftlet_session*, struct kind_search* present,
+                                 int64_t kind);
 
 #endif

@@ -36,6 +36,17 @@ def client_url(package, script):
     sys.exit(status)
 
 
+def wait_for(what, condition, seconds=300):
+    """Asks until the condition holds; what it said then. Generous: a sanitizer on a busy machine is slow."""
+    until, said = time.monotonic() + seconds, None
+    while time.monotonic() < until:
+        said = condition()
+        if said:
+            return said
+        time.sleep(0.05)
+    raise AssertionError("waited in vain for %s; last: %s" % (what, said))
+
+
 class Server:
     """`swiftlet serve` on a free port of the loopback; use as a context."""
 
@@ -92,6 +103,17 @@ class Server:
         text = answer.read().decode()
         kind = answer.headers.get("Content-Type", "")
         return answer.status, answer.headers, json.loads(text) if kind.startswith("application/json") and text else text
+
+    def metric(self, name):
+        """The figure of that name at /metrics, without labels."""
+        return float(re.search(r"^%s (\S+)$" % re.escape(name), self.call("GET", "/metrics")[2], re.M).group(1))
+
+    def wait_until_busy(self, n=1):
+        """Until n generations run."""
+        wait_for("%d to run" % n, lambda: self.metric("swiftlet_sessions_busy") >= n)
+
+    def wait_until_idle(self):
+        wait_for("all to end", lambda: self.metric("swiftlet_sessions_busy") == self.metric("swiftlet_queue_length") == 0)
 
     def complete(self, prompt, **fields):
         body = {"model": MODEL, "prompt": prompt, **fields}

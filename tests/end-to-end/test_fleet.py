@@ -3,7 +3,7 @@
 both learn is summed; the database may go away for half a minute, and either replica and the database be killed,
 without a request or a stored record lost. Where PostgreSQL is not installed it is skipped."""
 import json, os, re, shutil, signal, subprocess, sys, tempfile, threading, time
-from service import FULL, MODEL, PROGRAM, SOURCE, Server, skip
+from service import FULL, MODEL, PROGRAM, SOURCE, Server, skip, wait_for
 
 AWAY = 30 if FULL else 8
 PROMPT = "Once upon a time there was a farmer who had seven sheep. "
@@ -36,15 +36,8 @@ def metric(server, name):
     return float(found.group(1))
 
 
-def wait(what, true, seconds=60):
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "waited in vain: " + what
-        time.sleep(0.05)
-
-
 def all_stored(server):
-    wait("all is stored", lambda: metric(server, "store_waiting") == 0 and metric(server, "store_away") == 0)
+    wait_for("all to be stored", lambda: metric(server, "store_waiting") == 0 and metric(server, "store_away") == 0)
 
 
 def masks(database):
@@ -91,8 +84,8 @@ def learned_together(database):
         # what one has learned after the other began: by notification
         serve_some(one, "letter", 8)
         all_stored(one)
-        wait("news", lambda: metric(two, "store_news_total") > 1)
-        wait("news of the letter", lambda: (two.complete(PROMPT, max_tokens=1, metadata={"task": "else"}) and any(
+        wait_for("news", lambda: metric(two, "store_news_total") > 1)
+        wait_for("news of the letter", lambda: (two.complete(PROMPT, max_tokens=1, metadata={"task": "else"}) and any(
             m["task"] == "letter" for m in two.call("GET", "/v1/swiftlet/masks")[2]["data"])))
     assert tokens(database, "poem") == served, (tokens(database, "poem"), served)
     rows = subprocess.run(["psql", "-X", "-A", "-t", database.url, "-c",
@@ -112,7 +105,7 @@ def away(database):
         while time.monotonic() < stop:
             answered += serve_some(server, "away", 1, first=answered) > 0
         assert answered > 0
-        wait("it is noticed", lambda: metric(server, "store_away") == 1)
+        wait_for("its absence to be noticed", lambda: metric(server, "store_away") == 1)
         database.run("start")
         all_stored(server)
     print("passed: database away for %d s: %d requests, 0 failed" % (AWAY, answered))
@@ -127,10 +120,8 @@ def kills(database, n):
             server.__enter__()
             for i in range(8):
                 server.complete(PROMPT + str(i), max_tokens=8, metadata={"task": "kill"})
-            wait("something is stored", lambda: metric(server, "store_writes_total") > 0)
-            now = tokens(database, "kill")
-            assert now >= before, (now, before)
-            before = now
+            wait_for("its tokens to be stored", lambda: tokens(database, "kill") > before)
+            before = tokens(database, "kill")
             if k % 3 == 2:
                 database.run("kill")
             server.process.send_signal(signal.SIGKILL)

@@ -12,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI, OpenAI
 
 PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:"
-given = {"model": MODEL, "base_url": URL, "api_key": "none", "max_retries": 0, "timeout": 60, "max_tokens": 16}
+given = {"model": MODEL, "base_url": URL, "api_key": "none", "max_retries": 0, "timeout": 600, "max_tokens": 16}
 chat = ChatOpenAI(temperature=0, **given)
 
 

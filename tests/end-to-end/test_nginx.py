@@ -3,7 +3,7 @@ replica and find their prefix in its cache; streams pass as they come; a replica
 Skipped where there is no nginx."""
 import json, os, re, shutil, socket, subprocess, tempfile, time, urllib.request
 
-from service import MODEL, SOURCE, Server, skip
+from service import MODEL, SOURCE, Server, skip, wait_for
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 if not NGINX:
@@ -38,7 +38,7 @@ class Front:
         body = {"model": MODEL, "prompt": prompt, "max_tokens": 4, "temperature": 0, "stream": stream}
         request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(),
                                          {"Content-Type": "application/json", **(headers or {})})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return answer.read().decode()
 
 
@@ -55,11 +55,11 @@ def moved(replicas, ask, n):
     """How many of the n completions each replica answered. A request is counted when its end is known, a moment after
     its client has the answer: the sum is waited for."""
     ask()
-    until = time.time() + 20
+    until = time.monotonic() + 300
     while True:
         now = {r.port: completions(r) for r in replicas}
         got = [now[r.port] - seen.get(r.port, 0) for r in replicas]
-        if sum(got) >= n or time.time() > until:
+        if sum(got) >= n or time.monotonic() > until:
             seen.update(now)
             return got
         time.sleep(0.05)
@@ -67,7 +67,9 @@ def moved(replicas, ask, n):
 
 def affinity(front, replicas):
     used = set()
-    for i in range(12):
+    for i in range(100):  # where a document goes depends on the ports, as if at random
+        if i > 7 and len(used) == 2:
+            break
         document = "Document %d. " % i + "The house is old and stands by the river. " * 30
         got = moved(replicas, lambda: [front.complete(document + "Question %d?" % k) for k in range(3)], 3)
         assert sorted(got) == [0, 3], got
@@ -98,23 +100,35 @@ def a_replica_gone(front, first):
         assert json.loads(front.complete("After it went, %d" % i))["choices"]
 
 
-with tempfile.TemporaryDirectory() as folder, Server() as one, Server() as two:
-    port = free_port()
-    path = write_configuration(folder, port, [one.port, two.port])
-    nginx = subprocess.Popen([NGINX, "-p", folder, "-c", path], stderr=subprocess.DEVNULL)
+def start(folder, replicas):
+    """nginx and its port. The port is free when it is chosen; should another take it before nginx does, another is chosen."""
+    for _ in range(20):
+        port = free_port()
+        path = write_configuration(folder, port, [r.port for r in replicas])
+        nginx = subprocess.Popen([NGINX, "-p", folder, "-c", path], stderr=subprocess.DEVNULL)
+        if wait_for("nginx", lambda: "over" if nginx.poll() is not None else listens(folder, port)) != "over":
+            return nginx, port
+    raise AssertionError(open(os.path.join(folder, "error.log")).read())
+
+
+def listens(folder, port):
+    if not os.path.exists(os.path.join(folder, "pid")):  # written once it has the port
+        return False
     try:
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert nginx.poll() is None, open(os.path.join(folder, "error.log")).read()
-                time.sleep(0.05)
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        return True
+    except OSError:
+        return False
+
+
+with tempfile.TemporaryDirectory() as folder, Server() as one, Server() as two:
+    nginx, port = start(folder, [one, two])
+    try:
         front = Front(port)
         affinity(front, [one, two])
         streams_and_large_bodies(front)
         a_replica_gone(front, one)
     finally:
         nginx.terminate()
-        nginx.wait(20)
+        nginx.wait(300)
 print("requests that begin alike go to one replica; a replica that goes costs none")

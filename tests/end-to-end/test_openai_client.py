@@ -8,7 +8,7 @@ URL = client_url("openai", __file__)
 
 import openai
 
-client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0, timeout=60)
+client = openai.OpenAI(base_url=URL, api_key="none", max_retries=0, timeout=600)
 PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:"
 MESSAGES = [{"role": "user", "content": "Tom has 3 apples and buys 4 more. How many?"}]
 

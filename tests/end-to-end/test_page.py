@@ -3,7 +3,7 @@ dark, by keyboard. Speaks WebDriver to chromedriver by itself. Skipped where eit
 SWIFTLET_SCREENSHOTS names a folder to leave the pictures in."""
 import base64, json, os, re, shutil, subprocess, threading, time, urllib.error, urllib.request
 
-from service import MODEL, SOURCE, Server, skip
+from service import SOURCE, Server, skip, wait_for
 
 DRIVER = shutil.which("chromedriver")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -87,17 +87,6 @@ SNAPSHOT = """return {map: document.getElementById('map').innerText + document.g
  label: document.getElementById('speed').getAttribute('aria-label'),
  tasks: document.getElementById('tasks').innerText, rate: document.getElementById('n-rate').textContent,
  events: document.querySelectorAll('#events li').length}"""
-
-
-def wait_for(what, condition, seconds=300):  # a sanitizer on a busy machine is slow
-    """Asks until the condition holds; what was told then. One that never comes about is an error that says what."""
-    until, told = time.monotonic() + seconds, None
-    while time.monotonic() < until:
-        told = condition()
-        if told:
-            return told
-        time.sleep(0.1)
-    raise AssertionError("waited in vain for %s; last: %s" % (what, told))
 
 
 def traffic(s, until):
