@@ -503,6 +503,11 @@ void session_use_pool(struct session* s, const struct retrieval_pool* pool) {
 		retrieval_use_pool(s->drafters.state[SOURCE_retrieval], pool);
 }
 
+const int32_t* session_text(const struct session* s, int* n) {
+	*n = s->n_text;
+	return s->text;
+}
+
 void session_remember(struct session* s, struct retrieval_pool* pool) {
 	retrieval_pool_add(pool, s->text, s->n_text);
 }

@@ -94,6 +94,8 @@ void session_add_influence(struct session*, const struct influence*);
 /* Earlier texts that retrieval looks in from now on, in place of the session's own (NULL: none). The pool is
  * the caller's, and may grow only between rounds. */
 void session_use_pool(struct session*, const struct retrieval_pool*);
+/* The prompt and what was generated, (*n) tokens: the session's, until the next request. */
+const int32_t* session_text(const struct session*, int* n);
 /* Adds the text of the request that is over to a pool. */
 void session_remember(struct session*, struct retrieval_pool*);
 /* The mask that drafts now, and its matchness (NaN before any). */

@@ -1,6 +1,7 @@
 /* The door: which database a path names, and how a call becomes a job that is run here, or here and there. */
 #include "streams/memory/store.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,22 @@ struct store* store_open(const char* path, enum store_mode mode, struct error* e
 	if (!postgres_is(path))
 		return sqlite_open(path, mode == STORE_SERVE ? STORE_WRITE : mode, e);
 	return mode == STORE_SERVE ? open_shared(path, e) : postgres_open(path, mode, e);
+}
+
+struct store* store_open_later(const char* path, struct error* e) {
+	if (!postgres_is(path))
+		return sqlite_open(path, STORE_WRITE, e);
+	struct store* s = postgres_prepare(path, STORE_WRITE, e);
+	if (s)
+		postgres_listen(s);
+	return s;
+}
+
+bool store_news(struct store* s, int wake, int milliseconds) {
+	if (s->postgres)
+		return postgres_news(s, wake, milliseconds);
+	poll(&(struct pollfd){.fd = wake, .events = POLLIN}, 1, milliseconds);
+	return true; /* a file tells nobody */
 }
 
 void store_close(struct store* s) {

@@ -17,16 +17,18 @@
  *   observation(id, model, task, kind, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
  *   chance(model, device, task, kind, source, bin, rank, hits, trials)         of drafters, sums
  *   cost(model, device, what, total, samples)                      of passes, sums
+ *   text(model, tenant, number, writer, length, tokens, made)      of requests, where that was asked for
  *
  * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
- * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. No text of any request is in it. */
+ * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. No text of any request is in it but in the
+ * table `text`, which is empty unless it was asked for (streams/memory/texts.h). */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
 #include "optimizer/influence.h"
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 5, STORE_OBSERVATIONS = 4096, STORE_NAME = 128, STORE_DEVICE = 128 };
+enum { STORE_SCHEMA = 6, STORE_OBSERVATIONS = 4096, STORE_NAME = 128, STORE_DEVICE = 128 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
@@ -135,6 +137,31 @@ bool store_add_costs(struct store*, const struct store_model*, const char* devic
                      int n, struct error*);
 bool store_each_cost(struct store*, const struct store_model*, const char* device,
                      void (*visit)(void* user, const struct store_cost*), void* user, struct error*);
+
+/* An earlier text of a tenant, as tokens: what retrieval counts in; the same whatever the device. A tenant is
+ * known by a name that does not give his API key away. No call gives one tenant's text to another: his name
+ * is in the table's key and in every statement, and in PostgreSQL the rows of others do not exist for the
+ * connection that reads (row-level security; superusers are above it). */
+struct store_text {
+	int64_t number; /* grows from one of the tenant's texts to the next */
+	const int32_t* token;
+	int n;
+};
+/* Adds a text, and keeps the tenant's last ones, `capacity` tokens of them at most; of a longer one its end.
+ * Not in a store opened with STORE_SERVE, whose copy in memory has no texts; nor are they read there. */
+bool store_add_text(struct store*, const struct store_model*, const char* tenant, const char* writer,
+                    const int32_t* token, int n, int capacity, struct error*);
+/* Visits the tenant's texts after this number that others than `writer` wrote, oldest first, until the
+ * visitor returns false. False on an error alone. */
+bool store_each_text(struct store*, const struct store_model*, const char* tenant, const char* writer,
+                     int64_t after, bool (*visit)(void* user, const struct store_text*), void* user,
+                     struct error*);
+/* A store for a thread that waits for it: one in PostgreSQL is connected when it is first used, and again
+ * when it was away. */
+struct store* store_open_later(const char* path, struct error*);
+/* Waits until others may have written there, or `wake` can be read, or the time is over. False where it is
+ * known that they have not. */
+bool store_news(struct store*, int wake, int milliseconds);
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */

@@ -19,7 +19,17 @@ struct store* postgres_open(const char* path, enum store_mode mode, struct error
 	return refuse(e);
 }
 
-/* So there never is an outbox. */
+struct store* postgres_prepare(const char* path, enum store_mode mode, struct error* e) {
+	return postgres_open(path, mode, e);
+}
+
+/* So there never is a store that these are called with, nor an outbox. */
+void postgres_listen(struct store* s) { (void)s; }
+bool postgres_news(struct store* s, int wake, int milliseconds) {
+	(void)s, (void)wake, (void)milliseconds;
+	return false;
+}
+
 struct outbox* outbox_open(struct store* near, const char* path, struct error* e) {
 	(void)near, (void)path;
 	return refuse(e);

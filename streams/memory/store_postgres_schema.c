@@ -42,6 +42,13 @@ static const char* const migration[POSTGRES_SCHEMA] = {
     /* 4: how far each writer's writes are stored */
     "CREATE TABLE writer(id TEXT PRIMARY KEY, number BIGINT NOT NULL,"
     " seen TIMESTAMPTZ NOT NULL DEFAULT now());",
+
+    /* 5: texts of tenants, for retrieval; of others than the one a connection acts for there are none */
+    "CREATE TABLE text(model BIGINT NOT NULL REFERENCES model(id), tenant TEXT NOT NULL,"
+    " number BIGINT NOT NULL, writer TEXT NOT NULL, length BIGINT NOT NULL, tokens BYTEA NOT NULL,"
+    " made BIGINT NOT NULL, PRIMARY KEY(model, tenant, number));"
+    "ALTER TABLE text ENABLE ROW LEVEL SECURITY; ALTER TABLE text FORCE ROW LEVEL SECURITY;"
+    "CREATE POLICY own ON text USING (tenant = current_setting('swiftlet.tenant', true));",
 };
 
 /* The version; 0 where there is none of our tables, -1 with the error set. */

@@ -195,6 +195,11 @@ static const char* const migration[STORE_SCHEMA] = {
     "CREATE TABLE cost(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
     " what TEXT NOT NULL, total REAL NOT NULL, samples REAL NOT NULL,"
     " PRIMARY KEY(model, device, what)) WITHOUT ROWID;",
+
+    /* 6: texts of tenants, for retrieval */
+    "CREATE TABLE text(model INTEGER NOT NULL REFERENCES model(id), tenant TEXT NOT NULL,"
+    " number INTEGER NOT NULL, writer TEXT NOT NULL, length INTEGER NOT NULL, tokens BLOB NOT NULL,"
+    " made INTEGER NOT NULL, PRIMARY KEY(model, tenant, number)) WITHOUT ROWID;",
 };
 
 static bool migrate(struct store* s, struct error* e) {

@@ -13,6 +13,7 @@
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 
 #include "streams/memory/memory.h"
+#include "streams/memory/texts.h"
 #include "streams/service/events.h"
 #include "streams/service/metrics.h"
 
@@ -42,6 +43,7 @@ struct scheduler_options {
 	struct swiftlet_options session;
 	const char* model_name;
 	struct memory* memory; /* NULL: nothing is remembered */
+	struct texts* texts;   /* of owners, kept in the store; NULL: in memory alone */
 	struct metrics* metrics;
 	struct events* events;
 };

@@ -504,8 +504,25 @@ static bool open_port(struct server* s, struct error* e) {
 	                              strerror(errno ? errno : EADDRNOTAVAIL));
 }
 
+/* Tenants are the keys by their numbers; 0 is who needs none. */
+static bool open_texts(struct server* s, struct error* e) {
+	char tenant[SERVER_KEYS + 1][TEXTS_NAME];
+	texts_tenant("", tenant[0]);
+	for (int i = 0; i < s->n_keys; i++)
+		texts_tenant(s->key[i], tenant[i + 1]);
+	struct texts_options o = {.model = {.blocks = s->model->weights.shape.n_blocks},
+	                          .vocab = s->model->weights.shape.vocab,
+	                          .capacity = s->option.session.pool,
+	                          .n_tenants = s->n_keys + 1,
+	                          .tenant = (const char(*)[TEXTS_NAME])tenant};
+	snprintf(o.model.fingerprint, sizeof o.model.fingerprint, "%s", s->model->fingerprint);
+	snprintf(o.model.name, sizeof o.model.name, "%.127s", s->option.name);
+	s->texts = texts_open(s->option.retrieval_store, &o, e);
+	return s->texts != NULL;
+}
+
 static bool open_parts(struct server* s, struct error* e) {
-	if (!read_keys(s, e))
+	if (!read_keys(s, e) || (s->option.retrieval_store && !open_texts(s, e)))
 		return false;
 	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open();
@@ -517,6 +534,7 @@ static bool open_parts(struct server* s, struct error* e) {
 	                                    .session = s->option.session,
 	                                    .model_name = s->option.name,
 	                                    .memory = s->memory,
+	                                    .texts = s->texts,
 	                                    .metrics = &s->metrics,
 	                                    .events = &s->events};
 	s->scheduler = scheduler_open(s->engine, &o, e);
@@ -583,6 +601,7 @@ void server_close(struct server* s, double grace) {
 			close(listening);
 	}
 	scheduler_close(s->scheduler);
+	texts_close(s->texts);
 	optimizer_service_close(s->optimizer);
 	events_close(&s->events);
 	metrics_close(&s->metrics);

@@ -20,10 +20,13 @@ struct server_options {
 	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
 	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;
-	int prefill_chunk;     /* tokens of prompts between two tokens of others; 0: by measured price */
-	int rate;              /* requests a minute and client; 0: unlimited */
-	int idle_seconds;      /* until a silent connection is closed */
-	int body_seconds;      /* until a request's body must be there */
+	int prefill_chunk; /* tokens of prompts between two tokens of others; 0: by measured price */
+	int rate;          /* requests a minute and client; 0: unlimited */
+	int idle_seconds;  /* until a silent connection is closed */
+	int body_seconds;  /* until a request's body must be there */
+	/* The store in which the texts of keys are kept, for retrieval after a restart and in other replicas;
+	 * NULL: in memory alone. */
+	const char* retrieval_store;
 	bool tell_speculation; /* answers have vLLM's metrics.speculative_decoding */
 	bool log_requests;     /* method, route, status and seconds, on standard error; never text */
 	struct swiftlet_options session;

@@ -26,6 +26,7 @@ struct server {
 	struct model* model;
 	swiftlet_engine* engine;
 	struct memory* memory;
+	struct texts* texts;                /* NULL: not kept */
 	_Atomic(struct MHD_Daemon*) daemon; /* its threads run before its name is known here */
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;

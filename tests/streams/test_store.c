@@ -1,5 +1,6 @@
 /* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
 #include "streams/memory/store.h"
+#include "streams/memory/texts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -519,8 +520,133 @@ static void older_schemas_are_migrated(void** unused) {
 	struct store_observation observed[2] = {{.window = 0}, {.rows = 0}};
 	assert_true(store_each_observation(s, "00ff", "math", 0, count, observed, &e));
 	assert_int_equal(observed[0].window, 9);
+	assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
 	store_close(s);
 	store_close(must_open("old.db", STORE_READ));
+}
+
+/* From each version on: a store of today, taken back to it, comes forward again with what it held. */
+static void every_earlier_version_is_migrated(void** unused) {
+	(void)unused;
+	static const char* const back[] = {
+	    [5] = "DROP TABLE text", [4] = "DROP TABLE chance; DROP TABLE cost", [3] = "DROP TABLE influence"};
+	for (int version = STORE_SCHEMA - 1; version >= 3; version--) {
+		char name[32], statement[256];
+		snprintf(name, sizeof name, "from-%d.db", version);
+		struct store* s = must_open(name, STORE_WRITE);
+		const struct bank_entry entry = entry_of(1, 7);
+		assert_true(store_add(s, &model, &entry, NULL, &e));
+		store_close(s);
+		for (int v = STORE_SCHEMA - 1; v >= version; v--)
+			sql(name, back[v]);
+		snprintf(statement, sizeof statement, "PRAGMA user_version = %d", version);
+		sql(name, statement);
+		assert_null(store_open(path_of(name), STORE_READ, &e));
+		s = must_open(name, STORE_WRITE);
+		static struct seen seen;
+		memset(&seen, 0, sizeof seen);
+		assert_true(store_each(s, NULL, see, &seen, &e));
+		assert_int_equal(seen.tokens, 7);
+		const struct store_cost cost = {"rows-8", 0.5, 2};
+		const struct influence influence = {.rows = 8};
+		assert_true(store_add_costs(s, &model, "a cpu", &cost, 1, &e));
+		assert_true(store_add_influence(s, &model, "math", 0, &influence, &e));
+		assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
+		store_close(s);
+	}
+}
+
+struct texts_seen {
+	int n, tokens, first, last;
+	int64_t number;
+};
+static bool see_text(void* user, const struct store_text* t) {
+	struct texts_seen* seen = user;
+	seen->first = seen->n++ ? seen->first : t->token[0];
+	seen->last = t->token[t->n - 1];
+	seen->tokens += t->n;
+	seen->number = t->number;
+	return true;
+}
+static struct texts_seen texts_of(struct store* s, const char* tenant, const char* writer, int64_t after) {
+	struct texts_seen seen = {0};
+	assert_true(store_each_text(s, &model, tenant, writer, after, see_text, &seen, &e));
+	return seen;
+}
+
+/* A tenant's last tokens, oldest text first; nothing of another's, and nothing of one's own writing. */
+static void texts_are_their_tenants_alone(void** unused) {
+	(void)unused;
+	int32_t token[40];
+	for (int i = 0; i < 40; i++)
+		token[i] = 100 + i;
+	struct store* s = must_open("texts.db", STORE_WRITE);
+	for (int i = 0; i < 3; i++)
+		assert_true(store_add_text(s, &model, "anna", "w", token + 10 * i, 10, 25, &e));
+	assert_true(store_add_text(s, &model, "berta", "w", token, 40, 25, &e));
+	struct texts_seen anna = texts_of(s, "anna", "", 0), berta = texts_of(s, "berta", "", 0);
+	assert_int_equal(anna.n, 2);
+	assert_int_equal(anna.first, 110);
+	assert_int_equal(anna.last, 129);
+	assert_int_equal(berta.n, 1);
+	assert_int_equal(berta.first, 115);
+	assert_int_equal(berta.tokens, 25);
+	assert_int_equal(texts_of(s, "cecil", "", 0).n, 0);
+	assert_int_equal(texts_of(s, "anna", "w", 0).n, 0);
+	assert_true(store_add_text(s, &model, "anna", "v", token, 1, 25, &e));
+	assert_int_equal(texts_of(s, "anna", "w", anna.number).tokens, 1);
+	store_close(s);
+}
+
+/* Two processes' ends: what one puts the other takes, tenant by tenant, once it wants it. */
+struct taken {
+	int n[2], tokens[2];
+};
+static void take_one(void* user, int tenant, const int32_t* token, int n) {
+	struct taken* t = user;
+	t->n[tenant]++;
+	for (int i = 0; i < n; i++)
+		t->tokens[tenant] += token[i] == 100 * tenant + i;
+}
+static void texts_come_to_others(void** unused) {
+	(void)unused;
+	char tenant[2][TEXTS_NAME];
+	texts_tenant("anna's key", tenant[0]);
+	texts_tenant("berta's key", tenant[1]);
+	assert_null(strstr(tenant[0], "anna"));
+	const struct texts_options o = {.model = model,
+	                                .vocab = 200,
+	                                .capacity = 64,
+	                                .n_tenants = 2,
+	                                .tenant = (const char(*)[TEXTS_NAME])tenant};
+	struct texts *one = texts_open(path_of("come.db"), &o, &e), *two = texts_open(path_of("come.db"), &o, &e);
+	assert_true(one && two);
+	int32_t token[8], strange[2] = {5, 200}; /* no token of the model's */
+	for (int t = 0; t < 2; t++) {
+		for (int i = 0; i < 8; i++)
+			token[i] = 100 * t + i;
+		texts_put(one, t, strange, 2);
+		texts_put(one, t, token, 8);
+	}
+	struct taken taken = {0};
+	texts_want(two, 1);
+	for (int i = 0; i < 6000 && taken.n[1] == 0; i++)
+		if (!texts_take(two, take_one, &taken))
+			nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	assert_int_equal(taken.n[1], 1);
+	assert_int_equal(taken.tokens[1], 8);
+	texts_close(one); /* whatever is under way is written, and its own texts never come back */
+	assert_false(texts_take(two, take_one, &taken));
+	assert_int_equal(taken.n[0], 0);
+	texts_close(two);
+	two = texts_open(path_of("come.db"), &o, &e); /* a newcomer */
+	texts_want(two, 0);
+	for (int i = 0; i < 6000 && taken.n[0] == 0; i++)
+		if (!texts_take(two, take_one, &taken))
+			nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+	assert_int_equal(taken.tokens[0], 8);
+	texts_close(two);
+	assert_null(texts_open("/dev/null", &o, &e));
 }
 
 /* Sums of two processes add up; what a file cannot have said is not there. */
@@ -574,6 +700,9 @@ int main(void) {
 	    cmocka_unit_test(locked_and_read_only),
 	    cmocka_unit_test(a_full_disk_loses_nothing),
 	    cmocka_unit_test(older_schemas_are_migrated),
+	    cmocka_unit_test(every_earlier_version_is_migrated),
+	    cmocka_unit_test(texts_are_their_tenants_alone),
+	    cmocka_unit_test(texts_come_to_others),
 	    cmocka_unit_test(influence_adds_up_by_kind),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);

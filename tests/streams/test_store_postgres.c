@@ -476,7 +476,10 @@ static const char* const released[] = {
     " PRIMARY KEY(model, device, task, kind, source, bin, rank));"
     "CREATE TABLE cost(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL, what TEXT NOT NULL,"
     " total DOUBLE PRECISION NOT NULL, samples DOUBLE PRECISION NOT NULL,"
-    " PRIMARY KEY(model, device, what))"};
+    " PRIMARY KEY(model, device, what))",
+    "SET search_path = swiftlet; UPDATE version SET number = 4;"
+    "CREATE TABLE writer(id TEXT PRIMARY KEY, number BIGINT NOT NULL,"
+    " seen TIMESTAMPTZ NOT NULL DEFAULT now())"};
 
 static void older_schemas_are_migrated(void** unused) {
 	(void)unused;
@@ -494,11 +497,58 @@ static void older_schemas_are_migrated(void** unused) {
 		const struct influence influence = {.rows = 8};
 		assert_true(store_add_costs(s, &model, "a cpu", &cost, 1, &e));
 		assert_true(store_add_influence(s, &model, "math", 0, &influence, &e));
+		assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
 		store_close(s);
 		s = must_open(STORE_READ);
 		assert_int_equal(look(s).tokens, 79);
 		store_close(s);
 	}
+}
+
+/* ---- tenants ------------------------------------------------------------------------------ */
+
+static bool add_tokens(void* user, const struct store_text* t) {
+	*(int*)user += t->n;
+	return true;
+}
+static int tokens_of(struct store* s, const char* tenant) {
+	int n = 0;
+	assert_true(store_each_text(s, &model, tenant, "", 0, add_tokens, &n, &e));
+	return n;
+}
+
+/* What a statement of the test's own counts, as the user that owns the tables. */
+static int count_as_owner(const char* query) {
+	char command[1024], line[32] = "";
+	snprintf(command, sizeof command, "psql -q -X -A -t '%s' -c \"SET ROLE keeper; %s\" | tail -1", address,
+	         query);
+	FILE* f = popen(command, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(line, sizeof line, f));
+	assert_int_equal(pclose(f), 0);
+	return atoi(line);
+}
+
+/* By the key, by every statement; and by the database for whoever is no superuser, even the tables' owner. */
+static void tenants_are_apart(void** unused) {
+	(void)unused;
+	const int32_t token[30] = {7};
+	struct store* s = must_open(STORE_WRITE);
+	for (int i = 0; i < 3; i++)
+		assert_true(store_add_text(s, &model, "anna", "w", token, 10, 25, &e));
+	assert_true(store_add_text(s, &model, "berta", "w", token, 30, 25, &e));
+	assert_int_equal(tokens_of(s, "anna"), 20);
+	assert_int_equal(tokens_of(s, "berta"), 25);
+	assert_int_equal(tokens_of(s, "cecil"), 0);
+	store_close(s);
+	sql("DO 'BEGIN CREATE ROLE keeper; EXCEPTION WHEN duplicate_object THEN NULL; END';"
+	    "GRANT ALL ON SCHEMA swiftlet TO keeper; GRANT ALL ON ALL TABLES IN SCHEMA swiftlet TO keeper;"
+	    "ALTER TABLE swiftlet.text OWNER TO keeper");
+	assert_int_equal(count_as_owner("SELECT count(*) FROM swiftlet.text"), 0);
+	assert_int_equal(count_as_owner("SET swiftlet.tenant = 'anna'; SELECT count(*) FROM swiftlet.text"), 2);
+	assert_int_equal(count_as_owner("SET swiftlet.tenant = 'anna'; SELECT count(*) FROM swiftlet.text"
+	                                " WHERE tenant = 'berta'"),
+	                 0);
 }
 
 static int erase(void** unused) {
@@ -518,6 +568,7 @@ int main(void) {
 	    cmocka_unit_test_setup(a_write_that_cannot_be_is_left_out, open_database),
 	    cmocka_unit_test_setup(newer_and_others_schemas_are_refused, open_database),
 	    cmocka_unit_test_setup(older_schemas_are_migrated, open_database),
+	    cmocka_unit_test_setup(tenants_are_apart, open_database),
 	};
 	strcpy(folder, "/tmp/swiftlet-postgres-XXXXXX");
 	if (!mkdtemp(folder))
