@@ -19,6 +19,7 @@
 struct methods_bench {
 	struct bench bench;
 	const char *input, *learn_input, *names, *rules, *plot;
+	bool whole; /* exits without reuse too */
 	int64_t most_prompts, most_tokens, learn_steps;
 	struct prompt_list prompts;
 	struct method_table table;
@@ -155,17 +156,21 @@ static bool check_names(const char* option, const char* list, const char* (*name
 
 /* Plain decoding comes first. */
 static bool open_row(struct methods_bench* b, enum swiftlet_method method, enum swiftlet_stop_rule rule,
-                     struct error* error) {
+                     bool whole, struct error* error) {
 	struct method_table* t = &b->table;
 	struct method_row* row = &t->row[t->rows];
 	struct swiftlet_options o = b->bench.options;
 	struct error why = {{0}};
 	o.method = method;
-	*row = (struct method_row){.method = method, .rule = rule};
+	*row = (struct method_row){.method = method, .rule = rule, .whole = whole};
 	if (rule != SWIFTLET_STOP_OWN)
 		o.stop_rule = rule;
 	snprintf(row->name, sizeof row->name, rule == SWIFTLET_STOP_OWN ? "%s" : "%s/%s", methods[method].name,
 	         rule == SWIFTLET_STOP_OWN ? "" : stop_rule_name((enum stop_rule)(rule - 1)));
+	if (whole) {
+		o.reuse = false;
+		strcat(row->name, "/whole");
+	}
 	for (int i = 0; i <= BENCH_TASKS; i++) {
 		struct method_sum* sum = i < BENCH_TASKS ? &row->task[i] : &row->all;
 		sum->ratio = calloc((size_t)b->prompts.n + 1, sizeof *sum->ratio);
@@ -182,19 +187,28 @@ static bool open_row(struct methods_bench* b, enum swiftlet_method method, enum 
 	return true;
 }
 
+static bool open_variants(struct methods_bench* b, enum swiftlet_method method, enum swiftlet_stop_rule rule,
+                          struct error* error) {
+	const bool exits = methods[method].drafter == DRAFTS_EXIT || methods[method].drafter == DRAFTS_ADAPTER;
+	if (b->table.rows + 2 > BENCH_ROWS)
+		return error_set(error, "more than %d rows: expected fewer --methods or --stop-rules", BENCH_ROWS);
+	return open_row(b, method, rule, false, error) &&
+	       (!b->whole || !exits || open_row(b, method, rule, true, error));
+}
+
 /* A method that drafts by itself once with each rule that is asked for; the others as they are. */
 static bool open_method(struct methods_bench* b, enum swiftlet_method method, struct error* error) {
 	if (!b->rules || methods[method].drafter == DRAFTS_PLANNED)
-		return open_row(b, method, SWIFTLET_STOP_OWN, error);
+		return open_variants(b, method, SWIFTLET_STOP_OWN, error);
 	for (int rule = SWIFTLET_STOP_FIXED; rule <= SWIFTLET_STOP_GAIN; rule++)
-		if (is_named(b->rules, stop_rule_name((enum stop_rule)(rule - 1))) && b->table.rows < BENCH_ROWS &&
-		    !open_row(b, method, (enum swiftlet_stop_rule)rule, error))
+		if (is_named(b->rules, stop_rule_name((enum stop_rule)(rule - 1))) &&
+		    !open_variants(b, method, (enum swiftlet_stop_rule)rule, error))
 			return false;
 	return true;
 }
 
 static bool open_rows(struct methods_bench* b, struct error* error) {
-	if (!open_row(b, SWIFTLET_VANILLA, SWIFTLET_STOP_OWN, error))
+	if (!open_row(b, SWIFTLET_VANILLA, SWIFTLET_STOP_OWN, false, error))
 		return false;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
 		if (i != SWIFTLET_VANILLA && is_named(b->names, methods[i].name) &&
@@ -271,11 +285,23 @@ static int name_width(const struct method_table* t) {
 	return (int)most;
 }
 
+/* LayerSkip, section 4.3.3. */
+static void tell_reuse(const struct method_table* t) {
+	for (int i = 1; i < t->rows; i++)
+		if (t->row[i].whole && !t->row[i].missing[0]) {
+			const double ms = 1000 * t->plain_seconds,
+			             kept = ms / method_figures(t, &t->row[i - 1].all).realized,
+			             whole = ms / method_figures(t, &t->row[i].all).realized;
+			printf("\n%s: %.3f ms a token, %.3f where drafts are verified whole: reuse saves %.3f\n",
+			       t->row[i - 1].name, kept, whole, whole - kept);
+		}
+}
+
 /* AdaSPEED's Table I: what a rule brings over as many steps each time. */
 static void tell_rules(const struct method_table* t) {
 	for (int i = 0; i < t->rows; i++) {
 		const struct method_row* fixed = &t->row[i];
-		if (fixed->rule != SWIFTLET_STOP_FIXED || fixed->missing[0])
+		if (fixed->rule != SWIFTLET_STOP_FIXED || fixed->whole || fixed->missing[0])
 			continue;
 		printf("\n%s: tokens a second over those of fixed steps, of all together\n",
 		       methods[fixed->method].name);
@@ -310,6 +336,7 @@ static int tell(const struct methods_bench* b) {
 		if (t->row[i].missing[0])
 			printf("%-*s %s\n", name_width(t), t->row[i].name, t->row[i].missing);
 	tell_rules(t);
+	tell_reuse(t);
 	printf("\nspeed-up by task, medians over prompts\n%-*s", name_width(t), "method");
 	for (int i = 0; i < t->tasks; i++)
 		printf(" %12.12s", t->task[i]);
@@ -419,6 +446,7 @@ int bench_methods_main(int argc, char** argv) {
 	     &b->input, 0, 0},
 	    {"methods", 0, "LIST", "only these, beside vanilla (all)", OPTION_TEXT, &b->names, 0, 0},
 	    {"stop-rules", 0, "LIST", "each method by each of these rules", OPTION_TEXT, &b->rules, 0, 0},
+	    {"whole", 0, NULL, "each method with an exit without --reuse too", OPTION_FLAG, &b->whole, 0, 0},
 	    {"prompts", 'n', "N", "stop after so many", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
 	    {"max-tokens", 0, "N", "tokens a prompt at most (128)", OPTION_COUNT, &b->most_tokens, 2, 1 << 20},
 	    {"learn", 0, "FILE", "prompts that self-spec's mask is found on (the usual ones)", OPTION_TEXT,

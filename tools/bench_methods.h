@@ -24,7 +24,8 @@ struct method_figures {
 struct method_row {
 	enum swiftlet_method method;
 	enum swiftlet_stop_rule rule;
-	char name[32];     /* of the method, with its stop rule where that is asked for */
+	bool whole;        /* verified from the first block on, though it drafts by an exit */
+	char name[40];     /* of the method, with its stop rule and `whole` where these are asked for */
 	char missing[300]; /* why it did not run; "" */
 	size_t bytes;      /* of memory beside the model, its cache and plain decoding's needs */
 	int exit_block;    /* of the last prompt; 0: none */

@@ -69,10 +69,11 @@ class Methods(EndToEnd):
         prompts = self.path("prompts.jsonl")
         write_lines(prompts, read_lines(DEMO)[:2])
         result = run("bench", "methods", "-i", prompts, "--max-tokens", 24, "--methods", "adaspeed,auto", "--stop-rules",
-                     "fixed,product,probe", "--exit-block", 8, "--temp", 1, "--top-p", 0.9, "--json")
+                     "fixed,product,probe", "--whole", "--exit-block", 8, "--temp", 1, "--top-p", 0.9, "--json")
         self.status(0, result)
         rows = json.loads(result.stdout)["methods"]
-        self.assertEqual(set(rows), {"vanilla", "auto", "adaspeed/fixed", "adaspeed/product", "adaspeed/probe"})
+        by = ["adaspeed/" + rule + how for rule in ("fixed", "product", "probe") for how in ("", "/whole")]
+        self.assertEqual(set(rows), {"vanilla", "auto", *by})
         for name, row in rows.items():
             self.assertEqual(row["differing"], 0, name)
         for option, value, word in (("--stop-rules", "fixed,never", "product"), ("--methods", "swifter", "kangaroo")):

@@ -174,11 +174,11 @@ class Ours:
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
         made = pathlib.Path(self.folder.name) / "tokenizer.so"
-        names = ("added_tokens byte_level expression json mapping normalize pretokenize pretokenize_named protobuf "
-                 "text_stream utf8 vocabulary").split()
-        files = [SOURCE / "core" / f"{name}.c" for name in names] + sorted((SOURCE / "core").glob("tokenizer*.c"))
-        subprocess.check_call(["cc", "-O2", "-std=c11", "-D_GNU_SOURCE", "-fPIC", "-shared", f"-I{SOURCE}", "-o", made,
-                               *files, SOURCE / "kernels" / "error.c", "-lcjson", "-lpcre2-8", "-lutf8proc", "-lm"])
+        files = [file for room in ("text", "files") for file in sorted((SOURCE / "core" / room).glob("*.c"))
+                 if file.stem != "chat_template"]
+        files += [SOURCE / "kernels" / "error.c", *sorted((SOURCE / "kernels").glob("dtype*.c"))]
+        subprocess.check_call(["cc", "-O2", "-std=c11", "-D_GNU_SOURCE", "-fPIC", "-shared", f"-I{SOURCE}", "-I/usr/include/cjson",
+                               "-o", made, *files, "-lcjson", "-lpcre2-8", "-lutf8proc", "-lm"])
         self.library = ctypes.CDLL(str(made))
         for reader in ("json", "sentencepiece"):
             getattr(self.library, f"tokenizer_from_{reader}").restype = ctypes.c_void_p
