@@ -20,7 +20,7 @@ struct methods_bench {
 	struct bench bench;
 	const char *input, *learn_input, *names, *rules, *plot;
 	bool whole; /* exits without reuse too */
-	int64_t most_prompts, most_tokens, learn_steps;
+	int64_t most_prompts, most_tokens, most_seconds, learn_steps;
 	struct prompt_list prompts;
 	struct method_table table;
 	struct session* session[BENCH_ROWS]; /* by row of the table */
@@ -267,7 +267,11 @@ static bool one_prompt(struct methods_bench* b, int index, struct error* error) 
 static bool run_prompts(struct methods_bench* b, struct error* error) {
 	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
 	struct method_table* t = &b->table;
+	const double began = options_clock(&b->bench.options);
 	for (int i = 0; i < n && !interrupted(); i++, t->prompts++) {
+		if (i > 0 && b->most_seconds > 0 &&
+		    options_clock(&b->bench.options) - began > (double)b->most_seconds)
+			break;
 		bench_progress((double)i / n, "prompt %d of %d by %d methods", i + 1, n, t->rows);
 		if (!one_prompt(b, i, error))
 			return false;
@@ -448,6 +452,8 @@ int bench_methods_main(int argc, char** argv) {
 	    {"stop-rules", 0, "LIST", "each method by each of these rules", OPTION_TEXT, &b->rules, 0, 0},
 	    {"whole", 0, NULL, "each method with an exit without --reuse too", OPTION_FLAG, &b->whole, 0, 0},
 	    {"prompts", 'n', "N", "stop after so many", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
+	    {"seconds", 0, "N", "begin no prompt after so many seconds of prompts", OPTION_COUNT,
+	     &b->most_seconds, 1, 1 << 20},
 	    {"max-tokens", 0, "N", "tokens a prompt at most (128)", OPTION_COUNT, &b->most_tokens, 2, 1 << 20},
 	    {"learn", 0, "FILE", "prompts that self-spec's mask is found on (the usual ones)", OPTION_TEXT,
 	     &b->learn_input, 0, 0},
