@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "gp/internal.h"
 
@@ -55,14 +56,26 @@ static bool group_dimensions(struct gp* g) {
 	return hyper_valid(&g->option.hyper, g->groups);
 }
 
+/* (n, n) zeros in pages that exist once they are written to. calloc promises that only of memory that was
+ * never used before. NULL: there is none. */
+static double* square_open(size_t n) {
+	void* m = mmap(NULL, n * n * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return m == MAP_FAILED ? NULL : m;
+}
+
+static void square_close(double* square, size_t n) {
+	if (square)
+		munmap(square, n * n * sizeof(double));
+}
+
 static bool take_memory(struct gp* g) {
 	const size_t n = (size_t)g->option.capacity;
 	g->bits = calloc(n * (size_t)g->words, sizeof *g->bits);
 	g->y = calloc(n, sizeof *g->y);
 	g->variance = calloc(n, sizeof *g->variance);
 	g->window = calloc(n, sizeof *g->window);
-	g->factor = calloc(n * n, sizeof *g->factor);
-	g->scratch = calloc(n * n, sizeof *g->scratch);
+	g->factor = square_open(n);
+	g->scratch = square_open(n);
 	g->half_y = calloc(n, sizeof *g->half_y);
 	g->half_one = calloc(n, sizeof *g->half_one);
 	g->alpha = calloc(n, sizeof *g->alpha);
@@ -103,8 +116,8 @@ void gp_close(struct gp* g) {
 	free(g->y);
 	free(g->variance);
 	free(g->window);
-	free(g->factor);
-	free(g->scratch);
+	square_close(g->factor, (size_t)g->option.capacity);
+	square_close(g->scratch, (size_t)g->option.capacity);
 	free(g->half_y);
 	free(g->half_one);
 	free(g->alpha);

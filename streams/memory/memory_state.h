@@ -48,9 +48,9 @@ struct memory_watch {
 	struct bank_signature signature;
 	struct bank_record record; /* of this instance, since the entry's last update */
 	struct drift drift;
-	int64_t round_seen; /* session_last_round's count */
-	int steps_seen;     /* search_steps */
-	struct kind_search present; /* of the session's search */
+	int64_t round_seen;                 /* session_last_round's count */
+	int steps_seen;                     /* search_steps */
+	struct kind_search present;         /* of the session's search */
 	struct store_observation* gathered; /* (GATHERED) for the store; NULL without one */
 	int n_gathered;
 	struct influence unsaved_influence; /* of this kind, for the store */
