@@ -12,8 +12,8 @@ struct postgres {
 	PGconn* connection; /* NULL: none */
 	char* address;
 	enum store_mode mode;
-	int patience;        /* milliseconds */
-	bool in_transaction; /* as the caller sees it; the connection may be lost meanwhile */
+	_Atomic int patience; /* milliseconds; an outbox's owner sets it while the thread works */
+	bool in_transaction;  /* as the caller sees it; the connection may be lost meanwhile */
 	bool unfit, blames_data, listens, heard, has_it;
 	char writer[40];
 	int64_t number;

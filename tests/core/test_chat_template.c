@@ -252,7 +252,7 @@ static void a_long_conversation_is_soon_written(void** state) {
 	const cJSON* entry;
 	double slowest = 0;
 	cJSON_ArrayForEach (entry, cJSON_GetObjectItem(golden, "templates")) {
-		double best = 1;
+		double best = 1e9;
 		for (int i = 0; i < 5; i++) {
 			struct error error = {""};
 			size_t size;
@@ -268,7 +268,7 @@ static void a_long_conversation_is_soon_written(void** state) {
 		slowest = best > slowest ? best : slowest;
 	}
 	print_message("101 messages of 599 bytes: %.2f ms with the slowest template\n", 1e3 * slowest);
-	assert_true(slowest < 0.1); /* some 1 ms; sanitizers take their time */
+	assert_true(slowest < 5); /* some 1 ms; work by the square would take minutes */
 	free(messages);
 	tokenizer_free(t);
 	cJSON_Delete(list);

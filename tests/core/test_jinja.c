@@ -138,7 +138,7 @@ static void fails_soon(const char* source, const char* line, const char* why) {
 	if (!strstr(error.message, line) || !strstr(error.message, why))
 		fail_msg("%.80s: \"%s\", expected \"%s\" and \"%s\"", source, error.message, line, why);
 	print_message("%.3f s  %s\n", took, error.message);
-	assert_true(took < 1.0);
+	assert_true(took < 30); /* without bounds these take hours */
 }
 
 static char* repeated(const char* text, int n) {

@@ -65,6 +65,8 @@ def mask_of(answer):
 def learned_once(database):
     with Server(store=database.url) as first:
         serve_some(first, "tale", 12)
+        wait_for("something to be tried", lambda: metric(first, "idle_optimize_steps_total") > 0 or
+                 serve_some(first, "tale", 1, first=12) < 0)
     assert tokens(database, "tale") > 0
     known = [m for m in masks(database) if m["task"] == "tale"]
     with Server(store=database.url) as second:

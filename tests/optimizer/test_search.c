@@ -513,7 +513,9 @@ static void repeats_with_its_seed(void** state) {
 	assert_int_equal(steps[0], steps[1]);
 }
 
-static void sleep_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); }
+static void sleep_ms(int64_t ms) {
+	nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
 
 /* Bayesian proposals come from the other thread when they are ready; nobody waits for them. */
 static void background_thread(void** state) {
@@ -537,10 +539,14 @@ static void background_thread(void** state) {
 		int rows;
 		const int matches = planted_score(&p, &proposal.mask, n / 15 + 1, WINDOW, proposal.needed, &rows);
 		search_observe(s, &proposal, matches, rows, NAN);
-		sleep_a_little();
+		/* as long as it takes: the thread has what others leave of a busy machine */
+		sleep_ms(bayes > 0 ? 1 : n);
 	}
-	double foreground, background;
-	search_seconds(s, &foreground, &background);
+	double foreground, background = 0;
+	for (int i = 0; i < 60000 && !(background > 0); i++) {
+		search_seconds(s, &foreground, &background);
+		sleep_ms(1);
+	}
 	printf("%d Bayesian proposals of %d; %.3f s here, %.3f s behind\n", bayes, search_steps(s), foreground,
 	       background);
 	assert_true(bayes > 0);
