@@ -417,14 +417,18 @@ struct backend {
 	bool (*reserve)(struct cache*, int rows);
 	/* Tokens that caches of this type can still take. */
 	int (*room)(const struct cache*);
-	/* Optional (NULL on the CPU): the whole draft loop. The first row holds `token` after the committed
-	 * tokens; out[d] is the result of step d. Returns the steps taken (>= 1), or 0 with the error set.
-	 * Pending rows are left for the caller to discard. */
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and low_head as in a pass. The first
+	 * row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps taken
+	 * (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-	             const struct draft_policy*, struct result* out, struct error*);
+	             const struct mask* low, bool low_head, const struct draft_policy*, struct result* out,
+	             struct error*);
 	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
+	/* Optional (NULL: there is nothing to carry): takes so many bytes of the copy, once it is filled, to
+	 * where passes run, and says whether all are there. The first pass with the copy takes what is left. */
+	bool (*carry_low)(struct backend*, size_t bytes, bool* all, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);
 	int (*threads)(const struct backend*); /* 1 on a GPU */

@@ -180,6 +180,7 @@ bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error
 	backend->truncate = lead_truncate;
 	backend->draft = NULL;
 	backend->use_low = NULL;
+	backend->carry_low = NULL;
 	backend->adopt = NULL; /* each cache has memory of its own, on every rank alike */
 	backend->reserve = NULL;
 	backend->room = NULL;

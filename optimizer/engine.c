@@ -130,6 +130,15 @@ static bool is_overdue(const struct engine* engine, const struct low_wish* wish)
 	return overdue;
 }
 
+/* So many bytes of the copy to the device, where the backend has one; whether all are there. What fails there
+ * will fail the next pass, too, and be told by it. */
+static bool carry_low(struct engine* engine, size_t bytes) {
+	struct backend* backend = engine->backend;
+	struct error ignored;
+	bool all = true;
+	return !backend->carry_low || (backend->carry_low(backend, bytes, &all, &ignored) && all);
+}
+
 /* Now, on all threads, or in the background. What nobody asked for by bits is done without where it cannot
  * be. */
 static bool make_low(struct engine* engine, const struct swiftlet_options* options,
@@ -150,7 +159,7 @@ static bool make_low(struct engine* engine, const struct swiftlet_options* optio
 		return note_none(engine, "the weights are as small already");
 	if (!engine->backend->use_low(engine->backend, &low->table, error))
 		return false;
-	engine->low_joined = !engine->maker;
+	engine->low_joined = !engine->maker && carry_low(engine, SIZE_MAX);
 	return true;
 }
 
@@ -188,10 +197,11 @@ static bool wants_low(const struct swiftlet_options* o) {
 }
 
 const struct low_table* engine_low(struct engine* engine) {
+	static const size_t a_round = (size_t)16 << 20; /* about a millisecond's worth */
 	if (engine->low_joined)
 		return &engine->low.table;
 	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_FAILED;
-	if (progress != LOW_READY && progress != LOW_DONE)
+	if ((progress != LOW_READY && progress != LOW_DONE) || !carry_low(engine, a_round))
 		return NULL;
 	engine->low_joined = true;
 	cost_take_low(&engine->cost, &engine->low.table);

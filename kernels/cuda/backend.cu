@@ -244,7 +244,7 @@ static size_t largest_quantized(const struct cuda_backend* b) {
 		const struct matrix* const m[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->gate, &w->up, &w->down};
 		for (size_t k = 0; k < sizeof m / sizeof m[0]; k++) {
 			const size_t count = (size_t)m[k]->rows * (size_t)m[k]->cols;
-			most = m[k]->type == DTYPE_Q8_0 && count > most ? count : most;
+			most = kept_as_stored((enum dtype)m[k]->type) && count > most ? count : most;
 		}
 	}
 	return most;
@@ -348,13 +348,9 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 
 static void cuda_close(struct backend* backend) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	for (int i = 0; i < BUCKETS; i++)
-		if (b->pass_graph[i])
-			cudaGraphExecDestroy(b->pass_graph[i]);
-	if (b->draft_graph)
-		cudaGraphExecDestroy(b->draft_graph);
-	if (b->draft_source)
-		cudaGraphDestroy(b->draft_source);
+	for (int i = 0; i < 2; i++)
+		captured_close(&b->captured[i]);
+	low_state_close(b);
 	if (b->cublas)
 		b->calls.destroy(b->cublas);
 	for (int i = 0; i < b->n_allocations; i++)
@@ -427,6 +423,8 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 	b->head.rewind = rewind_cache;
 	b->head.truncate = truncate_cache;
 	b->head.draft = cuda_draft;
+	b->head.use_low = cuda_use_low;
+	b->head.carry_low = cuda_carry_low;
 	b->head.bandwidth = bandwidth;
 	b->head.threads = threads;
 	b->shape = weights->shape;
@@ -436,7 +434,7 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 	const bool done = (b->block || error_set(error, "out of memory for the backend")) &&
 	                  rope_open(&b->rope, &weights->shape.rope, error) && open_device(b, error) &&
 	                  weights_fit(b, error) && open_cublas(b, error) && upload_weights(b, error) &&
-	                  open_workspace(b, error) && capture_passes(b, error) && draft_open(b, error);
+	                  open_workspace(b, error) && capture_passes(b, error);
 	if (!done) {
 		cuda_close(&b->head);
 		return NULL;

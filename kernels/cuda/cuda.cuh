@@ -18,17 +18,20 @@ enum { BUCKETS = SLICE_ROWS / 8, ATTENTION_CHUNK = 256, RESULT_SEGMENT = 1024 };
 
 /* ---- weights on the device ---------------------------------------------------------------- */
 
-/* F16 and BF16 as stored. Q8_0 taken apart: scales (rows, cols / 32), and the bytes of each two blocks
- * interleaved by eights, so that a lane's part of both is one 16-byte load (see matmul.cu). */
+/* F16 and BF16 as stored; Q8_0, Q4_1, Q4_K and Q6_K with their bits as stored, in planes (planes.cuh). */
 struct matrix {
-	int type; /* DTYPE_F16, DTYPE_BF16 or DTYPE_Q8_0 */
+	int type; /* DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_1, DTYPE_Q4_K or DTYPE_Q6_K */
 	int rows, cols;
-	const void* data;
-	const __half* scale;
+	const void *data, *high, *scale;
+	const __half* factor;
 };
 
 struct device_block {
 	struct matrix wq, wk, wv, wo, gate, up, down;
+	/* what a pass with low-bit copies runs: where a matrix has none, the stored one again */
+	struct low_matrices {
+		struct matrix wq, wk, wv, wo, gate, up, down;
+	} low;
 	float *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm, *q_norm, *k_norm;
 	float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
 };
@@ -55,7 +58,8 @@ struct device_slice {
 	int n;
 	int first;   /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
 	int measure; /* influence is asked for */
-	uint64_t skip[MASK_WORDS];
+	uint64_t skip[MASK_WORDS], low[MASK_WORDS];
+	int low_head;
 	int ancestors; /* byte offset of int32 slots behind this struct and the rows */
 	int angles;    /* byte offset of (rows, pairs) cosines, then as many sines */
 	int angle_rows;
@@ -125,7 +129,7 @@ struct cuda_backend {
 	void* cublas_workspace;
 	struct rope_frequencies rope;
 	struct device_block* block; /* (n_blocks) on the host, pointers to the device */
-	struct matrix output;
+	struct matrix output, low_output;
 	void* embedding; /* (vocab, dim) in the activations' type */
 	float *output_norm, *output_bias;
 	struct workspace work;
@@ -133,10 +137,15 @@ struct cuda_backend {
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	float* host_influence;                      /* as work.influence, pinned */
-	cudaGraphExec_t pass_graph[BUCKETS];
-	cudaGraphExec_t draft_graph;
-	cudaGraph_t draft_source; /* owns the handle of the loop's condition */
-	void** allocation;        /* everything cudaMalloc gave, freed at close */
+	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. */
+	struct captured {
+		cudaGraphExec_t pass[BUCKETS], draft;
+		cudaGraph_t draft_source; /* owns the handle of the loop's condition */
+	} captured[2];
+	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
+	bool with_low;
+	struct low_state* low; /* low.cu; NULL: no copy */
+	void** allocation;     /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
 };
 
@@ -175,6 +184,19 @@ void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct err
 bool upload_weights(struct cuda_backend*, struct error*);
 /* Bytes that upload_weights will take. */
 size_t weight_bytes(const struct cuda_backend*);
+/* Whether the kernels take this type's bits as stored; else they become halves. */
+bool kept_as_stored(enum dtype);
+/* Device memory for a matrix as stored, in planes; nothing is in it yet. */
+bool take_matrix(struct cuda_backend*, int type, int64_t rows, int64_t cols, struct matrix*, const char* what,
+                 struct error*);
+/* Fills n rows from `first` on of such a matrix with rows as stored, by way of device memory (n rows). */
+bool arrange_rows(const struct matrix*, enum dtype, const void* rows, void* raw, int64_t first, int64_t n,
+                  struct error*);
+
+/* low.cu */
+bool cuda_use_low(struct backend*, const struct low_table*, struct error*);
+bool cuda_carry_low(struct backend*, size_t bytes, bool* all, struct error*);
+void low_state_close(struct cuda_backend*);
 
 /* ---- what goes along with a product ------------------------------------------------------- */
 
@@ -203,7 +225,8 @@ struct turn {
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
-	struct matrix w[3];
+	struct matrix w[3], low[3];
+	bool has_low;         /* some passes run `low`, as the slice says */
 	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
 	const float* bias[3]; /* NULL for most */
 	int parts;
@@ -215,9 +238,9 @@ struct product {
 };
 void launch_product(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
                     int bucket, int sub_layer);
-/* Whether the norm before a product of that many tiles goes with it, and the rotation with a block's. */
-bool norm_goes_along(const struct cuda_backend*, int bucket);
-bool turn_goes_along(const struct cuda_backend*, int block);
+/* Whether the norm before a product goes with it, and the rotation with a block's. */
+bool norm_goes_along(const struct cuda_backend*, const struct product*, int bucket);
+bool turn_goes_along(const struct cuda_backend*);
 /* The same for a prefill chunk, by cuBLAS. */
 bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, int n, float* out,
                      struct error*);
@@ -244,13 +267,17 @@ void launch_attention(const struct cuda_backend*, cudaStream_t, int rows, int bl
 void launch_results(const struct cuda_backend*, cudaStream_t, int rows, struct device_result* out);
 
 /* draft.cu */
-bool draft_open(struct cuda_backend*, struct error*);
-int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask*,
-               const struct draft_policy*, struct result*, struct error*);
+/* Captures the loop for launches as b->with_low says. */
+bool draft_capture(struct cuda_backend*, struct error*);
+int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
+               const struct mask* low, bool low_head, const struct draft_policy*, struct result*,
+               struct error*);
 
 /* pass.cu */
 bool cuda_run(struct backend*, const struct pass*, struct error*);
+/* Captures the passes, and the draft loop, for launches as b->with_low says. */
 bool capture_passes(struct cuda_backend*, struct error*);
+void captured_close(struct cuda_backend::captured*);
 /* The full span for a bucket of rows, the head and the results, as launches on a stream. */
 void launch_span(const struct cuda_backend*, cudaStream_t, int bucket, struct device_result* out);
 
@@ -277,6 +304,10 @@ void launch(const struct cuda_backend* b, cudaStream_t stream, dim3 grid, unsign
 
 __device__ __forceinline__ bool leaves_out(const struct device_slice* s, int sub_layer) {
 	return sub_layer >= 0 && ((s->skip[sub_layer >> 6] >> (sub_layer & 63)) & 1u);
+}
+
+__device__ __forceinline__ bool runs_low(const struct device_slice* s, int sub_layer) {
+	return sub_layer < 0 ? s->low_head : (s->low[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
 }
 
 /* Sum over a block in a fixed order: lanes by halving, then the warps' sums one after another. */

@@ -56,17 +56,19 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 	b->launches = launches;
 	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
-	CUDA_TRY(cudaGraphInstantiate(&b->draft_graph, graph, 0), error);
+	CUDA_TRY(cudaGraphInstantiate(&b->captured[b->with_low].draft, graph, 0), error);
 	return true;
 }
 
-bool draft_open(struct cuda_backend* b, struct error* error) {
-	CUDA_TRY(cudaGraphCreate(&b->draft_source, 0), error);
-	return build(b, b->draft_source, error);
+bool draft_capture(struct cuda_backend* b, struct error* error) {
+	cudaGraph_t* source = &b->captured[b->with_low].draft_source;
+	CUDA_TRY(cudaGraphCreate(source, 0), error);
+	return build(b, *source, error);
 }
 
 static bool send_loop(struct cuda_backend* b, const struct segment* segment, int32_t token,
-                      const struct mask* skip, const struct draft_policy* policy, struct error* error) {
+                      const struct mask* skip, const struct mask* low, bool low_head,
+                      const struct draft_policy* policy, struct error* error) {
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
 	struct device_slice* s = (struct device_slice*)b->staging;
 	const int pairs = b->rope.pairs, steps = policy->max_steps;
@@ -74,6 +76,9 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	s->n = s->steps = 1; /* the step that runs */
 	if (skip)
 		memcpy(s->skip, skip->word, sizeof s->skip);
+	if (low)
+		memcpy(s->low, low->word, sizeof s->low);
+	s->low_head = low_head;
 	s->max_steps = steps;
 	s->chance = 1;
 	s->threshold = policy->threshold;
@@ -134,15 +139,19 @@ static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, 
 }
 
 int cuda_draft(struct backend* backend, const struct segment* segment, int32_t token, const struct mask* skip,
-               const struct draft_policy* policy, struct result* out, struct error* error) {
+               const struct mask* low, bool low_head, const struct draft_policy* policy, struct result* out,
+               struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
+	const bool with_low = low || low_head;
+	bool all;
 	if (policy->max_steps < 1 || policy->max_steps > MAX_DRAFT) {
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
 		return 0;
 	}
 	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
-	    !send_loop(b, segment, token, skip, policy, error) ||
-	    !cuda_ok(cudaGraphLaunch(b->draft_graph, b->stream), "cudaGraphLaunch", error))
+	    (with_low && !cuda_carry_low(backend, SIZE_MAX, &all, error)) ||
+	    !send_loop(b, segment, token, skip, low, low_head, policy, error) ||
+	    !cuda_ok(cudaGraphLaunch(b->captured[with_low].draft, b->stream), "cudaGraphLaunch", error))
 		return 0;
 	const int steps = take_loop(b, policy, out, error);
 	struct cuda_cache* c = (struct cuda_cache*)segment->cache;

@@ -9,23 +9,48 @@
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
+/* Adds a matrix to a product, with its low-bit copy where passes may take that. */
+static void take_part(const struct cuda_backend* b, struct product* p, const struct matrix& stored,
+                      const struct matrix& low, float* out, const float* bias) {
+	p->w[p->parts] = stored;
+	p->low[p->parts] = b->with_low ? low : stored;
+	p->has_low = p->has_low || (b->with_low && low.data != stored.data);
+	p->out[p->parts] = out;
+	p->bias[p->parts] = bias;
+	p->parts++;
+}
+
 /* The product of a sub-layer's normed hidden states; the norm goes along where that pays. */
 static void launch_normed_product(const struct cuda_backend* b, cudaStream_t stream, int bucket,
                                   const float* norm, struct product* product, int sub_layer) {
-	if (norm_goes_along(b, bucket))
+	if (norm_goes_along(b, product, bucket))
 		product->norm = norm_of(b, norm, sub_layer);
 	else
 		launch_norm(b, stream, 8 * bucket, norm, sub_layer);
 	launch_product(b, stream, product, product->norm.weight ? b->work.x : b->work.normed, bucket, sub_layer);
 }
 
+/* The product at a sub-layer's end: into the hidden states, or by way of the norm after it. */
+static void launch_last_product(const struct cuda_backend* b, cudaStream_t stream, int bucket,
+                                const struct matrix& stored, const struct matrix& low, const float* bias,
+                                const float* post_norm, const void* x, int sub_layer) {
+	struct product p = {};
+	p.end = post_norm ? PRODUCT_STORE : PRODUCT_ADD;
+	take_part(b, &p, stored, low, post_norm ? b->work.y : b->work.x, bias);
+	launch_product(b, stream, &p, x, bucket, sub_layer);
+	if (post_norm)
+		launch_post_norm(b, stream, 8 * bucket, post_norm, sub_layer);
+}
+
 static void attention_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
 	const int rows = 8 * bucket, sub_layer = 2 * block;
-	struct product qkv = {
-	    {w->wq, w->wk, w->wv}, {k->q, k->k, k->v}, {w->bq, w->bk, w->bv}, 3, PRODUCT_STORE, NULL, 0, {}, {}};
-	if (turn_goes_along(b, block)) {
+	struct product qkv = {};
+	take_part(b, &qkv, w->wq, w->low.wq, k->q, w->bq);
+	take_part(b, &qkv, w->wk, w->low.wk, k->k, w->bk);
+	take_part(b, &qkv, w->wv, w->low.wv, k->v, w->bv);
+	if (turn_goes_along(b)) {
 		qkv.turn = turn_of(b, block);
 		qkv.turn.done = k->head_done;
 	}
@@ -33,46 +58,22 @@ static void attention_launches(const struct cuda_backend* b, cudaStream_t stream
 	if (!qkv.turn.done)
 		launch_turn(b, stream, rows, block);
 	launch_attention(b, stream, rows, block, 0);
-	struct product out = {{w->wo},
-	                      {w->post_attention_norm ? k->y : k->x},
-	                      {w->bo},
-	                      1,
-	                      w->post_attention_norm ? PRODUCT_STORE : PRODUCT_ADD,
-	                      NULL,
-	                      0,
-	                      {},
-	                      {}};
-	launch_product(b, stream, &out, k->mixed, bucket, sub_layer);
-	if (w->post_attention_norm)
-		launch_post_norm(b, stream, rows, w->post_attention_norm, sub_layer);
+	launch_last_product(b, stream, bucket, w->wo, w->low.wo, w->bo, w->post_attention_norm, k->mixed,
+	                    sub_layer);
 }
 
 static void mlp_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
-	const struct workspace* k = &b->work;
-	const int rows = 8 * bucket, sub_layer = 2 * block + 1;
-	struct product gate = {{w->gate, w->up},
-	                       {NULL, NULL},
-	                       {w->b_gate, w->b_up},
-	                       2,
-	                       PRODUCT_GATE,
-	                       k->gated,
-	                       b->shape.activation == ACTIVATION_GELU_TANH,
-	                       {},
-	                       {}};
+	const int sub_layer = 2 * block + 1;
+	struct product gate = {};
+	gate.end = PRODUCT_GATE;
+	gate.gated = b->work.gated;
+	gate.gelu = b->shape.activation == ACTIVATION_GELU_TANH;
+	take_part(b, &gate, w->gate, w->low.gate, NULL, w->b_gate);
+	take_part(b, &gate, w->up, w->low.up, NULL, w->b_up);
 	launch_normed_product(b, stream, bucket, w->mlp_norm, &gate, sub_layer);
-	struct product down = {{w->down},
-	                       {w->post_mlp_norm ? k->y : k->x},
-	                       {w->b_down},
-	                       1,
-	                       w->post_mlp_norm ? PRODUCT_STORE : PRODUCT_ADD,
-	                       NULL,
-	                       0,
-	                       {},
-	                       {}};
-	launch_product(b, stream, &down, k->gated, bucket, sub_layer);
-	if (w->post_mlp_norm)
-		launch_post_norm(b, stream, rows, w->post_mlp_norm, sub_layer);
+	launch_last_product(b, stream, bucket, w->down, w->low.down, w->b_down, w->post_mlp_norm, b->work.gated,
+	                    sub_layer);
 }
 
 /* bare: the states are what the head reads. */
@@ -82,7 +83,8 @@ static void head_launches(const struct cuda_backend* b, cudaStream_t stream, int
 		launch_round(b, stream, 8 * bucket);
 	else
 		launch_norm(b, stream, 8 * bucket, b->output_norm, -1);
-	struct product head = {{b->output}, {b->work.logits}, {NULL}, 1, PRODUCT_STORE, NULL, 0, {}, {}};
+	struct product head = {};
+	take_part(b, &head, b->output, b->low_output, b->work.logits, NULL);
 	launch_product(b, stream, &head, b->work.normed, bucket, -1);
 	launch_results(b, stream, 8 * bucket, out);
 }
@@ -126,11 +128,22 @@ bool capture_passes(struct cuda_backend* b, struct error* error) {
 		CUDA_TRY(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal), error);
 		launch_span(b, b->stream, i + 1, b->result);
 		CUDA_TRY(cudaStreamEndCapture(b->stream, &graph), error);
-		const cudaError_t made = cudaGraphInstantiate(&b->pass_graph[i], graph, 0);
+		const cudaError_t made = cudaGraphInstantiate(&b->captured[b->with_low].pass[i], graph, 0);
 		cudaGraphDestroy(graph);
 		CUDA_TRY(made, error);
 	}
-	return true;
+	return draft_capture(b, error);
+}
+
+void captured_close(struct cuda_backend::captured* c) {
+	for (int i = 0; i < BUCKETS; i++)
+		if (c->pass[i])
+			cudaGraphExecDestroy(c->pass[i]);
+	if (c->draft)
+		cudaGraphExecDestroy(c->draft);
+	if (c->draft_source)
+		cudaGraphDestroy(c->draft_source);
+	*c = {};
 }
 
 /* ---- describing a slice ------------------------------------------------------------------- */
@@ -200,6 +213,9 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	s->measure = pass->influence != NULL;
 	if (pass->skip)
 		memcpy(s->skip, pass->skip->word, sizeof s->skip);
+	if (pass->low)
+		memcpy(s->low, pass->low->word, sizeof s->low);
+	s->low_head = pass->low_head;
 	const int pairs = b->rope.pairs;
 	size_t at = align(sizeof *s + (size_t)n * sizeof(struct device_row));
 	s->angles = (int)at;
@@ -333,7 +349,7 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
 	                   (pass->tap < 0 || at_end);
 	if (whole) {
-		CUDA_TRY(cudaGraphLaunch(b->pass_graph[bucket - 1], b->stream), error);
+		CUDA_TRY(cudaGraphLaunch(b->captured[b->with_low].pass[bucket - 1], b->stream), error);
 		if (at_end && !tap(b, pass, r0, n, error))
 			return false;
 	} else if (!run_span(b, pass, r0, n, bucket, error))
@@ -442,8 +458,9 @@ static void note_rows(const struct pass* pass) {
 		for (int j = 0; j < pass->segment[i].n; j++, r++) {
 			const int index = pass_appends(pass) ? c->head.pending - pass->segment[i].n + j : pass->row[r];
 			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
-			for (int s = pass->first; pass->skip && s < pass->last; s++)
-				if (mask_has(pass->skip, s) && c->row[index].skipped > s)
+			for (int s = pass->first; s < pass->last; s++)
+				if (((pass->skip && mask_has(pass->skip, s)) || (pass->low && mask_has(pass->low, s))) &&
+				    c->row[index].skipped > s)
 					c->row[index].skipped = s;
 		}
 	}
@@ -451,8 +468,10 @@ static void note_rows(const struct pass* pass) {
 
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	assert(!pass->low && !pass->low_head); /* there is no use_low here */
-	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
+	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error), all;
+	b->with_low = pass->low || pass->low_head;
+	assert(!b->with_low || (b->low && pass->kind != PASS_PREFILL));
+	done = done && (!b->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
 	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
 	struct walk walk = {0, 0};
@@ -466,6 +485,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 		note_rows(pass);
 	else
 		cudaStreamSynchronize(b->stream); /* what is under way reads the staging block */
+	b->with_low = false;
 	for (int i = 0; i < pass->n_segments; i++) {
 		struct cache* c = pass->segment[i].cache;
 		if (done && pass->kind == PASS_PREFILL)

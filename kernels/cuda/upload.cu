@@ -1,16 +1,22 @@
 /* Weights to the device: as stored where the kernels take them, converted where not.
  *
- * F16, BF16 (when the model's matrices are all BF16) and Q8_0 go as they are, Q8_0 with its blocks
- * interleaved; every other type becomes F16. Tensors without data are made on the device by the
- * counter-based generator, the same values as on a CPU. */
+ * F16, BF16 (when the model's matrices are all BF16), Q8_0, Q4_1, Q4_K and Q6_K keep their bits: the
+ * quantized ones go over as stored, in pieces, and are laid out in planes there. Every other type becomes
+ * F16. Tensors without data are made on the device by the counter-based generator, the same values as on a
+ * CPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/planes.cuh"
+#include "kernels/synth_block.h"
 #include "kernels/synth_value.h"
 
 enum { PIECE_BYTES = 64 << 20, THREADS = 256 };
+
+bool kept_as_stored(enum dtype type) {
+	return type == DTYPE_Q8_0 || type == DTYPE_Q4_1 || type == DTYPE_Q4_K || type == DTYPE_Q6_K;
+}
 
 /* ---- made on the device ------------------------------------------------------------------- */
 
@@ -29,42 +35,154 @@ __global__ void make_float_kernel(float* out, struct synth_tensor t, int64_t col
 		out[j] = synth_element(&t, &r, j);
 }
 
-/* Where byte `within` of a row's block lies: two blocks interleaved by eights. */
-__device__ __host__ static inline int64_t interleaved(int64_t block, int within) {
-	return block / 2 * 64 + 16 * (within / 8) + 8 * (block % 2) + within % 8;
-}
-
-__global__ void make_q8_kernel(signed char* data, __half* scale, struct synth_tensor t, int64_t rows,
-                               int64_t cols) {
-	const int64_t row = blockIdx.x, blocks = cols / 32;
-	const struct synth_row r = synth_row_of(&t, row, rows, cols);
+/* Rows from `first` on as a file would hold them, a thread a block. */
+template <enum dtype TYPE, int COLUMNS, int BYTES>
+__global__ void make_blocks_kernel(uint8_t* out, struct synth_tensor t, int64_t first, int64_t rows,
+                                   int64_t cols) {
+	const int64_t blocks = cols / COLUMNS;
+	const struct synth_row r = synth_row_of(&t, first + blockIdx.x, rows, cols);
 	for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) {
-		float x[32];
-		uint8_t q[34];
-		for (int j = 0; j < 32; j++)
-			x[j] = synth_element(&t, &r, 32 * i + j);
-		synth_q8_0(q, x);
-		scale[row * blocks + i] = __ushort_as_half((unsigned short)(q[0] | q[1] << 8));
-		for (int j = 0; j < 32; j++)
-			data[row * cols + interleaved(i, j)] = (signed char)q[2 + j];
+		float x[COLUMNS];
+		for (int j = 0; j < COLUMNS; j++)
+			x[j] = synth_element(&t, &r, COLUMNS * i + j);
+		synth_block(TYPE, out + (blockIdx.x * blocks + i) * BYTES, x);
 	}
 }
 
-/* ---- copied ------------------------------------------------------------------------------- */
+static void make_blocks(const struct tensor* t, uint8_t* raw, int64_t first, int64_t n) {
+	const unsigned grid = (unsigned)n;
+	switch (t->type) {
+	case DTYPE_Q8_0:
+		make_blocks_kernel<DTYPE_Q8_0, 32, 34><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
+		return;
+	case DTYPE_Q4_1:
+		make_blocks_kernel<DTYPE_Q4_1, 32, 20><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
+		return;
+	case DTYPE_Q4_K:
+		make_blocks_kernel<DTYPE_Q4_K, 256, 144><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
+		return;
+	default:
+		make_blocks_kernel<DTYPE_Q6_K, 256, 210><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
+	}
+}
 
-/* One row of a tensor on the host, in the form the device wants. */
-static void convert_row(const struct tensor* t, int64_t row, int type, float* wide, void* out,
-                        __half* scale) {
+/* ---- in planes ---------------------------------------------------------------------------- */
+
+/* Where a matrix's rows lie, to be written. */
+struct arranged {
+	unsigned char *data, *high, *scale, *factor;
+	struct planes planes;
+	int type;
+	int64_t cols;
+};
+
+/* The whole number of a group's element: all its bits, without an offset. from: the group's block. */
+__device__ static int bits_of(int type, const unsigned char* from, int group, int within) {
+	if (type == DTYPE_Q4_1)
+		return from[4 + within % 16] >> 4 * (within / 16) & 15;
+	if (type == DTYPE_Q4_K)
+		return from[16 + 32 * (group % 8 / 2) + within] >> 4 * (group % 2) & 15;
+	const int half = group % 8 / 4, at = group % 4 * 32 + within;
+	const int low = from[64 * half + at % 64] >> 4 * (at / 64) & 15;
+	return low | (from[128 + 32 * half + within] >> 2 * (group % 4) & 3) << 4;
+}
+
+/* A group's scales, or a whole block's by its first group. */
+__device__ static void copy_scales(const struct arranged& to, const unsigned char* from, int64_t row,
+                                   int64_t group) {
+	const int64_t super = group / 8;
+	unsigned char* scale = to.scale + row * to.planes.scale;
+	const int size = to.type == DTYPE_Q8_0 ? 2 : to.type == DTYPE_Q4_1 ? 4 : group % 8 == 0 ? 16 : 0;
+	const unsigned char* begin = from + (to.type == DTYPE_Q6_K ? 192 : 0);
+	for (int i = 0; i < size; i++)
+		scale[(size == 16 ? super : group) * size + i] = begin[i];
+	for (int i = 0; i < 2 && to.type == DTYPE_Q6_K && group % 8 == 0; i++)
+		to.factor[row * to.planes.factor + 2 * super + i] = from[208 + i];
+}
+
+/* A thread a group of columns, so that no two write the same byte. */
+__global__ void arrange_kernel(struct arranged to, const unsigned char* raw, int64_t row_bytes,
+                               int64_t first) {
+	const int64_t row = first + blockIdx.x, groups = to.cols / GROUP_COLUMNS;
+	const bool bytes = to.type == DTYPE_Q8_0, six = to.type == DTYPE_Q6_K;
+	const int block = to.type == DTYPE_Q4_K ? 144 : six ? 210 : bytes ? 34 : 20;
+	const int64_t all = (int64_t)to.planes.data / (bytes ? 32 : 16);
+	unsigned char *data = to.data + row * to.planes.data, *high = to.high + row * to.planes.high;
+	for (int64_t g = threadIdx.x; g < all; g += blockDim.x) {
+		const unsigned char* from =
+		    raw + blockIdx.x * row_bytes + (to.type == DTYPE_Q4_K || six ? g / 8 : g) * block;
+		const bool there = g < groups;
+		if (there)
+			copy_scales(to, from, row, g);
+		for (int i = 0; i < GROUP_COLUMNS && bytes; i++)
+			data[interleaved_byte(g, i)] = there ? from[2 + i] : 0;
+		/* the two nibbles of a byte are columns two apart, and so are pairs of two bits */
+		for (int i = 0; i < GROUP_COLUMNS && !bytes; i++) {
+			const struct nibble_place at = nibble_place(g, i, six);
+			const int value = there ? bits_of(to.type, from, (int)(g % 8), i) : 0;
+			const int kept = at.shift ? data[at.byte] : 0;
+			data[at.byte] = (unsigned char)(kept | (value & 15) << at.shift);
+			if (six)
+				high[at.high_byte] =
+				    (unsigned char)((at.high_shift ? high[at.high_byte] : 0) | value >> 4 << at.high_shift);
+		}
+	}
+}
+
+static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static size_t placed_bytes(int type, int64_t rows, int64_t cols) {
+	const struct planes p = planes_of(type, cols);
+	const size_t n = (size_t)rows;
+	return aligned(n * p.data) + aligned(n * p.high) + aligned(n * p.scale) + aligned(n * p.factor);
+}
+
+bool take_matrix(struct cuda_backend* b, int type, int64_t rows, int64_t cols, struct matrix* m,
+                 const char* what, struct error* error) {
+	const struct planes p = planes_of(type, cols);
+	unsigned char* data = (unsigned char*)cuda_take(b, placed_bytes(type, rows, cols), what, error);
+	*m = {type, (int)rows, (int)cols, data, NULL, NULL, NULL};
+	if (!data)
+		return false;
+	m->high = data + aligned((size_t)rows * p.data);
+	m->scale = (const unsigned char*)m->high + aligned((size_t)rows * p.high);
+	m->factor = (const __half*)((const unsigned char*)m->scale + aligned((size_t)rows * p.scale));
+	return true;
+}
+
+static bool arrange(const struct matrix* m, const unsigned char* raw, enum dtype type, int64_t first,
+                    int64_t n, struct error* error) {
+	const struct arranged to = {(unsigned char*)m->data,
+	                            (unsigned char*)m->high,
+	                            (unsigned char*)m->scale,
+	                            (unsigned char*)m->factor,
+	                            planes_of(type, m->cols),
+	                            type,
+	                            m->cols};
+	arrange_kernel<<<(unsigned)n, THREADS>>>(to, raw, (int64_t)dtype_row_bytes(type, m->cols), first);
+	CUDA_TRY(cudaGetLastError(), error);
+	return true;
+}
+
+bool arrange_rows(const struct matrix* m, enum dtype type, const void* rows, void* raw, int64_t first,
+                  int64_t n, struct error* error) {
+	CUDA_TRY(cudaMemcpy(raw, rows, (size_t)n * dtype_row_bytes(type, m->cols), cudaMemcpyHostToDevice),
+	         error);
+	return arrange(m, (const unsigned char*)raw, type, first, n, error);
+}
+
+/* ---- one matrix --------------------------------------------------------------------------- */
+
+struct copier { /* pieces of rows: converted on the host, or raw on the device */
+	unsigned char* bytes;
+	float* wide;
+	unsigned char* raw; /* NULL until needed */
+};
+
+/* One row of a tensor on the host in halves. */
+static void convert_row(const struct tensor* t, int64_t row, int type, float* wide, void* out) {
 	const unsigned char* from =
 	    (const unsigned char*)t->data + (size_t)row * dtype_row_bytes(t->type, t->cols);
-	if (type == DTYPE_Q8_0) {
-		for (int64_t i = 0; i < t->cols / 32; i++) {
-			memcpy(&scale[i], from + 34 * i, 2);
-			for (int j = 0; j < 32; j++)
-				((unsigned char*)out)[interleaved(i, j)] = from[34 * i + 2 + j];
-		}
-		return;
-	}
 	if ((int)t->type == type) {
 		memcpy(out, from, dtype_row_bytes(t->type, t->cols));
 		return;
@@ -77,66 +195,68 @@ static void convert_row(const struct tensor* t, int64_t row, int type, float* wi
 			((__half*)out)[j] = __float2half_rn(wide[j]);
 }
 
-struct copier { /* pieces of rows, converted on the host */
-	unsigned char* bytes;
-	__half* scale;
-	float* wide;
-};
+static int64_t rows_at_once(size_t row_bytes) {
+	return (int64_t)(PIECE_BYTES / row_bytes) > 0 ? (int64_t)(PIECE_BYTES / row_bytes) : 1;
+}
 
-static bool copy_matrix(const struct tensor* t, int type, void* data, __half* scale, struct copier* copier,
+static bool copy_halves(const struct tensor* t, const struct matrix* m, struct copier* copier,
                         struct error* error) {
-	const size_t row_bytes = type == DTYPE_Q8_0 ? (size_t)t->cols : (size_t)t->cols * 2;
-	const int64_t blocks = t->cols / 32,
-	              at_once = (int64_t)(PIECE_BYTES / row_bytes) > 0 ? (int64_t)(PIECE_BYTES / row_bytes) : 1;
+	const size_t row_bytes = (size_t)t->cols * 2;
+	const int64_t at_once = rows_at_once(row_bytes);
 	for (int64_t row = 0; row < t->rows; row += at_once) {
 		const int64_t n = t->rows - row < at_once ? t->rows - row : at_once;
 		for (int64_t i = 0; i < n; i++)
-			convert_row(t, row + i, type, copier->wide, copier->bytes + (size_t)i * row_bytes,
-			            copier->scale + i * blocks);
-		CUDA_TRY(cudaMemcpy((unsigned char*)data + (size_t)row * row_bytes, copier->bytes,
+			convert_row(t, row + i, m->type, copier->wide, copier->bytes + (size_t)i * row_bytes);
+		CUDA_TRY(cudaMemcpy((unsigned char*)m->data + (size_t)row * row_bytes, copier->bytes,
 		                    (size_t)n * row_bytes, cudaMemcpyHostToDevice),
 		         error);
-		if (type == DTYPE_Q8_0)
-			CUDA_TRY(cudaMemcpy(scale + row * blocks, copier->scale, (size_t)(n * blocks) * sizeof *scale,
-			                    cudaMemcpyHostToDevice),
-			         error);
 	}
 	return true;
 }
 
-static bool make_matrix(const struct tensor* t, int type, void* data, __half* scale, struct error* error) {
-	if (t->synth.kind == SYNTH_NONE)
-		return error_set(error, "a tensor of %lld x %lld has neither data nor a way to make it",
-		                 (long long)t->rows, (long long)t->cols);
-	if (type == DTYPE_Q8_0)
-		make_q8_kernel<<<(unsigned)t->rows, THREADS>>>((signed char*)data, scale, t->synth, t->rows, t->cols);
-	else
-		make_half_kernel<<<(unsigned)t->rows, THREADS>>>((uint16_t*)data, t->synth, t->rows, t->cols,
-		                                                 type == DTYPE_BF16);
-	CUDA_TRY(cudaGetLastError(), error);
+/* Quantized rows from the host or made on the device, by way of raw pieces. */
+static bool fill_planes(const struct tensor* t, const struct matrix* m, struct copier* copier,
+                        struct error* error) {
+	const size_t row_bytes = dtype_row_bytes(t->type, t->cols);
+	const int64_t at_once = rows_at_once(row_bytes);
+	if (!copier->raw)
+		CUDA_TRY(cudaMalloc((void**)&copier->raw, PIECE_BYTES), error);
+	for (int64_t row = 0; row < t->rows; row += at_once) {
+		const int64_t n = t->rows - row < at_once ? t->rows - row : at_once;
+		if (t->data) {
+			if (!arrange_rows(m, t->type, (const unsigned char*)t->data + (size_t)row * row_bytes,
+			                  copier->raw, row, n, error))
+				return false;
+			continue;
+		}
+		make_blocks(t, copier->raw, row, n);
+		if (!arrange(m, copier->raw, t->type, row, n, error))
+			return false;
+	}
 	return true;
 }
 
 static bool place(struct cuda_backend* b, const struct tensor* t, int type, struct matrix* m,
                   const char* what, struct copier* copier, struct error* error) {
-	*m = {type, (int)t->rows, (int)t->cols, nullptr, nullptr};
-	const size_t count = (size_t)t->rows * (size_t)t->cols;
-	void* data = cuda_take(b, type == DTYPE_Q8_0 ? count : 2 * count, what, error);
-	__half* scale = nullptr;
-	if (data && type == DTYPE_Q8_0)
-		scale = (__half*)cuda_take(b, count / 32 * sizeof *scale, what, error);
-	if (!data || (type == DTYPE_Q8_0 && !scale))
+	if (!take_matrix(b, type, t->rows, t->cols, m, what, error))
 		return false;
-	m->data = data;
-	m->scale = scale;
-	return t->data ? copy_matrix(t, type, data, scale, copier, error)
-	               : make_matrix(t, type, data, scale, error);
+	if (!t->data && t->synth.kind == SYNTH_NONE)
+		return error_set(error, "a tensor of %lld x %lld has neither data nor a way to make it",
+		                 (long long)t->rows, (long long)t->cols);
+	if (kept_as_stored((enum dtype)type))
+		return fill_planes(t, m, copier, error);
+	if (t->data)
+		return copy_halves(t, m, copier, error);
+	make_half_kernel<<<(unsigned)t->rows, THREADS>>>((uint16_t*)m->data, t->synth, t->rows, t->cols,
+	                                                 type == DTYPE_BF16);
+	CUDA_TRY(cudaGetLastError(), error);
+	return true;
 }
 
 /* The type a matrix has on the device. */
 static int placed_type(const struct cuda_backend* b, const struct tensor* t) {
-	if (t->type == DTYPE_Q8_0 && t->cols % 64 == 0 && !b->bf16)
-		return DTYPE_Q8_0;
+	if (kept_as_stored(t->type))
+		return t->type;
 	return b->bf16 ? DTYPE_BF16 : DTYPE_F16;
 }
 
@@ -171,16 +291,9 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	              {&w->wv, &d->wv, "value weights"},      {&w->wo, &d->wo, "attention output weights"},
 	              {&w->w_gate, &d->gate, "gate weights"}, {&w->w_up, &d->up, "up weights"},
 	              {&w->w_down, &d->down, "down weights"}};
-	/* gate and up share a kernel, so they share a type */
-	const int gate = placed_type(b, &w->w_gate) == placed_type(b, &w->w_up) ? placed_type(b, &w->w_gate)
-	                 : b->bf16                                              ? DTYPE_BF16
-	                                                                        : DTYPE_F16;
-	for (size_t k = 0; k < sizeof matrix / sizeof matrix[0]; k++) {
-		const bool pair = matrix[k].to == &d->gate || matrix[k].to == &d->up;
-		if (!place(b, matrix[k].from, pair ? gate : placed_type(b, matrix[k].from), matrix[k].to,
-		           matrix[k].what, c, error))
+	for (size_t k = 0; k < sizeof matrix / sizeof matrix[0]; k++)
+		if (!place(b, matrix[k].from, placed_type(b, matrix[k].from), matrix[k].to, matrix[k].what, c, error))
 			return false;
-	}
 	const struct {
 		const struct tensor* from;
 		float** to;
@@ -203,11 +316,6 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	return true;
 }
 
-static size_t placed_bytes(int type, const struct tensor* t) {
-	const size_t count = (size_t)t->rows * (size_t)t->cols;
-	return type == DTYPE_Q8_0 ? count + count / 32 * sizeof(__half) : 2 * count;
-}
-
 static bool all_bf16(const struct weight_table* w);
 
 size_t weight_bytes(const struct cuda_backend* b) {
@@ -216,13 +324,13 @@ size_t weight_bytes(const struct cuda_backend* b) {
 	typed.bf16 = all_bf16(w);
 	size_t bytes = 2 * (size_t)w->embedding.rows * (size_t)w->embedding.cols;
 	const bool tied = w->output.data && w->output.data == w->embedding.data;
-	if (!tied || placed_type(&typed, &w->output) == DTYPE_Q8_0)
-		bytes += placed_bytes(placed_type(&typed, &w->output), &w->output);
+	if (!tied || kept_as_stored(w->output.type))
+		bytes += placed_bytes(placed_type(&typed, &w->output), w->output.rows, w->output.cols);
 	for (int i = 0; i < w->shape.n_blocks; i++) {
 		const struct block_weights* k = &w->block[i];
 		const struct tensor* const t[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
 		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++)
-			bytes += placed_bytes(placed_type(&typed, t[j]), t[j]);
+			bytes += placed_bytes(placed_type(&typed, t[j]), t[j]->rows, t[j]->cols);
 	}
 	return bytes;
 }
@@ -278,7 +386,7 @@ static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* 
 		return false;
 	b->embedding = (void*)embedding.data;
 	const bool tied = w->output.data && w->output.data == w->embedding.data;
-	if (tied && placed_type(b, &w->output) != DTYPE_Q8_0)
+	if (tied && !kept_as_stored(w->output.type))
 		b->output = embedding;
 	else if (!place(b, &w->output, placed_type(b, &w->output), &b->output, "output weights", c, error))
 		return false;
@@ -299,16 +407,16 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	const int64_t width[] = {w->shape.dim, w->shape.ffn, (int64_t)w->shape.heads * w->shape.head_dim};
 	for (int i = 0; i < 3; i++)
 		widest = width[i] > widest ? width[i] : widest;
-	struct copier c;
+	struct copier c = {};
 	c.bytes = (unsigned char*)malloc(PIECE_BYTES + (size_t)widest * 4);
-	c.scale = (__half*)malloc((PIECE_BYTES / 32 + (size_t)widest) * sizeof *c.scale);
 	c.wide = (float*)malloc((size_t)widest * sizeof *c.wide);
-	bool done = c.bytes && c.scale && c.wide;
+	bool done = c.bytes && c.wide;
 	if (!done)
 		error_set(error, "out of memory for copying weights to the device");
-	done = done && upload_with(b, &c, error);
+	done =
+	    done && upload_with(b, &c, error) && cuda_ok(cudaDeviceSynchronize(), "cudaDeviceSynchronize", error);
 	free(c.bytes);
-	free(c.scale);
 	free(c.wide);
-	return done && cuda_ok(cudaDeviceSynchronize(), "cudaDeviceSynchronize", error);
+	cudaFree(c.raw);
+	return done;
 }

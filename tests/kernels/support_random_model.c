@@ -41,6 +41,16 @@ struct model_shape random_shape(int n_blocks, int dim, int heads, int kv_heads, 
 	};
 }
 
+/* Scale and minimum that leave about as many elements above zero as below, none of them large. */
+static void centre_block(enum dtype type, unsigned char* block, float scale) {
+	const float d = scale * (type == DTYPE_Q4_1 ? 0.1f : type == DTYPE_Q4_K ? 0.002f : 0.0005f);
+	const uint16_t half = half_from_float(d),
+	               minimum = half_from_float(type == DTYPE_Q4_1 ? -7.5f * d : 7.5f * d);
+	memcpy(block + (type == DTYPE_Q6_K ? 208 : 0), &half, sizeof half);
+	if (type != DTYPE_Q6_K)
+		memcpy(block + 2, &minimum, sizeof minimum);
+}
+
 /* Any bytes are a quantized block, but its scale must be a small number. */
 static void fill_blocks(enum dtype type, unsigned char* data, size_t blocks, float scale, struct random* r) {
 	const size_t size = dtype_block_bytes(type);
@@ -52,6 +62,8 @@ static void fill_blocks(enum dtype type, unsigned char* data, size_t blocks, flo
 			data[i * size] = (unsigned char)(119 + data[i * size] % 4);
 		else
 			memcpy(data + i * size, &d, sizeof d);
+		if (type == DTYPE_Q4_1 || type == DTYPE_Q4_K || type == DTYPE_Q6_K)
+			centre_block(type, data + i * size, scale);
 	}
 }
 

@@ -69,6 +69,13 @@ static void mixed_types(void** state) {
 	try_model(&shape, types, 4, 0, 4, few_sizes, COUNT(few_sizes));
 }
 
+static void few_bits(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q4_K};
+	const struct model_shape shape = random_shape(1, 256, 4, 2, 64, 256, 40);
+	try_model(&shape, types, 3, 0, 6, few_sizes, COUNT(few_sizes));
+}
+
 static void gemma_like(void** state) {
 	(void)state;
 	const enum dtype types[] = {DTYPE_BF16};
@@ -88,6 +95,6 @@ int main(void) {
 	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(llama_f16), cmocka_unit_test(biases_and_scaling),
 	                                   cmocka_unit_test(quantized), cmocka_unit_test(mixed_types),
-	                                   cmocka_unit_test(gemma_like)};
+	                                   cmocka_unit_test(few_bits),  cmocka_unit_test(gemma_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,16 @@ inline int max(int a, int b) { return a > b ? a : b; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __uint_as_float(uint32_t bits) {
+	float x;
+	memcpy(&x, &bits, 4);
+	return x;
+}
+inline uint32_t __float_as_uint(float x) {
+	uint32_t bits;
+	memcpy(&bits, &x, 4);
+	return bits;
+}
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 	const uint64_t both = (uint64_t)y << 32 | x;
 	unsigned out = 0;
