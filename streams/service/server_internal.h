@@ -77,6 +77,22 @@ enum MHD_Result call_queue(struct call*, int status, struct MHD_Response*);
 /* The header's value, or NULL. */
 const char* call_header(const struct call*, const char* name);
 
+/* server_access.c */
+bool server_read_keys(struct server*, struct error*);
+bool call_origin_allowed(const struct call*);
+/* Sets the call's owner. */
+bool call_authorized(struct call*);
+bool call_within_rate(const struct call*);
+
+/* server_routing.c: the first look at a request, when its headers are there. What is refused here is said at
+ * the end of the body, so that a client that is still writing reads it. */
+void call_first_look(struct call*);
+
+/* server_calls.c: MHD's callbacks */
+enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,
+                                  const char* version, const char* data, size_t* size, void** state);
+void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
+
 /* server_generate.c */
 bool answer_completions(struct call*);
 bool answer_chat(struct call*);

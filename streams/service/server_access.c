@@ -1,0 +1,183 @@
+/* Who may ask: API keys, origins of browsers, rates of clients. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "streams/service/server_internal.h"
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+/* The time depends on the lengths' maximum alone, never on where two keys differ. */
+static bool equal_in_constant_time(const char* given, size_t n, const char* key) {
+	const size_t m = strlen(key);
+	volatile unsigned char differs = n != m;
+	for (size_t i = 0; i < 256; i++) {
+		const unsigned char a = i < n ? (unsigned char)given[i] : 0;
+		const unsigned char b = i < m ? (unsigned char)key[i] : 0;
+		differs = (unsigned char)(differs | (a ^ b));
+	}
+	return !differs;
+}
+
+/* The key's number from 1; 0: there is none such. */
+static int key_number(const struct server* s, const char* given, size_t n) {
+	int found = 0;
+	for (int i = 0; i < s->n_keys; i++)
+		found += equal_in_constant_time(given, n, s->key[i]) ? i + 1 - found : 0;
+	return found;
+}
+
+static int base64_digit(char c) {
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const char* at = c ? strchr(digits, c) : NULL;
+	return at ? (int)(at - digits) : -1;
+}
+
+/* The password of "Basic …": what a browser sends for the page. */
+static int basic_key(const struct server* s, const char* text) {
+	char out[600];
+	size_t n = 0;
+	unsigned bits = 0, held = 0;
+	for (; *text && base64_digit(*text) >= 0 && n < sizeof out; text++) {
+		bits = (bits << 6 | (unsigned)base64_digit(*text)) & 0xffffff;
+		held += 6;
+		if (held >= 8) {
+			held -= 8;
+			out[n++] = (char)(bits >> held & 0xff);
+		}
+	}
+	const char* colon = memchr(out, ':', n);
+	return colon ? key_number(s, colon + 1, n - (size_t)(colon + 1 - out)) : 0;
+}
+
+static int owner_of(const struct call* c) {
+	const struct server* s = c->server;
+	const char* value = call_header(c, "Authorization");
+	if (s->n_keys > 0 && value && strncasecmp(value, "Bearer ", 7) == 0)
+		return key_number(s, value + 7, strlen(value + 7));
+	if (s->n_keys > 0 && value && strncasecmp(value, "Basic ", 6) == 0)
+		return basic_key(s, value + 6);
+	return 0;
+}
+
+bool call_authorized(struct call* c) {
+	c->owner = owner_of(c);
+	return c->server->n_keys == 0 || c->owner > 0;
+}
+
+/* ---- keys from a file --------------------------------------------------------------------- */
+
+static bool add_key(struct server* s, char* line, const char* path, int number, struct error* e) {
+	char* end = line + strlen(line);
+	while (end > line && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	while (isspace((unsigned char)*line))
+		line++;
+	if (!*line || *line == '#')
+		return true;
+	if (strlen(line) < 8 || strlen(line) > 255)
+		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(line));
+	if (s->n_keys == SERVER_KEYS)
+		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
+	s->key[s->n_keys] = strdup(line);
+	return s->key[s->n_keys++] || error_set(e, "out of memory");
+}
+
+bool server_read_keys(struct server* s, struct error* e) {
+	const char* path = s->option.key_file;
+	if (!path)
+		return s->loopback ||
+		       error_set(e, "--host %s is not this machine's own alone: an --api-key-file is required then",
+		                 s->option.host);
+	FILE* f = fopen(path, "r");
+	if (!f)
+		return error_set(e, "%s: %s", path, strerror(errno));
+	char line[1024];
+	bool good = true;
+	for (int number = 1; good && fgets(line, sizeof line, f); number++)
+		good = add_key(s, line, path, number, e);
+	fclose(f);
+	return good && (s->n_keys > 0 || error_set(e, "%s holds no key, one a line is expected", path));
+}
+
+/* ---- origins ------------------------------------------------------------------------------ */
+
+/* "[::1]:80" and "localhost:80" without their port. */
+static size_t host_size(const char* host) {
+	const char* bracket = host[0] == '[' ? strchr(host, ']') : NULL;
+	return bracket ? (size_t)(bracket + 1 - host) : strcspn(host, ":");
+}
+
+static bool names_loopback(const char* host) {
+	static const char* const name[] = {"localhost", "127.0.0.1", "[::1]"};
+	const size_t n = host_size(host);
+	for (int i = 0; i < 3; i++)
+		if (n == strlen(name[i]) && strncasecmp(host, name[i], n) == 0)
+			return true;
+	return n > 4 && strncmp(host, "127.", 4) == 0;
+}
+
+/* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
+ * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
+bool call_origin_allowed(const struct call* c) {
+	const char* host = call_header(c, "Host");
+	const char* origin = call_header(c, "Origin");
+	const char* cors = c->server->option.cors;
+	if (c->server->loopback && c->server->n_keys == 0 && host && !names_loopback(host))
+		return false;
+	if (!origin || (cors && (strcmp(cors, "*") == 0 || strcasecmp(cors, origin) == 0)))
+		return true;
+	const char* after = strstr(origin, "://");
+	return after && host && strcasecmp(after + 3, host) == 0;
+}
+
+/* ---- rates -------------------------------------------------------------------------------- */
+
+/* An IPv6 client is its /64: the rest is its own to choose. */
+static void client_address(const struct call* c, uint8_t out[16]) {
+	memset(out, 0, 16);
+	const union MHD_ConnectionInfo* info =
+	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	if (!info)
+		return;
+	if (info->client_addr->sa_family == AF_INET)
+		memcpy(out, &((const struct sockaddr_in*)(const void*)info->client_addr)->sin_addr, 4);
+	else if (info->client_addr->sa_family == AF_INET6)
+		memcpy(out, &((const struct sockaddr_in6*)(const void*)info->client_addr)->sin6_addr, 8);
+}
+
+bool call_within_rate(const struct call* c) {
+	struct server* s = c->server;
+	if (s->option.rate <= 0)
+		return true;
+	uint8_t address[16];
+	client_address(c, address);
+	const double now = server_clock(), most = s->option.rate;
+	pthread_mutex_lock(&s->rate_lock);
+	struct rate_client* mine = &s->rate[0];
+	for (int i = 0; i < RATE_CLIENTS; i++) {
+		struct rate_client* r = &s->rate[i];
+		if (r->at > 0 && memcmp(r->address, address, 16) == 0) {
+			mine = r;
+			break;
+		}
+		if (r->at < mine->at)
+			mine = r; /* the one longest silent makes room */
+	}
+	if (!(mine->at > 0) || memcmp(mine->address, address, 16) != 0) {
+		memcpy(mine->address, address, 16);
+		mine->tokens = most;
+		mine->at = now;
+	}
+	mine->tokens = fmin(most, mine->tokens + (now - mine->at) * most / 60);
+	mine->at = now;
+	const bool good = mine->tokens >= 1;
+	if (good)
+		mine->tokens -= 1;
+	pthread_mutex_unlock(&s->rate_lock);
+	return good;
+}
