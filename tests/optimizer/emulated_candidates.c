@@ -1,0 +1,174 @@
+/* Whole sessions on the GPU: the device verifies trees whose rows the host made, from an expected text, from
+ * earlier text and from recycled logits, beside what its own draft loop brought, with and without a low-bit
+ * copy; and the text is plain decoding's, greedy and sampled. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/draft/drafter.h"
+#include "kernels/backend.h"
+#include "swiftlet.h"
+
+enum { PROMPT = 12, TOKENS = 40 };
+
+struct text {
+	int32_t token[TOKENS];
+	int n, from[SWIFTLET_SOURCES];
+	struct swiftlet_figures figures;
+};
+
+/* Every look at the clock takes a millisecond: a pass of many rows costs what one of a single row does. */
+static double tick(void* user) { return *(double*)user += 1e-3; }
+
+static bool keep(void* user, const struct swiftlet_step* step) {
+	struct text* text = user;
+	for (int i = 0; i < step->n; i++) {
+		text->token[text->n++] = step->token[i].id;
+		if (step->token[i].drafted)
+			text->from[step->token[i].source]++;
+	}
+	return true;
+}
+
+static struct swiftlet_options options_of(double* now, unsigned sources) {
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	snprintf(o.backend, sizeof o.backend, "cuda");
+	snprintf(o.draft_cache, sizeof o.draft_cache, "off");
+	o.context = PROMPT + TOKENS;
+	o.search = false;
+	o.drafters = sources;
+	o.draft_bits = 0;
+	o.clock = tick;
+	o.clock_user = now;
+	return o;
+}
+
+static struct text generate(swiftlet_session* session, const struct swiftlet_options* o, double temperature,
+                            const struct text* expected) {
+	struct text text = {.n = 0};
+	struct swiftlet_request request;
+	char message[512];
+	int32_t prompt[PROMPT];
+	for (int i = 0; i < PROMPT; i++)
+		prompt[i] = (i * 37 + 5) % 512;
+	swiftlet_request_default(&request, o);
+	request.prompt = prompt;
+	request.n_prompt = PROMPT;
+	request.max_tokens = TOKENS;
+	request.temperature = temperature;
+	request.seed = 3;
+	if (expected) {
+		request.expected = expected->token;
+		request.n_expected = expected->n;
+	}
+	if (!swiftlet_session_generate(session, &request, keep, &text, &text.figures, message, sizeof message))
+		fail_msg("%s", message);
+	return text;
+}
+
+struct place {
+	swiftlet_model* model;
+	swiftlet_engine* engine;
+	double now;
+};
+
+/* Weights in the host's memory, so that a copy of them can be made. */
+static struct place open_place(int draft_bits) {
+	char message[512];
+	struct place p = {.now = 0};
+	struct swiftlet_options o = options_of(&p.now, 0);
+	o.draft_bits = draft_bits;
+	o.clock = NULL;
+	p.model =
+	    swiftlet_model_open("synth:layers=3,dim=64,heads=2,ffn=96,vocab=512", NULL, message, sizeof message);
+	p.engine = p.model ? swiftlet_engine_open(p.model, &o, message, sizeof message) : NULL;
+	if (!p.engine)
+		fail_msg("%s", message);
+	assert_int_equal(strncmp(swiftlet_engine_name(p.engine), "cuda", 4), 0);
+	return p;
+}
+
+static void close_place(struct place* p) {
+	swiftlet_engine_close(p->engine);
+	swiftlet_model_close(p->model);
+}
+
+static swiftlet_session* session_of(struct place* p, const struct swiftlet_options* o) {
+	char message[512];
+	swiftlet_session* s = swiftlet_session_open(p->engine, o, message, sizeof message);
+	if (!s)
+		fail_msg("%s", message);
+	return s;
+}
+
+static struct text plain_text(struct place* p, double temperature) {
+	struct swiftlet_options o = options_of(&p->now, 0);
+	o.method = SWIFTLET_VANILLA;
+	swiftlet_session* s = session_of(p, &o);
+	const struct text text = generate(s, &o, temperature, NULL);
+	swiftlet_session_close(s);
+	assert_int_equal(text.n, TOKENS);
+	return text;
+}
+
+static void same(const struct text* a, const struct text* b) {
+	assert_int_equal(a->n, b->n);
+	assert_memory_equal(a->token, b->token, sizeof a->token);
+}
+
+static void candidates_are_rows_of_the_devices_verify(void** state) {
+	(void)state;
+	struct place p = open_place(0);
+	for (int sampled = 0; sampled < 2; sampled++) {
+		const double temperature = sampled ? 0.9 : 0;
+		const struct text plain = plain_text(&p, temperature);
+		struct swiftlet_options o =
+		    options_of(&p.now, 1u << SOURCE_prediction | 1u << SOURCE_retrieval | 1u << SOURCE_recycle);
+		swiftlet_session* s = session_of(&p, &o);
+		const struct text first = generate(s, &o, temperature, &plain);
+		const struct text again = generate(s, &o, temperature, NULL); /* the text is in the index now */
+		same(&plain, &first);
+		same(&plain, &again);
+		assert_true(first.from[SOURCE_prediction] > 0 && first.figures.verify_passes > 0);
+		assert_true(again.from[SOURCE_retrieval] + again.from[SOURCE_recycle] > 0);
+		assert_true(first.figures.full_passes < plain.figures.full_passes);
+		swiftlet_session_close(s);
+	}
+	close_place(&p);
+}
+
+/* The model's own drafts come from the device's loop, by the copy where there is one. */
+static void beside_the_devices_own_drafts(void** state) {
+	(void)state;
+	for (int bits = 0; bits <= 4; bits += 4) {
+		struct place p = open_place(bits);
+		const struct text plain = plain_text(&p, 0);
+		struct swiftlet_options o = options_of(&p.now, 1u << SOURCE_mask | 1u << SOURCE_recycle);
+		o.draft_bits = bits;
+		o.search = bits == 0;
+		swiftlet_session* s = session_of(&p, &o);
+		const struct text first = generate(s, &o, 0, NULL), again = generate(s, &o, 0, NULL);
+		same(&plain, &first);
+		same(&plain, &again);
+		assert_true(bits == 0 || first.figures.draft_steps + again.figures.draft_steps > 0);
+		swiftlet_session_close(s);
+		close_place(&p);
+	}
+}
+
+int main(void) {
+	struct error error;
+	if (!cuda_available(&error)) {
+		printf("skipped: %s\n", error.message);
+		return 77;
+	}
+	const struct CMUnitTest tests[] = {cmocka_unit_test(candidates_are_rows_of_the_devices_verify),
+	                                   cmocka_unit_test(beside_the_devices_own_drafts)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
