@@ -133,7 +133,7 @@ SWIFTLET_API int swiftlet_options_set(struct swiftlet_options*, const char* name
 /* ---- model, engine, session --------------------------------------------------------------- */
 
 /* spec as MODEL on the command line. The options say which backend it is for (synth: weights for a GPU
- * are made on the GPU); NULL: the CPU. */
+ * are made on the GPU, unless draft_bits asks for a copy of them); NULL: the CPU. */
 SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const struct swiftlet_options*,
                                                  char* message, size_t size);
 SWIFTLET_API void swiftlet_model_close(swiftlet_model*);

@@ -54,7 +54,8 @@ struct model* swiftlet_model_open(const char* spec, const struct swiftlet_option
 		give_message(message, size, &error);
 		return NULL;
 	}
-	struct model_options how = {.synth_on_device = wants_cuda(options)};
+	/* a copy is made of weights in the host's memory */
+	struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
 	if (options && options->exchange) {
 		how.rank = options->exchange->rank;
 		how.ranks = options->exchange->ranks;

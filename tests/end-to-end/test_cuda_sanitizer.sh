@@ -14,6 +14,7 @@ if [ -z "$sanitizer" ]; then
 fi
 for tool in memcheck racecheck; do
 	"$sanitizer" --tool "$tool" --error-exitcode 9 "$folder/test-checkkernels-cuda"
+	"$sanitizer" --tool "$tool" --error-exitcode 9 "$folder/test-kernels-cuda_low"
 done
 "$sanitizer" --tool memcheck --error-exitcode 9 "$SWIFTLET" run --backend cuda --preset paper -n 64 \
 	-p "Question: Tom has 3 apples." > /dev/null

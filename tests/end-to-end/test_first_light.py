@@ -28,7 +28,7 @@ class FirstLight(EndToEnd):
 
     def test_what_passed_is_not_run_again(self):
         results = self.path("light.jsonl")
-        call = ["--rehearse", "--only", "Q8_0, context 128", "--results", results]
+        call = ["--rehearse", "--only", "7B Q8_0, context 128", "--results", results]
         with open(results, "w", encoding="utf-8") as file:
             file.write('{"step": "decode 7B Q8_0, con')  # a line that was cut off in writing
             file.write("\n")
@@ -39,7 +39,7 @@ class FirstLight(EndToEnd):
         self.assertIn("share of bandwidth", self.tool("--results", results, "--table"))
 
     def test_every_kind_of_figure_is_read(self):
-        for steps in ("first token", "cost by rows, 13B Q8_0", "70B", "the method"):
+        for steps in ("first token", "cost by rows, 13B Q8_0", "70B", "the method", "skipping, a copy"):
             for line in self.tool("--rehearse", "--only", steps).splitlines():
                 self.assertTrue(json.loads(line)["figures"])
 
