@@ -22,7 +22,8 @@ static bool tells_prompt(const struct session* s) { return s->prompt_logprobs &&
 static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const int before = cache->committed, end = s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) || session_length_matters(s, s->n_prompt))
+	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) ||
+	    session_length_matters(s, s->n_prompt))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
 	if (s->again == 0)
@@ -222,7 +223,7 @@ static void draft_work(struct session* s, struct session_work* work) {
 		method_fill(s, &work->pass);
 		return;
 	}
-	if (s->engine->backend->draft) {
+	if (session_loops(s)) {
 		work->kind = WORK_DRAFT_LOOP;
 		return;
 	}

@@ -362,7 +362,7 @@ bool plan_goes_on(struct session* s) {
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
-	if (s->engine->backend->draft)
+	if (session_loops(s))
 		loop_policy(s);
 	return true;
 }

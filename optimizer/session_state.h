@@ -191,6 +191,10 @@ bool emitter_add(struct emitter*, int32_t token);
 void emitter_end(struct emitter*);
 
 /* flow.c */
+/* Whether a device drafts in a loop of its own, which knows no penalties. */
+static inline bool session_loops(const struct session* s) {
+	return s->engine->backend->draft && !s->history.on;
+}
 /* Tells the search the influence of the text and its kind, when it has grown. */
 void session_tell_influence(struct session*);
 

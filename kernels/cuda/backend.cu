@@ -290,6 +290,8 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	       cuda_ok(cudaMallocHost((void**)&b->host_result, results * sizeof *b->host_result),
 	               "cudaMallocHost", error) &&
 	       cuda_ok(cudaMallocHost((void**)&b->host_influence, influence * sizeof *b->host_influence),
+	               "cudaMallocHost", error) &&
+	       cuda_ok(cudaMallocHost((void**)&b->host_logits, 3 * vocab * sizeof *b->host_logits),
 	               "cudaMallocHost", error);
 }
 
@@ -333,6 +335,7 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 }
 
 static bool open_cublas(struct cuda_backend* b, struct error* error) {
+	b->head.has_penalties = true;
 	b->head.prefill_is_exact = !cublas_find(&b->calls);
 	if (b->head.prefill_is_exact)
 		return true;
@@ -361,6 +364,8 @@ static void cuda_close(struct backend* backend) {
 		cudaFreeHost(b->host_result);
 	if (b->host_influence)
 		cudaFreeHost(b->host_influence);
+	if (b->host_logits)
+		cudaFreeHost(b->host_logits);
 	if (b->stream)
 		cudaStreamDestroy(b->stream);
 	rope_close(&b->rope);

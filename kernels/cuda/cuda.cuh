@@ -137,6 +137,8 @@ struct cuda_backend {
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	float* host_influence;                      /* as work.influence, pinned */
+	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
+	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
 	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. */
 	struct captured {
 		cudaGraphExec_t pass[BUCKETS], draft;
@@ -156,6 +158,7 @@ struct cuda_cache {
 	float* hidden;
 	struct pending {
 		int parent, depth, base, at, skipped;
+		int32_t token;
 	} row[MAX_ROWS];
 	int32_t* path; /* device memory for commit, (MAX_ROWS) */
 };

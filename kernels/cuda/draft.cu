@@ -156,7 +156,7 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
 	const int steps = take_loop(b, policy, out, error);
 	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
 	for (int i = 0; i < steps; i++)
-		c->row[i] = {i - 1, i, segment->base, 2 * b->shape.n_blocks, 0};
+		c->row[i] = {i - 1, i, segment->base, 2 * b->shape.n_blocks, 0, i > 0 ? out[i - 1].token : token};
 	c->head.pending = steps;
 	return steps;
 }

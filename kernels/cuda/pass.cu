@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/noise.h"
+#include "kernels/sample.h"
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
@@ -153,8 +155,12 @@ static void append_rows(const struct pass* pass, const struct segment* segment, 
 	const int before = c->head.pending;
 	for (int i = 0; i < segment->n; i++) {
 		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
-		c->row[before + i] = {parent, parent < 0 ? 0 : c->row[parent].depth + 1, segment->base, pass->first,
-		                      pass->first > 0 ? 0 : MAX_BLOCKS * 2};
+		c->row[before + i] = {parent,
+		                      parent < 0 ? 0 : c->row[parent].depth + 1,
+		                      segment->base,
+		                      pass->first,
+		                      pass->first > 0 ? 0 : MAX_BLOCKS * 2,
+		                      pass->first > 0 ? -1 : pass->token[r0 + i]};
 	}
 	c->head.pending = before + segment->n;
 }
@@ -237,6 +243,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		rope_row(&b->rope, row.position, prompt > row.position + 1 ? prompt : row.position + 1,
 		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(n + i) * (size_t)pairs);
 		s->row[i] = row;
+		b->of_row[i] = &pass->segment[walk->segment];
 	}
 	at += (size_t)listed * sizeof *ancestors;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
@@ -244,6 +251,41 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 }
 
 /* ---- taking results ----------------------------------------------------------------------- */
+
+/* The generated tokens of a row's path since its segment's base, its own last; how many. */
+static int generated_path(const struct segment* segment, const struct device_row* row, int32_t* path) {
+	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
+	const int from = segment->base > segment->penalties->prompt ? segment->base : segment->penalties->prompt;
+	const int n = row->position + 1 > from ? row->position + 1 - from : 0;
+	for (int i = n - 1, at = row->pending; i >= 0; i--, at = c->row[at].parent)
+		path[i] = c->row[at].token;
+	return n;
+}
+
+/* Penalties look at the text, which is the host's: their rows' tokens are chosen there, as on a CPU, from the
+ * device's logits. The stream is idle. */
+static bool penalised_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
+                             struct error* error) {
+	const struct device_row* row = &((const struct device_slice*)b->staging)->row[i];
+	const struct segment* segment = b->of_row[i];
+	const int vocab = b->shape.vocab;
+	const float* logits = b->host_logits;
+	int32_t path[MAX_ROWS];
+	CUDA_TRY(cudaMemcpyAsync(b->host_logits, b->work.logits + (size_t)i * (size_t)vocab,
+	                         (size_t)vocab * sizeof(float), cudaMemcpyDeviceToHost, b->stream),
+	         error);
+	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	float max = logits[0];
+	double sum = 0;
+	for (int v = 1; v < vocab; v++)
+		max = logits[v] > max ? logits[v] : max;
+	for (int v = 0; v < vocab; v++)
+		sum += (double)noise_exp(logits[v] - max);
+	const struct penalised_row penalised = {segment->penalties, path, generated_path(segment, row, path)};
+	result_from_softmax(out, (uint8_t)(want & ~WANT_NORMALISER), logits, vocab, max, (float)sum,
+	                    segment->sampler, &penalised, (uint64_t)row->position + 1, b->host_logits + vocab);
+	return true;
+}
 
 static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0, int n,
                          struct error* error) {
@@ -266,8 +308,13 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			return error_set(error,
 			                 "the model gave logits that are not finite numbers: its weights are damaged or "
 			                 "overflow f16");
-		out->token = in->token;
 		out->log_normaliser = in->log_normaliser;
+		if (b->of_row[i]->penalties) {
+			if (!penalised_result(b, i, pass->want[r0 + i], out, error))
+				return false;
+			continue;
+		}
+		out->token = in->token;
 		out->max_probability = in->max_probability;
 		if (pass->want[r0 + i] & WANT_TOP) {
 			out->top = in->top;
@@ -419,6 +466,7 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 	/* the staging block may still be on its way */
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
 	s->row[0] = s->row[n - 1];
+	b->of_row[0] = b->of_row[n - 1];
 	s->n = 1;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, sizeof *s, cudaMemcpyHostToDevice, b->stream), error);
 	head_launches(b, b->stream, 1, false, b->result);

@@ -263,9 +263,20 @@ static void gemma_like(void** state) {
 /* ---- results ------------------------------------------------------------------------------- */
 
 static void check_result(const struct result* got, const float* logits, int vocab, uint8_t want, int top,
-                         const struct sampler* sampler, int position, float* scratch) {
+                         const struct sampler* sampler, const struct penalised_row* penalised, int position,
+                         float* scratch) {
 	struct result expected = {.top = top};
-	assert_true(result_from_logits(&expected, want, logits, vocab, sampler, (uint64_t)position + 1, scratch));
+	assert_true(result_from_logits(&expected, (uint8_t)(want | WANT_NORMALISER), logits, vocab, sampler,
+	                               (uint64_t)position + 1, scratch));
+	if (penalised) {
+		float max = logits[0];
+		for (int v = 1; v < vocab; v++)
+			max = fmaxf(max, logits[v]);
+		const float sum = expf(expected.log_normaliser - max);
+		expected.top = top;
+		result_from_softmax(&expected, want, logits, vocab, max, sum, sampler, penalised,
+		                    (uint64_t)position + 1, scratch);
+	}
 	assert_int_equal(got->token, expected.token);
 	if (want & WANT_NORMALISER)
 		assert_true(fabsf(got->log_normaliser - expected.log_normaliser) < 1e-4f);
@@ -278,7 +289,34 @@ static void check_result(const struct result* got, const float* logits, int voca
 		assert_true(fabsf(got->top_probability[i] - expected.top_probability[i]) < 1e-5f);
 }
 
-static void try_results(int vocab, const struct sampler* sampler) {
+/* Of a request whose prompt held the even tokens and that generated the first third once. */
+struct request {
+	struct penalties penalties;
+	uint8_t* in_prompt;
+	int32_t *generated, bias_token[2];
+	float bias[2];
+};
+static void make_request(struct request* q, int vocab) {
+	q->in_prompt = calloc((size_t)vocab, 1);
+	q->generated = calloc((size_t)vocab, sizeof *q->generated);
+	for (int v = 0; v < vocab; v++) {
+		q->in_prompt[v] = v % 2 == 0;
+		q->generated[v] = v < vocab / 3;
+	}
+	q->bias_token[1] = vocab - 1;
+	q->bias[0] = -3;
+	q->bias[1] = 0.25f;
+	q->penalties = (struct penalties){.repetition = 1.3f,
+	                                  .frequency = 0.5f,
+	                                  .presence = 0.75f,
+	                                  .in_prompt = q->in_prompt,
+	                                  .generated = q->generated,
+	                                  .bias_token = q->bias_token,
+	                                  .bias = q->bias,
+	                                  .n_bias = vocab > 1 ? 2 : 1};
+}
+
+static void try_results(int vocab, const struct sampler* sampler, bool with_penalties) {
 	const enum dtype types[] = {DTYPE_F16};
 	const struct model_shape shape = random_shape(1, 64, 1, 1, 32, 32, vocab);
 	struct random_model* m = random_model_make(&shape, types, 1, WITH_OUTPUT_BIAS, (uint64_t)vocab);
@@ -294,18 +332,28 @@ static void try_results(int vocab, const struct sampler* sampler) {
 		top[i] = r->out[i].top = 1 + random_below(&random, MAX_TOP);
 		r->out[i].logits = poisoned((size_t)vocab * sizeof(float));
 	}
-	const struct segment segment = {.cache = c, .n = r->n, .sampler = sampler};
+	struct request request = {.in_prompt = NULL};
+	make_request(&request, vocab);
+	const struct segment segment = {
+	    .cache = c, .n = r->n, .sampler = sampler, .penalties = with_penalties ? &request.penalties : NULL};
 	struct pass pass = pass_of(r, &segment, 2);
 	pass.head = true;
 	run(b, &pass);
 	float* scratch = malloc(2 * (size_t)vocab * sizeof *scratch);
 	for (int i = 0; i < r->n; i++) {
+		int32_t path[MAX_ROWS];
 		int depth = 0;
 		for (int at = r->parent[i]; at >= 0; at = r->parent[at])
 			depth++;
-		check_result(&r->out[i], r->out[i].logits, vocab, r->want[i], top[i], sampler, depth, scratch);
+		for (int at = i, d = depth; at >= 0; at = r->parent[at])
+			path[d--] = r->token[at];
+		const struct penalised_row penalised = {&request.penalties, path, depth + 1};
+		check_result(&r->out[i], r->out[i].logits, vocab, r->want[i], top[i], sampler,
+		             with_penalties ? &penalised : NULL, depth, scratch);
 		free(r->out[i].logits);
 	}
+	free(request.in_prompt);
+	free(request.generated);
 	free(scratch);
 	free(r);
 	b->cache_close(c);
@@ -324,9 +372,10 @@ static void results(void** state) {
 	    {.temperature = 0.2f, .top_p = 1, .min_p = 0.1f, .seed = 7, .sequence = 1},
 	};
 	for (size_t i = 0; i < sizeof vocab / sizeof *vocab; i++) {
-		try_results(vocab[i], NULL);
+		try_results(vocab[i], NULL, false);
+		try_results(vocab[i], NULL, true);
 		for (size_t j = i % 2; j < sizeof samplers / sizeof *samplers; j += 2)
-			try_results(vocab[i], &samplers[j]);
+			try_results(vocab[i], &samplers[j], i % 3 == j % 3);
 	}
 }
 

@@ -64,14 +64,63 @@ static void unless_the_gpu_was_asked_for(void** state) {
 	swiftlet_model_close(model);
 }
 
+/* Greedy tokens of one request; how many. */
+static int generate(swiftlet_engine* engine, enum swiftlet_method method, double frequency, int32_t out[40]) {
+	char message[512] = "";
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	o.context = 64;
+	o.method = method;
+	swiftlet_session* session = swiftlet_session_open(engine, &o, message, sizeof message);
+	if (!session)
+		fail_msg("%s", message);
+	static const int32_t prompt[] = {5, 6, 7, 8};
+	struct swiftlet_request r;
+	swiftlet_request_default(&r, &o);
+	r.prompt = prompt;
+	r.n_prompt = 4;
+	r.max_tokens = 40;
+	r.frequency_penalty = frequency;
+	r.repetition_penalty = frequency > 0 ? 1.5 : 1;
+	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
+	int n = 0;
+	assert_true(swiftlet_session_start(session, &r, message, sizeof message));
+	while (step.stop == SWIFTLET_RUNNING) {
+		if (!swiftlet_session_step(session, &step, message, sizeof message))
+			fail_msg("%s", message);
+		for (int i = 0; i < step.n; i++)
+			out[n++] = step.token[i].id;
+	}
+	swiftlet_session_close(session);
+	return n;
+}
+
+/* What they change is the text; drafting changes nothing of it. */
+static void penalties_hold_there_too(void** state) {
+	(void)state;
+	char message[512] = "";
+	swiftlet_model* model;
+	swiftlet_engine* engine = open_on("cuda", plain, &model, message);
+	if (!engine)
+		fail_msg("%s", message);
+	int32_t as_is[40], plainly[40], drafted[40];
+	const int n = generate(engine, SWIFTLET_VANILLA, 0, as_is);
+	assert_int_equal(generate(engine, SWIFTLET_VANILLA, 2, plainly), n);
+	assert_int_equal(generate(engine, SWIFTLET_AUTO, 2, drafted), n);
+	assert_memory_equal(drafted, plainly, (size_t)n * sizeof *plainly);
+	assert_memory_not_equal(as_is, plainly, (size_t)n * sizeof *plainly);
+	swiftlet_engine_close(engine);
+	swiftlet_model_close(model);
+}
+
 int main(void) {
 	struct error error;
 	if (!cuda_available(&error)) {
 		printf("skipped: %s\n", error.message);
 		return 77;
 	}
-	const struct CMUnitTest tests[] = {cmocka_unit_test(what_the_gpu_runs_goes_there),
-	                                   cmocka_unit_test(what_it_does_not_goes_to_the_cpu),
-	                                   cmocka_unit_test(unless_the_gpu_was_asked_for)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_the_gpu_runs_goes_there), cmocka_unit_test(what_it_does_not_goes_to_the_cpu),
+	    cmocka_unit_test(unless_the_gpu_was_asked_for), cmocka_unit_test(penalties_hold_there_too)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
