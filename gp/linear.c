@@ -24,27 +24,31 @@ struct linear_model {
 	struct gp_random random;
 };
 
-static void start(struct linear_model* m, const double* weight, double scale_sd) {
-	const size_t n = (size_t)m->n;
+/* p may be NULL: weights alike about zero. */
+static void start(struct linear_model* m, const struct linear_prior* p) {
+	const size_t n = (size_t)m->n, split = WEIGHTS + (size_t)(p ? p->split : 0);
+	for (size_t i = 0; i < n; i++)
+		m->mean[i] = i == CONSTANT ? m->option.mean : i >= WEIGHTS && p ? p->mean[i - WEIGHTS] : 0;
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < n; j++) {
-			const bool weights = i >= WEIGHTS && j >= WEIGHTS && weight;
-			const double shared =
-			    weights ? scale_sd * scale_sd * weight[i - WEIGHTS] * weight[j - WEIGHTS] : 0;
-			m->covariance[i * n + j] = shared + (i == j ? m->sd[i] * m->sd[i] : 0);
+			const bool together = p && i >= WEIGHTS && j >= WEIGHTS && (i < split) == (j < split);
+			const double scale = together ? p->scale_sd[i >= split] : 0;
+			m->covariance[i * n + j] =
+			    scale * scale * m->mean[i] * m->mean[j] + (i == j ? m->sd[i] * m->sd[i] : 0);
 		}
-	for (size_t i = 0; i < n; i++)
-		m->mean[i] = i == CONSTANT ? m->option.mean : i >= WEIGHTS && weight ? weight[i - WEIGHTS] : 0;
 	for (int e = 0; e < m->option.members; e++) {
-		const double scale = 1 + scale_sd * (weight ? gp_normal(&m->random) : 0);
+		double scale[2] = {1, 1};
+		for (int part = 0; p && part < 2; part++)
+			if (part == 0 || p->split < m->option.dims)
+				scale[part] += p->scale_sd[part] * gp_normal(&m->random);
 		for (size_t i = 0; i < n; i++)
 			m->member[(size_t)e * n + i] =
-			    m->mean[i] * (i >= WEIGHTS ? scale : 1) + m->sd[i] * gp_normal(&m->random);
+			    m->mean[i] * (i >= WEIGHTS ? scale[i >= split] : 1) + m->sd[i] * gp_normal(&m->random);
 	}
 }
 
 static bool in_range(const struct linear_options* o) {
-	return o->dims >= 1 && o->dims <= 512 && o->members >= 0 && o->members <= 4096 && isfinite(o->mean) &&
+	return o->dims >= 1 && o->dims <= 1024 && o->members >= 0 && o->members <= 4096 && isfinite(o->mean) &&
 	       o->mean_sd > 0 && o->weight_sd > 0 && o->offset_sd >= 0;
 }
 
@@ -70,7 +74,7 @@ struct linear_model* linear_open(const struct linear_options* o) {
 	}
 	for (size_t i = 0; i < n; i++)
 		m->sd[i] = i == CONSTANT ? o->mean_sd : i == OFFSET ? o->offset_sd : o->weight_sd;
-	start(m, NULL, 0);
+	start(m, NULL);
 	return m;
 }
 
@@ -86,10 +90,10 @@ void linear_close(struct linear_model* m) {
 	free(m);
 }
 
-void linear_prior(struct linear_model* m, const double* mean, const double* sd, double scale_sd) {
+void linear_begin(struct linear_model* m, const struct linear_prior* p) {
 	for (int i = 0; i < m->option.dims; i++)
-		m->sd[WEIGHTS + i] = sd[i];
-	start(m, mean, scale_sd);
+		m->sd[WEIGHTS + i] = p->sd[i];
+	start(m, p);
 }
 
 void linear_group(struct linear_model* m) {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct linear_options {
-	int dims;             /* bits, 1..512; vectors are (dims + 63) / 64 words */
+	int dims;             /* bits, 1..1024; vectors are (dims + 63) / 64 words */
 	int members;          /* draws kept, >= 0 */
 	double mean, mean_sd; /* prior of the constant */
 	double weight_sd;     /* prior of each weight: normal about zero */
@@ -27,10 +27,16 @@ struct linear_model;
 struct linear_model* linear_open(const struct linear_options*);
 void linear_close(struct linear_model*);
 
-/* Begins again from a prior that tells the weights apart: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g
- * and n standard normal, g shared by all: what is known up to a common factor. mean, sd (dims), sd > 0.
- * O(d^2 + d·members). */
-void linear_prior(struct linear_model*, const double* mean, const double* sd, double scale_sd);
+/* What a prior knows up to common factors: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g and n standard
+ * normal, g shared by the weights under `split`, and another one, of scale_sd[1], by those from there on.
+ * mean, sd (dims), sd > 0. */
+struct linear_prior {
+	const double *mean, *sd;
+	int split;
+	double scale_sd[2];
+};
+/* Begins again from a prior that tells the weights apart. O(d^2 + d·members). */
+void linear_begin(struct linear_model*, const struct linear_prior*);
 /* A new group: its offset is drawn afresh. O(d). */
 void linear_group(struct linear_model*);
 /* y observed at `bits` with noise variance `variance` (> 0), in which the group's offset has the share

@@ -207,9 +207,14 @@ struct weight_table {
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-/* The set of skipped sub-layers: bit 2b is block b's attention, bit 2b+1 its MLP. */
+/* A state for each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
+ * Of the others those in `stored` run with the weights as stored, and so does the head with `stored_head`;
+ * all else runs with the low-bit copy where there is one, so that a mask that says no more than what is
+ * skipped is good with and without. Bits of `stored` are set for nothing that is skipped. */
 struct mask {
 	uint64_t word[MASK_WORDS];
+	uint64_t stored[MASK_WORDS];
+	uint64_t stored_head; /* 0 or 1 */
 };
 
 static inline bool mask_has(const struct mask* m, int sub_layer) {
@@ -222,6 +227,20 @@ static inline void mask_set(struct mask* m, int sub_layer, bool skip) {
 	else
 		m->word[sub_layer >> 6] &= ~bit;
 }
+static inline bool mask_stores(const struct mask* m, int sub_layer) {
+	return (m->stored[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
+}
+static inline void mask_store(struct mask* m, int sub_layer) {
+	m->stored[sub_layer >> 6] |= (uint64_t)1 << (sub_layer & 63);
+}
+/* Whether it says of anything that it runs as stored. */
+static inline bool mask_says_stored(const struct mask* m) {
+	uint64_t any = m->stored_head;
+	for (int i = 0; i < MASK_WORDS; i++)
+		any |= m->stored[i];
+	return any != 0;
+}
+/* Sub-layers skipped. */
 static inline int mask_count(const struct mask* m) {
 	int n = 0;
 	for (int i = 0; i < MASK_WORDS; i++)
@@ -230,9 +249,9 @@ static inline int mask_count(const struct mask* m) {
 }
 static inline bool mask_equal(const struct mask* a, const struct mask* b) {
 	for (int i = 0; i < MASK_WORDS; i++)
-		if (a->word[i] != b->word[i])
+		if (a->word[i] != b->word[i] || a->stored[i] != b->stored[i])
 			return false;
-	return true;
+	return a->stored_head == b->stored_head;
 }
 
 /* ---- the cache ---------------------------------------------------------------------------- */

@@ -126,6 +126,14 @@ void low_place(struct low_table* low, const void* data) {
 		low->item[i].copy->data = (const unsigned char*)data + low->item[i].offset;
 }
 
+struct mask low_sub_layers(const struct low_table* low, const struct mask* mask, bool* head) {
+	struct mask set = {.word = {0}};
+	for (int i = 0; i < MASK_WORDS; i++)
+		set.word[i] = low->sub_layers.word[i] & ~mask->word[i] & ~mask->stored[i];
+	*head = low->head && !mask->stored_head;
+	return set;
+}
+
 /* ---- making it ------------------------------------------------------------------------------ */
 
 static int item_of(const struct low_table* low, int part) {

@@ -59,6 +59,9 @@ bool low_make(const struct low_table*, void* data, int threads, void (*progress)
  * so at once, each with a row (widest) of its own. */
 void low_make_part(const struct low_table*, void* data, int part, float* row);
 
+/* The sub-layers that a draft with this mask runs with the copy; the head is beside them. */
+struct mask low_sub_layers(const struct low_table*, const struct mask*, bool* head);
+
 /* Rounds a row of floats to a type that copies have (low_round.c): q4_1, q4_k, q3_k or q8_0. x (cols), out
  * (dtype_row_bytes). Scales are always finite, whatever x holds. */
 void low_round(enum dtype type, void* out, const float* x, int64_t cols);

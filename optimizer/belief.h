@@ -5,7 +5,9 @@
  * contributing about its influence (tools/bench.md), where matchness itself is no sum. So a Bayesian linear
  * model learns damage by sub-layer, from a prior mean of influence times a learned scale; a window's text is
  * harder or easier by a factor that all its scores share; and optimizer/calibration.h turns damage into
- * matchness. What a mask's own scores and drafts say beside the model corrects its estimate. */
+ * matchness. Running a sub-layer with rounded weights does damage too, and that adds up the same way: about
+ * its influence times the share of its output that rounding takes. What a mask's own scores and drafts say
+ * beside the model corrects its estimate. */
 #ifndef SWIFTLET_OPTIMIZER_BELIEF_H
 #define SWIFTLET_OPTIMIZER_BELIEF_H
 
@@ -30,22 +32,25 @@ struct evidence {
 };
 
 struct belief {
-	int dims;
-	struct linear_model* linear; /* damage by sub-layer */
+	int dims, bits;              /* skippable sub-layers; of a vector: dims without a low-bit copy */
+	double rounding;             /* damage of rounding over that of skipping, before any was measured */
+	struct linear_model* linear; /* damage by bit */
 	struct calibration link;
 	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
 	int here;    /* scores of the present window */
 	bool informed;
-	double influence[MAX_DIMS]; /* (dims) where informed: the damage to expect of each by influence alone */
+	double influence[MAX_BITS]; /* (bits) where informed: the damage to expect of each by influence alone */
 };
 
 enum { BELIEF_DRAWS = 24 };
 
 /* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
- * two thirds. False on no memory; close in any case. */
-bool belief_open(struct belief*, int dims, int size, uint64_t seed);
+ * two thirds. copy_bits: of the low-bit copy that some sub-layers may run with; 0: there is none. False on no
+ * memory; close in any case. */
+bool belief_open(struct belief*, int dims, int copy_bits, int size, uint64_t seed);
 void belief_close(struct belief*);
-/* Begins again from influence (dims) as the prior mean; the caller then brings all scores again. */
+/* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all
+ * scores again. */
 void belief_inform(struct belief*, const double* influence);
 void belief_window(struct belief*); /* the next scores `here` are of a new window */
 /* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */

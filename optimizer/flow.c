@@ -234,8 +234,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 	else
 		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
 		                               action->carry, &work->pass);
-	work->pass.low = s->low;
-	work->pass.low_head = s->low_head;
+	work->pass.low = states_low(&s->drafts);
+	work->pass.low_head = s->drafts.head;
 }
 
 bool session_next(struct session* s, struct session_work* work) {
@@ -534,8 +534,8 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 		if (plain > 0)
 			ledger_learn(&s->ledger, seconds / plain / plan_unit(s));
 		if (!s->window.full)
-			cost_see_score(&s->engine->cost, (struct variant){.skip = &s->window.proposal.mask}, work->pass.n,
-			               seconds);
+			cost_see_score(&s->engine->cost, states_variant(&s->scored, &s->window.proposal.mask),
+			               work->pass.n, seconds);
 		if (score_take(s))
 			s->phase = PHASE_PLAN;
 		return false;

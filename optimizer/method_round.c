@@ -38,7 +38,7 @@ static bool needs_hidden(const struct session* s) {
 /* ---- masks ---------------------------------------------------------------------------------- */
 
 static struct mask uniform_mask(int blocks, int size) {
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	const int dims = 2 * (blocks - 2);
 	for (int i = 0; i < size; i++)
 		mask_set(&mask, 2 + (int)(((double)i + 0.5) * dims / size), true);
@@ -46,7 +46,7 @@ static struct mask uniform_mask(int blocks, int size) {
 }
 
 static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	struct vector v = {{0}};
 	struct gp_random random = {seed};
 	random_mask(&random, 2 * (blocks - 2), size, &v);
@@ -243,9 +243,9 @@ size_t session_method_bytes(const struct session* s) {
 	const struct method_round* m = s->method;
 	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
 	if (!m)
-		return s->low ? s->engine->low.table.bytes : 0;
+		return s->drafts.any ? s->engine->low.table.bytes : 0;
 	size_t bytes =
-	    (s->low ? s->engine->low.table.bytes : 0) + sizeof *m + (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
+	    (s->drafts.any ? s->engine->low.table.bytes : 0) + sizeof *m + (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
 	if (has_adapter(m))
 		bytes += s->engine->adapter.bytes + cache_bytes(m);
 	if (m->method->drafter == DRAFTS_EXIT)
@@ -405,7 +405,7 @@ static void set_policy(struct session* s) {
 	const double measured =
 	    m->drafted > 7 && timed && !m->guess
 	        ? m->draft_cost / (double)m->drafted
-	        : cost_draft(&cost, session_variant(s, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
+	        : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
 	const double c = m->guess ? 0 : measured;
 	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
 	for (int d = 1; d <= MAX_DRAFT; d++)
@@ -582,8 +582,8 @@ static void model_pass(struct session* s, struct pass* pass) {
 	                      .want = &m->want[m->steps],
 	                      .out = &m->result[m->steps]};
 	if (m->method->drafter == DRAFTS_MASK) {
-		pass->low = s->low;
-		pass->low_head = s->low_head;
+		pass->low = states_low(&s->drafts);
+		pass->low_head = s->drafts.head;
 	}
 }
 

@@ -4,7 +4,6 @@
  * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
  * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
 #include "optimizer/session_state.h"
-#include "optimizer/speedup.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,7 +27,7 @@ int plan_useful_depth(const struct session* s, int most) {
 }
 
 static bool mask_drafts(const struct session* s) {
-	return s->drafters.state[SOURCE_mask] && (mask_count(session_drafts_without(s)) > 0 || s->low);
+	return s->drafters.state[SOURCE_mask] && (mask_count(session_drafts_without(s)) > 0 || s->drafts.any);
 }
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
@@ -108,59 +107,42 @@ static void learn_chain(struct session* s) {
 
 /* ---- the low-bit copy --------------------------------------------------------------------- */
 
-/* The share of a draft's tokens that rounding leaves right, before any was seen, and what that is worth. */
-static const double rounded_prior = 0.95, rounded_weight = 24, rounded_memory = 400;
-/* A variant must be so much better to take another's place: each change makes chances uncertain. */
-static const double better = 1.03;
-
-static double rounded_accuracy(const struct session* s) {
-	return (s->low_right + rounded_weight * rounded_prior) / (s->low_steps + rounded_weight);
+struct states session_states(const struct session* s, const struct mask* mask) {
+	struct states states = {.head = false};
+	if (!s->copy)
+		return states;
+	states.sub_layers = low_sub_layers(s->copy, mask, &states.head);
+	states.any = states.head || mask_count(&states.sub_layers) > 0;
+	return states;
 }
 
-/* What the mask leaves right of `looked_at` steps is the search's to know, the rest is rounding's. */
-static void see_rounded(struct session* s, double expected, int right, int looked_at) {
-	const double keep = s->low_steps > rounded_memory ? rounded_memory / s->low_steps : 1;
-	s->low_right = keep * s->low_right + right;
-	s->low_steps = keep * s->low_steps + expected * looked_at;
-}
+void plan_states(struct session* s) { s->drafts = session_states(s, session_drafts_without(s)); }
 
 /* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
-static void price_variant(const struct session* s, bool low, struct search_costs* costs) {
+void plan_offer_costs(const struct session* s, struct search* search) {
 	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
 	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
-	*costs = (struct search_costs){.max_draft = s->options.max_draft,
-	                               .rounding = low ? fmax(1e-3, 1 - rounded_accuracy(s)) : 0};
-	cost_sub_layers(cost, low, &costs->attention, &costs->mlp, &costs->fixed);
+	struct search_costs costs = {.max_draft = s->options.max_draft};
+	cost_sub_layers(cost, false, &costs.attention, &costs.mlp, &costs.fixed);
+	cost_sub_layers(cost, true, &costs.low_attention, &costs.low_mlp, &costs.low_fixed);
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		costs->verify[n] = cost_verify(cost, n);
+		costs.verify[n] = cost_verify(cost, n);
+	search_set_costs(search, &costs);
 }
 
-static double worth_of(const struct session* s, bool low) {
-	const int blocks = s->engine->model->weights.shape.n_blocks;
-	int skipped[2] = {0, 0};
-	struct search_costs costs;
-	for (int i = 0; i < 2 * blocks; i++)
-		skipped[i & 1] += mask_has(&s->mask, i);
-	if (!low && skipped[0] + skipped[1] == 0)
-		return 0; /* that is the full model */
-	price_variant(s, low, &costs);
-	const double matchness = skipped[0] + skipped[1] == 0 ? 1 : isnan(s->expected) ? 0.9 : s->expected;
-	return speedup_of(&costs, blocks, skipped[0], skipped[1], matchness);
-}
-
-/* Whether drafts run with the copy: where that is worth more than skipping alone. A copy joins here, between
- * two rounds. */
-static void choose_variant(struct session* s) {
-	const bool always = s->options.draft == SWIFTLET_DRAFT_ALWAYS;
-	if (!s->copy && s->drafters.state[SOURCE_mask] && s->options.draft_bits != 0)
-		s->copy = engine_low(s->engine);
+/* A copy joins between two rounds. Where the search knows states it says what runs with it, else all that
+ * does not say otherwise. */
+static void join_copy(struct session* s) {
+	if (s->copy || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
+		return;
+	s->copy = engine_low(s->engine);
 	if (!s->copy)
 		return;
-	const double mine = always ? 0 : worth_of(s, s->low != NULL), other = always ? 1 : worth_of(s, !s->low);
-	if ((always && s->low) || other <= better * mine)
-		return;
-	s->low = s->low ? NULL : &s->copy->sub_layers;
-	s->low_head = s->low && s->copy->head;
+	if (s->search) {
+		plan_offer_costs(s, s->search);
+		search_take_copy(s->search);
+		s->mask = search_best(s->search, &s->matchness);
+	}
 	plan_new_mask(s);
 }
 
@@ -331,7 +313,7 @@ void plan_round(struct session* s) {
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	if (s->rounds % PRICES_EVERY == 0)
-		choose_variant(s);
+		join_copy(s);
 	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
@@ -370,17 +352,12 @@ bool plan_goes_on(struct session* s) {
 void plan_new_mask(struct session* s) {
 	s->expected = s->search ? search_expected(s->search) : s->matchness;
 	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
-	s->mask_right = s->low ? expected * rounded_accuracy(s) : expected;
+	s->mask_right = expected;
+	plan_states(s);
 	if (s->exit_block > 0)
 		return;
 	chances_first_anew(&s->chances, SOURCE_mask, (float)s->mask_right);
 	s->rest = s->rested = s->passed = 0;
-}
-
-static void offer_costs(struct session* s) {
-	struct search_costs costs;
-	price_variant(s, s->low != NULL, &costs);
-	search_set_costs(s->search, &costs);
 }
 
 /* Sizes are a matter of price: the search hears of costs when they are known, and again as they change. */
@@ -388,7 +365,7 @@ static void look_again(struct session* s) {
 	if (!s->search || !s->options.search || s->options.published)
 		return;
 	if (isinf(s->options.opt_budget) || s->engine->cost.passes >= CALIBRATE_FIRST)
-		offer_costs(s);
+		plan_offer_costs(s, s->search);
 	score_adopt_best(s);
 }
 
@@ -402,16 +379,11 @@ static void learn_steps(struct session* s, int accepted) {
 	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
 	s->figures.draft_steps += s->last_draft_steps;
 	s->figures.draft_accepted += s->last_accepted;
-	double rounded = 1;
-	if (s->exit_block > 0)
+	if (s->exit_block > 0 || !s->search || s->options.published)
 		return;
-	if (s->low) {
-		const double by_mask = isnan(s->expected) ? 0.9 : s->expected;
-		see_rounded(s, mask_count(&s->mask) == 0 ? 1 : by_mask, right, looked_at);
-		rounded = rounded_accuracy(s);
-	}
-	if (s->search && !s->options.published && mask_count(&s->mask) > 0)
-		search_see_draft(s->search, &s->mask, fmin(right / rounded, looked_at), looked_at);
+	/* a search that knows no states would take what rounding gets wrong for the mask's fault */
+	if (!s->drafts.any || search_has_copy(s->search))
+		search_see_draft(s->search, &s->mask, right, looked_at);
 }
 
 static void learn_sources(struct session* s) {

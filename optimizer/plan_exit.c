@@ -20,11 +20,13 @@ static double best_rate(const struct cost_model* cost, double right, double c, i
 
 static void draft_by(struct session* s, int block) {
 	const int sub_layers = 2 * s->engine->model->weights.shape.n_blocks;
-	memset(&s->exit_mask, 0, sizeof s->exit_mask);
+	s->exit_mask = (struct mask){.stored_head = s->mask.stored_head};
+	memcpy(s->exit_mask.stored, s->mask.stored, sizeof s->exit_mask.stored);
 	s->exit_block = block;
 	for (int i = 2 * block; block > 0 && i < sub_layers; i++)
 		mask_set(&s->exit_mask, i, true);
 	s->rest = s->rested = s->passed = 0;
+	plan_states(s);
 }
 
 /* A measurement runs as many rows as matchness does, and a head at each exit. */
@@ -41,8 +43,9 @@ bool plan_affords_exits(const struct session* s, int rows) {
 static void compare(struct session* s) {
 	static const double margin = 1.02;
 	const struct cost_model* cost = &s->engine->cost;
-	const struct variant mask = {.skip = &s->mask, .low = s->low, .low_head = s->low_head};
-	const bool drafts = mask_count(&s->mask) > 0 || s->low;
+	const struct states states = session_states(s, &s->mask);
+	const struct variant mask = states_variant(&states, &s->mask);
+	const bool drafts = mask_count(&s->mask) > 0 || states.any;
 	/* what the mask is known for, not what the exit that may draft now is */
 	const double right = s->exit_block > 0 ? s->mask_right : (double)chances_first(&s->chances, SOURCE_mask);
 	const double by_mask = drafts ? best_rate(cost, right, cost_draft(cost, mask), s->options.max_draft) : 1;

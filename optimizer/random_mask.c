@@ -16,7 +16,7 @@ void random_mask(struct gp_random* random, int dims, int size, struct vector* ou
 }
 
 void random_swap(struct gp_random* random, int dims, struct vector* v) {
-	const int count = vector_count(v);
+	const int count = vector_count(v, dims);
 	if (count == 0 || count == dims)
 		return;
 	int drop = gp_below(random, count), take = gp_below(random, dims - count);

@@ -90,7 +90,7 @@ static bool splitting_pays(const struct session* s, const struct mask* mask, int
 	if (isinf(s->options.opt_budget))
 		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
-	const struct variant v = {.skip = mask};
+	const struct variant v = states_variant(&s->scored, mask);
 	const double first = cost_matchness(cost, v, FIRST_ROWS);
 	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
 	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, v, rows);
@@ -117,7 +117,7 @@ static bool is_affordable(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.quiet || cost_plain_seconds(cost) <= 0)
 		return false;
-	const struct mask none = {{0}};
+	const struct mask none = {.word = {0}};
 	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, s->window.size);
 	return ledger_allows_learning(&s->ledger, pass / plan_unit(s));
 }
@@ -134,6 +134,9 @@ bool score_begin(struct session* s) {
 	charge_search(s);
 	if (!proposed)
 		return false;
+	s->scored = (struct states){.head = false};
+	if (search_has_copy(s->search))
+		s->scored = session_states(s, &w->proposal.mask);
 	w->rows = w->matches = 0;
 	w->full = s->distance.capacity > 0 && s->distance.known == 0 && is_free(s);
 	w->distance = w->full || s->distance.known > 0 ? 0 : NAN;
@@ -180,6 +183,8 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .token = s->text + w->base + w->rows,
 	                      .parent = s->row_parent,
 	                      .skip = &w->proposal.mask,
+	                      .low = states_low(&s->scored),
+	                      .low_head = s->scored.head,
 	                      .last = last,
 	                      .head = true,
 	                      .tap = isnan(w->distance) ? -1 : last - 1,

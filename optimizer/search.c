@@ -37,7 +37,7 @@ const char* search_state_name(enum search_state state) {
 }
 
 struct mask search_start_mask(int blocks) {
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	for (int block = 1; block <= blocks - 2 && block < MAX_BLOCKS; block += 2) {
 		mask_set(&mask, 2 * block, true);
 		mask_set(&mask, 2 * block + 1, true);
@@ -71,9 +71,10 @@ static bool check(const struct search_options* o, struct error* error) {
 static bool open_parts(struct search* s, const struct search_options* o) {
 	const struct mask mask = search_start_mask(o->blocks);
 	struct vector start;
-	vector_of(&mask, s->dims, &start);
+	vector_of(&mask, &s->copied, s->dims, &start);
 	const int capacity = 2 * (o->max_steps < 100000 ? o->max_steps : 100000) + 1024;
-	if (!record_open(&s->record, capacity) || !belief_open(&s->belief, s->dims, s->size, o->seed ^ 0x5eed))
+	if (!record_open(&s->record, capacity) ||
+	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
 	if (o->published)
@@ -93,6 +94,8 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	s->dims = 2 * (o->blocks - 2);
 	s->free_size = o->skip_ratio == 0;
 	s->size = search_size(s, s->free_size ? FIRST_RATIO : o->skip_ratio);
+	if (o->copy_bits > 0)
+		s->planned = (struct copied){o->copied, o->head_copied};
 	s->random.state = o->seed;
 	s->incumbent = -1;
 	if (!open_parts(s, o)) {
@@ -148,8 +151,12 @@ static int learn(struct search* s, const struct vector* v, const struct score* s
 		s->unseen_matches += score->matches;
 		s->unseen_rows += score->rows;
 	}
-	if (s->bayes)
-		bayes_observe(s->bayes, v, -damage, variance, score->window);
+	if (s->bayes) {
+		const struct vector skips = vector_skips(v, s->dims);
+		const double rounding =
+		    linear_mean(s->belief.linear, v->word) - linear_mean(s->belief.linear, skips.word);
+		bayes_observe(s->bayes, &skips, rounding - damage, variance, score->window);
+	}
 	if (here && score->rows == s->window_size)
 		note_window(s, e, score);
 	return index;
@@ -166,7 +173,8 @@ static void drop_suggestion(struct search* s, const struct vector* v) {
 /* False for what no evaluation can have said. */
 static bool plausible(const struct search* s, const struct mask* mask, int matches, int rows,
                       struct vector* out) {
-	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows && vector_of(mask, s->dims, out);
+	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows &&
+	       vector_of(mask, &s->copied, s->dims, out);
 }
 
 static void observe_published(struct search* s, const struct vector* v, int matches, int rows) {
@@ -213,13 +221,25 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	s->seconds += search_now() - began;
 }
 
+void search_remember(struct search* s, const struct mask* mask, bool low, int matches, int rows) {
+	struct vector v;
+	if (s->option.published || !plausible(s, mask, matches, rows, &v) || (low && s->option.copy_bits == 0))
+		return;
+	const double began = search_now();
+	vector_of(mask, low ? &s->planned : &(struct copied){.head = false}, s->dims, &v);
+	learn(s, &v, &(struct score){matches, rows, NAN, 0});
+	incumbent_compare(s, false);
+	incumbent_check_stop(s);
+	s->seconds += search_now() - began;
+}
+
 /* Looked at again once as many draft steps have been seen as a mask's acceptance may have moved by. */
 enum { DRAFTS_TO_COMPARE = 64 };
 
 void search_see_draft(struct search* s, const struct mask* mask, double accepted, double trials) {
 	struct vector v;
 	if (s->option.published || !(trials > 0) || !isfinite(trials) || !(accepted >= 0 && accepted <= trials) ||
-	    !vector_of(mask, s->dims, &v))
+	    !vector_of(mask, &s->copied, s->dims, &v))
 		return;
 	const int index = record_find(&s->record, &v);
 	if (index < 0)
@@ -260,12 +280,12 @@ void search_set_influence(struct search* s, const double* influence, double rows
 		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
 			return;
 	const double began = search_now();
-	belief_inform(&s->belief, influence + 2);
+	belief_inform(&s->belief, influence);
 	if (s->bayes)
 		bayes_inform(s->bayes, influence + 2);
 	replay(s);
 	if (s->pending && !s->given) {
-		const struct vector v = value_best(s, s->belief.influence);
+		const struct vector v = value_first_guess(s);
 		incumbent_place(s, &v);
 	} else {
 		incumbent_compare(s, false);
@@ -275,10 +295,18 @@ void search_set_influence(struct search* s, const double* influence, double rows
 
 /* ---- the best, and what comes from outside ------------------------------------------------ */
 
+/* A mask that was given stays as it was, with what it says of a copy that is not there yet. */
+static bool runs_as_asked(const struct search* s, const struct vector* v) {
+	struct vector asked;
+	return s->given && !search_has_copy(s) && vector_of(&s->asked, &s->copied, s->dims, &asked) &&
+	       vector_equal(&asked, v);
+}
+
 struct mask search_best(const struct search* s, double* matchness) {
 	if (matchness)
 		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
-	return mask_of(s->option.published ? &s->published.best : &search_incumbent(s)->bits, s->dims);
+	const struct vector* best = s->option.published ? &s->published.best : &search_incumbent(s)->bits;
+	return runs_as_asked(s, best) ? s->asked : mask_of(best, &s->copied, s->dims);
 }
 
 double search_chosen_by(const struct search* s) {
@@ -303,9 +331,10 @@ double search_speedup(const struct search* s) {
 
 void search_adopt(struct search* s, const struct mask* mask) {
 	struct vector v;
-	if (!vector_of(mask, s->dims, &v))
+	if (!vector_of(mask, &s->copied, s->dims, &v))
 		return;
 	s->given = true;
+	s->asked = *mask;
 	if (s->option.published)
 		s->published.best = v;
 	else
@@ -320,16 +349,46 @@ static void suggest(struct search* s, const struct vector* v) {
 
 void search_suggest(struct search* s, const struct mask* mask) {
 	struct vector v;
-	if (!s->option.published && vector_of(mask, s->dims, &v))
+	if (!s->option.published && vector_of(mask, &s->copied, s->dims, &v))
 		suggest(s, &v);
+}
+
+/* ---- the low-bit copy --------------------------------------------------------------------- */
+
+/* A mask that was never scored must be expected to be so much better to take the place of one that was. */
+static const double BETTER = 1.03;
+
+void search_take_copy(struct search* s) {
+	struct vector v = search_incumbent(s)->bits;
+	if (s->option.copy_bits == 0 || s->option.published || search_has_copy(s))
+		return;
+	const bool asked = runs_as_asked(s, &v), free = s->pending && !s->given;
+	s->copied = s->planned;
+	if (asked)
+		vector_of(&s->asked, &s->copied, s->dims, &v);
+	else if (free || s->free_size)
+		v = value_first_guess(s);
+	if (asked || free) {
+		incumbent_place(s, &v);
+		return;
+	}
+	const struct entry entry = {.bits = v};
+	if (value_expected(s, &entry) > BETTER * value_expected(s, search_incumbent(s)))
+		incumbent_place(s, &v);
+	else
+		suggest(s, &v);
+}
+
+bool search_has_copy(const struct search* s) {
+	return s->copied.head || mask_count(&s->copied.sub_layers) > 0;
 }
 
 /* The incumbent brought to another size: the costliest sub-layers go, or the cheapest come. */
 static struct vector resized(const struct search* s, const struct vector* from) {
 	struct vector v = *from;
-	double damage[MAX_DIMS];
+	double damage[MAX_BITS];
 	linear_weights(s->belief.linear, damage);
-	for (int count = vector_count(&v); count != s->size; count = vector_count(&v)) {
+	for (int count = vector_count(&v, s->dims); count != s->size; count = vector_count(&v, s->dims)) {
 		const bool grow = count < s->size;
 		int pick = -1;
 		for (int i = 0; i < s->dims; i++)
@@ -338,6 +397,7 @@ static struct vector resized(const struct search* s, const struct vector* from) 
 				pick = i;
 		vector_set(&v, pick, grow);
 	}
+	value_round(s, &v, damage);
 	return v;
 }
 
@@ -367,13 +427,17 @@ void search_set_skip_ratio(struct search* s, double r) {
 }
 
 void search_set_costs(struct search* s, const struct search_costs* cost) {
-	if (!isfinite(cost->attention) || !isfinite(cost->mlp) || !isfinite(cost->fixed) || cost->attention < 0 ||
-	    cost->mlp < 0 || cost->fixed < 0 || cost->max_draft < 1 || s->option.published)
+	const double each[] = {cost->attention,     cost->mlp,     cost->fixed,
+	                       cost->low_attention, cost->low_mlp, cost->low_fixed};
+	for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+		if (!(each[i] >= 0 && isfinite(each[i])))
+			return;
+	if (cost->max_draft < 1 || s->option.published)
 		return;
 	s->cost = *cost;
 	s->have_costs = true;
 	if (s->pending && !s->given && s->belief.informed && value_by_speedup(s)) {
-		const struct vector v = value_best(s, s->belief.influence);
+		const struct vector v = value_first_guess(s);
 		if (!vector_equal(&v, &search_incumbent(s)->bits))
 			incumbent_place(s, &v);
 	} else {
@@ -402,7 +466,8 @@ enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
 
 double search_skip_ratio(const struct search* s) {
-	return s->free_size ? (double)vector_count(&search_incumbent(s)->bits) / s->dims : s->option.skip_ratio;
+	return s->free_size ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
+	                    : s->option.skip_ratio;
 }
 
 void search_seconds(const struct search* s, double* foreground, double* background) {
@@ -417,7 +482,7 @@ void search_each(const struct search* s,
                  void* user) {
 	for (int i = 0; i < s->record.observations; i++) {
 		const struct observation* o = &s->record.observation[i];
-		const struct mask mask = mask_of(&s->record.entry[o->entry].bits, s->dims);
+		const struct mask mask = mask_of(&s->record.entry[o->entry].bits, &s->copied, s->dims);
 		visit(user, &mask, o->score.matches, o->score.rows, o->score.window);
 	}
 }

@@ -32,6 +32,12 @@ struct search_options {
 	/* Fits and Bayesian proposals run on a low-priority thread; until one is ready, random proposals
 	 * take its place. False: they run inside search_propose, and everything repeats. */
 	bool background;
+	/* A low-bit copy of the weights that drafts may run with once search_take_copy says so: its bits (0:
+	 * there never is one), the sub-layers that it has, and whether it has the head. With OBJECTIVE_SPEEDUP
+	 * only: a mask then says of each sub-layer whether it is skipped, low, or as stored. */
+	int copy_bits;
+	struct mask copied;
+	bool head_copied;
 	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
 	 * process each bayes_interval-th, the first mask scored replaces the start mask, the best raw score ever
 	 * drafts, nothing is scored twice. Influence, distances, costs and `confirm` are ignored. */
@@ -40,12 +46,10 @@ struct search_options {
 
 /* Costs for OBJECTIVE_SPEEDUP, in one-row full passes. */
 struct search_costs {
-	double attention, mlp;         /* one sub-layer of each kind */
-	double fixed;                  /* what no mask saves: embedding, head, overhead */
-	double verify[SLICE_ROWS + 1]; /* v(n) of n rows; v[1] = 1 */
-	/* More than 0: drafts run with rounded weights, which alone get this share of the tokens wrong. Masks are
-	 * scored without that; a draft that skips nothing may be the best. */
-	double rounding;
+	double attention, mlp;                    /* one sub-layer of each kind, as stored */
+	double fixed;                             /* what no mask saves: embedding, head, overhead */
+	double low_attention, low_mlp, low_fixed; /* the same with the low-bit copy, where there is one */
+	double verify[SLICE_ROWS + 1];            /* v(n) of n rows; v[1] = 1 */
 	int max_draft;
 };
 
@@ -87,8 +91,10 @@ bool search_propose(struct search*, struct proposal*);
  * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
  * where nobody has measured it. */
 void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
-/* An observation from elsewhere (a bank, an import, a client): window 0 is "unknown". */
+/* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
+/* One from earlier, of a mask that ran with a copy like the search's (low), or as stored whatever it says. */
+void search_remember(struct search*, const struct mask*, bool low, int matches, int rows);
 
 /* Block Influence (Men et al. 2024, ShortGPT) by sub-layer: influence (2L), the mean of 1 - cos(x, x + f(x))
  * over `rows` rows of text. It is the prior mean of what a sub-layer costs, and an order: while no mask was
@@ -118,6 +124,11 @@ double search_speedup(const struct search*);
 double search_worth(const struct search*, const struct proposal*);
 /* Takes a mask as the incumbent, to be scored next (an import, a bank entry, --mask). */
 void search_adopt(struct search*, const struct mask*);
+/* From now on drafts run with the copy, all that masks do not keep as stored: the incumbent does at once, or
+ * gives way to what is then expected to be the best. Until then masks that come and go run as stored. */
+void search_take_copy(struct search*);
+/* Whether they do. */
+bool search_has_copy(const struct search*);
 /* Adds a candidate to be scored before other proposals on the current window. At most 8 wait. */
 void search_suggest(struct search*, const struct mask*);
 /* From the next proposal on; a change reopens. 0: as in search_options. */

@@ -27,9 +27,15 @@ bool incumbent_scored_here(const struct search* s, int entry) {
 
 bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.trials > 0; }
 
+/* Whether it can run: what is known of a copy may come before the copy does. */
+static bool runs(const struct search* s, const struct entry* e) {
+	const struct vector skips = vector_skips(&e->bits, s->dims);
+	return search_has_copy(s) || vector_equal(&skips, &e->bits);
+}
+
 /* By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return value_by_speedup(s) || vector_count(&e->bits) >= s->size;
+	return runs(s, e) && (value_by_speedup(s) || vector_count(&e->bits, s->dims) >= s->size);
 }
 
 void incumbent_compare(struct search* s, bool step) {

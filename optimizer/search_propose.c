@@ -11,13 +11,24 @@ enum { SIZES = 9 };
 
 static bool is_new(const struct search* s, const struct vector* v) { return record_find(&s->record, v) < 0; }
 
+/* Runs low of what is not skipped what pays, by what scores have said. */
+static void round_rest(const struct search* s, struct vector* v) {
+	double damage[MAX_BITS];
+	if (!search_has_copy(s))
+		return;
+	linear_weights(s->belief.linear, damage);
+	value_round(s, v, damage);
+}
+
 /* Swaps sub-layers at random until the mask is one not seen before; false when a few swaps do not get there.
  */
 static bool make_new(struct search* s, struct vector* v) {
 	for (int try = 0; try < 16; try++) {
 		if (is_new(s, v))
 			return true;
+		*v = vector_skips(v, s->dims);
 		random_swap(&s->random, s->dims, v);
+		round_rest(s, v);
 	}
 	return is_new(s, v);
 }
@@ -30,12 +41,12 @@ static const double DRAWN_SHARE = 0.5;
 /* The best mask of a draw from the posterior (Thompson sampling), in some of its weights, or where the size
  * is to be found too in all of them. */
 static bool propose_informed(struct search* s, struct vector* out) {
-	double mean[MAX_DIMS], drawn[MAX_DIMS];
+	double mean[MAX_BITS], drawn[MAX_BITS];
 	linear_weights(s->belief.linear, mean);
 	const double share = s->free_size ? 1 : DRAWN_SHARE;
 	for (int try = 0; try < 4; try++) {
 		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
-		for (int i = 0; i < s->dims; i++)
+		for (int i = 0; i < s->belief.bits; i++)
 			if (gp_uniform(&s->random) > share)
 				drawn[i] = mean[i];
 		*out = value_best(s, drawn);
@@ -50,10 +61,14 @@ static bool first_new(const struct search* s, int size, struct vector* v) {
 	*v = (struct vector){{0}};
 	for (int i = 0; i < size; i++)
 		vector_set(v, i, true);
-	do
-		if (is_new(s, v))
+	do {
+		struct vector rounded = *v;
+		round_rest(s, &rounded);
+		if (is_new(s, &rounded)) {
+			*v = rounded;
 			return true;
-	while (next_mask(v, s->dims));
+		}
+	} while (next_mask(v, s->dims));
 	return false;
 }
 
@@ -62,7 +77,7 @@ static bool first_new(const struct search* s, int size, struct vector* v) {
 static int present_size(const struct search* s) {
 	if (!s->free_size || !value_by_speedup(s))
 		return s->size;
-	const int best = vector_count(&search_incumbent(s)->bits), least = (s->dims + 4) / 5;
+	const int best = vector_count(&search_incumbent(s)->bits, s->dims), least = (s->dims + 4) / 5;
 	return best > least ? best : least;
 }
 
@@ -74,6 +89,7 @@ static bool propose_random(struct search* s, struct vector* out) {
 	const int size = present_size(s);
 	for (int try = 0; try < 64; try++) {
 		random_mask(&s->random, s->dims, size, out);
+		round_rest(s, out);
 		if (is_new(s, out))
 			return true;
 	}
@@ -97,14 +113,14 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
                  const struct vector* v) {
 	p->kind = kind;
 	p->step = search_is_step(kind) ? s->steps + 1 : 0;
-	p->mask = mask_of(v, s->dims);
+	p->mask = mask_of(v, &s->copied, s->dims);
 	p->needed = p->step && !s->option.published ? needed_for(s, v) : 0;
 	return true;
 }
 
 /* The process has the linear model's sum as its prior mean, and holds what that leaves: interactions. */
 static void want_bayes(struct search* s) {
-	double trend[MAX_DIMS];
+	double trend[MAX_BITS];
 	linear_weights(s->belief.linear, trend);
 	for (int i = 0; i < s->dims; i++)
 		trend[i] = -trend[i];
@@ -116,8 +132,11 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
 	if (s->bayes && step % interval == 0)
 		want_bayes(s);
-	if (s->bayes && bayes_take(s->bayes, &v) && make_new(s, &v))
-		return fill(s, p, PROPOSAL_BAYES, &v);
+	if (s->bayes && bayes_take(s->bayes, &v)) {
+		round_rest(s, &v);
+		if (make_new(s, &v))
+			return fill(s, p, PROPOSAL_BAYES, &v);
+	}
 	if (propose_random(s, &v))
 		return fill(s, p, PROPOSAL_RANDOM, &v);
 	s->exhausted = true;
@@ -125,19 +144,20 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	return false;
 }
 
-/* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped: the unscored one that is worth
- * most, while one is worth anything to speak of. */
+/* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped, and 0 where there is a copy to
+ * run with: the unscored one that is worth most, while one is worth anything to speak of. */
 static bool propose_size(struct search* s, struct proposal* p) {
 	if (!s->free_size || !value_by_speedup(s))
 		return false;
-	double damage[MAX_DIMS], most = 1e-3;
+	double damage[MAX_BITS], most = 1e-3;
 	int order[MAX_DIMS];
 	struct vector best;
 	bool found = false;
 	linear_weights(s->belief.linear, damage);
 	value_sort(s->belief.informed ? s->belief.influence : damage, order, s->dims);
-	for (int i = 1; i <= SIZES; i++) {
-		const struct vector v = value_first(order, search_size(s, 0.1 * i));
+	for (int i = search_has_copy(s) ? 0 : 1; i <= SIZES; i++) {
+		struct vector v = value_first(order, search_size(s, 0.1 * i));
+		round_rest(s, &v);
 		const int index = record_find(&s->record, &v);
 		const double worth =
 		    index >= 0 && s->record.entry[index].rows > 0 ? 0 : value_worth(s, &v, s->window_size);
@@ -187,7 +207,7 @@ bool search_propose(struct search* s, struct proposal* p) {
 
 double search_worth(const struct search* s, const struct proposal* p) {
 	struct vector v;
-	if (!s->have_costs || s->option.published || !vector_of(&p->mask, s->dims, &v))
+	if (!s->have_costs || s->option.published || !vector_of(&p->mask, &s->copied, s->dims, &v))
 		return NAN;
 	return value_worth(s, &v, s->window_size > 0 ? s->window_size : 32);
 }

@@ -16,8 +16,9 @@ struct search {
 	struct search_options option;
 	struct search_costs cost;
 	bool have_costs;
-	int dims, size; /* skippable sub-layers; those a proposal skips where the size is fixed */
-	bool free_size; /* as many as pay */
+	int dims, size;                /* skippable sub-layers; those a proposal skips where the size is fixed */
+	bool free_size;                /* as many as pay */
+	struct copied planned, copied; /* what the copy has; the same once drafts run with it, nothing before */
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
@@ -31,6 +32,7 @@ struct search {
 	int incumbent;       /* entry */
 	bool pending;        /* the incumbent was put there unscored, and stays until it is scored */
 	bool given;          /* it came from outside: influence does not replace it */
+	struct mask asked;   /* what was given, with what it says of a copy that is not there yet */
 	int64_t chosen_on;   /* the window that the incumbent became the best on */
 	double chosen_by;    /* its score then; NaN: none */
 	int64_t unseen_matches, unseen_rows;
@@ -61,6 +63,8 @@ double search_now(void); /* seconds */
 /* search_value.c */
 /* Whether costs count: they are known, and speed is what is searched. */
 bool value_by_speedup(const struct search*);
+/* c: the cost of a draft step by its states. */
+double value_cost(const struct search*, const struct vector*);
 /* The speed-up of a mask whose draft steps are right with the chance alpha. */
 double value_speedup(const struct search*, const struct vector*, double alpha);
 /* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
@@ -71,9 +75,13 @@ double value_expected(const struct search*, const struct entry*);
 /* order (n) by rising key, stable. */
 void value_sort(const double* key, int* order, int n);
 struct vector value_first(const int* order, int size);
-/* The sub-layers of least damage (dims), or of least damage for what skipping them saves: exactly s->size of
- * them, or where the size is free as many as pay. */
+/* The sub-layers of least damage (bits), or of least damage for what skipping or rounding them saves: exactly
+ * s->size of them skipped, or where the size is free as many as pay. */
 struct vector value_best(const struct search*, const double* damage);
+/* The best by influence, or without it by what scores have said. */
+struct vector value_first_guess(const struct search*);
+/* Of what is not skipped, runs low what pays by this damage (bits). */
+void value_round(const struct search*, struct vector*, const double* damage);
 /* Expected gain in time a token, in plain steps, from what one score of `rows` may show of a mask. */
 double value_worth(const struct search*, const struct vector*, int rows);
 

@@ -12,11 +12,20 @@ bool value_by_speedup(const struct search* s) {
 	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
 }
 
+double value_cost(const struct search* s, const struct vector* v) {
+	const struct search_costs* cost = &s->cost;
+	double c = vector_has(v, vector_head_bit(s->dims)) ? cost->low_fixed : cost->fixed;
+	for (int i = 0; i < s->dims + 4; i++) {
+		if (i >= 2 && i < s->dims + 2 && vector_has(v, i - 2))
+			continue;
+		const bool low = vector_has(v, vector_low_bit(i, s->dims));
+		c += i & 1 ? (low ? cost->low_mlp : cost->mlp) : low ? cost->low_attention : cost->attention;
+	}
+	return c;
+}
+
 double value_speedup(const struct search* s, const struct vector* v, double alpha) {
-	int kind[2] = {0, 0};
-	for (int i = 0; i < s->dims; i++)
-		kind[i & 1] += vector_has(v, i);
-	return speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha);
+	return speedup_of(&s->cost, value_cost(s, v), alpha);
 }
 
 double value_of(const struct search* s, const struct vector* v, double matchness) {
@@ -55,32 +64,123 @@ struct vector value_first(const int* order, int size) {
 	return v;
 }
 
-struct vector value_best(const struct search* s, const double* damage) {
-	double key[MAX_DIMS] = {0};
-	int order[MAX_DIMS], size = s->size;
-	const bool choose = s->free_size && value_by_speedup(s);
-	for (int i = 0; i < s->dims; i++) {
-		const double saved = i & 1 ? s->cost.mlp : s->cost.attention;
-		key[i] = choose && damage[i] > 0 && saved > 0 ? damage[i] / saved : damage[i];
-	}
-	value_sort(key, order, s->dims);
-	double sum = 0, best = 0;
-	int kind[2] = {0, 0};
-	for (int n = s->cost.rounding > 0 ? 0 : 1;
-	     choose && n <= search_size(s, MOST_RATIO[s->record.observations > 0]); n++) {
-		if (n > 0) {
-			sum += damage[order[n - 1]];
-			kind[order[n - 1] & 1]++;
+/* ---- states by price ---------------------------------------------------------------------- */
+
+/* From the full model towards the empty one: a sub-layer goes from stored to low, from low to skipped, or
+ * where low is a poor bargain at once to skipped. Steps of least damage for what they save come first, so
+ * that the states before each are the best of their price, if damage adds up. */
+struct step {
+	int bit; /* that is set */
+	double damage, saved, key;
+};
+
+static void add_step(struct step* step, int* n, int bit, double damage, double saved) {
+	const double key = damage > 0 && saved > 0 ? damage / saved : damage;
+	int at = (*n)++;
+	for (; at > 0 && step[at - 1].key > key; at--)
+		step[at] = step[at - 1];
+	step[at] = (struct step){bit, damage, saved, key};
+}
+
+/* The steps of sub-layer i; `skips`: it may be skipped. */
+static void steps_of(const struct search* s, int i, bool skips, const double* damage, struct step* step,
+                     int* n) {
+	const int low_bit = vector_low_bit(i, s->dims);
+	const double stored = i & 1 ? s->cost.mlp : s->cost.attention;
+	const double low = i & 1 ? s->cost.low_mlp : s->cost.low_attention;
+	const bool rounds = copied_has(&s->copied, i) && low < stored;
+	const double by_low = rounds ? damage[low_bit] : 0, by_skip = skips ? damage[i - 2] : 0;
+	/* rounding first, where it is the better bargain */
+	const bool both = rounds && (!skips || by_low * low <= (by_skip - by_low) * (stored - low));
+	if (both)
+		add_step(step, n, low_bit, by_low, stored - low);
+	if (skips)
+		add_step(step, n, i - 2, by_skip - (both ? by_low : 0), both ? low : stored);
+}
+
+static void take_step(const struct search* s, struct vector* v, int bit) {
+	if (bit < s->dims)
+		vector_set(v, vector_low_bit(bit + 2, s->dims), false);
+	vector_set(v, bit, true);
+}
+
+/* The best way to go on from v, whose damage is `sum`; `stay`: not at all is one. */
+static struct vector best_way(const struct search* s, struct vector v, double sum, const struct step* step,
+                              int n, bool stay) {
+	const int most = search_size(s, MOST_RATIO[s->record.observations > 0]);
+	struct vector best = v;
+	double c = value_cost(s, &v), value, most_value = 0;
+	for (int i = stay ? -1 : 0, skipped = vector_count(&v, s->dims); i < n; i++) {
+		if (i >= 0 && step[i].bit < s->dims && ++skipped > most)
+			break;
+		if (i >= 0) {
+			take_step(s, &v, step[i].bit);
+			sum += step[i].damage;
+			c -= step[i].saved;
 		}
 		const double alpha =
 		    cautious(calibration_matchness(&s->belief.link, fmax(0, sum)), s->record.observations);
-		const double value = speedup_of(&s->cost, s->option.blocks, kind[0], kind[1], alpha) + 1e-6 * alpha;
-		if (value > best) {
-			best = value;
-			size = n;
+		value = speedup_of(&s->cost, c, alpha) + 1e-6 * alpha;
+		if (value > most_value) {
+			most_value = value;
+			best = v;
 		}
 	}
-	return value_first(order, size);
+	return best;
+}
+
+/* Whatever has a copy runs low. */
+static void round_all(const struct search* s, struct vector* v) {
+	const struct mask mask = mask_of(v, &(struct copied){.head = false}, s->dims);
+	vector_of(&mask, &s->copied, s->dims, v);
+}
+
+static double head_saved(const struct search* s) {
+	return s->copied.head ? s->cost.fixed - s->cost.low_fixed : 0;
+}
+
+void value_round(const struct search* s, struct vector* v, const double* damage) {
+	struct step step[MAX_BITS];
+	int n = 0;
+	double sum = 0;
+	if (!value_by_speedup(s)) {
+		round_all(s, v);
+		return;
+	}
+	*v = vector_skips(v, s->dims);
+	for (int i = 0; i < s->dims + 4; i++) {
+		const bool skipped = i >= 2 && i < s->dims + 2 && vector_has(v, i - 2);
+		if (skipped)
+			sum += damage[i - 2];
+		else
+			steps_of(s, i, false, damage, step, &n);
+	}
+	if (head_saved(s) > 0)
+		add_step(step, &n, vector_head_bit(s->dims), damage[vector_head_bit(s->dims)], head_saved(s));
+	*v = best_way(s, *v, sum, step, n, true);
+}
+
+struct vector value_best(const struct search* s, const double* damage) {
+	if (s->free_size && value_by_speedup(s)) {
+		struct step step[MAX_BITS];
+		int n = 0;
+		for (int i = 0; i < s->dims + 4; i++)
+			steps_of(s, i, i >= 2 && i < s->dims + 2, damage, step, &n);
+		if (head_saved(s) > 0)
+			add_step(step, &n, vector_head_bit(s->dims), damage[vector_head_bit(s->dims)], head_saved(s));
+		return best_way(s, (struct vector){{0}}, 0, step, n, false);
+	}
+	int order[MAX_DIMS];
+	value_sort(damage, order, s->dims);
+	struct vector v = value_first(order, s->size);
+	value_round(s, &v, damage);
+	return v;
+}
+
+struct vector value_first_guess(const struct search* s) {
+	double damage[MAX_BITS];
+	linear_weights(s->belief.linear, damage);
+	return value_best(s, s->belief.informed ? s->belief.influence : damage);
 }
 
 double value_worth(const struct search* s, const struct vector* v, int rows) {

@@ -26,6 +26,8 @@ static struct search* open_search(struct session* s, struct error* error) {
 	 * below 34 B parameters, else 0.5. */
 	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0);
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
+	const struct low_table none = {0}, *planned = &s->engine->low.table;
+	const struct low_table* copy = o->draft_bits != 0 && planned->bytes > 0 ? planned : &none;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
 	    .skip_ratio = priced              ? 0
@@ -42,10 +44,18 @@ static struct search* open_search(struct session* s, struct error* error) {
 	    .published = o->published,
 	    .kappa = o->kappa,
 	    .seed = o->seed,
+	    .copy_bits = priced ? copy->bits : 0,
+	    .copied = copy->sub_layers,
+	    .head_copied = copy->head,
 	    /* under an unlimited budget the figures are to repeat: nothing may depend on timing */
 	    .background = !isinf(o->opt_budget),
 	};
-	return search_open(&how, error);
+	struct search* search = search_open(&how, error);
+	if (search && s->copy) {
+		plan_offer_costs(s, search);
+		search_take_copy(search);
+	}
+	return search;
 }
 
 /* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
@@ -112,23 +122,20 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	}
 	s->engine = engine;
 	s->options = *options;
-	if (options->draft_bits > 0 && engine_low(engine)) {
+	if (options->draft_bits > 0)
 		s->copy = engine_low(engine);
-		s->low = &s->copy->sub_layers;
-		s->low_head = s->copy->head;
-	}
 	s->matchness = NAN;
 	s->window.abandoned = 0.5;
 	ledger_open(&s->ledger, options->opt_budget);
 	chances_open(&s->chances);
 	planner_open(&s->planner, &s->drafters, &s->chances);
-	plan_new_mask(s);
 	exit_choice_open(&s->exits, engine->model->weights.shape.n_blocks, options->exit_block);
 	if (!open_parts(s, &error)) {
 		give_message(message, size, &error);
 		swiftlet_session_close(s);
 		return NULL;
 	}
+	plan_new_mask(s);
 	return s;
 }
 
@@ -412,7 +419,7 @@ static bool add_blocks(const struct session* s, struct mask* mask, const int* bl
 bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_attention, const int* mlp,
                                int n_mlp, char* message, size_t size) {
 	struct error error = {""};
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	if (!add_blocks(s, &mask, attention, n_attention, 0, &error) ||
 	    !add_blocks(s, &mask, mlp, n_mlp, 1, &error))
 		return give_message(message, size, &error);

@@ -64,6 +64,12 @@ struct history {
 	int counted; /* tokens of the text seen so far, the prompt included */
 };
 
+/* What runs with the low-bit copy. */
+struct states {
+	struct mask sub_layers;
+	bool head, any;
+};
+
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_METHOD } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
@@ -100,9 +106,7 @@ struct session {
 	struct mask exit_mask;        /* with an exit: the sub-layers from it on */
 	double mask_right;            /* share of the mask's first choices that were right when it drafted last */
 	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
-	const struct mask* low;       /* sub-layers that drafts run with the low-bit copy; NULL: as stored */
-	bool low_head;
-	double low_right, low_steps; /* draft steps that rounding alone left right, of so many; fading */
+	struct states drafts, scored; /* of the draft at hand, of the proposal at hand */
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's prices were made for */
 	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
@@ -163,18 +167,21 @@ struct session {
 	double started;
 };
 
-/* A draft of this session that leaves these sub-layers out. Proposals are scored as stored: what rounding
- * does beside is not theirs. */
-static inline struct variant session_variant(const struct session* s, const struct mask* skip) {
-	return (struct variant){.skip = skip, .low = s->low, .low_head = s->low_head};
+static inline const struct mask* states_low(const struct states* states) {
+	return states->any ? &states->sub_layers : NULL;
+}
+static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
+	return (struct variant){.skip = skip, .low = states_low(states), .low_head = states->head};
 }
 
+/* A mask's states with the copy that the session has. */
+struct states session_states(const struct session*, const struct mask*);
 /* What the session drafts with, where it plans: the mask or an exit. */
 static inline const struct mask* session_drafts_without(const struct session* s) {
 	return s->exit_block > 0 ? &s->exit_mask : &s->mask;
 }
 static inline struct variant session_drafts_with(const struct session* s) {
-	return session_variant(s, session_drafts_without(s));
+	return states_variant(&s->drafts, session_drafts_without(s));
 }
 
 /* session.c */
@@ -216,6 +223,10 @@ double plan_verify_cost(const struct session*, double beside, int n);
 bool plan_goes_on(struct session*);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
+/* Tells a search what its states cost. */
+void plan_offer_costs(const struct session*, struct search*);
+/* After the exit or the mask that drafts has changed: what of it runs with the copy. */
+void plan_states(struct session*);
 /* Draft tokens that may still be of use, at most `most`: a draft never goes beyond what may be emitted. */
 int plan_useful_depth(const struct session*, int most);
 /* The least cost per token that going on from d steps can have, with steps at cost c of which the share

@@ -1,10 +1,8 @@
 /* Chains of every length, priced; speedup.h has the formula. */
 #include "optimizer/speedup.h"
 
-double speedup_of(const struct search_costs* cost, int blocks, int attention, int mlp, double alpha) {
-	const double kept = cost->fixed + (blocks - attention) * cost->attention + (blocks - mlp) * cost->mlp;
-	const double c = kept > 1e-3 ? kept : 1e-3;
-	const double a = (1 - cost->rounding) * (alpha < 0 ? 0 : alpha > 1 ? 1 : alpha);
+double speedup_of(const struct search_costs* cost, double step, double alpha) {
+	const double c = step > 1e-3 ? step : 1e-3, a = alpha < 0 ? 0 : alpha > 1 ? 1 : alpha;
 	double best = 0, emitted = 1, reach = 1;
 	for (int depth = 1; depth <= cost->max_draft && depth < SLICE_ROWS; depth++) {
 		reach *= a;

@@ -1,14 +1,24 @@
-/* The skippable sub-layers of a mask as a bit vector: bit i is sub-layer i + 2, those of the first and the
- * last block are not in it. */
+/* A draft's states as a bit vector, as the search's models see it: a bit says what a sub-layer is not, the
+ * full model's at its full weights.
+ *
+ * Bit i < dims: sub-layer i + 2 is skipped; those of the first and the last block never are. Bit dims + s, of
+ * all sub-layers: s runs with the low-bit copy; bit dims + (dims + 4): the head does. Without a copy there
+ * are no bits but the first. At most one of a sub-layer's two is set. */
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 
 #include "kernels/backend.h"
 
-enum { MAX_DIMS = 2 * MAX_BLOCKS - 4, VECTOR_WORDS = MASK_WORDS };
+enum { MAX_DIMS = 2 * MAX_BLOCKS - 4, MAX_BITS = 2 * MAX_DIMS + 5, VECTOR_WORDS = (MAX_BITS + 63) / 64 };
 
 struct vector {
 	uint64_t word[VECTOR_WORDS];
+};
+
+/* The sub-layers that have a low-bit copy, and whether the head has; none of them: there is no copy. */
+struct copied {
+	struct mask sub_layers;
+	bool head;
 };
 
 static inline bool vector_has(const struct vector* v, int i) { return v->word[i >> 6] >> (i & 63) & 1u; }
@@ -25,28 +35,57 @@ static inline bool vector_equal(const struct vector* a, const struct vector* b) 
 		differs |= a->word[i] ^ b->word[i];
 	return differs == 0;
 }
-static inline int vector_count(const struct vector* v) {
+/* What it skips, alone. */
+static inline struct vector vector_skips(const struct vector* v, int dims) {
+	struct vector skips = {{0}};
+	for (int i = 0; i < dims / 64; i++)
+		skips.word[i] = v->word[i];
+	if (dims % 64)
+		skips.word[dims / 64] = v->word[dims / 64] & (((uint64_t)1 << dims % 64) - 1);
+	return skips;
+}
+/* Sub-layers that it skips. */
+static inline int vector_count(const struct vector* v, int dims) {
+	const struct vector skips = vector_skips(v, dims);
 	int n = 0;
-	for (int i = 0; i < VECTOR_WORDS; i++)
-		n += __builtin_popcountll(v->word[i]);
+	for (int i = 0; i * 64 < dims; i++)
+		n += __builtin_popcountll(skips.word[i]);
 	return n;
 }
-/* False when the mask skips what may not be skipped in a model of dims / 2 + 2 blocks. */
-static inline bool vector_of(const struct mask* mask, int dims, struct vector* out) {
+static inline int vector_low_bit(int sub_layer, int dims) { return dims + sub_layer; }
+static inline int vector_head_bit(int dims) { return 2 * dims + 4; }
+static inline bool copied_has(const struct copied* c, int sub_layer) {
+	return mask_has(&c->sub_layers, sub_layer);
+}
+
+/* Of a mask as it runs with this copy. False when it skips what may not be skipped in a model of dims / 2 + 2
+ * blocks. */
+static inline bool vector_of(const struct mask* mask, const struct copied* copied, int dims,
+                             struct vector* out) {
 	*out = (struct vector){{0}};
-	for (int sub_layer = 0; sub_layer < 2 * MAX_BLOCKS; sub_layer++) {
-		if (!mask_has(mask, sub_layer))
-			continue;
-		if (sub_layer < 2 || sub_layer >= dims + 2)
+	for (int s = 0; s < 2 * MAX_BLOCKS; s++) {
+		if (mask_has(mask, s) && (s < 2 || s >= dims + 2))
 			return false;
-		vector_set(out, sub_layer - 2, true);
+		if (mask_has(mask, s))
+			vector_set(out, s - 2, true);
+		else if (s < dims + 4 && copied_has(copied, s) && !mask_stores(mask, s))
+			vector_set(out, vector_low_bit(s, dims), true);
 	}
+	if (copied->head && !mask->stored_head)
+		vector_set(out, vector_head_bit(dims), true);
 	return true;
 }
-static inline struct mask mask_of(const struct vector* v, int dims) {
-	struct mask mask = {{0}};
-	for (int i = 0; i < dims; i++)
-		mask_set(&mask, i + 2, vector_has(v, i));
+/* The mask that runs so with this copy. */
+static inline struct mask mask_of(const struct vector* v, const struct copied* copied, int dims) {
+	struct mask mask = {.word = {0}};
+	for (int s = 0; s < dims + 4; s++) {
+		const bool may_skip = s >= 2 && s < dims + 2;
+		if (may_skip && vector_has(v, s - 2))
+			mask_set(&mask, s, true);
+		else if (copied_has(copied, s) && !vector_has(v, vector_low_bit(s, dims)))
+			mask_store(&mask, s);
+	}
+	mask.stored_head = copied->head && !vector_has(v, vector_head_bit(dims));
 	return mask;
 }
 

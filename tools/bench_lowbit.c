@@ -120,7 +120,7 @@ static bool is_run(const struct lowbit* w, const struct lowbit_way* way) { retur
 
 static bool open_way(struct lowbit* w, struct lowbit_way* way, struct error* error) {
 	struct swiftlet_options options = w->bench->options;
-	static const struct mask nothing = {{0}};
+	static const struct mask nothing = {.word = {0}};
 	options.search = way->skip && !w->planted;
 	options.draft_bits = way->low ? w->bits : 0;
 	if (!runner_open(&way->runner, w->bench, &options, FIRST_PROMPT, REQUEST, error))

@@ -229,7 +229,7 @@ static int by_matchness(const void* a, const void* b) {
 static bool order_singles(struct reference_texts* t, struct candidate* order, struct error* error) {
 	const int n = sub_layers(t) - 4;
 	for (int i = 0; i < n; i++) {
-		struct mask one = {{0}};
+		struct mask one = {.word = {0}};
 		mask_set(&one, i + 2, true);
 		order[i] = (struct candidate){i + 2, score(t, &one, false, t->tried, error)};
 		if (order[i].matchness < 0)
@@ -251,7 +251,7 @@ static bool begin_at(struct reference_texts* t, const struct mask* start, struct
 /* The first of that order, of the size wanted or of the size that is worth most. */
 static bool begin(struct reference_texts* t, struct error* error) {
 	struct candidate order[2 * MAX_BLOCKS];
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	if (t->goal->start)
 		return begin_at(t, t->goal->start, error);
 	if (!order_singles(t, order, error))

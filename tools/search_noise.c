@@ -41,7 +41,7 @@ static void score_all(struct lab* lab, struct scores* s) {
 	s->windows = lab->n_windows < WINDOWS ? lab->n_windows : WINDOWS;
 	for (int m = 0; m < MASKS; m++) {
 		s->mask[m] = draw_mask(lab->influence + 2, s->dims, &random);
-		const struct mask mask = mask_of(&s->mask[m], s->dims);
+		const struct mask mask = mask_of(&s->mask[m], &(struct copied){.head = false}, s->dims);
 		s->mean[m] = 0;
 		for (int i = 0; i < s->windows; i++) {
 			const int w = i * lab->n_windows / s->windows, rows = lab->window[w].size;
@@ -78,7 +78,7 @@ static void print_sum(const struct scores* s, const double* influence, double sc
 	struct linear_model* l =
 	    linear_open(&(struct linear_options){.dims = s->dims, .mean_sd = 1e-3, .weight_sd = 1});
 	for (int out = 0; l && out < MASKS; out++) {
-		linear_prior(l, prior, sd, 0.3);
+		linear_begin(l, &(struct linear_prior){.mean = prior, .sd = sd, .split = s->dims, .scale_sd = {0.3}});
 		for (int m = 0; m < MASKS; m++)
 			if (m != out)
 				linear_add(l, s->mask[m].word, s->mean[m], square(0.1 * s->mean[m]), 0, false);
@@ -119,7 +119,7 @@ static void print_link(const struct scores* s) {
 static double print_single(struct lab* lab, int dims) {
 	double damage[MAX_DIMS] = {0}, all = 0, influence = 0, stray = 0, weight = 0;
 	for (int i = 0; i < dims; i++) {
-		struct mask one = {{0}};
+		struct mask one = {.word = {0}};
 		mask_set(&one, i + 2, true);
 		for (int k = 0; k < SINGLE_WINDOWS; k++) {
 			const int w = k * lab->n_windows / SINGLE_WINDOWS;

@@ -11,7 +11,7 @@ static struct cache* open_cache(struct backend* b, int capacity, enum dtype type
 /* Share of the weights that the pass reads: what its span leaves out is skipped, and so is a head not asked
  * for. */
 static double share_of(const struct timed_backend* t, const struct pass* pass) {
-	struct mask skip = pass->skip ? *pass->skip : (struct mask){{0}};
+	struct mask skip = pass->skip ? *pass->skip : (struct mask){.word = {0}};
 	double attention, mlp, head;
 	for (int s = 0; s < 2 * t->shares.blocks; s++)
 		if (s < pass->first || s >= pass->last)

@@ -66,7 +66,7 @@ static void plant(struct mask* mask, int layers, int kind, int n, uint64_t seed)
 }
 
 struct mask synth_planted(const struct synth_spec* s, int half) {
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	const int n = synth_planted_count(s);
 	const uint64_t seed = synth_mix(s->seed * 4 + (uint64_t)half);
 	if (n > 0) {

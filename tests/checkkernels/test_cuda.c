@@ -428,7 +428,7 @@ static void draft_loop(void** state) {
 	static struct result got[MAX_DRAFT], expected[MAX_DRAFT];
 	bool many = false, few = false;
 	for (int trial = 0; trial < 8; trial++) {
-		struct mask skip = {{0}};
+		struct mask skip = {.word = {0}};
 		mask_set(&skip, random_below(&random, 4), trial % 2);
 		const struct sampler sampler = {.temperature = 0.9f, .top_p = 1, .seed = (uint64_t)trial};
 		const struct sampler* sampled = trial % 4 == 3 ? &sampler : NULL;

@@ -310,7 +310,7 @@ static int ascending(const void* a, const void* b) {
 }
 
 static struct mask uniform_mask(int blocks) {
-	struct mask m = {{0}};
+	struct mask m = {.word = {0}};
 	for (int b = 1; b < blocks - 1; b += 2) {
 		mask_set(&m, 2 * b, true);
 		mask_set(&m, 2 * b + 1, true);
@@ -443,7 +443,7 @@ static void measure_pairs(const struct text* t, const struct synth_landscape* l,
 	for (int s = 4; s < 2 * t->backend->weights->shape.n_blocks - 2; s++) {
 		if (l->first[s] != l->first[s - 2])
 			continue;
-		struct mask one = {{0}}, other = {{0}};
+		struct mask one = {.word = {0}}, other = {.word = {0}};
 		mask_set(&one, s, true);
 		mask_set(&other, s - 2, true);
 		const double apart = moved(t, &one) + moved(t, &other);
@@ -459,7 +459,7 @@ static void measure_pairs(const struct text* t, const struct synth_landscape* l,
 /* Matchness with a share of the inner sub-layers skipped, the least influential. */
 static double least_influential(const struct text* t, const double* influence, double ratio, int windows) {
 	const int inner = 2 * (t->backend->weights->shape.n_blocks - 2);
-	struct mask m = {{0}};
+	struct mask m = {.word = {0}};
 	while (mask_count(&m) < (int)(ratio * inner)) {
 		int least = -1;
 		for (int s = 2; s < inner + 2; s++)
@@ -477,7 +477,7 @@ static void skip_singly(const struct text* t, int windows, double range[2], doub
 	range[0] = 1;
 	range[1] = third[0] = third[1] = third[2] = 0;
 	for (int s = 2; s < 2 * inner + 2; s++) {
-		struct mask one = {{0}};
+		struct mask one = {.word = {0}};
 		mask_set(&one, s, true);
 		const double m = text_matchness(t, &one, windows);
 		const int at = 3 * (s / 2 - 1) / inner;
@@ -495,7 +495,7 @@ static double random_masks(const struct text* t, double ratio, int windows, int 
 	const int inner = 2 * (t->backend->weights->shape.n_blocks - 2);
 	double sum = 0;
 	for (int k = 0; k < masks; k++) {
-		struct mask m = {{0}};
+		struct mask m = {.word = {0}};
 		for (uint64_t i = 0; mask_count(&m) < (int)(ratio * inner); i++)
 			mask_set(&m, 2 + (int)(synth_mix(synth_mix((uint64_t)k) + i) % (uint64_t)inner), true);
 		sum += text_matchness(t, &m, windows) / masks;

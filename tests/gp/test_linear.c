@@ -149,7 +149,7 @@ static void prior_with_a_scale(void** state) {
 			own += sd[i] * sd[i];
 		}
 	}
-	linear_prior(m, mean, sd, 0.3);
+	linear_begin(m, &(struct linear_prior){.mean = mean, .sd = sd, .split = DIMS, .scale_sd = {0.3}});
 	linear_weights(m, weight);
 	assert_memory_equal(weight, mean, sizeof mean);
 	assert_true(fabs(linear_mean(m, &bits) - prior) < 1e-12);

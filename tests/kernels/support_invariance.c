@@ -363,7 +363,7 @@ static double plain_influence(const float* before, const float* after, int n) {
 
 /* The rows' states after sub-layer s alone, or before any where s is -1. */
 static void states_after(struct bench* b, struct pass pass, const struct mask* skip, int s, float* out) {
-	struct mask mask = skip ? *skip : (struct mask){{0}};
+	struct mask mask = skip ? *skip : (struct mask){.word = {0}};
 	if (s < 0)
 		mask_set(&mask, 0, true);
 	pass.skip = &mask;
@@ -511,7 +511,7 @@ static void fill(struct bench* b, int committed) {
 }
 
 static struct mask random_mask(struct random* r, int n) {
-	struct mask m = {{0}};
+	struct mask m = {.word = {0}};
 	for (int i = 0; i < n; i++)
 		mask_set(&m, i, random_below(r, 5) < 2);
 	return m;

@@ -101,7 +101,7 @@ static void counters(void** state) {
 static void rewinding(void** state) {
 	struct fixture* f = *state;
 	struct error error;
-	struct mask skip = {{0}};
+	struct mask skip = {.word = {0}};
 	assert_true(f->b->rewind(f->c, 2)); /* nothing pending: nothing to be held */
 	assert_true(chain(f, 3, 2, NULL, -1, NULL, &error));
 	assert_true(f->b->rewind(f->c, 2));

@@ -363,7 +363,7 @@ static void compare(struct random_model* m, int bits, const char* isa, uint64_t 
 	enum { COMMITTED = 20 };
 	struct low_table low;
 	struct block_weights block[3];
-	struct mask mask = {{which}};
+	struct mask mask = {.word = {which}};
 	struct error error = {""};
 	float* a = malloc(sizeof(float) * MAX_ROWS * VOCAB);
 	float* b = malloc(sizeof(float) * MAX_ROWS * VOCAB);
@@ -404,7 +404,7 @@ static void compare(struct random_model* m, int bits, const char* isa, uint64_t 
 static void a_low_pass_is_the_copys_full_pass(void** state) {
 	(void)state;
 	static const char* const isa[] = {"reference", "avx2", "avx512"};
-	const struct mask skip = {{0x24}};
+	const struct mask skip = {.word = {0x24}};
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, WITH_BIASES | WITH_TIED_HEAD);
 	struct random_model* odd = model_of(DTYPE_BF16, 96, 200, WITH_POST_NORMS | WITH_HEAD_NORMS);
 	struct random_model* experts = model_with_experts();
@@ -434,7 +434,7 @@ static void rewinding(void** state) {
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
 	struct low_table low;
 	struct error error = {""};
-	const struct mask first = {{1}}, fifth = {{0x10}}, all = {{0x3f}};
+	const struct mask first = {.word = {1}}, fifth = {.word = {0x10}}, all = {.word = {0x3f}};
 	float* logits = malloc(sizeof(float) * MAX_ROWS * VOCAB);
 	plan(&low, m, 4);
 	void* data = make(&low, 1, 0);

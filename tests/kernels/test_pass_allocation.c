@@ -26,7 +26,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	uint8_t want[MAX_ROWS];
 	const int sub_layers = 2 * b->weights->shape.n_blocks;
 	const struct sampler sampler = {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f};
-	struct mask mask = {{0x5}};
+	struct mask mask = {.word = {0x5}};
 	for (int i = 0; i < MAX_ROWS; i++) {
 		token[i] = random_below(&r, VOCAB);
 		parent[i] = i - 1 - (i > 4 ? random_below(&r, 3) : 0);

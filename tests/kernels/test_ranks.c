@@ -133,7 +133,7 @@ static void play(struct backend* b, struct outcome* o) {
 	                             .last = sub_layers,
 	                             .tap = -1};
 	assert_true(b->run(b, &prefill, &error));
-	struct mask skip = {{0}};
+	struct mask skip = {.word = {0}};
 	mask_set(&skip, 1, true);
 	mask_set(&skip, 2, true);
 	run_rows(b, cache, (struct pass){.last = sub_layers, .head = true, .tap = -1, .skip = &skip},

@@ -134,7 +134,7 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	cost_open(&fake->engine.cost, &fake->model.weights);
 }
 
-void fake_join_low(struct fake* fake, double low_c) {
+void fake_plan_low(struct fake* fake) {
 	struct low_table* low = &fake->engine.low.table;
 	const struct tensor small = {.type = DTYPE_F32, .rows = 25, .cols = 100};
 	*low = (struct low_table){.bits = 4,
@@ -147,9 +147,12 @@ void fake_join_low(struct fake* fake, double low_c) {
 		    (struct block_weights){.wq = small, .wo = small, .w_gate = small, .w_down = small};
 	for (int s = 0; s < 2 * FAKE_BLOCKS; s++)
 		mask_set(&low->sub_layers, s, true);
+}
+
+void fake_join_low(struct fake* fake, double low_c) {
 	fake->low_c = low_c;
 	fake->engine.low_joined = true;
-	cost_take_low(&fake->engine.cost, low);
+	cost_take_low(&fake->engine.cost, &fake->engine.low.table);
 }
 
 void fake_close(struct fake* fake) { tokenizer_free(fake->model.tokenizer); }

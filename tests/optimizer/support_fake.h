@@ -28,7 +28,10 @@ struct fake {
 int32_t fake_truth(int position);
 void fake_open(struct fake*, bool (*right)(struct fake*, int, float*), double c, double slope);
 void fake_close(struct fake*);
-/* A copy of all weights in a quarter of their bytes joins; a draft step with it costs low_c. */
+/* A copy of all weights in a quarter of their bytes is to be made; and it joins: a draft step with it costs
+ * low_c.
+ */
+void fake_plan_low(struct fake*);
 void fake_join_low(struct fake*, double low_c);
 struct session* fake_session(struct fake*, struct swiftlet_options*);
 uint64_t fake_random(struct fake*);

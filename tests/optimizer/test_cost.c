@@ -131,7 +131,8 @@ static void a_variant_costs_what_its_states_do(void** state) {
 	struct cost_model cost;
 	cost_open(&cost, &table);
 	cost_take_low(&cost, &low);
-	const struct mask none = {{0}}, attention = {{5}}, first_mlp = {{2}}, all = {{15}};
+	const struct mask none = {.word = {0}}, attention = {.word = {5}}, first_mlp = {.word = {2}},
+	                  all = {.word = {15}};
 	const struct variant full = {.skip = &none}, skip = {.skip = &attention}, lows = {.low = &attention};
 	const struct variant both = {.skip = &attention, .low = &all, .low_head = true};
 	assert_float_equal(cost_draft(&cost, full), 1, 1e-9);

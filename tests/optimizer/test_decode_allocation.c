@@ -115,7 +115,7 @@ static void decode(const char* spec, int max_tree, int least_rows, bool copy) {
 		assert_int_equal(allocated, 0);
 		if (!request.logprobs) /* whose trees are kept small */
 			assert_true(widest >= least_rows);
-		assert_int_equal(b.session->low != NULL, copy);
+		assert_int_equal(b.session->drafts.any, copy);
 	}
 	close_bench(&b);
 }

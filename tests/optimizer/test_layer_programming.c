@@ -95,7 +95,7 @@ static double best_of_all(const struct chain* c, int size) {
 	for (unsigned bits = 0; bits < 1u << SKIPPABLE; bits++) {
 		if (__builtin_popcount(bits) != size)
 			continue;
-		const struct mask mask = {{(uint64_t)bits << 2}};
+		const struct mask mask = {.word = {(uint64_t)bits << 2}};
 		best = fmin(best, distance(c, &mask));
 	}
 	return best;

@@ -64,6 +64,8 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	swiftlet_options_default(&options);
 	for (; option && option[0]; option += 2)
 		assert_int_equal(swiftlet_options_set(&options, option[0], option[1], message, sizeof message), 1);
+	if (join > 0)
+		fake_plan_low(fake);
 	struct session* session = fake_session(fake, &options);
 	assert_non_null(session);
 	const int32_t prompt[] = {1, 2, 3};

@@ -99,7 +99,7 @@ static void same(const struct text* a, const struct text* b) {
 
 static void output_is_plain_decodings(void** state) {
 	struct model* model = *state;
-	const struct mask nothing = {{0}};
+	const struct mask nothing = {.word = {0}};
 	for (int bits = 3; bits <= 8; bits += bits == 3 ? 1 : 4) {
 		struct engine* engine = engine_of(model, bits, "auto", 2);
 		for (uint64_t seed = 0; seed < 3; seed++)
@@ -215,7 +215,7 @@ static void small_models_get_none(void** state) {
 /* Drafts too are repeatable: neither threads nor chance is in them. */
 static void drafts_repeat(void** state) {
 	struct model* model = *state;
-	const struct mask nothing = {{0}};
+	const struct mask nothing = {.word = {0}};
 	const struct swiftlet_options o = drafting();
 	struct text first = {.n = 0};
 	for (int threads = 1; threads <= 3; threads++) {
@@ -237,7 +237,7 @@ static void small_weights_draft_without(void** state) {
 	    model_open("synth:layers=4,dim=256,heads=4,kv-heads=4,ffn=512,vocab=1024,dtype=q4_k", NULL, &error);
 	struct engine* engine = engine_of(model, 4, "auto", 1);
 	const struct swiftlet_options o = drafting();
-	const struct mask nothing = {{0}};
+	const struct mask nothing = {.word = {0}};
 	assert_true(strstr(swiftlet_engine_note(engine), "as small already"));
 	const struct text text = generate(engine, &o, &nothing, 0, 1);
 	assert_int_equal(text.figures.draft_steps, 0);

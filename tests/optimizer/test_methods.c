@@ -114,7 +114,7 @@ static struct engine* open_engine(struct model* model, bool parts) {
 }
 
 static struct mask some_mask(void) {
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	for (int i = 3; i < 9; i += 2)
 		mask_set(&mask, i, true);
 	return mask;

@@ -451,7 +451,7 @@ static void odd_observations(void** state) {
 	struct planted p;
 	planted_make(&p, 24, 5);
 	struct copied copied = {.into = s};
-	struct mask beyond = p.mask, all, none = {{0}};
+	struct mask beyond = p.mask, all, none = {.word = {0}};
 	mask_set(&beyond, 2 * 23, true);
 	memset(&all, 0xff, sizeof all);
 	search_observe_mask(s, &p.mask, 5, 0, 1);
@@ -483,7 +483,7 @@ static void odd_observations(void** state) {
 	observe_all(s, &proposal, 30);
 	const struct mask best = search_best(s, NULL);
 	for (int i = 0; i < 8000; i++) {
-		struct mask mask = {{0}};
+		struct mask mask = {.word = {0}};
 		for (int bit = 0; bit < 16; bit++)
 			mask_set(&mask, 2 + bit, i >> bit & 1);
 		search_observe_mask(s, &mask, 3, 8, i % 7);
@@ -615,7 +615,7 @@ static void make_influence(double* influence, int blocks, uint64_t seed) {
 
 /* The `size` least influential of those that may be skipped. */
 static struct mask least_influential(const double* influence, int blocks, int size) {
-	struct mask mask = {{0}};
+	struct mask mask = {.word = {0}};
 	for (int n = 0; n < size; n++) {
 		int least = -1;
 		for (int i = 2; i < 2 * blocks - 2; i++)
@@ -821,7 +821,7 @@ static void published_steps(void** state) {
 	int since = 0, step = 0;
 	for (; most <= 0.84 && since < 300 && step < 1000; step++) {
 		int order[44];
-		struct mask mask = {{0}};
+		struct mask mask = {.word = {0}};
 		for (int i = 0; i < 44; i++)
 			order[i] = i;
 		for (int i = 0; i < 19; i++) {

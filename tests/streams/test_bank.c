@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 static struct mask mask_of(int a, int b) {
-	struct mask m = {{0}};
+	struct mask m = {.word = {0}};
 	mask_set(&m, a, true);
 	mask_set(&m, b, true);
 	return m;

@@ -62,7 +62,8 @@ static void only_passes_of_the_same_weights_share(void** unused) {
 	const int32_t token[2] = {1, 2};
 	const uint8_t want[2] = {WANT_TOKEN, WANT_TOKEN};
 	struct result out[2] = {{.top = 1}};
-	const struct mask skip = {{4}}, same = {{4}}, other = {{8}}, empty = {{0}};
+	const struct mask skip = {.word = {4}}, same = {.word = {4}}, other = {.word = {8}},
+	                  empty = {.word = {0}};
 	const struct pass full = {.kind = PASS_EXACT,
 	                          .n = 2,
 	                          .n_segments = 1,

@@ -226,7 +226,7 @@ static void kinds_without_a_label_are_told_apart(void** unused) {
 static void masks_as_text(void** unused) {
 	(void)unused;
 	char text[STORE_MASK_TEXT];
-	struct mask m = {{0}}, back;
+	struct mask m = {.word = {0}}, back;
 	store_mask_text(&m, text);
 	assert_string_equal(text, "am");
 	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
