@@ -253,6 +253,9 @@ struct swiftlet_figures {
 	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */
 	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */
 	int attention[256], mlp[256];
+	/* of the others, those that drafts run with the low-bit copy; and whether the head does */
+	int n_low_attention, n_low_mlp, low_head;
+	int low_attention[256], low_mlp[256];
 };
 
 /* Starts a request: checks it and takes the prompt; the prefill runs in the steps that follow. Tokens of

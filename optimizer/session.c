@@ -357,7 +357,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->chosen_by = s->search ? search_chosen_by(s->search) : NAN;
 	f->search_state = search_state_of(s);
 	f->skip_ratio = f->c = f->expected_speedup = NAN;
-	f->n_attention = f->n_mlp = 0;
+	f->n_attention = f->n_mlp = f->n_low_attention = f->n_low_mlp = f->low_head = 0;
 	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
 		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
@@ -371,7 +371,12 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 			f->attention[f->n_attention++] = b;
 		if (mask_has(&s->mask, 2 * b + 1))
 			f->mlp[f->n_mlp++] = b;
+		if (mask_has(&s->drafts.sub_layers, 2 * b))
+			f->low_attention[f->n_low_attention++] = b;
+		if (mask_has(&s->drafts.sub_layers, 2 * b + 1))
+			f->low_mlp[f->n_low_mlp++] = b;
 	}
+	f->low_head = s->drafts.head;
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
@@ -425,6 +430,11 @@ bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_at
 		return give_message(message, size, &error);
 	session_set_mask(s, &mask);
 	return true;
+}
+
+struct mask session_low(const struct session* s, bool* head) {
+	*head = s->drafts.head;
+	return s->drafts.sub_layers;
 }
 
 struct chances* session_chances(struct session* s) {

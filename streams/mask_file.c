@@ -13,7 +13,7 @@
 #include "streams/json_text.h"
 
 enum { MAX_ENTRIES = 4096, MAX_FILE = 16 << 20 };
-static const char format_name[] = "swiftlet-mask-1";
+static const char format_name[] = "swiftlet-mask-1", states_format_name[] = "swiftlet-mask-2";
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
@@ -119,12 +119,36 @@ static bool read_figure(const cJSON* object, const char* field, double least, do
 	return true;
 }
 
+/* What runs as stored: nothing that is skipped. */
+static bool read_stored(const cJSON* object, int blocks, struct mask* mask, const struct place* at) {
+	const cJSON* const stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
+	const cJSON* const head = cJSON_GetObjectItemCaseSensitive(stored, "head");
+	struct mask set = {.word = {0}};
+	if (!cJSON_IsObject(stored) || (head && !cJSON_IsBool(head)))
+		return error_set(at->error,
+		                 "%s: mask %d: \"stored\" is %s, expected {\"attention\": [...], \"mlp\": [...], "
+		                 "\"head\": true or false}",
+		                 at->file, at->index + 1, stored ? "something else" : "missing");
+	if (!read_blocks(stored, "attention", 0, blocks, &set, at) ||
+	    !read_blocks(stored, "mlp", 1, blocks, &set, at))
+		return false;
+	for (int s = 0; s < 2 * MAX_BLOCKS; s++)
+		if (mask_has(&set, s) && mask_has(mask, s))
+			return error_set(at->error, "%s: mask %d: the %s of block %d is both skipped and in \"stored\"",
+			                 at->file, at->index + 1, s % 2 ? "MLP" : "attention", s / 2);
+	memcpy(mask->stored, set.word, sizeof mask->stored);
+	mask->stored_head = cJSON_IsTrue(head) ? 1 : 0;
+	return true;
+}
+
 static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct place* at) {
 	mask_entry_start(entry);
 	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(object, "format");
-	if (!cJSON_IsString(format) || strcmp(format->valuestring, format_name) != 0)
-		return error_set(at->error, "%s: mask %d: \"format\" is \"%s\", expected \"%s\"", at->file,
-		                 at->index + 1, cJSON_IsString(format) ? format->valuestring : "", format_name);
+	const char* const is = cJSON_IsString(format) ? format->valuestring : "";
+	const bool states = strcmp(is, states_format_name) == 0;
+	if (!states && strcmp(is, format_name) != 0)
+		return error_set(at->error, "%s: mask %d: \"format\" is \"%s\", expected \"%s\" or \"%s\"", at->file,
+		                 at->index + 1, is, format_name, states_format_name);
 	double blocks = 0, served = 0;
 	const bool good = read_string(object, "model", entry->model, sizeof entry->model, at) &&
 	                  read_string(object, "fingerprint", entry->fingerprint, sizeof entry->fingerprint, at) &&
@@ -132,6 +156,7 @@ static bool read_entry(const cJSON* object, struct mask_entry* entry, const stru
 	                  read_figure(object, "blocks", 1, MAX_BLOCKS, &blocks, at) &&
 	                  read_blocks(object, "attention", 0, (int)blocks, &entry->mask, at) &&
 	                  read_blocks(object, "mlp", 1, (int)blocks, &entry->mask, at) &&
+	                  (!states || read_stored(object, (int)blocks, &entry->mask, at)) &&
 	                  read_figure(object, "matchness", 0, 1, &entry->matchness, at) &&
 	                  read_figure(object, "alpha", 0, 1, &entry->alpha, at) &&
 	                  read_figure(object, "M", 0, 1e6, &entry->mean_generated, at) &&
@@ -221,6 +246,20 @@ static bool add_blocks(cJSON* object, const char* field, const struct mask* mask
 	return list && cJSON_AddItemToObject(object, field, list);
 }
 
+bool mask_add_stored(cJSON* object, const struct mask* mask) {
+	if (!mask_says_stored(mask))
+		return true;
+	struct mask set = {.word = {0}};
+	memcpy(set.word, mask->stored, sizeof set.word);
+	cJSON* const stored = cJSON_AddObjectToObject(object, "stored");
+	return stored && add_blocks(stored, "attention", &set, 0) && add_blocks(stored, "mlp", &set, 1) &&
+	       cJSON_AddBoolToObject(stored, "head", mask->stored_head != 0);
+}
+
+const char* mask_format_name(const struct mask* mask) {
+	return mask_says_stored(mask) ? states_format_name : format_name;
+}
+
 static bool add_string_or_null(cJSON* object, const char* field, const char* text) {
 	return text[0] ? cJSON_AddStringToObject(object, field, text) != NULL
 	               : cJSON_AddNullToObject(object, field) != NULL;
@@ -232,14 +271,14 @@ static bool add_figure(cJSON* object, const char* field, double value) {
 }
 
 static bool fill_entry(cJSON* object, const struct mask_entry* entry) {
-	return cJSON_AddStringToObject(object, "format", format_name) &&
+	return cJSON_AddStringToObject(object, "format", mask_format_name(&entry->mask)) &&
 	       add_string_or_null(object, "model", entry->model) &&
 	       add_string_or_null(object, "fingerprint", entry->fingerprint) &&
 	       add_figure(object, "blocks", entry->blocks > 0 ? (double)entry->blocks : (double)NAN) &&
 	       add_string_or_null(object, "task", entry->task[0] ? entry->task : entry->key) &&
 	       add_blocks(object, "attention", &entry->mask, 0) && add_blocks(object, "mlp", &entry->mask, 1) &&
-	       add_figure(object, "matchness", entry->matchness) && add_figure(object, "alpha", entry->alpha) &&
-	       add_figure(object, "M", entry->mean_generated) &&
+	       mask_add_stored(object, &entry->mask) && add_figure(object, "matchness", entry->matchness) &&
+	       add_figure(object, "alpha", entry->alpha) && add_figure(object, "M", entry->mean_generated) &&
 	       add_figure(object, "skip_ratio", entry->skip_ratio) &&
 	       add_figure(object, "tokens_served", (double)entry->tokens_served);
 }
@@ -375,6 +414,10 @@ const struct mask_entry* mask_list_pick(const struct mask_list* list, const char
 
 bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error* error) {
+	for (int s = 2 * blocks; s < 2 * MAX_BLOCKS; s++)
+		if (mask_stores(&entry->mask, s))
+			return error_set(error, "%s: \"stored\" holds block %d, the model has blocks 0 to %d", name,
+			                 s / 2, blocks - 1);
 	for (int s = 0; s < 2 * MAX_BLOCKS; s++) {
 		if (!mask_has(&entry->mask, s) || (s >= 2 && s < 2 * (blocks - 1)))
 			continue;

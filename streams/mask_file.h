@@ -3,11 +3,16 @@
  * Two formats are read, told apart by content, and written:
  * - ours: {"format": "swiftlet-mask-1", "model", "fingerprint", "blocks", "task", "attention", "mlp",
  *   "matchness", "alpha", "M", "skip_ratio", "tokens_served"}, or an array of these;
+ * - the same with "format": "swiftlet-mask-2" and "stored": {"attention", "mlp", "head": true|false}: what a
+ * draft runs with its stored weights though there be a low-bit copy. A mask that keeps nothing so is written
+ * as 1;
  * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
  *   name is a key as a whole and never split.
  * Blocks are 0-based. A file says nothing of another model's blocks: mask_entry_fits does. */
 #ifndef SWIFTLET_STREAMS_MASK_FILE_H
 #define SWIFTLET_STREAMS_MASK_FILE_H
+
+#include <cjson/cJSON.h>
 
 #include "kernels/backend.h"
 
@@ -59,6 +64,11 @@ const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key
  * the same L where it is said, and the model's fingerprint unless `force`. `name` for messages. */
 bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error*);
+
+/* "swiftlet-mask-1", or -2 where the mask says of anything that it runs as stored; and then the member
+ * "stored". False: out of memory. */
+const char* mask_format_name(const struct mask*);
+bool mask_add_stored(cJSON* object, const struct mask*);
 
 /* Blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
 int mask_blocks(const struct mask*, int kind, int* blocks);

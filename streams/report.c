@@ -54,8 +54,15 @@ static bool add_mask(cJSON* object, const struct swiftlet_figures* f, enum swift
 	if (method == SWIFTLET_VANILLA)
 		return cJSON_AddNullToObject(object, "mask") != NULL;
 	cJSON* const mask = cJSON_AddObjectToObject(object, "mask");
-	return mask && add_integers(mask, "attention", f->attention, f->n_attention) &&
-	       add_integers(mask, "mlp", f->mlp, f->n_mlp);
+	if (!mask || !add_integers(mask, "attention", f->attention, f->n_attention) ||
+	    !add_integers(mask, "mlp", f->mlp, f->n_mlp))
+		return false;
+	if (f->n_low_attention + f->n_low_mlp + f->low_head == 0)
+		return true;
+	cJSON* const low = cJSON_AddObjectToObject(mask, "low");
+	return low && add_integers(low, "attention", f->low_attention, f->n_low_attention) &&
+	       add_integers(low, "mlp", f->low_mlp, f->n_low_mlp) &&
+	       cJSON_AddBoolToObject(low, "head", f->low_head) != NULL;
 }
 
 /* Who drafted: rows verified for each, and what came of them. */

@@ -131,8 +131,7 @@ static void print_stats(const struct chat* chat) {
 static void print_mask(const struct chat* chat) {
 	struct swiftlet_figures f;
 	swiftlet_session_figures(chat->runtime.session, &f);
-	draw_blocks(stdout, f.attention, f.n_attention, f.mlp, f.n_mlp,
-	            chat->runtime.model->weights.shape.n_blocks);
+	draw_figures(stdout, &f, chat->runtime.model->weights.shape.n_blocks);
 }
 
 /* A line that begins with '/'. False: the conversation ends. */

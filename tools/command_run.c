@@ -61,9 +61,8 @@ static void print_figures(const struct run* run, const struct generation* g) {
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.method);
-	if (f->n_attention + f->n_mlp > 0)
-		draw_blocks(stderr, f->attention, f->n_attention, f->mlp, f->n_mlp,
-		            run->runtime.model->weights.shape.n_blocks);
+	if (f->n_attention + f->n_mlp + f->n_low_attention + f->n_low_mlp > 0)
+		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }
 
 static int finish(const struct run* run, struct generation* g) {

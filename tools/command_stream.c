@@ -157,8 +157,7 @@ static void print_table(const struct stream* s) {
 	if (s->failed)
 		printf("%ld line%s failed\n", s->failed, s->failed == 1 ? "" : "s");
 	if (s->runtime.options.method != SWIFTLET_VANILLA && s->served)
-		draw_blocks(stdout, s->last.attention, s->last.n_attention, s->last.mlp, s->last.n_mlp,
-		            s->runtime.model->weights.shape.n_blocks);
+		draw_figures(stdout, &s->last, s->runtime.model->weights.shape.n_blocks);
 }
 
 static bool write_summary(const struct stream* s) {

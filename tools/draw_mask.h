@@ -5,11 +5,12 @@
 #include <stdio.h>
 
 #include "kernels/backend.h"
+#include "swiftlet.h"
 
 /* On a terminal kept sub-layers are gray, skipped attention red, skipped MLP blue; elsewhere, and where
- * NO_COLOR is set, filled cells are skipped and empty ones kept. */
+ * NO_COLOR is set, filled cells are skipped and empty ones kept. Half-filled: with low-bit weights. */
 void draw_mask(FILE*, const struct mask*, int blocks);
-/* The same from lists of blocks, as the figures have them. */
-void draw_blocks(FILE*, const int* attention, int n_attention, const int* mlp, int n_mlp, int blocks);
+/* What drafted last, as the figures have it. */
+void draw_figures(FILE*, const struct swiftlet_figures*, int blocks);
 
 #endif

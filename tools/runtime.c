@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "optimizer/engine.h"
+#include "optimizer/session.h"
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
@@ -31,13 +31,8 @@ static bool start_mask(struct runtime* runtime, const struct runtime_wish* wish,
 	    good ? mask_list_pick(&list, wish->key, model->fingerprint, wish->mask, error) : NULL;
 	good = entry && mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, wish->force,
 	                                wish->mask, error);
-	if (good) {
-		int attention[MAX_BLOCKS], mlp[MAX_BLOCKS];
-		const int n_attention = mask_blocks(&entry->mask, 0, attention);
-		const int n_mlp = mask_blocks(&entry->mask, 1, mlp);
-		good = swiftlet_session_set_mask(runtime->session, attention, n_attention, mlp, n_mlp, error->message,
-		                                 sizeof error->message);
-	}
+	if (good)
+		session_set_mask(runtime->session, &entry->mask);
 	mask_list_free(&list);
 	return good;
 }
@@ -176,10 +171,7 @@ bool runtime_save_mask(const struct runtime* runtime, const struct runtime_wish*
 	snprintf(entry.fingerprint, sizeof entry.fingerprint, "%s", model->fingerprint);
 	snprintf(entry.task, sizeof entry.task, "%s", task ? task : "");
 	entry.blocks = model->weights.shape.n_blocks;
-	for (int i = 0; i < figures->n_attention; i++)
-		mask_set(&entry.mask, 2 * figures->attention[i], true);
-	for (int i = 0; i < figures->n_mlp; i++)
-		mask_set(&entry.mask, 2 * figures->mlp[i] + 1, true);
+	entry.mask = session_mask(runtime->session, NULL);
 	entry.matchness = figures->matchness;
 	entry.alpha = figures->alpha;
 	entry.mean_generated = figures->mean_generated;

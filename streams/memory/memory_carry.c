@@ -10,7 +10,7 @@ struct taking {
 };
 static void take_observation(void* user, const struct store_observation* o) {
 	struct taking* t = user;
-	search_observe_mask(t->search, &o->mask, o->matches, o->rows, 0);
+	search_remember(t->search, &o->mask, o->low, o->matches, o->rows);
 	t->n++;
 }
 
@@ -29,7 +29,8 @@ static void gather(void* user, const struct mask* mask, int matches, int rows, i
 	if (g->skip-- > 0 || w->n_gathered == GATHERED)
 		return;
 	struct store_observation* o = &w->gathered[w->n_gathered++];
-	*o = (struct store_observation){.mask = *mask, .matches = matches, .rows = rows, .window = window};
+	*o = (struct store_observation){
+	    .mask = *mask, .low = search_has_copy(w->search), .matches = matches, .rows = rows, .window = window};
 	memcpy(o->task, w->task, sizeof o->task);
 	o->kind = w->has_entry ? w->entry_kind : 0;
 	w->present.observed++;

@@ -20,15 +20,16 @@
  *   text(model, tenant, number, writer, length, tokens, made)      of requests, where that was asked for
  *
  * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
- * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks. No text of any request is in it but in the
- * table `text`, which is empty unless it was asked for (streams/memory/texts.h). */
+ * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored those
+ * after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it but in the table `text`,
+ * which is empty unless it was asked for (streams/memory/texts.h). */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
 #include "optimizer/influence.h"
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 6, STORE_OBSERVATIONS = 4096, STORE_NAME = 128, STORE_DEVICE = 128 };
+enum { STORE_SCHEMA = 7, STORE_OBSERVATIONS = 4096, STORE_NAME = 128, STORE_DEVICE = 128 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
@@ -96,6 +97,7 @@ bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind
 
 struct store_observation {
 	struct mask mask;
+	bool low; /* it ran with a low-bit copy of what it does not keep as stored */
 	int matches, rows;
 	int64_t window;
 	char task[BANK_TASK]; /* the text's label, "" none: then its kind tells */
@@ -165,7 +167,7 @@ bool store_news(struct store*, int wake, int milliseconds);
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */
-enum { STORE_MASK_TEXT = MAX_BLOCKS * 8 + 8 };
+enum { STORE_MASK_TEXT = MAX_BLOCKS * 16 + 16 };
 void store_mask_text(const struct mask*, char text[STORE_MASK_TEXT]);
 bool store_mask_parse(const char* text, struct mask*);
 

@@ -10,25 +10,31 @@
 
 /* ---- masks as text ------------------------------------------------------------------------ */
 
-static char* write_blocks(char* at, const struct mask* m, int half) {
+static char* write_blocks(char* at, const uint64_t* set, int half) {
 	const char* separator = "";
-	for (int b = 0; b < MAX_BLOCKS; b++)
-		if (mask_has(m, 2 * b + half)) {
-			at += sprintf(at, "%s%d", separator, b);
+	*at++ = half ? 'm' : 'a';
+	for (int s = half; s < 2 * MAX_BLOCKS; s += 2)
+		if (set[s >> 6] >> (s & 63) & 1u) {
+			at += sprintf(at, "%s%d", separator, s / 2);
 			separator = ",";
 		}
 	return at;
 }
 
 void store_mask_text(const struct mask* m, char text[STORE_MASK_TEXT]) {
-	*text++ = 'a';
-	text = write_blocks(text, m, 0);
-	*text++ = 'm';
-	text = write_blocks(text, m, 1);
+	text = write_blocks(write_blocks(text, m->word, 0), m->word, 1);
+	if (mask_says_stored(m)) {
+		*text++ = 's';
+		text = write_blocks(write_blocks(text, m->stored, 0), m->stored, 1);
+	}
+	if (m->stored_head)
+		*text++ = 'h';
 	*text = '\0';
 }
 
-static const char* read_blocks(const char* at, struct mask* m, int half) {
+static const char* read_blocks(const char* at, uint64_t* set, int half) {
+	if (*at++ != (half ? 'm' : 'a'))
+		return NULL;
 	if (*at < '0' || *at > '9')
 		return at; /* none */
 	for (;; at++) {
@@ -37,21 +43,28 @@ static const char* read_blocks(const char* at, struct mask* m, int half) {
 			block = block * 10 + (*at - '0');
 		if (digits == 0 || block >= MAX_BLOCKS)
 			return NULL;
-		mask_set(m, 2 * block + half, true);
+		set[block >> 5] |= (uint64_t)1 << (2 * (block & 31) + half);
 		if (*at != ',')
 			return at;
 	}
 }
 
+static const char* read_lists(const char* at, uint64_t* set) {
+	at = read_blocks(at, set, 0);
+	return at ? read_blocks(at, set, 1) : NULL;
+}
+
 bool store_mask_parse(const char* text, struct mask* m) {
 	memset(m, 0, sizeof *m);
-	if (!text || *text != 'a')
-		return false;
-	text = read_blocks(text + 1, m, 0);
-	if (!text || *text != 'm')
-		return false;
-	text = read_blocks(text + 1, m, 1);
-	return text && *text == '\0';
+	text = text ? read_lists(text, m->word) : NULL;
+	if (!text || *text != 's')
+		return text && *text == '\0';
+	text = read_lists(text + 1, m->stored);
+	m->stored_head = text && *text == 'h';
+	for (int i = 0; i < MASK_WORDS; i++)
+		if (m->word[i] & m->stored[i])
+			return false;
+	return text && text[m->stored_head] == '\0';
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -207,7 +220,7 @@ static bool read_row(const struct store* s, struct sql_query* q, struct store_ma
 	const char* text = sql_text(q, 5);
 	bool good = blocks >= 1 && blocks <= MAX_BLOCKS && store_mask_parse(text, &m->entry.mask);
 	for (int i = good ? 2 * (int)blocks : 2 * MAX_BLOCKS; i < 2 * MAX_BLOCKS && good; i++)
-		good = !mask_has(&m->entry.mask, i);
+		good = !mask_has(&m->entry.mask, i) && !mask_stores(&m->entry.mask, i);
 	if (!good)
 		return error_set(e, "%s: mask %lld is damaged: \"%.80s\" for a model of %lld blocks", s->path,
 		                 (long long)m->id, text ? text : "", (long long)blocks);

@@ -16,6 +16,7 @@ static bool write_observation(struct sql_query* q, int64_t model, const struct s
 	sql_bind_int(q, 6, o->window);
 	sql_bind_int(q, 7, (int64_t)time(NULL));
 	sql_bind_int(q, 8, o->task[0] ? 0 : o->kind);
+	sql_bind_int(q, 9, o->low);
 	return sql_step(q, e) != SQL_FAILED;
 }
 
@@ -43,7 +44,7 @@ bool run_observe(struct store* s, const struct store_job* job, struct error* e) 
 	    row < 0 ? NULL
 	            : sql_prepare(s,
 	                          "INSERT INTO observation(model, task, skipped, matches, rows, \"window\","
-	                          " made, kind) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+	                          " made, kind, low) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
 	                          doing, e);
 	bool good = q != NULL;
 	for (int i = 0; i < job->n && good; i++)
@@ -59,7 +60,7 @@ static bool each_observation_locked(struct store* s, const char* fingerprint, co
 	const char* doing = "reading observations";
 	struct sql_query* q =
 	    sql_prepare(s,
-	                "SELECT skipped, matches, rows, \"window\" FROM observation JOIN model ON"
+	                "SELECT skipped, matches, rows, \"window\", low FROM observation JOIN model ON"
 	                " model.id = observation.model WHERE fingerprint = ?1 AND task = ?2 AND"
 	                " kind = ?3 ORDER BY observation.id",
 	                doing, e);
@@ -78,6 +79,7 @@ static bool each_observation_locked(struct store* s, const char* fingerprint, co
 		o.matches = (int)matches;
 		o.rows = (int)rows;
 		o.window = sql_int(q, 3);
+		o.low = sql_int(q, 4) != 0;
 		visit(user, &o);
 	}
 	sql_finish(q);

@@ -49,6 +49,9 @@ static const char* const migration[POSTGRES_SCHEMA] = {
     " made BIGINT NOT NULL, PRIMARY KEY(model, tenant, number));"
     "ALTER TABLE text ENABLE ROW LEVEL SECURITY; ALTER TABLE text FORCE ROW LEVEL SECURITY;"
     "CREATE POLICY own ON text USING (tenant = current_setting('swiftlet.tenant', true));",
+
+    /* 6: of observations, whether they ran with a low-bit copy; in "skipped", what a mask keeps as stored */
+    "ALTER TABLE observation ADD COLUMN low BIGINT NOT NULL DEFAULT 0;",
 };
 
 /* The version; 0 where there is none of our tables, -1 with the error set. */

@@ -200,6 +200,9 @@ static const char* const migration[STORE_SCHEMA] = {
     "CREATE TABLE text(model INTEGER NOT NULL REFERENCES model(id), tenant TEXT NOT NULL,"
     " number INTEGER NOT NULL, writer TEXT NOT NULL, length INTEGER NOT NULL, tokens BLOB NOT NULL,"
     " made INTEGER NOT NULL, PRIMARY KEY(model, tenant, number)) WITHOUT ROWID;",
+
+    /* 7: of observations, whether they ran with a low-bit copy; in "skipped", what a mask keeps as stored */
+    "ALTER TABLE observation ADD COLUMN low INTEGER NOT NULL DEFAULT 0;",
 };
 
 static bool migrate(struct store* s, struct error* e) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "streams/json_text.h"
+#include "streams/mask_file.h"
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
@@ -206,6 +207,27 @@ bool api_add_mask(cJSON* object, const struct mask* m) {
 			if (mask_has(m, 2 * b + kind) && !cJSON_AddItemToArray(list, cJSON_CreateNumber(b)))
 				return false;
 	}
+	return mask_add_stored(object, m);
+}
+
+bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
+	const cJSON* stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
+	static const char* const known[] = {"attention", "mlp", "head", NULL};
+	struct mask set = {.word = {0}};
+	bool head = false;
+	if (!stored)
+		return true;
+	if (!cJSON_IsObject(stored))
+		return api_refuse(e, "stored", "invalid_type", "'stored' must be an object.");
+	if (!api_only(stored, known, e) || !api_blocks(stored, "attention", 0, blocks, &set, e) ||
+	    !api_blocks(stored, "mlp", 1, blocks, &set, e) || !api_flag(stored, "head", &head, e))
+		return false;
+	for (int i = 0; i < MASK_WORDS; i++) {
+		if (set.word[i] & out->word[i])
+			return api_refuse(e, "stored", "invalid_value", "What is skipped cannot be in 'stored'.");
+		out->stored[i] = set.word[i];
+	}
+	out->stored_head = head;
 	return true;
 }
 

@@ -52,7 +52,11 @@ bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, str
 /* False with a 400 that names the first member of the object which is none of `known` (NULL-ended). */
 bool api_only(const cJSON* object, const char* const* known, struct api_error*);
 
-/* An object {"attention": […], "mlp": […]}'s two members, added to `object`. False: out of memory. */
+/* What a mask, read so far, keeps as stored: the optional member "stored" {"attention", "mlp", "head"}. */
+bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error*);
+
+/* An object {"attention": […], "mlp": […]}'s two members, and "stored" where the mask says so, added to
+ * `object`. False: out of memory. */
 bool api_add_mask(cJSON* object, const struct mask*);
 /* The same two members as text, without braces. */
 void api_print_mask(struct text*, const struct mask*, int blocks);

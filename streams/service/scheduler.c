@@ -25,10 +25,14 @@ static void on_memory_event(void* user, int session, enum memory_event event, co
 
 static void note_mask(struct seat* seat) {
 	const struct mask mask = session_mask(seat->session, NULL);
+	bool head;
+	const struct mask low = session_low(seat->session, &head);
 	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
-		if (mask_has(&mask, i) != mask_has(&seat->mask, i))
+		if (mask_has(&mask, i) != mask_has(&seat->mask, i) || mask_has(&low, i) != mask_has(&seat->low, i))
 			seat->since[i] = seat->tokens;
 	seat->mask = mask;
+	seat->low = low;
+	seat->low_head = head;
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {

@@ -15,13 +15,14 @@ enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_OWNERS = 65 };
 struct seat {
 	swiftlet_session* session;
 	struct memory_watch* watch;
-	struct job* job; /* NULL: free */
-	char task[128];  /* the last served */
-	int64_t used;    /* turn of the last use */
-	int64_t tokens;  /* emitted in all */
-	int64_t before;  /* tokens when its job began */
-	struct mask mask;
-	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer last changed between kept and skipped */
+	struct job* job;       /* NULL: free */
+	char task[128];        /* the last served */
+	int64_t used;          /* turn of the last use */
+	int64_t tokens;        /* emitted in all */
+	int64_t before;        /* tokens when its job began */
+	struct mask mask, low; /* and what drafts run with the low-bit copy */
+	bool low_head;
+	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer's state last changed */
 	double taken;                  /* seconds of its job's turns */
 	bool gone;                     /* its client */
 	bool waits;                    /* `work` is the step's next and has not run */

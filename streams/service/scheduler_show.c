@@ -26,6 +26,9 @@ static void show_seat(struct text* out, const struct seat* s, int index, int blo
 	text_quote(out, s->task, strlen(s->task));
 	text_print(out, ", \"used\": %lld, ", (long long)s->used);
 	api_print_mask(out, &s->mask, blocks);
+	text_put(out, ", \"low\": {");
+	api_print_mask(out, &s->low, blocks);
+	text_print(out, ", \"head\": %s}", s->low_head ? "true" : "false");
 	text_put(out, ", \"since\": {");
 	show_since(out, "attention", s, 0, blocks);
 	text_put(out, ", ");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/mask_file.h"
 #include "streams/service/server_internal.h"
 
 static const char json_type[] = "application/json";
@@ -120,7 +121,8 @@ static void put_entry(const struct server* s, struct text* out, const struct ban
 	const struct bank_record* r = &e->record;
 	cJSON* blocks = cJSON_CreateObject();
 	char* text = blocks && api_add_mask(blocks, &e->mask) ? cJSON_PrintUnformatted(blocks) : NULL;
-	text_print(out, "{\"id\": %" PRId64 ", \"format\": \"swiftlet-mask-1\", \"model\": ", e->id);
+	text_print(out, "{\"id\": %" PRId64 ", \"format\": \"%s\", \"model\": ", e->id,
+	           mask_format_name(&e->mask));
 	text_quote(out, s->option.name, strlen(s->option.name));
 	text_print(out, ", \"fingerprint\": \"%s\", \"blocks\": %d, \"task\": ", s->model->fingerprint,
 	           s->model->weights.shape.n_blocks);
@@ -227,9 +229,9 @@ static bool delete_mask(struct call* c) {
 /* The members that a mask object of ours may have; those that only tell are not taken back. */
 static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entry* e) {
 	static const char* const known[] = {
-	    "id",      "format",         "model", "fingerprint", "blocks",     "task",          "attention",
-	    "mlp",     "matchness",      "alpha", "M",           "skip_ratio", "tokens_served", "instances",
-	    "settled", "optimize_steps", NULL};
+	    "id",      "format",         "model",  "fingerprint", "blocks",     "task",          "attention",
+	    "mlp",     "matchness",      "alpha",  "M",           "skip_ratio", "tokens_served", "instances",
+	    "settled", "optimize_steps", "stored", NULL};
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;
@@ -243,10 +245,11 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
 	    !api_flag(body, "settled", &e->settled, error) ||
 	    !api_blocks(body, "attention", 0, blocks, &e->mask, error) ||
-	    !api_blocks(body, "mlp", 1, blocks, &e->mask, error))
+	    !api_blocks(body, "mlp", 1, blocks, &e->mask, error) || !api_stored(body, blocks, &e->mask, error))
 		return false;
-	if (format && strcmp(format, "swiftlet-mask-1") != 0)
-		return api_refuse(error, "format", "invalid_value", "'format' must be \"swiftlet-mask-1\".");
+	if (format && strcmp(format, mask_format_name(&e->mask)) != 0)
+		return api_refuse(error, "format", "invalid_value", "'format' must be \"%s\" for this mask.",
+		                  mask_format_name(&e->mask));
 	if (fingerprint && strcmp(fingerprint, m->fingerprint) != 0)
 		return api_refuse(error, "fingerprint", "other_model", "The mask was learned on another model.");
 	if ((int)said != blocks)

@@ -196,6 +196,9 @@ def bad_requests(s):
         (400, "POST", "/v1/swiftlet/optimizer", dict(body={"blocks": 1e9})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [0], "mlp": []})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [99], "mlp": []})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"attention": [3], "mlp": []}})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"mlp": [1]}})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": 4})),
         (403, "POST", C, dict(body=ok, headers={"Origin": "http://evil.example"})),
         (403, "GET", "/v1/models", dict(headers={"Host": "evil.example"})),
     ]
@@ -335,6 +338,13 @@ def masks(s):
     assert status == 200 and again["id"] == a["id"], "what is given can be put back"
     assert s.call("DELETE", "/v1/swiftlet/masks/%d" % a["id"])[0] == 200
     assert s.call("GET", "/v1/swiftlet/masks/%d" % a["id"])[0] == 404
+    states = {"task": "mine", "attention": [3], "mlp": [], "stored": {"attention": [0, 4], "mlp": [], "head": True}}
+    status, _, b = s.call("PUT", "/v1/swiftlet/masks", states)
+    assert status == 200 and b["format"] == "swiftlet-mask-2" and b["stored"] == states["stored"], b
+    assert s.call("PUT", "/v1/swiftlet/masks", {**b, "format": "swiftlet-mask-1"})[0] == 400
+    status, _, again = s.call("PUT", "/v1/swiftlet/masks", b)
+    assert status == 200 and again["id"] == b["id"], again
+    assert s.call("DELETE", "/v1/swiftlet/masks/%d" % b["id"])[0] == 200
 
 
 def metrics_and_state(s):

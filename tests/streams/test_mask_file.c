@@ -58,6 +58,31 @@ static void ours_round_trips(void** state) {
 	}
 }
 
+/* States come back; where the mask keeps nothing as stored the file is one that older readers take. */
+static void states_round_trip(void** state) {
+	(void)state;
+	struct error error;
+	struct mask_list list = {0};
+	struct mask_entry entry = sample("math");
+	char* plain = mask_text(&entry, 1, MASK_FORMAT_SWIFTLET, &error);
+	assert_non_null(strstr(plain, "swiftlet-mask-1"));
+	assert_null(strstr(plain, "stored"));
+	free(plain);
+	mask_store(&entry.mask, 0);
+	mask_store(&entry.mask, 2 * 19 + 1);
+	entry.mask.stored_head = 1;
+	char* const text = mask_text(&entry, 1, MASK_FORMAT_SWIFTLET, &error);
+	assert_non_null(strstr(text, "swiftlet-mask-2"));
+	assert_true(mask_text_read(text, strlen(text), "test", &list, &error));
+	assert_int_equal(list.n, 1);
+	assert_true(mask_equal(&list.entry[0].mask, &entry.mask));
+	assert_true(mask_entry_fits(&list.entry[0], 20, entry.fingerprint, false, "f", &error));
+	assert_false(mask_entry_fits(&list.entry[0], 19, entry.fingerprint, true, "f", &error));
+	assert_non_null(strstr(error.message, "\"stored\" holds block 19"));
+	mask_list_free(&list);
+	free(text);
+}
+
 static void skip_layers_round_trips(void** state) {
 	(void)state;
 	static const char text[] = "{\"llama-2-13b_cnn_dm\": {\"attention\": [5, 3, 17], \"mlp\": []},\n"
@@ -109,6 +134,7 @@ struct refusal {
 static void refuses_with_the_reason(void** state) {
 	(void)state;
 #define OURS "\"format\": \"swiftlet-mask-1\", "
+#define STATES "\"format\": \"swiftlet-mask-2\", \"attention\": [1], \"mlp\": []"
 	static const struct refusal refusal[] = {
 	    {"", "not JSON"},
 	    {"{", "not JSON"},
@@ -132,10 +158,19 @@ static void refuses_with_the_reason(void** state) {
 	    {"{" OURS "\"matchness\": 1.5, \"attention\": [], \"mlp\": []}", "\"matchness\" is out of range"},
 	    {"{" OURS "\"tokens_served\": -1, \"attention\": [], \"mlp\": []}",
 	     "\"tokens_served\" is out of range"},
+	    {"{" STATES "}", "\"stored\" is missing"},
+	    {"{" STATES ", \"stored\": []}", "\"stored\" is something else"},
+	    {"{" STATES ", \"stored\": {\"attention\": []}}", "\"mlp\" is missing"},
+	    {"{" STATES ", \"stored\": {\"attention\": [300], \"mlp\": []}}", "holds 300"},
+	    {"{" STATES ", \"stored\": {\"attention\": [], \"mlp\": [], \"head\": 1}}",
+	     "\"stored\" is something else"},
+	    {"{" STATES ", \"stored\": {\"attention\": [1], \"mlp\": []}}", "both skipped and in \"stored\""},
+	    {"{\"format\": \"swiftlet-mask-3\"}", "expected \"swiftlet-mask-1\" or \"swiftlet-mask-2\""},
 	    {"{\"a_b\": 1}", "\"a_b\" is no object"},
 	    {"{\"a_b\": {\"attention\": []}}", "\"mlp\" is missing"},
 	};
 #undef OURS
+#undef STATES
 	for (size_t i = 0; i < sizeof refusal / sizeof *refusal; i++) {
 		struct error error = {{0}};
 		struct mask_list list = {0};
@@ -209,13 +244,10 @@ static void a_failed_write_leaves_the_file(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(ours_round_trips),
-	    cmocka_unit_test(skip_layers_round_trips),
-	    cmocka_unit_test(a_key_may_be_named_format),
-	    cmocka_unit_test(refuses_with_the_reason),
-	    cmocka_unit_test(picks_one),
-	    cmocka_unit_test(fits_its_model_alone),
-	    cmocka_unit_test(a_failed_write_leaves_the_file),
+	    cmocka_unit_test(ours_round_trips),        cmocka_unit_test(states_round_trip),
+	    cmocka_unit_test(skip_layers_round_trips), cmocka_unit_test(a_key_may_be_named_format),
+	    cmocka_unit_test(refuses_with_the_reason), cmocka_unit_test(picks_one),
+	    cmocka_unit_test(fits_its_model_alone),    cmocka_unit_test(a_failed_write_leaves_the_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,8 +235,23 @@ static void masks_as_text(void** unused) {
 	store_mask_text(&m, text);
 	assert_true(strlen(text) < STORE_MASK_TEXT);
 	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
-	const char* bad[] = {"",     "a",     "m",   "a1", "a1,m", "a1m2x", "a256m", "a99999999999m",
-	                     "a-1m", "a1 m2", "b1m2"};
+	m = (struct mask){.word = {0}};
+	mask_set(&m, 2, true);
+	mask_store(&m, 0);
+	mask_store(&m, 2 * MAX_BLOCKS - 1);
+	store_mask_text(&m, text);
+	assert_string_equal(text, "a1msa0m255");
+	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
+	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
+		if (!mask_has(&m, i))
+			mask_store(&m, i);
+	m.stored_head = 1;
+	store_mask_text(&m, text);
+	assert_true(strlen(text) < STORE_MASK_TEXT);
+	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
+	const char* bad[] = {
+	    "",      "a",    "m",     "a1",     "a1,m",     "a1m2x",    "a256m", "a99999999999m", "a-1m",
+	    "a1 m2", "b1m2", "a1m2s", "a1m2sa", "a1m2sa1m", "a1msamhx", "a1mh",  "a1msahm"};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert_false(store_mask_parse(bad[i], &back));
 }
@@ -521,6 +536,7 @@ static void older_schemas_are_migrated(void** unused) {
 	assert_true(store_each_observation(s, "00ff", "math", 0, count, observed, &e));
 	assert_int_equal(observed[0].window, 9);
 	assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
+	assert_false(observed[0].low); /* as all were that came before copies */
 	store_close(s);
 	store_close(must_open("old.db", STORE_READ));
 }
