@@ -245,6 +245,7 @@ static bool judge_window(struct session* s, const struct mask* mask, int base, i
 		s->want[i] = WANT_TOKEN;
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	const struct states states = session_states(s, mask);
 	const struct pass pass = {.kind = PASS_EXACT,
 	                          .n = n,
 	                          .n_segments = 1,
@@ -252,6 +253,8 @@ static bool judge_window(struct session* s, const struct mask* mask, int base, i
 	                          .token = s->text + base,
 	                          .parent = s->row_parent,
 	                          .skip = mask,
+	                          .low = states_low(&states),
+	                          .low_head = states.head,
 	                          .last = 2 * s->engine->model->weights.shape.n_blocks,
 	                          .head = true,
 	                          .tap = -1,

@@ -363,11 +363,16 @@ void search_take_copy(struct search* s) {
 	if (s->option.copy_bits == 0 || s->option.published || search_has_copy(s))
 		return;
 	const bool asked = runs_as_asked(s, &v), free = s->pending && !s->given;
+	double damage[MAX_BITS];
 	s->copied = s->planned;
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);
 	else if (free || s->free_size)
 		v = value_first_guess(s);
+	else {
+		linear_weights(s->belief.linear, damage);
+		value_round(s, &v, damage);
+	}
 	if (asked || free) {
 		incumbent_place(s, &v);
 		return;

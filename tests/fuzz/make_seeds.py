@@ -105,6 +105,8 @@ def streams():
             "tokens_served": 4096}
     put("mask_file", "one", json.dumps(mask).encode())
     put("mask_file", "several", json.dumps([mask, {**mask, "task": None, "matchness": None, "mlp": []}]).encode())
+    put("mask_file", "states", json.dumps({**mask, "format": "swiftlet-mask-2",
+                                           "stored": {"attention": [0], "mlp": [1, 19], "head": True}}).encode())
     put("mask_file", "skip_layers", json.dumps({"builtin_math": {"attention": [1, 3], "mlp": [2]},
                                                 "builtin_code": {"attention": [], "mlp": [4, 5]}}).encode())
     words("mask_file", [*mask, "swiftlet-mask-1", "builtin_math"], ["null", "1e3", "-1", "4294967296", "[]", "{}", "\\u0000"])

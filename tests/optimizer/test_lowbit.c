@@ -126,6 +126,45 @@ static void output_is_plain_decodings(void** state) {
 	}
 }
 
+/* A state for each sub-layer, whatever the mixture: the text is plain decoding's, and the figures tell what
+ * ran low. */
+static void any_states_will_do(void** state) {
+	struct model* model = *state;
+	struct engine* engine = engine_of(model, 4, "auto", 2);
+	for (uint64_t seed = 0; seed < 8; seed++) {
+		struct swiftlet_options o = drafting(), vanilla = o;
+		vanilla.method = SWIFTLET_VANILLA;
+		const double t = seed % 2 ? 0.8 : 0;
+		o.draft = seed % 4 < 2 ? SWIFTLET_DRAFT_ALWAYS : SWIFTLET_DRAFT_AUTO;
+		o.draft_bits = seed == 7 ? 0 : 4;
+		struct mask mask = {.word = {0}};
+		int low = 0;
+		for (int s = 0; s < 12; s++) {
+			const uint64_t what = (seed * 2654435761u >> (2 * s)) % 3;
+			if (what == 0 && s >= 2 && s < 10)
+				mask_set(&mask, s, true);
+			else if (what == 1)
+				mask_store(&mask, s);
+			else
+				low++;
+		}
+		mask.stored_head = seed & 1;
+		const struct text plain = generate(engine, &vanilla, NULL, t, seed);
+		const struct text mixed = generate(engine, &o, &mask, t, seed);
+		same(&plain, &mixed);
+		const struct swiftlet_figures* f = &mixed.figures;
+		assert_int_equal(f->n_attention + f->n_mlp, mask_count(&mask));
+		assert_int_equal(f->n_low_attention + f->n_low_mlp, seed == 7 ? 0 : low);
+		assert_int_equal(f->low_head, seed != 7 && !mask.stored_head);
+		for (int i = 0; i < f->n_low_attention; i++)
+			assert_false(mask_has(&mask, 2 * f->low_attention[i]) ||
+			             mask_stores(&mask, 2 * f->low_attention[i]));
+		if (o.draft == SWIFTLET_DRAFT_ALWAYS)
+			assert_true(f->draft_steps > 0);
+	}
+	swiftlet_engine_close(engine);
+}
+
 /* The engine has a copy, the session does not want it: it drafts as it did. */
 static void sessions_choose(void** state) {
 	struct model* model = *state;
@@ -294,6 +333,7 @@ static int close_model(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(output_is_plain_decodings),
+	    cmocka_unit_test(any_states_will_do),
 	    cmocka_unit_test(sessions_choose),
 	    cmocka_unit_test(a_copy_joins_in_mid_text),
 	    cmocka_unit_test(small_models_get_none),

@@ -769,6 +769,171 @@ static void a_given_ratio_stays(void** state) {
 	search_close(s);
 }
 
+/* ---- states with a low-bit copy ------------------------------------------------------------- */
+
+/* Rounding does a hundredth of the damage that skipping does, and to a few sub-layers as much. */
+struct rounded {
+	double influence[48];
+	bool hurt[48];
+};
+
+static double damage_of(const struct rounded* r, const struct mask* mask) {
+	double sum = 0;
+	for (int i = 0; i < 48; i++)
+		sum += mask_has(mask, i)      ? 1.35 * r->influence[i]
+		       : mask_stores(mask, i) ? 0
+		       : r->hurt[i]           ? r->influence[i]
+		                              : 0.01 * r->influence[i];
+	return sum;
+}
+
+static int matches_of(double damage) {
+	return (int)lround(WINDOW * fmax(0, 1 - 0.8 * sqrt(damage) - 0.6 * damage));
+}
+
+static struct search* open_states(struct rounded* r, int hurt, double low, const struct mask* first) {
+	struct search_options o = options(24, 1);
+	*r = (struct rounded){.influence = {0}};
+	make_influence(r->influence, 24, 3);
+	for (int i = 0; i < hurt; i++)
+		r->hurt[7 + 11 * i] = true;
+	o.objective = OBJECTIVE_SPEEDUP;
+	o.skip_ratio = 0;
+	o.copy_bits = 4;
+	o.head_copied = true;
+	for (int i = 0; i < 48; i++)
+		mask_set(&o.copied, i, true);
+	struct search* s = open_search(&o);
+	struct search_costs costs = costs_of(24, 0.02);
+	costs.low_attention = low * costs.attention;
+	costs.low_mlp = low * costs.mlp;
+	costs.low_fixed = low * costs.fixed;
+	if (first)
+		search_adopt(s, first);
+	search_set_influence(s, r->influence, 64);
+	search_set_costs(s, &costs);
+	search_window(s, 1, WINDOW);
+	return s;
+}
+
+/* A copy comes: where it is much cheaper all runs low and nothing is skipped, at once; where it is no cheaper
+ * all is as it was. */
+static void a_copy_is_taken_where_it_pays(void** state) {
+	(void)state;
+	struct rounded r;
+	struct search* s = open_states(&r, 0, 0.28, NULL);
+	const struct mask before = search_best(s, NULL);
+	const double without = search_speedup(s);
+	assert_false(search_has_copy(s));
+	assert_true(mask_count(&before) > 0 && !mask_says_stored(&before));
+	search_take_copy(s);
+	assert_true(search_has_copy(s));
+	struct mask best = search_best(s, NULL);
+	assert_int_equal(mask_count(&best), 0);
+	assert_false(mask_says_stored(&best));
+	assert_true(search_speedup(s) > without);
+	/* what is proposed then runs low as well, or says what does not */
+	struct proposal p;
+	for (int i = 0; i < 60 && search_propose(s, &p); i++) {
+		const double damage = damage_of(&r, &p.mask);
+		for (int b = 0; b < 48; b++)
+			assert_false(mask_has(&p.mask, b) && mask_stores(&p.mask, b));
+		search_observe(s, &p, matches_of(damage), WINDOW, damage);
+	}
+	best = search_best(s, NULL);
+	assert_true(mask_count(&best) <= 4);
+	search_close(s);
+	s = open_states(&r, 0, 1, NULL);
+	const struct mask kept = search_best(s, NULL);
+	search_take_copy(s);
+	best = search_best(s, NULL);
+	assert_int_equal(mask_count(&best), mask_count(&kept));
+	for (int i = 0; i < 48; i++)
+		assert_int_equal(mask_stores(&best, i), !mask_has(&kept, i));
+	assert_true(best.stored_head);
+	search_close(s);
+}
+
+/* A few sub-layers lose by rounding what they would by being skipped: a mask that keeps them as stored wins
+ * once it has been scored. */
+static void what_rounding_hurts_is_stored(void** state) {
+	(void)state;
+	struct rounded r;
+	struct search* s = open_states(&r, 3, 0.28, NULL);
+	struct mask wise = {.word = {0}};
+	for (int i = 0; i < 48; i++)
+		if (r.hurt[i])
+			mask_store(&wise, i);
+	search_take_copy(s);
+	search_suggest(s, &wise);
+	struct proposal p;
+	for (int64_t window = 1; window < 4; window++) {
+		search_window(s, window, WINDOW);
+		for (int i = 0; i < 20 && search_propose(s, &p); i++) {
+			const double damage = damage_of(&r, &p.mask);
+			search_observe(s, &p, matches_of(damage), WINDOW, damage);
+		}
+	}
+	const struct mask best = search_best(s, NULL);
+	printf("states: %d skipped, %s\n", mask_count(&best),
+	       mask_says_stored(&best) ? "some as stored" : "all low");
+	assert_true(damage_of(&r, &best) <= 1.1 * damage_of(&r, &wise));
+	search_close(s);
+}
+
+/* What is given stays: skipped, and what it says of a copy before there is one. */
+static void a_given_mask_keeps_its_states(void** state) {
+	(void)state;
+	struct rounded r;
+	struct mask given = {.word = {0}};
+	mask_set(&given, 9, true);
+	mask_store(&given, 4);
+	given.stored_head = 1;
+	struct search* s = open_states(&r, 0, 0.28, &given);
+	struct mask best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &given));
+	search_take_copy(s);
+	best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &given));
+	struct proposal p;
+	assert_true(search_propose(s, &p));
+	assert_true(mask_equal(&p.mask, &given));
+	search_close(s);
+}
+
+/* What earlier runs measured with a copy waits for one; what they measured without speaks for stored weights.
+ */
+static void memories_are_of_their_states(void** state) {
+	(void)state;
+	struct rounded r;
+	struct search* s = open_states(&r, 0, 0.28, NULL);
+	struct mask mask = {.word = {0}};
+	const struct mask before = search_best(s, NULL);
+	for (int i = 0; i < 8; i++)
+		search_remember(s, &mask, true, 31, WINDOW);
+	struct mask best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &before));
+	mask_set(&mask, 9, true);
+	search_remember(s, &mask, false, 32, WINDOW);
+	search_take_copy(s);
+	best = search_best(s, NULL);
+	assert_int_equal(mask_count(&best), 0);
+	assert_false(mask_says_stored(&best));
+	assert_true(search_expected(s) > 0.94);
+	search_close(s);
+	/* a search that knows no copy has no use for the first, and takes the second */
+	const struct search_options o = options(24, 1);
+	s = open_search(&o);
+	search_remember(s, &mask, true, 31, WINDOW);
+	struct search_costs costs = costs_of(24, 0.02);
+	costs.low_mlp = NAN;
+	search_set_costs(s, &costs);
+	assert_true(isnan(search_speedup(s)));
+	search_take_copy(s);
+	assert_false(search_has_copy(s));
+	search_close(s);
+}
+
 /* ---- drafting's evidence ------------------------------------------------------------------ */
 
 static void drafts_move_the_choice(void** state) {
@@ -905,6 +1070,10 @@ int main(void) {
 	    cmocka_unit_test(influence_is_a_prior),
 	    cmocka_unit_test(costs_change_the_size),
 	    cmocka_unit_test(a_given_ratio_stays),
+	    cmocka_unit_test(a_copy_is_taken_where_it_pays),
+	    cmocka_unit_test(what_rounding_hurts_is_stored),
+	    cmocka_unit_test(a_given_mask_keeps_its_states),
+	    cmocka_unit_test(memories_are_of_their_states),
 	    cmocka_unit_test(drafts_move_the_choice),
 	    cmocka_unit_test(published_steps),
 	    cmocka_unit_test(published_rules),
