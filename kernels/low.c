@@ -28,48 +28,82 @@ static size_t tensor_bytes(const struct tensor* t) {
 	return (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
 }
 
-/* Plans copies of the matrices of one sub-layer, or of none of them: experts, whose MLP has no matrices of
- * its own, get none. copy[i] is the stored tensor so far. */
-static bool plan_sub_layer(struct low_table* low, const struct tensor* const* stored,
-                           struct tensor* const* copy, int n, int bits) {
-	struct low_item item[LOW_MATRICES];
-	size_t before = 0, after = 0, end = low->bytes;
-	int items = 0;
-	for (int i = 0; i < n; i++) {
-		struct tensor planned = *stored[i];
-		planned.type = type_for(bits, stored[i]);
-		const size_t was = tensor_bytes(stored[i]), is = tensor_bytes(&planned);
-		before += was;
-		after += is < was ? is : was;
-		if (is >= was)
-			continue;
-		item[items++] = (struct low_item){.stored = stored[i], .copy = copy[i], .offset = end, .bytes = is};
-		end = (end + is + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT;
-	}
-	if (before == 0 || (double)after > (1 - LEAST_SPARED) * (double)before)
+/* A sub-layer's matrices so far: `before` bytes as stored, `after` with the copies. */
+struct share {
+	size_t before, after;
+	int first_item;
+	size_t first_byte;
+};
+
+static struct share begin_sub_layer(const struct low_table* low) {
+	return (struct share){.first_item = low->n_items, .first_byte = low->bytes};
+}
+
+/* Plans a copy of one matrix, where it is smaller. *copy is the stored tensor so far. */
+static void plan_matrix(struct low_table* low, struct share* share, const struct tensor* stored,
+                        struct tensor* copy, int bits) {
+	struct tensor planned = *stored;
+	planned.type = type_for(bits, stored);
+	const size_t was = tensor_bytes(stored), is = tensor_bytes(&planned);
+	share->before += was;
+	share->after += is < was ? is : was;
+	if (is >= was)
+		return;
+	low->item[low->n_items++] =
+	    (struct low_item){.stored = stored, .copy = copy, .offset = low->bytes, .bytes = is};
+	low->bytes = (low->bytes + is + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT;
+}
+
+/* Whether the sub-layer gets its copies; else none of them is planned. */
+static bool end_sub_layer(struct low_table* low, const struct share* share, int bits) {
+	if (share->before == 0 || (double)share->after > (1 - LEAST_SPARED) * (double)share->before) {
+		low->n_items = share->first_item;
+		low->bytes = share->first_byte;
 		return false;
-	for (int i = 0; i < items; i++) {
-		struct tensor* t = item[i].copy;
-		t->type = type_for(bits, item[i].stored);
+	}
+	for (int i = share->first_item; i < low->n_items; i++) {
+		struct tensor* t = low->item[i].copy;
+		t->type = type_for(bits, low->item[i].stored);
 		t->data = NULL;
 		t->synth = (struct synth_tensor){0};
-		low->item[low->n_items++] = item[i];
 	}
-	low->bytes = end;
 	return true;
+}
+
+static bool plan_attention(struct low_table* low, const struct block_weights* s, struct block_weights* c) {
+	struct share share = begin_sub_layer(low);
+	plan_matrix(low, &share, &s->wq, &c->wq, low->bits);
+	plan_matrix(low, &share, &s->wk, &c->wk, low->bits);
+	plan_matrix(low, &share, &s->wv, &c->wv, low->bits);
+	plan_matrix(low, &share, &s->wo, &c->wo, low->bits);
+	return end_sub_layer(low, &share, low->bits);
+}
+
+/* Experts too; the router stays as it is: it is small, and its choice is all or nothing. */
+static bool plan_mlp(struct low_table* low, const struct block_weights* s, struct block_weights* c,
+                     struct expert* expert) {
+	struct share share = begin_sub_layer(low);
+	plan_matrix(low, &share, &s->w_gate, &c->w_gate, low->bits);
+	plan_matrix(low, &share, &s->w_up, &c->w_up, low->bits);
+	plan_matrix(low, &share, &s->w_down, &c->w_down, low->bits);
+	const int experts = tensor_present(&s->router) ? low->stored->shape.n_experts : 0;
+	for (int e = 0; e < experts; e++) {
+		expert[e] = s->expert[e];
+		plan_matrix(low, &share, &s->expert[e].w_gate, &expert[e].w_gate, low->bits);
+		plan_matrix(low, &share, &s->expert[e].w_up, &expert[e].w_up, low->bits);
+		plan_matrix(low, &share, &s->expert[e].w_down, &expert[e].w_down, low->bits);
+	}
+	if (experts > 0)
+		c->expert = expert;
+	return end_sub_layer(low, &share, low->bits);
 }
 
 static void plan_block(struct low_table* low, int b) {
 	const struct block_weights* s = &low->stored->block[b];
-	struct block_weights* c = &low->block[b];
-	const struct tensor* const attention[] = {&s->wq, &s->wk, &s->wv, &s->wo};
-	struct tensor* const attention_copy[] = {&c->wq, &c->wk, &c->wv, &c->wo};
-	const struct tensor* const mlp[] = {&s->w_gate, &s->w_up, &s->w_down};
-	struct tensor* const mlp_copy[] = {&c->w_gate, &c->w_up, &c->w_down};
-	mask_set(&low->sub_layers, 2 * b, plan_sub_layer(low, attention, attention_copy, 4, low->bits));
-	mask_set(&low->sub_layers, 2 * b + 1, plan_sub_layer(low, mlp, mlp_copy, 3, low->bits));
+	struct expert* expert = low->expert + (size_t)b * (size_t)low->stored->shape.n_experts;
+	mask_set(&low->sub_layers, 2 * b, plan_attention(low, s, &low->block[b]));
+	mask_set(&low->sub_layers, 2 * b + 1, plan_mlp(low, s, &low->block[b], expert));
 }
-
 /* Of the blocks, so that it tells copies of different bits apart; the head's where they have none. */
 static enum dtype main_type(const struct low_table* low) {
 	size_t bytes[DTYPE_COUNT] = {0};
@@ -93,22 +127,23 @@ static void count_parts(struct low_table* low) {
 }
 
 bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, struct error* error) {
-	const size_t blocks = (size_t)stored->shape.n_blocks;
+	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
 	*low = (struct low_table){.bits = bits, .stored = stored};
 	if (!stored->output.data)
 		return error_set(error, "the weights are made on the device: there is nothing here to copy");
 	low->block = malloc(blocks * sizeof *low->block);
 	low->output = malloc(sizeof *low->output);
-	low->item = malloc((blocks * LOW_MATRICES + 1) * sizeof *low->item);
-	if (!low->block || !low->output || !low->item)
+	low->expert = malloc((blocks * experts + 1) * sizeof *low->expert);
+	low->item = malloc((blocks * (7 + 3 * experts) + 1) * sizeof *low->item);
+	if (!low->block || !low->output || !low->expert || !low->item)
 		return error_set(error, "out of memory for the plan of a low-bit copy");
 	memcpy(low->block, stored->block, blocks * sizeof *low->block);
 	*low->output = stored->output;
 	for (int b = 0; b < stored->shape.n_blocks; b++)
 		plan_block(low, b);
-	const struct tensor* const head[] = {&stored->output};
-	struct tensor* const head_copy[] = {low->output};
-	low->head = plan_sub_layer(low, head, head_copy, 1, HEAD_BITS);
+	struct share head = begin_sub_layer(low);
+	plan_matrix(low, &head, &stored->output, low->output, HEAD_BITS);
+	low->head = end_sub_layer(low, &head, HEAD_BITS);
 	low->type = main_type(low);
 	count_parts(low);
 	return true;
@@ -117,6 +152,7 @@ bool low_plan(struct low_table* low, const struct weight_table* stored, int bits
 void low_close(struct low_table* low) {
 	free(low->block);
 	free(low->output);
+	free(low->expert);
 	free(low->item);
 	*low = (struct low_table){0};
 }

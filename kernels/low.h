@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 1, LOW_MATRICES = 7 /* a block's at most */, LOW_ALIGNMENT = 64 };
+enum { LOW_VERSION = 1, LOW_ALIGNMENT = 64 };
 
 /* One matrix of the copy. */
 struct low_item {
@@ -32,6 +32,7 @@ struct low_table {
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */
 	struct block_weights* block;
+	struct expert* expert;  /* (n_blocks, n_experts) likewise, of the blocks that have some */
 	struct tensor* output;  /* likewise, the head */
 	struct mask sub_layers; /* those with a copy: it spares at least a quarter of their bytes */
 	bool head;              /* so has the output head */

@@ -109,13 +109,20 @@ static double last_level_cache(void) {
 	return most;
 }
 
+static double bytes_of(const struct tensor* t) {
+	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
+}
+
 static double sub_layer_bytes(const struct weight_table* w) {
 	double bytes = 0;
-	for (int b = 0; b < w->shape.n_blocks; b++)
-		for (int part = 0; part < BLOCK_PARTS; part++) {
-			const struct tensor* t = block_tensor(&w->block[b], part);
-			bytes += tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
-		}
+	for (int b = 0; b < w->shape.n_blocks; b++) {
+		const struct block_weights* k = &w->block[b];
+		for (int part = 0; part < BLOCK_PARTS; part++)
+			bytes += bytes_of(block_tensor(k, part));
+		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++)
+			bytes += bytes_of(&k->expert[e].w_gate) + bytes_of(&k->expert[e].w_up) +
+			         bytes_of(&k->expert[e].w_down);
+	}
 	return bytes;
 }
 
@@ -125,9 +132,8 @@ static bool is_worth_it(const struct low_table* low) {
 	const double stored = sub_layer_bytes(low->stored);
 	double copied = 0, of = 0;
 	for (int i = 0; i < low->n_items - low->head; i++) {
-		const struct tensor* t = low->item[i].stored;
 		copied += (double)low->item[i].bytes;
-		of += (double)t->rows * (double)dtype_row_bytes(t->type, t->cols);
+		of += bytes_of(low->item[i].stored);
 	}
 	return stored - of + copied <= MOST_SHARE * stored;
 }
