@@ -39,7 +39,8 @@ static bool make_new(struct search* s, struct vector* v) {
 static const double DRAWN_SHARE = 0.5;
 
 /* The best mask of a draw from the posterior (Thompson sampling), in some of its weights, or where the size
- * is to be found too in all of them. */
+ * is to be found too in all of them. Rounding stays at its mean: what scores say of it counts, but to find
+ * out which few sub-layers it hurts costs more than storing them has brought (tools/bench.md). */
 static bool propose_informed(struct search* s, struct vector* out) {
 	double mean[MAX_BITS], drawn[MAX_BITS];
 	linear_weights(s->belief.linear, mean);
@@ -47,7 +48,7 @@ static bool propose_informed(struct search* s, struct vector* out) {
 	for (int try = 0; try < 4; try++) {
 		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
 		for (int i = 0; i < s->belief.bits; i++)
-			if (gp_uniform(&s->random) > share)
+			if (i >= s->dims || gp_uniform(&s->random) > share)
 				drawn[i] = mean[i];
 		*out = value_best(s, drawn);
 		if (is_new(s, out))

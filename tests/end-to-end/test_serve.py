@@ -197,7 +197,7 @@ def bad_requests(s):
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [0], "mlp": []})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [99], "mlp": []})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"attention": [3], "mlp": []}})),
-        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"mlp": [1]}})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"mlp": [99]}})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": 4})),
         (403, "POST", C, dict(body=ok, headers={"Origin": "http://evil.example"})),
         (403, "GET", "/v1/models", dict(headers={"Host": "evil.example"})),
