@@ -544,8 +544,10 @@ static void older_schemas_are_migrated(void** unused) {
 /* From each version on: a store of today, taken back to it, comes forward again with what it held. */
 static void every_earlier_version_is_migrated(void** unused) {
 	(void)unused;
-	static const char* const back[] = {
-	    [5] = "DROP TABLE text", [4] = "DROP TABLE chance; DROP TABLE cost", [3] = "DROP TABLE influence"};
+	static const char* const back[] = {[6] = "ALTER TABLE observation DROP COLUMN low",
+	                                   [5] = "DROP TABLE text",
+	                                   [4] = "DROP TABLE chance; DROP TABLE cost",
+	                                   [3] = "DROP TABLE influence"};
 	for (int version = STORE_SCHEMA - 1; version >= 3; version--) {
 		char name[32], statement[256];
 		snprintf(name, sizeof name, "from-%d.db", version);
