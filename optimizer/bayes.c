@@ -179,6 +179,8 @@ void bayes_close(struct bayes* b) {
 	if (b->threaded) {
 		atomic_store(&b->stop, true);
 		sem_post(&b->wake);
+		/* whoever waits for it must not wait until a busy machine has time to spare */
+		pthread_setschedparam(b->thread, SCHED_OTHER, &(struct sched_param){0});
 		pthread_join(b->thread, NULL);
 		sem_destroy(&b->wake);
 	}
