@@ -424,7 +424,10 @@ static bool open_all(struct match_bench* b, struct error* error) {
 	b->head_in = b->state + (size_t)ALL_ROWS * (size_t)shape->dim;
 	for (int e = 1; e < shape->n_blocks; e++)
 		b->block[b->exits++] = e;
-	return prompt_list_read(&b->prompts, b->bench.model, b->input, error);
+	if (!prompt_list_read(&b->prompts, b->bench.model, b->input, error))
+		return false;
+	prompt_list_fit(&b->prompts, context);
+	return true;
 }
 
 static void close_all(struct match_bench* b) {

@@ -91,6 +91,7 @@ static bool find_mask(struct methods_bench* b, struct session* to, struct error*
 	struct swiftlet_options o = b->bench.options;
 	struct prompt_list texts = {.n = 0};
 	bool good = prompt_list_read(&texts, b->bench.model, b->learn_input, error);
+	prompt_list_fit(&texts, options_context(&o, b->bench.engine->model));
 	o.method = SWIFTLET_SWIFT;
 	swiftlet_options_set(&o, "preset", "paper", NULL, 0);
 	o.bayes_interval = 2;
@@ -265,8 +266,11 @@ static bool one_prompt(struct methods_bench* b, int index, struct error* error) 
 }
 
 static bool run_prompts(struct methods_bench* b, struct error* error) {
+	prompt_list_fit(&b->prompts, options_context(&b->bench.options, b->bench.engine->model));
 	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
 	struct method_table* t = &b->table;
+	if (n == 0)
+		return error_set(error, "no prompt to measure on: found none that the context holds");
 	const double began = options_clock(&b->bench.options);
 	for (int i = 0; i < n && !interrupted(); i++, t->prompts++) {
 		if (i > 0 && b->most_seconds > 0 &&

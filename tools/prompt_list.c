@@ -2,6 +2,7 @@
 #include "tools/prompt_list.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,22 @@ bool prompt_list_read(struct prompt_list* list, const swiftlet_model* model, con
 	if (!standard)
 		fclose(file);
 	return good;
+}
+
+void prompt_list_fit(struct prompt_list* list, int context) {
+	int kept = 0;
+	for (int i = 0; i < list->n; i++) {
+		if (list->prompt[i].n < context) {
+			list->prompt[kept++] = list->prompt[i];
+			continue;
+		}
+		free(list->prompt[i].id);
+		free(list->prompt[i].task);
+	}
+	if (kept < list->n)
+		fprintf(stderr, "swiftlet: %d of %d prompts are left out: the context holds %d tokens\n",
+		        list->n - kept, list->n, context);
+	list->n = kept;
 }
 
 void prompt_list_free(struct prompt_list* list) {
