@@ -99,6 +99,11 @@ bool utf8_is_word(uint32_t code) {
 	case UTF8PROC_CATEGORY_NL:
 	case UTF8PROC_CATEGORY_PC:
 		return true;
+	case UTF8PROC_CATEGORY_SO: /* letters in circles and squares are Alphabetic, though no letters */
+		return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+		       (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
+	case UTF8PROC_CATEGORY_CF: /* Join_Control */
+		return code == 0x200c || code == 0x200d;
 	default:
 		return false;
 	}

@@ -17,7 +17,8 @@ size_t utf8_malformed(const char* text, size_t size);
 /* Writes a character (code <= U+10FFFF), returns its bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
 
-/* Unicode's White_Space; letters, marks, digits and connectors as a word is made of. */
+/* Unicode's White_Space; what a word is made of (Unicode's \w): alphabetic, marks, digits, connectors,
+ * joiners. */
 bool utf8_is_white(uint32_t code);
 bool utf8_is_word(uint32_t code);
 

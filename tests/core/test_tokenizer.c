@@ -255,8 +255,12 @@ static void added_tokens_obey_their_flags(void** state) {
 	expect_ids(t, "a  <l> a", 0, (int32_t[]){1, 5, 3, 1}, 4);
 	expect_ids(t, "a <r>  \n a", 0, (int32_t[]){1, 3, 6, 1}, 4);
 	expect_ids(t, "aa b aab", 0, (int32_t[]){7, 3, 2, 3, 1, 4}, 6);
-	expect_ids(t, "<r>b", 0, (int32_t[]){9}, 1);  /* the longest wins */
-	expect_ids(t, "<|x|>", 0, (int32_t[]){8}, 1); /* looks special: */
+	expect_ids(t,
+	           "\xe2\x93\x90"
+	           "aa !aa",
+	           0, (int32_t[]){0, 1, 1, 3, 0, 7}, 6); /* a letter in a circle belongs to the word */
+	expect_ids(t, "<r>b", 0, (int32_t[]){9}, 1);     /* the longest wins */
+	expect_ids(t, "<|x|>", 0, (int32_t[]){8}, 1);    /* looks special: */
 	expect_ids(t, "<|x|>", TOKENIZE_NO_SPECIAL, (int32_t[]){0, 0, 0, 0, 0}, 5);
 	expect_ids(t, "ab", TOKENIZE_ADD_SPECIAL, (int32_t[]){5, 4, 6}, 3);
 	tokenizer_free(t);
@@ -485,7 +489,8 @@ static void folders_say_what_is_missing(void** state) {
 	struct error error = {""};
 	snprintf(folder, sizeof folder, "%s/tests", getenv("SWIFTLET_SOURCE"));
 	assert_null(tokenizer_open_folder(folder, 0, &error));
-	assert_non_null(strstr(error.message, "expected tokenizer.json, tokenizer.model, tekken.json or vocab.json"));
+	assert_non_null(
+	    strstr(error.message, "expected tokenizer.json, tokenizer.model, tekken.json or vocab.json"));
 	snprintf(folder, sizeof folder, "%s/core/builtin", getenv("SWIFTLET_SOURCE"));
 	assert_null(tokenizer_open_folder(folder, 100, &error));
 	assert_non_null(strstr(error.message, "ids up to 4095, but the model's vocabulary ends at 99"));
