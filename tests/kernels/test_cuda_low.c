@@ -111,14 +111,14 @@ static void compare(struct random_model* m, int bits, bool carried) {
 	for (bool all = false; carried && !all; pieces++)
 		assert_true(b->carry_low(b, low.bytes / 7, &all, &error));
 	assert_true(!carried || pieces > 3);
-	const struct mask first = {{2}};
+	const struct mask first = {.word = {2}};
 	static const struct {
 		uint64_t low;
 		bool head, skips;
 	} cases[] = {{15, true, false}, {9, false, false}, {0, true, false}, {15, true, true}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct block_weights block[2];
-		const struct mask mask = {{cases[i].low}};
+		const struct mask mask = {.word = {cases[i].low}};
 		const struct mask* skip = cases[i].skips ? &first : NULL;
 		const struct weight_table copy = mixed(&low, cases[i].low, cases[i].head, block);
 		struct backend* its = open_cuda(&copy, &its_cache);
