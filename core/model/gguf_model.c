@@ -488,6 +488,22 @@ static bool read_switch(const struct source* s, const char* key, int* out) {
 	return true;
 }
 
+static int find_piece(const struct vocabulary* v, const char* piece) {
+	for (int i = 0; i < v->view.n; i++)
+		if (v->piece_size[i] == strlen(piece) && memcmp(v->piece[i], piece, v->piece_size[i]) == 0)
+			return i;
+	return -1;
+}
+
+/* Where a file has "<|tool_response>", its "</s>" is a piece like others, whatever its type says (llama.cpp).
+ */
+static void make_plain(struct vocabulary* v) {
+	enum { PLAIN = 1 };
+	const int end = find_piece(v, "</s>");
+	if (v->type && end >= 0 && find_piece(v, "<|tool_response>") >= 0)
+		v->type[end] = PLAIN;
+}
+
 static bool read_pieces(const struct source* s, struct vocabulary* v) {
 	const struct gguf* g = s->gguf;
 	int n, n_scores, n_types, n_merges;
@@ -500,8 +516,11 @@ static bool read_pieces(const struct source* s, struct vocabulary* v) {
 		return error_set(s->error, "%s: tokenizer.ggml.tokens is missing or empty", g->file);
 	v->view.n = n;
 	v->view.n_merges = n_merges;
-	return same_length(s, "tokenizer.ggml.scores", n_scores, n) &&
-	       same_length(s, "tokenizer.ggml.token_type", n_types, n);
+	if (!same_length(s, "tokenizer.ggml.scores", n_scores, n) ||
+	    !same_length(s, "tokenizer.ggml.token_type", n_types, n))
+		return false;
+	make_plain(v);
+	return true;
 }
 
 /* Sentencepiece's own map of characters, which is not applied: only none, or an empty one, will do. */

@@ -52,6 +52,28 @@ static void ends_are_llama_cpps(void** state) {
 		check_ends(sets[i]);
 }
 
+/* The "</s>" of a vocabulary that has "<|tool_response>" too is text in a text: no piece of these few spells
+ * it. */
+static void a_piece_beside_tool_responses_is_plain(void** state) {
+	(void)state;
+	char path[1024];
+	struct error error = {""};
+	static const char* const sets[] = {"turns", "plain"};
+	for (int i = 0; i < 2; i++) {
+		char name[64];
+		snprintf(name, sizeof name, "gguf-ends-%s/vocabulary.gguf", sets[i]);
+		struct model* model =
+		    model_open(golden(name, path), &(struct model_options){.vocabulary_only = true}, &error);
+		if (!model)
+			fail_msg("%s", error.message);
+		struct token_list ids = {0};
+		assert_true(tokenizer_encode(model->tokenizer, "</s>", 4, 0, &ids));
+		assert_int_equal(ids.n, i);
+		token_list_free(&ids);
+		model_close(model);
+	}
+}
+
 static bool same(const struct token_list* ids, const cJSON* wanted) {
 	int n = 0;
 	const cJSON* one;
@@ -126,6 +148,7 @@ static void texts_are_cut_as_llama_cpp_cuts_them(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(ends_are_llama_cpps),
+	                                   cmocka_unit_test(a_piece_beside_tool_responses_is_plain),
 	                                   cmocka_unit_test(gemma4s_merges_go_over_characters),
 	                                   cmocka_unit_test(texts_are_cut_as_llama_cpp_cuts_them)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
