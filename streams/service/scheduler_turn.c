@@ -17,6 +17,7 @@
 
 enum {
 	LEAST_CHUNK = 32,
+	DELAY = 8,        /* plain steps */
 	PATIENCE = 4,     /* turns that a long prompt is passed over for the sake of short ones */
 	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
 };
@@ -79,16 +80,16 @@ static bool find_memory(struct scheduler* s, struct seat* seat) {
 
 /* ---- prompts ------------------------------------------------------------------------------ */
 
-/* As asked for, else the fewest rows that cost a prompt at most a tenth more than whole chunks do. */
+/* As asked for, else the most rows that cost no more than eight plain steps: by so much a prompt delays the
+ * others' tokens, and a newcomer's first one. */
 int scheduler_chunk(const struct scheduler* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (!s->engine->backend->prefill_is_exact)
 		return PREFILL_CHUNK;
 	if (s->option.prefill_chunk > 0)
 		return least(s->option.prefill_chunk, PREFILL_CHUNK);
-	const double row = cost_between(cost, PREFILL_CHUNK) / PREFILL_CHUNK;
 	int rows = LEAST_CHUNK;
-	while (rows < PREFILL_CHUNK && cost_between(cost, rows) / rows > 1.1 * row)
+	while (rows < PREFILL_CHUNK && cost_between(cost, 2 * rows) <= DELAY)
 		rows *= 2;
 	return rows;
 }
