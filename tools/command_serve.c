@@ -152,8 +152,8 @@ int serve_main(int argc, char** argv) {
 	     OPTION_COUNT, &s.sessions, 1, 256},
 	    {"queue", 0, "N", "generations that may wait (64), then 503", OPTION_COUNT, &s.queue, 1, 65536},
 	    {"prefill-chunk", 0, "N",
-	     "tokens of waiting prompts that are computed between two tokens of\nthe others (0: the fewest that "
-	     "cost a prompt at most a tenth more)",
+	     "tokens of waiting prompts that are computed between two tokens of\nthe others (0: as many as cost "
+	     "eight plain steps, 32 to 256)",
 	     OPTION_COUNT, &s.chunk, 0, PREFILL_CHUNK},
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
