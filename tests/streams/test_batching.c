@@ -132,6 +132,17 @@ static void check_pools(const struct scheduler* s, const struct case_job* list, 
 	assert_null(s->pool[OWNERS]);
 }
 
+/* Its thread has ended: what it wrote may be looked at. */
+static void stop(struct scheduler* s) {
+	scheduler_drain(s, 1e6);
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	pthread_cond_signal(&s->work);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	s->started = false;
+}
+
 static void open_options(struct swiftlet_options* o, double pages, const char* cache_type) {
 	swiftlet_options_default(o);
 	o->context = CONTEXT;
@@ -171,7 +182,7 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 		list[i].job.next = NULL;
 		assert_int_equal(scheduler_submit(s, &list[i].job, 1), SUBMIT_TAKEN);
 	}
-	scheduler_drain(s, 1e6);
+	stop(s);
 	check_pools(s, list, n);
 	printf("  %lld shared passes, %lld of one sequence, %lld times a sequence gave way\n",
 	       (long long)s->shared, (long long)s->separate, (long long)s->preempted);
