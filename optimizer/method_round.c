@@ -244,8 +244,8 @@ size_t session_method_bytes(const struct session* s) {
 	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
 	if (!m)
 		return s->drafts.any ? s->engine->low.table.bytes : 0;
-	size_t bytes =
-	    (s->drafts.any ? s->engine->low.table.bytes : 0) + sizeof *m + (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
+	size_t bytes = (s->drafts.any ? s->engine->low.table.bytes : 0) + sizeof *m +
+	               (MAX_DRAFT + 2) * dim * sizeof *m->hidden;
 	if (has_adapter(m))
 		bytes += s->engine->adapter.bytes + cache_bytes(m);
 	if (m->method->drafter == DRAFTS_EXIT)
