@@ -80,8 +80,8 @@ static bool find_memory(struct scheduler* s, struct seat* seat) {
 
 /* ---- prompts ------------------------------------------------------------------------------ */
 
-/* As asked for, else the most rows that cost no more than eight plain steps: by so much a prompt delays the
- * others' tokens, and a newcomer's first one. */
+/* As asked for, else the most rows that cost no more than eight plain steps, and 32 whatever they cost: by so
+ * much a prompt delays the others' tokens, and a newcomer's first one. */
 int scheduler_chunk(const struct scheduler* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (!s->engine->backend->prefill_is_exact)
