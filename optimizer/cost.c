@@ -104,7 +104,7 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	/* rows between knots are brought to the knot along the line that holds at present */
 	const double plain = cost_plain_seconds(cost);
 	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
-	const double there = seconds + expected - (plain > 0 ? plain * cost_verify(cost, rows) : 0);
+	const double there = seconds * cost_verify(cost, knot_rows[knot]) / cost_verify(cost, rows);
 	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
 	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
 	if (knot > 0 && cost->rows_seen[knot] <= FEW)
