@@ -33,24 +33,35 @@ bool give_message(char* message, size_t size, const struct error* error) {
 	return false;
 }
 
+/* Whether a GPU and no CPU is to run the model. */
+static bool asks_for_cuda(const struct swiftlet_options* options) {
+	return strcmp(options->backend, "cuda") == 0 || options->devices > 0;
+}
+
 /* The GPU when it was asked for, or when nothing was and there is one. */
 static bool wants_cuda(const struct swiftlet_options* options) {
 	struct error ignored;
 	if (!options || options->exchange || strcmp(options->backend, "cpu") == 0)
 		return false;
-	return strcmp(options->backend, "cuda") == 0 || cuda_available(&ignored);
+	return asks_for_cuda(options) || cuda_available(&ignored);
+}
+
+/* Said before minutes of loading. */
+static bool check_backend(const struct swiftlet_options* options, struct error* error) {
+	if (options->devices > 0 && strcmp(options->backend, "cpu") == 0)
+		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none", options->devices);
+	if (!asks_for_cuda(options))
+		return true;
+	if (options->exchange)
+		return error_set(error, "several processes share a model on CPUs alone: leave out --backend cuda and "
+		                        "--devices");
+	return cuda_available(error);
 }
 
 struct model* swiftlet_model_open(const char* spec, const struct swiftlet_options* options, char* message,
                                   size_t size) {
 	struct error error = {""};
-	/* said before minutes of loading */
-	if (options && options->exchange && strcmp(options->backend, "cuda") == 0) {
-		error_set(&error, "several processes share a model on CPUs alone: leave out --backend cuda");
-		give_message(message, size, &error);
-		return NULL;
-	}
-	if (options && strcmp(options->backend, "cuda") == 0 && !cuda_available(&error)) {
+	if (options && !check_backend(options, &error)) {
 		give_message(message, size, &error);
 		return NULL;
 	}
@@ -215,7 +226,7 @@ const char* swiftlet_engine_note(struct engine* engine) {
 	return engine->note;
 }
 
-/* The adapter runs on a backend of its own beside the model's. */
+/* The adapter runs on a backend of its own beside the model's, on one GPU: it is a block. */
 static bool open_parts(struct engine* engine, const struct swiftlet_options* options,
                        const struct backend_options* how, struct error* error) {
 	const struct model* model = engine->model;
@@ -227,7 +238,9 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 		return true;
 	if (!adapter_open(&engine->adapter, options->adapter, model, error))
 		return false;
-	engine->side = wants_cuda(options) ? cuda_open(&engine->adapter.weights, how, error)
+	struct backend_options alone = *how;
+	alone.devices = how->devices > 0;
+	engine->side = wants_cuda(options) ? cuda_open(&engine->adapter.weights, &alone, error)
 	                                   : cpu_open(&engine->adapter.weights, how, error);
 	return engine->side != NULL;
 }
@@ -245,7 +258,7 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	if (!wants_cuda(options))
 		return cpu_open(weights, how, error);
 	struct backend* backend = cuda_open(weights, how, error);
-	if (backend || !options || strcmp(options->backend, "cuda") == 0)
+	if (backend || !options || asks_for_cuda(options))
 		return backend;
 	struct error ignored;
 	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */
@@ -267,6 +280,7 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .threads = options->threads,
 	    .isa = options->isa,
 	    .context = options_context(options, model),
+	    .devices = options->devices,
 	    .exchange = options->exchange,
 	    /* processes that share a model keep their caches alike, each its own */
 	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};

@@ -58,6 +58,7 @@ static const struct option table[] = {
     {"backend", NAME, AT(backend), 0, 0, "auto cpu cuda"},
     {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx512"},
     {"threads", INTEGER, AT(threads), 1, 1024, NULL},
+    {"devices", INTEGER, AT(devices), 1, 16, NULL},
     {"context", INTEGER, AT(context), 2, 1 << 24, NULL},
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
     {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},

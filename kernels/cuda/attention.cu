@@ -189,11 +189,11 @@ template <class T>
 static void launch_both(const struct cuda_backend* b, cudaStream_t stream, int rows, const struct attend& a) {
 	const struct model_shape* m = &b->shape;
 	const struct device_slice* s = (const struct device_slice*)b->slice;
+	T* out = (T*)(is_alone(b) ? b->work.mixed : b->work.part);
 	launch(b, stream, dim3((unsigned)m->kv_heads, (unsigned)rows, (unsigned)b->chunks), CHUNK,
-	       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, (T*)b->work.mixed, s);
+	       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, s);
 	if (!a.done)
-		launch(b, stream, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a,
-		       (T*)b->work.mixed, s);
+		launch(b, stream, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, s);
 }
 
 void launch_attention(const struct cuda_backend* b, cudaStream_t stream, int rows, int block, int first_row) {

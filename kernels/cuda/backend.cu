@@ -102,15 +102,38 @@ static void cache_close(struct cache* cache) {
 	struct cuda_cache* c = (struct cuda_cache*)cache;
 	if (!c)
 		return;
-	cudaFree(c->keys);
-	cudaFree(c->values);
-	cudaFree(c->hidden);
+	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
+	/* what a device that failed holds is left to it: it would be waited for */
+	if (!devices_gone(b))
+		each_device(b, [&](const struct cuda_backend* p) {
+			cudaFree(c->memory[p->rank].keys);
+			cudaFree(c->memory[p->rank].values);
+			cudaFree(c->memory[p->rank].hidden);
+		});
 	free(c);
+}
+
+static size_t head_bytes(const struct cuda_backend* b, int slots) {
+	const struct model_shape* m = &b->shape;
+	return (size_t)m->n_blocks * (size_t)m->kv_heads * (size_t)slots * (size_t)m->head_dim * 2;
+}
+
+static bool take_cache_memory(const struct cuda_backend* b, struct cuda_cache* c, struct error* error) {
+	struct cuda_cache::cache_memory* memory = &c->memory[b->rank];
+	const size_t bytes = head_bytes(b, c->slots);
+	c->head.bytes += 2 * bytes;
+	CUDA_TRY(cudaSetDevice(b->device), error);
+	if (cudaMalloc((void**)&memory->keys, bytes) == cudaSuccess &&
+	    cudaMalloc((void**)&memory->values, bytes) == cudaSuccess &&
+	    cudaMalloc((void**)&memory->hidden, (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float)) ==
+	        cudaSuccess)
+		return true;
+	say_what_would_fit(2 * bytes, c->slots, error);
+	return false;
 }
 
 static struct cache* cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	const struct model_shape* m = &b->shape;
 	/* F16 only: an F32 model's cache is rounded, as its weights are */
 	if (type == DTYPE_Q8_0) {
 		error_set(error, "a cache of type q8_0 was asked for; the GPU keeps f16");
@@ -130,17 +153,9 @@ static struct cache* cache_open(struct backend* backend, int capacity, enum dtyp
 	c->head.capacity = capacity;
 	c->head.type = DTYPE_F16;
 	c->slots = capacity + MAX_ROWS;
-	const size_t bytes =
-	    (size_t)m->n_blocks * (size_t)m->kv_heads * (size_t)c->slots * (size_t)m->head_dim * 2;
-	c->head.bytes = 2 * bytes;
-	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error)) {
-		cache_close(&c->head);
-		return NULL;
-	}
-	if (cudaMalloc((void**)&c->keys, bytes) != cudaSuccess ||
-	    cudaMalloc((void**)&c->values, bytes) != cudaSuccess ||
-	    cudaMalloc((void**)&c->hidden, (size_t)MAX_ROWS * (size_t)m->dim * sizeof(float)) != cudaSuccess) {
-		say_what_would_fit(2 * bytes, c->slots, error);
+	bool done = true;
+	each_device(b, [&](const struct cuda_backend* p) { done = done && take_cache_memory(p, c, error); });
+	if (!done) {
 		cache_close(&c->head);
 		return NULL;
 	}
@@ -176,9 +191,13 @@ static void commit(struct cache* cache, const int32_t* row, int n) {
 		path.row[i] = row[i];
 		in_place = in_place && row[i] == i;
 	}
+	const int committed = cache->committed;
 	if (!in_place && cudaSetDevice(b->device) == cudaSuccess)
-		compact_kernel<<<b->shape.n_blocks * b->shape.kv_heads, 128, 0, b->stream>>>(
-		    c->keys, c->values, c->slots, b->shape.head_dim, cache->committed, path);
+		each_device(b, [&](const struct cuda_backend* p) {
+			compact_kernel<<<p->shape.n_blocks * p->shape.kv_heads, 128, 0, p->stream>>>(
+			    c->memory[p->rank].keys, c->memory[p->rank].values, c->slots, p->shape.head_dim, committed,
+			    path);
+		});
 	cache->committed += n;
 	cache->pending = 0;
 }
@@ -230,7 +249,7 @@ static double bandwidth(struct backend* backend) {
 	cudaFree(from);
 	cudaFree(to);
 	cudaGetLastError();
-	return best;
+	return best * b->group->devices; /* which are alike */
 }
 
 static int threads(const struct backend* backend) { return backend ? 1 : 0; }
@@ -251,8 +270,9 @@ static size_t largest_quantized(const struct cuda_backend* b) {
 }
 
 static bool open_workspace(struct cuda_backend* b, struct error* error) {
-	const struct model_shape* m = &b->shape;
+	const struct model_shape *m = &b->shape, *whole = &b->whole;
 	struct workspace* w = &b->work;
+	const size_t part = is_alone(b) ? 1 : most_of_a_part(b);
 	const size_t rows = PREFILL_CHUNK, q = (size_t)m->heads * (size_t)m->head_dim,
 	             kv = (size_t)m->kv_heads * (size_t)m->head_dim, vocab = (size_t)m->vocab;
 	b->chunks = (b->context + MAX_ROWS + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
@@ -271,8 +291,8 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	       take(b, &w->influence, influence, what, error) && take(b, &w->q, rows * q, what, error) &&
 	       take(b, &w->k, rows * kv, what, error) && take(b, &w->v, rows * kv, what, error) &&
 	       take_bytes(b, &w->normed, rows * (size_t)m->dim * 2, what, error) &&
-	       take_bytes(b, &w->mixed, rows * q * 2, what, error) &&
-	       take_bytes(b, &w->gated, rows * (size_t)m->ffn * 2, what, error) &&
+	       take_bytes(b, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2, what, error) &&
+	       take_bytes(b, &w->gated, rows * (size_t)whole->ffn * 2, what, error) &&
 	       take(b, &w->wide, rows * (size_t)m->ffn, what, error) &&
 	       take(b, &w->wide_up, rows * (size_t)m->ffn, what, error) &&
 	       take(b, &w->partial, chunks * (size_t)m->head_dim, what, error) &&
@@ -285,6 +305,8 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	       take(b, &w->head_done, 3 * (size_t)m->heads, what, error) &&
 	       take(b, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads, what, error) &&
 	       take_bytes(b, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill", error) &&
+	       take_bytes(b, &w->part, part, what, error) &&
+	       take_bytes(b, &w->gathered, (size_t)b->group->devices * part, what, error) &&
 	       take(b, &b->slice, b->slice_bytes, what, error) && take(b, &b->result, results, what, error) &&
 	       cuda_ok(cudaMallocHost((void**)&b->staging, b->slice_bytes), "cudaMallocHost", error) &&
 	       cuda_ok(cudaMallocHost((void**)&b->host_result, results * sizeof *b->host_result),
@@ -318,7 +340,9 @@ static bool choose_launches(struct cuda_backend* b, int major, struct error* err
 			chosen = i;
 	if (wish && strcmp(wish, name[chosen]) != 0)
 		return error_set(error, "SWIFTLET_CUDA_LAUNCHES=%.40s: separate, fused or early was expected", wish);
-	b->launches = chosen == LAUNCHES_EARLY && major < 9 ? LAUNCHES_FUSED : (enum launches)chosen;
+	/* whether NCCL's kernels go between launches that start early is not documented */
+	const bool can = major >= 9 && is_alone(b);
+	b->launches = chosen == LAUNCHES_EARLY && !can ? LAUNCHES_FUSED : (enum launches)chosen;
 	return true;
 }
 
@@ -335,9 +359,7 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 }
 
 static bool open_cublas(struct cuda_backend* b, struct error* error) {
-	b->head.has_penalties = true;
-	b->head.prefill_is_exact = !cublas_find(&b->calls);
-	if (b->head.prefill_is_exact)
+	if (!cublas_find(&b->calls))
 		return true;
 	CUBLAS_TRY(b->calls.create(&b->cublas), error);
 	CUBLAS_TRY(b->calls.set_stream(b->cublas, b->stream), error);
@@ -349,10 +371,8 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 	return true;
 }
 
-static void cuda_close(struct backend* backend) {
-	struct cuda_backend* b = (struct cuda_backend*)backend;
-	for (int i = 0; i < 2; i++)
-		captured_close(&b->captured[i]);
+static void close_device(struct cuda_backend* b) {
+	cudaSetDevice(b->device);
 	low_state_close(b);
 	if (b->cublas)
 		b->calls.destroy(b->cublas);
@@ -368,10 +388,30 @@ static void cuda_close(struct backend* backend) {
 		cudaFreeHost(b->host_logits);
 	if (b->stream)
 		cudaStreamDestroy(b->stream);
-	rope_close(&b->rope);
-	free(b->allocation);
-	free(b->block);
-	free(b);
+}
+
+/* What devices hold of which one failed is left to them: giving it back would wait for that one. Captured
+ * passes go before what they exchange by. */
+static void cuda_close(struct backend* backend) {
+	struct device_group* g = ((struct cuda_backend*)backend)->group;
+	const bool gone = g->failure.message[0] != 0;
+	for (int d = 0; d < g->devices && !gone; d++)
+		for (int i = 0; g->device[d] && i < 2; i++)
+			captured_close(&g->device[d]->captured[i]);
+	if (!gone)
+		devices_leave(g);
+	for (int d = 0; d < g->devices; d++) {
+		struct cuda_backend* b = g->device[d];
+		if (!b)
+			continue;
+		if (!gone)
+			close_device(b);
+		rope_close(&b->rope);
+		free(b->allocation);
+		free(b->block);
+		free(b);
+	}
+	free(g);
 }
 
 /* ---- what it does not do --------------------------------------------------------------------- */
@@ -409,40 +449,90 @@ static bool does_model(const struct weight_table* w, struct error* error) {
 	return does_blocks(w, error);
 }
 
+static void fill_in(struct backend* head, const struct weight_table* weights, bool alone) {
+	head->weights = weights;
+	head->close = cuda_close;
+	head->cache_open = cache_open;
+	head->cache_close = cache_close;
+	head->run = cuda_run;
+	head->commit = commit;
+	head->discard = discard;
+	head->rewind = rewind_cache;
+	head->truncate = truncate_cache;
+	head->has_penalties = true;
+	head->bandwidth = bandwidth;
+	head->threads = threads;
+	if (!alone) /* a loop on the device may hold no gathers: what conditional nodes take is listed, and short
+	             */
+		return;
+	head->draft = cuda_draft;
+	head->use_low = cuda_use_low;
+	head->carry_low = cuda_carry_low;
+}
+
+/* Its share of the heads and of the feed-forward width. */
+static void take_share(struct cuda_backend* b) {
+	const struct shares heads = shares_of_heads(b->group->devices, b->whole.kv_heads, 1);
+	const struct shares ffn = shares_of_rows(b->group->devices, b->whole.ffn);
+	b->shape = b->whole;
+	b->shape.kv_heads = heads.first[b->rank + 1] - heads.first[b->rank];
+	b->shape.heads = b->whole.heads / b->whole.kv_heads * b->shape.kv_heads;
+	b->shape.ffn = ffn.first[b->rank + 1] - ffn.first[b->rank];
+}
+
+/* The group's next device; cuda_close frees it whether it opened or not. */
+static bool open_one(struct device_group* g, int rank, const struct weight_table* weights,
+                     const struct backend_options* options, struct error* error) {
+	struct cuda_backend* b = (struct cuda_backend*)calloc(1, sizeof *b);
+	if (!b)
+		return error_set(error, "out of memory for the backend");
+	g->device[rank] = b;
+	b->group = g;
+	b->rank = rank;
+	b->whole = weights->shape;
+	b->device = options->device + rank;
+	b->context = options->context > 0 ? options->context : weights->shape.context;
+	b->block = (struct device_block*)calloc((size_t)weights->shape.n_blocks, sizeof *b->block);
+	fill_in(&b->head, weights, g->devices == 1);
+	take_share(b);
+	if (!b->block)
+		return error_set(error, "out of memory for the backend");
+	/* a library's product may take another way for a share of a matrix than for the whole */
+	const bool library = options->devices == 0;
+	if (!rope_open(&b->rope, &weights->shape.rope, error) || !open_device(b, error) ||
+	    !weights_fit(b, error) || (library && !open_cublas(b, error)) || !upload_weights(b, error))
+		return false;
+	b->head.prefill_is_exact = !b->cublas;
+	return open_workspace(b, error);
+}
+
 struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,
                           struct error* error) {
+	const int devices = options->devices > 1 ? options->devices : 1;
 	if (!cuda_available(error) || !does_model(weights, error))
 		return NULL;
-	struct cuda_backend* b = (struct cuda_backend*)calloc(1, sizeof *b);
-	if (!b) {
+	struct device_group* g = (struct device_group*)calloc(1, sizeof *g);
+	if (!g) {
 		error_set(error, "out of memory for the backend");
 		return NULL;
 	}
-	b->head.weights = weights;
-	b->head.close = cuda_close;
-	b->head.cache_open = cache_open;
-	b->head.cache_close = cache_close;
-	b->head.run = cuda_run;
-	b->head.commit = commit;
-	b->head.discard = discard;
-	b->head.rewind = rewind_cache;
-	b->head.truncate = truncate_cache;
-	b->head.draft = cuda_draft;
-	b->head.use_low = cuda_use_low;
-	b->head.carry_low = cuda_carry_low;
-	b->head.bandwidth = bandwidth;
-	b->head.threads = threads;
-	b->shape = weights->shape;
-	b->device = options->device;
-	b->context = options->context > 0 ? options->context : weights->shape.context;
-	b->block = (struct device_block*)calloc((size_t)weights->shape.n_blocks, sizeof *b->block);
-	const bool done = (b->block || error_set(error, "out of memory for the backend")) &&
-	                  rope_open(&b->rope, &weights->shape.rope, error) && open_device(b, error) &&
-	                  weights_fit(b, error) && open_cublas(b, error) && upload_weights(b, error) &&
-	                  open_workspace(b, error) && capture_passes(b, error);
-	if (!done) {
-		cuda_close(&b->head);
+	if (!devices_check(weights, options->device, devices, &g->nccl, error)) {
+		free(g);
 		return NULL;
 	}
-	return &b->head;
+	g->devices = devices;
+	bool done = true;
+	for (int d = 0; d < devices && done; d++)
+		done = open_one(g, d, weights, options, error);
+	done = done && devices_join(g, error) && capture_passes(g->device[0], error);
+	struct backend* head = g->device[0] ? &g->device[0]->head : NULL;
+	if (done && devices > 1) {
+		const size_t used = strlen(head->name);
+		snprintf(head->name + used, sizeof head->name - used, " x %d", devices);
+	}
+	if (!done && head)
+		cuda_close(head);
+	else if (!head)
+		free(g);
+	return done ? head : NULL;
 }

@@ -12,9 +12,10 @@
 #include <cuda_runtime.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/nccl.h"
 #include "kernels/rope.h"
 
-enum { BUCKETS = SLICE_ROWS / 8, ATTENTION_CHUNK = 256, RESULT_SEGMENT = 1024 };
+enum { BUCKETS = SLICE_ROWS / 8, ATTENTION_CHUNK = 256, RESULT_SEGMENT = 1024, MAX_DEVICES = 16 };
 
 /* ---- weights on the device ---------------------------------------------------------------- */
 
@@ -91,6 +92,7 @@ struct cublas_calls {
 	const char* (*describe)(cublasStatus_t);
 };
 
+/* With several devices all but q, k, v and attention's chunks are whole on each. */
 struct workspace {
 	float *x, *y;     /* (PREFILL_CHUNK, dim) */
 	float* before;    /* (PREFILL_CHUNK, dim) x before the sub-layer that ran last, when that is measured */
@@ -108,6 +110,8 @@ struct workspace {
 	float* top_score; /* (SLICE_ROWS, segments, MAX_TOP) */
 	int32_t* top_token;
 	void* dequantized; /* one matrix in F16, for prefill on quantized weights */
+	/* Several devices: what this one has computed of a gather, and what all have, (devices, …) */
+	void *part, *gathered;
 };
 
 /* How a block is launched: LAUNCHES_SEPARATE: each step by itself, nine launches. LAUNCHES_FUSED: norms of
@@ -117,9 +121,28 @@ struct workspace {
  * bits. */
 enum launches { LAUNCHES_SEPARATE, LAUNCHES_FUSED, LAUNCHES_EARLY };
 
+/* Where each device's share of a row begins; the last is the row's end. */
+struct shares {
+	int first[MAX_DEVICES + 1];
+};
+
+/* The devices that share a model, and how they exchange. */
+struct device_group {
+	int devices;
+	struct cuda_backend* device[MAX_DEVICES]; /* the first leads: its host memory holds slices and results */
+	struct nccl_calls nccl;
+	struct ncclComm* comm[MAX_DEVICES]; /* NULL where one device is alone, and once they have been given up */
+	int status;           /* of the first call of NCCL's that failed since it was last looked at */
+	struct error failure; /* of a device that failed: every pass says so from then on */
+};
+
 struct cuda_backend {
 	struct backend head;
-	struct model_shape shape;
+	struct model_shape whole; /* the model's */
+	struct model_shape
+	    shape; /* this device's: the same but for heads, kv_heads and ffn, of which it has a share */
+	int rank;  /* among the devices that share the model; 0 leads */
+	struct device_group* group;
 	int device, context, chunks, segments;
 	enum launches launches;
 	bool bf16; /* activations and half-precision weights are BF16, else F16 */
@@ -141,8 +164,8 @@ struct cuda_backend {
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
 	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. */
 	struct captured {
-		cudaGraphExec_t pass[BUCKETS], draft;
-		cudaGraph_t draft_source; /* owns the handle of the loop's condition */
+		cudaGraphExec_t pass[BUCKETS + 1], draft; /* several devices: the first is of one row */
+		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
 	} captured[2];
 	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
 	bool with_low;
@@ -154,13 +177,14 @@ struct cuda_backend {
 struct cuda_cache {
 	struct cache head;
 	int slots;
-	__half *keys, *values;
-	float* hidden;
+	struct cache_memory {
+		__half *keys, *values;
+		float* hidden;
+	} memory[MAX_DEVICES]; /* each device's heads, and its copy of the hidden states */
 	struct pending {
 		int parent, depth, base, at, skipped;
 		int32_t token;
 	} row[MAX_ROWS];
-	int32_t* path; /* device memory for commit, (MAX_ROWS) */
 };
 
 /* False with the error set when a call failed; names the call. */
@@ -182,6 +206,45 @@ bool cublas_find(struct cublas_calls*);
 
 /* Device memory that the backend owns. NULL with the error set: how much was asked for and what is free. */
 void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct error*);
+
+/* devices.cu */
+/* Opens what the devices exchange by, once each is opened; nothing for one. */
+bool devices_join(struct device_group*, struct error*);
+void devices_leave(struct device_group*);
+/* Whether so many devices are there, alike, and enough of the model for each; NCCL where there are several.
+ */
+bool devices_check(const struct weight_table*, int first, int devices, struct nccl_calls*, struct error*);
+/* Where the shares of `rows` outputs of a matrix begin, of hidden states, logits and the feed-forward width;
+ * and those of an attention's `width` columns to a key/value head. */
+struct shares shares_of_rows(int devices, int64_t rows);
+struct shares shares_of_heads(int devices, int kv_heads, int width);
+/* The room that work.part needs. */
+size_t most_of_a_part(const struct cuda_backend*);
+/* What the devices have computed of the first `rows` rows joins, on each: the embedding in x, attention's
+ * output in mixed, a sub-layer's output in y, or added to x, the feed-forward's activations in gated, the
+ * logits. For one device there is nothing to do. */
+enum gathered {
+	GATHERED_EMBEDDING,
+	GATHERED_MIXED,
+	GATHERED_OUTPUT,
+	GATHERED_ADDED,
+	GATHERED_GATED,
+	GATHERED_LOGITS
+};
+void launch_gather(const struct cuda_backend*, int rows, enum gathered, int sub_layer);
+/* Waits until all that was launched is done. False with the error set when a device failed; several devices
+ * are given up then, which takes some seconds where one says nothing. */
+bool devices_wait(const struct cuda_backend*, struct error*);
+static inline bool devices_gone(const struct cuda_backend* b) { return b->group->failure.message[0] != 0; }
+static inline bool is_alone(const struct cuda_backend* b) { return b->group->devices == 1; }
+/* Does it on each device; launches go to the current one. */
+template <class F> void each_device(const struct cuda_backend* b, F what) {
+	for (int d = 0; d < b->group->devices; d++) {
+		if (!is_alone(b))
+			cudaSetDevice(b->group->device[d]->device);
+		what(b->group->device[d]);
+	}
+}
 
 /* upload.cu */
 bool upload_weights(struct cuda_backend*, struct error*);
@@ -281,8 +344,8 @@ bool cuda_run(struct backend*, const struct pass*, struct error*);
 /* Captures the passes, and the draft loop, for launches as b->with_low says. */
 bool capture_passes(struct cuda_backend*, struct error*);
 void captured_close(struct cuda_backend::captured*);
-/* The full span for a bucket of rows, the head and the results, as launches on a stream. */
-void launch_span(const struct cuda_backend*, cudaStream_t, int bucket, struct device_result* out);
+/* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams. */
+void launch_span(const struct cuda_backend*, int rows);
 
 #ifdef __CUDACC__
 /* A launch in stream order; with LAUNCHES_EARLY it may begin before the one before it has ended, so every

@@ -52,7 +52,7 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 	/* whether a conditional node's body may hold early launches is not documented */
 	const enum launches launches = b->launches;
 	b->launches = launches == LAUNCHES_EARLY ? LAUNCHES_FUSED : launches;
-	launch_span(b, b->stream, 1, b->result);
+	launch_span(b, 8);
 	b->launches = launches;
 	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
@@ -104,9 +104,9 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
-	row.keys = c->keys;
-	row.values = c->values;
-	row.hidden = c->hidden;
+	row.keys = c->memory[0].keys;
+	row.values = c->memory[0].values;
+	row.hidden = c->memory[0].hidden;
 	s->row[0] = row;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
 	return true;

@@ -11,6 +11,8 @@
 
 /* ---- launches ----------------------------------------------------------------------------- */
 
+static int bucket_of(int rows) { return (rows + 7) / 8; }
+
 /* Adds a matrix to a product, with its low-bit copy where passes may take that. */
 static void take_part(const struct cuda_backend* b, struct product* p, const struct matrix& stored,
                       const struct matrix& low, float* out, const float* bias) {
@@ -23,31 +25,56 @@ static void take_part(const struct cuda_backend* b, struct product* p, const str
 }
 
 /* The product of a sub-layer's normed hidden states; the norm goes along where that pays. */
-static void launch_normed_product(const struct cuda_backend* b, cudaStream_t stream, int bucket,
-                                  const float* norm, struct product* product, int sub_layer) {
+static void launch_normed_product(const struct cuda_backend* b, int bucket, const float* norm,
+                                  struct product* product, int sub_layer) {
 	if (norm_goes_along(b, product, bucket))
 		product->norm = norm_of(b, norm, sub_layer);
 	else
-		launch_norm(b, stream, 8 * bucket, norm, sub_layer);
-	launch_product(b, stream, product, product->norm.weight ? b->work.x : b->work.normed, bucket, sub_layer);
+		launch_norm(b, b->stream, 8 * bucket, norm, sub_layer);
+	launch_product(b, b->stream, product, product->norm.weight ? b->work.x : b->work.normed, bucket,
+	               sub_layer);
+}
+
+/* A sub-layer's last matrix, with its copy and what is added to the product. */
+struct last_matrix {
+	const struct matrix *stored, *low;
+	const float *bias, *post_norm;
+};
+static struct last_matrix last_of(const struct device_block* w, int sub_layer) {
+	if (sub_layer % 2 == 0)
+		return {&w->wo, &w->low.wo, w->bo, w->post_attention_norm};
+	return {&w->down, &w->low.down, w->b_down, w->post_mlp_norm};
 }
 
 /* The product at a sub-layer's end: into the hidden states, or by way of the norm after it. */
-static void launch_last_product(const struct cuda_backend* b, cudaStream_t stream, int bucket,
-                                const struct matrix& stored, const struct matrix& low, const float* bias,
-                                const float* post_norm, const void* x, int sub_layer) {
-	struct product p = {};
-	p.end = post_norm ? PRODUCT_STORE : PRODUCT_ADD;
-	take_part(b, &p, stored, low, post_norm ? b->work.y : b->work.x, bias);
-	launch_product(b, stream, &p, x, bucket, sub_layer);
-	if (post_norm)
-		launch_post_norm(b, stream, 8 * bucket, post_norm, sub_layer);
+static void launch_last_product(const struct cuda_backend* b, int rows, int sub_layer) {
+	const int bucket = bucket_of(rows);
+	bool normed = false;
+	each_device(b, [&](const struct cuda_backend* p) {
+		const struct last_matrix w = last_of(&p->block[sub_layer / 2], sub_layer);
+		struct product product = {};
+		normed = w.post_norm != NULL;
+		product.end = normed || !is_alone(p) ? PRODUCT_STORE : PRODUCT_ADD;
+		take_part(p, &product, *w.stored, *w.low,
+		          !is_alone(p) ? (float*)p->work.part
+		          : normed     ? p->work.y
+		                       : p->work.x,
+		          w.bias);
+		launch_product(p, p->stream, &product, sub_layer % 2 == 0 ? p->work.mixed : p->work.gated, bucket,
+		               sub_layer);
+	});
+	launch_gather(b, rows, normed ? GATHERED_OUTPUT : GATHERED_ADDED, sub_layer);
+	if (normed)
+		each_device(b, [&](const struct cuda_backend* p) {
+			launch_post_norm(p, p->stream, 8 * bucket, last_of(&p->block[sub_layer / 2], sub_layer).post_norm,
+			                 sub_layer);
+		});
 }
 
-static void attention_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
+/* Of one device's heads. */
+static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
-	const int rows = 8 * bucket, sub_layer = 2 * block;
 	struct product qkv = {};
 	take_part(b, &qkv, w->wq, w->low.wq, k->q, w->bq);
 	take_part(b, &qkv, w->wk, w->low.wk, k->k, w->bk);
@@ -56,89 +83,134 @@ static void attention_launches(const struct cuda_backend* b, cudaStream_t stream
 		qkv.turn = turn_of(b, block);
 		qkv.turn.done = k->head_done;
 	}
-	launch_normed_product(b, stream, bucket, w->attention_norm, &qkv, sub_layer);
+	launch_normed_product(b, bucket, w->attention_norm, &qkv, 2 * block);
 	if (!qkv.turn.done)
-		launch_turn(b, stream, rows, block);
-	launch_attention(b, stream, rows, block, 0);
-	launch_last_product(b, stream, bucket, w->wo, w->low.wo, w->bo, w->post_attention_norm, k->mixed,
-	                    sub_layer);
+		launch_turn(b, b->stream, 8 * bucket, block);
+	launch_attention(b, b->stream, 8 * bucket, block, 0);
 }
 
-static void mlp_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int block) {
+/* One device's share of the feed-forward's activations. */
+static void launch_gated(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
-	const int sub_layer = 2 * block + 1;
 	struct product gate = {};
 	gate.end = PRODUCT_GATE;
-	gate.gated = b->work.gated;
+	gate.gated = is_alone(b) ? b->work.gated : b->work.part;
 	gate.gelu = b->shape.activation == ACTIVATION_GELU_TANH;
 	take_part(b, &gate, w->gate, w->low.gate, NULL, w->b_gate);
 	take_part(b, &gate, w->up, w->low.up, NULL, w->b_up);
-	launch_normed_product(b, stream, bucket, w->mlp_norm, &gate, sub_layer);
-	launch_last_product(b, stream, bucket, w->down, w->low.down, w->b_down, w->post_mlp_norm, b->work.gated,
-	                    sub_layer);
+	launch_normed_product(b, bucket, w->mlp_norm, &gate, 2 * block + 1);
 }
 
-/* bare: the states are what the head reads. */
-static void head_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, bool bare,
-                          struct device_result* out) {
-	if (bare)
-		launch_round(b, stream, 8 * bucket);
-	else
-		launch_norm(b, stream, 8 * bucket, b->output_norm, -1);
-	struct product head = {};
-	take_part(b, &head, b->output, b->low_output, b->work.logits, NULL);
-	launch_product(b, stream, &head, b->work.normed, bucket, -1);
-	launch_results(b, stream, 8 * bucket, out);
+static void sub_layer_launches(const struct cuda_backend* b, int rows, int sub_layer) {
+	const bool attends = sub_layer % 2 == 0;
+	each_device(b, [&](const struct cuda_backend* p) {
+		if (attends)
+			launch_heads(p, bucket_of(rows), sub_layer / 2);
+		else
+			launch_gated(p, bucket_of(rows), sub_layer / 2);
+	});
+	launch_gather(b, rows, attends ? GATHERED_MIXED : GATHERED_GATED, sub_layer);
+	launch_last_product(b, rows, sub_layer);
 }
 
-static void sub_layer_launches(const struct cuda_backend* b, cudaStream_t stream, int bucket, int sub_layer) {
-	if (sub_layer % 2 == 0)
-		attention_launches(b, stream, bucket, sub_layer / 2);
-	else
-		mlp_launches(b, stream, bucket, sub_layer / 2);
+/* bare: the states are what the head reads. The first device alone looks at the logits. */
+static void head_launches(const struct cuda_backend* b, int rows, bool bare) {
+	const int bucket = bucket_of(rows);
+	each_device(b, [&](const struct cuda_backend* p) {
+		if (bare)
+			launch_round(p, p->stream, 8 * bucket);
+		else
+			launch_norm(p, p->stream, 8 * bucket, p->output_norm, -1);
+		struct product head = {};
+		take_part(p, &head, p->output, p->low_output, is_alone(p) ? p->work.logits : (float*)p->work.part,
+		          NULL);
+		launch_product(p, p->stream, &head, p->work.normed, bucket, -1);
+	});
+	launch_gather(b, rows, GATHERED_LOGITS, -1);
+	cudaSetDevice(b->device);
+	launch_results(b, b->stream, 8 * bucket, b->result);
 }
 
-void launch_span(const struct cuda_backend* b, cudaStream_t stream, int bucket, struct device_result* out) {
-	launch_embed(b, stream, 8 * bucket);
-	for (int s = 0; s < 2 * b->shape.n_blocks; s++)
-		sub_layer_launches(b, stream, bucket, s);
-	launch_influence(b, stream, 8 * bucket, 2 * b->shape.n_blocks);
-	launch_keep(b, stream, 8 * bucket);
-	head_launches(b, stream, bucket, false, out);
+static void embed_launches(const struct cuda_backend* b, int rows) {
+	each_device(b, [&](const struct cuda_backend* p) { launch_embed(p, p->stream, rows); });
+	launch_gather(b, rows, GATHERED_EMBEDDING, -1);
+}
+
+/* After a span: influence where it is measured, and the states as they are left. */
+static void end_launches(const struct cuda_backend* b, int rows, int end, bool keep) {
+	each_device(b, [&](const struct cuda_backend* p) {
+		launch_influence(p, p->stream, rows, end);
+		if (keep)
+			launch_keep(p, p->stream, rows);
+	});
+}
+
+void launch_span(const struct cuda_backend* b, int rows) {
+	const int sub_layers = 2 * b->shape.n_blocks;
+	embed_launches(b, rows);
+	for (int s = 0; s < sub_layers; s++)
+		sub_layer_launches(b, rows, s);
+	end_launches(b, rows, sub_layers, true);
+	head_launches(b, rows, false);
+}
+
+/* ---- capturing ---------------------------------------------------------------------------- */
+
+static bool clear(struct cuda_backend* b, struct error* error) {
+	const size_t heads = (size_t)b->shape.heads, rows = (size_t)SLICE_ROWS * (size_t)b->shape.kv_heads;
+	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
+	CUDA_TRY(cudaMemsetAsync(b->work.head_done, 0, 3 * heads * sizeof(unsigned), b->stream), error);
+	CUDA_TRY(cudaMemsetAsync(b->work.row_done, 0, rows * sizeof(unsigned), b->stream), error);
+	return true;
 }
 
 /* Each kernel once on a slice of no rows, so that all are loaded, and a launch that fails says so, before
  * any is captured. */
 static bool warm_up(struct cuda_backend* b, struct error* error) {
 	static const int bucket[] = {1, 2, 3, 5}; /* one for each number of tiles */
-	const size_t heads = (size_t)b->shape.heads, rows = (size_t)SLICE_ROWS * (size_t)b->shape.kv_heads;
-	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
-	CUDA_TRY(cudaMemsetAsync(b->work.head_done, 0, 3 * heads * sizeof(unsigned), b->stream), error);
-	CUDA_TRY(cudaMemsetAsync(b->work.row_done, 0, rows * sizeof(unsigned), b->stream), error);
-	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0]; i++)
-		launch_span(b, b->stream, bucket[i], b->result);
+	bool done = true;
+	each_device(b, [&](struct cuda_backend* p) { done = done && clear(p, error); });
+	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0] && done; i++)
+		launch_span(b, 8 * bucket[i]);
+	if (!done)
+		return false;
 	CUDA_TRY(cudaGetLastError(), error);
-	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
-	return true;
+	return devices_wait(b, error);
+}
+
+/* One graph a device, which meet in their gathers. */
+static bool capture(struct cuda_backend* b, int index, int rows, struct error* error) {
+	bool done = true;
+	each_device(b, [&](struct cuda_backend* p) {
+		done = done && cuda_ok(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal),
+		                       "cudaStreamBeginCapture", error);
+	});
+	if (done)
+		launch_span(b, rows);
+	each_device(b, [&](struct cuda_backend* p) {
+		cudaGraph_t graph = NULL;
+		done = done && cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error) &&
+		       cuda_ok(cudaGraphInstantiate(&p->captured[b->with_low].pass[index], graph, 0),
+		               "cudaGraphInstantiate", error);
+		if (graph)
+			cudaGraphDestroy(graph);
+	});
+	return done;
 }
 
 bool capture_passes(struct cuda_backend* b, struct error* error) {
-	if (!warm_up(b, error))
+	if (!warm_up(b, error) || (!is_alone(b) && !capture(b, 0, 1, error)))
 		return false;
-	for (int i = 0; i < BUCKETS; i++) {
-		cudaGraph_t graph;
-		CUDA_TRY(cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal), error);
-		launch_span(b, b->stream, i + 1, b->result);
-		CUDA_TRY(cudaStreamEndCapture(b->stream, &graph), error);
-		const cudaError_t made = cudaGraphInstantiate(&b->captured[b->with_low].pass[i], graph, 0);
-		cudaGraphDestroy(graph);
-		CUDA_TRY(made, error);
-	}
+	for (int i = 1; i <= BUCKETS; i++)
+		if (!capture(b, i, 8 * i, error))
+			return false;
+	if (!is_alone(b))
+		return devices_wait(b, error); /* whether NCCL took all that it was asked for */
 	return draft_capture(b, error);
 }
 
 void captured_close(struct cuda_backend::captured* c) {
-	for (int i = 0; i < BUCKETS; i++)
+	for (int i = 0; i <= BUCKETS; i++)
 		if (c->pass[i])
 			cudaGraphExecDestroy(c->pass[i]);
 	if (c->draft)
@@ -192,9 +264,9 @@ static struct device_row open_row(struct cuda_backend* b, const struct pass* pas
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
-	row.keys = c->keys;
-	row.values = c->values;
-	row.hidden = c->hidden;
+	row.keys = c->memory[0].keys;
+	row.values = c->memory[0].values;
+	row.hidden = c->memory[0].hidden;
 	(void)b;
 	return row;
 }
@@ -208,6 +280,23 @@ static int list_ancestors(const struct cuda_cache* c, int index, int32_t* out) {
 }
 
 static size_t align(size_t x) { return (x + 15) / 16 * 16; }
+
+/* The leading device's staging block, with what another one's cache holds. */
+static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, size_t bytes,
+                    struct error* error) {
+	struct device_slice* s = (struct device_slice*)b->staging;
+	if (b != lead)
+		memcpy(s, lead->staging, bytes);
+	for (int i = 0; b != lead && i < s->n; i++) {
+		const struct cuda_cache::cache_memory* m =
+		    &((const struct cuda_cache*)lead->of_row[i]->cache)->memory[b->rank];
+		s->row[i].keys = m->keys;
+		s->row[i].values = m->values;
+		s->row[i].hidden = m->hidden;
+	}
+	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, bytes, cudaMemcpyHostToDevice, b->stream), error);
+	return true;
+}
 
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
 static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
@@ -246,11 +335,22 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		b->of_row[i] = &pass->segment[walk->segment];
 	}
 	at += (size_t)listed * sizeof *ancestors;
-	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
-	return true;
+	bool done = true;
+	each_device(b, [&](struct cuda_backend* p) { done = done && send_to(p, b, at, error); });
+	return done;
 }
 
 /* ---- taking results ----------------------------------------------------------------------- */
+
+/* A copy from or to the caller's memory waits for the stream, and would wait for ever where another device
+ * failed: so several are waited for before. The first device is the current one then. */
+static bool settle(struct cuda_backend* b, struct error* error) {
+	if (is_alone(b))
+		return true;
+	const bool done = devices_wait(b, error);
+	cudaSetDevice(b->device);
+	return done;
+}
 
 /* The generated tokens of a row's path since its segment's base, its own last; how many. */
 static int generated_path(const struct segment* segment, const struct device_row* row, int32_t* path) {
@@ -289,6 +389,8 @@ static bool penalised_result(struct cuda_backend* b, int i, uint8_t want, struct
 
 static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0, int n,
                          struct error* error) {
+	if (!settle(b, error))
+		return false;
 	CUDA_TRY(cudaMemcpyAsync(b->host_result, b->result, (size_t)n * sizeof *b->result, cudaMemcpyDeviceToHost,
 	                         b->stream),
 	         error);
@@ -330,6 +432,8 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 /* The states stand in work.x until the next slice, whatever the head does. */
 static bool tap(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	const size_t dim = (size_t)b->shape.dim;
+	if (!settle(b, error))
+		return false;
 	CUDA_TRY(cudaMemcpyAsync(pass->tap_out + (size_t)r0 * dim, b->work.x, (size_t)n * dim * sizeof(float),
 	                         cudaMemcpyDeviceToHost, b->stream),
 	         error);
@@ -356,39 +460,49 @@ static void take_influence(const struct cuda_backend* b, const struct pass* pass
 /* Hidden states come from the caller, or from tokens or the cache. */
 static bool begin_span(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	const size_t dim = (size_t)b->shape.dim;
+	bool done = true;
 	if (!pass->state)
-		launch_embed(b, b->stream, n);
+		embed_launches(b, n);
 	else
-		CUDA_TRY(cudaMemcpyAsync(b->work.x, pass->state + (size_t)r0 * dim, (size_t)n * dim * sizeof(float),
-		                         cudaMemcpyHostToDevice, b->stream),
-		         error);
-	return true;
+		each_device(b, [&](struct cuda_backend* p) {
+			done = done && cuda_ok(cudaMemcpyAsync(p->work.x, pass->state + (size_t)r0 * dim,
+			                                       (size_t)n * dim * sizeof(float), cudaMemcpyHostToDevice,
+			                                       p->stream),
+			                       "cudaMemcpyAsync", error);
+		});
+	return done;
 }
 
-static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, int n, int bucket,
-                     struct error* error) {
+static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	if (!begin_span(b, pass, r0, n, error))
 		return false;
 	for (int s = pass->first; s < pass->last; s++) {
-		sub_layer_launches(b, b->stream, bucket, s);
-		if (s == pass->tap) {
-			launch_keep(b, b->stream, n);
-			if (!tap(b, pass, r0, n, error))
-				return false;
-		}
+		sub_layer_launches(b, n, s);
+		if (s != pass->tap)
+			continue;
+		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, p->stream, n); });
+		if (!tap(b, pass, r0, n, error))
+			return false;
 	}
-	launch_influence(b, b->stream, n, pass->last);
-	if (pass->tap < 0)
-		launch_keep(b, b->stream, n);
+	end_launches(b, n, pass->last, pass->tap < 0);
 	if (pass->head)
-		head_launches(b, b->stream, bucket, pass->bare_head, b->result);
+		head_launches(b, n, pass->bare_head);
 	CUDA_TRY(cudaGetLastError(), error);
 	return true;
 }
 
+static bool launch_captured(struct cuda_backend* b, int n, struct error* error) {
+	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
+	bool done = true;
+	each_device(b, [&](struct cuda_backend* p) {
+		done = done && cuda_ok(cudaGraphLaunch(p->captured[b->with_low].pass[index], p->stream),
+		                       "cudaGraphLaunch", error);
+	});
+	return done;
+}
+
 static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
                       struct error* error) {
-	const int bucket = (n + 7) / 8;
 	if (!send_slice(b, pass, walk, r0, n, error))
 		return false;
 	const int sub_layers = 2 * b->shape.n_blocks;
@@ -396,14 +510,14 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
 	                   (pass->tap < 0 || at_end);
 	if (whole) {
-		CUDA_TRY(cudaGraphLaunch(b->captured[b->with_low].pass[bucket - 1], b->stream), error);
-		if (at_end && !tap(b, pass, r0, n, error))
+		if (!launch_captured(b, n, error) || (at_end && !tap(b, pass, r0, n, error)))
 			return false;
-	} else if (!run_span(b, pass, r0, n, bucket, error))
+	} else if (!run_span(b, pass, r0, n, error))
 		return false;
-	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)))
+	cudaSetDevice(b->device);
+	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)) ||
+	    !devices_wait(b, error))
 		return false;
-	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
 	take_influence(b, pass, r0, n);
 	return true;
 }
@@ -469,7 +583,7 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 	b->of_row[0] = b->of_row[n - 1];
 	s->n = 1;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, sizeof *s, cudaMemcpyHostToDevice, b->stream), error);
-	head_launches(b, b->stream, 1, false, b->result);
+	head_launches(b, 1, false);
 	struct pass last = *pass;
 	last.want = pass->want + n - 1;
 	last.out = pass->out + n - 1;
@@ -517,6 +631,8 @@ static void note_rows(const struct pass* pass) {
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error), all;
+	if (devices_gone(b))
+		done = error_set(error, "%s", b->group->failure.message);
 	b->with_low = pass->low || pass->low_head;
 	assert(!b->with_low || (b->low && pass->kind != PASS_PREFILL));
 	done = done && (!b->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
@@ -531,8 +647,10 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 			    run_slice(b, pass, &walk, r0, pass->n - r0 < SLICE_ROWS ? pass->n - r0 : SLICE_ROWS, error);
 	if (done)
 		note_rows(pass);
-	else
-		cudaStreamSynchronize(b->stream); /* what is under way reads the staging block */
+	else if (!devices_gone(b)) {
+		struct error ignored;
+		devices_wait(b, &ignored); /* what is under way reads the staging blocks */
+	}
 	b->with_low = false;
 	for (int i = 0; i < pass->n_segments; i++) {
 		struct cache* c = pass->segment[i].cache;

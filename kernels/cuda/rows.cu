@@ -11,24 +11,33 @@ static const struct device_slice* slice_of(const struct cuda_backend* b) {
 
 /* ---- embedding ---------------------------------------------------------------------------- */
 
+/* The table holds the embeddings of tokens [first, end); other tokens' are left to who has them. */
 template <class T>
-__global__ void embed_kernel(float* x, const T* table, int dim, float scale, const struct device_slice* s) {
+__global__ void embed_kernel(float* x, const T* table, int first, int end, int dim, float scale,
+                             const struct device_slice* s) {
 	if (blockIdx.x >= (unsigned)s->n)
 		return;
 	const struct device_row& row = s->row[blockIdx.x];
-	for (int j = threadIdx.x; j < dim; j += blockDim.x)
-		x[(size_t)blockIdx.x * dim + j] = s->first > 0 ? row.hidden[(size_t)row.pending * dim + j]
-		                                               : to_float(table[(size_t)row.token * dim + j]) * scale;
+	float* out = x + (size_t)blockIdx.x * dim;
+	if (s->first > 0)
+		for (int j = threadIdx.x; j < dim; j += blockDim.x)
+			out[j] = row.hidden[(size_t)row.pending * dim + j];
+	else if (row.token >= first && row.token < end)
+		for (int j = threadIdx.x; j < dim; j += blockDim.x)
+			out[j] = to_float(table[(size_t)(row.token - first) * dim + j]) * scale;
 }
 
 void launch_embed(const struct cuda_backend* b, cudaStream_t stream, int rows) {
 	const int dim = b->shape.dim;
 	const float scale = b->shape.embedding_scale;
+	const struct shares shares = shares_of_rows(b->group->devices, b->shape.vocab);
+	const int first = shares.first[b->rank], end = shares.first[b->rank + 1];
+	float* x = is_alone(b) ? b->work.x : (float*)b->work.part;
 	if (b->bf16)
-		embed_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, (const __nv_bfloat16*)b->embedding, dim, scale,
-		                                           slice_of(b));
+		embed_kernel<<<rows, THREADS, 0, stream>>>(x, (const __nv_bfloat16*)b->embedding, first, end, dim,
+		                                           scale, slice_of(b));
 	else
-		embed_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, (const __half*)b->embedding, dim, scale,
+		embed_kernel<<<rows, THREADS, 0, stream>>>(x, (const __half*)b->embedding, first, end, dim, scale,
 		                                           slice_of(b));
 }
 

@@ -3,7 +3,7 @@
  * F16, BF16 (when the model's matrices are all BF16), Q8_0, Q4_1, Q4_K and Q6_K keep their bits: the
  * quantized ones go over as stored, in pieces, and are laid out in planes there. Every other type becomes
  * F16. Tensors without data are made on the device by the counter-based generator, the same values as on a
- * CPU. */
+ * CPU. Where several devices share the model, each takes its share of a matrix's rows, and of the bias. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +20,20 @@ bool kept_as_stored(enum dtype type) {
 
 /* ---- made on the device ------------------------------------------------------------------- */
 
-__global__ void make_half_kernel(uint16_t* out, struct synth_tensor t, int64_t rows, int64_t cols, int bf16) {
+__global__ void make_half_kernel(uint16_t* out, struct synth_tensor t, int64_t first, int64_t rows,
+                                 int64_t cols, int bf16) {
 	const int64_t row = blockIdx.x;
-	const struct synth_row r = synth_row_of(&t, row, rows, cols);
+	const struct synth_row r = synth_row_of(&t, first + row, rows, cols);
 	for (int64_t j = threadIdx.x; j < cols; j += blockDim.x) {
 		const float x = synth_element(&t, &r, j);
 		out[row * cols + j] = bf16 ? synth_bf16(x) : synth_f16(x);
 	}
 }
 
-__global__ void make_float_kernel(float* out, struct synth_tensor t, int64_t cols) {
+__global__ void make_float_kernel(float* out, struct synth_tensor t, int64_t first, int64_t n, int64_t cols) {
 	const struct synth_row r = synth_row_of(&t, 0, 1, cols);
-	for (int64_t j = threadIdx.x; j < cols; j += blockDim.x)
-		out[j] = synth_element(&t, &r, j);
+	for (int64_t j = threadIdx.x; j < n; j += blockDim.x)
+		out[j] = synth_element(&t, &r, first + j);
 }
 
 /* Rows from `first` on as a file would hold them, a thread a block. */
@@ -173,6 +174,15 @@ bool arrange_rows(const struct matrix* m, enum dtype type, const void* rows, voi
 
 /* ---- one matrix --------------------------------------------------------------------------- */
 
+/* The rows of a matrix, or the elements of a vector, that this device has. */
+struct share {
+	int64_t first, n;
+};
+
+static struct share share_of(const struct cuda_backend* b, const struct shares& shares) {
+	return {shares.first[b->rank], shares.first[b->rank + 1] - shares.first[b->rank]};
+}
+
 struct copier { /* pieces of rows: converted on the host, or raw on the device */
 	unsigned char* bytes;
 	float* wide;
@@ -199,14 +209,15 @@ static int64_t rows_at_once(size_t row_bytes) {
 	return (int64_t)(PIECE_BYTES / row_bytes) > 0 ? (int64_t)(PIECE_BYTES / row_bytes) : 1;
 }
 
-static bool copy_halves(const struct tensor* t, const struct matrix* m, struct copier* copier,
-                        struct error* error) {
+static bool copy_halves(const struct tensor* t, struct share share, const struct matrix* m,
+                        struct copier* copier, struct error* error) {
 	const size_t row_bytes = (size_t)t->cols * 2;
 	const int64_t at_once = rows_at_once(row_bytes);
-	for (int64_t row = 0; row < t->rows; row += at_once) {
-		const int64_t n = t->rows - row < at_once ? t->rows - row : at_once;
+	for (int64_t row = 0; row < share.n; row += at_once) {
+		const int64_t n = share.n - row < at_once ? share.n - row : at_once;
 		for (int64_t i = 0; i < n; i++)
-			convert_row(t, row + i, m->type, copier->wide, copier->bytes + (size_t)i * row_bytes);
+			convert_row(t, share.first + row + i, m->type, copier->wide,
+			            copier->bytes + (size_t)i * row_bytes);
 		CUDA_TRY(cudaMemcpy((unsigned char*)m->data + (size_t)row * row_bytes, copier->bytes,
 		                    (size_t)n * row_bytes, cudaMemcpyHostToDevice),
 		         error);
@@ -215,40 +226,41 @@ static bool copy_halves(const struct tensor* t, const struct matrix* m, struct c
 }
 
 /* Quantized rows from the host or made on the device, by way of raw pieces. */
-static bool fill_planes(const struct tensor* t, const struct matrix* m, struct copier* copier,
-                        struct error* error) {
+static bool fill_planes(const struct tensor* t, struct share share, const struct matrix* m,
+                        struct copier* copier, struct error* error) {
 	const size_t row_bytes = dtype_row_bytes(t->type, t->cols);
 	const int64_t at_once = rows_at_once(row_bytes);
 	if (!copier->raw)
 		CUDA_TRY(cudaMalloc((void**)&copier->raw, PIECE_BYTES), error);
-	for (int64_t row = 0; row < t->rows; row += at_once) {
-		const int64_t n = t->rows - row < at_once ? t->rows - row : at_once;
+	for (int64_t row = 0; row < share.n; row += at_once) {
+		const int64_t n = share.n - row < at_once ? share.n - row : at_once;
 		if (t->data) {
-			if (!arrange_rows(m, t->type, (const unsigned char*)t->data + (size_t)row * row_bytes,
+			if (!arrange_rows(m, t->type,
+			                  (const unsigned char*)t->data + (size_t)(share.first + row) * row_bytes,
 			                  copier->raw, row, n, error))
 				return false;
 			continue;
 		}
-		make_blocks(t, copier->raw, row, n);
+		make_blocks(t, copier->raw, share.first + row, n);
 		if (!arrange(m, copier->raw, t->type, row, n, error))
 			return false;
 	}
 	return true;
 }
 
-static bool place(struct cuda_backend* b, const struct tensor* t, int type, struct matrix* m,
-                  const char* what, struct copier* copier, struct error* error) {
-	if (!take_matrix(b, type, t->rows, t->cols, m, what, error))
+static bool place(struct cuda_backend* b, const struct tensor* t, struct share share, int type,
+                  struct matrix* m, const char* what, struct copier* copier, struct error* error) {
+	if (!take_matrix(b, type, share.n, t->cols, m, what, error))
 		return false;
 	if (!t->data && t->synth.kind == SYNTH_NONE)
 		return error_set(error, "a tensor of %lld x %lld has neither data nor a way to make it",
 		                 (long long)t->rows, (long long)t->cols);
 	if (kept_as_stored((enum dtype)type))
-		return fill_planes(t, m, copier, error);
+		return fill_planes(t, share, m, copier, error);
 	if (t->data)
-		return copy_halves(t, m, copier, error);
-	make_half_kernel<<<(unsigned)t->rows, THREADS>>>((uint16_t*)m->data, t->synth, t->rows, t->cols,
-	                                                 type == DTYPE_BF16);
+		return copy_halves(t, share, m, copier, error);
+	make_half_kernel<<<(unsigned)share.n, THREADS>>>((uint16_t*)m->data, t->synth, share.first, t->rows,
+	                                                 t->cols, type == DTYPE_BF16);
 	CUDA_TRY(cudaGetLastError(), error);
 	return true;
 }
@@ -260,58 +272,78 @@ static int placed_type(const struct cuda_backend* b, const struct tensor* t) {
 	return b->bf16 ? DTYPE_BF16 : DTYPE_F16;
 }
 
-static bool vector_up(struct cuda_backend* b, const struct tensor* t, float** out, struct copier* copier,
-                      struct error* error) {
+static bool vector_up(struct cuda_backend* b, const struct tensor* t, struct share share, float** out,
+                      struct copier* copier, struct error* error) {
 	*out = nullptr;
 	if (!tensor_present(t))
 		return true;
-	*out = (float*)cuda_take(b, (size_t)t->cols * sizeof **out, "a vector of weights", error);
+	*out = (float*)cuda_take(b, (size_t)share.n * sizeof **out, "a vector of weights", error);
 	if (!*out)
 		return false;
 	if (!t->data) {
-		make_float_kernel<<<1, THREADS>>>(*out, t->synth, t->cols);
+		make_float_kernel<<<1, THREADS>>>(*out, t->synth, share.first, share.n, t->cols);
 		CUDA_TRY(cudaGetLastError(), error);
 		return true;
 	}
 	dtype_to_float(t->type, t->data, copier->wide, t->cols);
-	CUDA_TRY(cudaMemcpy(*out, copier->wide, (size_t)t->cols * sizeof **out, cudaMemcpyHostToDevice), error);
+	CUDA_TRY(
+	    cudaMemcpy(*out, copier->wide + share.first, (size_t)share.n * sizeof **out, cudaMemcpyHostToDevice),
+	    error);
 	return true;
 }
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
+/* A block's matrices, with this device's share of their rows. */
+struct block_shares {
+	struct share q, kv, dim, ffn;
+};
+static struct block_shares shares_of(const struct cuda_backend* b) {
+	const struct model_shape* m = &b->whole;
+	const int n = b->group->devices, head = m->head_dim;
+	return {share_of(b, shares_of_heads(n, m->kv_heads, m->heads / m->kv_heads * head)),
+	        share_of(b, shares_of_heads(n, m->kv_heads, head)), share_of(b, shares_of_rows(n, m->dim)),
+	        share_of(b, shares_of_rows(n, m->ffn))};
+}
+
 static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct error* error) {
 	const struct block_weights* w = &b->head.weights->block[i];
 	struct device_block* d = &b->block[i];
+	const struct block_shares s = shares_of(b);
+	const struct share dim = {0, b->shape.dim}, head = {0, b->shape.head_dim};
 	const struct {
 		const struct tensor* from;
 		struct matrix* to;
+		struct share share;
 		const char* what;
-	} matrix[] = {{&w->wq, &d->wq, "query weights"},      {&w->wk, &d->wk, "key weights"},
-	              {&w->wv, &d->wv, "value weights"},      {&w->wo, &d->wo, "attention output weights"},
-	              {&w->w_gate, &d->gate, "gate weights"}, {&w->w_up, &d->up, "up weights"},
-	              {&w->w_down, &d->down, "down weights"}};
+	} matrix[] = {
+	    {&w->wq, &d->wq, s.q, "query weights"},        {&w->wk, &d->wk, s.kv, "key weights"},
+	    {&w->wv, &d->wv, s.kv, "value weights"},       {&w->wo, &d->wo, s.dim, "attention output weights"},
+	    {&w->w_gate, &d->gate, s.ffn, "gate weights"}, {&w->w_up, &d->up, s.ffn, "up weights"},
+	    {&w->w_down, &d->down, s.dim, "down weights"}};
 	for (size_t k = 0; k < sizeof matrix / sizeof matrix[0]; k++)
-		if (!place(b, matrix[k].from, placed_type(b, matrix[k].from), matrix[k].to, matrix[k].what, c, error))
+		if (!place(b, matrix[k].from, matrix[k].share, placed_type(b, matrix[k].from), matrix[k].to,
+		           matrix[k].what, c, error))
 			return false;
 	const struct {
 		const struct tensor* from;
 		float** to;
-	} vector[] = {{&w->attention_norm, &d->attention_norm},
-	              {&w->mlp_norm, &d->mlp_norm},
-	              {&w->post_attention_norm, &d->post_attention_norm},
-	              {&w->post_mlp_norm, &d->post_mlp_norm},
-	              {&w->q_norm, &d->q_norm},
-	              {&w->k_norm, &d->k_norm},
-	              {&w->bq, &d->bq},
-	              {&w->bk, &d->bk},
-	              {&w->bv, &d->bv},
-	              {&w->bo, &d->bo},
-	              {&w->b_gate, &d->b_gate},
-	              {&w->b_up, &d->b_up},
-	              {&w->b_down, &d->b_down}};
+		struct share share;
+	} vector[] = {{&w->attention_norm, &d->attention_norm, dim},
+	              {&w->mlp_norm, &d->mlp_norm, dim},
+	              {&w->post_attention_norm, &d->post_attention_norm, dim},
+	              {&w->post_mlp_norm, &d->post_mlp_norm, dim},
+	              {&w->q_norm, &d->q_norm, head},
+	              {&w->k_norm, &d->k_norm, head},
+	              {&w->bq, &d->bq, s.q},
+	              {&w->bk, &d->bk, s.kv},
+	              {&w->bv, &d->bv, s.kv},
+	              {&w->bo, &d->bo, s.dim},
+	              {&w->b_gate, &d->b_gate, s.ffn},
+	              {&w->b_up, &d->b_up, s.ffn},
+	              {&w->b_down, &d->b_down, s.dim}};
 	for (size_t k = 0; k < sizeof vector / sizeof vector[0]; k++)
-		if (!vector_up(b, vector[k].from, vector[k].to, c, error))
+		if (!vector_up(b, vector[k].from, vector[k].share, vector[k].to, c, error))
 			return false;
 	return true;
 }
@@ -320,17 +352,23 @@ static bool all_bf16(const struct weight_table* w);
 
 size_t weight_bytes(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
+	const struct block_shares s = shares_of(b);
+	const struct share vocab = share_of(b, shares_of_rows(b->group->devices, w->shape.vocab));
 	struct cuda_backend typed = {};
 	typed.bf16 = all_bf16(w);
-	size_t bytes = 2 * (size_t)w->embedding.rows * (size_t)w->embedding.cols;
+	size_t bytes = 2 * (size_t)vocab.n * (size_t)w->embedding.cols;
 	const bool tied = w->output.data && w->output.data == w->embedding.data;
 	if (!tied || kept_as_stored(w->output.type))
-		bytes += placed_bytes(placed_type(&typed, &w->output), w->output.rows, w->output.cols);
+		bytes += placed_bytes(placed_type(&typed, &w->output), vocab.n, w->output.cols);
 	for (int i = 0; i < w->shape.n_blocks; i++) {
 		const struct block_weights* k = &w->block[i];
-		const struct tensor* const t[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
+		const struct {
+			const struct tensor* of;
+			struct share share;
+		} t[] = {{&k->wq, s.q},       {&k->wk, s.kv},    {&k->wv, s.kv},     {&k->wo, s.dim},
+		         {&k->w_gate, s.ffn}, {&k->w_up, s.ffn}, {&k->w_down, s.dim}};
 		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++)
-			bytes += placed_bytes(placed_type(&typed, t[j]), t[j]->rows, t[j]->cols);
+			bytes += placed_bytes(placed_type(&typed, t[j].of), t[j].share.n, t[j].of->cols);
 	}
 	return bytes;
 }
@@ -353,7 +391,7 @@ static void say_conversions(const struct cuda_backend* b) {
 }
 
 static bool check_widths(const struct cuda_backend* b, struct error* error) {
-	const struct model_shape* m = &b->shape;
+	const struct model_shape* m = &b->whole;
 	const int width[] = {m->dim, m->heads * m->head_dim, m->ffn};
 	const char* const name[] = {"hidden size", "attention width", "feed-forward width"};
 	for (int i = 0; i < 3; i++)
@@ -381,20 +419,23 @@ static bool all_bf16(const struct weight_table* w) {
 
 static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* error) {
 	const struct weight_table* w = b->head.weights;
+	const struct share vocab = share_of(b, shares_of_rows(b->group->devices, w->shape.vocab));
 	struct matrix embedding;
-	if (!place(b, &w->embedding, b->bf16 ? DTYPE_BF16 : DTYPE_F16, &embedding, "token embeddings", c, error))
+	if (!place(b, &w->embedding, vocab, b->bf16 ? DTYPE_BF16 : DTYPE_F16, &embedding, "token embeddings", c,
+	           error))
 		return false;
 	b->embedding = (void*)embedding.data;
 	const bool tied = w->output.data && w->output.data == w->embedding.data;
 	if (tied && !kept_as_stored(w->output.type))
 		b->output = embedding;
-	else if (!place(b, &w->output, placed_type(b, &w->output), &b->output, "output weights", c, error))
+	else if (!place(b, &w->output, vocab, placed_type(b, &w->output), &b->output, "output weights", c, error))
 		return false;
 	for (int i = 0; i < w->shape.n_blocks; i++)
 		if (!block_up(b, i, c, error))
 			return false;
-	return vector_up(b, &w->output_norm, &b->output_norm, c, error) &&
-	       vector_up(b, &w->output_bias, &b->output_bias, c, error);
+	const struct share dim = {0, w->shape.dim}, logits = {0, w->shape.vocab};
+	return vector_up(b, &w->output_norm, dim, &b->output_norm, c, error) &&
+	       vector_up(b, &w->output_bias, logits, &b->output_bias, c, error);
 }
 
 bool upload_weights(struct cuda_backend* b, struct error* error) {
@@ -402,7 +443,8 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	b->bf16 = all_bf16(w);
 	if (!check_widths(b, error))
 		return false;
-	say_conversions(b);
+	if (b->rank == 0)
+		say_conversions(b);
 	int64_t widest = w->shape.vocab;
 	const int64_t width[] = {w->shape.dim, w->shape.ffn, (int64_t)w->shape.heads * w->shape.head_dim};
 	for (int i = 0; i < 3; i++)

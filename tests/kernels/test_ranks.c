@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "kernels/ranks.h"
-#include "tests/kernels/support_random_model.h"
+#include "tests/kernels/support_play.h"
 
-enum { VOCAB = 150, CONTEXT = 64, MOST_RANKS = 4, DIM = 64 };
+enum { VOCAB = PLAY_VOCAB, CONTEXT = PLAY_CONTEXT, MOST_RANKS = 4, DIM = 64 };
 
 struct group {
 	pthread_barrier_t barrier;
@@ -78,84 +78,6 @@ static void* follow(void* user) {
 	ranks_follow(b, &rank->exchange.head);
 	b->close(b);
 	return NULL;
-}
-
-/* ---- what is compared ---------------------------------------------------------------------- */
-
-enum { ROWS = 7 };
-
-struct outcome {
-	float logits[4][ROWS * VOCAB];
-	float tapped[ROWS * DIM];
-	int committed;
-	bool rewound;
-};
-
-/* A tree of rows with logits; from a sub-layer on, with some skipped, or from states. */
-static void run_rows(struct backend* b, struct cache* cache, struct pass pass, float* logits) {
-	static const int32_t token[] = {3, 141, 59, 26, 53, 58, 97}, parent[] = {-1, 0, 0, 1, 1, 2, 3};
-	const struct segment segment = {.cache = cache, .base = cache->committed, .n = ROWS};
-	uint8_t want[ROWS];
-	struct result out[ROWS];
-	struct error error;
-	memset(want, WANT_LOGITS | WANT_TOKEN, sizeof want);
-	for (int i = 0; i < ROWS; i++)
-		out[i].logits = logits + (size_t)i * VOCAB;
-	pass.kind = PASS_EXACT;
-	pass.n = ROWS;
-	pass.n_segments = 1;
-	pass.segment = &segment;
-	pass.token = token;
-	pass.parent = parent;
-	pass.want = want;
-	pass.out = out;
-	assert_true(b->run(b, &pass, &error));
-}
-
-static void play(struct backend* b, struct outcome* o) {
-	struct error error;
-	const int sub_layers = 2 * b->weights->shape.n_blocks;
-	struct cache* other = b->cache_open(b, CONTEXT, DTYPE_F32, &error);
-	struct cache* cache = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
-	assert_non_null(other);
-	assert_non_null(cache);
-	b->cache_close(other);
-	int32_t prompt[20];
-	for (int i = 0; i < 20; i++)
-		prompt[i] = i * 7 % VOCAB;
-	cache->prompt_length = 20;
-	const struct segment segment = {.cache = cache, .n = 20};
-	const struct pass prefill = {.kind = PASS_PREFILL,
-	                             .n = 20,
-	                             .n_segments = 1,
-	                             .segment = &segment,
-	                             .token = prompt,
-	                             .last = sub_layers,
-	                             .tap = -1};
-	assert_true(b->run(b, &prefill, &error));
-	struct mask skip = {.word = {0}};
-	mask_set(&skip, 1, true);
-	mask_set(&skip, 2, true);
-	run_rows(b, cache, (struct pass){.last = sub_layers, .head = true, .tap = -1, .skip = &skip},
-	         o->logits[0]);
-	b->discard(cache);
-	run_rows(b, cache, (struct pass){.last = sub_layers, .head = true, .tap = 2, .tap_out = o->tapped},
-	         o->logits[1]);
-	o->rewound = b->rewind(cache, 3);
-	int32_t row[ROWS];
-	for (int i = 0; i < ROWS; i++)
-		row[i] = i;
-	run_rows(b, cache, (struct pass){.first = 3, .last = sub_layers, .head = true, .tap = -1, .row = row},
-	         o->logits[2]);
-	const int32_t path[] = {0, 1, 3};
-	b->commit(cache, path, 3);
-	run_rows(b, cache,
-	         (struct pass){.first = 3, .last = sub_layers, .head = true, .tap = -1, .state = o->tapped},
-	         o->logits[3]);
-	b->discard(cache);
-	b->truncate(cache, 21);
-	o->committed = cache->committed;
-	b->cache_close(cache);
 }
 
 static void same_bits(const struct model_shape* shape, const enum dtype* types, int n_types, int with,

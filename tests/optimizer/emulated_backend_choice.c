@@ -26,6 +26,8 @@ static swiftlet_engine* open_on(const char* backend, const char* spec, swiftlet_
 static const char plain[] = "synth:layers=2,dim=64,heads=2,ffn=64,vocab=512";
 static const char experts[] = "synth:layers=2,dim=64,heads=2,ffn=64,vocab=512,experts=4";
 
+static const char shared[] = "synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=64,vocab=512,plant=0.45";
+
 static void expect(const char* backend, const char* spec, const char* name, const char* note) {
 	char message[512] = "";
 	swiftlet_model* model;
@@ -113,14 +115,67 @@ static void penalties_hold_there_too(void** state) {
 	swiftlet_model_close(model);
 }
 
+/* Greedy tokens over so many devices; 40 of them. */
+static void generate_on(int devices, enum swiftlet_method method, int32_t out[40]) {
+	char message[512] = "";
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	o.devices = devices;
+	o.context = 64;
+	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
+	if (!model)
+		fail_msg("%s", message);
+	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
+	if (!engine)
+		fail_msg("%s", message);
+	assert_int_equal(generate(engine, method, 0, out), 40);
+	swiftlet_engine_close(engine);
+	swiftlet_model_close(model);
+}
+
+static void several_give_the_tokens_of_one(void** state) {
+	(void)state;
+	int32_t alone[40], plainly[40], drafted[40], skipping[40];
+	setenv("EMULATED_DEVICES", "2", 1);
+	generate_on(1, SWIFTLET_VANILLA, alone);
+	generate_on(2, SWIFTLET_VANILLA, plainly);
+	generate_on(2, SWIFTLET_AUTO, drafted);
+	generate_on(2, SWIFTLET_SWIFT, skipping);
+	assert_memory_equal(plainly, alone, sizeof alone);
+	assert_memory_equal(drafted, alone, sizeof alone);
+	assert_memory_equal(skipping, alone, sizeof alone);
+	unsetenv("EMULATED_DEVICES");
+}
+
+static void expect_refusal(const char* backend, int devices, const char* expected) {
+	char message[512] = "";
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	snprintf(o.backend, sizeof o.backend, "%s", backend);
+	o.devices = devices;
+	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
+	assert_true(!model || !swiftlet_engine_open(model, &o, message, sizeof message));
+	assert_string_equal(message, expected);
+	swiftlet_model_close(model);
+}
+
+static void devices_that_are_not_there_are_missed(void** state) {
+	(void)state;
+	expect_refusal("cpu", 2, "--devices 2: these are GPUs; --backend cpu has none");
+	expect_refusal("auto", 2, "--devices 2: there is 1 CUDA device, and at most 16 share a model");
+}
+
 int main(void) {
 	struct error error;
 	if (!cuda_available(&error)) {
 		printf("skipped: %s\n", error.message);
 		return 77;
 	}
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(what_the_gpu_runs_goes_there), cmocka_unit_test(what_it_does_not_goes_to_the_cpu),
-	    cmocka_unit_test(unless_the_gpu_was_asked_for), cmocka_unit_test(penalties_hold_there_too)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(what_the_gpu_runs_goes_there),
+	                                   cmocka_unit_test(what_it_does_not_goes_to_the_cpu),
+	                                   cmocka_unit_test(unless_the_gpu_was_asked_for),
+	                                   cmocka_unit_test(penalties_hold_there_too),
+	                                   cmocka_unit_test(several_give_the_tokens_of_one),
+	                                   cmocka_unit_test(devices_that_are_not_there_are_missed)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,11 @@
-/* As much of CUDA as kernels/cuda uses, on the CPU, so that its kernels and its host code run, and can be
- * tested, where there is no GPU.
+/* As much of CUDA and NCCL as kernels/cuda uses, on the CPU, so that its kernels and its host code run, and
+ * can be tested, where there is no GPU.
  *
  * A thread is a fiber; a block's fibers run one after another until each stands at a barrier, in an order
  * that changes at random, so that a missing barrier shows as a result that differs. A stream holds its work
  * back until someone waits for it, so that memory reused too early shows. Device memory ends at a page that
- * cannot be touched and begins as not-a-number. */
+ * cannot be touched and begins as not-a-number. Of several devices (EMULATED_DEVICES) each has memory that
+ * only its own streams can touch, and a gather holds its stream until the others' have come to it. */
 #ifndef SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
 #define SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
 
@@ -111,18 +112,26 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 
 /* ---- the runtime -------------------------------------------------------------------------- */
 
-enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation = 2, cudaErrorUnknown = 999 };
+enum cudaError_t {
+	cudaSuccess,
+	cudaErrorMemoryAllocation = 2,
+	cudaErrorInvalidDevice = 101,
+	cudaErrorNotReady = 600,
+	cudaErrorLaunchFailure = 719,
+	cudaErrorUnknown = 999
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum { cudaStreamNonBlocking = 1 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 struct cudaDeviceProp {
 	char name[256];
+	size_t totalGlobalMem;
 	int major, minor;
 };
 
 struct emulated_graph;
-struct emulated_stream;
-typedef emulated_stream* cudaStream_t;
+struct CUstream_st;
+typedef CUstream_st* cudaStream_t;
 typedef emulated_graph* cudaGraph_t;
 typedef emulated_graph* cudaGraphExec_t;
 typedef double* cudaEvent_t;
@@ -158,6 +167,7 @@ cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned);
 cudaError_t cudaStreamDestroy(cudaStream_t);
 cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaStreamQuery(cudaStream_t);
 cudaError_t cudaEventCreate(cudaEvent_t*);
 cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
@@ -191,10 +201,13 @@ inline emulated_shape emulated_config(dim3 grid, dim3 block, size_t shared = 0, 
 	return {grid, block, shared, stream};
 }
 void emulated_enqueue(cudaStream_t, std::function<void()>);
+/* A launch needs the stream's device to be the current one. */
+void emulated_launch_here(cudaStream_t);
 void emulated_run(const emulated_shape&, const char* name, const std::function<void()>& thread);
 
 template <class F, class... A>
 void emulated_launch(const emulated_shape& shape, const char* name, F kernel, A... arguments) {
+	emulated_launch_here(shape.stream);
 	emulated_enqueue(shape.stream, [=] { emulated_run(shape, name, [=] { kernel(arguments...); }); });
 }
 

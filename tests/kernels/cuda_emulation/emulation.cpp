@@ -1,6 +1,8 @@
 /* The emulated device: fibers, streams, graphs and memory. See cuda_runtime.h. */
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
 
@@ -224,11 +226,39 @@ void emulated_run(const emulated_shape& shape, const char* name, const std::func
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
+enum { HOST = -1, MOST_DEVICES = 16 };
 struct allocation {
 	unsigned char* pages;
 	size_t bytes;
+	int device;
 };
 static std::map<void*, allocation> device_memory, pinned_memory;
+static int current_device,
+    touching = HOST; /* whose memory can be touched; HOST: all, until there are several */
+
+static int count_of_devices() {
+	const char* devices = getenv("EMULATED_DEVICES");
+	return devices ? atoi(devices) : 1;
+}
+
+static void allow(const allocation& a, bool allowed) {
+	mprotect(a.pages, a.bytes, allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+/* What one device's streams do must find its own memory alone. */
+static void touch(int device) {
+	if (device == touching || count_of_devices() == 1)
+		return;
+	for (auto& at : device_memory)
+		if (touching == HOST || at.second.device == device || at.second.device == touching)
+			allow(at.second, at.second.device == device);
+	touching = device;
+}
+
+static bool is_on(int device, const void* p) {
+	auto at = device_memory.upper_bound((void*)p);
+	return at != device_memory.begin() && (--at)->second.device == device;
+}
 
 static bool within(const std::map<void*, allocation>& memory, const void* p, size_t bytes) {
 	auto at = memory.upper_bound((void*)p);
@@ -251,7 +281,9 @@ static cudaError_t map_memory(std::map<void*, allocation>* memory, void** out, s
 	mprotect(p + room, page, PROT_NONE);
 	memset(p, 0xff, room <= (size_t)64 << 20 ? room : 0);
 	*out = p + (room - (bytes + 15) / 16 * 16);
-	(*memory)[*out] = {p, room};
+	(*memory)[*out] = {p, room, current_device};
+	if (memory == &device_memory && touching != HOST && touching != current_device)
+		allow((*memory)[*out], false);
 	return cudaSuccess;
 }
 
@@ -288,33 +320,95 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
+/* What a stream does next. False: it waits for other streams. */
+typedef std::function<bool(CUstream_st*)> step;
 struct emulated_graph {
-	std::vector<std::function<void()>> node;
+	std::vector<step> node;
 	std::vector<std::unique_ptr<emulated_graph>> child;
 	std::vector<std::unique_ptr<cudaGraph_t>> named;
 };
-struct emulated_stream {
-	std::vector<std::function<void()>> waiting;
+struct CUstream_st {
+	std::deque<step> waiting;
 	emulated_graph* capturing;
+	int device;
 };
-static emulated_stream legacy; /* the default stream */
-static std::vector<emulated_stream*> streams;
+static CUstream_st legacy[MOST_DEVICES]; /* the default streams */
+static std::vector<CUstream_st*> streams;
 
-static emulated_stream* stream_of(cudaStream_t s) { return s ? s : &legacy; }
+/* EMULATED_FAILS=DEVICE:GATHER[:silently]: that device fails at its gather of that number, counted from 1,
+ * with an error, or by saying nothing any more. */
+struct failing {
+	int device, gather;
+	bool silently;
+};
+static struct failing failing() {
+	const char* text = getenv("EMULATED_FAILS");
+	char word[16] = "";
+	struct failing f = {-1, 0, false};
+	if (text)
+		sscanf(text, "%d:%d:%15s", &f.device, &f.gather, word);
+	f.silently = word[0] != 0;
+	return f;
+}
+static int gathers[MOST_DEVICES]; /* since the device's last stream was made */
 
-static void drain(emulated_stream* s) {
-	std::vector<std::function<void()>> work;
-	work.swap(s->waiting);
-	for (auto& f : work)
-		f();
+static bool has_failed(int device) {
+	const struct failing f = failing();
+	return device == f.device && gathers[device] >= f.gather;
 }
 
-void emulated_enqueue(cudaStream_t s, std::function<void()> work) {
-	emulated_stream* stream = stream_of(s);
+static CUstream_st* stream_of(cudaStream_t s) {
+	legacy[current_device].device = current_device;
+	return s ? s : &legacy[current_device];
+}
+
+/* Runs what a stream can do now; whether that was anything. */
+static bool advance(CUstream_st* s) {
+	bool any = false;
+	while (!s->waiting.empty() && !has_failed(s->device)) {
+		step next = s->waiting.front();
+		touch(s->device);
+		s->waiting.pop_front();
+		if (!next(s)) {
+			s->waiting.push_front(next);
+			break;
+		}
+		any = true;
+	}
+	return any;
+}
+
+/* Others do only what one must wait for. */
+static bool try_drain(CUstream_st* s) {
+	for (bool any = true; any && !s->waiting.empty();) {
+		any = advance(s);
+		for (size_t i = 0; i < streams.size() && !s->waiting.empty(); i++)
+			any = advance(streams[i]) || any;
+	}
+	return s->waiting.empty();
+}
+
+static void drain(CUstream_st* s) {
+	emulated_check(try_drain(s) || has_failed(s->device),
+	               "a stream is waited for that waits for others, which do not come");
+}
+
+static void enqueue(CUstream_st* stream, const step& work) {
 	if (stream->capturing)
 		stream->capturing->node.push_back(work);
 	else
 		stream->waiting.push_back(work);
+}
+
+void emulated_enqueue(cudaStream_t s, std::function<void()> work) {
+	enqueue(stream_of(s), [=](CUstream_st*) {
+		work();
+		return true;
+	});
+}
+
+void emulated_launch_here(cudaStream_t s) {
+	emulated_check(stream_of(s)->device == current_device, "a launch on another device's stream");
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s) {
@@ -324,6 +418,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 	               : kind == cudaMemcpyDeviceToHost ? !to_device && from_device
 	                                                : to_device && from_device,
 	               "a copy whose ends are not where its kind says, or beyond their memory");
+	const int device = stream_of(s)->device;
+	emulated_check((!to_device || is_on(device, to)) && (!from_device || is_on(device, from)),
+	               "a copy of another device's memory than its stream's");
 	const bool pinned = within(pinned_memory, kind == cudaMemcpyHostToDevice ? from : to, bytes);
 	emulated_enqueue(s, [=] { memmove(to, from, bytes); });
 	if (kind != cudaMemcpyDeviceToDevice && !pinned)
@@ -337,17 +434,20 @@ cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t s) {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
 	cudaMemcpyAsync(to, from, bytes, kind, NULL);
-	drain(&legacy);
+	drain(stream_of(NULL));
 	return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-	drain(&legacy);
-	for (emulated_stream* s : streams)
-		drain(s);
+	drain(stream_of(NULL));
+	for (CUstream_st* s : streams)
+		if (s->device == current_device)
+			drain(s);
 	return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-	*s = new emulated_stream();
+	*s = new CUstream_st();
+	(*s)->device = current_device;
+	gathers[current_device] = 0;
 	streams.push_back(*s);
 	return cudaSuccess;
 }
@@ -362,7 +462,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 	emulated_check(!stream_of(s)->capturing, "a stream is waited for while it captures");
 	drain(stream_of(s));
-	return cudaSuccess;
+	return has_failed(stream_of(s)->device) ? cudaErrorLaunchFailure : cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+	if (has_failed(s->device))
+		return failing().silently ? cudaErrorNotReady : cudaErrorLaunchFailure;
+	return try_drain(s) ? cudaSuccess : cudaErrorNotReady;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------- */
@@ -391,9 +496,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
 	s->capturing = NULL;
 	return cudaSuccess;
 }
-static void run_graph(const emulated_graph* g) {
-	for (auto& f : g->node)
-		f();
+/* What is to be done before all else. */
+static void begin_with(CUstream_st* s, const std::vector<step>& nodes) {
+	s->waiting.insert(s->waiting.begin(), nodes.begin(), nodes.end());
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t g, unsigned long long) {
 	/* children are shared: the graph must outlive its instances here, as is prudent elsewhere */
@@ -407,7 +512,10 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t g) {
 	return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s) {
-	emulated_enqueue(s, [=] { run_graph(g); });
+	enqueue(stream_of(s), [=](CUstream_st* on) {
+		begin_with(on, g->node);
+		return true;
+	});
 	return cudaSuccess;
 }
 cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* h, cudaGraph_t, unsigned initial,
@@ -415,6 +523,13 @@ cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* h, cuda
 	*h = conditions.size() + 1;
 	conditions[*h] = initial;
 	return cudaSuccess;
+}
+static bool loop(CUstream_st* s, cudaGraphConditionalHandle handle, const emulated_graph* child) {
+	if (!conditions[handle])
+		return true;
+	begin_with(s, {[=](CUstream_st* on) { return loop(on, handle, child); }});
+	begin_with(s, child->node);
+	return true;
 }
 cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t g, const cudaGraphNode_t*, const void*,
                              size_t, cudaGraphNodeParams* p) {
@@ -425,9 +540,9 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t g, const cudaGra
 	g->named.emplace_back(new cudaGraph_t(child));
 	p->conditional.phGraph_out = g->named.back().get();
 	*node = child;
-	g->node.push_back([=] {
-		for (conditions[handle] = initial; conditions[handle];)
-			run_graph(child);
+	g->node.push_back([=](CUstream_st* s) {
+		conditions[handle] = initial;
+		return loop(s, handle, child);
 	});
 	return cudaSuccess;
 }
@@ -435,7 +550,12 @@ void cudaGraphSetConditional(cudaGraphConditionalHandle h, unsigned value) { con
 
 /* ---- the rest ----------------------------------------------------------------------------- */
 
-const char* cudaGetErrorString(cudaError_t e) { return e == cudaSuccess ? "no error" : "out of memory"; }
+const char* cudaGetErrorString(cudaError_t e) {
+	return e == cudaSuccess              ? "no error"
+	       : e == cudaErrorLaunchFailure ? "unspecified launch failure"
+	       : e == cudaErrorInvalidDevice ? "invalid device ordinal"
+	                                     : "out of memory";
+}
 const char* cudaGetErrorName(cudaError_t e) {
 	return e == cudaSuccess ? "cudaSuccess" : "cudaErrorMemoryAllocation";
 }
@@ -445,14 +565,22 @@ cudaError_t cudaDriverGetVersion(int* version) {
 	return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-	*count = 1;
+	*count = count_of_devices();
 	return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaSetDevice(int device) {
+	if (device < 0 || device >= count_of_devices())
+		return cudaErrorInvalidDevice;
+	current_device = device;
+	return cudaSuccess;
+}
+/* EMULATED_ODD=older|smaller: the last device is. */
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+	const char* odd = device == count_of_devices() - 1 ? getenv("EMULATED_ODD") : NULL;
 	snprintf(p->name, sizeof p->name, "emulated");
-	p->major = 9;
+	p->major = odd && strcmp(odd, "older") == 0 ? 8 : 9;
 	p->minor = 0;
+	p->totalGlobalMem = (size_t)(odd && strcmp(odd, "smaller") == 0 ? 512 : 1024) << 20;
 	return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* e) {
@@ -513,5 +641,117 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperat
 bool cublas_find(struct cublas_calls* calls) {
 	*calls = {cublasCreate,       cublasDestroy, cublasSetStream,
 	          cublasSetWorkspace, cublasGemmEx,  cublasGetStatusString};
+	return true;
+}
+
+/* ---- NCCL --------------------------------------------------------------------------------- */
+
+/* The devices of one group of communicators; calls are matched by their number on each. */
+struct emulated_clique {
+	int devices;
+	std::atomic<bool> aborted{false}; /* by a thread for each device */
+	std::vector<std::shared_ptr<struct emulated_gather>> gather;
+};
+struct ncclComm {
+	std::shared_ptr<emulated_clique> clique;
+	int rank;
+	size_t calls;
+};
+
+/* What has come together, of this time and of the time before: nobody can be two ahead of another. */
+struct emulated_gather {
+	size_t bytes;
+	std::vector<long> arrived;
+	std::vector<unsigned char> data[2]; /* (devices, bytes) */
+};
+
+static int open_groups, calls_in_group, wanted_in_group;
+
+static bool meet(emulated_gather* g, emulated_clique* clique, int rank, const void* send, void* receive,
+                 bool* here) {
+	if (clique->aborted)
+		return true;
+	if (!*here) {
+		if (++gathers[rank], has_failed(rank))
+			return false;
+		memcpy(g->data[g->arrived[(size_t)rank]++ % 2].data() + (size_t)rank * g->bytes, send, g->bytes);
+		*here = true;
+	}
+	const long time = g->arrived[(size_t)rank];
+	for (const long others : g->arrived)
+		if (others < time)
+			return false;
+	memcpy(receive, g->data[(time - 1) % 2].data(), g->bytes * (size_t)clique->devices);
+	*here = false;
+	return true;
+}
+
+static int all_gather(const void* send, void* receive, size_t bytes, int type, struct ncclComm* comm,
+                      CUstream_st* s) {
+	emulated_clique* clique = comm->clique.get();
+	emulated_check(open_groups > 0, "one thread's gathers on several devices are not in a group");
+	emulated_check(type == NCCL_BYTES && comm->rank == s->device && comm->rank == current_device &&
+	                   within(device_memory, send, bytes) && is_on(comm->rank, send) &&
+	                   within(device_memory, receive, bytes * (size_t)clique->devices) &&
+	                   is_on(comm->rank, receive),
+	               "a gather of another device's memory, or beyond its end");
+	const size_t number = comm->calls++;
+	if (number == clique->gather.size()) {
+		auto made = std::make_shared<emulated_gather>();
+		made->bytes = bytes;
+		made->arrived.resize((size_t)clique->devices);
+		for (auto& data : made->data)
+			data.resize(bytes * (size_t)clique->devices);
+		clique->gather.push_back(made);
+	}
+	const auto gather = clique->gather[number];
+	emulated_check(gather->bytes == bytes, "devices gather different amounts");
+	const auto here = std::make_shared<bool>(false);
+	const auto kept = comm->clique;
+	const int rank = comm->rank;
+	calls_in_group++;
+	wanted_in_group = clique->devices;
+	enqueue(s, [=](CUstream_st*) { return meet(gather.get(), kept.get(), rank, send, receive, here.get()); });
+	return NCCL_SUCCESS;
+}
+
+static int group_start(void) {
+	open_groups++;
+	calls_in_group = 0;
+	return NCCL_SUCCESS;
+}
+static int group_end(void) {
+	open_groups--;
+	emulated_check(calls_in_group == wanted_in_group, "a group without a call for every device");
+	return NCCL_SUCCESS;
+}
+static int comm_init_all(struct ncclComm** comm, int devices, const int* device) {
+	const auto clique = std::make_shared<emulated_clique>();
+	clique->devices = devices;
+	for (int d = 0; d < devices; d++) {
+		emulated_check(device[d] == d, "the first devices");
+		comm[d] = new ncclComm{clique, d, 0};
+	}
+	return NCCL_SUCCESS;
+}
+static int comm_destroy(struct ncclComm* comm) {
+	delete comm;
+	return NCCL_SUCCESS;
+}
+static int comm_abort(struct ncclComm* comm) {
+	comm->clique->aborted = true;
+	return comm_destroy(comm);
+}
+static int comm_get_async_error(struct ncclComm*, int* status) {
+	*status = NCCL_SUCCESS;
+	return NCCL_SUCCESS;
+}
+static const char* get_error_string(int) { return "no error"; }
+
+extern "C" bool nccl_find(struct nccl_calls* calls, struct error* error) {
+	if (getenv("EMULATED_NO_NCCL"))
+		return error_set(error, "no NCCL");
+	*calls = {comm_init_all, comm_destroy, comm_abort, comm_get_async_error,
+	          all_gather,    group_start,  group_end,  get_error_string};
 	return true;
 }

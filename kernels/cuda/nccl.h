@@ -1,0 +1,42 @@
+/* As much of NCCL as several GPUs need, found when they are opened: neither its headers nor its library are
+ * needed to build. The declarations are those of NCCL's documented API (docs.nvidia.com/deeplearning/nccl),
+ * which has kept them since 2.0. A test puts copies in one process in their place. */
+#ifndef SWIFTLET_KERNELS_CUDA_NCCL_H
+#define SWIFTLET_KERNELS_CUDA_NCCL_H
+
+#include <stddef.h>
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+struct ncclComm; /* one device's part of those that exchange */
+
+enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 }; /* of ncclResult_t */
+enum { NCCL_BYTES = 0 };                         /* of ncclDataType_t: ncclInt8 */
+
+struct nccl_calls {
+	int (*comm_init_all)(struct ncclComm**, int devices, const int* device);
+	int (*comm_destroy)(struct ncclComm*);
+	int (*comm_abort)(struct ncclComm*);
+	int (*comm_get_async_error)(struct ncclComm*, int* status);
+	/* receive (devices, count): each device's `count`, in stream order */
+	int (*all_gather)(const void* send, void* receive, size_t count, int type, struct ncclComm*,
+	                  struct CUstream_st*);
+	int (*group_start)(void);
+	int (*group_end)(void);
+	const char* (*get_error_string)(int status);
+};
+
+/* Finds the library that SWIFTLET_NCCL names, or libnccl.so.2 where libraries are found. False with the error
+ * set: it is not there, or older than 2.18. It stays loaded. */
+bool nccl_find(struct nccl_calls*, struct error*);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

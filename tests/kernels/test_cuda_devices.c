@@ -1,0 +1,242 @@
+/* Several GPUs that share a model give the bits of one, and say what is wrong with them in a sentence. Linked
+ * a second time with four emulated devices, of which each can touch its own memory alone; NCCL is copies
+ * there. Only devices can show what NCCL's own kernels do between ours in a graph, and how fast a real
+ * failure shows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/kernels/support_play.h"
+
+static struct backend* open_devices(const struct random_model* m, int devices, struct error* error) {
+	const struct backend_options options = {.context = PLAY_CONTEXT, .devices = devices};
+	return cuda_open(&m->weights, &options, error);
+}
+
+/* ---- the same bits ------------------------------------------------------------------------- */
+
+static void play_on(const struct random_model* m, int devices, struct outcome* o) {
+	struct error error;
+	struct backend* b = open_devices(m, devices, &error);
+	if (!b)
+		fail_msg("%s", error.message);
+	assert_true(b->prefill_is_exact);
+	play(b, o);
+	b->close(b);
+}
+
+static void same_bits(const struct model_shape* shape, const enum dtype* types, int n_types, int with,
+                      int devices) {
+	struct random_model* m = random_model_make(shape, types, n_types, with, 7);
+	struct outcome *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together);
+	play_on(m, 1, alone);
+	assert_true(alone->rewound);
+	assert_int_equal(alone->committed, 21);
+	play_on(m, devices, together);
+	assert_memory_equal(alone, together, sizeof *alone);
+	free(alone);
+	free(together);
+	random_model_free(m);
+}
+
+static void two_in_halves(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(3, 64, 4, 2, 16, 96, PLAY_VOCAB);
+	same_bits(&shape, types, 1, WITH_BIASES | WITH_OUTPUT_BIAS, 2);
+}
+
+static void two_in_stored_types(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q8_0};
+	const struct model_shape shape = random_shape(3, 256, 4, 2, 64, 256, PLAY_VOCAB);
+	same_bits(&shape, types, 3, 0, 2);
+}
+
+#ifdef SWIFTLET_EMULATED
+static void four(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
+	const struct model_shape shape = random_shape(2, 64, 8, 4, 16, 96, PLAY_VOCAB);
+	same_bits(&shape, types, 2, WITH_HEAD_NORMS, 4);
+}
+
+static void three_with_unequal_shares(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_BF16};
+	struct model_shape shape = random_shape(2, 64, 4, 4, 80, 96, PLAY_VOCAB);
+	shape.norm_plus_one = true;
+	shape.activation = ACTIVATION_GELU_TANH;
+	shape.embedding_scale = 8;
+	same_bits(&shape, types, 1, WITH_POST_NORMS | WITH_SOFTCAPS | WITH_WINDOW | WITH_BIASES | WITH_TIED_HEAD,
+	          3);
+}
+
+static void however_blocks_are_launched(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(2, 64, 2, 2, 32, 64, PLAY_VOCAB);
+	setenv("SWIFTLET_CUDA_LAUNCHES", "separate", 1);
+	same_bits(&shape, types, 1, 0, 2);
+	unsetenv("SWIFTLET_CUDA_LAUNCHES");
+}
+
+/* ---- what is refused, and what fails ------------------------------------------------------- */
+
+static struct random_model* small_model(void) {
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(2, 64, 4, 2, 16, 64, PLAY_VOCAB);
+	return random_model_make(&shape, types, 1, 0, 3);
+}
+
+static void expect_refusal(int devices, const char* message) {
+	struct random_model* m = small_model();
+	struct error error;
+	assert_null(open_devices(m, devices, &error));
+	assert_string_equal(error.message, message);
+	random_model_free(m);
+}
+
+static void what_cannot_share_is_said(void** state) {
+	(void)state;
+	expect_refusal(5, "--devices 5: there are 4 CUDA devices, and at most 16 share a model");
+	expect_refusal(
+	    4, "--devices 4: each takes whole key/value heads and 16 rows of every matrix; this model, of 2 "
+	       "such heads, can be shared by 2");
+	setenv("EMULATED_DEVICES", "2", 1);
+	setenv("EMULATED_ODD", "older", 1);
+	expect_refusal(2,
+	               "--devices 2: GPU 1 (emulated, compute capability 8.0, 1024 MiB) is not like GPU 0 "
+	               "(emulated, 9.0, 1024 MiB): only equal ones share a model (CUDA_VISIBLE_DEVICES chooses "
+	               "which)");
+	setenv("EMULATED_ODD", "smaller", 1);
+	expect_refusal(2,
+	               "--devices 2: GPU 1 (emulated, compute capability 9.0, 512 MiB) is not like GPU 0 "
+	               "(emulated, 9.0, 1024 MiB): only equal ones share a model (CUDA_VISIBLE_DEVICES chooses "
+	               "which)");
+	unsetenv("EMULATED_ODD");
+	setenv("EMULATED_NO_NCCL", "1", 1);
+	expect_refusal(2, "no NCCL");
+	unsetenv("EMULATED_NO_NCCL");
+	setenv("EMULATED_DEVICES", "4", 1);
+}
+
+/* One step; the sentence where it failed. */
+static bool step(struct backend* b, struct cache* cache, struct error* error) {
+	const struct segment segment = {.cache = cache, .n = 1};
+	const int32_t token = 5;
+	const uint8_t want = WANT_TOKEN;
+	struct result out;
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = 1,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = &token,
+	                          .last = 2 * b->weights->shape.n_blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = &want,
+	                          .out = &out};
+	const bool done = b->run(b, &pass, error);
+	b->discard(cache);
+	return done;
+}
+
+/* Steps until the device fails, in a gather some passes on. */
+static void expect_failure(const char* way, const char* message) {
+	struct random_model* m = small_model();
+	struct error error;
+	setenv("EMULATED_FAILS", way, 1);
+	struct backend* b = open_devices(m, 2, &error);
+	if (!b)
+		fail_msg("%s", error.message);
+	struct cache* cache = b->cache_open(b, PLAY_CONTEXT, DTYPE_F16, &error);
+	assert_non_null(cache);
+	int steps = 0;
+	while (steps < 100 && step(b, cache, &error))
+		steps++;
+	assert_in_range(steps, 1, 99);
+	assert_string_equal(error.message, message);
+	assert_false(step(b, cache, &error)); /* and for good */
+	assert_string_equal(error.message, message);
+	b->cache_close(cache);
+	b->close(b);
+	unsetenv("EMULATED_FAILS");
+	random_model_free(m);
+}
+
+static void a_device_that_fails_is_named(void** state) {
+	(void)state;
+	expect_failure("1:100", "GPU 1 of the 2 that share the model failed: unspecified launch "
+	                        "failure");
+	expect_failure("0:95", "GPU 0 of the 2 that share the model failed: unspecified launch "
+	                       "failure");
+}
+
+/* Takes the backend's patience, six seconds, whatever the machine is doing. */
+static void so_is_one_that_says_nothing(void** state) {
+	(void)state;
+	expect_failure("1:101:silently", "GPU 1 of the 2 that share the model failed: it does not answer");
+}
+
+/* 25 MiB of weights: each of two has room for its half alone. */
+static void memory_is_shared_too(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(2, 512, 4, 2, 128, 4096, PLAY_VOCAB);
+	struct random_model* m = random_model_make(&shape, types, 1, 0, 3);
+	struct error error;
+	setenv("EMULATED_FREE_MIB", "16", 1);
+	assert_null(open_devices(m, 1, &error));
+	assert_non_null(strstr(error.message, "the model does not fit the GPU"));
+	struct backend* two = open_devices(m, 2, &error);
+	if (!two)
+		fail_msg("%s", error.message);
+	assert_string_equal(two->name, "cuda (emulated) x 2");
+	two->close(two);
+	unsetenv("EMULATED_FREE_MIB");
+	random_model_free(m);
+}
+#endif
+
+int main(void) {
+	struct error error;
+#ifdef SWIFTLET_EMULATED
+	setenv("EMULATED_DEVICES", "4", 1);
+#else
+	/* a model that any two devices could share, so that what is said is about them */
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(2, 64, 4, 2, 16, 64, PLAY_VOCAB);
+	struct random_model* m = random_model_make(&shape, types, 1, 0, 3);
+	struct backend* b = open_devices(m, 2, &error);
+	random_model_free(m);
+	if (!b) {
+		printf("skipped: %s\n", error.message);
+		return 77;
+	}
+	b->close(b);
+#endif
+	if (!cuda_available(&error)) {
+		printf("skipped: %s\n", error.message);
+		return 77;
+	}
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(two_in_halves),
+	    cmocka_unit_test(two_in_stored_types),
+#ifdef SWIFTLET_EMULATED
+	    cmocka_unit_test(four),
+	    cmocka_unit_test(three_with_unequal_shares),
+	    cmocka_unit_test(however_blocks_are_launched),
+	    cmocka_unit_test(what_cannot_share_is_said),
+	    cmocka_unit_test(a_device_that_fails_is_named),
+	    cmocka_unit_test(so_is_one_that_says_nothing),
+	    cmocka_unit_test(memory_is_shared_too),
+#endif
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
