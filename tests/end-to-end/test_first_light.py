@@ -3,6 +3,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import unittest
 
 from support import SOURCE, EndToEnd, main
@@ -25,6 +26,16 @@ class FirstLight(EndToEnd):
             self.assertIn(command, plan)
         self.assertIn("test_cuda_lossless", plan)
         self.assertTrue(all(int(seconds) <= 600 for seconds in re.findall(r"(\d+) s  ", plan)))
+
+    def test_what_needs_two_devices_is_skipped_without_them(self):
+        nowhere = {**os.environ, "PATH": self.path("no-such-folder")}  # no nvidia-smi
+        result = subprocess.run([sys.executable, TOOL, "--only", "over two GPUs"], stdout=subprocess.PIPE, text=True, check=False,
+                                env=nowhere)
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertEqual((line["status"], line["words"]), ("skipped", "2 GPUs are needed, 0 at hand"))
+        self.assertEqual(result.returncode, 0)
 
     def test_what_passed_is_not_run_again(self):
         results = self.path("light.jsonl")
