@@ -76,9 +76,17 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
 
 /* A matrix of `rows` contiguous rows of `cols` elements; a vector has rows = 1. `data` points into
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
- * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements. */
+ * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements.
+ *
+ * The rows of a woven one, of type q4_k, lie in groups of WOVEN side by side: of each block of 256 columns
+ * the first 4 bytes of all WOVEN rows, then their second ones, and so on. Copies that are made for drafting
+ * are woven (kernels/low.h), never what a model stores; data is then 64-byte aligned and rows a multiple of
+ * WOVEN. */
+enum { WOVEN = 16 };
+
 struct tensor {
 	enum dtype type;
+	bool woven;
 	int64_t rows, cols;
 	const void* data;
 	struct synth_tensor synth;
@@ -448,6 +456,7 @@ struct backend {
 	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
+	bool woven; /* the copies that it runs are */
 	/* Optional (NULL: there is nothing to carry): takes so many bytes of the copy, once it is filled, to
 	 * where passes run, and says whether all are there. The first pass with the copy takes what is left. */
 	bool (*carry_low)(struct backend*, size_t bytes, bool* all, struct error*);

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/pool.h"
 #include "kernels/dtype_blocks.h"
+#include "kernels/woven.h"
 
 /* A copy must spare this share of a sub-layer's bytes, or reading it gains too little for its memory. */
 static const double LEAST_SPARED = 0.25;
@@ -28,6 +29,13 @@ static size_t tensor_bytes(const struct tensor* t) {
 	return (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
 }
 
+/* The stored matrix's copy in so many bits, no bytes yet */
+static struct tensor planned_copy(const struct low_table* low, const struct tensor* stored, int bits) {
+	const enum dtype type = type_for(bits, stored);
+	const bool woven = low->woven && type == DTYPE_Q4_K && stored->rows % WOVEN == 0;
+	return (struct tensor){.type = type, .woven = woven, .rows = stored->rows, .cols = stored->cols};
+}
+
 /* A sub-layer's matrices so far: `before` bytes as stored, `after` with the copies. */
 struct share {
 	size_t before, after;
@@ -42,8 +50,7 @@ static struct share begin_sub_layer(const struct low_table* low) {
 /* Plans a copy of one matrix, where it is smaller. *copy is the stored tensor so far. */
 static void plan_matrix(struct low_table* low, struct share* share, const struct tensor* stored,
                         struct tensor* copy, int bits) {
-	struct tensor planned = *stored;
-	planned.type = type_for(bits, stored);
+	const struct tensor planned = planned_copy(low, stored, bits);
 	const size_t was = tensor_bytes(stored), is = tensor_bytes(&planned);
 	share->before += was;
 	share->after += is < was ? is : was;
@@ -61,12 +68,8 @@ static bool end_sub_layer(struct low_table* low, const struct share* share, int 
 		low->bytes = share->first_byte;
 		return false;
 	}
-	for (int i = share->first_item; i < low->n_items; i++) {
-		struct tensor* t = low->item[i].copy;
-		t->type = type_for(bits, low->item[i].stored);
-		t->data = NULL;
-		t->synth = (struct synth_tensor){0};
-	}
+	for (int i = share->first_item; i < low->n_items; i++)
+		*low->item[i].copy = planned_copy(low, low->item[i].stored, bits);
 	return true;
 }
 
@@ -115,7 +118,7 @@ static enum dtype main_type(const struct low_table* low) {
 	return most;
 }
 
-enum { PART_ROWS = 16 };
+enum { PART_ROWS = WOVEN };
 
 static void count_parts(struct low_table* low) {
 	for (int i = 0; i < low->n_items; i++) {
@@ -126,9 +129,10 @@ static void count_parts(struct low_table* low) {
 	}
 }
 
-bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, struct error* error) {
+bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, bool woven,
+              struct error* error) {
 	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
-	*low = (struct low_table){.bits = bits, .stored = stored};
+	*low = (struct low_table){.bits = bits, .woven = woven, .stored = stored};
 	if (!stored->output.data)
 		return error_set(error, "the weights are made on the device: there is nothing here to copy");
 	low->block = malloc(blocks * sizeof *low->block);
@@ -191,6 +195,15 @@ static void clear_gap(const struct low_table* low, unsigned char* data, int item
 	memset(data + end, 0, next - end);
 }
 
+/* One row to its lane, a block at a time. */
+static void round_woven(unsigned char* out, int lane, const float* row, int64_t cols) {
+	unsigned char block[sizeof(struct block_q4_k)];
+	for (int64_t k = 0; k < cols; k += BLOCK_SUPER, out += WOVEN * sizeof block) {
+		low_round(DTYPE_Q4_K, block, row + k, BLOCK_SUPER);
+		weave(out, block, lane, sizeof block);
+	}
+}
+
 void low_make_part(const struct low_table* low, void* data, int part, float* row) {
 	const int index = item_of(low, part);
 	const struct low_item* item = &low->item[index];
@@ -203,7 +216,10 @@ void low_make_part(const struct low_table* low, void* data, int part, float* row
 	for (int64_t r = begin; r < end; r++) {
 		dtype_to_float(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row,
 		               from->cols);
-		low_round(to->type, out + (size_t)r * to_bytes, row, to->cols);
+		if (to->woven)
+			round_woven(out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
+		else
+			low_round(to->type, out + (size_t)r * to_bytes, row, to->cols);
 	}
 	if (begin == 0)
 		clear_gap(low, data, index);

@@ -5,8 +5,11 @@
  * What it computes is a guess: verification always runs the stored weights.
  *
  * Planning says which matrices get a copy, of which type and where it lies, from shapes and stored types
- * alone; making fills memory by that plan. The copy's bytes depend on the weights and the bits asked for, not
- * on threads or instruction sets, so that they can be kept in a file. */
+ * alone; making fills memory by that plan. The copy's bytes depend on the weights and what was asked for, not
+ * on threads or instruction sets, so that they can be kept in a file.
+ *
+ * For a CPU the rows of q4_k matrices are woven (struct tensor, kernels/woven.h): a draft step, which has one
+ * row, then waits for memory and not for arithmetic. Stored weights stay as their file has them. */
 #ifndef SWIFTLET_KERNELS_LOW_H
 #define SWIFTLET_KERNELS_LOW_H
 
@@ -17,7 +20,7 @@ extern "C" {
 #endif
 
 /* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 1, LOW_ALIGNMENT = 64 };
+enum { LOW_VERSION = 2, LOW_ALIGNMENT = 64 };
 
 /* One matrix of the copy. */
 struct low_item {
@@ -28,7 +31,8 @@ struct low_item {
 };
 
 struct low_table {
-	int bits; /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	int bits;   /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	bool woven; /* q4_k matrices whose rows are a multiple of WOVEN are */
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */
 	struct block_weights* block;
@@ -44,9 +48,9 @@ struct low_table {
 	size_t widest; /* columns of the widest matrix */
 };
 
-/* Plans a copy in 3, 4 or 8 bits. `stored` must outlive the table. False with the error set on no memory, or
- * where the weights are not in memory (made on a device). Close in any case. */
-bool low_plan(struct low_table*, const struct weight_table* stored, int bits, struct error*);
+/* Plans a copy in 3, 4 or 8 bits, woven or as GGUF lays rows. `stored` must outlive the table. False with the
+ * error set on no memory, or where the weights are not in memory (made on a device). Close in any case. */
+bool low_plan(struct low_table*, const struct weight_table* stored, int bits, bool woven, struct error*);
 void low_close(struct low_table*);
 /* Gives the tensors their place in `data` (bytes), 64-byte aligned, the caller's. */
 void low_place(struct low_table*, const void* data);

@@ -180,6 +180,7 @@ static bool open_low(struct engine* engine, const struct swiftlet_options* optio
 	const bool asked = options->draft_bits > 0, own = options->draft_cache[0] != 0;
 	const bool none = strcmp(options->draft_cache, "off") == 0 || (!own && !low_copy_folder(folder));
 	struct low_wish wish = {.bits = options->draft_bits,
+	                        .woven = engine->backend->woven,
 	                        .most_bytes = options->draft_memory,
 	                        .folder = none  ? NULL
 	                                  : own ? options->draft_cache

@@ -141,25 +141,37 @@ static void report(struct bench* b, const char* kernel, enum dtype type, int row
 }
 
 /* Seconds a matrix for every row count; returns the first count that is bound by arithmetic, or 0. */
+static int bench_products(struct bench* b, const char* kernel, const struct tensor* w) {
+	const size_t bytes = dtype_row_bytes(w->type, MATRIX_COLS) * MATRIX_ROWS;
+	int bound = 0;
+	double one = 0;
+	b->w = *w;
+	for (int i = 0; i < N_ROW_COUNTS; i++) {
+		b->rows = row_counts[i];
+		const double seconds = best_sweep(b, b->matrices * PARTS, matmul_part) / b->matrices;
+		one = i == 0 ? seconds : one;
+		report(b, kernel, w->type, b->rows, seconds, (double)bytes / b->bandwidth, one);
+		if (!bound && seconds > 1.5 * one)
+			bound = b->rows;
+	}
+	return bound;
+}
+
+/* The same, and how long it takes to prepare a row. Copies for drafting have the type that can be woven. */
 static int bench_type(struct bench* b, enum dtype type) {
 	const size_t bytes = dtype_row_bytes(type, MATRIX_COLS) * MATRIX_ROWS;
 	const size_t prepared = b->kernels->prepared_bytes(type, MATRIX_COLS);
-	int bound = 0;
-	double one = 0;
-	b->w = (struct tensor){.type = type, .rows = MATRIX_ROWS, .cols = MATRIX_COLS};
+	struct tensor w = {.type = type, .rows = MATRIX_ROWS, .cols = MATRIX_COLS};
+	b->w = w;
 	b->matrices = strcmp(b->kernels->name, "reference") ? (int)(BUFFER_BYTES / bytes) : 1;
 	const double took = best_sweep(b, SLICE_ROWS, prepare_part) / SLICE_ROWS;
 	report(b, "prepare", type, 1, took, 0, 0);
 	for (int i = 0; i < SLICE_ROWS; i++)
 		b->kernels->prepare(type, b->prepared + (size_t)i * prepared, b->x + i * MATRIX_COLS, MATRIX_COLS);
-	for (int i = 0; i < N_ROW_COUNTS; i++) {
-		b->rows = row_counts[i];
-		const double seconds = best_sweep(b, b->matrices * PARTS, matmul_part) / b->matrices;
-		one = i == 0 ? seconds : one;
-		report(b, "matmul", type, b->rows, seconds, (double)bytes / b->bandwidth, one);
-		if (!bound && seconds > 1.5 * one)
-			bound = b->rows;
-	}
+	const int bound = bench_products(b, "matmul", &w);
+	w.woven = type == DTYPE_Q4_K;
+	if (w.woven)
+		bench_products(b, "woven", &w);
 	return bound;
 }
 

@@ -144,7 +144,7 @@ int low_bits_for(const struct model* model) {
 	struct error error;
 	if (sub_layer_bytes(&model->weights) <= last_level_cache())
 		return 0;
-	const bool worth = low_plan(&table, &model->weights, bits, &error) && is_worth_it(&table);
+	const bool worth = low_plan(&table, &model->weights, bits, false, &error) && is_worth_it(&table);
 	low_close(&table);
 	return worth ? bits : 0;
 }
@@ -154,15 +154,15 @@ int low_bits_for(const struct model* model) {
 bool low_copy_plan(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
                    struct error* error) {
 	*copy = (struct low_copy){0};
-	if (!low_plan(&copy->table, &model->weights, wish->bits, error))
+	if (!low_plan(&copy->table, &model->weights, wish->bits, wish->woven, error))
 		return false;
 	if (copy->table.bytes == 0)
 		return true;
 	if (!fits(copy, wish, error))
 		return false;
 	const int folder = wish->folder ? snprintf(copy->folder, sizeof copy->folder, "%s", wish->folder) : 0;
-	const int n = snprintf(copy->path, sizeof copy->path, "%s/%s-%s.low", copy->folder, model->fingerprint,
-	                       dtype_name(copy->table.type));
+	const int n = snprintf(copy->path, sizeof copy->path, "%s/%s-%s%s.low", copy->folder, model->fingerprint,
+	                       dtype_name(copy->table.type), wish->woven ? "-woven" : "");
 	if (folder < 1 || folder >= (int)sizeof copy->folder || n >= (int)sizeof copy->path)
 		copy->path[0] = '\0';
 	return true;

@@ -1,7 +1,8 @@
 /* A model's low-bit copy for drafting, found in its cache file or made.
  *
- * Files lie in one folder, <fingerprint>-<type>.low. A file is mapped, so that processes share its pages; one
- * that is damaged or of another make is made anew. What cannot be written stays in memory, with a warning. */
+ * Files lie in one folder, <fingerprint>-<type>.low, or …-woven.low. A file is mapped, so that processes
+ * share its pages; one that is damaged or of another make is made anew. What cannot be written stays in
+ * memory, with a warning. */
 #ifndef SWIFTLET_CORE_MODEL_LOW_COPY_H
 #define SWIFTLET_CORE_MODEL_LOW_COPY_H
 
@@ -21,6 +22,7 @@ struct low_copy {
 
 struct low_wish {
 	int bits;           /* 3, 4 or 8 */
+	bool woven;         /* as the backend says that runs it */
 	double most_bytes;  /* a larger copy is refused; 0: a quarter of the memory that is available */
 	const char* folder; /* of the files, made when missing; NULL: nothing is kept */
 	int threads;        /* that make it; 0: one for each CPU that the process may use */

@@ -53,7 +53,7 @@ static uint64_t layout_of(const struct low_table* low) {
 	for (int i = 0; i < low->n_items; i++) {
 		const struct low_item* item = &low->item[i];
 		const uint64_t words[] = {all,
-		                          (uint64_t)item->copy->type,
+		                          (uint64_t)item->copy->type | (uint64_t)item->copy->woven << 32,
 		                          (uint64_t)item->copy->rows,
 		                          (uint64_t)item->copy->cols,
 		                          item->offset,

@@ -237,9 +237,46 @@ static void quantized_run(enum dtype type, int n, const struct run* run) {
 	}
 }
 
+/* ---- woven weights --------------------------------------------------------------------------- */
+
+enum { WOVEN_ROWS = 2 };
+#define WOVEN_CASES                                                                                          \
+	WOVEN_CASE(1)                                                                                            \
+	WOVEN_CASE(2)
+
+INLINED floats floats_load(const float* p) { return _mm256_load_ps(p); }
+INLINED void floats_store_anywhere(float* p, floats v) { _mm256_storeu_ps(p, v); }
+INLINED floats floats_add(floats a, floats b) { return _mm256_add_ps(a, b); }
+INLINED floats floats_fma(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }
+INLINED ints ints_two_products(ints sum, ints a, ints b) {
+	return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
+INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
+                          size_t x_stride) {
+	ints low[WOVEN_ROWS], high[WOVEN_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
+	UNROLLED for (int c = 0; c < 8; c++) {
+		const ints both = ints_load(w + (size_t)c * WOVEN * 4);
+		const ints a = low_bits(both, 0, 15), b = low_bits(both, 4, 15);
+		UNROLLED for (int i = 0; i < n; i++) {
+			const int8_t* x = q + (size_t)i * x_stride + c * 4;
+			low[i] = _mm256_add_epi16(low[i], _mm256_maddubs_epi16(a, to_all(x)));
+			high[i] = _mm256_add_epi16(high[i], _mm256_maddubs_epi16(b, to_all(x + 32)));
+		}
+	}
+	UNROLLED for (int i = 0; i < n; i++) sum[i] = _mm256_add_epi32(
+	    sum[i], _mm256_add_epi32(_mm256_madd_epi16(low[i], first), _mm256_madd_epi16(high[i], second)));
+}
+
+#include "kernels/cpu/matmul_woven.h"
+
 void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                            const void* x, int n) {
-	if (!avx2_quantized_few(out, out_stride, w, begin, end, x, n))
+	if (w->woven)
+		woven_matmul(out, out_stride, w, begin, end, x, n);
+	else if (!avx2_quantized_few(out, out_stride, w, begin, end, x, n))
 		quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif

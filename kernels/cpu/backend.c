@@ -396,6 +396,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .reserve = cpu_reserve,
 	    .room = cpu_room,
 	    .use_low = cpu_use_low,
+	    .woven = true,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,
 	};

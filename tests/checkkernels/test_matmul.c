@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "kernels/woven.h"
+
 struct product_kernels {
 	const char* name;
 	size_t (*prepared_bytes)(enum dtype, int);
@@ -283,6 +285,50 @@ static void products(void** state) {
 	each_case(check_products);
 }
 
+/* Woven rows give the bits of the same rows as stored, for any number of activation rows and any range of
+ * whole groups. */
+static void check_woven(int cols) {
+	enum { WOVEN_ROWS = 3 * WOVEN };
+	const size_t row = dtype_row_bytes(DTYPE_Q4_K, cols), block = sizeof(struct block_q4_k);
+	struct fixture f = make(DTYPE_Q4_K, cols);
+	uint8_t* stored = malloc(row * WOVEN_ROWS);
+	uint8_t* woven = aligned_alloc(64, row * WOVEN_ROWS);
+	float* want = malloc(sizeof(float) * X_ROWS * WOVEN_ROWS);
+	float* got = malloc(sizeof(float) * X_ROWS * WOVEN_ROWS);
+	for (size_t at = 0; at < row * WOVEN_ROWS; at += block) {
+		random_block(DTYPE_Q4_K, stored + at);
+		const size_t r = at / row, b = at % row / block;
+		weave(woven + r / WOVEN * WOVEN * row + b * WOVEN * block, stored + at, (int)(r % WOVEN), block);
+	}
+	const struct tensor plainly = {.type = DTYPE_Q4_K, .rows = WOVEN_ROWS, .cols = cols, .data = stored};
+	struct tensor side_by_side = plainly;
+	side_by_side.woven = true;
+	side_by_side.data = woven;
+	struct product_kernels kernels[3] = {plain};
+	const int count = 1 + fast_kernels(kernels + 1);
+	for (int k = 0; k < count; k++)
+		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
+			const int begin = n % 3 * WOVEN, end = n % 2 ? WOVEN_ROWS : begin + WOVEN;
+			memset(got, 0xaa, sizeof(float) * X_ROWS * WOVEN_ROWS);
+			memcpy(want, got, sizeof(float) * X_ROWS * WOVEN_ROWS);
+			kernels[k].matmul(want, WOVEN_ROWS, &plainly, begin, end, f.x_plain, n);
+			kernels[k].matmul(got, WOVEN_ROWS, &side_by_side, begin, end, f.x_plain, n);
+			if (memcmp(got, want, sizeof(float) * X_ROWS * WOVEN_ROWS))
+				fail_msg("%s, %d columns, %d rows: woven weights give other bits", kernels[k].name, cols, n);
+		}
+	free(stored);
+	free(woven);
+	free(want);
+	free(got);
+	drop(&f);
+}
+
+static void woven(void** state) {
+	(void)state;
+	for (size_t c = 0; c < sizeof super_cols / sizeof *super_cols; c++)
+		check_woven(super_cols[c]);
+}
+
 /* Every instruction set prepares the same bytes. */
 static void check_prepared(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
@@ -341,7 +387,7 @@ static void not_finite(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(prepared),
-	                                   cmocka_unit_test(not_finite)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(woven),
+	                                   cmocka_unit_test(prepared), cmocka_unit_test(not_finite)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static void scales_are_finite(void** state) {
 
 static void plan(struct low_table* low, const struct random_model* m, int bits) {
 	struct error error = {""};
-	if (!low_plan(low, &m->weights, bits, &error))
+	if (!low_plan(low, &m->weights, bits, true, &error))
 		fail_msg("%s", error.message);
 }
 
@@ -157,6 +157,8 @@ static void types_follow_the_columns(void** state) {
 			assert_int_equal(low.block[b].w_up.type, cases[c].in);
 			assert_int_equal(low.block[b].w_down.type, cases[c].down);
 			assert_int_equal(low.block[b].wo.type, cases[c].out);
+			assert_int_equal(low.block[b].w_up.woven, cases[c].in == DTYPE_Q4_K);
+			assert_false(low.block[b].wo.woven || low.output->woven);
 			/* what has no copy is where it was, and so are the vectors */
 			assert_ptr_equal(low.block[b].w_down.data,
 			                 cases[c].down == DTYPE_F16 ? m->block[b].w_down.data : NULL);
@@ -214,6 +216,24 @@ static struct random_model* model_with_experts(void) {
 	return random_model_make(&shape, &type, 1, 0, 3);
 }
 
+/* Whoever wants plain rows gets them, and rows that make no whole group are plain. */
+static void woven_where_wanted(void** state) {
+	(void)state;
+	struct random_model* m = model_of(DTYPE_F16, 256, 520, 0);
+	struct low_table low;
+	struct error error = {""};
+	plan(&low, m, 4);
+	assert_true(low.block[0].wq.woven);
+	assert_int_equal(low.block[0].w_up.type, DTYPE_Q4_K);
+	assert_false(low.block[0].w_up.woven); /* 520 rows */
+	low_close(&low);
+	assert_true(low_plan(&low, &m->weights, 4, false, &error));
+	assert_int_equal(low.block[0].wq.type, DTYPE_Q4_K);
+	assert_false(low.block[0].wq.woven);
+	low_close(&low);
+	random_model_free(m);
+}
+
 static void experts_are_rounded(void** state) {
 	(void)state;
 	struct random_model* m = model_with_experts();
@@ -242,7 +262,7 @@ static void weights_elsewhere_are_refused(void** state) {
 	struct low_table low;
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
 	m->weights.output.data = NULL;
-	assert_false(low_plan(&low, &m->weights, 4, &error));
+	assert_false(low_plan(&low, &m->weights, 4, true, &error));
 	assert_non_null(strstr(error.message, "device"));
 	low_close(&low);
 	random_model_free(m);
@@ -476,6 +496,7 @@ int main(void) {
 	    cmocka_unit_test(scales_are_finite),
 	    cmocka_unit_test(types_follow_the_columns),
 	    cmocka_unit_test(small_weights_are_left),
+	    cmocka_unit_test(woven_where_wanted),
 	    cmocka_unit_test(experts_are_rounded),
 	    cmocka_unit_test(weights_elsewhere_are_refused),
 	    cmocka_unit_test(threads_do_not_matter),

@@ -1,0 +1,105 @@
+/* Products with woven weights (kernels/low.h), written once over a vector type.
+ *
+ * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
+ * asks for, WOVEN_ROWS (activation rows whose sums fit the registers), woven_halves (the products of 64
+ * columns, word by word) and ints_two_products (sum + the products of the 16-bit halves of each lane).
+ *
+ * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
+ * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
+ * instructions that rows of blocks take, and waits for memory alone. The sums are those of q4_k in
+ * matmul_quantized.h, in its order. */
+
+/* A block of 256 columns of LANES of the woven rows, at `w`: k-th words WOVEN_WORD bytes apart */
+struct woven_block {
+	ints scale[2], min[2]; /* a byte a group, four groups a vector */
+	floats d, less;
+	const uint8_t* q;
+};
+
+enum {
+	WOVEN_WORD = WOVEN * 4,
+	WOVEN_BLOCK = WOVEN * (int)sizeof(struct block_q4_k),
+	FETCHED_FROM = 3 /* rows: so much work on a block lets the processor's own fetching fall behind */
+};
+
+INLINED ints woven_word(const uint8_t* w, int k) { return ints_load(w + (size_t)k * WOVEN_WORD); }
+
+/* k4_scale_min for all at once */
+INLINED void take_woven(struct woven_block* out, const uint8_t* w) {
+	const ints both = woven_word(w, 0), first = woven_word(w, 1), second = woven_word(w, 2);
+	const ints third = woven_word(w, 3);
+	out->d = floats_from_halves(both);
+	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
+	out->scale[0] = low_bits(first, 0, 63);
+	out->min[0] = low_bits(second, 0, 63);
+	out->scale[1] = ints_or(low_bits(third, 0, 15), moved_bits(first, 6, 4, 0x30));
+	out->min[1] = ints_or(low_bits(third, 4, 15), moved_bits(second, 6, 4, 0x30));
+	out->q = w + 4 * WOVEN_WORD;
+}
+
+/* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
+INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d, const uint8_t* sums,
+                           size_t x_stride, float (*sum)[LANES]) {
+	struct woven_block block;
+	ints dot[WOVEN_ROWS];
+	take_woven(&block, w);
+	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
+	UNROLLED for (int p = 0; p < 4; p++) {
+		const ints first = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2));
+		const ints second = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2 + 1));
+		if (n >= FETCHED_FROM)
+			UNROLLED for (int line = 0; line < WOVEN_BLOCK / 4 / 64; line++) _mm_prefetch(
+			    (const char*)w + 2 * WOVEN_BLOCK + p * (WOVEN_BLOCK / 4) + line * 64, _MM_HINT_T1);
+		woven_halves(n, dot, block.q + (size_t)p * 8 * WOVEN_WORD, first, second, q + p * 64, x_stride);
+	}
+	UNROLLED for (int i = 0; i < n; i++) {
+		ints less = ints_set(0);
+		UNROLLED for (int p = 0; p < 4; p++) less =
+		    ints_two_products(less, two_bytes(block.min[p / 2], p % 2 * 2, p % 2 * 2 + 1),
+		                      to_all(sums + (size_t)i * x_stride + p * 4));
+		const floats product =
+		    floats_fma(block.less, floats_from_ints(less), floats_mul(block.d, floats_from_ints(dot[i])));
+		const floats xd = float_to_all(d + (size_t)i * x_stride);
+		floats_store(sum[i], floats_fma(xd, product, floats_load(sum[i])));
+	}
+}
+
+/* LANES weight rows against n activation rows from x on; out (n, out_stride) */
+INLINED void woven_lanes(int n, const uint8_t* w, int64_t cols, const uint8_t* x,
+                         const struct prepared* layout, float* out, size_t out_stride) {
+	_Alignas(64) float sum[SUPER_SLOTS][WOVEN_ROWS][LANES] = {0};
+	const uint8_t* sums = x + layout->sums;
+	for (int64_t b = 0; b < cols / 256; b++, w += WOVEN_BLOCK)
+		woven_product(n, w, (const int8_t*)x + b * 256, x + layout->d + b * 4, sums + b * 16, layout->bytes,
+		              sum[b % SUPER_SLOTS]);
+	UNROLLED for (int i = 0; i < n; i++) {
+		const floats even = floats_add(floats_load(sum[0][i]), floats_load(sum[2][i]));
+		const floats odd = floats_add(floats_load(sum[1][i]), floats_load(sum[3][i]));
+		floats_store_anywhere(out + (size_t)i * out_stride, floats_add(even, odd));
+	}
+}
+
+#define WOVEN_CASE(n)                                                                                        \
+	case n:                                                                                                  \
+		woven_lanes(n, w, cols, x, layout, out, out_stride);                                                 \
+		break;
+
+static void woven_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x, const struct prepared* layout,
+                       float* out, size_t out_stride) {
+	switch (n) { WOVEN_CASES }
+}
+
+/* begin and end are multiples of WOVEN. */
+static void woven_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                         const uint8_t* x, int n) {
+	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
+	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
+	for (int64_t r = begin; r < end; r += WOVEN) {
+		const uint8_t* tile = (const uint8_t*)w->data + row_bytes * (size_t)r;
+		for (int i = 0; i < n; i += WOVEN_ROWS)
+			for (int lane = 0; lane < WOVEN; lane += LANES)
+				woven_rows(n - i < WOVEN_ROWS ? n - i : WOVEN_ROWS, tile + lane * 4, w->cols,
+				           x + (size_t)i * layout.bytes, &layout,
+				           out + (size_t)i * out_stride + (size_t)(r + lane), out_stride);
+	}
+}
