@@ -7,6 +7,12 @@ enum { FIRST_TRUST = 256, LONGEST_TRUST = 1 << 16 };
 /* What is measured anew counts as confirmed from this share of the old measurement on. */
 static const double SAME_AGAIN = 0.8;
 
+/* For so many full passes after a plain step others are measured by it. Later ones, of row counts that were
+ * measured often enough, tell how fast the machine is by then: which is believed by this share of what they
+ * are off, and hardly that the row count has become dearer. */
+enum { FRESH = 3, KNOWN = 12 };
+static const double FOLLOWS = 0.15, HARDLY = 0.02;
+
 /* Of so few measurements the least one counts: a single slow pass would keep a row count from being used. */
 enum { FEW = 3 };
 
@@ -88,8 +94,63 @@ static bool is_stale(const struct cost_model* cost, int knot) {
 	return cost->passes - cost->rows_last[knot] > cost->rows_trust[knot];
 }
 
+/* The machine is faster or slower than it was: what was measured before counts at its present speed. */
+static void follow_speed(struct cost_model* cost, double factor) {
+	cost->plain *= factor;
+	for (int i = 0; i < COST_KNOTS; i++)
+		cost->rows[i] *= factor;
+}
+
+/* What rows on both sides of so many cost was measured often enough to tell the machine's speed by. */
+static bool is_known(const struct cost_model* cost, int rows) {
+	for (int i = 1; i < COST_KNOTS; i++) {
+		if (knot_rows[i] == rows)
+			return cost->rows_seen[i] >= KNOWN;
+		if (knot_rows[i] > rows)
+			return (i == 1 || cost->rows_seen[i - 1] >= KNOWN) && cost->rows_seen[i] >= KNOWN;
+	}
+	return false;
+}
+
+static double clip(double ratio) { return fmin(2, fmax(0.5, ratio)); }
+
+/* What is off is the machine's speed; or where other passes were it followed by since the last plain step,
+ * what was thought of those: their seconds stay as they are. */
+static void see_plain(struct cost_model* cost, double seconds, int64_t between) {
+	const bool alone = between > 0 && cost->followed == 0;
+	const double first = 1.0 / ++cost->plain_seen, weight = fmax(first, alone ? 0.5 : FOLLOWS);
+	if (first >= 1)
+		cost->plain = seconds;
+	else if (cost->followed == 0)
+		follow_speed(cost, 1 + weight * (clip(seconds / cost->plain) - 1));
+	else
+		cost->plain *= 1 + weight * (clip(seconds / cost->plain) - 1);
+	cost->followed = 0;
+	cost->rows[0] = cost->plain;
+	cost->rows_seen[0] = cost->plain_seen;
+}
+
+static void see_rows(struct cost_model* cost, int knot, int rows, double seconds, int64_t between) {
+	const double plain = cost_plain_seconds(cost);
+	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
+	/* rows between knots are brought to the knot along the line that holds at present */
+	const double there = seconds * cost_verify(cost, knot_rows[knot]) / cost_verify(cost, rows);
+	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
+	if (cost->plain > 0 && between > FRESH && is_known(cost, rows)) {
+		const double off = clip(there / expected) - 1;
+		follow_speed(cost, 1 + FOLLOWS * off);
+		cost->rows[knot] *= 1 + HARDLY * off;
+		cost->followed++;
+		return;
+	}
+	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
+	if (cost->rows_seen[knot] <= FEW)
+		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
+}
+
 void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	const int knot = nearest_knot(rows);
+	const int64_t between = cost->passes - cost->rows_last[0];
 	if (is_stale(cost, knot)) {
 		const bool confirmed = seconds >= SAME_AGAIN * cost->rows[knot];
 		if (!confirmed)
@@ -100,15 +161,9 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 	}
 	cost->rows_last[knot] = ++cost->passes;
 	if (knot == 0)
-		see(&cost->plain, &cost->plain_seen, seconds, 0.05, 0);
-	/* rows between knots are brought to the knot along the line that holds at present */
-	const double plain = cost_plain_seconds(cost);
-	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
-	const double there = seconds * cost_verify(cost, knot_rows[knot]) / cost_verify(cost, rows);
-	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
-	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
-	if (knot > 0 && cost->rows_seen[knot] <= FEW)
-		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
+		see_plain(cost, seconds, between);
+	else
+		see_rows(cost, knot, rows, seconds, between);
 }
 
 /* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the low-bit copy. */

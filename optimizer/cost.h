@@ -4,7 +4,11 @@
  * rows, and how far a draft step's cost is from the share of weight bytes that it reads. Estimates start
  * from the bytes, so that there is a sensible one before anything was measured. A row count that looked dear
  * is not used, hence not measured again: after 256 passes without it the old measurement is forgotten, and
- * each time that it is confirmed the next trial is four times as far away. */
+ * each time that it is confirmed the next trial is four times as far away.
+ *
+ * A machine's speed swings: others use its memory. All costs are ratios, so what counts is that a pass and
+ * the plain step it is compared with saw the same speed. Passes right after a plain step are measured by it;
+ * later ones, of well-known cost, move the seconds of everything along until the next plain step. */
 #ifndef SWIFTLET_OPTIMIZER_COST_H
 #define SWIFTLET_OPTIMIZER_COST_H
 
@@ -32,7 +36,8 @@ struct cost_model {
 	int plain_seen, draft_seen, low_seen, score_seen, rows_seen[COST_KNOTS];
 	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
 	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
-	double slope; /* cost of one more row where nothing was measured, in plain steps */
+	int64_t followed; /* passes since the last plain step that told the machine's speed */
+	double slope;     /* cost of one more row where nothing was measured, in plain steps */
 };
 
 void cost_open(struct cost_model*, const struct weight_table*);

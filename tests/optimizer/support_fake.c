@@ -1,6 +1,7 @@
 #include "tests/optimizer/support_fake.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +70,10 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 		cache->pending += pass->n;
 	const double rows = 1 + fake->slope * (pass->n - 1);
 	const double jitter = 1 + fake->noise * ((double)(fake_random(fake) % 2001) / 1000 - 1);
-	fake->now += share(fake, pass) * rows * jitter;
+	const double work = share(fake, pass) * rows * jitter;
+	const bool slow = fake->period > 0 && fmod(fake->now, fake->period) >= fake->period / 2;
+	fake->work += work;
+	fake->now += slow ? work * fake->swing : work;
 	if (!is_draft(pass))
 		fake->full++;
 	else if (pass->want && pass->want[0] & WANT_TOP)

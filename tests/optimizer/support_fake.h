@@ -14,6 +14,9 @@ struct fake {
 	double low_c;    /* a draft step with the low-bit copy, once it has joined */
 	bool low;        /* the pass at hand runs with it */
 	double noise;    /* each pass takes up to this share more or less */
+	/* in the second half of every `period` seconds everything takes `swing` times as long; 0: never */
+	double swing, period;
+	double work; /* seconds that the passes would have taken without */
 	uint64_t random;
 	/* Whether the draft guesses the token at `position` right; *probability is its confidence. */
 	bool (*right)(struct fake*, int position, float* probability);

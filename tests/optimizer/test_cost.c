@@ -66,8 +66,50 @@ static void of_a_few_the_least_counts(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.5, 1e-6);
 	see(&cost, 8, 0.017, 1);
 	assert_float_equal(cost_verify(&cost, 8), 1.5, 1e-6);
-	see(&cost, 8, 0.017, 40); /* then the mean */
-	assert_float_equal(cost_verify(&cost, 8), 1.7, 1e-3);
+	for (int i = 0; i < 40; i++) { /* then the mean */
+		see(&cost, 1, 0.010, 1);
+		see(&cost, 8, 0.017, 1);
+	}
+	assert_float_equal(cost_verify(&cost, 8), 1.7, 1e-2);
+}
+
+/* A machine that is slower for a while is told by whatever passes run then, and by few of them; what passes
+ * cost beside each other stays. */
+static void the_speed_is_followed(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	for (int i = 0; i < 20; i++) {
+		see(&cost, 1, 0.010, 1);
+		see(&cost, 8, 0.020, 1);
+	}
+	see(&cost, 8, 0.020, 4);
+	see(&cost, 8, 0.032, 20);
+	assert_in_range((int)(1e6 * cost_plain_seconds(&cost)), 14500, 16500);
+	assert_in_range((int)(1e3 * cost_verify(&cost, 8)), 1950, 2250);
+	see(&cost, 8, 0.020, 20);
+	assert_in_range((int)(1e6 * cost_plain_seconds(&cost)), 9000, 11000);
+	/* plain steps alone move what was measured before along */
+	see(&cost, 1, 0.010, 20);
+	const double before = cost_verify(&cost, 8);
+	see(&cost, 1, 0.016, 30);
+	assert_float_equal(cost_plain_seconds(&cost), 0.016, 2e-4);
+	assert_float_equal(cost_verify(&cost, 8), before, 1e-6);
+}
+
+/* What was thought of a row count that the speed was followed by is put right by plain steps. */
+static void plain_steps_put_right_what_others_said(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	for (int i = 0; i < 20; i++) {
+		see(&cost, 1, 0.010, 1);
+		see(&cost, 8, 0.020, 1);
+	}
+	/* eight rows have become dearer by themselves: longer contexts, another kernel */
+	for (int i = 0; i < 60; i++) {
+		see(&cost, 8, 0.026, 4);
+		see(&cost, 1, 0.010, 1);
+	}
+	assert_in_range((int)(1e3 * cost_verify(&cost, 8)), 2450, 2750);
 }
 
 /* Ten rows tell of twelve what the line from eight to twelve does. */
@@ -158,6 +200,8 @@ int main(void) {
 	    cmocka_unit_test(ratios_are_to_the_plain_step),
 	    cmocka_unit_test(a_dear_row_count_is_tried_again),
 	    cmocka_unit_test(of_a_few_the_least_counts),
+	    cmocka_unit_test(the_speed_is_followed),
+	    cmocka_unit_test(plain_steps_put_right_what_others_said),
 	    cmocka_unit_test(rows_between_knots_keep_the_line),
 	    cmocka_unit_test(a_row_count_that_stays_dear_is_tried_ever_less),
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
