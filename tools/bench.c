@@ -62,6 +62,9 @@ static const struct {
      "how often an early exit is right, by block, rank and position; ppd's model beside it"},
     {"learn", bench_learn_main,
      "what a cold start brings with the defaults, on made-up models at stated prices"},
+    {"cold", bench_cold_main,
+     "what a cold start brings with the defaults on this machine: one generation, in turns with\n"
+     "            plain decoding, and where its time goes"},
     {"search", bench_search_main,
      "which ways of proposing masks find good ones: made-up models and trained ones"},
     {"replay", bench_replay_main,

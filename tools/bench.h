@@ -17,6 +17,7 @@ int bench_decode_main(int argc, char** argv);
 int bench_swift_main(int argc, char** argv);
 int bench_replay_main(int argc, char** argv);
 int bench_learn_main(int argc, char** argv);
+int bench_cold_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
 int bench_methods_main(int argc, char** argv);
 int bench_match_rate_main(int argc, char** argv);
@@ -31,8 +32,11 @@ struct bench {
 	double load_seconds;
 };
 
-/* OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
+/* OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. A low-bit copy is made only
+ * where one was asked for: one that joins at some time or other makes figures that do not repeat. */
 int bench_open(struct bench*, const char* model, const struct swiftlet_options*, bool json);
+/* Likewise, with the options as they are. */
+int bench_open_as_run(struct bench*, const char* model, const struct swiftlet_options*, bool json);
 void bench_close(struct bench*);
 /* Prompt number `index`, n ids: of made-up models random ones, else from a text that ships here. */
 bool bench_prompt(const struct bench*, uint64_t index, int32_t* id, int n, struct error*);
@@ -48,6 +52,10 @@ struct runner {
 	struct session* session;
 	uint64_t prompt; /* number of the next prompt */
 	int max_tokens;  /* a request's */
+	/* (n_given) the caller's: the one prompt of a runner that stops with its first request; NULL: prompts
+	 * follow one another */
+	const int32_t* given;
+	int n_given;
 	bool started, prefilled;
 	/* since runner_open or runner_reset; prefills and their tokens are left out of all but `token` */
 	double pass_seconds[WORK_KINDS];
@@ -65,8 +73,8 @@ bool runner_open(struct runner*, const struct bench*, const struct swiftlet_opti
 void runner_close(struct runner*);
 /* Forgets the figures, not the session's state nor its text. */
 void runner_reset(struct runner*);
-/* At least n tokens more (a round is not cut); the seconds and tokens of this call are added to what
- * `seconds` and `tokens` point at. */
+/* At least n tokens more (a round is not cut), less where its one request is over; the seconds and tokens of
+ * this call are added to what `seconds` and `tokens` point at. */
 bool runner_advance(struct runner*, int n, double* seconds, int64_t* tokens, struct error*);
 /* Seconds in passes; and outside of them, the search's background thread included. */
 double runner_pass_seconds(const struct runner*);

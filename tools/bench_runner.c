@@ -10,12 +10,17 @@
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
 int bench_open(struct bench* bench, const char* model, const struct swiftlet_options* options, bool json) {
+	struct swiftlet_options asked = *options;
+	if (asked.draft_bits < 0)
+		asked.draft_bits = 0;
+	return bench_open_as_run(bench, model, &asked, json);
+}
+
+int bench_open_as_run(struct bench* bench, const char* model, const struct swiftlet_options* options,
+                      bool json) {
 	struct error error = {{0}};
 	const double started = seconds_now();
 	*bench = (struct bench){.options = *options, .json = json};
-	/* a copy that joins at some time or other makes figures that do not repeat: only when asked for */
-	if (bench->options.draft_bits < 0)
-		bench->options.draft_bits = 0;
 	bench_progress(0, "opening %s", model);
 	bench->model = open_aloud(model, options, error.message, sizeof error.message);
 	if (bench->model)
@@ -123,11 +128,11 @@ void runner_reset(struct runner* r) {
 static bool start(struct runner* r, struct error* error) {
 	int32_t id[BENCH_PROMPT];
 	struct swiftlet_request request;
-	if (!bench_prompt(r->bench, r->prompt++, id, BENCH_PROMPT, error))
+	if (!r->given && !bench_prompt(r->bench, r->prompt++, id, BENCH_PROMPT, error))
 		return false;
 	swiftlet_request_default(&request, session_options(r->session));
-	request.prompt = id;
-	request.n_prompt = BENCH_PROMPT;
+	request.prompt = r->given ? r->given : id;
+	request.n_prompt = r->given ? r->n_given : BENCH_PROMPT;
 	request.max_tokens = r->max_tokens;
 	memset(&r->last, 0, sizeof r->last);
 	r->started = true;
@@ -192,6 +197,8 @@ bool runner_advance(struct runner* r, int n, double* seconds, int64_t* tokens, s
 	bool timed;
 	double took;
 	for (int64_t have = 0; have < n;) {
+		if (!r->started && r->given && r->prefilled)
+			return true;
 		if (!r->started && !start(r, error))
 			return false;
 		if (!step(r, &out, &timed, &took, error))
