@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""bench cold: both texts are compared, its parts add up, and nothing of an earlier run is found or left."""
+import json
+import os
+
+from support import EndToEnd, main, run
+
+MODEL = "synth:layers=6,dim=256,heads=4,kv-heads=2,ffn=512,vocab=1024,dtype=f16,plant=0.45"
+
+
+class BenchCold(EndToEnd):
+    def measure(self, *options, **more):
+        result = run("bench", "cold", *options, "--json", **more)
+        self.status(0, result)
+        return json.loads(result.stdout)
+
+    def test_adds_up(self):
+        told = self.measure("-m", MODEL, "-n", "100", "--slice", "8")
+        self.assertEqual((told["tokens"], told["tokens_compared"], told["tokens_differing"]), (100, 100, 0))
+        quarters = told["quarters"]
+        # the first token comes with the prefill
+        self.assertEqual(sum(quarter["tokens"] for quarter in quarters), 99)
+        self.assertEqual(len(quarters), 4)
+        for quarter in quarters:
+            self.assertGreater(quarter["plain_seconds"], 0)
+        for kind, name in [("plain", "plain"), ("draft", "draft"), ("verify", "verify"), ("search", "optimize")]:
+            self.assertAlmostEqual(sum(quarter[kind] for quarter in quarters), told["seconds"][name], places=6)
+        self.assertAlmostEqual(sum(quarter["seconds"] for quarter in quarters), told["seconds"]["decode"], places=6)
+        self.assertEqual(told["plain_steps"] + told["verify_passes"], told["full_passes"])
+        self.assertGreater(told["full_passes"], 0)
+
+    def test_leaves_nothing(self):
+        environment = dict(os.environ, XDG_CACHE_HOME=self.path("cache"), XDG_STATE_HOME=self.path("state"))
+        self.measure("-m", MODEL, "-n", "40", env=environment)
+        self.assertFalse(os.path.exists(self.path("cache")) or os.path.exists(self.path("state")))
+
+    def test_a_prompt(self):
+        table = run("bench", "cold", "builtin", "-p", "Question: Tom has 3 apples.", "-n", "40")
+        self.status(0, table)
+        self.assertRegex(table.stdout.decode(), r"over plain +\d")
+        self.assertRegex(table.stdout.decode(), r"tokens compared with plain decoding's, 0 differ")
+
+    def test_wrong_usage(self):
+        for options, word in [(["--method", "vanilla"], "expected auto or swift"), (["-n", "3"], "16"), (["--slice", "0"], "1")]:
+            self.assertIn(word, self.status(2, run("bench", "cold", "builtin", *options)))
+
+
+main()
