@@ -2,6 +2,7 @@
 #include "core/model/low_maker.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -80,8 +81,10 @@ static void make_parts(struct low_maker* m, float* row) {
 
 void low_maker_help(struct low_maker* m, double seconds) {
 	const double until = now() + seconds;
+	atomic_store(&m->busy, -INFINITY); /* no pass runs meanwhile: the threads wake from their nap */
 	while (atomic_load(&m->begun) && now() < until && make_one(m, m->row))
 		;
+	low_maker_rest(m);
 }
 
 /* ---- threads -------------------------------------------------------------------------------- */

@@ -26,7 +26,8 @@ enum low_progress low_maker_progress(const struct low_maker*);
 double low_maker_share(const struct low_maker*);
 /* The model runs a pass now: the threads rest until none has for a second. */
 void low_maker_rest(struct low_maker*);
-/* Takes part for about so many seconds, less when there is nothing to do. From one thread at a time. */
+/* Takes part for about so many seconds, less when there is nothing to do; the threads do not rest meanwhile.
+ * From one thread at a time. */
 void low_maker_help(struct low_maker*, double seconds);
 
 #endif
