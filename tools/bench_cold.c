@@ -22,6 +22,7 @@ enum { DEFAULTS, PLAIN, BOTH, QUARTERS = 4 };
 struct part_of_run {
 	double seconds;
 	int64_t tokens;
+	double plain, draft, verify, search; /* of the seconds */
 };
 
 struct cold_run {
@@ -75,16 +76,30 @@ static double behind(const struct cold_run* w) {
 	return background / w->bench.engine->backend->threads(w->bench.engine->backend);
 }
 
+/* What the session's own seconds have grown by. */
+static void add_kinds(struct part_of_run* part, const struct swiftlet_figures* from,
+                      struct session* session) {
+	struct swiftlet_figures now;
+	swiftlet_session_figures(session, &now);
+	part->plain += now.seconds.plain - from->seconds.plain;
+	part->draft += now.seconds.draft - from->seconds.draft;
+	part->verify += now.seconds.verify - from->seconds.verify;
+	part->search += now.seconds.optimize - from->seconds.optimize;
+}
+
 /* A slice of one of the two, with its own prices in the engine. */
 static bool advance(struct cold_run* w, int who, struct part_of_run* part, struct error* error) {
 	struct runner* r = &w->runner[who];
 	const double before = behind(w);
+	struct swiftlet_figures figures;
+	swiftlet_session_figures(r->session, &figures);
 	const int64_t left = w->tokens - 1 - r->tokens; /* the first token comes with the prefill */
 	w->bench.engine->cost = w->cost[who];
 	if (!runner_advance(r, (int)(left < w->slice ? left : w->slice), &part[who].seconds, &part[who].tokens,
 	                    error))
 		return false;
 	w->cost[who] = w->bench.engine->cost;
+	add_kinds(&part[who], &figures, r->session);
 	if (who == PLAIN) {
 		part[DEFAULTS].seconds += behind(w) - before;
 		part[PLAIN].seconds -= behind(w) - before;
@@ -114,12 +129,20 @@ static bool run_slices(struct cold_run* w, struct error* error) {
 	return true;
 }
 
+static void add_part(struct part_of_run* sum, const struct part_of_run* part) {
+	sum->seconds += part->seconds;
+	sum->tokens += part->tokens;
+	sum->plain += part->plain;
+	sum->draft += part->draft;
+	sum->verify += part->verify;
+	sum->search += part->search;
+}
+
 static void sum_up(struct cold_run* w) {
 	struct swiftlet_figures* f = &w->figures;
 	for (int q = 0; q < QUARTERS; q++)
 		for (int who = 0; who < BOTH; who++) {
-			w->all[who].seconds += w->quarter[q][who].seconds;
-			w->all[who].tokens += w->quarter[q][who].tokens;
+			add_part(&w->all[who], &w->quarter[q][who]);
 		}
 	swiftlet_session_figures(w->runner[DEFAULTS].session, f);
 	/* the session's own clock went on while the other one ran */
@@ -143,16 +166,28 @@ static double ratio(const struct part_of_run part[BOTH]) {
 	return speed(&part[DEFAULTS]) / speed(&part[PLAIN]);
 }
 
+static void json_part(cJSON* list, const struct part_of_run part[BOTH]) {
+	const struct part_of_run* p = &part[DEFAULTS];
+	cJSON* out = cJSON_CreateObject();
+	cJSON_AddNumberToObject(out, "tokens", (double)p->tokens);
+	bench_json_number(out, "speedup", ratio(part));
+	bench_json_number(out, "plain_seconds", part[PLAIN].seconds);
+	bench_json_number(out, "seconds", p->seconds);
+	bench_json_number(out, "plain", p->plain);
+	bench_json_number(out, "draft", p->draft);
+	bench_json_number(out, "verify", p->verify);
+	bench_json_number(out, "search", p->search);
+	cJSON_AddItemToArray(list, out);
+}
+
 static int tell_json(const struct cold_run* w) {
 	cJSON* out = cJSON_CreateObject();
 	bench_describe(&w->bench, out);
 	bench_json_number(out, "plain_tokens_per_second", speed(&w->all[PLAIN]));
 	bench_json_number(out, "speedup", ratio(w->all));
-	cJSON* quarters = cJSON_AddArrayToObject(out, "speedup_by_quarter");
-	for (int q = 0; q < QUARTERS; q++) {
-		const double value = ratio(w->quarter[q]);
-		cJSON_AddItemToArray(quarters, isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
-	}
+	cJSON* quarters = cJSON_AddArrayToObject(out, "quarters");
+	for (int q = 0; q < QUARTERS; q++)
+		json_part(quarters, w->quarter[q]);
 	bench_json_number(out, "copy_joined_after", w->copy_joined < 0 ? NAN : (double)w->copy_joined);
 	cJSON_AddNumberToObject(out, "tokens", (double)w->figures.tokens);
 	cJSON_AddNumberToObject(out, "tokens_compared", (double)w->compared);
@@ -164,22 +199,25 @@ static int tell_json(const struct cold_run* w) {
 	return bench_print_json(out);
 }
 
+/* A part's seconds by kind, over the plain session's in the same part: they sum up to 1 over the speed-up. */
+static void print_part(const char* name, const struct part_of_run part[BOTH]) {
+	const struct part_of_run* p = &part[DEFAULTS];
+	const double all = p->seconds,
+	             plain = part[PLAIN].seconds * (double)p->tokens / (double)part[PLAIN].tokens;
+	const double other = all - p->plain - p->draft - p->verify - p->search;
+	printf("%-8s %8.2f %9.3f %8.3f %8.3f %8.3f %8.3f %8.3f %9.3f\n", name, all, ratio(part), p->plain / plain,
+	       p->draft / plain, p->verify / plain, p->search / plain, other / plain, all / plain);
+}
+
 static void print_seconds(const struct cold_run* w) {
-	const struct swiftlet_figures* f = &w->figures;
-	const double all = f->seconds.decode, plain = w->all[PLAIN].seconds;
-	const struct {
-		const char* name;
-		double seconds;
-	} kind[] = {{"plain", f->seconds.plain},
-	            {"draft", f->seconds.draft},
-	            {"verify", f->seconds.verify},
-	            {"search", f->seconds.optimize},
-	            {"other", f->seconds.other}};
-	printf("\n%-8s %9s %9s %14s\n", "time", "seconds", "share", "of plain's all");
-	for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
-		printf("%-8s %9.2f %9.3f %14.3f\n", kind[i].name, kind[i].seconds, kind[i].seconds / all,
-		       kind[i].seconds / plain);
-	printf("%-8s %9.2f %9.3f %14.3f\n", "all", all, 1.0, all / plain);
+	static const char* const name[QUARTERS] = {"first", "second", "third", "last"};
+	printf("\n%-8s %8s %9s %44s\n%-8s %8s %9s %8s %8s %8s %8s %8s %9s\n", "", "", "speed",
+	       "seconds over plain's", "quarter", "seconds", "over plain", "plain", "draft", "verify", "search",
+	       "other", "all");
+	for (int q = 0; q < QUARTERS; q++)
+		if (w->quarter[q][DEFAULTS].tokens > 0 && w->quarter[q][PLAIN].tokens > 0)
+			print_part(name[q], w->quarter[q]);
+	print_part("all", w->all);
 }
 
 static void print_drafts(const struct cold_run* w) {
@@ -209,10 +247,7 @@ static int tell(const struct cold_run* w) {
 	       backend->threads(backend), w->figures.tokens, (int)w->slice);
 	printf("  plain          %10.2f tokens/s\n  defaults       %10.2f tokens/s\n", speed(&w->all[PLAIN]),
 	       speed(&w->all[DEFAULTS]));
-	printf("  over plain     %10.3f, by quarter of the run", ratio(w->all));
-	for (int q = 0; q < QUARTERS; q++)
-		printf(" %.3f", ratio(w->quarter[q]));
-	printf("\n");
+	printf("  over plain     %10.3f\n", ratio(w->all));
 	print_seconds(w);
 	print_drafts(w);
 	printf("\n%lld tokens compared with plain decoding's, %lld differ\n", (long long)w->compared,
