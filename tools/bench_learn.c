@@ -26,10 +26,11 @@ static const double slope_of[MOST_SLOPES] = {0.006, 0.05, 0.2};
 struct outcome {
 	double reference; /* speed over plain with the reference mask */
 	double reference_skip, reference_matchness, skip,
-	    matchness; /* of the reference mask, and of that at the end */
-	double tokens; /* until the last STRETCH ran at 0.95 of it; NaN: never */
-	double late;   /* speed of the last STRETCH tokens over the reference's */
-	double worst;  /* least speed over plain of any beginning of at least SHORTEST tokens */
+	    matchness;           /* of the reference mask, and of that at the end */
+	double tokens;           /* until the last STRETCH ran at 0.95 of it; NaN: never */
+	double reference_tokens; /* likewise of a session that had the reference mask from the start */
+	double late;             /* speed of the last STRETCH tokens over the reference's */
+	double worst;            /* least speed over plain of any beginning of at least SHORTEST tokens */
 	double proposals;
 	double share; /* of plain time that learning took */
 };
@@ -131,14 +132,16 @@ static double speed_between(const struct track* t, int from, int to) {
 	return (to - from) / (t->seconds[to - 1] - (from > 0 ? t->seconds[from - 1] : 0));
 }
 
+static double tokens_until(const struct track* t, double speed) {
+	for (int n = STRETCH; n <= t->n; n++)
+		if (speed_between(t, n - STRETCH, n) >= speed)
+			return n;
+	return NAN;
+}
+
 static void judge(const struct track* learnt, struct outcome* o) {
-	o->tokens = NAN;
+	o->tokens = tokens_until(learnt, 0.95 * o->reference);
 	o->worst = INFINITY;
-	for (int n = STRETCH; n <= learnt->n; n++)
-		if (speed_between(learnt, n - STRETCH, n) >= 0.95 * o->reference) {
-			o->tokens = n;
-			break;
-		}
 	for (int n = SHORTEST; n <= learnt->n; n++)
 		o->worst = fmin(o->worst, speed_between(learnt, 0, n));
 	o->share = learnt->learned / (double)learnt->served;
@@ -188,6 +191,7 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
 	bool good = run(bench, &timed, &l->prompts, &fixed, &best->mask, &learnt, &track, &ignored, error);
 	if (good) {
 		o->reference = fmax(1, speed_between(&track, REFERENCE_WARM, track.n));
+		o->reference_tokens = tokens_until(&track, 0.95 * o->reference);
 		timed_backend_remove(&timed);
 		timed_backend_install(&timed, bench->engine, slope);
 		track.most = (int)l->tokens;
@@ -218,6 +222,7 @@ static void print_json_row(cJSON* rows, int kind, int blocks, double slope, cons
 		cJSON_AddNumberToObject(row, "slope", slope);
 		bench_json_number(row, "reference_speed", o[i].reference);
 		bench_json_number(row, "tokens_to_95", o[i].tokens);
+		bench_json_number(row, "reference_tokens_to_95", o[i].reference_tokens);
 		bench_json_number(row, "late_over_reference", o[i].late);
 		bench_json_number(row, "worst_over_plain", o[i].worst);
 		bench_json_number(row, "proposals", o[i].proposals);
