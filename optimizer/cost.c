@@ -36,8 +36,12 @@ static double mlp_bytes(const struct block_weights* k, int experts_used) {
 }
 
 void cost_open(struct cost_model* cost, const struct weight_table* w) {
-	*cost = (struct cost_model){
-	    .blocks = w->shape.n_blocks, .draft_ratio = 1, .low_ratio = 1, .score_ratio = 1, .slope = 0.02};
+	*cost = (struct cost_model){.blocks = w->shape.n_blocks,
+	                            .draft_ratio = 1,
+	                            .low_ratio = 1,
+	                            .score_ratio = 1,
+	                            .slope = 0.02,
+	                            .off = 0.5};
 	for (int i = 0; i < COST_KNOTS; i++)
 		cost->rows_trust[i] = FIRST_TRUST;
 	for (int b = 0; b < w->shape.n_blocks; b++) {
@@ -119,6 +123,8 @@ static double clip(double ratio) { return fmin(2, fmax(0.5, ratio)); }
 static void see_plain(struct cost_model* cost, double seconds, int64_t between) {
 	const bool alone = between > 0 && cost->followed == 0;
 	const double first = 1.0 / ++cost->plain_seen, weight = fmax(first, alone ? 0.5 : FOLLOWS);
+	if (first < 1 && between > 0)
+		cost->off += 0.25 * (fmin(1, fabs(seconds / cost->plain - 1)) - cost->off);
 	if (first >= 1)
 		cost->plain = seconds;
 	else if (cost->followed == 0)

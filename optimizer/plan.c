@@ -212,17 +212,15 @@ static void price_passes(struct session* s) {
 	    may ? (float)(part * cost_draft_worst(cost, session_drafts_with(s))) : INFINITY;
 }
 
-/* Prices are ratios to a plain step: a few must have been measured, and one lately, the more so while little
- * else was measured that tells the machine's speed. In company they are ratios to the batch's own passes,
- * which are measured all the time. */
+/* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
+ * last ones were off. In company they are ratios to the batch's own passes, which are measured all the time.
+ */
 static bool calibrates(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences > 0)
 		return cost->passes < CALIBRATE_FIRST;
-	const int64_t others = cost->passes - cost->plain_seen;
-	const int64_t every = others < 4 * CALIBRATE_FIRST ? CALIBRATE_FIRST / 2 : others / CALIBRATE_FIRST;
 	return cost->plain_seen < CALIBRATE_FIRST ||
-	       s->rounds_since_plain >= (every < CALIBRATE_EVERY ? every : CALIBRATE_EVERY);
+	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
 /* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
