@@ -144,6 +144,7 @@ static void sum_up(struct cold_run* w) {
 		for (int who = 0; who < BOTH; who++) {
 			add_part(&w->all[who], &w->quarter[q][who]);
 		}
+	w->bench.engine->cost = w->cost[DEFAULTS];
 	swiftlet_session_figures(w->runner[DEFAULTS].session, f);
 	/* the session's own clock went on while the other one ran */
 	f->seconds.load = w->bench.load_seconds;
