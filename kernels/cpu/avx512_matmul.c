@@ -5,16 +5,10 @@
 #include "kernels/cpu/lane_sums.h"
 
 typedef __m512 V;
-enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STORED_LINES = 1, STREAM_N = 8, STREAM_ROWS = 4 };
-#define SIDE_BY_SIDE(n) ((n) <= 6 ? 4 : 3)
+enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STREAM_N = 3, STREAM_ROWS = 4 };
 #define STREAM_CASES(type)                                                                                   \
 	STREAM_CASE(type, 2)                                                                                     \
-	STREAM_CASE(type, 3)                                                                                     \
-	STREAM_CASE(type, 4)                                                                                     \
-	STREAM_CASE(type, 5)                                                                                     \
-	STREAM_CASE(type, 6)                                                                                     \
-	STREAM_CASE(type, 7)                                                                                     \
-	STREAM_CASE(type, 8)
+	STREAM_CASE(type, 3)
 
 static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm512_loadu_ps(p); }

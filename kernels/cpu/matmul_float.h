@@ -7,17 +7,17 @@
  *   v_weights(type, bytes)        the next V_LANES weights as floats
  *   TILE_ROWS (4), TILE_N (6 or less)
  *                                 weight rows and activation rows whose products fit in registers
- *   STREAM_N, STREAM_ROWS, SIDE_BY_SIDE(n), STREAM_CASES(type)
- *                                 up to STREAM_N activation rows meet SIDE_BY_SIDE(n) ≤ STREAM_ROWS weight
- *                                 rows at a time, from end to end; the cases are 2…STREAM_N
+ *   STREAM_N, STREAM_ROWS, STREAM_CASES(type)
+ *                                 up to STREAM_N activation rows meet STREAM_ROWS weight rows at a time, from
+ *                                 end to end; the cases are 2…STREAM_N
  *
  * An element has one accumulator of V_LANES sums: column k goes to sum k mod V_LANES by fused
  * multiply-add, columns in ascending order, and v_sum adds the lanes up in a fixed order. Everything else
  * here is order of work, which changes no bit. Few activation rows meet weight rows that are read from end
  * to end; for more, the product is cut into tiles: activation rows are taken in groups of at most TILE_N;
  * columns in pieces, so that a group's piece stays in the first-level cache while it meets the
- * TILES·TILE_ROWS weight rows of a block; accumulators wait in memory between pieces. While one piece of
- * a block is multiplied, the next one is fetched, evenly spread over the work. */
+ * TILES·TILE_ROWS weight rows of a block; accumulators wait in memory between pieces. While one block is
+ * multiplied, the one behind it is fetched, from its first line to its last, evenly spread over the work. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__clang__)
@@ -34,6 +34,7 @@ enum {
 	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
 	PIECE_BYTES = 24 << 10,  /* of a group of activation rows: half a first-level cache */
 	STREAM_BYTES = 32 << 10, /* of activation rows */
+	FEW_ROWS = 8,            /* that meet weights about as fast as memory gives them */
 	STREAM_AHEAD = 12 << 10,
 	BLOCK_BYTES = 64 << 10, /* of weights: a share of a second-level cache */
 	PANEL_BYTES = 256 << 10
@@ -52,8 +53,7 @@ struct run {
 	int out_rows;      /* of TILE_ROWS */
 	int64_t steps;     /* whole vectors */
 	int tail;          /* columns behind them */
-	/* What to fetch: lines of TILE_ROWS rows, in the order line 0 of every row, line 1, …; number
-	 * `ahead_at` / 256 first, `ahead_step` / 256 lines on with every step */
+	/* What to fetch: line `ahead_at` / 256 first, `ahead_step` / 256 lines on with every step */
 	const uint8_t* ahead;
 	size_t ahead_at, ahead_step;
 };
@@ -65,9 +65,14 @@ INLINED V last_weights(enum dtype type, const uint8_t* w, int count) {
 	return v_weights(type, whole);
 }
 
-INLINED void fetch(const struct run* run, size_t at) {
-	const size_t line = at >> 8;
-	__builtin_prefetch(run->ahead + line % TILE_ROWS * run->w_stride + line / TILE_ROWS * LINE, 0, 3);
+/* Where rows are few, the second level is near enough, and the first one's buffers are for demands; with more
+ * of them there is less than a line a step. */
+INLINED void fetch(const struct run* run, bool few, size_t at) {
+	const uint8_t* line = run->ahead + (at >> 8) * LINE;
+	if (!few)
+		__builtin_prefetch(line, 0, 3);
+	for (size_t l = 0; few && l < run->ahead_step; l += 256)
+		__builtin_prefetch(line + l / 256 * LINE, 0, 2);
 }
 
 /* Four sums of a column of the tile; where a tile stands for fewer rows, those. */
@@ -81,8 +86,7 @@ INLINED void store_sums(const V sums[TILE_ROWS], float* out, int rows) {
 	}
 }
 
-/* `lines`: fetches a step */
-INLINED void float_run(enum dtype type, int n, int lines, const struct run* run) {
+INLINED void float_run(enum dtype type, int n, bool few, const struct run* run) {
 	const size_t size = type == DTYPE_F32 ? 4 : 2;
 	V sum[TILE_ROWS][TILE_N];
 	if (run->first) {
@@ -95,7 +99,7 @@ INLINED void float_run(enum dtype type, int n, int lines, const struct run* run)
 	size_t at = run->ahead_at;
 	const uint8_t *w = run->w, *x = run->x;
 	for (int64_t s = 0; s < run->steps; s++) {
-		UNROLLED for (int l = 0; l < lines; l++) fetch(run, at + (size_t)l * 256);
+		fetch(run, few, at);
 		at += run->ahead_step;
 		V xs[TILE_N];
 		UNROLLED for (int i = 0; i < n; i++) xs[i] =
@@ -130,40 +134,43 @@ INLINED void float_run(enum dtype type, int n, int lines, const struct run* run)
 #define AT_MOST(n) ((n) < TILE_N ? (n) : TILE_N)
 
 /* The shapes that are compiled: every type times 1…TILE_N activation rows. */
-#define FLOAT_RUNS(type, lines)                                                                              \
-	static void runs_##type(int n, const struct run* run) {                                                  \
+#define FLOAT_RUNS(name, type, few)                                                                          \
+	static void name(int n, const struct run* run) {                                                         \
 		switch (n) {                                                                                         \
 		case 1:                                                                                              \
-			float_run(type, 1, lines, run);                                                                  \
+			float_run(type, 1, few, run);                                                                    \
 			break;                                                                                           \
 		case 2:                                                                                              \
-			float_run(type, AT_MOST(2), lines, run);                                                         \
+			float_run(type, AT_MOST(2), few, run);                                                           \
 			break;                                                                                           \
 		case 3:                                                                                              \
-			float_run(type, AT_MOST(3), lines, run);                                                         \
+			float_run(type, AT_MOST(3), few, run);                                                           \
 			break;                                                                                           \
 		case 4:                                                                                              \
-			float_run(type, AT_MOST(4), lines, run);                                                         \
+			float_run(type, AT_MOST(4), few, run);                                                           \
 			break;                                                                                           \
 		case 5:                                                                                              \
-			float_run(type, AT_MOST(5), lines, run);                                                         \
+			float_run(type, AT_MOST(5), few, run);                                                           \
 			break;                                                                                           \
 		default:                                                                                             \
-			float_run(type, TILE_N, lines, run);                                                             \
+			float_run(type, TILE_N, few, run);                                                               \
 		}                                                                                                    \
 	}
 
-FLOAT_RUNS(DTYPE_F32, STORED_LINES * 2)
-FLOAT_RUNS(DTYPE_F16, STORED_LINES)
-FLOAT_RUNS(DTYPE_BF16, STORED_LINES)
+FLOAT_RUNS(runs_f32, DTYPE_F32, false)
+FLOAT_RUNS(runs_f16, DTYPE_F16, false)
+FLOAT_RUNS(runs_bf16, DTYPE_BF16, false)
+FLOAT_RUNS(few_runs_f32, DTYPE_F32, true)
+FLOAT_RUNS(few_runs_f16, DTYPE_F16, true)
+FLOAT_RUNS(few_runs_bf16, DTYPE_BF16, true)
 
-static void float_runs(enum dtype type, int n, const struct run* run) {
+static void float_runs(enum dtype type, bool few, int n, const struct run* run) {
 	if (type == DTYPE_F32)
-		runs_DTYPE_F32(n, run);
+		(few ? few_runs_f32 : runs_f32)(n, run);
 	else if (type == DTYPE_F16)
-		runs_DTYPE_F16(n, run);
+		(few ? few_runs_f16 : runs_f16)(n, run);
 	else
-		runs_DTYPE_BF16(n, run);
+		(few ? few_runs_bf16 : runs_bf16)(n, run);
 }
 
 /* How a product is cut. */
@@ -205,9 +212,10 @@ struct block {
 	size_t out_stride;
 };
 
-/* One piece of one block: every group meets every tile. `next` is the same place in what comes next. */
+/* One piece of one block: every group meets every tile. Piece by piece the block behind it is fetched, from
+ * its first line on: `fetched` / 256 lines of it so far. */
 static void block_piece(const struct cut* c, const struct block* b, int64_t k, const uint8_t* x,
-                        const uint8_t* next) {
+                        size_t* fetched) {
 	const bool last = c->cols - k <= c->piece;
 	const int64_t columns = last ? c->cols - k : c->piece;
 	const size_t size = dtype_block_bytes(c->type);
@@ -216,28 +224,25 @@ static void block_piece(const struct cut* c, const struct block* b, int64_t k, c
 	run.out_rows = b->rows < TILE_ROWS ? b->rows : TILE_ROWS;
 	run.steps = columns / V_LANES;
 	run.tail = (int)(columns % V_LANES);
+	run.ahead = b->w + (size_t)b->rows * c->row_bytes;
 	run.ahead_step = 256 * TILE_ROWS * V_LANES * size / LINE / (size_t)c->groups;
 	for (int g = 0; g < c->groups; g++) {
 		run.x = x + (size_t)group_first(c, g) * c->x_stride + (size_t)k * sizeof(float);
-		run.ahead_at = (size_t)g * (size_t)run.steps * run.ahead_step;
 		for (int t = 0; t < b->tiles; t++) {
 			run.w = b->w + (size_t)t * TILE_ROWS * c->row_bytes + (size_t)k * size;
-			run.ahead = next + (size_t)t * TILE_ROWS * c->row_bytes;
+			run.ahead_at = *fetched;
+			*fetched += (size_t)run.steps * run.ahead_step;
 			run.sums = b->sums + (g * TILES + t) * TILE_SUMS;
 			run.out = b->out + (size_t)group_first(c, g) * b->out_stride + t * TILE_ROWS;
-			float_runs(c->type, group_rows(c, g), &run);
+			float_runs(c->type, c->n <= FEW_ROWS, group_rows(c, g), &run);
 		}
 	}
 }
 
 static void block_product(const struct cut* c, const struct block* b, const uint8_t* x) {
-	const size_t size = dtype_block_bytes(c->type);
-	for (int64_t k = 0; k < c->cols; k += c->piece) {
-		const bool last = c->cols - k <= c->piece;
-		block_piece(c, b, k, x,
-		            last ? b->w + (size_t)(b->tiles * TILE_ROWS) * c->row_bytes
-		                 : b->w + (size_t)(k + c->piece) * size);
-	}
+	size_t fetched = 0;
+	for (int64_t k = 0; k < c->cols; k += c->piece)
+		block_piece(c, b, k, x, &fetched);
 }
 
 /* sum (rows, n) += w · x for `vectors` vectors of columns */
@@ -304,7 +309,7 @@ static bool one_stream(int n, int64_t cols) {
 
 #define STREAM_CASE(type, n)                                                                                 \
 	case n:                                                                                                  \
-		stream_rows(type, SIDE_BY_SIDE(n), n, w, rows, cols, x, x_stride, out, out_stride);                  \
+		stream_rows(type, STREAM_ROWS, n, w, rows, cols, x, x_stride, out, out_stride);                      \
 		break;
 
 #define STREAM(type)                                                                                         \
