@@ -184,7 +184,7 @@ static void finish(struct session* s) {
 
 /* Whether what proposals are scored on will need the states that this pass ends with. */
 static bool keeps_states(const struct session* s) {
-	return s->distance.capacity > 0 && s->options.search &&
+	return s->distance.capacity > 0 && s->options.search && !s->batch.prompts &&
 	       (search_state(s->search) == SEARCH_RUNNING || search_waits(s->search));
 }
 

@@ -233,7 +233,7 @@ static struct round_limits limits_of(const struct session* s) {
 		limits.rows = least(s->options.max_tree, SLICE_ROWS);
 	if (s->logprobs > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
-	if (calibrates(s))
+	if (s->batch.hurried || calibrates(s))
 		limits.rows = 1;
 	return limits;
 }

@@ -27,6 +27,7 @@ struct seat {
 	bool gone;                     /* its client */
 	bool waits;                    /* `work` is the step's next and has not run */
 	struct session_work work;
+	int64_t begun;   /* turn of its last step */
 	double rows;     /* of its full passes, lately */
 	int allotted;    /* rows of its prompt that this turn computes */
 	int passed_over; /* turns in which it got less than a quarter of the chunk */
@@ -54,6 +55,7 @@ struct scheduler {
 	struct seat* seat;
 	struct merged_pass* merged;
 	int64_t turns, shared, separate; /* passes of several sequences, of one */
+	double drafted;                  /* seconds of this turn's passes before the full one */
 	int64_t preempted;               /* times that a sequence gave its memory to others */
 	struct retrieval_pool* pool[MAX_OWNERS];
 	int running[MAX_OWNERS];  /* generations */

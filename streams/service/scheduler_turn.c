@@ -3,9 +3,11 @@
  *     draft steps, wave by wave, those of one variant together … → one full pass for all: plain steps,
  *     trees, and a chunk of the newcomers' prompts
  *
- * The chunk bounds what a long prompt delays the others' tokens by. Of the prompts that wait, the one with
- * the fewest tokens left goes first, but waiting counts, and so does what its owner has had lately. What a
- * pass costs is measured here, since no sequence sees the whole of it; each is charged for its rows.
+ * A turn costs no more than a chunk (streams/service/chunk.h): that bounds what a long prompt delays the
+ * others' tokens by, and a newcomer's first one, who waits for the end of one turn and then for its own. Of
+ * the prompts that wait, the one with the fewest tokens left goes first, but waiting counts, and so does what
+ * its owner has had lately. What a pass costs is measured here, since no sequence sees the whole of it; each
+ * is charged for its rows.
  *
  * Where caches share memory and it is short, the youngest gives way: its cache is dropped, and computed again
  * when there is room. The oldest always goes on, so that all come to their ends. */
@@ -13,11 +15,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
 enum {
-	LEAST_CHUNK = 32,
-	DELAY = 8,        /* plain steps */
 	PATIENCE = 4,     /* turns that a long prompt is passed over for the sake of short ones */
 	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
 };
@@ -80,18 +81,15 @@ static bool find_memory(struct scheduler* s, struct seat* seat) {
 
 /* ---- prompts ------------------------------------------------------------------------------ */
 
-/* As asked for, else the most rows that cost no more than eight plain steps, and 32 whatever they cost: by so
- * much a prompt delays the others' tokens, and a newcomer's first one. */
 int scheduler_chunk(const struct scheduler* s) {
-	const struct cost_model* cost = &s->engine->cost;
 	if (!s->engine->backend->prefill_is_exact)
 		return PREFILL_CHUNK;
-	if (s->option.prefill_chunk > 0)
-		return least(s->option.prefill_chunk, PREFILL_CHUNK);
-	int rows = LEAST_CHUNK;
-	while (rows < PREFILL_CHUNK && cost_between(cost, 2 * rows) <= DELAY)
-		rows *= 2;
-	return rows;
+	return chunk_whole(&s->engine->cost, s->option.prefill_chunk);
+}
+
+/* A prompt that gets its rows in this turn, if any are left for it. */
+static bool wants_rows(const struct scheduler* s, const struct seat* seat) {
+	return seat->job && seat->begun != s->turns && session_prefill_left(seat->session) > 0;
 }
 
 /* Rows that the seat's next pass over its prompt would take of `most`. */
@@ -108,20 +106,17 @@ static struct seat* oldest_seat(struct scheduler* s) {
 	return oldest;
 }
 
-/* A prompt begins where all of it will find memory. */
-static bool has_room(const struct seat* seat, int room) {
-	return session_prefill_left(seat->session) <= room - ROOM_BESIDE;
+/* A prompt begins where all of it will find memory; the oldest sequence always goes on. */
+static bool may_begin(struct scheduler* s, const struct seat* seat, int room) {
+	return session_prefill_left(seat->session) <= room - ROOM_BESIDE || seat == oldest_seat(s);
 }
 
 static struct seat* most_urgent_prompt(struct scheduler* s, int chunk, int room) {
-	const struct seat* oldest = oldest_seat(s);
 	struct seat* first = NULL;
 	double most = 0;
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
-		if (!seat->job || seat->allotted > 0 || session_prefill_left(seat->session) == 0)
-			continue;
-		if (seat != oldest && !has_room(seat, room))
+		if (seat->allotted > 0 || !wants_rows(s, seat) || !may_begin(s, seat, room))
 			continue;
 		const double urgency =
 		    0.25 * chunk * seat->passed_over - session_prefill_left(seat->session) - s->spent[seat->owner];
@@ -144,65 +139,97 @@ static int memory_for_prompts(struct scheduler* s) {
 	return room;
 }
 
-/* Says for each prompt how many of its rows this turn computes: a chunk for all together. */
+/* Rows of the others in the full pass that this turn ends with. */
+static int rows_beside(const struct scheduler* s) {
+	int rows = 0;
+	for (int i = 0; i < s->option.sessions; i++)
+		rows += s->seat[i].waits ? s->seat[i].work.pass.n : 0;
+	return rows;
+}
+
+/* Of the chunk, what long prompts get: the turn has drafted, and others have rows in the pass. */
+static int chunk_for_long(const struct scheduler* s, int chunk) {
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	if (!s->engine->backend->prefill_is_exact)
+		return chunk;
+	return chunk_rest(&s->engine->cost, chunk, plain > 0 ? s->drafted / plain : 0, rows_beside(s));
+}
+
+/* Says for each prompt how many of its rows this turn computes: a chunk for all together. One that ends in it
+ * is not cut. */
 static void share_chunk(struct scheduler* s) {
-	const int chunk = scheduler_chunk(s);
-	int left = chunk, room = memory_for_prompts(s);
+	const int chunk = scheduler_chunk(s), most = chunk_for_long(s, chunk);
+	int taken = 0, room = memory_for_prompts(s);
 	for (int i = 0; i < s->option.sessions; i++)
 		s->seat[i].allotted = 0;
 	bool hurries = false;
 	for (;;) {
 		struct seat* seat = most_urgent_prompt(s, chunk, room);
-		const int rows = seat ? next_rows(s, seat, left) : 0;
-		if (!seat || left == 0 || rows > left)
+		if (!seat)
+			break;
+		const bool ends = session_prefill_left(seat->session) <= chunk - taken;
+		const int left = (ends ? chunk : most) - taken, rows = left > 0 ? next_rows(s, seat, left) : 0;
+		if (rows == 0 || rows > left)
 			break;
 		/* a short prompt's first token does not wait for a long one's rows, but for now and then */
-		const bool ends = rows == session_prefill_left(seat->session);
 		if (hurries && !ends && seat->passed_over < PATIENCE)
 			break;
 		hurries |= ends;
 		seat->allotted = rows;
-		left -= rows;
+		taken += rows;
 		room -= room < INT_MAX ? session_prefill_left(seat->session) : 0;
 	}
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
-		if (seat->job && session_prefill_left(seat->session) > 0)
+		if (wants_rows(s, seat))
 			seat->passed_over = 4 * seat->allotted >= chunk ? 0 : seat->passed_over + 1;
 	}
 }
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-static bool decodes(const struct seat* seat) { return seat->job && session_prefill_left(seat->session) == 0; }
+static bool decodes(const struct scheduler* s, const struct seat* seat) {
+	(void)s;
+	return seat->job && session_prefill_left(seat->session) == 0;
+}
 
 /* Others whose draft steps run the same weights. */
 static int fellow_drafters(const struct scheduler* s, const struct seat* seat) {
 	int n = 0;
 	for (int i = 0; i < s->option.sessions; i++) {
 		const struct seat* other = &s->seat[i];
-		n += other != seat && decodes(other) && mask_equal(&other->mask, &seat->mask);
+		n += other != seat && decodes(s, other) && mask_equal(&other->mask, &seat->mask);
 	}
 	return n;
 }
 
-/* One sequence a turn may score a proposal, each in its turn: the others' tokens wait for that pass. */
+/* One sequence a turn may score a proposal, each in its turn: the others' tokens wait for that pass. While a
+ * prompt waits that ends in this turn there is neither that nor a draft. */
 static void size_batch(struct scheduler* s) {
+	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
 	int decoding = 0, nth = 0;
 	double rows = 0;
+	bool prompts = false, hurried = false;
 	for (int i = 0; i < s->option.sessions; i++)
-		if (decodes(&s->seat[i])) {
+		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room)) {
+			prompts = true;
+			hurried |= session_prefill_left(s->seat[i].session) <= chunk;
+		}
+	for (int i = 0; i < s->option.sessions; i++)
+		if (decodes(s, &s->seat[i])) {
 			decoding++;
 			rows += s->seat[i].rows;
 		}
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
-		if (!decodes(seat))
+		if (!decodes(s, seat))
 			continue;
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - seat->rows,
 		                            .drafting = fellow_drafters(s, seat),
-		                            .quiet = s->turns % decoding != nth++};
+		                            .quiet = hurried || s->turns % decoding != nth++,
+		                            .prompts = prompts,
+		                            .hurried = hurried};
 		session_set_batch(seat->session, &batch);
 	}
 }
@@ -222,6 +249,11 @@ static bool is_full(const struct session_work* work) {
 
 static bool is_draft(const struct session_work* work) { return work->kind == WORK_DRAFT; }
 static bool is_own(const struct session_work* work) { return !is_full(work) && !is_draft(work); }
+
+/* The price of a work other than the turn's full pass, which prompts do without. */
+static void note_drafted(struct scheduler* s, const struct session_work* work, double seconds) {
+	s->drafted += is_full(work) ? 0 : seconds;
+}
 
 static void take_results(struct scheduler* s, struct seat* seat, int rows, double seconds) {
 	const struct session_work* work = &seat->work;
@@ -245,6 +277,7 @@ static void run_alone(struct scheduler* s, struct seat* seat) {
 	const double before = now();
 	const bool ran = session_run(seat->session, work, &e);
 	const double seconds = now() - before;
+	note_drafted(s, work, seconds);
 	s->separate++;
 	if (!ran) {
 		seat->taken += seconds;
@@ -252,7 +285,7 @@ static void run_alone(struct scheduler* s, struct seat* seat) {
 		return;
 	}
 	/* the first prompts pay for memory that is touched for the first time: no price for drafts' rows */
-	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK && s->engine->cost.plain > 0)
+	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain > 0)
 		cost_see_full(&s->engine->cost, work->pass.n, seconds);
 	take_results(s, seat, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
@@ -287,6 +320,7 @@ static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	const double before = now();
 	const bool ran = backend->run(backend, &s->merged->pass, &e);
 	const double seconds = now() - before;
+	note_drafted(s, &seat[0]->work, seconds);
 	s->shared++;
 	if (!ran) {
 		run_apart(s, seat, n, &e);
@@ -362,6 +396,7 @@ static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session
 static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) {
 	struct job* job = seat->job;
 	const double began = now();
+	seat->begun = s->turns;
 	seat->gone = job->calls->gone(job->user);
 	if (seat->gone || cancel_all)
 		swiftlet_session_cancel(seat->session);
@@ -373,20 +408,28 @@ static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) 
 	seat->taken += now() - began;
 }
 
-bool scheduler_turn(struct scheduler* s, bool cancel_all) {
+static bool begin_steps(struct scheduler* s, bool (*whose)(const struct scheduler*, const struct seat*),
+                        bool cancel_all) {
 	bool any = false;
-	s->turns++;
-	for (int i = 0; i < MAX_OWNERS; i++)
-		s->spent[i] *= 0.9;
-	share_chunk(s);
-	size_batch(s);
 	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].job) {
+		if (whose(s, &s->seat[i])) {
 			any = true;
 			begin_step(s, &s->seat[i], cancel_all);
 		}
+	return any;
+}
+
+bool scheduler_turn(struct scheduler* s, bool cancel_all) {
+	s->turns++;
+	s->drafted = 0;
+	for (int i = 0; i < MAX_OWNERS; i++)
+		s->spent[i] *= 0.9;
+	size_batch(s);
+	bool any = begin_steps(s, decodes, cancel_all);
 	while (run_waiting(s, is_own) || run_waiting(s, is_draft))
 		;
+	share_chunk(s);
+	any |= begin_steps(s, wants_rows, cancel_all);
 	run_waiting(s, is_full);
 	return any;
 }
