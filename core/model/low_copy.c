@@ -161,8 +161,9 @@ bool low_copy_plan(struct low_copy* copy, const struct model* model, const struc
 	if (!fits(copy, wish, error))
 		return false;
 	const int folder = wish->folder ? snprintf(copy->folder, sizeof copy->folder, "%s", wish->folder) : 0;
-	const int n = snprintf(copy->path, sizeof copy->path, "%s/%s-%s%s.low", copy->folder, model->fingerprint,
-	                       dtype_name(copy->table.type), wish->woven ? "-woven" : "");
+	const int n =
+	    snprintf(copy->path, sizeof copy->path, "%s/%s-%s%s.low", copy->folder, model->fingerprint,
+	             dtype_name(copy->table.type), wish->woven && copy->table.type == DTYPE_Q4_K ? "-woven" : "");
 	if (folder < 1 || folder >= (int)sizeof copy->folder || n >= (int)sizeof copy->path)
 		copy->path[0] = '\0';
 	return true;

@@ -1,8 +1,8 @@
 /* A model's low-bit copy for drafting, found in its cache file or made.
  *
- * Files lie in one folder, <fingerprint>-<type>.low, or …-woven.low. A file is mapped, so that processes
- * share its pages; one that is damaged or of another make is made anew. What cannot be written stays in
- * memory, with a warning. */
+ * Files lie in one folder, <fingerprint>-<type>.low, and for a CPU …-q4_k-woven.low. A file is mapped, so
+ * that processes share its pages; one that is damaged or of another make is made anew. What cannot be written
+ * stays in memory, with a warning. */
 #ifndef SWIFTLET_CORE_MODEL_LOW_COPY_H
 #define SWIFTLET_CORE_MODEL_LOW_COPY_H
 
