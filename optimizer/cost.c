@@ -9,8 +9,9 @@ static const double SAME_AGAIN = 0.8;
 
 /* For so many full passes after a plain step others are measured by it. Later ones, of row counts that were
  * measured often enough, tell how fast the machine is by then: which is believed by this share of what they
- * are off, and hardly that the row count has become dearer. */
-enum { FRESH = 3, KNOWN = 12 };
+ * are off, and hardly that the row count has become dearer. In company no plain steps come at all: after so
+ * many passes without one a row count is measured by its own passes again. */
+enum { FRESH = 3, KNOWN = 12, LAPSED = 128 };
 static const double FOLLOWS = 0.15, HARDLY = 0.02;
 
 /* Of so few measurements the least one counts: a single slow pass would keep a row count from being used. */
@@ -142,7 +143,7 @@ static void see_rows(struct cost_model* cost, int knot, int rows, double seconds
 	/* rows between knots are brought to the knot along the line that holds at present */
 	const double there = seconds * cost_verify(cost, knot_rows[knot]) / cost_verify(cost, rows);
 	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
-	if (cost->plain > 0 && between > FRESH && is_known(cost, rows)) {
+	if (cost->plain > 0 && between > FRESH && between <= LAPSED && is_known(cost, rows)) {
 		const double off = clip(there / expected) - 1;
 		follow_speed(cost, 1 + FOLLOWS * off);
 		cost->rows[knot] *= 1 + HARDLY * off;

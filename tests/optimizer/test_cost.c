@@ -1,5 +1,6 @@
 /* What the cost model makes of passes: the mean of what was measured, v(n) that never falls, and a dear row
  * count that is tried again once its measurement is old. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,6 +156,19 @@ static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.01, 1e-6);
 }
 
+/* In company, where no plain steps come, a row count's cost is what its own passes take, whatever they took
+ * before. */
+static void rows_are_learned_without_plain_steps(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	see(&cost, 8, 0.015, 100);
+	see(&cost, 8, 0.030, 400);
+	assert_true(fabs(cost_verify(&cost, 8) * cost_plain_seconds(&cost) - 0.030) < 1e-4);
+	see(&cost, 8, 0.026, 100);
+	assert_true(fabs(cost_verify(&cost, 8) * cost_plain_seconds(&cost) - 0.026) < 1e-4);
+}
+
 /* Two blocks of an attention and an MLP of 64 by 64 in two bytes, and a head as large; the copy in a quarter
  * of the bytes, but for block 1's MLP, which has none. */
 static void a_variant_costs_what_its_states_do(void** state) {
@@ -205,6 +219,7 @@ int main(void) {
 	    cmocka_unit_test(rows_between_knots_keep_the_line),
 	    cmocka_unit_test(a_row_count_that_stays_dear_is_tried_ever_less),
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
+	    cmocka_unit_test(rows_are_learned_without_plain_steps),
 	    cmocka_unit_test(a_variant_costs_what_its_states_do),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
