@@ -188,17 +188,14 @@ static void share_chunk(struct scheduler* s) {
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-static bool decodes(const struct scheduler* s, const struct seat* seat) {
-	(void)s;
-	return seat->job && session_prefill_left(seat->session) == 0;
-}
+static bool decodes(const struct seat* seat) { return seat->job && session_prefill_left(seat->session) == 0; }
 
 /* Others whose draft steps run the same weights. */
 static int fellow_drafters(const struct scheduler* s, const struct seat* seat) {
 	int n = 0;
 	for (int i = 0; i < s->option.sessions; i++) {
 		const struct seat* other = &s->seat[i];
-		n += other != seat && decodes(s, other) && mask_equal(&other->mask, &seat->mask);
+		n += other != seat && decodes(other) && mask_equal(&other->mask, &seat->mask);
 	}
 	return n;
 }
@@ -216,13 +213,13 @@ static void size_batch(struct scheduler* s) {
 			hurried |= session_prefill_left(s->seat[i].session) <= chunk;
 		}
 	for (int i = 0; i < s->option.sessions; i++)
-		if (decodes(s, &s->seat[i])) {
+		if (decodes(&s->seat[i])) {
 			decoding++;
 			rows += s->seat[i].rows;
 		}
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
-		if (!decodes(s, seat))
+		if (!decodes(seat))
 			continue;
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - seat->rows,
@@ -408,11 +405,11 @@ static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) 
 	seat->taken += now() - began;
 }
 
-static bool begin_steps(struct scheduler* s, bool (*whose)(const struct scheduler*, const struct seat*),
-                        bool cancel_all) {
+/* Of those who wait for rows of their prompts, or of those who decode; whether there is any. */
+static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
 	bool any = false;
 	for (int i = 0; i < s->option.sessions; i++)
-		if (whose(s, &s->seat[i])) {
+		if (prompts ? wants_rows(s, &s->seat[i]) : decodes(&s->seat[i])) {
 			any = true;
 			begin_step(s, &s->seat[i], cancel_all);
 		}
@@ -425,11 +422,11 @@ bool scheduler_turn(struct scheduler* s, bool cancel_all) {
 	for (int i = 0; i < MAX_OWNERS; i++)
 		s->spent[i] *= 0.9;
 	size_batch(s);
-	bool any = begin_steps(s, decodes, cancel_all);
+	bool any = begin_steps(s, false, cancel_all);
 	while (run_waiting(s, is_own) || run_waiting(s, is_draft))
 		;
 	share_chunk(s);
-	any |= begin_steps(s, wants_rows, cancel_all);
+	any |= begin_steps(s, true, cancel_all);
 	run_waiting(s, is_full);
 	return any;
 }

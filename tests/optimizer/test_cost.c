@@ -71,7 +71,7 @@ static void of_a_few_the_least_counts(void** state) {
 		see(&cost, 1, 0.010, 1);
 		see(&cost, 8, 0.017, 1);
 	}
-	assert_float_equal(cost_verify(&cost, 8), 1.7, 1e-2);
+	assert_float_equal(cost_verify(&cost, 8), 1.7, 1e-3);
 }
 
 /* A machine that is slower for a while is told by whatever passes run then, and by few of them; what passes
@@ -156,17 +156,16 @@ static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.01, 1e-6);
 }
 
-/* In company, where no plain steps come, a row count's cost is what its own passes take, whatever they took
- * before. */
+/* In company, where no plain steps come, a row count that has become dearer by itself is told from a machine
+ * that has become slower: the others stay as they are. */
 static void rows_are_learned_without_plain_steps(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
 	see(&cost, 1, 0.010, 20);
-	see(&cost, 8, 0.015, 100);
-	see(&cost, 8, 0.030, 400);
-	assert_true(fabs(cost_verify(&cost, 8) * cost_plain_seconds(&cost) - 0.030) < 1e-4);
-	see(&cost, 8, 0.026, 100);
-	assert_true(fabs(cost_verify(&cost, 8) * cost_plain_seconds(&cost) - 0.026) < 1e-4);
+	see(&cost, 4, 0.030, 100);
+	see(&cost, 8, 0.040, 30);
+	see(&cost, 8, 0.060, 100);
+	assert_in_range((int)(1e3 * cost_verify(&cost, 8) / cost_verify(&cost, 4)), 1990, 2010);
 }
 
 /* Two blocks of an attention and an MLP of 64 by 64 in two bytes, and a head as large; the copy in a quarter
