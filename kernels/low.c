@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/dtype_blocks.h"
 #include "kernels/woven.h"
@@ -132,7 +133,7 @@ static void count_parts(struct low_table* low) {
 bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, bool woven,
               struct error* error) {
 	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
-	*low = (struct low_table){.bits = bits, .woven = woven, .stored = stored};
+	*low = (struct low_table){.bits = bits, .woven = woven, .avx2 = avx2_supported(), .stored = stored};
 	if (!stored->output.data)
 		return error_set(error, "the weights are made on the device: there is nothing here to copy");
 	low->block = malloc(blocks * sizeof *low->block);
@@ -195,11 +196,34 @@ static void clear_gap(const struct low_table* low, unsigned char* data, int item
 	memset(data + end, 0, next - end);
 }
 
+static void widen(const struct low_table* low, enum dtype type, const void* stored, float* row,
+                  int64_t cols) {
+#if defined(__x86_64__)
+	if (low->avx2) {
+		avx2_decode(type, stored, row, cols);
+		return;
+	}
+#endif
+	dtype_to_float(type, stored, row, cols);
+}
+
+static void round_row(const struct low_table* low, enum dtype type, void* out, const float* row,
+                      int64_t cols) {
+#if defined(__x86_64__)
+	if (low->avx2) {
+		avx2_round(type, out, row, cols);
+		return;
+	}
+#endif
+	low_round(type, out, row, cols);
+}
+
 /* One row to its lane, a block at a time. */
-static void round_woven(unsigned char* out, int lane, const float* row, int64_t cols) {
+static void round_woven(const struct low_table* low, unsigned char* out, int lane, const float* row,
+                        int64_t cols) {
 	unsigned char block[sizeof(struct block_q4_k)];
 	for (int64_t k = 0; k < cols; k += BLOCK_SUPER, out += WOVEN * sizeof block) {
-		low_round(DTYPE_Q4_K, block, row + k, BLOCK_SUPER);
+		round_row(low, DTYPE_Q4_K, block, row + k, BLOCK_SUPER);
 		weave(out, block, lane, sizeof block);
 	}
 }
@@ -214,12 +238,11 @@ void low_make_part(const struct low_table* low, void* data, int part, float* row
 	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS;
 	const int64_t end = begin + PART_ROWS < from->rows ? begin + PART_ROWS : from->rows;
 	for (int64_t r = begin; r < end; r++) {
-		dtype_to_float(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row,
-		               from->cols);
+		widen(low, from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row, from->cols);
 		if (to->woven)
-			round_woven(out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
+			round_woven(low, out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
 		else
-			low_round(to->type, out + (size_t)r * to_bytes, row, to->cols);
+			round_row(low, to->type, out + (size_t)r * to_bytes, row, to->cols);
 	}
 	if (begin == 0)
 		clear_gap(low, data, index);

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 2, LOW_ALIGNMENT = 64 };
+enum { LOW_VERSION = 3, LOW_ALIGNMENT = 64 };
 
 /* One matrix of the copy. */
 struct low_item {
@@ -33,6 +33,7 @@ struct low_item {
 struct low_table {
 	int bits;   /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
 	bool woven; /* q4_k matrices whose rows are a multiple of WOVEN are */
+	bool avx2;  /* the processor has it: the same bytes sooner */
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */
 	struct block_weights* block;

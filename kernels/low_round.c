@@ -7,13 +7,14 @@
  *
  * Formats: kernels/dtype_blocks.h. Sums run in LANES partial sums in a fixed order, so that the bytes are the
  * same everywhere. */
-#include "kernels/dtype_blocks.h"
 #include "kernels/low.h"
 
 #include <math.h>
 
+#include "kernels/low_round_blocks.h"
+
 enum { LANES = 4, MOST_GROUP = 32 };
-typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef float quad __attribute__((vector_size(4 * LANES)));
 
 /* ---- a group -------------------------------------------------------------------------------- */
 
@@ -21,7 +22,7 @@ struct sums {
 	float q, qq, qx;
 };
 
-static float add_lanes(lanes s) { return (s[0] + s[2]) + (s[1] + s[3]); }
+static float add_lanes(quad s) { return (s[0] + s[2]) + (s[1] + s[3]); }
 
 /* v rounded to 0…most; what is not a number becomes 0. */
 static inline float clamp_round(float v, float most) {
@@ -32,7 +33,7 @@ static inline float clamp_round(float v, float most) {
 }
 
 static float sum_of(const float* x, int n) {
-	lanes sum = {0}, v;
+	quad sum = {0}, v;
 	for (int i = 0; i < n; i += LANES) {
 		memcpy(&v, x + i, sizeof v);
 		sum += v;
@@ -43,7 +44,7 @@ static float sum_of(const float* x, int n) {
 /* q = x·inverse + offset, rounded to 0…most, less zero; and its sums. n a multiple of LANES. */
 static struct sums divide(const float* x, int n, float inverse, float offset, float most, float zero) {
 	float q[MOST_GROUP];
-	lanes sq = {0}, sqq = {0}, sqx = {0}, vx, vq;
+	quad sq = {0}, sqq = {0}, sqx = {0}, vx, vq;
 	for (int i = 0; i < n; i++)
 		q[i] = clamp_round(x[i] * inverse + offset, most) - zero;
 	for (int i = 0; i < n; i += LANES) {
@@ -82,8 +83,6 @@ static void range(const float* x, int n, float* low, float* high) {
 	}
 }
 
-static float reciprocal(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
-
 /* s·q + m with q in 0…most. */
 static void fit_line(const float* x, int n, int most, float* scale, float* minimum) {
 	static const float step[] = {0.0f, 0.6f, 1.3f};
@@ -91,7 +90,7 @@ static void fit_line(const float* x, int n, int most, float* scale, float* minim
 	range(x, n, &low, &high);
 	*minimum = low;
 	*scale = (high - low) / (float)most;
-	const float unit = reciprocal(high - low), count = (float)n, sum = sum_of(x, n);
+	const float unit = inverse_of(high - low), count = (float)n, sum = sum_of(x, n);
 	for (size_t i = 0; unit > 0 && i < sizeof step / sizeof *step; i++) {
 		/* a division finer than the range clips at both ends alike */
 		const float inverse = ((float)most + step[i]) * unit;
@@ -113,7 +112,7 @@ static float fit_signed(const float* x, int n, int zero) {
 	range(x, n, &low, &high);
 	const float extreme = -low > high ? low : high;
 	float scale = extreme / (float)-zero;
-	const float unit = reciprocal(extreme), z = (float)zero;
+	const float unit = inverse_of(extreme), z = (float)zero;
 	for (int sign = 0; unit != 0 && sign < 2; sign++)
 		for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
 			const float inverse = (sign ? z + step[i] : -z - step[i]) * unit;
@@ -128,88 +127,22 @@ static float fit_signed(const float* x, int n, int zero) {
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
-/* Stores a half, a finite one, and gives back what it became. */
-static float put_half(uint8_t out[2], float x) {
-	const float most = 65504;
-	const uint16_t half = half_from_float(x > most ? most : x < -most ? -most : x == x ? x : 0);
-	out[0] = (uint8_t)half;
-	out[1] = (uint8_t)(half >> 8);
-	return half_to_float(half);
-}
-
 static void put_nibbles(uint8_t* out, const uint8_t q[32]) {
 	for (int i = 0; i < 16; i++)
 		out[i] = (uint8_t)(q[i] | q[i + 16] << 4);
-}
-
-static void round_q8_0(struct block_q8_0* b, const float* x) {
-	float low, high;
-	range(x, BLOCK_SMALL, &low, &high);
-	const float d = put_half(b->d, (-low > high ? -low : high) / 127);
-	uint8_t q[BLOCK_SMALL];
-	take(x, BLOCK_SMALL, reciprocal(d), 127, 254, q);
-	for (int i = 0; i < BLOCK_SMALL; i++)
-		b->q[i] = (int8_t)(q[i] - 127);
 }
 
 static void round_q4_1(struct block_q4_1* b, const float* x) {
 	float scale, minimum;
 	uint8_t q[BLOCK_SMALL];
 	fit_line(x, BLOCK_SMALL, 15, &scale, &minimum);
-	const float d = put_half(b->d, scale), m = put_half(b->m, minimum), inverse = reciprocal(d);
+	const float d = put_half(b->d, scale), m = put_half(b->m, minimum), inverse = inverse_of(d);
 	take(x, BLOCK_SMALL, inverse, -m * inverse, 15, q);
 	put_nibbles(b->q, q);
 }
 
 static int nearest(float x, int least, int most) {
 	return least + (int)clamp_round(x - (float)least, (float)(most - least));
-}
-
-/* The scales and minima of eight groups as six-bit multiples of d and dmin. Minima are stored negated, and a
- * group above zero has none. */
-static void k4_scales(const float* x, uint8_t s[8], uint8_t m[8], float* d, float* dmin) {
-	float scale[8], minimum[8], most_scale = 0, most_minimum = 0;
-	for (int g = 0; g < 8; g++) {
-		fit_line(x + 32 * g, 32, 15, &scale[g], &minimum[g]);
-		if (minimum[g] > 0) {
-			float low, high;
-			range(x + 32 * g, 32, &low, &high);
-			scale[g] = high / 15;
-			minimum[g] = 0;
-		}
-		most_scale = scale[g] > most_scale ? scale[g] : most_scale;
-		most_minimum = -minimum[g] > most_minimum ? -minimum[g] : most_minimum;
-	}
-	*d = most_scale / 63;
-	*dmin = most_minimum / 63;
-	for (int g = 0; g < 8; g++) {
-		s[g] = (uint8_t)nearest(scale[g] * reciprocal(*d), 0, 63);
-		m[g] = (uint8_t)nearest(-minimum[g] * reciprocal(*dmin), 0, 63);
-	}
-}
-
-/* The integers of a block for given scales. */
-static void k4_take(const float* x, const uint8_t s[8], const uint8_t m[8], float d, float dmin, uint8_t* q) {
-	for (int g = 0; g < 8; g++) {
-		const float inverse = reciprocal(d * (float)s[g]);
-		take(x + 32 * g, 32, inverse, dmin * (float)m[g] * inverse, 15, q + 32 * g);
-	}
-}
-
-static void round_q4_k(struct block_q4_k* b, const float* x) {
-	uint8_t s[8], m[8], q[BLOCK_SUPER];
-	float d, dmin;
-	k4_scales(x, s, m, &d, &dmin);
-	d = put_half(b->d, d);
-	dmin = put_half(b->dmin, dmin);
-	k4_take(x, s, m, d, dmin, q);
-	for (int g = 0; g < 4; g++) {
-		b->scales[g] = (uint8_t)(s[g] | (s[g + 4] >> 4) << 6);
-		b->scales[g + 4] = (uint8_t)(m[g] | (m[g + 4] >> 4) << 6);
-		b->scales[g + 8] = (uint8_t)((s[g + 4] & 15) | (m[g + 4] & 15) << 4);
-	}
-	for (int i = 0; i < BLOCK_SUPER / 2; i++)
-		b->q[i] = (uint8_t)(q[i / 32 * 64 + i % 32] | q[i / 32 * 64 + 32 + i % 32] << 4);
 }
 
 /* Sixteen groups of 16 with six-bit scales that have a sign, q in -4…3. */
@@ -221,10 +154,10 @@ static void round_q3_k(struct block_q3_k* b, const float* x) {
 		scale[g] = fit_signed(x + 16 * g, 16, 4);
 		most = fabsf(scale[g]) > fabsf(most) ? scale[g] : most;
 	}
-	const float unit = reciprocal(most / -32), d = put_half(b->d, most / -32);
+	const float unit = inverse_of(most / -32), d = put_half(b->d, most / -32);
 	for (int g = 0; g < 16; g++) {
 		s[g] = nearest(scale[g] * unit, -32, 31);
-		take(x + 16 * g, 16, reciprocal(d * (float)s[g]), 4, 7, q + 16 * g);
+		take(x + 16 * g, 16, inverse_of(d * (float)s[g]), 4, 7, q + 16 * g);
 	}
 	memset(b->high, 0, sizeof b->high);
 	memset(b->q, 0, sizeof b->q);
@@ -246,7 +179,7 @@ void low_round(enum dtype type, void* out, const float* x, int64_t cols) {
 	for (int64_t i = 0; i < cols; i += block, to += dtype_block_bytes(type))
 		switch (type) {
 		case DTYPE_Q8_0:
-			round_q8_0((struct block_q8_0*)(void*)to, x + i);
+			round_block_q8_0((struct block_q8_0*)(void*)to, x + i);
 			break;
 		case DTYPE_Q4_1:
 			round_q4_1((struct block_q4_1*)(void*)to, x + i);
@@ -255,6 +188,6 @@ void low_round(enum dtype type, void* out, const float* x, int64_t cols) {
 			round_q3_k((struct block_q3_k*)(void*)to, x + i);
 			break;
 		default:
-			round_q4_k((struct block_q4_k*)(void*)to, x + i);
+			round_block_q4_k((struct block_q4_k*)(void*)to, x + i);
 		}
 }

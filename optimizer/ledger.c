@@ -34,9 +34,16 @@ void ledger_learn(struct ledger* ledger, double cost) {
 	}
 }
 
-bool ledger_allows_making(const struct ledger* ledger, double cost) { return cost <= ledger->balance / 2; }
+bool ledger_allows_making(const struct ledger* ledger, double cost) {
+	return cost <= ledger->balance / 2 || ledger_allows_learning(ledger, cost);
+}
 
-void ledger_make(struct ledger* ledger, double cost) { ledger->balance -= cost; }
+void ledger_make(struct ledger* ledger, double cost) {
+	if (cost <= ledger->balance)
+		ledger->balance -= cost;
+	else
+		ledger_learn(ledger, cost);
+}
 
 double ledger_round_limit(const struct ledger* ledger) { return ledger->balance - ledger_floor(ledger) + 1; }
 

@@ -40,8 +40,8 @@ void ledger_plain(struct ledger*);
 void ledger_round(struct ledger*, double cost, int tokens);
 /* A matchness pass, a proposal, a fit. */
 void ledger_learn(struct ledger*, double cost);
-/* Making a low-bit copy for drafting, of which half of what drafting has saved may be spent; what is spent is
- * gone from drafting's balance. */
+/* Making a low-bit copy for drafting, on which half of what drafting has saved may be spent, gone from its
+ * balance, and else what learning may spend: a model whose layers cannot be skipped gets its copy, too. */
 bool ledger_allows_making(const struct ledger*, double cost);
 void ledger_make(struct ledger*, double cost);
 /* The most a round may cost in the worst case, in which it brings one token. */

@@ -30,6 +30,7 @@ struct low_maker {
 	atomic_int next, done; /* parts taken, and finished */
 	_Atomic double busy;   /* when the model last ran a pass */
 	sem_t begin;           /* posted for each thread but the first once parts may be taken, or at the end */
+	sem_t wake;            /* posted for each thread when somebody helps: they need not rest */
 	sem_t finished;        /* posted when all parts are done, or at the end */
 	double started;
 	float* row; /* (widest) of whoever helps */
@@ -69,19 +70,30 @@ static bool make_one(struct low_maker* m, float* row) {
 
 void low_maker_rest(struct low_maker* m) { atomic_store(&m->busy, now()); }
 
+static void rest(struct low_maker* m) {
+	static const long nap = 20000000, second = 1000000000;
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += nap;
+	until.tv_sec += until.tv_nsec / second;
+	until.tv_nsec %= second;
+	sem_timedwait(&m->wake, &until);
+}
+
 static void make_parts(struct low_maker* m, float* row) {
 	static const double quiet = 1; /* seconds: longer than a pass of the largest models that run at all */
-	const struct timespec nap = {.tv_nsec = 20000000};
 	while (!atomic_load(&m->stop))
 		if (now() - atomic_load(&m->busy) < quiet)
-			nanosleep(&nap, NULL);
+			rest(m);
 		else if (!make_one(m, row))
 			return;
 }
 
 void low_maker_help(struct low_maker* m, double seconds) {
 	const double until = now() + seconds;
-	atomic_store(&m->busy, -INFINITY); /* no pass runs meanwhile: the threads wake from their nap */
+	atomic_store(&m->busy, -INFINITY); /* no pass runs meanwhile */
+	for (int i = 0; i < m->threads; i++)
+		sem_post(&m->wake);
 	while (atomic_load(&m->begun) && now() < until && make_one(m, m->row))
 		;
 	low_maker_rest(m);
@@ -175,6 +187,7 @@ struct low_maker* low_maker_open(struct low_copy* copy, const struct model* mode
 	m->model = model;
 	m->started = now();
 	sem_init(&m->begin, 0, 0);
+	sem_init(&m->wake, 0, 0);
 	sem_init(&m->finished, 0, 0);
 	threads = threads > 0 ? threads : cores_available();
 	if (!start_threads(m, threads < MOST_THREADS ? threads : MOST_THREADS)) {
@@ -196,6 +209,7 @@ void low_maker_close(struct low_maker* m) {
 		free(m->thread[i].row);
 	}
 	sem_destroy(&m->begin);
+	sem_destroy(&m->wake);
 	sem_destroy(&m->finished);
 	free(m->row);
 	free(m);

@@ -1,4 +1,4 @@
-/* Blocks of the decoded types widened eight elements at a time: kernels/dtype_decoded.c's formulas in the
+/* Rows widened eight elements at a time: the formulas of kernels/dtype.c and kernels/dtype_decoded.c in the
  * same order, so that every bit is the same. Points, nibbles and bytes become indices of a table in a
  * register or whole numbers, then floats. */
 #include "kernels/cpu/matmul.h"
@@ -187,6 +187,27 @@ static void decode_f8_group(const struct block_f8_group* b, float* x) {
 
 /* ---- the rows --------------------------------------------------------------------------------- */
 
+/* ---- what low-bit copies are mostly made of -------------------------------------------------- */
+
+static void decode_halves(const uint8_t* row, float* x, int64_t cols) {
+	int64_t i = 0;
+	for (; i + 8 <= cols; i += 8)
+		_mm256_storeu_ps(x + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(const void*)(row + 2 * i))));
+	for (; i < cols; i++)
+		x[i] = half_at(row + 2 * i);
+}
+
+static void decode_bf16(const uint8_t* row, float* x, int64_t cols) {
+	for (int64_t i = 0; i < cols; i++)
+		x[i] = float_from_bits((uint32_t)load_u16(row + 2 * i) << 16);
+}
+
+static void decode_q8_0(const struct block_q8_0* b, float* x) {
+	const float d = half_at(b->d);
+	for (int j = 0; j < 32; j++)
+		x[j] = d * (float)b->q[j];
+}
+
 #define DECODE_BLOCKS(type)                                                                                  \
 	for (int64_t i = 0; i < cols / elements; i++)                                                            \
 		decode_##type((const struct block_##type*)row + i, x + i * elements);                                \
@@ -195,6 +216,14 @@ static void decode_f8_group(const struct block_f8_group* b, float* x) {
 void avx2_decode(enum dtype type, const void* row, float* x, int64_t cols) {
 	const int elements = dtype_block(type);
 	switch (type) {
+	case DTYPE_F16:
+		decode_halves(row, x, cols);
+		break;
+	case DTYPE_BF16:
+		decode_bf16(row, x, cols);
+		break;
+	case DTYPE_Q8_0:
+		DECODE_BLOCKS(q8_0);
 	case DTYPE_MXFP4:
 		DECODE_BLOCKS(mxfp4);
 	case DTYPE_IQ1_S:

@@ -113,8 +113,10 @@ void avx512_prepare(enum dtype weight, void* out, const float* x, int cols);
 void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                    const void* x, int n);
 
-/* dtype_to_float, the same bits, faster for the decoded types. */
+/* dtype_to_float, the same bits, faster for the decoded types, F16, BF16 and Q8_0. */
 void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
+/* low_round, the same bytes, faster for Q4_K and Q8_0. */
+void avx2_round(enum dtype, void* out, const float* x, int64_t cols);
 /* The parts of the above for quantized weights. */
 void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                            const void* x, int n);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/matmul.h"
 #include "tests/kernels/support_random_model.h"
 
 enum { VOCAB = 96, CONTEXT = 200, COLS = 1024 };
@@ -122,6 +123,48 @@ static void scales_are_finite(void** state) {
 		for (int i = 0; i < COLS; i++)
 			assert_true(y[i] == 0);
 	}
+}
+
+/* With AVX2 and without, odd numbers and all. */
+static void bytes_are_the_same_on_any_processor(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
+	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
+	struct random r = {17};
+	float x[COLS];
+	unsigned char block[COLS * 2], fast[COLS * 2];
+	if (!avx2_supported())
+		skip();
+	for (int turn = 0; turn < 800; turn++)
+		for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+			fill(x, turn % 4, &r);
+			const int strange = turn < 400 ? 0 : random_below(&r, COLS);
+			for (int i = 0; i < strange; i++)
+				x[random_below(&r, COLS)] = odd[random_below(&r, 8)];
+			low_round(types[t], block, x, COLS);
+			avx2_round(types[t], fast, x, COLS);
+			assert_memory_equal(fast, block, dtype_row_bytes(types[t], COLS));
+		}
+}
+
+static void rows_widen_alike_on_any_processor(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_K};
+	struct random r = {23};
+	unsigned char row[COLS * 4];
+	float x[COLS], fast[COLS];
+	if (!avx2_supported())
+		skip();
+	for (int turn = 0; turn < 400; turn++)
+		for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+			/* any bits: infinities, numbers that are none, subnormal ones */
+			for (size_t i = 0; i < sizeof row; i++)
+				row[i] = (unsigned char)random_below(&r, 256);
+			const int cols = types[t] == DTYPE_F16 ? COLS - turn % 9 : COLS;
+			dtype_to_float(types[t], row, x, cols);
+			avx2_decode(types[t], row, fast, cols);
+			assert_memory_equal(fast, x, (size_t)cols * sizeof *x);
+		}
 }
 
 /* ---- the plan ------------------------------------------------------------------------------- */
@@ -494,6 +537,8 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(rounding_is_no_worse_than_plain),
 	    cmocka_unit_test(scales_are_finite),
+	    cmocka_unit_test(bytes_are_the_same_on_any_processor),
+	    cmocka_unit_test(rows_widen_alike_on_any_processor),
 	    cmocka_unit_test(types_follow_the_columns),
 	    cmocka_unit_test(small_weights_are_left),
 	    cmocka_unit_test(woven_where_wanted),

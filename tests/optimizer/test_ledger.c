@@ -254,6 +254,35 @@ static void test_accounts(void** state) {
 	assert_float_equal(ledger.balance, 30, 1e-12);
 }
 
+/* A copy is paid out of what drafting has earned, or else by learning's share. */
+static void test_making_a_copy(void** state) {
+	(void)state;
+	struct ledger ledger;
+	ledger_open(&ledger, -1);
+	assert_false(ledger_allows_making(&ledger, 1));
+	for (int i = 0; i < 500; i++)
+		ledger_plain(&ledger);
+	assert_true(ledger_allows_making(&ledger, 5));
+	assert_false(ledger_allows_making(&ledger, 5.1));
+	ledger_make(&ledger, 5);
+	assert_float_equal(ledger.balance, 0, 1e-12);
+	assert_false(ledger_allows_making(&ledger, 0.1));
+	assert_false(ledger_allows_learning(&ledger, 0.1));
+	ledger_round(&ledger, 1, 9);
+	assert_true(ledger_allows_making(&ledger, 4));
+	assert_false(ledger_allows_making(&ledger, 4.1));
+	ledger_make(&ledger, 4);
+	assert_float_equal(ledger.balance, 4, 1e-12);
+	assert_float_equal(ledger.learned, 5, 1e-12);
+	/* drafts that lost do not keep a model from its copy: learning has a share of its own */
+	ledger_open(&ledger, 0.1);
+	ledger_round(&ledger, 110, 100);
+	assert_true(ledger_allows_making(&ledger, 10));
+	ledger_open(&ledger, 0);
+	ledger_round(&ledger, 100, 100);
+	assert_false(ledger_allows_making(&ledger, 1));
+}
+
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without
  * a budget, and the text is decoded faster than plainly but for what the search itself takes. */
 static void test_learning_stops_no_draft(void** state) {
@@ -269,10 +298,13 @@ static void test_learning_stops_no_draft(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_accounts),       cmocka_unit_test(test_swinging_clock),
-	    cmocka_unit_test(test_adversaries),    cmocka_unit_test(test_adversaries_with_a_copy),
-	    cmocka_unit_test(test_a_copy_pays),    cmocka_unit_test(test_learning_stops_no_draft),
-	    cmocka_unit_test(test_good_draft_pays)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_accounts),
+	                                   cmocka_unit_test(test_making_a_copy),
+	                                   cmocka_unit_test(test_swinging_clock),
+	                                   cmocka_unit_test(test_adversaries),
+	                                   cmocka_unit_test(test_adversaries_with_a_copy),
+	                                   cmocka_unit_test(test_a_copy_pays),
+	                                   cmocka_unit_test(test_learning_stops_no_draft),
+	                                   cmocka_unit_test(test_good_draft_pays)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
