@@ -11,7 +11,7 @@
 
 #include "kernels/dtype_blocks.h"
 
-enum { GROUPS = 8, GROUP = 32, HIGHEST = 15, DIVISIONS = 2 };
+enum { GROUPS = 8, GROUP = 32, HIGHEST = 15 };
 
 typedef float lanes __attribute__((vector_size(4 * GROUPS)));
 typedef int32_t indices __attribute__((vector_size(4 * GROUPS)));
@@ -129,17 +129,16 @@ static inline void keep_better(struct lines* g, const struct division* d) {
 }
 
 static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
-	static const float step[DIVISIONS] = {0.0f, 0.9f};
-	struct division d[DIVISIONS];
+	struct division even, finer;
 	measure(g, t);
-	for (int k = 0; k < DIVISIONS; k++)
-		divide_groups(&d[k], g, step[k]);
-	for (int i = 0; i < GROUP; i++)
-#pragma GCC unroll 2
-		for (int k = 0; k < DIVISIONS; k++)
-			add_to(&d[k], t[i]);
-	for (int k = 0; k < DIVISIONS; k++)
-		keep_better(g, &d[k]);
+	divide_groups(&even, g, 0);
+	divide_groups(&finer, g, 0.9f);
+	for (int i = 0; i < GROUP; i++) {
+		add_to(&even, t[i]);
+		add_to(&finer, t[i]);
+	}
+	keep_better(g, &even);
+	keep_better(g, &finer);
 	/* minima are stored negated, and a group above zero has none */
 	const indices above = g->minimum > 0;
 	g->scale = choose(above, g->high / (float)HIGHEST, g->scale);

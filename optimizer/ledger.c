@@ -8,6 +8,7 @@ void ledger_open(struct ledger* ledger, double opt_budget) {
 	if (opt_budget < 0) {
 		ledger->opt_budget = 0.01;
 		ledger->advance = 32;
+		ledger->credit = 6;
 	}
 }
 
@@ -35,7 +36,8 @@ void ledger_learn(struct ledger* ledger, double cost) {
 }
 
 bool ledger_allows_making(const struct ledger* ledger, double cost) {
-	return cost <= ledger->balance / 2 || ledger_allows_learning(ledger, cost);
+	return cost <= ledger->balance / 2 || ledger->learned + cost <= ledger->credit ||
+	       ledger_allows_learning(ledger, cost);
 }
 
 void ledger_make(struct ledger* ledger, double cost) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -225,10 +226,13 @@ bool low_copy_find(struct low_copy* copy, const struct model* model) {
 }
 
 bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
-	copy->memory = aligned_alloc(LOW_ALIGNMENT, copy->table.bytes);
+	static const size_t huge = (size_t)2 << 20;
+	const size_t bytes = (copy->table.bytes + huge - 1) / huge * huge;
+	copy->memory = aligned_alloc(huge, bytes);
 	if (!copy->memory)
 		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.bits,
 		                 (double)copy->table.bytes / 0x1p20);
+	madvise(copy->memory, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
 	low_place(&copy->table, copy->memory);
 	return true;
 }
