@@ -8,6 +8,8 @@
         time to the first token of short prompts while long ones arrive, in chunks of the prefill
     batch.py prefix -m MODEL [--chats 16] [--system 1000]
         chats with one system prompt: what is computed, and how much memory they hold
+    batch.py idle -m MODEL [--seconds 60]
+        proposals while no request runs, and how much later a first token comes for them, in tokens
 
 Options behind -- go to the server: batch.py scaling -m model.gguf -- --threads 2 --context 1024
 """
@@ -21,10 +23,10 @@ PROGRAM = os.environ.get("SWIFTLET", os.path.join(ROOT, "build", "swiftlet"))
 
 
 class Server:
-    """One `swiftlet serve` without a store and without searches while nobody asks, which would take the others' time."""
+    """One `swiftlet serve` without a store, as a rule without searches while nobody asks, which would take the others' time."""
 
-    def __init__(self, model, *options):
-        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", "--idle-search", "off", *options]
+    def __init__(self, model, *options, idle="off"):
+        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", "--idle-search", idle, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         found = re.search(r"http://[^/]*:\d+", self.process.stdout.readline())
         if not found:
@@ -55,9 +57,12 @@ class Server:
                     break
         connection.close()
 
-    def busy(self):
+    def metric(self, name):
         text = urllib.request.urlopen(self.url + "/metrics").read().decode()
-        return float(re.search(r"^swiftlet_sessions_busy (\S+)$", text, re.M).group(1))
+        return float(re.search(r"^swiftlet_%s (\S+)$" % name, text, re.M).group(1))
+
+    def busy(self):
+        return self.metric("sessions_busy")
 
     def processor(self):
         """Seconds of processor time so far."""
@@ -286,6 +291,38 @@ def prefix(o):
 # ---- the command line ------------------------------------------------------------------------------------
 
 
+# ---- idle ------------------------------------------------------------------------------------------------
+
+
+def idle(o):
+    """A server that does not search while no request runs, then one that does."""
+    out = {"model": o.model, "seconds": o.seconds}
+    median = {}
+    for which in ("off", "on"):
+        server, first = Server(o.model, *o.rest, idle=which), []
+        complete(server.where, {"model": server.model, "prompt": text(20, 1), "max_tokens": 200, "temperature": 0})
+        if which == "on":
+            before = server.metric("idle_optimize_steps_total")
+            time.sleep(o.seconds)
+            out["proposals"] = int(server.metric("idle_optimize_steps_total") - before)
+        else:
+            server.settle()
+        for turn in range(o.requests):
+            mark = []
+            time.sleep(1 + 0.1 * (turn % 7))
+            server.stream({"prompt": few(turn % 60, turn), "max_tokens": 2, "temperature": 0}, mark_first(mark))
+            first.append(mark[0])
+        median[which] = statistics.median(first)
+        if which == "off":
+            usage = [complete(server.where, {"model": server.model, "prompt": few(70, turn), "max_tokens": 9,
+                                             "temperature": 1})["usage"] for turn in range(5)]
+            token = statistics.median(u["swiftlet"]["seconds"]["decode"] / 8 for u in usage)
+        server.close()
+    out.update(requests=o.requests, first_token_searching=round(median["on"], 4), first_token_otherwise=round(median["off"], 4),
+               seconds_a_token=round(token, 4), later_in_tokens=round((median["on"] - median["off"]) / token, 2))
+    return out
+
+
 def table(rows):
     """Of objects with the same members, a line each."""
     cells = [list(rows[0])] + [[str(v) for v in row.values()] for row in rows]
@@ -304,17 +341,17 @@ def show(result):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["scaling", "latency", "prefix"])
+    p.add_argument("what", choices=["scaling", "latency", "prefix", "idle"])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("--clients", default="1,2,4,8,16,32", help="numbers of clients, the first is what others are compared with (%(default)s)")
     p.add_argument("--methods", default="vanilla,auto", help="vanilla, auto or both (%(default)s)")
     p.add_argument("--rounds", type=int, default=2, help="turns of each method at each number; medians are given (%(default)s)")
-    p.add_argument("--seconds", type=float, default=5, help="of a measurement, once all clients decode (%(default)s)")
+    p.add_argument("--seconds", type=float, help="of a measurement, once all clients decode (5); of searching while idle (60)")
     p.add_argument("--warm", type=float, default=8, help="for which each server runs before anything counts (%(default)s)")
     p.add_argument("--tokens", type=int, help="of an answer (scaling: 512, prefix: 32)")
     p.add_argument("--long", type=int, default=1500, help="tokens of a long prompt (%(default)s)")
     p.add_argument("--arrivals", type=int, default=2, help="clients that send long prompts one after another (%(default)s)")
-    p.add_argument("--requests", type=int, default=100, help="short ones, at most (%(default)s)")
+    p.add_argument("--requests", type=int, help="short ones, at most (100; idle: 20)")
     p.add_argument("--limit", type=float, default=110, help="seconds in which they are sent (%(default)s)")
     p.add_argument("--chats", type=int, default=16, help="at once (%(default)s)")
     p.add_argument("--system", type=int, default=1000, help="tokens of the system prompt (%(default)s)")
@@ -323,8 +360,10 @@ def main():
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     o = p.parse_args(arguments[:cut])
     o.rest = arguments[cut + 1:]
+    o.seconds = o.seconds or (60 if o.what == "idle" else 5)
+    o.requests = o.requests or (20 if o.what == "idle" else 100)
     o.clients = [int(n) for n in o.clients.split(",")]
-    result = {"scaling": scaling, "latency": latency, "prefix": prefix}[o.what](o)
+    result = {"scaling": scaling, "latency": latency, "prefix": prefix, "idle": idle}[o.what](o)
     if o.json:
         print(json.dumps(result))
     else:
