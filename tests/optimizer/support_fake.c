@@ -72,8 +72,10 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	const double jitter = 1 + fake->noise * ((double)(fake_random(fake) % 2001) / 1000 - 1);
 	const double work = share(fake, pass) * rows * jitter;
 	const bool slow = fake->period > 0 && fmod(fake->now, fake->period) >= fake->period / 2;
-	fake->work += work;
-	fake->now += slow ? work * fake->swing : work;
+	const double speed = slow ? fake->swing : 1;
+	const double seconds = fake->memory ? fmax(share(fake, pass) * jitter * speed, work) : work * speed;
+	fake->work += seconds / speed;
+	fake->now += seconds;
 	if (!is_draft(pass))
 		fake->full++;
 	else if (pass->want && pass->want[0] & WANT_TOP)

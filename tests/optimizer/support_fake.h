@@ -16,6 +16,7 @@ struct fake {
 	double noise;    /* each pass takes up to this share more or less */
 	/* in the second half of every `period` seconds everything takes `swing` times as long; 0: never */
 	double swing, period;
+	bool memory; /* of memory alone: a pass of many rows waits for arithmetic, which goes on as before */
 	double work; /* seconds that the passes would have taken without */
 	uint64_t random;
 	/* Whether the draft guesses the token at `position` right; *probability is its confidence. */
