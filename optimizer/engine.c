@@ -117,7 +117,7 @@ static void note_low(struct engine* engine) {
 	else if (progress == LOW_FAILED)
 		note(engine, "no memory for it");
 	else
-		note(engine, "%s in %.2f s%s%s", low->memory ? "made" : "found", low->seconds,
+		note(engine, "%s in %.2f s%s%s", low->found ? "found" : "made", low->seconds,
 		     low->path[0] ? ", " : "", low->path);
 	if (progress == LOW_DONE && low->warning[0])
 		note(engine, "; %s", low->warning);

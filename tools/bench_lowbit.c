@@ -217,7 +217,7 @@ void lowbit_json(const struct lowbit* w, cJSON* out) {
 		cJSON_AddStringToObject(copy, "type", dtype_name(low->table.type));
 		cJSON_AddNumberToObject(copy, "bytes", (double)low->table.bytes);
 		cJSON_AddNumberToObject(copy, "seconds", low->seconds);
-		cJSON_AddBoolToObject(copy, "found", !low->memory);
+		cJSON_AddBoolToObject(copy, "found", low->found);
 	}
 	cJSON* list = cJSON_AddArrayToObject(out, "ways");
 	for (int k = 0; k < LOWBIT_WAYS; k++) {

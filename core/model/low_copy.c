@@ -202,6 +202,29 @@ double low_copy_effort(const struct low_copy* copy, int threads) {
 	return weights / (weights_per_second * (threads > 0 ? threads : cores_available()));
 }
 
+bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
+	static const size_t huge = (size_t)2 << 20;
+	const size_t bytes = (copy->table.bytes + huge - 1) / huge * huge;
+	copy->memory = aligned_alloc(huge, bytes);
+	if (!copy->memory)
+		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.bits,
+		                 (double)copy->table.bytes / 0x1p20);
+	madvise(copy->memory, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	low_place(&copy->table, copy->memory);
+	return true;
+}
+
+static void take_bytes(struct low_copy* copy) {
+	struct error ignored;
+	const unsigned char* bytes = copy->file.data + LOW_FILE_HEAD;
+	if (!low_copy_take_memory(copy, &ignored)) {
+		low_place(&copy->table, bytes);
+		return;
+	}
+	memcpy(copy->memory, bytes, copy->table.bytes);
+	mapping_close(&copy->file);
+}
+
 bool low_copy_find(struct low_copy* copy, const struct model* model) {
 	const double started = now();
 	struct error error;
@@ -215,7 +238,8 @@ bool low_copy_find(struct low_copy* copy, const struct model* model) {
 		mapping_will_need(&copy->file);
 		if (low_file_check(copy->file.data, copy->file.size, &copy->table, model->fingerprint, copy->path,
 		                   &error)) {
-			low_place(&copy->table, copy->file.data + LOW_FILE_HEAD);
+			take_bytes(copy);
+			copy->found = true;
 			copy->seconds = now() - started;
 			return true;
 		}
@@ -223,18 +247,6 @@ bool low_copy_find(struct low_copy* copy, const struct model* model) {
 	}
 	snprintf(copy->warning, sizeof copy->warning, "made anew: %.480s", error.message);
 	return false;
-}
-
-bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
-	static const size_t huge = (size_t)2 << 20;
-	const size_t bytes = (copy->table.bytes + huge - 1) / huge * huge;
-	copy->memory = aligned_alloc(huge, bytes);
-	if (!copy->memory)
-		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.bits,
-		                 (double)copy->table.bytes / 0x1p20);
-	madvise(copy->memory, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
-	low_place(&copy->table, copy->memory);
-	return true;
 }
 
 void low_copy_keep(struct low_copy* copy, const struct model* model) {
