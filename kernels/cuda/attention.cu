@@ -107,22 +107,6 @@ __device__ void combine_head(const struct attend& a, T* out, int row_of_slice, i
 	}
 }
 
-/* Whether this block is the last of its row and head's chunks to get here. */
-__device__ bool is_last_chunk(const struct attend& a, int chunks) {
-	__shared__ bool last;
-	__threadfence();
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		unsigned* done = &a.done[(size_t)blockIdx.y * a.kv_heads + blockIdx.x];
-		last = atomicAdd(done, 1u) == (unsigned)chunks - 1;
-		if (last)
-			*done = 0;
-	}
-	__syncthreads();
-	__threadfence();
-	return last;
-}
-
 template <class T> __global__ void attend_kernel(struct attend a, T* out, const struct device_slice* s) {
 	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
 	__shared__ float weight[CHUNK], shared[2 * CHUNK], scores[HEADS_AT_ONCE * CHUNK];
@@ -171,7 +155,8 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 			__syncthreads();
 		}
 	}
-	if (a.done && is_last_chunk(a, row.position / CHUNK - from / CHUNK + 1))
+	unsigned* done = a.done ? &a.done[(size_t)blockIdx.y * a.kv_heads + blockIdx.x] : NULL;
+	if (done && is_last_block(done, row.position / CHUNK - from / CHUNK + 1))
 		for (int h = 0; h < group; h++)
 			combine_head(a, out, (int)blockIdx.y, r, kv * group + h, from, row.position);
 }

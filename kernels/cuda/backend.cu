@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/parts.h"
 
 enum { CUBLAS_WORKSPACE = 32 << 20, COPY_BYTES = 1 << 30 };
 
@@ -304,6 +305,8 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	       take(b, &w->top_token, segments * MAX_TOP, what, error) &&
 	       take(b, &w->head_done, 3 * (size_t)m->heads, what, error) &&
 	       take(b, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads, what, error) &&
+	       take(b, &w->tile_sums, tile_sums_of(b), what, error) &&
+	       take(b, &w->tile_done, tiles_of(b), what, error) &&
 	       take_bytes(b, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill", error) &&
 	       take_bytes(b, &w->part, part, what, error) &&
 	       take_bytes(b, &w->gathered, (size_t)b->group->devices * part, what, error) &&
@@ -346,6 +349,21 @@ static bool choose_launches(struct cuda_backend* b, int major, struct error* err
 	return true;
 }
 
+/* SWIFTLET_CUDA_PARTS=shape|1|2|4, likewise. */
+static bool choose_parts(struct cuda_backend* b, struct error* error) {
+	static const char* const name[] = {"shape", "1", "2", "4"};
+	static const int parts[] = {0, 1, 2, MOST_PARTS};
+	const char* wish = getenv("SWIFTLET_CUDA_PARTS");
+	int chosen = 0;
+	for (int i = 0; wish && i < 4; i++)
+		if (strcmp(wish, name[i]) == 0)
+			chosen = i;
+	if (wish && strcmp(wish, name[chosen]) != 0)
+		return error_set(error, "SWIFTLET_CUDA_PARTS=%.40s: shape, 1, 2 or 4 was expected", wish);
+	b->column_parts = parts[chosen];
+	return true;
+}
+
 static bool open_device(struct cuda_backend* b, struct error* error) {
 	struct cudaDeviceProp device;
 	CUDA_TRY(cudaSetDevice(b->device), error);
@@ -355,7 +373,7 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 		                 device.major, device.minor);
 	snprintf(b->head.name, sizeof b->head.name, "cuda (%.50s)", device.name);
 	CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), error);
-	return choose_launches(b, device.major, error);
+	return choose_launches(b, device.major, error) && choose_parts(b, error);
 }
 
 static bool open_cublas(struct cuda_backend* b, struct error* error) {

@@ -107,6 +107,10 @@ struct workspace {
 	/* Blocks that have finished: of a head's products (3, heads), of a row's attention (SLICE_ROWS,
 	 * kv_heads). Zero between launches: who finishes last sets it back. */
 	unsigned *head_done, *row_done;
+	/* A product whose columns several blocks share out (matmul.cu): the warps' parts of its outputs (tiles,
+	 * warps, …) and, as above, the blocks of a tile that have finished. */
+	float* tile_sums;
+	unsigned* tile_done;
 	float* top_score; /* (SLICE_ROWS, segments, MAX_TOP) */
 	int32_t* top_token;
 	void* dequantized; /* one matrix in F16, for prefill on quantized weights */
@@ -145,7 +149,8 @@ struct cuda_backend {
 	struct device_group* group;
 	int device, context, chunks, segments;
 	enum launches launches;
-	bool bf16; /* activations and half-precision weights are BF16, else F16 */
+	int column_parts; /* of products with few rows; 0: by their shape (parts.h). The same bits */
+	bool bf16;        /* activations and half-precision weights are BF16, else F16 */
 	cudaStream_t stream;
 	struct cublas_calls calls;
 	cublasHandle_t cublas; /* NULL where the library is not installed: prefill then runs as exact rows */
@@ -307,6 +312,9 @@ void launch_product(const struct cuda_backend*, cudaStream_t, const struct produ
 /* Whether the norm before a product goes with it, and the rotation with a block's. */
 bool norm_goes_along(const struct cuda_backend*, const struct product*, int bucket);
 bool turn_goes_along(const struct cuda_backend*);
+/* Room for products that several blocks share out: floats of workspace.tile_sums, and its counts. */
+size_t tile_sums_of(const struct cuda_backend*);
+size_t tiles_of(const struct cuda_backend*);
 /* The same for a prefill chunk, by cuBLAS. */
 bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, int n, float* out,
                      struct error*);
@@ -403,6 +411,22 @@ __device__ __forceinline__ float block_max(float x, float* shared) {
 	for (int i = 1; i < warps; i++)
 		most = fmaxf(most, shared[i]);
 	return most;
+}
+
+/* Whether this block is the last of `blocks` to get here, and may read what the others wrote, past the
+ * first-level cache; the count is 0 again then. */
+__device__ inline bool is_last_block(unsigned* done, int blocks) {
+	__shared__ bool last;
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		last = atomicAdd(done, 1u) == (unsigned)blocks - 1;
+		if (last)
+			*done = 0;
+	}
+	__syncthreads();
+	__threadfence();
+	return last;
 }
 
 template <class T> __device__ __forceinline__ T to_activation(float x);

@@ -4,15 +4,18 @@
  * weight is loaded once, 16 bytes a lane, for all rows of activations. The weights are the left operand of
  * mma.m16n8k16, so activation rows are its columns: a row alone and the same row among 64 go through the
  * same instructions in the same order, and the order of every reduction depends on the matrix's shape
- * alone: along k within a warp, then warp by warp.
+ * alone: along k within a warp, then warp by warp. Where a matrix has so few rows that its blocks would share
+ * out unevenly among multiprocessors, two or four blocks of fewer warps take a tile, and the last of them to
+ * finish adds all eight warps' parts in the same order: so how many they are changes no bit.
  *
  * A dot product may take its columns in any order as long as both sides agree: lane q of four takes columns
  * 8q…8q+7 of each 32 with one load, where the instruction's own layout would need four. */
+#include "kernels/cuda/parts.h"
 #include "kernels/cuda/planes.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
-enum { WARPS = 8, TILE = 16, AHEAD = 4, FEW_AHEAD = 2, FUSED_HEAD = 256, FUSED_BUCKETS = 2 };
+enum { WARPS = 8, TILE = 16, AHEAD = 4, FEW_AHEAD = 2, FUSED_HEAD = 256, FEW_BUCKETS = 2 };
 enum { UNIT = GROUP_COLUMNS, SUPER = SUPER_COLUMNS };
 static_assert(WARPS * 32 == ROW_THREADS, "a row's norm is summed by as many threads as in its own kernel");
 
@@ -367,9 +370,9 @@ template <bool MIXED> __device__ __forceinline__ int share(const struct matrix& 
 }
 
 /* The first weights that the lane will load are on their way before what they multiply is there. */
-template <bool MIXED> __device__ __forceinline__ void fetch_first(const struct matrix& w, int row) {
+template <bool MIXED> __device__ __forceinline__ void fetch_first(const struct matrix& w, int row, int warp) {
 	const struct lane_weights l = weights_of<MIXED>(w, row);
-	const int warp = threadIdx.x / 32, begin = share<MIXED>(w, warp), end = share<MIXED>(w, warp + 1);
+	const int begin = share<MIXED>(w, warp), end = share<MIXED>(w, warp + 1);
 #pragma unroll
 	for (int i = 0; i < AHEAD; i++)
 		if (begin + i < end) {
@@ -379,13 +382,13 @@ template <bool MIXED> __device__ __forceinline__ void fetch_first(const struct m
 }
 
 template <class T, int TILES, bool MIXED, bool NORM>
-__device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix& w, int row,
+__device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix& w, int row, int warp,
                                            const struct input& in) {
 #pragma unroll
 	for (int t = 0; t < TILES; t++)
 		for (int i = 0; i < 4; i++)
 			acc[t][i] = 0;
-	const int warp = threadIdx.x / 32, begin = share<MIXED>(w, warp), end = share<MIXED>(w, warp + 1);
+	const int begin = share<MIXED>(w, warp), end = share<MIXED>(w, warp + 1);
 	if (MIXED && w.type == DTYPE_Q8_0)
 		accumulate_bytes<T, TILES, NORM>(acc, w, row, in, begin, end);
 	else if (MIXED && !NORM && w.type == DTYPE_Q6_K)
@@ -396,18 +399,21 @@ __device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix&
 		accumulate_plain<T, TILES, NORM>(acc, w, row, in, begin, end);
 }
 
-/* The warps' parts of one output, summed in the order of the warps. shared (WARPS, TILE, 8·TILES) */
-template <int TILES> __device__ __forceinline__ void spill(float* shared, float (*acc)[4]) {
-	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, q = lane % 4;
-	float* mine = shared + (size_t)warp * TILE * 8 * TILES;
+/* The warps' parts of the first n columns' outputs. to (WARPS, TILE, 8·TILES) */
+template <int TILES> __device__ __forceinline__ void spill(float* to, int warp, int n, float (*acc)[4]) {
+	const int lane = threadIdx.x % 32, group = lane / 4, q = lane % 4;
+	float* mine = to + (size_t)warp * TILE * 8 * TILES;
 #pragma unroll
-	for (int t = 0; t < TILES; t++) {
-		mine[group * 8 * TILES + 8 * t + 2 * q] = acc[t][0];
-		mine[group * 8 * TILES + 8 * t + 2 * q + 1] = acc[t][1];
-		mine[(group + 8) * 8 * TILES + 8 * t + 2 * q] = acc[t][2];
-		mine[(group + 8) * 8 * TILES + 8 * t + 2 * q + 1] = acc[t][3];
-	}
+	for (int t = 0; t < TILES; t++)
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			const int row = group + i / 2 * 8, column = 8 * t + 2 * q + i % 2;
+			if (column < n)
+				mine[row * 8 * TILES + column] = acc[t][i];
+		}
 }
+
+/* They are summed in the order of the warps. */
 
 template <int TILES> __device__ __forceinline__ float gather(const float* shared, int row, int column) {
 	float sum = 0;
@@ -435,22 +441,6 @@ __device__ __forceinline__ void take_roots(float* inverse, const struct norm& no
 			inverse[i] = r;
 	}
 	__syncthreads();
-}
-
-/* Whether this block is the last of its head's to get here: part 0 queries, 1 keys, 2 values. */
-__device__ bool is_last_of_head(const struct turn& t, int part, int head) {
-	__shared__ bool last;
-	__threadfence();
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		unsigned* done = &t.done[(size_t)part * t.heads + head];
-		last = atomicAdd(done, 1u) == (unsigned)(t.head_dim / TILE) - 1;
-		if (last)
-			*done = 0;
-	}
-	__syncthreads();
-	__threadfence();
-	return last;
 }
 
 /* The last block of a head's products turns it in every row, a warp a row, and stores keys and values. What
@@ -487,6 +477,13 @@ __device__ __forceinline__ const struct matrix& chosen(const struct product& p, 
 	return MIXED && p.has_low && runs_low(s, sub_layer) ? p.low[part] : p.w[part];
 }
 
+__device__ __forceinline__ void put_output(const struct product& p, int part, int rows, int row, int column,
+                                           float sum) {
+	const float y = sum + (p.bias[part] ? p.bias[part][row] : 0.0f);
+	float* out = &p.out[part][(size_t)column * rows + row];
+	*out = p.end == PRODUCT_ADD ? *out + y : y;
+}
+
 template <class T, int TILES, bool MIXED, bool NORM>
 __global__ void __launch_bounds__(WARPS * 32)
     product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
@@ -497,8 +494,8 @@ __global__ void __launch_bounds__(WARPS * 32)
 		for (; part + 1 < p.parts && tile >= (p.w[part].rows + TILE - 1) / TILE; part++)
 			tile -= (p.w[part].rows + TILE - 1) / TILE;
 	const struct matrix& w = chosen<MIXED>(p, part, slice, sub_layer);
-	const int row0 = tile * TILE;
-	fetch_first<MIXED>(w, row0);
+	const int row0 = tile * TILE, warp = threadIdx.x / 32;
+	fetch_first<MIXED>(w, row0, warp);
 	wait_for_inputs();
 	if (leaves_out(slice, sub_layer))
 		return;
@@ -507,10 +504,10 @@ __global__ void __launch_bounds__(WARPS * 32)
 	if (NORM)
 		take_roots(inverse, p.norm, static_cast<const float*>(x), w.cols, slice, shared);
 	float acc[TILES][4];
-	accumulate<T, TILES, MIXED, NORM>(acc, w, row0, in);
+	accumulate<T, TILES, MIXED, NORM>(acc, w, row0, warp, in);
 	if (NORM)
 		__syncthreads();
-	spill<TILES>(shared, acc);
+	spill<TILES>(shared, warp, 8 * TILES, acc);
 	__syncthreads();
 	if (p.end == PRODUCT_GATE) {
 		/* gate's sums are kept by the threads that will need them while up's go through the same memory */
@@ -522,8 +519,8 @@ __global__ void __launch_bounds__(WARPS * 32)
 			gate[kept] = i < TILE * 8 * TILES ? gather<TILES>(shared, i % TILE, i / TILE) : 0.0f;
 		}
 		__syncthreads();
-		accumulate<T, TILES, MIXED, NORM>(acc, chosen<MIXED>(p, 1, slice, sub_layer), row0, in);
-		spill<TILES>(shared, acc);
+		accumulate<T, TILES, MIXED, NORM>(acc, chosen<MIXED>(p, 1, slice, sub_layer), row0, warp, in);
+		spill<TILES>(shared, warp, 8 * TILES, acc);
 		__syncthreads();
 #pragma unroll
 		for (int kept = 0; kept < KEPT; kept++) {
@@ -539,15 +536,54 @@ __global__ void __launch_bounds__(WARPS * 32)
 	}
 	for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32) {
 		const int row = row0 + i % TILE, column = i / TILE;
-		if (row >= w.rows || column >= n)
-			continue;
-		const float y = gather<TILES>(shared, i % TILE, column) + (p.bias[part] ? p.bias[part][row] : 0.0f);
-		float* out = &p.out[part][(size_t)column * w.rows + row];
-		*out = p.end == PRODUCT_ADD ? *out + y : y;
+		if (row < w.rows && column < n)
+			put_output(p, part, w.rows, row, column, gather<TILES>(shared, i % TILE, column));
 	}
-	if (p.turn.done && is_last_of_head(p.turn, part, row0 / p.turn.head_dim))
-		finish_head(p.turn, part, row0 / p.turn.head_dim, slice, shared);
+	const int head = p.turn.done ? row0 / p.turn.head_dim : 0;
+	if (p.turn.done &&
+	    is_last_block(&p.turn.done[(size_t)part * p.turn.heads + head], p.turn.head_dim / TILE))
+		finish_head(p.turn, part, head, slice, shared);
 }
+
+/* The blocks that share out the columns of a tile. */
+struct split {
+	float* sums; /* (tiles, WARPS, TILE, 8·TILES) */
+	unsigned* done;
+	int parts;
+};
+
+/* A matrix alone, a block's warps being some of the eight. What other blocks wrote is read past the
+ * first-level cache. */
+template <class T, int TILES, bool MIXED>
+__global__ void __launch_bounds__(WARPS * 32 / 2)
+    split_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer,
+                 struct split split) {
+	const int tile = (int)blockIdx.x / split.parts, part = (int)blockIdx.x % split.parts;
+	const int row0 = tile * TILE, warp = part * (WARPS / split.parts) + (int)threadIdx.x / 32;
+	const struct matrix& w = chosen<MIXED>(p, 0, slice, sub_layer);
+	fetch_first<MIXED>(w, row0, warp);
+	wait_for_inputs();
+	if (leaves_out(slice, sub_layer))
+		return;
+	const struct input in = {x, NULL, NULL, 0, slice->n, w.cols};
+	float acc[TILES][4];
+	accumulate<T, TILES, MIXED, false>(acc, w, row0, warp, in);
+	float* sums = split.sums + (size_t)tile * WARPS * TILE * 8 * TILES;
+	spill<TILES>(sums, warp, in.n, acc);
+	if (!is_last_block(&split.done[tile], split.parts))
+		return;
+	for (int i = threadIdx.x; i < TILE * in.n; i += blockDim.x) {
+		const int row = i % TILE, column = i / TILE;
+		float sum = 0;
+#pragma unroll
+		for (int k = 0; k < WARPS; k++)
+			sum += __ldcg(&sums[(k * TILE + row) * 8 * TILES + column]);
+		if (row0 + row < w.rows)
+			put_output(p, 0, w.rows, row0 + row, column, sum);
+	}
+}
+
+/* ---- launches ----------------------------------------------------------------------------- */
 
 static bool is_half(const struct matrix& w) { return w.type == DTYPE_F16 || w.type == DTYPE_BF16; }
 
@@ -559,12 +595,43 @@ static bool is_plain(const struct product& p) {
 	return plain;
 }
 
+static int tiles_in(int rows) { return (rows + TILE - 1) / TILE; }
+
+size_t tiles_of(const struct cuda_backend* b) { return (size_t)tiles_in(b->shape.dim); }
+size_t tile_sums_of(const struct cuda_backend* b) { return tiles_of(b) * WARPS * TILE * 8 * FEW_BUCKETS; }
+
+static int parts_for(const struct cuda_backend* b, const struct product& p, int bucket) {
+	const struct matrix& w = p.has_low ? p.low[0] : p.w[0];
+	const struct planes row = planes_of(w.type, w.cols);
+	if (p.parts > 1 || p.norm.weight || bucket > FEW_BUCKETS || w.rows > b->shape.dim)
+		return 1;
+	if (b->column_parts > 0)
+		return b->column_parts;
+	return parts_by_shape(tiles_in(w.rows),
+	                      (double)w.rows * (double)(row.data + row.high + row.scale + row.factor));
+}
+
+template <int TILES>
+static void launch_split(const struct cuda_backend* b, cudaStream_t stream, const struct product& p,
+                         const void* x, int sub_layer, int parts) {
+	const struct device_slice* slice = (const struct device_slice*)b->slice;
+	const struct split split = {b->work.tile_sums, b->work.tile_done, parts};
+	const auto go = [&](auto kernel) {
+		launch(b, stream, dim3((unsigned)(tiles_in(p.w[0].rows) * parts)), (unsigned)(WARPS * 32 / parts), 0,
+		       kernel, p, x, slice, sub_layer, split);
+	};
+	if (!is_plain(p))
+		b->bf16 ? go(split_kernel<__nv_bfloat16, TILES, true>) : go(split_kernel<__half, TILES, true>);
+	else
+		b->bf16 ? go(split_kernel<__nv_bfloat16, TILES, false>) : go(split_kernel<__half, TILES, false>);
+}
+
 template <int TILES, bool NORM>
 static void launch_tiles(const struct cuda_backend* b, cudaStream_t stream, const struct product& p,
                          const void* x, int sub_layer) {
 	int blocks = 0;
 	for (int i = 0; i < (p.end == PRODUCT_GATE ? 1 : p.parts); i++)
-		blocks += (p.w[i].rows + TILE - 1) / TILE;
+		blocks += tiles_in(p.w[i].rows);
 	const struct device_slice* slice = (const struct device_slice*)b->slice;
 	const auto go = [&](auto kernel) {
 		launch(b, stream, dim3((unsigned)blocks), WARPS * 32, 0, kernel, p, x, slice, sub_layer);
@@ -581,6 +648,12 @@ static void launch_tiles(const struct cuda_backend* b, cudaStream_t stream, cons
 void launch_product(const struct cuda_backend* b, cudaStream_t stream, const struct product* p, const void* x,
                     int bucket, int sub_layer) {
 	const bool norm = p->norm.weight != NULL;
+	const int parts = parts_for(b, *p, bucket);
+	if (parts > 1) {
+		bucket == 1 ? launch_split<1>(b, stream, *p, x, sub_layer, parts)
+		            : launch_split<2>(b, stream, *p, x, sub_layer, parts);
+		return;
+	}
 	switch (bucket) {
 	case 1:
 		norm ? launch_tiles<1, true>(b, stream, *p, x, sub_layer)
@@ -607,7 +680,7 @@ bool norm_goes_along(const struct cuda_backend* b, const struct product* p, int 
 		wide = wide && (is_half(p->w[i]) || p->w[i].type == DTYPE_Q8_0);
 		wide = wide && (!p->has_low || is_half(p->low[i]) || p->low[i].type == DTYPE_Q8_0);
 	}
-	return wide && b->launches != LAUNCHES_SEPARATE && bucket <= FUSED_BUCKETS;
+	return wide && b->launches != LAUNCHES_SEPARATE && bucket <= FEW_BUCKETS;
 }
 
 bool turn_goes_along(const struct cuda_backend* b) {

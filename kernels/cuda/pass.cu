@@ -161,6 +161,7 @@ static bool clear(struct cuda_backend* b, struct error* error) {
 	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
 	CUDA_TRY(cudaMemsetAsync(b->work.head_done, 0, 3 * heads * sizeof(unsigned), b->stream), error);
 	CUDA_TRY(cudaMemsetAsync(b->work.row_done, 0, rows * sizeof(unsigned), b->stream), error);
+	CUDA_TRY(cudaMemsetAsync(b->work.tile_done, 0, tiles_of(b) * sizeof(unsigned), b->stream), error);
 	return true;
 }
 

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cuda/parts.h"
 #include "kernels/sample.h"
 #include "kernels/synth_block.h"
 #include "tests/kernels/support_random_model.h"
@@ -643,40 +644,66 @@ static void families_it_cannot_run(void** state) {
 
 /* ---- ways to launch -------------------------------------------------------------------------- */
 
-/* Hidden states, influence and logits of a tree, and a draft loop's tokens, after committed tokens. */
+/* Tiles whose norm goes along, and not; products in parts, and not. */
+static const int trees[] = {1, 11, 20};
+
+/* Hidden states, influence and logits of each tree, and a draft loop's tokens, after committed tokens. */
 struct launched {
-	float tapped[20 * 128], influence[4 * 20], logits[20 * 300];
+	struct {
+		float tapped[20 * 128], influence[4 * 20], logits[20 * 300];
+	} tree[COUNT(trees)];
 	int32_t drafted[12];
 };
 
-static void play_way(const char* way, const struct weight_table* weights, int n, struct launched* out) {
-	struct random random = {7};
-	struct error error = {""};
-	if (way)
-		setenv("SWIFTLET_CUDA_LAUNCHES", way, 1);
+/* NULL: what it chooses itself. */
+struct way {
+	const char *launches, *parts;
+};
+
+static struct backend* open_way(const struct way* way, const struct weight_table* weights) {
+	if (way->launches)
+		setenv("SWIFTLET_CUDA_LAUNCHES", way->launches, 1);
+	if (way->parts)
+		setenv("SWIFTLET_CUDA_PARTS", way->parts, 1);
 	struct backend* b = open_one(true, weights);
 	unsetenv("SWIFTLET_CUDA_LAUNCHES");
-	struct cache* c = open_cache(b);
+	unsetenv("SWIFTLET_CUDA_PARTS");
+	return b;
+}
+
+static void play_tree(struct backend* b, struct cache* c, struct random* random, int k,
+                      struct launched* out) {
+	const int vocab = b->weights->shape.vocab, sub_layers = 2 * b->weights->shape.n_blocks;
+	struct rows* r = calloc(1, sizeof *r);
+	random_rows(r, random, trees[k], vocab);
+	for (int i = 0; i < r->n; i++) {
+		r->want[i] = WANT_TOKEN | WANT_LOGITS;
+		r->out[i].logits = out->tree[k].logits + (size_t)i * (size_t)vocab;
+	}
+	const struct segment segment = {.cache = c, .base = c->committed, .n = r->n};
+	struct pass pass = pass_of(r, &segment, sub_layers);
+	pass.head = true;
+	pass.tap = sub_layers - 1;
+	pass.tap_out = out->tree[k].tapped;
+	pass.influence = out->tree[k].influence;
+	run(b, &pass);
+	b->discard(c);
+	free(r);
+}
+
+static void play_way(const struct way* way, const struct weight_table* weights, struct launched* out) {
 	enum { FILLED = 260 };
+	struct random random = {7};
+	struct error error = {""};
+	struct backend* b = open_way(way, weights);
+	struct cache* c = open_cache(b);
 	int32_t text[FILLED];
 	for (int i = 0; i < FILLED; i++)
 		text[i] = random_below(&random, weights->shape.vocab);
 	c->prompt_length = FILLED;
 	fill(b, c, text, FILLED); /* over one chunk of attention */
-	struct rows* r = calloc(1, sizeof *r);
-	random_rows(r, &random, n, weights->shape.vocab);
-	for (int i = 0; i < n; i++) {
-		r->want[i] = WANT_TOKEN | WANT_LOGITS;
-		r->out[i].logits = out->logits + (size_t)i * (size_t)weights->shape.vocab;
-	}
-	const struct segment segment = {.cache = c, .base = FILLED, .n = n};
-	struct pass pass = pass_of(r, &segment, 2 * weights->shape.n_blocks);
-	pass.head = true;
-	pass.tap = 2 * weights->shape.n_blocks - 1;
-	pass.tap_out = out->tapped;
-	pass.influence = out->influence;
-	run(b, &pass);
-	b->discard(c);
+	for (int k = 0; k < COUNT(trees); k++)
+		play_tree(b, c, &random, k, out);
 	struct draft_policy policy = {.max_steps = 12, .top = 2};
 	for (int i = 0; i < DRAFT_BINS; i++)
 		policy.accept[i] = 1;
@@ -685,21 +712,19 @@ static void play_way(const char* way, const struct weight_table* weights, int n,
 	assert_int_equal(b->draft(b, &chain, text[3], NULL, NULL, false, &policy, drafted, &error), 12);
 	for (int i = 0; i < 12; i++)
 		out->drafted[i] = drafted[i].token;
-	free(r);
 	b->cache_close(c);
 	b->close(b);
 }
 
 static void try_ways(const struct model_shape* shape, enum dtype type, int with) {
-	static const int trees[] = {1, 11, 20}; /* tiles whose norm goes along, and not */
+	static const struct way ways[] = {
+	    {"separate", "1"}, {"fused", NULL}, {NULL, NULL}, {NULL, "2"}, {"separate", "4"}};
 	struct random_model* m = random_model_make(shape, &type, 1, with, 21);
 	struct launched *separate = calloc(1, sizeof *separate), *other = calloc(1, sizeof *other);
-	for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
-		play_way("separate", &m->weights, trees[i], separate);
-		for (int k = 0; k < 2; k++) {
-			play_way(k ? NULL : "fused", &m->weights, trees[i], other);
-			assert_memory_equal(separate, other, sizeof *other);
-		}
+	play_way(&ways[0], &m->weights, separate);
+	for (int k = 1; k < COUNT(ways); k++) {
+		play_way(&ways[k], &m->weights, other);
+		assert_memory_equal(separate, other, sizeof *other);
 	}
 	free(separate);
 	free(other);
@@ -711,9 +736,21 @@ static void launches_give_the_same_bits(void** state) {
 	const struct model_shape llama = random_shape(2, 128, 4, 2, 32, 192, 300);
 	try_ways(&llama, DTYPE_F16, WITH_BIASES);
 	try_ways(&llama, DTYPE_Q8_0, WITH_HEAD_NORMS);
-	struct model_shape gemma = random_shape(2, 64, 4, 2, 80, 96, 257);
+	try_ways(&llama, DTYPE_Q4_1, 0);
+	/* a head of few rows, and not of whole tiles */
+	struct model_shape gemma = random_shape(2, 64, 4, 2, 80, 96, 57);
 	gemma.norm_plus_one = true;
 	try_ways(&gemma, DTYPE_BF16, WITH_POST_NORMS | WITH_SOFTCAPS | WITH_WINDOW);
+}
+
+static void parts_even_out_waves(void** state) {
+	(void)state;
+	const double mb = 1e6;
+	assert_int_equal(parts_by_shape(256, 33.6 * mb), 1);  /* 7B's output in F16: 0.97 busy as it is */
+	assert_int_equal(parts_by_shape(320, 52.4 * mb), 2);  /* 13B's */
+	assert_int_equal(parts_by_shape(320, 14.7 * mb), 1);  /* in 4 bits it takes less than the combining */
+	assert_int_equal(parts_by_shape(160, 70.8 * mb), 4);  /* half of 13B's down */
+	assert_int_equal(parts_by_shape(256, 117.4 * mb), 1); /* 8B's down */
 }
 
 static void an_unknown_way_is_named(void** state) {
@@ -727,6 +764,10 @@ static void an_unknown_way_is_named(void** state) {
 	assert_null(cuda_open(&m->weights, &options, &error));
 	unsetenv("SWIFTLET_CUDA_LAUNCHES");
 	assert_non_null(strstr(error.message, "faster"));
+	setenv("SWIFTLET_CUDA_PARTS", "3", 1);
+	assert_null(cuda_open(&m->weights, &options, &error));
+	unsetenv("SWIFTLET_CUDA_PARTS");
+	assert_string_equal(error.message, "SWIFTLET_CUDA_PARTS=3: shape, 1, 2 or 4 was expected");
 	random_model_free(m);
 }
 
@@ -776,6 +817,7 @@ int main(void) {
 	                                   cmocka_unit_test(prefill),
 	                                   cmocka_unit_test(families_it_cannot_run),
 	                                   cmocka_unit_test(launches_give_the_same_bits),
+	                                   cmocka_unit_test(parts_even_out_waves),
 	                                   cmocka_unit_test(an_unknown_way_is_named),
 #ifdef SWIFTLET_EMULATED
 	                                   cmocka_unit_test(too_small_a_device),

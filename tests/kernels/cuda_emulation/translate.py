@@ -33,8 +33,7 @@ def launches(text):
 
 
 def shared(text):
-    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)emulated_dynamic_shared();", text)
-    return re.sub(r"__shared__ ", "static ", text)
+    return re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)emulated_dynamic_shared();", text)
 
 
 def main():

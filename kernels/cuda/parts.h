@@ -1,0 +1,29 @@
+/* In how many parts the columns of a product are given to blocks.
+ *
+ * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, but one that got
+ * three where others got two is the last to end: 320 tiles on 132 multiprocessors keep them 0.81 busy, 640
+ * halves of tiles 0.97. In exchange the last block of a tile waits for a count and looks at the others' sums.
+ */
+#ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
+#define SWIFTLET_KERNELS_CUDA_PARTS_H
+
+/* Of an H100 or H200; what a count and a second look take, about a microsecond, in bytes of memory's time. */
+enum { PARTS_MULTIPROCESSORS = 132, PARTS_COMBINING = 4 << 20, MOST_PARTS = 4 };
+
+/* What the product takes, in bytes of memory's time, as far as every multiprocessor gets the same of it. */
+static inline double parts_take(int tiles, double bytes, int parts) {
+	const int blocks = tiles * parts;
+	const int most = (blocks + PARTS_MULTIPROCESSORS - 1) / PARTS_MULTIPROCESSORS;
+	return bytes * most * PARTS_MULTIPROCESSORS / blocks + (parts > 1 ? PARTS_COMBINING : 0);
+}
+
+/* 1, 2 or 4, by the matrix's shape and type alone: its tiles and all its bytes. */
+static inline int parts_by_shape(int tiles, double bytes) {
+	int best = 1;
+	for (int parts = 2; parts <= MOST_PARTS; parts *= 2)
+		if (parts_take(tiles, bytes, parts) < parts_take(tiles, bytes, best))
+			best = parts;
+	return best;
+}
+
+#endif
