@@ -21,9 +21,9 @@ static const struct session_option session_option[] = {
     {"Engine", NULL, NULL},
     {"backend", "auto|cpu|cuda", "where the model runs (auto: a GPU when there is one)"},
     {"devices", "N",
-     "GPUs that share the model, by NCCL: each has 1/N of weights and\ncache. The same tokens for every N "
-     "from 1 on; a prompt's bits\ndiffer from those without the option, which may use cuBLAS.\nNo copies for "
-     "drafting, no draft loop on the device"},
+     "GPUs that share the model, by NCCL: each has 1/N of weights,\ncache and copy for drafting. The same "
+     "tokens for every N from 1\non; a prompt's bits differ from those without the option, which\nmay use "
+     "cuBLAS. Draft steps are passes, not a loop on the device"},
     {"threads", "N", "CPU threads (0: one for each CPU that it may use)"},
     {"isa", "NAME", "auto, reference, avx2 or avx512"},
     {"context", "N", "tokens the cache holds (default min(the model's, 4096))"},

@@ -480,12 +480,11 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->has_penalties = true;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
-	if (!alone) /* a loop on the device may hold no gathers: what conditional nodes take is listed, and short
-	             */
-		return;
-	head->draft = cuda_draft;
 	head->use_low = cuda_use_low;
 	head->carry_low = cuda_carry_low;
+	/* the body of a loop on the device takes kernels of that device alone, and no waits for events, which
+	 * NCCL's captured calls bring along */
+	head->draft = alone ? cuda_draft : NULL;
 }
 
 /* Its share of the heads and of the feed-forward width. */

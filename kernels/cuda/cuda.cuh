@@ -136,6 +136,8 @@ struct device_group {
 	struct cuda_backend* device[MAX_DEVICES]; /* the first leads: its host memory holds slices and results */
 	struct nccl_calls nccl;
 	struct ncclComm* comm[MAX_DEVICES]; /* NULL where one device is alone, and once they have been given up */
+	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
+	bool with_low;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
 	struct error failure; /* of a device that failed: every pass says so from then on */
 };
@@ -172,8 +174,6 @@ struct cuda_backend {
 		cudaGraphExec_t pass[BUCKETS + 1], draft; /* several devices: the first is of one row */
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
 	} captured[2];
-	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
-	bool with_low;
 	struct low_state* low; /* low.cu; NULL: no copy */
 	void** allocation;     /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
@@ -252,6 +252,15 @@ template <class F> void each_device(const struct cuda_backend* b, F what) {
 }
 
 /* upload.cu */
+/* The rows of a matrix, or the elements of a vector, that a device has; and of which kinds there are: a
+ * block's queries, its keys and values, what has the model's width, the feed-forward's, and the head. */
+struct own_rows {
+	int64_t first, n;
+};
+struct matrix_shares {
+	struct own_rows q, kv, dim, ffn, vocab;
+};
+struct matrix_shares shares_of(const struct cuda_backend*);
 bool upload_weights(struct cuda_backend*, struct error*);
 /* Bytes that upload_weights will take. */
 size_t weight_bytes(const struct cuda_backend*);
@@ -341,7 +350,7 @@ void launch_attention(const struct cuda_backend*, cudaStream_t, int rows, int bl
 void launch_results(const struct cuda_backend*, cudaStream_t, int rows, struct device_result* out);
 
 /* draft.cu */
-/* Captures the loop for launches as b->with_low says. */
+/* Captures the loop for launches as the group's with_low says. */
 bool draft_capture(struct cuda_backend*, struct error*);
 int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
                const struct mask* low, bool low_head, const struct draft_policy*, struct result*,
@@ -349,7 +358,7 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
 
 /* pass.cu */
 bool cuda_run(struct backend*, const struct pass*, struct error*);
-/* Captures the passes, and the draft loop, for launches as b->with_low says. */
+/* Captures the passes, and the draft loop, for launches as the group's with_low says. */
 bool capture_passes(struct cuda_backend*, struct error*);
 void captured_close(struct cuda_backend::captured*);
 /* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams. */

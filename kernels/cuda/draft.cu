@@ -56,12 +56,12 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 	b->launches = launches;
 	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
-	CUDA_TRY(cudaGraphInstantiate(&b->captured[b->with_low].draft, graph, 0), error);
+	CUDA_TRY(cudaGraphInstantiate(&b->captured[b->group->with_low].draft, graph, 0), error);
 	return true;
 }
 
 bool draft_capture(struct cuda_backend* b, struct error* error) {
-	cudaGraph_t* source = &b->captured[b->with_low].draft_source;
+	cudaGraph_t* source = &b->captured[b->group->with_low].draft_source;
 	CUDA_TRY(cudaGraphCreate(source, 0), error);
 	return build(b, *source, error);
 }

@@ -1,7 +1,8 @@
 /* A low-bit copy on the device.
  *
  * Its place, and graphs of passes that take it as the slice says, are made at once; its bytes follow when it
- * is filled, in pieces, so that none delays what is decoded meanwhile. */
+ * is filled, in pieces, so that none delays what is decoded meanwhile. Where several devices share the model,
+ * each has its rows of the copy, too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@ enum { PIECE_BYTES = 16 << 20 };
 
 struct low_state {
 	const struct low_table* table;
-	struct matrix* place; /* (n_items) */
+	struct matrix* place; /* (n_items) this device's rows of each */
+	struct own_rows* own; /* (n_items) which they are */
 	unsigned char* raw;   /* a piece, as stored */
 	int item;             /* all rows of those before are there, and of this one those before `row` */
 	int64_t row;
@@ -23,6 +25,7 @@ void low_state_close(struct cuda_backend* b) {
 		return;
 	cudaFree(b->low->raw);
 	free(b->low->place);
+	free(b->low->own);
 	free(b->low);
 	b->low = NULL;
 }
@@ -36,43 +39,65 @@ static bool check_types(const struct low_table* table, struct error* error) {
 	return true;
 }
 
-static bool take_places(struct cuda_backend* b, struct error* error) {
+/* Where a pass with the copy finds a matrix: in a place of its own, or, where it has no copy, as stored.
+ * Items come in the order of the blocks' matrices. */
+static bool take_place(struct cuda_backend* b, int* item, const struct tensor* copy, struct own_rows own,
+                       const struct matrix& stored, struct matrix* low, struct error* error) {
 	struct low_state* s = b->low;
-	size_t raw = PIECE_BYTES;
-	for (int i = 0; i < s->table->n_items; i++) {
-		const struct tensor* copy = s->table->item[i].copy;
-		const size_t row = dtype_row_bytes(copy->type, copy->cols);
-		raw = row > raw ? row : raw;
-		if (!take_matrix(b, copy->type, copy->rows, copy->cols, &s->place[i], "a low-bit copy", error))
-			return false;
-	}
-	CUDA_TRY(cudaMalloc((void**)&s->raw, raw), error);
+	*low = stored;
+	if (*item == s->table->n_items || s->table->item[*item].copy != copy)
+		return true;
+	if (!take_matrix(b, copy->type, own.n, copy->cols, low, "a low-bit copy", error))
+		return false;
+	s->place[*item] = *low;
+	s->own[(*item)++] = own;
 	return true;
 }
 
-/* What a pass with the copy runs in the place of a matrix: items come in the order of the blocks' matrices.
- */
-static struct matrix copy_or(const struct low_state* s, int* item, const struct tensor* copy,
-                             const struct matrix& stored) {
-	return *item < s->table->n_items && s->table->item[*item].copy == copy ? s->place[(*item)++] : stored;
-}
-
-static void put_places(struct cuda_backend* b) {
-	const struct low_state* s = b->low;
+static bool take_places(struct cuda_backend* b, struct error* error) {
+	const struct low_table* table = b->low->table;
+	const struct matrix_shares own = shares_of(b);
 	int item = 0;
 	for (int i = 0; i < b->shape.n_blocks; i++) {
-		const struct block_weights* c = &s->table->block[i];
+		const struct block_weights* c = &table->block[i];
 		struct device_block* d = &b->block[i];
 		struct device_block::low_matrices* low = &d->low;
-		low->wq = copy_or(s, &item, &c->wq, d->wq);
-		low->wk = copy_or(s, &item, &c->wk, d->wk);
-		low->wv = copy_or(s, &item, &c->wv, d->wv);
-		low->wo = copy_or(s, &item, &c->wo, d->wo);
-		low->gate = copy_or(s, &item, &c->w_gate, d->gate);
-		low->up = copy_or(s, &item, &c->w_up, d->up);
-		low->down = copy_or(s, &item, &c->w_down, d->down);
+		if (!take_place(b, &item, &c->wq, own.q, d->wq, &low->wq, error) ||
+		    !take_place(b, &item, &c->wk, own.kv, d->wk, &low->wk, error) ||
+		    !take_place(b, &item, &c->wv, own.kv, d->wv, &low->wv, error) ||
+		    !take_place(b, &item, &c->wo, own.dim, d->wo, &low->wo, error) ||
+		    !take_place(b, &item, &c->w_gate, own.ffn, d->gate, &low->gate, error) ||
+		    !take_place(b, &item, &c->w_up, own.ffn, d->up, &low->up, error) ||
+		    !take_place(b, &item, &c->w_down, own.dim, d->down, &low->down, error))
+			return false;
 	}
-	b->low_output = copy_or(s, &item, s->table->output, b->output);
+	return take_place(b, &item, table->output, own.vocab, b->output, &b->low_output, error);
+}
+
+static bool take_raw(struct cuda_backend* b, struct error* error) {
+	const struct low_table* table = b->low->table;
+	size_t raw = PIECE_BYTES;
+	for (int i = 0; i < table->n_items; i++) {
+		const size_t row = dtype_row_bytes(table->item[i].copy->type, table->item[i].copy->cols);
+		raw = row > raw ? row : raw;
+	}
+	CUDA_TRY(cudaMalloc((void**)&b->low->raw, raw), error);
+	return true;
+}
+
+/* On one device. */
+static bool open_low(struct cuda_backend* b, const struct low_table* table, struct error* error) {
+	const size_t items = (size_t)table->n_items + 1;
+	struct low_state* s = (struct low_state*)calloc(1, sizeof *s);
+	if (!s)
+		return error_set(error, "out of memory for a low-bit copy");
+	b->low = s;
+	s->table = table;
+	s->place = (struct matrix*)calloc(items, sizeof *s->place);
+	s->own = (struct own_rows*)calloc(items, sizeof *s->own);
+	if (!s->place || !s->own)
+		return error_set(error, "out of memory for a low-bit copy");
+	return take_places(b, error) && take_raw(b, error);
 }
 
 /* What was taken for a copy that cannot be run. */
@@ -83,61 +108,69 @@ static void give_back(struct cuda_backend* b, int n_allocations) {
 	low_state_close(b);
 }
 
+static bool is_there(const struct cuda_backend* b, struct error* error) {
+	if (devices_gone(b))
+		return error_set(error, "%s", b->group->failure.message);
+	return cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
+}
+
 bool cuda_use_low(struct backend* backend, const struct low_table* table, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	const int before = b->n_allocations;
+	int before[MAX_DEVICES];
+	bool done = true;
 	if (b->low)
 		return error_set(error, "the CUDA backend runs one low-bit copy, and has one");
-	if (!check_types(table, error))
+	if (!check_types(table, error) || !is_there(b, error))
 		return false;
-	CUDA_TRY(cudaSetDevice(b->device), error);
-	b->low = (struct low_state*)calloc(1, sizeof *b->low);
-	struct matrix* place = (struct matrix*)calloc((size_t)table->n_items + 1, sizeof *place);
-	if (!b->low || !place) {
-		free(place);
-		free(b->low);
-		b->low = NULL;
-		return error_set(error, "out of memory for a low-bit copy");
-	}
-	b->low->table = table;
-	b->low->place = place;
-	bool done = take_places(b, error);
-	if (done) {
-		put_places(b);
-		b->with_low = true;
-		done = capture_passes(b, error);
-		b->with_low = false;
-	}
-	if (!done)
-		give_back(b, before);
+	each_device(b, [&](struct cuda_backend* p) {
+		before[p->rank] = p->n_allocations;
+		done = done && open_low(p, table, error);
+	});
+	b->group->with_low = true;
+	done = done && capture_passes(b, error);
+	b->group->with_low = false;
+	if (!done && !devices_gone(b))
+		each_device(b, [&](struct cuda_backend* p) { give_back(p, before[p->rank]); });
 	return done;
 }
 
-bool cuda_carry_low(struct backend* backend, size_t bytes, bool* all, struct error* error) {
-	struct cuda_backend* b = (struct cuda_backend*)backend;
-	struct low_state* s = b->low;
-	*all = s->item == s->table->n_items;
-	if (*all)
-		return true;
-	CUDA_TRY(cudaSetDevice(b->device), error);
+/* So many bytes of one device's rows. */
+static bool carry(struct low_state* s, size_t bytes, struct error* error) {
 	for (size_t left = bytes; left > 0 && s->item < s->table->n_items;) {
 		const struct tensor* copy = s->table->item[s->item].copy;
+		const struct own_rows own = s->own[s->item];
 		const size_t row = dtype_row_bytes(copy->type, copy->cols);
 		const size_t most = left < (size_t)PIECE_BYTES ? left : (size_t)PIECE_BYTES;
 		int64_t n = most > row ? (int64_t)(most / row) : 1;
-		n = n < copy->rows - s->row ? n : copy->rows - s->row;
+		n = n < own.n - s->row ? n : own.n - s->row;
 		if (!arrange_rows(&s->place[s->item], copy->type,
-		                  (const unsigned char*)copy->data + (size_t)s->row * row, s->raw, s->row, n, error))
+		                  (const unsigned char*)copy->data + (size_t)(own.first + s->row) * row, s->raw,
+		                  s->row, n, error))
 			return false;
 		left -= left < (size_t)n * row ? left : (size_t)n * row;
 		s->row += n;
-		if (s->row == copy->rows) {
+		if (s->row == own.n) {
 			s->item++;
 			s->row = 0;
 		}
 	}
-	*all = s->item == s->table->n_items;
-	if (*all)
+	if (s->item == s->table->n_items)
 		CUDA_TRY(cudaDeviceSynchronize(), error); /* passes run on a stream of their own */
 	return true;
+}
+
+bool cuda_carry_low(struct backend* backend, size_t bytes, bool* all, struct error* error) {
+	struct cuda_backend* b = (struct cuda_backend*)backend;
+	const size_t devices = (size_t)b->group->devices, share = bytes > devices ? bytes / devices : bytes;
+	*all = false;
+	if (!is_there(b, error))
+		return false;
+	bool done = true, missing = false;
+	each_device(b, [&](struct cuda_backend* p) {
+		struct low_state* s = p->low;
+		done = done && (s->item == s->table->n_items || carry(s, share, error));
+		missing = missing || s->item < s->table->n_items;
+	});
+	*all = done && !missing;
+	return done;
 }

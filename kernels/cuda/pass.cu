@@ -17,8 +17,8 @@ static int bucket_of(int rows) { return (rows + 7) / 8; }
 static void take_part(const struct cuda_backend* b, struct product* p, const struct matrix& stored,
                       const struct matrix& low, float* out, const float* bias) {
 	p->w[p->parts] = stored;
-	p->low[p->parts] = b->with_low ? low : stored;
-	p->has_low = p->has_low || (b->with_low && low.data != stored.data);
+	p->low[p->parts] = b->group->with_low ? low : stored;
+	p->has_low = p->has_low || (b->group->with_low && low.data != stored.data);
 	p->out[p->parts] = out;
 	p->bias[p->parts] = bias;
 	p->parts++;
@@ -191,7 +191,7 @@ static bool capture(struct cuda_backend* b, int index, int rows, struct error* e
 	each_device(b, [&](struct cuda_backend* p) {
 		cudaGraph_t graph = NULL;
 		done = done && cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error) &&
-		       cuda_ok(cudaGraphInstantiate(&p->captured[b->with_low].pass[index], graph, 0),
+		       cuda_ok(cudaGraphInstantiate(&p->captured[b->group->with_low].pass[index], graph, 0),
 		               "cudaGraphInstantiate", error);
 		if (graph)
 			cudaGraphDestroy(graph);
@@ -496,7 +496,7 @@ static bool launch_captured(struct cuda_backend* b, int n, struct error* error) 
 	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) {
-		done = done && cuda_ok(cudaGraphLaunch(p->captured[b->with_low].pass[index], p->stream),
+		done = done && cuda_ok(cudaGraphLaunch(p->captured[b->group->with_low].pass[index], p->stream),
 		                       "cudaGraphLaunch", error);
 	});
 	return done;
@@ -634,9 +634,9 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error), all;
 	if (devices_gone(b))
 		done = error_set(error, "%s", b->group->failure.message);
-	b->with_low = pass->low || pass->low_head;
-	assert(!b->with_low || (b->low && pass->kind != PASS_PREFILL));
-	done = done && (!b->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
+	b->group->with_low = pass->low || pass->low_head;
+	assert(!b->group->with_low || (b->low && pass->kind != PASS_PREFILL));
+	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
 	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
 	struct walk walk = {0, 0};
@@ -652,7 +652,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 		struct error ignored;
 		devices_wait(b, &ignored); /* what is under way reads the staging blocks */
 	}
-	b->with_low = false;
+	b->group->with_low = false;
 	for (int i = 0; i < pass->n_segments; i++) {
 		struct cache* c = pass->segment[i].cache;
 		if (done && pass->kind == PASS_PREFILL)

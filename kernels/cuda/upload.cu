@@ -174,12 +174,7 @@ bool arrange_rows(const struct matrix* m, enum dtype type, const void* rows, voi
 
 /* ---- one matrix --------------------------------------------------------------------------- */
 
-/* The rows of a matrix, or the elements of a vector, that this device has. */
-struct share {
-	int64_t first, n;
-};
-
-static struct share share_of(const struct cuda_backend* b, const struct shares& shares) {
+static struct own_rows rows_of(const struct cuda_backend* b, const struct shares& shares) {
 	return {shares.first[b->rank], shares.first[b->rank + 1] - shares.first[b->rank]};
 }
 
@@ -209,7 +204,7 @@ static int64_t rows_at_once(size_t row_bytes) {
 	return (int64_t)(PIECE_BYTES / row_bytes) > 0 ? (int64_t)(PIECE_BYTES / row_bytes) : 1;
 }
 
-static bool copy_halves(const struct tensor* t, struct share share, const struct matrix* m,
+static bool copy_halves(const struct tensor* t, struct own_rows share, const struct matrix* m,
                         struct copier* copier, struct error* error) {
 	const size_t row_bytes = (size_t)t->cols * 2;
 	const int64_t at_once = rows_at_once(row_bytes);
@@ -226,7 +221,7 @@ static bool copy_halves(const struct tensor* t, struct share share, const struct
 }
 
 /* Quantized rows from the host or made on the device, by way of raw pieces. */
-static bool fill_planes(const struct tensor* t, struct share share, const struct matrix* m,
+static bool fill_planes(const struct tensor* t, struct own_rows share, const struct matrix* m,
                         struct copier* copier, struct error* error) {
 	const size_t row_bytes = dtype_row_bytes(t->type, t->cols);
 	const int64_t at_once = rows_at_once(row_bytes);
@@ -248,7 +243,7 @@ static bool fill_planes(const struct tensor* t, struct share share, const struct
 	return true;
 }
 
-static bool place(struct cuda_backend* b, const struct tensor* t, struct share share, int type,
+static bool place(struct cuda_backend* b, const struct tensor* t, struct own_rows share, int type,
                   struct matrix* m, const char* what, struct copier* copier, struct error* error) {
 	if (!take_matrix(b, type, share.n, t->cols, m, what, error))
 		return false;
@@ -272,7 +267,7 @@ static int placed_type(const struct cuda_backend* b, const struct tensor* t) {
 	return b->bf16 ? DTYPE_BF16 : DTYPE_F16;
 }
 
-static bool vector_up(struct cuda_backend* b, const struct tensor* t, struct share share, float** out,
+static bool vector_up(struct cuda_backend* b, const struct tensor* t, struct own_rows share, float** out,
                       struct copier* copier, struct error* error) {
 	*out = nullptr;
 	if (!tensor_present(t))
@@ -294,27 +289,23 @@ static bool vector_up(struct cuda_backend* b, const struct tensor* t, struct sha
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-/* A block's matrices, with this device's share of their rows. */
-struct block_shares {
-	struct share q, kv, dim, ffn;
-};
-static struct block_shares shares_of(const struct cuda_backend* b) {
+struct matrix_shares shares_of(const struct cuda_backend* b) {
 	const struct model_shape* m = &b->whole;
 	const int n = b->group->devices, head = m->head_dim;
-	return {share_of(b, shares_of_heads(n, m->kv_heads, m->heads / m->kv_heads * head)),
-	        share_of(b, shares_of_heads(n, m->kv_heads, head)), share_of(b, shares_of_rows(n, m->dim)),
-	        share_of(b, shares_of_rows(n, m->ffn))};
+	return {rows_of(b, shares_of_heads(n, m->kv_heads, m->heads / m->kv_heads * head)),
+	        rows_of(b, shares_of_heads(n, m->kv_heads, head)), rows_of(b, shares_of_rows(n, m->dim)),
+	        rows_of(b, shares_of_rows(n, m->ffn)), rows_of(b, shares_of_rows(n, m->vocab))};
 }
 
 static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct error* error) {
 	const struct block_weights* w = &b->head.weights->block[i];
 	struct device_block* d = &b->block[i];
-	const struct block_shares s = shares_of(b);
-	const struct share dim = {0, b->shape.dim}, head = {0, b->shape.head_dim};
+	const struct matrix_shares s = shares_of(b);
+	const struct own_rows dim = {0, b->shape.dim}, head = {0, b->shape.head_dim};
 	const struct {
 		const struct tensor* from;
 		struct matrix* to;
-		struct share share;
+		struct own_rows share;
 		const char* what;
 	} matrix[] = {
 	    {&w->wq, &d->wq, s.q, "query weights"},        {&w->wk, &d->wk, s.kv, "key weights"},
@@ -328,7 +319,7 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	const struct {
 		const struct tensor* from;
 		float** to;
-		struct share share;
+		struct own_rows share;
 	} vector[] = {{&w->attention_norm, &d->attention_norm, dim},
 	              {&w->mlp_norm, &d->mlp_norm, dim},
 	              {&w->post_attention_norm, &d->post_attention_norm, dim},
@@ -352,19 +343,18 @@ static bool all_bf16(const struct weight_table* w);
 
 size_t weight_bytes(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
-	const struct block_shares s = shares_of(b);
-	const struct share vocab = share_of(b, shares_of_rows(b->group->devices, w->shape.vocab));
+	const struct matrix_shares s = shares_of(b);
 	struct cuda_backend typed = {};
 	typed.bf16 = all_bf16(w);
-	size_t bytes = 2 * (size_t)vocab.n * (size_t)w->embedding.cols;
+	size_t bytes = 2 * (size_t)s.vocab.n * (size_t)w->embedding.cols;
 	const bool tied = w->output.data && w->output.data == w->embedding.data;
 	if (!tied || kept_as_stored(w->output.type))
-		bytes += placed_bytes(placed_type(&typed, &w->output), vocab.n, w->output.cols);
+		bytes += placed_bytes(placed_type(&typed, &w->output), s.vocab.n, w->output.cols);
 	for (int i = 0; i < w->shape.n_blocks; i++) {
 		const struct block_weights* k = &w->block[i];
 		const struct {
 			const struct tensor* of;
-			struct share share;
+			struct own_rows share;
 		} t[] = {{&k->wq, s.q},       {&k->wk, s.kv},    {&k->wv, s.kv},     {&k->wo, s.dim},
 		         {&k->w_gate, s.ffn}, {&k->w_up, s.ffn}, {&k->w_down, s.dim}};
 		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++)
@@ -419,7 +409,7 @@ static bool all_bf16(const struct weight_table* w) {
 
 static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* error) {
 	const struct weight_table* w = b->head.weights;
-	const struct share vocab = share_of(b, shares_of_rows(b->group->devices, w->shape.vocab));
+	const struct own_rows vocab = shares_of(b).vocab;
 	struct matrix embedding;
 	if (!place(b, &w->embedding, vocab, b->bf16 ? DTYPE_BF16 : DTYPE_F16, &embedding, "token embeddings", c,
 	           error))
@@ -433,7 +423,7 @@ static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* 
 	for (int i = 0; i < w->shape.n_blocks; i++)
 		if (!block_up(b, i, c, error))
 			return false;
-	const struct share dim = {0, w->shape.dim}, logits = {0, w->shape.vocab};
+	const struct own_rows dim = {0, w->shape.dim}, logits = {0, w->shape.vocab};
 	return vector_up(b, &w->output_norm, dim, &b->output_norm, c, error) &&
 	       vector_up(b, &w->output_bias, logits, &b->output_bias, c, error);
 }

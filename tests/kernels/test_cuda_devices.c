@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/low.h"
 #include "tests/kernels/support_play.h"
 
 static struct backend* open_devices(const struct random_model* m, int devices, struct error* error) {
@@ -58,7 +59,125 @@ static void two_in_stored_types(void** state) {
 	same_bits(&shape, types, 3, 0, 2);
 }
 
+/* ---- low-bit copies ------------------------------------------------------------------------ */
+
+enum { LOW_ROWS = 3, LOW_WAYS = 4 };
+
+struct low_outcome {
+	float logits[LOW_WAYS][LOW_ROWS * PLAY_VOCAB];
+	int32_t step[LOW_WAYS]; /* of a row alone, which has a graph of its own */
+};
+
+static void run_low(struct backend* b, struct cache* c, const struct mask* skip, const struct mask* low,
+                    bool low_head, float* logits, int32_t* step) {
+	static const int32_t token[LOW_ROWS] = {7, 31, 12};
+	uint8_t want[LOW_ROWS];
+	struct result out[LOW_ROWS];
+	struct error error = {""};
+	memset(want, WANT_TOKEN | WANT_LOGITS, sizeof want);
+	for (int n = LOW_ROWS; n > 0; n -= LOW_ROWS - 1) {
+		for (int i = 0; i < n; i++)
+			out[i].logits = logits + (size_t)i * PLAY_VOCAB;
+		const struct segment segment = {.cache = c, .n = n};
+		const struct pass pass = {.kind = PASS_EXACT,
+		                          .n = n,
+		                          .n_segments = 1,
+		                          .segment = &segment,
+		                          .token = token,
+		                          .skip = skip,
+		                          .low = low,
+		                          .low_head = low_head,
+		                          .last = 2 * b->weights->shape.n_blocks,
+		                          .head = true,
+		                          .tap = -1,
+		                          .want = want,
+		                          .out = out};
+		if (!b->run(b, &pass, &error))
+			fail_msg("%s", error.message);
+		b->discard(c);
+	}
+	*step = out[0].token;
+}
+
+static void play_low(const struct random_model* m, const struct low_table* low, int devices, bool carried,
+                     struct low_outcome* o) {
+	struct error error = {""};
+	struct backend* b = open_devices(m, devices, &error);
+	if (!b || !b->use_low(b, low, &error))
+		fail_msg("%s", error.message);
+	assert_true(devices == 1 || !b->draft); /* drafts there are passes */
+	struct cache* c = b->cache_open(b, PLAY_CONTEXT, DTYPE_F16, &error);
+	assert_non_null(c);
+	int pieces = 0;
+	for (bool all = false; carried && !all; pieces++)
+		assert_true(b->carry_low(b, low->bytes / 7, &all, &error));
+	assert_true(!carried || pieces > 3);
+	const struct mask none = {.word = {0}}, first = {.word = {2}}, some = {.word = {6}};
+	run_low(b, c, NULL, NULL, false, o->logits[0], &o->step[0]);
+	run_low(b, c, NULL, &low->sub_layers, true, o->logits[1], &o->step[1]);
+	run_low(b, c, &first, &some, false, o->logits[2], &o->step[2]);
+	run_low(b, c, NULL, &none, true, o->logits[3], &o->step[3]);
+	b->cache_close(c);
+	b->close(b);
+}
+
+/* That one device's copy is right, test_cuda_low.c says. */
+static void same_low_bits(const struct model_shape* shape, enum dtype type, int bits, int devices,
+                          bool carried) {
+	struct random_model* m = random_model_make(shape, &type, 1, WITH_BIASES, 9);
+	struct low_table low;
+	struct error error = {""};
+	assert_true(low_plan(&low, &m->weights, bits, false, &error) && low.bytes > 0);
+	void* data =
+	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
+	low_place(&low, data);
+	assert_true(low_make(&low, data, 1, NULL, NULL, &error));
+	struct low_outcome *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together);
+	play_low(m, &low, 1, carried, alone);
+	play_low(m, &low, devices, carried, together);
+	assert_memory_equal(alone, together, sizeof *alone);
+	assert_memory_not_equal(alone->logits[0], alone->logits[1], sizeof alone->logits[0]);
+	free(alone);
+	free(together);
+	free(data);
+	low_close(&low);
+	random_model_free(m);
+}
+
+static void two_with_a_copy_in_four_bits(void** state) {
+	(void)state;
+	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 256, PLAY_VOCAB);
+	same_low_bits(&shape, DTYPE_F16, 4, 2, true);
+}
+
 #ifdef SWIFTLET_EMULATED
+static void three_with_a_copy_in_eight(void** state) {
+	(void)state;
+	const struct model_shape shape = random_shape(2, 96, 4, 4, 32, 160, PLAY_VOCAB);
+	same_low_bits(&shape, DTYPE_BF16, 8, 3, false);
+}
+
+/* What does not fit one of them is given back on each, and can be asked for again. */
+static void a_copy_without_room(void** state) {
+	(void)state;
+	static const enum dtype type = DTYPE_F16;
+	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 256, PLAY_VOCAB);
+	struct random_model* m = random_model_make(&shape, &type, 1, 0, 3);
+	struct low_table low;
+	struct error error = {""};
+	assert_true(low_plan(&low, &m->weights, 4, false, &error));
+	struct backend* b = open_devices(m, 2, &error);
+	assert_non_null(b);
+	setenv("EMULATED_FREE_MIB", "0", 1);
+	assert_false(b->use_low(b, &low, &error));
+	assert_non_null(strstr(error.message, "out of GPU memory for a low-bit copy"));
+	unsetenv("EMULATED_FREE_MIB");
+	assert_true(b->use_low(b, &low, &error));
+	b->close(b);
+	low_close(&low);
+	random_model_free(m);
+}
+
 static void four(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
@@ -82,8 +201,10 @@ static void however_blocks_are_launched(void** state) {
 	static const enum dtype types[] = {DTYPE_F16};
 	const struct model_shape shape = random_shape(2, 64, 2, 2, 32, 64, PLAY_VOCAB);
 	setenv("SWIFTLET_CUDA_LAUNCHES", "separate", 1);
+	setenv("SWIFTLET_CUDA_PARTS", "2", 1);
 	same_bits(&shape, types, 1, 0, 2);
 	unsetenv("SWIFTLET_CUDA_LAUNCHES");
+	unsetenv("SWIFTLET_CUDA_PARTS");
 }
 
 /* ---- what is refused, and what fails ------------------------------------------------------- */
@@ -228,7 +349,10 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(two_in_halves),
 	    cmocka_unit_test(two_in_stored_types),
+	    cmocka_unit_test(two_with_a_copy_in_four_bits),
 #ifdef SWIFTLET_EMULATED
+	    cmocka_unit_test(three_with_a_copy_in_eight),
+	    cmocka_unit_test(a_copy_without_room),
 	    cmocka_unit_test(four),
 	    cmocka_unit_test(three_with_unequal_shares),
 	    cmocka_unit_test(however_blocks_are_launched),
