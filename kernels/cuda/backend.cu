@@ -364,6 +364,17 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 	return true;
 }
 
+/* SWIFTLET_CUDA_GRAPHS=on has several devices capture their passes, too. NCCL's guide advises against it
+ * where one thread drives them: a graph's launch may wait for the other devices, which have not got theirs.
+ */
+static bool choose_captures(struct device_group* g, struct error* error) {
+	const char* wish = getenv("SWIFTLET_CUDA_GRAPHS");
+	const bool on = wish && strcmp(wish, "on") == 0;
+	g->captures = on || g->devices == 1;
+	return !wish || on || strcmp(wish, "off") == 0 ||
+	       error_set(error, "SWIFTLET_CUDA_GRAPHS=%.40s: on or off was expected", wish);
+}
+
 static bool open_device(struct cuda_backend* b, struct error* error) {
 	struct cudaDeviceProp device;
 	CUDA_TRY(cudaSetDevice(b->device), error);
@@ -538,7 +549,7 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 		return NULL;
 	}
 	g->devices = devices;
-	bool done = true;
+	bool done = choose_captures(g, error);
 	for (int d = 0; d < devices && done; d++)
 		done = open_one(g, d, weights, options, error);
 	done = done && devices_join(g, error) && capture_passes(g->device[0], error);

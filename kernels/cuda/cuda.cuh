@@ -136,6 +136,7 @@ struct device_group {
 	struct cuda_backend* device[MAX_DEVICES]; /* the first leads: its host memory holds slices and results */
 	struct nccl_calls nccl;
 	struct ncclComm* comm[MAX_DEVICES]; /* NULL where one device is alone, and once they have been given up */
+	bool captures; /* passes are graphs; several devices' are launched kernel by kernel */
 	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
 	bool with_low;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
@@ -358,11 +359,13 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
 
 /* pass.cu */
 bool cuda_run(struct backend*, const struct pass*, struct error*);
-/* Captures the passes, and the draft loop, for launches as the group's with_low says. */
+/* Captures the passes, and the draft loop, for launches as the group's with_low says, where they are
+ * captured: else their kernels are loaded alone. */
 bool capture_passes(struct cuda_backend*, struct error*);
 void captured_close(struct cuda_backend::captured*);
-/* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams. */
-void launch_span(const struct cuda_backend*, int rows);
+/* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams; what
+ * the slice skips may be left out. */
+void launch_span(const struct cuda_backend*, int rows, const struct mask* skip);
 
 #ifdef __CUDACC__
 /* A launch in stream order; with LAUNCHES_EARLY it may begin before the one before it has ended, so every

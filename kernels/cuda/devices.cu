@@ -2,7 +2,7 @@
  *
  * Each has a share of every matrix's output rows and whole key/value heads, and computes its part of what a
  * product gives for all rows of a slice; then the parts are gathered on every device, in stream order, so
- * that a captured pass holds its gathers too. No sum is ever shares in two: the bits are those of one device
+ * that a captured pass may hold its gathers too. No sum is ever cut in two: the bits are those of one device
  * (kernels/exchange.h says what the other way would move). Five things are gathered: the embedding,
  * attention's output, the feed-forward's activations, sub-layers' outputs and the logits.
  *

@@ -52,7 +52,7 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 	/* whether a conditional node's body may hold early launches is not documented */
 	const enum launches launches = b->launches;
 	b->launches = launches == LAUNCHES_EARLY ? LAUNCHES_FUSED : launches;
-	launch_span(b, 8);
+	launch_span(b, 8, NULL);
 	b->launches = launches;
 	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);

@@ -1,7 +1,8 @@
 /* The pass on the device: what a slice's rows are, and the launches of a span of sub-layers.
  *
  * The common pass, all sub-layers of up to 64 rows and the head, is one captured graph a bucket of rows; a
- * mask is read by the kernels. Spans, taps and prefill chunks are launched one by one. */
+ * mask is read by the kernels. Spans, taps and prefill chunks are launched one by one, and so is all that
+ * several devices do together, unless they were asked to capture. */
 #include <assert.h>
 #include <string.h>
 
@@ -145,11 +146,14 @@ static void end_launches(const struct cuda_backend* b, int rows, int end, bool k
 	});
 }
 
-void launch_span(const struct cuda_backend* b, int rows) {
+static bool is_skipped(const struct mask* skip, int sub_layer) { return skip && mask_has(skip, sub_layer); }
+
+void launch_span(const struct cuda_backend* b, int rows, const struct mask* skip) {
 	const int sub_layers = 2 * b->shape.n_blocks;
 	embed_launches(b, rows);
 	for (int s = 0; s < sub_layers; s++)
-		sub_layer_launches(b, rows, s);
+		if (!is_skipped(skip, s))
+			sub_layer_launches(b, rows, s);
 	end_launches(b, rows, sub_layers, true);
 	head_launches(b, rows, false);
 }
@@ -172,7 +176,7 @@ static bool warm_up(struct cuda_backend* b, struct error* error) {
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && clear(p, error); });
 	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0] && done; i++)
-		launch_span(b, 8 * bucket[i]);
+		launch_span(b, 8 * bucket[i], NULL);
 	if (!done)
 		return false;
 	CUDA_TRY(cudaGetLastError(), error);
@@ -187,7 +191,7 @@ static bool capture(struct cuda_backend* b, int index, int rows, struct error* e
 		                       "cudaStreamBeginCapture", error);
 	});
 	if (done)
-		launch_span(b, rows);
+		launch_span(b, rows, NULL);
 	each_device(b, [&](struct cuda_backend* p) {
 		cudaGraph_t graph = NULL;
 		done = done && cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error) &&
@@ -200,7 +204,11 @@ static bool capture(struct cuda_backend* b, int index, int rows, struct error* e
 }
 
 bool capture_passes(struct cuda_backend* b, struct error* error) {
-	if (!warm_up(b, error) || (!is_alone(b) && !capture(b, 0, 1, error)))
+	if (!warm_up(b, error))
+		return false;
+	if (!b->group->captures)
+		return true;
+	if (!is_alone(b) && !capture(b, 0, 1, error))
 		return false;
 	for (int i = 1; i <= BUCKETS; i++)
 		if (!capture(b, i, 8 * i, error))
@@ -453,7 +461,7 @@ static bool ask_influence(struct cuda_backend* b, const struct pass* pass, int n
 
 static void take_influence(const struct cuda_backend* b, const struct pass* pass, int r0, int n) {
 	for (int s = pass->first; pass->influence && s < pass->last; s++)
-		if (!pass->skip || !mask_has(pass->skip, s))
+		if (!is_skipped(pass->skip, s))
 			memcpy(pass->influence + (size_t)s * (size_t)pass->n + r0,
 			       b->host_influence + (size_t)s * (size_t)n, (size_t)n * sizeof(float));
 }
@@ -478,7 +486,8 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	if (!begin_span(b, pass, r0, n, error))
 		return false;
 	for (int s = pass->first; s < pass->last; s++) {
-		sub_layer_launches(b, n, s);
+		if (!is_skipped(pass->skip, s))
+			sub_layer_launches(b, n, s);
 		if (s != pass->tap)
 			continue;
 		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, p->stream, n); });
@@ -492,7 +501,12 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	return true;
 }
 
-static bool launch_captured(struct cuda_backend* b, int n, struct error* error) {
+static bool launch_whole(struct cuda_backend* b, const struct mask* skip, int n, struct error* error) {
+	if (!b->group->captures) {
+		launch_span(b, n, skip);
+		CUDA_TRY(cudaGetLastError(), error);
+		return true;
+	}
 	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) {
@@ -511,7 +525,7 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
 	                   (pass->tap < 0 || at_end);
 	if (whole) {
-		if (!launch_captured(b, n, error) || (at_end && !tap(b, pass, r0, n, error)))
+		if (!launch_whole(b, pass->skip, n, error) || (at_end && !tap(b, pass, r0, n, error)))
 			return false;
 	} else if (!run_span(b, pass, r0, n, error))
 		return false;

@@ -32,7 +32,7 @@ class FirstLight(EndToEnd):
         result = subprocess.run([sys.executable, TOOL, "--only", "over two GPUs"], stdout=subprocess.PIPE, text=True, check=False,
                                 env=nowhere)
         lines = [json.loads(line) for line in result.stdout.splitlines()]
-        self.assertEqual(len(lines), 3)
+        self.assertEqual(len(lines), 4)
         for line in lines:
             self.assertEqual((line["status"], line["words"]), ("skipped", "2 GPUs are needed, 0 at hand"))
         self.assertEqual(result.returncode, 0)

@@ -202,7 +202,10 @@ static void however_blocks_are_launched(void** state) {
 	const struct model_shape shape = random_shape(2, 64, 2, 2, 32, 64, PLAY_VOCAB);
 	setenv("SWIFTLET_CUDA_LAUNCHES", "separate", 1);
 	setenv("SWIFTLET_CUDA_PARTS", "2", 1);
+	setenv("SWIFTLET_CUDA_GRAPHS", "on", 1);
 	same_bits(&shape, types, 1, 0, 2);
+	same_low_bits(&shape, DTYPE_F16, 8, 2, true);
+	unsetenv("SWIFTLET_CUDA_GRAPHS");
 	unsetenv("SWIFTLET_CUDA_LAUNCHES");
 	unsetenv("SWIFTLET_CUDA_PARTS");
 }
