@@ -6,7 +6,7 @@
 #ifndef SWIFTLET_OPTIMIZER_BAYES_H
 #define SWIFTLET_OPTIMIZER_BAYES_H
 
-#include "optimizer/search.h"
+#include "optimizer/search_options.h"
 #include "optimizer/vector.h"
 
 struct bayes;

@@ -16,8 +16,11 @@
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
 
-double search_now(void) {
+/* Seconds. */
+static double now(const struct search* s) {
 	struct timespec t;
+	if (s->option.clock)
+		return s->option.clock(s->option.clock_user);
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
@@ -44,8 +47,6 @@ struct mask search_start_mask(int blocks) {
 	}
 	return mask;
 }
-
-int search_size(const struct search* s, double skip_ratio) { return (int)floor(skip_ratio * s->dims + 1e-9); }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
@@ -93,7 +94,7 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	s->option = *o;
 	s->dims = 2 * (o->blocks - 2);
 	s->free_size = o->skip_ratio == 0;
-	s->size = search_size(s, s->free_size ? FIRST_RATIO : o->skip_ratio);
+	s->size = value_size(s, s->free_size ? FIRST_RATIO : o->skip_ratio);
 	if (o->copy_bits > 0)
 		s->planned = (struct copied){o->copied, o->head_copied};
 	s->random.state = o->seed;
@@ -114,6 +115,27 @@ void search_close(struct search* s) {
 	record_close(&s->record);
 	belief_close(&s->belief);
 	free(s);
+}
+
+/* ---- windows and proposals ---------------------------------------------------------------- */
+
+void search_window(struct search* s, int64_t window, int size) {
+	if (size < 1 || window < 1 || (window == s->window && size == s->window_size))
+		return;
+	const double began = now(s);
+	if (window != s->window)
+		belief_window(&s->belief);
+	s->window = window;
+	s->window_size = size;
+	incumbent_stand_again(s);
+	s->seconds += now(s) - began;
+}
+
+bool search_propose(struct search* s, struct proposal* p) {
+	const double began = now(s);
+	const bool more = propose_next(s, p);
+	s->seconds += now(s) - began;
+	return more;
 }
 
 /* ---- observing ---------------------------------------------------------------------------- */
@@ -188,7 +210,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
-	const double began = search_now();
+	const double began = now(s);
 	const bool step = search_is_step(p->kind);
 	if (s->option.published) {
 		observe_published(s, &v, matches, rows);
@@ -207,30 +229,30 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		incumbent_compare(s, step);
 	}
 	incumbent_check_stop(s);
-	s->seconds += search_now() - began;
+	s->seconds += now(s) - began;
 }
 
 void search_observe_mask(struct search* s, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct vector v;
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
-	const double began = search_now();
+	const double began = now(s);
 	learn(s, &v, &(struct score){matches, rows, NAN, window});
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
-	s->seconds += search_now() - began;
+	s->seconds += now(s) - began;
 }
 
 void search_remember(struct search* s, const struct mask* mask, bool low, int matches, int rows) {
 	struct vector v;
 	if (s->option.published || !plausible(s, mask, matches, rows, &v) || (low && s->option.copy_bits == 0))
 		return;
-	const double began = search_now();
+	const double began = now(s);
 	vector_of(mask, low ? &s->planned : &(struct copied){.head = false}, s->dims, &v);
 	learn(s, &v, &(struct score){matches, rows, NAN, 0});
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
-	s->seconds += search_now() - began;
+	s->seconds += now(s) - began;
 }
 
 /* Looked at again once as many draft steps have been seen as a mask's acceptance may have moved by. */
@@ -279,7 +301,7 @@ void search_set_influence(struct search* s, const double* influence, double rows
 	for (int i = 0; i < s->dims; i++)
 		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
 			return;
-	const double began = search_now();
+	const double began = now(s);
 	belief_inform(&s->belief, influence);
 	if (s->bayes)
 		bayes_inform(s->bayes, influence + 2);
@@ -290,7 +312,7 @@ void search_set_influence(struct search* s, const double* influence, double rows
 	} else {
 		incumbent_compare(s, false);
 	}
-	s->seconds += search_now() - began;
+	s->seconds += now(s) - began;
 }
 
 /* ---- the best, and what comes from outside ------------------------------------------------ */
@@ -298,7 +320,7 @@ void search_set_influence(struct search* s, const double* influence, double rows
 /* A mask that was given stays as it was, with what it says of a copy that is not there yet. */
 static bool runs_as_asked(const struct search* s, const struct vector* v) {
 	struct vector asked;
-	return s->given && !search_has_copy(s) && vector_of(&s->asked, &s->copied, s->dims, &asked) &&
+	return s->given && !copied_any(&s->copied) && vector_of(&s->asked, &s->copied, s->dims, &asked) &&
 	       vector_equal(&asked, v);
 }
 
@@ -326,7 +348,14 @@ double search_expected(const struct search* s) {
 double search_speedup(const struct search* s) {
 	if (!s->have_costs || s->option.published)
 		return NAN;
-	return value_speedup(s, &search_incumbent(s)->bits, value_matchness(s, search_incumbent(s)));
+	return value_present(s);
+}
+
+double search_worth(const struct search* s, const struct proposal* p) {
+	struct vector v;
+	if (!s->have_costs || s->option.published || !vector_of(&p->mask, &s->copied, s->dims, &v))
+		return NAN;
+	return value_worth(s, &v, s->window_size > 0 ? s->window_size : 32);
 }
 
 void search_adopt(struct search* s, const struct mask* mask) {
@@ -360,7 +389,7 @@ static const double BETTER = 1.03;
 
 void search_take_copy(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
-	if (s->option.copy_bits == 0 || s->option.published || search_has_copy(s))
+	if (s->option.copy_bits == 0 || s->option.published || copied_any(&s->copied))
 		return;
 	const bool asked = runs_as_asked(s, &v), free = s->pending && !s->given;
 	double damage[MAX_BITS];
@@ -384,9 +413,7 @@ void search_take_copy(struct search* s) {
 		suggest(s, &v);
 }
 
-bool search_has_copy(const struct search* s) {
-	return s->copied.head || mask_count(&s->copied.sub_layers) > 0;
-}
+bool search_has_copy(const struct search* s) { return copied_any(&s->copied); }
 
 /* The incumbent brought to another size: the costliest sub-layers go, or the cheapest come. */
 static struct vector resized(const struct search* s, const struct vector* from) {
@@ -412,7 +439,7 @@ void search_set_skip_ratio(struct search* s, double r) {
 	const bool by_price = r == 0 && s->option.objective == OBJECTIVE_SPEEDUP;
 	if (s->option.published || (!by_price && !(r > 0 && r <= 1)))
 		return;
-	const int size = search_size(s, by_price ? FIRST_RATIO : r);
+	const int size = value_size(s, by_price ? FIRST_RATIO : r);
 	const bool same = by_price == s->free_size && size == s->size;
 	s->option.skip_ratio = r;
 	s->free_size = by_price;

@@ -30,7 +30,7 @@ bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.tr
 /* Whether it can run: what is known of a copy may come before the copy does. */
 static bool runs(const struct search* s, const struct entry* e) {
 	const struct vector skips = vector_skips(&e->bits, s->dims);
-	return search_has_copy(s) || vector_equal(&skips, &e->bits);
+	return copied_any(&s->copied) || vector_equal(&skips, &e->bits);
 }
 
 /* By matchness alone the smallest mask would win. */
@@ -121,27 +121,16 @@ static int runners_up(const struct search* s, int* best, int most) {
 
 /* Rescoring may not eat what little search a tight budget pays for: no more of it than the last window had
  * steps, and the incumbent waits for a challenger where there were none. */
-static void queue_rescores(struct search* s) {
+void incumbent_stand_again(struct search* s) {
+	const int steps = s->steps_on_window;
+	s->steps_on_window = 0;
 	s->waiting = 0;
-	if (s->state != SEARCH_RUNNING || s->pending || s->steps_on_window == 0 || s->option.published)
+	if (s->state != SEARCH_RUNNING || s->pending || steps == 0 || s->option.published)
 		return;
-	const int room = s->steps_on_window - 1 < RUNNERS_UP ? s->steps_on_window - 1 : RUNNERS_UP;
+	const int room = steps - 1 < RUNNERS_UP ? steps - 1 : RUNNERS_UP;
 	int best[RUNNERS_UP];
 	const int n = room > 0 ? runners_up(s, best, room) : 0;
 	for (int i = n; i-- > 0;)
 		s->wait[s->waiting++] = best[i];
 	s->wait[s->waiting++] = s->incumbent;
-}
-
-void search_window(struct search* s, int64_t window, int size) {
-	if (size < 1 || window < 1 || (window == s->window && size == s->window_size))
-		return;
-	const double began = search_now();
-	if (window != s->window)
-		belief_window(&s->belief);
-	s->window = window;
-	s->window_size = size;
-	queue_rescores(s);
-	s->steps_on_window = 0;
-	s->seconds += search_now() - began;
 }

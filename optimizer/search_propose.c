@@ -2,9 +2,6 @@
  * proposal, or as published. */
 #include "optimizer/search_state.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "optimizer/random_mask.h"
 
 enum { SIZES = 9 };
@@ -14,7 +11,7 @@ static bool is_new(const struct search* s, const struct vector* v) { return reco
 /* Runs low of what is not skipped what pays, by what scores have said. */
 static void round_rest(const struct search* s, struct vector* v) {
 	double damage[MAX_BITS];
-	if (!search_has_copy(s))
+	if (!copied_any(&s->copied))
 		return;
 	linear_weights(s->belief.linear, damage);
 	value_round(s, v, damage);
@@ -156,8 +153,8 @@ static bool propose_size(struct search* s, struct proposal* p) {
 	bool found = false;
 	linear_weights(s->belief.linear, damage);
 	value_sort(s->belief.informed ? s->belief.influence : damage, order, s->dims);
-	for (int i = search_has_copy(s) ? 0 : 1; i <= SIZES; i++) {
-		struct vector v = value_first(order, search_size(s, 0.1 * i));
+	for (int i = copied_any(&s->copied) ? 0 : 1; i <= SIZES; i++) {
+		struct vector v = value_first(order, value_size(s, 0.1 * i));
 		round_rest(s, &v);
 		const int index = record_find(&s->record, &v);
 		const double worth =
@@ -180,7 +177,7 @@ static bool propose_published(struct search* s, struct proposal* p) {
 	return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
 }
 
-static bool propose(struct search* s, struct proposal* p) {
+bool propose_next(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
 	if (s->option.published)
@@ -197,18 +194,4 @@ static bool propose(struct search* s, struct proposal* p) {
 	if (s->waiting > 0)
 		return fill(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
 	return propose_size(s, p) || propose_step(s, p);
-}
-
-bool search_propose(struct search* s, struct proposal* p) {
-	const double began = search_now();
-	const bool more = propose(s, p);
-	s->seconds += search_now() - began;
-	return more;
-}
-
-double search_worth(const struct search* s, const struct proposal* p) {
-	struct vector v;
-	if (!s->have_costs || s->option.published || !vector_of(&p->mask, &s->copied, s->dims, &v))
-		return NAN;
-	return value_worth(s, &v, s->window_size > 0 ? s->window_size : 32);
 }

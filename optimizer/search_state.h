@@ -1,6 +1,6 @@
-/* The search's state, shared by the files that make it up: search.c (the object and what it observes),
- * search_value.c (what a mask is worth), search_incumbent.c (which one drafts, and when the search ends),
- * search_propose.c (which one is scored next). */
+/* The search's state, shared by the files that make it up. Each calls only those after it: search.c (the
+ * object, its doors, what it observes), search_propose.c (which mask is scored next), search_incumbent.c
+ * (which one drafts, and when the search ends), search_value.c (what a mask is worth). */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 #define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 
@@ -56,17 +56,18 @@ static inline struct entry* search_incumbent(const struct search* s) {
 static inline bool search_is_step(enum proposal_kind kind) {
 	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES;
 }
-/* Sub-layers that a ratio skips. */
-int search_size(const struct search*, double skip_ratio);
-double search_now(void); /* seconds */
 
 /* search_value.c */
+/* Sub-layers that a ratio skips. */
+int value_size(const struct search*, double skip_ratio);
 /* Whether costs count: they are known, and speed is what is searched. */
 bool value_by_speedup(const struct search*);
 /* c: the cost of a draft step by its states. */
 double value_cost(const struct search*, const struct vector*);
 /* The speed-up of a mask whose draft steps are right with the chance alpha. */
 double value_speedup(const struct search*, const struct vector*, double alpha);
+/* That of the incumbent. */
+double value_present(const struct search*);
 /* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
 double value_of(const struct search*, const struct vector*, double matchness);
 /* The matchness to expect of a mask with its own scores, and what to count on from it in the objective. */
@@ -95,5 +96,11 @@ bool incumbent_is_known(const struct entry*);
 bool incumbent_scored_here(const struct search*, int entry);
 /* Ends the search where its rules say so. */
 void incumbent_check_stop(struct search*);
+/* A new window, of which nothing has been scored: what is to be scored again on it. */
+void incumbent_stand_again(struct search*);
+
+/* search_propose.c */
+/* False where the search has ended and nothing waits. */
+bool propose_next(struct search*, struct proposal*);
 
 #endif

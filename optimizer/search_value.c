@@ -8,6 +8,8 @@
 /* The most that is skipped, before any score, when what is believed there is extrapolated far; and after. */
 static const double MOST_RATIO[2] = {0.7, 0.9};
 
+int value_size(const struct search* s, double skip_ratio) { return (int)floor(skip_ratio * s->dims + 1e-9); }
+
 bool value_by_speedup(const struct search* s) {
 	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
 }
@@ -34,6 +36,10 @@ double value_of(const struct search* s, const struct vector* v, double matchness
 
 double value_matchness(const struct search* s, const struct entry* e) {
 	return belief_matchness(&s->belief, &e->bits, &e->own);
+}
+
+double value_present(const struct search* s) {
+	return value_speedup(s, &search_incumbent(s)->bits, value_matchness(s, search_incumbent(s)));
 }
 
 /* What to count on from a mask that was scored so often, where masks of all sizes compete: other text may
@@ -107,7 +113,7 @@ static void take_step(const struct search* s, struct vector* v, int bit) {
 /* The best way to go on from v, whose damage is `sum`; `stay`: not at all is one. */
 static struct vector best_way(const struct search* s, struct vector v, double sum, const struct step* step,
                               int n, bool stay) {
-	const int most = search_size(s, MOST_RATIO[s->record.observations > 0]);
+	const int most = value_size(s, MOST_RATIO[s->record.observations > 0]);
 	struct vector best = v;
 	double c = value_cost(s, &v), value, most_value = 0;
 	for (int i = stay ? -1 : 0, skipped = vector_count(&v, s->dims); i < n; i++) {
@@ -190,7 +196,7 @@ double value_worth(const struct search* s, const struct vector* v, int rows) {
 	const struct evidence* own = index < 0 ? NULL : &s->record.entry[index].own;
 	const double mean = belief_matchness(&s->belief, v, own), known = belief_variance(&s->belief, v, own);
 	const double told = known * known / (known + belief_noise(mean, rows) / 4); /* distances tell more */
-	const double present = fmax(1, search_speedup(s));
+	const double present = fmax(1, value_present(s));
 	double gain = 0;
 	for (int i = 0; i < 5; i++) {
 		const double value = value_speedup(s, v, mean + node[i] * sqrt(told));

@@ -47,8 +47,11 @@ static struct search* open_search(struct session* s, struct error* error) {
 	    .copy_bits = priced ? copy->bits : 0,
 	    .copied = copy->sub_layers,
 	    .head_copied = copy->head,
-	    /* under an unlimited budget the figures are to repeat: nothing may depend on timing */
-	    .background = !isinf(o->opt_budget),
+	    /* under an unlimited budget, or a clock of the caller's, figures are to repeat: nothing may depend on
+	     * timing */
+	    .background = !isinf(o->opt_budget) && !o->clock,
+	    .clock = o->clock,
+	    .clock_user = o->clock_user,
 	};
 	struct search* search = search_open(&how, error);
 	if (search && s->copy) {

@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_OPTIMIZER_SPEEDUP_H
 #define SWIFTLET_OPTIMIZER_SPEEDUP_H
 
-#include "optimizer/search.h"
+#include "optimizer/search_options.h"
 
 /* Of a draft step at cost c: the best over chain lengths D of M / ((M - 1)·c/alpha + v(n)): a chain of D
  * steps, each accepted after the last with the chance alpha, has M = 1 + alpha + … + alpha^D, (M - 1)/alpha =

@@ -57,6 +57,7 @@ static inline int vector_head_bit(int dims) { return 2 * dims + 4; }
 static inline bool copied_has(const struct copied* c, int sub_layer) {
 	return mask_has(&c->sub_layers, sub_layer);
 }
+static inline bool copied_any(const struct copied* c) { return c->head || mask_count(&c->sub_layers) > 0; }
 
 /* Of a mask as it runs with this copy. False when it skips what may not be skipped in a model of dims / 2 + 2
  * blocks. */

@@ -3,15 +3,14 @@
  * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
  * counts each pass at its price (tools/timed_backend.h): requests of 256 tokens one after another, nothing
  * learned before. Beside it the reference mask of the model (tools/reference_mask.h), given from the start
- * and never searched. Or, on a model and prompts that are given, what each slope makes of them. A slope is
- * what one more row in a pass costs, in plain steps. */
+ * and never searched. A slope is what one more row in a pass costs, in plain steps. (A model and prompts that
+ * are given: tools/bench_learn_stream.c.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "streams/jsonl.h"
-#include "tools/bench.h"
+#include "tools/bench_learn.h"
 #include "tools/reference_mask.h"
 #include "tools/timed_backend.h"
 
@@ -35,17 +34,8 @@ struct outcome {
 	double share; /* of plain time that learning took */
 };
 
-/* Prompts of a file, gone through again and again; none: made-up ones. */
-enum { MOST_PROMPTS = 512 };
-struct prompts {
-	int32_t* id[MOST_PROMPTS];
-	int count[MOST_PROMPTS], tokens[MOST_PROMPTS], n;
-};
-
 struct learning {
 	struct swiftlet_options options;
-	const char *model, *input;
-	struct prompts prompts;
 	int64_t tokens, seeds;
 	const char* only; /* a landscape, or NULL */
 	int64_t only_blocks;
@@ -63,30 +53,17 @@ struct track {
 	int64_t served; /* tokens of whole requests */
 };
 
-static bool set_prompt(const struct bench* bench, const struct prompts* prompts, uint64_t number,
-                       int32_t made_up[BENCH_PROMPT], struct swiftlet_request* r, struct error* error) {
-	if (prompts->n > 0) {
-		const int i = (int)(number % (uint64_t)prompts->n);
-		r->prompt = prompts->id[i];
-		r->n_prompt = prompts->count[i];
-		r->max_tokens = prompts->tokens[i];
-		return true;
-	}
-	r->prompt = made_up;
-	r->n_prompt = BENCH_PROMPT;
-	r->max_tokens = REQUEST;
-	return bench_prompt(bench, number, made_up, BENCH_PROMPT, error);
-}
-
 /* One request; its prefill, which brings the first token, is left out. */
 static bool request(const struct bench* bench, const struct timed_backend* timed, struct session* session,
-                    const struct prompts* prompts, uint64_t number, struct track* track,
-                    struct error* error) {
+                    uint64_t number, struct track* track, struct error* error) {
 	int32_t id[BENCH_PROMPT];
 	struct swiftlet_request r;
 	struct swiftlet_step step;
 	swiftlet_request_default(&r, session_options(session));
-	if (!set_prompt(bench, prompts, number, id, &r, error) ||
+	r.prompt = id;
+	r.n_prompt = BENCH_PROMPT;
+	r.max_tokens = REQUEST;
+	if (!bench_prompt(bench, number, id, BENCH_PROMPT, error) ||
 	    !swiftlet_session_start(session, &r, error->message, sizeof error->message))
 		return false;
 	bool prefilled = false;
@@ -107,7 +84,7 @@ static bool request(const struct bench* bench, const struct timed_backend* timed
 }
 
 /* Requests until there are `most` tokens. given: a mask to start from, or NULL; last: the one at the end. */
-static bool run(const struct bench* bench, struct timed_backend* timed, const struct prompts* prompts,
+static bool run(const struct bench* bench, struct timed_backend* timed,
                 const struct swiftlet_options* options, const struct mask* given, struct mask* last,
                 struct track* track, double* proposals, struct error* error) {
 	struct session* session =
@@ -119,7 +96,7 @@ static bool run(const struct bench* bench, struct timed_backend* timed, const st
 	bool good = true;
 	*track = (struct track){.seconds = track->seconds, .most = track->most};
 	for (uint64_t number = 0; good && track->n < track->most; number++)
-		good = request(bench, timed, session, prompts, number, track, error);
+		good = request(bench, timed, session, number, track, error);
 	*proposals = search_steps(session_search(session));
 	*last = session_mask(session, NULL);
 	swiftlet_session_close(session);
@@ -188,14 +165,14 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
 	struct swiftlet_options fixed = options;
 	fixed.search = false;
 	track.most = REFERENCE_WARM + REFERENCE_TOKENS;
-	bool good = run(bench, &timed, &l->prompts, &fixed, &best->mask, &learnt, &track, &ignored, error);
+	bool good = run(bench, &timed, &fixed, &best->mask, &learnt, &track, &ignored, error);
 	if (good) {
 		o->reference = fmax(1, speed_between(&track, REFERENCE_WARM, track.n));
 		o->reference_tokens = tokens_until(&track, 0.95 * o->reference);
 		timed_backend_remove(&timed);
 		timed_backend_install(&timed, bench->engine, slope);
 		track.most = (int)l->tokens;
-		good = run(bench, &timed, &l->prompts, &options, NULL, &learnt, &track, &o->proposals, error);
+		good = run(bench, &timed, &options, NULL, &learnt, &track, &o->proposals, error);
 	}
 	timed_backend_remove(&timed);
 	if (good) {
@@ -284,92 +261,6 @@ static bool measure_model(struct learning* l, int kind, int blocks, cJSON* rows,
 	return true;
 }
 
-/* ---- a model and prompts that are given --------------------------------------------------- */
-
-static bool read_prompts(const struct bench* bench, const char* path, struct prompts* p,
-                         struct error* error) {
-	struct jsonl_reader reader = {.file = fopen(path, "rb")};
-	struct instance instance;
-	if (!reader.file)
-		return error_set(error, "%s: cannot be opened", path);
-	for (bool good = true;
-	     good && p->n < MOST_PROMPTS && jsonl_next(&reader, &instance, error) == JSONL_INSTANCE;) {
-		if (instance.prompt) {
-			p->tokens[p->n] = instance.max_tokens;
-			p->id[p->n] =
-			    swiftlet_tokenize(bench->model, instance.prompt, strlen(instance.prompt), &p->count[p->n]);
-			good = p->id[p->n] != NULL;
-			p->n += good;
-		}
-		instance_free(&instance);
-	}
-	jsonl_free(&reader);
-	fclose(reader.file);
-	return p->n > 0 || error_set(error, "%s: no prompt in it", path);
-}
-
-static bool measure_given(struct learning* l, const struct bench* bench, double slope, cJSON* rows,
-                          struct error* error) {
-	struct timed_backend timed;
-	struct swiftlet_options options = l->options;
-	struct track track = {.most = (int)l->tokens};
-	struct mask learnt;
-	double proposals;
-	track.seconds = malloc(sizeof *track.seconds * (size_t)track.most);
-	if (!track.seconds)
-		return error_set(error, "out of memory");
-	timed_backend_install(&timed, bench->engine, slope);
-	options.clock = timed_backend_clock;
-	options.clock_user = &timed;
-	const bool good = run(bench, &timed, &l->prompts, &options, NULL, &learnt, &track, &proposals, error);
-	timed_backend_remove(&timed);
-	if (good) {
-		struct outcome o;
-		judge(&track, &o);
-		const double whole = speed_between(&track, 0, track.n),
-		             late = speed_between(&track, track.n / 2, track.n);
-		if (rows) {
-			cJSON* row = cJSON_CreateObject();
-			cJSON_AddNumberToObject(row, "slope", slope);
-			bench_json_number(row, "speed", whole);
-			bench_json_number(row, "late_speed", late);
-			bench_json_number(row, "worst_over_plain", o.worst);
-			bench_json_number(row, "proposals", proposals);
-			bench_json_number(row, "learning_share", o.share);
-			bench_json_number(row, "skip_ratio", skip_ratio_of(bench, &learnt));
-			cJSON_AddItemToArray(rows, row);
-		} else
-			printf("%7.3f %7.3f %12.3f %7.3f %10.0f %10.2f %15.4f\n", slope, whole, late, o.worst, proposals,
-			       skip_ratio_of(bench, &learnt), o.share);
-	}
-	free(track.seconds);
-	return good;
-}
-
-static int run_given(struct learning* l) {
-	struct error error = {{0}};
-	struct bench bench;
-	cJSON* out = l->json ? cJSON_CreateObject() : NULL;
-	cJSON* rows = l->json ? cJSON_AddArrayToObject(out, "rows") : NULL;
-	int status = bench_open(&bench, l->model, &l->options, l->json);
-	bool good = status == OPTIONS_GO_ON && read_prompts(&bench, l->input, &l->prompts, &error);
-	if (good && !l->json)
-		printf("%7s %7s %12s %7s %10s %10s %15s\n", "slope", "speed", "second half", "least", "proposals",
-		       "skip ratio", "learning's share");
-	for (int i = 0; good && i < MOST_SLOPES; i++)
-		good = measure_given(l, &bench, slope_of[i], rows, &error);
-	for (int i = 0; i < l->prompts.n; i++)
-		free(l->prompts.id[i]);
-	bench_close(&bench);
-	if (status != OPTIONS_GO_ON)
-		return status;
-	if (!good) {
-		cJSON_Delete(out);
-		return complain(STATUS_FAILED, "%s", error.message);
-	}
-	return l->json ? bench_print_json(out) : STATUS_DONE;
-}
-
 static int run_all(struct learning* l) {
 	struct error error = {{0}};
 	cJSON* out = l->json ? cJSON_CreateObject() : NULL;
@@ -392,20 +283,45 @@ static int run_all(struct learning* l) {
 	return l->json ? bench_print_json(out) : STATUS_DONE;
 }
 
+/* Of a stream: one slope, or all. */
+static int run_stream(const struct learning* l, struct bench_stream* stream, const char* given) {
+	double one;
+	char rest;
+	if (given && (sscanf(given, "%lf%c", &one, &rest) != 1 || !(one >= 0 && one <= 1)))
+		return complain(STATUS_USAGE, "bench learn: --slope %s: expected 0 to 1", given);
+	if (stream->store && !given)
+		return complain(STATUS_USAGE,
+		                "bench learn: --store wants one --slope: a run begins with what is there");
+	stream->slope = given ? &one : slope_of;
+	stream->slopes = given ? 1 : MOST_SLOPES;
+	stream->options = l->options;
+	stream->tokens = l->tokens;
+	stream->json = l->json;
+	return bench_learn_stream(stream);
+}
+
 int bench_learn_main(int argc, char** argv) {
-	struct learning l = {.tokens = 20480, .seeds = 5};
+	struct learning l = {.seeds = 5};
+	struct bench_stream stream = {.model = NULL};
+	const char* slope = NULL;
 	const struct option option[] = {
-	    {"tokens", 0, "N", "tokens a run (20480)", OPTION_COUNT, &l.tokens, 1024, 1 << 20},
+	    {"tokens", 0, "N", "tokens a run (20480; of a stream: its prompts once)", OPTION_COUNT, &l.tokens,
+	     1024, 1 << 20},
 	    {"seeds", 0, "N", "models of each kind (5)", OPTION_COUNT, &l.seeds, 1, MOST_SEEDS},
-	    {"model", 'm', "MODEL", "this model alone, on prompts of -i", OPTION_TEXT, &l.model, 0, 0},
-	    {"input", 'i', "FILE", "prompts, a JSON object a line", OPTION_TEXT, &l.input, 0, 0},
+	    {"model", 'm', "MODEL", "this model alone, on prompts of -i", OPTION_TEXT, &stream.model, 0, 0},
+	    {"input", 'i', "FILE", "prompts, a JSON object a line", OPTION_TEXT, &stream.input, 0, 0},
+	    {"store", 0, "FILE", "of a stream: keep what is learned there; a second run is its second pass",
+	     OPTION_TEXT, &stream.store, 0, 0},
+	    {"slope", 0, "X", "of a stream: this slope alone", OPTION_TEXT, &slope, 0, 0},
 	    {"landscape", 0, "NAME", "planted or graded alone", OPTION_TEXT, &l.only, 0, 0},
 	    {"blocks", 0, "N", "24, 32 or 40 alone", OPTION_COUNT, &l.only_blocks, 24, 40},
 	    {"json", 0, NULL, "print one JSON object, a row each run", OPTION_FLAG, &l.json, 0, 0}};
 	struct command_line line = {
 	    .name = "bench learn",
-	    .usage = "[--landscape planted|graded] [--blocks N] [--seeds N] [--tokens N] [-m MODEL -i FILE] "
-	             "[--json] [options]",
+	    .usage =
+	        "[--landscape planted|graded] [--blocks N] [--seeds N] [--tokens N] [--json] [options]\n"
+	        "                            -m MODEL -i FILE [--slope X [--store FILE]] [--tokens N] [--json] "
+	        "[options]",
 	    .about =
 	        "What a cold start brings with the defaults, at stated prices: made-up models of 24, 32 and 40\n"
 	        "blocks run for real under a clock that counts a pass of n rows as 1 + slope·(n - 1) plain "
@@ -414,7 +330,9 @@ int bench_learn_main(int argc, char** argv) {
 	        "  tokens until 0.95  until the last 512 tokens ran at 0.95 of that\n"
 	        "  late / reference   the last 512 tokens' speed over it\n"
 	        "  least / plain      of any beginning of 512 tokens and more, over plain decoding\n"
-	        "With -m and -i: what the session's options make of a trained model's stream at each slope.",
+	        "With -m and -i: what the session's options and the bank make of a stream at each slope, by "
+	        "task: speed\n"
+	        "over plain decoding, and the matchness that the mask each text began with has on it.",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
 	    .session = &l.options};
@@ -425,7 +343,12 @@ int bench_learn_main(int argc, char** argv) {
 		return complain(STATUS_USAGE, "bench learn: --landscape %s: expected planted or graded", l.only);
 	if (l.options.threads == 0)
 		l.options.threads = 1; /* small models: hand-overs between threads would cost more than they bring */
-	if (!l.model != !l.input)
+	if (!stream.model != !stream.input)
 		return complain(STATUS_USAGE, "bench learn: -m MODEL and -i FILE go together");
-	return l.model ? run_given(&l) : run_all(&l);
+	if (!stream.model && (slope || stream.store))
+		return complain(STATUS_USAGE, "bench learn: --slope and --store are of a stream: -m MODEL -i FILE");
+	if (stream.model)
+		return run_stream(&l, &stream, slope);
+	l.tokens = l.tokens ? l.tokens : 20480;
+	return run_all(&l);
 }
