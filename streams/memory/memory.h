@@ -32,7 +32,7 @@ enum memory_event {
 const char* memory_event_name(enum memory_event);
 
 struct memory_counts {
-	int64_t recalled, new_kinds, improved, settled, drifts, rises;
+	int64_t recalled, new_kinds, improved, settled, drifts;
 	int64_t trials; /* of the change test */
 	int entries;
 	int64_t merges, evictions;

@@ -17,9 +17,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	w->session = session;
 	w->number = number;
 	w->search = session_options(session)->search ? session_search(session) : NULL;
-	struct drift_options o;
-	drift_options_default(&o);
-	drift_open(&w->drift, &o);
+	drift_open(&w->drift);
 	if (m->store && !m->device[0]) { /* the first session */
 		struct engine* engine = session_engine(session);
 		experience_device(m->device, engine);
@@ -194,7 +192,7 @@ static void watch_rounds(struct memory_watch* w) {
 	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
-	if (drift_add(&w->drift, accepted, steps) == DRIFT_FALL && w->search)
+	if (drift_add(&w->drift, accepted, steps) && w->search)
 		fell(w);
 }
 
