@@ -564,9 +564,3 @@ int64_t session_last_round(const struct session* s, int* draft_steps, int* accep
 	*accepted = s->last_accepted;
 	return s->verified_rounds;
 }
-
-void session_reopen(struct session* s) {
-	if (s->search)
-		search_reopen(s->search);
-	plan_new_mask(s);
-}

@@ -116,7 +116,5 @@ void session_want_signature(struct session*, bool wanted); /* false on no memory
 /* The last verified round that had a draft step: draft steps taken and accepted; and a count of such rounds,
  * so that a caller can tell a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);
-/* A text has turned: drafting and the search begin to learn again. */
-void session_reopen(struct session*);
 
 #endif

@@ -120,6 +120,20 @@ bool carry_search(struct memory_watch* w, int64_t kind) {
 	return move == SEARCHES_NEW;
 }
 
+/* What the old search observed is stored as far as it was gathered; its mask stays in the bank. */
+void carry_anew(struct memory_watch* w) {
+	struct influence nothing = {.rows = 0};
+	struct error unsaid;
+	carry_gather(w);
+	struct search* const fresh = session_new_search(w->session, &unsaid);
+	if (!fresh)
+		return;
+	search_close(session_swap_search(w->session, fresh, &nothing));
+	w->search = fresh;
+	w->steps_seen = 0;
+	w->present.observed = 0;
+}
+
 /* What the text told of influence waits for the store, with its kind. */
 void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);

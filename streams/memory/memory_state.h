@@ -76,5 +76,7 @@ void carry_chances(struct memory_watch*);
 /* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
  * measured on texts of this label, or of this kind. */
 bool carry_search(struct memory_watch*, int64_t kind);
+/* A new search for the kind at hand, which knows nothing but the text at hand. */
+void carry_anew(struct memory_watch*);
 
 #endif

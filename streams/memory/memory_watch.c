@@ -77,15 +77,6 @@ static void place(struct memory_watch* w, struct bank_entry* e) {
 	expect(w, e);
 }
 
-static void open_or_rest(struct memory_watch* w, bool settled) {
-	if (!w->search)
-		return;
-	if (settled)
-		search_settle(w->search);
-	else if (search_state(w->search) != SEARCH_RUNNING)
-		search_reopen(w->search);
-}
-
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
  * another session has settled the matter, with the stored mask. */
 static void recall(struct memory_watch* w, struct bank_entry* e) {
@@ -109,8 +100,8 @@ static void recall(struct memory_watch* w, struct bank_entry* e) {
 		session_set_mask(w->session, &e->mask);
 		tell(w, MEMORY_RECALLED, &w->memory->counts.recalled);
 	}
-	if (take)
-		open_or_rest(w, e->settled);
+	if (take && w->search && e->settled)
+		search_settle(w->search);
 }
 
 /* The first instance of its kind: a search of its own, which begins with what the prompt tells. */
@@ -121,7 +112,6 @@ static void begin_kind(struct memory_watch* w) {
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, kind, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
 	place(w, e);
-	open_or_rest(w, false);
 	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
 }
 
@@ -165,6 +155,7 @@ static void account(struct memory_watch* w) {
 	memset(&w->record, 0, sizeof w->record);
 }
 
+/* The text has turned: it is searched for anew, from the influence that it shows itself. */
 static void fell(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
@@ -177,7 +168,7 @@ static void fell(struct memory_watch* w) {
 	}
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
-	session_reopen(w->session);
+	carry_anew(w);
 }
 
 static void watch_rounds(struct memory_watch* w) {
