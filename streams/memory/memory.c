@@ -2,7 +2,6 @@
  */
 #include "streams/memory/memory_state.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +16,8 @@ const char* memory_event_name(enum memory_event event) {
 /* A mask that an earlier process served long and that drafted well is rested on, though its search had some
  * way to go: the change test wakes it. */
 static bool served_well(const struct bank_record* r) {
-	if (r->tokens < MEMORY_HOLD / 2 || r->trials < PROVEN)
-		return false;
-	const double p = (double)r->accepted / (double)r->trials;
-	return p + sqrt(p * (1 - p) / (double)r->trials) >= MEMORY_GOOD;
+	return r->tokens >= MEMORY_HOLD / 2 && r->trials > 0 &&
+	       (double)r->accepted >= MEMORY_GOOD * (double)r->trials;
 }
 
 static bool restore(void* user, const struct store_mask* stored) {

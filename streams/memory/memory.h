@@ -3,11 +3,11 @@
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature, the
  * session goes on with the search of that kind (streams/memory/searches.h); a kind never seen begins with the
- * influence its first prompt shows. A kind of text that was searched for MEMORY_HOLD tokens without drift and
- * drafts well (four times as many where it does not), or whose search has ended, has settled on its mask, and
- * nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every verify pass; a
- * fall reopens the search. What a process ended with on a kind that drafted well counts as settled in the
- * next.
+ * influence its first prompt shows. A kind of text whose mask has held for MEMORY_HOLD tokens without
+ * drift, or whose search has ended, has settled on it, and nothing is proposed while it holds. The change
+ * test (streams/memory/drift.h) watches every verify pass; after a fall the kind is searched for anew, from
+ * the influence that the turned text shows. What a process ended with on a kind that drafted well counts as
+ * settled in the next.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */
@@ -27,7 +27,7 @@ enum memory_event {
 	MEMORY_NEW_KIND, /* a kind of text no mask is known for */
 	MEMORY_IMPROVED, /* the search found a better mask */
 	MEMORY_SETTLED,  /* the mask has held: the search rests */
-	MEMORY_DRIFT     /* acceptance fell: the search is open again */
+	MEMORY_DRIFT     /* acceptance fell: the search begins anew */
 };
 const char* memory_event_name(enum memory_event);
 

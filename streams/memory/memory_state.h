@@ -11,11 +11,10 @@
 #include "streams/memory/memory.h"
 #include "streams/memory/searches.h"
 
-/* Draft steps after which a mask's acceptance is known well, and observations that wait for the store at
- * most. */
-enum { PROVEN = 64, GATHERED = 512 };
+/* Observations that wait for the store at most. */
+enum { GATHERED = 512 };
 
-/* Acceptance at which a mask is good enough to rest on. */
+/* Acceptance at which a mask of an earlier process is good enough to rest on. */
 #define MEMORY_GOOD 0.93
 
 struct memory {

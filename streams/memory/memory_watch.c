@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Instances between two flushes; tokens under which a mask has hardly served. */
-enum { FLUSH_INSTANCES = 4, BRIEF = 64 };
+/* Instances between two flushes. */
+enum { FLUSH_INSTANCES = 4 };
 
 struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, int number) {
 	struct memory_watch* w = calloc(1, sizeof *w);
@@ -59,22 +59,15 @@ static struct bank_entry* current(struct memory_watch* w) {
 	return w->has_entry ? bank_entry(w->memory->bank, w->entry_task, w->entry_kind, &w->mask) : NULL;
 }
 
-/* What an entry is known to reach is the change test's baseline, so that it can start at once. */
-static void expect(struct memory_watch* w, const struct bank_entry* e) {
-	if (e->record.trials >= 32)
-		drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
-	else
-		drift_restart(&w->drift);
-}
-
-/* From now on this entry is served; w->record starts afresh. */
+/* From now on this entry is served; w->record starts afresh. What it is known to reach is the change test's
+ * baseline, so that it can start at once. */
 static void place(struct memory_watch* w, struct bank_entry* e) {
 	w->has_entry = true;
 	w->mask = e->mask;
 	w->entry_kind = e->kind;
 	memcpy(w->entry_task, e->task, sizeof w->entry_task);
 	memset(&w->record, 0, sizeof w->record);
-	expect(w, e);
+	drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
 }
 
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
@@ -187,26 +180,18 @@ static void watch_rounds(struct memory_watch* w) {
 		fell(w);
 }
 
-/* The search has found a better mask: it becomes this kind's entry. How long the kind has been searched
- * goes on counting. */
+/* The search has found a better mask: it becomes this kind's entry. */
 static void improved(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
 	account(w);
 	struct bank_entry* old = current(w);
-	const int64_t held = old ? old->record.held : 0, id = old ? old->id : 0;
-	if (old) {
-		if (old->settled)
-			old->changed = true;
+	if (old && old->settled) {
 		old->settled = false;
+		old->changed = true;
 	}
-	const bool brief = old && old->record.tokens < BRIEF;
-	if (brief) /* a mask that hardly served is not worth a place */
-		bank_remove(m->bank, id);
 	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_kind, now);
 	e->skip_ratio = search_skip_ratio(w->search);
-	const struct bank_record carried = {.held = held - e->record.held};
-	bank_add(m->bank, e, &carried, NULL);
 	place(w, e);
 	tell(w, MEMORY_IMPROVED, &m->counts.improved);
 	pthread_mutex_unlock(&m->lock);
@@ -219,9 +204,7 @@ static void settle_if_held(struct memory_watch* w) {
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
 	const int64_t held = e ? e->record.held + w->record.held : 0;
-	const bool good = w->drift.trials >= PROVEN / 2 && drift_baseline(&w->drift) >= MEMORY_GOOD;
-	const bool long_enough = held >= (good ? MEMORY_HOLD : 4 * MEMORY_HOLD);
-	if (e && !e->settled && (ended || long_enough)) {
+	if (e && !e->settled && (ended || held >= MEMORY_HOLD)) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
 		tell(w, MEMORY_SETTLED, &m->counts.settled);

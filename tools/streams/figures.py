@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mixed-task streams four ways: a fixed mask learned on the first task (Self-SD's way), SWIFT as published, swiftlet with
 its bank, and swiftlet's second pass over the same stream; a table per task of M, alpha, matchness and optimization steps.
-And drift: tokens from a change of text to the reopened search, false alarms per 10,000 tokens of an unchanged one.
+And drift: tokens from a change of text to the new search, false alarms per 10,000 tokens of an unchanged one.
 
     figures.py --program build/swiftlet tables STREAM.jsonl… [-m MODEL] [--budget inf]
     figures.py --program build/swiftlet two-tasks            the same on made-up weights whose right masks are known
@@ -201,7 +201,7 @@ def drift(o):
         delays.append(turn(s, lambda: word("latin"), lambda: word("cyrillic"))[0])
         s.close()
     delays.sort(key=lambda d: 1e9 if d is None else d)
-    print("tokens from the change of text to the reopened search: median %s, all %s (None: not within 2,000)" %
+    print("tokens from the change of text to the new search: median %s, all %s (None: not within 2,000)" %
           (delays[len(delays) // 2], delays))
     false_alarms(o, options, lambda: word("latin"), "made-up weights")
 
