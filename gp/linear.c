@@ -165,18 +165,6 @@ void linear_add(struct linear_model* m, const uint64_t* bits, double y, double v
 	}
 }
 
-void linear_loosen(struct linear_model* m, double share) {
-	const size_t n = (size_t)m->n;
-	if (!(share > 0) || !isfinite(share))
-		return;
-	for (size_t i = WEIGHTS; i < n; i++) {
-		const double variance = m->sd[i] * m->sd[i] * share;
-		m->covariance[i * n + i] += variance;
-		for (int e = 0; e < m->option.members; e++)
-			m->member[(size_t)e * n + i] += sqrt(variance) * gp_normal(&m->random);
-	}
-}
-
 double linear_mean(const struct linear_model* m, const uint64_t* bits) {
 	double sum = m->mean[CONSTANT];
 	for (int w = 0; w * 64 < m->option.dims; w++)

@@ -44,9 +44,6 @@ void linear_group(struct linear_model*);
  * noise. Non-finite arguments are ignored. O(d^2). */
 void linear_add(struct linear_model*, const uint64_t* bits, double y, double variance, double share,
                 bool in_group);
-/* The weights may have changed: adds independent variance to each, `share` of its prior's. O(d·members). */
-void linear_loosen(struct linear_model*, double share);
-
 /* Posterior mean of the noiseless value without any offset. O(set bits). */
 double linear_mean(const struct linear_model*, const uint64_t* bits);
 /* Posterior variance of that. O(set bits squared). */

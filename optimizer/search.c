@@ -415,49 +415,6 @@ void search_take_copy(struct search* s) {
 
 bool search_has_copy(const struct search* s) { return copied_any(&s->copied); }
 
-/* The incumbent brought to another size: the costliest sub-layers go, or the cheapest come. */
-static struct vector resized(const struct search* s, const struct vector* from) {
-	struct vector v = *from;
-	double damage[MAX_BITS];
-	linear_weights(s->belief.linear, damage);
-	for (int count = vector_count(&v, s->dims); count != s->size; count = vector_count(&v, s->dims)) {
-		const bool grow = count < s->size;
-		int pick = -1;
-		for (int i = 0; i < s->dims; i++)
-			if (vector_has(&v, i) != grow &&
-			    (pick < 0 || (grow ? damage[i] < damage[pick] : damage[i] > damage[pick])))
-				pick = i;
-		vector_set(&v, pick, grow);
-	}
-	value_round(s, &v, damage);
-	return v;
-}
-
-/* A lower ratio's mask competes with the incumbent; a higher one's must replace it, since by matchness
- * alone the smaller mask would always stay. */
-void search_set_skip_ratio(struct search* s, double r) {
-	const bool by_price = r == 0 && s->option.objective == OBJECTIVE_SPEEDUP;
-	if (s->option.published || (!by_price && !(r > 0 && r <= 1)))
-		return;
-	const int size = value_size(s, by_price ? FIRST_RATIO : r);
-	const bool same = by_price == s->free_size && size == s->size;
-	s->option.skip_ratio = r;
-	s->free_size = by_price;
-	if (same)
-		return;
-	const bool rise = size > s->size;
-	s->size = size;
-	s->exhausted = false;
-	if (!by_price) {
-		const struct vector v = resized(s, &search_incumbent(s)->bits);
-		if (rise || s->pending)
-			incumbent_place(s, &v);
-		else
-			suggest(s, &v);
-	}
-	search_reopen(s);
-}
-
 void search_set_costs(struct search* s, const struct search_costs* cost) {
 	const double each[] = {cost->attention,     cost->mlp,     cost->fixed,
 	                       cost->low_attention, cost->low_mlp, cost->low_fixed};
@@ -475,14 +432,6 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	} else {
 		incumbent_compare(s, false);
 	}
-}
-
-void search_reopen(struct search* s) {
-	s->state = SEARCH_RUNNING;
-	s->opened_at = s->improved_at = s->steps;
-	for (int i = 0; i < s->record.entries; i++)
-		s->record.entry[i].above = 0;
-	linear_loosen(s->belief.linear, 0.05);
 }
 
 void search_settle(struct search* s) {

@@ -88,12 +88,9 @@ void search_take_copy(struct search*);
 bool search_has_copy(const struct search*);
 /* Adds a candidate to be scored before other proposals on the current window. At most 8 wait. */
 void search_suggest(struct search*, const struct mask*);
-/* From the next proposal on; a change reopens. 0: as in search_options. */
-void search_set_skip_ratio(struct search*, double r);
 /* For OBJECTIVE_SPEEDUP: what is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
-void search_reopen(struct search*); /* after drift: patience and stopping start again */
-/* The mask is known to hold (a bank's, long served): proposals end, as confirmed, until it is reopened. */
+/* The mask is known to hold (a bank's, long served): proposals end, as confirmed. */
 void search_settle(struct search*);
 /* True while a mask that was adopted or suggested waits for its score, whatever the state. */
 bool search_waits(const struct search*);

@@ -88,7 +88,7 @@ void incumbent_check_stop(struct search* s) {
 	                                           : is_confirmed(s, search_incumbent(s));
 	if (confirmed)
 		s->state = SEARCH_CONFIRMED;
-	else if (s->exhausted || s->steps - s->opened_at >= s->option.max_steps)
+	else if (s->exhausted || s->steps >= s->option.max_steps)
 		s->state = SEARCH_EXHAUSTED;
 	else if (s->steps - s->improved_at >= s->option.patience)
 		s->state = SEARCH_PATIENCE;

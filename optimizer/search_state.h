@@ -44,7 +44,6 @@ struct search {
 
 	enum search_state state;
 	int steps;       /* proposals observed */
-	int opened_at;   /* steps when the search was last (re)opened */
 	int improved_at; /* steps when the incumbent last changed */
 	bool exhausted;  /* no mask of this size is left */
 	double seconds;
