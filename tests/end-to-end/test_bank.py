@@ -51,5 +51,9 @@ try:
         after += s.complete(figures.word("cyrillic"), 16, "one")["completion_tokens"]
     print("drift noticed %d tokens after the change" % after)
     assert after < 1000
+    # the turned text is searched for anew, from its own influence
+    turned = [s.complete(figures.word("cyrillic"), 64, "one")["swiftlet"] for _ in range(8)]
+    print("alpha after it: %.2f" % figures.accepted(turned))
+    assert figures.accepted(turned) >= 0.8
 finally:
     s.close()
