@@ -16,8 +16,7 @@ const char* memory_event_name(enum memory_event event) {
 /* A mask that an earlier process served long and that drafted well is rested on, though its search had some
  * way to go: the change test wakes it. */
 static bool served_well(const struct bank_record* r) {
-	return r->tokens >= MEMORY_HOLD / 2 && r->trials > 0 &&
-	       (double)r->accepted >= MEMORY_GOOD * (double)r->trials;
+	return r->tokens >= MEMORY_HOLD / 2 && memory_drafts_well(r);
 }
 
 static bool restore(void* user, const struct store_mask* stored) {

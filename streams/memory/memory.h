@@ -4,10 +4,10 @@
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature, the
  * session goes on with the search of that kind (streams/memory/searches.h); a kind never seen begins with the
  * influence its first prompt shows. A kind of text whose mask has held for MEMORY_HOLD tokens without
- * drift, or whose search has ended, has settled on it, and nothing is proposed while it holds. The change
- * test (streams/memory/drift.h) watches every verify pass; after a fall the kind is searched for anew, from
- * the influence that the turned text shows. What a process ended with on a kind that drafted well counts as
- * settled in the next.
+ * drift and drafts well (four times as many where it does not), or whose search has ended, has settled on it,
+ * and nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every verify pass;
+ * after a fall the kind is searched for anew, from the influence that the turned text shows. What a process
+ * ended with on a kind that drafted well counts as settled in the next.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any. */

@@ -14,8 +14,10 @@
 /* Observations that wait for the store at most. */
 enum { GATHERED = 512 };
 
-/* Acceptance at which a mask of an earlier process is good enough to rest on. */
-#define MEMORY_GOOD 0.93
+/* Whether a mask's acceptance is good enough to rest on it early. */
+static inline bool memory_drafts_well(const struct bank_record* r) {
+	return r->trials > 0 && (double)r->accepted >= 0.93 * (double)r->trials;
+}
 
 struct memory {
 	pthread_mutex_t lock; /* of the bank, the searches, the counts and what is unsaved */

@@ -204,7 +204,8 @@ static void settle_if_held(struct memory_watch* w) {
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
 	const int64_t held = e ? e->record.held + w->record.held : 0;
-	if (e && !e->settled && (ended || held >= MEMORY_HOLD)) {
+	const bool long_enough = e && held >= (memory_drafts_well(&e->record) ? MEMORY_HOLD : 4 * MEMORY_HOLD);
+	if (e && !e->settled && (ended || long_enough)) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
 		tell(w, MEMORY_SETTLED, &m->counts.settled);
