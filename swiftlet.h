@@ -118,7 +118,9 @@ struct swiftlet_options {
 	uint64_t seed;                    /* of the search and of sampling */
 	double temperature, top_p, min_p; /* the default request's */
 	int top_k;
-	double (*clock)(void* user); /* seconds; NULL: the monotonic clock */
+	/* seconds; NULL: the monotonic clock. With another the search has no thread of its own, so that all
+	 * repeats */
+	double (*clock)(void* user);
 	void* clock_user;
 };
 
