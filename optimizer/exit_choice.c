@@ -49,9 +49,9 @@ static void count(struct exit_choice* c, int exit, const struct result* out, con
 			}
 }
 
-bool exit_choice_measure(struct exit_choice* c, struct cache* cache, const int32_t* token, int base, int n,
-                         const struct sampler* sampler, const struct exit_heads* heads, float* state,
-                         struct error* error) {
+bool exit_choice_measure(struct exit_choice* c, struct backend* backend, struct cache* cache,
+                         const int32_t* token, int base, int n, const struct sampler* sampler,
+                         const struct exit_heads* heads, float* state, struct error* error) {
 	struct result out[EXIT_ROWS];
 	uint8_t want[EXIT_ROWS];
 	int32_t row[EXIT_ROWS];
@@ -82,12 +82,12 @@ bool exit_choice_measure(struct exit_choice* c, struct cache* cache, const int32
 		                          .tap_out = state,
 		                          .want = want,
 		                          .out = out};
-		if (!cache->backend->run(cache->backend, &pass, error) ||
-		    (trained && !exit_heads_run(heads, block, state, n - 1, want, out, error)))
+		if (!backend->run(backend, &pass, error) ||
+		    (trained && !exit_heads_run(heads, backend, block, state, n - 1, want, out, error)))
 			return false;
 		count(c, e, out, token, n - 1);
 	}
-	cache->backend->discard(cache);
+	backend->discard(cache);
 	c->seen += n - 1;
 	return true;
 }

@@ -15,8 +15,8 @@ static bool classify(const struct exit_heads* e, int block, const float* state, 
 	return true;
 }
 
-bool exit_heads_run(const struct exit_heads* e, int block, const float* state, int n, const uint8_t* want,
-                    struct result* out, struct error* error) {
+bool exit_heads_run(const struct exit_heads* e, struct backend* backend, int block, const float* state, int n,
+                    const uint8_t* want, struct result* out, struct error* error) {
 	const size_t dim = (size_t)e->heads->shape->dim;
 	const int end = 2 * e->heads->shape->n_blocks;
 	if (heads_classify(e->heads, block))
@@ -37,7 +37,7 @@ bool exit_heads_run(const struct exit_heads* e, int block, const float* state, i
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	const bool good = e->scratch->backend->run(e->scratch->backend, &pass, error);
-	e->scratch->backend->discard(e->scratch);
+	const bool good = backend->run(backend, &pass, error);
+	backend->discard(e->scratch);
 	return good;
 }

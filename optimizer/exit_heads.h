@@ -16,8 +16,9 @@ struct exit_heads {
 };
 
 /* out (n), each with `top` set: the likeliest tokens by the head after so many blocks, of state (n, dim).
- * want (n): WANT_TOKEN and WANT_TOP. False with the error set. */
-bool exit_heads_run(const struct exit_heads*, int block, const float* state, int n, const uint8_t* want,
-                    struct result* out, struct error*);
+ * want (n): WANT_TOKEN and WANT_TOP. backend: runs the pass, the scratch cache's or what stands before it.
+ * False with the error set. */
+bool exit_heads_run(const struct exit_heads*, struct backend*, int block, const float* state, int n,
+                    const uint8_t* want, struct result* out, struct error*);
 
 #endif

@@ -302,11 +302,9 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 }
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
-	/* an adapter's pass has a backend of its own; the others' is the engine's, which a clock may stand before
-	 */
-	struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
-	struct backend* backend = cache == s->cache ? s->engine->backend : cache ? cache->backend : NULL;
-	const bool ran = backend ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
+	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
+	struct backend* backend = s->method ? method_backend(s, cache) : s->engine->backend;
+	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
 		session_fail(s);
 	return ran;

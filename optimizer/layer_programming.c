@@ -5,6 +5,7 @@
 #include <string.h>
 
 struct programming {
+	struct backend* backend;
 	struct cache* cache;
 	const int32_t* token;          /* those of the rows */
 	int base, n, size, dim, reach; /* reach: most sub-layers that can have been skipped so far */
@@ -21,7 +22,6 @@ static float* at(const struct programming* p, float* states, int j) {
  * from the embedding where first is 0. */
 static bool run(struct programming* p, int first, int last, int j, int count, struct error* error) {
 	static const uint8_t want[MAX_ROWS];
-	struct backend* backend = p->cache->backend;
 	const int rows = count * p->n;
 	for (int i = 0; i < rows; i++) {
 		p->parent[i] = i % p->n == 0 ? -1 : i - 1;
@@ -41,9 +41,9 @@ static bool run(struct programming* p, int first, int last, int j, int count, st
 	                          .tap_out = at(p, p->ran, j),
 	                          .want = want,
 	                          .out = p->out};
-	const bool good = backend->run(backend, &pass, error);
+	const bool good = p->backend->run(p->backend, &pass, error);
 	if (good)
-		backend->discard(p->cache);
+		p->backend->discard(p->cache);
 	return good;
 }
 
@@ -108,12 +108,14 @@ size_t layer_programming_bytes(const struct model_shape* shape) {
 	return sizeof(struct programming) + 2 * most_rows(shape) * (size_t)shape->dim * sizeof(float);
 }
 
-bool layer_programming(struct cache* cache, const int32_t* token, int base, int n, int size,
-                       struct mask* mask, void* space, struct layer_programming* out, struct error* error) {
+bool layer_programming(struct backend* backend, struct cache* cache, const int32_t* token, int base, int n,
+                       int size, struct mask* mask, void* space, struct layer_programming* out,
+                       struct error* error) {
 	const struct model_shape* shape = &cache->backend->weights->shape;
 	const int useful = MAX_ROWS / (size + 1);
 	struct programming* p = space;
-	*p = (struct programming){.cache = cache, .token = token, .base = base, .size = size, .dim = shape->dim};
+	*p = (struct programming){
+	    .backend = backend, .cache = cache, .token = token, .base = base, .size = size, .dim = shape->dim};
 	p->n = n < useful ? n : useful > 0 ? useful : 1;
 	p->state = (float*)(p + 1);
 	p->ran = p->state + most_rows(shape) * (size_t)shape->dim;

@@ -20,11 +20,12 @@ struct layer_programming {
 /* Bytes of the work space for a model: two sets of states. */
 size_t layer_programming_bytes(const struct model_shape*);
 
-/* mask (size + 1): the mask of each number skipped, 0 … size <= 2(L - 2), by the `n` tokens that follow
- * `base` committed ones of the cache (more than are useful are left out). Nothing may be pending. False with
- * the error set when a pass fails. Allocates nothing: `space` is layer_programming_bytes() of the caller's.
+/* backend: runs the passes, the cache's or what stands before it. mask (size + 1): the mask of each number
+ * skipped, 0 … size <= 2(L - 2), by the `n` tokens that follow `base` committed ones of the cache (more than
+ * are useful are left out). Nothing may be pending. False with the error set when a pass fails. Allocates
+ * nothing: `space` is layer_programming_bytes() of the caller's.
  */
-bool layer_programming(struct cache*, const int32_t* token, int base, int n, int size, struct mask* mask,
-                       void* space, struct layer_programming*, struct error*);
+bool layer_programming(struct backend*, struct cache*, const int32_t* token, int base, int n, int size,
+                       struct mask* mask, void* space, struct layer_programming*, struct error*);
 
 #endif

@@ -78,7 +78,7 @@ static void program(struct session* s) {
 	struct layer_programming spent;
 	struct error error;
 	const double began = options_clock(&s->options);
-	if (layer_programming(s->cache, s->text + at, at, 1, size, s->method->programmed_mask,
+	if (layer_programming(s->engine->backend, s->cache, s->text + at, at, 1, size, s->method->programmed_mask,
 	                      s->method->programming, &spent, &error))
 		s->mask = s->method->programmed_mask[size];
 	s->figures.seconds.optimize += options_clock(&s->options) - began;
@@ -125,6 +125,10 @@ static bool open_probe(struct session* s, struct error* error) {
 		p->known = p->fixed = true;
 	}
 	return true;
+}
+
+struct backend* method_backend(const struct session* s, const struct cache* cache) {
+	return has_adapter(s->method) && cache == s->method->side ? s->engine->side : s->engine->backend;
 }
 
 static bool open_side(struct session* s, struct error* error) {
@@ -333,7 +337,8 @@ bool method_prefilled(struct session* s, int n, struct error* error) {
 	side_pass(m, m->prefill, n, m->prefill_want, s->result, &pass);
 	for (int i = 0; i < n; i++)
 		path[i] = i;
-	if (!m->side->backend->run(m->side->backend, &pass, error))
+	struct backend* backend = method_backend(s, m->side);
+	if (!backend->run(backend, &pass, error))
 		return false;
 	m->side->backend->commit(m->side, path, n);
 	return true;
@@ -362,8 +367,10 @@ static void choose_exit(struct session* s) {
 	struct method_round* m = s->method;
 	const int generated = s->n_text - s->n_prompt, n = least(generated, EXIT_ROWS + 1);
 	struct error error;
-	const bool given = given_exit(s) > 0 && (s->options.speculations > 0 || m->stop.rule != STOP_FIXED) &&
-	                   (m->method->tree != TREE_CHILDREN || s->options.children > 0);
+	const bool by_children = m->method->tree == TREE_CHILDREN; /* and one step */
+	const bool given =
+	    given_exit(s) > 0 &&
+	    (by_children ? s->options.children > 0 : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
 	if (m->method->drafter != DRAFTS_EXIT || given || generated < 17 || generated < 4 * m->choice.measured_at)
 		return;
 	if (method_plans(&s->options) && !plan_affords_exits(s, n))
@@ -376,8 +383,8 @@ static void choose_exit(struct session* s) {
 	                                 .in = m->prefill ? m->prefill + EXIT_ROWS * (size_t)shape_of(s)->dim
 	                                                  : NULL,
 	                                 .logits = m->head_logits};
-	if (exit_choice_measure(&m->choice, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
-	                        m->side ? &heads : NULL, m->prefill, &error)) {
+	if (exit_choice_measure(&m->choice, s->engine->backend, s->cache, s->text + from, from, n,
+	                        s->sampled ? &s->sampler : NULL, m->side ? &heads : NULL, m->prefill, &error)) {
 		const bool children = m->method->tree == TREE_CHILDREN;
 		const struct cost_model cost = prices_of(s);
 		exit_choice_make(&m->choice, &cost, m->reuse,
@@ -485,8 +492,9 @@ static bool catch_up(struct session* s, int missing, struct error* error) {
 	                          .last = m->span,
 	                          .tap = m->span - 1,
 	                          .tap_out = m->prefill};
-	const bool good = s->cache->backend->run(s->cache->backend, &pass, error);
-	s->cache->backend->discard(s->cache);
+	struct backend* backend = s->engine->backend;
+	const bool good = backend->run(backend, &pass, error);
+	backend->discard(s->cache);
 	return good && method_prefilled(s, missing, error);
 }
 

@@ -86,6 +86,9 @@ size_t session_method_bytes(const struct session*);
 /* NULL with the error set. */
 struct method_round* method_open(struct session*, const struct method*, struct error*);
 void method_close(struct method_round*);
+/* Who runs passes over a cache of the session's: the engine's backend or its adapter's, before which a clock
+ * may stand. */
+struct backend* method_backend(const struct session*, const struct cache*);
 /* A text begins; how many of the cached tokens may stay. */
 int method_keeps(const struct session*, int kept);
 bool method_begin(struct session*, int kept, struct error*); /* after s->text is set */

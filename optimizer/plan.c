@@ -251,6 +251,27 @@ double plan_least_token_cost(const struct cost_model* cost, double c, double nex
 	return least_cost;
 }
 
+double plan_chain_rate(const struct session* s, double right, double c) {
+	double best = 1, tokens = 1, power = 1;
+	for (int d = 1; d <= s->options.max_draft && d < SLICE_ROWS; d++) {
+		tokens += power *= right;
+		best = fmax(best, tokens / (d * c + cost_verify(&s->engine->cost, d + 1)));
+	}
+	return best;
+}
+
+bool plan_mask_may_pay(const struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	double attention, mlp, fixed;
+	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
+	const struct states states = session_states(s, &s->mask);
+	const bool drafts = mask_count(&s->mask) > 0 || states.any;
+	const double c = drafts ? cost_draft(cost, states_variant(&states, &s->mask))
+	                        : 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed;
+	return s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published ||
+	       plan_chain_rate(s, 1, c) > (double)planner_rate(&s->planner);
+}
+
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;

@@ -8,16 +8,6 @@
 
 #include "optimizer/session_state.h"
 
-/* A chain of steps at cost c, each right with this chance: the best tokens over cost of any length. */
-static double best_rate(const struct cost_model* cost, double right, double c, int most) {
-	double best = 1, tokens = 1, power = 1;
-	for (int d = 1; d <= most && d < SLICE_ROWS; d++) {
-		tokens += power *= right;
-		best = fmax(best, tokens / (d * c + cost_verify(cost, d + 1)));
-	}
-	return best;
-}
-
 static void draft_by(struct session* s, int block) {
 	const int sub_layers = 2 * s->engine->model->weights.shape.n_blocks;
 	s->exit_mask = (struct mask){.stored_head = s->mask.stored_head};
@@ -48,7 +38,7 @@ static void compare(struct session* s) {
 	const bool drafts = mask_count(&s->mask) > 0 || states.any;
 	/* what the mask is known for, not what the exit that may draft now is */
 	const double right = s->exit_block > 0 ? s->mask_right : (double)chances_first(&s->chances, SOURCE_mask);
-	const double by_mask = drafts ? best_rate(cost, right, cost_draft(cost, mask), s->options.max_draft) : 1;
+	const double by_mask = drafts ? plan_chain_rate(s, right, cost_draft(cost, mask)) : 1;
 	const struct exit_choice* c = &s->exits;
 	const int block = c->rate > margin * by_mask ? c->exit_block : 0;
 	if (block == s->exit_block)
@@ -71,8 +61,8 @@ void plan_exit(struct session* s) {
 		return;
 	const double began = options_clock(&s->options), plain = cost_plain_seconds(&s->engine->cost);
 	s->exits.measured_at = (int64_t)s->ledger.plain + 1;
-	if (exit_choice_measure(&s->exits, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
-	                        NULL, NULL, &error)) {
+	if (exit_choice_measure(&s->exits, s->engine->backend, s->cache, s->text + from, from, n,
+	                        s->sampled ? &s->sampler : NULL, NULL, NULL, &error)) {
 		exit_choice_make(&s->exits, &s->engine->cost, false, 0, -1, s->options.max_draft);
 		compare(s);
 	}

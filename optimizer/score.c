@@ -115,7 +115,7 @@ static bool is_affordable(const struct session* s) {
 	if (is_free(s))
 		return true;
 	const struct cost_model* cost = &s->engine->cost;
-	if (s->batch.quiet || cost_plain_seconds(cost) <= 0)
+	if (s->batch.quiet || cost_plain_seconds(cost) <= 0 || !plan_mask_may_pay(s))
 		return false;
 	const struct mask none = {.word = {0}};
 	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, s->window.size);

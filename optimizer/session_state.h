@@ -84,7 +84,9 @@ enum { ARM_PLANNER, ARM_PART };
 struct part_choice {
 	int now; /* one of ARM_ */
 	bool trial;
-	int rounds, rest;          /* so far; until the other is tried */
+	int rounds;                /* since it does */
+	double gain;               /* of the trial, over the other's rate, in plain steps */
+	double lost, spent;        /* on trials; on all rounds */
 	double tokens[2], cost[2]; /* of its rounds, fading */
 };
 
@@ -232,6 +234,12 @@ int plan_useful_depth(const struct session*, int most);
 /* The least cost per token that going on from d steps can have, with steps at cost c of which the share
  * `next` is right. */
 double plan_least_token_cost(const struct cost_model*, double c, double next, int d);
+
+/* A chain of steps at cost c, each right with this chance: the best tokens over cost of any length. */
+double plan_chain_rate(const struct session*, double right, double c);
+/* Whether the mask at hand, or without one that of half the sub-layers, would be faster than what drafts now
+ * if it were always right; else there is no use in learning a better one. */
+bool plan_mask_may_pay(const struct session*);
 
 /* plan_exit.c: whether an exit is to draft. Nothing may be pending. */
 void plan_exit(struct session*);

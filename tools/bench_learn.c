@@ -147,6 +147,7 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
                     double slope, struct reference* best, bool started, struct outcome* o,
                     struct error* error) {
 	struct timed_backend timed;
+	const struct price_list priced = prices_of_slope(slope);
 	struct swiftlet_options options = l->options;
 	struct track track = {.n = 0};
 	struct mask learnt;
@@ -159,7 +160,7 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
 	track.seconds = malloc(sizeof *track.seconds * (size_t)most);
 	if (!track.seconds)
 		return error_set(error, "out of memory");
-	timed_backend_install(&timed, bench->engine, slope);
+	timed_backend_install(&timed, bench->engine, &priced);
 	options.clock = timed_backend_clock;
 	options.clock_user = &timed;
 	struct swiftlet_options fixed = options;
@@ -170,7 +171,7 @@ static bool measure(const struct learning* l, struct bench* bench, struct refere
 		o->reference = fmax(1, speed_between(&track, REFERENCE_WARM, track.n));
 		o->reference_tokens = tokens_until(&track, 0.95 * o->reference);
 		timed_backend_remove(&timed);
-		timed_backend_install(&timed, bench->engine, slope);
+		timed_backend_install(&timed, bench->engine, &priced);
 		track.most = (int)l->tokens;
 		good = run(bench, &timed, &options, NULL, &learnt, &track, &o->proposals, error);
 	}

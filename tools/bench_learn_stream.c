@@ -226,7 +226,8 @@ static void add_row(const struct stream_run* r, double slope, cJSON* rows) {
 /* From a cold start, or from what the store holds. */
 static bool begin(struct stream_run* r, double slope, struct error* error) {
 	struct swiftlet_options options = r->how->options;
-	timed_backend_install(&r->timed, r->bench.engine, slope);
+	const struct price_list priced = prices_of_slope(slope);
+	timed_backend_install(&r->timed, r->bench.engine, &priced);
 	options.clock = timed_backend_clock;
 	options.clock_user = &r->timed;
 	r->n = r->tokens = r->drifts = 0;

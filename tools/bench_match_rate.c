@@ -6,8 +6,14 @@
  * PPD's Theorem 4.1 beside this runtime: latency 1 - (1 - e)·p and compute 1 - (1 - e)·p + k·(1 - e) in plain
  * steps a token, e = d/L, where children run ahead on processors of their own. Here they share one read of
  * the weights, and a round is three passes: the present row up to the exit and its head there, k children up
- * to it, and k + 1 rows from it on. Their seconds over a plain step's, each measured by itself, over 1 + p
- * tokens are what this runtime's model expects; beside it what whole texts took. */
+ * to it, and k + 1 rows from it on. With R their seconds over a plain step's, measured by themselves, N
+ * rounds and S plain steps (a text's last token has nothing to run ahead of),
+ *
+ *     (N·R + S) / (N·(1 + p) + S)
+ *
+ * plain steps a token is what this runtime's model expects; beside it what whole texts took. The theorem
+ * leaves out the head at the exit, what rows beyond the first cost, and that a token which was found does not
+ * itself go on to find the next one: here a round finds two at most. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,6 +26,7 @@
 #include "tools/generation.h"
 #include "tools/interrupt.h"
 #include "tools/prompt_list.h"
+#include "tools/timed_backend.h"
 
 enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128, POINTS = 12, REPEATS = 3, IN_A_ROW = 6, MOST_SAMPLES = 512 };
 static const int k_of[KS] = {1, 3, 5, 10};
@@ -32,13 +39,15 @@ struct rates {
 struct point { /* of ppd */
 	int block, k;
 	double p, seconds, tokens, plain_seconds, plain_tokens;
+	int64_t rounds, plain_steps;
 	int samples; /* of seconds, of some in a row: */
 	double plain_step[MOST_SAMPLES], round[MOST_SAMPLES];
 };
 
 struct match_bench {
 	struct bench bench;
-	const char* input;
+	const char *input, *prices;
+	struct timed_backend timed;
 	int64_t most_prompts;
 	struct prompt_list prompts;
 	struct cache *cache, *scratch;
@@ -86,7 +95,8 @@ static bool run_heads(struct match_bench* b, int exit, int n, struct error* erro
 	const struct exit_heads heads = {
 	    .heads = &b->bench.engine->heads, .scratch = b->scratch, .in = b->head_in, .logits = b->logits};
 	ask(b, n);
-	return exit_heads_run(&heads, b->block[exit], b->state, n, b->want, b->out, error);
+	return exit_heads_run(&heads, b->bench.engine->backend, b->block[exit], b->state, n, b->want, b->out,
+	                      error);
 }
 
 /* token (n + 1): the text after `base` committed tokens; n rows predict its tokens from the second on. */
@@ -263,7 +273,7 @@ static bool time_point(struct match_bench* b, struct point* point, struct error*
 		o.heads[0] = 0; /* the model's own head */
 	struct session* s = swiftlet_session_open(b->bench.engine, &o, error->message, sizeof error->message);
 	bool good = s != NULL;
-	int64_t rounds = 0, accepted = 0;
+	int64_t accepted = 0;
 	for (int i = 0; good && i < b->prompts.n && i < b->most_prompts && !interrupted(); i++) {
 		struct generation plain = {.show = NULL}, ppd = {.show = NULL};
 		good = generate(b, b->plain, &b->prompts.prompt[i], &plain, error) &&
@@ -273,12 +283,13 @@ static bool time_point(struct match_bench* b, struct point* point, struct error*
 		point->plain_tokens += plain.n_tokens - 1;
 		point->seconds += ppd.figures.seconds.decode;
 		point->tokens += ppd.n_tokens - 1;
-		rounds += ppd.figures.draft_steps;
+		point->rounds += ppd.figures.rounds;
+		point->plain_steps += ppd.figures.plain_steps;
 		accepted += ppd.figures.draft_accepted;
 		generation_free(&plain);
 		generation_free(&ppd);
 	}
-	point->p = rounds > 0 ? (double)accepted / (double)rounds : 0;
+	point->p = point->rounds > 0 ? (double)accepted / (double)point->rounds : 0;
 	if (s)
 		swiftlet_session_close(s);
 	return good;
@@ -303,11 +314,13 @@ struct ppd_figures {
 
 static struct ppd_figures ppd_figures(const struct match_bench* b, struct point* point) {
 	const double e = (double)point->block / b->bench.engine->model->weights.shape.n_blocks;
+	const double n = (double)point->rounds, s = (double)point->plain_steps;
+	const double round =
+	    bench_median(point->round, point->samples) / bench_median(point->plain_step, point->samples);
 	return (struct ppd_figures){
 	    .latency = 1 - (1 - e) * point->p,
 	    .compute = 1 - (1 - e) * point->p + point->k * (1 - e),
-	    .here = bench_median(point->round, point->samples) / bench_median(point->plain_step, point->samples) /
-	            (1 + point->p),
+	    .here = (n * round + s) / (n * (1 + point->p) + s),
 	    .timed = point->seconds / point->tokens / (point->plain_seconds / point->plain_tokens),
 	};
 }
@@ -440,6 +453,7 @@ static void close_all(struct match_bench* b) {
 	free(b->state);
 	free(b->logits);
 	prompt_list_free(&b->prompts);
+	timed_backend_remove(&b->timed);
 	bench_close(&b->bench);
 }
 
@@ -468,6 +482,7 @@ int bench_match_rate_main(int argc, char** argv) {
 	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", OPTION_TEXT,
 	     &b->input, 0, 0},
 	    {"prompts", 'n', "N", "stop after so many (32)", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
+	    {"prices", 0, "LIST|FILE", timed_backend_option_help, OPTION_TEXT, &b->prices, 0, 0},
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
@@ -489,7 +504,9 @@ int bench_match_rate_main(int argc, char** argv) {
 		status = model ? bench_open(&b->bench, model, &options, json) : STATUS_USAGE;
 	if (status == OPTIONS_GO_ON) {
 		interrupt_watch();
-		const bool good = open_all(b, &error) && measure(b, &error);
+		const bool good =
+		    timed_backend_by_option(&b->timed, b->bench.engine, &b->bench.options, b->prices, &error) &&
+		    open_all(b, &error) && measure(b, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(b) : tell(b);
 	}

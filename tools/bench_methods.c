@@ -2,7 +2,8 @@
  *
  * Each prompt is decoded by every method before the next one's turn comes, in an order that moves by one a
  * prompt, so that all of them see the same machine. A method's session lives as long as the bench: what it
- * learns it keeps, as it would in a stream. */
+ * learns it keeps, as it would in a stream. At stated prices (--prices) passes run for real and their time is
+ * made up, so that the table is the same on every machine. */
 #include "tools/bench_methods.h"
 
 #include <inttypes.h>
@@ -15,10 +16,13 @@
 #include "tools/generation.h"
 #include "tools/interrupt.h"
 #include "tools/prompt_list.h"
+#include "tools/timed_backend.h"
 
 struct methods_bench {
 	struct bench bench;
 	const char *input, *learn_input, *names, *rules, *plot;
+	const char* prices; /* NULL: the clock's */
+	struct timed_backend timed;
 	bool whole; /* exits without reuse too */
 	int64_t most_prompts, most_tokens, most_seconds, learn_steps;
 	struct prompt_list prompts;
@@ -331,8 +335,12 @@ static void tell_row(const struct method_table* t, const struct method_row* row,
 
 static int tell(const struct methods_bench* b) {
 	const struct method_table* t = &b->table;
-	printf("%s on %s: %d prompts, %lld tokens a method, %.3f ms a plain step\n", t->model, t->backend,
-	       t->prompts, (long long)t->row[0].all.tokens, 1000 * t->plain_seconds);
+	printf("%s on %s: %d prompts, %lld tokens a method, ", t->model, t->backend, t->prompts,
+	       (long long)t->row[0].all.tokens);
+	if (b->prices)
+		printf("at %s\n", b->prices);
+	else
+		printf("%.3f ms a plain step\n", 1000 * t->plain_seconds);
 	if (b->bench.options.rejection && b->bench.options.temperature > 0)
 		puts("rejection sampling: lossless in distribution, so that tokens do differ");
 	printf("%-*s %8s %8s %8s %7s %6s %6s %8s %6s %6s %8s %9s\n", name_width(t), "method", "speed-up",
@@ -382,6 +390,8 @@ static int tell_json(const struct methods_bench* b) {
 	const struct method_table* t = &b->table;
 	cJSON* const out = cJSON_CreateObject();
 	bench_describe(&b->bench, out);
+	if (b->prices)
+		cJSON_AddStringToObject(out, "prices", b->prices);
 	bench_json_number(out, "prompts", t->prompts);
 	bench_json_number(out, "plain_step_seconds", t->plain_seconds);
 	bench_json_number(out, "self_spec_proposals", (double)b->mask_steps);
@@ -415,6 +425,7 @@ static void close_all(struct methods_bench* b) {
 		free(b->table.row[i].all.ratio);
 	}
 	prompt_list_free(&b->prompts);
+	timed_backend_remove(&b->timed);
 	bench_close(&b->bench);
 }
 
@@ -426,8 +437,10 @@ static int run(struct methods_bench* b, const char* model, const struct swiftlet
 		snprintf(b->table.model, sizeof b->table.model, "%s", swiftlet_model_name(b->bench.model));
 		snprintf(b->table.backend, sizeof b->table.backend, "%s", swiftlet_engine_name(b->bench.engine));
 		interrupt_watch();
-		const bool good = prompt_list_read(&b->prompts, b->bench.model, b->input, &error) &&
-		                  open_rows(b, &error) && run_prompts(b, &error);
+		const bool good =
+		    timed_backend_by_option(&b->timed, b->bench.engine, &b->bench.options, b->prices, &error) &&
+		    prompt_list_read(&b->prompts, b->bench.model, b->input, &error) && open_rows(b, &error) &&
+		    run_prompts(b, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(b) : tell(b);
 		if (good && b->plot && !plot_methods(&b->table, b->plot, &error))
@@ -463,6 +476,7 @@ int bench_methods_main(int argc, char** argv) {
 	     &b->learn_input, 0, 0},
 	    {"learn-steps", 0, "N", "proposals of that search, every second Bayesian (200)", OPTION_COUNT,
 	     &b->learn_steps, 1, 1 << 20},
+	    {"prices", 0, "LIST|FILE", timed_backend_option_help, OPTION_TEXT, &b->prices, 0, 0},
 	    {"plot", 0, "FILE", "draw speed-up by method and task (SVG)", OPTION_TEXT, &b->plot, 0, 0},
 	};
 	struct command_line line = {
@@ -479,7 +493,8 @@ int bench_methods_main(int argc, char** argv) {
 	                "  swiftlet bench methods -i prompts.jsonl --methods layerskip,adaspeed --exit-block 6\n"
 	                "  swiftlet bench methods --methods adaspeed --stop-rules fixed,marginal,product,probe "
 	                "--temp 1 --top-p 0.9\n"
-	                "  swiftlet bench methods --methods layerskip --temp 0.8 --acceptance rejection",
+	                "  swiftlet bench methods --methods layerskip --temp 0.8 --acceptance rejection\n"
+	                "  swiftlet bench methods --prices v2=1.03,v4=1.30,v8=1.58,v16=2.44",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
 	    .session = &options,

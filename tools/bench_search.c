@@ -203,8 +203,9 @@ static int program(struct lab* lab, const struct proposer* p, struct search* sea
 	struct layer_programming cost = {0};
 	struct error error;
 	if (mask && space &&
-	    layer_programming(lab->search[window->text].cache, lab->search[window->text].token + window->base,
-	                      window->base, window->size, size, mask, space, &cost, &error))
+	    layer_programming(lab->backend, lab->search[window->text].cache,
+	                      lab->search[window->text].token + window->base, window->base, window->size, size,
+	                      mask, space, &cost, &error))
 		for (int i = 0; i < (p->by_price ? SIZES : 1); i++)
 			search_suggest(search, &mask[size * (SIZES - i) / SIZES]);
 	free(space);

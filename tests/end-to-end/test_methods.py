@@ -5,7 +5,7 @@ import json
 import os
 import xml.etree.ElementTree
 
-from support import DEMO, PROMPT, EndToEnd, main, read_lines, run, write_lines
+from support import DEMO, PROMPT, SOURCE, EndToEnd, main, read_lines, run, write_lines
 
 RUNS = ["ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip", "adaspeed", "ppd"]
 
@@ -80,6 +80,23 @@ class Methods(EndToEnd):
             result = run("bench", "methods", option, value)
             self.assertEqual(result.returncode, 2)
             self.assertIn(word, result.stderr.decode())
+
+    def test_stated_prices_make_a_table_that_repeats(self):
+        prompts = self.path("prompts.jsonl")
+        write_lines(prompts, read_lines(DEMO)[:3])
+        adapter = os.path.join(SOURCE, "tests", "data", "parts", "kangaroo.safetensors")
+        arguments = ["bench", "methods", "-i", prompts, "--max-tokens", 48, "--methods", "auto,clasp,layerskip,kangaroo", "--adapter",
+                     adapter, "--json"]
+        tables = [json.loads(run(*arguments, "--prices", "v2=1.1,v8=1.5", "--threads", threads).stdout) for threads in (1, 2, 2)]
+        for table in tables[1:]:
+            self.assertEqual(table["methods"], tables[0]["methods"])
+        self.assertEqual(tables[0]["methods"]["vanilla"]["realized"], 1)
+        self.assertAlmostEqual(tables[0]["plain_step_seconds"], 1)
+        free = json.loads(run(*arguments, "--prices", "slope=0").stdout)["methods"]
+        for name in ("layerskip", "kangaroo"):  # rows for nothing: the same drafts are worth more
+            self.assertGreater(free[name]["realized"], tables[0]["methods"][name]["realized"])
+        for prices in ("v2=0.5", "slope=0.1,c=0.5"):
+            self.assertEqual(run("bench", "methods", "--prices", prices).returncode, 1)
 
     def test_match_rate(self):
         prompts = self.path("prompts.jsonl")

@@ -107,7 +107,8 @@ static void check(struct chain* c) {
 	struct error error;
 	void* space = malloc(layer_programming_bytes(&c->weights.shape));
 	assert_non_null(space);
-	assert_true(layer_programming(&c->cache, tokens, 40, ROWS, SKIPPABLE, mask, space, &cost, &error));
+	assert_true(layer_programming(c->cache.backend, &c->cache, tokens, 40, ROWS, SKIPPABLE, mask, space,
+	                              &cost, &error));
 	free(space);
 	assert_int_equal(c->cache.pending, 0);
 	assert_int_equal(cost.rows, ROWS);
@@ -146,7 +147,7 @@ static void finds_what_cancels(void** state) {
 	struct error error;
 	void* space = malloc(layer_programming_bytes(&c.weights.shape));
 	assert_non_null(space);
-	assert_true(layer_programming(&c.cache, tokens, 0, ROWS, 2, mask, space, &cost, &error));
+	assert_true(layer_programming(c.cache.backend, &c.cache, tokens, 0, ROWS, 2, mask, space, &cost, &error));
 	free(space);
 	assert_true(mask_has(&mask[2], 2) && mask_has(&mask[2], 3));
 	assert_true(distance(&c, &mask[2]) < 1e-6);
