@@ -1,9 +1,9 @@
 /* A model's low-bit copy for drafting, found in its cache file or made.
  *
  * Files lie in one folder, <fingerprint>-<type>.low, and for a CPU …-q4_k-woven.low. What is in one is copied
- * to huge pages, which are read a fifth faster than a mapped file's; where there is no memory for that it stays
- * mapped. One that is damaged or of another make is made anew. What cannot be written stays in memory, with a
- * warning. */
+ * to huge pages, which are read a fifth faster than a mapped file's; where there is no memory for that it
+ * stays mapped. One that is damaged or of another make is made anew. What cannot be written stays in memory,
+ * with a warning. */
 #ifndef SWIFTLET_CORE_MODEL_LOW_COPY_H
 #define SWIFTLET_CORE_MODEL_LOW_COPY_H
 
@@ -35,9 +35,9 @@ struct low_wish {
 /* Plans the copy and names its file. The model must outlive the copy. False with the error set when it does
  * not fit. Close in any case. */
 bool low_copy_plan(struct low_copy*, const struct model*, const struct low_wish*, struct error*);
-/* What comes after the plan, each at most once, from whatever thread: taking the file's bytes, where there is a good
- * one; memory to make it in, false with the error set when there is none; keeping in the file what was made
- * there. */
+/* What comes after the plan, each at most once, from whatever thread: taking the file's bytes, where there is
+ * a good one; memory to make it in, false with the error set when there is none; keeping in the file what was
+ * made there. */
 bool low_copy_find(struct low_copy*, const struct model*);
 bool low_copy_take_memory(struct low_copy*, struct error*);
 void low_copy_keep(struct low_copy*, const struct model*);

@@ -212,8 +212,7 @@ static void write_now(const struct metrics_now* now, struct text* out) {
 	        (double)(k->improved + k->recalled));
 	counter(out, "mask_recalls_total", "Times a stored mask was taken up.", (double)k->recalled);
 	counter(out, "masks_settled_total", "Masks that held, so that their search rests.", (double)k->settled);
-	counter(out, "drift_events_total", "Times acceptance fell and the search began anew.",
-	        (double)k->drifts);
+	counter(out, "drift_events_total", "Times acceptance fell and the search began anew.", (double)k->drifts);
 	gauge(out, "bank_masks", "Masks in the bank.", k->entries);
 	counter(out, "bank_evictions_total", "Masks that left the bank for want of room.", (double)k->evictions);
 	gauge(out, "store_failed", "1 while the last write to the store failed.", k->store_failed);
