@@ -24,6 +24,8 @@ static inline lanes load_lanes(const float* x) {
 
 static inline void store_lanes(float* out, lanes v) { memcpy(out, &v, sizeof v); }
 
+static inline void store_indices(int32_t* out, indices v) { memcpy(out, &v, sizeof v); }
+
 static inline lanes all(float x) { return (lanes){x, x, x, x, x, x, x, x}; }
 
 /* v where `first` has all bits set, w where it has none */
@@ -149,11 +151,13 @@ static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
 
 static inline float inverse_of(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
 
+/* The largest of v, and at least 0. */
 static inline float most_of(lanes v) {
-	float most = 0;
-	for (int l = 0; l < GROUPS; l++)
-		most = v[l] > most ? v[l] : most;
-	return most;
+	v = larger(v, all(0));
+	v = larger(v, PICK(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+	v = larger(v, PICK(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+	v = larger(v, PICK(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+	return v[0];
 }
 
 static inline void put_bytes(uint8_t out[GROUP], const indices v[GROUP / GROUPS]) {
@@ -191,11 +195,17 @@ static inline float put_half(uint8_t out[2], float x) {
 	return half_to_float(half);
 }
 
+/* Six bits each: the low ones of the first four groups, then, and the others' high ones beside them. */
 static inline void put_scales(uint8_t out[12], indices s, indices m) {
+	const indices s_after = PICK(s, s, 4, 5, 6, 7, 0, 1, 2, 3), m_after = PICK(m, m, 4, 5, 6, 7, 0, 1, 2, 3);
+	int32_t first[GROUPS], second[GROUPS], third[GROUPS];
+	store_indices(first, s | (s_after >> 4) << 6);
+	store_indices(second, m | (m_after >> 4) << 6);
+	store_indices(third, (s_after & 15) | (m_after & 15) << 4);
 	for (int l = 0; l < 4; l++) {
-		out[l] = (uint8_t)(s[l] | (s[l + 4] >> 4) << 6);
-		out[l + 4] = (uint8_t)(m[l] | (m[l + 4] >> 4) << 6);
-		out[l + 8] = (uint8_t)((s[l + 4] & 15) | (m[l + 4] & 15) << 4);
+		out[l] = (uint8_t)first[l];
+		out[l + 4] = (uint8_t)second[l];
+		out[l + 8] = (uint8_t)third[l];
 	}
 }
 

@@ -8,7 +8,7 @@ void ledger_open(struct ledger* ledger, double opt_budget) {
 	if (opt_budget < 0) {
 		ledger->opt_budget = 0.01;
 		ledger->advance = 32;
-		ledger->credit = 6;
+		ledger->credit = 8;
 	}
 }
 

@@ -8,8 +8,8 @@
  * their own share of plain time, and, unless that share was given by name, in the beginning on half of what
  * drafting has earned, up to some steps: a good mask is worth most when it is found early. Neither account
  * stops the other: what was spent on learning never stops a draft that pays, and failed drafts never stop
- * learning. With the defaults both together stay within 2 % for runs of 600 tokens and more. Time in which no
- * request waits is on neither account.
+ * learning. With the defaults both together stay within 2 % for runs of 512 tokens and more, of 800 where a
+ * copy is made. Time in which no request waits is on neither account.
  *
  * It reads no clock: callers bring costs, so that it is tested under adversarial acceptance without timing.
  */
@@ -25,7 +25,7 @@ struct ledger {
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* of drafting: saved - spent */
 	double advance;    /* the most that learning takes of what drafting earned: 32 steps, or none */
-	double credit;     /* what making a copy may take of learning's share ahead of time: 6 steps, or none */
+	double credit;     /* what making a copy may take of learning's share ahead of time: 8 steps, or none */
 	double taken;      /* of that, so far */
 	double learned;    /* spent on learning */
 };

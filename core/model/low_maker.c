@@ -106,7 +106,6 @@ static void begin_all(struct low_maker* m) {
 		sem_post(&m->begin);
 }
 
-/* A file is looked at with the priority of the program: what is in it is soon had. */
 static void* lead(struct maker_thread* t) {
 	struct low_maker* m = t->maker;
 	struct error error;
@@ -114,8 +113,6 @@ static void* lead(struct maker_thread* t) {
 		atomic_store(&m->progress, LOW_DONE);
 		return NULL;
 	}
-	/* where it is refused, the thread runs like any other */
-	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
 	if (!low_copy_take_memory(m->copy, &error)) {
 		atomic_store(&m->progress, LOW_FAILED);
 		return NULL;
@@ -125,6 +122,8 @@ static void* lead(struct maker_thread* t) {
 	make_parts(m, t->row);
 	wait_for(&m->finished);
 	if (atomic_load(&m->progress) == LOW_READY && !atomic_load(&m->stop)) {
+		/* the file is for later starts: it is written in time that nobody else wants */
+		pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
 		low_copy_keep(m->copy, m->model);
 		atomic_store(&m->progress, LOW_DONE);
 	}
@@ -133,7 +132,6 @@ static void* lead(struct maker_thread* t) {
 
 static void* follow(struct maker_thread* t) {
 	struct low_maker* m = t->maker;
-	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
 	wait_for(&m->begin);
 	if (atomic_load(&m->begun))
 		make_parts(m, t->row);

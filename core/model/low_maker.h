@@ -1,9 +1,10 @@
 /* A low-bit copy that is made while its model already works.
  *
- * Threads of lowest priority find the copy's file or make it, in the time between requests: while the model's
- * passes follow one another they rest, since they share its cores and its memory's bandwidth. Whoever waits
- * for the copy may take part. The copy joins when it is ready: nothing else of it may be looked at before. It
- * is kept in its file after that. */
+ * Threads find the copy's file or make it, in the time between requests: while the model's passes follow one
+ * another they rest, since they share its cores and its memory's bandwidth. Whoever wants the copy sooner may
+ * take part, and then they work beside him: at a lower priority than the model's threads they would not. The
+ * copy joins when it is ready: nothing else of it may be looked at before. It is kept in its file after that.
+ */
 #ifndef SWIFTLET_CORE_MODEL_LOW_MAKER_H
 #define SWIFTLET_CORE_MODEL_LOW_MAKER_H
 

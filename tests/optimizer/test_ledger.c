@@ -262,13 +262,13 @@ static void test_making_a_copy(void** state) {
 	struct ledger ledger;
 	ledger_open(&ledger, -1);
 	/* some steps at once */
-	assert_true(ledger_allows_making(&ledger, 6));
-	assert_false(ledger_allows_making(&ledger, 6.1));
+	assert_true(ledger_allows_making(&ledger, 8));
+	assert_false(ledger_allows_making(&ledger, 8.1));
 	assert_false(ledger_allows_learning(&ledger, 0.1));
-	ledger_make(&ledger, 6);
+	ledger_make(&ledger, 8);
 	assert_float_equal(ledger.balance, 0, 1e-12);
 	assert_false(ledger_allows_making(&ledger, 0.1));
-	for (int i = 0; i < 800; i++)
+	for (int i = 0; i < 1000; i++)
 		ledger_plain(&ledger);
 	assert_true(ledger_allows_making(&ledger, 2));
 	assert_false(ledger_allows_making(&ledger, 2.1));
@@ -280,7 +280,7 @@ static void test_making_a_copy(void** state) {
 	assert_false(ledger_allows_making(&ledger, 4.2));
 	ledger_make(&ledger, 4);
 	assert_float_equal(ledger.balance, 4, 1e-12);
-	assert_float_equal(ledger.learned, 8, 1e-12);
+	assert_float_equal(ledger.learned, 10, 1e-12);
 	/* drafts that lost do not keep a model from its copy: learning has a share of its own */
 	ledger_open(&ledger, 0.1);
 	ledger_round(&ledger, 110, 100);
