@@ -237,8 +237,8 @@ double plan_least_token_cost(const struct cost_model*, double c, double next, in
 
 /* A chain of steps at cost c, each right with this chance: the best tokens over cost of any length. */
 double plan_chain_rate(const struct session*, double right, double c);
-/* Whether the mask at hand, or without one that of half the sub-layers, would be faster than what drafts now
- * if it were always right; else there is no use in learning a better one. */
+/* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
+ * always right; else there is no use in learning a better one. */
 bool plan_mask_may_pay(const struct session*);
 
 /* plan_exit.c: whether an exit is to draft. Nothing may be pending. */
