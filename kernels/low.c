@@ -130,10 +130,20 @@ static void count_parts(struct low_table* low) {
 	}
 }
 
+static const struct low_rounding* rounding_here(void) {
+	static const struct low_rounding plain = {dtype_to_float, low_round, 8e7};
+#if defined(__x86_64__)
+	static const struct low_rounding avx2 = {avx2_decode, avx2_round, 8e8};
+	if (avx2_supported())
+		return &avx2;
+#endif
+	return &plain;
+}
+
 bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, bool woven,
               struct error* error) {
 	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
-	*low = (struct low_table){.bits = bits, .woven = woven, .avx2 = avx2_supported(), .stored = stored};
+	*low = (struct low_table){.bits = bits, .woven = woven, .rounding = rounding_here(), .stored = stored};
 	if (!stored->output.data)
 		return error_set(error, "the weights are made on the device: there is nothing here to copy");
 	low->block = malloc(blocks * sizeof *low->block);
@@ -196,34 +206,12 @@ static void clear_gap(const struct low_table* low, unsigned char* data, int item
 	memset(data + end, 0, next - end);
 }
 
-static void widen(const struct low_table* low, enum dtype type, const void* stored, float* row,
-                  int64_t cols) {
-#if defined(__x86_64__)
-	if (low->avx2) {
-		avx2_decode(type, stored, row, cols);
-		return;
-	}
-#endif
-	dtype_to_float(type, stored, row, cols);
-}
-
-static void round_row(const struct low_table* low, enum dtype type, void* out, const float* row,
-                      int64_t cols) {
-#if defined(__x86_64__)
-	if (low->avx2) {
-		avx2_round(type, out, row, cols);
-		return;
-	}
-#endif
-	low_round(type, out, row, cols);
-}
-
 /* One row to its lane, a block at a time. */
-static void round_woven(const struct low_table* low, unsigned char* out, int lane, const float* row,
+static void round_woven(const struct low_rounding* by, unsigned char* out, int lane, const float* row,
                         int64_t cols) {
 	unsigned char block[sizeof(struct block_q4_k)];
 	for (int64_t k = 0; k < cols; k += BLOCK_SUPER, out += WOVEN * sizeof block) {
-		round_row(low, DTYPE_Q4_K, block, row + k, BLOCK_SUPER);
+		by->round(DTYPE_Q4_K, block, row + k, BLOCK_SUPER);
 		weave(out, block, lane, sizeof block);
 	}
 }
@@ -231,6 +219,7 @@ static void round_woven(const struct low_table* low, unsigned char* out, int lan
 void low_make_part(const struct low_table* low, void* data, int part, float* row) {
 	const int index = item_of(low, part);
 	const struct low_item* item = &low->item[index];
+	const struct low_rounding* by = low->rounding;
 	const struct tensor *from = item->stored, *to = item->copy;
 	unsigned char* out = (unsigned char*)data + item->offset;
 	const size_t from_bytes = dtype_row_bytes(from->type, from->cols);
@@ -238,11 +227,11 @@ void low_make_part(const struct low_table* low, void* data, int part, float* row
 	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS;
 	const int64_t end = begin + PART_ROWS < from->rows ? begin + PART_ROWS : from->rows;
 	for (int64_t r = begin; r < end; r++) {
-		widen(low, from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row, from->cols);
+		by->widen(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row, from->cols);
 		if (to->woven)
-			round_woven(low, out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
+			round_woven(by, out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
 		else
-			round_row(low, to->type, out + (size_t)r * to_bytes, row, to->cols);
+			by->round(to->type, out + (size_t)r * to_bytes, row, to->cols);
 	}
 	if (begin == 0)
 		clear_gap(low, data, index);

@@ -22,6 +22,13 @@ extern "C" {
 /* Grows by one whenever the bytes of a copy would come out different. */
 enum { LOW_VERSION = 3, LOW_ALIGNMENT = 64 };
 
+/* Who widens and rounds rows on this processor: the same bytes everywhere, sooner on some. */
+struct low_rounding {
+	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
+	void (*round)(enum dtype, void* out, const float* x, int64_t cols);
+	double weights_per_second; /* of a thread, about */
+};
+
 /* One matrix of the copy. */
 struct low_item {
 	const struct tensor* stored;
@@ -33,7 +40,7 @@ struct low_item {
 struct low_table {
 	int bits;   /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
 	bool woven; /* q4_k matrices whose rows are a multiple of WOVEN are */
-	bool avx2;  /* the processor has it: the same bytes sooner */
+	const struct low_rounding* rounding;
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */
 	struct block_weights* block;

@@ -33,9 +33,9 @@ void exit_choice_open(struct exit_choice*, int blocks, int given);
 /* Looks only at exits that have a trained head, at most EXITS of them; there is one at least. */
 void exit_choice_keep(struct exit_choice*, const struct heads*);
 /* Measures on the n tokens after `base`, all committed but the last, by passes of the backend, the cache's or
- * what stands before it; nothing may be pending. The sampler is
- * the text's own, or NULL. Trained heads are asked where there are some (NULL: none; without noise then),
- * from states (EXIT_ROWS, dim) that are written to `state`. False with the error set. */
+ * what stands before it; nothing may be pending. The sampler is the text's own, or NULL. Trained heads are
+ * asked where there are some (NULL: none; without noise then), from states (EXIT_ROWS, dim) that are written
+ * to `state`. False with the error set. */
 bool exit_choice_measure(struct exit_choice*, struct backend*, struct cache*, const int32_t* token, int base,
                          int n, const struct sampler*, const struct exit_heads*, float* state, struct error*);
 /* Chooses, of `steps` and `children` those that are not given (0); children < 0: none, it is a chain. most:

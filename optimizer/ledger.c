@@ -35,13 +35,15 @@ void ledger_learn(struct ledger* ledger, double cost) {
 	}
 }
 
+static bool has_earned(const struct ledger* ledger, double cost) { return cost <= ledger->balance / 2; }
+
 bool ledger_allows_making(const struct ledger* ledger, double cost) {
-	return cost <= ledger->balance / 2 || ledger->learned + cost <= ledger->credit ||
+	return has_earned(ledger, cost) || ledger->learned + cost <= ledger->credit ||
 	       ledger_allows_learning(ledger, cost);
 }
 
 void ledger_make(struct ledger* ledger, double cost) {
-	if (cost <= ledger->balance)
+	if (has_earned(ledger, cost))
 		ledger->balance -= cost;
 	else
 		ledger_learn(ledger, cost);

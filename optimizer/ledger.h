@@ -25,8 +25,8 @@ struct ledger {
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* of drafting: saved - spent */
 	double advance;    /* the most that learning takes of what drafting earned: 32 steps, or none */
-	double credit;     /* what making a copy may take of learning's share ahead of time: 8 steps, or none */
 	double taken;      /* of that, so far */
+	double credit;     /* what making a copy may take of learning's share ahead of time: 8 steps, or none */
 	double learned;    /* spent on learning */
 };
 

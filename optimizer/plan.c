@@ -262,15 +262,16 @@ double plan_chain_rate(const struct session* s, double right, double c) {
 
 bool plan_mask_may_pay(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
+	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
+		return true;
 	double attention, mlp, fixed;
 	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
 	const struct states states = session_states(s, &s->mask);
-	const double half = 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed;
-	const bool drafts = mask_count(&s->mask) > 0 || states.any;
 	/* a mask that skips little is not all that learning may come to */
-	const double c = drafts ? fmin(half, cost_draft(cost, states_variant(&states, &s->mask))) : half;
-	return s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published ||
-	       plan_chain_rate(s, 1, c) > (double)planner_rate(&s->planner);
+	double c = 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed;
+	if (mask_count(&s->mask) > 0 || states.any)
+		c = fmin(c, cost_draft(cost, states_variant(&states, &s->mask)));
+	return plan_chain_rate(s, 1, c) > (double)planner_rate(&s->planner);
 }
 
 /* A device's draft loop decides by itself when to stop. */

@@ -195,11 +195,11 @@ void low_copy_miss(const struct low_copy* copy, double seconds) {
 }
 
 double low_copy_effort(const struct low_copy* copy, int threads) {
-	const double weights_per_second = copy->table.avx2 ? 8e8 : 8e7; /* of a thread */
+	const double by_a_thread = copy->table.rounding->weights_per_second;
 	double weights = 0;
 	for (int i = 0; i < copy->table.n_items; i++)
 		weights += (double)copy->table.item[i].stored->rows * (double)copy->table.item[i].stored->cols;
-	return weights / (weights_per_second * (threads > 0 ? threads : cores_available()));
+	return weights / (by_a_thread * (threads > 0 ? threads : cores_available()));
 }
 
 bool low_copy_take_memory(struct low_copy* copy, struct error* error) {

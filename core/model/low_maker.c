@@ -30,7 +30,7 @@ struct low_maker {
 	atomic_int next, done; /* parts taken, and finished */
 	_Atomic double busy;   /* when the model last ran a pass */
 	sem_t begin;           /* posted for each thread but the first once parts may be taken, or at the end */
-	sem_t wake;            /* posted for each thread when somebody helps: they need not rest */
+	sem_t wake;            /* posted for each thread when somebody helps, or at the end: they need not nap */
 	sem_t finished;        /* posted when all parts are done, or at the end */
 	double started;
 	float* row; /* (widest) of whoever helps */
@@ -70,21 +70,26 @@ static bool make_one(struct low_maker* m, float* row) {
 
 void low_maker_rest(struct low_maker* m) { atomic_store(&m->busy, now()); }
 
-static void rest(struct low_maker* m) {
-	static const long nap = 20000000, second = 1000000000;
+static void nap(struct low_maker* m) {
+	static const long length = 20000000, second = 1000000000;
 	struct timespec until;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += nap;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += length;
 	until.tv_sec += until.tv_nsec / second;
 	until.tv_nsec %= second;
-	sem_timedwait(&m->wake, &until);
+	sem_clockwait(&m->wake, CLOCK_MONOTONIC, &until);
+}
+
+static void wake_all(struct low_maker* m) {
+	for (int i = 0; i < m->threads; i++)
+		sem_post(&m->wake);
 }
 
 static void make_parts(struct low_maker* m, float* row) {
 	static const double quiet = 1; /* seconds: longer than a pass of the largest models that run at all */
 	while (!atomic_load(&m->stop))
 		if (now() - atomic_load(&m->busy) < quiet)
-			rest(m);
+			nap(m);
 		else if (!make_one(m, row))
 			return;
 }
@@ -92,8 +97,7 @@ static void make_parts(struct low_maker* m, float* row) {
 void low_maker_help(struct low_maker* m, double seconds) {
 	const double until = now() + seconds;
 	atomic_store(&m->busy, -INFINITY); /* no pass runs meanwhile */
-	for (int i = 0; i < m->threads; i++)
-		sem_post(&m->wake);
+	wake_all(m);
 	while (atomic_load(&m->begun) && now() < until && make_one(m, m->row))
 		;
 	low_maker_rest(m);
@@ -201,6 +205,7 @@ void low_maker_close(struct low_maker* m) {
 		return;
 	atomic_store(&m->stop, true);
 	begin_all(m);
+	wake_all(m);
 	sem_post(&m->finished);
 	for (int i = 0; i < m->threads; i++) {
 		pthread_join(m->thread[i].thread, NULL);

@@ -185,8 +185,6 @@ static void decode_f8_group(const struct block_f8_group* b, float* x) {
 	}
 }
 
-/* ---- the rows --------------------------------------------------------------------------------- */
-
 /* ---- what low-bit copies are mostly made of -------------------------------------------------- */
 
 static void decode_halves(const uint8_t* row, float* x, int64_t cols) {
@@ -199,7 +197,7 @@ static void decode_halves(const uint8_t* row, float* x, int64_t cols) {
 
 static void decode_bf16(const uint8_t* row, float* x, int64_t cols) {
 	for (int64_t i = 0; i < cols; i++)
-		x[i] = float_from_bits((uint32_t)load_u16(row + 2 * i) << 16);
+		x[i] = bf16_to_float(load_u16(row + 2 * i));
 }
 
 static void decode_q8_0(const struct block_q8_0* b, float* x) {
@@ -207,6 +205,8 @@ static void decode_q8_0(const struct block_q8_0* b, float* x) {
 	for (int j = 0; j < 32; j++)
 		x[j] = d * (float)b->q[j];
 }
+
+/* ---- the rows --------------------------------------------------------------------------------- */
 
 #define DECODE_BLOCKS(type)                                                                                  \
 	for (int64_t i = 0; i < cols / elements; i++)                                                            \

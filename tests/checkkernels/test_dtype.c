@@ -85,9 +85,10 @@ static void blocks_decode_alike(void** state) {
 			random = random * 6364136223846793005u + 1442695040888963407u;
 			bytes[i] = (uint8_t)(random >> 56);
 		}
-		dtype_to_float(type, bytes + round % 3, plain, N);
-		avx2_decode(type, bytes + round % 3, fast, N);
-		for (int i = 0; i < N; i++)
+		const int n = dtype_block(type) > 1 ? N : N - round % 9; /* not of whole registers alone */
+		dtype_to_float(type, bytes + round % 3, plain, n);
+		avx2_decode(type, bytes + round % 3, fast, n);
+		for (int i = 0; i < n; i++)
 			if (bits_from_float(plain[i]) != bits_from_float(fast[i]) && !(isnan(plain[i]) && isnan(fast[i])))
 				fail_msg("%s element %d is %a, plainly %a", dtype_name(type), i, (double)fast[i],
 				         (double)plain[i]);
