@@ -166,6 +166,7 @@ static bool make_low(struct engine* engine, const struct swiftlet_options* optio
 		engine->maker = low_maker_open(low, engine->model, options->threads, error);
 		if (!engine->maker)
 			return note_none(engine, error->message);
+		engine->low_seconds = low_copy_effort(low, options->threads);
 	}
 	if (low->table.bytes == 0)
 		return note_none(engine, "the weights are as small already");

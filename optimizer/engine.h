@@ -13,6 +13,7 @@ struct engine {
 	struct backend* backend;
 	struct low_copy low;     /* for drafting; its table has no bytes where there is none */
 	struct low_maker* maker; /* makes it while the engine works; NULL: it was made before, or there is none */
+	double low_seconds;      /* that making it takes, about */
 	bool low_joined;         /* passes may run with it */
 	char note[1900];     /* for people: where the wished backend is not the one that runs, and on that copy */
 	size_t note_on_copy; /* where the latter begins */

@@ -8,7 +8,7 @@ void ledger_open(struct ledger* ledger, double opt_budget) {
 	if (opt_budget < 0) {
 		ledger->opt_budget = 0.01;
 		ledger->advance = 32;
-		ledger->credit = 8;
+		ledger->credit = 16;
 	}
 }
 
@@ -37,8 +37,9 @@ void ledger_learn(struct ledger* ledger, double cost) {
 
 static bool has_earned(const struct ledger* ledger, double cost) { return cost <= ledger->balance / 2; }
 
-bool ledger_allows_making(const struct ledger* ledger, double cost) {
-	return has_earned(ledger, cost) || ledger->learned + cost <= ledger->credit ||
+bool ledger_allows_making(const struct ledger* ledger, double cost, double whole) {
+	return has_earned(ledger, cost) ||
+	       (whole <= ledger->credit && ledger->learned + cost <= 1.5 * ledger->credit) ||
 	       ledger_allows_learning(ledger, cost);
 }
 

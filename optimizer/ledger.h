@@ -8,8 +8,8 @@
  * their own share of plain time, and, unless that share was given by name, in the beginning on half of what
  * drafting has earned, up to some steps: a good mask is worth most when it is found early. Neither account
  * stops the other: what was spent on learning never stops a draft that pays, and failed drafts never stop
- * learning. With the defaults both together stay within 2 % for runs of 512 tokens and more, of 800 where a
- * copy is made. Time in which no request waits is on neither account.
+ * learning. With the defaults both together stay within 2 % for runs of 512 tokens and more; a copy that
+ * never pays may take 16 steps or so ahead of that. Time in which no request waits is on neither account.
  *
  * It reads no clock: callers bring costs, so that it is tested under adversarial acceptance without timing.
  */
@@ -26,7 +26,7 @@ struct ledger {
 	double balance;    /* of drafting: saved - spent */
 	double advance;    /* the most that learning takes of what drafting earned: 32 steps, or none */
 	double taken;      /* of that, so far */
-	double credit;     /* what making a copy may take of learning's share ahead of time: 8 steps, or none */
+	double credit;     /* what making a copy may take of learning's share ahead of time: 16 steps, or none */
 	double learned;    /* spent on learning */
 };
 
@@ -42,9 +42,11 @@ void ledger_round(struct ledger*, double cost, int tokens);
 /* A matchness pass, a proposal, a fit. */
 void ledger_learn(struct ledger*, double cost);
 /* Making a low-bit copy for drafting, on which half of what drafting has saved may be spent, gone from its
- * balance, and else what learning may spend, some steps of it ahead of time: a copy is worth most when it is
- * made early, and a model whose layers cannot be skipped gets one, too. */
-bool ledger_allows_making(const struct ledger*, double cost);
+ * balance, and else what learning may spend, ahead of time where all of it takes no more than the credit: a
+ * copy is worth most when it is made early, nothing when it is made by half, and a model whose layers cannot
+ * be skipped gets one, too. whole: what all of it is thought to take, by half too little at worst; infinity:
+ * nothing ahead of time. */
+bool ledger_allows_making(const struct ledger*, double cost, double whole);
 void ledger_make(struct ledger*, double cost);
 /* The most a round may cost in the worst case, in which it brings one token. */
 double ledger_round_limit(const struct ledger*);

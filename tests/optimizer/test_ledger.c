@@ -261,33 +261,35 @@ static void test_making_a_copy(void** state) {
 	(void)state;
 	struct ledger ledger;
 	ledger_open(&ledger, -1);
-	/* some steps at once */
-	assert_true(ledger_allows_making(&ledger, 8));
-	assert_false(ledger_allows_making(&ledger, 8.1));
+	/* all of it ahead of time, or nothing; it may take half as much again as was thought */
+	assert_true(ledger_allows_making(&ledger, 1, 16));
+	assert_false(ledger_allows_making(&ledger, 1, 16.1));
+	assert_false(ledger_allows_making(&ledger, 1, INFINITY));
 	assert_false(ledger_allows_learning(&ledger, 0.1));
-	ledger_make(&ledger, 8);
+	ledger_make(&ledger, 23);
 	assert_float_equal(ledger.balance, 0, 1e-12);
-	assert_false(ledger_allows_making(&ledger, 0.1));
-	for (int i = 0; i < 1000; i++)
+	assert_true(ledger_allows_making(&ledger, 1, 16));
+	assert_false(ledger_allows_making(&ledger, 1.1, 16));
+	for (int i = 0; i < 2500; i++)
 		ledger_plain(&ledger);
-	assert_true(ledger_allows_making(&ledger, 2));
-	assert_false(ledger_allows_making(&ledger, 2.1));
+	assert_true(ledger_allows_making(&ledger, 2, 17));
+	assert_false(ledger_allows_making(&ledger, 2.1, 17));
 	ledger_make(&ledger, 2);
-	assert_false(ledger_allows_making(&ledger, 0.1));
+	assert_false(ledger_allows_making(&ledger, 0.1, 17));
 	assert_false(ledger_allows_learning(&ledger, 0.1));
 	ledger_round(&ledger, 1, 9);
-	assert_true(ledger_allows_making(&ledger, 4));
-	assert_false(ledger_allows_making(&ledger, 4.2));
+	assert_true(ledger_allows_making(&ledger, 4, 17));
+	assert_false(ledger_allows_making(&ledger, 4.2, 17));
 	ledger_make(&ledger, 4);
 	assert_float_equal(ledger.balance, 4, 1e-12);
-	assert_float_equal(ledger.learned, 10, 1e-12);
+	assert_float_equal(ledger.learned, 25, 1e-12);
 	/* drafts that lost do not keep a model from its copy: learning has a share of its own */
 	ledger_open(&ledger, 0.1);
 	ledger_round(&ledger, 110, 100);
-	assert_true(ledger_allows_making(&ledger, 10));
+	assert_true(ledger_allows_making(&ledger, 10, INFINITY));
 	ledger_open(&ledger, 0);
 	ledger_round(&ledger, 100, 100);
-	assert_false(ledger_allows_making(&ledger, 1));
+	assert_false(ledger_allows_making(&ledger, 1, 1));
 }
 
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without
