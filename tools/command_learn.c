@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "optimizer/engine.h"
 #include "optimizer/session.h"
 #include "streams/memory/memory.h"
 #include "tools/command.h"
@@ -175,7 +176,8 @@ static void print_table(const struct learn* l) {
 		printf("%9.1f  %9" PRId64 "  %22.3f  %17.2f  %10.2f\n", p->seconds, p->proposals, p->unseen,
 		       p->speedup, p->skip_ratio);
 	}
-	printf("\nmatchness on unseen text, the last quarter: %.3f\n", unseen_matchness(l));
+	const char* with = engine_low(l->runtime.engine) ? ", with the copy for drafting" : "";
+	printf("\nmatchness on unseen text%s, the last quarter: %.3f\n", with, unseen_matchness(l));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
 	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
 	if (l->runtime.memory && memory_store(l->runtime.memory))
