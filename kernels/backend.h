@@ -440,7 +440,8 @@ struct backend {
 	/* Makes the cache hold the beginning of these tokens and nothing else, as far as it does already, or
 	 * another cache of its backend in whole pages; keys and values are shared, not copied. Returns how many
 	 * tokens it holds then. Of others' rows those are found that the full model ran; none where the
-	 * rotation depends on the prompt's length. Nothing may be pending. */
+	 * rotation depends on the prompt's length. Where prefill_is_exact is false only what prefill chunks of
+	 * PREFILL_CHUNK rows left is kept and found, in such chunks counted from 0. Nothing may be pending. */
 	int (*adopt)(struct cache*, const int32_t* token, int n);
 	/* Makes sure that so many more pending rows have memory. False when all is in use: a pass with them would
 	 * fail; memory comes back as other caches are truncated. */

@@ -26,11 +26,11 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	const struct cpu_cache* c = row->cache;
 	const int group = s->heads / s->kv_heads;
 	return (struct attention_row){
-	    .page = c->bytes,
+	    .page = (const unsigned char* const*)c->paged.bytes,
 	    .key = keys_at(c, job->block, h),
 	    .value = values_at(c, job->block, h),
 	    .slot_bytes = c->slot_bytes,
-	    .type = c->head.type,
+	    .type = c->paged.head.type,
 	    .base = row->base,
 	    .n_ancestors = row->n_ancestors,
 	    .ancestor = row->ancestor,

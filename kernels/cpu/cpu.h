@@ -6,10 +6,10 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/pages.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/exchange.h"
 #include "kernels/low.h"
+#include "kernels/paged_cache.h"
 #include "kernels/rope.h"
 
 /* A block's vectors, widened to floats when the backend opens; NULL where the model has none. */
@@ -25,33 +25,11 @@ struct angles {
 	float *cosine, *sine; /* (slice_rows, rope.pairs) */
 };
 
-enum { NOTHING_SKIPPED = 2 * MAX_BLOCKS };
-
-struct pending_row {
-	int32_t token;
-	int32_t parent; /* among the pending rows, or -1 */
-	int32_t depth;  /* 0 for a root; the row's position is base + depth */
-	int32_t base;
-	int32_t at;      /* the sub-layer its hidden state is about to enter */
-	int32_t skipped; /* lowest sub-layer left out or run low so far (0 where it began with a state), or
-	                    NOTHING_SKIPPED */
-};
-
-/* Slots below `committed` hold the committed tokens in order, pending row i lies at slot committed + i; slot
- * i is in page i / PAGE_SLOTS. */
 struct cpu_cache {
-	struct cache head;
-	struct page_pool* pool;
+	struct paged_cache paged;
 	size_t slot_bytes, head_bytes, block_bytes; /* of one slot of a head, a page's slots, keys and values of a
 	                                               block in a page */
-	int n_pages;
-	struct page** page;          /* (n_pages) */
-	const unsigned char** bytes; /* (n_pages) theirs */
-	int named;                   /* leading pages that have names */
-	int clean;                   /* leading committed tokens that the full model ran */
-	int32_t* token;              /* (capacity) the committed ones */
-	float* hidden;               /* (MAX_ROWS, dim) of the pending rows */
-	struct pending_row row[MAX_ROWS];
+	float* hidden;                              /* (MAX_ROWS, dim) of the pending rows */
 };
 
 /* A row of the slice that is running. */
@@ -127,14 +105,6 @@ static inline int attention_rows(const struct model_shape* s) {
 struct cache* cpu_cache_open(struct backend*, int capacity, enum dtype type, struct error*);
 void cpu_cache_close(struct cache*);
 void cpu_commit(struct cache*, const int32_t* path, int n);
-void cpu_discard(struct cache*);
-bool cpu_rewind(struct cache*, int sub_layer);
-void cpu_truncate(struct cache*, int committed);
-bool cpu_reserve(struct cache*, int rows);
-int cpu_room(const struct cache*);
-int cpu_adopt(struct cache*, const int32_t* token, int n);
-/* The first n pending rows, a prefill's, are committed. */
-void cpu_take_prefill(struct cache*, int n);
 /* Where in a page block b's keys, or values, of key/value head h begin. */
 static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 	return (size_t)b * c->block_bytes + (size_t)h * c->head_bytes;
@@ -143,7 +113,7 @@ static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
 	return keys_at(c, b, h) + c->block_bytes / 2;
 }
 static inline unsigned char* slot_at(const struct cpu_cache* c, size_t head, int slot) {
-	return c->page[slot / PAGE_SLOTS]->bytes + head + (size_t)(slot % PAGE_SLOTS) * c->slot_bytes;
+	return c->paged.bytes[slot / PAGE_SLOTS] + head + (size_t)(slot % PAGE_SLOTS) * c->slot_bytes;
 }
 
 /* ---- pass.c ---- */

@@ -19,7 +19,7 @@ struct head_job {
 
 /* The generated tokens of a row's path since its segment's base, its own last; how many. */
 static int generated_path(const struct slice_row* row, int32_t* path) {
-	const struct cpu_cache* c = row->cache;
+	const struct paged_cache* c = &row->cache->paged;
 	int n = row->position + 1 - (row->base > row->penalties->prompt ? row->base : row->penalties->prompt);
 	n = n < 0 ? 0 : n;
 	for (int i = n - 1, at = row->index; i >= 0; i--, at = c->row[at].parent)
@@ -88,7 +88,7 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 			return error_set(error,
 			                 "the model gave logits that are not finite numbers at position %d: its weights "
 			                 "are damaged or overflow the cache's type %s",
-			                 b->row[bad].position, dtype_name(b->row[bad].cache->head.type));
+			                 b->row[bad].position, dtype_name(b->row[bad].cache->paged.head.type));
 	}
 	return true;
 }

@@ -9,8 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/influence.h"
-
-enum { PAGE_SLOTS = 32 };
+#include "kernels/pages.h"
 
 /* Keys and values as attention reads them: one head's rows in logical order of position.
  * Positions [0, base) lie at slots 0…base-1; position base + i lies at slot ancestor[i]; slot i in page

@@ -10,31 +10,10 @@
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {
-	struct cpu_cache* c = (struct cpu_cache*)segment->cache;
-	const int before = segment->cache->pending;
-	assert(before + segment->n <= MAX_ROWS && segment->base >= 0 && segment->base <= c->head.committed);
-	assert(pass->kind != PASS_PREFILL || (before == 0 && segment->base == c->head.committed));
-	for (int i = 0; i < segment->n; i++) {
-		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
-		assert(parent >= -1 && parent < before + i);
-		assert(parent < 0 || c->row[parent].base == segment->base);
-		c->row[before + i] = (struct pending_row){
-		    .token = pass->token ? pass->token[r0 + i] : -1,
-		    .parent = parent,
-		    .depth = parent < 0 ? 0 : c->row[parent].depth + 1,
-		    .base = segment->base,
-		    .at = pass->first,
-		    .skipped = pass->first > 0 ? 0 : NOTHING_SKIPPED,
-		};
-	}
-	c->head.pending = before + segment->n;
-}
-
 static void open_row(struct slice_row* row, const struct pass* pass, const struct segment* segment,
                      int index) {
 	struct cpu_cache* c = (struct cpu_cache*)segment->cache;
-	const struct pending_row* p = &c->row[index];
+	const struct pending_row* p = &c->paged.row[index];
 	assert(p->base == segment->base && p->at == pass->first);
 	(void)pass;
 	row->cache = c;
@@ -44,8 +23,8 @@ static void open_row(struct slice_row* row, const struct pass* pass, const struc
 	row->base = p->base;
 	row->position = p->base + p->depth;
 	row->n_ancestors = p->depth + 1;
-	for (int i = p->depth, at = index; i >= 0; i--, at = c->row[at].parent)
-		row->ancestor[i] = c->head.committed + at;
+	for (int i = p->depth, at = index; i >= 0; i--, at = c->paged.row[at].parent)
+		row->ancestor[i] = c->paged.head.committed + at;
 }
 
 /* Where the walk over the pass's rows stands: it goes on from slice to slice. */
@@ -127,12 +106,12 @@ static void store_row(void* user, int i, int thread) {
 	const struct block_weights* w = &b->head.weights->block[job->block];
 	turn_heads(b, job->block, q, s->heads, &w->q_norm, vectors->q_norm, i);
 	turn_heads(b, job->block, k, s->kv_heads, &w->k_norm, vectors->k_norm, i);
-	const int slot = c->head.committed + row->index;
+	const int slot = c->paged.head.committed + row->index;
 	for (int h = 0; h < s->kv_heads; h++) {
 		unsigned char* key = slot_at(c, keys_at(c, job->block, h), slot);
 		unsigned char* value = slot_at(c, values_at(c, job->block, h), slot);
-		b->kernels->store(c->head.type, key, nth(k, h, s->head_dim), s->head_dim);
-		b->kernels->store(c->head.type, value, nth(v, h, s->head_dim), s->head_dim);
+		b->kernels->store(c->paged.head.type, key, nth(k, h, s->head_dim), s->head_dim);
+		b->kernels->store(c->paged.head.type, value, nth(v, h, s->head_dim), s->head_dim);
 	}
 }
 
@@ -231,7 +210,7 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 	for (int i = 0; i < n; i++) {
 		struct cpu_cache* c = b->row[i].cache;
 		memcpy(nth(c->hidden, b->row[i].index, dim), nth(b->x, i, dim), (size_t)dim * sizeof(float));
-		c->row[b->row[i].index].at = at;
+		c->paged.row[b->row[i].index].at = at;
 	}
 }
 
@@ -245,7 +224,7 @@ static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, i
 /* Rows left here are not the target's any more. */
 static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 	for (int i = 0; i < n; i++) {
-		struct pending_row* p = &b->row[i].cache->row[b->row[i].index];
+		struct pending_row* p = &b->row[i].cache->paged.row[b->row[i].index];
 		if (p->skipped > sub_layer)
 			p->skipped = sub_layer;
 	}
@@ -264,7 +243,7 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const 
 static void open_angles(const struct cpu_backend* b, const struct angles* a, int n) {
 	const int pairs = a->rope.pairs;
 	for (int i = 0; i < n; i++) {
-		const int position = b->row[i].position, prompt = b->row[i].cache->head.prompt_length;
+		const int position = b->row[i].position, prompt = b->row[i].cache->paged.head.prompt_length;
 		rope_row(&a->rope, position, prompt > position + 1 ? prompt : position + 1, nth(a->cosine, i, pairs),
 		         nth(a->sine, i, pairs));
 	}
@@ -309,28 +288,11 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	(void)rows;
 }
 
-static void finish_pass(const struct pass* pass, bool done) {
-	for (int i = 0; i < pass->n_segments; i++) {
-		struct cache* c = pass->segment[i].cache;
-		if (!done)
-			cpu_discard(c);
-		else if (pass->kind == PASS_PREFILL) {
-			assert(c->committed + pass->segment[i].n <= c->capacity);
-			cpu_take_prefill(c, pass->segment[i].n);
-		}
-	}
-}
-
 bool cpu_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
 	check_pass(b, pass);
-	for (int i = 0; pass_appends(pass) && i < pass->n_segments; i++)
-		if (!cpu_reserve(pass->segment[i].cache, pass->segment[i].n)) {
-			finish_pass(pass, false);
-			return error_set(error, "the memory for caches is in use");
-		}
-	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
-		append_rows(pass, &pass->segment[i], r0);
+	if (!paged_begin(pass, error))
+		return false;
 	pool_begin(b->pool);
 	struct walk walk = {0};
 	bool done = true;
@@ -340,6 +302,6 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 		done = run_slice(b, pass, r0, n, error);
 	}
 	pool_end(b->pool);
-	finish_pass(pass, done);
+	paged_end(pass, done);
 	return done;
 }

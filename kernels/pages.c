@@ -1,34 +1,56 @@
 /* Free lists, names and their table. */
-#include "kernels/cpu/pages.h"
+#include "kernels/pages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Pages that were made at once. */
 struct arena {
 	struct arena* next;
-	unsigned char* bytes;
+	unsigned char* bytes[MAX_PAGE_MEMORIES];
 	struct page page[];
 };
 
-bool pages_open(struct page_pool* pool, size_t page_bytes, size_t bytes) {
-	*pool = (struct page_pool){.page_bytes = page_bytes};
+bool pages_open(struct page_pool* pool, const struct page_memory* memory, int memories, size_t bytes) {
+	*pool = (struct page_pool){.memories = memories};
+	for (int m = 0; m < memories; m++) {
+		pool->memory[m] = memory[m];
+		pool->page_bytes += memory[m].page_bytes;
+	}
 	if (bytes == 0)
 		return true;
-	const size_t n = bytes / page_bytes;
+	const size_t n = bytes / pool->page_bytes;
 	const bool made = n >= 1 && n <= INT32_MAX / 2 && pages_want(pool, (int)n);
 	pool->wanted = 0;
 	pool->bounded = true;
 	return made;
 }
 
+static void close_arena(const struct page_pool* pool, struct arena* arena) {
+	for (int m = 0; m < pool->memories; m++)
+		if (arena->bytes[m])
+			pool->memory[m].give_back(pool->memory[m].owner, arena->bytes[m]);
+	free(arena);
+}
+
 void pages_close(struct page_pool* pool) {
 	while (pool->arenas) {
 		struct arena* next = pool->arenas->next;
-		free(pool->arenas->bytes);
-		free(pool->arenas);
+		close_arena(pool, pool->arenas);
 		pool->arenas = next;
 	}
 	free(pool->table);
+}
+
+unsigned char* pages_at(const struct page_pool* pool, const struct page* page, int memory) {
+	return page->arena->bytes[memory] + (size_t)page->number * pool->memory[memory].page_bytes;
+}
+
+void pages_copy(const struct page_pool* pool, const struct page* to, const struct page* from) {
+	for (int m = 0; m < pool->memories; m++) {
+		const struct page_memory* memory = &pool->memory[m];
+		memory->copy(memory->owner, pages_at(pool, to, m), pages_at(pool, from, m), memory->page_bytes);
+	}
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -79,20 +101,28 @@ static bool grow_table(struct page_pool* pool, int pages) {
 
 /* ---- making pages ------------------------------------------------------------------------- */
 
-/* Memory taken at once and zero, so that the system gives pages of its own only where tokens have been. */
-static bool make(struct page_pool* pool, int n) {
+static struct arena* open_arena(const struct page_pool* pool, int n) {
 	struct arena* arena = calloc(1, sizeof *arena + (size_t)n * sizeof arena->page[0]);
-	unsigned char* bytes = arena ? calloc((size_t)n, pool->page_bytes) : NULL;
-	if (!bytes || !grow_table(pool, pool->made + n)) {
-		free(arena);
-		free(bytes);
-		return false;
+	for (int m = 0; arena && m < pool->memories; m++) {
+		const struct page_memory* memory = &pool->memory[m];
+		arena->bytes[m] = memory->take(memory->owner, (size_t)n * memory->page_bytes);
+		if (!arena->bytes[m]) {
+			close_arena(pool, arena);
+			arena = NULL;
+		}
 	}
-	arena->bytes = bytes;
+	return arena;
+}
+
+static bool make(struct page_pool* pool, int n) {
+	struct arena* arena = grow_table(pool, pool->made + n) ? open_arena(pool, n) : NULL;
+	if (!arena)
+		return false;
 	arena->next = pool->arenas;
 	pool->arenas = arena;
 	for (int i = n; i-- > 0;) {
-		arena->page[i].bytes = bytes + (size_t)i * pool->page_bytes;
+		arena->page[i].arena = arena;
+		arena->page[i].number = i;
 		arena->page[i].next = pool->free;
 		pool->free = &arena->page[i];
 	}

@@ -1,0 +1,250 @@
+/* Pages taken, named, found and given back; committed tokens; the tree of pending rows. */
+#include "kernels/paged_cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct paged_cache* of(struct cache* cache) { return (struct paged_cache*)cache; }
+
+static int pages_for(int slots) { return (slots + PAGE_SLOTS - 1) / PAGE_SLOTS; }
+
+int paged_most(int capacity) { return pages_for(capacity + MAX_ROWS) + 1; }
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static bool want_pages(struct paged_cache* c, struct page_pool* pool, struct error* error) {
+	if (!pages_want(pool, c->most_pages))
+		return error_set(error, "a cache of %d tokens takes %zu MiB at most: there are %zu MiB for all",
+		                 c->head.capacity, (size_t)c->most_pages * pool->page_bytes >> 20,
+		                 (size_t)pool->made * pool->page_bytes >> 20);
+	c->pool = pool;
+	return true;
+}
+
+bool paged_open(struct paged_cache* c, struct backend* backend, int capacity, enum dtype type,
+                struct page_pool* pool, struct error* error) {
+	c->head.backend = backend;
+	c->head.capacity = capacity;
+	c->head.type = type;
+	c->head.bytes = pool->page_bytes * (size_t)pages_for(capacity);
+	c->most_pages = paged_most(capacity);
+	c->page = calloc((size_t)c->most_pages, sizeof *c->page);
+	c->bytes = calloc((size_t)c->most_pages * (size_t)pool->memories, sizeof *c->bytes);
+	c->token = calloc((size_t)capacity, sizeof *c->token);
+	if (!c->page || !c->bytes || !c->token)
+		return error_set(error, "out of memory for a cache of %d tokens", capacity);
+	return want_pages(c, pool, error);
+}
+
+/* ---- pages -------------------------------------------------------------------------------- */
+
+static void hold(struct paged_cache* c, int at, struct page* page) {
+	c->page[at] = page;
+	for (int m = 0; m < c->pool->memories; m++)
+		c->bytes[(size_t)m * (size_t)c->most_pages + (size_t)at] = pages_at(c->pool, page, m);
+}
+
+/* Gives back the pages from `from` on, the last first: what a text ends with is forgotten first. */
+static void give_back(struct paged_cache* c, int from) {
+	while (c->n_pages > from)
+		pages_leave(c->pool, c->page[--c->n_pages]);
+	c->named = c->named < from ? c->named : from;
+}
+
+void paged_close(struct paged_cache* c) {
+	if (c->pool) {
+		give_back(c, 0);
+		pages_want_no_more(c->pool, c->most_pages);
+	}
+	free(c->page);
+	free(c->bytes);
+	free(c->token);
+}
+
+/* The page in whose middle the sequence goes on is its own. */
+static bool own_page(struct paged_cache* c, int at) {
+	struct page* shared = c->page[at];
+	if (shared->users == 1 && shared->name == 0)
+		return true;
+	struct page* copy = pages_take(c->pool);
+	if (!copy)
+		return false;
+	pages_copy(c->pool, copy, shared);
+	pages_leave(c->pool, shared);
+	hold(c, at, copy);
+	c->named = c->named < at ? c->named : at;
+	return true;
+}
+
+bool paged_reserve(struct cache* cache, int rows) {
+	struct paged_cache* c = of(cache);
+	const int first = cache->committed / PAGE_SLOTS;
+	const int wanted = pages_for(cache->committed + cache->pending + rows);
+	if (first < c->n_pages && !own_page(c, first))
+		return false;
+	while (c->n_pages < wanted) {
+		struct page* page = pages_take(c->pool);
+		if (!page)
+			return false;
+		hold(c, c->n_pages++, page);
+	}
+	return true;
+}
+
+int paged_room(const struct cache* cache) {
+	const int pages = ((const struct paged_cache*)cache)->pool->unused;
+	return pages < INT32_MAX / PAGE_SLOTS ? pages * PAGE_SLOTS : INT32_MAX;
+}
+
+/* Keys of a model whose rotation depends on the prompt's length are not shared. */
+static bool sharable(const struct paged_cache* c) {
+	const struct model_shape* s = &c->head.backend->weights->shape;
+	const enum rope_scaling every = s->rope.scaling, sliding = s->sliding_rope.scaling;
+	return every != ROPE_DYNAMIC && every != ROPE_LONGROPE && sliding != ROPE_DYNAMIC &&
+	       sliding != ROPE_LONGROPE;
+}
+
+/* Pages that have become full get their names, or make way for the ones that hold the same. */
+static void name_pages(struct paged_cache* c) {
+	for (; (c->named + 1) * PAGE_SLOTS <= c->clean && sharable(c); c->named++) {
+		const int32_t* token = c->token + c->named * PAGE_SLOTS;
+		const int64_t after = c->named > 0 ? c->page[c->named - 1]->name : 0;
+		struct page* same = pages_find(c->pool, after, token);
+		if (!same) {
+			pages_name(c->pool, c->page[c->named], after, token);
+			continue;
+		}
+		pages_use(c->pool, same);
+		pages_leave(c->pool, c->page[c->named]);
+		hold(c, c->named, same);
+	}
+}
+
+/* Where a prefill has bits of its own, what whole chunks of it left is kept and found, whole: for any other
+ * row the prompt's length decides by which kernels it is to be computed. */
+int paged_adopt(struct cache* cache, const int32_t* token, int n) {
+	struct paged_cache* c = of(cache);
+	const int whole = cache->backend->prefill_is_exact ? 1 : PREFILL_CHUNK;
+	const int kept = whole == 1 ? cache->committed : c->clean;
+	int own = 0;
+	while (own < n && own < kept && c->token[own] == token[own])
+		own++;
+	paged_truncate(cache, own / whole * whole);
+	for (int at = cache->committed / PAGE_SLOTS; (at + 1) * PAGE_SLOTS <= n && c->named == at; at++) {
+		const int32_t* wanted = token + at * PAGE_SLOTS;
+		struct page* page = pages_find(c->pool, at > 0 ? c->page[at - 1]->name : 0, wanted);
+		if (!page || (at + 1) * PAGE_SLOTS > cache->capacity)
+			break;
+		paged_truncate(cache, at * PAGE_SLOTS);
+		pages_use(c->pool, page);
+		hold(c, c->n_pages++, page);
+		memcpy(c->token + at * PAGE_SLOTS, wanted, PAGE_SLOTS * sizeof *wanted);
+		c->named++;
+		c->clean = cache->committed = c->named * PAGE_SLOTS;
+	}
+	if (cache->committed % whole != 0)
+		paged_truncate(cache, cache->committed / whole * whole);
+	return cache->committed;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {
+	struct paged_cache* c = of(segment->cache);
+	const int before = segment->cache->pending;
+	assert(before + segment->n <= MAX_ROWS && segment->base >= 0 && segment->base <= c->head.committed);
+	assert(pass->kind != PASS_PREFILL || (before == 0 && segment->base == c->head.committed));
+	for (int i = 0; i < segment->n; i++) {
+		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
+		assert(parent >= -1 && parent < before + i);
+		assert(parent < 0 || c->row[parent].base == segment->base);
+		c->row[before + i] = (struct pending_row){
+		    .token = pass->token ? pass->token[r0 + i] : -1,
+		    .parent = parent,
+		    .depth = parent < 0 ? 0 : c->row[parent].depth + 1,
+		    .base = segment->base,
+		    .at = pass->first,
+		    .skipped = pass->first > 0 ? 0 : NOTHING_SKIPPED,
+		};
+	}
+	c->head.pending = before + segment->n;
+}
+
+bool paged_begin(const struct pass* pass, struct error* error) {
+	if (!pass_appends(pass))
+		return true;
+	for (int i = 0; i < pass->n_segments; i++)
+		if (!paged_reserve(pass->segment[i].cache, pass->segment[i].n)) {
+			paged_end(pass, false);
+			return error_set(error, "the memory for caches is in use");
+		}
+	for (int i = 0, r0 = 0; i < pass->n_segments; r0 += pass->segment[i++].n)
+		append_rows(pass, &pass->segment[i], r0);
+	return true;
+}
+
+/* The first n pending rows, or those of the path, which lie in order now, are text. Others find what the full
+ * model ran; where a prefill has bits of its own, whole chunks of it alone, counted from 0. */
+static void take_tokens(struct paged_cache* c, const int32_t* path, int n, bool prefilled) {
+	struct cache* cache = &c->head;
+	const bool found = cache->backend->prefill_is_exact ||
+	                   (prefilled && n == PREFILL_CHUNK && cache->committed % PREFILL_CHUNK == 0);
+	assert(cache->committed + n <= cache->capacity);
+	for (int j = 0; j < n; j++) {
+		const struct pending_row* row = &c->row[path ? path[j] : j];
+		c->token[cache->committed] = row->token;
+		c->clean += found && c->clean == cache->committed && row->skipped == NOTHING_SKIPPED;
+		cache->committed++;
+	}
+	paged_discard(cache);
+	name_pages(c);
+}
+
+void paged_end(const struct pass* pass, bool done) {
+	for (int i = 0; i < pass->n_segments; i++)
+		if (!done)
+			paged_discard(pass->segment[i].cache);
+		else if (pass->kind == PASS_PREFILL)
+			take_tokens(of(pass->segment[i].cache), NULL, pass->segment[i].n, true);
+}
+
+bool paged_moves(const struct paged_cache* c, const int32_t* path, int n) {
+	bool moves = false;
+	(void)c;
+	assert(n >= 0 && n <= c->head.pending && c->head.committed + n <= c->head.capacity);
+	for (int j = 0; j < n; j++) {
+		assert(path[j] >= j && path[j] < c->head.pending && c->row[path[j]].base == c->head.committed);
+		assert(c->row[path[j]].parent == (j ? path[j - 1] : -1));
+		moves = moves || path[j] != j;
+	}
+	return moves;
+}
+
+void paged_commit(struct paged_cache* c, const int32_t* path, int n) { take_tokens(c, path, n, false); }
+
+/* The page that the next row goes to is kept. */
+void paged_discard(struct cache* cache) {
+	cache->pending = 0;
+	give_back(of(cache), cache->committed / PAGE_SLOTS + 1);
+}
+
+bool paged_rewind(struct cache* cache, int sub_layer) {
+	struct paged_cache* c = of(cache);
+	for (int i = 0; i < cache->pending; i++)
+		if (c->row[i].at != sub_layer || c->row[i].skipped < sub_layer)
+			return false;
+	for (int i = 0; i < cache->pending; i++)
+		c->row[i].skipped = NOTHING_SKIPPED;
+	return true;
+}
+
+void paged_truncate(struct cache* cache, int committed) {
+	struct paged_cache* c = of(cache);
+	assert(committed >= 0 && committed <= cache->committed);
+	cache->committed = committed;
+	c->clean = c->clean < committed ? c->clean : committed;
+	c->named = c->named < committed / PAGE_SLOTS ? c->named : committed / PAGE_SLOTS;
+	cache->pending = 0;
+	give_back(c, pages_for(committed));
+}

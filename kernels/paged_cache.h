@@ -1,0 +1,79 @@
+/* What a backend keeps of a sequence's cache, but for the keys and values themselves: the pages that they lie
+ * in (pages.h), the tokens that are committed, and the tree of pending rows.
+ *
+ * Slots below `committed` hold the committed tokens in order, pending row i lies at slot committed + i; slot
+ * i is in page i / PAGE_SLOTS. Nothing is ever cloned but a shared page that a sequence goes on in the middle
+ * of. A backend writes the rows of a pass between paged_begin and paged_end, and when a path is committed it
+ * moves rows down where paged_moves says so; all else here is counters. Calls that backend.h declares are
+ * both backends' own. */
+#ifndef SWIFTLET_KERNELS_PAGED_CACHE_H
+#define SWIFTLET_KERNELS_PAGED_CACHE_H
+
+#include "kernels/backend.h"
+#include "kernels/pages.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { NOTHING_SKIPPED = 2 * MAX_BLOCKS };
+
+struct pending_row {
+	int32_t token;
+	int32_t parent; /* among the pending rows, or -1 */
+	int32_t depth;  /* 0 for a root; the row's position is base + depth */
+	int32_t base;
+	int32_t at;      /* the sub-layer its hidden state is about to enter */
+	int32_t skipped; /* lowest sub-layer left out or run low so far (0 where it began with a state), or
+	                    NOTHING_SKIPPED */
+};
+
+struct paged_cache {
+	struct cache head;
+	struct page_pool* pool;
+	int most_pages, n_pages;
+	struct page** page;    /* (n_pages of most_pages) */
+	unsigned char** bytes; /* (memories, most_pages) where they lie */
+	int named;             /* leading pages that have names */
+	int clean;             /* leading committed tokens that others may find */
+	int32_t* token;        /* (capacity) the committed ones */
+	struct pending_row row[MAX_ROWS];
+};
+
+/* Pages that such a cache may come to use: of a full context with the most pending rows, and one that is
+ * copied. */
+int paged_most(int capacity);
+/* Fills in a cache of a backend's own, all zero before, which is given to paged_close whether this succeeds
+ * or not. The pool has been opened. False with the error set when there is too little memory. */
+bool paged_open(struct paged_cache*, struct backend*, int capacity, enum dtype, struct page_pool*,
+                struct error*);
+void paged_close(struct paged_cache*);
+/* Where its pages lie in a memory, (n_pages). */
+static inline unsigned char* const* paged_bytes(const struct paged_cache* c, int memory) {
+	return c->bytes + (size_t)memory * (size_t)c->most_pages;
+}
+
+/* A pass begins: its new rows have memory and are pending. False with the error set when there is none; no
+ * row is pending then. */
+bool paged_begin(const struct pass*, struct error*);
+/* It is over: a prefill's rows are committed; those of one that failed are dropped. */
+void paged_end(const struct pass*, bool done);
+
+/* Whether rows of the path (n), which is to be committed, have to be moved to the slots committed … committed
+ * + n - 1. It ascends: moved in order, none lands on one that has still to be. */
+bool paged_moves(const struct paged_cache*, const int32_t* path, int n);
+/* They have been moved and are text. */
+void paged_commit(struct paged_cache*, const int32_t* path, int n);
+
+void paged_discard(struct cache*);
+bool paged_rewind(struct cache*, int sub_layer);
+void paged_truncate(struct cache*, int committed);
+int paged_adopt(struct cache*, const int32_t* token, int n);
+bool paged_reserve(struct cache*, int rows);
+int paged_room(const struct cache*);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
