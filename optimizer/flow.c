@@ -18,12 +18,14 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 static bool tells_prompt(const struct session* s) { return s->prompt_logprobs && s->again == 0; }
 
 /* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
+ * Where a prefill has bits of its own it is whole chunks of the prompt that can be found: exact rows follow.
  */
 static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
-	const int before = cache->committed, end = s->again > 0 ? s->again : s->n_prompt;
+	const bool exact = cache->backend->prefill_is_exact;
+	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
 	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) ||
-	    session_length_matters(s, s->n_prompt))
+	    session_length_matters(s, s->n_prompt) || (!exact && end - before < PREFILL_CHUNK))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
 	if (s->again == 0)

@@ -490,8 +490,9 @@ int session_prefill_left(const struct session* s) {
 	return s->phase == PHASE_PREFILL ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
 }
 
-bool session_reserve(struct session* s, int rows) {
+bool session_reserve(struct session* s, const struct session_work* work) {
 	const struct backend* backend = s->cache->backend;
+	const int rows = work->kind == WORK_DRAFT_LOOP ? s->plan.draft.max_steps : work->pass.n;
 	return !backend->reserve || backend->reserve(s->cache, rows);
 }
 

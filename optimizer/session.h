@@ -45,8 +45,8 @@ int session_prefill_left(const struct session*);
  * cut; 0: whole chunks. */
 void session_limit_prefill(struct session*, int rows);
 
-/* Makes sure that a pass of so many rows finds memory; false when other sessions hold it all. */
-bool session_reserve(struct session*, int rows);
+/* Makes sure that a work's rows find memory; false when other sessions hold it all. */
+bool session_reserve(struct session*, const struct session_work*);
 /* Tokens that sessions like this one can still take; INT_MAX where each has its own memory. */
 int session_room(const struct session*);
 /* Gives the cache's memory to others, between any two passes. A generation goes on as if nothing had been:

@@ -67,9 +67,8 @@ static struct seat* who_gives_way(struct scheduler* s, struct seat* seat) {
 
 /* Memory for the seat's next pass. False when it has to wait. */
 static bool find_memory(struct scheduler* s, struct seat* seat) {
-	const int rows = seat->work.kind == WORK_DRAFT_LOOP ? 1 : seat->work.pass.n;
 	seat->holds = true;
-	while (!session_reserve(seat->session, rows)) {
+	while (!session_reserve(seat->session, &seat->work)) {
 		struct seat* other = release_idle(s) ? NULL : who_gives_way(s, seat);
 		if (other)
 			preempt(s, other);
