@@ -148,7 +148,7 @@ int serve_main(int argc, char** argv) {
 	     "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", OPTION_TEXT,
 	     &s.host, 0, 0},
 	    {"port", 0, "N", "8080; 0 takes a free one and prints it", OPTION_COUNT, &s.port, 0, 65535},
-	    {"sessions", 0, "N", "sequences at once at most (32 where caches share memory,\nelse 4)",
+	    {"sessions", 0, "N", "sequences at once at most (32; 4 where processes share the model)",
 	     OPTION_COUNT, &s.sessions, 1, 256},
 	    {"queue", 0, "N", "generations that may wait (64), then 503", OPTION_COUNT, &s.queue, 1, 65536},
 	    {"prefill-chunk", 0, "N",

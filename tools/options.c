@@ -32,8 +32,7 @@ static const struct session_option session_option[] = {
      "and "
      "gives other tokens"},
     {"cache-memory", "SIZE",
-     "of all caches, as in 800M or 1.5G, in pages that sequences share\n(CPU; default: full contexts for "
-     "all, "
+     "of all caches, as in 800M or 1.5G, in pages that sequences share\n(default: full contexts for all, "
      "serve: for four)"},
     {"Sampling", NULL, NULL},
     {"temp", "T", "temperature; 0 is greedy (0)"},

@@ -3,7 +3,8 @@
  * Positions are cut into chunks of ATTENTION_CHUNK counted from 0. A block takes one row, one key/value head
  * and one chunk, for all query heads that share it; the last of them to finish, or a second kernel, combines
  * the chunks in order. A row sees positions below its base at slots of the same number, and beyond it its own
- * ancestors at theirs. So its result depends on its own path alone. */
+ * ancestors at theirs; slots lie in pages, and a thread looks up its position's once. So its result depends
+ * on its own path alone. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
@@ -57,9 +58,9 @@ __device__ __forceinline__ void score_position(float* scores, const float* q, in
 		scores[h * CHUNK + (int)threadIdx.x] = score[h];
 }
 
-/* Weighted sum of values for one head: threads share the dimensions out in pairs, and the chunk's positions
- * in as many groups as fit; the groups are summed in order. */
-__device__ void mix_values(float* out, const float* weight, const int* slot, int n, const __half* values,
+/* Weighted sum of values for one head, each `to_value` elements behind its key: threads share the dimensions
+ * out in pairs, and the chunk's positions in as many groups as fit; the groups are summed in order. */
+__device__ void mix_values(float* out, const float* weight, const __half* const* key, size_t to_value, int n,
                            int head_dim, float* shared) {
 	const int pairs = head_dim / 2, groups = CHUNK / pairs > 0 ? CHUNK / pairs : 1;
 	const int group = threadIdx.x / pairs, pair = threadIdx.x % pairs;
@@ -67,8 +68,8 @@ __device__ void mix_values(float* out, const float* weight, const int* slot, int
 		float2 sum = {0, 0};
 		if (group < groups && first + pair < pairs)
 			for (int p = group; p < n; p += groups) {
-				const float2 v = __half22float2(*reinterpret_cast<const __half2*>(
-				    values + (size_t)slot[p] * head_dim + 2 * (first + pair)));
+				const float2 v =
+				    __half22float2(*reinterpret_cast<const __half2*>(key[p] + to_value + 2 * (first + pair)));
 				sum.x = __fmaf_rn(weight[p], v.x, sum.x);
 				sum.y = __fmaf_rn(weight[p], v.y, sum.y);
 			}
@@ -110,7 +111,7 @@ __device__ void combine_head(const struct attend& a, T* out, int row_of_slice, i
 template <class T> __global__ void attend_kernel(struct attend a, T* out, const struct device_slice* s) {
 	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
 	__shared__ float weight[CHUNK], shared[2 * CHUNK], scores[HEADS_AT_ONCE * CHUNK];
-	__shared__ int slot[CHUNK];
+	__shared__ const __half* key[CHUNK]; /* of a position of the chunk */
 	const int r = blockIdx.y + a.first_row, kv = blockIdx.x, chunk = blockIdx.z, hd = a.head_dim;
 	wait_for_inputs();
 	if (r >= s->n || leaves_out(s, 2 * a.block))
@@ -121,10 +122,10 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 	          n = end - begin;
 	if (n <= 0)
 		return;
-	const size_t head_rows = ((size_t)a.block * a.kv_heads + kv) * row.slots;
-	const __half *keys = row.keys + head_rows * hd, *values = row.values + head_rows * hd;
+	const size_t to_value = (size_t)a.kv_heads * PAGE_SLOTS * hd;
 	if ((int)threadIdx.x < n)
-		slot[threadIdx.x] = slot_of(s, row, begin + (int)threadIdx.x);
+		key[threadIdx.x] =
+		    at_slot(s, row, slot_of(s, row, begin + (int)threadIdx.x), 2 * a.block * a.kv_heads + kv, hd);
 	const int group = a.heads / a.kv_heads;
 	for (int h0 = 0; h0 < group; h0 += HEADS_AT_ONCE) {
 		const int count = min(HEADS_AT_ONCE, group - h0), first = kv * group + h0;
@@ -133,7 +134,7 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 			dynamic[j] = a.q[((size_t)r * a.heads + first) * hd + j];
 		__syncthreads();
 		if ((int)threadIdx.x < n) /* each thread reads its own scores alone */
-			score_position(scores, dynamic, count, keys + (size_t)slot[threadIdx.x] * hd, hd);
+			score_position(scores, dynamic, count, key[threadIdx.x], hd);
 		for (int h = 0; h < count; h++) {
 			float x = -INFINITY;
 			if ((int)threadIdx.x < n) {
@@ -147,7 +148,7 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 			weight[threadIdx.x] = e;
 			__syncthreads();
 			const size_t at = ((size_t)blockIdx.y * a.heads + first + h) * a.chunks + chunk;
-			mix_values(a.partial + at * hd, weight, slot, n, values, hd, shared);
+			mix_values(a.partial + at * hd, weight, key, to_value, n, hd, shared);
 			if (threadIdx.x == 0) {
 				a.scale[2 * at] = most;
 				a.scale[2 * at + 1] = sum;

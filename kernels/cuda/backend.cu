@@ -84,19 +84,61 @@ static bool take_bytes(struct cuda_backend* b, void** out, size_t bytes, const c
 	return *out != NULL;
 }
 
-/* ---- caches ------------------------------------------------------------------------------- */
+/* ---- pages -------------------------------------------------------------------------------- */
 
-static void say_what_would_fit(size_t bytes, int slots, struct error* error) {
+static void* take_pages(void* owner, size_t bytes) {
+	void* taken = NULL;
+	if (cudaSetDevice(((const struct cuda_backend*)owner)->device) != cudaSuccess ||
+	    cudaMalloc(&taken, bytes) != cudaSuccess)
+		return NULL;
+	return taken;
+}
+
+/* What a device that failed holds is left to it: it would be waited for. */
+static void give_pages_back(void* owner, void* taken) {
+	const struct cuda_backend* b = (const struct cuda_backend*)owner;
+	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)
+		cudaFree(taken);
+}
+
+static void copy_page(void* owner, void* to, const void* from, size_t bytes) {
+	const struct cuda_backend* b = (const struct cuda_backend*)owner;
+	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)
+		cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, b->stream);
+}
+
+static size_t page_bytes(const struct cuda_backend* b) {
+	const struct model_shape* m = &b->shape;
+	return (size_t)m->n_blocks * 2 * (size_t)m->kv_heads * PAGE_SLOTS * (size_t)m->head_dim * sizeof(__half);
+}
+
+static bool open_pages(struct device_group* g, struct error* error) {
+	struct page_memory memory[MAX_DEVICES];
 	size_t available = 0, total = 0;
+	for (int d = 0; d < g->devices; d++)
+		memory[d] = {g->device[d], page_bytes(g->device[d]), take_pages, give_pages_back, copy_page};
+	if (g->pages.page_bytes > 0 || pages_open(&g->pages, memory, g->devices, g->cache_bytes))
+		return true;
 	cudaGetLastError();
 	cudaMemGetInfo(&available, &total);
-	const size_t fit = available / (bytes / (size_t)slots);
-	error_set(
+	return error_set(error, "out of GPU memory for %zu MiB of caches: %zu MiB of %zu MiB are free",
+	                 g->cache_bytes >> 20, available >> 20, total >> 20);
+}
+
+/* ---- caches ------------------------------------------------------------------------------- */
+
+static bool say_what_would_fit(const struct device_group* g, int capacity, struct error* error) {
+	const size_t page = page_bytes(g->device[0]), pages = (size_t)paged_most(capacity);
+	size_t available = 0, total = 0;
+	cudaGetLastError();
+	cudaSetDevice(g->device[0]->device);
+	cudaMemGetInfo(&available, &total);
+	const size_t fit = available / page * PAGE_SLOTS, beside = MAX_ROWS + 2 * PAGE_SLOTS;
+	return error_set(
 	    error,
 	    "out of GPU memory for a context of %d tokens: its keys and values take %zu MiB, %zu MiB of %zu MiB "
 	    "are free; a --context of %zu would fit",
-	    slots - MAX_ROWS, bytes >> 20, available >> 20, total >> 20,
-	    fit > MAX_ROWS ? fit - MAX_ROWS : (size_t)0);
+	    capacity, pages * page >> 20, available >> 20, total >> 20, fit > beside ? fit - beside : (size_t)0);
 }
 
 static void cache_close(struct cache* cache) {
@@ -104,33 +146,28 @@ static void cache_close(struct cache* cache) {
 	if (!c)
 		return;
 	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
-	/* what a device that failed holds is left to it: it would be waited for */
+	paged_close(&c->paged);
 	if (!devices_gone(b))
-		each_device(b, [&](const struct cuda_backend* p) {
-			cudaFree(c->memory[p->rank].keys);
-			cudaFree(c->memory[p->rank].values);
-			cudaFree(c->memory[p->rank].hidden);
-		});
+		each_device(b, [&](const struct cuda_backend* p) { cudaFree(c->hidden[p->rank]); });
 	free(c);
 }
 
-static size_t head_bytes(const struct cuda_backend* b, int slots) {
-	const struct model_shape* m = &b->shape;
-	return (size_t)m->n_blocks * (size_t)m->kv_heads * (size_t)slots * (size_t)m->head_dim * 2;
+static bool take_hidden(const struct cuda_backend* b, struct cuda_cache* c, struct error* error) {
+	const size_t bytes = (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float);
+	CUDA_TRY(cudaSetDevice(b->device), error);
+	if (cudaMalloc((void**)&c->hidden[b->rank], bytes) == cudaSuccess)
+		return true;
+	say_what_is_free(bytes, "a cache's hidden states", error);
+	return false;
 }
 
-static bool take_cache_memory(const struct cuda_backend* b, struct cuda_cache* c, struct error* error) {
-	struct cuda_cache::cache_memory* memory = &c->memory[b->rank];
-	const size_t bytes = head_bytes(b, c->slots);
-	c->head.bytes += 2 * bytes;
-	CUDA_TRY(cudaSetDevice(b->device), error);
-	if (cudaMalloc((void**)&memory->keys, bytes) == cudaSuccess &&
-	    cudaMalloc((void**)&memory->values, bytes) == cudaSuccess &&
-	    cudaMalloc((void**)&memory->hidden, (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float)) ==
-	        cudaSuccess)
-		return true;
-	say_what_would_fit(2 * bytes, c->slots, error);
-	return false;
+static bool open_cache(struct cuda_cache* c, struct cuda_backend* b, int capacity, struct error* error) {
+	struct device_group* g = b->group;
+	bool done = open_pages(g, error);
+	if (done && !paged_open(&c->paged, &b->head, capacity, DTYPE_F16, &g->pages, error))
+		done = g->pages.bounded ? false : say_what_would_fit(g, capacity, error);
+	each_device(b, [&](const struct cuda_backend* p) { done = done && take_hidden(p, c, error); });
+	return done;
 }
 
 static struct cache* cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
@@ -150,74 +187,49 @@ static struct cache* cache_open(struct backend* backend, int capacity, enum dtyp
 		error_set(error, "out of memory for a cache");
 		return NULL;
 	}
-	c->head.backend = backend;
-	c->head.capacity = capacity;
-	c->head.type = DTYPE_F16;
-	c->slots = capacity + MAX_ROWS;
-	bool done = true;
-	each_device(b, [&](const struct cuda_backend* p) { done = done && take_cache_memory(p, c, error); });
-	if (!done) {
-		cache_close(&c->head);
-		return NULL;
-	}
-	return &c->head;
+	c->paged.head.backend = backend;
+	if (open_cache(c, b, capacity, error))
+		return &c->paged.head;
+	cache_close(&c->paged.head);
+	return NULL;
 }
 
+/* The pages that a path's rows lie in, and will: slots count from the first one's. */
 struct path {
-	int n;
+	__half* page[MAX_ROWS / PAGE_SLOTS + 1];
+	int first, n;
 	int32_t row[MAX_ROWS];
 };
 
-/* Rows of the path move down over the others, in order: a path ascends, so none is overwritten before it
- * moves. A block a head of a sub-layer, a thread an element. */
-__global__ void compact_kernel(__half* keys, __half* values, int slots, int head_dim, int committed,
-                               struct path path) {
-	const size_t head = (size_t)blockIdx.x * slots * head_dim;
+/* Rows of the path move down over the others, in order. A block one head's keys or values in a block of the
+ * model, a thread an element. */
+__global__ void compact_kernel(struct path path, int head_dim) {
+	const size_t head = (size_t)blockIdx.x * PAGE_SLOTS * head_dim;
 	for (int j = threadIdx.x; j < head_dim; j += blockDim.x)
 		for (int i = 0; i < path.n; i++) {
-			const size_t to = head + (size_t)(committed + i) * head_dim + j;
-			const size_t from = head + (size_t)(committed + path.row[i]) * head_dim + j;
-			keys[to] = keys[from];
-			values[to] = values[from];
+			const int to = path.first + i, from = path.first + path.row[i];
+			path.page[to / PAGE_SLOTS][head + (size_t)(to % PAGE_SLOTS) * head_dim + j] =
+			    path.page[from / PAGE_SLOTS][head + (size_t)(from % PAGE_SLOTS) * head_dim + j];
 		}
 }
 
-static void commit(struct cache* cache, const int32_t* row, int n) {
-	struct cuda_cache* c = (struct cuda_cache*)cache;
-	struct cuda_backend* b = (struct cuda_backend*)cache->backend;
-	struct path path;
-	bool in_place = true;
+static void compact(const struct cuda_backend* b, const struct paged_cache* c, const int32_t* row, int n) {
+	const int first = c->head.committed / PAGE_SLOTS;
+	struct path path = {};
+	path.first = c->head.committed % PAGE_SLOTS;
 	path.n = n;
-	for (int i = 0; i < n; i++) {
-		path.row[i] = row[i];
-		in_place = in_place && row[i] == i;
-	}
-	const int committed = cache->committed;
-	if (!in_place && cudaSetDevice(b->device) == cudaSuccess)
-		each_device(b, [&](const struct cuda_backend* p) {
-			compact_kernel<<<p->shape.n_blocks * p->shape.kv_heads, 128, 0, p->stream>>>(
-			    c->memory[p->rank].keys, c->memory[p->rank].values, c->slots, p->shape.head_dim, committed,
-			    path);
-		});
-	cache->committed += n;
-	cache->pending = 0;
+	memcpy(path.row, row, (size_t)n * sizeof *row);
+	for (int i = 0; i <= (path.first + row[n - 1]) / PAGE_SLOTS; i++)
+		path.page[i] = (__half*)paged_bytes(c, b->rank)[first + i];
+	compact_kernel<<<b->shape.n_blocks * 2 * b->shape.kv_heads, 128, 0, b->stream>>>(path, b->shape.head_dim);
 }
 
-static void discard(struct cache* cache) { cache->pending = 0; }
-
-static void truncate_cache(struct cache* cache, int committed) {
-	cache->committed = committed;
-	cache->pending = 0;
-}
-
-static bool rewind_cache(struct cache* cache, int sub_layer) {
-	struct cuda_cache* c = (struct cuda_cache*)cache;
-	for (int i = 0; i < cache->pending; i++)
-		if (c->row[i].at != sub_layer || c->row[i].skipped < sub_layer)
-			return false;
-	for (int i = 0; i < cache->pending; i++)
-		c->row[i].skipped = 2 * MAX_BLOCKS;
-	return true;
+static void commit(struct cache* cache, const int32_t* row, int n) {
+	struct paged_cache* c = (struct paged_cache*)cache;
+	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
+	if (paged_moves(c, row, n) && cudaSetDevice(b->device) == cudaSuccess)
+		each_device(b, [&](const struct cuda_backend* p) { compact(p, c, row, n); });
+	paged_commit(c, row, n);
 }
 
 /* ---- bandwidth ---------------------------------------------------------------------------- */
@@ -284,6 +296,7 @@ static bool open_workspace(struct cuda_backend* b, struct error* error) {
 	const char* what = "the workspace";
 	b->slice_bytes = sizeof(struct device_slice) + PREFILL_CHUNK * sizeof(struct device_row) +
 	                 (size_t)SLICE_ROWS * MAX_ROWS * sizeof(int32_t) +
+	                 (size_t)SLICE_ROWS * (size_t)paged_most(b->context) * sizeof(void*) +
 	                 2 * rows * (size_t)b->rope.pairs * sizeof(float) + 256;
 	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? (size_t)SLICE_ROWS : (size_t)MAX_DRAFT;
 	return take(b, &w->x, rows * (size_t)m->dim, what, error) &&
@@ -429,6 +442,7 @@ static void cuda_close(struct backend* backend) {
 			captured_close(&g->device[d]->captured[i]);
 	if (!gone)
 		devices_leave(g);
+	pages_close(&g->pages);
 	for (int d = 0; d < g->devices; d++) {
 		struct cuda_backend* b = g->device[d];
 		if (!b)
@@ -485,9 +499,12 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->cache_close = cache_close;
 	head->run = cuda_run;
 	head->commit = commit;
-	head->discard = discard;
-	head->rewind = rewind_cache;
-	head->truncate = truncate_cache;
+	head->discard = paged_discard;
+	head->rewind = paged_rewind;
+	head->truncate = paged_truncate;
+	head->adopt = paged_adopt;
+	head->reserve = paged_reserve;
+	head->room = paged_room;
 	head->has_penalties = true;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
@@ -549,6 +566,7 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 		return NULL;
 	}
 	g->devices = devices;
+	g->cache_bytes = options->cache_bytes;
 	bool done = choose_captures(g, error);
 	for (int d = 0; d < devices && done; d++)
 		done = open_one(g, d, weights, options, error);

@@ -13,9 +13,15 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/nccl.h"
+#include "kernels/paged_cache.h"
 #include "kernels/rope.h"
 
-enum { BUCKETS = SLICE_ROWS / 8, ATTENTION_CHUNK = 256, RESULT_SEGMENT = 1024, MAX_DEVICES = 16 };
+enum {
+	BUCKETS = SLICE_ROWS / 8,
+	ATTENTION_CHUNK = 256,
+	RESULT_SEGMENT = 1024,
+	MAX_DEVICES = MAX_PAGE_MEMORIES
+};
 
 /* ---- weights on the device ---------------------------------------------------------------- */
 
@@ -42,17 +48,16 @@ struct device_block {
 struct device_row {
 	int32_t token;
 	int position;
-	int slot;     /* where its key and value go */
+	int slot;     /* where its key and value go; slot i is in page i / PAGE_SLOTS */
 	int base;     /* positions below lie at slots of the same number */
 	int ancestor; /* index of its ancestors' slots, positions base and on; -1: slot = position there too */
 	int angle;    /* row of the angle table */
 	int pending;  /* index among the cache's pending rows: its hidden state */
-	int slots;    /* of the cache */
+	int pages;    /* byte offset of the addresses of its cache's pages behind the slice */
 	int want, top;
 	int sampled;
 	struct sampler sampler;
-	__half *keys, *values; /* (blocks, kv_heads, slots, head_dim) */
-	float* hidden;         /* (MAX_ROWS, dim) */
+	float* hidden; /* (MAX_ROWS, dim) */
 };
 
 struct device_slice {
@@ -136,7 +141,9 @@ struct device_group {
 	struct cuda_backend* device[MAX_DEVICES]; /* the first leads: its host memory holds slices and results */
 	struct nccl_calls nccl;
 	struct ncclComm* comm[MAX_DEVICES]; /* NULL where one device is alone, and once they have been given up */
-	bool captures; /* passes are graphs; several devices' are launched kernel by kernel */
+	bool captures;          /* passes are graphs; several devices' are launched kernel by kernel */
+	struct page_pool pages; /* of all caches: each device has its heads' part of every page */
+	size_t cache_bytes;     /* the most that they may take; 0: what the caches may need */
 	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
 	bool with_low;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
@@ -181,16 +188,8 @@ struct cuda_backend {
 };
 
 struct cuda_cache {
-	struct cache head;
-	int slots;
-	struct cache_memory {
-		__half *keys, *values;
-		float* hidden;
-	} memory[MAX_DEVICES]; /* each device's heads, and its copy of the hidden states */
-	struct pending {
-		int parent, depth, base, at, skipped;
-		int32_t token;
-	} row[MAX_ROWS];
+	struct paged_cache paged;
+	float* hidden[MAX_DEVICES]; /* (MAX_ROWS, dim) of the pending rows, each device's copy */
 };
 
 /* False with the error set when a call failed; names the call. */
@@ -358,6 +357,11 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
                struct error*);
 
 /* pass.cu */
+/* Lists where a cache's pages lie on the device, at that byte of its staging block; how many bytes they take.
+ */
+size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t at);
+/* Where a part of the staging block begins, at `at` or behind it. */
+static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
 bool cuda_run(struct backend*, const struct pass*, struct error*);
 /* Captures the passes, and the draft loop, for launches as the group's with_low says, where they are
  * captured: else their kernels are loaded alone. */
@@ -394,6 +398,14 @@ __device__ __forceinline__ bool leaves_out(const struct device_slice* s, int sub
 
 __device__ __forceinline__ bool runs_low(const struct device_slice* s, int sub_layer) {
 	return sub_layer < 0 ? s->low_head : (s->low[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
+}
+
+/* Where a slot's keys and values lie: of this head of a block's keys, or values, as they are numbered in a
+ * page, 2 · kv_heads a block. */
+__device__ __forceinline__ __half* at_slot(const struct device_slice* s, const struct device_row& row,
+                                           int slot, int head, int head_dim) {
+	__half* const* page = (__half* const*)((const char*)s + row.pages);
+	return page[slot / PAGE_SLOTS] + ((size_t)head * PAGE_SLOTS + slot % PAGE_SLOTS) * head_dim;
 }
 
 /* Sum over a block in a fixed order: lanes by halving, then the warps' sums one after another. */

@@ -70,6 +70,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
                       const struct mask* skip, const struct mask* low, bool low_head,
                       const struct draft_policy* policy, struct error* error) {
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
+	const struct cache* cache = &c->paged.head;
 	struct device_slice* s = (struct device_slice*)b->staging;
 	const int pairs = b->rope.pairs, steps = policy->max_steps;
 	memset(s, 0, sizeof *s);
@@ -84,29 +85,28 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	s->threshold = policy->threshold;
 	memcpy(s->accept, policy->accept, sizeof s->accept);
 	memcpy(s->min_reach, policy->min_reach, sizeof s->min_reach);
-	size_t at = (sizeof *s + 15) / 16 * 16;
+	size_t at = align_place(sizeof *s);
 	s->angles = (int)at;
 	s->angle_rows = steps;
 	float* cosine = (float*)(b->staging + at);
 	for (int i = 0; i < steps; i++) {
-		const int position = c->head.committed + i, prompt = c->head.prompt_length;
+		const int position = cache->committed + i, prompt = cache->prompt_length;
 		rope_row(&b->rope, position, prompt > position + 1 ? prompt : position + 1,
 		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(steps + i) * (size_t)pairs);
 	}
-	at += 2 * (size_t)steps * (size_t)pairs * sizeof(float);
+	at = align_place(at + 2 * (size_t)steps * (size_t)pairs * sizeof(float));
 	struct device_row row = {};
 	row.token = token;
-	row.position = row.slot = row.base = c->head.committed;
+	row.position = row.slot = row.base = cache->committed;
 	row.ancestor = -1; /* a chain after the committed tokens: slot = position */
-	row.slots = c->slots;
+	row.pages = (int)at;
+	at += list_pages(b, &c->paged, at);
 	row.want = WANT_TOKEN | WANT_TOP;
 	row.top = policy->top;
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
-	row.keys = c->memory[0].keys;
-	row.values = c->memory[0].values;
-	row.hidden = c->memory[0].hidden;
+	row.hidden = c->hidden[0];
 	s->row[0] = row;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
 	return true;
@@ -148,15 +148,19 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
 		return 0;
 	}
+	if (!paged_reserve(segment->cache, policy->max_steps)) {
+		error_set(error, "the memory for caches is in use");
+		return 0;
+	}
 	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
 	    (with_low && !cuda_carry_low(backend, SIZE_MAX, &all, error)) ||
 	    !send_loop(b, segment, token, skip, low, low_head, policy, error) ||
 	    !cuda_ok(cudaGraphLaunch(b->captured[with_low].draft, b->stream), "cudaGraphLaunch", error))
 		return 0;
 	const int steps = take_loop(b, policy, out, error);
-	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
+	struct paged_cache* c = (struct paged_cache*)segment->cache;
 	for (int i = 0; i < steps; i++)
-		c->row[i] = {i - 1, i, segment->base, 2 * b->shape.n_blocks, 0, i > 0 ? out[i - 1].token : token};
+		c->row[i] = {i > 0 ? out[i - 1].token : token, i - 1, i, segment->base, 2 * b->shape.n_blocks, 0};
 	c->head.pending = steps;
 	return steps;
 }

@@ -461,7 +461,7 @@ __device__ void finish_head(const struct turn& t, int part, int head, const stru
 			turn_head(t, mine, part == 0 ? t.q_norm : t.k_norm, cosine,
 			          cosine + (size_t)s->angle_rows * t.pairs);
 		if (part > 0)
-			store_head(t, part == 1 ? row.keys : row.values, row, head, mine);
+			store_head(t, s, row, part == 1 ? KEPT_KEY : KEPT_VALUE, head, mine);
 		else
 			for (int j = lane; j < hd; j += 32)
 				at[j] = mine[j];

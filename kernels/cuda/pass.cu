@@ -231,64 +231,49 @@ void captured_close(struct cuda_backend::captured* c) {
 
 /* ---- describing a slice ------------------------------------------------------------------- */
 
-static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {
-	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
-	const int before = c->head.pending;
-	for (int i = 0; i < segment->n; i++) {
-		const int parent = pass->parent ? pass->parent[r0 + i] : i ? before + i - 1 : -1;
-		c->row[before + i] = {parent,
-		                      parent < 0 ? 0 : c->row[parent].depth + 1,
-		                      segment->base,
-		                      pass->first,
-		                      pass->first > 0 ? 0 : MAX_BLOCKS * 2,
-		                      pass->first > 0 ? -1 : pass->token[r0 + i]};
-	}
-	c->head.pending = before + segment->n;
+size_t list_pages(const struct cuda_backend* b, const struct paged_cache* c, size_t at) {
+	const size_t bytes = (size_t)c->n_pages * sizeof(unsigned char*);
+	memcpy(b->staging + at, paged_bytes(c, b->rank), bytes);
+	return bytes;
 }
 
 struct walk { /* over the pass's rows, from slice to slice */
 	int segment, within;
 };
 
-static struct device_row open_row(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r) {
+static struct device_row open_row(const struct pass* pass, struct walk* walk, int r) {
 	while (walk->within >= pass->segment[walk->segment].n) {
 		walk->segment++;
 		walk->within = 0;
 	}
 	const struct segment* segment = &pass->segment[walk->segment];
-	struct cuda_cache* c = (struct cuda_cache*)segment->cache;
-	const int index = pass_appends(pass) ? c->head.pending - segment->n + walk->within : pass->row[r];
+	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
+	const int index = pass_appends(pass) ? segment->cache->pending - segment->n + walk->within : pass->row[r];
 	walk->within++;
-	const struct cuda_cache::pending* p = &c->row[index];
+	const struct pending_row* p = &c->paged.row[index];
 	struct device_row row = {};
 	row.token = pass->first > 0 ? 0 : pass->token[r];
 	row.position = p->base + p->depth;
-	row.slot = c->head.committed + index;
+	row.slot = segment->cache->committed + index;
 	row.base = p->base;
 	row.ancestor = -1;
 	row.pending = index;
-	row.slots = c->slots;
 	row.want = pass->head ? pass->want[r] : 0;
 	row.top = row.want & WANT_TOP ? pass->out[r].top : 0;
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
-	row.keys = c->memory[0].keys;
-	row.values = c->memory[0].values;
-	row.hidden = c->memory[0].hidden;
-	(void)b;
+	row.hidden = c->hidden[0];
 	return row;
 }
 
 /* Slots of a row's ancestors, root first; returns how many. */
-static int list_ancestors(const struct cuda_cache* c, int index, int32_t* out) {
+static int list_ancestors(const struct paged_cache* c, int index, int32_t* out) {
 	const int n = c->row[index].depth + 1;
 	for (int i = n - 1, at = index; i >= 0; i--, at = c->row[at].parent)
 		out[i] = c->head.committed + at;
 	return n;
 }
-
-static size_t align(size_t x) { return (x + 15) / 16 * 16; }
 
 /* The leading device's staging block, with what another one's cache holds. */
 static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, size_t bytes,
@@ -297,14 +282,25 @@ static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, siz
 	if (b != lead)
 		memcpy(s, lead->staging, bytes);
 	for (int i = 0; b != lead && i < s->n; i++) {
-		const struct cuda_cache::cache_memory* m =
-		    &((const struct cuda_cache*)lead->of_row[i]->cache)->memory[b->rank];
-		s->row[i].keys = m->keys;
-		s->row[i].values = m->values;
-		s->row[i].hidden = m->hidden;
+		const struct cuda_cache* c = (const struct cuda_cache*)lead->of_row[i]->cache;
+		s->row[i].hidden = c->hidden[b->rank];
+		if (i == 0 || s->row[i].pages != s->row[i - 1].pages)
+			list_pages(b, &c->paged, (size_t)s->row[i].pages);
 	}
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, bytes, cudaMemcpyHostToDevice, b->stream), error);
 	return true;
+}
+
+/* Each sequence's once; returns where they end. */
+static size_t list_all_pages(struct cuda_backend* b, size_t at) {
+	struct device_slice* s = (struct device_slice*)b->staging;
+	for (int i = 0; i < s->n; i++) {
+		const bool again = i > 0 && b->of_row[i] == b->of_row[i - 1];
+		s->row[i].pages = again ? s->row[i - 1].pages : (int)at;
+		if (!again)
+			at += list_pages(b, (const struct paged_cache*)b->of_row[i]->cache, at);
+	}
+	return at;
 }
 
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
@@ -321,17 +317,17 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		memcpy(s->low, pass->low->word, sizeof s->low);
 	s->low_head = pass->low_head;
 	const int pairs = b->rope.pairs;
-	size_t at = align(sizeof *s + (size_t)n * sizeof(struct device_row));
+	size_t at = align_place(sizeof *s + (size_t)n * sizeof(struct device_row));
 	s->angles = (int)at;
 	s->angle_rows = n;
 	float* cosine = (float*)(b->staging + at);
-	at = align(at + 2 * (size_t)n * (size_t)pairs * sizeof(float));
+	at = align_place(at + 2 * (size_t)n * (size_t)pairs * sizeof(float));
 	s->ancestors = (int)at;
 	int32_t* ancestors = (int32_t*)(b->staging + at);
 	int listed = 0;
 	for (int i = 0; i < n; i++) {
-		struct device_row row = open_row(b, pass, walk, r0 + i);
-		const struct cuda_cache* c = (const struct cuda_cache*)pass->segment[walk->segment].cache;
+		struct device_row row = open_row(pass, walk, r0 + i);
+		const struct paged_cache* c = (const struct paged_cache*)pass->segment[walk->segment].cache;
 		row.angle = i;
 		if (pass->kind != PASS_PREFILL) {
 			row.ancestor = listed;
@@ -343,7 +339,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		s->row[i] = row;
 		b->of_row[i] = &pass->segment[walk->segment];
 	}
-	at += (size_t)listed * sizeof *ancestors;
+	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && send_to(p, b, at, error); });
 	return done;
@@ -363,7 +359,7 @@ static bool settle(struct cuda_backend* b, struct error* error) {
 
 /* The generated tokens of a row's path since its segment's base, its own last; how many. */
 static int generated_path(const struct segment* segment, const struct device_row* row, int32_t* path) {
-	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
+	const struct paged_cache* c = (const struct paged_cache*)segment->cache;
 	const int from = segment->base > segment->penalties->prompt ? segment->base : segment->penalties->prompt;
 	const int n = row->position + 1 > from ? row->position + 1 - from : 0;
 	for (int i = n - 1, at = row->pending; i >= 0; i--, at = c->row[at].parent)
@@ -609,6 +605,8 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 	struct walk walk = {0, 0};
 	if (pass->skip || pass->first != 0 || pass->last != 2 * b->shape.n_blocks)
 		return error_set(error, "a prefill chunk runs the whole model");
+	if (pass->n_segments > SLICE_ROWS)
+		return error_set(error, "a prefill chunk has rows of %d sequences at most", SLICE_ROWS);
 	if (!send_slice(b, pass, &walk, 0, pass->n, error))
 		return false;
 	launch_embed(b, b->stream, pass->n);
@@ -631,7 +629,7 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 
 static void note_rows(const struct pass* pass) {
 	for (int i = 0, r = 0; i < pass->n_segments; i++) {
-		struct cuda_cache* c = (struct cuda_cache*)pass->segment[i].cache;
+		struct paged_cache* c = (struct paged_cache*)pass->segment[i].cache;
 		for (int j = 0; j < pass->segment[i].n; j++, r++) {
 			const int index = pass_appends(pass) ? c->head.pending - pass->segment[i].n + j : pass->row[r];
 			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
@@ -645,14 +643,12 @@ static void note_rows(const struct pass* pass) {
 
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	bool done = cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error), all;
+	bool all, done = paged_begin(pass, error) && cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
 	if (devices_gone(b))
 		done = error_set(error, "%s", b->group->failure.message);
 	b->group->with_low = pass->low || pass->low_head;
 	assert(!b->group->with_low || (b->low && pass->kind != PASS_PREFILL));
 	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
-	for (int i = 0, r0 = 0; pass_appends(pass) && i < pass->n_segments; r0 += pass->segment[i++].n)
-		append_rows(pass, &pass->segment[i], r0);
 	struct walk walk = {0, 0};
 	if (pass->kind == PASS_PREFILL && b->cublas)
 		done = done && run_prefill(b, pass, error);
@@ -667,12 +663,6 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 		devices_wait(b, &ignored); /* what is under way reads the staging blocks */
 	}
 	b->group->with_low = false;
-	for (int i = 0; i < pass->n_segments; i++) {
-		struct cache* c = pass->segment[i].cache;
-		if (done && pass->kind == PASS_PREFILL)
-			c->committed += pass->segment[i].n;
-		if (!done || pass->kind == PASS_PREFILL)
-			c->pending = 0;
-	}
+	paged_end(pass, done);
 	return done;
 }

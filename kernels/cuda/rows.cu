@@ -187,8 +187,8 @@ __global__ void turn_kernel(struct turn t, const struct device_slice* s) {
 	for (int h = warp; h < t.kv_heads; h += warps) {
 		float* k = t.k + ((size_t)blockIdx.x * t.kv_heads + h) * hd;
 		turn_head(t, k, t.k_norm, cosine, sine);
-		store_head(t, row.keys, row, h, k);
-		store_head(t, row.values, row, h, t.v + ((size_t)blockIdx.x * t.kv_heads + h) * hd);
+		store_head(t, s, row, KEPT_KEY, h, k);
+		store_head(t, s, row, KEPT_VALUE, h, t.v + ((size_t)blockIdx.x * t.kv_heads + h) * hd);
 	}
 }
 

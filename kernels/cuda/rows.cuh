@@ -79,11 +79,13 @@ __device__ __forceinline__ const float* angles_of(const struct turn& t, const st
 }
 
 /* A row's new key or value of head h, rounded into the cache by a warp. */
-__device__ __forceinline__ void store_head(const struct turn& t, __half* cache, const struct device_row& row,
-                                           int h, const float* head) {
-	const size_t at = (((size_t)t.block * t.kv_heads + h) * row.slots + row.slot) * t.head_dim;
+enum kept { KEPT_KEY, KEPT_VALUE };
+__device__ __forceinline__ void store_head(const struct turn& t, const struct device_slice* s,
+                                           const struct device_row& row, enum kept kept, int h,
+                                           const float* head) {
+	__half* out = at_slot(s, row, row.slot, (2 * t.block + kept) * t.kv_heads + h, t.head_dim);
 	for (int j = threadIdx.x % 32; j < t.head_dim; j += 32)
-		cache[at + j] = __float2half_rn(head[j]);
+		out[j] = __float2half_rn(head[j]);
 }
 
 #endif
