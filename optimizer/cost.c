@@ -224,16 +224,18 @@ double cost_plain_seconds(const struct cost_model* cost) {
 	return 0;
 }
 
-/* v at a knot: measured, else along the slope from the nearest measured knot below, or what was
- * measured long ago, whichever is less: it will be tried. */
+/* v at a knot: measured, or else judged from the knot below by half the mean slope up to there, once that is
+ * of enough rows to tell one, and by the assumed slope at least: somewhat too cheap, so that it will be
+ * tried, but where rows are dear not ever more of them. What was measured long ago counts if it is less. */
 static double knot_cost(const struct cost_model* cost, int knot, double plain) {
 	if (knot == 0)
 		return 1;
 	const double measured = cost->rows[knot] / plain;
 	if (measured > 0 && !is_stale(cost, knot))
 		return measured;
-	const double judged =
-	    knot_cost(cost, knot - 1, plain) + cost->slope * (knot_rows[knot] - knot_rows[knot - 1]);
+	const double below = knot_cost(cost, knot - 1, plain), rows = knot_rows[knot - 1];
+	const double mean = rows >= 4 ? 0.5 * (below - 1) / (rows - 1) : 0;
+	const double judged = below + fmax(cost->slope, mean) * (knot_rows[knot] - rows);
 	return measured > 0 && measured < judged ? measured : judged;
 }
 

@@ -156,6 +156,24 @@ static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.01, 1e-6);
 }
 
+/* Rows beyond those that were measured: half as dear as the measured ones were, so that they are tried. */
+static void more_rows_are_judged_by_fewer(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	see(&cost, 1, 0.010, 20);
+	assert_float_equal(cost_verify(&cost, 16), 1.30, 1e-6);
+	see(&cost, 8, 0.024, 20);
+	const double v8 = cost_verify(&cost, 8);
+	assert_true(fabs(cost_verify(&cost, 12) - (v8 + 4 * 0.5 * (v8 - 1) / 7)) < 1e-6);
+	assert_true(cost_verify_worst(&cost, 12) >= v8 + 4 * (v8 - 1) / 7);
+	/* rows that cost nothing go on as was assumed */
+	struct cost_model cheap = opened();
+	see(&cheap, 1, 0.010, 20);
+	for (int n = 2; n <= 8; n += n < 4 ? 1 : 2)
+		see(&cheap, n, 0.010, 20);
+	assert_true(fabs(cost_verify(&cheap, 12) - 1.08) < 1e-6);
+}
+
 /* In company, where no plain steps come, a row count that has become dearer by itself is told from a machine
  * that has become slower: the others stay as they are. */
 static void rows_are_learned_without_plain_steps(void** state) {
@@ -218,6 +236,7 @@ int main(void) {
 	    cmocka_unit_test(rows_between_knots_keep_the_line),
 	    cmocka_unit_test(a_row_count_that_stays_dear_is_tried_ever_less),
 	    cmocka_unit_test(a_cheap_row_count_is_not_made_dearer),
+	    cmocka_unit_test(more_rows_are_judged_by_fewer),
 	    cmocka_unit_test(rows_are_learned_without_plain_steps),
 	    cmocka_unit_test(a_variant_costs_what_its_states_do),
 	};
