@@ -37,9 +37,10 @@ void ledger_learn(struct ledger* ledger, double cost) {
 
 static bool has_earned(const struct ledger* ledger, double cost) { return cost <= ledger->balance / 2; }
 
-bool ledger_allows_making(const struct ledger* ledger, double cost, double whole) {
+bool ledger_allows_making(const struct ledger* ledger, double cost, double whole, double left, int tokens) {
+	const bool brings_in = tokens >= 5 * left; /* a fifth of a step each */
 	return has_earned(ledger, cost) ||
-	       (whole <= ledger->credit && ledger->learned + cost <= 1.5 * ledger->credit) ||
+	       (brings_in && whole <= ledger->credit && ledger->learned + cost <= 1.5 * ledger->credit) ||
 	       ledger_allows_learning(ledger, cost);
 }
 

@@ -146,19 +146,15 @@ static void join_copy(struct session* s) {
 	plan_new_mask(s);
 }
 
-/* What making the copy takes in plain steps; infinity where the request would end before a copy that makes
- * decoding a quarter faster had brought in what is left of it. */
-static double whole_copy(const struct session* s, double plain) {
-	const double whole = s->engine->low_seconds / plain;
-	const double left = (1 - low_maker_share(s->engine->maker)) * whole;
-	return s->end - s->n_text >= 5 * left ? whole : INFINITY;
-}
-
 void plan_help_copy(struct session* s) {
 	struct low_maker* maker = s->engine->maker;
 	const double plain = cost_plain_seconds(&s->engine->cost);
 	if (!maker || s->copy || plain <= 0 || s->options.draft_bits == 0 ||
-	    low_maker_progress(maker) != LOW_MAKING || !ledger_allows_making(&s->ledger, 1, whole_copy(s, plain)))
+	    low_maker_progress(maker) != LOW_MAKING)
+		return;
+	const double whole = s->engine->low_seconds / plain;
+	const double left = (1 - low_maker_share(maker)) * whole;
+	if (!ledger_allows_making(&s->ledger, 1, whole, left, s->end - s->n_text))
 		return;
 	const double began = options_clock(&s->options);
 	low_maker_help(maker, plain);

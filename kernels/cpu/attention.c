@@ -26,7 +26,7 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	const struct cpu_cache* c = row->cache;
 	const int group = s->heads / s->kv_heads;
 	return (struct attention_row){
-	    .page = (const unsigned char* const*)c->paged.bytes,
+	    .page = (const unsigned char* const*)paged_bytes(&c->paged, 0),
 	    .key = keys_at(c, job->block, h),
 	    .value = values_at(c, job->block, h),
 	    .slot_bytes = c->slot_bytes,

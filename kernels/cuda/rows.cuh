@@ -78,8 +78,9 @@ __device__ __forceinline__ const float* angles_of(const struct turn& t, const st
 	return (const float*)((const char*)s + s->angles) + (size_t)s->row[row].angle * t.pairs;
 }
 
-/* A row's new key or value of head h, rounded into the cache by a warp. */
+/* Which of a block's two parts of a page. */
 enum kept { KEPT_KEY, KEPT_VALUE };
+/* A row's new key or value of head h, rounded into the cache by a warp. */
 __device__ __forceinline__ void store_head(const struct turn& t, const struct device_slice* s,
                                            const struct device_row& row, enum kept kept, int h,
                                            const float* head) {

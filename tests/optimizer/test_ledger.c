@@ -262,34 +262,37 @@ static void test_making_a_copy(void** state) {
 	struct ledger ledger;
 	ledger_open(&ledger, -1);
 	/* all of it ahead of time, or nothing; it may take half as much again as was thought */
-	assert_true(ledger_allows_making(&ledger, 1, 16));
-	assert_false(ledger_allows_making(&ledger, 1, 16.1));
-	assert_false(ledger_allows_making(&ledger, 1, INFINITY));
+	assert_true(ledger_allows_making(&ledger, 1, 16, 16, 1000));
+	assert_false(ledger_allows_making(&ledger, 1, 16.1, 16.1, 1000));
+	/* in requests that can bring in what is left of it */
+	assert_true(ledger_allows_making(&ledger, 1, 16, 16, 80));
+	assert_false(ledger_allows_making(&ledger, 1, 16, 16, 79));
+	assert_true(ledger_allows_making(&ledger, 1, 16, 4, 20));
 	assert_false(ledger_allows_learning(&ledger, 0.1));
 	ledger_make(&ledger, 23);
 	assert_float_equal(ledger.balance, 0, 1e-12);
-	assert_true(ledger_allows_making(&ledger, 1, 16));
-	assert_false(ledger_allows_making(&ledger, 1.1, 16));
+	assert_true(ledger_allows_making(&ledger, 1, 16, 16, 1000));
+	assert_false(ledger_allows_making(&ledger, 1.1, 16, 16, 1000));
 	for (int i = 0; i < 2500; i++)
 		ledger_plain(&ledger);
-	assert_true(ledger_allows_making(&ledger, 2, 17));
-	assert_false(ledger_allows_making(&ledger, 2.1, 17));
+	assert_true(ledger_allows_making(&ledger, 2, 17, 17, 1000));
+	assert_false(ledger_allows_making(&ledger, 2.1, 17, 17, 1000));
 	ledger_make(&ledger, 2);
-	assert_false(ledger_allows_making(&ledger, 0.1, 17));
+	assert_false(ledger_allows_making(&ledger, 0.1, 17, 17, 1000));
 	assert_false(ledger_allows_learning(&ledger, 0.1));
 	ledger_round(&ledger, 1, 9);
-	assert_true(ledger_allows_making(&ledger, 4, 17));
-	assert_false(ledger_allows_making(&ledger, 4.2, 17));
+	assert_true(ledger_allows_making(&ledger, 4, 17, 17, 1000));
+	assert_false(ledger_allows_making(&ledger, 4.2, 17, 17, 1000));
 	ledger_make(&ledger, 4);
 	assert_float_equal(ledger.balance, 4, 1e-12);
 	assert_float_equal(ledger.learned, 25, 1e-12);
 	/* drafts that lost do not keep a model from its copy: learning has a share of its own */
 	ledger_open(&ledger, 0.1);
 	ledger_round(&ledger, 110, 100);
-	assert_true(ledger_allows_making(&ledger, 10, INFINITY));
+	assert_true(ledger_allows_making(&ledger, 10, 100, 100, 0));
 	ledger_open(&ledger, 0);
 	ledger_round(&ledger, 100, 100);
-	assert_false(ledger_allows_making(&ledger, 1, 1));
+	assert_false(ledger_allows_making(&ledger, 1, 1, 1, 1000));
 }
 
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without
