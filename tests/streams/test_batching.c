@@ -1,6 +1,7 @@
 /* Batch invariance end to end: many requests at once, in too little memory for all of their caches, drafting
  * and sharing pages; each gets the tokens that it gets alone, plainly, with memory of its own. */
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,16 @@
 #include "core/draft/retrieval_pool.h"
 #include "streams/service/scheduler_internal.h"
 
-enum { VOCAB = 320, CONTEXT = 192, MOST_PROMPT = 120, MOST_TOKENS = 64, OWNERS = 3, SESSIONS = 12 };
+enum {
+	VOCAB = 320,
+	CONTEXT = 192,
+	MOST_PROMPT = 120,
+	MOST_TOKENS = 150,
+	OWNERS = 3,
+	SESSIONS = 12,
+	PAGE = 32,
+	PAGES = 16
+};
 
 static const char model_spec[] = "synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=96,vocab=320,dtype=f32,seed=5";
 
@@ -38,18 +48,21 @@ static int below(int n) {
 	return (int)((state >> 8) % (uint32_t)n);
 }
 
-/* A prompt begins with one of a few texts, cut anywhere: pages that others have, and pages like them. */
+/* A prompt begins with one of a few texts, cut anywhere: pages that others have, and pages like them. The
+ * first ones, which begin together, have short prompts and long answers: all find room to begin, and none to
+ * go on. */
 static void make_request(struct case_job* c, const struct swiftlet_options* options, int i) {
 	struct swiftlet_request* r = &c->job.request;
 	swiftlet_request_default(r, options);
-	const int beginning = below(4), kept = below(MOST_PROMPT - 8), n = kept + 1 + below(7);
+	const bool grows = i < SESSIONS;
+	const int beginning = below(4), kept = below(grows ? 8 : MOST_PROMPT - 8), n = kept + 1 + below(7);
 	for (int k = 0; k < n; k++)
 		c->prompt[k] = k < kept ? (k * 37 + beginning * 101 + 3) % VOCAB : below(VOCAB);
 	r->prompt = c->prompt;
 	r->n_prompt = n;
-	r->max_tokens = 1 + below(MOST_TOKENS);
+	r->max_tokens = grows ? MOST_TOKENS : 1 + below(64);
 	r->seed = (uint64_t)i;
-	if (i % 3 == 1)
+	if (i % 3 == 1 || grows)
 		r->temperature = 0.9;
 	if (i % 6 == 4)
 		r->top_k = 20;
@@ -59,7 +72,7 @@ static void make_request(struct case_job* c, const struct swiftlet_options* opti
 		r->bias = &c->bias;
 		r->n_bias = 1;
 	}
-	c->leaves_after = i % 11 == 7 ? below(20) : INT_MAX;
+	c->leaves_after = i % 11 == 7 && !grows ? below(20) : INT_MAX;
 	c->job.owner = i % OWNERS;
 }
 
@@ -97,6 +110,27 @@ static int64_t run_alone_first(swiftlet_model* model, struct case_job* list, int
 
 /* ---- together ----------------------------------------------------------------------------- */
 
+/* Nobody is answered before all have asked: how many run at once is then no matter of this machine's load. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t opens;
+	bool open;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .opens = PTHREAD_COND_INITIALIZER};
+
+static void gate_set(bool open) {
+	pthread_mutex_lock(&gate.lock);
+	gate.open = open;
+	pthread_cond_broadcast(&gate.opens);
+	pthread_mutex_unlock(&gate.lock);
+}
+
+static void gate_pass(void) {
+	pthread_mutex_lock(&gate.lock);
+	while (!gate.open)
+		pthread_cond_wait(&gate.opens, &gate.lock);
+	pthread_mutex_unlock(&gate.lock);
+}
+
 static bool on_gone(void* user) {
 	const struct case_job* c = user;
 	return c->n_got > c->leaves_after;
@@ -104,6 +138,7 @@ static bool on_gone(void* user) {
 
 static void on_step(void* user, const struct swiftlet_step* step) {
 	struct case_job* c = user;
+	gate_pass();
 	for (int i = 0; i < step->n && c->n_got < MOST_TOKENS; i++)
 		c->got[c->n_got++] = step->token[i].id;
 }
@@ -149,9 +184,9 @@ static void open_options(struct swiftlet_options* o, double pages, const char* c
 	o->threads = 2;
 	o->pool = 4096;
 	snprintf(o->cache_type, sizeof o->cache_type, "%s", cache_type);
-	/* a page of this model: 4 blocks, keys and values, 2 heads of 16 elements, 32 tokens */
+	/* a page of this model: 4 blocks, keys and values, 2 heads of 16 elements */
 	const double element = strcmp(cache_type, "f16") == 0 ? 2 : 4;
-	o->cache_memory = pages * 4 * 2 * 2 * 16 * 32 * element;
+	o->cache_memory = pages * 4 * 2 * 2 * 16 * PAGE * element;
 }
 
 static void run_together(swiftlet_model* model, struct case_job* list, int n, const char* cache_type) {
@@ -160,7 +195,7 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 	struct metrics metrics;
 	struct events events;
 	struct error e;
-	open_options(&o, 16, cache_type);
+	open_options(&o, PAGES, cache_type);
 	metrics_open(&metrics);
 	events_open(&events);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
@@ -176,12 +211,14 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 	struct scheduler* s = scheduler_open(engine, &how, &e);
 	if (!s)
 		fail_msg("%s", e.message);
+	gate_set(false);
 	for (int i = 0; i < n; i++) {
 		list[i].job.calls = &calls;
 		list[i].job.user = &list[i];
 		list[i].job.next = NULL;
 		assert_int_equal(scheduler_submit(s, &list[i].job, 1), SUBMIT_TAKEN);
 	}
+	gate_set(true);
 	stop(s);
 	check_pools(s, list, n);
 	printf("  %lld shared passes, %lld of one sequence, %lld times a sequence gave way\n",
@@ -224,6 +261,10 @@ static void all_at_once(const char* cache_type, int requests) {
 	for (int i = 0; i < n; i++)
 		make_request(&list[i], &o, i);
 	run_alone_first(model, list, n, cache_type);
+	int wanted = 0; /* pages, by those that begin together */
+	for (int i = 0; i < SESSIONS; i++)
+		wanted += (list[i].job.request.n_prompt + list[i].n_expected + PAGE - 1) / PAGE;
+	assert_true(wanted > 3 * PAGES);
 	run_together(model, list, n, cache_type);
 	compare(list, n);
 	swiftlet_model_close(model);
