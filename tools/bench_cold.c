@@ -17,7 +17,7 @@
 #include "tools/draw_mask.h"
 #include "tools/runtime.h"
 
-enum { DEFAULTS, PLAIN, BOTH, QUARTERS = 4 };
+enum { DEFAULTS, PLAIN, BOTH, QUARTERS = 4, STRETCHES = 12 }; /* the course of a run; three make a quarter */
 
 struct part_of_run {
 	double seconds;
@@ -33,7 +33,7 @@ struct cold_run {
 	int n_id;
 	struct runner runner[BOTH];
 	struct cost_model cost[BOTH];
-	struct part_of_run quarter[QUARTERS][BOTH], all[BOTH];
+	struct part_of_run stretch[STRETCHES][BOTH], quarter[QUARTERS][BOTH], all[BOTH];
 	int64_t copy_joined; /* tokens after which drafts ran with it; -1: never */
 	int64_t compared, differing;
 	struct swiftlet_figures figures; /* of the defaults */
@@ -114,7 +114,7 @@ static bool is_over(const struct cold_run* w, int who) {
 	return r->tokens >= w->tokens - 1 || (r->prefilled && !r->started);
 }
 
-/* Slices of the two until both texts are whole; a slice belongs to the quarter that it begins in. */
+/* Slices of the two until both texts are whole; a slice belongs to the stretch that it begins in. */
 static bool run_slices(struct cold_run* w, struct error* error) {
 	for (int turn = 0; !is_over(w, DEFAULTS) || !is_over(w, PLAIN); turn++)
 		for (int k = 0; k < BOTH; k++) {
@@ -123,7 +123,7 @@ static bool run_slices(struct cold_run* w, struct error* error) {
 			if (is_over(w, who))
 				continue;
 			bench_progress((double)done / (double)w->tokens, "from a cold start, in turns");
-			if (!advance(w, who, w->quarter[done * QUARTERS / w->tokens], error))
+			if (!advance(w, who, w->stretch[done * STRETCHES / w->tokens], error))
 				return false;
 		}
 	return true;
@@ -140,9 +140,10 @@ static void add_part(struct part_of_run* sum, const struct part_of_run* part) {
 
 static void sum_up(struct cold_run* w) {
 	struct swiftlet_figures* f = &w->figures;
-	for (int q = 0; q < QUARTERS; q++)
+	for (int i = 0; i < STRETCHES; i++)
 		for (int who = 0; who < BOTH; who++) {
-			add_part(&w->all[who], &w->quarter[q][who]);
+			add_part(&w->quarter[i * QUARTERS / STRETCHES][who], &w->stretch[i][who]);
+			add_part(&w->all[who], &w->stretch[i][who]);
 		}
 	w->bench.engine->cost = w->cost[DEFAULTS];
 	swiftlet_session_figures(w->runner[DEFAULTS].session, f);
@@ -189,6 +190,9 @@ static int tell_json(const struct cold_run* w) {
 	cJSON* quarters = cJSON_AddArrayToObject(out, "quarters");
 	for (int q = 0; q < QUARTERS; q++)
 		json_part(quarters, w->quarter[q]);
+	cJSON* course = cJSON_AddArrayToObject(out, "course");
+	for (int i = 0; i < STRETCHES; i++)
+		json_part(course, w->stretch[i]);
 	bench_json_number(out, "copy_joined_after", w->copy_joined < 0 ? NAN : (double)w->copy_joined);
 	cJSON_AddNumberToObject(out, "tokens", (double)w->figures.tokens);
 	cJSON_AddNumberToObject(out, "tokens_compared", (double)w->compared);

@@ -2,8 +2,11 @@
 """bench cold: both texts are compared, its parts add up, and nothing of an earlier run is found or left."""
 import json
 import os
+import subprocess
+import sys
+import xml.etree.ElementTree
 
-from support import EndToEnd, main, run
+from support import SOURCE, EndToEnd, main, run
 
 MODEL = "synth:layers=6,dim=256,heads=4,kv-heads=2,ffn=512,vocab=1024,dtype=f16,plant=0.45"
 
@@ -28,6 +31,24 @@ class BenchCold(EndToEnd):
         self.assertAlmostEqual(sum(quarter["seconds"] for quarter in quarters), told["seconds"]["decode"], places=6)
         self.assertEqual(told["plain_steps"] + told["verify_passes"], told["full_passes"])
         self.assertGreater(told["full_passes"], 0)
+        for kind in ("tokens", "seconds", "plain_seconds"):
+            self.assertAlmostEqual(sum(part[kind] for part in told["course"]), sum(quarter[kind] for quarter in quarters), places=6)
+        self.draws(told)
+
+    def draws(self, told):
+        """plot_cold.py: a row and a line each run, and a word about a file that is something else."""
+        for name, content in [("run.json", told), ("other.json", {"model": "x", "course": 1})]:
+            with open(self.path(name), "w") as f:
+                json.dump(content, f)
+        plot = [sys.executable, os.path.join(SOURCE, "tools", "plot_cold.py")]
+        result = subprocess.run(plot + [self.path("run.json")] * 2 + ["-o", self.path("cold.svg")], capture_output=True)
+        self.status(0, result)
+        self.assertEqual(result.stdout.decode().count("layers=6"), 2)
+        lines = xml.etree.ElementTree.parse(self.path("cold.svg")).getroot().findall("{http://www.w3.org/2000/svg}polyline")
+        self.assertEqual([len(line.get("points").split()) for line in lines], [sum(part["tokens"] > 0 for part in told["course"])] * 2)
+        refused = subprocess.run(plot + [self.path("other.json")], capture_output=True)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(b"other.json: not what", refused.stderr)
 
     def test_leaves_nothing(self):
         environment = dict(os.environ, XDG_CACHE_HOME=self.path("cache"), XDG_STATE_HOME=self.path("state"))
