@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 3, LOW_ALIGNMENT = 64 };
+enum { LOW_VERSION = 4, LOW_ALIGNMENT = 64 };
 
 /* Who widens and rounds rows on this processor: the same bytes everywhere, sooner on some. */
 struct low_rounding {

@@ -10,7 +10,7 @@
 import argparse, json, math, sys
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 860, 340, 48, 40, 250, 40
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 960, 340, 48, 40, 320, 40
 COLORS = ["#1b6ca8", "#e07a1f", "#17a398", "#b23a48", "#6a4c93", "#8ab17d"]
 
 
