@@ -510,7 +510,8 @@ void session_release(struct session* s) {
 	else if (s->phase != PHASE_PREFILL) {
 		s->again = s->n_text - 1;
 		s->phase = PHASE_PREFILL;
-	}
+	} else if (s->again == 0)
+		s->figures.cached_tokens = 0;
 	s->cache->backend->truncate(s->cache, 0);
 	s->chunk_tokens = 0;
 }

@@ -128,6 +128,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->rows = 1;
 	seat->passed_over = 0;
 	seat->owner = job->owner;
+	seat->holds = true; /* what it finds in caches is kept from the others */
 	use_pool(s, seat);
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
