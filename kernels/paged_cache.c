@@ -81,6 +81,7 @@ bool paged_reserve(struct cache* cache, int rows) {
 	struct paged_cache* c = of(cache);
 	const int first = cache->committed / PAGE_SLOTS;
 	const int wanted = pages_for(cache->committed + cache->pending + rows);
+	assert(rows >= 0 && cache->pending + rows <= MAX_ROWS);
 	if (first < c->n_pages && !own_page(c, first))
 		return false;
 	while (c->n_pages < wanted) {

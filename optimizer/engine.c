@@ -242,9 +242,8 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
-	alone.cache_bytes = 0; /* taken at once on a GPU: an adapter's caches, of a block each, need far less */
-	engine->side = wants_cuda(options) ? cuda_open(&engine->adapter.weights, &alone, error)
-	                                   : cpu_open(&engine->adapter.weights, how, error);
+	alone.cache_bytes = 0; /* of a block each: they need far less, and nobody gives way for them */
+	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
 }
 

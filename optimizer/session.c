@@ -491,9 +491,10 @@ int session_prefill_left(const struct session* s) {
 }
 
 bool session_reserve(struct session* s, const struct session_work* work) {
-	const struct backend* backend = s->cache->backend;
-	const int rows = work->kind == WORK_DRAFT_LOOP ? s->plan.draft.max_steps : work->pass.n;
-	return !backend->reserve || backend->reserve(s->cache, rows);
+	const bool loop = work->kind == WORK_DRAFT_LOOP;
+	struct cache* cache = loop ? s->cache : work->pass.segment->cache; /* heads and adapters have their own */
+	const int rows = loop ? s->plan.draft.max_steps : pass_appends(&work->pass) ? work->pass.n : 0;
+	return !cache->backend->reserve || cache->backend->reserve(cache, rows);
 }
 
 int session_room(const struct session* s) {

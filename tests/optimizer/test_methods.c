@@ -459,6 +459,81 @@ static void what_is_missing_is_said(void** state) {
 	swiftlet_model_close(model);
 }
 
+/* ---- memory that is short -------------------------------------------------------------------- */
+
+/* Pages of 32 tokens, in f16: for one session whole, and two more. */
+enum { PAGES = 24, PAGE_BYTES = 6 * 2 * KV * HEAD_DIM * 2 * 32 };
+
+/* All but so many pages are two others'. */
+static void leave_pages(struct engine* engine, int left, struct cache* other[2]) {
+	struct error error;
+	struct backend* b = engine->backend;
+	for (int i = 0; i < 2; i++) {
+		other[i] = b->cache_open(b, PROMPT + TOKENS + 1, DTYPE_F16, &error);
+		assert_non_null(other[i]);
+		const int rows = b->room(other[i]) - 32 * left;
+		assert_true(b->reserve(other[i], rows < MAX_ROWS ? rows : MAX_ROWS));
+	}
+	assert_int_equal(b->room(other[0]), 32 * left);
+}
+
+/* Whether a pass of the step found that there is no memory for it; none fails that was promised some. */
+static bool step_is_short(struct session* s) {
+	struct session_work work;
+	struct error error;
+	session_begin_step(s);
+	while (session_next(s, &work)) {
+		const int room = session_room(s);
+		if (!session_reserve(s, &work))
+			return true;
+		if (!pass_appends(&work.pass))
+			assert_int_equal(session_room(s), room);
+		if (!session_run(s, &work, &error))
+			fail_msg("%s: %s", swiftlet_method_name(s->options.method), error.message);
+		if (session_absorb(s, &work, 1))
+			return false;
+	}
+	return false;
+}
+
+static void a_pass_runs_in_what_was_made_sure_of(void** state) {
+	(void)state;
+	char message[512];
+	struct model* model = swiftlet_model_open(MODEL, NULL, message, sizeof message);
+	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
+	snprintf(o.heads, sizeof o.heads, "%s", heads_path);
+	o.cache_memory = PAGES * PAGE_BYTES;
+	int n_short = 0;
+	for (int m = SWIFTLET_NGRAM; m < SWIFTLET_METHODS; m++)
+		for (int left = 0; left < 4; left++) {
+			struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
+			struct swiftlet_options own = options_of((enum swiftlet_method)m);
+			struct session* s = engine ? swiftlet_session_open(engine, &own, message, sizeof message) : NULL;
+			if (!engine)
+				fail_msg("%s", message);
+			if (s) { /* not one that wants an adapter */
+				struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
+				start(s, &own, 0, false, PROMPT);
+				while (session_prefill_left(s) > 0)
+					assert_false(step_is_short(s));
+				struct cache* other[2];
+				leave_pages(engine, left, other);
+				bool is_short = false;
+				while (step.stop == SWIFTLET_RUNNING && !is_short) {
+					is_short = step_is_short(s);
+					session_output(s, &step);
+				}
+				n_short += is_short;
+				for (int i = 0; i < 2; i++)
+					engine->backend->cache_close(other[i]);
+			}
+			swiftlet_session_close(s);
+			swiftlet_engine_close(engine);
+		}
+	assert_true(n_short > 0);
+	swiftlet_model_close(model);
+}
+
 /* ---- the decode path ------------------------------------------------------------------------ */
 
 static void nothing_is_allocated(void** state) {
@@ -487,10 +562,15 @@ static int remove_parts(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_method_is_lossless), cmocka_unit_test(every_stop_rule_is_lossless),
-	    cmocka_unit_test(auto_tries_its_parts),     cmocka_unit_test(heads_of_both_shapes),
-	    cmocka_unit_test(rejection_runs),           cmocka_unit_test(reuse_leaves_the_same_bits),
-	    cmocka_unit_test(what_is_missing_is_said),  cmocka_unit_test(nothing_is_allocated),
+	    cmocka_unit_test(every_method_is_lossless),
+	    cmocka_unit_test(every_stop_rule_is_lossless),
+	    cmocka_unit_test(auto_tries_its_parts),
+	    cmocka_unit_test(heads_of_both_shapes),
+	    cmocka_unit_test(rejection_runs),
+	    cmocka_unit_test(reuse_leaves_the_same_bits),
+	    cmocka_unit_test(what_is_missing_is_said),
+	    cmocka_unit_test(nothing_is_allocated),
+	    cmocka_unit_test(a_pass_runs_in_what_was_made_sure_of),
 	};
 	write_parts();
 	return cmocka_run_group_tests(tests, NULL, remove_parts);
