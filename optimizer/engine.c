@@ -123,7 +123,10 @@ static void note_low(struct engine* engine) {
 		note(engine, "; %s", low->warning);
 }
 
-static bool note_none(struct engine* engine, const char* why) {
+static bool go_without(struct engine* engine, const char* why) {
+	low_maker_close(engine->maker);
+	engine->maker = NULL;
+	low_copy_close(&engine->low);
 	note(engine, "no copy for drafting: %s", why);
 	return true;
 }
@@ -159,19 +162,19 @@ static bool make_low(struct engine* engine, const struct swiftlet_options* optio
 	struct low_copy* low = &engine->low;
 	if (asked || options->draft_wait || is_overdue(engine, wish)) {
 		if (!low_copy_open(low, engine->model, wish, error))
-			return asked ? false : note_none(engine, error->message);
+			return asked ? false : go_without(engine, error->message);
 	} else {
 		if (!low_copy_plan(low, engine->model, wish, error))
-			return note_none(engine, error->message);
+			return go_without(engine, error->message);
 		engine->maker = low_maker_open(low, engine->model, options->threads, error);
 		if (!engine->maker)
-			return note_none(engine, error->message);
+			return go_without(engine, error->message);
 		engine->low_seconds = low_copy_effort(low, options->threads);
 	}
 	if (low->table.bytes == 0)
-		return note_none(engine, "the weights are as small already");
+		return go_without(engine, "the weights are as small already");
 	if (!engine->backend->use_low(engine->backend, &low->table, error))
-		return false;
+		return asked ? false : go_without(engine, error->message);
 	engine->low_joined = !engine->maker && carry_low(engine, SIZE_MAX);
 	return true;
 }

@@ -165,6 +165,51 @@ static void devices_that_are_not_there_are_missed(void** state) {
 	expect_refusal("auto", 2, "--devices 2: there is 1 CUDA device, and at most 16 share a model");
 }
 
+/* Weights of blocks beyond this machine's caches, which a copy for drafting is worth; blocks of 16 MiB. */
+static int blocks_beyond_the_caches(void) {
+	int most = 0;
+	for (int i = 0; i < 8; i++) {
+		char path[80];
+		int kib = 0;
+		snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
+		FILE* file = fopen(path, "r");
+		if (file && fscanf(file, "%d", &kib) == 1 && kib > most)
+			most = kib;
+		if (file)
+			fclose(file);
+	}
+	return most / (16 << 10) + 1;
+}
+
+/* A GPU that has room for the model but not for the copy that nobody asked for. */
+static void a_copy_without_room_is_done_without(void** state) {
+	(void)state;
+	char spec[128], message[512] = "";
+	const int blocks = blocks_beyond_the_caches();
+	if (blocks > 8)
+		skip(); /* a model of that size takes too long here */
+	struct swiftlet_options host, o;
+	swiftlet_options_default(&host);
+	snprintf(host.backend, sizeof host.backend, "cpu");
+	snprintf(spec, sizeof spec, "synth:layers=%d,dim=512,heads=8,ffn=2048,vocab=512,dtype=f32", blocks);
+	swiftlet_model* model = swiftlet_model_open(spec, &host, message, sizeof message);
+	if (!model)
+		fail_msg("%s", message);
+	swiftlet_options_default(&o);
+	snprintf(o.backend, sizeof o.backend, "cuda");
+	snprintf(o.draft_cache, sizeof o.draft_cache, "off");
+	o.context = 64;
+	o.devices = 1; /* without cuBLAS, whose workspace is larger than what a copy comes in */
+	setenv("EMULATED_LARGEST_MIB", "15", 1);
+	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
+	unsetenv("EMULATED_LARGEST_MIB");
+	if (!engine)
+		fail_msg("%s", message);
+	assert_int_equal(strncmp(swiftlet_engine_note(engine), "no copy for drafting: cudaMalloc", 32), 0);
+	swiftlet_engine_close(engine);
+	swiftlet_model_close(model);
+}
+
 int main(void) {
 	struct error error;
 	if (!cuda_available(&error)) {
@@ -176,6 +221,7 @@ int main(void) {
 	                                   cmocka_unit_test(unless_the_gpu_was_asked_for),
 	                                   cmocka_unit_test(penalties_hold_there_too),
 	                                   cmocka_unit_test(several_give_the_tokens_of_one),
-	                                   cmocka_unit_test(devices_that_are_not_there_are_missed)};
+	                                   cmocka_unit_test(devices_that_are_not_there_are_missed),
+	                                   cmocka_unit_test(a_copy_without_room_is_done_without)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -298,8 +298,10 @@ static cudaError_t unmap_memory(std::map<void*, allocation>* memory, void* p) {
 }
 
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+	const char* largest = getenv("EMULATED_LARGEST_MIB"); /* that memory in pieces has room for */
 	size_t available, total;
 	cudaMemGetInfo(&available, &total);
+	available = largest ? (size_t)atol(largest) << 20 : available;
 	return bytes > available ? cudaErrorMemoryAllocation : map_memory(&device_memory, p, bytes);
 }
 cudaError_t cudaFree(void* p) {
