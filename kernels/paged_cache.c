@@ -210,6 +210,20 @@ void paged_end(const struct pass* pass, bool done) {
 			take_tokens(of(pass->segment[i].cache), NULL, pass->segment[i].n, true);
 }
 
+int paged_ancestors(const struct paged_cache* c, int row, int32_t* slot) {
+	const int n = c->row[row].depth + 1;
+	for (int i = n - 1, at = row; i >= 0; i--, at = c->row[at].parent)
+		slot[i] = c->head.committed + at;
+	return n;
+}
+
+int paged_generated(const struct paged_cache* c, int row, int prompt, int32_t* token) {
+	const int base = c->row[row].base, n = c->row[row].depth + 1 - (prompt > base ? prompt - base : 0);
+	for (int i = n - 1, at = row; i >= 0; i--, at = c->row[at].parent)
+		token[i] = c->row[at].token;
+	return n > 0 ? n : 0;
+}
+
 bool paged_moves(const struct paged_cache* c, const int32_t* path, int n) {
 	bool moves = false;
 	(void)c;

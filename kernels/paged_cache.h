@@ -59,6 +59,11 @@ bool paged_begin(const struct pass*, struct error*);
 /* It is over: a prefill's rows are committed; those of one that failed are dropped. */
 void paged_end(const struct pass*, bool done);
 
+/* Slots of a pending row's ancestors, root first, its own last; how many. */
+int paged_ancestors(const struct paged_cache*, int row, int32_t* slot);
+/* Of the same rows the tokens behind the prompt of so many; how many. */
+int paged_generated(const struct paged_cache*, int row, int prompt, int32_t* token);
+
 /* Whether rows of the path (n), which is to be committed, have to be moved to the slots committed … committed
  * + n - 1. It ascends: moved in order, none lands on one that has still to be. */
 bool paged_moves(const struct paged_cache*, const int32_t* path, int n);

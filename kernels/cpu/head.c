@@ -17,16 +17,6 @@ struct head_job {
 	atomic_int bad; /* a row of the slice with a logit that is not finite, or -1 */
 };
 
-/* The generated tokens of a row's path since its segment's base, its own last; how many. */
-static int generated_path(const struct slice_row* row, int32_t* path) {
-	const struct paged_cache* c = &row->cache->paged;
-	int n = row->position + 1 - (row->base > row->penalties->prompt ? row->base : row->penalties->prompt);
-	n = n < 0 ? 0 : n;
-	for (int i = n - 1, at = row->index; i >= 0; i--, at = c->row[at].parent)
-		path[i] = c->row[at].token;
-	return n;
-}
-
 static void head_row(void* user, int i, int thread) {
 	struct head_job* job = user;
 	struct cpu_backend* b = job->b;
@@ -50,11 +40,12 @@ static void head_row(void* user, int i, int thread) {
 		return;
 	}
 	int32_t path[MAX_ROWS];
-	struct penalised_row penalised = {.penalties = b->row[row].penalties, .path = path};
+	const struct slice_row* of = &b->row[row];
+	struct penalised_row penalised = {.penalties = of->penalties, .path = path};
 	if (penalised.penalties)
-		penalised.n = generated_path(&b->row[row], path);
-	result_from_softmax(out, want, logits, s->vocab, max, sum, b->row[row].sampler,
-	                    penalised.penalties ? &penalised : NULL, (uint64_t)b->row[row].position + 1,
+		penalised.n = paged_generated(&of->cache->paged, of->index, penalised.penalties->prompt, path);
+	result_from_softmax(out, want, logits, s->vocab, max, sum, of->sampler,
+	                    penalised.penalties ? &penalised : NULL, (uint64_t)of->position + 1,
 	                    b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);

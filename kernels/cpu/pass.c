@@ -22,9 +22,7 @@ static void open_row(struct slice_row* row, const struct pass* pass, const struc
 	row->index = index;
 	row->base = p->base;
 	row->position = p->base + p->depth;
-	row->n_ancestors = p->depth + 1;
-	for (int i = p->depth, at = index; i >= 0; i--, at = c->paged.row[at].parent)
-		row->ancestor[i] = c->paged.head.committed + at;
+	row->n_ancestors = paged_ancestors(&c->paged, index, row->ancestor);
 }
 
 /* Where the walk over the pass's rows stands: it goes on from slice to slice. */

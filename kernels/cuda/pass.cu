@@ -183,18 +183,21 @@ static bool warm_up(struct cuda_backend* b, struct error* error) {
 	return devices_wait(b, error);
 }
 
-/* One graph a device, which meet in their gathers. */
+/* One graph a device, which meet in their gathers. No stream is left capturing, whatever fails. */
 static bool capture(struct cuda_backend* b, int index, int rows, struct error* error) {
-	bool done = true;
+	bool done = true, begun[MAX_DEVICES] = {};
 	each_device(b, [&](struct cuda_backend* p) {
 		done = done && cuda_ok(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal),
 		                       "cudaStreamBeginCapture", error);
+		begun[p->rank] = done;
 	});
 	if (done)
 		launch_span(b, rows, NULL);
 	each_device(b, [&](struct cuda_backend* p) {
 		cudaGraph_t graph = NULL;
-		done = done && cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error) &&
+		const bool ended = !begun[p->rank] ||
+		                   cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error);
+		done = done && ended &&
 		       cuda_ok(cudaGraphInstantiate(&p->captured[b->group->with_low].pass[index], graph, 0),
 		               "cudaGraphInstantiate", error);
 		if (graph)
@@ -267,14 +270,6 @@ static struct device_row open_row(const struct pass* pass, struct walk* walk, in
 	return row;
 }
 
-/* Slots of a row's ancestors, root first; returns how many. */
-static int list_ancestors(const struct paged_cache* c, int index, int32_t* out) {
-	const int n = c->row[index].depth + 1;
-	for (int i = n - 1, at = index; i >= 0; i--, at = c->row[at].parent)
-		out[i] = c->head.committed + at;
-	return n;
-}
-
 /* The leading device's staging block, with what another one's cache holds. */
 static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, size_t bytes,
                     struct error* error) {
@@ -331,7 +326,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		row.angle = i;
 		if (pass->kind != PASS_PREFILL) {
 			row.ancestor = listed;
-			listed += list_ancestors(c, row.pending, ancestors + listed);
+			listed += paged_ancestors(c, row.pending, ancestors + listed);
 		}
 		const int prompt = c->head.prompt_length;
 		rope_row(&b->rope, row.position, prompt > row.position + 1 ? prompt : row.position + 1,
@@ -357,16 +352,6 @@ static bool settle(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* The generated tokens of a row's path since its segment's base, its own last; how many. */
-static int generated_path(const struct segment* segment, const struct device_row* row, int32_t* path) {
-	const struct paged_cache* c = (const struct paged_cache*)segment->cache;
-	const int from = segment->base > segment->penalties->prompt ? segment->base : segment->penalties->prompt;
-	const int n = row->position + 1 > from ? row->position + 1 - from : 0;
-	for (int i = n - 1, at = row->pending; i >= 0; i--, at = c->row[at].parent)
-		path[i] = c->row[at].token;
-	return n;
-}
-
 /* Penalties look at the text, which is the host's: their rows' tokens are chosen there, as on a CPU, from the
  * device's logits. The stream is idle. */
 static bool penalised_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
@@ -386,7 +371,9 @@ static bool penalised_result(struct cuda_backend* b, int i, uint8_t want, struct
 		max = logits[v] > max ? logits[v] : max;
 	for (int v = 0; v < vocab; v++)
 		sum += (double)noise_exp(logits[v] - max);
-	const struct penalised_row penalised = {segment->penalties, path, generated_path(segment, row, path)};
+	const struct paged_cache* c = (const struct paged_cache*)segment->cache;
+	const struct penalised_row penalised = {
+	    segment->penalties, path, paged_generated(c, row->pending, segment->penalties->prompt, path)};
 	result_from_softmax(out, (uint8_t)(want & ~WANT_NORMALISER), logits, vocab, max, (float)sum,
 	                    segment->sampler, &penalised, (uint64_t)row->position + 1, b->host_logits + vocab);
 	return true;
