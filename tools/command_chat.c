@@ -189,7 +189,9 @@ static int converse(struct chat* chat) {
 			fputs("> ", stdout);
 		fflush(stdout);
 		search_idly(chat);
+		interrupt_input(true);
 		const ssize_t size = getline(&line, &capacity, stdin);
+		interrupt_input(false);
 		if (size < 0)
 			break;
 		size_t length = (size_t)size;

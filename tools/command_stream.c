@@ -195,6 +195,14 @@ static int finish(struct stream* s) {
 	return good ? STATUS_DONE : STATUS_FAILED;
 }
 
+static enum jsonl_status next_instance(struct jsonl_reader* reader, struct instance* instance,
+                                       struct error* error) {
+	interrupt_input(true);
+	const enum jsonl_status status = jsonl_next(reader, instance, error);
+	interrupt_input(false);
+	return status;
+}
+
 static int serve_all(struct stream* s) {
 	struct jsonl_reader reader = {.file = s->in};
 	struct instance instance;
@@ -202,7 +210,7 @@ static int serve_all(struct stream* s) {
 	enum jsonl_status status = JSONL_END;
 	interrupt_watch();
 	while (!s->out_failed && !interrupted() &&
-	       (status = jsonl_next(&reader, &instance, &error)) != JSONL_END) {
+	       (status = next_instance(&reader, &instance, &error)) != JSONL_END) {
 		if (interrupted() && status == JSONL_BROKEN) {
 			instance_free(&instance);
 			break;

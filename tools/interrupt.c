@@ -16,11 +16,21 @@ void interrupt_watch(void) {
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
 	action.sa_handler = note;
-	action.sa_flags = (int)SA_RESETHAND; /* no SA_RESTART: a read that waits for input gives up */
+	action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
 	sigemptyset(&action.sa_mask);
 	noted = 0;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+}
+
+void interrupt_input(bool waits) {
+	static const int number[] = {SIGINT, SIGTERM};
+	for (int i = 0; i < 2; i++) {
+		struct sigaction action;
+		sigaction(number[i], NULL, &action);
+		action.sa_flags = waits ? action.sa_flags & ~SA_RESTART : action.sa_flags | SA_RESTART;
+		sigaction(number[i], &action, NULL);
+	}
 }
 
 bool interrupted(void) { return noted != 0; }

@@ -8,4 +8,8 @@
 void interrupt_watch(void);
 bool interrupted(void);
 
+/* A write that waits for its reader goes on after the signal: what was accepted is printed. A read that waits
+ * for input gives up, between a call with true and one with false. */
+void interrupt_input(bool waits);
+
 #endif
