@@ -36,7 +36,7 @@ def client_url(package, script):
     sys.exit(status)
 
 
-def wait_for(what, condition, seconds=300):
+def wait_for(what, condition, seconds=900):
     """Asks until the condition holds; what it said then. Generous: a sanitizer on a busy machine is slow."""
     until, said = time.monotonic() + seconds, None
     while time.monotonic() < until:
@@ -70,7 +70,7 @@ class Server:
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
         return self
 
-    def stop(self, seconds=300):
+    def stop(self, seconds=900):
         """SIGTERM; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -97,7 +97,7 @@ class Server:
         for name, value in (headers or {}).items():
             request.add_header(name, value)
         try:
-            answer = urllib.request.urlopen(request, timeout=600)
+            answer = urllib.request.urlopen(request, timeout=900)
         except urllib.error.HTTPError as error:
             answer = error
         text = answer.read().decode()
@@ -129,7 +129,7 @@ class Server:
         for name, value in (headers or {}).items():
             request.add_header(name, value)
         chunks, done = [], False
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with urllib.request.urlopen(request, timeout=900) as answer:
             for line in answer:
                 line = line.decode().rstrip("\n")
                 if line == "data: [DONE]":

@@ -27,7 +27,7 @@ FIELDS = [
 SECONDS = ["load", "prefill", "decode", "draft", "verify", "plain", "optimize", "other"]
 
 
-def run(*arguments, data=None, timeout=600, **more):
+def run(*arguments, data=None, timeout=900, **more):
     """Runs the program; data is given to standard input."""
     return subprocess.run([SWIFTLET, *map(str, arguments)], input=data, stdout=more.pop("stdout", subprocess.PIPE),
                           stderr=subprocess.PIPE, timeout=timeout, stdin=None if data is not None else subprocess.DEVNULL,

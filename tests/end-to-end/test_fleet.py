@@ -63,13 +63,14 @@ def mask_of(answer):
 
 
 def learned_once(database):
-    with Server(store=database.url) as first:
+    # each would begin with a mask of a size of its own: the second's first is the first's by the store alone
+    with Server("--skip-ratio", "0.3", store=database.url) as first:
         serve_some(first, "tale", 12)
         wait_for("something to be tried", lambda: metric(first, "idle_optimize_steps_total") > 0 or
                  serve_some(first, "tale", 1, first=12) < 0)
     assert tokens(database, "tale") > 0
     known = [m for m in masks(database) if m["task"] == "tale"]
-    with Server(store=database.url) as second:
+    with Server("--skip-ratio", "0.6", store=database.url) as second:
         assert metric(second, "mask_recalls_total") == 0
         answer = second.complete(PROMPT, max_tokens=8, metadata={"task": "tale"})
         assert metric(second, "mask_recalls_total") == 1
@@ -80,8 +81,9 @@ def learned_once(database):
 
 
 def learned_together(database):
-    # without a search the mask stays one: its record is the sum of both replicas'
-    with Server("--search", "off", store=database.url) as one, Server("--search", "off", store=database.url) as two:
+    # without a search the mask stays one: its record is the sum of both replicas'; and it drafts, whatever it costs
+    fixed = ("--search", "off", "--draft", "always")
+    with Server(*fixed, store=database.url) as one, Server(*fixed, store=database.url) as two:
         served = serve_some(one, "poem", 8) + serve_some(two, "poem", 8, first=100)
         # what one has learned after the other began: by notification
         serve_some(one, "letter", 8)

@@ -38,7 +38,7 @@ class Front:
         body = {"model": MODEL, "prompt": prompt, "max_tokens": 4, "temperature": 0, "stream": stream}
         request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(),
                                          {"Content-Type": "application/json", **(headers or {})})
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with urllib.request.urlopen(request, timeout=900) as answer:
             return answer.read().decode()
 
 
@@ -55,7 +55,7 @@ def moved(replicas, ask, n):
     """How many of the n completions each replica answered. A request is counted when its end is known, a moment after
     its client has the answer: the sum is waited for."""
     ask()
-    until = time.monotonic() + 300
+    until = time.monotonic() + 900
     while True:
         now = {r.port: completions(r) for r in replicas}
         got = [now[r.port] - seen.get(r.port, 0) for r in replicas]
@@ -115,7 +115,7 @@ def listens(folder, port):
     if not os.path.exists(os.path.join(folder, "pid")):  # written once it has the port
         return False
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        socket.create_connection(("127.0.0.1", port), timeout=300).close()
         return True
     except OSError:
         return False
@@ -130,5 +130,5 @@ with tempfile.TemporaryDirectory() as folder, Server() as one, Server() as two:
         a_replica_gone(front, one)
     finally:
         nginx.terminate()
-        nginx.wait(300)
+        nginx.wait(900)
 print("requests that begin alike go to one replica; a replica that goes costs none")

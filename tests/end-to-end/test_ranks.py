@@ -17,7 +17,7 @@ SMALL = "synth:layers=8,dim=128,heads=4,kv-heads=2,ffn=256,vocab=512,plant=0.4,d
 
 def ranks(n, *arguments, **more):
     return subprocess.run([*LAUNCH, str(n), SWIFTLET, *map(str, arguments)], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, check=False, **more)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=900, check=False, **more)
 
 
 def rank_of(pid):
@@ -48,7 +48,7 @@ class Ranks(EndToEnd):
 
     def second_rank(self, launcher):
         """The process id of rank 1, which is known once it has begun."""
-        until = time.monotonic() + 300
+        until = time.monotonic() + 900
         while time.monotonic() < until:
             found = subprocess.run(["pgrep", "-P", str(launcher)], stdout=subprocess.PIPE, check=False).stdout.split()
             for pid in map(int, found):
@@ -66,7 +66,7 @@ class Ranks(EndToEnd):
         os.write(writing, b'{"id": 1, "prompt": "Once", "max_tokens": 4}\n')
         self.assertIn(b'"id"', process.stdout.readline())
         os.kill(self.second_rank(process.pid), signal.SIGKILL)
-        _, words = process.communicate(timeout=300)
+        _, words = process.communicate(timeout=900)
         os.close(writing)
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(words.decode(), r"process rank 1 .*(exited|killed|signal)")

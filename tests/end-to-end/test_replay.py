@@ -11,7 +11,7 @@ PROMPTS = [{"id": i, "prompt": "Question: Tom has %d apples and buys %d more. Ho
 
 
 def replay(*options, ok=True):
-    done = subprocess.run([SWIFTLET, "bench", "replay", "--json", *options], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([SWIFTLET, "bench", "replay", "--json", *options], capture_output=True, text=True, timeout=900)
     if not ok:
         assert done.returncode != 0 and done.stderr.startswith("swiftlet: "), done
         return None
