@@ -95,6 +95,7 @@ static struct swiftlet_options options_of(enum swiftlet_method method) {
 	swiftlet_options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cpu");
 	o.threads = 2;
+	o.draft_bits = 0; /* wherever the processor's caches may be too small for the model */
 	o.context = PROMPT + TOKENS + 1;
 	o.method = method;
 	return o;
