@@ -4,7 +4,7 @@ Grafana board (every query is one that Prometheus takes and asks for figures tha
 Skipped, after what can be checked, where one of the tools is missing."""
 import glob, json, os, re, shutil, subprocess, sys, tempfile
 
-from service import SOURCE, Server, find_python, skip
+from service import SOURCE, Server, find_python, skip, wait_for
 
 PACKAGING = os.path.join(SOURCE, "packaging")
 missing = []
@@ -107,10 +107,11 @@ def chart():
 # ---- Prometheus and Grafana -----------------------------------------------------------------------------------------
 
 def given_figures():
-    """Names of what the service gives at /metrics."""
+    """Names of what the service gives at /metrics. A request is counted a moment after its client has the answer."""
     with Server() as s:
         s.complete("Once", max_tokens=4)
-        return set(re.findall(r"^([a-zA-Z_:]+)", s.call("GET", "/metrics")[2], re.M))
+        names = lambda: set(re.findall(r"^([a-zA-Z_:]+)", s.call("GET", "/metrics")[2], re.M))
+        return wait_for("the request to be counted", lambda: (lambda n: n if "swiftlet_requests_total" in n else None)(names()))
 
 
 def rules_and_board():

@@ -27,25 +27,35 @@ class Browser:
         if dark:
             arguments.append("--force-dark-mode")
         options = {"binary": BROWSER, "args": arguments}
-        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"},
+                  "timeouts": {"script": 900000, "pageLoad": 900000}}
         try:
-            answer = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}}, "")
+            self.session = "/session/" + self.begin({"capabilities": {"alwaysMatch": wanted}})
         except RuntimeError:
             self.driver.terminate()
             self.driver.wait()
             raise
-        self.session = "/session/" + answer["sessionId"]
         # a window has a least width; what the page sees does not
         self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}})
         self.ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}})
 
+    def begin(self, wanted, trials=5):
+        """The session's name. The driver gives the browser a minute to start, which a busy machine may need for something else."""
+        for trial in range(trials):
+            try:
+                return self.ask("POST", "/session", wanted, "")["sessionId"]
+            except RuntimeError as e:
+                if trial == trials - 1:
+                    raise
+                print("no browser yet:", e)
+
     def ask(self, method, path, body=None, base=None):
         url = "http://127.0.0.1:%d%s%s" % (self.port, self.session if base is None else base, path)
         request = urllib.request.Request(url, json.dumps(body or {}).encode() if method == "POST" else None, method=method)
         try:
-            return json.load(urllib.request.urlopen(request, timeout=300))["value"]
+            return json.load(urllib.request.urlopen(request, timeout=900))["value"]
         except urllib.error.HTTPError as e:
             raise RuntimeError(e.read().decode()[:500])
 

@@ -88,6 +88,7 @@ def main():
             time.sleep(0.2)
             if middle is None and time.monotonic() > half:
                 middle = resident(s.process.pid)
+        s.wait_until_idle()  # those who hung up are let go
         end, more = resident(s.process.pid), threads_of(s.process.pid) - others
         assert not problems, problems[:3]
         assert more <= SEARCHES, "%d threads more than at first" % more
