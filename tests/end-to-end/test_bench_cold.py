@@ -9,6 +9,8 @@ import xml.etree.ElementTree
 from support import SOURCE, EndToEnd, main, run
 
 MODEL = "synth:layers=6,dim=256,heads=4,kv-heads=2,ffn=512,vocab=1024,dtype=f16,plant=0.45"
+# without Bayesian proposals: what their thread took is taken off plain decoding when it was that which ran
+ALONE = ["--bayes-interval", "0"]
 
 
 class BenchCold(EndToEnd):
@@ -18,8 +20,7 @@ class BenchCold(EndToEnd):
         return json.loads(result.stdout)
 
     def test_adds_up(self):
-        # without Bayesian proposals: their thread's seconds are taken off whoever runs when one is ready
-        told = self.measure("-m", MODEL, "-n", "100", "--slice", "8", "--bayes-interval", "0")
+        told = self.measure("-m", MODEL, "-n", "100", "--slice", "8", *ALONE)
         self.assertEqual((told["tokens"], told["tokens_compared"], told["tokens_differing"]), (100, 100, 0))
         quarters = told["quarters"]
         # the first token comes with the prefill
@@ -57,7 +58,7 @@ class BenchCold(EndToEnd):
         self.assertFalse(os.path.exists(self.path("cache")) or os.path.exists(self.path("state")))
 
     def test_a_prompt(self):
-        table = run("bench", "cold", "builtin", "-p", "Question: Tom has 3 apples.", "-n", "40")
+        table = run("bench", "cold", "builtin", "-p", "Question: Tom has 3 apples.", "-n", "40", *ALONE)
         self.status(0, table)
         self.assertRegex(table.stdout.decode(), r"over plain +\d")
         self.assertRegex(table.stdout.decode(), r"tokens compared with plain decoding's, 0 differ")
