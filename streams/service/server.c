@@ -129,8 +129,6 @@ int server_port(const struct server* s) {
 static void wait_for_connections(struct server* s) {
 	const double until = server_clock() + 2;
 	for (;;) {
-		struct scheduler_now n;
-		scheduler_now(s->scheduler, &n);
 		const union MHD_DaemonInfo* info =
 		    MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
 		if (!info || info->num_connections == 0 || server_clock() > until)
