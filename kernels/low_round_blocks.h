@@ -106,7 +106,7 @@ static inline void measure(struct lines* g, const lanes t[GROUP]) {
 
 /* The line of one division of the range into somewhat more than its steps: on normal, Laplace, Student's and
  * uniform weights the error is within 1.5 % of the best of several divisions' and 4 % less than without a
- * line. So much finer a division than the range never leaves 0…HIGHEST: v is within 0.5 ± 0.2 of the ends. */
+ * line. The range's ends come to lie 0.2 of a step outside 0…HIGHEST, and are rounded to these. */
 static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
 	const float steps = (float)HIGHEST + 0.4f;
 	measure(g, t);

@@ -54,7 +54,7 @@ def drawing(runs):
     out = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="11">' % (WIDTH, HEIGHT, WIDTH, HEIGHT),
         '<rect width="%d" height="%d" fill="#fff"/>' % (WIDTH, HEIGHT),
-        '<text x="%d" y="22" font-size="14">Speed over plain decoding from a cold start, defaults</text>' % LEFT,
+        '<text x="%d" y="22" font-size="14">Speed over plain decoding from a cold start, defaults; in all beside the name</text>' % LEFT,
     ]
     for k in range(int(4 * most) + 1):
         speed = k / 4
@@ -69,7 +69,7 @@ def drawing(runs):
         out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (line, color))
         legend = TOP + 14 + 18 * i
         out.append('<rect x="%d" y="%d" width="10" height="10" fill="%s"/>' % (LEFT + wide + 12, legend - 9, color))
-        out.append('<text x="%d" y="%d">%s: %.2f in all</text>' % (LEFT + wide + 28, legend, escape(name_of(run)), run["speedup"]))
+        out.append('<text x="%d" y="%d">%s: %.2f</text>' % (LEFT + wide + 28, legend, escape(name_of(run)), run["speedup"]))
     return "\n".join(out + ["</svg>", ""])
 
 
