@@ -133,7 +133,7 @@ static void count_parts(struct low_table* low) {
 static const struct low_rounding* rounding_here(void) {
 	static const struct low_rounding plain = {dtype_to_float, low_round, 8e7};
 #if defined(__x86_64__)
-	static const struct low_rounding avx2 = {avx2_decode, avx2_round, 1.2e9};
+	static const struct low_rounding avx2 = {avx2_decode, avx2_round, 9e8};
 	if (avx2_supported())
 		return &avx2;
 #endif

@@ -2,8 +2,8 @@
  * by side, one a lane, and q8_0.
  *
  * Making a copy must cost few plain steps, or drafting earns it too late: so nothing here is summed across
- * lanes, and only one division is tried (low_round.c says what that is). It is compiled for any processor and
- * for AVX2 (cpu/avx2_low.c), to the same bytes. */
+ * lanes, and the divisions that are tried (low_round.c says why they are) run beside each other. It is
+ * compiled for any processor and for AVX2 (cpu/avx2_low.c), to the same bytes. */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -92,7 +92,8 @@ static inline void turn(const float* x, lanes t[8]) {
 
 struct lines {
 	lanes low, high, sum; /* of the groups */
-	lanes scale, minimum;
+	lanes scale, minimum; /* of their best division so far */
+	lanes best;           /* what it explains */
 };
 
 static inline void measure(struct lines* g, const lanes t[GROUP]) {
@@ -102,30 +103,52 @@ static inline void measure(struct lines* g, const lanes t[GROUP]) {
 		g->high = larger(t[i], g->high);
 		g->sum += t[i];
 	}
+	g->scale = (g->high - g->low) / (float)HIGHEST;
+	g->minimum = g->low;
+	g->best = all(-1);
 }
 
-/* The line of one division of the range into somewhat more than its steps: on normal, Laplace, Student's and
- * uniform weights the error is within 1.5 % of the best of several divisions' and 4 % less than without a
- * line. The range's ends come to lie 0.2 of a step outside 0…HIGHEST, and are rounded to these. */
-static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
-	const float steps = (float)HIGHEST + 0.4f;
-	measure(g, t);
+struct division {
+	lanes inverse, offset, q, qq, qx; /* the last three summed over the group */
+};
+
+static inline void divide_groups(struct division* d, const struct lines* g, float step) {
+	/* less than a step finer than the range, at both ends alike: the ends are rounded to 0 and HIGHEST */
 	const lanes range = g->high - g->low;
 	const indices divides = (range > 1e-30f) & (range <= FLT_MAX); /* and its inverse is a number */
-	const lanes inverse = choose(divides, steps / range, all(0));
-	const lanes offset = 0.5f * (float)HIGHEST - 0.5f * (g->low + g->high) * inverse;
-	lanes sum = all(0), squares = sum, products = sum;
+	d->inverse = choose(divides, ((float)HIGHEST + step) / range, all(0));
+	d->offset = 0.5f * (float)HIGHEST - 0.5f * (g->low + g->high) * d->inverse;
+	d->q = d->qq = d->qx = all(0);
+}
+
+static inline void add_to(struct division* d, lanes x) {
+	const lanes q = nearest_whole(x * d->inverse + d->offset);
+	d->q += q;
+	d->qq += q * q;
+	d->qx += q * x;
+}
+
+/* Keeps the division's line where it explains more. */
+static inline void keep_better(struct lines* g, const struct division* d) {
+	const lanes spread = d->qq - d->q * d->q / (float)GROUP, shared = d->qx - d->q * g->sum / (float)GROUP;
+	const lanes scale = shared / spread, explained = shared * scale;
+	const indices better = (spread > 0) & (explained > g->best);
+	g->best = choose(better, explained, g->best);
+	g->scale = choose(better, scale, g->scale);
+	g->minimum = choose(better, (g->sum - scale * d->q) / (float)GROUP, g->minimum);
+}
+
+static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
+	struct division even, finer;
+	measure(g, t);
+	divide_groups(&even, g, 0);
+	divide_groups(&finer, g, 0.9f);
 	for (int i = 0; i < GROUP; i++) {
-		const lanes q = nearest_whole(t[i] * inverse + offset);
-		sum += q;
-		squares += q * q;
-		products += q * t[i];
+		add_to(&even, t[i]);
+		add_to(&finer, t[i]);
 	}
-	const lanes spread = squares - sum * sum / (float)GROUP;
-	const lanes scale = (products - sum * g->sum / (float)GROUP) / spread;
-	const indices fits = spread > 0; /* not in a constant group */
-	g->scale = choose(fits, scale, all(0));
-	g->minimum = choose(fits, (g->sum - scale * sum) / (float)GROUP, g->low);
+	keep_better(g, &even);
+	keep_better(g, &finer);
 	/* minima are stored negated, and a group above zero has none */
 	const indices above = g->minimum > 0;
 	g->scale = choose(above, g->high / (float)HIGHEST, g->scale);
