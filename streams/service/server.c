@@ -125,13 +125,15 @@ int server_port(const struct server* s) {
 	return info ? info->port : s->option.port;
 }
 
-/* Answers that are ready are given a moment to be written. */
-static void wait_for_connections(struct server* s) {
-	const double until = server_clock() + 2;
+/* Answers that are ready are given time to be written, the connections beside them a moment. */
+static void wait_for_answers(struct server* s) {
+	enum { MOMENT = 2, ANSWERS = 10 }; /* seconds */
+	const double began = server_clock();
 	for (;;) {
 		const union MHD_DaemonInfo* info =
 		    MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
-		if (!info || info->num_connections == 0 || server_clock() > until)
+		const double limit = atomic_load(&s->answers) > 0 ? ANSWERS : MOMENT;
+		if (!info || info->num_connections == 0 || server_clock() - began > limit)
 			return;
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
@@ -145,7 +147,7 @@ void server_close(struct server* s, double grace) {
 		scheduler_drain(s->scheduler, grace);
 		events_beat(&s->events); /* event streams see that it ends */
 		const MHD_socket listening = MHD_quiesce_daemon(s->daemon);
-		wait_for_connections(s);
+		wait_for_answers(s);
 		MHD_stop_daemon(s->daemon);
 		if (listening != MHD_INVALID_SOCKET)
 			close(listening);

@@ -120,6 +120,7 @@ static bool generate(struct call* c, bool chat) {
 		return false;
 	}
 	c->exchange = x;
+	atomic_fetch_add(&c->server->answers, 1);
 	if (stream)
 		return begin_stream(c, x);
 	sleep_until_done(x);
@@ -158,5 +159,6 @@ void generate_finished(struct call* c) {
 	x->socket = -1;
 	pthread_mutex_unlock(&x->lock);
 	c->exchange = NULL;
+	atomic_fetch_sub(&c->server->answers, 1);
 	exchange_let_go(x);
 }

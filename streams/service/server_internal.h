@@ -38,6 +38,7 @@ struct server {
 	int n_keys;
 	double began;
 	atomic_bool stopping;
+	atomic_int answers; /* of generations, until they have been written */
 	pthread_mutex_t rate_lock;
 	struct rate_client* rate; /* (RATE_CLIENTS), used where option.rate > 0 */
 };
