@@ -65,6 +65,9 @@ static const struct {
     {"cold", bench_cold_main,
      "what a cold start brings with the defaults on this machine: one generation, in turns with\n"
      "            plain decoding, and where its time goes"},
+    {"real", bench_real_main,
+     "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
+     "            plain decoding"},
     {"search", bench_search_main,
      "which ways of proposing masks find good ones: made-up models and trained ones"},
     {"replay", bench_replay_main,

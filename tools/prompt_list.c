@@ -1,11 +1,13 @@
 /* Prompts as ids. */
 #include "tools/prompt_list.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/model.h"
 #include "streams/jsonl.h"
 
 static const char* const usual[] = {
@@ -41,6 +43,23 @@ static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model,
 	return true;
 }
 
+/* Of messages that a model without a chat template is given, the last one's text. */
+static int32_t* tokens_of(const swiftlet_model* model, const struct instance* instance, int* n,
+                          struct error* error) {
+	if (instance->prompt || model_chat_template(model, false))
+		return instance_tokens(model, instance, false, n, error);
+	cJSON* messages = cJSON_Parse(instance->chat.messages);
+	const cJSON* last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+	const char* text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "content"));
+	int32_t* id = NULL;
+	if (text)
+		id = prompt_tokens(model, text, strlen(text), false, n, error);
+	else
+		error_set(error, "the last message has no text");
+	cJSON_Delete(messages);
+	return id;
+}
+
 static bool read_file(struct prompt_list* list, const swiftlet_model* model, FILE* file, const char* name,
                       struct error* error) {
 	struct jsonl_reader reader = {.file = file};
@@ -52,8 +71,7 @@ static bool read_file(struct prompt_list* list, const swiftlet_model* model, FIL
 		if (status == JSONL_END)
 			break;
 		int n = 0;
-		int32_t* const id =
-		    status == JSONL_INSTANCE ? instance_tokens(model, &instance, false, &n, &why) : NULL;
+		int32_t* const id = status == JSONL_INSTANCE ? tokens_of(model, &instance, &n, &why) : NULL;
 		good = id ? add(list, instance.task, id, n, instance.max_tokens, error)
 		          : error_set(error, "%s, line %ld: %.300s", name, instance.line, why.message);
 		instance_free(&instance);

@@ -1,202 +1,135 @@
 #!/usr/bin/env python3
-"""Prompt and decode speed of llama.cpp (llama-cpp-python) and of swiftlet on one file, in alternation.
+"""llama.cpp of today and swiftlet on the same GGUF files and prompts, in turns.
 
-A model of TinyLlama's shape (1.1 B) with random weights is made in --folder, once; llama.cpp's own quantizer
-makes the Q8_0 and Q4_K_M files of it. Both programs read the same file and the same prompt, on as many threads.
-The last row is swiftlet's drafting on a made-up model of that shape with nearly redundant sub-layers planted,
-over llama.cpp's plain decoding of the F16 file: random weights alone leave nothing to skip.
+llama.cpp comes as the wheel `xllamacpp` (prebuilt; nothing is compiled): `pip install xllamacpp` into an environment
+of your own. Each prompt is answered greedily by llama.cpp plainly and with its own drafting from text (ngram-simple,
+ngram-mod, ngram-map-k), and by swiftlet plainly and with its defaults, one after another, in an order that moves on.
+Each program holds the file open and begins with nothing learned; one works at a time. Decoding and prompts are timed by
+each program's own clock.
 
-    llama_cpp.py --folder /tmp/peers
-    llama_cpp.py --folder /tmp/peers --types Q8_0,draft --json
-    llama_cpp.py --folder /tmp/peers --quick
+    llama_cpp.py -i tools/chat.jsonl $(tools/models smollm2-135m)
+    llama_cpp.py -i prompts.jsonl --tokens 128 --json a.gguf b.gguf
 """
 import argparse
-import ctypes
+import json
+import os
+import pathlib
+import statistics
+import subprocess
 import sys
-import time
 
-import alternate  # first: it takes this folder, and so this file's name, off the module path
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+# this script's name must not stand for a package
+sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != pathlib.Path(__file__).resolve().parent]
 
-import gguf
-import llama_cpp
-import numpy
+import xllamacpp  # noqa: E402
 
-# llama.cpp's LLAMA_FTYPE_MOSTLY_*
-FTYPE = {"Q8_0": 7, "Q4_K_M": 15}
-TYPES = ["F16", "Q8_0", "Q4_K_M", "draft"]
-PLANTED = "synth:tinyllama-1.1b,dtype=f16,plant=0.45"
+KINDS = {"none": "NONE", "ngram-simple": "NGRAM_SIMPLE", "ngram-mod": "NGRAM_MOD", "ngram-map-k": "NGRAM_MAP_K"}
 
 
-# ---- the files ---------------------------------------------------------------------------------------
+class Theirs:
+    def __init__(self, path, kind, args):
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.n_ctx, params.n_parallel, params.n_gpu_layers = args.context, 1, 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = args.threads
+        if kind != "none":
+            params.speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{KINDS[kind]}")]
+        self.server = xllamacpp.Server(params)
+
+    def answer(self, prompt, n):
+        """(prompt tokens a second, decoded tokens a second, decoded tokens)"""
+        out = self.server.handle_completions({"prompt": prompt, "n_predict": n, "temperature": 0, "cache_prompt": False})
+        t = out["timings"]
+        return t["prompt_per_second"], t["predicted_per_second"], t["predicted_n"]
 
 
-def matrices():
-    kv = alternate.DIM // alternate.HEADS * alternate.KV_HEADS
-    yield "token_embd.weight", alternate.VOCAB, alternate.DIM
-    for i in range(alternate.BLOCKS):
-        yield f"blk.{i}.attn_q.weight", alternate.DIM, alternate.DIM
-        yield f"blk.{i}.attn_k.weight", kv, alternate.DIM
-        yield f"blk.{i}.attn_v.weight", kv, alternate.DIM
-        yield f"blk.{i}.attn_output.weight", alternate.DIM, alternate.DIM
-        yield f"blk.{i}.ffn_gate.weight", alternate.FFN, alternate.DIM
-        yield f"blk.{i}.ffn_up.weight", alternate.FFN, alternate.DIM
-        yield f"blk.{i}.ffn_down.weight", alternate.DIM, alternate.FFN
-    yield "output.weight", alternate.VOCAB, alternate.DIM
+class Ours:
+    def __init__(self, path, method, args):
+        self.process = subprocess.Popen(
+            [args.swiftlet, "stream", "-m", str(path), "-i", "-", "--no-store", "--threads", str(args.threads), "--context",
+             str(args.context), *method],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-
-def norms():
-    for i in range(alternate.BLOCKS):
-        yield f"blk.{i}.attn_norm.weight"
-        yield f"blk.{i}.ffn_norm.weight"
-    yield "output_norm.weight"
-
-
-def weights(generator, name, rows, cols):
-    """Of a scale that keeps a row's sum near one; the end token's logit is 0, so that no run ends early."""
-    array = generator.standard_normal((rows, cols), dtype=numpy.float32) * numpy.float32(cols**-0.5)
-    if name == "output.weight":
-        array[alternate.END] = 0
-    return array.astype(numpy.float16)
-
-
-def write_metadata(writer):
-    writer.add_name("random 1.1B")
-    writer.add_vocab_size(alternate.VOCAB)
-    writer.add_context_length(alternate.CONTEXT)
-    writer.add_embedding_length(alternate.DIM)
-    writer.add_block_count(alternate.BLOCKS)
-    writer.add_feed_forward_length(alternate.FFN)
-    writer.add_head_count(alternate.HEADS)
-    writer.add_head_count_kv(alternate.KV_HEADS)
-    writer.add_layer_norm_rms_eps(alternate.EPSILON)
-    writer.add_rope_freq_base(alternate.THETA)
-    writer.add_rope_dimension_count(alternate.DIM // alternate.HEADS)
-    writer.add_file_type(1)
-    fields = gguf.GGUFReader(str(alternate.VOCABULARY)).fields
-    writer.add_tokenizer_model("llama")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list(fields["tokenizer.ggml.tokens"].contents())
-    writer.add_token_scores(fields["tokenizer.ggml.scores"].contents())
-    writer.add_token_types(fields["tokenizer.ggml.token_type"].contents())
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(alternate.END)
-    writer.add_unk_token_id(0)
-    writer.add_add_bos_token(True)
-    writer.add_add_eos_token(False)
-
-
-def make_f16(path):
-    generator = numpy.random.default_rng(1)
-    writer = gguf.GGUFWriter(str(path), "llama")
-    write_metadata(writer)
-    for name, rows, cols in matrices():
-        writer.add_tensor(name, weights(generator, name, rows, cols))
-    for name in norms():
-        writer.add_tensor(name, numpy.ones(alternate.DIM, numpy.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-def quantize(source, target, ftype, threads):
-    params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype, params.nthread = ftype, threads
-    if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params)):
-        raise SystemExit(f"llama.cpp could not quantize {source} to {target}")
-
-
-def file_of(args, kind):
-    """Its path; made where it is missing, under another name until it is whole."""
-    path = args.folder / f"random-1.1b-{kind}.gguf"
-    if path.exists():
-        return path
-    source = None if kind == "F16" else file_of(args, "F16")
-    print(f"making {path}", file=sys.stderr)
-    part = path.with_suffix(".part")
-    if source:
-        quantize(source, part, FTYPE[kind], args.threads)
-    else:
-        make_f16(part)
-    return part.rename(path)
-
-
-# ---- the measurement ---------------------------------------------------------------------------------
-
-
-class Peer:
-    """llama.cpp's own evaluation calls, without sampling; the token after each is the one read next."""
-
-    def __init__(self, path, threads):
-        self.llama = llama_cpp.Llama(str(path), n_ctx=512, n_threads=threads, n_threads_batch=threads,
-                                     logits_all=False, n_gpu_layers=0, verbose=False)
-        self.measure("the of and to", 5, 2)  # reads the file, warms up
-
-    def count(self, text):
-        return len(self.llama.tokenize(text.encode(), add_bos=True))
-
-    def measure(self, text, n_prompt, n_tokens):
-        tokens = self.llama.tokenize(text.encode(), add_bos=True)
-        self.llama.reset()
-        start = time.perf_counter()
-        self.llama.eval(tokens)
-        self.wait()
-        prompt = time.perf_counter() - start
-        start = time.perf_counter()
-        for i in range(n_tokens):
-            self.llama.eval([100 + 37 * i])
-            self.wait()
-        return n_prompt / prompt, n_tokens / (time.perf_counter() - start)
-
-    def wait(self):
-        """The logits are there: the evaluation has ended."""
-        self.llama._ctx.get_logits()
+    def answer(self, prompt, n):
+        self.process.stdin.write(json.dumps({"id": 1, "prompt": prompt, "max_tokens": n}) + "\n")
+        self.process.stdin.flush()
+        out = json.loads(self.process.stdout.readline())
+        if "error" in out:
+            raise SystemExit(f"swiftlet: {out['error']['message']}")
+        decoded = len(out["tokens"]) - 1  # the first comes with the prompt
+        computed = out["prompt_tokens"] - (out["cached_tokens"] or 0)
+        return computed / out["seconds"]["prefill"], decoded / out["seconds"]["decode"] if decoded else None, decoded
 
     def close(self):
-        self.llama.close()
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def plain(args, kind, n_tokens):
-    peer = Peer(file_of(args, kind), args.threads)
-    rows = alternate.alternate(args, kind, file_of(args, kind), n_tokens, peer.count, peer.measure)
-    peer.close()
-    return rows
+def templated(args, path, messages):
+    """The prompt's text as swiftlet's template makes it; of a model without one, the last message."""
+    done = subprocess.run([args.swiftlet, "tokenize", "-m", str(path), "--text", "--messages", json.dumps(messages)],
+                          capture_output=True, text=True)
+    return done.stdout.removesuffix("\n") if done.returncode == 0 else messages[-1]["content"]
 
 
-def drafting(args, n_tokens):
-    """The planted mask is given: what is measured is decoding, not the search."""
-    peer = Peer(file_of(args, "F16"), args.threads)
-    pairs = []
-    for turn in range(args.alternations):
-        out = alternate.swiftlet(args, "bench", "swift", "-m", PLANTED, "--parts", "b", "--slices", args.slices,
-                                 "--threads", args.threads, "--backend", "cpu", "--json")
-        text = alternate.prompt_text(32, turn, peer.count)
-        pairs.append((out["tokens_per_second"], peer.measure(text, 32, n_tokens)[1]))
-    peer.close()
-    return [alternate.row("F16", "drafting", pairs)]
+def read_prompts(args, path):
+    for line in pathlib.Path(args.input).read_text().splitlines():
+        item = json.loads(line)
+        text = item["prompt"] if "prompt" in item else templated(args, path, item["messages"])
+        yield text, args.tokens or item.get("max_tokens", 128)
+
+
+def measure(args, path):
+    # the beginning token stands in a template's text where it has one, and would be added once more
+    programs = {f"llama.cpp {kind}": Theirs(path, kind, args) for kind in KINDS}
+    programs["swiftlet vanilla"] = Ours(path, ["--method", "vanilla"], args)
+    programs["swiftlet defaults"] = Ours(path, [], args)
+    names = list(programs)
+    seen = {name: {"prompt": [], "decode": [], "tokens": 0, "seconds": 0.0} for name in names}
+    for name in names:
+        programs[name].answer("the", 4)  # the file is read, and its pages are there
+    prompts = list(read_prompts(args, path))
+    for i, (text, n) in enumerate(prompts):
+        if sys.stderr.isatty():
+            print(f"\r{path.name} {i}/{len(prompts)} ", end="", file=sys.stderr)
+        for k in range(len(names)):
+            name = names[(i + k) % len(names)]
+            prompt, decode, tokens = programs[name].answer(text, n)
+            if decode:
+                seen[name]["prompt"].append(prompt)
+                seen[name]["decode"].append(decode)
+                seen[name]["tokens"] += tokens
+                seen[name]["seconds"] += tokens / decode
+    for program in programs.values():
+        if isinstance(program, Ours):
+            program.close()
+    return {name: {"prompt": statistics.median(s["prompt"]), "decode": s["tokens"] / s["seconds"],
+                   "decode_median": statistics.median(s["decode"])} for name, s in seen.items()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    alternate.add_options(parser)
-    parser.add_argument("--types", default=",".join(TYPES), help="which (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=32, help="decoded after the shortest prompt (32)")
-    parser.add_argument("--slices", type=int, default=2, help="of 32 tokens, a drafting run (2)")
+    parser.add_argument("model", nargs="+", type=pathlib.Path, help="GGUF files")
+    parser.add_argument("-i", "--input", default=str(ROOT / "tools" / "chat.jsonl"), help="prompts as JSON lines")
+    parser.add_argument("--tokens", type=int, help="tokens at most (each line's max_tokens)")
+    parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("--threads", type=int, default=2, help="of each program (2)")
+    parser.add_argument("--swiftlet", default=os.environ.get("SWIFTLET", str(ROOT / "build" / "swiftlet")))
+    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    kinds = args.types.split(",")
-    if not set(kinds) <= set(TYPES):
-        sys.exit(f"llama_cpp.py: --types {args.types}: expected some of {','.join(TYPES)}")
-    if args.quick:
-        args.alternations, args.tokens, args.slices, args.prompts = 1, 8, 1, "32"
-    args.folder.mkdir(parents=True, exist_ok=True)
-    for kind in kinds:
-        file_of(args, "F16" if kind == "draft" else kind)
-    if args.make:
+    rows = {path.name: measure(args, path) for path in args.model}
+    if args.json:
+        print(json.dumps(rows))
         return
-    rows = []
-    for kind in kinds:
-        rows += drafting(args, args.tokens) if kind == "draft" else plain(args, kind, args.tokens)
-    alternate.report(args, f"llama.cpp (llama-cpp-python {llama_cpp.__version__})", rows)
+    for file, programs in rows.items():
+        best = max(p["decode"] for name, p in programs.items() if name.startswith("llama"))
+        plain = programs["llama.cpp none"]
+        print(f"{file}\n{'':20} {'prompt':>9} {'over':>6} {'decode':>9} {'over none':>10} {'over best':>10}")
+        for name, p in programs.items():
+            print(f"{name:20} {p['prompt']:9.1f} {p['prompt'] / plain['prompt']:6.2f} {p['decode']:9.1f} "
+                  f"{p['decode'] / plain['decode']:10.2f} {p['decode'] / best:10.2f}")
 
 
-main()
+if __name__ == "__main__":
+    main()
