@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How `swiftlet serve` fares with many clients. Starts the servers it needs; prints a table, or --json for programs.
 
-    batch.py scaling -m MODEL [--clients 1,2,4,8,16,32] [--methods vanilla,auto]
-        tokens a second by number of clients while all of them decode: over one client's, and drafting over --method
-        vanilla. The servers of both methods are open at once and measured in turn, so that a slow minute hits both.
+    batch.py scaling -m MODEL [-i PROMPTS.jsonl] [--clients 1,4,8] [--methods vanilla,auto]
+        tokens a second by number of clients, and drafting over --method vanilla. Each measurement has a server of its own,
+        fresh and alone, which answers every prompt once; the methods take turns, the median of --rounds is told.
     batch.py latency -m MODEL [--long 1500] [--limit 110]
         time to the first token of short prompts while long ones arrive, in chunks of the prefill
     batch.py prefix -m MODEL [--chats 16] [--system 1000]
@@ -101,70 +101,58 @@ def few(client, turn):
     return [3 + (client * 131 + turn * 977 + k * 37 + client * k) % 250 for k in range(4)]
 
 
-def rate(server, clients, seconds, tokens):
-    """Tokens a second of so many clients, from when all of them decode. Of each, what came between its first and its last
-    tokens of that time: tokens come by the handful."""
-    marks, started, stop, failed = [[] for _ in range(clients)], [threading.Event() for _ in range(clients)], threading.Event(), []
+def read_bodies(path, tokens):
+    """Requests as (endpoint, body)."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            item = json.loads(line)
+            body = {"max_tokens": tokens or item.get("max_tokens", 128), "temperature": 0}
+            if "messages" in item:
+                yield "/v1/chat/completions", {**body, "messages": item["messages"]}
+            else:
+                yield "/v1/completions", {**body, "prompt": item["prompt"]}
 
-    def client(i):
-        turn = 0
-        while not stop.is_set():
-            def seen(n, _):
-                marks[i].append((time.monotonic(), n))
-                started[i].set()
-                return stop.is_set()
 
+def rate(model, method, clients, bodies, options):
+    """Tokens a second of a fresh server that so many clients ask all of it, each prompt once."""
+    server = Server(model, "--sessions", str(clients), *([] if method == "auto" else ["--method", method]), *options)
+    server.settle()
+    left, lock, tokens, failed = list(bodies), threading.Lock(), [], []
+
+    def client():
+        while True:
+            with lock:
+                if not left or failed:
+                    return
+                path, body = left.pop(0)
+            request = urllib.request.Request(server.url + path, json.dumps({"model": server.model, **body}).encode(),
+                                             {"Content-Type": "application/json"})
             try:
-                server.stream({"prompt": few(i, turn), "max_tokens": tokens, "temperature": 0}, seen)
+                tokens.append(json.load(urllib.request.urlopen(request, timeout=600))["usage"]["completion_tokens"])
             except Exception as e:
                 failed.append(e)
-                started[i].set()
-                return
-            turn += 1
 
-    threads = [threading.Thread(target=client, args=(i,), daemon=True) for i in range(clients)]
+    began = time.monotonic()
+    threads = [threading.Thread(target=client) for _ in range(clients)]
     for t in threads:
         t.start()
-    for event in started:
-        if not event.wait(300):
-            sys.exit("batch.py: a client had no token within 300 s")
-    began = time.monotonic()
-    time.sleep(seconds)
-    ended = time.monotonic()
-    stop.set()
     for t in threads:
         t.join()
+    seconds = time.monotonic() - began
+    server.close()
     if failed:
         sys.exit("batch.py: a client failed: %s" % failed[0])
-    while server.busy():
-        time.sleep(0.02)
-    total = 0
-    for own in marks:
-        inside = [(at, n) for at, n in own if began <= at <= ended]
-        if len(inside) > 1:
-            total += sum(n for _, n in inside[1:]) / (inside[-1][0] - inside[0][0])
-    return total
-
-
-def open_methods(model, methods, sessions, warm, tokens, options):
-    """A server a method, warm: costs are learned, and the copy for drafting made, before anything counts."""
-    servers = {m: Server(model, "--sessions", str(sessions), *([] if m == "auto" else ["--method", m]), *options) for m in methods}
-    for server in servers.values():
-        server.settle()
-        rate(server, 1, warm, tokens)
-        server.settle()
-    return servers
+    return sum(tokens) / seconds
 
 
 def scaling(o):
-    methods = o.methods.split(",")
-    servers = open_methods(o.model, methods, max(o.clients), o.warm, o.tokens or 512, o.rest)
-    rows, first = [], {}
+    methods, rows, first = o.methods.split(","), [], {}
+    bodies = list(read_bodies(o.input, o.tokens))
     for clients in o.clients:
         got = {m: [] for m in methods}
-        for _ in range(o.rounds):
-            for m in methods:
-                got[m].append(rate(servers[m], clients, o.seconds, o.tokens or 512))
+        for turn in range(o.rounds):
+            for m in methods if turn % 2 == 0 else reversed(methods):
+                got[m].append(rate(o.model, m, clients, bodies, o.rest))
         row = {"clients": clients}
         for m in methods:
             row[m] = round(statistics.median(got[m]), 2)
@@ -173,9 +161,7 @@ def scaling(o):
             row["auto_over_vanilla"] = round(statistics.median(a / b for a, b in zip(got["auto"], got["vanilla"])), 2)
         rows.append(row)
         print("%d clients measured" % clients, file=sys.stderr, flush=True)
-    for s in servers.values():
-        s.close()
-    return {"model": o.model, "rows": rows}
+    return {"model": o.model, "prompts": len(bodies), "rows": rows}
 
 
 # ---- latency ---------------------------------------------------------------------------------------------
@@ -343,12 +329,12 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=["scaling", "latency", "prefix", "idle"])
     p.add_argument("-m", "--model", required=True)
-    p.add_argument("--clients", default="1,2,4,8,16,32", help="numbers of clients, the first is what others are compared with (%(default)s)")
+    p.add_argument("-i", "--input", default=os.path.join(ROOT, "tools", "chat.jsonl"), help="prompts of scaling (tools/chat.jsonl)")
+    p.add_argument("--clients", default="1,4,8", help="numbers of clients, the first is what others are compared with (%(default)s)")
     p.add_argument("--methods", default="vanilla,auto", help="vanilla, auto or both (%(default)s)")
     p.add_argument("--rounds", type=int, default=2, help="turns of each method at each number; medians are given (%(default)s)")
-    p.add_argument("--seconds", type=float, help="of a measurement, once all clients decode (5); of searching while idle (60)")
-    p.add_argument("--warm", type=float, default=8, help="for which each server runs before anything counts (%(default)s)")
-    p.add_argument("--tokens", type=int, help="of an answer (scaling: 512, prefix: 32)")
+    p.add_argument("--seconds", type=float, default=60, help="of searching while idle (60)")
+    p.add_argument("--tokens", type=int, help="of an answer, at most (scaling: as the prompts say; prefix: 32)")
     p.add_argument("--long", type=int, default=1500, help="tokens of a long prompt (%(default)s)")
     p.add_argument("--arrivals", type=int, default=2, help="clients that send long prompts one after another (%(default)s)")
     p.add_argument("--requests", type=int, help="short ones, at most (100; idle: 20)")
@@ -360,7 +346,6 @@ def main():
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     o = p.parse_args(arguments[:cut])
     o.rest = arguments[cut + 1:]
-    o.seconds = o.seconds or (60 if o.what == "idle" else 5)
     o.requests = o.requests or (20 if o.what == "idle" else 100)
     o.clients = [int(n) for n in o.clients.split(",")]
     result = {"scaling": scaling, "latency": latency, "prefix": prefix, "idle": idle}[o.what](o)
