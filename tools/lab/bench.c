@@ -1,0 +1,119 @@
+/* swiftlet-bench, which `swiftlet bench PART` starts: which part, and its help. */
+#include "tools/lab/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/lab/bench_gp.h"
+#include "tools/lab/bench_kernels.h"
+#include "tools/program/ranks.h"
+
+/* Parts that need no model. */
+static int gp_main(int argc, char** argv) {
+	bool json = false;
+	const struct option option[] = {
+	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0}};
+	struct command_line line = {
+	    .name = "bench gp",
+	    .usage = "[--json]",
+	    .about = "Times, with 1,000 observations in 156 dimensions (a model of 80 blocks): adding one, a\n"
+	             "Bayesian proposal, a fit of the hyper-parameters.",
+	    .option = option,
+	    .n_options = 1};
+	const int status = options_parse(&line, argc, argv);
+	return status == OPTIONS_GO_ON ? bench_gp(json) : status;
+}
+
+static int kernels_main(int argc, char** argv) {
+	bool json = false;
+	const char* isa = "auto";
+	int64_t threads = 0;
+	const struct option option[] = {
+	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
+	    {"isa", 0, "NAME", "auto, reference, avx2 or avx512 (auto)", OPTION_TEXT, &isa, 0, 0},
+	    {"threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", OPTION_COUNT, &threads, 0,
+	     1024}};
+	struct command_line line = {
+	    .name = "bench kernels",
+	    .usage = "[--isa NAME] [--threads N] [--json]",
+	    .about = "Times matrix products of every weight type with 1 to 64 rows, the preparation of their\n"
+	             "inputs, and attention; each against the time that reading its bytes alone would take at\n"
+	             "the bandwidth measured in the same run (share_of_floor: 1 is the memory's speed).",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option};
+	const int status = options_parse(&line, argc, argv);
+	return status == OPTIONS_GO_ON ? bench_kernels(isa, (int)threads, json) : status;
+}
+
+static const struct {
+	const char* name;
+	int (*run)(int argc, char** argv);
+	const char* about; /* lines after the first are indented by hand */
+} part[] = {
+    {"decode", bench_decode_main,
+     "tokens per second of plain decoding, as a share of what the memory can give; with\n"
+     "            --rows, what a pass of more rows costs"},
+    {"swift", bench_swift_main,
+     "the whole method: how long the search for a mask takes, the speed-up with the mask\n"
+     "            that was found beside what its figures promise, that a cold start costs nothing, and what\n"
+     "            a copy of the weights in few bits adds"},
+    {"methods", bench_methods_main,
+     "every method side by side on one stream of prompts: one table, one drawing"},
+    {"match-rate", bench_match_rate_main,
+     "how often an early exit is right, by block, rank and position; ppd's model beside it"},
+    {"learn", bench_learn_main,
+     "what a cold start brings with the defaults, on made-up models at stated prices"},
+    {"cold", bench_cold_main,
+     "what a cold start brings with the defaults on this machine: one generation, in turns with\n"
+     "            plain decoding, and where its time goes"},
+    {"real", bench_real_main,
+     "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
+     "            plain decoding"},
+    {"search", bench_search_main,
+     "which ways of proposing masks find good ones: made-up models and trained ones"},
+    {"replay", bench_replay_main,
+     "what drafting would bring on a stream of prompts, at stated prices of passes"},
+    {"kernels", kernels_main, "each matrix kernel against the time that reading its weights takes"},
+    {"gp", gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
+};
+enum { PARTS = sizeof part / sizeof *part };
+
+static int print_help(void) {
+	fputs("usage: swiftlet bench PART [-m MODEL] [--json] [options]\n\n"
+	      "Measures on this machine. Each part tells more with --help.\n\n",
+	      stdout);
+	for (int i = 0; i < PARTS; i++)
+		printf("  %-10s %s\n", part[i].name, part[i].about);
+	puts("\nMade-up models (synth:…) stand in for those that are not at hand:\n"
+	     "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16\n"
+	     "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --json");
+	return STATUS_DONE;
+}
+
+/* "decode, swift, … or gp" */
+static const char* names(char* text, size_t size) {
+	size_t n = 0;
+	text[0] = 0;
+	for (int i = 0; i < PARTS && n < size; i++)
+		n += (size_t)snprintf(text + n, size - n, "%s%s",
+		                      i == 0          ? ""
+		                      : i + 1 < PARTS ? ", "
+		                                      : " or ",
+		                      part[i].name);
+	return text;
+}
+
+int main(int argc, char** argv) {
+	char known[256];
+	const int joined = ranks_join();
+	if (joined != OPTIONS_GO_ON)
+		return joined;
+	if (argc < 2)
+		return complain(STATUS_USAGE, "bench: %s? (swiftlet bench --help)", names(known, sizeof known));
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+		return print_help();
+	for (int i = 0; i < PARTS; i++)
+		if (strcmp(argv[1], part[i].name) == 0)
+			return part[i].run(argc - 1, argv + 1);
+	return complain(STATUS_USAGE, "bench: no part \"%s\"; expected %s", argv[1], names(known, sizeof known));
+}

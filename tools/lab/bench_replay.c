@@ -1,0 +1,400 @@
+/* `swiftlet bench replay`: what drafting brings at given prices, without timing anything.
+ *
+ * A stream of prompts is decoded with every verification run on the real model, but what a pass costs comes
+ * from a table: v(n) of a verify pass of n rows and c of a draft pass, in plain steps, as measured elsewhere
+ * for other weights. The planner decides by these prices, and its figures repeat. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft/mask.h"
+#include "core/draft/planner.h"
+#include "core/draft/retrieval.h"
+#include "streams/jsonl.h"
+#include "streams/mask_file.h"
+#include "tools/lab/bench.h"
+#include "tools/lab/prices.h"
+#include "tools/program/runtime.h"
+
+struct sums {
+	int64_t tokens, rounds, rows, draft_passes;
+	double cost;
+};
+
+struct replay {
+	struct bench bench;
+	const char *input, *price_text, *drafter_text, *mask_path;
+	int64_t pool_tokens, most_instances;
+	struct prices prices;
+	unsigned which;
+	struct mask skip;
+	struct cache* cache;
+	struct drafter_set set;
+	struct chances chances;
+	struct planner planner;
+	struct retrieval_pool* pool;
+	struct sums sums;
+	int instances, left_out;
+	int32_t* text; /* (context + 1) */
+	int n, context;
+	struct result out[MAX_ROWS];
+	uint8_t want[MAX_ROWS];
+};
+
+/* ---- prices --------------------------------------------------------------------------------- */
+
+static const double default_c = 0.6;
+
+static bool read_prices(const char* text, struct prices* prices, struct error* error) {
+	struct price_list list;
+	if (!prices_read(&list, text, error))
+		return false;
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		prices->verify[n] = prices->verify_worst[n] = (float)list.verify[n];
+	for (int i = 0; i < DRAFTER_COUNT; i++)
+		prices->pass[i] = prices->pass_worst[i] = (float)(isnan(list.draft) ? default_c : list.draft);
+	return true;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------- */
+
+static bool run_pass(struct replay* r, const struct pass* pass, struct error* error) {
+	struct backend* backend = r->bench.engine->backend;
+	return backend->run(backend, pass, error);
+}
+
+static bool prefill(struct replay* r, struct error* error) {
+	struct cache* cache = r->cache;
+	const int blocks = cache->backend->weights->shape.n_blocks;
+	int32_t path[MAX_ROWS];
+	cache->backend->truncate(cache, 0);
+	cache->prompt_length = r->n;
+	while (cache->committed < r->n) {
+		const int left = r->n - cache->committed;
+		const int rows = left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
+		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
+		const bool whole = rows == PREFILL_CHUNK;
+		memset(r->want, WANT_NOTHING, sizeof r->want);
+		r->want[rows - 1] = WANT_TOKEN;
+		const struct pass pass = {.kind = whole ? PASS_PREFILL : PASS_EXACT,
+		                          .n = rows,
+		                          .n_segments = 1,
+		                          .segment = &segment,
+		                          .token = r->text + cache->committed,
+		                          .last = 2 * blocks,
+		                          .head = rows == left,
+		                          .tap = -1,
+		                          .want = r->want,
+		                          .out = r->out};
+		if (!run_pass(r, &pass, error))
+			return false;
+		for (int i = 0; i < rows; i++)
+			path[i] = i;
+		if (!whole)
+			cache->backend->commit(cache, path, rows);
+		if (rows == left)
+			r->text[r->n] = r->out[rows - 1].token;
+	}
+	r->n++;
+	return true;
+}
+
+static bool verify(struct replay* r, struct verdict* verdict, struct error* error) {
+	struct cache* cache = r->cache;
+	const struct tree* tree = &r->planner.tree;
+	const struct segment segment = {.cache = cache, .base = cache->committed, .n = tree->n};
+	for (int i = 0; i < tree->n; i++) {
+		r->want[i] = WANT_TOKEN | WANT_TOP;
+		r->out[i].top = TREE_RANKS;
+	}
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = tree->n,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = tree->token,
+	                          .parent = tree->parent,
+	                          .last = 2 * cache->backend->weights->shape.n_blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = r->want,
+	                          .out = r->out};
+	if (cache->pending > 0)
+		cache->backend->discard(cache);
+	if (!run_pass(r, &pass, error))
+		return false;
+	tree_verify(tree, r->out, verdict);
+	cache->backend->commit(cache, verdict->path, verdict->accepted + 1);
+	return true;
+}
+
+/* Draft passes as long as the planner wants them; their cost. */
+static bool draft(struct replay* r, double* cost, struct error* error) {
+	struct planner* p = &r->planner;
+	for (;;) {
+		struct pass pass;
+		const struct plan_action action = planner_next(p);
+		if (action.kind == PLAN_VERIFY)
+			return true;
+		const struct drafter* drafter = drafters[action.source];
+		void* state = r->set.state[action.source];
+		drafter->fill(state, &p->tree, action.head, action.carry, &pass);
+		if (!run_pass(r, &pass, error))
+			return false;
+		drafter->take(state);
+		const float c = p->prices.pass[action.source] * p->prices.verify[pass.n];
+		planner_passed(p, c);
+		*cost += (double)c;
+		r->sums.draft_passes++;
+	}
+}
+
+static bool decode_round(struct replay* r, int end, bool* more, struct error* error) {
+	struct planner* p = &r->planner;
+	const struct model* model = r->bench.model;
+	const int left = end - r->n - 1;
+	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, INFINITY};
+	struct verdict verdict;
+	double cost = 0;
+	if (r->set.state[SOURCE_mask]) {
+		const struct mask_round round = {.cache = r->cache,
+		                                 .skip = &r->skip,
+		                                 .end_token = model->end_token,
+		                                 .n_end_tokens = model->n_end_tokens};
+		mask_start(r->set.state[SOURCE_mask], &round);
+	}
+	planner_start(p, r->text[r->n - 1], &limits);
+	if (!draft(r, &cost, error) || !verify(r, &verdict, error))
+		return false;
+	cost += (double)p->prices.verify[p->tree.n];
+	const int before = r->n;
+	for (int i = 0; i <= verdict.accepted && *more; i++) {
+		const int32_t token = r->out[verdict.path[i]].token;
+		r->text[r->n++] = token;
+		*more = !model_is_end(model, token) && r->n < end;
+	}
+	planner_see(p, &verdict, r->out, r->n - before, (float)cost);
+	drafter_set_append(&r->set, r->text + before, r->n - before);
+	r->sums.tokens += r->n - before;
+	r->sums.rounds++;
+	r->sums.rows += p->tree.n;
+	r->sums.cost += cost;
+	return true;
+}
+
+static bool decode(struct replay* r, int max_tokens, struct error* error) {
+	drafter_set_forget(&r->set, 0);
+	const int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
+	if (!prefill(r, error))
+		return false;
+	drafter_set_append(&r->set, r->text, r->n);
+	bool more = !model_is_end(r->bench.model, r->text[r->n - 1]) && r->n < end;
+	while (more)
+		if (!decode_round(r, end, &more, error))
+			return false;
+	if (r->pool)
+		retrieval_pool_add(r->pool, r->text, r->n);
+	r->instances++;
+	return true;
+}
+
+static bool take_prompt(struct replay* r, const struct instance* instance, struct error* error) {
+	int n = 0;
+	int32_t* const id = instance_tokens(r->bench.model, instance, false, &n, error);
+	if (!id)
+		return false;
+	const bool fits = n + 1 < r->context;
+	if (fits)
+		memcpy(r->text, id, (size_t)n * sizeof *id);
+	r->n = n;
+	free(id);
+	return fits || error_set(error, "line %ld: a prompt of %d tokens, the context has %d", instance->line, n,
+	                         r->context);
+}
+
+static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
+	struct jsonl_reader reader = {.file = file};
+	struct instance instance;
+	enum jsonl_status status;
+	bool good = true;
+	while (good && r->instances < r->most_instances &&
+	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
+		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
+		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
+			good = decode(r, instance.max_tokens, error);
+		else {
+			bench_progress_end();
+			complain(STATUS_FAILED, "left out: %s", error->message);
+			r->left_out++;
+		}
+		instance_free(&instance);
+	}
+	jsonl_free(&reader);
+	return good && (r->instances > 0 || error_set(error, "%s: no prompt that can be decoded", r->input));
+}
+
+/* ---- opening and telling -------------------------------------------------------------------- */
+
+static bool open_drafters(struct replay* r, struct error* error) {
+	const struct model_shape* shape = &r->bench.model->weights.shape;
+	const struct drafter_setup setup = {.context = r->context + 1, .vocab = shape->vocab};
+	struct backend* backend = r->bench.engine->backend;
+	r->text = calloc((size_t)r->context + MAX_DRAFT + 2, sizeof *r->text);
+	r->cache = backend->cache_open(backend, r->context,
+	                               r->bench.model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
+	if (!r->cache)
+		return false;
+	if (r->pool_tokens > 0)
+		r->pool = retrieval_pool_open((int)r->pool_tokens);
+	if (!r->text || !drafter_set_open(&r->set, r->which, &setup) || (r->pool_tokens > 0 && !r->pool))
+		return error_set(error, "out of memory");
+	if (r->set.state[SOURCE_retrieval])
+		retrieval_use_pool(r->set.state[SOURCE_retrieval], r->pool);
+	chances_open(&r->chances);
+	planner_open(&r->planner, &r->set, &r->chances);
+	planner_set_prices(&r->planner, &r->prices);
+	return true;
+}
+
+static void close_drafters(struct replay* r) {
+	drafter_set_close(&r->set);
+	retrieval_pool_close(r->pool);
+	if (r->cache)
+		r->cache->backend->cache_close(r->cache);
+	free(r->text);
+}
+
+static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
+
+static int tell_json(const struct replay* r) {
+	const struct sums* s = &r->sums;
+	cJSON *out = cJSON_CreateObject(), *sources = cJSON_AddObjectToObject(out, "sources");
+	bench_describe(&r->bench, out);
+	cJSON_AddStringToObject(out, "prices", r->price_text);
+	cJSON_AddNumberToObject(out, "instances", r->instances);
+	cJSON_AddNumberToObject(out, "left_out", r->left_out);
+	cJSON_AddNumberToObject(out, "tokens", (double)s->tokens);
+	bench_json_number(out, "tokens_per_pass", ratio((double)s->tokens, (double)s->rounds));
+	bench_json_number(out, "rows_per_pass", ratio((double)s->rows, (double)s->rounds));
+	bench_json_number(out, "draft_passes_per_pass", ratio((double)s->draft_passes, (double)s->rounds));
+	bench_json_number(out, "speedup", ratio((double)s->tokens, s->cost));
+	for (int i = 0; i < DRAFTER_COUNT; i++) {
+		const struct calibration* c = &r->chances.calibration[i];
+		cJSON* source = cJSON_AddObjectToObject(sources, drafters[i]->name);
+		cJSON_AddNumberToObject(source, "rows", (double)c->rows);
+		cJSON_AddNumberToObject(source, "accepted", c->realized);
+		bench_json_number(source, "predicted_over_realized", ratio(c->predicted, c->realized));
+	}
+	return bench_print_json(out);
+}
+
+static int tell(const struct replay* r) {
+	const struct sums* s = &r->sums;
+	printf("%d instances, %lld tokens at %s\n", r->instances, (long long)s->tokens, r->price_text);
+	printf("  tokens a pass      %8.3f\n", ratio((double)s->tokens, (double)s->rounds));
+	printf("  rows a pass        %8.3f\n", ratio((double)s->rows, (double)s->rounds));
+	printf("  draft passes a pass%8.3f\n", ratio((double)s->draft_passes, (double)s->rounds));
+	printf("  speed-up           %8.3f\n", ratio((double)s->tokens, s->cost));
+	printf("  %-12s %10s %10s %10s %22s\n", "source", "rows", "accepted", "a pass", "predicted/realized");
+	for (int i = 0; i < DRAFTER_COUNT; i++) {
+		const struct calibration* c = &r->chances.calibration[i];
+		if (c->rows > 0)
+			printf("  %-12s %10lld %10.0f %10.3f %22.3f\n", drafters[i]->name, (long long)c->rows,
+			       c->realized, ratio(c->realized, (double)s->rounds), ratio(c->predicted, c->realized));
+	}
+	return STATUS_DONE;
+}
+
+static bool read_mask(struct replay* r, struct error* error) {
+	const struct model* model = r->bench.model;
+	struct mask_list list = {0};
+	if (!r->mask_path)
+		return true;
+	bool good = mask_file_read(r->mask_path, &list, error);
+	const struct mask_entry* entry =
+	    good ? mask_list_pick(&list, NULL, model->fingerprint, r->mask_path, error) : NULL;
+	good = entry && mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, false,
+	                                r->mask_path, error);
+	if (good)
+		r->skip = entry->mask;
+	mask_list_free(&list);
+	return good;
+}
+
+static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {
+	struct error error = {{0}};
+	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
+	if (!file)
+		return complain(STATUS_FAILED, "%s: %s", r->input, strerror(errno));
+	int status = bench_open(&r->bench, model, options, json);
+	if (status == OPTIONS_GO_ON) {
+		r->context = options_context(options, r->bench.model);
+		const bool good = read_mask(r, &error) && open_drafters(r, &error) && replay_stream(r, file, &error);
+		bench_progress_end();
+		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(r) : tell(r);
+	}
+	close_drafters(r);
+	bench_close(&r->bench);
+	if (file != stdin)
+		fclose(file);
+	return status;
+}
+
+int bench_replay_main(int argc, char** argv) {
+	struct error error = {{0}};
+	struct swiftlet_options options;
+	const char* model_option = NULL;
+	bool json = false, cascade = false;
+	struct replay* r = calloc(1, sizeof *r);
+	if (!r)
+		return complain(STATUS_FAILED, "out of memory");
+	r->input = "-";
+	r->price_text = "slope=0.05,c=0.55";
+	r->drafter_text = "prediction,retrieval,recycle";
+	r->pool_tokens = 1 << 16;
+	r->most_instances = INT32_MAX;
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
+	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
+	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", OPTION_TEXT,
+	     &r->input, 0, 0},
+	    {"prices", 0, "LIST|FILE",
+	     "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json (slope=0.05,c=0.55)",
+	     OPTION_TEXT, &r->price_text, 0, 0},
+	    {"drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", OPTION_TEXT, &r->drafter_text, 0,
+	     0},
+	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
+	    {"cascade", 0, NULL, "draft passes take cheap candidates along", OPTION_FLAG, &cascade, 0, 0},
+	    {"pool", 0, "N", "tokens of earlier texts that are kept (65536)", OPTION_COUNT, &r->pool_tokens, 0,
+	     1 << 24},
+	    {"instances", 'n', "N", "stop after so many", OPTION_COUNT, &r->most_instances, 1, INT32_MAX},
+	};
+	struct command_line line = {
+	    .name = "bench replay",
+	    .usage = "[MODEL|-m MODEL] [-i FILE] [--prices LIST] [--drafters LIST] [--json] [options]",
+	    .about =
+	        "Decodes a stream of prompts, greedy, and counts what drafting would bring where a verify pass\n"
+	        "of n rows costs v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and\n"
+	        "by source how many tokens were expected of it and came. Nothing is timed.",
+	    .examples = "  swiftlet bench replay -i prompts.jsonl --prices slope=0.05\n"
+	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	if (status == OPTIONS_GO_ON) {
+		const char* const model = options_model(&line, model_option);
+		if (!drafter_parse(r->drafter_text, &r->which, &error) ||
+		    !read_prices(r->price_text, &r->prices, &error))
+			status = complain(STATUS_USAGE, "%s", error.message);
+		else {
+			r->prices.cascade = cascade;
+			status = model ? run(r, model, &options, json) : STATUS_USAGE;
+		}
+	}
+	free(r);
+	return status;
+}

@@ -1,0 +1,105 @@
+/* Reading lists and files of prices. */
+#include "tools/lab/prices.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/program/runtime.h"
+
+/* v(n) between and beyond its knots along straight lines; knot (SLICE_ROWS + 1), 0 where none is. */
+static void fill_verify(double verify[SLICE_ROWS + 1], const double* knot) {
+	int before = 1, last = 1;
+	for (int n = 2; n <= SLICE_ROWS; n++)
+		last = knot[n] > 0 ? n : last;
+	for (int n = 1; n <= SLICE_ROWS; n++) {
+		int after = n;
+		while (after < last && !(knot[after] > 0))
+			after++;
+		if (knot[n] > 0 && n < last)
+			before = n;
+		const int to = n > before && knot[after] > 0 && after > before ? after : last;
+		const double slope = to > before ? (knot[to] - knot[before]) / (to - before) : 0;
+		verify[n] = knot[before] + slope * (n - before);
+	}
+}
+
+static bool read_list(const char* text, double* knot, double* c, struct error* error) {
+	for (const char* at = text; *at;) {
+		char name[8];
+		double value;
+		int used = 0, n = 0;
+		if (sscanf(at, "%7[a-z0-9]=%lf%n", name, &value, &used) != 2 || !(value >= 0) || value > 1e3)
+			return error_set(error, "--prices: expected NAME=NUMBER at \"%.20s\"", at);
+		if (strcmp(name, "slope") == 0)
+			knot[SLICE_ROWS] = 1 + value * (SLICE_ROWS - 1);
+		else if (strcmp(name, "c") == 0)
+			*c = value;
+		else if (sscanf(name, "v%d", &n) == 1 && n > 1 && n <= SLICE_ROWS && value >= 1)
+			knot[n] = value;
+		else
+			return error_set(error, "--prices: \"%s\", expected slope, c or v2 to v64 (at least 1)", name);
+		at += used;
+		at += *at == ',';
+	}
+	return true;
+}
+
+/* What `swiftlet bench decode --rows --json` prints: "rows": [{"rows", "v"}]; "c" where it was added. */
+static bool read_file(const char* path, double* knot, double* c, struct error* error) {
+	size_t size;
+	char* text = read_whole(path, &size, error);
+	if (!text)
+		return false;
+	cJSON* json = cJSON_ParseWithLength(text, size);
+	free(text);
+	const cJSON *list = cJSON_GetObjectItem(json, "rows"), *draft = cJSON_GetObjectItem(json, "c"), *item;
+	int found = 0;
+	cJSON_ArrayForEach (item, list) {
+		const cJSON *rows = cJSON_GetObjectItem(item, "rows"), *v = cJSON_GetObjectItem(item, "v");
+		if (!cJSON_IsNumber(rows) || !cJSON_IsNumber(v) || !(v->valuedouble > 0) || !(v->valuedouble < 1e3) ||
+		    rows->valueint < 1 || rows->valueint > SLICE_ROWS)
+			continue;
+		knot[rows->valueint] = v->valuedouble;
+		found += rows->valueint > 1;
+	}
+	double most = 1; /* measured, so that it may fall where it should not */
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		if (knot[n] > 0)
+			most = knot[n] = fmax(most, knot[n]);
+	if (cJSON_IsNumber(draft) && draft->valuedouble >= 0 && draft->valuedouble < 1e3)
+		*c = draft->valuedouble;
+	cJSON_Delete(json);
+	return found > 0 || error_set(error,
+	                              "%s: no \"rows\" with a number of rows from 2 to %d and \"v\", as"
+	                              " bench decode --rows --json prints them",
+	                              path, SLICE_ROWS);
+}
+
+bool prices_read(struct price_list* prices, const char* text, struct error* error) {
+	double knot[SLICE_ROWS + 1] = {0};
+	*prices = (struct price_list){.draft = NAN};
+	if (!(strchr(text, '=') ? read_list(text, knot, &prices->draft, error)
+	                        : read_file(text, knot, &prices->draft, error)))
+		return false;
+	knot[1] = 1;
+	fill_verify(prices->verify, knot);
+	for (int n = 2; n <= SLICE_ROWS; n++)
+		if (prices->verify[n] < prices->verify[n - 1] - 1e-9)
+			return error_set(error, "--prices: v(%d) is less than v(%d)", n, n - 1);
+	return true;
+}
+
+struct price_list prices_of_slope(double slope) {
+	struct price_list prices = {.draft = NAN};
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		prices.verify[n] = 1 + slope * (n - 1);
+	return prices;
+}
+
+double prices_verify(const struct price_list* prices, int rows) {
+	const double *v = prices->verify, last = v[SLICE_ROWS];
+	return rows <= SLICE_ROWS ? v[rows] : last + (rows - SLICE_ROWS) * (last - v[SLICE_ROWS - 1]);
+}

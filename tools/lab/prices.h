@@ -1,0 +1,21 @@
+/* Prices that a bench is told instead of measuring them: v(n), what a full pass of n rows costs in plain
+ * steps, and c, what a draft pass does. */
+#ifndef SWIFTLET_TOOLS_LAB_PRICES_H
+#define SWIFTLET_TOOLS_LAB_PRICES_H
+
+#include "core/draft/tree.h"
+
+struct price_list {
+	double verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, at least 1, not decreasing */
+	double draft;                  /* c; NaN: not told */
+};
+
+/* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", straight lines between and beyond what is given; or a file
+ * as `swiftlet bench decode --rows --json` prints it. False with the error set. */
+bool prices_read(struct price_list*, const char* text, struct error*);
+/* One row more costs this much, whatever their number. */
+struct price_list prices_of_slope(double slope);
+/* v of any number of rows, on along the last straight line. */
+double prices_verify(const struct price_list*, int rows);
+
+#endif

@@ -1,0 +1,285 @@
+/* swiftlet chat: a conversation, each answer shown as it is accepted. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "optimizer/session.h"
+#include "streams/memory/memory.h"
+#include "tools/program/command.h"
+#include "tools/program/draw_mask.h"
+#include "tools/program/generation.h"
+#include "tools/program/interrupt.h"
+#include "tools/program/runtime.h"
+
+struct chat {
+	struct runtime_wish wish;
+	const char* system;
+	const char* variables; /* chat_template_kwargs */
+	int64_t max_tokens;
+	struct text_list stop;
+	struct runtime runtime;
+	struct chat_message* message; /* (n) contents malloc'd */
+	int n, capacity;
+	struct generation generation;
+	int64_t tokens;
+	int turns;
+	bool terminal;
+};
+
+/* ---- history -------------------------------------------------------------------------------- */
+
+static bool remember(struct chat* chat, const char* role, const char* text, size_t size) {
+	if (chat->n == chat->capacity) {
+		const int capacity = chat->capacity ? 2 * chat->capacity : 16;
+		struct chat_message* const grown = realloc(chat->message, (size_t)capacity * sizeof *grown);
+		if (!grown)
+			return false;
+		chat->message = grown;
+		chat->capacity = capacity;
+	}
+	char* const content = malloc(size + 1);
+	if (!content)
+		return false;
+	if (size)
+		memcpy(content, text, size);
+	content[size] = 0;
+	chat->message[chat->n++] = (struct chat_message){role, content, size};
+	return true;
+}
+
+/* Forgets messages [from, from + n). */
+static void forget(struct chat* chat, int from, int n) {
+	for (int i = from; i < from + n; i++)
+		free((void*)(uintptr_t)chat->message[i].content);
+	if (chat->n > from + n)
+		memmove(chat->message + from, chat->message + from + n,
+		        (size_t)(chat->n - from - n) * sizeof *chat->message);
+	chat->n -= n;
+}
+
+static int first_turn(const struct chat* chat) {
+	return chat->n > 0 && strcmp(chat->message[0].role, "system") == 0 ? 1 : 0;
+}
+
+/* The conversation's ids; the oldest turns are forgotten until it leaves room for an answer. */
+static int32_t* fitting_tokens(struct chat* chat, int* n, struct error* error) {
+	int context;
+	runtime_cache_bytes(&chat->runtime, &context);
+	for (bool said = false;; said = true) {
+		int32_t* const id =
+		    chat_tokens(chat->runtime.model, chat->message, chat->n, chat->variables, n, error);
+		const int start = first_turn(chat);
+		if (!id || *n + chat->max_tokens / 4 < context || chat->n - start < 3)
+			return id;
+		free(id);
+		if (!said)
+			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
+		forget(chat, start, 2);
+	}
+}
+
+/* ---- one turn ------------------------------------------------------------------------------- */
+
+static bool answer(struct chat* chat, const char* text, size_t size, struct error* error) {
+	if (!remember(chat, "user", text, size))
+		return error_set(error, "out of memory");
+	int n = 0;
+	int32_t* const prompt = fitting_tokens(chat, &n, error);
+	bool good = prompt != NULL;
+	if (good) {
+		struct swiftlet_request request;
+		swiftlet_request_default(&request, &chat->runtime.options);
+		request.prompt = prompt;
+		request.n_prompt = n;
+		request.max_tokens = (int)chat->max_tokens;
+		request.stop = chat->stop.text;
+		request.n_stop = chat->stop.n;
+		request.task = "chat";
+		chat->generation.show = stdout;
+		chat->generation.watch = chat->runtime.watch;
+		interrupt_watch();
+		good = generation_run(&chat->generation, chat->runtime.session, &request, error);
+	}
+	free(prompt);
+	if (!good) {
+		forget(chat, chat->n - 1, 1);
+		return false;
+	}
+	putchar('\n');
+	chat->turns++;
+	chat->tokens += chat->generation.figures.tokens;
+	interrupt_watch();
+	return remember(chat, "assistant", chat->generation.text, chat->generation.text_size) ||
+	       error_set(error, "out of memory");
+}
+
+static void print_stats(const struct chat* chat) {
+	if (chat->turns == 0) {
+		puts("nothing was said yet");
+		return;
+	}
+	struct swiftlet_figures figures = chat->generation.figures;
+	figures.seconds.load = chat->runtime.load_seconds;
+	figures_print(stdout, &figures, chat->runtime.options.method);
+	printf("%d turns, %" PRId64 " tokens; %d of the last prompt's tokens were still in the cache\n",
+	       chat->turns, chat->tokens, figures.cached_tokens);
+}
+
+static void print_mask(const struct chat* chat) {
+	struct swiftlet_figures f;
+	swiftlet_session_figures(chat->runtime.session, &f);
+	draw_figures(stdout, &f, chat->runtime.model->weights.shape.n_blocks);
+}
+
+/* A line that begins with '/'. False: the conversation ends. */
+static bool obey(struct chat* chat, const char* line) {
+	static const char* const known[] = {"/help", "/mask", "/stats", "/reset", "/quit"};
+	if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
+		return false;
+	if (strcmp(line, "/help") == 0) {
+		puts("/mask    the sub-layers that drafting skips\n"
+		     "/stats   figures of the last answer\n"
+		     "/reset   forget the conversation (what the search learned stays)\n"
+		     "/quit    end (as does Ctrl-D); Ctrl-C ends an answer\n"
+		     "A line that begins with two slashes is sent with one.");
+	} else if (strcmp(line, "/mask") == 0) {
+		print_mask(chat);
+	} else if (strcmp(line, "/stats") == 0) {
+		print_stats(chat);
+	} else if (strcmp(line, "/reset") == 0) {
+		const int start = first_turn(chat);
+		forget(chat, start, chat->n - start);
+	} else {
+		const char* const near = nearest_name(line, known, 5);
+		printf("no command %s; %s%s\n", line, near ? "did you mean " : "/help lists them", near ? near : "");
+	}
+	return true;
+}
+
+/* ---- the conversation ----------------------------------------------------------------------- */
+
+/* While the user thinks and types, the search goes on, pass by pass, until a line is there. */
+static void search_idly(struct chat* chat) {
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct session_work work;
+	struct error ignored;
+	bool any = false;
+	while (chat->terminal && chat->runtime.options.idle_search && poll(&input, 1, 0) == 0 &&
+	       session_next_idle(chat->runtime.session, &work) &&
+	       session_run(chat->runtime.session, &work, &ignored)) {
+		session_absorb(chat->runtime.session, &work, 0);
+		any = true;
+	}
+	if (any && chat->runtime.watch)
+		memory_idle(chat->runtime.watch);
+}
+
+/* Lines until the end; the exit status. */
+static int converse(struct chat* chat) {
+	char* line = NULL;
+	size_t capacity = 0;
+	int status = STATUS_DONE;
+	struct error error = {{0}};
+	interrupt_watch();
+	for (;;) {
+		if (chat->terminal)
+			fputs("> ", stdout);
+		fflush(stdout);
+		search_idly(chat);
+		interrupt_input(true);
+		const ssize_t size = getline(&line, &capacity, stdin);
+		interrupt_input(false);
+		if (size < 0)
+			break;
+		size_t length = (size_t)size;
+		while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
+			line[--length] = 0;
+		if (length == 0)
+			continue;
+		const bool command = line[0] == '/' && line[1] != '/';
+		if (command && !obey(chat, line))
+			break;
+		const size_t skip = line[0] == '/' ? 1 : 0;
+		if (!command && !answer(chat, line + skip, length - skip, &error)) {
+			status = complain(STATUS_FAILED, "%s", error.message);
+			if (!chat->terminal)
+				break;
+		}
+		if (ferror(stdout)) {
+			status = complain(STATUS_FAILED, "standard output could not be written");
+			break;
+		}
+	}
+	if (chat->terminal) {
+		putchar('\n');
+		status = STATUS_DONE;
+	}
+	free(line);
+	return status;
+}
+
+static int start(struct chat* chat) {
+	struct error error = {{0}};
+	if (!chat_template_check(model_chat_template(chat->runtime.model, false), &error))
+		return complain(STATUS_FAILED, "%s", error.message);
+	if (chat->system && !remember(chat, "system", chat->system, strlen(chat->system)))
+		return complain(STATUS_FAILED, "out of memory");
+	chat->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+	if (chat->terminal) {
+		setvbuf(stdin, NULL, _IONBF, 0); /* so that poll() sees every line that was typed ahead */
+		runtime_print(stdout, &chat->runtime);
+		puts("/help lists the commands.");
+	}
+	int status = converse(chat);
+	if (chat->turns &&
+	    !runtime_save_mask(&chat->runtime, &chat->wish, &chat->generation.figures, "chat", chat->tokens))
+		status = STATUS_FAILED;
+	return status;
+}
+
+int command_chat(int argc, char** argv) {
+	const double started = seconds_now();
+	struct chat chat = {.max_tokens = 256};
+	struct swiftlet_options options;
+	const struct option option[] = {
+	    {"system", 0, "TEXT", "the system message", OPTION_TEXT, &chat.system, 0, 0},
+	    {"chat-template-kwargs", 0, "JSON", "variables for the chat template, {\"enable_thinking\": false}…",
+	     OPTION_TEXT, &chat.variables, 0, 0},
+	    {"max-tokens", 'n', "N", "tokens an answer at most (256)", OPTION_COUNT, &chat.max_tokens, 1,
+	     1 << 20},
+	    {"stop", 0, "S", "end an answer before this text; may be repeated", OPTION_LIST, &chat.stop, 0, 0},
+	    RUNTIME_OPTIONS(chat.wish),
+	};
+	struct command_line line = {
+	    .name = "chat",
+	    .usage = "[MODEL|-m MODEL] [--system TEXT] [options]",
+	    .about =
+	        "A conversation: one line a turn, from the terminal or from a pipe. The search goes on from\n"
+	        "turn to turn. /help, /mask, /stats, /reset and /quit are commands.",
+	    .examples = "  swiftlet chat ~/models/llama-3-8b.gguf --system 'Answer in one sentence.'\n"
+	                "  printf 'What is 2 + 3?\\n/stats\\n' | swiftlet chat",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	const char* const model = options_model(&line, chat.wish.model);
+	if (!model)
+		return STATUS_USAGE;
+	status = runtime_open(&chat.runtime, &chat.wish, model, &options, started);
+	if (status == OPTIONS_GO_ON)
+		status = start(&chat);
+	if (!runtime_keep(&chat.runtime) && status == STATUS_DONE)
+		status = STATUS_FAILED;
+	forget(&chat, 0, chat.n);
+	free(chat.message);
+	generation_free(&chat.generation);
+	runtime_close(&chat.runtime);
+	return status;
+}

@@ -1,0 +1,329 @@
+/* swiftlet inspect: what a model is made of, and with --check whether its files are sound. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+#include "core/model/parts.h"
+#include "core/model/synth.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+#include "optimizer/method.h"
+#include "tools/program/command.h"
+#include "tools/program/draw_mask.h"
+#include "tools/program/options.h"
+#include "tools/program/reference_mask.h"
+
+/* ---- what it is ----------------------------------------------------------------------------- */
+
+static const char* rope_name(enum rope_scaling scaling) {
+	static const char* const name[] = {"none", "linear", "dynamic NTK", "llama3", "yarn", "longrope"};
+	return name[scaling];
+}
+
+static void print_shape(const struct model* model) {
+	const struct model_shape* const s = &model->weights.shape;
+	printf("blocks       %d, that is %d sub-layers, of which %d may be skipped\n", s->n_blocks,
+	       2 * s->n_blocks, s->n_blocks > 2 ? 2 * (s->n_blocks - 2) : 0);
+	printf("width        %d, feed-forward %d, vocabulary %d%s\n", s->dim, s->ffn, s->vocab,
+	       model->weights.output.data && model->weights.output.data == model->weights.embedding.data
+	           ? ", output head tied to the embedding"
+	           : "");
+	if (s->n_experts > 0)
+		printf("experts      %d of %d a token, feed-forward %d\n", s->experts_used, s->n_experts,
+		       s->expert_ffn);
+	printf("attention    %d query heads of %d over %d key/value heads", s->heads, s->head_dim, s->kv_heads);
+	if (s->sliding_window > 0)
+		printf(", sliding window %d", s->sliding_window);
+	printf("\ncontext      %d, RoPE base %g, scaling %s", s->context, (double)s->rope.theta,
+	       rope_name(s->rope.scaling));
+	if (s->rope.scaling != ROPE_NONE)
+		printf(" by %g from %d", (double)s->rope.factor, s->rope.original_context);
+	putchar('\n');
+}
+
+static void print_weights(const struct model* model) {
+	const struct model_shape* const s = &model->weights.shape;
+	const int context = s->context < 4096 ? s->context : 4096;
+	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
+	const double cache = 2.0 * bytes * context * s->n_blocks * s->kv_heads * s->head_dim;
+	printf("weights      %.1f million, mostly %s, %.1f MiB\n", model->parameters / 1e6,
+	       dtype_name(model->dtype), (double)model->weight_bytes / 1048576);
+	printf("cache        %.1f MiB for %d tokens in %s (--context, --cache-type)\n", cache / 1048576, context,
+	       bytes == 4 ? "f32" : "f16");
+}
+
+static void print_token(const struct tokenizer* tokenizer, const char* name, int32_t id) {
+	char piece[64];
+	if (id < 0) {
+		printf(", no %s", name);
+		return;
+	}
+	const size_t size = tokenizer_piece(tokenizer, id, true, piece, sizeof piece);
+	printf(", %s %d \"%.*s\"", name, id, (int)(size < sizeof piece ? size : sizeof piece), piece);
+}
+
+static void print_text(const struct model* model) {
+	struct error error = {{0}};
+	printf("tokenizer    %d tokens", tokenizer_size(model->tokenizer));
+	print_token(model->tokenizer, "BOS", tokenizer_bos(model->tokenizer));
+	printf("%s", tokenizer_adds_bos(model->tokenizer) ? " (put before a prompt)" : "");
+	for (int i = 0; i < model->n_end_tokens; i++)
+		print_token(model->tokenizer, "end", model->end_token[i]);
+	const bool good = chat_template_check(model->chat_template, &error);
+	printf("\nchat         %s", good ? "its own template" : error.message);
+	for (int i = 0; i < model->n_named_templates; i++)
+		printf("%s%s", i ? ", " : "; also ", model->named_template[i].name);
+	putchar('\n');
+}
+
+static void print_model(const struct model* model) {
+	printf("model        %s\npath         %s\n", model->name, model->path);
+	printf("family       %s\n", model->family ? model->family : "llama, made up");
+	print_shape(model);
+	print_weights(model);
+	print_text(model);
+	printf("fingerprint  %s\n", model->fingerprint);
+	if (model->warning[0])
+		printf("warning      %s\n", model->warning);
+	for (int i = 0; i < model->n_planted; i++) {
+		printf("planted%s    nearly redundant sub-layers, as made up\n", i == 0 ? "  " : " 2");
+		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
+	}
+}
+
+/* ---- what could be skipped ------------------------------------------------------------------ */
+
+static const double REFERENCE_RATIO = 0.45;
+/* Parameters beyond which the search runs on a twin: some thousand passes of 256 rows have to be borne. */
+static const double SEARCHED_PARAMETERS = 1e7;
+
+static bool search(const struct model* model, struct error* error) {
+	const int blocks = model->weights.shape.n_blocks, skippable = 2 * (blocks - 2);
+	const struct backend_options options = {.isa = "auto", .context = reference_context()};
+	const struct reference_goal goal = {.size = (int)(REFERENCE_RATIO * skippable)};
+	struct reference found;
+	struct backend* const backend = cpu_open(&model->weights, &options, error);
+	struct reference_texts* const texts = backend ? reference_open(backend, error) : NULL;
+	const bool done = texts && reference_search(texts, &goal, &found, error);
+	if (done) {
+		printf(
+		    "reference    matchness %.3f with %d of %d sub-layers skipped, found by local search among %ld "
+		    "masks\n",
+		    found.matchness, goal.size, skippable, found.scored);
+		draw_mask(stdout, &found.mask, blocks);
+	}
+	reference_close(texts);
+	if (backend)
+		backend->close(backend);
+	return done;
+}
+
+/* The landscape is a function of depth and seed, so that a narrow model's mask serves a wide one. */
+static bool search_twin(const struct model* model, struct error* error) {
+	struct synth_spec spec;
+	char twin[160];
+	if (!synth_spec_parse(&spec, model->path + strlen("synth:"), error))
+		return false;
+	snprintf(twin, sizeof twin,
+	         "synth:layers=%d,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32,landscape=graded,seed=%llu",
+	         spec.layers, (unsigned long long)spec.seed);
+	struct model* const narrow = model_open(twin, NULL, error);
+	if (!narrow)
+		return false;
+	printf("twin         %s\n             the same depth and landscape: the reference mask is searched and "
+	       "judged "
+	       "there\n",
+	       twin);
+	const bool done = search(narrow, error);
+	model_close(narrow);
+	return done;
+}
+
+static int print_reference(const struct model* model) {
+	struct error error = {{0}};
+	if (model->parameters > SEARCHED_PARAMETERS ? search_twin(model, &error) : search(model, &error))
+		return STATUS_DONE;
+	return complain(STATUS_FAILED, "%s", error.message);
+}
+
+/* ---- whether it is sound -------------------------------------------------------------------- */
+
+/* Every element is finite. `row` (cols) is scratch. */
+static bool check_tensor(const struct tensor* t, const char* name, int block, float* row,
+                         struct error* error) {
+	const size_t stride = dtype_row_bytes(t->type, t->cols);
+	for (int64_t r = 0; r < t->rows && t->data; r++) {
+		dtype_to_float(t->type, (const char*)t->data + (size_t)r * stride, row, t->cols);
+		for (int64_t i = 0; i < t->cols; i++)
+			if (!isfinite(row[i]))
+				return block < 0 ? error_set(error, "%s: element (%lld, %lld) is not finite", name,
+				                             (long long)r, (long long)i)
+				                 : error_set(error, "%s of block %d: element (%lld, %lld) is not finite",
+				                             name, block, (long long)r, (long long)i);
+	}
+	return true;
+}
+
+static bool check_block(const struct block_weights* b, int n_experts, int index, float* row,
+                        struct error* error) {
+	for (int i = 0; i < BLOCK_PARTS; i++)
+		if (!check_tensor(block_tensor(b, i), block_tensor_name(i), index, row, error))
+			return false;
+	for (int e = 0; tensor_present(&b->router) && e < n_experts; e++)
+		if (!check_tensor(&b->expert[e].w_gate, "an expert's gate weights", index, row, error) ||
+		    !check_tensor(&b->expert[e].w_up, "an expert's up weights", index, row, error) ||
+		    !check_tensor(&b->expert[e].w_down, "an expert's down weights", index, row, error))
+			return false;
+	return true;
+}
+
+static int64_t widest(const struct model_shape* s) {
+	int64_t n = s->dim > s->ffn ? s->dim : s->ffn;
+	n = s->expert_ffn > n ? s->expert_ffn : n;
+	const int64_t heads = (int64_t)s->heads * s->head_dim;
+	n = heads > n ? heads : n;
+	return s->vocab > n ? s->vocab : n; /* biases are one row */
+}
+
+static bool check_weights(const struct model* model, struct error* error) {
+	const struct weight_table* const w = &model->weights;
+	float* const row = malloc((size_t)widest(&w->shape) * sizeof *row);
+	if (!row)
+		return error_set(error, "out of memory");
+	bool good = check_tensor(&w->embedding, "embedding", -1, row, error) &&
+	            check_tensor(&w->output_norm, "output norm", -1, row, error) &&
+	            check_tensor(&w->output_norm_bias, "output norm bias", -1, row, error) &&
+	            check_tensor(&w->output, "output head", -1, row, error) &&
+	            check_tensor(&w->output_bias, "output bias", -1, row, error);
+	for (int b = 0; b < w->shape.n_blocks && good; b++)
+		good = check_block(&w->block[b], w->shape.n_experts, b, row, error);
+	free(row);
+	return good;
+}
+
+static int check(const struct model* model) {
+	struct error error = {{0}};
+	if (!check_weights(model, &error))
+		return complain(STATUS_FAILED, "%s: %s", model->path, error.message);
+	for (int i = 0; i < model->n_end_tokens; i++)
+		if (model->end_token[i] < 0 || model->end_token[i] >= model->weights.shape.vocab)
+			return complain(STATUS_FAILED, "%s: end token %d lies beyond the vocabulary of %d", model->path,
+			                model->end_token[i], model->weights.shape.vocab);
+	puts("check        every tensor is there, fits, and is finite");
+	return STATUS_DONE;
+}
+
+/* ---- methods -------------------------------------------------------------------------------- */
+
+struct part_files {
+	const char *adapter, *heads, *probe;
+};
+
+static bool print_heads(const char* path, const struct model* model, struct error* error) {
+	struct heads heads;
+	const bool good = heads_open(&heads, path, model, error);
+	for (int b = 1, n = 0; good && b <= model->weights.shape.n_blocks; b++)
+		if (heads.weight[b])
+			printf("%s %d", n++ ? "," : "heads        after blocks", b);
+	if (good)
+		putchar('\n');
+	heads_close(&heads);
+	return good;
+}
+
+/* Checks the parts that are named against the model. */
+static bool print_parts(const struct part_files* file, const struct model* model, struct error* error) {
+	struct adapter adapter = {0};
+	struct probe_weights probe = {0};
+	bool good = !file->adapter || adapter_open(&adapter, file->adapter, model, error);
+	if (good && file->adapter)
+		printf("adapter      on block %d, %.2f MiB\n", adapter.exit_block, (double)adapter.bytes / 1048576);
+	good = good && (!file->heads || print_heads(file->heads, model, error));
+	good = good && (!file->probe || probe_open(&probe, file->probe, model, error));
+	if (good && file->probe)
+		printf("probe        on block %d\n", probe.exit_block);
+	adapter_close(&adapter);
+	probe_close(&probe);
+	return good;
+}
+
+/* Which methods the model has parts for, and what the others lack. */
+static void print_methods(const struct part_files* file, struct model* model) {
+	static struct backend opened; /* stands for the one that would run the adapter */
+	const struct engine engine = {.model = model, .side = file->adapter ? &opened : NULL};
+	struct swiftlet_options options;
+	struct error error;
+	swiftlet_options_default(&options);
+	fputs("methods     ", stdout);
+	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
+		if (!method_has_parts(&methods[i], &options, &engine, &error))
+			continue;
+		printf("%s %s", n == 0 ? "" : n % 8 == 0 ? ",\n            " : ",", methods[i].name);
+		n++;
+	}
+	putchar('\n');
+	for (int i = 0; i < SWIFTLET_METHODS; i++)
+		if (!method_has_parts(&methods[i], &options, &engine, &error))
+			printf("             %s\n", error.message);
+}
+
+int command_inspect(int argc, char** argv) {
+	const char* spec = NULL;
+	struct part_files file = {0};
+	bool checked = false;
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "the model, as for swiftlet run", OPTION_TEXT, &spec, 0, 0},
+	    {"check", 0, NULL, "read every weight too", OPTION_FLAG, &checked, 0, 0},
+	    {"adapter", 0, "FILE", "check kangaroo's adapter against it", OPTION_TEXT, &file.adapter, 0, 0},
+	    {"heads", 0, "FILE", "check ppd's heads against it", OPTION_TEXT, &file.heads, 0, 0},
+	    {"probe", 0, "FILE", "check adaspeed's probe against it", OPTION_TEXT, &file.probe, 0, 0},
+	};
+	struct command_line line = {
+	    .name = "inspect",
+	    .usage = "MODEL [--check]",
+	    .about =
+	        "Prints a model's shape, weights, tokenizer, chat template and fingerprint, the methods that it "
+	        "has\n"
+	        "parts for, and what was planted in a synth: model. With --check every weight is read; a file "
+	        "that is not sound is named.\n\n"
+	        "synth:SHAPE,landscape=graded makes a model whose sub-layers matter in degrees, as a trained\n"
+	        "one's do: most at both ends and least past the middle, attention and MLP unequally, some\n"
+	        "neighbours taking each other's output back or going on in its direction, none for nothing. Of\n"
+	        "it a reference mask is searched and printed (skip ratio 0.45, minutes at 40 blocks), on a\n"
+	        "narrow twin of the same landscape where the model is large.",
+	    .examples = "  swiftlet inspect builtin\n"
+	                "  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
+	                "  swiftlet inspect "
+	                "synth:layers=24,dim=256,heads=4,kv-heads=4,ffn=704,vocab=1024,dtype=f16,plant=0.45",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .max_words = 1,
+	};
+	const int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (!spec && line.n_words == 0)
+		return complain(STATUS_USAGE, "inspect: which MODEL? (swiftlet inspect --help)");
+	spec = options_model(&line, spec);
+	if (!spec)
+		return STATUS_USAGE;
+	struct error error = {{0}};
+	struct model* const model = model_open(spec, NULL, &error);
+	if (!model)
+		return complain(STATUS_FAILED, "%s", error.message);
+	print_model(model);
+	if (!print_parts(&file, model, &error)) {
+		model_close(model);
+		return complain(STATUS_FAILED, "%s", error.message);
+	}
+	print_methods(&file, model);
+	int result = model->graded ? print_reference(model) : STATUS_DONE;
+	if (checked && result == STATUS_DONE)
+		result = check(model);
+	if (fflush(stdout) != 0 || ferror(stdout))
+		result = complain(STATUS_FAILED, "standard output could not be written");
+	model_close(model);
+	return result;
+}

@@ -1,0 +1,410 @@
+/* swiftlet masks: what was learned, in files and in the store. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+#include "streams/mask_file.h"
+#include "streams/memory/store.h"
+#include "tools/program/command.h"
+#include "tools/program/draw_mask.h"
+#include "tools/program/options.h"
+
+struct masks {
+	const char* model_spec;
+	const char* store_path;
+	const char* output;
+	const char* format;
+	const char* key;
+	const char* task;
+	bool force;
+	struct mask_list list; /* (list.n) what the words named */
+	int64_t* id;           /* (list.n) the store's, 0 of a file */
+	struct model* model;   /* with -m */
+	const char* source;    /* for messages */
+	struct error error;
+};
+
+/* ---- gathering ------------------------------------------------------------------------------ */
+
+static double share(int64_t part, int64_t whole) {
+	return whole > 0 ? (double)part / (double)whole : (double)NAN;
+}
+
+static void entry_of_store(const struct store_mask* from, struct mask_entry* to) {
+	const struct bank_record* const r = &from->entry.record;
+	mask_entry_start(to);
+	snprintf(to->model, sizeof to->model, "%s", from->model.name);
+	snprintf(to->fingerprint, sizeof to->fingerprint, "%s", from->model.fingerprint);
+	snprintf(to->task, sizeof to->task, "%s", from->entry.task);
+	to->blocks = from->model.blocks;
+	to->mask = from->entry.mask;
+	to->matchness = share(r->matches, r->rows);
+	to->alpha = share(r->accepted, r->draft_steps);
+	to->mean_generated = share(r->round_tokens, r->rounds);
+	to->skip_ratio = from->entry.skip_ratio;
+	to->tokens_served = r->tokens;
+}
+
+static bool append(struct masks* m, const struct mask_entry* entry, int64_t id) {
+	int64_t* const grown = realloc(m->id, ((size_t)m->list.n + 1) * sizeof *grown);
+	if (grown) {
+		m->id = grown;
+		m->id[m->list.n] = id;
+	}
+	return (grown && mask_list_append(&m->list, entry)) || error_set(&m->error, "out of memory");
+}
+
+static bool append_stored(void* user, const struct store_mask* stored) {
+	struct mask_entry entry;
+	entry_of_store(stored, &entry);
+	return append(user, &entry, stored->id);
+}
+
+static struct store* open_store(struct masks* m, enum store_mode mode) {
+	char path[4096];
+	if (m->store_path)
+		snprintf(path, sizeof path, "%s", m->store_path);
+	else if (!store_default_path(path, sizeof path, &m->error))
+		return NULL;
+	return store_open(path, mode, &m->error);
+}
+
+/* All of the store, or of one model's with -m. */
+static bool gather_store(struct masks* m) {
+	struct store* const store = open_store(m, STORE_READ);
+	const bool good =
+	    store && store_each(store, m->model ? m->model->fingerprint : NULL, append_stored, m, &m->error) &&
+	    !m->error.message[0];
+	if (store)
+		store_close(store);
+	return good;
+}
+
+static bool is_id(const char* word, int64_t* id) {
+	char* end;
+	errno = 0;
+	*id = strtoll(word, &end, 10);
+	return isdigit((unsigned char)word[0]) && !*end && errno == 0 && *id > 0;
+}
+
+static bool gather_id(struct masks* m, int64_t id) {
+	struct store* const store = open_store(m, STORE_READ);
+	struct store_mask stored;
+	const int found = store ? store_get(store, id, &stored, &m->error) : -1;
+	if (found == 0)
+		error_set(&m->error, "%s holds no mask %" PRId64 " (swiftlet masks list)", store_path(store), id);
+	const bool good = found > 0 && append_stored(m, &stored);
+	if (store)
+		store_close(store);
+	return good;
+}
+
+static bool gather_file(struct masks* m, const char* path) {
+	struct mask_list file = {0};
+	bool good = mask_file_read(path, &file, &m->error);
+	const struct mask_entry* const picked =
+	    good && m->key ? mask_list_pick(&file, m->key, NULL, path, &m->error) : NULL;
+	good = good && (!m->key || picked);
+	for (int i = 0; i < file.n && good; i++)
+		if (!picked || picked == &file.entry[i])
+			good = append(m, &file.entry[i], 0);
+	mask_list_free(&file);
+	return good;
+}
+
+/* The masks that the words name: ids of the store, files, or without words all of the store. */
+static bool gather(struct masks* m, const char* const* word, int n) {
+	int64_t id;
+	bool good = true;
+	m->source = n ? word[0] : "the store";
+	if (n == 0)
+		good = gather_store(m);
+	for (int i = 0; i < n && good; i++)
+		good = is_id(word[i], &id) ? gather_id(m, id) : gather_file(m, word[i]);
+	for (int i = 0; i < m->list.n && good && m->model; i++)
+		good = mask_entry_fits(&m->list.entry[i], m->model->weights.shape.n_blocks, m->model->fingerprint,
+		                       m->force, m->source, &m->error);
+	return good;
+}
+
+/* ---- showing -------------------------------------------------------------------------------- */
+
+static void print_figure(const char* name, double value) {
+	if (!isnan(value))
+		printf("   %s %.2f", name, value);
+}
+
+/* L where it is known, else as many as the mask needs: its last block is never skipped. */
+static int blocks_of(const struct masks* m, const struct mask_entry* entry) {
+	if (m->model)
+		return m->model->weights.shape.n_blocks;
+	if (entry->blocks)
+		return entry->blocks;
+	int last = 0;
+	for (int s = 0; s < 2 * MAX_BLOCKS; s++)
+		if (mask_has(&entry->mask, s))
+			last = s / 2;
+	return last + 2 > MAX_BLOCKS ? MAX_BLOCKS : last + 2;
+}
+
+static int show(struct masks* m) {
+	for (int i = 0; i < m->list.n; i++) {
+		const struct mask_entry* const entry = &m->list.entry[i];
+		char key[MASK_KEY];
+		mask_entry_key(entry, key, sizeof key);
+		if (m->id[i])
+			printf("%s%" PRId64 "  ", i ? "\n" : "", m->id[i]);
+		else
+			printf("%s", i ? "\n" : "");
+		printf("%s   %d sub-layers skipped", key[0] ? key : "mask", mask_count(&entry->mask));
+		if (!m->model && !entry->blocks)
+			printf(" (blocks of the model unknown: -m MODEL)");
+		print_figure("matchness", entry->matchness);
+		print_figure("alpha", entry->alpha);
+		print_figure("M", entry->mean_generated);
+		print_figure("skip ratio", entry->skip_ratio);
+		putchar('\n');
+		draw_mask(stdout, &entry->mask, blocks_of(m, entry));
+	}
+	return STATUS_DONE;
+}
+
+static void print_cell(double value) {
+	if (isnan(value))
+		printf("  %9s", "-");
+	else
+		printf("  %9.2f", value);
+}
+
+static int list(struct masks* m) {
+	printf("%6s  %-20s  %-16s  %7s  %9s  %9s  %9s  %13s\n", "id", "model", "task", "skipped", "matchness",
+	       "alpha", "M", "tokens_served");
+	for (int i = 0; i < m->list.n; i++) {
+		const struct mask_entry* const e = &m->list.entry[i];
+		if (m->id[i])
+			printf("%6" PRId64, m->id[i]);
+		else
+			printf("%6s", "-");
+		printf("  %-20s  %-16s  %7d",
+		       e->key[0]     ? e->key
+		       : e->model[0] ? e->model
+		                     : "-",
+		       e->task[0] ? e->task : "-", mask_count(&e->mask));
+		print_cell(e->matchness);
+		print_cell(e->alpha);
+		print_cell(e->mean_generated);
+		printf("  %13" PRId64 "\n", e->tokens_served);
+	}
+	return STATUS_DONE;
+}
+
+/* ---- moving --------------------------------------------------------------------------------- */
+
+static int export(struct masks* m) {
+	const bool ours = !m->format || strcmp(m->format, "swiftlet") == 0;
+	const enum mask_format format = ours ? MASK_FORMAT_SWIFTLET : MASK_FORMAT_SKIP_LAYERS;
+	if (m->list.n == 0)
+		return complain(STATUS_FAILED, "%s holds no mask to export", m->source);
+	if (m->output)
+		return mask_file_write(m->output, m->list.entry, m->list.n, format, &m->error)
+		           ? STATUS_DONE
+		           : complain(STATUS_FAILED, "%s", m->error.message);
+	char* const text = mask_text(m->list.entry, m->list.n, format, &m->error);
+	if (!text)
+		return complain(STATUS_FAILED, "%s", m->error.message);
+	fputs(text, stdout);
+	free(text);
+	return STATUS_DONE;
+}
+
+/* What the file leaves open is the model's that -m names. */
+static bool complete(struct masks* m, struct mask_entry* entry) {
+	if (!m->model && (!entry->fingerprint[0] || !entry->blocks))
+		return error_set(&m->error, "%s does not say which model its mask is for: give -m MODEL", m->source);
+	if (m->task || !entry->task[0])
+		snprintf(entry->task, sizeof entry->task, "%s", m->task ? m->task : entry->key);
+	entry->key[0] = 0;
+	if (!m->output && strlen(entry->task) >= BANK_TASK)
+		return error_set(&m->error, "%s: the task %.40s... has more than %d bytes: name it with --task",
+		                 m->source, entry->task, BANK_TASK - 1);
+	if (m->model) {
+		snprintf(entry->model, sizeof entry->model, "%s", m->model->name);
+		snprintf(entry->fingerprint, sizeof entry->fingerprint, "%s", m->model->fingerprint);
+		entry->blocks = m->model->weights.shape.n_blocks;
+	}
+	const int skippable = 2 * (entry->blocks - 2);
+	if (isnan(entry->skip_ratio) && skippable > 0)
+		entry->skip_ratio = (double)mask_count(&entry->mask) / skippable;
+	return mask_entry_fits(entry, entry->blocks, entry->fingerprint, m->force, m->source, &m->error);
+}
+
+/* A record whose ratios are the file's figures, to four digits. */
+static void store_of_entry(const struct mask_entry* from, struct store_model* model, struct bank_entry* to) {
+	enum { WHOLE = 10000 };
+	*model = (struct store_model){.blocks = from->blocks};
+	snprintf(model->fingerprint, sizeof model->fingerprint, "%s", from->fingerprint);
+	snprintf(model->name, sizeof model->name, "%s", from->model);
+	*to = (struct bank_entry){.mask = from->mask, .skip_ratio = from->skip_ratio};
+	snprintf(to->task, sizeof to->task, "%.*s", (int)sizeof to->task - 1, from->task);
+	if (!isnan(from->matchness)) {
+		to->record.matches = llround(from->matchness * WHOLE);
+		to->record.rows = WHOLE;
+	}
+	if (!isnan(from->alpha)) {
+		to->record.accepted = llround(from->alpha * WHOLE);
+		to->record.draft_steps = WHOLE;
+	}
+	if (!isnan(from->mean_generated)) {
+		to->record.round_tokens = llround(from->mean_generated * WHOLE);
+		to->record.rounds = WHOLE;
+	}
+	to->record.tokens = from->tokens_served;
+}
+
+static bool import_to_store(struct masks* m) {
+	struct store* const store = open_store(m, STORE_WRITE);
+	bool good = store != NULL;
+	for (int i = 0; i < m->list.n && good; i++) {
+		struct store_model model;
+		struct bank_entry entry;
+		int64_t id = 0;
+		store_of_entry(&m->list.entry[i], &model, &entry);
+		good = store_put(store, &model, &entry, &id, &m->error);
+		if (good)
+			printf("%" PRId64 "  %s %s\n", id, model.name, entry.task);
+	}
+	if (store)
+		store_close(store);
+	return good;
+}
+
+static int import(struct masks* m) {
+	bool good = true;
+	for (int i = 0; i < m->list.n && good; i++)
+		good = complete(m, &m->list.entry[i]);
+	if (good)
+		good = m->output
+		           ? mask_file_write(m->output, m->list.entry, m->list.n, MASK_FORMAT_SWIFTLET, &m->error)
+		           : import_to_store(m);
+	return good ? STATUS_DONE : complain(STATUS_FAILED, "%s", m->error.message);
+}
+
+static int delete_ids(struct masks* m, const char* const* word, int n) {
+	int64_t id = 0;
+	for (int i = 0; i < n; i++)
+		if (!is_id(word[i], &id))
+			return complain(STATUS_USAGE, "masks delete: \"%s\" is no id of the store (swiftlet masks list)",
+			                word[i]);
+	struct store* const store = open_store(m, STORE_EDIT);
+	bool good = store != NULL;
+	for (int i = 0; i < n && good; i++) {
+		is_id(word[i], &id);
+		const int found = store_delete(store, id, &m->error);
+		good = found > 0 ||
+		       (found == 0 && error_set(&m->error, "%s holds no mask %" PRId64, store_path(store), id));
+	}
+	if (store)
+		store_close(store);
+	return good ? STATUS_DONE : complain(STATUS_FAILED, "%s", m->error.message);
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int check_usage(const struct masks* m, const char* action, int n_words) {
+	static const char* const actions[] = {"list", "show", "export", "import", "delete"};
+	bool known = false;
+	for (int i = 0; i < 5; i++)
+		known = known || strcmp(action, actions[i]) == 0;
+	if (!known) {
+		const char* const near = nearest_name(action, actions, 5);
+		return complain(STATUS_USAGE, "masks: no action \"%s\"; %s%s", action,
+		                near ? "did you mean " : "expected list, show, export, import or delete",
+		                near ? near : "");
+	}
+	if (m->format && strcmp(m->format, "swiftlet") != 0 && strcmp(m->format, "skip_layers") != 0)
+		return complain(STATUS_USAGE, "masks: --format is \"%s\", expected swiftlet or skip_layers",
+		                m->format);
+	const bool import_or_delete = action[0] == 'i' || action[0] == 'd';
+	if (import_or_delete && n_words < 1)
+		return complain(STATUS_USAGE, "masks %s: %s", action,
+		                action[0] == 'i' ? "which FILE?" : "which ID? (swiftlet masks list)");
+	return OPTIONS_GO_ON;
+}
+
+static int act(struct masks* m, const char* action, const char* const* word, int n) {
+	if (m->model_spec) {
+		m->model = model_open(m->model_spec, NULL, &m->error);
+		if (!m->model)
+			return complain(STATUS_FAILED, "%s", m->error.message);
+	}
+	if (strcmp(action, "delete") == 0)
+		return delete_ids(m, word, n);
+	if (!gather(m, word, n))
+		return complain(STATUS_FAILED, "%s", m->error.message);
+	switch (action[0]) {
+	case 'l':
+		return list(m);
+	case 's':
+		return show(m);
+	case 'e':
+		return export(m);
+	default:
+		return import(m);
+	}
+}
+
+int command_masks(int argc, char** argv) {
+	struct masks m = {0};
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "the model the masks are for; a mask that does not fit it is refused",
+	     OPTION_TEXT, &m.model_spec, 0, 0},
+	    {"force", 0, NULL, "take a mask learned on another model all the same", OPTION_FLAG, &m.force, 0, 0},
+	    {"key", 0, "KEY", "one mask of a file, by its key or task", OPTION_TEXT, &m.key, 0, 0},
+	    {"task", 0, "NAME", "import: the task's label", OPTION_TEXT, &m.task, 0, 0},
+	    {"output", 'o', "FILE",
+	     "export, import: write here (export: else standard output;\nimport: else the store)", OPTION_TEXT,
+	     &m.output, 0, 0},
+	    {"format", 0, "swiftlet|skip_layers", "export: ours, or the published code's (swiftlet)", OPTION_TEXT,
+	     &m.format, 0, 0},
+	    {"store", 0, "FILE|URL", "the mask store, or postgresql://…\n(~/.local/state/swiftlet/masks.db)",
+	     OPTION_TEXT, &m.store_path, 0, 0},
+	};
+	struct command_line line = {
+	    .name = "masks",
+	    .usage = "list|show|export|import|delete [FILE|ID ...] [options]",
+	    .about =
+	        "Masks in files and in the store: the sub-layers that drafting skips, as learned.\n"
+	        "A FILE is a mask file in either format, an ID a mask of the store; without any, all of the\n"
+	        "store. `show` draws a mask, attention above MLP, one cell a block.",
+	    .examples = "  swiftlet masks show code.mask.json\n"
+	                "  swiftlet masks export code.mask.json --format skip_layers -o skip_layers.json\n"
+	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m llama-2-13b.gguf -o "
+	                "cnndm.json\n"
+	                "  swiftlet masks list --store masks.db\n"
+	                "  swiftlet masks delete 17",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .max_words = 64,
+	};
+	int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (line.n_words == 0)
+		return complain(STATUS_USAGE,
+		                "masks: expected list, show, export, import or delete (swiftlet masks --help)");
+	status = check_usage(&m, line.word[0], line.n_words - 1);
+	if (status == OPTIONS_GO_ON)
+		status = act(&m, line.word[0], line.word + 1, line.n_words - 1);
+	if (status == STATUS_DONE && (fflush(stdout) != 0 || ferror(stdout)))
+		status = complain(STATUS_FAILED, "standard output could not be written");
+	mask_list_free(&m.list);
+	free(m.id);
+	if (m.model)
+		model_close(m.model);
+	return status;
+}

@@ -1,0 +1,220 @@
+/* swiftlet serve: the HTTP service, until SIGTERM or Ctrl-C. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "optimizer/engine.h"
+#include "streams/service/server.h"
+#include "tools/program/command.h"
+#include "tools/program/interrupt.h"
+#include "tools/program/runtime.h"
+
+struct serve {
+	struct runtime_wish wish;
+	const char* host;
+	int64_t port, sessions, queue, chunk, rate, idle, body, grace;
+	const char* key_file;
+	const char* cors;
+	bool log;
+	const char* speculation;
+	const char* retrieval;
+	char retrieval_path[1024];
+	struct memory* memory;
+	struct server* server;
+};
+
+static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
+	if (!r->options.bank || !method_plans(&r->options))
+		return true;
+	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
+	return s->memory != NULL;
+}
+
+/* on: texts are kept where all else is. */
+static bool find_retrieval_store(struct serve* s, const char** path, struct error* e) {
+	if (!s->retrieval || strcmp(s->retrieval, "off") == 0)
+		return true;
+	if (s->wish.no_store)
+		return error_set(e, "--store-retrieval on needs a store: it does not go with --no-store");
+	*path = s->wish.store ? s->wish.store : s->retrieval_path;
+	return s->wish.store || store_default_path(s->retrieval_path, sizeof s->retrieval_path, e);
+}
+
+static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
+	struct server_options o = {.host = s->host,
+	                           .port = (int)s->port,
+	                           .name = r->name,
+	                           .key_file = s->key_file,
+	                           .cors = s->cors,
+	                           .sessions = (int)s->sessions,
+	                           .queue = (int)s->queue,
+	                           .prefill_chunk = (int)s->chunk,
+	                           .rate = (int)s->rate,
+	                           .idle_seconds = (int)s->idle,
+	                           .body_seconds = (int)s->body,
+	                           .log_requests = s->log,
+	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
+	                           .session = r->options};
+	if (!find_retrieval_store(s, &o.retrieval_store, e) || !open_memory(s, r, e))
+		return false;
+	s->server = server_open(&o, r->model, r->engine, s->memory, e);
+	return s->server != NULL;
+}
+
+static void say_ready(const struct serve* s, const struct runtime* r) {
+	const char* open = strchr(s->host, ':') ? "[" : "";
+	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
+	       s->host, *open ? "]" : "", server_port(s->server));
+	if (s->memory && memory_store(s->memory))
+		printf("masks are kept in %s\n", store_path(memory_store(s->memory)));
+	fflush(stdout);
+	say_copy(r->engine, &r->options, false);
+}
+
+static int close_serve(struct serve* s, bool served) {
+	int status = STATUS_DONE;
+	server_close(s->server, (double)s->grace);
+	struct error e;
+	if (s->memory && served && !memory_flush(s->memory, &e))
+		status = complain(STATUS_FAILED, "%s", e.message);
+	memory_close(s->memory);
+	return status;
+}
+
+/* Sequences share a memory of four full contexts, where nothing else is said, and the cache of each begins
+ * with what others hold already. */
+static void share_memory(struct runtime* r) {
+	int context;
+	const double bytes = runtime_cache_bytes(r, &context);
+	if (!(r->options.cache_memory > 0))
+		r->options.cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
+}
+
+static bool open_engine(struct runtime* r, struct serve* s, const char* model, struct error* e) {
+	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
+	if (r->model && s->wish.chat_template && !model_take_template(r->model, s->wish.chat_template, e))
+		return false;
+	watch_copy(&r->options);
+	if (r->model)
+		share_memory(r);
+	if (r->model)
+		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
+	if (r->model)
+		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
+	if (r->engine && s->sessions == 0)
+		s->sessions = r->engine->backend->adopt ? 32 : 4;
+	return r->engine != NULL;
+}
+
+/* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
+ * block what we block. */
+static void wait_for_end(void) {
+	while (!interrupted())
+		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+}
+
+static int serve(struct serve* s, const char* model, const struct swiftlet_options* options) {
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	interrupt_watch();
+	struct runtime r = {.options = *options};
+	struct error e = {{0}};
+	int status;
+	if (open_engine(&r, s, model, &e) && open_server(s, &r, &e)) {
+		say_ready(s, &r);
+		wait_for_end();
+		status = close_serve(s, true);
+	} else {
+		status = complain(STATUS_FAILED, "%s", e.message);
+		close_serve(s, false);
+	}
+	runtime_close(&r);
+	return status;
+}
+
+int command_serve(int argc, char** argv) {
+	struct serve s = {.host = "127.0.0.1",
+	                  .port = 8080,
+	                  .sessions = 0,
+	                  .queue = 64,
+	                  .rate = 0,
+	                  .idle = 60,
+	                  .body = 60,
+	                  .grace = 10};
+	struct swiftlet_options options;
+	const struct option option[] = {
+	    {"host", 0, "ADDRESS",
+	     "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", OPTION_TEXT,
+	     &s.host, 0, 0},
+	    {"port", 0, "N", "8080; 0 takes a free one and prints it", OPTION_COUNT, &s.port, 0, 65535},
+	    {"sessions", 0, "N", "sequences at once at most (32; 4 where processes share the model)",
+	     OPTION_COUNT, &s.sessions, 1, 256},
+	    {"queue", 0, "N", "generations that may wait (64), then 503", OPTION_COUNT, &s.queue, 1, 65536},
+	    {"prefill-chunk", 0, "N",
+	     "tokens of waiting prompts that are computed between two tokens of\nthe others (0: as many as cost "
+	     "eight plain steps, 32 to 256)",
+	     OPTION_COUNT, &s.chunk, 0, PREFILL_CHUNK},
+	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
+	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
+	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
+	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
+	     &s.body, 1, 3600},
+	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
+	     OPTION_TEXT, &s.key_file, 0, 0},
+	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
+	    {"store", 0, "FILE|URL",
+	     "what is learned: a file (~/.local/state/swiftlet/masks.db), or\npostgresql://USER@HOST/DATABASE, "
+	     "which "
+	     "any number of replicas\nshare: what one learns all draft with; no request waits for it",
+	     OPTION_TEXT, &s.wish.store, 0, 0},
+	    {"store-retrieval", 0, "on|off",
+	     "keep the texts of requests in the store, as tokens, so that drafts\ncome from them after a restart "
+	     "and in other replicas: --pool of them\na key (known by a hash), never for another key (off)",
+	     OPTION_TEXT, &s.retrieval, 0, 0},
+	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
+	    {"per-request-spec-decode-metrics", 0, "none|summary",
+	     "summary: answers tell of speculative decoding in vLLM's\nfield metrics.speculative_decoding (none)",
+	     OPTION_TEXT, &s.speculation, 0, 0},
+	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
+	     OPTION_FLAG, &s.log, 0, 0},
+	    {"model", 'm', "MODEL",
+	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, builtin (the "
+	     "default) or synth:SHAPE",
+	     OPTION_TEXT, &s.wish.model, 0, 0},
+	    {"chat-template", 0, "FILE|NAME",
+	     "a chat template instead of the model's, or that of its\nothers by name", OPTION_TEXT,
+	     &s.wish.chat_template, 0, 0},
+	    {"alias", 0, "NAME", "the model's name for clients", OPTION_TEXT, &s.wish.alias, 0, 0},
+	};
+	struct command_line line = {
+	    .name = "serve",
+	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
+	    .about =
+	        "Serves OpenAI's /v1/completions and /v1/chat/completions, and a page at / to watch it learn.\n"
+	        "Also: /v1/models, /health, /ready, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
+	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
+	    .examples = "  swiftlet serve --port 8080\n"
+	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+	                "  swiftlet serve --store postgresql://swiftlet@db.internal/swiftlet\n"
+	                "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
+	                "    -d '{\"model\": \"builtin\", \"prompt\": \"Once\", \"max_tokens\": 32}'",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, s.wish.model) : NULL;
+	if (status == OPTIONS_GO_ON && !model)
+		status = STATUS_USAGE;
+	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
+	    strcmp(s.speculation, "summary") != 0)
+		status =
+		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
+		             s.speculation);
+	if (status == OPTIONS_GO_ON && s.retrieval && strcmp(s.retrieval, "on") != 0 &&
+	    strcmp(s.retrieval, "off") != 0)
+		status = complain(STATUS_USAGE, "serve: --store-retrieval %s: expected on or off", s.retrieval);
+	return status == OPTIONS_GO_ON ? serve(&s, model, &options) : status;
+}

@@ -1,0 +1,328 @@
+/* swiftlet stream: prompts one after another from a file, one mask carried along. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "streams/jsonl.h"
+#include "streams/report.h"
+#include "tools/program/command.h"
+#include "tools/program/draw_mask.h"
+#include "tools/program/generation.h"
+#include "tools/program/interrupt.h"
+#include "tools/program/runtime.h"
+
+struct stream {
+	struct runtime_wish wish;
+	const char* input;
+	const char* output;
+	const char* summary_path;
+	bool no_special;
+	struct runtime runtime;
+	FILE* in;
+	FILE* out;
+	struct summary summary;
+	struct generation generation;
+	struct swiftlet_figures last; /* of the last instance that was served */
+	long served, failed;
+	struct swiftlet_figures drafted; /* of all, by source; nothing else */
+	bool out_failed;
+	bool live; /* progress is shown */
+	double shown_at;
+};
+
+/* ---- progress ------------------------------------------------------------------------------- */
+
+static void clear_progress(const struct stream* s) {
+	if (s->live)
+		fputs("\r\033[K", stderr);
+}
+
+/* What the program is about: the prompt, or the search while it decodes. */
+static const char* phase(const struct stream* s, const struct swiftlet_figures* f) {
+	if (f->tokens == 0)
+		return "prefill";
+	if (s->runtime.options.method == SWIFTLET_VANILLA)
+		return "plain";
+	if (!f->search_state || strcmp(f->search_state, "off") == 0)
+		return "mask given";
+	return strcmp(f->search_state, "running") == 0 ? "searching" : "mask found";
+}
+
+static void show_progress(void* user) {
+	struct stream* const s = user;
+	const double now = seconds_now();
+	if (!s->live || now - s->shown_at < 0.1)
+		return;
+	s->shown_at = now;
+	struct swiftlet_figures f;
+	swiftlet_session_figures(s->runtime.session, &f);
+	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, phase(s, &f));
+	if (!isnan(f.matchness))
+		fprintf(stderr, "  matchness %.2f", f.matchness);
+	if (!isnan(f.mean_generated))
+		fprintf(stderr, "  M %.2f  α %.2f", f.mean_generated, f.alpha);
+	if (!isnan(f.tokens_per_second))
+		fprintf(stderr, "  %.1f tokens/s", f.tokens_per_second);
+	fflush(stderr);
+}
+
+/* ---- one line ------------------------------------------------------------------------------- */
+
+static void put_line(struct stream* s, char* text) {
+	clear_progress(s);
+	if (!text || fputs(text, s->out) < 0 || fputc('\n', s->out) < 0 || fflush(s->out) != 0)
+		s->out_failed = true;
+	free(text);
+}
+
+static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
+	struct swiftlet_request request;
+	int n = 0;
+	int32_t* const prompt = instance_tokens(s->runtime.model, instance, s->no_special, &n, error);
+	if (!prompt)
+		return false;
+	swiftlet_request_default(&request, &s->runtime.options);
+	request.prompt = prompt;
+	request.n_prompt = n;
+	request.max_tokens = instance->max_tokens;
+	request.task = instance->task;
+	const bool good = generation_run(&s->generation, s->runtime.session, &request, error);
+	free(prompt);
+	return good;
+}
+
+static void serve(struct stream* s, const struct instance* instance, struct error* error) {
+	struct generation* const g = &s->generation;
+	if (!generate(s, instance, error)) {
+		s->failed++;
+		put_line(s, report_error_text(instance->id, instance->line, error->message));
+		return;
+	}
+	g->figures.seconds.load = s->served == 0 ? s->runtime.load_seconds : 0;
+	const struct report report = {
+	    .id = instance->id,
+	    .task = instance->task,
+	    .model = s->runtime.name,
+	    .backend = swiftlet_engine_name(s->runtime.engine),
+	    .method = s->runtime.options.method,
+	    .token = g->token,
+	    .n_tokens = g->n_tokens,
+	    .text = g->text ? g->text : "",
+	    .text_size = g->text_size,
+	    .figures = &g->figures,
+	};
+	put_line(s, report_text(&report));
+	s->served++;
+	s->last = g->figures;
+	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
+		s->drafted.source[i].rows += g->figures.source[i].rows;
+		s->drafted.source[i].accepted += g->figures.source[i].accepted;
+		s->drafted.source[i].predicted += g->figures.source[i].predicted;
+	}
+	if (!summary_add(&s->summary, instance->task, &g->figures))
+		s->out_failed = true;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void print_cell(double value, int width, int decimals) {
+	if (isnan(value))
+		printf("  %*s", width, "-");
+	else
+		printf("  %*.*f", width, decimals, value);
+}
+
+static void print_row(const char* name, const struct task_sum* sum) {
+	printf("%-16s  %9ld  %8" PRId64, name, sum->instances, sum->tokens);
+	print_cell(task_sum_mean_generated(sum), 6, 2);
+	print_cell(task_sum_alpha(sum), 6, 2);
+	print_cell(task_sum_matchness(sum), 9, 2);
+	printf("  %14" PRId64, sum->optimize_steps);
+	print_cell(task_sum_tokens_per_second(sum), 9, 1);
+	putchar('\n');
+}
+
+static void print_table(const struct stream* s) {
+	runtime_print(stdout, &s->runtime);
+	printf("%-16s  %9s  %8s  %6s  %6s  %9s  %14s  %9s\n", "task", "instances", "tokens", "M", "alpha",
+	       "matchness", "optimize_steps", "tokens/s");
+	for (int i = 0; i < s->summary.n; i++)
+		print_row(s->summary.task[i].name, &s->summary.task[i]);
+	print_row("total", &s->summary.total);
+	sources_print(stdout, &s->drafted);
+	if (s->failed)
+		printf("%ld line%s failed\n", s->failed, s->failed == 1 ? "" : "s");
+	if (s->runtime.options.method != SWIFTLET_VANILLA && s->served)
+		draw_figures(stdout, &s->last, s->runtime.model->weights.shape.n_blocks);
+}
+
+static bool write_summary(const struct stream* s) {
+	char* const text = summary_text(&s->summary);
+	FILE* const file = text ? fopen(s->summary_path, "wb") : NULL;
+	bool good = file && fputs(text, file) >= 0;
+	if (file)
+		good = fclose(file) == 0 && good;
+	free(text);
+	return good || complain(false, "%s: could not be written: %s", s->summary_path, strerror(errno));
+}
+
+static int finish(struct stream* s) {
+	clear_progress(s);
+	bool good = !s->out_failed || complain(false, "%s could not be written: %s",
+	                                       s->output ? s->output : "standard output", strerror(errno));
+	if (s->output)
+		print_table(s);
+	if (s->summary_path && !write_summary(s))
+		good = false;
+	/* the mask is of the whole stream, and so are its figures */
+	const struct task_sum* const total = &s->summary.total;
+	s->last.alpha = task_sum_alpha(total);
+	s->last.mean_generated = task_sum_mean_generated(total);
+	const bool one_task = s->summary.n == 1 && strcmp(s->summary.task[0].name, SUMMARY_NO_TASK) != 0;
+	if (s->served && !runtime_save_mask(&s->runtime, &s->wish, &s->last,
+	                                    one_task ? s->summary.task[0].name : NULL, total->tokens))
+		good = false;
+	if (fflush(stdout) != 0 || ferror(stdout))
+		good = complain(false, "standard output could not be written");
+	if (interrupted())
+		good = complain(false, "interrupted after %ld instances", s->served);
+	if (s->failed && !s->served)
+		good = complain(false, "every line failed");
+	return good ? STATUS_DONE : STATUS_FAILED;
+}
+
+static enum jsonl_status next_instance(struct jsonl_reader* reader, struct instance* instance,
+                                       struct error* error) {
+	interrupt_input(true);
+	const enum jsonl_status status = jsonl_next(reader, instance, error);
+	interrupt_input(false);
+	return status;
+}
+
+static int serve_all(struct stream* s) {
+	struct jsonl_reader reader = {.file = s->in};
+	struct instance instance;
+	struct error error = {{0}};
+	enum jsonl_status status = JSONL_END;
+	interrupt_watch();
+	while (!s->out_failed && !interrupted() &&
+	       (status = next_instance(&reader, &instance, &error)) != JSONL_END) {
+		if (interrupted() && status == JSONL_BROKEN) {
+			instance_free(&instance);
+			break;
+		}
+		if (status == JSONL_INSTANCE) {
+			serve(s, &instance, &error);
+		} else {
+			s->failed++;
+			put_line(s, report_error_text(instance.id, instance.line, error.message));
+		}
+		instance_free(&instance);
+	}
+	const bool read_failed = ferror(s->in) != 0 && !interrupted();
+	jsonl_free(&reader);
+	const int result = finish(s);
+	if (read_failed)
+		return complain(STATUS_FAILED, "%s could not be read", s->input ? s->input : "standard input");
+	return result;
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static bool same_file(FILE* in, const char* path) {
+	struct stat a, b;
+	return fstat(fileno(in), &a) == 0 && stat(path, &b) == 0 && S_ISREG(a.st_mode) && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+static int open_input(struct stream* s) {
+	const bool standard = !s->input || strcmp(s->input, "-") == 0;
+	s->in = standard ? stdin : fopen(s->input, "rb");
+	if (!s->in)
+		return complain(STATUS_FAILED, "%s: %s", s->input, strerror(errno));
+	struct stat status;
+	if (fstat(fileno(s->in), &status) == 0 && S_ISDIR(status.st_mode))
+		return complain(STATUS_FAILED, "%s: a folder, expected a file of JSON lines", s->input);
+	if ((s->output && same_file(s->in, s->output)) || (s->summary_path && same_file(s->in, s->summary_path)))
+		return complain(STATUS_USAGE, "stream: the output would overwrite the input %s", s->input);
+	return OPTIONS_GO_ON;
+}
+
+static int open_output(struct stream* s) {
+	s->out = s->output ? fopen(s->output, "wb") : stdout;
+	if (!s->out)
+		return complain(STATUS_FAILED, "%s: %s", s->output, strerror(errno));
+	return OPTIONS_GO_ON;
+}
+
+static void close_stream(struct stream* s) {
+	generation_free(&s->generation);
+	summary_free(&s->summary);
+	if (s->in && s->in != stdin)
+		fclose(s->in);
+	if (s->out && s->out != stdout)
+		fclose(s->out);
+	runtime_close(&s->runtime);
+}
+
+int command_stream(int argc, char** argv) {
+	const double started = seconds_now();
+	struct stream s = {0};
+	struct swiftlet_options options;
+	const struct option option[] = {
+	    {"input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
+	     OPTION_TEXT, &s.input, 0, 0},
+	    {"output", 'o', "FILE",
+	     "results, one JSON object a line; the table per task then goes\nto standard output", OPTION_TEXT,
+	     &s.output, 0, 0},
+	    {"summary", 0, "FILE", "sums per task as one JSON object", OPTION_TEXT, &s.summary_path, 0, 0},
+	    {"no-special", 0, NULL, "special tokens written in prompts are plain text", OPTION_FLAG,
+	     &s.no_special, 0, 0},
+	    RUNTIME_OPTIONS(s.wish),
+	};
+	struct command_line line = {
+	    .name = "stream",
+	    .usage = "[-m MODEL] [-i FILE.jsonl|-] [-o OUT.jsonl] [--summary FILE] [--store FILE]\n              "
+	             "         [options]",
+	    .about = "Serves prompts in file order; what the search learns is carried from one to the next.\n"
+	             "Input lines:  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}; with "
+	             "messages also\n"
+	             "\"tools\", \"documents\" and \"chat_template_kwargs\", which go to the chat template.\n"
+	             "A line that is broken, or longer than the context, gets {\"id\", \"line\", \"error\": "
+	             "{\"message\"}}\n"
+	             "and the stream goes on; the exit status is 0 unless every line failed.",
+	    .examples = "  swiftlet stream -i prompts.jsonl -o results.jsonl --summary sums.json\n"
+	                "  swiftlet stream -m model.gguf -i prompts.jsonl --preset paper > results.jsonl\n"
+	                "  swiftlet stream -i prompts.jsonl -o plain.jsonl --method vanilla\n"
+	                "  swiftlet stream -i code.jsonl -o out.jsonl --save-mask code.mask.json",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, s.wish.model) : NULL;
+	if (status == OPTIONS_GO_ON && !model)
+		status = STATUS_USAGE;
+	if (status == OPTIONS_GO_ON)
+		status = open_input(&s);
+	if (status == OPTIONS_GO_ON)
+		status = runtime_open(&s.runtime, &s.wish, model, &options, started);
+	if (status == OPTIONS_GO_ON)
+		status = open_output(&s);
+	if (status == OPTIONS_GO_ON) {
+		s.live = isatty(STDERR_FILENO) != 0;
+		s.generation.on_step = show_progress;
+		s.generation.on_user = &s;
+		s.generation.watch = s.runtime.watch;
+		status = serve_all(&s);
+	}
+	if (!runtime_keep(&s.runtime) && status == STATUS_DONE)
+		status = STATUS_FAILED;
+	close_stream(&s);
+	return status;
+}

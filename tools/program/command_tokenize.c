@@ -1,0 +1,232 @@
+/* swiftlet tokenize: text to ids and back. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+#include "core/text/chat_template.h"
+#include "core/text/tokenizer.h"
+#include "streams/json_text.h"
+#include "tools/program/command.h"
+#include "tools/program/options.h"
+#include "tools/program/runtime.h"
+
+struct tokenize {
+	const char* model;
+	const char* text;
+	const char* file;
+	const char *messages, *chat_template, *tools, *documents, *variables;
+	bool decode, add_special, no_special, json, as_text, no_generation_prompt;
+};
+
+static void print_ids(const struct token_list* list, bool json) {
+	if (json)
+		fputs("{\"tokens\": [", stdout);
+	for (int i = 0; i < list->n; i++)
+		printf("%s%" PRId32, i == 0 ? "" : json ? ", " : " ", list->id[i]);
+	puts(json ? "]}" : "");
+}
+
+static bool encode(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text, size_t size,
+                   struct error* error) {
+	struct token_list list = {0};
+	const int flags = (t->add_special ? TOKENIZE_ADD_SPECIAL : 0) | (t->no_special ? TOKENIZE_NO_SPECIAL : 0);
+	const bool good = tokenizer_encode(tokenizer, text, size, flags, &list);
+	if (good)
+		print_ids(&list, t->json);
+	token_list_free(&list);
+	return good || error_set(error, "out of memory for a text of %zu bytes", size);
+}
+
+/* Ids between white space, commas and brackets; {"tokens": …} is read too. */
+static bool read_ids(const char* text, size_t size, int vocab, struct token_list* list, struct error* error) {
+	const char* const end = text + size;
+	const char* const member = "\"tokens\"";
+	for (const char* at = text; at < end;) {
+		if (*at && strchr(" \t\r\n,[]{}:", *at)) {
+			at++;
+		} else if ((size_t)(end - at) >= strlen(member) && memcmp(at, member, strlen(member)) == 0) {
+			at += strlen(member);
+		} else {
+			int64_t id = 0;
+			const char* const start = at;
+			for (; at < end && isdigit((unsigned char)*at) && id < vocab; at++)
+				id = 10 * id + (*at - '0');
+			if (at == start || id >= vocab)
+				return error_set(error, "--decode: \"%.20s\" is no id, expected numbers from 0 to %d", start,
+				                 vocab - 1);
+			if (!token_list_append(list, (int32_t)id))
+				return error_set(error, "out of memory");
+		}
+	}
+	return true;
+}
+
+static bool decode(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text, size_t size,
+                   struct error* error) {
+	struct token_list list = {0};
+	bool good = read_ids(text, size, tokenizer_size(tokenizer), &list, error);
+	size_t decoded_size = 0;
+	char* const decoded =
+	    good ? tokenizer_decode(tokenizer, list.id, list.n, !t->no_special, true, &decoded_size) : NULL;
+	if (good && !decoded)
+		good = error_set(error, "out of memory");
+	char* const quoted = good && t->json ? json_quote(decoded, decoded_size) : NULL;
+	if (good && t->json && !quoted)
+		good = error_set(error, "out of memory");
+	if (quoted)
+		printf("{\"text\": %s}\n", quoted);
+	else if (good)
+		fwrite(decoded, 1, decoded_size, stdout);
+	free(quoted);
+	free(decoded);
+	token_list_free(&list);
+	return good;
+}
+
+/* ---- chats ---------------------------------------------------------------------------------- */
+
+static struct chat_json json_of(const char* text) {
+	return (struct chat_json){text, text ? strlen(text) : 0};
+}
+
+/* Every JSON text that was given. */
+static bool check_given(const struct tokenize* t, const struct chat_json* messages, struct error* error) {
+	const struct {
+		const char *option, *text;
+		char first;
+	} given[] = {{"--tools", t->tools, '['},
+	             {"--documents", t->documents, '['},
+	             {"--chat-template-kwargs", t->variables, '{'}};
+	for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+		if (given[i].text &&
+		    !check_json(given[i].option, given[i].text, strlen(given[i].text), given[i].first, error))
+			return false;
+	return check_json("--messages", messages->text, messages->size, '[', error);
+}
+
+/* The prompt that the chat template makes of messages: its ids, or with --text its text. */
+static bool chat(const struct tokenize* t, const struct model* model, const char* text, size_t size,
+                 struct error* error) {
+	const struct chat_request request = {.messages = {text, size},
+	                                     .tools = json_of(t->tools),
+	                                     .documents = json_of(t->documents),
+	                                     .variables = json_of(t->variables),
+	                                     .no_generation_prompt = t->no_generation_prompt};
+	const char* const template_text = model_chat_template(model, t->tools != NULL);
+	if (!check_given(t, &request.messages, error))
+		return false;
+	if (t->as_text) {
+		size_t n = 0;
+		char* const prompt = chat_template_text(template_text, model->tokenizer, &request, &n, error);
+		if (prompt)
+			fwrite(prompt, 1, n, stdout);
+		free(prompt);
+		return prompt != NULL;
+	}
+	struct token_list list = {0};
+	const bool good = chat_template_encode(template_text, model->tokenizer, &request, &list, error);
+	if (good)
+		print_ids(&list, t->json);
+	token_list_free(&list);
+	return good;
+}
+
+/* ---- one text ------------------------------------------------------------------------------- */
+
+static bool work(const struct tokenize* t, struct model* model, const char* text, size_t size,
+                 struct error* error) {
+	if (t->chat_template && !model_take_template(model, t->chat_template, error))
+		return false;
+	if (t->messages)
+		return chat(t, model, text, size, error);
+	return t->decode ? decode(t, model->tokenizer, text, size, error)
+	                 : encode(t, model->tokenizer, text, size, error);
+}
+
+static int tokenize_text(const struct tokenize* t, const char* spec, const char* text, size_t size) {
+	struct error error = {{0}};
+	const struct model_options options = {.vocabulary_only = true};
+	struct model* const model = model_open(spec, &options, &error);
+	if (!model)
+		return complain(STATUS_FAILED, "%s", error.message);
+	const bool good = work(t, model, text, size, &error);
+	model_close(model);
+	if (!good)
+		return complain(STATUS_FAILED, "%s", error.message);
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return complain(STATUS_FAILED, "standard output could not be written");
+	return STATUS_DONE;
+}
+
+int command_tokenize(int argc, char** argv) {
+	struct tokenize t = {0};
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "whose tokenizer (builtin); a GGUF with a vocabulary alone will do",
+	     OPTION_TEXT, &t.model, 0, 0},
+	    {"prompt", 'p', "TEXT", "the text, or with --decode the ids", OPTION_TEXT, &t.text, 0, 0},
+	    {"file", 'f', "FILE", "read it from a file, byte for byte (-: standard input)", OPTION_TEXT, &t.file,
+	     0, 0},
+	    {"decode", 0, NULL, "ids to text", OPTION_FLAG, &t.decode, 0, 0},
+	    {"add-special", 0, NULL, "add BOS and EOS as the model's rules say", OPTION_FLAG, &t.add_special, 0,
+	     0},
+	    {"no-special", 0, NULL,
+	     "special tokens written in the text are plain text;\nwith --decode they are left out", OPTION_FLAG,
+	     &t.no_special, 0, 0},
+	    {"messages", 0, "JSON",
+	     "a chat's messages, or @FILE (@-: standard input), through the\nchat template", OPTION_TEXT,
+	     &t.messages, 0, 0},
+	    {"tools", 0, "JSON", "with --messages: the tools, a list", OPTION_TEXT, &t.tools, 0, 0},
+	    {"documents", 0, "JSON", "with --messages: the documents, a list", OPTION_TEXT, &t.documents, 0, 0},
+	    {"chat-template-kwargs", 0, "JSON", "with --messages: the template's variables, an object",
+	     OPTION_TEXT, &t.variables, 0, 0},
+	    {"chat-template", 0, "FILE|NAME",
+	     "a chat template instead of the model's, or that of its\nothers by name", OPTION_TEXT,
+	     &t.chat_template, 0, 0},
+	    {"no-generation-prompt", 0, NULL, "with --messages: end with the last message", OPTION_FLAG,
+	     &t.no_generation_prompt, 0, 0},
+	    {"text", 0, NULL, "with --messages: print the prompt's text, not its ids", OPTION_FLAG, &t.as_text, 0,
+	     0},
+	    {"json", 0, NULL, "print {\"tokens\": [...]}, with --decode {\"text\": \"...\"}", OPTION_FLAG,
+	     &t.json, 0, 0},
+	};
+	struct command_line line = {
+	    .name = "tokenize",
+	    .usage = "[-m MODEL] (-p TEXT | -f FILE | --messages JSON) [options]",
+	    .about = "Prints the ids of a text on one line, or the text of ids. Any text is accepted, the empty "
+	             "one too.",
+	    .examples = "  swiftlet tokenize -p 'Hello, world'\n"
+	                "  swiftlet tokenize -m model.gguf -f notes.txt --json\n"
+	                "  swiftlet tokenize --decode -p '1 2 3'\n"
+	                "  swiftlet tokenize -m model.gguf --text \\\n"
+	                "    --messages '[{\"role\": \"user\", \"content\": \"Hello\"}]'",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	const char* const spec = options_model(&line, t.model);
+	if (!spec)
+		return STATUS_USAGE;
+	const int given = (t.text != NULL) + (t.file != NULL) + (t.messages != NULL);
+	if (given != 1)
+		return complain(STATUS_USAGE, "tokenize: %s (swiftlet tokenize --help)",
+		                given ? "two of -p, -f and --messages were given"
+		                      : "no text: give -p TEXT, -f FILE or --messages JSON");
+	if (t.messages && *t.messages == '@')
+		t.file = t.messages + 1;
+	else if (t.messages)
+		t.text = t.messages;
+	struct error error = {{0}};
+	size_t size = t.text ? strlen(t.text) : 0;
+	char* const file_text = t.text ? NULL : read_whole(t.file, &size, &error);
+	if (!t.text && !file_text)
+		return complain(STATUS_FAILED, "%s", error.message);
+	status = tokenize_text(&t, spec, t.text ? t.text : file_text, size);
+	free(file_text);
+	return status;
+}

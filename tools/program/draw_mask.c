@@ -1,0 +1,63 @@
+/* A mask drawn in the terminal as in SWIFT's Figure 12. */
+#include "tools/program/draw_mask.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* What a mask keeps as stored is said of masks, what runs low of drafts. */
+static void draw_row(FILE* out, const struct mask* mask, const struct mask* low, int blocks, int kind,
+                     bool colour) {
+	static const char* const shade[] = {"\033[31m", "\033[34m"}; /* red, blue */
+	int n = 0, rounded = 0, stored = 0;
+	fprintf(out, "  %-9s ", kind == 0 ? "attention" : "MLP");
+	for (int b = 0; b < blocks; b++) {
+		const int s = 2 * b + kind;
+		const bool skipped = mask_has(mask, s), is_low = mask_has(low, s);
+		if (colour)
+			fprintf(out, "%s%s\033[0m", skipped ? shade[kind] : "\033[90m", is_low ? "▄" : "■");
+		else
+			fputs(skipped ? "■" : is_low ? "▄" : "□", out);
+		n += skipped;
+		rounded += is_low;
+		stored += mask_stores(mask, s);
+	}
+	fprintf(out, "  %d of %d skipped", n, blocks);
+	if (rounded > 0)
+		fprintf(out, ", %d with low-bit weights", rounded);
+	else if (stored > 0)
+		fprintf(out, ", %d with stored weights", stored);
+	fputc('\n', out);
+}
+
+static void draw(FILE* out, const struct mask* mask, const struct mask* low, int blocks) {
+	const bool colour = isatty(fileno(out)) && !getenv("NO_COLOR");
+	draw_row(out, mask, low, blocks, 0, colour);
+	draw_row(out, mask, low, blocks, 1, colour);
+	fprintf(out, "  %-9s ", "block");
+	for (int b = 0; b < blocks;) {
+		/* a number needs its own width and a space */
+		if (b % 10 == 0)
+			b += fprintf(out, "%d", b);
+		else
+			b += fprintf(out, " ");
+	}
+	fputc('\n', out);
+}
+
+void draw_mask(FILE* out, const struct mask* mask, int blocks) {
+	draw(out, mask, &(struct mask){.word = {0}}, blocks);
+}
+
+static void set_blocks(struct mask* mask, const int* block, int n, int kind) {
+	for (int i = 0; i < n; i++)
+		mask_set(mask, 2 * block[i] + kind, true);
+}
+
+void draw_figures(FILE* out, const struct swiftlet_figures* f, int blocks) {
+	struct mask mask = {.word = {0}}, low = mask;
+	set_blocks(&mask, f->attention, f->n_attention, 0);
+	set_blocks(&mask, f->mlp, f->n_mlp, 1);
+	set_blocks(&low, f->low_attention, f->n_low_attention, 0);
+	set_blocks(&low, f->low_mlp, f->n_low_mlp, 1);
+	draw(out, &mask, &low, blocks);
+}

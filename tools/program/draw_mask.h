@@ -1,0 +1,16 @@
+/* A mask drawn in the terminal as in SWIFT's Figure 12: attention above MLP, one cell a block. */
+#ifndef SWIFTLET_TOOLS_PROGRAM_DRAW_MASK_H
+#define SWIFTLET_TOOLS_PROGRAM_DRAW_MASK_H
+
+#include <stdio.h>
+
+#include "kernels/backend.h"
+#include "swiftlet.h"
+
+/* On a terminal kept sub-layers are gray, skipped attention red, skipped MLP blue; elsewhere, and where
+ * NO_COLOR is set, filled cells are skipped and empty ones kept. Half-filled: with low-bit weights. */
+void draw_mask(FILE*, const struct mask*, int blocks);
+/* What drafted last, as the figures have it. */
+void draw_figures(FILE*, const struct swiftlet_figures*, int blocks);
+
+#endif

@@ -1,0 +1,135 @@
+/* One request run to its end. */
+#include "tools/program/generation.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/memory/memory.h"
+#include "tools/program/interrupt.h"
+
+static bool keep(struct generation* g, const struct swiftlet_step* step) {
+	if (g->n_tokens + step->n > g->token_capacity) {
+		g->token_capacity = 2 * (g->n_tokens + step->n);
+		int32_t* const grown = realloc(g->token, (size_t)g->token_capacity * sizeof *grown);
+		if (!grown)
+			return false;
+		g->token = grown;
+	}
+	if (g->text_size + step->text_size >= g->text_capacity) {
+		g->text_capacity = 2 * (g->text_size + step->text_size) + 256;
+		char* const grown = realloc(g->text, g->text_capacity);
+		if (!grown)
+			return false;
+		g->text = grown;
+	}
+	for (int i = 0; i < step->n; i++)
+		g->token[g->n_tokens++] = step->token[i].id;
+	if (step->text_size)
+		memcpy(g->text + g->text_size, step->text, step->text_size);
+	g->text_size += step->text_size;
+	return true;
+}
+
+/* False: the generation is to end. */
+static bool take(struct generation* g, const struct swiftlet_step* step) {
+	if (!keep(g, step)) {
+		g->no_memory = true;
+		return false;
+	}
+	if (g->show && step->text_size) {
+		const bool written = fwrite(step->text, 1, step->text_size, g->show) == step->text_size;
+		if (!written || fflush(g->show) != 0) {
+			g->write_failed = true;
+			return false;
+		}
+	}
+	if (g->on_step)
+		g->on_step(g->on_user);
+	return !interrupted();
+}
+
+static bool run_steps(struct generation* g, swiftlet_session* session, struct error* error) {
+	struct swiftlet_step step;
+	do {
+		if (!swiftlet_session_step(session, &step, error->message, sizeof error->message))
+			return false;
+		if (g->watch)
+			memory_step(g->watch, &step);
+		if (!take(g, &step))
+			swiftlet_session_cancel(session);
+	} while (step.stop == SWIFTLET_RUNNING);
+	return true;
+}
+
+bool generation_run(struct generation* g, swiftlet_session* session, const struct swiftlet_request* request,
+                    struct error* error) {
+	g->n_tokens = 0;
+	g->text_size = 0;
+	g->no_memory = g->write_failed = false;
+	if (!swiftlet_session_start(session, request, error->message, sizeof error->message))
+		return false;
+	if (g->watch)
+		memory_begin(g->watch, request->task);
+	const bool good = run_steps(g, session, error);
+	if (g->watch)
+		memory_end(g->watch);
+	if (!good)
+		return false;
+	swiftlet_session_figures(session, &g->figures);
+	if (g->no_memory)
+		return error_set(error, "out of memory for the text");
+	if (g->write_failed)
+		return error_set(error, "standard output could not be written: %s", strerror(errno));
+	return true;
+}
+
+void generation_free(struct generation* g) {
+	free(g->token);
+	free(g->text);
+	g->token = NULL;
+	g->text = NULL;
+}
+
+static void print_figure(FILE* out, const char* name, double value, const char* format) {
+	if (isnan(value))
+		return;
+	fprintf(out, "   %s ", name);
+	fprintf(out, format, value);
+}
+
+void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_method method) {
+	fprintf(out, "%d tokens (%s) in %.2f s", f->tokens, swiftlet_stop_name(f->stop), f->seconds.decode);
+	print_figure(out, "tokens/s", f->tokens_per_second, "%.1f");
+	fprintf(out, "   prompt %d tokens in %.2f s   load %.2f s\n", f->prompt_tokens, f->seconds.prefill,
+	        f->seconds.load);
+	if (method == SWIFTLET_VANILLA)
+		return;
+	fprintf(out, "%" PRId64 " full passes (%" PRId64 " plain), %" PRId64 " draft steps, %" PRId64 " accepted",
+	        f->full_passes, f->plain_steps, f->draft_steps, f->accepted);
+	print_figure(out, "M", f->mean_generated, "%.2f");
+	print_figure(out, "alpha", f->alpha, "%.2f");
+	print_figure(out, "c", f->c, "%.2f");
+	print_figure(out, "expected speed-up", f->expected_speedup, "%.2f");
+	fprintf(out, "\nsearch %s, %" PRId64 " proposals", f->search_state ? f->search_state : "off",
+	        f->optimize_steps);
+	print_figure(out, "matchness", f->matchness, "%.2f");
+	print_figure(out, "skip ratio", f->skip_ratio, "%.2f");
+	fprintf(out, "   skipping %d attention and %d MLP sub-layers\n", f->n_attention, f->n_mlp);
+	sources_print(out, f);
+}
+
+void sources_print(FILE* out, const struct swiftlet_figures* f) {
+	for (int i = 0; swiftlet_source_name(i); i++) {
+		if (f->source[i].rows == 0)
+			continue;
+		fprintf(out, "drafted by %-10s  %8" PRId64 " rows  %8" PRId64 " accepted", swiftlet_source_name(i),
+		        f->source[i].rows, f->source[i].accepted);
+		if (f->source[i].accepted > 0)
+			fprintf(out, "   predicted over accepted %.3f",
+			        f->source[i].predicted / (double)f->source[i].accepted);
+		fputc('\n', out);
+	}
+}

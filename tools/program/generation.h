@@ -1,0 +1,38 @@
+/* One request run to its end: its ids and text kept, and shown as they come. */
+#ifndef SWIFTLET_TOOLS_PROGRAM_GENERATION_H
+#define SWIFTLET_TOOLS_PROGRAM_GENERATION_H
+
+#include <stdio.h>
+
+#include "kernels/backend.h"
+#include "swiftlet.h"
+
+struct memory_watch;
+
+struct generation {
+	/* in */
+	FILE* show;                     /* text as it is accepted, or NULL */
+	void (*on_step)(void* on_user); /* between steps, or NULL */
+	void* on_user;
+	struct memory_watch* watch; /* streams/memory/memory.h: told of each step; or NULL */
+	/* out */
+	int32_t* token; /* (n_tokens) */
+	int n_tokens, token_capacity;
+	char* text; /* (text_size) */
+	size_t text_size, text_capacity;
+	struct swiftlet_figures figures;
+	bool write_failed; /* `show` could not be written: the generation was cancelled */
+	bool no_memory;
+};
+
+/* False with the error set. Ctrl-C (tools/program/interrupt.h) cancels, which is no failure. */
+bool generation_run(struct generation*, swiftlet_session*, const struct swiftlet_request*, struct error*);
+void generation_free(struct generation*);
+
+/* The figures in a few lines for people. */
+void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);
+/* Who drafted: a line a source, rows verified, tokens accepted, and the tokens that were expected of it over
+ * those that came. Nothing where nobody did. */
+void sources_print(FILE*, const struct swiftlet_figures*);
+
+#endif

@@ -1,0 +1,67 @@
+/* The command line: one parser for every command.
+ *
+ * A command lists its own options and says whether the session's (swiftlet_options) are taken too; the
+ * parser reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`, prints help, and refuses
+ * what it does not know with the nearest name it does. */
+#ifndef SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
+#define SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "swiftlet.h"
+
+enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, OPTIONS_GO_ON = -1 };
+
+struct text_list { /* the values of an option that may be repeated; pointers into argv */
+	const char* text[64];
+	int n;
+};
+
+enum option_kind {
+	OPTION_FLAG,  /* bool* target, set true */
+	OPTION_TEXT,  /* const char** target */
+	OPTION_COUNT, /* int64_t* target, in [least, most] */
+	OPTION_LIST   /* struct text_list* target */
+};
+
+struct option {
+	const char* name;  /* without dashes */
+	char letter;       /* short form, or 0 */
+	const char* value; /* what stands for the value in the help; NULL for a flag */
+	const char* help;
+	enum option_kind kind;
+	void* target;
+	int64_t least, most;
+};
+
+struct command_line {
+	const char* name;            /* "run" */
+	const char* usage;           /* what follows `swiftlet run` */
+	const char* about;           /* a paragraph, lines broken by hand, no final newline */
+	const char* examples;        /* lines, or NULL */
+	const struct option* option; /* (n_options) */
+	int n_options;
+	struct swiftlet_options* session; /* takes the common options too; NULL: none are taken */
+	const char* word[64];             /* out: (n_words) what stands between the options */
+	int n_words, max_words;           /* max_words: in, at most 64 */
+};
+
+/* Reads argv[1..argc) (argv[0] is the command's name). OPTIONS_GO_ON, or the exit status when that was
+ * all: help was printed, or a message about wrong usage. session is set to the defaults first. */
+int options_parse(struct command_line*, int argc, char** argv);
+
+/* A message of the form "swiftlet: …" on standard error; returns the status given. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+int complain(int status, const char* format, ...);
+
+/* Of n names the one nearest to a mistyped one, or NULL when none is near. */
+const char* nearest_name(const char* mistyped, const char* const* name, int n);
+
+/* MODEL from `-m` and from the first word: whichever was given, `builtin` when neither. NULL, with the
+ * message printed, when both were. */
+const char* options_model(const struct command_line*, const char* model_option);
+
+#endif

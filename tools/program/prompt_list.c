@@ -1,0 +1,119 @@
+/* Prompts as ids. */
+#include "tools/program/prompt_list.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+#include "streams/jsonl.h"
+
+static const char* const usual[] = {
+    "Once upon a time there was a small bird that could not sing.",
+    "def read_lines(path):\n    \"\"\"Returns the lines of a file without their ends.\"\"\"\n",
+    "Question: A baker sells 14 loaves in the morning and twice as many in the afternoon. How many in "
+    "all?\nAnswer:",
+    "German: Zwei Kinder spielen am Strand mit einem roten Ball.\nEnglish:",
+    "The three most important things to know about the history of the printing press are",
+    "Dialogue:\nA: Are you coming on Friday?\nB: I have to work until six, but I can come after "
+    "that.\nSummary:",
+};
+
+static bool add(struct prompt_list* list, const char* task, int32_t* id, int n, int max_tokens,
+                struct error* error) {
+	char* const label = task ? strdup(task) : NULL;
+	if (!id || (task && !label)) {
+		free(id);
+		free(label);
+		return error->message[0] ? false : error_set(error, "out of memory");
+	}
+	list->prompt[list->n++] = (struct prompt){label, id, n, max_tokens};
+	return true;
+}
+
+static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model, struct error* error) {
+	for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+		int n = 0;
+		int32_t* const id = prompt_tokens(model, usual[i], strlen(usual[i]), false, &n, error);
+		if (!add(list, NULL, id, n, 128, error))
+			return false;
+	}
+	return true;
+}
+
+/* Of messages that a model without a chat template is given, the last one's text. */
+static int32_t* tokens_of(const swiftlet_model* model, const struct instance* instance, int* n,
+                          struct error* error) {
+	if (instance->prompt || model_chat_template(model, false))
+		return instance_tokens(model, instance, false, n, error);
+	cJSON* messages = cJSON_Parse(instance->chat.messages);
+	const cJSON* last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
+	const char* text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "content"));
+	int32_t* id = NULL;
+	if (text)
+		id = prompt_tokens(model, text, strlen(text), false, n, error);
+	else
+		error_set(error, "the last message has no text");
+	cJSON_Delete(messages);
+	return id;
+}
+
+static bool read_file(struct prompt_list* list, const swiftlet_model* model, FILE* file, const char* name,
+                      struct error* error) {
+	struct jsonl_reader reader = {.file = file};
+	struct instance instance;
+	struct error why = {{0}};
+	bool good = true;
+	while (good && list->n < MOST_PROMPTS) {
+		const enum jsonl_status status = jsonl_next(&reader, &instance, &why);
+		if (status == JSONL_END)
+			break;
+		int n = 0;
+		int32_t* const id = status == JSONL_INSTANCE ? tokens_of(model, &instance, &n, &why) : NULL;
+		good = id ? add(list, instance.task, id, n, instance.max_tokens, error)
+		          : error_set(error, "%s, line %ld: %.300s", name, instance.line, why.message);
+		instance_free(&instance);
+	}
+	jsonl_free(&reader);
+	return good && (list->n > 0 || error_set(error, "%s holds no prompts", name));
+}
+
+bool prompt_list_read(struct prompt_list* list, const swiftlet_model* model, const char* input,
+                      struct error* error) {
+	if (!input)
+		return usual_prompts(list, model, error);
+	const bool standard = strcmp(input, "-") == 0;
+	FILE* const file = standard ? stdin : fopen(input, "rb");
+	if (!file)
+		return error_set(error, "%s: %s", input, strerror(errno));
+	const bool good = read_file(list, model, file, input, error);
+	if (!standard)
+		fclose(file);
+	return good;
+}
+
+void prompt_list_fit(struct prompt_list* list, int context) {
+	int kept = 0;
+	for (int i = 0; i < list->n; i++) {
+		if (list->prompt[i].n < context) {
+			list->prompt[kept++] = list->prompt[i];
+			continue;
+		}
+		free(list->prompt[i].id);
+		free(list->prompt[i].task);
+	}
+	if (kept < list->n)
+		fprintf(stderr, "swiftlet: %d of %d prompts are left out: the context holds %d tokens\n",
+		        list->n - kept, list->n, context);
+	list->n = kept;
+}
+
+void prompt_list_free(struct prompt_list* list) {
+	for (int i = 0; i < list->n; i++) {
+		free(list->prompt[i].id);
+		free(list->prompt[i].task);
+	}
+	list->n = 0;
+}

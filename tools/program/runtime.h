@@ -1,0 +1,137 @@
+/* What run, chat and stream have in common: a model, an engine and a session opened as the command line
+ * says, and the mask that goes in and out. */
+#ifndef SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
+#define SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
+
+#include <stdio.h>
+
+#include "core/model/model.h"
+#include "core/text/chat_template.h"
+#include "optimizer/method.h"
+#include "streams/jsonl.h"
+#include "swiftlet.h"
+#include "tools/program/options.h"
+
+struct memory;
+struct memory_watch;
+
+struct runtime_wish {
+	const char* model;         /* -m */
+	const char* alias;         /* the name reports give the model */
+	const char* chat_template; /* a file, or the name of one that the model has, instead of the model's */
+	const char* mask;          /* a file to start from */
+	const char* key;           /* which mask of it */
+	bool force;                /* also a mask learned on another model */
+	const char* save_mask;     /* a file to leave the mask in */
+	const char* store;         /* where what is learned is kept; NULL: the usual place */
+	bool no_store;
+};
+
+/* Rows of a command's option table that fill a struct runtime_wish `w`. */
+#define RUNTIME_OPTIONS(w)                                                                                   \
+	{"model",                                                                                                \
+	 'm',                                                                                                    \
+	 "MODEL",                                                                                                \
+	 "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "                     \
+	 "builtin (the default) or synth:SHAPE",                                                                 \
+	 OPTION_TEXT,                                                                                            \
+	 &(w).model,                                                                                             \
+	 0,                                                                                                      \
+	 0},                                                                                                     \
+	    {"alias", 0, "NAME", "the name that reports give the model", OPTION_TEXT, &(w).alias, 0, 0},         \
+	    {"chat-template",                                                                                    \
+	     0,                                                                                                  \
+	     "FILE|NAME",                                                                                        \
+	     "a chat template instead of the model's, or that of its\nothers by name",                           \
+	     OPTION_TEXT,                                                                                        \
+	     &(w).chat_template,                                                                                 \
+	     0,                                                                                                  \
+	     0},                                                                                                 \
+	    {"mask", 0, "FILE", "start from this mask (either format)", OPTION_TEXT, &(w).mask, 0, 0},           \
+	    {"key", 0, "KEY", "which mask of the file, by key or task", OPTION_TEXT, &(w).key, 0, 0},            \
+	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0},           \
+	    {"store",                                                                                            \
+	     0,                                                                                                  \
+	     "FILE",                                                                                             \
+	     "keep what is learned in this store, and begin with what is\nthere "                                \
+	     "(~/.local/state/swiftlet/masks.db)",                                                               \
+	     OPTION_TEXT,                                                                                        \
+	     &(w).store,                                                                                         \
+	     0,                                                                                                  \
+	     0},                                                                                                 \
+	    {"no-store",    0, NULL, "leave the store alone: nothing is read from it or kept", OPTION_FLAG,      \
+	     &(w).no_store, 0, 0},                                                                               \
+	{                                                                                                        \
+		"save-mask", 0, "FILE", "write the mask that was learned", OPTION_TEXT, &(w).save_mask, 0, 0         \
+	}
+
+struct runtime {
+	swiftlet_model* model;
+	swiftlet_engine* engine;
+	swiftlet_session* session;
+	struct swiftlet_options options;
+	const char* name; /* the alias, or the model's own */
+	double load_seconds;
+	struct memory* memory;      /* what was learned before; NULL with --bank off, a mask given or no search */
+	struct memory_watch* watch; /* on the session */
+};
+
+/* swiftlet_model_open, which says on standard error what the files contradict themselves in. */
+struct model* open_aloud(const char* spec, const struct swiftlet_options*, char* message, size_t size);
+
+/* A progress line of a copy for drafting that is made while the engine opens, where standard error is a
+ * terminal: to be set before swiftlet_engine_open. */
+void watch_copy(struct swiftlet_options*);
+/* Says what there is to say of that copy: what was asked for always, what goes wrong at the end always, the
+ * rest on a terminal. */
+void say_copy(swiftlet_engine*, const struct swiftlet_options*, bool at_end);
+
+/* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
+ * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
+int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,
+                 const struct swiftlet_options*, double started);
+void runtime_close(struct runtime*);
+/* Keeps what was learned. True when there was nothing to keep; false with the message printed. */
+bool runtime_keep(struct runtime*);
+/* The memory of a model as the wish says: with the store of --store or the usual one, or without. NULL with
+ * the error set. */
+struct memory* runtime_memory(const struct runtime_wish*, const struct model*, const char* name,
+                              struct error*);
+
+/* Bytes of the cache for the session's context, as its options say. */
+double runtime_cache_bytes(const struct runtime*, int* context);
+/* A line for people: the model, the backend and the size of the cache. */
+void runtime_print(FILE*, const struct runtime*);
+
+/* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
+bool runtime_save_mask(const struct runtime*, const struct runtime_wish*, const struct swiftlet_figures*,
+                       const char* task, int64_t tokens_served);
+
+/* Monotonic clock, seconds. */
+double seconds_now(void);
+
+/* ---- prompts -------------------------------------------------------------------------------- */
+
+/* The ids of a prompt (malloc'd, *n), from BOS where it is empty. NULL with the error set. */
+int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, int* n,
+                       struct error*);
+/* The ids of a text that an output is expected to follow: without what begins a prompt. */
+int32_t* expected_tokens(const swiftlet_model*, const char* text, size_t size, int* n, struct error*);
+struct chat_message {
+	const char* role;
+	const char* content;
+	size_t content_size;
+};
+/* The ids of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL.
+ */
+int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
+                     int* n, struct error*);
+/* True when text is JSON that begins with the bracket `first`; `what` names it in the message. */
+bool check_json(const char* what, const char* text, size_t size, char first, struct error*);
+/* The ids of a stream's line: its prompt, or its messages through the chat template. */
+int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n,
+                         struct error*);
+/* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
+char* read_whole(const char* path, size_t* size, struct error*);
+
+#endif
