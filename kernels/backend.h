@@ -275,8 +275,10 @@ struct cache {
 	int pending;
 	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
 	                      max(prompt_length, position + 1) */
-	enum dtype type;   /* F16, F32, or where the backend has it Q8_0 */
-	size_t bytes;      /* of `capacity` tokens, if none are shared */
+	/* Set by the caller while nothing is committed: beginnings are shared among caches of one owner alone. */
+	int owner;
+	enum dtype type; /* F16, F32, or where the backend has it Q8_0 */
+	size_t bytes;    /* of `capacity` tokens, if none are shared */
 };
 
 /* ---- the pass ----------------------------------------------------------------------------- */

@@ -106,11 +106,16 @@ static bool sharable(const struct paged_cache* c) {
 	       sliding != ROPE_LONGROPE;
 }
 
+/* What comes before the first page of a text: no page has such a name, and owners have each their own. */
+static int64_t name_before(const struct paged_cache* c, int page) {
+	return page > 0 ? c->page[page - 1]->name : -(int64_t)c->head.owner;
+}
+
 /* Pages that have become full get their names, or make way for the ones that hold the same. */
 static void name_pages(struct paged_cache* c) {
 	for (; (c->named + 1) * PAGE_SLOTS <= c->clean && sharable(c); c->named++) {
 		const int32_t* token = c->token + c->named * PAGE_SLOTS;
-		const int64_t after = c->named > 0 ? c->page[c->named - 1]->name : 0;
+		const int64_t after = name_before(c, c->named);
 		struct page* same = pages_find(c->pool, after, token);
 		if (!same) {
 			pages_name(c->pool, c->page[c->named], after, token);
@@ -134,7 +139,7 @@ int paged_adopt(struct cache* cache, const int32_t* token, int n) {
 	paged_truncate(cache, own / whole * whole);
 	for (int at = cache->committed / PAGE_SLOTS; (at + 1) * PAGE_SLOTS <= n && c->named == at; at++) {
 		const int32_t* wanted = token + at * PAGE_SLOTS;
-		struct page* page = pages_find(c->pool, at > 0 ? c->page[at - 1]->name : 0, wanted);
+		struct page* page = pages_find(c->pool, name_before(c, at), wanted);
 		if (!page || (at + 1) * PAGE_SLOTS > cache->capacity)
 			break;
 		paged_truncate(cache, at * PAGE_SLOTS);

@@ -36,7 +36,7 @@ struct page {
 	int number;
 	int users;     /* caches that hold it */
 	int64_t name;  /* > 0: unique among all names ever given; 0: none */
-	int64_t after; /* the name of the page before it, 0 for the first of a text */
+	int64_t after; /* the name of the page before it; for the first of a text 0 or less: whose it is */
 	int32_t token[PAGE_SLOTS];
 	struct page* next;          /* of the free ones, or of those with the same place in the table */
 	struct page *older, *newer; /* of the named ones without users */

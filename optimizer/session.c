@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/draft/prediction.h"
+#include "core/draft/recycle.h"
 #include "optimizer/session_state.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -239,6 +240,17 @@ int session_common_prefix(const struct session* s, const int32_t* prompt, int n)
 	while (common < held && common < n - 1 && s->text[common] == prompt[common])
 		common++;
 	return common / PREFILL_CHUNK * PREFILL_CHUNK;
+}
+
+void session_set_owner(struct session* s, int owner) {
+	if (s->cache->owner == owner)
+		return;
+	s->cache->backend->truncate(s->cache, 0);
+	s->chunk_tokens = 0;
+	s->cache->owner = owner;
+	drafter_set_forget(&s->drafters, 0);
+	if (s->drafters.state[SOURCE_recycle])
+		recycle_clear(s->drafters.state[SOURCE_recycle]);
 }
 
 static const char* search_state_of(const struct session* s) {

@@ -4,10 +4,12 @@
  * wherever that was: (vocab, successors), which every verified row renews, accepted or not. A tree of them
  * costs nothing, and is right where a token's successor depends on little else. The evidence is the
  * probability that the successor had there. */
-#include "core/draft/drafter.h"
+#include "core/draft/recycle.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/draft/drafter.h"
 
 enum { SUCCESSORS = 8, BINS = 16 };
 
@@ -27,6 +29,11 @@ static void* recycle_open(const struct drafter_setup* setup) {
 	if (r)
 		r->vocab = setup->vocab;
 	return r;
+}
+
+void recycle_clear(void* state) {
+	struct recycle* r = state;
+	memset(r->of, 0, (size_t)r->vocab * sizeof r->of[0]);
 }
 
 static void recycle_close(void* state) { free(state); }

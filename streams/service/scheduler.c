@@ -129,6 +129,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->passed_over = 0;
 	seat->owner = job->owner;
 	seat->holds = true; /* what it finds in caches is kept from the others */
+	session_set_owner(seat->session, s->option.share_prefixes ? 0 : job->owner);
 	use_pool(s, seat);
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
@@ -175,7 +176,9 @@ static struct seat* choose(struct scheduler* s, const struct job* job) {
 		struct seat* seat = &s->seat[i];
 		if (seat->job)
 			continue;
-		const int prefix = session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt);
+		const bool own = s->option.share_prefixes || seat->owner == job->owner;
+		const int prefix =
+		    own ? session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt) : 0;
 		const bool same = seat->used > 0 && strcmp(seat->task, task) == 0;
 		const bool better =
 		    !best || prefix > best_prefix ||

@@ -39,6 +39,7 @@ struct job {
 
 struct scheduler_options {
 	int sessions, queue; /* at least 1 */
+	bool share_prefixes; /* between owners too */
 	int prefill_chunk;   /* rows of prompts that a turn computes; 0: by measured price */
 	struct swiftlet_options session;
 	const char* model_name;

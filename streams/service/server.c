@@ -1,11 +1,13 @@
 /* Opening and closing: the port, and the parts behind it. */
 #include "streams/service/server.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +23,13 @@ double server_clock(void) {
 }
 
 bool server_is_loopback(const char* host) {
-	return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
+	struct in_addr four;
+	struct in6_addr six;
+	if (inet_pton(AF_INET, host, &four) == 1)
+		return ntohl(four.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, host, &six) == 1)
+		return IN6_IS_ADDR_LOOPBACK(&six);
+	return strcasecmp(host, "localhost") == 0;
 }
 
 static bool resolve(const struct server* s, struct sockaddr_storage* out, struct error* e) {
@@ -48,10 +56,11 @@ static bool open_port(struct server* s, struct error* e) {
 	errno = 0;
 	s->daemon = MHD_start_daemon(
 	    flags, 0, NULL, NULL, server_on_request, s, MHD_OPTION_SOCK_ADDR, (struct sockaddr*)&address,
-	    MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s, MHD_OPTION_THREAD_POOL_SIZE,
-	    (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVER_CONNECTIONS,
-	    MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_HEADERS, MHD_OPTION_CONNECTION_TIMEOUT,
-	    (unsigned)s->option.idle_seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+	    MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+	    doorman_on_connection, s->doorman, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS,
+	    MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+	    (size_t)SERVER_HEADERS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->option.idle_seconds,
+	    MHD_OPTION_UNESCAPE_CALLBACK, server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	return s->daemon || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
 	                              strerror(errno ? errno : EADDRNOTAVAIL));
 }
@@ -78,11 +87,13 @@ static bool open_parts(struct server* s, struct error* e) {
 		return false;
 	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open();
-	if (!s->optimizer || (s->option.rate > 0 && !s->rate))
+	s->doorman = doorman_open(SERVER_CONNECTIONS, s->option.header_seconds, s->option.idle_seconds);
+	if (!s->optimizer || !s->doorman || (s->option.rate > 0 && !s->rate))
 		return error_set(e, "out of memory");
 	const struct scheduler_options o = {.sessions = s->option.sessions,
 	                                    .queue = s->option.queue,
 	                                    .prefill_chunk = s->option.prefill_chunk,
+	                                    .share_prefixes = s->option.share_prefixes,
 	                                    .session = s->option.session,
 	                                    .model_name = s->option.name,
 	                                    .memory = s->memory,
@@ -152,6 +163,7 @@ void server_close(struct server* s, double grace) {
 		if (listening != MHD_INVALID_SOCKET)
 			close(listening);
 	}
+	doorman_close(s->doorman);
 	scheduler_close(s->scheduler);
 	texts_close(s->texts);
 	optimizer_service_close(s->optimizer);

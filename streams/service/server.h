@@ -20,10 +20,12 @@ struct server_options {
 	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
 	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;
-	int prefill_chunk; /* tokens of prompts between two tokens of others; 0: by measured price */
-	int rate;          /* requests a minute and client; 0: unlimited */
-	int idle_seconds;  /* until a silent connection is closed */
-	int body_seconds;  /* until a request's body must be there */
+	bool share_prefixes; /* between keys too: what one has sent shows in another's times and cached_tokens */
+	int prefill_chunk;   /* tokens of prompts between two tokens of others; 0: by measured price */
+	int rate;            /* requests a minute and client; 0: unlimited */
+	int idle_seconds;    /* until a silent connection is closed */
+	int header_seconds;  /* until a request's headers must be there */
+	int body_seconds;    /* until a request's body must be there */
 	/* The store in which the texts of keys are kept, for retrieval after a restart and in other replicas;
 	 * NULL: in memory alone. */
 	const char* retrieval_store;
@@ -38,7 +40,8 @@ struct server;
 struct server* server_open(const struct server_options*, struct model*, swiftlet_engine*, struct memory*,
                            struct error*);
 int server_port(const struct server*);
-/* True when the address is the machine's own alone. */
+/* True when a host is the machine's own alone: "localhost", ::1, or an address in 127.0.0.0/8, and no name
+ * that begins like one. */
 bool server_is_loopback(const char* host);
 /* Refuses what comes, finishes what runs for at most `grace` seconds, closes. */
 void server_close(struct server*, double grace);

@@ -113,12 +113,13 @@ static size_t host_size(const char* host) {
 }
 
 static bool names_loopback(const char* host) {
-	static const char* const name[] = {"localhost", "127.0.0.1", "[::1]"};
+	char name[64];
+	const bool bracket = host[0] == '[';
 	const size_t n = host_size(host);
-	for (int i = 0; i < 3; i++)
-		if (n == strlen(name[i]) && strncasecmp(host, name[i], n) == 0)
-			return true;
-	return n > 4 && strncmp(host, "127.", 4) == 0;
+	if (n >= sizeof name || n < (bracket ? 3u : 1u))
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)n - (bracket ? 2 : 0), host + bracket);
+	return server_is_loopback(name);
 }
 
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to

@@ -1,7 +1,9 @@
 /* A request's life, from its first header to its answer's last byte: what MHD calls. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "streams/service/server_internal.h"
@@ -68,6 +70,42 @@ enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
 
 /* ---- a request's life --------------------------------------------------------------------- */
 
+static enum MHD_Result count_length(void* user, enum MHD_ValueKind kind, const char* name,
+                                    const char* value) {
+	int* const n = user;
+	(void)kind;
+	/* two lengths, or a length beside chunks: where a proxy in front takes the other, one request hides in
+	 * another */
+	*n += strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
+	*n += value && strcasecmp(name, "Transfer-Encoding") == 0 && strcasecmp(value, "chunked") != 0;
+	return MHD_YES;
+}
+
+static bool lengths_conflict(struct MHD_Connection* connection) {
+	int n = 0;
+	MHD_get_connection_values(connection, MHD_HEADER_KIND, count_length, &n);
+	return n > 1;
+}
+
+/* Escapes are resolved but for those that would change what the path is: a NUL, which ends it, and a slash.
+ */
+size_t server_unescape(void* user, struct MHD_Connection* connection, char* text) {
+	char* to = text;
+	(void)user, (void)connection;
+	for (const char* from = text; *from; from++) {
+		const char digits[] = {from[1], from[1] ? from[2] : 0, 0};
+		char* end;
+		const long code = *from == '%' && isxdigit((unsigned char)digits[0]) ? strtol(digits, &end, 16) : 0;
+		if (*from == '%' && code > 0 && end == digits + 2 && code != '/') {
+			*to++ = (char)code;
+			from += 2;
+		} else
+			*to++ = *from;
+	}
+	*to = 0;
+	return (size_t)(to - text);
+}
+
 static struct call* begin_call(struct server* s, struct MHD_Connection* connection, const char* url,
                                const char* method) {
 	struct call* c = calloc(1, sizeof *c);
@@ -76,9 +114,12 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 	c->server = s;
 	c->connection = connection;
 	c->began = server_clock();
+	doorman_headers_came(s->doorman, connection);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	if (strlen(url) >= sizeof c->path)
 		api_fail(&c->error, 414, NULL, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
+	else if (lengths_conflict(connection))
+		api_fail(&c->error, 400, NULL, NULL, "Content-Length and Transfer-Encoding contradict each other.");
 	else {
 		snprintf(c->path, sizeof c->path, "%s", url);
 		call_first_look(c);
@@ -86,30 +127,43 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 	return c;
 }
 
-/* A slow writer is told so by hand: MHD takes no answer in the middle of a body. */
-static enum MHD_Result give_up(struct call* c) {
-	static const char late[] = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: "
-	                           "application/json\r\nContent-Length: 112\r\n\r\n"
-	                           "{\"error\": {\"message\": \"The body took too long.\", \"type\": "
-	                           "\"invalid_request_error\", \"param\": null, \"code\": null}}\n";
+/* Whoever is still writing is told so by hand: MHD takes no answer in the middle of a body. */
+static enum MHD_Result give_up(struct call* c, int status, const char* phrase, const char* message) {
+	char body[256], answer[512];
+	const int n =
+	    snprintf(body, sizeof body,
+	             "{\"error\": {\"message\": \"%s\", \"type\": \"invalid_request_error\", \"param\": "
+	             "null, \"code\": null}}\n",
+	             message);
+	const int size = snprintf(answer, sizeof answer,
+	                          "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
+	                          "Content-Length: %d\r\n\r\n%s",
+	                          status, phrase, n, body);
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	if (info)
-		(void)!send(info->connect_fd, late, sizeof late - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	c->status = 408;
+		(void)!send(info->connect_fd, answer, (size_t)size, MSG_NOSIGNAL | MSG_DONTWAIT);
+	c->status = status;
 	return MHD_NO;
+}
+
+static enum MHD_Result too_slow(struct call* c) {
+	return give_up(c, 408, "Request Timeout", "The body took too long.");
 }
 
 static enum MHD_Result take_body(struct call* c, const char* data, size_t* size) {
 	if (server_clock() - c->began > c->server->option.body_seconds)
-		return give_up(c);
+		return too_slow(c);
 	if (c->error.status) {
 		c->body.size += *size; /* counted, not kept */
 		if (c->body.size > SWALLOW)
-			return MHD_NO;
+			return give_up(c, c->error.status, "Refused",
+			               c->error.status == 413 ? "The body is too large."
+			                                      : "The body is too large for a request that is refused.");
 	} else if (c->body.size + *size > SERVER_BODY) {
 		api_fail(&c->error, 413, NULL, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
 		text_free(&c->body);
+		c->body.size = SERVER_BODY; /* what was swallowed so far */
 	} else {
 		text_add(&c->body, data, *size);
 	}
@@ -136,9 +190,10 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection,
 		*state = c = begin_call(user, connection, url, method);
 		if (!c)
 			return MHD_NO;
-		/* far too much is refused before it is sent */
+		/* far too much is refused before it is sent, and what has no certain end at once */
 		const char* length = call_header(c, "Content-Length");
-		if (c->error.status == 413 && length && strtoull(length, NULL, 10) > SWALLOW)
+		if ((c->error.status == 413 && length && strtoull(length, NULL, 10) > SWALLOW) ||
+		    c->error.status == 400)
 			return call_reply_error(c, &c->error);
 		return MHD_YES;
 	}
@@ -151,9 +206,9 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection,
 
 void server_on_completed(void* user, struct MHD_Connection* connection, void** state,
                          enum MHD_RequestTerminationCode how) {
-	(void)connection;
 	struct server* s = user;
 	struct call* c = *state;
+	doorman_answered(s->doorman, connection);
 	if (!c)
 		return;
 	*state = NULL;
@@ -162,7 +217,7 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 	if (c->watcher)
 		watch_finished(c);
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
-		give_up(c);
+		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";
 	metrics_request(&s->metrics, route, c->status ? c->status : 499);
 	if (s->option.log_requests)

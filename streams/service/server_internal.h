@@ -12,6 +12,7 @@
 #include "streams/service/optimizer_service.h"
 #include "streams/service/scheduler.h"
 #include "streams/service/server.h"
+#include "streams/service/server_doorman.h"
 #include "streams/text.h"
 
 enum { RATE_CLIENTS = 1024, MAX_PATH = 512 };
@@ -28,6 +29,7 @@ struct server {
 	struct memory* memory;
 	struct texts* texts;                /* NULL: not kept */
 	_Atomic(struct MHD_Daemon*) daemon; /* its threads run before its name is known here */
+	struct doorman* doorman;
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;
 	struct metrics metrics;
@@ -92,6 +94,7 @@ void call_first_look(struct call*);
 /* server_calls.c: MHD's callbacks */
 enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,
                                   const char* version, const char* data, size_t* size, void** state);
+size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
 
 /* server_generate.c */

@@ -13,7 +13,8 @@
 struct serve {
 	struct runtime_wish wish;
 	const char* host;
-	int64_t port, sessions, queue, chunk, rate, idle, body, grace;
+	int64_t port, sessions, queue, chunk, rate, idle, headers, body, grace;
+	bool share_prefixes;
 	const char* key_file;
 	const char* cors;
 	bool log;
@@ -52,6 +53,8 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                           .prefill_chunk = (int)s->chunk,
 	                           .rate = (int)s->rate,
 	                           .idle_seconds = (int)s->idle,
+	                           .header_seconds = (int)s->headers,
+	                           .share_prefixes = s->share_prefixes,
 	                           .body_seconds = (int)s->body,
 	                           .log_requests = s->log,
 	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
@@ -140,6 +143,7 @@ int command_serve(int argc, char** argv) {
 	                  .queue = 64,
 	                  .rate = 0,
 	                  .idle = 60,
+	                  .headers = 10,
 	                  .body = 60,
 	                  .grace = 10};
 	struct swiftlet_options options;
@@ -158,6 +162,13 @@ int command_serve(int argc, char** argv) {
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
 	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
+	    {"header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)", OPTION_COUNT,
+	     &s.headers, 1, 3600},
+	    {"share-prefixes", 0, NULL,
+	     "keys share the cached beginnings of prompts: faster where they\nhave a system prompt in common, "
+	     "and each can tell "
+	     "what others sent",
+	     OPTION_FLAG, &s.share_prefixes, 0, 0},
 	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
 	     &s.body, 1, 3600},
 	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
