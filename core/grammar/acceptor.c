@@ -1,0 +1,171 @@
+/* See acceptor.h. A state's tokens are found by walking the trie and the automaton together, and kept for
+ * when the state comes again. */
+#include "core/grammar/acceptor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grammar/states.h"
+
+enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 32 };
+
+struct slot {
+	int state;      /* 0: free */
+	uint64_t round; /* asked for last */
+	int n;          /* tokens allowed */
+	int32_t first;  /* one of them */
+};
+
+struct acceptor {
+	struct states* states;
+	const struct token_trie* trie;
+	int32_t end_token[MAX_END_TOKENS];
+	int n_end_tokens;
+	int root;
+	uint64_t round;
+	size_t words;
+	struct slot slot[SLOTS];
+	uint64_t* bits; /* (SLOTS, words) */
+};
+
+struct acceptor* acceptor_open(const struct grammar* grammar, const struct token_trie* trie,
+                               const int32_t* end_token, int n_end_tokens) {
+	struct acceptor* a = calloc(1, sizeof *a);
+	if (!a)
+		return NULL;
+	a->trie = trie;
+	a->words = ((size_t)trie->vocab + 63) / 64;
+	a->n_end_tokens = n_end_tokens < MAX_END_TOKENS ? n_end_tokens : MAX_END_TOKENS;
+	memcpy(a->end_token, end_token, (size_t)a->n_end_tokens * sizeof *end_token);
+	a->states = states_open(grammar);
+	a->bits = malloc(SLOTS * a->words * sizeof *a->bits);
+	if (!a->states || !a->bits) {
+		acceptor_close(a);
+		return NULL;
+	}
+	acceptor_start(a);
+	return a;
+}
+
+void acceptor_close(struct acceptor* a) {
+	if (!a)
+		return;
+	states_close(a->states);
+	free(a->bits);
+	free(a);
+}
+
+void acceptor_start(struct acceptor* a) {
+	a->root = states_start(a->states);
+	a->round++;
+}
+
+int acceptor_step(struct acceptor* a, int state, int32_t token) {
+	const uint32_t from = a->trie->start[token], to = a->trie->start[token + 1];
+	if (from == to)
+		return ACCEPTOR_DEAD;
+	for (uint32_t i = from; i < to && state != STATE_DEAD; i++)
+		state = states_step(a->states, state, a->trie->bytes[i]);
+	return state;
+}
+
+static void renew(struct acceptor* a) {
+	a->root = states_renew(a->states, a->root);
+	memset(a->slot, 0, sizeof a->slot);
+}
+
+bool acceptor_take(struct acceptor* a, int32_t token) {
+	a->round++;
+	if (states_filling(a->states))
+		renew(a);
+	a->root = acceptor_step(a, a->root, token);
+	return a->root != STATE_DEAD;
+}
+
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+static void allow(struct slot* slot, uint64_t* bits, int32_t token) {
+	bits[token >> 6] |= (uint64_t)1 << (token & 63);
+	slot->first = token;
+	slot->n++;
+}
+
+static void walk(struct acceptor* a, int state, struct slot* slot, uint64_t* bits) {
+	const struct token_trie* trie = a->trie;
+	int after[TRIE_DEPTH + 1] = {state};
+	memset(bits, 0, a->words * sizeof *bits);
+	for (int32_t i = 0; i < trie->n;) {
+		const struct trie_node* node = &trie->node[i];
+		const int next = states_step(a->states, after[node->depth - 1], node->byte);
+		if (next == STATE_DEAD) {
+			i = node->past;
+			continue;
+		}
+		after[node->depth] = next;
+		for (int32_t token = node->token; token >= 0; token = trie->same[token])
+			allow(slot, bits, token);
+		i++;
+	}
+	for (int i = 0; states_ends(a->states, state) && i < a->n_end_tokens; i++)
+		allow(slot, bits, a->end_token[i]);
+}
+
+static struct slot* find_slot(struct acceptor* a, int state) {
+	struct slot* oldest = NULL;
+	for (int i = 0; i < SLOTS; i++) {
+		struct slot* slot = &a->slot[i];
+		if (slot->state == state)
+			return slot;
+		if (!oldest || slot->round < oldest->round)
+			oldest = slot;
+	}
+	if (oldest->round == a->round)
+		return NULL;
+	if (states_full(a->states))
+		return NULL;
+	*oldest = (struct slot){.state = state, .first = -1};
+	walk(a, state, oldest, a->bits + (size_t)(oldest - a->slot) * a->words);
+	if (!states_full(a->states))
+		return oldest;
+	*oldest = (struct slot){0}; /* what is left out may be for want of room */
+	return NULL;
+}
+
+const uint64_t* acceptor_allowed(struct acceptor* a, int state) {
+	struct slot* slot = state == ACCEPTOR_DEAD ? NULL : find_slot(a, state);
+	if (!slot)
+		return NULL;
+	slot->round = a->round;
+	return a->bits + (size_t)(slot - a->slot) * a->words;
+}
+
+int acceptor_root(struct acceptor* a) {
+	if (a->root != ACCEPTOR_DEAD && !acceptor_allowed(a, a->root))
+		renew(a);
+	return a->root != ACCEPTOR_DEAD && acceptor_allowed(a, a->root) ? a->root : ACCEPTOR_DEAD;
+}
+
+int32_t acceptor_forced(struct acceptor* a, int state, bool* only) {
+	*only = false;
+	if (!acceptor_allowed(a, state))
+		return -1;
+	const struct slot* slot = find_slot(a, state);
+	if (slot->n == 1) {
+		*only = true;
+		return slot->first;
+	}
+	/* down the trie along the bytes that have to come */
+	int32_t best = -1;
+	for (int32_t i = 0, end = a->trie->n; i < end;) {
+		const int byte = states_only_byte(a->states, state);
+		while (i < end && a->trie->node[i].byte != byte)
+			i = a->trie->node[i].past;
+		if (byte < 0 || i >= end)
+			break;
+		best = a->trie->node[i].token >= 0 ? a->trie->node[i].token : best;
+		state = states_step(a->states, state, (uint8_t)byte);
+		end = a->trie->node[i].past;
+		i++;
+	}
+	return best;
+}

@@ -1,0 +1,40 @@
+/* Which tokens may come next in a text that keeps a grammar.
+ *
+ * A state after a token is known by a number that is good for the round at hand; states of a tree's rows are
+ * found by stepping from their parent's. Nothing but acceptor_open allocates. */
+#ifndef SWIFTLET_CORE_GRAMMAR_ACCEPTOR_H
+#define SWIFTLET_CORE_GRAMMAR_ACCEPTOR_H
+
+#include "core/grammar/grammar.h"
+#include "core/grammar/token_trie.h"
+
+struct acceptor;
+
+enum { ACCEPTOR_DEAD = 0 };
+
+/* The grammar, the trie and the end tokens are the caller's. NULL on no memory. */
+struct acceptor* acceptor_open(const struct grammar*, const struct token_trie*, const int32_t* end_token,
+                               int n_end_tokens);
+void acceptor_close(struct acceptor*);
+/* A text begins. */
+void acceptor_start(struct acceptor*);
+/* The text goes on with this token: states of the round before are of no use any more. False: the token is
+ * not allowed; nothing is from then on. */
+bool acceptor_take(struct acceptor*, int32_t token);
+/* The state after the text so far, with room in the tables for its tokens; to be asked first in a round.
+ * ACCEPTOR_DEAD: nothing may come, or the grammar is too ambiguous for the tables. */
+int acceptor_root(struct acceptor*);
+/* The state after a token; ACCEPTOR_DEAD: it is not allowed there, it ends the text, or the tables are full.
+ */
+int acceptor_step(struct acceptor*, int state, int32_t token);
+/* Bits (vocab) of the tokens that may come, good until acceptor_take; NULL for ACCEPTOR_DEAD, and where the
+ * tables are full: never for the root. The bits of a state do not depend on what was asked before. */
+const uint64_t* acceptor_allowed(struct acceptor*, int state);
+static inline bool token_is_allowed(const uint64_t* allowed, int32_t token) {
+	return allowed[token >> 6] >> (token & 63) & 1u;
+}
+/* The longest token of the text that has to come, -1 where more than one byte may. *only: no other token is
+ * allowed. */
+int32_t acceptor_forced(struct acceptor*, int state, bool* only);
+
+#endif

@@ -1,0 +1,226 @@
+/* Emitting programs; characters as ranges of bytes. */
+#include "core/grammar/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct grammar* program_open(void) {
+	struct grammar* g = calloc(1, sizeof *g);
+	if (!g)
+		return NULL;
+	g->capacity = 256;
+	g->rule_capacity = 16;
+	g->at = malloc((size_t)g->capacity * sizeof *g->at);
+	g->rule = malloc((size_t)g->rule_capacity * sizeof *g->rule);
+	if (!g->at || !g->rule) {
+		grammar_free(g);
+		return NULL;
+	}
+	g->at[g->n++] = (struct instruction){.opcode = OP_RETURN};
+	program_rule(g);
+	return g;
+}
+
+void grammar_free(struct grammar* g) {
+	if (!g)
+		return;
+	free(g->at);
+	free(g->rule);
+	free(g);
+}
+
+int program_rule(struct grammar* g) {
+	if (g->n_rules == g->rule_capacity) {
+		int32_t* more =
+		    g->n_rules < GRAMMAR_RULES ? realloc(g->rule, 2 * (size_t)g->rule_capacity * sizeof *more) : NULL;
+		if (!more) {
+			g->failed = true;
+			return 0;
+		}
+		g->rule = more;
+		g->rule_capacity *= 2;
+	}
+	g->rule[g->n_rules] = NOWHERE;
+	return g->n_rules++;
+}
+
+/* Once it failed, every instruction is the first: emitting goes on, bounded, to no effect. */
+static int32_t emit(struct grammar* g, struct instruction instruction) {
+	if (g->n == g->capacity && !g->failed) {
+		struct instruction* more =
+		    g->n < GRAMMAR_INSTRUCTIONS ? realloc(g->at, 2 * (size_t)g->capacity * sizeof *more) : NULL;
+		if (more) {
+			g->at = more;
+			g->capacity *= 2;
+		} else
+			g->failed = true;
+	}
+	if (g->failed)
+		return RETURNS;
+	g->at[g->n] = instruction;
+	return g->n++;
+}
+
+int32_t emit_range(struct grammar* g, uint8_t low, uint8_t high, int32_t next) {
+	if (next == NOWHERE)
+		return NOWHERE;
+	return emit(g, (struct instruction){.opcode = OP_RANGE, .low = low, .high = high, .next = next});
+}
+
+int32_t emit_split(struct grammar* g, int32_t a, int32_t b) {
+	if (a == NOWHERE || b == NOWHERE || a == b)
+		return a == NOWHERE ? b : a;
+	return emit(g, (struct instruction){.opcode = OP_SPLIT, .next = a, .other = b});
+}
+
+int32_t emit_call(struct grammar* g, int rule, int32_t next) {
+	if (next == NOWHERE)
+		return NOWHERE;
+	return emit(g, (struct instruction){.opcode = OP_CALL, .next = next, .other = rule});
+}
+
+int32_t emit_text(struct grammar* g, const char* text, size_t size, int32_t next) {
+	for (size_t i = size; i-- > 0;)
+		next = emit_range(g, (uint8_t)text[i], (uint8_t)text[i], next);
+	return next;
+}
+
+int32_t emit_loop(struct grammar* g, int32_t next) {
+	return emit(g, (struct instruction){.opcode = OP_SPLIT, .next = next, .other = next});
+}
+
+void loop_close(struct grammar* g, int32_t loop, int32_t body) {
+	if (!g->failed && body != NOWHERE)
+		g->at[loop].next = body;
+}
+
+/* ---- characters ----------------------------------------------------------------------------- */
+
+static int utf8_length(uint32_t code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4; }
+
+static void utf8_bytes(uint32_t code, int length, uint8_t* out) {
+	static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+	for (int i = length - 1; i > 0; i--, code >>= 6)
+		out[i] = (uint8_t)(0x80 | (code & 0x3f));
+	out[0] = (uint8_t)(lead[length] | code);
+}
+
+/* Characters of one length: where the ends differ in more than their last digits (of 6 bits), the range is
+ * cut so that each part is a product of ranges of bytes. */
+static int32_t same_length(struct grammar* g, uint32_t low, uint32_t high, int length, int32_t next) {
+	for (int digit = 1; digit < length; digit++) {
+		const uint32_t rest = ((uint32_t)1 << 6 * digit) - 1;
+		if ((low & ~rest) == (high & ~rest))
+			break;
+		if ((low & rest) != 0) {
+			const int32_t a = same_length(g, low, low | rest, length, next);
+			return emit_split(g, a, same_length(g, (low | rest) + 1, high, length, next));
+		}
+		if ((high & rest) != rest) {
+			const int32_t a = same_length(g, low, (high & ~rest) - 1, length, next);
+			return emit_split(g, a, same_length(g, high & ~rest, high, length, next));
+		}
+	}
+	uint8_t from[4], to[4];
+	utf8_bytes(low, length, from);
+	utf8_bytes(high, length, to);
+	for (int i = length; i-- > 0;)
+		next = emit_range(g, from[i], to[i], next);
+	return next;
+}
+
+int32_t emit_characters(struct grammar* g, uint32_t low, uint32_t high, int32_t next) {
+	static const uint32_t last[] = {0x7f, 0x7ff, 0xd7ff, 0xffff, 0x10ffff},
+	                      first[] = {0, 0x80, 0x800, 0xe000, 0x10000};
+	int32_t all = NOWHERE;
+	for (int i = 0; i < 5; i++) {
+		const uint32_t from = low > first[i] ? low : first[i], to = high < last[i] ? high : last[i];
+		if (from <= to)
+			all = emit_split(g, same_length(g, from, to, utf8_length(from), next), all);
+	}
+	return all;
+}
+
+static int32_t escaped(struct grammar* g, uint32_t code, int32_t next) {
+	static const char letters[] = "btnvfr"; /* of 8 to 13; \v is none of JSON's */
+	static const char digits[] = "0123456789abcdef";
+	char text[8] = "\\";
+	if (code == '"' || code == '\\')
+		text[1] = (char)code;
+	else if (code >= 8 && code <= 13 && code != 11)
+		text[1] = letters[code - 8];
+	else {
+		const char full[] = {'\\', 'u', '0', '0', digits[code >> 4 & 15], digits[code & 15], 0};
+		memcpy(text, full, sizeof full);
+	}
+	return emit_text(g, text, strlen(text), next);
+}
+
+int32_t emit_json_characters(struct grammar* g, uint32_t low, uint32_t high, int32_t next) {
+	/* between these, characters stand for themselves */
+	static const uint32_t special[] = {'"', '\\', 0x110000};
+	int32_t all = NOWHERE;
+	for (; low < 0x20 && low <= high; low++)
+		all = emit_split(g, escaped(g, low, next), all);
+	for (int i = 0; i < 3 && low <= high; i++) {
+		if (low > special[i])
+			continue;
+		if (low < special[i])
+			all =
+			    emit_split(g, emit_characters(g, low, high < special[i] ? high : special[i] - 1, next), all);
+		if (high >= special[i])
+			all = emit_split(g, escaped(g, special[i], next), all);
+		low = special[i] + 1;
+	}
+	return all;
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i) {
+	const struct instruction* at = &g->at[i];
+	switch (at->opcode) {
+	case OP_RETURN:
+		return true;
+	case OP_SPLIT:
+		return ends[at->next] || ends[at->other];
+	case OP_CALL:
+		return ends[at->next] && g->rule[at->other] != NOWHERE && ends[g->rule[at->other]];
+	default:
+		return ends[at->next];
+	}
+}
+
+/* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
+ * do. What follows was emitted first, so that few rounds find all. */
+static bool prune(struct grammar* g) {
+	uint8_t* ends = calloc((size_t)g->n, 1);
+	bool changed = ends != NULL;
+	while (changed) {
+		changed = false;
+		for (int32_t i = 0; i < g->n; i++)
+			if (!ends[i] && leads_to_end(g, ends, i))
+				ends[i] = changed = true;
+	}
+	for (int32_t i = 0; ends && i < g->n; i++) {
+		struct instruction* at = &g->at[i];
+		if (at->opcode == OP_SPLIT && ends[i]) {
+			at->next = ends[at->next] ? at->next : at->other;
+			at->other = ends[at->other] ? at->other : at->next;
+		}
+	}
+	if (!ends || g->rule[0] == NOWHERE || !ends[g->rule[0]])
+		g->rule[0] = NOWHERE;
+	free(ends);
+	return ends != NULL;
+}
+
+bool program_close(struct grammar* g, struct error* error) {
+	if (g->failed || !prune(g))
+		return error_set(error,
+		                 "the grammar is too large: more than %d instructions or %d rules, or no memory",
+		                 GRAMMAR_INSTRUCTIONS, GRAMMAR_RULES);
+	if (g->rule[0] == NOWHERE)
+		return error_set(error, "the grammar allows no text at all");
+	return true;
+}

@@ -1,0 +1,58 @@
+/* A grammar as a program over bytes.
+ *
+ *     RANGE low high → next   consumes a byte between them
+ *     SPLIT → next or other   both ways
+ *     CALL rule → next        the rule's start, and next when it returns
+ *     RETURN                  the rule ends; of the first rule: the text may end
+ *
+ * It is emitted from back to front: whatever emits is given the instruction that follows and returns the one
+ * that begins. */
+#ifndef SWIFTLET_CORE_GRAMMAR_PROGRAM_H
+#define SWIFTLET_CORE_GRAMMAR_PROGRAM_H
+
+#include "core/grammar/grammar.h"
+
+enum { GRAMMAR_INSTRUCTIONS = 1 << 18, GRAMMAR_RULES = 1 << 14 };
+
+enum opcode { OP_RANGE, OP_SPLIT, OP_CALL, OP_RETURN };
+
+struct instruction {
+	uint8_t opcode;
+	uint8_t low, high;   /* RANGE */
+	int32_t next, other; /* other: SPLIT's, or the rule that is called */
+};
+
+struct grammar {
+	struct instruction* at; /* (n) at[0] is RETURN */
+	int n, capacity;
+	int32_t* rule; /* (n_rules) where each starts; rule 0 is the text */
+	int n_rules, rule_capacity;
+	bool failed; /* while emitting: too large, or no memory; what is emitted then is of no use */
+};
+
+enum { RETURNS = 0 }; /* the instruction that ends a rule */
+
+/* A grammar with rule 0, which has no start yet. NULL on no memory. */
+struct grammar* program_open(void);
+/* A new rule without a start; its number. */
+int program_rule(struct grammar*);
+
+int32_t emit_range(struct grammar*, uint8_t low, uint8_t high, int32_t next);
+/* Either way; NOWHERE is no way at all. */
+enum { NOWHERE = -1 };
+int32_t emit_split(struct grammar*, int32_t a, int32_t b);
+int32_t emit_call(struct grammar*, int rule, int32_t next);
+int32_t emit_text(struct grammar*, const char* text, size_t size, int32_t next);
+/* A split whose first way is set later: loops are made of it. */
+int32_t emit_loop(struct grammar*, int32_t next);
+void loop_close(struct grammar*, int32_t loop, int32_t body);
+
+/* A character between two code points, as UTF-8; surrogates are left out. */
+int32_t emit_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+/* The same as it stands within a JSON string: escaped where it has to be. */
+int32_t emit_json_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+
+/* The program is whole: false with the error set where it failed on the way. */
+bool program_close(struct grammar*, struct error*);
+
+#endif

@@ -1,0 +1,276 @@
+/* See states.h. */
+#include "core/grammar/states.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	MAX_STATES = 1 << 14,
+	MAX_PLACES = 1 << 17, /* of all states */
+	MAX_STACKS = 1 << 16,
+	MAX_SET = 1 << 10, /* places of one state */
+	MAX_NESTING = 512,
+	BUCKETS = 1 << 13,
+	STACK_BUCKETS = 1 << 17,
+	NO_STACK = 0,
+	UNKNOWN = -1
+};
+
+struct place {
+	int32_t at; /* a RANGE, or RETURNS without a stack: the text may end */
+	int32_t stack;
+};
+
+struct frame {
+	int32_t at; /* where the rule returns to */
+	int32_t under;
+	int32_t depth;
+	int32_t chain; /* the next in its bucket, or 0 */
+};
+
+struct state {
+	int32_t first, n; /* of its places */
+	int32_t chain;
+	bool ends;
+};
+
+struct states {
+	const struct grammar* grammar;
+	struct state state[MAX_STATES];
+	int16_t step[MAX_STATES][256];
+	int n_states;
+	struct place place[MAX_PLACES];
+	int n_places;
+	struct frame frame[MAX_STACKS];
+	int n_frames;
+	int32_t bucket[BUCKETS], frame_bucket[STACK_BUCKETS];
+	struct place set[MAX_SET], waiting[MAX_SET]; /* being made */
+	int n_set, n_waiting;
+	struct place seen[4 * MAX_SET];
+	uint64_t seen_at[4 * MAX_SET]; /* the making that it was seen in */
+	uint64_t making;
+	int n_seen;
+	bool overflow; /* of what is being made */
+	bool full;
+};
+
+static uint32_t hash(uint32_t a, uint32_t b) {
+	uint64_t x = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15u;
+	x ^= x >> 29;
+	return (uint32_t)(x * 0xbf58476d1ce4e5b9u >> 32);
+}
+
+static void clear(struct states* s) {
+	memset(s->bucket, 0, sizeof s->bucket);
+	memset(s->frame_bucket, 0, sizeof s->frame_bucket);
+	s->n_states = 1; /* the dead one */
+	s->n_frames = 1; /* no stack */
+	s->n_places = 0;
+	s->full = false;
+	s->state[STATE_DEAD] = (struct state){0};
+	memset(s->step[STATE_DEAD], 0, sizeof s->step[STATE_DEAD]);
+}
+
+struct states* states_open(const struct grammar* grammar) {
+	struct states* s = calloc(1, sizeof *s);
+	if (!s)
+		return NULL;
+	s->grammar = grammar;
+	clear(s);
+	return s;
+}
+
+void states_close(struct states* s) { free(s); }
+
+/* ---- stacks --------------------------------------------------------------------------------- */
+
+static int32_t push(struct states* s, int32_t under, int32_t at) {
+	int32_t* bucket = &s->frame_bucket[hash((uint32_t)under, (uint32_t)at) % STACK_BUCKETS];
+	for (int32_t i = *bucket; i; i = s->frame[i].chain)
+		if (s->frame[i].under == under && s->frame[i].at == at)
+			return i;
+	if (s->n_frames == MAX_STACKS || s->frame[under].depth == MAX_NESTING) {
+		s->overflow = true;
+		s->full |= s->n_frames == MAX_STACKS;
+		return NO_STACK;
+	}
+	s->frame[s->n_frames] =
+	    (struct frame){.at = at, .under = under, .depth = s->frame[under].depth + 1, .chain = *bucket};
+	return *bucket = s->n_frames++;
+}
+
+/* ---- sets ----------------------------------------------------------------------------------- */
+
+/* Whether the place is new to the set being made. */
+static bool see(struct states* s, struct place place) {
+	uint32_t i = hash((uint32_t)place.at, (uint32_t)place.stack) % (4 * MAX_SET);
+	for (; s->seen_at[i] == s->making; i = (i + 1) % (4 * MAX_SET))
+		if (s->seen[i].at == place.at && s->seen[i].stack == place.stack)
+			return false;
+	if (s->n_seen == 2 * MAX_SET) {
+		s->overflow = true;
+		return false;
+	}
+	s->seen_at[i] = s->making;
+	s->seen[i] = place;
+	s->n_seen++;
+	return true;
+}
+
+static void wait_for(struct states* s, int32_t at, int32_t stack) {
+	const struct place place = {at, stack};
+	if (!see(s, place))
+		return;
+	if (s->n_waiting == MAX_SET)
+		s->overflow = true;
+	else
+		s->waiting[s->n_waiting++] = place;
+}
+
+static void add_place(struct states* s, struct place place) {
+	if (s->n_set == MAX_SET)
+		s->overflow = true;
+	else
+		s->set[s->n_set++] = place;
+}
+
+/* Follows what consumes nothing until only ranges, and the text's end, are left. */
+static void close_set(struct states* s) {
+	while (s->n_waiting > 0 && !s->overflow) {
+		const struct place place = s->waiting[--s->n_waiting];
+		const struct instruction* i = &s->grammar->at[place.at];
+		switch (i->opcode) {
+		case OP_SPLIT:
+			wait_for(s, i->next, place.stack);
+			wait_for(s, i->other, place.stack);
+			break;
+		case OP_CALL: { /* a rule that ends with the call needs no frame of its own */
+			const bool last = s->grammar->at[i->next].opcode == OP_RETURN;
+			wait_for(s, s->grammar->rule[i->other], last ? place.stack : push(s, place.stack, i->next));
+			break;
+		}
+		case OP_RETURN:
+			if (place.stack == NO_STACK)
+				add_place(s, place);
+			else
+				wait_for(s, s->frame[place.stack].at, s->frame[place.stack].under);
+			break;
+		default:
+			add_place(s, place);
+		}
+	}
+}
+
+static void begin_set(struct states* s) {
+	s->n_set = s->n_waiting = s->n_seen = 0;
+	s->making++;
+	s->overflow = false;
+}
+
+static int compare_places(const void* a, const void* b) {
+	const struct place *x = a, *y = b;
+	return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+/* The number of the set that was made. */
+static int intern(struct states* s) {
+	if (s->overflow || s->n_set == 0)
+		return STATE_DEAD;
+	qsort(s->set, (size_t)s->n_set, sizeof *s->set, compare_places);
+	uint32_t key = (uint32_t)s->n_set;
+	for (int i = 0; i < s->n_set; i++)
+		key = hash(key ^ (uint32_t)s->set[i].at, (uint32_t)s->set[i].stack);
+	int32_t* bucket = &s->bucket[key % BUCKETS];
+	const size_t size = (size_t)s->n_set * sizeof *s->set;
+	for (int32_t i = *bucket; i; i = s->state[i].chain)
+		if (s->state[i].n == s->n_set && memcmp(s->place + s->state[i].first, s->set, size) == 0)
+			return i;
+	if (s->n_states == MAX_STATES || s->n_places + s->n_set > MAX_PLACES) {
+		s->full = true;
+		return STATE_DEAD;
+	}
+	struct state* state = &s->state[s->n_states];
+	*state = (struct state){
+	    .first = s->n_places, .n = s->n_set, .chain = *bucket, .ends = s->set[0].at == RETURNS};
+	memcpy(s->place + s->n_places, s->set, size);
+	memset(s->step[s->n_states], 0xff, sizeof s->step[0]);
+	s->n_places += s->n_set;
+	return *bucket = s->n_states++;
+}
+
+int states_start(struct states* s) {
+	begin_set(s);
+	wait_for(s, s->grammar->rule[0], NO_STACK);
+	close_set(s);
+	return intern(s);
+}
+
+int states_step(struct states* s, int state, uint8_t byte) {
+	int16_t* known = &s->step[state][byte];
+	if (*known != UNKNOWN)
+		return *known;
+	begin_set(s);
+	for (int i = 0; i < s->state[state].n; i++) {
+		const struct place place = s->place[s->state[state].first + i];
+		const struct instruction* at = &s->grammar->at[place.at];
+		if (at->opcode == OP_RANGE && byte >= at->low && byte <= at->high)
+			wait_for(s, at->next, place.stack);
+	}
+	close_set(s);
+	const int next = intern(s);
+	if (!s->full)
+		*known = (int16_t)next;
+	return next;
+}
+
+bool states_ends(const struct states* s, int state) { return s->state[state].ends; }
+
+int states_only_byte(struct states* s, int state) {
+	if (s->state[state].ends)
+		return -1;
+	int only = -1;
+	for (int i = 0; i < s->state[state].n; i++) {
+		const struct instruction* at = &s->grammar->at[s->place[s->state[state].first + i].at];
+		if (at->low != at->high || (only >= 0 && at->low != only))
+			return -1;
+		only = at->low;
+	}
+	return only;
+}
+
+/* ---- starting over -------------------------------------------------------------------------- */
+
+bool states_full(const struct states* s) { return s->full; }
+
+/* Half is left for the tokens of one round. */
+bool states_filling(const struct states* s) {
+	return s->full || s->n_states > MAX_STATES / 2 || s->n_places > MAX_PLACES / 2 ||
+	       s->n_frames > MAX_STACKS / 2;
+}
+
+int states_renew(struct states* s, int state) {
+	const struct state old = s->state[state];
+	const int n = old.n;
+	/* `waiting` keeps the places and `seen` nothing meanwhile; frames are copied bottom up to the tables'
+	 * beginning, where a frame's number never grows: numbers ascend from a stack's bottom to its top */
+	memcpy(s->waiting, s->place + old.first, (size_t)n * sizeof *s->waiting);
+	uint8_t* used = (uint8_t*)s->seen_at; /* (MAX_STACKS) bits */
+	memset(used, 0, MAX_STACKS / 8);
+	for (int i = 0; i < n; i++)
+		for (int32_t f = s->waiting[i].stack; f && !(used[f >> 3] >> (f & 7) & 1); f = s->frame[f].under)
+			used[f >> 3] |= (uint8_t)(1u << (f & 7));
+	const int frames = s->n_frames;
+	clear(s);
+	begin_set(s);
+	int32_t* renumbered = (int32_t*)s->place; /* (MAX_STACKS) */
+	for (int32_t f = 1; f < frames; f++)
+		if (used[f >> 3] >> (f & 7) & 1) {
+			const struct frame old_frame = s->frame[f];
+			renumbered[f] = push(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK, old_frame.at);
+		}
+	for (int i = 0; i < n; i++)
+		s->set[s->n_set++] = (struct place){s->waiting[i].at,
+		                                    s->waiting[i].stack ? renumbered[s->waiting[i].stack] : NO_STACK};
+	memset(s->seen_at, 0, sizeof s->seen_at);
+	return intern(s);
+}

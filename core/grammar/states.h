@@ -1,0 +1,34 @@
+/* What a text so far leaves open: a set of places in the program, each with the rules it has to return to.
+ *
+ * Stacks and sets are interned, so that a state is a number and equal states are one, and what a byte leads
+ * to is remembered: the automaton becomes deterministic as it is walked. Everything lies in tables made at
+ * the beginning; a full table is started over, from the state at hand alone. */
+#ifndef SWIFTLET_CORE_GRAMMAR_STATES_H
+#define SWIFTLET_CORE_GRAMMAR_STATES_H
+
+#include "core/grammar/program.h"
+
+enum { STATE_DEAD = 0 }; /* nothing may follow, and the text may not end */
+
+struct states;
+
+/* At the beginning of a text: states_start. NULL on no memory. The grammar is the caller's. */
+struct states* states_open(const struct grammar*);
+void states_close(struct states*);
+
+int states_start(struct states*);
+/* The state after a byte. STATE_DEAD too where the set would be too large, or the tables are full.
+ */
+int states_step(struct states*, int state, uint8_t byte);
+/* Whether the text may end here. */
+bool states_ends(const struct states*, int state);
+/* The only byte that may come here, where the text may not end; -1: there are several, or none. */
+int states_only_byte(struct states*, int state);
+/* Whether a step found no room for what it leads to: it was STATE_DEAD for that reason alone. */
+bool states_full(const struct states*);
+/* Whether the tables are half full. */
+bool states_filling(const struct states*);
+/* Forgets everything but one state. Returns its number from now on. */
+int states_renew(struct states*, int state);
+
+#endif

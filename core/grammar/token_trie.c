@@ -1,0 +1,122 @@
+/* Tokens sorted by their bytes; a trie's nodes are then met in order. */
+#include "core/grammar/token_trie.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool take_bytes(struct token_trie* trie, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
+	size_t capacity = 16 * (size_t)trie->vocab, n = 0;
+	uint8_t* bytes = malloc(capacity);
+	char out[TRIE_DEPTH];
+	for (int i = 0; i < trie->vocab && bytes; i++) {
+		const size_t size = piece(user, i, out, sizeof out);
+		trie->start[i] = (uint32_t)n;
+		if (size > sizeof out)
+			continue;
+		if (n + size > capacity) {
+			uint8_t* more = realloc(bytes, capacity *= 2);
+			if (!more) {
+				free(bytes);
+				return false;
+			}
+			bytes = more;
+		}
+		memcpy(bytes + n, out, size);
+		n += size;
+	}
+	trie->start[trie->vocab] = (uint32_t)n;
+	trie->bytes = bytes;
+	return bytes != NULL;
+}
+
+static size_t size_of(const struct token_trie* trie, int32_t token) {
+	return trie->start[token + 1] - trie->start[token];
+}
+
+/* By bytes, then by token. */
+static int compare(const void* a, const void* b, void* user) {
+	const struct token_trie* trie = user;
+	const int32_t x = *(const int32_t*)a, y = *(const int32_t*)b;
+	const size_t m = size_of(trie, x), n = size_of(trie, y);
+	const int order = memcmp(trie->bytes + trie->start[x], trie->bytes + trie->start[y], m < n ? m : n);
+	return order ? order : m != n ? (m > n) - (m < n) : (x > y) - (x < y);
+}
+
+static size_t common(const struct token_trie* trie, int32_t a, int32_t b) {
+	const size_t m = size_of(trie, a), n = size_of(trie, b), least = m < n ? m : n;
+	size_t i = 0;
+	while (i < least && trie->bytes[trie->start[a] + i] == trie->bytes[trie->start[b] + i])
+		i++;
+	return i;
+}
+
+/* Nodes whose depth is over `depth` end here. open (TRIE_DEPTH + 1): by depth, the node that is not closed.
+ */
+static void close_nodes(struct token_trie* trie, const int32_t* open, size_t* depth, size_t to) {
+	for (; *depth > to; --*depth)
+		trie->node[open[*depth]].past = trie->n;
+}
+
+static bool lay_out(struct token_trie* trie, const int32_t* order) {
+	int32_t open[TRIE_DEPTH + 1], last = -1;
+	size_t depth = 0;
+	trie->node = malloc(((size_t)trie->start[trie->vocab] + 1) * sizeof *trie->node);
+	if (!trie->node)
+		return false;
+	for (int i = 0; i < trie->vocab; i++) {
+		const int32_t token = order[i];
+		const size_t size = size_of(trie, token);
+		if (size == 0)
+			continue;
+		close_nodes(trie, open, &depth, last < 0 ? 0 : common(trie, last, token));
+		while (depth < size) {
+			open[depth + 1] = trie->n;
+			trie->node[trie->n++] = (struct trie_node){
+			    .token = -1, .byte = trie->bytes[trie->start[token] + depth], .depth = (uint8_t)(depth + 1)};
+			depth++;
+		}
+		int32_t* at = &trie->node[open[depth]].token;
+		while (*at >= 0)
+			at = &trie->same[*at];
+		*at = token;
+		last = token;
+	}
+	close_nodes(trie, open, &depth, 0);
+	struct trie_node* less = realloc(trie->node, ((size_t)trie->n + 1) * sizeof *less);
+	trie->node = less ? less : trie->node;
+	return true;
+}
+
+struct token_trie* token_trie_open(int vocab, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
+	struct token_trie* trie = calloc(1, sizeof *trie);
+	if (!trie)
+		return NULL;
+	trie->vocab = vocab;
+	trie->same = malloc(((size_t)vocab + 1) * sizeof *trie->same);
+	trie->start = malloc(((size_t)vocab + 1) * sizeof *trie->start);
+	int32_t* order = malloc(((size_t)vocab + 1) * sizeof *order);
+	bool good = trie->same && trie->start && order && take_bytes(trie, piece, user);
+	for (int i = 0; good && i < vocab; i++) {
+		order[i] = i;
+		trie->same[i] = -1;
+	}
+	if (good) {
+		qsort_r(order, (size_t)vocab, sizeof *order, compare, trie);
+		good = lay_out(trie, order);
+	}
+	free(order);
+	if (good)
+		return trie;
+	token_trie_free(trie);
+	return NULL;
+}
+
+void token_trie_free(struct token_trie* trie) {
+	if (!trie)
+		return;
+	free(trie->node);
+	free(trie->same);
+	free(trie->start);
+	free(trie->bytes);
+	free(trie);
+}

@@ -1,0 +1,336 @@
+/* Grammars: which texts they take, byte by byte and token by token. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/grammar/acceptor.h"
+#include "core/grammar/states.h"
+
+/* Whether the whole text is one of the grammar's. */
+static bool takes(const struct grammar* grammar, const char* text) {
+	struct states* states = states_open(grammar);
+	assert_non_null(states);
+	int at = states_start(states);
+	for (const char* c = text; *c; c++)
+		at = states_step(states, at, (uint8_t)*c);
+	const bool good = at != STATE_DEAD && states_ends(states, at);
+	states_close(states);
+	return good;
+}
+
+struct texts {
+	const char* of; /* a schema or an expression */
+	const char* good[12];
+	const char* bad[12];
+};
+
+static void check(const struct texts* texts, size_t n,
+                  struct grammar* (*compile)(const char*, size_t, struct error*)) {
+	for (size_t i = 0; i < n; i++) {
+		struct error error = {""};
+		struct grammar* grammar = compile(texts[i].of, strlen(texts[i].of), &error);
+		if (!grammar)
+			fail_msg("%s: %s", texts[i].of, error.message);
+		for (int j = 0; texts[i].good[j]; j++)
+			if (!takes(grammar, texts[i].good[j]))
+				fail_msg("%s refuses %s", texts[i].of, texts[i].good[j]);
+		for (int j = 0; texts[i].bad[j]; j++)
+			if (takes(grammar, texts[i].bad[j]))
+				fail_msg("%s takes %s", texts[i].of, texts[i].bad[j]);
+		grammar_free(grammar);
+	}
+}
+
+static void test_expressions(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"ab*c?", {"a", "ab", "abbb", "abbc", "ac"}, {"", "b", "acc", "abcb"}},
+	    {"^(yes|no)$", {"yes", "no"}, {"", "yesno", "ye", "maybe"}},
+	    {"[^a-c]", {"d", "\xc3\xa9", "\xf0\x9f\x98\x80", "\n"}, {"a", "c", "", "dd", "\x80"}},
+	    {"\\d{2,3}", {"12", "123"}, {"1", "1234", "ab"}},
+	    {"(\\w+)\\s(?:\\w+)", {"ab cd", "a\tb", "a\xc2\xa0z"}, {"ab", "ab  cd"}},
+	    {"[\xce\xb1-\xcf\x89]+", {"\xce\xb1\xce\xb2", "\xcf\x89"}, {"a", "\xce\x91"}},
+	    {"a{0}b", {"b"}, {"ab", ""}},
+	    {"(a*)*", {"", "aaa"}, {"b"}},
+	    {"x{2,}", {"xx", "xxxxx"}, {"x", ""}},
+	    {".", {"a", "\xe2\x82\xac"}, {"\n", "ab", ""}},
+	    {"\\u00e9\\x41",
+	     {"\xc3\xa9"
+	      "A"},
+	     {"eA"}},
+	    {"a-b[\\]x-]", {"a-b]", "a-bx", "a-b-"}, {"a-b\\"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_regex);
+}
+
+static void test_schemas(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}},"
+	     "\"required\":[\"a\"],\"additionalProperties\":false}",
+	     {"{\"a\":1}", "{\"a\": -20, \"b\": \"x\\n\\\"\"}", "{\n  \"a\": 0,\n  \"b\": \"\xc3\xa9\"\n}"},
+	     {"{}", "{\"b\":\"x\"}", "{\"a\":01}", "{\"a\":1,}", "{\"a\":1.5}", "{\"a\":1,\"b\":\"\n\"}",
+	      "{\"a\":1,\"c\":2}", "{\"a\":1"}},
+	    {"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":1,\"maxItems\":3}",
+	     {"[true]", "[true, false]", "[true,true,true]"},
+	     {"[]", "[true,true,true,true]", "[1]", "[true,]"}},
+	    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":"
+	     "false}",
+	     {"[1,\"a\"]"},
+	     {"[1]", "[1,\"a\",2]", "[]"}},
+	    {"{\"type\":\"array\",\"items\":{\"type\":\"null\"}}",
+	     {"[]", "[null]", "[null,null]"},
+	     {"[null", "[nul]"}},
+	    {"{\"enum\":[\"a\",1,null,true,{\"x\":[1]}]}",
+	     {"\"a\"", "1", "null", "true", "{\"x\":[1]}"},
+	     {"a", "2", "{}", ""}},
+	    {"{\"const\":null}", {"null"}, {"0", ""}},
+	    {"{\"type\":\"integer\",\"minimum\":-3,\"maximum\":120}",
+	     {"-3", "-1", "0", "9", "10", "99", "100", "120"},
+	     {"-4", "121", "-0", "00", "1000", "-10", "1.0"}},
+	    {"{\"type\":\"integer\",\"exclusiveMinimum\":99}",
+	     {"100", "101", "999", "123456789"},
+	     {"99", "9", "-100"}},
+	    {"{\"type\":\"integer\",\"maximum\":-15}", {"-15", "-16", "-99", "-100"}, {"-14", "-9", "15", "0"}},
+	    {"{\"type\":\"number\",\"minimum\":0,\"maximum\":1}",
+	     {"0", "1", "0.5", "0.999"},
+	     {"1.5", "-0.5", "2", "1.1"}},
+	    {"{\"type\":\"number\",\"exclusiveMinimum\":0}", {"0.5", "1", "10.25", "0.01"}, {"0", "0.0", "-1"}},
+	    {"{\"type\":\"number\",\"minimum\":-2,\"maximum\":-1}",
+	     {"-2", "-1", "-1.5"},
+	     {"-2.5", "-0.5", "0", "1"}},
+	    {"{\"type\":\"number\",\"multipleOf\":0.01}", {"1.25", "0.1", "-3"}, {"1.255", "1e5"}},
+	    {"{\"type\":\"number\"}", {"1e9", "-0.5E-3", "7"}, {"1.", ".5", "+1", "1e"}},
+	    {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+	     {"\"ab\"", "\"\xc3\xa9\xc3\xa9\xc3\xa9\"", "\"a\\\"\""},
+	     {"\"a\"", "\"abcd\"", "\"a\\\"bc\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^[a-z\\\"]+$\"}",
+	     {"\"ab\"", "\"a\\\"b\""},
+	     {"\"\"", "\"A\"", "\"a\"b\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"b\"}",
+	     {"\"b\"", "\"abc\"",
+	      "\"\\n\xe2\x82\xac"
+	      "b\""},
+	     {"\"ac\"", "b"}},
+	    {"{\"type\":\"string\",\"format\":\"date-time\"}",
+	     {"\"2026-11-22T10:00:00Z\"", "\"2026-11-22T23:59:59.5+01:00\""},
+	     {"\"2026-13-22T10:00:00Z\"", "\"today\""}},
+	    {"{\"type\":[\"string\",\"null\"]}", {"\"\"", "null"}, {"1", "nullx"}},
+	    {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}]}",
+	     {"\"a\"", "[\"a\"]", "[[[]],\"x\"]"},
+	     {"1", "[1]", "[[]"}},
+	    {"{\"$ref\":\"#/$defs/"
+	     "node\",\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":{\"value\":{\"type\":"
+	     "\"integer\"},\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/node\"},{\"type\":\"null\"}]}},\"required\":["
+	     "\"value\",\"next\"]}}}",
+	     {"{\"value\":1,\"next\":null}", "{\"value\":1,\"next\":{\"value\":2,\"next\":null}}"},
+	     {"{\"value\":1}", "{\"value\":1,\"next\":{}}"}},
+	    {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]},{"
+	     "\"type\":"
+	     "\"object\",\"properties\":{\"k\":{\"const\":\"b\"},\"n\":{\"type\":\"integer\"}},\"required\":["
+	     "\"k\"]}]}",
+	     {"{\"k\":\"a\"}", "{\"k\":\"b\",\"n\":3}"},
+	     {"{\"k\":\"c\"}", "{\"k\":\"a\",\"n\":3}"}},
+	    {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}",
+	     {"{}", "{\"x\":1}", "{\"x\":1,\"y\": 2}"},
+	     {"{\"x\":\"a\"}", "{x:1}"}},
+	    {"{\"type\":\"object\",\"required\":[\"z\"]}", {"{\"z\":[1,{\"a\":null}]}"}, {"{}"}},
+	    {"{}", {"1", "\"a\"", "[1,{\"a\":[]}]", "null"}, {"", "[", "nul"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}},"
+	     "\"required\":[\"a\"]}",
+	     {"{\"a\":null}", "{\"a\":{\"a\":null}}"},
+	     {"{}", "{\"a\":{}}"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+static void test_any_object(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct grammar* grammar = grammar_from_json_object(&error);
+	assert_non_null(grammar);
+	assert_true(takes(grammar, "{\"a\": [1, 2.5e3, {\"b\": null}], \"c\": \"\\u00e9\"}"));
+	assert_true(takes(grammar, "{}"));
+	assert_false(takes(grammar, "[]"));
+	assert_false(takes(grammar, "{\"a\": \"\\ud800\"}")); /* half a character */
+	grammar_free(grammar);
+}
+
+/* What cannot be kept is named. */
+static void test_refused(void** state) {
+	(void)state;
+	static const char* const schemas[][2] = {
+	    {"{\"not\":{\"type\":\"string\"}}", "\"not\" is not supported"},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"if\":{}}}}", "#/properties/a: \"if\""},
+	    {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
+	    {"{\"type\":\"number\",\"multipleOf\":3}", "multipleOf"},
+	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
+	    {"{\"$ref\":\"#\"}", "no text at all"},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
+	     "no text at all"},
+	    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf"},
+	    {"{\"type\":\"strin\"}", "none of JSON's types"},
+	    {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-ahead"},
+	    {"{\"type\":\"string\",\"pattern\":\"(a\"}", "not closed"},
+	    {"{\"type\":\"string\",\"minLength\":5,\"maxLength\":2}", "no text at all"},
+	    {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":2}", "no text at all"},
+	    {"{\"type\":\"string\",\"pattern\":\"((((a{4000}){4000}){4000}){4000})\"}", "too large"},
+	    {"{\"type\":\"string\",\"pattern\":\"((((){4000}){4000}){4000})b\"}", "too large"},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":1}}", "neither an object nor a boolean"},
+	    {"[", "the schema"},
+	};
+	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+		struct error error = {""};
+		assert_null(grammar_from_json_schema(schemas[i][0], strlen(schemas[i][0]), &error));
+		if (!strstr(error.message, schemas[i][1]))
+			fail_msg("%s: \"%s\" does not tell of %s", schemas[i][0], error.message, schemas[i][1]);
+	}
+}
+
+/* ---- tokens --------------------------------------------------------------------------------- */
+
+static const char* const words[] = {"{", "{\"", "\"", "a",  "b",   "ab",   "\":",      ":",   " ",  "1", "12",
+                                    "}", "\"}", ",",  "\n", "<s>", "</s>", "{\"ab\":", "abc", "1}", "a"};
+enum { WORDS = sizeof words / sizeof *words, END = 16 };
+
+static size_t piece(void* user, int32_t token, char* out, size_t capacity) {
+	(void)user;
+	if (token == 15 || token == END) /* special */
+		return 0;
+	assert_true(strlen(words[token]) <= capacity);
+	memcpy(out, words[token], strlen(words[token]));
+	return strlen(words[token]);
+}
+
+static const char schema[] =
+    "{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"integer\"}},\"required\":["
+    "\"ab\"]}";
+
+/* A token is allowed if and only if its bytes are, and the end where the text may end. */
+static void test_masks_are_the_bytes(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct grammar* grammar = grammar_from_json_schema(schema, sizeof schema - 1, &error);
+	assert_non_null(grammar);
+	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
+	assert_non_null(trie);
+	const int32_t end[] = {END};
+	struct acceptor* acceptor = acceptor_open(grammar, trie, end, 1);
+	struct states* states = states_open(grammar);
+	assert_non_null(acceptor);
+	unsigned seed = 1;
+	for (int text = 0; text < 200; text++) {
+		acceptor_start(acceptor);
+		int at = states_start(states);
+		for (int step = 0; step < 40; step++) {
+			const uint64_t* allowed = acceptor_allowed(acceptor, acceptor_root(acceptor));
+			assert_non_null(allowed);
+			int32_t choice[WORDS];
+			int n = 0;
+			for (int32_t token = 0; token < WORDS; token++) {
+				char bytes[16];
+				const size_t size = piece(NULL, token, bytes, sizeof bytes);
+				int after = at;
+				for (size_t i = 0; i < size; i++)
+					after = states_step(states, after, (uint8_t)bytes[i]);
+				const bool good = token == END ? states_ends(states, at) : size > 0 && after != STATE_DEAD;
+				assert_int_equal(token_is_allowed(allowed, token), good);
+				if (good)
+					choice[n++] = token;
+			}
+			assert_true(n > 0);
+			seed = seed * 1664525u + 1013904223u;
+			const int32_t token = choice[(seed >> 8) % (unsigned)n];
+			if (token == END)
+				break;
+			const int next = acceptor_step(acceptor, acceptor_root(acceptor), token);
+			assert_int_not_equal(next, ACCEPTOR_DEAD);
+			assert_true(acceptor_take(acceptor, token));
+			for (const char* c = words[token]; *c; c++)
+				at = states_step(states, at, (uint8_t)*c);
+		}
+	}
+	states_close(states);
+	acceptor_close(acceptor);
+	token_trie_free(trie);
+	grammar_free(grammar);
+}
+
+/* Where one text alone can come, its longest token is known; where one token alone can, that too. */
+static void test_forced(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct grammar* grammar = grammar_from_regex("\\{\"ab\": 12\\}", 12, &error);
+	assert_non_null(grammar);
+	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
+	const int32_t end[] = {END};
+	struct acceptor* acceptor = acceptor_open(grammar, trie, end, 1);
+	assert_non_null(acceptor);
+	static const char* const expected[] = {"{\"ab\":", " ", "12", "}"};
+	bool only;
+	for (int i = 0; i < 4; i++) {
+		const int32_t token = acceptor_forced(acceptor, acceptor_root(acceptor), &only);
+		assert_true(token >= 0);
+		assert_string_equal(words[token], expected[i]);
+		assert_int_equal(only, i == 1 || i == 3);
+		assert_true(acceptor_take(acceptor, token));
+	}
+	assert_int_equal(acceptor_forced(acceptor, acceptor_root(acceptor), &only), END);
+	assert_true(only);
+	assert_false(acceptor_take(acceptor, END));
+	acceptor_close(acceptor);
+	token_trie_free(trie);
+	grammar_free(grammar);
+}
+
+/* Tables that fill up are started over; nothing that is allowed changes by it. */
+static void test_long_text(void** state) {
+	(void)state;
+	struct error error = {""};
+	static const char nested[] = "{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}";
+	static const char expression[] = "([ab]{3}c){4000}";
+	struct grammar* grammar = grammar_from_regex(expression, sizeof expression - 1, &error);
+	assert_non_null(grammar);
+	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
+	const int32_t end[] = {END};
+	struct acceptor* acceptor = acceptor_open(grammar, trie, end, 1);
+	for (int i = 0; i < 3999; i++) { /* "ab", "abc" */
+		assert_true(acceptor_take(acceptor, 3));
+		const uint64_t* allowed = acceptor_allowed(acceptor, acceptor_root(acceptor));
+		assert_true(token_is_allowed(allowed, 18) && token_is_allowed(allowed, 5) &&
+		            !token_is_allowed(allowed, 9));
+		assert_true(acceptor_take(acceptor, 18));
+	}
+	acceptor_close(acceptor);
+	grammar_free(grammar);
+	grammar = grammar_from_json_schema(nested, sizeof nested - 1, &error);
+	assert_non_null(grammar);
+	struct states* states = states_open(grammar);
+	int at = states_start(states);
+	for (int i = 0; i < 400; i++)
+		at = states_step(states, at, '[');
+	for (int i = 0; i < 3; i++)
+		at = states_renew(states, at);
+	for (int i = 0; i < 400; i++) {
+		assert_false(states_ends(states, at));
+		at = states_step(states, at, ']');
+	}
+	assert_true(states_ends(states, at));
+	states_close(states);
+	token_trie_free(trie);
+	grammar_free(grammar);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_expressions),         cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_any_object),          cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_masks_are_the_bytes), cmocka_unit_test(test_forced),
+	    cmocka_unit_test(test_long_text),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
