@@ -338,6 +338,10 @@ struct segment { /* one sequence's rows in a pass */
 	int n;                         /* rows */
 	const struct sampler* sampler; /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none; only where the backend says it has them */
+	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
+	 * chosen under no circumstances. NULL, of all or of one: no bound. Only where the backend has penalties.
+	 */
+	const uint64_t* const* allowed;
 };
 
 struct pass {
@@ -420,7 +424,7 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	bool has_penalties; /* segments may carry them */
+	bool has_penalties; /* segments may carry them, and what is allowed */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

@@ -155,6 +155,13 @@ static int times_in(const int32_t* path, int n, int32_t token) {
 	return times;
 }
 
+static float largest(const float* x, int n) {
+	float max = x[0];
+	for (int i = 1; i < n; i++)
+		max = x[i] > max ? x[i] : max;
+	return max;
+}
+
 /* out (vocab): the logits with penalties and biases. Returns the largest. */
 static float penalise(float* restrict out, const float* restrict logits, int vocab,
                       const struct penalised_row* row) {
@@ -168,10 +175,14 @@ static float penalise(float* restrict out, const float* restrict logits, int voc
 	}
 	for (int i = 0; i < p->n_bias; i++)
 		out[p->bias_token[i]] += p->bias[i];
-	float max = out[0];
-	for (int v = 1; v < vocab; v++)
-		max = out[v] > max ? out[v] : max;
-	return max;
+	return largest(out, vocab);
+}
+
+/* out (vocab): the scores of what is allowed, -infinity elsewhere. Returns the largest. out may be score. */
+static float only_allowed(float* out, const float* score, int vocab, const uint64_t* allowed) {
+	for (int v = 0; v < vocab; v++)
+		out[v] = allowed[v >> 6] >> (v & 63) & 1u ? score[v] : -INFINITY;
+	return largest(out, vocab);
 }
 
 /* ---- results -------------------------------------------------------------------------------- */
@@ -218,21 +229,24 @@ static int32_t first_equal(const float* logits, int vocab, float max) {
 
 void result_from_softmax(struct result* out, uint8_t want, const float* logits, int vocab, float max,
                          float sum, const struct sampler* sampler, const struct penalised_row* penalised,
-                         uint64_t position, float* scratch) {
+                         const uint64_t* allowed, uint64_t position, float* scratch) {
 	if (want & WANT_NORMALISER)
 		out->log_normaliser = max + noise_log(sum);
 	if (!(want & (WANT_TOKEN | WANT_TOP)))
 		return;
-	const float* score = sampler || penalised ? scratch : logits;
-	const float best = penalised ? penalise(scratch, logits, vocab, penalised) : max;
+	const bool changed = penalised || allowed;
+	const float* score = sampler || changed ? scratch : logits;
+	float best = penalised ? penalise(scratch, logits, vocab, penalised) : max;
+	if (allowed)
+		best = only_allowed(scratch, penalised ? scratch : logits, vocab, allowed);
 	if (sampler) {
-		if (penalised)
+		if (changed)
 			scale_in_place(scratch, vocab, best, sampler->temperature);
 		else
 			scale(scratch, logits, vocab, max, sampler->temperature);
 		filter(scratch, scratch + vocab, vocab, sampler);
 		add_noise(scratch, vocab, sampler, position);
-	} else if (!penalised && !(want & WANT_TOP)) {
+	} else if (!changed && !(want & WANT_TOP)) {
 		out->token = first_equal(logits, vocab, max);
 		return;
 	}
@@ -259,6 +273,6 @@ bool result_from_logits(struct result* out, uint8_t want, const float* logits, i
 	double sum = 0;
 	for (int v = 0; v < vocab; v++)
 		sum += (double)noise_exp(logits[v] - max);
-	result_from_softmax(out, want, logits, vocab, max, (float)sum, sampler, NULL, position, scratch);
+	result_from_softmax(out, want, logits, vocab, max, (float)sum, sampler, NULL, NULL, position, scratch);
 	return true;
 }

@@ -39,10 +39,10 @@ struct penalised_row {
 };
 
 /* The same, when the softmax's max and sum of exp(x - max) are known. penalised NULL: the token is chosen
- * from the logits as they are. */
+ * from the logits as they are; allowed (vocab bits) NULL: from all of them. */
 void result_from_softmax(struct result* out, uint8_t want, const float* logits, int vocab, float max,
                          float sum, const struct sampler* sampler, const struct penalised_row* penalised,
-                         uint64_t position, float* scratch);
+                         const uint64_t* allowed, uint64_t position, float* scratch);
 
 #ifdef __cplusplus
 }

@@ -37,6 +37,7 @@ struct slice_row {
 	struct cpu_cache* cache;
 	const struct sampler* sampler;
 	const struct penalties* penalties;
+	const uint64_t* allowed; /* bits (vocab) of tokens that may follow; NULL: all */
 	int index; /* among the cache's pending rows */
 	int base, position;
 	int n_ancestors;

@@ -45,7 +45,7 @@ static void head_row(void* user, int i, int thread) {
 	if (penalised.penalties)
 		penalised.n = paged_generated(&of->cache->paged, of->index, penalised.penalties->prompt, path);
 	result_from_softmax(out, want, logits, s->vocab, max, sum, of->sampler,
-	                    penalised.penalties ? &penalised : NULL, (uint64_t)of->position + 1,
+	                    penalised.penalties ? &penalised : NULL, of->allowed, (uint64_t)of->position + 1,
 	                    b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);

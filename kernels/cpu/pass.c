@@ -39,6 +39,7 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct wa
 		const struct segment* segment = &pass->segment[walk->segment];
 		const int appended = segment->cache->pending - segment->n;
 		open_row(&b->row[i], pass, segment, pass_appends(pass) ? appended + walk->within : pass->row[r0 + i]);
+		b->row[i].allowed = segment->allowed ? segment->allowed[walk->within] : NULL;
 	}
 }
 

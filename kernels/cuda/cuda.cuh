@@ -177,6 +177,7 @@ struct cuda_backend {
 	float* host_influence;                      /* as work.influence, pinned */
 	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
+	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
 	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. */
 	struct captured {
 		cudaGraphExec_t pass[BUCKETS + 1], draft; /* several devices: the first is of one row */

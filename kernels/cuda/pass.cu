@@ -322,6 +322,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	int listed = 0;
 	for (int i = 0; i < n; i++) {
 		struct device_row row = open_row(pass, walk, r0 + i);
+		const int within = walk->within - 1; /* of its segment: the walk is past it */
 		const struct paged_cache* c = (const struct paged_cache*)pass->segment[walk->segment].cache;
 		row.angle = i;
 		if (pass->kind != PASS_PREFILL) {
@@ -333,6 +334,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(n + i) * (size_t)pairs);
 		s->row[i] = row;
 		b->of_row[i] = &pass->segment[walk->segment];
+		b->allowed[i] = b->of_row[i]->allowed ? b->of_row[i]->allowed[within] : NULL;
 	}
 	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
 	bool done = true;
@@ -352,9 +354,9 @@ static bool settle(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* Penalties look at the text, which is the host's: their rows' tokens are chosen there, as on a CPU, from the
- * device's logits. The stream is idle. */
-static bool penalised_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
+/* Penalties look at the text, which is the host's, and what is allowed lies there: their rows' tokens are chosen
+ * there, as on a CPU, from the device's logits. The stream is idle. */
+static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
                              struct error* error) {
 	const struct device_row* row = &((const struct device_slice*)b->staging)->row[i];
 	const struct segment* segment = b->of_row[i];
@@ -372,10 +374,12 @@ static bool penalised_result(struct cuda_backend* b, int i, uint8_t want, struct
 	for (int v = 0; v < vocab; v++)
 		sum += (double)noise_exp(logits[v] - max);
 	const struct paged_cache* c = (const struct paged_cache*)segment->cache;
-	const struct penalised_row penalised = {
-	    segment->penalties, path, paged_generated(c, row->pending, segment->penalties->prompt, path)};
+	struct penalised_row penalised = {segment->penalties, path, 0};
+	if (penalised.penalties)
+		penalised.n = paged_generated(c, row->pending, penalised.penalties->prompt, path);
 	result_from_softmax(out, (uint8_t)(want & ~WANT_NORMALISER), logits, vocab, max, (float)sum,
-	                    segment->sampler, &penalised, (uint64_t)row->position + 1, b->host_logits + vocab);
+	                    segment->sampler, penalised.penalties ? &penalised : NULL, b->allowed[i],
+	                    (uint64_t)row->position + 1, b->host_logits + vocab);
 	return true;
 }
 
@@ -403,8 +407,8 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			                 "the model gave logits that are not finite numbers: its weights are damaged or "
 			                 "overflow f16");
 		out->log_normaliser = in->log_normaliser;
-		if (b->of_row[i]->penalties) {
-			if (!penalised_result(b, i, pass->want[r0 + i], out, error))
+		if (b->of_row[i]->penalties || b->allowed[i]) {
+			if (!host_result(b, i, pass->want[r0 + i], out, error))
 				return false;
 			continue;
 		}
@@ -579,6 +583,7 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
 	s->row[0] = s->row[n - 1];
 	b->of_row[0] = b->of_row[n - 1];
+	b->allowed[0] = b->allowed[n - 1];
 	s->n = 1;
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, sizeof *s, cudaMemcpyHostToDevice, b->stream), error);
 	head_launches(b, 1, false);

@@ -264,18 +264,18 @@ static void gemma_like(void** state) {
 /* ---- results ------------------------------------------------------------------------------- */
 
 static void check_result(const struct result* got, const float* logits, int vocab, uint8_t want, int top,
-                         const struct sampler* sampler, const struct penalised_row* penalised, int position,
-                         float* scratch) {
+                         const struct sampler* sampler, const struct penalised_row* penalised,
+                         const uint64_t* allowed, int position, float* scratch) {
 	struct result expected = {.top = top};
 	assert_true(result_from_logits(&expected, (uint8_t)(want | WANT_NORMALISER), logits, vocab, sampler,
 	                               (uint64_t)position + 1, scratch));
-	if (penalised) {
+	if (penalised || allowed) {
 		float max = logits[0];
 		for (int v = 1; v < vocab; v++)
 			max = fmaxf(max, logits[v]);
 		const float sum = expf(expected.log_normaliser - max);
 		expected.top = top;
-		result_from_softmax(&expected, want, logits, vocab, max, sum, sampler, penalised,
+		result_from_softmax(&expected, want, logits, vocab, max, sum, sampler, penalised, allowed,
 		                    (uint64_t)position + 1, scratch);
 	}
 	assert_int_equal(got->token, expected.token);
@@ -317,7 +317,7 @@ static void make_request(struct request* q, int vocab) {
 	                                  .n_bias = vocab > 1 ? 2 : 1};
 }
 
-static void try_results(int vocab, const struct sampler* sampler, bool with_penalties) {
+static void try_results(int vocab, const struct sampler* sampler, bool with_penalties, bool with_allowed) {
 	const enum dtype types[] = {DTYPE_F16};
 	const struct model_shape shape = random_shape(1, 64, 1, 1, 32, 32, vocab);
 	struct random_model* m = random_model_make(&shape, types, 1, WITH_OUTPUT_BIAS, (uint64_t)vocab);
@@ -335,8 +335,19 @@ static void try_results(int vocab, const struct sampler* sampler, bool with_pena
 	}
 	struct request request = {.in_prompt = NULL};
 	make_request(&request, vocab);
-	const struct segment segment = {
-	    .cache = c, .n = r->n, .sampler = sampler, .penalties = with_penalties ? &request.penalties : NULL};
+	/* every third row may go on as it likes, the others with odd tokens or the last alone */
+	const size_t words = ((size_t)vocab + 63) / 64;
+	uint64_t* odd = malloc(words * sizeof *odd);
+	memset(odd, 0xaa, words * sizeof *odd);
+	odd[(vocab - 1) >> 6] |= (uint64_t)1 << ((vocab - 1) & 63);
+	const uint64_t* allowed[MAX_ROWS];
+	for (int i = 0; i < r->n; i++)
+		allowed[i] = i % 3 ? odd : NULL;
+	const struct segment segment = {.cache = c,
+	                                .n = r->n,
+	                                .sampler = sampler,
+	                                .penalties = with_penalties ? &request.penalties : NULL,
+	                                .allowed = with_allowed ? allowed : NULL};
 	struct pass pass = pass_of(r, &segment, 2);
 	pass.head = true;
 	run(b, &pass);
@@ -350,9 +361,12 @@ static void try_results(int vocab, const struct sampler* sampler, bool with_pena
 			path[d--] = r->token[at];
 		const struct penalised_row penalised = {&request.penalties, path, depth + 1};
 		check_result(&r->out[i], r->out[i].logits, vocab, r->want[i], top[i], sampler,
-		             with_penalties ? &penalised : NULL, depth, scratch);
+		             with_penalties ? &penalised : NULL, with_allowed ? allowed[i] : NULL, depth, scratch);
+		if (with_allowed && allowed[i])
+			assert_true(r->out[i].token % 2 == 1 || r->out[i].token == vocab - 1);
 		free(r->out[i].logits);
 	}
+	free(odd);
 	free(request.in_prompt);
 	free(request.generated);
 	free(scratch);
@@ -373,10 +387,11 @@ static void results(void** state) {
 	    {.temperature = 0.2f, .top_p = 1, .min_p = 0.1f, .seed = 7, .sequence = 1},
 	};
 	for (size_t i = 0; i < sizeof vocab / sizeof *vocab; i++) {
-		try_results(vocab[i], NULL, false);
-		try_results(vocab[i], NULL, true);
+		try_results(vocab[i], NULL, false, false);
+		try_results(vocab[i], NULL, true, i % 2);
+		try_results(vocab[i], NULL, false, true);
 		for (size_t j = i % 2; j < sizeof samplers / sizeof *samplers; j += 2)
-			try_results(vocab[i], &samplers[j], i % 3 == j % 3);
+			try_results(vocab[i], &samplers[j], i % 3 == j % 3, i % 2 == j % 2);
 	}
 }
 

@@ -314,6 +314,40 @@ static void noise_independence(void** state) {
 		assert_true(fabs(sum[k] / N) < 4 / sqrt(N));
 }
 
+/* What is not allowed might as well be infinitely unlikely, whatever filters and samples. */
+static void allowed_tokens(void** state) {
+	(void)state;
+	enum { VOCAB = 200 };
+	struct random r = {23};
+	float logits[VOCAB], unlikely[VOCAB], scratch[2 * VOCAB];
+	for (int round = 0; round < 400; round++) {
+		const struct sampler s = {.temperature = 0.5f + 0.01f * (float)(round % 100),
+		                          .top_k = round % 3 ? 0 : 3 + round % 7,
+		                          .top_p = round % 2 ? 1 : 0.8f,
+		                          .min_p = round % 5 ? 0 : 0.05f,
+		                          .seed = random_next(&r)};
+		const struct sampler* sampler = round % 4 ? &s : NULL;
+		uint64_t allowed[(VOCAB + 63) / 64] = {0};
+		float max = -INFINITY, sum = 0;
+		random_logits(logits, VOCAB, 3, &r);
+		for (int v = 0; v < VOCAB; v++) {
+			const bool good = v == round % VOCAB || random_below(&r, 1 + round % 20) == 0;
+			allowed[v >> 6] |= (uint64_t)good << (v & 63);
+			unlikely[v] = good ? logits[v] : -1e30f;
+			max = fmaxf(max, logits[v]);
+		}
+		for (int v = 0; v < VOCAB; v++)
+			sum += expf(logits[v] - max);
+		struct result got = {.top = 1}, expected = {.top = 1};
+		const uint8_t want = round % 7 ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
+		result_from_softmax(&got, want, logits, VOCAB, max, sum, sampler, NULL, allowed, (uint64_t)round,
+		                    scratch);
+		assert_true(result_from_logits(&expected, want, unlikely, VOCAB, sampler, (uint64_t)round, scratch));
+		assert_int_equal(got.token, expected.token);
+		assert_true(allowed[got.token >> 6] >> (got.token & 63) & 1u);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_filter),
 	                                   cmocka_unit_test(equal_logits),
@@ -322,6 +356,7 @@ int main(void) {
 	                                   cmocka_unit_test(philox_known_answers),
 	                                   cmocka_unit_test(noise_distribution),
 	                                   cmocka_unit_test(noise_transform),
-	                                   cmocka_unit_test(noise_independence)};
+	                                   cmocka_unit_test(noise_independence),
+	                                   cmocka_unit_test(allowed_tokens)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
