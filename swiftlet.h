@@ -25,6 +25,7 @@ extern "C" {
 typedef struct model swiftlet_model;
 typedef struct engine swiftlet_engine;
 typedef struct session swiftlet_session;
+typedef struct grammar swiftlet_grammar;
 struct exchange; /* kernels/exchange.h */
 
 /* ---- options ------------------------------------------------------------------------------ */
@@ -165,6 +166,15 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
 /* ---- generating --------------------------------------------------------------------------- */
 
+/* What a text has to keep. A JSON Schema (NULL: any JSON object), of which the text is a valid value, or an
+ * ECMA-262 expression that it matches as a whole. What cannot be kept is an error that names it. It must
+ * outlive the requests that use it; any number may. NULL with the message set. */
+SWIFTLET_API swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size,
+                                                            char* message, size_t size);
+SWIFTLET_API swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size,
+                                                      char* message, size_t size);
+SWIFTLET_API void swiftlet_grammar_free(swiftlet_grammar*);
+
 struct swiftlet_bias {
 	int32_t token;
 	float bias; /* -100 to 100, added to the token's logit */
@@ -194,6 +204,7 @@ struct swiftlet_request {
 	 * one longer than the context the beginning is taken. */
 	const int32_t* expected;
 	int n_expected;
+	const swiftlet_grammar* grammar; /* that the text has to keep; NULL: none */
 };
 SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const struct swiftlet_options*);
 

@@ -302,6 +302,17 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	return engine;
 }
 
+static size_t piece_of(void* user, int32_t token, char* out, size_t capacity) {
+	return tokenizer_piece(user, token, false, out, capacity);
+}
+
+const struct token_trie* engine_trie(struct engine* engine) {
+	if (!engine->trie)
+		engine->trie =
+		    token_trie_open(engine->model->weights.shape.vocab, piece_of, engine->model->tokenizer);
+	return engine->trie;
+}
+
 void swiftlet_engine_close(struct engine* engine) {
 	if (!engine)
 		return;
@@ -316,6 +327,7 @@ void swiftlet_engine_close(struct engine* engine) {
 	heads_close(&engine->heads);
 	probe_close(&engine->probe);
 	low_copy_close(&engine->low);
+	token_trie_free(engine->trie);
 	free(engine);
 }
 

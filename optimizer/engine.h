@@ -2,6 +2,7 @@
 #ifndef SWIFTLET_OPTIMIZER_ENGINE_H
 #define SWIFTLET_OPTIMIZER_ENGINE_H
 
+#include "core/grammar/token_trie.h"
 #include "core/model/low_maker.h"
 #include "core/model/model.h"
 #include "core/model/parts.h"
@@ -18,12 +19,16 @@ struct engine {
 	char note[1900];     /* for people: where the wished backend is not the one that runs, and on that copy */
 	size_t note_on_copy; /* where the latter begins */
 	struct cost_model cost;
-	struct adapter adapter; /* parts that the options name */
-	struct backend* side;   /* runs the adapter; NULL: none was given */
+	struct token_trie* trie; /* for grammars; NULL until one is kept */
+	struct adapter adapter;  /* parts that the options name */
+	struct backend* side;    /* runs the adapter; NULL: none was given */
 	struct heads heads;
 	struct probe_weights probe;
 };
 
+/* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
+ */
+const struct token_trie* engine_trie(struct engine*);
 /* The copy for drafting, from the call on that finds it ready; NULL before, and where there is none. */
 const struct low_table* engine_low(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */

@@ -70,7 +70,8 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                              .base = from,
 	                              .n = n,
 	                              .sampler = s->sampled ? &s->sampler : NULL,
-	                              .penalties = last ? penalties_now(s) : NULL};
+	                              .penalties = last ? penalties_now(s) : NULL,
+	                              .allowed = last ? form_last(s, n) : NULL};
 	work->kind = WORK_PREFILL;
 	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
 	                           .n = n,
@@ -159,6 +160,7 @@ static bool emit(struct session* s, int32_t id, int source, const float* logits)
 	if (logits)
 		fill_logprobs(s, token, logits);
 	s->text[s->n_text++] = id;
+	form_emitted(s, id);
 	if (model_is_end(s->engine->model, id))
 		s->stop = SWIFTLET_EOS;
 	else if (emitter_add(&s->emitter, id))
@@ -205,6 +207,7 @@ static void verify_work(struct session* s, struct session_work* work) {
 	if (s->logprobs > 0)
 		for (int i = 0; i < LOGPROB_ROWS; i++)
 			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
+	round->segment.allowed = form_rows(s, &s->planner.tree);
 	if (s->plan.rule == RULE_METHOD)
 		method_verify_pass(s, logits, &work->pass);
 	else
@@ -368,7 +371,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	s->phase = PHASE_ROUND;
 	const bool more = emit(s, s->result[n - 1].token, -1, s->logprobs > 0 ? s->result[n - 1].logits : NULL);
 	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
-	if (!more)
+	if (!more || form_is_over(s))
 		finish(s);
 	return true;
 }
@@ -509,7 +512,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	plan_learn(s, emitted, accepted);
 	drafter_set_append(&s->drafters, new, emitted);
 	s->phase = PHASE_ROUND;
-	if (!more)
+	if (!more || form_is_over(s))
 		finish(s);
 	return true;
 }

@@ -319,10 +319,11 @@ static void rest(struct session* s, bool passed) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	s->plan.rule = never                                       ? RULE_PLAIN
-	               : !method_plans(&s->options)                ? RULE_METHOD
-	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED
-	                                                           : RULE_GAIN;
+	const bool formed = s->form.acceptor != NULL; /* methods' own rounds know no grammar */
+	s->plan.rule = never || (formed && !method_plans(&s->options)) ? RULE_PLAIN
+	               : !method_plans(&s->options)                    ? RULE_METHOD
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS     ? RULE_FIXED
+	                                                               : RULE_GAIN;
 	s->plan.looped = false;
 	if (s->plan.rule == RULE_METHOD) {
 		method_start(s);
@@ -345,7 +346,7 @@ void plan_round(struct session* s) {
 	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
-	if (s->plan.rule == RULE_GAIN && limits.rows > 1 && plan_part(s, (double)limits.budget)) {
+	if (s->plan.rule == RULE_GAIN && limits.rows > 1 && !formed && plan_part(s, (double)limits.budget)) {
 		s->plan.rule = RULE_METHOD;
 		method_start(s);
 		return;

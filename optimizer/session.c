@@ -158,6 +158,7 @@ void swiftlet_session_close(struct session* s) {
 	emitter_close(&s->emitter);
 	free(s->text);
 	penalties_close(s);
+	form_close(s);
 	free(s->logits);
 	free(s->scratch);
 	free(s->tap);
@@ -313,6 +314,8 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_sampler(s, r);
 	start_drafters(s, r);
+	if (!form_start(s, r, &error))
+		return give_message(message, size, &error);
 	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
 		return give_message(message, size, &error);
 	influence_join(&s->influence, &s->text_influence, s->engine->model->weights.shape.n_blocks);

@@ -7,6 +7,7 @@
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
+#include "core/grammar/acceptor.h"
 #include "core/text/tokenizer.h"
 #include "optimizer/distance.h"
 #include "optimizer/influence.h"
@@ -70,6 +71,12 @@ struct states {
 	bool head, any;
 };
 
+/* Of an answer that has to keep a grammar. */
+struct form_state {
+	struct acceptor* acceptor; /* NULL: the answer is free */
+	const uint64_t* allowed[MAX_ROWS];
+};
+
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_METHOD } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
@@ -125,6 +132,7 @@ struct session {
 	bool sampled;
 	struct sampler sampler;
 	struct history history;
+	struct form_state form;
 	int logprobs;
 	bool prompt_logprobs;
 	int prompt_told; /* tokens of the prompt whose log probabilities were given */
@@ -213,6 +221,17 @@ bool penalties_start(struct session*, const struct swiftlet_request*, struct err
 /* For the rows after the committed tokens; NULL where the request has none. */
 const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
+
+/* form.c */
+bool form_start(struct session*, const struct swiftlet_request*, struct error*);
+void form_close(struct session*);
+/* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be
+ * told. NULL: anything. Good until a token is emitted. */
+const uint64_t* const* form_last(struct session*, int n);
+const uint64_t* const* form_rows(struct session*, struct tree*);
+void form_emitted(struct session*, int32_t id);
+/* Nothing may follow any more, not even an end token: sets `stop`. */
+bool form_is_over(struct session*);
 
 /* plan.c */
 void plan_round(struct session*);

@@ -26,6 +26,7 @@ struct acceptor {
 	size_t words;
 	struct slot slot[SLOTS];
 	uint64_t* bits; /* (SLOTS, words) */
+	bool crowded;   /* a round wanted more than SLOTS */
 };
 
 struct acceptor* acceptor_open(const struct grammar* grammar, const struct token_trie* trie,
@@ -76,6 +77,7 @@ static void renew(struct acceptor* a) {
 
 bool acceptor_take(struct acceptor* a, int32_t token) {
 	a->round++;
+	a->crowded = false;
 	if (states_filling(a->states))
 		renew(a);
 	a->root = acceptor_step(a, a->root, token);
@@ -90,10 +92,33 @@ static void allow(struct slot* slot, uint64_t* bits, int32_t token) {
 	slot->n++;
 }
 
+/* The longest token of the bytes that have to come; -1: several bytes may, or no token has them. */
+static int32_t longest_forced(struct acceptor* a, int state) {
+	const struct trie_node* node = a->trie->node;
+	int32_t best = -1;
+	for (int32_t i = 0, end = a->trie->n; i < end;) {
+		const int byte = states_only_byte(a->states, state);
+		while (byte >= 0 && i < end && node[i].byte != byte)
+			i = node[i].past;
+		if (byte < 0 || i >= end)
+			break;
+		best = node[i].token >= 0 ? node[i].token : best;
+		state = states_step(a->states, state, (uint8_t)byte);
+		end = node[i].past;
+		i++;
+	}
+	return best;
+}
+
 static void walk(struct acceptor* a, int state, struct slot* slot, uint64_t* bits) {
 	const struct token_trie* trie = a->trie;
+	const int32_t forced = longest_forced(a, state);
 	int after[TRIE_DEPTH + 1] = {state};
 	memset(bits, 0, a->words * sizeof *bits);
+	if (forced >= 0) {
+		allow(slot, bits, forced);
+		return;
+	}
 	for (int32_t i = 0; i < trie->n;) {
 		const struct trie_node* node = &trie->node[i];
 		const int next = states_step(a->states, after[node->depth - 1], node->byte);
@@ -119,8 +144,10 @@ static struct slot* find_slot(struct acceptor* a, int state) {
 		if (!oldest || slot->round < oldest->round)
 			oldest = slot;
 	}
-	if (oldest->round == a->round)
+	if (oldest->round == a->round) {
+		a->crowded = true;
 		return NULL;
+	}
 	if (states_full(a->states))
 		return NULL;
 	*oldest = (struct slot){.state = state, .first = -1};
@@ -139,33 +166,15 @@ const uint64_t* acceptor_allowed(struct acceptor* a, int state) {
 	return a->bits + (size_t)(slot - a->slot) * a->words;
 }
 
+bool acceptor_is_full(const struct acceptor* a) { return a->crowded || states_full(a->states); }
+
 int acceptor_root(struct acceptor* a) {
 	if (a->root != ACCEPTOR_DEAD && !acceptor_allowed(a, a->root))
 		renew(a);
 	return a->root != ACCEPTOR_DEAD && acceptor_allowed(a, a->root) ? a->root : ACCEPTOR_DEAD;
 }
 
-int32_t acceptor_forced(struct acceptor* a, int state, bool* only) {
-	*only = false;
-	if (!acceptor_allowed(a, state))
-		return -1;
-	const struct slot* slot = find_slot(a, state);
-	if (slot->n == 1) {
-		*only = true;
-		return slot->first;
-	}
-	/* down the trie along the bytes that have to come */
-	int32_t best = -1;
-	for (int32_t i = 0, end = a->trie->n; i < end;) {
-		const int byte = states_only_byte(a->states, state);
-		while (i < end && a->trie->node[i].byte != byte)
-			i = a->trie->node[i].past;
-		if (byte < 0 || i >= end)
-			break;
-		best = a->trie->node[i].token >= 0 ? a->trie->node[i].token : best;
-		state = states_step(a->states, state, (uint8_t)byte);
-		end = a->trie->node[i].past;
-		i++;
-	}
-	return best;
+int32_t acceptor_forced(struct acceptor* a, int state) {
+	const struct slot* slot = acceptor_allowed(a, state) ? find_slot(a, state) : NULL;
+	return slot && slot->n == 1 ? slot->first : -1;
 }

@@ -1,5 +1,8 @@
 /* Which tokens may come next in a text that keeps a grammar.
  *
+ * Where one text alone can come, only its longest token may, though shorter ones would spell it too: it is
+ * what a tokenizer would have made of it, and a model need not be asked.
+ *
  * A state after a token is known by a number that is good for the round at hand; states of a tree's rows are
  * found by stepping from their parent's. Nothing but acceptor_open allocates. */
 #ifndef SWIFTLET_CORE_GRAMMAR_ACCEPTOR_H
@@ -30,11 +33,12 @@ int acceptor_step(struct acceptor*, int state, int32_t token);
 /* Bits (vocab) of the tokens that may come, good until acceptor_take; NULL for ACCEPTOR_DEAD, and where the
  * tables are full: never for the root. The bits of a state do not depend on what was asked before. */
 const uint64_t* acceptor_allowed(struct acceptor*, int state);
+/* Whether NULL was given, or a step failed, for want of room since the last acceptor_take. */
+bool acceptor_is_full(const struct acceptor*);
 static inline bool token_is_allowed(const uint64_t* allowed, int32_t token) {
 	return allowed[token >> 6] >> (token & 63) & 1u;
 }
-/* The longest token of the text that has to come, -1 where more than one byte may. *only: no other token is
- * allowed. */
-int32_t acceptor_forced(struct acceptor*, int state, bool* only);
+/* The token that has to come; -1: several may. */
+int32_t acceptor_forced(struct acceptor*, int state);
 
 #endif

@@ -31,7 +31,8 @@ static bool check_backend(struct call* c, const struct api_request* q) {
 	} field[] = {{"presence_penalty", fabs(q->presence_penalty) > 0},
 	             {"frequency_penalty", fabs(q->frequency_penalty) > 0},
 	             {"repetition_penalty", fabs(q->repetition_penalty - 1) > 0},
-	             {"logit_bias", q->n_bias > 0}};
+	             {"logit_bias", q->n_bias > 0},
+	             {"response_format", q->grammar != NULL}};
 	const struct backend* backend = c->server->engine->backend;
 	for (size_t i = 0; i < sizeof field / sizeof *field && !backend->has_penalties; i++)
 		if (field[i].wanted)
@@ -162,6 +163,7 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->task = q->task;
 	r->expected = x->expected;
 	r->n_expected = x->n_expected;
+	r->grammar = q->grammar;
 	c->job.calls = &exchange_calls;
 	c->job.user = c;
 }

@@ -52,8 +52,9 @@ struct api_request {
 	uint64_t seed;
 	char* stop[API_MAX_STOPS];
 	int n_stop;
-	char* task;       /* metadata.task, or NULL */
-	char* prediction; /* a text that the output is expected to follow, or NULL */
+	char* task;              /* metadata.task, or NULL */
+	struct grammar* grammar; /* that the answer has to keep, or NULL */
+	char* prediction;        /* a text that the output is expected to follow, or NULL */
 	size_t prediction_size;
 };
 

@@ -105,7 +105,7 @@ bool read_top_logprobs(struct reading* r, const char* name) {
 /* ---- objects ------------------------------------------------------------------------------ */
 
 bool read_stream_options(struct reading* r, const char* name) {
-	static const char* const known[] = {"include_usage", NULL};
+	static const char* const known[] = {"include_usage", "include_obfuscation", NULL};
 	const cJSON* options = reading_get(r, name);
 	if (!options)
 		return true;

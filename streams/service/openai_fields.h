@@ -38,10 +38,13 @@ bool read_stream_options(struct reading*, const char* name);
 bool read_metadata(struct reading*, const char* name);
 bool read_logit_bias(struct reading*, const char* name);
 bool read_stop(struct reading*, const char* name);
+/* openai_form.c */
+bool read_response_format(struct reading*, const char* name);
+bool read_guided(struct reading*, const char* name);
+
 bool want_empty(struct reading*, const char* name);
-bool want_false(struct reading*, const char* name);
+bool is_hint(struct reading*, const char* name);
 bool want_nothing(struct reading*, const char* name);
-bool want_text(struct reading*, const char* name);
 bool want_best_of(struct reading*, const char* name);
 bool want_string(struct reading*, const char* name);
 bool want_word(struct reading*, const char* name);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/grammar/grammar.h"
 #include "streams/service/openai_fields.h"
 
 enum { COMPLETION = 1, CHAT = 2, BOTH = 3 };
@@ -58,13 +59,20 @@ static const struct {
     {"frequency_penalty", BOTH, read_frequency},
     {"repetition_penalty", BOTH, read_repetition}, /* ours, as vLLM names it */
     {"logit_bias", BOTH, read_logit_bias},
-    {"response_format", CHAT, want_text},
+    {"response_format", CHAT, read_response_format},
+    {"guided_json", BOTH, read_guided}, /* ours, as vLLM names them */
+    {"guided_regex", BOTH, read_guided},
+    {"guided_choice", BOTH, read_guided},
     {"functions", CHAT, want_empty},
     {"tool_choice", CHAT, read_tool_choice},
     {"function_call", CHAT, want_word},
     {"parallel_tool_calls", CHAT, read_parallel},
-    {"store", CHAT, want_false},
-    {"service_tier", CHAT, want_word},
+    {"store", CHAT, is_hint}, /* nothing is ever stored of a request */
+    {"service_tier", CHAT, is_hint},
+    {"reasoning_effort", CHAT, is_hint},
+    {"verbosity", CHAT, is_hint},
+    {"prompt_cache_key", BOTH, is_hint},
+    {"safety_identifier", BOTH, is_hint},
     {"modalities", CHAT, want_text_only},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -135,6 +143,7 @@ void api_request_free(struct api_request* q) {
 	free(q->bias);
 	free(q->task);
 	free(q->prediction);
+	grammar_free(q->grammar);
 	free(q->tool_name);
 	memset(q, 0, sizeof *q);
 }

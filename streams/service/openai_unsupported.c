@@ -16,20 +16,14 @@ bool want_empty(struct reading* r, const char* name) {
 		return true;
 	return refuse_unsupported(r, name, "");
 }
-bool want_false(struct reading* r, const char* name) {
-	const cJSON* v = reading_get(r, name);
-	return !v || cJSON_IsFalse(v) || refuse_unsupported(r, name, " but for false");
+/* Of what a server may heed: whatever it says, the text is the same. */
+bool is_hint(struct reading* r, const char* name) {
+	(void)r, (void)name;
+	return true;
 }
 bool want_nothing(struct reading* r, const char* name) {
 	const cJSON* v = reading_get(r, name);
 	return !v || (cJSON_IsString(v) && !v->valuestring[0]) || refuse_unsupported(r, name, "");
-}
-bool want_text(struct reading* r, const char* name) {
-	const cJSON* v = reading_get(r, name);
-	const cJSON* type = cJSON_GetObjectItemCaseSensitive(v, "type");
-	if (!v || (cJSON_IsString(type) && strcmp(type->valuestring, "text") == 0 && !v->child->next))
-		return true;
-	return refuse_unsupported(r, name, " but for {\"type\": \"text\"}");
 }
 bool want_best_of(struct reading* r, const char* name) {
 	const cJSON* v = reading_get(r, name);

@@ -113,7 +113,7 @@ def errors():
     else:
         raise AssertionError("embeddings were answered")
     refused(openai.BadRequestError, "response_format", lambda: client.chat.completions.create(
-        model=MODEL, messages=MESSAGES, response_format={"type": "json_object"}))
+        model=MODEL, messages=MESSAGES, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}))
     refused(openai.BadRequestError, "temperature", lambda: client.completions.create(model=MODEL, prompt="x", temperature=9))
     refused(openai.BadRequestError, "prompt", lambda: client.completions.create(model=MODEL, prompt="word " * 20000))
 

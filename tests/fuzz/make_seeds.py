@@ -67,6 +67,7 @@ def gguf_model():
 
 
 def main():
+    grammars()
     put("safetensors", "two", safetensors([("a", "F32", [2, 3], 24), ("b", "BF16", [4], 8)]))
     put("safetensors", "idle", safetensors([("x.rotary_emb.inv_freq", "F32", [1], 4), ("n", "I64", [], 8)]))
     put("safetensors", "fp8", safetensors([("a.weight", "F8_E4M3", [4, 4], 16), ("a.weight_scale_inv", "F32", [2, 2], 16),
@@ -90,6 +91,12 @@ def main():
         "rope.scaling.type", "granite", "gemma3", "qwen3moe", "olmo2", "expert_count", "expert_used_count",
         "attention.sliding_window", "ffn_gate_exps.weight", "rope_freqs.weight", "output.weight", "GGUF")))
     streams()
+
+
+def grammars():
+    put("grammar", "object", b'1{"type":"object","properties":{"a":{"type":"integer","minimum":-3},"b":{"$ref":"#"}},"required":["a"]}')
+    put("grammar", "choices", b'1{"anyOf":[{"enum":["x",1]},{"type":"array","items":{"type":"string","maxLength":3},"maxItems":2}]}')
+    put("grammar", "expression", b"0(a|[^b-d]{2,3})+\\d?\\u00e9$")
 
 
 def words(name, keys, plain=()):

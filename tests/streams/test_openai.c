@@ -101,6 +101,12 @@ static void a_chat(void** unused) {
 	assert_true(chat("{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}"));
 	assert_int_equal(q.max_tokens, 0); /* what the context leaves */
 	api_request_free(&q);
+	/* hints change nothing */
+	assert_true(
+	    chat("{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"store\": true, "
+	         "\"reasoning_effort\": \"low\", \"verbosity\": \"low\", \"prompt_cache_key\": \"k\", "
+	         "\"safety_identifier\": \"s\", \"service_tier\": \"flex\"}"));
+	api_request_free(&q);
 }
 
 static void refused(bool is_chat, const char* body, const char* param) {
@@ -223,7 +229,13 @@ static void bad_messages(void** unused) {
 	    {"\"chat_template_kwargs\": []", "chat_template_kwargs"},
 	    {"\"chat_template_kwargs\": [1]", "chat_template_kwargs"},
 	    {"\"chat_template_kwargs\": {\"messages\": []}", "chat_template_kwargs"},
-	    {"\"response_format\": {\"type\": \"json_object\"}", "response_format"},
+	    {"\"response_format\": {\"type\": \"yaml\"}", "response_format"},
+	    {"\"response_format\": {\"type\": \"json_schema\"}", "response_format"},
+	    {"\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"not\": {}}}}",
+	     "response_format"},
+	    {"\"guided_regex\": \"(\"", "guided_regex"},
+	    {"\"guided_choice\": [1]", "guided_choice"},
+	    {"\"guided_regex\": \"a\", \"guided_choice\": [\"a\"]", "guided_choice"},
 	    {"\"response_format\": {\"type\": \"text\", \"x\": 1}", "response_format"},
 	    {"\"top_logprobs\": 2", "top_logprobs"},
 	    {"\"logprobs\": 2", "logprobs"},
@@ -232,7 +244,6 @@ static void bad_messages(void** unused) {
 	    {"\"prompt\": \"x\"", "prompt"},
 	    {"\"best_of\": 1", "best_of"},
 	    {"\"modalities\": [\"audio\"]", "modalities"},
-	    {"\"store\": true", "store"},
 	    {"\"tool_choice\": \"required\"", "tool_choice"},
 	    {"\"tool_choice\": \"perhaps\", \"tools\": [{}]", "tool_choice"},
 	    {"\"tool_choice\": {\"function\": {\"name\": \"f\"}}, \"tools\": [{}]", "tool_choice"},
