@@ -195,7 +195,7 @@ static bool keeps_states(const struct session* s) {
 /* Nothing was drafted. */
 static bool is_plain(const struct session* s) {
 	const void* mask = s->drafters.state[SOURCE_mask];
-	if (s->method && s->method->steps > 0)
+	if (s->plan.rule == RULE_METHOD && s->method->steps > 0)
 		return false;
 	return s->planner.tree.n == 1 && !(mask && mask_rows(mask) > 0);
 }

@@ -243,15 +243,16 @@ int session_common_prefix(const struct session* s, const int32_t* prompt, int n)
 	return common / PREFILL_CHUNK * PREFILL_CHUNK;
 }
 
-void session_set_owner(struct session* s, int owner) {
-	if (s->cache->owner == owner)
-		return;
-	s->cache->backend->truncate(s->cache, 0);
-	s->chunk_tokens = 0;
-	s->cache->owner = owner;
-	drafter_set_forget(&s->drafters, 0);
-	if (s->drafters.state[SOURCE_recycle])
+void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
+	const int pages = shares_prefixes ? 0 : owner;
+	if (s->cache->owner != pages) {
+		s->cache->backend->truncate(s->cache, 0);
+		s->chunk_tokens = 0;
+		s->cache->owner = pages;
+	}
+	if (s->owner != owner && s->drafters.state[SOURCE_recycle])
 		recycle_clear(s->drafters.state[SOURCE_recycle]);
+	s->owner = owner;
 }
 
 static const char* search_state_of(const struct session* s) {

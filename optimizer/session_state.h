@@ -101,6 +101,7 @@ struct session {
 	struct engine* engine;
 	struct swiftlet_options options;
 	struct cache* cache;
+	int owner; /* of the requests */
 	struct search* search;
 	struct ledger ledger;
 	struct drafter_set drafters;

@@ -57,6 +57,10 @@ struct drafter {
 	 * last token; a drafter may keep what it knows of a row for the row's children. */
 	int (*extend)(void* state, const struct tree*, int row, struct candidate* out, int most);
 
+	/* Whether a token may come after a row that `extend` was asked of; optional. Drafters that know are asked
+	 * before the others, whose candidates it holds for. */
+	bool (*allows)(void* state, int row, int32_t token);
+
 	/* Passes; all three or none. */
 	/* The row of the tree whose children another pass would tell, or -1. */
 	int (*head)(void* state, const struct tree*);

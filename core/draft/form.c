@@ -30,7 +30,7 @@ static int form_extend(void* state, const struct tree* tree, int row, struct can
 	return 1;
 }
 
-bool form_allows(void* state, int row, int32_t token) {
+static bool form_allows(void* state, int row, int32_t token) {
 	const struct form* f = state;
 	if (!f->acceptor)
 		return true;
@@ -49,4 +49,5 @@ const struct drafter drafter_form = {.name = "form",
                                      .prior = form_prior,
                                      .open = form_open,
                                      .close = form_close,
-                                     .extend = form_extend};
+                                     .extend = form_extend,
+                                     .allows = form_allows};

@@ -11,7 +11,5 @@
 
 /* The acceptor of the sequence's text, which is the caller's; NULL: the text is free. */
 void form_follow(void* state, struct acceptor*);
-/* Whether a token may come after a row that `extend` was asked of. */
-bool form_allows(void* state, int row, int32_t token);
 
 #endif

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/draft/form.h"
-
 static const float rate_memory = 256; /* plain steps */
 
 void planner_open(struct planner* p, struct drafter_set* set, struct chances* chances) {
@@ -88,32 +86,32 @@ static void weigh_children(struct planner* p, int row) {
 	}
 }
 
-/* Leaves out what a grammar does not allow. */
-static int keep_allowed(struct planner* p, int row, struct candidate* list, int n) {
-	void* form = p->set->state[SOURCE_form];
+static bool is_allowed(const struct planner* p, int row, int32_t token) {
+	for (int source = 0; source < DRAFTER_COUNT; source++)
+		if (p->set->state[source] && drafters[source]->allows &&
+		    !drafters[source]->allows(p->set->state[source], row, token))
+			return false;
+	return true;
+}
+
+static void ask_drafter(struct planner* p, int row, int source) {
+	struct candidate list[TREE_RANKS];
+	const int n = drafters[source]->extend(p->set->state[source], &p->tree, row, list, TREE_RANKS);
 	int kept = 0;
 	for (int i = 0; i < n; i++)
-		if (!form || form_allows(form, row, list[i].token))
+		if (is_allowed(p, row, list[i].token))
 			list[kept++] = list[i];
-	return kept;
+	add_candidates(p, row, source, list, kept);
 }
 
-/* What has to come is asked first: it is certain, and says what may come at all. */
 static void ask_drafters(struct planner* p, int row) {
-	struct candidate list[TREE_RANKS];
 	p->n_children[row] = 0;
-	for (int i = 0; i < DRAFTER_COUNT; i++) {
-		const int source = i == 0 ? SOURCE_form : i - 1;
-		void* state = p->set->state[source];
-		if (!state)
-			continue;
-		const int n = drafters[source]->extend(state, &p->tree, row, list, TREE_RANKS);
-		add_candidates(p, row, source, list, keep_allowed(p, row, list, n));
-	}
+	for (int knows = 1; knows >= 0; knows--)
+		for (int source = 0; source < DRAFTER_COUNT; source++)
+			if (p->set->state[source] && (drafters[source]->allows != NULL) == knows)
+				ask_drafter(p, row, source);
 	weigh_children(p, row);
 }
-
-_Static_assert((int)SOURCE_form == DRAFTER_COUNT - 1, "the others come before it, in their order");
 
 static void expand(struct planner* p, int row) {
 	ask_drafters(p, row);

@@ -18,7 +18,8 @@ enum {
 	MAX_SCHEMAS = 1 << 14,
 	MAX_ITEMS = 4096,
 	PATH_SIZE = 160,
-	MAX_SCHEMAS_EITHER = 256
+	MAX_SCHEMAS_EITHER = 256,
+	MAX_SCHEMA_BYTES = 128 << 10
 };
 
 /* Rules that many places call. */
@@ -880,6 +881,10 @@ static struct grammar* compile(const cJSON* schema, struct error* error) {
 }
 
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
+	if (size > MAX_SCHEMA_BYTES) { /* names are looked up one by one */
+		error_set(error, "the schema has %zu bytes: at most %d are supported", size, MAX_SCHEMA_BYTES);
+		return NULL;
+	}
 	cJSON* const parsed = json_parse(schema, size, "the schema", error);
 	if (!parsed)
 		return NULL;

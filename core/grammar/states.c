@@ -167,16 +167,28 @@ static void begin_set(struct states* s) {
 	s->overflow = false;
 }
 
-static int compare_places(const void* a, const void* b) {
-	const struct place *x = a, *y = b;
-	return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->stack > y->stack) - (x->stack < y->stack);
+static bool comes_before(struct place a, struct place b) {
+	return a.at != b.at ? a.at < b.at : a.stack < b.stack;
+}
+
+/* Shell's (1959), in place: the library's may take memory, which the decode path does not. */
+static void sort_places(struct place* place, int n) {
+	static const int gaps[] = {301, 132, 57, 23, 10, 4, 1};
+	for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++)
+		for (int i = gaps[g]; i < n; i++) {
+			const struct place moved = place[i];
+			int to = i;
+			for (; to >= gaps[g] && comes_before(moved, place[to - gaps[g]]); to -= gaps[g])
+				place[to] = place[to - gaps[g]];
+			place[to] = moved;
+		}
 }
 
 /* The number of the set that was made. */
 static int intern(struct states* s) {
 	if (s->overflow || s->n_set == 0)
 		return STATE_DEAD;
-	qsort(s->set, (size_t)s->n_set, sizeof *s->set, compare_places);
+	sort_places(s->set, s->n_set);
 	uint32_t key = (uint32_t)s->n_set;
 	for (int i = 0; i < s->n_set; i++)
 		key = hash(key ^ (uint32_t)s->set[i].at, (uint32_t)s->set[i].stack);

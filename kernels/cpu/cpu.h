@@ -38,7 +38,7 @@ struct slice_row {
 	const struct sampler* sampler;
 	const struct penalties* penalties;
 	const uint64_t* allowed; /* bits (vocab) of tokens that may follow; NULL: all */
-	int index; /* among the cache's pending rows */
+	int index;               /* among the cache's pending rows */
 	int base, position;
 	int n_ancestors;
 	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */

@@ -354,10 +354,10 @@ static bool settle(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* Penalties look at the text, which is the host's, and what is allowed lies there: their rows' tokens are chosen
- * there, as on a CPU, from the device's logits. The stream is idle. */
+/* Penalties look at the text, which is the host's, and what is allowed lies there: their rows' tokens are
+ * chosen there, as on a CPU, from the device's logits. The stream is idle. */
 static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
-                             struct error* error) {
+                        struct error* error) {
 	const struct device_row* row = &((const struct device_slice*)b->staging)->row[i];
 	const struct segment* segment = b->of_row[i];
 	const int vocab = b->shape.vocab;

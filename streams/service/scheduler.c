@@ -129,7 +129,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->passed_over = 0;
 	seat->owner = job->owner;
 	seat->holds = true; /* what it finds in caches is kept from the others */
-	session_set_owner(seat->session, s->option.share_prefixes ? 0 : job->owner);
+	session_set_owner(seat->session, job->owner, s->option.share_prefixes);
 	use_pool(s, seat);
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {

@@ -54,6 +54,8 @@ def main():
             for seed in range(3):
                 text = s.complete("Say: ", max_tokens=40, temperature=1, seed=seed, **{field: value})["choices"][0]["text"]
                 assert check(text), (field, text)
+        with Server("--method", "lookahead") as other:  # whose own rounds know no grammar: it decodes plainly
+            assert ask(other, SCHEMAS[0], 1) == ask(plain, SCHEMAS[0], 1)
         # what has to come is drafted
         long = {"const": "a sentence that is known from its first letter to its last, and longer than a few tokens are"}
         accepted = lambda: s.metric('swiftlet_candidates_accepted_total{source="form"}')

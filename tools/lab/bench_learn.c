@@ -1,18 +1,18 @@
 /* `swiftlet bench learn`: what a user gets from a cold start, at stated prices.
  *
  * The session's own code with the defaults, on made-up models whose passes run for real, under a clock that
- * counts each pass at its price (tools/lab/timed_backend.h): requests of 256 tokens one after another, nothing
- * learned before. Beside it the reference mask of the model (tools/program/reference_mask.h), given from the start
- * and never searched. A slope is what one more row in a pass costs, in plain steps. (A model and prompts that
- * are given: tools/lab/bench_learn_stream.c.) */
+ * counts each pass at its price (tools/lab/timed_backend.h): requests of 256 tokens one after another,
+ * nothing learned before. Beside it the reference mask of the model (tools/program/reference_mask.h), given
+ * from the start and never searched. A slope is what one more row in a pass costs, in plain steps. (A model
+ * and prompts that are given: tools/lab/bench_learn_stream.c.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/lab/bench_learn.h"
-#include "tools/program/reference_mask.h"
 #include "tools/lab/timed_backend.h"
+#include "tools/program/reference_mask.h"
 
 enum { REQUEST = 256, REFERENCE_WARM = 512, REFERENCE_TOKENS = 2048, STRETCH = 512, SHORTEST = 512 };
 enum { MOST_LANDSCAPES = 2, MOST_BLOCKS = 3, MOST_SLOPES = 3, MOST_SEEDS = 16 };

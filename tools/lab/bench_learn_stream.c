@@ -1,8 +1,8 @@
 /* `swiftlet bench learn -m MODEL -i FILE`: what a stream gets, at stated prices.
  *
  * The prompts of a file in their order, once, with the session's options and the bank behind it as `stream`
- * has them, under the clock that counts each pass at its price (tools/lab/timed_backend.h). After each text the
- * mask that its prompt began with is judged on it, on no clock: that is unseen matchness. With a store a
+ * has them, under the clock that counts each pass at its price (tools/lab/timed_backend.h). After each text
+ * the mask that its prompt began with is judged on it, on no clock: that is unseen matchness. With a store a
  * second run is the second pass over the stream. All of it repeats. */
 #include <math.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #include "streams/memory/memory.h"
 #include "tools/lab/bench_learn.h"
+#include "tools/lab/timed_backend.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
-#include "tools/lab/timed_backend.h"
 
 enum { SHORTEST = 512, MOST_DRIFTS = 64, MOST_TASKS = 32, MOST_INSTANCES = 8192 };
 

@@ -23,10 +23,10 @@
 #include "optimizer/exit_heads.h"
 #include "optimizer/method_round.h"
 #include "tools/lab/bench.h"
+#include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
-#include "tools/lab/timed_backend.h"
 
 enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128, POINTS = 12, REPEATS = 3, IN_A_ROW = 6, MOST_SAMPLES = 512 };
 static const int k_of[KS] = {1, 3, 5, 10};

@@ -13,10 +13,10 @@
 
 #include "optimizer/method_round.h"
 #include "tools/lab/bench.h"
+#include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
-#include "tools/lab/timed_backend.h"
 
 struct methods_bench {
 	struct bench bench;

@@ -29,6 +29,8 @@ struct variant_run {
 	swiftlet_session* session;
 	struct cost_model cost;
 	struct answer* answer; /* (prompts) */
+	int32_t* text;         /* (n_text) of the prompt at hand */
+	int n_text;
 };
 
 struct real_run {
@@ -36,9 +38,8 @@ struct real_run {
 	struct prompt_list prompts;
 	struct variant_run variant[MOST_VARIANTS];
 	int n_variants;
-	bool* loops;            /* (prompts) the plain answer's */
-	int32_t *plain, *other; /* texts */
-	int n_plain, n_other, capacity;
+	bool* loops;  /* (prompts) the plain answer's */
+	int capacity; /* of a variant's text */
 	int64_t compared, differing, max_tokens;
 	double temperature;
 };
@@ -59,7 +60,8 @@ static bool open_variant(struct real_run* r, const char* name, enum swiftlet_met
 	r->n_variants++;
 	v->cost = r->bench.engine->cost;
 	v->answer = calloc((size_t)r->prompts.n, sizeof *v->answer);
-	return v->answer || error_set(error, "out of memory for the figures");
+	v->text = malloc((size_t)r->capacity * sizeof *v->text);
+	return (v->answer && v->text) || error_set(error, "out of memory for the figures");
 }
 
 static bool open_variants(struct real_run* r, bool ablation, struct error* error) {
@@ -67,7 +69,7 @@ static bool open_variants(struct real_run* r, bool ablation, struct error* error
 	bool good = open_variant(r, "plain", SWIFTLET_VANILLA, ~0u, error) &&
 	            open_variant(r, "defaults", SWIFTLET_AUTO, ~0u, error);
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
-		if (i == SOURCE_prediction) /* nobody gives one here */
+		if (i == SOURCE_prediction || i == SOURCE_form) /* nobody asks for one here */
 			continue;
 		snprintf(name, sizeof name, "without %s", drafters[i]->name);
 		good = open_variant(r, name, SWIFTLET_AUTO, ~(1u << i), error);
@@ -82,16 +84,12 @@ static double cpu_seconds(void) {
 	       1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
-static void keep_text(struct real_run* r, bool plain, const struct swiftlet_step* step) {
-	for (int i = 0; i < step->n; i++)
-		if (plain && r->n_plain < r->capacity)
-			r->plain[r->n_plain++] = step->token[i].id;
-		else if (!plain && r->n_other < r->capacity)
-			r->other[r->n_other++] = step->token[i].id;
+static void keep_text(struct variant_run* v, int capacity, const struct swiftlet_step* step) {
+	for (int i = 0; i < step->n && v->n_text < capacity; i++)
+		v->text[v->n_text++] = step->token[i].id;
 }
 
-static bool decode(struct real_run* r, struct variant_run* v, bool plain, struct answer* a,
-                   struct error* error) {
+static bool decode(struct real_run* r, struct variant_run* v, struct answer* a, struct error* error) {
 	struct swiftlet_step step;
 	bool prefilled = false;
 	do {
@@ -104,7 +102,7 @@ static bool decode(struct real_run* r, struct variant_run* v, bool plain, struct
 			a->tokens += step.n;
 		}
 		prefilled = prefilled || step.n > 0;
-		keep_text(r, plain, &step);
+		keep_text(v, r->capacity, &step);
 	} while (step.stop == SWIFTLET_RUNNING);
 	return step.stop != SWIFTLET_CANCELLED || error_set(error, "the generation was cancelled");
 }
@@ -121,8 +119,9 @@ static bool answer(struct real_run* r, int which, int prompt, struct error* erro
 	request.temperature = r->temperature;
 	request.sequence = (uint64_t)prompt;
 	r->bench.engine->cost = v->cost;
+	v->n_text = 0;
 	if (!swiftlet_session_start(v->session, &request, error->message, sizeof error->message) ||
-	    !decode(r, v, which == PLAIN, a, error))
+	    !decode(r, v, a, error))
 		return false;
 	v->cost = r->bench.engine->cost;
 	swiftlet_session_figures(v->session, &figures);
@@ -141,30 +140,25 @@ static bool ends_in_loop(const int32_t* text, int n) {
 	return false;
 }
 
-static void compare(struct real_run* r) {
-	const int n = r->n_plain < r->n_other ? r->n_plain : r->n_other;
+static void compare(struct real_run* r, const struct variant_run* v) {
+	const struct variant_run* plain = &r->variant[PLAIN];
+	const int n = plain->n_text < v->n_text ? plain->n_text : v->n_text;
 	for (int i = 0; i < n; i++)
-		r->differing += r->plain[i] != r->other[i];
-	r->differing += abs(r->n_plain - r->n_other);
+		r->differing += plain->text[i] != v->text[i];
+	r->differing += abs(plain->n_text - v->n_text);
 	r->compared += n;
 }
 
-/* Plain decoding's text is needed first to compare with; whose turn comes first after it moves on. */
 static bool run_prompts(struct real_run* r, struct error* error) {
-	const int others = r->n_variants - 1;
 	for (int p = 0; p < r->prompts.n; p++) {
 		bench_progress((double)p / r->prompts.n, "%s at temperature %g", swiftlet_model_name(r->bench.model),
 		               r->temperature);
-		r->n_plain = 0;
-		if (!answer(r, PLAIN, p, error))
-			return false;
-		r->loops[p] = ends_in_loop(r->plain, r->n_plain);
-		for (int k = 0; k < others; k++) {
-			r->n_other = 0;
-			if (!answer(r, 1 + (p + k) % others, p, error))
+		for (int k = 0; k < r->n_variants; k++)
+			if (!answer(r, (p + k) % r->n_variants, p, error))
 				return false;
-			compare(r);
-		}
+		r->loops[p] = ends_in_loop(r->variant[PLAIN].text, r->variant[PLAIN].n_text);
+		for (int k = PLAIN + 1; k < r->n_variants; k++)
+			compare(r, &r->variant[k]);
 	}
 	return true;
 }
@@ -349,18 +343,15 @@ static void close_variants(struct real_run* r) {
 		if (r->variant[i].session)
 			swiftlet_session_close(r->variant[i].session);
 		free(r->variant[i].answer);
+		free(r->variant[i].text);
 	}
 	free(r->loops);
-	free(r->plain);
-	free(r->other);
 }
 
 static bool make_room(struct real_run* r, struct error* error) {
 	r->capacity = options_context(&r->bench.options, r->bench.model) + 1;
 	r->loops = calloc((size_t)r->prompts.n, sizeof *r->loops);
-	r->plain = malloc((size_t)r->capacity * sizeof *r->plain);
-	r->other = malloc((size_t)r->capacity * sizeof *r->other);
-	return (r->loops && r->plain && r->other) || error_set(error, "out of memory for the texts");
+	return r->loops || error_set(error, "out of memory for the texts");
 }
 
 /* One model at one temperature, with sessions that have seen nothing. The exit status. */
