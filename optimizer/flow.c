@@ -281,7 +281,7 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
-	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, session_drafts_without(s),
+	const int steps = backend->draft(s->engine->backend, &s->round.segment, root, &s->mask,
 	                                 states_low(&s->drafts), s->drafts.head, &s->plan.draft,
 	                                 mask_loop_results(mask), error);
 	if (steps > 0)

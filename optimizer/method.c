@@ -85,17 +85,6 @@ const struct method methods[SWIFTLET_METHODS] = {
 
 const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
 
-static const struct method adapter_part = {
-    .name = "auto", .drafter = DRAFTS_ADAPTER, .stop = STOP_GAIN, .about = "an adapter, as far as it pays"};
-static const struct method heads_part = {
-    .name = "auto", .drafter = DRAFTS_EXIT, .stop = STOP_GAIN, .about = "trained heads, as far as they pay"};
-
-const struct method* method_part(const struct swiftlet_options* o, const struct engine* engine) {
-	if (o->method != SWIFTLET_AUTO || o->published || o->draft != SWIFTLET_DRAFT_AUTO)
-		return NULL;
-	return engine->side ? &adapter_part : engine->heads.bytes > 0 ? &heads_part : NULL;
-}
-
 static bool has_exit(const struct engine* engine, struct error* error) {
 	const int blocks = engine->model->weights.shape.n_blocks;
 	return blocks >= 2 ||

@@ -51,9 +51,6 @@ static inline bool method_plans(const struct swiftlet_options* options) {
 	return method_of(options)->drafter == DRAFTS_PLANNED;
 }
 
-/* What `auto` drafts with beside the planner, of the parts that were opened with the model; NULL: none. */
-const struct method* method_part(const struct swiftlet_options*, const struct engine*);
-
 /* Whether a model, with the parts that were opened beside it, has what the method needs, a mask aside; else a
  * sentence that says what is missing and how it is made. */
 bool method_has_parts(const struct method*, const struct swiftlet_options*, const struct engine*,

@@ -185,7 +185,6 @@ static bool open_all(struct session* s, struct error* error) {
 	const size_t dim = (size_t)shape_of(s)->dim;
 	open_choice(s);
 	set_stopper(m, o);
-	m->afford = MAX_DRAFT;
 	m->span = has_exit(m) ? 2 * m->choice.exit_block : 2 * blocks;
 	m->reuse = has_exit(m) && o->reuse;
 	if (m->method->tree == TREE_GUESSED && !open_guess(m, shape_of(s)->vocab, error))
@@ -285,8 +284,7 @@ bool method_begin(struct session* s, int kept, struct error* error) {
 		return error_set(error, "--acceptance rejection knows no penalties or biases: expected none");
 	stop_begin(&m->stop);
 	m->round = 0;
-	if (!method_plans(&s->options))
-		m->choice.measured_at = 0;
+	m->choice.measured_at = 0;
 	if (has_adapter(m)) {
 		m->side->backend->truncate(m->side, kept);
 		m->side->prompt_length = s->n_prompt;
@@ -373,8 +371,6 @@ static void choose_exit(struct session* s) {
 	    (by_children ? s->options.children > 0 : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
 	if (m->method->drafter != DRAFTS_EXIT || given || generated < 17 || generated < 4 * m->choice.measured_at)
 		return;
-	if (method_plans(&s->options) && !plan_affords_exits(s, n))
-		return;
 	m->choice.measured_at = generated;
 	const double began = options_clock(&s->options);
 	const int from = s->n_text - n;
@@ -421,7 +417,7 @@ static void set_policy(struct session* s) {
 
 static int limit_of(const struct session* s) {
 	const struct method_round* m = s->method;
-	int limit = plan_useful_depth(s, least(m->stop.most, m->afford));
+	int limit = plan_useful_depth(s, m->stop.most);
 	if (s->logprobs > 0)
 		limit = least(limit, LOGPROB_ROWS - 1);
 	return limit;
@@ -474,64 +470,13 @@ void method_charge(struct session* s, double seconds) {
 	s->method->draft_cost += cost;
 }
 
-/* ---- beside the planner ---------------------------------------------------------------------- */
-
-/* Rows of the text that the adapter has not seen run up to the exit again, and through it. */
-static bool catch_up(struct session* s, int missing, struct error* error) {
-	struct method_round* m = s->method;
-	const int base = m->side->committed;
-	const struct segment segment = {.cache = s->cache, .base = base, .n = missing};
-	for (int i = 0; i < missing; i++)
-		s->row_parent[i] = i - 1;
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = missing,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = s->text + base,
-	                          .parent = s->row_parent,
-	                          .last = m->span,
-	                          .tap = m->span - 1,
-	                          .tap_out = m->prefill};
-	struct backend* backend = s->engine->backend;
-	const bool good = backend->run(backend, &pass, error);
-	backend->discard(s->cache);
-	return good && method_prefilled(s, missing, error);
-}
-
-double method_ready_cost(const struct session* s, int* missing) {
-	const struct method_round* m = s->method;
-	const struct cost_model* cost = &s->engine->cost;
-	*missing = method_sees_prompt(s) ? s->cache->committed - m->side->committed - m->n_behind : 0;
-	if (*missing <= 0)
-		return 0;
-	const int left = *missing % MAX_ROWS;
-	const double whole =
-	    *missing / MAX_ROWS * cost_verify(cost, MAX_ROWS) + (left ? cost_verify(cost, left) : 0);
-	return whole * m->span / (2 * shape_of(s)->n_blocks);
-}
-
-bool method_ready(struct session* s) {
-	struct method_round* m = s->method;
-	struct error error;
-	int missing;
-	if (m->method->drafter == DRAFTS_EXIT)
-		choose_exit(s);
-	for (method_ready_cost(s, &missing); missing > 0; method_ready_cost(s, &missing))
-		if (!catch_up(s, least(missing, MAX_ROWS), &error))
-			return false;
-	return given_exit(s) > 0 || m->choice.rate > 0;
-}
-
-void method_pause(struct method_round* m) { m->n_behind = m->steps = 0; }
-
 /* ---- a round --------------------------------------------------------------------------------- */
 
 void method_start(struct session* s) {
 	struct method_round* m = s->method;
 	if (m->method->mask == MASK_PROGRAMMED && s->n_text > s->n_prompt + 1)
 		program(s);
-	if (!method_plans(&s->options))
-		choose_exit(s);
+	choose_exit(s);
 	tree_start(&s->planner.tree, s->text[s->n_text - 1]);
 	m->steps = m->rows = m->side_rows = 0;
 	m->reused = false;

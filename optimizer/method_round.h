@@ -35,7 +35,6 @@ struct method_round {
 	struct stopper stop;
 	int span;   /* sub-layers that a draft's model pass runs */
 	int limit;  /* draft steps of this round */
-	int afford; /* the most that the ledger allows, where that is asked */
 	bool reuse; /* of what ran below the exit */
 	enum { STEP_NONE, STEP_MODEL, STEP_SIDE, STEP_REST } next;
 	int steps, rows;                 /* of this round: results; rows run up to the span */
@@ -94,14 +93,6 @@ int method_keeps(const struct session*, int kept);
 bool method_begin(struct session*, int kept, struct error*); /* after s->text is set */
 /* Whether an adapter has to see every row of the prompt. */
 bool method_sees_prompt(const struct session*);
-/* Beside a planner (optimizer/plan_part.c). What it costs until the adapter has seen the text's last rows, in
- * plain steps; how many they are. */
-double method_ready_cost(const struct session*, int* missing);
-/* Makes it see them; or measures exits that are chosen by price, when that is due. Nothing may be pending.
- * False: it knows nothing to draft by. */
-bool method_ready(struct session*);
-/* Another drafter's round comes: what the next one of these would have gone on from is gone. */
-void method_pause(struct method_round*);
 /* The prefill: where it is tapped, or false; and after a pass of n rows. */
 bool method_taps(const struct session*, int* tap, float** out);
 bool method_prefilled(struct session*, int n, struct error*);

@@ -27,7 +27,7 @@ int plan_useful_depth(const struct session* s, int most) {
 }
 
 static bool mask_drafts(const struct session* s) {
-	return s->drafters.state[SOURCE_mask] && (mask_count(session_drafts_without(s)) > 0 || s->drafts.any);
+	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
 }
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
@@ -115,8 +115,6 @@ struct states session_states(const struct session* s, const struct mask* mask) {
 	states.any = states.head || mask_count(&states.sub_layers) > 0;
 	return states;
 }
-
-void plan_states(struct session* s) { s->drafts = session_states(s, session_drafts_without(s)); }
 
 /* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
 void plan_offer_costs(const struct session* s, struct search* search) {
@@ -329,14 +327,12 @@ void plan_round(struct session* s) {
 		method_start(s);
 		return;
 	}
-	if (s->plan.rule == RULE_GAIN)
-		plan_exit(s);
 	if (s->drafters.state[SOURCE_mask]) {
 		const struct model* model = s->engine->model;
 		const struct mask_round round = {.cache = s->cache,
 		                                 .sampler = s->sampled ? &s->sampler : NULL,
 		                                 .penalties = penalties_now(s),
-		                                 .skip = session_drafts_without(s),
+		                                 .skip = &s->mask,
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
@@ -346,11 +342,6 @@ void plan_round(struct session* s) {
 	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
-	if (s->plan.rule == RULE_GAIN && limits.rows > 1 && !formed && plan_part(s, (double)limits.budget)) {
-		s->plan.rule = RULE_METHOD;
-		method_start(s);
-		return;
-	}
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	if (s->plan.rule == RULE_FIXED)
 		fixed_policy(s);
@@ -381,11 +372,8 @@ bool plan_goes_on(struct session* s) {
 void plan_new_mask(struct session* s) {
 	s->expected = s->search ? search_expected(s->search) : s->matchness;
 	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
-	s->mask_right = expected;
-	plan_states(s);
-	if (s->exit_block > 0)
-		return;
-	chances_first_anew(&s->chances, SOURCE_mask, (float)s->mask_right);
+	s->drafts = session_states(s, &s->mask);
+	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
 	s->rest = s->rested = s->passed = 0;
 }
 
@@ -408,7 +396,7 @@ static void learn_steps(struct session* s, int accepted) {
 	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
 	s->figures.draft_steps += s->last_draft_steps;
 	s->figures.draft_accepted += s->last_accepted;
-	if (s->exit_block > 0 || !s->search || s->options.published)
+	if (!s->search || s->options.published)
 		return;
 	/* a search that knows no states would take what rounding gets wrong for the mask's fault */
 	if (!s->drafts.any || search_has_copy(s->search))
@@ -439,7 +427,6 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 	learn_sources(s);
 	if (s->plan.rule == RULE_METHOD)
 		method_learn(s, emitted, accepted);
-	plan_part_learn(s, emitted);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

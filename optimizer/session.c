@@ -98,11 +98,9 @@ static bool open_parts(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	if (!method_check(&s->options, s->engine, error))
 		return false;
-	const struct method* part = method_part(&s->options, s->engine);
 	const bool alone = !method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA;
-	if ((alone || part) && !method_open(s, alone ? method_of(&s->options) : part, error))
+	if (alone && !method_open(s, method_of(&s->options), error))
 		return false;
-	plan_part_open(s);
 	if (s->search && !s->options.published) {
 		const size_t rows = 2 * (size_t)model->weights.shape.n_blocks * MAX_ROWS;
 		s->influence_rows = malloc(rows * sizeof *s->influence_rows);
@@ -133,7 +131,6 @@ struct session* swiftlet_session_open(struct engine* engine, const struct swiftl
 	ledger_open(&s->ledger, options->opt_budget);
 	chances_open(&s->chances);
 	planner_open(&s->planner, &s->drafters, &s->chances);
-	exit_choice_open(&s->exits, engine->model->weights.shape.n_blocks, options->exit_block);
 	if (!open_parts(s, &error)) {
 		give_message(message, size, &error);
 		swiftlet_session_close(s);
@@ -383,8 +380,6 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	if (s->options.method == SWIFTLET_VANILLA)
 		return;
 	const int blocks = s->engine->model->weights.shape.n_blocks;
-	if (s->exit_block > 0)
-		f->exit_block = s->exit_block;
 	for (int b = 0; b < blocks; b++) {
 		if (mask_has(&s->mask, 2 * b))
 			f->attention[f->n_attention++] = b;
@@ -399,11 +394,10 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		const bool alone = s->method && !method_plans(&s->options);
-		f->c = alone ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		f->c = s->method ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
 		             : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && (alone || f->source[SOURCE_mask].accepted == f->accepted)
+		f->expected_speedup = a > 0 && (s->method || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)
 		                          : NAN;
 	}

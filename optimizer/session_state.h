@@ -85,18 +85,6 @@ struct plan {
 	bool looped;               /* a device's loop has drafted in this round */
 };
 
-enum { ARM_PLANNER, ARM_PART };
-
-/* Of auto, where a trained part was given: who drafts. */
-struct part_choice {
-	int now; /* one of ARM_ */
-	bool trial;
-	int rounds;                /* since it does */
-	double gain;               /* of the trial, over the other's rate, in plain steps */
-	double lost, spent;        /* on trials; on all rounds */
-	double tokens[2], cost[2]; /* of its rounds, fading */
-};
-
 struct session {
 	struct engine* engine;
 	struct swiftlet_options options;
@@ -107,14 +95,9 @@ struct session {
 	struct drafter_set drafters;
 	struct chances chances;
 	struct planner planner;
-	struct method_round* method; /* of one that one drafter makes; NULL: planned, without a trained part */
-	struct part_choice part;
+	struct method_round* method; /* of one that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
-	struct exit_choice exits;     /* of auto */
-	int exit_block;               /* blocks of the exit that drafts in the mask's place, or 0 */
-	struct mask exit_mask;        /* with an exit: the sub-layers from it on */
-	double mask_right;            /* share of the mask's first choices that were right when it drafted last */
 	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
 	struct states drafts, scored; /* of the draft at hand, of the proposal at hand */
 	double matchness;
@@ -187,12 +170,8 @@ static inline struct variant states_variant(const struct states* states, const s
 
 /* A mask's states with the copy that the session has. */
 struct states session_states(const struct session*, const struct mask*);
-/* What the session drafts with, where it plans: the mask or an exit. */
-static inline const struct mask* session_drafts_without(const struct session* s) {
-	return s->exit_block > 0 ? &s->exit_mask : &s->mask;
-}
 static inline struct variant session_drafts_with(const struct session* s) {
-	return states_variant(&s->drafts, session_drafts_without(s));
+	return states_variant(&s->drafts, &s->mask);
 }
 
 /* session.c */
@@ -247,8 +226,6 @@ void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
 /* Tells a search what its states cost. */
 void plan_offer_costs(const struct session*, struct search*);
-/* After the exit or the mask that drafts has changed: what of it runs with the copy. */
-void plan_states(struct session*);
 /* Draft tokens that may still be of use, at most `most`: a draft never goes beyond what may be emitted. */
 int plan_useful_depth(const struct session*, int most);
 /* The least cost per token that going on from d steps can have, with steps at cost c of which the share
@@ -260,15 +237,6 @@ double plan_chain_rate(const struct session*, double right, double c);
 /* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
  * always right; else there is no use in learning a better one. */
 bool plan_mask_may_pay(const struct session*);
-
-/* plan_exit.c: whether an exit is to draft. Nothing may be pending. */
-void plan_exit(struct session*);
-/* Whether learning may spend what it costs to measure exits on so many rows. */
-bool plan_affords_exits(const struct session*, int rows);
-/* plan_part.c: whether the trained part drafts this round, which may cost so much; nothing may be pending. */
-void plan_part_open(struct session*);
-bool plan_part(struct session*, double budget);
-void plan_part_learn(struct session*, int emitted);
 
 /* A copy that is still being made may get some of what drafting has earned. */
 void plan_help_copy(struct session*);

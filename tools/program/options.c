@@ -63,8 +63,8 @@ static const struct session_option session_option[] = {
     {"speculations", "N", "draft steps a round of a method (auto)"},
     {"children", "K", "ppd: tokens predicted for the next position (auto)"},
     {"reuse", "on|off", "verify from the exit on what was drafted up to it (on)"},
-    {"adapter", "FILE", "kangaroo's adapter, which auto tries too (safetensors;\ntools/train/kangaroo.py)"},
-    {"heads", "FILE", "ppd's heads by block, which auto tries too (safetensors;\ntools/train/ppd.py)"},
+    {"adapter", "FILE", "kangaroo's adapter (safetensors;\ntools/train/kangaroo.py)"},
+    {"heads", "FILE", "ppd's heads by block (safetensors;\ntools/train/ppd.py)"},
     {"probe", "FILE", "adaspeed's probe (safetensors; tools/train/probe.py)"},
     {"draft-bits", "auto|off|3|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "
