@@ -30,7 +30,7 @@ struct exchange; /* kernels/exchange.h */
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-/* How tokens are drafted: optimizer/method.c has the table. The first two, and auto, plan by price. */
+/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by price. */
 enum swiftlet_method {
 	SWIFTLET_SWIFT,
 	SWIFTLET_VANILLA,

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "optimizer/session.h"
+#include "optimizer/optimizer.h"
 #include "streams/memory/experience.h"
 #include "streams/memory/memory.h"
 #include "streams/memory/searches.h"

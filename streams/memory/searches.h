@@ -8,7 +8,7 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 #define SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 
-#include "optimizer/session.h"
+#include "optimizer/optimizer.h"
 
 enum { SEARCHES = 8 };
 

@@ -130,7 +130,7 @@ bool store_each_chance(struct store*, const struct store_model*, const char* dev
                        int64_t kind, void (*visit)(void* user, const struct store_chance*), void* user,
                        struct error*);
 
-/* What passes cost on a device: `samples` of them `total` (optimizer/cost.h says what of which). */
+/* What passes cost on a device: `samples` of them `total` (core/decode/cost.h says what of which). */
 struct store_cost {
 	char what[16];
 	double total, samples;

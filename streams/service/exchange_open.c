@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/decode/engine.h"
 #include "core/text/chat_template.h"
-#include "optimizer/engine.h"
 #include "streams/service/exchange.h"
 
 static bool no_memory(struct call* c) {

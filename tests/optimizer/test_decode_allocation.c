@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session_state.h"
+#include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
 
 #if !ALLOCATIONS_COUNTED

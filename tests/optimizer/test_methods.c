@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session_state.h"
+#include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
 
 enum { PROMPT = 300, TOKENS = 90, DIM = 64, HEADS = 4, KV = 2, HEAD_DIM = 16, VOCAB = 256 };
@@ -527,14 +527,10 @@ static int remove_parts(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_method_is_lossless),
-	    cmocka_unit_test(every_stop_rule_is_lossless),
-	    cmocka_unit_test(heads_of_both_shapes),
-	    cmocka_unit_test(rejection_runs),
-	    cmocka_unit_test(reuse_leaves_the_same_bits),
-	    cmocka_unit_test(what_is_missing_is_said),
-	    cmocka_unit_test(nothing_is_allocated),
-	    cmocka_unit_test(a_pass_runs_in_what_was_made_sure_of),
+	    cmocka_unit_test(every_method_is_lossless),   cmocka_unit_test(every_stop_rule_is_lossless),
+	    cmocka_unit_test(heads_of_both_shapes),       cmocka_unit_test(rejection_runs),
+	    cmocka_unit_test(reuse_leaves_the_same_bits), cmocka_unit_test(what_is_missing_is_said),
+	    cmocka_unit_test(nothing_is_allocated),       cmocka_unit_test(a_pass_runs_in_what_was_made_sure_of),
 	};
 	write_parts();
 	return cmocka_run_group_tests(tests, NULL, remove_parts);

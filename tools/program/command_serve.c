@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "optimizer/engine.h"
+#include "core/decode/engine.h"
 #include "streams/service/server.h"
 #include "tools/program/command.h"
 #include "tools/program/interrupt.h"
