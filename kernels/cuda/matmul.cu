@@ -25,7 +25,8 @@ static int parts_for(const struct cuda_backend* b, const struct product& p, int 
 	if (b->column_parts > 0)
 		return b->column_parts;
 	return parts_by_shape(tiles_in(w.rows),
-	                      (double)w.rows * (double)(row.data + row.high + row.scale + row.factor));
+	                      (double)w.rows * (double)(row.data + row.high + row.scale + row.factor),
+	                      b->multiprocessors);
 }
 
 void launch_product(const struct cuda_backend* b, cudaStream_t stream, const struct product* p, const void* x,

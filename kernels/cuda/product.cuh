@@ -61,7 +61,7 @@ __device__ __forceinline__ void take_roots(float* inverse, const struct norm& no
 /* The last block of a head's products turns it in every row, a warp a row, and stores keys and values. What
  * other blocks wrote is read past the first-level cache. buffer (WARPS, FUSED_HEAD) */
 __device__ inline void finish_head(const struct turn& t, int part, int head, const struct device_slice* s,
-                            float* buffer) {
+                                   float* buffer) {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, hd = t.head_dim;
 	float* const from[] = {t.q, t.k, t.v};
 	float* mine = buffer + warp * FUSED_HEAD;
