@@ -99,8 +99,13 @@ __device__ __forceinline__ void put_output(const struct product& p, int part, in
 	*out = p.end == PRODUCT_ADD ? *out + y : y;
 }
 
+/* Blocks that a multiprocessor is to have room for: what is under way hides memory's delay. */
+constexpr int blocks_at_once(int tiles, bool mixed) {
+	return mixed ? (tiles <= 2 ? 2 : 1) : tiles == 1 ? 4 : tiles == 2 ? 3 : 2;
+}
+
 template <class T, int TILES, bool MIXED, bool NORM>
-__global__ void __launch_bounds__(WARPS * 32)
+__global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
     product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
 	enum { SPILLED = WARPS * TILE * 8 * TILES, TURNED = WARPS * FUSED_HEAD };
 	__shared__ float shared[(int)SPILLED > (int)TURNED ? (int)SPILLED : (int)TURNED], inverse[8 * TILES];
@@ -125,8 +130,7 @@ __global__ void __launch_bounds__(WARPS * 32)
 #pragma unroll 1
 	for (int of = 0; of <= (int)gated; of++) {
 		float acc[TILES][4];
-		accumulate<T, TILES, MIXED, NORM>(acc, of ? chosen<MIXED>(p, 1, slice, sub_layer) : w, row0, warp,
-		                                  in);
+		accumulate<T, TILES, MIXED, NORM>(acc, chosen<MIXED>(p, part + of, slice, sub_layer), row0, warp, in);
 		spill<TILES>(shared, warp, 8 * TILES, acc);
 		__syncthreads();
 		if (of || !gated)

@@ -405,6 +405,67 @@ static void results(void** state) {
 	}
 }
 
+/* Each row of two sequences, over two slices, may go on with a token of its own alone; and so may the last of
+ * a prefill chunk, whose rows have come to the head together. */
+static void what_is_allowed_is_each_rows_own(void** state) {
+	(void)state;
+	enum { VOCAB = 300, FIRST = 40, SECOND = 50, WORDS = (VOCAB + 63) / 64 };
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(1, 64, 1, 1, 32, 32, VOCAB);
+	struct random_model* m = random_model_make(&shape, types, 1, 0, 6);
+	struct backend* b = open_one(true, &m->weights);
+	struct cache *c = open_cache(b), *d = open_cache(b);
+	struct rows* r = calloc(1, sizeof *r);
+	struct random random = {3};
+	static uint64_t bits[FIRST + SECOND][WORDS];
+	const uint64_t* allowed[FIRST + SECOND];
+	int32_t only[FIRST + SECOND];
+	r->n = FIRST + SECOND;
+	for (int i = 0; i < r->n; i++) {
+		r->token[i] = random_below(&random, VOCAB);
+		r->parent[i] = (i < FIRST ? i : i - FIRST) - 1;
+		r->want[i] = WANT_TOKEN;
+		only[i] = random_below(&random, VOCAB);
+		memset(bits[i], 0, sizeof bits[i]);
+		bits[i][only[i] / 64] = (uint64_t)1 << only[i] % 64;
+		allowed[i] = bits[i];
+	}
+	const struct segment two[] = {{.cache = c, .n = FIRST, .allowed = allowed},
+	                              {.cache = d, .n = SECOND, .allowed = allowed + FIRST}};
+	struct pass pass = pass_of(r, two, 2);
+	pass.n_segments = 2;
+	pass.head = true;
+	run(b, &pass);
+	for (int i = 0; i < r->n; i++)
+		assert_int_equal(r->out[i].token, only[i]);
+	b->discard(c);
+	b->discard(d);
+	static int32_t text[PREFILL_CHUNK];
+	static uint8_t want[PREFILL_CHUNK];
+	static struct result out[PREFILL_CHUNK];
+	static const uint64_t* last[PREFILL_CHUNK];
+	want[PREFILL_CHUNK - 1] = WANT_TOKEN;
+	last[PREFILL_CHUNK - 1] = bits[7];
+	const struct segment chunk = {.cache = c, .n = PREFILL_CHUNK, .allowed = last};
+	const struct pass prefill = {.kind = PASS_PREFILL,
+	                             .n = PREFILL_CHUNK,
+	                             .n_segments = 1,
+	                             .segment = &chunk,
+	                             .token = text,
+	                             .last = 2,
+	                             .head = true,
+	                             .tap = -1,
+	                             .want = want,
+	                             .out = out};
+	run(b, &prefill);
+	assert_int_equal(out[PREFILL_CHUNK - 1].token, only[7]);
+	free(r);
+	b->cache_close(c);
+	b->cache_close(d);
+	b->close(b);
+	random_model_free(m);
+}
+
 /* ---- the draft loop ------------------------------------------------------------------------ */
 
 /* The same loop by one-row passes. */
@@ -843,6 +904,7 @@ int main(void) {
 	                                   cmocka_unit_test(gemma_like),
 	                                   cmocka_unit_test(gemma_3_like),
 	                                   cmocka_unit_test(results),
+	                                   cmocka_unit_test(what_is_allowed_is_each_rows_own),
 	                                   cmocka_unit_test(draft_loop),
 	                                   cmocka_unit_test(prefill),
 	                                   cmocka_unit_test(families_it_cannot_run),

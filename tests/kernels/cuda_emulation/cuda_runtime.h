@@ -22,7 +22,7 @@
 #define __host__
 #define __shared__ static
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __grid_constant__
 #define CUDART_VERSION 13000
 
