@@ -104,13 +104,15 @@ constexpr int blocks_at_once(int tiles, bool mixed) {
 	return mixed ? (tiles <= 2 ? 2 : 1) : tiles == 1 ? 4 : tiles == 2 ? 3 : 2;
 }
 
-template <class T, int TILES, bool MIXED, bool NORM>
+/* GATE: the product's end is PRODUCT_GATE. A kernel of its own, as the others need not keep a sum meanwhile.
+ */
+template <class T, int TILES, bool MIXED, bool NORM, bool GATE>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
     product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
 	enum { SPILLED = WARPS * TILE * 8 * TILES, TURNED = WARPS * FUSED_HEAD };
 	__shared__ float shared[(int)SPILLED > (int)TURNED ? (int)SPILLED : (int)TURNED], inverse[8 * TILES];
 	int tile = blockIdx.x, part = 0;
-	if (p.end != PRODUCT_GATE)
+	if (!GATE)
 		for (; part + 1 < p.parts && tile >= tiles_in(p.w[part].rows); part++)
 			tile -= tiles_in(p.w[part].rows);
 	const struct matrix& w = chosen<MIXED>(p, part, slice, sub_layer);
@@ -126,14 +128,14 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 	/* gate's sums are kept by the threads that will need them while up's go through the same memory */
 	enum { KEPT = (TILE * 8 * TILES + WARPS * 32 - 1) / (WARPS * 32) };
 	float gate[KEPT] = {};
-	const bool gated = p.end == PRODUCT_GATE;
 #pragma unroll 1
-	for (int of = 0; of <= (int)gated; of++) {
+	for (int of = 0; of <= (int)GATE; of++) {
 		float acc[TILES][4];
-		accumulate<T, TILES, MIXED, NORM>(acc, chosen<MIXED>(p, part + of, slice, sub_layer), row0, warp, in);
+		accumulate<T, TILES, MIXED, NORM>(acc, chosen<MIXED>(p, GATE ? of : part, slice, sub_layer), row0,
+		                                  warp, in);
 		spill<TILES>(shared, warp, 8 * TILES, acc);
 		__syncthreads();
-		if (of || !gated)
+		if (of == (int)GATE)
 			break;
 #pragma unroll
 		for (int kept = 0; kept < KEPT; kept++) {
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 		}
 		__syncthreads();
 	}
-	if (gated) {
+	if (GATE) {
 #pragma unroll
 		for (int kept = 0; kept < KEPT; kept++) {
 			const int i = (int)threadIdx.x + kept * WARPS * 32, row = row0 + i % TILE, column = i / TILE;
@@ -222,8 +224,10 @@ static void launch_tiles(const struct cuda_backend* b, cudaStream_t stream, cons
 	for (int i = 0; i < (p.end == PRODUCT_GATE ? 1 : p.parts); i++)
 		blocks += tiles_in(p.w[i].rows);
 	const struct device_slice* slice = (const struct device_slice*)b->slice;
-	launch(b, stream, dim3((unsigned)blocks), WARPS * 32, 0, product_kernel<T, TILES, MIXED, NORM>, p, x,
-	       slice, sub_layer);
+	launch(b, stream, dim3((unsigned)blocks), WARPS * 32, 0,
+	       p.end == PRODUCT_GATE ? product_kernel<T, TILES, MIXED, NORM, true>
+	                             : product_kernel<T, TILES, MIXED, NORM, false>,
+	       p, x, slice, sub_layer);
 }
 
 template <class T, bool MIXED>
