@@ -464,6 +464,8 @@ struct backend {
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
 	bool woven; /* the copies that it runs are */
+	/* Its memory was wanted for caches and is gone: passes that ask for the copy run the stored weights. */
+	bool low_given_back;
 	/* Optional (NULL: there is nothing to carry): takes so many bytes of the copy, once it is filled, to
 	 * where passes run, and says whether all are there. The first pass with the copy takes what is left. */
 	bool (*carry_low)(struct backend*, size_t bytes, bool* all, struct error*);

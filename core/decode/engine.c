@@ -115,6 +115,8 @@ static void note_low(struct engine* engine) {
 		     low->path[0] ? ", " : "", low->path);
 	if (progress == LOW_DONE && low->warning[0])
 		note(engine, "; %s", low->warning);
+	if (engine->backend->low_given_back)
+		note(engine, "; caches have its memory on the GPU");
 }
 
 static bool go_without(struct engine* engine, const char* why) {
@@ -167,6 +169,7 @@ static bool make_low(struct engine* engine, const struct swiftlet_options* optio
 	}
 	if (low->table.bytes == 0)
 		return go_without(engine, "the weights are as small already");
+	low->table.optional = !asked;
 	if (!engine->backend->use_low(engine->backend, &low->table, error))
 		return asked ? false : go_without(engine, error->message);
 	engine->low_joined = !engine->maker && carry_low(engine, SIZE_MAX);
@@ -209,6 +212,8 @@ static bool wants_low(const struct swiftlet_options* o) {
 
 const struct low_table* engine_low(struct engine* engine) {
 	static const size_t a_round = (size_t)16 << 20; /* about a millisecond's worth */
+	if (engine->backend->low_given_back)
+		return NULL;
 	if (engine->low_joined)
 		return &engine->low.table;
 	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_FAILED;
