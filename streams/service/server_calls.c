@@ -219,7 +219,9 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
 		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";
-	metrics_request(&s->metrics, route, c->status ? c->status : 499);
+	metrics_request(&s->metrics[0], route, c->status ? c->status : 499);
+	if (c->owner > 0)
+		metrics_request(&s->metrics[c->owner], route, c->status ? c->status : 499);
 	if (s->option.log_requests)
 		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, c->status ? c->status : 499,
 		        server_clock() - c->began);

@@ -99,6 +99,11 @@ void call_first_look(struct call* c) {
 	}
 	if (c->error.status)
 		return;
+	if (c->route->admin && !c->admin) {
+		api_fail(&c->error, 403, NULL, "admin_key_needed",
+		         "This needs an admin key: one that the key file marks with the word admin.");
+		return;
+	}
 	if (!c->route->open && !call_within_rate(c)) {
 		api_fail(&c->error, 429, "rate_limit_error", "rate_limit_exceeded",
 		         "More than %d requests a minute; try again later.", c->server->option.rate);

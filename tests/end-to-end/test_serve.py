@@ -472,7 +472,7 @@ def full_queue():
 
 def keys():
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
-        f.write("# keys\nfirst-key-0123\nsecond-key-4567\n")
+        f.write("# keys\nfirst-key-0123 admin\nsecond-key-4567\tadmin\n")
         f.flush()
         with Server("--api-key-file", f.name) as s:
             assert s.call("GET", "/health")[0] == 200

@@ -171,7 +171,10 @@ int command_serve(int argc, char** argv) {
 	     OPTION_FLAG, &s.share_prefixes, 0, 0},
 	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
 	     &s.body, 1, 3600},
-	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
+	    {"api-key-file", 0, "FILE",
+	     "keys, one a line; asked of every request but /health and /ready.\nBehind a key: group=NAME (keys "
+	     "of one "
+	     "owner), admin (may change masks\nand read the metrics of all; where there is one owner, all may)",
 	     OPTION_TEXT, &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
 	    {"store", 0, "FILE|URL",
