@@ -56,7 +56,7 @@ struct run {
 INLINED void fetch(const struct run* run, int column) {
 	const char* at = (const char*)run->next + (size_t)(column / 32 * run->lines) * 64;
 	for (int line = 0; line < run->lines; line++)
-		_mm_prefetch(at + line * 64, _MM_HINT_T1);
+		__builtin_prefetch(at + line * 64, 0, 2);
 }
 
 static void quantized_run(enum dtype type, int n, const struct run* run);
