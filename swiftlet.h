@@ -175,6 +175,8 @@ SWIFTLET_API swiftlet_grammar* swiftlet_grammar_regex(const char* expression, si
                                                       char* message, size_t size);
 SWIFTLET_API void swiftlet_grammar_free(swiftlet_grammar*);
 
+enum { SWIFTLET_END_TOKENS = 32 };
+
 struct swiftlet_bias {
 	int32_t token;
 	float bias; /* -100 to 100, added to the token's logit */
@@ -196,6 +198,9 @@ struct swiftlet_request {
 	double repetition_penalty;
 	const struct swiftlet_bias* bias; /* (n_bias) by ascending token, each once */
 	int n_bias;
+	bool ignore_eos;          /* the model's own end tokens are tokens like others */
+	const int32_t* end_token; /* (n_end_tokens) that end the text beside them, at most SWIFTLET_END_TOKENS */
+	int n_end_tokens;
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	bool prompt_logprobs;    /* with logprobs: of the prompt's tokens too, all of which are computed then */
@@ -240,6 +245,7 @@ SWIFTLET_API const char* swiftlet_source_name(int source);
 struct swiftlet_figures {
 	int prompt_tokens, cached_tokens, tokens;
 	enum swiftlet_stop stop;
+	int stop_string; /* the request's stop string that ended the text, or -1 */
 	struct {
 		double load, prefill, decode, draft, verify, plain, optimize, other;
 	} seconds;

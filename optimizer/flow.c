@@ -161,7 +161,7 @@ static bool emit(struct session* s, int32_t id, int source, const float* logits)
 		fill_logprobs(s, token, logits);
 	s->text[s->n_text++] = id;
 	form_emitted(s, id);
-	if (model_is_end(s->engine->model, id))
+	if (session_ends(s, id))
 		s->stop = SWIFTLET_EOS;
 	else if (emitter_add(&s->emitter, id))
 		s->stop = SWIFTLET_STOP;

@@ -6,7 +6,6 @@
 #include "optimizer/session_state.h"
 
 bool form_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
-	const struct model* model = s->engine->model;
 	acceptor_close(s->form.acceptor);
 	s->form.acceptor = NULL;
 	void* drafter = s->drafters.state[SOURCE_form];
@@ -15,8 +14,7 @@ bool form_start(struct session* s, const struct swiftlet_request* r, struct erro
 			return error_set(error, "the backend %s cannot keep a grammar: use the CPU",
 			                 s->engine->backend->name);
 		const struct token_trie* trie = engine_trie(s->engine);
-		s->form.acceptor =
-		    trie ? acceptor_open(r->grammar, trie, model->end_token, model->n_end_tokens) : NULL;
+		s->form.acceptor = trie ? acceptor_open(r->grammar, trie, s->end_token, s->n_end_tokens) : NULL;
 		if (!s->form.acceptor)
 			return error_set(error, "out of memory for a grammar");
 		if (acceptor_root(s->form.acceptor) == ACCEPTOR_DEAD)
@@ -56,7 +54,7 @@ const uint64_t* const* form_rows(struct session* s, struct tree* tree) {
 }
 
 void form_emitted(struct session* s, int32_t id) {
-	if (s->form.acceptor && !model_is_end(s->engine->model, id))
+	if (s->form.acceptor && !session_ends(s, id))
 		acceptor_take(s->form.acceptor, id);
 }
 

@@ -206,6 +206,10 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	if (r->prompt_logprobs && !s->engine->backend->prefill_is_exact)
 		return error_set(error, "the backend %s gives no log probabilities of prompts: use the CPU",
 		                 s->engine->backend->name);
+	if (r->n_end_tokens < 0 || r->n_end_tokens > SWIFTLET_END_TOKENS)
+		return error_set(error, "n_end_tokens is %d: expected 0 to %d", r->n_end_tokens, SWIFTLET_END_TOKENS);
+	if (r->grammar && r->ignore_eos && r->n_end_tokens == 0)
+		return error_set(error, "a text that keeps a grammar has to have a token that ends it");
 	return penalties_check(s, r, error);
 }
 
@@ -294,6 +298,22 @@ static void start_drafters(struct session* s, const struct swiftlet_request* r) 
 		prediction_feed(s->drafters.state[SOURCE_prediction], r->expected, r->n_expected);
 }
 
+static void start_ends(struct session* s, const struct swiftlet_request* r) {
+	const struct model* model = s->engine->model;
+	s->n_end_tokens = 0;
+	for (int i = 0; i < model->n_end_tokens && !r->ignore_eos; i++)
+		s->end_token[s->n_end_tokens++] = model->end_token[i];
+	for (int i = 0; i < r->n_end_tokens; i++)
+		s->end_token[s->n_end_tokens++] = r->end_token[i];
+}
+
+bool session_ends(const struct session* s, int32_t token) {
+	for (int i = 0; i < s->n_end_tokens; i++)
+		if (s->end_token[i] == token)
+			return true;
+	return false;
+}
+
 static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	s->sampled = r->temperature > 0;
 	s->sampler = (struct sampler){.temperature = (float)r->temperature,
@@ -313,6 +333,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 		s->cache->backend->discard(s->cache);
 	score_new_instance(s);
 	start_text(s, r);
+	start_ends(s, r);
 	start_sampler(s, r);
 	start_drafters(s, r);
 	if (!form_start(s, r, &error))
@@ -364,6 +385,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	*f = s->figures;
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
+	f->stop_string = s->emitter.stopped_by;
 	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && s->phase != PHASE_PREFILL)
 		f->seconds.decode += options_clock(&s->options) - s->started;
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;

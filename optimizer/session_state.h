@@ -37,6 +37,7 @@ struct emitter {
 	const char* stop[MAX_STOPS];
 	size_t stop_size[MAX_STOPS];
 	int n_stops;
+	int stopped_by; /* the stop string that ended the text, or -1 */
 };
 
 /* The tokens that proposals are scored on: text[base + 1 … base + size], predicted from the rows
@@ -127,7 +128,9 @@ struct session {
 	bool cancelled;
 	int32_t* text; /* (cache capacity + 1) the prompt and what was generated */
 	int n_prompt, n_text;
-	int end;          /* n_text at which the limit is reached */
+	int end;                                                 /* n_text at which the limit is reached */
+	int32_t end_token[MAX_END_TOKENS + SWIFTLET_END_TOKENS]; /* that end this text */
+	int n_end_tokens;
 	int again;        /* tokens that are computed again after a release; 0: the prompt is computed */
 	int chunk_tokens; /* leading cache positions that whole prefill chunks have filled */
 	bool sampled;
@@ -224,6 +227,7 @@ const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
 
 /* form.c */
+bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
 bool form_start(struct session*, const struct swiftlet_request*, struct error*);
 void form_close(struct session*);
 /* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be

@@ -7,7 +7,7 @@
 
 #include "core/grammar/states.h"
 
-enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 32 };
+enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 128 };
 
 struct slot {
 	int state;      /* 0: free */

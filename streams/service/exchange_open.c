@@ -147,6 +147,9 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->max_tokens = q->max_tokens > 0 ? q->max_tokens : x->server->context - r->n_prompt;
 	r->stop = (const char* const*)q->stop;
 	r->n_stop = q->n_stop;
+	r->ignore_eos = q->ignore_eos;
+	r->end_token = q->end_token;
+	r->n_end_tokens = q->n_end_tokens;
 	r->temperature = q->temperature;
 	r->top_p = q->top_p;
 	r->min_p = q->min_p;

@@ -17,6 +17,7 @@ struct server_options {
 	const char* host;     /* an address, or "localhost" */
 	int port;             /* 0: any that is free */
 	const char* name;     /* of the model, for clients */
+	const char* version;  /* of the program */
 	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
 	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;

@@ -104,6 +104,11 @@ bool answer_chat(struct call*);
 enum MHD_Result generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
 
+/* server_tokens.c */
+bool answer_version(struct call*);
+bool answer_tokenize(struct call*);
+bool answer_detokenize(struct call*);
+
 /* server_watch.c: server-sent events of the live state */
 bool watch_begin(struct call*);
 void watch_finished(struct call*);
