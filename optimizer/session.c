@@ -162,6 +162,7 @@ void swiftlet_session_close(struct session* s) {
 	free(s->logits);
 	free(s->scratch);
 	free(s->tap);
+	embedding_close(&s->embedding);
 	free(s->signature);
 	free(s);
 }
@@ -266,7 +267,7 @@ static const char* search_state_of(const struct session* s) {
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
 static int keep_beginning(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
-	if (s->prompt_logprobs) { /* what was kept has no logits */
+	if (s->prompt_logprobs || s->embedding.out) { /* what was kept has no logits, and no states */
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
@@ -327,7 +328,7 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
 	struct error error = {""};
 	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error))
+	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error) || !embedding_start(s, r, &error))
 		return give_message(message, size, &error);
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);

@@ -75,7 +75,17 @@ struct states {
 /* Of an answer that has to keep a grammar. */
 struct form_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
+	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
+	int kept_owner;
 	const uint64_t* allowed[MAX_ROWS];
+};
+
+/* Of a request that wants its prompt's mean state. */
+struct embedding {
+	float* out;  /* (dim) the caller's, NULL: not wanted */
+	float* rows; /* (PREFILL_CHUNK, dim) of a pass; NULL until one was wanted */
+	float *norm, *bias;
+	int n; /* tokens of the prompt that are added */
 };
 
 struct plan {
@@ -137,6 +147,7 @@ struct session {
 	struct sampler sampler;
 	struct history history;
 	struct form_state form;
+	struct embedding embedding;
 	int logprobs;
 	bool prompt_logprobs;
 	int prompt_told; /* tokens of the prompt whose log probabilities were given */
@@ -225,6 +236,12 @@ bool penalties_start(struct session*, const struct swiftlet_request*, struct err
 /* For the rows after the committed tokens; NULL where the request has none. */
 const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
+
+/* embedding.c */
+bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
+/* Rows of a pass over the prompt, from its token `first` on. */
+void embedding_add(struct session*, int first, int n);
+void embedding_close(struct embedding*);
 
 /* form.c */
 bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
