@@ -65,6 +65,8 @@ static const struct {
     {"guided_json", BOTH, read_guided}, /* ours, as vLLM names them */
     {"guided_regex", BOTH, read_guided},
     {"guided_choice", BOTH, read_guided},
+    {"guided_grammar", BOTH, read_guided},
+    {"grammar", BOTH, read_guided}, /* as llama.cpp names it */
     {"functions", CHAT, want_empty},
     {"tool_choice", CHAT, read_tool_choice},
     {"function_call", CHAT, want_word},
@@ -148,6 +150,7 @@ void api_request_free(struct api_request* q) {
 	free(q->bias);
 	free(q->task);
 	free(q->prediction);
+	free(q->echoed);
 	grammar_free(q->grammar);
 	free(q->tool_name);
 	memset(q, 0, sizeof *q);

@@ -6,6 +6,7 @@
 
 #include "core/text/tokenizer.h"
 #include "streams/chat_parts.h"
+#include "streams/service/messages.h"
 #include "streams/service/server_internal.h"
 
 static bool no_memory(struct call* c) {
@@ -104,6 +105,23 @@ bool answer_tokenize(struct call* c) {
 	good = good && reply_tokens_of(c, &list, pieces);
 	token_list_free(&list);
 	return good;
+}
+
+/* As Anthropic's. */
+bool answer_count_tokens(struct call* c) {
+	struct api_request q;
+	struct token_list list = {0};
+	struct error e;
+	const int vocab = c->server->model->weights.shape.vocab;
+	bool good = messages_read_counted(c->body.data, c->body.size, vocab, &q, &c->error);
+	if (good && !chat_parts_encode(&q.parts, c->server->model, &list, &e))
+		good = api_refuse(&c->error, "messages", "chat_template", "%.390s", e.message);
+	struct text out = {0};
+	if (good)
+		text_print(&out, "{\"input_tokens\": %d}\n", list.n);
+	api_request_free(&q);
+	token_list_free(&list);
+	return good && reply(c, &out);
 }
 
 /* ---- text of tokens ----------------------------------------------------------------------- */
