@@ -32,6 +32,7 @@ bool emitter_start(struct emitter* e, const struct tokenizer* tokenizer,
 		return error_set(error, "%d stop strings: at most %d are allowed", request->n_stop, MAX_STOPS);
 	char* to = e->stop_bytes;
 	e->n_stops = 0;
+	e->stopped_by = -1;
 	for (int i = 0; i < request->n_stop; i++) {
 		const size_t n = strlen(request->stop[i]);
 		if (n == 0 || n > MAX_STOP_BYTES)
@@ -53,13 +54,15 @@ void emitter_step(struct emitter* e) {
 	e->shown = 0;
 }
 
-/* The earliest place from `from` on where a stop string stands, or -1. */
-static ptrdiff_t find_stop(const struct emitter* e) {
+/* The earliest place where a stop string stands, or -1. */
+static ptrdiff_t find_stop(struct emitter* e) {
 	ptrdiff_t first = -1;
 	for (int i = 0; i < e->n_stops; i++) {
 		const char* at = memmem(e->text + e->shown, e->n - e->shown, e->stop[i], e->stop_size[i]);
-		if (at && (first < 0 || at - e->text < first))
+		if (at && (first < 0 || at - e->text < first)) {
 			first = at - e->text;
+			e->stopped_by = i;
+		}
 	}
 	return first;
 }

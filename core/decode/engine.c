@@ -77,6 +77,7 @@ void swiftlet_model_close(struct model* model) {
 }
 
 const char* swiftlet_model_name(const struct model* model) { return model->name; }
+int swiftlet_model_dim(const struct model* model) { return model->weights.shape.dim; }
 
 int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t size, int* n) {
 	struct token_list list = {0};

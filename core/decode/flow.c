@@ -24,7 +24,7 @@ static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const bool exact = cache->backend->prefill_is_exact;
 	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) ||
+	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) || s->embedding.out ||
 	    session_length_matters(s, s->n_prompt) || (!exact && end - before < PREFILL_CHUNK))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
@@ -63,6 +63,10 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	int tap = 2 * (block_count(s) / 2) - 1;
 	float* tap_out = s->tap;
 	method_taps(s, &tap, &tap_out);
+	if (s->embedding.out) {
+		tap = 2 * block_count(s) - 1;
+		tap_out = s->embedding.rows;
+	}
 	if (s->again > 0)
 		tap_out = NULL; /* told already */
 	prefill_wants(s, n, last);
@@ -137,7 +141,7 @@ static bool emit(struct session* s, int32_t id, int source, const float* logits)
 		fill_logprobs(s, token, logits);
 	s->text[s->n_text++] = id;
 	form_emitted(s, id);
-	if (model_is_end(s->engine->model, id))
+	if (session_ends(s, id))
 		s->stop = SWIFTLET_EOS;
 	else if (emitter_add(&s->emitter, id))
 		s->stop = SWIFTLET_STOP;
@@ -307,6 +311,8 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (s->tap && work->pass.tap >= 0 && work->pass.tap_out == s->tap)
 		add_signature(s, first, n);
+	if (s->embedding.out && work->pass.tap_out == s->embedding.rows)
+		embedding_add(s, first, n);
 	int32_t path[PREFILL_CHUNK];
 	for (int i = 0; i < n; i++)
 		path[i] = i;

@@ -5,18 +5,29 @@
 #include "core/decode/session_state.h"
 #include "core/draft/form.h"
 
+/* The last one where it is for the same owner and grammar: its states and masks are known already. */
+static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {
+	struct form_state* f = &s->form;
+	if (f->kept && f->kept_owner == s->owner &&
+	    acceptor_is_for(f->kept, grammar, s->end_token, s->n_end_tokens)) {
+		acceptor_start(f->kept);
+		return f->kept;
+	}
+	acceptor_close(f->kept);
+	const struct token_trie* trie = engine_trie(s->engine);
+	f->kept = trie ? acceptor_open(grammar, trie, s->end_token, s->n_end_tokens) : NULL;
+	f->kept_owner = s->owner;
+	return f->kept;
+}
+
 bool form_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
-	const struct model* model = s->engine->model;
-	acceptor_close(s->form.acceptor);
 	s->form.acceptor = NULL;
 	void* drafter = s->drafters.state[SOURCE_form];
 	if (r->grammar) {
 		if (!s->engine->backend->has_penalties)
 			return error_set(error, "the backend %s cannot keep a grammar: use the CPU",
 			                 s->engine->backend->name);
-		const struct token_trie* trie = engine_trie(s->engine);
-		s->form.acceptor =
-		    trie ? acceptor_open(r->grammar, trie, model->end_token, model->n_end_tokens) : NULL;
+		s->form.acceptor = open_acceptor(s, r->grammar);
 		if (!s->form.acceptor)
 			return error_set(error, "out of memory for a grammar");
 		if (acceptor_root(s->form.acceptor) == ACCEPTOR_DEAD)
@@ -27,7 +38,7 @@ bool form_start(struct session* s, const struct swiftlet_request* r, struct erro
 	return true;
 }
 
-void form_close(struct session* s) { acceptor_close(s->form.acceptor); }
+void form_close(struct session* s) { acceptor_close(s->form.kept); }
 
 const uint64_t* const* form_last(struct session* s, int n) {
 	if (!s->form.acceptor)
@@ -56,14 +67,15 @@ const uint64_t* const* form_rows(struct session* s, struct tree* tree) {
 }
 
 void form_emitted(struct session* s, int32_t id) {
-	if (s->form.acceptor && !model_is_end(s->engine->model, id))
+	if (s->form.acceptor && !session_ends(s, id))
 		acceptor_take(s->form.acceptor, id);
 }
 
 bool form_is_over(struct session* s) {
 	if (!s->form.acceptor || acceptor_root(s->form.acceptor) != ACCEPTOR_DEAD)
 		return false;
-	s->stop = SWIFTLET_STOP;
+	/* cut off, where the grammar is too ambiguous to go on */
+	s->stop = acceptor_is_ambiguous(s->form.acceptor) ? SWIFTLET_LENGTH : SWIFTLET_STOP;
 	return true;
 }
 
@@ -88,6 +100,11 @@ swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expressi
                                          size_t size) {
 	struct error error = {""};
 	return told(grammar_from_regex(expression, expression_size, &error), message, size, &error);
+}
+
+swiftlet_grammar* swiftlet_grammar_gbnf(const char* rules, size_t rules_size, char* message, size_t size) {
+	struct error error = {""};
+	return told(grammar_from_gbnf(rules, rules_size, &error), message, size, &error);
 }
 
 void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }

@@ -658,7 +658,7 @@ static void after_step(struct session* s) {
 	m->chance[m->steps] = chance;
 	m->steps++;
 	bool last = stop_after(&m->stop, chance, step->max_probability, &m->why);
-	if (model_is_end(s->engine->model, step->token)) {
+	if (session_ends(s, step->token)) {
 		last = true;
 		m->why = "end";
 	} else if (!last && m->steps >= m->limit) {

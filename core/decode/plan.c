@@ -48,7 +48,7 @@ static bool goes_on(const struct session* s) {
 		return s->plan.draft.max_steps > 0;
 	const struct result* last = &mask_results(s->drafters.state[SOURCE_mask])[steps - 1];
 	return !s->plan.looped && steps < s->plan.draft.max_steps &&
-	       last->max_probability >= s->plan.draft.threshold && !model_is_end(s->engine->model, last->token);
+	       last->max_probability >= s->plan.draft.threshold && !session_ends(s, last->token);
 }
 
 /* The chances of the draft's choices by rank, each given that those before it are wrong, as SWIFT's tree
@@ -265,13 +265,12 @@ void plan_round(struct session* s) {
 		return;
 	}
 	if (s->drafters.state[SOURCE_mask]) {
-		const struct model* model = s->engine->model;
 		const struct mask_round round = {.cache = s->cache,
 		                                 .sampler = s->sampled ? &s->sampler : NULL,
 		                                 .penalties = penalties_now(s),
 		                                 .skip = &s->mask,
-		                                 .end_token = model->end_token,
-		                                 .n_end_tokens = model->n_end_tokens};
+		                                 .end_token = s->end_token,
+		                                 .n_end_tokens = s->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	if (s->rounds % PRICES_EVERY == 0)

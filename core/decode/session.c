@@ -97,6 +97,7 @@ void swiftlet_session_close(struct session* s) {
 	free(s->logits);
 	free(s->scratch);
 	free(s->tap);
+	embedding_close(&s->embedding);
 	free(s->signature);
 	free(s);
 }
@@ -141,6 +142,10 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	if (r->prompt_logprobs && !s->engine->backend->prefill_is_exact)
 		return error_set(error, "the backend %s gives no log probabilities of prompts: use the CPU",
 		                 s->engine->backend->name);
+	if (r->n_end_tokens < 0 || r->n_end_tokens > SWIFTLET_END_TOKENS)
+		return error_set(error, "n_end_tokens is %d: expected 0 to %d", r->n_end_tokens, SWIFTLET_END_TOKENS);
+	if (r->grammar && r->ignore_eos && r->n_end_tokens == 0)
+		return error_set(error, "a text that keeps a grammar has to have a token that ends it");
 	return penalties_check(s, r, error);
 }
 
@@ -202,7 +207,7 @@ void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
 static int keep_beginning(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
-	if (s->prompt_logprobs) { /* what was kept has no logits */
+	if (s->prompt_logprobs || s->embedding.out) { /* what was kept has no logits, and no states */
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
@@ -234,6 +239,22 @@ static void start_drafters(struct session* s, const struct swiftlet_request* r) 
 		prediction_feed(s->drafters.state[SOURCE_prediction], r->expected, r->n_expected);
 }
 
+static void start_ends(struct session* s, const struct swiftlet_request* r) {
+	const struct model* model = s->engine->model;
+	s->n_end_tokens = 0;
+	for (int i = 0; i < model->n_end_tokens && !r->ignore_eos; i++)
+		s->end_token[s->n_end_tokens++] = model->end_token[i];
+	for (int i = 0; i < r->n_end_tokens; i++)
+		s->end_token[s->n_end_tokens++] = r->end_token[i];
+}
+
+bool session_ends(const struct session* s, int32_t token) {
+	for (int i = 0; i < s->n_end_tokens; i++)
+		if (s->end_token[i] == token)
+			return true;
+	return false;
+}
+
 static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	s->sampled = r->temperature > 0;
 	s->sampler = (struct sampler){.temperature = (float)r->temperature,
@@ -247,13 +268,14 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
 	struct error error = {""};
 	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error))
+	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error) || !embedding_start(s, r, &error))
 		return give_message(message, size, &error);
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);
 	if (s->learner)
 		s->learner->calls->begin_text(s->learner);
 	start_text(s, r);
+	start_ends(s, r);
 	start_sampler(s, r);
 	start_drafters(s, r);
 	if (!form_start(s, r, &error))
@@ -286,6 +308,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	*f = s->figures;
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
+	f->stop_string = s->emitter.stopped_by;
 	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && s->phase != PHASE_PREFILL)
 		f->seconds.decode += options_clock(&s->options) - s->started;
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;

@@ -37,6 +37,7 @@ struct emitter {
 	const char* stop[MAX_STOPS];
 	size_t stop_size[MAX_STOPS];
 	int n_stops;
+	int stopped_by; /* the stop string that ended the text, or -1 */
 };
 
 /* What penalties look at. The arrays are made by the first request that wants them. */
@@ -59,7 +60,17 @@ struct states {
 /* Of an answer that has to keep a grammar. */
 struct form_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
+	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
+	int kept_owner;
 	const uint64_t* allowed[MAX_ROWS];
+};
+
+/* Of a request that wants its prompt's mean state. */
+struct embedding {
+	float* out;  /* (dim) the caller's, NULL: not wanted */
+	float* rows; /* (PREFILL_CHUNK, dim) of a pass; NULL until one was wanted */
+	float *norm, *bias;
+	int n; /* tokens of the prompt that are added */
 };
 
 struct plan {
@@ -95,13 +106,16 @@ struct session {
 	bool cancelled;
 	int32_t* text; /* (cache capacity + 1) the prompt and what was generated */
 	int n_prompt, n_text;
-	int end;          /* n_text at which the limit is reached */
+	int end;                                                 /* n_text at which the limit is reached */
+	int32_t end_token[MAX_END_TOKENS + SWIFTLET_END_TOKENS]; /* that end this text */
+	int n_end_tokens;
 	int again;        /* tokens that are computed again after a release; 0: the prompt is computed */
 	int chunk_tokens; /* leading cache positions that whole prefill chunks have filled */
 	bool sampled;
 	struct sampler sampler;
 	struct history history;
 	struct form_state form;
+	struct embedding embedding;
 	int logprobs;
 	bool prompt_logprobs;
 	int prompt_told; /* tokens of the prompt whose log probabilities were given */
@@ -181,7 +195,14 @@ bool penalties_start(struct session*, const struct swiftlet_request*, struct err
 const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
 
+/* embedding.c */
+bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
+/* Rows of a pass over the prompt, from its token `first` on. */
+void embedding_add(struct session*, int first, int n);
+void embedding_close(struct embedding*);
+
 /* form.c */
+bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
 bool form_start(struct session*, const struct swiftlet_request*, struct error*);
 void form_close(struct session*);
 /* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be

@@ -23,6 +23,7 @@ struct server_options {
 	const char* host; /* an address, or "localhost" */
 	int port;         /* 0: any that is free */
 	const char* name; /* of the model, for clients */
+	const char* version; /* of the program */
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one owner. Where all are one
 	 * owner's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
 	const char* key_file;

@@ -60,6 +60,9 @@ static int key_of(const struct call* c) {
 		return key_number(s, value + 7, strlen(value + 7));
 	if (s->n_keys > 0 && value && strncasecmp(value, "Basic ", 6) == 0)
 		return basic_key(s, value + 6);
+	const char* other = call_header(c, "X-Api-Key"); /* as Anthropic's clients send it */
+	if (s->n_keys > 0 && other)
+		return key_number(s, other, strlen(other));
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "streams/service/messages.h"
 #include "streams/service/server_internal.h"
 
 enum { SWALLOW = 2 * SERVER_BODY };
@@ -22,7 +23,8 @@ static void add_headers(const struct call* c, struct MHD_Response* r) {
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
 	if (c->server->option.cors) {
 		MHD_add_response_header(r, "Access-Control-Allow-Origin", c->server->option.cors);
-		MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+		MHD_add_response_header(r, "Access-Control-Allow-Headers",
+		                        "Authorization, Content-Type, X-Api-Key, Anthropic-Version");
 		MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
 	}
 }
@@ -48,7 +50,8 @@ enum MHD_Result call_reply(struct call* c, int status, const char* type, struct 
 }
 
 enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
-	char* text = api_error_text(e);
+	const bool anthropic = strncmp(c->path, "/v1/messages", strlen("/v1/messages")) == 0;
+	char* text = anthropic ? messages_error_text(e) : api_error_text(e);
 	struct MHD_Response* r =
 	    text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
 	if (!r) {

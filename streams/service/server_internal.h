@@ -111,9 +111,18 @@ void server_on_completed(void* user, struct MHD_Connection*, void** state, enum 
 /* server_generate.c */
 bool answer_completions(struct call*);
 bool answer_chat(struct call*);
+bool answer_responses(struct call*);
+bool answer_messages(struct call*);
+bool answer_embeddings(struct call*);
 /* A suspended call has been resumed: its answer is ready. */
 enum MHD_Result generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
+
+/* server_tokens.c */
+bool answer_version(struct call*);
+bool answer_tokenize(struct call*);
+bool answer_detokenize(struct call*);
+bool answer_count_tokens(struct call*);
 
 /* server_watch.c: server-sent events of the live state */
 bool watch_begin(struct call*);

@@ -46,6 +46,7 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	struct server_options o = {.host = s->host,
 	                           .port = (int)s->port,
 	                           .name = r->name,
+	                           .version = SWIFTLET_VERSION,
 	                           .key_file = s->key_file,
 	                           .cors = s->cors,
 	                           .sessions = (int)s->sessions,
