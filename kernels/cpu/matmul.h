@@ -140,8 +140,6 @@ void i8mm_quantized_matmul(float* out, size_t out_stride, const struct tensor* w
 
 /* AVX's few rows (one or two) and several (up to sixteen): false, and nothing done, where there are too many
  * activation rows, too few weight rows or no such kernel for the type. */
-bool avx2_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                        const uint8_t* x, int n);
 bool avx512_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                           const uint8_t* x, int n);
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,

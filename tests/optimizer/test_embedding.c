@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session_state.h"
+#include "core/decode/session_state.h"
 
 enum { LONGEST = 300, DIM = 64 };
 
