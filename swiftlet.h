@@ -100,7 +100,9 @@ struct swiftlet_options {
 	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01
 	 * and, in the beginning, up to 32 plain steps of what drafting has earned. */
 	double opt_budget;
-	bool idle_search;          /* go on searching while no request runs */
+	/* Learning while no request runs, at idle priority: at most so many seconds for each second that requests
+	 * took; 0: none, infinity: until it brings nothing more. */
+	double idle_learning;
 	bool published;            /* the search as SWIFT has it; set by `preset` */
 	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
@@ -168,8 +170,9 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 /* ---- generating --------------------------------------------------------------------------- */
 
 /* What a text has to keep. A JSON Schema (NULL: any JSON object), of which the text is a valid value, an
- * ECMA-262 expression that it matches as a whole, or the rules of a GBNF grammar. What cannot be kept is an error that names it. It must
- * outlive the requests that use it; any number may. NULL with the message set. */
+ * ECMA-262 expression that it matches as a whole, or the rules of a GBNF grammar. What cannot be kept is an
+ * error that names it. It must outlive the requests that use it; any number may. NULL with the message set.
+ */
 SWIFTLET_API swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size,
                                                             char* message, size_t size);
 SWIFTLET_API swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size,

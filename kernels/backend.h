@@ -472,6 +472,12 @@ struct backend {
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);
 	int (*threads)(const struct backend*); /* 1 on a GPU */
+	/* Optional, both or none: from rest(true) to rest(false) passes run on threads other than usual, which
+	 * the first such call makes and which have its thread's priority. False where they cannot be made. */
+	bool (*rest)(struct backend*, bool resting);
+	/* From any thread: the pass that runs meanwhile fails soon, within a sub-layer, as do others until the
+	 * next call of rest. */
+	void (*abandon)(struct backend*);
 };
 
 /* NULL with the error set. */

@@ -182,6 +182,8 @@ bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error
 	backend->use_low = NULL;
 	backend->carry_low = NULL;
 	backend->adopt = NULL; /* each cache has memory of its own, on every rank alike */
+	backend->rest = NULL;  /* one thread speaks with the others, and they cannot be left amid a pass */
+	backend->abandon = NULL;
 	backend->reserve = NULL;
 	backend->room = NULL;
 	const size_t used = strlen(backend->name);

@@ -19,7 +19,7 @@ start() {
 	if [ ! -e "$folder/data/PG_VERSION" ]; then
 		mkdir -p "$folder"
 		[ "$(id -u)" -ne 0 ] || chown nobody:nogroup "$folder"
-		(cd "$folder" && "${as_nobody[@]}" "$programs/initdb" -D "$folder/data" -A trust -U swiftlet -E UTF8 \
+		(cd "$folder" && "${as_nobody[@]}" "$programs/initdb" -D "$folder/data" -A trust -U postgres -E UTF8 \
 			--locale=C --no-sync > "$folder/initdb.log") || { cat "$folder/initdb.log" >&2; exit 1; }
 	fi
 	if "$programs/pg_isready" -q -h "$folder"; then return; fi
@@ -27,6 +27,11 @@ start() {
 	(cd "$folder" && "${as_nobody[@]}" "$programs/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 300 start -o \
 		"-k $folder -c listen_addresses='' -c fsync=off -c shared_buffers=16MB -c max_connections=40" > /dev/null) ||
 		{ tail -20 "$folder/log" >&2; exit 1; }
+	# the service's role stands above nothing: superusers are refused
+	"$programs/psql" -q -X -h "$folder" -U postgres -d postgres > /dev/null 2>&1 << 'SQL' || true
+CREATE ROLE swiftlet LOGIN CREATEDB; ALTER DATABASE postgres OWNER TO swiftlet;
+CREATE ROLE above LOGIN BYPASSRLS; GRANT swiftlet TO above;
+SQL
 }
 
 case "$2" in

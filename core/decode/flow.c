@@ -281,16 +281,23 @@ bool session_run(struct session* s, const struct session_work* work, struct erro
 	struct backend* backend = s->method ? method_backend(s, cache) : s->engine->backend;
 	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
-		session_fail(s);
+		session_fail(s, error);
 	return ran;
 }
 
-void session_fail(struct session* s) {
+const struct error* session_failure(const struct session* s) {
+	return s->failure.message[0] ? &s->failure : NULL;
+}
+
+void session_fail(struct session* s, const struct error* why) {
 	if (s->phase == PHASE_DONE)
 		return;
 	if (s->phase == PHASE_IDLE) {
 		s->phase = PHASE_DONE;
 	} else {
+		s->failure = *why;
+		if (!s->failure.message[0])
+			error_set(&s->failure, "the pass failed");
 		s->stop = SWIFTLET_CANCELLED;
 		s->n_tokens = 0;
 		finish(s);
@@ -324,9 +331,9 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 		s->chunk_tokens = cache->committed;
 	else
 		cache->backend->commit(cache, path, n);
-	struct error error;
+	struct error error = {""};
 	if (s->again == 0 && !method_prefilled(s, n, &error)) {
-		session_fail(s);
+		session_fail(s, &error);
 		return true;
 	}
 	if (session_prefill_left(s) > 0)
@@ -542,6 +549,8 @@ bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* 
 		if (session_absorb(s, &work, options_clock(&s->options) - before))
 			break;
 	}
+	if (session_failure(s))
+		return give_message(message, size, session_failure(s));
 	session_output(s, step);
 	return true;
 }

@@ -277,6 +277,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	if (s->signature)
 		memset(s->signature, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
 	s->cancelled = false;
+	s->failure.message[0] = 0;
 	s->stop = SWIFTLET_RUNNING;
 	s->n_tokens = 0;
 	s->again = 0;

@@ -76,7 +76,9 @@ bool session_absorb_shared(struct session*, const struct session_work*, int rows
 /* The output of the step that ended. */
 void session_output(struct session*, struct swiftlet_step*);
 /* Ends the generation after a failure of the backend. */
-void session_fail(struct session*);
+void session_fail(struct session*, const struct error*);
+/* What the generation failed by; NULL: it has not. */
+const struct error* session_failure(const struct session*);
 
 struct engine* session_engine(struct session*);
 /* What the session has learned of its drafters. */

@@ -103,6 +103,7 @@ struct session {
 	/* the request */
 	enum phase phase;
 	enum swiftlet_stop stop;
+	struct error failure; /* of what ended the request; "": nothing failed */
 	bool cancelled;
 	int32_t* text; /* (cache capacity + 1) the prompt and what was generated */
 	int n_prompt, n_text;

@@ -14,7 +14,8 @@ static const size_t slice_bytes = (size_t)32 << 20;
 
 static void cpu_close(struct backend* backend) {
 	struct cpu_backend* b = cpu_of(backend);
-	pool_close(b->pool);
+	pool_close(b->usual);
+	pool_close(b->resting);
 	for (int i = 0; i < 3; i++)
 		pages_close(&b->pages[i]);
 	rope_close(&b->every.rope);
@@ -24,6 +25,20 @@ static void cpu_close(struct backend* backend) {
 	free(b->workspace);
 	free(b);
 }
+
+/* As many threads, so that the workspace does for either. */
+static bool cpu_rest(struct backend* backend, bool resting) {
+	struct cpu_backend* b = cpu_of(backend);
+	if (resting && !b->resting)
+		b->resting = pool_open(b->threads);
+	if (resting && (!b->resting || pool_threads(b->resting) != b->threads))
+		return false;
+	b->pool = resting ? b->resting : b->usual;
+	atomic_store(&b->abandoned, false);
+	return true;
+}
+
+static void cpu_abandon(struct backend* backend) { atomic_store(&cpu_of(backend)->abandoned, true); }
 
 static int cpu_threads(const struct backend* backend) { return cpu_of(backend)->threads; }
 
@@ -399,9 +414,11 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .woven = true,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,
+	    .rest = cpu_rest,
+	    .abandon = cpu_abandon,
 	};
 	snprintf(b->head.name, sizeof b->head.name, "cpu (%s)", kernels->name);
-	b->pool = pool_open(options->threads);
+	b->pool = b->usual = pool_open(options->threads);
 	b->threads = b->pool ? pool_threads(b->pool) : 0;
 	bool done = b->pool || error_set(error, "the threads of the pool could not be made");
 	done = done && rope_open(&b->every.rope, &weights->shape.rope, error) &&

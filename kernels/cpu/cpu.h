@@ -6,6 +6,8 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
+#include <stdatomic.h>
+
 #include "kernels/cpu/pool.h"
 #include "kernels/exchange.h"
 #include "kernels/low.h"
@@ -49,7 +51,9 @@ enum { MAX_PRODUCTS = 3 };
 struct cpu_backend {
 	struct backend head;
 	const struct cpu_kernels* kernels;
-	struct pool* pool;
+	struct pool* pool;            /* one of the two: who works now */
+	struct pool *usual, *resting; /* resting: NULL until it is wanted */
+	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
 	struct exchange* exchange;    /* with the processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */

@@ -79,7 +79,8 @@ INLINED ints scale_of(const int8x16_t scales[SIDE], int g) {
 }
 
 /* Groups 2p and 2p + 1 of 32 columns of q4_k or q5_k */
-INLINED void take_k4_groups(enum dtype type, const uint8_t* w, int p, int8x16_t first[2], int8x16_t second[2]) {
+INLINED void take_k4_groups(enum dtype type, const uint8_t* w, int p, int8x16_t first[2],
+                            int8x16_t second[2]) {
 	UNROLLED for (int half = 0; half < 2; half++) {
 		const uint8x16_t packed = vld1q_u8(w + (type == DTYPE_Q5_K ? 48 : 16) + p * 32 + half * 16);
 		uint8x16_t low = low_nibbles(packed), high = vshrq_n_u8(packed, 4);

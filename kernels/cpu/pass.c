@@ -256,6 +256,8 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	for (int s = pass->first; s < pass->last; s++) {
 		const bool skip = pass->skip && mask_has(pass->skip, s), low = pass->low && mask_has(pass->low, s);
 		const struct block_weights* w = &(low ? b->low->block : b->head.weights->block)[s / 2];
+		if (atomic_load_explicit(&b->abandoned, memory_order_relaxed))
+			return error_set(error, "the pass was abandoned");
 		if (skip || low)
 			note_skipped(b, s, n);
 		if (!skip)

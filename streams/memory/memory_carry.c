@@ -51,20 +51,21 @@ void carry_gather(struct memory_watch* w) {
 }
 
 /* What cannot be stored waits for the next time. */
-static void store_unsaved_influence(struct memory_watch* w) {
-	struct error e;
-	if (w->unsaved_influence.rows > 0 &&
-	    store_add_influence(w->memory->store, &w->memory->model, w->unsaved_task, w->unsaved_kind,
-	                        &w->unsaved_influence, &e))
+static bool store_unsaved_influence(struct memory_watch* w, struct error* e) {
+	if (!(w->unsaved_influence.rows > 0))
+		return true;
+	const bool good = store_add_influence(w->memory->store, &w->memory->model, w->unsaved_task,
+	                                      w->unsaved_kind, &w->unsaved_influence, e);
+	if (good)
 		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
+	return good;
 }
 
-static void store_chances(struct memory_watch* w) {
+static bool store_chances(struct memory_watch* w, struct error* e) {
 	struct memory* m = w->memory;
-	struct error unsaid;
-	if (m->store && w->chances_kind)
-		experience_save_chances(m->store, &m->model, memory_common(m)->device, w->chances_task,
-		                        w->chances_kind, session_chances(w->session), &unsaid);
+	return !m->store || !w->chances_kind ||
+	       experience_save_chances(m->store, &m->model, memory_common(m)->device, w->chances_task,
+	                               w->chances_kind, session_chances(w->session), e);
 }
 
 /* The session's chances are of this kind from now on; a new session begins with what is stored of it. */
@@ -74,7 +75,8 @@ void carry_chances(struct memory_watch* w, int64_t common_kind) {
 	const bool first = w->chances_kind == 0;
 	if (!m->store || !w->has_entry || w->chances_kind == w->entry_kind)
 		return;
-	store_chances(w);
+	struct error unsaid;
+	store_chances(w, &unsaid);
 	w->chances_kind = w->entry_kind;
 	memcpy(w->chances_task, w->entry_task, sizeof w->chances_task);
 	if (first)
@@ -86,13 +88,13 @@ void carry_chances(struct memory_watch* w, int64_t common_kind) {
 }
 
 /* What cannot be stored is kept for the next time, as far as there is room. */
-void carry_store(struct memory_watch* w) {
-	struct error e;
-	store_chances(w);
+bool carry_store(struct memory_watch* w, struct error* e) {
+	bool good = store_chances(w, e);
 	if (w->n_gathered > 0 &&
-	    store_observe(w->memory->store, &w->memory->model, w->gathered, w->n_gathered, &e))
+	    store_observe(w->memory->store, &w->memory->model, w->gathered, w->n_gathered, e))
 		w->n_gathered = 0;
-	store_unsaved_influence(w);
+	good &= w->n_gathered == 0;
+	return store_unsaved_influence(w, e) && good;
 }
 
 /* A new search begins with what earlier runs measured on texts of this label, or of this kind. */
@@ -147,18 +149,20 @@ void carry_anew(struct memory_watch* w) {
 /* What the text told of influence waits for the store, with its kind. */
 void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);
+	struct error unsaid;
 	if (!w->memory->store || !w->has_entry || text->rows == 0)
 		return;
 	if (w->unsaved_kind != w->entry_kind)
-		store_unsaved_influence(w);
+		store_unsaved_influence(w, &unsaid);
 	w->unsaved_kind = w->entry_kind;
 	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
 	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
 }
 
 void carry_away(struct memory_watch* w) {
+	struct error unsaid;
 	carry_gather(w);
-	carry_store(w);
+	carry_store(w, &unsaid);
 	w->n_gathered = 0;
 	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 	w->chances_kind = 0;

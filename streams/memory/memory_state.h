@@ -76,8 +76,9 @@ void memory_take_news(struct memory*);
 /* memory_carry.c */
 /* What the present search has observed since the last time was observed on this text. */
 void carry_gather(struct memory_watch*);
-/* What was gathered goes to the store; what cannot be stored is kept for the next time. */
-void carry_store(struct memory_watch*);
+/* What was gathered goes to the store; what cannot be stored is kept for the next time, and false returned
+ * with the error set. */
+bool carry_store(struct memory_watch*, struct error*);
 /* What the text told of influence waits for the store, with its kind. */
 void carry_influence(struct memory_watch*);
 /* The session's chances become those of the kind that is served now, which may have begun as one of the

@@ -32,20 +32,34 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	return w;
 }
 
-static void save_costs(struct memory_watch* w) {
+static bool save_costs(struct memory_watch* w, struct error* e) {
 	struct memory* m = memory_common(w->memory);
-	struct error unsaid;
-	if (m->store)
-		experience_save_costs(m->store, &m->model, m->device, &session_engine(w->session)->cost,
-		                      &m->cost_passes, &unsaid);
+	return !m->store || experience_save_costs(m->store, &m->model, m->device,
+	                                          &session_engine(w->session)->cost, &m->cost_passes, e);
+}
+
+/* All that an instance has left to be stored. A failure is told by the counts, until a later time succeeds.
+ */
+static void store_all(struct memory_watch* w) {
+	struct memory* m = w->memory;
+	struct error e = {""};
+	bool good = memory_flush(m, &e);
+	good &= carry_store(w, &e);
+	good &= save_costs(w, &e);
+	pthread_mutex_lock(&m->lock);
+	m->counts.store_failed = !good;
+	if (!good)
+		snprintf(m->counts.store_message, sizeof m->counts.store_message, "%s", e.message);
+	pthread_mutex_unlock(&m->lock);
 }
 
 void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
+	struct error unsaid;
 	carry_gather(w);
-	carry_store(w);
-	save_costs(w);
+	carry_store(w, &unsaid);
+	save_costs(w, &unsaid);
 	free(w->gathered);
 	free(w);
 }
@@ -320,12 +334,8 @@ void memory_end(struct memory_watch* w) {
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);
 	carry_gather(w);
-	if (flush) {
-		struct error error;
-		memory_flush(m, &error);
-		carry_store(w);
-		save_costs(w);
-	}
+	if (flush)
+		store_all(w);
 }
 
 void memory_idle(struct memory_watch* w) {

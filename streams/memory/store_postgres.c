@@ -1,4 +1,5 @@
 /* The connection: made, lost, waited for; and what is said when PostgreSQL fails. */
+#include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,8 +127,9 @@ static void no_notice(void* unused, const PGresult* result) { (void)unused, (voi
 static bool establish(struct store* s, struct error* e) {
 	struct postgres* p = s->postgres;
 	const int64_t until = now() + p->patience;
-	const char* const key[] = {"dbname", "fallback_application_name", NULL};
-	const char* const value[] = {p->address, "swiftlet", NULL};
+	/* what follows the address takes the place of what it says */
+	const char* const key[] = {"dbname", "fallback_application_name", p->tls ? "sslmode" : NULL, NULL};
+	const char* const value[] = {p->address, "swiftlet", p->tls, NULL};
 	p->connection = PQconnectStartParams(key, value, 1);
 	if (!p->connection)
 		return error_set(e, "out of memory");
@@ -146,6 +148,23 @@ static bool establish(struct store* s, struct error* e) {
 	return true;
 }
 
+/* Row-level security keeps tenants' texts apart, and is nothing to these roles. */
+static bool check_role(struct store* s, struct error* e) {
+	PGresult* result = postgres_exchange(s,
+	                                     "SELECT rolname, rolsuper FROM pg_catalog.pg_roles WHERE rolname = "
+	                                     "current_user AND (rolsuper OR rolbypassrls)",
+	                                     NULL, "asking who it connects as", e);
+	const bool above = result && PQntuples(result) > 0;
+	if (above) {
+		s->postgres->unfit = true;
+		error_set(e, "%s: the role %.64s %s, and stands above row-level security: use one that does not",
+		          s->path, PQgetvalue(result, 0, 0),
+		          *PQgetvalue(result, 0, 1) == 't' ? "is a superuser" : "has BYPASSRLS");
+	}
+	PQclear(result);
+	return result && !above;
+}
+
 bool postgres_connect(struct store* s, struct error* e) {
 	struct postgres* p = s->postgres;
 	if (p->connection && PQstatus(p->connection) == CONNECTION_OK)
@@ -161,7 +180,7 @@ bool postgres_connect(struct store* s, struct error* e) {
 	         p->patience, p->listens ? "LISTEN swiftlet" : "");
 	PGresult* result = postgres_exchange(s, sql, NULL, "setting up the connection", e);
 	PQclear(result);
-	if (result && postgres_check_schema(s, e))
+	if (result && check_role(s, e) && postgres_check_schema(s, e))
 		return true;
 	drop(p);
 	return false;
@@ -197,6 +216,52 @@ bool postgres_news(struct store* s, int wake, int milliseconds) {
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
+
+/* One of a list of hosts at a time: a socket's folder, or this machine. */
+static bool is_here(const char* hosts) {
+	char host[256];
+	for (const char* at = hosts; *at; at += *at == ',') {
+		const size_t n = strcspn(at, ",");
+		snprintf(host, sizeof host, "%.*s", (int)n, at);
+		struct in_addr four;
+		const bool here = n == 0 || *host == '/' || *host == '@' || strcmp(host, "localhost") == 0 ||
+		                  strcmp(host, "::1") == 0 ||
+		                  (inet_pton(AF_INET, host, &four) == 1 && ntohl(four.s_addr) >> 24 == 127);
+		if (!here)
+			return false;
+		at += n;
+	}
+	return true;
+}
+
+static const char* find_option(const PQconninfoOption* o, const char* name) {
+	while (o->keyword && strcmp(o->keyword, name) != 0)
+		o++;
+	return o->keyword && o->val ? o->val : "";
+}
+
+/* Off this machine the connection is TLS's: libpq would take one that is not, where the server has no other.
+ * NULL where the address may say; false with the error set where it says that TLS may be left out. */
+static bool choose_tls(const char* address, const char** tls, struct error* e) {
+	PQconninfoOption* option = PQconninfoParse(address, NULL);
+	if (!option)
+		return error_set(e, "out of memory");
+	const char *host = find_option(option, "hostaddr"), *mode = find_option(option, "sslmode");
+	if (!*host)
+		host = find_option(option, "host");
+	if (!*host && getenv("PGHOST"))
+		host = getenv("PGHOST");
+	if (!*mode && getenv("PGSSLMODE"))
+		mode = getenv("PGSSLMODE");
+	const bool here = is_here(host),
+	           strict = strcmp(mode, "require") == 0 || strncmp(mode, "verify-", 7) == 0;
+	const bool lax = *mode && !strict;
+	*tls = here || strict ? NULL : "require";
+	PQconninfoFree(option);
+	return here || !lax ||
+	       error_set(e, "--store: a database on another machine is reached by TLS alone: sslmode=require, "
+	                    "verify-ca or verify-full");
+}
 
 /* The address as people may see it: where and which, neither who nor the password. NULL: it is none. */
 static char* label_of(const char* address, struct error* e) {
@@ -237,6 +302,10 @@ struct store* postgres_prepare(const char* path, enum store_mode mode, struct er
 	s->postgres = calloc(1, sizeof *s->postgres);
 	if (!s->postgres || !(s->postgres->address = strdup(path))) {
 		error_set(e, "out of memory");
+		store_close(s);
+		return NULL;
+	}
+	if (!choose_tls(path, &s->postgres->tls, e)) {
 		store_close(s);
 		return NULL;
 	}

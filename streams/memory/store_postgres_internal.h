@@ -11,6 +11,7 @@
 struct postgres {
 	PGconn* connection; /* NULL: none */
 	char* address;
+	const char* tls; /* the sslmode that it gets in place of its own; NULL: none */
 	enum store_mode mode;
 	_Atomic int patience; /* milliseconds; an outbox's owner sets it while the thread works */
 	bool in_transaction;  /* as the caller sees it; the connection may be lost meanwhile */

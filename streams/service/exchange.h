@@ -48,10 +48,10 @@ struct exchange {
 	int32_t* expected; /* (n_expected) the prediction's ids */
 	int n_expected;
 	struct choice* choice; /* (n) */
-	int n, ended;
-	struct text begun; /* what the answer was made to begin with: tool_choice */
-	bool bound;        /* the grammar is that of strict tools' calls */
-	bool detail;       /* the page wants to know who drafted which tokens */
+	int n, ended, unbegun; /* unbegun: of those that ended, for want of time */
+	struct text begun;     /* what the answer was made to begin with: tool_choice */
+	bool bound;            /* the grammar is that of strict tools' calls */
+	bool detail;           /* the page wants to know who drafted which tokens */
 
 	/* under the lock */
 	struct MHD_Connection* connection; /* NULL: gone */

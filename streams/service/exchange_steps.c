@@ -195,27 +195,36 @@ static void note_problem(struct exchange* x, const char* problem) {
 		x->gone = true;
 		return;
 	}
-	if (strcmp(problem, "stopping") == 0) {
-		api_fail(&x->error, 503, "server_error", "stopping", "The server is stopping.");
-		return;
-	}
 	fprintf(stderr, "swiftlet: a generation failed: %s\n", problem);
 	api_fail(&x->error, 500, "server_error", NULL, "The generation failed.");
+}
+
+/* The server ends: the answer is what there is of it, as if its limit had been reached. One of which there is
+ * nothing is refused, so that it is asked for elsewhere. */
+static void cut_off(struct choice* c) {
+	struct exchange* x = c->exchange;
+	c->figures.stop = SWIFTLET_LENGTH;
+	x->unbegun += c->figures.tokens == 0;
+	if (x->unbegun == x->n || c->embedding)
+		api_fail(&x->error, 503, "server_error", "stopping", "The server is stopping.");
 }
 
 static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
 	struct choice* c = user;
 	struct exchange* x = c->exchange;
 	pthread_mutex_lock(&x->lock);
-	if (problem)
-		note_problem(x, problem);
 	if (figures)
 		c->figures = *figures;
 	else
 		c->figures.search_state = "off";
+	if (problem && strcmp(problem, "stopping") == 0) {
+		cut_off(c);
+		problem = NULL;
+	} else if (problem)
+		note_problem(x, problem);
 	if (!x->gone && !problem)
 		answer_reader_end(&c->reader);
-	if (x->request.stream && !x->gone && !problem) {
+	if (x->request.stream && !x->gone && !problem && !x->error.status) {
 		const struct reply_head head = exchange_head(x);
 		struct text detail = {0};
 		const struct reply_choice rest = choice_so_far(c);

@@ -74,9 +74,10 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	pthread_mutex_unlock(&m->lock);
 }
 
-void metrics_idle(struct metrics* m, int steps) {
+void metrics_idle(struct metrics* m, int steps, double seconds) {
 	pthread_mutex_lock(&m->lock);
 	m->idle_steps += steps;
+	m->idle_seconds += seconds;
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -176,6 +177,8 @@ static void write_work(const struct metrics* m, struct text* out) {
 	        (double)m->optimize_steps);
 	counter(out, "idle_optimize_steps_total", "Masks scored by the search while no request ran.",
 	        (double)m->idle_steps);
+	counter(out, "idle_seconds_total", "Seconds of learning while no request ran, at idle priority.",
+	        m->idle_seconds);
 }
 
 static void write_quality(const struct metrics* m, struct text* out) {

@@ -18,6 +18,7 @@ struct metrics {
 	int64_t ended[5]; /* by enum swiftlet_stop */
 	int64_t prompt_tokens, cached_tokens, tokens, draft_steps, accepted, rounds, round_tokens, full_passes;
 	int64_t optimize_steps, idle_steps, failures, lost_rounds;
+	double idle_seconds;
 	double prefill, draft, verify, plain, optimize, other, decode;
 	struct {
 		int64_t rows, accepted;
@@ -45,8 +46,8 @@ void metrics_close(struct metrics*);
 void metrics_request(struct metrics*, const char* route, int status);
 /* One generation has ended; seconds to its first token from when it was asked for (NaN: none came). */
 void metrics_generation(struct metrics*, const struct swiftlet_figures*, double first_token);
-/* Masks scored while no request ran. */
-void metrics_idle(struct metrics*, int steps);
+/* Masks scored while no request ran, and the time it took. */
+void metrics_idle(struct metrics*, int steps, double seconds);
 void metrics_failure(struct metrics*);
 void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
 /* Appends the same figures under standard names; metrics_text does it, with the lock held. */

@@ -74,12 +74,26 @@ static void own_time(struct seat* seat) {
 	f->seconds.other = fmax(0, seat->taken - phases);
 }
 
+/* Once each time that it begins and ends. */
+static void tell_store(struct scheduler* s) {
+	struct memory_counts k;
+	memory_counts(s->option.memory, &k);
+	if (k.store_failed && !s->told_full)
+		fprintf(stderr, "swiftlet: %s; what was learned is kept in memory until it can be stored\n",
+		        k.store_message);
+	else if (!k.store_failed && s->told_full)
+		fputs("swiftlet: the store is written again\n", stderr);
+	s->told_full = k.store_failed;
+}
+
 static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
 	struct job* job = seat->job;
 	swiftlet_session_figures(seat->session, &seat->figures);
 	own_time(seat);
-	if (seat->watch)
+	if (seat->watch) {
 		memory_end(seat->watch);
+		tell_store(s);
+	}
 	add_up(s, job, &seat->figures);
 	seat->job = NULL;
 	seat->waits = false;
@@ -147,6 +161,7 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->before = seat->tokens;
 	seat->rows = 1;
 	seat->passed_over = 0;
+	seat->progress = (struct idle_progress){.search = NULL};
 	seat->holds = true; /* what it finds in caches is kept from the others */
 	change_owner(s, seat, job->owner);
 	use_pool(s, seat);
@@ -166,6 +181,10 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 
 void seat_step(struct scheduler* s, struct seat* seat) {
 	struct job* job = seat->job;
+	if (session_failure(seat->session)) {
+		seat_fail(s, seat, session_failure(seat->session));
+		return;
+	}
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
 	session_output(seat->session, &step);
 	if (step.n > 0 && !(job->first_token > 0))
@@ -303,36 +322,66 @@ static void note_cache(struct scheduler* s) {
 	atomic_store(&s->cache_used, used);
 }
 
-static bool work_waits(struct scheduler* s) {
+static bool work_waits(void* user) {
+	struct scheduler* s = user;
 	pthread_mutex_lock(&s->lock);
 	const bool waits = s->first || s->stop || s->cancel_all;
 	pthread_mutex_unlock(&s->lock);
 	return waits;
 }
 
-/* While no request runs the searches go on, session by session and pass by pass, until one comes or there is
- * nothing more to learn from the last texts. True when something was scored. */
-static bool search_idly(struct scheduler* s) {
+/* No more seconds than requests took, or the share of them that was asked for. */
+static bool may_learn(const struct scheduler* s) {
+	const double share = s->option.session.idle_learning;
+	return share > 0 && s->idle_seconds < share * fmax(s->busy_seconds, 1e-9);
+}
+
+/* Some passes of one session's search, on its last text. False when there is nothing to learn. */
+static bool learn_from(struct scheduler* s, struct seat* seat) {
 	struct session_work work;
-	struct error e;
+	bool scored = false;
+	const int before = search_steps(session_search(seat->session));
+	const double began = s->idle_seconds;
+	for (int n = 0;
+	     n < IDLE_PASSES && may_learn(s) && !work_waits(s) && session_next_idle(seat->session, &work); n++) {
+		if (!idle_run(s->runner, seat->session, &work, work_waits, s, &s->idle_seconds))
+			break;
+		scored = true;
+	}
+	metrics_idle(&s->option.metrics[0], search_steps(session_search(seat->session)) - before,
+	             s->idle_seconds - began);
+	if (scored && seat->watch)
+		memory_idle(seat->watch);
+	note_mask(seat);
+	return scored;
+}
+
+/* Once, when learning has come to its end and brought nothing. */
+static void say_what_skipping_brings(struct scheduler* s) {
+	const char* says = NULL;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
+		    !(says = idle_says(s->seat[i].session)))
+			return;
+	if (says && !s->said && s->idle_seconds > 0)
+		fprintf(stderr, "swiftlet: %s\n", says);
+	s->said |= says && s->idle_seconds > 0;
+}
+
+/* While no request runs the searches go on, session by session and pass by pass, until one comes, or their
+ * time is over, or there is nothing more to learn from the last texts. True when something was scored. */
+static bool search_idly(struct scheduler* s) {
+	struct error unsaid;
 	bool any = false;
-	for (int i = 0; i < s->option.sessions && s->option.session.idle_search; i++) {
+	if (!may_learn(s))
+		return false;
+	if (!s->runner && !(s->runner = idle_open(s->engine, &unsaid)))
+		return false;
+	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
-		if (seat->used == 0 || !session_search(seat->session))
-			continue;
-		const int before = search_steps(session_search(seat->session));
-		bool scored = false;
-		for (int n = 0; n < IDLE_PASSES && !work_waits(s) && session_next_idle(seat->session, &work); n++) {
-			if (!session_run(seat->session, &work, &e))
-				break;
-			session_absorb(seat->session, &work, 0);
-			scored = true;
-		}
-		metrics_idle(s->option.metrics, search_steps(session_search(seat->session)) - before);
-		if (scored && seat->watch)
-			memory_idle(seat->watch);
-		note_mask(seat);
-		any |= scored;
+		struct search* const search = session_search(seat->session);
+		if (seat->used > 0 && search && idle_goes_on(&seat->progress, search, s->option.session.patience))
+			any |= learn_from(s, seat);
 	}
 	return any;
 }
@@ -368,6 +417,7 @@ static void* run(void* user) {
 		}
 		fill_seats(s);
 		if (scheduler_turn(s, cancel)) {
+			s->busy_seconds += now() - at;
 			remember_texts(s);
 			note_cache(s);
 			show_sometimes(s, false);
@@ -375,8 +425,10 @@ static void* run(void* user) {
 		}
 		const bool searched = search_idly(s);
 		show_sometimes(s, !searched);
-		if (!searched)
+		if (!searched) {
+			say_what_skipping_brings(s);
 			wait_for_work(s);
+		}
 	}
 }
 
@@ -523,6 +575,7 @@ void scheduler_close(struct scheduler* s) {
 		pthread_mutex_unlock(&s->lock);
 		pthread_join(s->thread, NULL);
 	}
+	idle_close(s->runner);
 	for (int i = 0; i < s->option.sessions; i++) {
 		memory_detach(s->seat[i].watch);
 		if (s->seat[i].session)

@@ -22,7 +22,8 @@ struct job_calls {
 	bool (*gone)(void* user); /* its client is not there any more */
 	void (*step)(void* user, const struct swiftlet_step*);
 	/* The last call: figures of what was generated (NULL: it never began), and a problem in a word for the
-	 * client's error, NULL for none: "cancelled", "stopping", or the failure's sentence. */
+	 * client's error, NULL for none: "cancelled", "stopping" (what it has generated stands), or the failure's
+	 * sentence. */
 	void (*end)(void* user, const struct swiftlet_figures*, const char* problem);
 };
 

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "optimizer/idle.h"
 #include "optimizer/optimizer.h"
 #include "streams/report.h"
 #include "streams/service/merge.h"
@@ -35,6 +36,7 @@ struct seat {
 	bool holds;      /* memory of a cache, as far as is known */
 	bool remember;   /* its text is to join the owner's pool */
 	struct swiftlet_figures figures;
+	struct idle_progress progress; /* of learning from its last text */
 };
 
 struct scheduler {
@@ -64,6 +66,10 @@ struct scheduler {
 	struct summary summary;
 	double seconds[6]; /* by phase */
 	double swept, shown;
+	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
+	double busy_seconds, idle_seconds;
+	bool said;      /* that skipping does not pay */
+	bool told_full; /* that the store cannot be written */
 	int64_t tokens, tokens_shown;
 
 	int64_t cache_tokens;       /* what memory there is for */

@@ -82,6 +82,20 @@ static void show_point(struct scheduler* s, struct text* out, double at) {
 	s->shown = at;
 }
 
+/* What idle learning took, and what skipping brings, in words; null where it pays somewhere. */
+static void show_learning(const struct scheduler* s, struct text* out) {
+	const char* says = NULL;
+	for (int i = 0; i < s->option.sessions; i++)
+		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
+		    !(says = idle_says(s->seat[i].session)))
+			break;
+	text_print(out, ", \"idle_seconds\": %.3f, \"skipping\": ", s->idle_seconds);
+	if (says)
+		text_quote(out, says, strlen(says));
+	else
+		text_put(out, "null");
+}
+
 static void show_totals(struct scheduler* s, struct text* out) {
 	static const char* const phase[] = {"prefill", "draft", "verify", "plain", "optimize", "other"};
 	text_put(out, "\"seconds\": {");
@@ -103,6 +117,7 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	           (long long)k.drifts, (long long)k.trials);
 	text_print(out, ", \"passes\": {\"shared\": %lld, \"separate\": %lld, \"preempted\": %lld}",
 	           (long long)s->shared, (long long)s->separate, (long long)s->preempted);
+	show_learning(s, out);
 	text_print(out, ", \"prefill_chunk\": %d", scheduler_chunk(s));
 	const int room = session_room(s->seat[0].session);
 	if (room < INT_MAX)

@@ -304,7 +304,7 @@ static void run_apart(struct scheduler* s, struct seat** seat, int n, const stru
 		if (is_full(&seat[i]->work))
 			run_alone(s, seat[i]);
 		else {
-			session_fail(seat[i]->session);
+			session_fail(seat[i]->session, e);
 			seat_fail(s, seat[i], e);
 		}
 }

@@ -97,7 +97,10 @@ static bool open_parts(struct server* s, struct error* e) {
 		return false;
 	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open(s->n_owners);
-	s->doorman = doorman_open(SERVER_CONNECTIONS, s->option.header_seconds, s->option.idle_seconds);
+	s->doorman = doorman_open(&(struct doorman_options){.connections = SERVER_CONNECTIONS,
+	                                                    .an_address = s->option.address_connections,
+	                                                    .header_seconds = s->option.header_seconds,
+	                                                    .idle_seconds = s->option.idle_seconds});
 	if (!s->optimizer || !s->doorman || (s->option.rate > 0 && !s->rate))
 		return error_set(e, "out of memory");
 	const struct scheduler_options o = {.sessions = s->option.sessions,

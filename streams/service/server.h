@@ -20,9 +20,9 @@ enum {
 };
 
 struct server_options {
-	const char* host; /* an address, or "localhost" */
-	int port;         /* 0: any that is free */
-	const char* name; /* of the model, for clients */
+	const char* host;    /* an address, or "localhost" */
+	int port;            /* 0: any that is free */
+	const char* name;    /* of the model, for clients */
 	const char* version; /* of the program */
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one owner. Where all are one
 	 * owner's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
@@ -32,9 +32,10 @@ struct server_options {
 	bool share_prefixes; /* between keys too: what one has sent shows in another's times and cached_tokens */
 	int prefill_chunk;   /* tokens of prompts between two tokens of others; 0: by measured price */
 	int rate;            /* requests a minute and client; 0: unlimited */
-	int idle_seconds;    /* until a silent connection is closed */
-	int header_seconds;  /* until a request's headers must be there */
-	int body_seconds;    /* until a request's body must be there */
+	int address_connections; /* of one address that is not this machine's, at most; 0: any number */
+	int idle_seconds;        /* until a silent connection is closed */
+	int header_seconds;      /* until a request's headers must be there */
+	int body_seconds;        /* until a request's body must be there */
 	/* The store in which the texts of keys are kept, for retrieval after a restart and in other replicas;
 	 * NULL: in memory alone. */
 	const char* retrieval_store;

@@ -182,8 +182,11 @@ bool call_origin_allowed(const struct call* c) {
 		return false;
 	if (!origin || (cors && (strcmp(cors, "*") == 0 || strcasecmp(cors, origin) == 0)))
 		return true;
-	const char* after = strstr(origin, "://");
-	return after && host && strcasecmp(after + 3, host) == 0;
+	/* a page of this host that came by another scheme is another's: whoever is on the way may have made it */
+	const char* scheme = call_header(c, "X-Forwarded-Proto");
+	const size_t n = scheme ? strlen(scheme) : strlen(scheme = "http");
+	return host && strncasecmp(origin, scheme, n) == 0 && strncmp(origin + n, "://", 3) == 0 &&
+	       strcasecmp(origin + n + 3, host) == 0;
 }
 
 /* ---- rates -------------------------------------------------------------------------------- */

@@ -3,7 +3,9 @@
 #include "streams/service/server_doorman.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -14,6 +16,7 @@ struct visitor {
 	bool waiting; /* for headers */
 	bool known;   /* has had an answer */
 	double since;
+	uint8_t address[16]; /* all zero: this machine's own */
 };
 
 struct doorman {
@@ -21,17 +24,18 @@ struct doorman {
 	pthread_cond_t closing;
 	pthread_t thread;
 	bool closed;
-	double header_seconds, idle_seconds;
+	struct doorman_options option;
 	int n, present;
 	struct visitor visitor[]; /* (n) */
 };
 
-static const double pressed_seconds = 1; /* for headers, while three quarters of the places are taken */
+static const double pressed_seconds = 1; /* for headers, while places are scarce */
 
 static double patience(const struct doorman* d, const struct visitor* v) {
-	if (4 * d->present > 3 * d->n)
+	const bool scarce = 4 * d->present > 3 * d->n, none_left = 32 * (d->n - d->present) <= d->n;
+	if (v->known ? none_left : scarce)
 		return pressed_seconds;
-	return v->known ? d->idle_seconds + d->header_seconds : d->header_seconds;
+	return d->option.header_seconds + (v->known ? d->option.idle_seconds : 0);
 }
 
 static void* watch(void* user) {
@@ -55,14 +59,13 @@ static void* watch(void* user) {
 	return NULL;
 }
 
-struct doorman* doorman_open(int connections, double header_seconds, double idle_seconds) {
-	struct doorman* d = calloc(1, sizeof *d + (size_t)connections * sizeof d->visitor[0]);
+struct doorman* doorman_open(const struct doorman_options* o) {
+	struct doorman* d = calloc(1, sizeof *d + (size_t)o->connections * sizeof d->visitor[0]);
 	if (!d)
 		return NULL;
-	d->n = connections;
-	d->header_seconds = header_seconds;
-	d->idle_seconds = idle_seconds;
-	for (int i = 0; i < connections; i++)
+	d->option = *o;
+	d->n = o->connections;
+	for (int i = 0; i < d->n; i++)
 		d->visitor[i].fd = -1;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->closing, NULL);
@@ -87,11 +90,49 @@ void doorman_close(struct doorman* d) {
 	free(d);
 }
 
-static struct visitor* seat(struct doorman* d, int fd) {
+/* An IPv6 client is its /64: the rest is its own to choose. */
+static void address_of(const struct sockaddr* from, uint8_t out[16]) {
+	memset(out, 0, 16);
+	if (from->sa_family == AF_INET) {
+		const struct in_addr four = ((const struct sockaddr_in*)(const void*)from)->sin_addr;
+		if (ntohl(four.s_addr) >> 24 != 127)
+			memcpy(out, &four, 4);
+	} else if (from->sa_family == AF_INET6) {
+		const struct in6_addr* six = &((const struct sockaddr_in6*)(const void*)from)->sin6_addr;
+		if (!IN6_IS_ADDR_LOOPBACK(six))
+			memcpy(out, six, IN6_IS_ADDR_V4MAPPED(six) ? 16 : 8);
+	}
+}
+
+static bool too_many(const struct doorman* d, const uint8_t address[16]) {
+	static const uint8_t own[16];
+	int n = 0;
+	for (int i = 0; i < d->n; i++)
+		n += d->visitor[i].fd >= 0 && memcmp(d->visitor[i].address, address, 16) == 0;
+	return d->option.an_address > 0 && n > d->option.an_address && memcmp(address, own, 16) != 0;
+}
+
+static void turn_away(int fd) {
+	static const char body[] =
+	    "{\"error\": {\"message\": \"Too many connections from this address.\", \"type\": "
+	    "\"rate_limit_error\", \"param\": null, \"code\": \"too_many_connections\"}}\n";
+	char answer[512];
+	const int n = snprintf(answer, sizeof answer,
+	                       "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nRetry-After: 10\r\n"
+	                       "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+	                       sizeof body - 1, body);
+	(void)!send(fd, answer, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	shutdown(fd, SHUT_RDWR);
+}
+
+static struct visitor* seat(struct doorman* d, int fd, const struct sockaddr* from) {
 	for (int i = 0; i < d->n; i++)
 		if (d->visitor[i].fd < 0) {
 			d->visitor[i] = (struct visitor){.fd = fd, .waiting = true, .since = server_clock()};
+			address_of(from, d->visitor[i].address);
 			d->present++;
+			if (too_many(d, d->visitor[i].address))
+				turn_away(fd);
 			return &d->visitor[i];
 		}
 	return NULL; /* more than there were to be: it goes unwatched */
@@ -103,8 +144,8 @@ void doorman_on_connection(void* user, struct MHD_Connection* connection, void**
 	pthread_mutex_lock(&d->lock);
 	struct visitor* v = *context;
 	if (code == MHD_CONNECTION_NOTIFY_STARTED)
-		*context =
-		    seat(d, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+		*context = seat(d, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+		                MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
 	else if (v) {
 		v->fd = -1;
 		d->present--;

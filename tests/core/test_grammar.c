@@ -186,9 +186,7 @@ static void test_combinations(void** state) {
 	     "\"required\":[\"x-a\"]}",
 	     {"{\"x-a\":5}", "{\"x-a\":7,\"b\":[]}"},
 	     {"{}", "{\"x-a\":4}", "{\"x-a\":\"5\"}"}},
-	    {"{\"enum\":[\"a\",\"abcd\",\"bc\"],\"maxLength\":2}",
-	     {"\"a\"", "\"bc\""},
-	     {"\"abcd\"", "\"\""}},
+	    {"{\"enum\":[\"a\",\"abcd\",\"bc\"],\"maxLength\":2}", {"\"a\"", "\"bc\""}, {"\"abcd\"", "\"\""}},
 	    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"k\"]},\"additionalProperties\":{\"type\":"
 	     "\"integer\"}}",
 	     {"{}", "{\"k\":1}"},

@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert best["latin"][0] > best["latin"][1] and best["cyrillic"][1] > best["cyrillic"][0], "each kind has its own mask"
 
 # nothing is learned between requests: how much is a matter of time
-s = figures.Service(o, "--draft", "always", "--max-tree", "paper", "--opt-budget", "inf", "--idle-search", "off")
+s = figures.Service(o, "--draft", "always", "--max-tree", "paper", "--opt-budget", "inf", "--idle-learning", "off")
 try:
     random.seed(1)
     served = after = 0

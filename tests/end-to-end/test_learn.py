@@ -82,7 +82,7 @@ class Learn(EndToEnd):
             server.complete("Once upon a time", max_tokens=200, temperature=0)  # a sampled text may end before it fills a window
             wait_for("twenty steps", lambda: server.metric("swiftlet_idle_optimize_steps_total") >= 20)
             server.complete("Another day", max_tokens=8)
-        with Server("--idle-search", "off") as server:
+        with Server("--idle-learning", "off") as server:
             server.complete("Once upon a time", max_tokens=200, temperature=0)
             time.sleep(1)
             text = server.call("GET", "/metrics")[2]

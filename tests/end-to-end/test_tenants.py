@@ -121,7 +121,7 @@ def figures_are_an_owners(s):
 def what_was_learned_shows_in_no_other_keys_figures(file):
     """On one seat, with what repeats where nothing is measured: a key's second answer drafts otherwise than its first, and
     another key's is the same whether there was a first key or not."""
-    options = ("--sessions", "1", "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", "--idle-search", "off")
+    options = ("--sessions", "1", "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", "--idle-learning", "off")
 
     def drafted(s, key):
         u = generate(s, key, "letters", 120)["usage"]["swiftlet"]
@@ -140,11 +140,11 @@ def learned_things_are_kept_apart(folder):
     with open(file, "w") as f:
         f.write(FILE)
     what_was_learned_shows_in_no_other_keys_figures(file)
-    with Server("--api-key-file", file, "--sessions", "2", "--idle-search", "off", store=store) as s:
+    with Server("--api-key-file", file, "--sessions", "2", "--idle-learning", "off", store=store) as s:
         assert ask(s, "first-key-0001", SECRET) == 0 and ask(s, "first-key-0003", SECRET) > 0, "one owner has two keys"
         assert ask(s, "second-key-0002", SECRET) == 0
     os.remove(store)
-    with Server("--api-key-file", file, "--sessions", "2", "--idle-search", "off", store=store) as s:
+    with Server("--api-key-file", file, "--sessions", "2", "--idle-learning", "off", store=store) as s:
         for check in (masks_are_an_owners, optimizers_are_an_owners, figures_are_an_owners):
             check(s)
     with Server("--api-key-file", file, store=store) as s:

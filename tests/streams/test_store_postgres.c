@@ -521,8 +521,7 @@ static int tokens_of(struct store* s, const char* tenant) {
 /* What a statement of the test's own counts, as the user that owns the tables. */
 static int count_as_owner(const char* query) {
 	char command[1024], line[32] = "";
-	snprintf(command, sizeof command, "psql -q -X -A -t '%s' -c \"SET ROLE keeper; %s\" | tail -1", address,
-	         query);
+	snprintf(command, sizeof command, "psql -q -X -A -t '%s' -c \"%s\" | tail -1", address, query);
 	FILE* f = popen(command, "r");
 	assert_non_null(f);
 	assert_non_null(fgets(line, sizeof line, f));
@@ -542,14 +541,32 @@ static void tenants_are_apart(void** unused) {
 	assert_int_equal(tokens_of(s, "berta"), 25);
 	assert_int_equal(tokens_of(s, "cecil"), 0);
 	store_close(s);
-	sql("DO 'BEGIN CREATE ROLE keeper; EXCEPTION WHEN duplicate_object THEN NULL; END';"
-	    "GRANT ALL ON SCHEMA swiftlet TO keeper; GRANT ALL ON ALL TABLES IN SCHEMA swiftlet TO keeper;"
-	    "ALTER TABLE swiftlet.text OWNER TO keeper");
 	assert_int_equal(count_as_owner("SELECT count(*) FROM swiftlet.text"), 0);
 	assert_int_equal(count_as_owner("SET swiftlet.tenant = 'anna'; SELECT count(*) FROM swiftlet.text"), 2);
 	assert_int_equal(count_as_owner("SET swiftlet.tenant = 'anna'; SELECT count(*) FROM swiftlet.text"
 	                                " WHERE tenant = 'berta'"),
 	                 0);
+}
+
+/* Who stands above row-level security is told so; off this machine there is TLS or nothing. */
+static void who_and_how(void** unused) {
+	static const char* const refused[][2] = {{"postgres", "is a superuser"}, {"above", "has BYPASSRLS"}};
+	(void)unused;
+	for (int i = 0; i < 2; i++) {
+		char other[512];
+		const char* at = strchr(address, '@');
+		assert_non_null(at);
+		snprintf(other, sizeof other, "postgresql://%s%s", refused[i][0], at);
+		assert_null(store_open(other, STORE_WRITE, &e));
+		assert_non_null(strstr(e.message, refused[i][1]));
+	}
+	static const char* const lax[] = {"disable", "allow", "prefer"};
+	for (int i = 0; i < 3; i++) {
+		char other[512];
+		snprintf(other, sizeof other, "postgresql://someone@db.example:5432/x?sslmode=%s", lax[i]);
+		assert_null(store_open(other, STORE_SERVE, &e));
+		assert_non_null(strstr(e.message, "TLS alone"));
+	}
 }
 
 static int erase(void** unused) {
@@ -570,6 +587,7 @@ int main(void) {
 	    cmocka_unit_test_setup(newer_and_others_schemas_are_refused, open_database),
 	    cmocka_unit_test_setup(older_schemas_are_migrated, open_database),
 	    cmocka_unit_test_setup(tenants_are_apart, open_database),
+	    cmocka_unit_test_setup(who_and_how, open_database),
 	};
 	strcpy(folder, "/tmp/swiftlet-postgres-XXXXXX");
 	if (!mkdtemp(folder))

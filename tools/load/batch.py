@@ -26,7 +26,7 @@ class Server:
     """One `swiftlet serve` without a store, as a rule without searches while nobody asks, which would take the others' time."""
 
     def __init__(self, model, *options, idle="off"):
-        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", "--idle-search", idle, *options]
+        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", "--idle-learning", idle, *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         found = re.search(r"http://[^/]*:\d+", self.process.stdout.readline())
         if not found:
@@ -284,10 +284,10 @@ def idle(o):
     """A server that does not search while no request runs, then one that does."""
     out = {"model": o.model, "seconds": o.seconds}
     median = {}
-    for which in ("off", "on"):
+    for which in ("off", "inf"):
         server, first = Server(o.model, *o.rest, idle=which), []
         complete(server.where, {"model": server.model, "prompt": text(20, 1), "max_tokens": 200, "temperature": 0})
-        if which == "on":
+        if which == "inf":
             before = server.metric("idle_optimize_steps_total")
             time.sleep(o.seconds)
             out["proposals"] = int(server.metric("idle_optimize_steps_total") - before)
@@ -304,8 +304,8 @@ def idle(o):
                                              "temperature": 1})["usage"] for turn in range(5)]
             token = statistics.median(u["swiftlet"]["seconds"]["decode"] / 8 for u in usage)
         server.close()
-    out.update(requests=o.requests, first_token_searching=round(median["on"], 4), first_token_otherwise=round(median["off"], 4),
-               seconds_a_token=round(token, 4), later_in_tokens=round((median["on"] - median["off"]) / token, 2))
+    out.update(requests=o.requests, first_token_searching=round(median["inf"], 4), first_token_otherwise=round(median["off"], 4),
+               seconds_a_token=round(token, 4), later_in_tokens=round((median["inf"] - median["off"]) / token, 2))
     return out
 
 

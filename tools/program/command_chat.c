@@ -1,12 +1,14 @@
 /* swiftlet chat: a conversation, each answer shown as it is accepted. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/decode/session.h"
+#include "optimizer/idle.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
@@ -27,6 +29,8 @@ struct chat {
 	int64_t tokens;
 	int turns;
 	bool terminal;
+	struct idle_runner* idle; /* NULL: nothing was learned yet between two answers */
+	double answered, learned; /* seconds */
 };
 
 /* ---- history -------------------------------------------------------------------------------- */
@@ -128,10 +132,13 @@ static void print_stats(const struct chat* chat) {
 	       chat->turns, chat->tokens, figures.cached_tokens);
 }
 
-static void print_mask(const struct chat* chat) {
+static void print_mask(struct chat* chat) {
 	struct swiftlet_figures f;
 	swiftlet_session_figures(chat->runtime.session, &f);
 	draw_figures(stdout, &f, chat->runtime.model->weights.shape.n_blocks);
+	const char* const says = session_search(chat->runtime.session) ? idle_says(chat->runtime.session) : NULL;
+	if (says)
+		puts(says);
 }
 
 /* A line that begins with '/'. False: the conversation ends. */
@@ -161,18 +168,30 @@ static bool obey(struct chat* chat, const char* line) {
 
 /* ---- the conversation ----------------------------------------------------------------------- */
 
-/* While the user thinks and types, the search goes on, pass by pass, until a line is there. */
-static void search_idly(struct chat* chat) {
+static bool line_waits(void* user) {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	(void)user;
+	return poll(&input, 1, 0) != 0;
+}
+
+/* While the user thinks and types, the search goes on, pass by pass, until a line is there, or as long as
+ * answers took, or as it brings something. */
+static void search_idly(struct chat* chat) {
+	swiftlet_session* const session = chat->runtime.session;
+	const struct swiftlet_options* o = &chat->runtime.options;
+	struct idle_progress progress = {.search = NULL};
 	struct session_work work;
-	struct error ignored;
+	struct error unsaid;
 	bool any = false;
-	while (chat->terminal && chat->runtime.options.idle_search && poll(&input, 1, 0) == 0 &&
-	       session_next_idle(chat->runtime.session, &work) &&
-	       session_run(chat->runtime.session, &work, &ignored)) {
-		session_absorb(chat->runtime.session, &work, 0);
+	if (!chat->terminal || !(o->idle_learning > 0) || !session_search(session))
+		return;
+	if (!chat->idle)
+		chat->idle = idle_open(chat->runtime.engine, &unsaid);
+	while (chat->idle && !line_waits(NULL) && chat->learned < o->idle_learning * fmax(chat->answered, 1e-9) &&
+	       idle_goes_on(&progress, session_search(session), o->patience) &&
+	       session_next_idle(session, &work) &&
+	       idle_run(chat->idle, session, &work, line_waits, NULL, &chat->learned))
 		any = true;
-	}
 	if (any && chat->runtime.watch)
 		memory_idle(chat->runtime.watch);
 }
@@ -208,6 +227,9 @@ static int converse(struct chat* chat) {
 			if (!chat->terminal)
 				break;
 		}
+		if (!command)
+			chat->answered +=
+			    chat->generation.figures.seconds.prefill + chat->generation.figures.seconds.decode;
 		if (ferror(stdout)) {
 			status = complain(STATUS_FAILED, "standard output could not be written");
 			break;
@@ -280,6 +302,7 @@ int command_chat(int argc, char** argv) {
 	forget(&chat, 0, chat.n);
 	free(chat.message);
 	generation_free(&chat.generation);
+	idle_close(chat.idle);
 	runtime_close(&chat.runtime);
 	return status;
 }

@@ -13,7 +13,7 @@
 struct serve {
 	struct runtime_wish wish;
 	const char* host;
-	int64_t port, sessions, queue, chunk, rate, idle, headers, body, grace;
+	int64_t port, sessions, queue, chunk, rate, address, idle, headers, body, grace;
 	bool share_prefixes;
 	const char* key_file;
 	const char* cors;
@@ -53,6 +53,7 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                           .queue = (int)s->queue,
 	                           .prefill_chunk = (int)s->chunk,
 	                           .rate = (int)s->rate,
+	                           .address_connections = (int)s->address,
 	                           .idle_seconds = (int)s->idle,
 	                           .header_seconds = (int)s->headers,
 	                           .share_prefixes = s->share_prefixes,
@@ -121,6 +122,7 @@ static void wait_for_end(void) {
 static int serve(struct serve* s, const char* model, const struct swiftlet_options* options) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
 	interrupt_watch();
 	struct runtime r = {.options = *options};
 	struct error e = {{0}};
@@ -143,6 +145,7 @@ int command_serve(int argc, char** argv) {
 	                  .sessions = 0,
 	                  .queue = 64,
 	                  .rate = 0,
+	                  .address = 128,
 	                  .idle = 60,
 	                  .headers = 10,
 	                  .body = 60,
@@ -162,6 +165,10 @@ int command_serve(int argc, char** argv) {
 	     OPTION_COUNT, &s.chunk, 0, PREFILL_CHUNK},
 	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
 	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
+	    {"address-connections", 0, "N",
+	     "connections of one address at most, of 512 in all; this machine's\nown are not counted (128; 0: "
+	     "any number)",
+	     OPTION_COUNT, &s.address, 0, 512},
 	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
 	    {"header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)", OPTION_COUNT,
 	     &s.headers, 1, 3600},

@@ -2,7 +2,9 @@
 #include "tools/program/interrupt.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A signal handler has nowhere else to write. */
 static volatile sig_atomic_t noted;
@@ -34,3 +36,30 @@ void interrupt_input(bool waits) {
 }
 
 bool interrupted(void) { return noted != 0; }
+
+/* ---- files that are lost ---------------------------------------------------------------------- */
+
+static char lost[640];
+
+static void end_with_sentence(int number, siginfo_t* info, void* context) {
+	(void)context;
+	if (info->si_code == BUS_ADRERR) {
+		(void)!write(STDERR_FILENO, lost, strlen(lost));
+		_exit(1);
+	}
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+void interrupt_tell_lost_file(const char* model) {
+	struct sigaction action;
+	snprintf(lost, sizeof lost,
+	         "swiftlet: %.500s: a file of the model was cut short, or could not be read any more, while it "
+	         "was in use\n",
+	         model);
+	memset(&action, 0, sizeof action);
+	action.sa_sigaction = end_with_sentence;
+	action.sa_flags = SA_SIGINFO;
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGBUS, &action, NULL);
+}

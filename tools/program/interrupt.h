@@ -12,4 +12,8 @@ bool interrupted(void);
  * for input gives up, between a call with true and one with false. */
 void interrupt_input(bool waits);
 
+/* Where a mapped file becomes shorter than it was, or its disk fails, the program ends with a sentence that
+ * names the model, and status 1. */
+void interrupt_tell_lost_file(const char* model);
+
 #endif

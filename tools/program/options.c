@@ -86,7 +86,8 @@ static const struct session_option session_option[] = {
     {"opt-budget", "X",
      "share of plain time that learning spends, or inf (0.01, and at\nfirst up to 32 steps of what drafting "
      "earned)"},
-    {"idle-search", "on|off", "go on searching while no request runs (on)"},
+    {"idle-learning", "off|SHARE|inf",
+     "learn while no request runs, at idle priority: at most SHARE of\nthe seconds that requests took (1)"},
     {"objective", "speedup|matchness", "what the search maximises (speedup)"},
     {"acquisition", "ucb|ei", "how Bayesian proposals are chosen (ucb)"},
     {"kernel", "matern52|hamming", "of the Gaussian process (matern52)"},

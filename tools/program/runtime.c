@@ -1,6 +1,8 @@
 /* A model, an engine and a session opened as the command line says. */
 #include "tools/program/runtime.h"
 
+#include "tools/program/interrupt.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,6 +69,7 @@ static bool open_memory(struct runtime* runtime, const struct runtime_wish* wish
 
 struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
                          size_t size) {
+	interrupt_tell_lost_file(spec);
 	struct model* model = swiftlet_model_open(spec, options, message, size);
 	if (model && model->warning[0])
 		fprintf(stderr, "swiftlet: %s\n", model->warning);

@@ -1,0 +1,154 @@
+/* The thread that runs passes, and who waits for it; idle.h says why there is one. */
+#include "optimizer/idle.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { LOOK_NANOSECONDS = 2000000 }; /* between two questions whether someone waits */
+
+struct idle_runner {
+	struct backend* backend;
+	pthread_t thread;
+	bool threaded;
+	pthread_mutex_t lock;
+	pthread_cond_t begun, ended;
+	const struct pass* pass; /* NULL: none is to be run */
+	bool ran, closing;
+};
+
+static double now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool run_resting(struct backend* b, const struct pass* pass) {
+	struct error unsaid;
+	if (!b->rest(b, true))
+		return false;
+	return b->run(b, pass, &unsaid);
+}
+
+static void* live(void* user) {
+	struct idle_runner* r = user;
+	pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+	pthread_mutex_lock(&r->lock);
+	while (!r->closing) {
+		if (!r->pass) {
+			pthread_cond_wait(&r->begun, &r->lock);
+			continue;
+		}
+		const struct pass* const pass = r->pass;
+		pthread_mutex_unlock(&r->lock);
+		const bool ran = run_resting(r->backend, pass);
+		pthread_mutex_lock(&r->lock);
+		r->ran = ran;
+		r->pass = NULL;
+		pthread_cond_signal(&r->ended);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static bool start_thread(struct idle_runner* r) {
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r->threaded = pthread_create(&r->thread, NULL, live, r) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r->threaded;
+}
+
+struct idle_runner* idle_open(struct engine* engine, struct error* e) {
+	struct idle_runner* r = calloc(1, sizeof *r);
+	if (!r) {
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	r->backend = engine->backend;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_condattr_t attributes;
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->begun, &attributes);
+	pthread_cond_init(&r->ended, &attributes);
+	pthread_condattr_destroy(&attributes);
+	if (!r->backend->rest || start_thread(r))
+		return r;
+	idle_close(r);
+	error_set(e, "no thread for learning while no request runs");
+	return NULL;
+}
+
+void idle_close(struct idle_runner* r) {
+	if (!r)
+		return;
+	if (r->threaded) {
+		pthread_mutex_lock(&r->lock);
+		r->closing = true;
+		pthread_cond_signal(&r->begun);
+		pthread_mutex_unlock(&r->lock);
+		pthread_join(r->thread, NULL);
+	}
+	pthread_cond_destroy(&r->begun);
+	pthread_cond_destroy(&r->ended);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+static void wait_a_moment(struct idle_runner* r) {
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LOOK_NANOSECONDS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_cond_timedwait(&r->ended, &r->lock, &until);
+}
+
+static bool run_on_thread(struct idle_runner* r, const struct pass* pass, bool (*waits)(void*), void* user) {
+	pthread_mutex_lock(&r->lock);
+	r->pass = pass;
+	pthread_cond_signal(&r->begun);
+	while (r->pass) {
+		wait_a_moment(r);
+		if (r->pass && waits(user)) /* said again until it is heard: the thread may not have begun */
+			r->backend->abandon(r->backend);
+	}
+	const bool ran = r->ran;
+	pthread_mutex_unlock(&r->lock);
+	r->backend->rest(r->backend, false);
+	return ran;
+}
+
+bool idle_run(struct idle_runner* r, struct session* s, const struct session_work* work, bool (*waits)(void*),
+              void* user, double* seconds) {
+	struct error unsaid;
+	const double before = now();
+	const bool ran = r->threaded ? run_on_thread(r, &work->pass, waits, user)
+	                             : r->backend->run(r->backend, &work->pass, &unsaid);
+	*seconds += now() - before;
+	if (ran)
+		session_absorb(s, work, 0);
+	return ran;
+}
+
+bool idle_goes_on(struct idle_progress* p, const struct search* search, int patience) {
+	const double speedup = search_speedup(search);
+	if (p->search != search || speedup > p->best) {
+		*p = (struct idle_progress){search, isfinite(speedup) ? speedup : 0, search_steps(search)};
+		return true;
+	}
+	return search_steps(search) - p->step < patience;
+}
+
+const char* idle_says(struct session* s) {
+	const struct search* search = session_search(s);
+	return search && search_speedup(search) > 1 ? NULL : "skipping does not pay here; drafts come from text";
+}

@@ -1,0 +1,86 @@
+"""Learning while no request runs: at idle priority, no more than requests took, told by figures, out of the way at once."""
+import os, time
+
+from service import MODEL, Server, run_text, wait_for
+
+SCHED_IDLE = "5"
+BODY = {"prompt": "Once upon a time there was a fox who", "max_tokens": 200, "temperature": 0}
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds(s):
+    """Of the server's threads: (at idle priority, others)."""
+    idle = other = 0.0
+    for task in os.listdir("/proc/%d/task" % s.process.pid):
+        try:
+            with open("/proc/%d/task/%s/stat" % (s.process.pid, task)) as f:
+                field = f.read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
+        used = (int(field[11]) + int(field[12])) / TICK
+        if field[38] == SCHED_IDLE:
+            idle += used
+        else:
+            other += used
+    return idle, other
+
+
+def learned(s):
+    return s.metric("swiftlet_idle_seconds_total")
+
+
+def level(s):
+    """Until learning has ended; its seconds."""
+    seen = [learned(s)]
+
+    def still():
+        seen.append(learned(s))
+        return len(seen) > 40 and seen[-1] == seen[-40]
+
+    wait_for("learning to end", still)
+    return seen[-1]
+
+
+def is_bounded_and_at_idle_priority():
+    with Server("--idle-learning", "1") as s:
+        assert learned(s) == 0
+        began = time.monotonic()
+        s.complete(**BODY)
+        took = time.monotonic() - began
+        before = processor_seconds(s)
+        seconds = level(s)
+        after = processor_seconds(s)
+        assert 0 < seconds <= took + 1, (seconds, took)
+        assert s.metric("swiftlet_idle_optimize_steps_total") > 0
+        idle, other = after[0] - before[0], after[1] - before[1]
+        assert idle > 0.1 * seconds and other < 0.25 * idle + 0.3, (idle, other, seconds)
+        state = s.call("GET", "/v1/swiftlet/state")[2]
+        assert state["skipping"] in (None, "skipping does not pay here; drafts come from text")
+    with Server("--idle-learning", "0.25") as s:
+        began = time.monotonic()
+        s.complete(**BODY)
+        took = time.monotonic() - began
+        assert level(s) <= 0.25 * took + 1
+    with Server("--idle-learning", "off") as s:
+        s.complete(**BODY)
+        time.sleep(1)
+        assert learned(s) == 0
+
+
+def gives_way():
+    """Requests that come in the midst of it are answered as ever, and what their text has in the cache is found."""
+    long = "A fox walked through the wood. " * 60
+    plain = run_text(BODY["prompt"], "-n", "200", "--method", "vanilla")["text"]
+    with Server("--idle-learning", "inf", "--sessions", "1") as s:
+        for turn in range(8):
+            assert s.complete(**BODY)["choices"][0]["text"] == plain
+            s.complete(prompt=long, max_tokens=40, temperature=0)
+            before = learned(s)
+            wait_for("it to learn", lambda: learned(s) > before or s.call("GET", "/v1/swiftlet/state")[2]["sessions"][0]["search"] != "running")
+            found = s.complete(prompt=long, max_tokens=2, temperature=0)["usage"]["prompt_tokens_details"]["cached_tokens"]
+            assert found >= 256, found
+            time.sleep(0.003 * turn)
+
+
+is_bounded_and_at_idle_priority()
+gives_way()

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Two keys' clients on one server for long, which is killed now and then: nothing lost, memory level, keys apart.
+
+    soak.py -m MODEL [--seconds 1800] [--kill 120] [--clients 3] [-- OPTIONS OF THE SERVER]
+
+Each key's clients ask for greedy texts, whole, streamed, and some that they hang up on; every text is compared with the
+first that any life of the server gave. Every --kill seconds the server gets SIGKILL, in the middle of answers, or (each
+third time) SIGTERM, and is started again on the same store. What the store had told of a key's masks must be there again,
+no answer may be wrong, a key may see no mask of the other's, and after SIGTERM every answer that was begun must come,
+whole or with finish_reason length. Prints one JSON object; the exit status is 1 where something of that failed."""
+import argparse, collections, json, os, random, re, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = os.environ.get("SWIFTLET", os.path.join(ROOT, "build", "swiftlet"))
+KEYS = {"admin": "soak-key-admin", "anna": "soak-key-anna-1", "ben": "soak-key-ben-22"}
+PROMPTS = ["Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:", "Once upon a time there was a",
+           "def add(a, b):\n", "The capital of France is", "List the days of the week: Monday,"]
+
+
+class Soak:
+    def __init__(self, o, folder):
+        self.o, self.folder = o, folder
+        self.lock, self.counts, self.wrong, self.known = threading.Lock(), collections.Counter(), [], {}
+        self.resident, self.url, self.life, self.ending = [], None, 0, False
+        with open(os.path.join(folder, "keys"), "w") as f:
+            f.write("%s admin\n%s\n%s\n" % tuple(KEYS.values()))
+
+    def start(self):
+        command = [PROGRAM, "serve", "-m", self.o.model, "--port", "0", "--store", os.path.join(self.folder, "masks.db"),
+                   "--api-key-file", os.path.join(self.folder, "keys"), "--grace", "5", *self.o.rest]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        found = re.search(r"http://[^/]*:\d+", self.process.stdout.readline())
+        if not found:
+            sys.exit("soak.py: the server did not start: " + " ".join(command))
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self.url, self.life, self.ending = found.group(0), self.life + 1, False
+
+    def call(self, key, path, body=None):
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode() if body else None)
+        request.add_header("Authorization", "Bearer " + KEYS[key])
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            return answer.read().decode()
+
+    def count(self, what):
+        with self.lock:
+            self.counts[what] += 1
+
+    def complain(self, *what):
+        with self.lock:
+            self.wrong.append([str(w)[:300] for w in what])
+
+    def check(self, key, text, finished):
+        """A text that was cut off by the server's end is the beginning of what it would have been."""
+        with self.lock:
+            first = self.known.setdefault(key, text) if finished else self.known.get(key, text)
+        if first != text if finished else not (first.startswith(text) or text.startswith(first)):
+            self.complain("another text", key, first, text)
+
+    def ask(self, key, r):
+        i, tokens = r.randrange(len(PROMPTS)), r.choice((16, 64))
+        body = {"prompt": PROMPTS[i], "max_tokens": tokens, "temperature": 0, "metadata": {"task": "%s-%d" % (key, i)}}
+        life, way = self.life, r.randrange(5)
+        try:
+            if way == 0:
+                self.hang_up(key, body)
+                return self.count("hung up on")
+            if way == 1:
+                parts = [json.loads(l[6:]) for l in self.call(key, "/v1/completions", {**body, "stream": True}).splitlines()
+                         if l.startswith("data: {")]
+                if any("error" in p for p in parts):
+                    return self.count("refused while ending")
+                text = "".join(p["choices"][0]["text"] for p in parts if p["choices"])
+                finished = parts and parts[-1]["choices"][0]["finish_reason"] is not None and not self.ending
+            else:
+                a = json.loads(self.call(key, "/v1/completions", body))
+                text, finished = a["choices"][0]["text"], not self.ending and a["usage"]["completion_tokens"] == tokens
+            self.check("%d %d" % (i, tokens), text, finished)
+            self.count("answered")
+        except urllib.error.HTTPError as e:
+            self.count("refused") if e.code == 503 else self.complain(e.code, e.read())
+        except (OSError, ValueError, KeyError) as e:
+            if life == self.life and not self.ending and self.process.poll() is None:
+                self.complain("an answer was lost while nobody was killed", repr(e))
+            self.count("lost by a kill")
+
+    def hang_up(self, key, body):
+        data = json.dumps({**body, "stream": True, "max_tokens": 400}).encode()
+        host, port = self.url[7:].split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as c:
+            c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "
+                      + KEYS[key].encode() + b"\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+            c.recv(200)
+
+    def client(self, key, number, until):
+        r = random.Random(number)
+        while time.monotonic() < until:
+            if self.process.poll() is None and not self.ending:
+                self.ask(key, r)
+            else:
+                time.sleep(0.1)
+
+    def masks(self):
+        """{key: {task: tokens served}} as each key sees it."""
+        seen = {}
+        for key in ("anna", "ben"):
+            seen[key] = {m["task"]: m["tokens_served"] for m in json.loads(self.call(key, "/v1/swiftlet/masks"))["data"]}
+            strange = [t for t in seen[key] if not t.startswith(key)]
+            if strange:
+                self.complain("a key sees another's", key, strange)
+        return seen
+
+    def look(self):
+        with open("/proc/%d/statm" % self.process.pid) as f:
+            self.resident.append((self.life, int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20))
+
+    def end_life(self, number):
+        """What the store holds, read by another process, must be told by the next life."""
+        self.ending = True
+        self.process.send_signal(signal.SIGTERM if number % 3 == 2 else signal.SIGKILL)
+        status = self.process.wait(120)
+        if number % 3 == 2 and status != 0:
+            self.complain("the server ended with", status)
+        listed = subprocess.run([PROGRAM, "masks", "list", "--store", os.path.join(self.folder, "masks.db")],
+                                capture_output=True, text=True)
+        stored = set(re.findall(r"\b(?:anna|ben)-\d+\b", listed.stdout))
+        if listed.returncode != 0:
+            self.complain("the store cannot be read after a kill", listed.stderr)
+        self.start()
+        there = set().union(*self.masks().values())
+        if not stored <= there:
+            self.complain("masks were lost", sorted(stored - there))
+
+    def run(self):
+        self.start()
+        until = time.monotonic() + self.o.seconds
+        clients = [threading.Thread(target=self.client, args=(key, 100 * k + n, until))
+                   for k, key in enumerate(("anna", "ben")) for n in range(self.o.clients)]
+        for c in clients:
+            c.start()
+        number, killed = 0, time.monotonic()
+        while time.monotonic() < until:
+            time.sleep(1)
+            self.look()
+            if time.monotonic() - killed > self.o.kill and until - time.monotonic() > 5:
+                self.end_life(number)
+                number, killed = number + 1, time.monotonic()
+        for c in clients:
+            c.join()
+        self.masks()
+        self.process.send_signal(signal.SIGTERM)
+        if self.process.wait(120):
+            self.complain("the last life ended with", self.process.returncode)
+        by_life = {}
+        for life, mib in self.resident:
+            by_life.setdefault(life, []).append(mib)
+        return {"seconds": self.o.seconds, "lives": self.life, "kills": number, "requests": dict(self.counts),
+                "resident_mib": {life: {"middle": x[len(x) // 2], "end": x[-1], "most": max(x)} for life, x in by_life.items()},
+                "wrong": self.wrong}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("-m", dest="model", default="builtin")
+    p.add_argument("--seconds", type=float, default=1800)
+    p.add_argument("--kill", type=float, default=120, help="seconds between two kills (120)")
+    p.add_argument("--clients", type=int, default=3, help="of each key (3)")
+    p.add_argument("rest", nargs="*")
+    with tempfile.TemporaryDirectory() as folder:
+        result = Soak(p.parse_args(), folder).run()
+    print(json.dumps(result, indent=1))
+    sys.exit(1 if result["wrong"] or not result["requests"].get("answered") else 0)
+
+
+main()
