@@ -2,6 +2,7 @@
 #include "streams/memory/bank.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -244,12 +245,13 @@ static struct bank_entry* append(struct bank* b, int64_t kind) {
 }
 
 struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
-	if (!task)
-		task = "";
+	char own[BANK_TASK]; /* the one given may be an entry's here, which moves when another makes room */
+	snprintf(own, sizeof own, "%.*s", BANK_TASK - 1, task ? task : "");
+	task = own;
 	struct bank_entry* e = lookup(b, task, kind, mask);
 	if (!e) {
 		e = append(b, kind_of(b, task, kind));
-		strncpy(e->task, task, BANK_TASK - 1);
+		memcpy(e->task, own, sizeof own);
 		e->mask = *mask;
 		e->changed = true;
 	}

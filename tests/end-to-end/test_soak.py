@@ -52,7 +52,7 @@ def hang_up(s, r):
 
 def bad(s, r):
     assert s.call("POST", "/v1/completions", {"prompt": 7})[0] == 400
-    assert s.call("POST", "/v1/embeddings", {"input": "x"})[0] in (404, 501)
+    assert s.call("POST", "/v1/audio/speech", {"input": "x"})[0] in (404, 501)
 
 
 def client(s, number, until):

@@ -260,8 +260,24 @@ static void odd_states_say_nothing(void** unused) {
 	assert_null(bank_open(65));
 }
 
+/* A crowded kind's next mask is asked for with the label of the entry that stands last, as memory does. */
+static void a_label_of_the_banks_own_stays(void** unused) {
+	struct bank* b = bank_open(BANK_CAPACITY);
+	struct bank_entry* e = NULL;
+	(void)unused;
+	for (int i = 0; i < 3 * BANK_A_KIND; i++) {
+		struct mask mask = {.word = {0}};
+		mask_set(&mask, 2 + i, true);
+		e = bank_entry(b, e ? e->task : "letters", e ? e->kind : 0, &mask);
+		assert_string_equal(e->task, "letters");
+	}
+	assert_int_equal(b->n, BANK_A_KIND);
+	bank_close(b);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_label_of_the_banks_own_stays),
 	    cmocka_unit_test(signatures),
 	    cmocka_unit_test(labels_decide),
 	    cmocka_unit_test(coinciding_entries_are_one),

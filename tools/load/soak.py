@@ -8,7 +8,7 @@ first that any life of the server gave. Every --kill seconds the server gets SIG
 third time) SIGTERM, and is started again on the same store. What the store had told of a key's masks must be there again,
 no answer may be wrong, a key may see no mask of the other's, and after SIGTERM every answer that was begun must come,
 whole or with finish_reason length. Prints one JSON object; the exit status is 1 where something of that failed."""
-import argparse, collections, json, os, random, re, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+import argparse, collections, http.client, json, os, random, re, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROGRAM = os.environ.get("SWIFTLET", os.path.join(ROOT, "build", "swiftlet"))
@@ -48,7 +48,7 @@ class Soak:
 
     def complain(self, *what):
         with self.lock:
-            self.wrong.append([str(w)[:300] for w in what])
+            self.wrong.append([str(w)[:700] for w in what])
 
     def check(self, key, text, finished):
         """A text that was cut off by the server's end is the beginning of what it would have been."""
@@ -79,7 +79,7 @@ class Soak:
             self.count("answered")
         except urllib.error.HTTPError as e:
             self.count("refused") if e.code == 503 else self.complain(e.code, e.read())
-        except (OSError, ValueError, KeyError) as e:
+        except (OSError, ValueError, KeyError, http.client.HTTPException) as e:
             if life == self.life and not self.ending and self.process.poll() is None:
                 self.complain("an answer was lost while nobody was killed", repr(e))
             self.count("lost by a kill")
@@ -104,8 +104,9 @@ class Soak:
         """{key: {task: tokens served}} as each key sees it."""
         seen = {}
         for key in ("anna", "ben"):
-            seen[key] = {m["task"]: m["tokens_served"] for m in json.loads(self.call(key, "/v1/swiftlet/masks"))["data"]}
-            strange = [t for t in seen[key] if not t.startswith(key)]
+            masks = json.loads(self.call(key, "/v1/swiftlet/masks"))["data"]
+            seen[key] = {m["task"]: m["tokens_served"] for m in masks}
+            strange = [m for m in masks if not m["task"].startswith(key)]
             if strange:
                 self.complain("a key sees another's", key, strange)
         return seen
