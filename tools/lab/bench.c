@@ -63,9 +63,6 @@ static const struct {
      "how often an early exit is right, by block, rank and position; ppd's model beside it"},
     {"learn", bench_learn_main,
      "what a cold start brings with the defaults, on made-up models at stated prices"},
-    {"cold", bench_cold_main,
-     "what a cold start brings with the defaults on this machine: one generation, in turns with\n"
-     "            plain decoding, and where its time goes"},
     {"real", bench_real_main,
      "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
      "            plain decoding"},
