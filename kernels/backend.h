@@ -406,7 +406,7 @@ struct leading;   /* kernels/ranks.c */
 
 struct backend_options {
 	int threads;     /* CPU; 0: one for each CPU that the process may use */
-	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
+	const char* isa; /* CPU: "auto", "reference", "avx2", "avx-vnni", "avx512" */
 	int device;      /* GPU ordinal, the first of several */
 	/* GPUs that share the model, each with a share of every matrix's rows and of the heads; the same bits for
 	 * any number from 1 on. 0: one, whose prefill may use a library's products, with bits of their own. */

@@ -65,9 +65,9 @@ struct cpu_kernels {
 	uint64_t (*read)(const void* memory, size_t bytes);
 };
 
-extern const struct cpu_kernels cpu_reference, cpu_avx2, cpu_avx512;
+extern const struct cpu_kernels cpu_reference, cpu_avx2, cpu_avxvnni, cpu_avx512;
 
-/* isa: "auto", "reference", "avx2", "avx512". NULL with the error set when it is unknown or the
+/* isa: "auto", "reference", "avx2", "avx-vnni", "avx512". NULL with the error set when it is unknown or the
  * processor lacks it. */
 const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error*);
 

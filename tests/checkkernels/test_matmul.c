@@ -23,11 +23,15 @@ static const struct product_kernels plain = {"reference", reference_prepared_byt
                                              reference_matmul};
 
 /* The fast kernels this processor runs. */
-static int fast_kernels(struct product_kernels out[2]) {
+enum { FAST_KERNELS = 3 };
+
+static int fast_kernels(struct product_kernels out[FAST_KERNELS]) {
 	int n = 0;
 #if defined(__x86_64__)
 	if (avx2_supported())
 		out[n++] = (struct product_kernels){"avx2", avx2_prepared_bytes, avx2_prepare, avx2_matmul};
+	if (avxvnni_supported())
+		out[n++] = (struct product_kernels){"avx-vnni", avx2_prepared_bytes, avx2_prepare, avxvnni_matmul};
 	if (avx512_supported())
 		out[n++] = (struct product_kernels){"avx512", avx512_prepared_bytes, avx512_prepare, avx512_matmul};
 #endif
@@ -267,7 +271,7 @@ static void each_case(void (*check)(enum dtype, int cols)) {
 
 static void check_products(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
-	struct product_kernels kernels[3] = {plain};
+	struct product_kernels kernels[1 + FAST_KERNELS] = {plain};
 	const int n = 1 + fast_kernels(kernels + 1);
 	float* out = malloc(sizeof(float) * ROWS * X_ROWS);
 	for (int k = 0; k < n; k++) {
@@ -304,7 +308,7 @@ static void check_woven(int cols) {
 	struct tensor side_by_side = plainly;
 	side_by_side.woven = true;
 	side_by_side.data = woven;
-	struct product_kernels kernels[3] = {plain};
+	struct product_kernels kernels[1 + FAST_KERNELS] = {plain};
 	const int count = 1 + fast_kernels(kernels + 1);
 	for (int k = 0; k < count; k++)
 		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
@@ -332,7 +336,7 @@ static void woven(void** state) {
 /* Every instruction set prepares the same bytes. */
 static void check_prepared(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
-	struct product_kernels kernels[2];
+	struct product_kernels kernels[FAST_KERNELS];
 	const int n = fast_kernels(kernels);
 	const size_t bytes = reference_prepared_bytes(type, cols);
 	uint8_t* out = malloc(bytes);
@@ -358,7 +362,7 @@ static void prepared(void** state) {
 /* A value that is not finite reaches the outputs of its row as such, and of no other row. */
 static void check_not_finite(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
-	struct product_kernels kernels[3] = {plain};
+	struct product_kernels kernels[1 + FAST_KERNELS] = {plain};
 	const int n = 1 + fast_kernels(kernels + 1);
 	const size_t bytes = reference_prepared_bytes(type, cols);
 	uint8_t* x = aligned_alloc(64, bytes * 3);

@@ -62,7 +62,7 @@ static int n_fast;
 static int find_fast(void** state) {
 	(void)state;
 	struct error error;
-	const char* const isas[] = {"avx2", "avx512"};
+	const char* const isas[] = {"avx2", "avx-vnni", "avx512"};
 	for (int i = 0; i < 2; i++) {
 		const struct cpu_kernels* k = cpu_kernels_choose(isas[i], &error);
 		if (k)
