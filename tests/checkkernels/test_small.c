@@ -168,7 +168,8 @@ static void softcaps(void** state) {
 		/* 1 - 2 / (e^2x + 1) has the cap's 24 bits, however small it is */
 		for (int i = 0; i < n; i++)
 			if (!(fabsf(e[i] - g[i]) <= 30 * 0x1p-22f))
-				fail_msg("softcap: element %d of %d is %g, %g was expected", i, n, (double)g[i], (double)e[i]);
+				fail_msg("softcap: element %d of %d is %g, %g was expected", i, n, (double)g[i],
+				         (double)e[i]);
 	}
 }
 
