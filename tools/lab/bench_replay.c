@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decode/ledger.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
-#include "optimizer/ledger.h"
 #include "streams/jsonl.h"
 #include "streams/mask_file.h"
 #include "tools/lab/bench.h"
