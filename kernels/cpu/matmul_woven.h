@@ -2,7 +2,7 @@
  *
  * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
  * asks for, WOVEN_ROWS (activation rows whose sums fit the registers) and the products that matmul_products.h
- * asks for.
+ * asks for, or woven_halves of its own with WOVEN_HALVES 1.
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
  * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
@@ -33,6 +33,7 @@ INLINED void take_scales(struct woven_block* out, ints both, ints first, ints se
 	out->min[1] = ints_or(low_bits(third, 4, 15), moved_bits(second, 6, 4, 0x30));
 }
 
+#if !WOVEN_HALVES
 /* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
 INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
                           size_t x_stride) {
@@ -49,6 +50,7 @@ INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints 
 	UNROLLED for (int i = 0; i < n; i++) sum[i] =
 	    ints_scaled(ints_scaled(sum[i], low[i], first), high[i], second);
 }
+#endif
 
 /* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
 INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d, const uint8_t* sums,
