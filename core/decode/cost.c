@@ -287,7 +287,8 @@ double cost_verify_worst(const struct cost_model* cost, int rows) {
 	const double beyond = rows - knot_rows[known];
 	const double worst =
 	    cost_verify(cost, knot_rows[known]) + (beyond > 0 ? beyond * worst_slope(cost, plain) : 0);
-	return worst > likely ? worst : likely;
+	/* what was measured long ago may hold still */
+	return fmax(cost_between(cost, rows), worst > likely ? worst : likely);
 }
 
 double cost_between(const struct cost_model* cost, double rows) {

@@ -93,3 +93,10 @@ void emitter_end(struct emitter* e) {
 	e->n += text_stream_end(&e->stream, e->text + e->n, e->capacity - e->n);
 	e->shown = e->n;
 }
+
+bool session_ends(const struct session* s, int32_t token) {
+	for (int i = 0; i < s->n_end_tokens; i++)
+		if (s->end_token[i] == token)
+			return true;
+	return false;
+}

@@ -3,6 +3,10 @@
 
 #include <math.h>
 
+/* Of what drafting has earned no more than this is there to be lost again, in plain steps: where a clock
+ * swings in step with the rounds, some of it was never earned. */
+static const double kept = 64;
+
 void ledger_open(struct ledger* ledger, double opt_budget) {
 	*ledger = (struct ledger){.share = 0.01, .loan = 4, .opt_budget = opt_budget};
 	if (opt_budget < 0) {
@@ -20,7 +24,7 @@ void ledger_plain(struct ledger* ledger) { ledger->plain += 1; }
 
 void ledger_round(struct ledger* ledger, double cost, int tokens) {
 	ledger->plain += tokens;
-	ledger->balance += tokens - cost;
+	ledger->balance = fmin(kept, ledger->balance + tokens - cost);
 }
 
 /* What the share does not cover is taken out of drafting's balance for good: what drafting loses later is

@@ -23,7 +23,7 @@ struct ledger {
 	double loan;       /* 4 steps */
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
-	double balance;    /* of drafting: saved - spent */
+	double balance;    /* of drafting: saved - spent, at most 64 */
 	double advance;    /* the most that learning takes of what drafting earned: 32 steps, or none */
 	double taken;      /* of that, so far */
 	double credit;     /* what making a copy may take of learning's share ahead of time: 16 steps, or none */

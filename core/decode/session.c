@@ -239,13 +239,6 @@ static void start_ends(struct session* s, const struct swiftlet_request* r) {
 		s->end_token[s->n_end_tokens++] = r->end_token[i];
 }
 
-bool session_ends(const struct session* s, int32_t token) {
-	for (int i = 0; i < s->n_end_tokens; i++)
-		if (s->end_token[i] == token)
-			return true;
-	return false;
-}
-
 static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	s->sampled = r->temperature > 0;
 	s->sampler = (struct sampler){.temperature = (float)r->temperature,

@@ -175,6 +175,7 @@ static inline struct variant session_drafts_with(const struct session* s) {
 bool session_length_matters(const struct session*, int n_prompt);
 
 /* emit.c */
+bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
 bool emitter_open(struct emitter*, const struct tokenizer*);
 void emitter_close(struct emitter*);
 bool emitter_start(struct emitter*, const struct tokenizer*, const struct swiftlet_request*, struct error*);
@@ -203,7 +204,6 @@ void embedding_add(struct session*, int first, int n);
 void embedding_close(struct embedding*);
 
 /* form.c */
-bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
 bool form_start(struct session*, const struct swiftlet_request*, struct error*);
 void form_close(struct session*);
 /* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be

@@ -6,7 +6,7 @@
 
 #include "core/files/json.h"
 
-enum { MAX_WORK = 1 << 14, MAX_CHAIN = 64 };
+enum { MAX_WORK = 1 << 17, MAX_CHAIN = 64 };
 
 static const char* const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 enum { TYPES = sizeof type_names / sizeof *type_names, NUMBER = 3, INTEGER = 4 };
@@ -94,6 +94,7 @@ bool schema_describes(const char* keyword) {
 	                                           "exclusiveMaximum",
 	                                           "multipleOf",
 	                                           "nullable",
+	                                           SCHEMA_EXCEPT,
 	                                           NULL};
 	return !is_one_of(keyword, constraining);
 }
@@ -114,6 +115,19 @@ static cJSON* fail(struct schema_join* j, cJSON* schema, const char* problem) {
 		j->problem = problem;
 	cJSON_Delete(schema);
 	return NULL;
+}
+
+static int values_in(const cJSON* value) {
+	int n = 1;
+	for (const cJSON* one = value ? value->child : NULL; one; one = one->next)
+		n += values_in(one);
+	return n;
+}
+
+/* Schemas grow as they are joined: what they hold is what it costs. */
+static cJSON* counted(struct schema_join* j, cJSON* made) {
+	j->work += values_in(made);
+	return j->work <= MAX_WORK ? made : fail(j, made, "too many schemas that have to hold at once");
 }
 
 /* In the place of what is there; takes the value over. */
@@ -236,6 +250,12 @@ static const char* join_keyword(cJSON* to, const cJSON* mine, const cJSON* more)
 		return put(to, "enum", cJSON_CreateArray()) ? NULL : no_memory;
 	if (strcmp(name, "required") == 0)
 		return join_required(to, more) ? NULL : no_memory;
+	if (strcmp(name, SCHEMA_EXCEPT) == 0) {
+		const cJSON* value;
+		cJSON_ArrayForEach (value, more)
+			cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(to, name), cJSON_Duplicate(value, true));
+		return NULL;
+	}
 	if (strcmp(name, "items") == 0 && !cJSON_IsArray(mine) && !cJSON_IsArray(more))
 		return put(to, name, later(mine, more)) ? NULL : no_memory;
 	if (strcmp(name, "additionalProperties") == 0) {
@@ -314,7 +334,7 @@ static cJSON* join_flat(struct schema_join* j, const cJSON* a, const cJSON* b) {
 	const cJSON* values = cJSON_GetObjectItemCaseSensitive(to, "enum");
 	if ((cJSON_IsArray(type) && !type->child) || (cJSON_IsArray(values) && !values->child))
 		return false_schema(to);
-	return to;
+	return counted(j, to);
 }
 
 /* ---- from outside ----------------------------------------------------------------------------- */
@@ -335,7 +355,9 @@ static cJSON* both_flat(struct schema_join* j, cJSON* a, cJSON* b) { /* takes bo
 }
 
 static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
-	static const char* const parts[] = {"$ref", "allOf", NULL};
+	static const char* const parts[] = {
+	    "$ref", "allOf", "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas",
+	    NULL};
 	const cJSON *reference = json_field(schema, "$ref"), *all = json_field(schema, "allOf"), *one;
 	if (++j->work > MAX_WORK || depth > MAX_CHAIN)
 		return fail(j, NULL, "too many schemas that have to hold at once");
@@ -354,6 +376,14 @@ static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
 		return fail(j, to, "\"allOf\" is not an array");
 	cJSON_ArrayForEach (one, all)
 		to = to ? both_flat(j, to, flat_at(j, one, depth + 1)) : NULL;
+	cJSON* conditions = to && schema_has_conditions(schema) ? cJSON_CreateArray() : NULL;
+	if (conditions && !schema_conditions(j, schema, conditions)) {
+		cJSON_Delete(conditions);
+		return fail(j, to, "there is no memory to join schemas");
+	}
+	cJSON_ArrayForEach (one, conditions)
+		to = to ? both_flat(j, to, flat_at(j, one, depth + 1)) : NULL;
+	cJSON_Delete(conditions);
 	return to;
 }
 
@@ -372,5 +402,5 @@ cJSON* schema_without(struct schema_join* j, const cJSON* schema, const char* co
 		    !copy_to(to, field))
 			return fail(j, to, NULL);
 	}
-	return to;
+	return to ? counted(j, to) : NULL;
 }

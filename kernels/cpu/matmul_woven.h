@@ -1,8 +1,8 @@
 /* Products with woven weights (kernels/low.h), written once over a vector type.
  *
  * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
- * asks for, WOVEN_ROWS (activation rows whose sums fit the registers), woven_halves (the products of 64
- * columns, word by word) and ints_two_products (sum + the products of the 16-bit halves of each lane).
+ * asks for, WOVEN_ROWS (activation rows whose sums fit the registers) and the products that matmul_products.h
+ * asks for, or woven_halves of its own with WOVEN_HALVES 1.
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
  * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
@@ -13,7 +13,6 @@
 struct woven_block {
 	ints scale[2], min[2]; /* a byte a group, four groups a vector */
 	floats d, less;
-	const uint8_t* q;
 };
 
 enum {
@@ -24,25 +23,41 @@ enum {
 
 INLINED ints woven_word(const uint8_t* w, int k) { return ints_load(w + (size_t)k * WOVEN_WORD); }
 
-/* k4_scale_min for all at once */
-INLINED void take_woven(struct woven_block* out, const uint8_t* w) {
-	const ints both = woven_word(w, 0), first = woven_word(w, 1), second = woven_word(w, 2);
-	const ints third = woven_word(w, 3);
+/* k4_scale_min for all at once, from a block's first four words */
+INLINED void take_scales(struct woven_block* out, ints both, ints first, ints second, ints third) {
 	out->d = floats_from_halves(both);
 	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
 	out->scale[0] = low_bits(first, 0, 63);
 	out->min[0] = low_bits(second, 0, 63);
 	out->scale[1] = ints_or(low_bits(third, 0, 15), moved_bits(first, 6, 4, 0x30));
 	out->min[1] = ints_or(low_bits(third, 4, 15), moved_bits(second, 6, 4, 0x30));
-	out->q = w + 4 * WOVEN_WORD;
 }
+
+#if !WOVEN_HALVES
+/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
+INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
+                          size_t x_stride) {
+	ints low[WOVEN_ROWS], high[WOVEN_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
+	UNROLLED for (int c = 0; c < 8; c++) {
+		const ints both = woven_word(w, c);
+		const ints a = low_bits(both, 0, 15), b = low_bits(both, 4, 15);
+		UNROLLED for (int i = 0; i < n; i++) {
+			low[i] = dot_four(low[i], a, q + (size_t)i * x_stride + c * 4);
+			high[i] = dot_four(high[i], b, q + (size_t)i * x_stride + 32 + c * 4);
+		}
+	}
+	UNROLLED for (int i = 0; i < n; i++) sum[i] =
+	    ints_scaled(ints_scaled(sum[i], low[i], first), high[i], second);
+}
+#endif
 
 /* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
 INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8_t* d, const uint8_t* sums,
                            size_t x_stride, float (*sum)[LANES]) {
 	struct woven_block block;
 	ints dot[WOVEN_ROWS];
-	take_woven(&block, w);
+	take_scales(&block, woven_word(w, 0), woven_word(w, 1), woven_word(w, 2), woven_word(w, 3));
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
 	UNROLLED for (int p = 0; p < 4; p++) {
 		const ints first = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2));
@@ -50,7 +65,7 @@ INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8
 		if (n >= FETCHED_FROM)
 			UNROLLED for (int line = 0; line < WOVEN_BLOCK / 4 / 64; line++) __builtin_prefetch(
 			    (const char*)w + 2 * WOVEN_BLOCK + p * (WOVEN_BLOCK / 4) + line * 64, 0, 2);
-		woven_halves(n, dot, block.q + (size_t)p * 8 * WOVEN_WORD, first, second, q + p * 64, x_stride);
+		woven_halves(n, dot, w + (size_t)(4 + p * 8) * WOVEN_WORD, first, second, q + p * 64, x_stride);
 	}
 	UNROLLED for (int i = 0; i < n; i++) {
 		ints less = ints_set(0);

@@ -8,9 +8,15 @@
 
 #include "kernels/cpu/quantized_blocks.h"
 
+#if defined(__clang__)
+#define NOT_UNROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define NOT_UNROLLED _Pragma("GCC unroll 1")
+#endif
+
 typedef int32x4_t ints;
 typedef float32x4_t floats;
-enum { LANES = 4, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 8, SIGNED_BYTES = true };
+enum { LANES = 4, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 8, TILES = 1, SIGNED_BYTES = true };
 
 INLINED ints ints_from_bytes(uint8x16_t v) { return vreinterpretq_s32_u8(v); }
 INLINED uint8x16_t bytes_of(ints v) { return vreinterpretq_u8_s32(v); }

@@ -40,6 +40,7 @@ INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint
 }
 
 enum { WOVEN_ROWS = 4 };
+#define WOVEN_HALVES 1
 #define WOVEN_CASES                                                                                          \
 	WOVEN_CASE(1)                                                                                            \
 	WOVEN_CASE(2)                                                                                            \
