@@ -5,10 +5,10 @@
  *   rows_dot      the same of four weight rows as they are stored
  *   woven_halves  what matmul_woven.h says, with WOVEN_ROWS and WOVEN_CASES
  *
- * Few activation rows meet four weight rows side by side, which are read from end to end and stay in
- * registers where they are taken apart (neon_rows.h); more of them, and types that real files seldom have, go
- * by matmul_quantized.h's tiles. All three ways add integers exactly and floats in one order: they give the
- * same bits, and so does each whatever rows, ranges and threads there are. */
+ * Activation rows meet four weight rows side by side, which are read from end to end and stay in registers
+ * where they are taken apart (neon_rows.h); many of them with blocks of 256, and types that real files seldom
+ * have, go by matmul_quantized.h's tiles. All three ways add integers exactly and floats in one order: they
+ * give the same bits, and so does each whatever rows, ranges and threads there are. */
 #include "kernels/cpu/matmul_quantized.h"
 
 /* ---- tiles ----------------------------------------------------------------------------------- */

@@ -252,17 +252,14 @@ ROWS(DTYPE_Q4_K)
 ROWS(DTYPE_Q5_K)
 ROWS(DTYPE_Q6_K)
 
-/* False, and nothing done, where there are too many activation rows or the type goes by tiles. */
-static bool rows_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                        const uint8_t* x, int n) {
-	const struct few f = {.x = x, .layout = prepared_layout(w->type, (int)w->cols), .cols = w->cols};
+typedef void rows_function(int n, const struct tensor* w, int64_t begin, int64_t end, const struct few* f,
+                           float* out, size_t out_stride);
+
+static rows_function* rows_of(enum dtype type) {
 #define TYPE(type)                                                                                           \
 	case type:                                                                                               \
-		rows_##type(n, w, begin, end, &f, out, out_stride);                                                  \
-		return true
-	if (n > GROUP_ROWS)
-		return false;
-	switch (w->type) {
+		return rows_##type
+	switch (type) {
 		TYPE(DTYPE_Q8_0);
 		TYPE(DTYPE_Q4_0);
 		TYPE(DTYPE_Q4_1);
@@ -273,7 +270,21 @@ static bool rows_matmul(float* out, size_t out_stride, const struct tensor* w, i
 		TYPE(DTYPE_Q5_K);
 		TYPE(DTYPE_Q6_K);
 	default:
-		return false;
+		return NULL;
 	}
 #undef TYPE
+}
+
+/* False, and nothing done, where tiles take fewer instructions (tools/instructions): many rows with blocks of
+ * 256, and types that have no other way. Many rows with blocks of 32 come by the group. */
+static bool rows_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                        const uint8_t* x, int n) {
+	rows_function* rows = rows_of(w->type);
+	if (!rows || (n > GROUP_ROWS && !small_blocks(w->type)))
+		return false;
+	struct few f = {.x = x, .layout = prepared_layout(w->type, (int)w->cols), .cols = w->cols};
+	for (int i = 0; i < n; i += GROUP_ROWS, f.x += GROUP_ROWS * f.layout.bytes)
+		rows(n - i < GROUP_ROWS ? n - i : GROUP_ROWS, w, begin, end, &f, out + (size_t)i * out_stride,
+		     out_stride);
+	return true;
 }

@@ -47,7 +47,7 @@ emulated max "$build/tests/test-checkkernels-matmul"
 emulated max "$build/tests/test-kernels-low"
 emulated max "$build/tests/test-kernels-invariance"
 for isa in neon dotprod i8mm; do
-	for method in vanilla swift lookup jacobi; do
+	for method in vanilla swift ngram jacobi; do
 		emulated max "$build/swiftlet" run builtin -p "Once upon a time there was" -n 40 --no-store --isa $isa \
 			--method $method > "$build/$method.txt"
 		cmp "$build/vanilla.txt" "$build/$method.txt"
