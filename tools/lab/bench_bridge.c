@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bridge/bridge_file.h"
 #include "core/bridge/solve.h"
 #include "optimizer/influence.h"
 #include "tools/lab/bench.h"
@@ -25,13 +26,15 @@ struct span {
 	int first, last;   /* blocks, both left out */
 	int before, after; /* which of the states */
 	struct gram gram;
-	double cost; /* of a draft step, in plain ones; without a bridge */
+	double cost[2];            /* of a draft step, in plain ones, without and with a bridge */
+	struct kept_bridge bridge; /* of the most tokens */
 	double right[MOST_AMOUNTS][KINDS];
 	struct ridge_fit fit[MOST_AMOUNTS][KINDS];
 };
 
 struct bridge_run {
 	struct bench bench;
+	const char* save;
 	struct prompt_list learn, judge;
 	struct state_text *learned, *judged; /* (learn.n), (judge.n) */
 	float** state;                       /* (judge.n) each (points, text's rows, dim) */
@@ -286,6 +289,19 @@ static bool judge(struct bridge_run* r, const struct span* s, int kind, double* 
 	return true;
 }
 
+/* What was fitted last, for its price and its file. */
+static bool keep_bridge(struct bridge_run* r, struct span* s, struct error* error) {
+	char path[4096];
+	kept_bridge_free(&s->bridge);
+	if (!kept_bridge_make(&s->bridge, dim_of(r), s->first, s->last, r->weight, r->bias))
+		return error_set(error, "out of memory for a bridge");
+	if (!r->save)
+		return true;
+	if (snprintf(path, sizeof path, "%s-%d-%d.safetensors", r->save, s->first, s->last) >= (int)sizeof path)
+		return error_set(error, "--save: the path is too long");
+	return bridge_file_write(path, &s->bridge.bridge, r->bench.model->fingerprint, error);
+}
+
 static bool judge_amount(struct bridge_run* r, struct error* error) {
 	const int dim = dim_of(r);
 	for (int i = 0; i < r->n_spans; i++)
@@ -300,6 +316,8 @@ static bool judge_amount(struct bridge_run* r, struct error* error) {
 			if (kind == 0 && r->at > 0)
 				s->right[r->at][0] = s->right[0][0];
 			else if (!judge(r, s, kind, &s->right[r->at][kind], error))
+				return false;
+			if (kind == KINDS - 1 && !keep_bridge(r, s, error))
 				return false;
 		}
 	r->amount[r->at++] = r->rows;
@@ -323,7 +341,8 @@ static bool learn(struct bridge_run* r, struct error* error) {
 /* ---- prices --------------------------------------------------------------------------------- */
 
 /* Seconds of draft steps of one row, the median, at the end of a judged text. */
-static bool time_step(struct bridge_run* r, const struct mask* skip, double* seconds, struct error* error) {
+static bool time_step(struct bridge_run* r, const struct mask* skip, const struct bridge* bridge,
+                      double* seconds, struct error* error) {
 	enum { TIMES = 15 };
 	const struct state_text* t = &r->judged[0];
 	struct backend* backend = r->bench.engine->backend;
@@ -337,6 +356,7 @@ static bool time_step(struct bridge_run* r, const struct mask* skip, double* sec
 	                          .segment = &segment,
 	                          .token = &t->id[t->n - 1],
 	                          .skip = skip,
+	                          .bridge = bridge,
 	                          .last = 2 * blocks_of(r),
 	                          .head = true,
 	                          .tap = -1,
@@ -354,16 +374,20 @@ static bool time_step(struct bridge_run* r, const struct mask* skip, double* sec
 }
 
 static bool measure_prices(struct bridge_run* r, struct error* error) {
-	double plain, drafted;
 	if (!bench_measure_rows(&r->bench, 128, 9, r->row_seconds, error))
 		return false;
 	for (int i = 0; i < r->n_spans; i++) {
+		struct span* s = &r->span[i];
+		const struct bridge* bridge = r->bench.engine->backend->has_bridges ? &s->bridge.bridge : NULL;
+		double plain, drafted, bridged;
 		struct mask skip = {0};
-		for (int s = 2 * r->span[i].first; s < 2 * r->span[i].last + 2; s++)
-			mask_set(&skip, s, true);
-		if (!time_step(r, NULL, &plain, error) || !time_step(r, &skip, &drafted, error))
+		for (int l = 2 * s->first; l < 2 * s->last + 2; l++)
+			mask_set(&skip, l, true);
+		if (!time_step(r, NULL, NULL, &plain, error) || !time_step(r, &skip, NULL, &drafted, error) ||
+		    !time_step(r, &skip, bridge, &bridged, error))
 			return false;
-		r->span[i].cost = drafted / plain;
+		s->cost[0] = drafted / plain;
+		s->cost[1] = bridge ? bridged / plain : NAN;
 	}
 	return true;
 }
@@ -404,10 +428,11 @@ static int tell(const struct bridge_run* r) {
 				const struct span* s = &r->span[i];
 				char blocks[24];
 				snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
-				printf("%-9s %6.3f %8lld %-11s %7.3f %9.4f %9.0e %10.3f %10.3f\n", blocks, s->cost,
+				printf("%-9s %6.3f %8lld %-11s %7.3f %9.4f %9.0e %10.3f %10.3f\n", blocks, s->cost[kind > 0],
 				       kind ? (long long)r->amount[a] : 0, kind_name[kind], s->right[a][kind],
-				       s->fit[a][kind].error, s->fit[a][kind].lambda, gain(s->right[a][kind], s->cost, &here),
-				       gain(s->right[a][kind], s->cost, &flat));
+				       s->fit[a][kind].error, s->fit[a][kind].lambda,
+				       gain(s->right[a][kind], s->cost[kind > 0], &here),
+				       gain(s->right[a][kind], s->cost[kind > 0], &flat));
 			}
 	return STATUS_DONE;
 }
@@ -425,13 +450,13 @@ static int tell_json(const struct bridge_run* r) {
 				cJSON* one = cJSON_CreateObject();
 				cJSON_AddNumberToObject(one, "first", s->first);
 				cJSON_AddNumberToObject(one, "last", s->last);
-				cJSON_AddNumberToObject(one, "c", s->cost);
+				cJSON_AddNumberToObject(one, "c", s->cost[kind > 0]);
 				cJSON_AddNumberToObject(one, "tokens", kind ? (double)r->amount[a] : 0);
 				cJSON_AddStringToObject(one, "kind", kind_name[kind]);
 				cJSON_AddNumberToObject(one, "alpha", s->right[a][kind]);
 				cJSON_AddNumberToObject(one, "error", s->fit[a][kind].error);
-				cJSON_AddNumberToObject(one, "gain", gain(s->right[a][kind], s->cost, &here));
-				cJSON_AddNumberToObject(one, "gain_flat", gain(s->right[a][kind], s->cost, &flat));
+				cJSON_AddNumberToObject(one, "gain", gain(s->right[a][kind], s->cost[kind > 0], &here));
+				cJSON_AddNumberToObject(one, "gain_flat", gain(s->right[a][kind], s->cost[kind > 0], &flat));
 				cJSON_AddItemToArray(list, one);
 			}
 	return bench_print_json(out);
@@ -510,8 +535,10 @@ static bool run(struct bridge_run* r, const char* input, const char* more, const
 }
 
 static void close_run(struct bridge_run* r) {
-	for (int i = 0; i < r->n_spans; i++)
+	for (int i = 0; i < r->n_spans; i++) {
 		gram_close(&r->span[i].gram);
+		kept_bridge_free(&r->span[i].bridge);
+	}
 	for (int i = 0; r->state && i < r->judge.n; i++)
 		free(r->state[i]);
 	if (r->judged)
@@ -550,6 +577,8 @@ int bench_bridge_main(int argc, char** argv) {
 	     &spans, 0, 0},
 	    {"tokens", 0, "LIST", "judged after so many tokens learned from (2000,8000,32000)", OPTION_TEXT,
 	     &amounts, 0, 0},
+	    {"save", 0, "PREFIX", "keep the bridges in PREFIX-FIRST-LAST.safetensors", OPTION_TEXT, &r->save, 0,
+	     0},
 	};
 	struct command_line line = {
 	    .name = "bench bridge",
