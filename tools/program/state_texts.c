@@ -1,17 +1,15 @@
 /* Answers of many prompts in shared passes, and full passes cut at the points where states are taken. */
-#include "tools/lab/state_texts.h"
+#include "tools/program/state_texts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizer/engine.h"
-
 enum { TOGETHER = 16 };
 
-static struct cache* open_cache(const struct bench* bench, struct error* error) {
-	struct backend* backend = bench->engine->backend;
-	return backend->cache_open(backend, options_context(&bench->options, bench->model),
-	                           bench->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
+static struct cache* open_cache(const struct text_maker* maker, struct error* error) {
+	struct backend* backend = maker->engine->backend;
+	return backend->cache_open(backend, maker->context,
+	                           maker->engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
 }
 
 static const int32_t chain[MAX_ROWS] = {
@@ -23,8 +21,8 @@ static const int32_t chain[MAX_ROWS] = {
 /* ---- answers -------------------------------------------------------------------------------- */
 
 /* The prompt's rows; its answer's first token joins the text. */
-static bool prefill(const struct bench* bench, struct state_text* t, struct error* error) {
-	struct backend* backend = bench->engine->backend;
+static bool prefill(const struct text_maker* maker, struct state_text* t, struct error* error) {
+	struct backend* backend = maker->engine->backend;
 	uint8_t want[MAX_ROWS] = {0};
 	struct result out[MAX_ROWS];
 	t->cache->prompt_length = t->n_prompt;
@@ -37,7 +35,7 @@ static bool prefill(const struct bench* bench, struct state_text* t, struct erro
 		                          .n_segments = 1,
 		                          .segment = &segment,
 		                          .token = t->id + t->cache->committed,
-		                          .last = 2 * bench->model->weights.shape.n_blocks,
+		                          .last = 2 * maker->engine->model->weights.shape.n_blocks,
 		                          .head = true,
 		                          .tap = -1,
 		                          .want = want,
@@ -53,8 +51,8 @@ static bool prefill(const struct bench* bench, struct state_text* t, struct erro
 }
 
 /* One token more for each of the texts that go on (n of them). */
-static bool step(const struct bench* bench, struct state_text* const* text, int n, struct error* error) {
-	struct backend* backend = bench->engine->backend;
+static bool step(const struct text_maker* maker, struct state_text* const* text, int n, struct error* error) {
+	struct backend* backend = maker->engine->backend;
 	struct segment segment[TOGETHER];
 	int32_t token[TOGETHER], parent[TOGETHER];
 	uint8_t want[TOGETHER];
@@ -71,7 +69,7 @@ static bool step(const struct bench* bench, struct state_text* const* text, int 
 	                          .segment = segment,
 	                          .token = token,
 	                          .parent = parent,
-	                          .last = 2 * bench->model->weights.shape.n_blocks,
+	                          .last = 2 * maker->engine->model->weights.shape.n_blocks,
 	                          .head = true,
 	                          .tap = -1,
 	                          .want = want,
@@ -85,9 +83,9 @@ static bool step(const struct bench* bench, struct state_text* const* text, int 
 	return true;
 }
 
-static bool answer_group(const struct bench* bench, const struct prompt* prompt, int n,
+static bool answer_group(const struct text_maker* maker, const struct prompt* prompt, int n,
                          struct state_text* text, struct error* error) {
-	const int context = options_context(&bench->options, bench->model);
+	const int context = maker->context;
 	bool good = true;
 	for (int i = 0; i < n && good; i++) {
 		struct state_text* t = &text[i];
@@ -95,8 +93,8 @@ static bool answer_group(const struct bench* bench, const struct prompt* prompt,
 		t->id = malloc(((size_t)prompt[i].n + (size_t)prompt[i].max_tokens + 1) * sizeof *t->id);
 		if (t->id)
 			memcpy(t->id, prompt[i].id, (size_t)prompt[i].n * sizeof *t->id);
-		t->cache = open_cache(bench, error);
-		good = t->id && t->cache && prefill(bench, t, error);
+		t->cache = open_cache(maker, error);
+		good = t->id && t->cache && prefill(maker, t, error);
 	}
 	while (good) {
 		struct state_text* going[TOGETHER];
@@ -104,12 +102,12 @@ static bool answer_group(const struct bench* bench, const struct prompt* prompt,
 		for (int i = 0; i < n; i++) {
 			struct state_text* t = &text[i];
 			if (t->n - t->n_prompt < prompt[i].max_tokens && t->n < context &&
-			    !model_is_end(bench->model, t->id[t->n - 1]))
+			    !model_is_end(maker->engine->model, t->id[t->n - 1]))
 				going[count++] = t;
 		}
 		if (count == 0)
 			break;
-		good = step(bench, going, count, error);
+		good = step(maker, going, count, error);
 	}
 	for (int i = 0; i < n; i++) {
 		if (text[i].cache)
@@ -119,11 +117,12 @@ static bool answer_group(const struct bench* bench, const struct prompt* prompt,
 	return good || (error->message[0] ? false : error_set(error, "out of memory for answers"));
 }
 
-bool state_texts_answer(const struct bench* bench, const struct prompt* prompt, int n,
+bool state_texts_answer(const struct text_maker* maker, const struct prompt* prompt, int n,
                         struct state_text* text, struct error* error) {
 	for (int first = 0; first < n; first += TOGETHER) {
-		bench_progress((double)first / n, "%s answers", swiftlet_model_name(bench->model));
-		if (!answer_group(bench, prompt + first, n - first < TOGETHER ? n - first : TOGETHER, text + first,
+		if (maker->progress)
+			maker->progress((double)first / n, "answers");
+		if (!answer_group(maker, prompt + first, n - first < TOGETHER ? n - first : TOGETHER, text + first,
 		                  error))
 			return false;
 	}
@@ -161,14 +160,14 @@ static bool walk_rows(struct backend* backend, struct cache* cache, const int32_
 	return true;
 }
 
-bool state_text_walk(const struct bench* bench, struct state_text* t, bool keep,
+bool state_text_walk(const struct text_maker* maker, struct state_text* t, bool keep,
                      const struct state_points* points, state_taker* take, void* user, struct error* error) {
-	struct backend* backend = bench->engine->backend;
-	const size_t rows_size = (size_t)MAX_ROWS * (size_t)bench->model->weights.shape.dim;
+	struct backend* backend = maker->engine->backend;
+	const size_t rows_size = (size_t)MAX_ROWS * (size_t)maker->engine->model->weights.shape.dim;
 	float* state[2 * MAX_BLOCKS + 1];
 	float* const memory = malloc((size_t)points->n * rows_size * sizeof *memory);
 	bool good = memory != NULL || error_set(error, "out of memory for states");
-	t->cache = good ? open_cache(bench, error) : NULL;
+	t->cache = good ? open_cache(maker, error) : NULL;
 	good = t->cache != NULL;
 	if (good)
 		t->cache->prompt_length = t->n_prompt;

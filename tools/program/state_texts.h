@@ -1,9 +1,15 @@
 /* Prompts with a model's own greedy answers, and the hidden states that full passes over them have. */
-#ifndef SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
-#define SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
+#ifndef SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
+#define SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
 
-#include "tools/lab/bench.h"
+#include "optimizer/engine.h"
 #include "tools/program/prompt_list.h"
+
+struct text_maker {
+	struct engine* engine;
+	int context;                                      /* tokens a text may have */
+	void (*progress)(double share, const char* what); /* NULL: nobody looks */
+};
 
 struct state_text {
 	int32_t* id; /* (n) prompt and answer, malloc'd */
@@ -13,7 +19,7 @@ struct state_text {
 
 /* Answers prompt i of [0, n) for each i, several at a time; text (n). False with the error set; free in any
  * case. */
-bool state_texts_answer(const struct bench*, const struct prompt* prompt, int n, struct state_text* text,
+bool state_texts_answer(const struct text_maker*, const struct prompt* prompt, int n, struct state_text* text,
                         struct error*);
 void state_texts_free(struct state_text* text, int n);
 
@@ -25,7 +31,7 @@ struct state_points {
 typedef void state_taker(void* user, int first, int n, float* const* state);
 /* Runs a text through the full model, up to MAX_ROWS rows at a time. `keep`: its cache stays in text->cache,
  * with all of it committed. */
-bool state_text_walk(const struct bench*, struct state_text*, bool keep, const struct state_points*,
+bool state_text_walk(const struct text_maker*, struct state_text*, bool keep, const struct state_points*,
                      state_taker*, void* user, struct error*);
 
 #endif
