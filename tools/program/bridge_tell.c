@@ -6,7 +6,7 @@
 #include "tools/program/bridge_trial.h"
 #include "tools/program/runtime.h"
 
-enum { CHAIN = 16 };
+enum { CHAIN = 16, TIMES = 31 };
 
 /* ---- prices --------------------------------------------------------------------------------- */
 
@@ -17,63 +17,81 @@ static int by_size(const void* a, const void* b) {
 	return (x > y) - (x < y);
 }
 
-/* Seconds of a pass of n rows at the end of a judged text, the median. */
-static bool time_pass(struct bridge_trial* r, int n, const struct mask* skip, const struct bridge* bridge,
-                      double* seconds, struct error* error) {
-	enum { TIMES = 15 };
-	const struct state_text* t = &r->judged[0];
+/* A pass that is timed at the end of a judged text. */
+struct timed {
+	int rows;
+	const struct mask* skip;
+	const struct bridge* bridge;
+	double* seconds; /* where the median goes */
+	double sample[TIMES];
+};
+
+static bool time_once(struct bridge_trial* r, const struct timed* t, double* seconds, struct error* error) {
+	const struct state_text* text = &r->judged[0];
 	struct backend* backend = r->maker.engine->backend;
 	int32_t token[CHAIN];
 	uint8_t want[CHAIN];
 	struct result out[CHAIN];
-	double sample[TIMES];
-	for (int i = 0; i < n; i++) {
-		token[i] = t->id[t->n - 1 - i % t->n];
+	for (int i = 0; i < t->rows; i++) {
+		token[i] = text->id[text->n - 1 - i % text->n];
 		want[i] = WANT_TOKEN | WANT_TOP;
 		out[i].top = 4;
 	}
-	const struct segment segment = {.cache = t->cache, .base = t->cache->committed, .n = n};
+	const struct segment segment = {.cache = text->cache, .base = text->cache->committed, .n = t->rows};
 	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
+	                          .n = t->rows,
 	                          .n_segments = 1,
 	                          .segment = &segment,
 	                          .token = token,
-	                          .skip = skip,
-	                          .bridge = bridge,
+	                          .skip = t->skip,
+	                          .bridge = t->bridge,
 	                          .last = 2 * r->maker.engine->model->weights.shape.n_blocks,
 	                          .head = true,
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	for (int i = 0; i < TIMES; i++) {
-		const double before = seconds_now();
-		if (!backend->run(backend, &pass, error))
-			return false;
-		sample[i] = seconds_now() - before;
-		backend->discard(t->cache);
+	const double before = seconds_now();
+	if (!backend->run(backend, &pass, error))
+		return false;
+	*seconds = seconds_now() - before;
+	backend->discard(text->cache);
+	return true;
+}
+
+/* All in turns, so that what else the machine does falls on each alike. */
+static bool time_all(struct bridge_trial* r, struct timed* timed, int n, struct error* error) {
+	for (int k = 0; k < TIMES; k++)
+		for (int i = 0; i < n; i++)
+			if (!time_once(r, &timed[i], &timed[i].sample[k], error))
+				return false;
+	for (int i = 0; i < n; i++) {
+		qsort(timed[i].sample, TIMES, sizeof timed[i].sample[0], by_size);
+		*timed[i].seconds = timed[i].sample[TIMES / 2];
 	}
-	qsort(sample, TIMES, sizeof *sample, by_size);
-	*seconds = sample[TIMES / 2];
 	return true;
 }
 
 bool bridge_trial_price(struct bridge_trial* r, struct error* error) {
+	struct timed timed[BRIDGE_ROWS + 2 * BRIDGE_SPANS];
+	struct mask skip[BRIDGE_SPANS] = {{{0}}};
+	const bool bridged = r->maker.engine->backend->has_bridges;
+	int n = 0;
 	for (int i = 0; i < BRIDGE_ROWS; i++)
-		if (!time_pass(r, timed_rows[i], NULL, NULL, &r->row_seconds[i], error))
-			return false;
+		timed[n++] = (struct timed){.rows = timed_rows[i], .seconds = &r->row_seconds[i]};
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
-		const struct bridge* bridge = r->maker.engine->backend->has_bridges ? &s->bridge.bridge : NULL;
-		double plain, drafted, bridged;
-		struct mask skip = {0};
 		for (int l = 2 * s->first; l < 2 * s->last + 2; l++)
-			mask_set(&skip, l, true);
-		if (!time_pass(r, 1, NULL, NULL, &plain, error) || !time_pass(r, 1, &skip, NULL, &drafted, error) ||
-		    !time_pass(r, 1, &skip, bridge, &bridged, error))
-			return false;
-		s->cost[0] = drafted / plain;
-		s->cost[1] = bridge ? bridged / plain : NAN;
+			mask_set(&skip[i], l, true);
+		timed[n++] = (struct timed){.rows = 1, .skip = &skip[i], .seconds = &s->cost[0]};
+		if (bridged)
+			timed[n++] = (struct timed){
+			    .rows = 1, .skip = &skip[i], .bridge = &s->bridge.bridge, .seconds = &s->cost[1]};
 	}
+	if (!time_all(r, timed, n, error))
+		return false;
+	for (int i = 0; i < r->n_spans; i++)
+		for (int k = 0; k < 2; k++)
+			r->span[i].cost[k] = k == 0 || bridged ? r->span[i].cost[k] / r->row_seconds[0] : NAN;
 	return true;
 }
 
