@@ -73,13 +73,14 @@ static bool time_all(struct bridge_trial* r, struct timed* timed, int n, struct 
 
 bool bridge_trial_price(struct bridge_trial* r, struct error* error) {
 	struct timed timed[BRIDGE_ROWS + 2 * BRIDGE_SPANS];
-	struct mask skip[BRIDGE_SPANS] = {{{0}}};
+	struct mask skip[BRIDGE_SPANS];
 	const bool bridged = r->maker.engine->backend->has_bridges;
 	int n = 0;
 	for (int i = 0; i < BRIDGE_ROWS; i++)
 		timed[n++] = (struct timed){.rows = timed_rows[i], .seconds = &r->row_seconds[i]};
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
+		skip[i] = (struct mask){0};
 		for (int l = 2 * s->first; l < 2 * s->last + 2; l++)
 			mask_set(&skip[i], l, true);
 		timed[n++] = (struct timed){.rows = 1, .skip = &skip[i], .seconds = &s->cost[0]};
