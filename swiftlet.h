@@ -30,7 +30,7 @@ struct exchange; /* kernels/exchange.h */
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-/* How tokens are drafted: optimizer/method.c has the table. The first two, and auto, plan by price. */
+/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by price. */
 enum swiftlet_method {
 	SWIFTLET_SWIFT,
 	SWIFTLET_VANILLA,
@@ -63,7 +63,7 @@ enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a n
 struct swiftlet_options {
 	/* engine */
 	char backend[16];    /* "auto", "cpu", "cuda" */
-	char isa[16];        /* "auto", "reference", "avx2", "avx512" */
+	char isa[16];        /* "auto", "reference", "avx2", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
 	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
@@ -142,6 +142,7 @@ SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const struct 
                                                  char* message, size_t size);
 SWIFTLET_API void swiftlet_model_close(swiftlet_model*);
 SWIFTLET_API const char* swiftlet_model_name(const swiftlet_model*);
+SWIFTLET_API int swiftlet_model_dim(const swiftlet_model*); /* of its states */
 /* Ids of a prompt, BOS as the model's rules say; malloc'd, NULL on no memory. */
 SWIFTLET_API int32_t* swiftlet_tokenize(const swiftlet_model*, const char* text, size_t size, int* n);
 
@@ -166,14 +167,18 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
 /* ---- generating --------------------------------------------------------------------------- */
 
-/* What a text has to keep. A JSON Schema (NULL: any JSON object), of which the text is a valid value, or an
- * ECMA-262 expression that it matches as a whole. What cannot be kept is an error that names it. It must
+/* What a text has to keep. A JSON Schema (NULL: any JSON object), of which the text is a valid value, an
+ * ECMA-262 expression that it matches as a whole, or the rules of a GBNF grammar. What cannot be kept is an error that names it. It must
  * outlive the requests that use it; any number may. NULL with the message set. */
 SWIFTLET_API swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size,
                                                             char* message, size_t size);
 SWIFTLET_API swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size,
                                                       char* message, size_t size);
+SWIFTLET_API swiftlet_grammar* swiftlet_grammar_gbnf(const char* rules, size_t rules_size, char* message,
+                                                     size_t size);
 SWIFTLET_API void swiftlet_grammar_free(swiftlet_grammar*);
+
+enum { SWIFTLET_END_TOKENS = 32 };
 
 struct swiftlet_bias {
 	int32_t token;
@@ -196,6 +201,9 @@ struct swiftlet_request {
 	double repetition_penalty;
 	const struct swiftlet_bias* bias; /* (n_bias) by ascending token, each once */
 	int n_bias;
+	bool ignore_eos;          /* the model's own end tokens are tokens like others */
+	const int32_t* end_token; /* (n_end_tokens) that end the text beside them, at most SWIFTLET_END_TOKENS */
+	int n_end_tokens;
 	uint64_t seed, sequence; /* the noise; sequence tells choices of one request apart */
 	int logprobs;            /* > 0: that many alternatives a token, at most 20 */
 	bool prompt_logprobs;    /* with logprobs: of the prompt's tokens too, all of which are computed then */
@@ -205,6 +213,10 @@ struct swiftlet_request {
 	const int32_t* expected;
 	int n_expected;
 	const swiftlet_grammar* grammar; /* that the text has to keep; NULL: none */
+	/* (swiftlet_model_dim) gets the mean, over the prompt's tokens, of the states that the last block leaves,
+	 * after the final norm; there when the first token is. All of the prompt is computed then. NULL: not
+	 * wanted. */
+	float* embedding;
 };
 SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const struct swiftlet_options*);
 
@@ -240,6 +252,7 @@ SWIFTLET_API const char* swiftlet_source_name(int source);
 struct swiftlet_figures {
 	int prompt_tokens, cached_tokens, tokens;
 	enum swiftlet_stop stop;
+	int stop_string; /* the request's stop string that ended the text, or -1 */
 	struct {
 		double load, prefill, decode, draft, verify, plain, optimize, other;
 	} seconds;

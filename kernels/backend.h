@@ -422,7 +422,7 @@ struct leading;   /* kernels/ranks.c */
 
 struct backend_options {
 	int threads;     /* CPU; 0: one for each CPU that the process may use */
-	const char* isa; /* CPU: "auto", "reference", "avx2", "avx512" */
+	const char* isa; /* CPU: "auto", or a name that cpu/dispatch.c has */
 	int device;      /* GPU ordinal, the first of several */
 	/* GPUs that share the model, each with a share of every matrix's rows and of the heads; the same bits for
 	 * any number from 1 on. 0: one, whose prefill may use a library's products, with bits of their own. */
@@ -481,6 +481,8 @@ struct backend {
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
 	bool woven; /* the copies that it runs are */
+	/* Its memory was wanted for caches and is gone: passes that ask for the copy run the stored weights. */
+	bool low_given_back;
 	/* Optional (NULL: there is nothing to carry): takes so many bytes of the copy, once it is filled, to
 	 * where passes run, and says whether all are there. The first pass with the copy takes what is left. */
 	bool (*carry_low)(struct backend*, size_t bytes, bool* all, struct error*);

@@ -38,8 +38,9 @@ struct low_item {
 };
 
 struct low_table {
-	int bits;   /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
-	bool woven; /* q4_k matrices whose rows are a multiple of WOVEN are */
+	int bits;      /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	bool optional; /* nobody asked for it: a backend may give its memory to caches */
+	bool woven;    /* q4_k matrices whose rows are a multiple of WOVEN are */
 	const struct low_rounding* rounding;
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */

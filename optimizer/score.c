@@ -8,22 +8,29 @@
  * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
  * model's states come from the verify passes that made the window; where they were not kept and time is free,
  * one pass computes them again. */
-#include "optimizer/session_state.h"
+#include "optimizer/optimizer_state.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { FIRST_ROWS = 8 };
 
+void optimizer_adopt_best(struct optimizer* o) {
+	double matchness = NAN;
+	const struct mask best = search_best(o->search, &matchness);
+	session_adopt(o->session, &best, matchness);
+}
+
 /* To be called while the text is still the one before. */
-void score_new_instance(struct session* s) {
+void score_new_instance(struct optimizer* o) {
+	const struct session* s = o->session;
 	const int generated = s->n_text - s->n_prompt;
 	if (generated > 0)
-		s->window.usual += (generated - s->window.usual) * (s->window.usual > 0 ? 0.125 : 1);
-	s->window.size = 0;
-	s->window.full = false;
-	if (s->distance.capacity > 0)
-		distance_forget(&s->distance);
+		o->window.usual += (generated - o->window.usual) * (o->window.usual > 0 ? 0.125 : 1);
+	o->window.size = 0;
+	o->window.full = false;
+	if (o->distance.capacity > 0)
+		distance_forget(&o->distance);
 }
 
 /* Whether a window may cost what it likes: under an unlimited budget, or while no request waits. */
@@ -34,12 +41,13 @@ static bool is_free(const struct session* s) {
 /* Rows of a window: gamma, but where texts are short no more than the usual one leaves time to score on; and
  * where rows are dear only as many as make a row a quarter cheaper with each doubling: more would tell little
  * that another proposal's first rows would not. */
-static int window_rows(const struct session* s) {
+static int window_rows(const struct optimizer* o) {
+	const struct session* s = o->session;
 	const struct cost_model* cost = &s->engine->cost;
 	int rows = s->options.window;
 	if (s->options.published)
 		return rows;
-	const double most = s->end - s->n_prompt, usual = s->window.usual;
+	const double most = s->end - s->n_prompt, usual = o->window.usual;
 	while (rows / 2 >= s->options.window_min && rows > 0.75 * (usual > 0 ? fmin(usual, most) : most))
 		rows /= 2;
 	if (is_free(s))
@@ -52,21 +60,23 @@ static int window_rows(const struct session* s) {
 
 /* The window's place among the generated tokens: their last ones, or as published their first. While no
  * request waits nothing newer comes, and the windows before are gone through in turn. */
-static int window_start(const struct session* s, int generated, int rows) {
+static int window_start(const struct optimizer* o, int generated, int rows) {
+	const struct session* s = o->session;
 	if (s->options.published)
 		return 0;
 	const int last = generated - rows;
 	if (s->phase != PHASE_IDLE)
 		return last;
 	const int places = last / rows;
-	return places > 0 ? last - (int)(s->window.id % (places + 1)) * rows : last;
+	return places > 0 ? last - (int)(o->window.id % (places + 1)) * rows : last;
 }
 
 /* Moves the window when as many newer tokens exist. On a budget it stays until it has been used: a move makes
  * the best mask be scored again. */
-static void move_window(struct session* s) {
-	struct window* w = &s->window;
-	const int generated = s->n_text - s->n_prompt, rows = window_rows(s);
+static void move_window(struct optimizer* o) {
+	const struct session* s = o->session;
+	struct window* w = &o->window;
+	const int generated = s->n_text - s->n_prompt, rows = window_rows(o);
 	if (generated < rows + 1)
 		return;
 	if (w->size > 0) {
@@ -76,87 +86,92 @@ static void move_window(struct session* s) {
 			return;
 	}
 	w->id++;
-	w->start = window_start(s, generated, rows);
+	w->start = window_start(o, generated, rows);
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = 0;
-	if (s->distance.capacity > 0)
-		distance_window(&s->distance, w->base, rows);
-	search_window(s->search, w->id, rows);
+	if (o->distance.capacity > 0)
+		distance_window(&o->distance, w->base, rows);
+	search_window(o->search, w->id, rows);
 }
 
 /* Whether scoring the first rows alone is cheaper on average than scoring all at once. */
-static bool splitting_pays(const struct session* s, const struct mask* mask, int rows) {
+static bool splitting_pays(const struct optimizer* o, const struct mask* mask, int rows) {
+	const struct session* s = o->session;
 	if (isinf(s->options.opt_budget))
 		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
 	const struct cost_model* cost = &s->engine->cost;
-	const struct variant v = states_variant(&s->scored, mask);
+	const struct variant v = states_variant(&o->scored, mask);
 	const double first = cost_matchness(cost, v, FIRST_ROWS);
 	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
-	return first + (1 - s->window.abandoned) * rest < cost_matchness(cost, v, rows);
+	return first + (1 - o->window.abandoned) * rest < cost_matchness(cost, v, rows);
 }
 
 /* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
-static void charge_search(struct session* s) {
+static void charge_search(struct optimizer* o) {
+	struct session* s = o->session;
 	double foreground, background;
-	search_seconds(s->search, &foreground, &background);
+	search_seconds(o->search, &foreground, &background);
 	const struct backend* backend = s->engine->backend;
 	const double used = foreground + background / backend->threads(backend);
-	const double seconds = used - s->search_host, plain = cost_plain_seconds(&s->engine->cost);
-	s->search_host = used;
+	const double seconds = used - o->search_host, plain = cost_plain_seconds(&s->engine->cost);
+	o->search_host = used;
 	if (s->phase == PHASE_IDLE)
 		return;
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
-		ledger_learn(&s->ledger, seconds / plain / plan_unit(s));
+		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
 }
 
-static bool is_affordable(const struct session* s) {
+static bool is_affordable(const struct optimizer* o) {
+	const struct session* s = o->session;
 	if (is_free(s))
 		return true;
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.quiet || cost_plain_seconds(cost) <= 0 || !plan_mask_may_pay(s))
 		return false;
 	const struct mask none = {.word = {0}};
-	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, s->window.size);
-	return ledger_allows_learning(&s->ledger, pass / plan_unit(s));
+	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, o->window.size);
+	return ledger_allows_learning(&s->ledger, pass / price_unit(s));
 }
 
-bool score_begin(struct session* s) {
-	struct window* w = &s->window;
-	if (!s->search || !s->options.search ||
-	    (search_state(s->search) != SEARCH_RUNNING && !search_waits(s->search)))
+bool score_begin(struct learner* learner) {
+	struct optimizer* o = (struct optimizer*)learner;
+	struct session* s = o->session;
+	struct window* w = &o->window;
+	if (!s->options.search || (search_state(o->search) != SEARCH_RUNNING && !search_waits(o->search)))
 		return false;
-	move_window(s);
-	if (w->size == 0 || !is_affordable(s))
+	move_window(o);
+	if (w->size == 0 || !is_affordable(o))
 		return false;
-	const bool proposed = search_propose(s->search, &w->proposal);
-	charge_search(s);
+	const bool proposed = search_propose(o->search, &w->proposal);
+	charge_search(o);
 	if (!proposed)
 		return false;
-	s->scored = (struct states){.head = false};
-	if (search_has_copy(s->search))
-		s->scored = session_states(s, &w->proposal.mask);
+	o->scored = (struct states){.head = false};
+	if (search_has_copy(o->search))
+		o->scored = session_states(s, &w->proposal.mask);
 	w->rows = w->matches = 0;
-	w->full = s->distance.capacity > 0 && s->distance.known == 0 && is_free(s);
-	w->distance = w->full || s->distance.known > 0 ? 0 : NAN;
-	w->upto = w->size > FIRST_ROWS && w->proposal.needed > 0 && splitting_pays(s, &w->proposal.mask, w->size)
+	w->full = o->distance.capacity > 0 && o->distance.known == 0 && is_free(s);
+	w->distance = w->full || o->distance.known > 0 ? 0 : NAN;
+	w->upto = w->size > FIRST_ROWS && w->proposal.needed > 0 && splitting_pays(o, &w->proposal.mask, w->size)
 	              ? FIRST_ROWS
 	              : w->size;
 	return true;
 }
 
 /* The window's rows through the full model. What they see before them is committed. */
-static void full_pass(struct session* s, struct pass* pass) {
-	struct distance* d = &s->distance;
+static void full_pass(struct optimizer* o, struct pass* pass) {
+	struct session* s = o->session;
+	struct distance* d = &o->distance;
 	const int last = 2 * s->engine->model->weights.shape.n_blocks;
 	memset(s->want, WANT_NOTHING, sizeof s->want);
-	s->segment = (struct segment){.cache = s->cache, .base = s->window.base, .n = s->window.size};
+	s->segment = (struct segment){.cache = s->cache, .base = o->window.base, .n = o->window.size};
 	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = s->window.size,
+	                      .n = o->window.size,
 	                      .n_segments = 1,
 	                      .segment = &s->segment,
-	                      .token = s->text + s->window.base,
+	                      .token = s->text + o->window.base,
 	                      .last = last,
 	                      .tap = last - 1,
 	                      .tap_out = d->full,
@@ -164,15 +179,17 @@ static void full_pass(struct session* s, struct pass* pass) {
 	                      .out = s->result};
 }
 
-void score_pass(struct session* s, struct pass* pass) {
-	struct window* w = &s->window;
+void score_fill(struct learner* learner, struct pass* pass) {
+	struct optimizer* o = (struct optimizer*)learner;
+	struct session* s = o->session;
+	struct window* w = &o->window;
 	if (w->full) {
-		full_pass(s, pass);
+		full_pass(o, pass);
 		return;
 	}
 	const int n = w->upto - w->rows, last = 2 * s->engine->model->weights.shape.n_blocks;
 	for (int i = 0; i < n; i++) {
-		s->row_parent[i] = w->rows + i - 1;
+		o->row_parent[i] = w->rows + i - 1;
 		s->want[i] = WANT_TOKEN;
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
@@ -181,28 +198,45 @@ void score_pass(struct session* s, struct pass* pass) {
 	                      .n_segments = 1,
 	                      .segment = &s->segment,
 	                      .token = s->text + w->base + w->rows,
-	                      .parent = s->row_parent,
+	                      .parent = o->row_parent,
 	                      .skip = &w->proposal.mask,
-	                      .low = states_low(&s->scored),
-	                      .low_head = s->scored.head,
+	                      .low = states_low(&o->scored),
+	                      .low_head = o->scored.head,
 	                      .last = last,
 	                      .head = true,
 	                      .tap = isnan(w->distance) ? -1 : last - 1,
-	                      .tap_out = s->distance.pass,
+	                      .tap_out = o->distance.pass,
 	                      .want = s->want,
 	                      .out = s->result};
 }
 
-bool score_take(struct session* s) {
-	struct window* w = &s->window;
+/* On the learning account, unless no request waits. */
+static void charge_pass(struct optimizer* o, const struct pass* pass, double seconds) {
+	struct session* s = o->session;
+	struct cost_model* cost = &s->engine->cost;
+	const double plain = cost_plain_seconds(cost);
+	if (s->phase == PHASE_IDLE)
+		return;
+	s->figures.seconds.optimize += seconds;
+	if (plain > 0)
+		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
+	if (!o->window.full)
+		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
+}
+
+bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
+	struct optimizer* o = (struct optimizer*)learner;
+	struct session* s = o->session;
+	struct window* w = &o->window;
+	charge_pass(o, pass, seconds);
 	if (w->full) {
-		s->distance.known = w->size;
+		o->distance.known = w->size;
 		w->full = false;
 		s->cache->backend->discard(s->cache);
 		return false;
 	}
 	if (!isnan(w->distance))
-		w->distance += distance_sum(&s->distance, w->rows, w->upto - w->rows);
+		w->distance += distance_sum(&o->distance, w->rows, w->upto - w->rows);
 	const int32_t* truth = s->text + w->base + w->rows + 1;
 	for (int i = 0; i < w->upto - w->rows; i++)
 		w->matches += s->result[i].token == truth[i];
@@ -217,22 +251,12 @@ bool score_take(struct session* s) {
 		}
 	}
 	s->cache->backend->discard(s->cache);
-	search_observe(s->search, &w->proposal, w->matches, w->rows, w->distance / w->rows);
+	search_observe(o->search, &w->proposal, w->matches, w->rows, w->distance / w->rows);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
-	score_adopt_best(s);
-	charge_search(s);
+	optimizer_adopt_best(o);
+	charge_search(o);
 	return true;
-}
-
-void score_adopt_best(struct session* s) {
-	double matchness = NAN;
-	const struct mask best = search_best(s->search, &matchness);
-	s->matchness = matchness;
-	if (mask_equal(&best, &s->mask))
-		return;
-	s->mask = best;
-	plan_new_mask(s);
 }
 
 /* ---- judging ------------------------------------------------------------------------------ */
@@ -240,8 +264,9 @@ void score_adopt_best(struct session* s) {
 /* One window of the text at hand, by the rules of matchness. */
 static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
                          struct error* error) {
+	int32_t parent[MAX_ROWS];
 	for (int i = 0; i < n; i++) {
-		s->row_parent[i] = i - 1;
+		parent[i] = i - 1;
 		s->want[i] = WANT_TOKEN;
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
@@ -251,7 +276,7 @@ static bool judge_window(struct session* s, const struct mask* mask, int base, i
 	                          .n_segments = 1,
 	                          .segment = &s->segment,
 	                          .token = s->text + base,
-	                          .parent = s->row_parent,
+	                          .parent = parent,
 	                          .skip = mask,
 	                          .low = states_low(&states),
 	                          .low_head = states.head,

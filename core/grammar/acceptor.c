@@ -7,16 +7,20 @@
 
 #include "core/grammar/states.h"
 
-enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 32 };
+enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 128 };
+
+/* Of the places that a mask may visit: what takes more, some hundredths of a second, is too ambiguous. */
+enum { MOST_WORK = 1 << 21 };
 
 struct slot {
 	int state;      /* 0: free */
 	uint64_t round; /* asked for last */
-	int n;          /* tokens allowed */
+	int n;          /* tokens allowed; -1: too ambiguous */
 	int32_t first;  /* one of them */
 };
 
 struct acceptor {
+	struct grammar* grammar;
 	struct states* states;
 	const struct token_trie* trie;
 	int32_t end_token[MAX_END_TOKENS];
@@ -26,7 +30,8 @@ struct acceptor {
 	size_t words;
 	struct slot slot[SLOTS];
 	uint64_t* bits; /* (SLOTS, words) */
-	bool crowded;   /* a round wanted more than SLOTS */
+	bool crowded;   /* a round wanted more than SLOTS, or what is too ambiguous */
+	bool ambiguous; /* the text has come to what is too ambiguous */
 };
 
 struct acceptor* acceptor_open(const struct grammar* grammar, const struct token_trie* trie,
@@ -38,6 +43,7 @@ struct acceptor* acceptor_open(const struct grammar* grammar, const struct token
 	a->words = ((size_t)trie->vocab + 63) / 64;
 	a->n_end_tokens = n_end_tokens < MAX_END_TOKENS ? n_end_tokens : MAX_END_TOKENS;
 	memcpy(a->end_token, end_token, (size_t)a->n_end_tokens * sizeof *end_token);
+	a->grammar = grammar_hold(grammar);
 	a->states = states_open(grammar);
 	a->bits = malloc(SLOTS * a->words * sizeof *a->bits);
 	if (!a->states || !a->bits) {
@@ -52,11 +58,24 @@ void acceptor_close(struct acceptor* a) {
 	if (!a)
 		return;
 	states_close(a->states);
+	grammar_free(a->grammar);
 	free(a->bits);
 	free(a);
 }
 
+bool acceptor_is_for(const struct acceptor* a, const struct grammar* grammar, const int32_t* end_token,
+                     int n_end_tokens) {
+	return n_end_tokens == a->n_end_tokens &&
+	       memcmp(end_token, a->end_token, (size_t)n_end_tokens * sizeof *end_token) == 0 &&
+	       grammar_same(grammar, a->grammar);
+}
+
 void acceptor_start(struct acceptor* a) {
+	a->ambiguous = a->crowded = false;
+	if (states_filling(a->states)) {
+		states_forget(a->states);
+		memset(a->slot, 0, sizeof a->slot);
+	}
 	a->root = states_start(a->states);
 	a->round++;
 }
@@ -114,14 +133,20 @@ static void walk(struct acceptor* a, int state, struct slot* slot, uint64_t* bit
 	const struct token_trie* trie = a->trie;
 	const int32_t forced = longest_forced(a, state);
 	int after[TRIE_DEPTH + 1] = {state};
+	int64_t work = 0;
 	memset(bits, 0, a->words * sizeof *bits);
 	if (forced >= 0) {
 		allow(slot, bits, forced);
 		return;
 	}
+	states_begin_walk(a->states);
 	for (int32_t i = 0; i < trie->n;) {
 		const struct trie_node* node = &trie->node[i];
-		const int next = states_step(a->states, after[node->depth - 1], node->byte);
+		const int next = states_walk(a->states, after[node->depth - 1], node->byte, &work);
+		if (work > MOST_WORK) {
+			slot->n = -1;
+			return;
+		}
 		if (next == STATE_DEAD) {
 			i = node->past;
 			continue;
@@ -163,8 +188,15 @@ const uint64_t* acceptor_allowed(struct acceptor* a, int state) {
 	if (!slot)
 		return NULL;
 	slot->round = a->round;
+	if (slot->n < 0) {
+		a->crowded = true;
+		a->ambiguous |= state == a->root;
+		return NULL;
+	}
 	return a->bits + (size_t)(slot - a->slot) * a->words;
 }
+
+bool acceptor_is_ambiguous(const struct acceptor* a) { return a->ambiguous; }
 
 bool acceptor_is_full(const struct acceptor* a) { return a->crowded || states_full(a->states); }
 

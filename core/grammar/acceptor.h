@@ -15,10 +15,14 @@ struct acceptor;
 
 enum { ACCEPTOR_DEAD = 0 };
 
-/* The grammar, the trie and the end tokens are the caller's. NULL on no memory. */
+/* The trie is the caller's. NULL on no memory. */
 struct acceptor* acceptor_open(const struct grammar*, const struct token_trie*, const int32_t* end_token,
                                int n_end_tokens);
 void acceptor_close(struct acceptor*);
+/* Whether it could be opened for these, and so may be started again for a text of its own: what it has learnt
+ * of the grammar stays. */
+bool acceptor_is_for(const struct acceptor*, const struct grammar*, const int32_t* end_token,
+                     int n_end_tokens);
 /* A text begins. */
 void acceptor_start(struct acceptor*);
 /* The text goes on with this token: states of the round before are of no use any more. False: the token is
@@ -33,6 +37,8 @@ int acceptor_step(struct acceptor*, int state, int32_t token);
 /* Bits (vocab) of the tokens that may come, good until acceptor_take; NULL for ACCEPTOR_DEAD, and where the
  * tables are full: never for the root. The bits of a state do not depend on what was asked before. */
 const uint64_t* acceptor_allowed(struct acceptor*, int state);
+/* Whether the text has come to where the grammar is too ambiguous: that is why nothing may come. */
+bool acceptor_is_ambiguous(const struct acceptor*);
 /* Whether NULL was given, or a step failed, for want of room since the last acceptor_take. */
 bool acceptor_is_full(const struct acceptor*);
 static inline bool token_is_allowed(const uint64_t* allowed, int32_t token) {

@@ -19,8 +19,34 @@ struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct
 struct grammar* grammar_from_json_object(struct error*);
 /* The whole text matches an ECMA-262 expression without look-around and references. */
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error*);
+/* GBNF, as llama.cpp reads it: rules `name ::= …` of "literals", [classes], groups, alternatives and * + ?
+ * {m,n}; the text is a `root`. Rules that begin with themselves are refused. */
+struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error*);
 /* One of the texts. */
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error*);
+
+/* Calls of functions, with free text before them. */
+struct grammar_call {
+	const char *first, *before; /* what stands before the arguments, in the first call and in later ones */
+	const char* schema;         /* of the arguments, JSON; NULL: any object */
+	const char* after;
+};
+struct grammar_calls {
+	const struct grammar_call* call; /* (n) */
+	int n;
+	const char *between, *finish; /* between two calls; after the last */
+	bool one;                     /* no more than one call */
+	/* What every `first` that is possible begins with, and the text does not need to write: because it is
+	 * there already (`must`), or because free text ends with it. at_beginning: its one byte, as the first of
+	 * the text that is no white space. */
+	const char* begun;
+	bool must, at_beginning;
+};
+struct grammar* grammar_from_calls(const struct grammar_calls*, struct error*);
+/* Counted: what was compiled is freed when all who hold it have freed it. */
+struct grammar* grammar_hold(const struct grammar*);
+/* Whether two are the same program. */
+bool grammar_same(const struct grammar*, const struct grammar*);
 void grammar_free(struct grammar*);
 
 #endif

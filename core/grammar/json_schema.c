@@ -8,62 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
+#include "core/grammar/json_compiler.h"
 #include "core/grammar/json_range.h"
-#include "core/grammar/pattern.h"
+#include "core/grammar/json_schema.h"
+#include "core/grammar/states.h"
 
-enum {
-	MAX_PROPERTIES = 1024,
-	MAX_SCHEMA_DEPTH = 64,
-	MAX_SCHEMAS = 1 << 14,
-	MAX_ITEMS = 4096,
-	PATH_SIZE = 160,
-	MAX_SCHEMAS_EITHER = 256,
-	MAX_SCHEMA_BYTES = 128 << 10
-};
-
-/* Rules that many places call. */
-enum shared {
-	SHARED_SPACE,
-	SHARED_STRING,
-	SHARED_NUMBER,
-	SHARED_INTEGER,
-	SHARED_VALUE,
-	SHARED_OBJECT,
-	SHARED_COUNT
-};
-
-struct reference {
-	const cJSON* schema;
-	int rule;
-};
-
-struct compiler {
-	struct grammar* grammar;
-	const cJSON* root;
-	struct error* error;
-	bool failed;
-	int depth, schemas;
-	int shared[SHARED_COUNT]; /* a rule, or -1 */
-	struct reference* reference;
-	int n_references, reference_capacity;
-	char path[PATH_SIZE]; /* of the schema at hand, for messages */
-	size_t path_size;
-};
-
-static int32_t emit_schema(struct compiler*, const cJSON* schema, int32_t next);
-
-static int32_t refuse(struct compiler* c, const char* what) {
+int32_t schema_refuse(struct compiler* c, const char* what) {
 	if (!c->failed)
 		error_set(c->error, "the schema at #%s: %s", c->path, what);
 	c->failed = true;
 	return NOWHERE;
 }
 
-static int32_t refuse_keyword(struct compiler* c, const char* keyword, const char* why) {
+int32_t schema_refuse_keyword(struct compiler* c, const char* keyword, const char* why) {
 	char what[200];
 	snprintf(what, sizeof what, "\"%.60s\" %s", keyword, why);
-	return refuse(c, what);
+	return schema_refuse(c, what);
+}
+
+static void close_compiler(struct compiler* c) {
+	for (int i = 0; i < c->n_made; i++)
+		cJSON_Delete(c->made[i]);
+	free(c->made);
+	free(c->reference);
+}
+
+/* Whether a whole text is one of the grammar's. */
+static bool grammar_takes(const struct grammar* grammar, const char* text, size_t size) {
+	struct states* states = states_open(grammar);
+	int at = states ? states_start(states) : STATE_DEAD;
+	for (size_t i = 0; i < size && at != STATE_DEAD; i++)
+		at = states_step(states, at, (uint8_t)text[i]);
+	const bool good = at != STATE_DEAD && states_ends(states, at);
+	states_close(states);
+	return good;
 }
 
 /* ---- shared rules --------------------------------------------------------------------------- */
@@ -154,61 +132,27 @@ static bool is_one_of(const char* word, const char* const* list) {
 	return false;
 }
 
-/* Every keyword is one that is kept, that only describes, or an error. */
+/* Every keyword is one that is kept, an annotation, or an error. */
 static bool check_keywords(struct compiler* c, const cJSON* schema) {
-	static const char* const known[] = {"$schema",
-	                                    "$id",
-	                                    "$anchor",
-	                                    "$comment",
-	                                    "$defs",
-	                                    "definitions",
-	                                    "$ref",
-	                                    "title",
-	                                    "description",
-	                                    "default",
-	                                    "examples",
-	                                    "example",
-	                                    "deprecated",
-	                                    "readOnly",
-	                                    "writeOnly",
-	                                    "contentEncoding",
-	                                    "contentMediaType",
-	                                    "format",
-	                                    "type",
-	                                    "enum",
-	                                    "const",
-	                                    "anyOf",
-	                                    "oneOf",
-	                                    "allOf",
-	                                    "properties",
-	                                    "required",
-	                                    "additionalProperties",
-	                                    "items",
-	                                    "prefixItems",
-	                                    "minItems",
-	                                    "maxItems",
-	                                    "minLength",
-	                                    "maxLength",
-	                                    "pattern",
-	                                    "minimum",
-	                                    "maximum",
-	                                    "exclusiveMinimum",
-	                                    "exclusiveMaximum",
-	                                    "multipleOf",
-	                                    "nullable",
-	                                    "minProperties",
-	                                    "maxProperties",
-	                                    "uniqueItems",
-	                                    "propertyNames",
-	                                    "$vocabulary",
-	                                    "unevaluatedProperties",
-	                                    "discriminator",
-	                                    "strict",
-	                                    NULL};
+	static const char* const not_kept[] = {"not",
+	                                       "if",
+	                                       "then",
+	                                       "else",
+	                                       "$dynamicRef",
+	                                       "$recursiveRef",
+	                                       "dependencies",
+	                                       "dependentRequired",
+	                                       "dependentSchemas",
+	                                       "contains",
+	                                       "minContains",
+	                                       "maxContains",
+	                                       "additionalItems",
+	                                       "unevaluatedItems",
+	                                       NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (!is_one_of(field->string, known) && strncmp(field->string, "x-", 2) != 0)
-			return refuse_keyword(c, field->string, "is not supported"), false;
+		if (is_one_of(field->string, not_kept))
+			return schema_refuse_keyword(c, field->string, "is not supported"), false;
 	}
 	return true;
 }
@@ -218,43 +162,45 @@ static int count_of(struct compiler* c, const cJSON* schema, const char* keyword
 	const cJSON* value = json_field(schema, keyword);
 	int64_t n = -1;
 	if (value && !json_whole(value, 0, 1 << 20, &n))
-		refuse_keyword(c, keyword, "is not a whole number from 0 to 1048576");
+		schema_refuse_keyword(c, keyword, "is not a whole number from 0 to 1048576");
 	return (int)n;
 }
 
 static const char* const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-enum type {
-	TYPE_OBJECT,
-	TYPE_ARRAY,
-	TYPE_STRING,
-	TYPE_NUMBER,
-	TYPE_INTEGER,
-	TYPE_BOOLEAN,
-	TYPE_NULL,
-	TYPE_COUNT
-};
 
 static unsigned type_bit(struct compiler* c, const cJSON* name) {
 	for (int i = 0; i < TYPE_COUNT; i++)
 		if (cJSON_IsString(name) && strcmp(name->valuestring, type_names[i]) == 0)
 			return 1u << i;
-	refuse(c, "\"type\" names none of JSON's types");
+	schema_refuse(c, "\"type\" names none of JSON's types");
 	return 0;
 }
 
-/* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
-static unsigned types_of(struct compiler* c, const cJSON* schema) {
+unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	static const struct {
 		const char* keyword;
 		enum type type;
-	} implied[] = {{"properties", TYPE_OBJECT},       {"additionalProperties", TYPE_OBJECT},
-	               {"required", TYPE_OBJECT},         {"items", TYPE_ARRAY},
-	               {"prefixItems", TYPE_ARRAY},       {"minItems", TYPE_ARRAY},
-	               {"maxItems", TYPE_ARRAY},          {"pattern", TYPE_STRING},
-	               {"minLength", TYPE_STRING},        {"maxLength", TYPE_STRING},
-	               {"format", TYPE_STRING},           {"minimum", TYPE_NUMBER},
-	               {"maximum", TYPE_NUMBER},          {"exclusiveMinimum", TYPE_NUMBER},
-	               {"exclusiveMaximum", TYPE_NUMBER}, {"multipleOf", TYPE_NUMBER}};
+	} implied[] = {{"properties", TYPE_OBJECT},
+	               {"additionalProperties", TYPE_OBJECT},
+	               {"required", TYPE_OBJECT},
+	               {"patternProperties", TYPE_OBJECT},
+	               {"propertyNames", TYPE_OBJECT},
+	               {"minProperties", TYPE_OBJECT},
+	               {"maxProperties", TYPE_OBJECT},
+	               {"uniqueItems", TYPE_ARRAY},
+	               {"items", TYPE_ARRAY},
+	               {"prefixItems", TYPE_ARRAY},
+	               {"minItems", TYPE_ARRAY},
+	               {"maxItems", TYPE_ARRAY},
+	               {"pattern", TYPE_STRING},
+	               {"minLength", TYPE_STRING},
+	               {"maxLength", TYPE_STRING},
+	               {"format", TYPE_STRING},
+	               {"minimum", TYPE_NUMBER},
+	               {"maximum", TYPE_NUMBER},
+	               {"exclusiveMinimum", TYPE_NUMBER},
+	               {"exclusiveMaximum", TYPE_NUMBER},
+	               {"multipleOf", TYPE_NUMBER}};
 	const cJSON *type = json_field(schema, "type"), *name;
 	unsigned types = 0;
 	if (cJSON_IsArray(type)) {
@@ -308,12 +254,12 @@ static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next
 	const cJSON *pattern = json_field(schema, "pattern"), *format = json_field(schema, "format");
 	const int least = count_of(c, schema, "minLength"), most = count_of(c, schema, "maxLength");
 	const char* of_format = cJSON_IsString(format) ? format_expression(format->valuestring) : NULL;
-	if ((pattern || of_format) && (least > 0 || most >= 0))
-		return refuse(c, "a length beside \"pattern\" or a known \"format\" is not supported");
-	if (pattern && of_format)
-		return refuse(c, "\"pattern\" beside a known \"format\" is not supported");
+	if (pattern || least > 0 || most >= 0)
+		of_format = NULL; /* an annotation, unless nothing else says what the string is */
+	if (pattern && (least > 0 || most >= 0))
+		return schema_refuse(c, "a length beside \"pattern\" is not supported");
 	if (pattern && !cJSON_IsString(pattern))
-		return refuse(c, "\"pattern\" is not a string");
+		return schema_refuse(c, "\"pattern\" is not a string");
 	if (pattern)
 		return emit_string_expression(c, pattern->valuestring, false, next);
 	if (of_format)
@@ -321,7 +267,7 @@ static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next
 	if (least <= 0 && most < 0)
 		return emit_shared(c, SHARED_STRING, next);
 	if (most > MAX_ITEMS || least > MAX_ITEMS)
-		return refuse(c, "a length over 4096 is not supported");
+		return schema_refuse(c, "a length over 4096 is not supported");
 	if (most >= 0 && most < least)
 		return NOWHERE;
 	char expression[64];
@@ -341,7 +287,7 @@ static bool bound_of(struct compiler* c, const cJSON* schema, bool upper, double
 	const bool strict_number = cJSON_IsNumber(strict);
 	*exclusive = cJSON_IsTrue(strict);
 	if ((plain && !cJSON_IsNumber(plain)) || (strict && !strict_number && !cJSON_IsBool(strict)))
-		return refuse(c, "a bound is not a number"), false;
+		return schema_refuse(c, "a bound is not a number"), false;
 	if (!plain && !strict_number)
 		return false;
 	*bound = plain ? plain->valuedouble : strict->valuedouble;
@@ -361,7 +307,7 @@ static int decimals_of(struct compiler* c, const cJSON* schema) {
 	for (int decimals = 0; cJSON_IsNumber(multiple) && decimals <= 9; decimals++)
 		if (fabs(multiple->valuedouble * pow(10, decimals) - 1) < 1e-12)
 			return decimals;
-	refuse(c, "\"multipleOf\" other than 1, 0.1, 0.01 … is not supported");
+	schema_refuse(c, "\"multipleOf\" other than 1, 0.1, 0.01 … is not supported");
 	return -1;
 }
 
@@ -377,14 +323,14 @@ static int32_t emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 		return emit_shared(c, range.whole ? SHARED_INTEGER : SHARED_NUMBER, next);
 	int32_t at = NOWHERE;
 	if (!json_range_emit(c->grammar, &range, next, &at))
-		return refuse(c, "a bound beyond ±10^15, or of a fraction, is not supported");
+		return schema_refuse(c, "a bound beyond ±10^15, or of a fraction, is not supported");
 	return at;
 }
 
 /* ---- arrays --------------------------------------------------------------------------------- */
 
 static int32_t emit_item(struct compiler* c, const cJSON* schema, int32_t next) {
-	return schema ? emit_schema(c, schema, next) : any_value(c, next);
+	return schema ? schema_emit(c, schema, next) : any_value(c, next);
 }
 
 /* One rule for an item, however many there may be. 0: none is possible. */
@@ -433,14 +379,15 @@ static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next)
 		items = NULL;
 	}
 	if (cJSON_IsTrue(json_field(schema, "uniqueItems")) && most != 1 && most != 0)
-		return refuse(c, "\"uniqueItems\" is not supported");
+		return schema_refuse(c, "\"uniqueItems\" is not supported");
 	least = least < 0 ? 0 : least;
 	const int fixed = prefix ? cJSON_GetArraySize(prefix) : 0;
 	if (least > MAX_ITEMS || most > MAX_ITEMS || fixed > MAX_ITEMS)
-		return refuse(c, "more than 4096 items are not supported");
+		return schema_refuse(c, "more than 4096 items are not supported");
 	if (most >= 0 && (most < least || most < fixed))
-		return most < least ? NOWHERE
-		                    : refuse(c, "\"maxItems\" below the number of \"prefixItems\" is not supported");
+		return most < least
+		           ? NOWHERE
+		           : schema_refuse(c, "\"maxItems\" below the number of \"prefixItems\" is not supported");
 	const int rule = most == fixed || cJSON_IsFalse(items) ? 0 : item_rule(c, items);
 	const int32_t close = emit_literal(c, "]", next), end = emit_space(c, close);
 	int32_t at;
@@ -449,7 +396,7 @@ static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next)
 	else {
 		at = emit_more_items(c, rule, least > fixed ? least - fixed : 0, most < 0 ? -1 : most - fixed, end);
 		for (int i = fixed - 1; i >= 0; i--) {
-			at = emit_space(c, emit_schema(c, cJSON_GetArrayItem(prefix, i), at));
+			at = emit_space(c, schema_emit(c, cJSON_GetArrayItem(prefix, i), at));
 			at = i > 0 ? emit_literal(c, ",", at) : at;
 		}
 	}
@@ -471,30 +418,70 @@ static int find_member(const struct member* member, int n, const char* name) {
 	return -1;
 }
 
+/* What members have to be that the schema does not name. */
+static const cJSON* others_of(const cJSON* schema) {
+	const cJSON* others = json_field(schema, "additionalProperties");
+	return others ? others : json_field(schema, "unevaluatedProperties");
+}
+
+/* Whether a name matches one of patternProperties; where it stands within. */
+static bool name_matches(struct compiler* c, const char* pattern, const char* name) {
+	struct grammar* g = program_open();
+	bool good = false;
+	const int32_t start =
+	    g ? pattern_emit(g, pattern, strlen(pattern), false, PATTERN_PLAIN, RETURNS, c->error) : NOWHERE;
+	if (start == NOWHERE)
+		c->failed = true;
+	else if (!g->failed) {
+		g->rule[0] = start;
+		good = grammar_takes(g, name, strlen(name));
+	}
+	if ((c->schemas += 16) > MAX_SCHEMAS)
+		schema_refuse(c, "more than 16384 parts");
+	grammar_free(g);
+	return good;
+}
+
+/* A member's schema, joined with those of the patterns that its name matches. */
+static const cJSON* with_patterns(struct compiler* c, const cJSON* schema, const char* name, const cJSON* own,
+                                  const cJSON* otherwise) {
+	const cJSON* pattern;
+	bool matched = false;
+	cJSON_ArrayForEach (pattern, json_field(schema, "patternProperties")) {
+		if (c->failed || !name_matches(c, pattern->string, name))
+			continue;
+		own = own ? schema_joined_with(c, own, pattern) : pattern;
+		matched = true;
+	}
+	return own || matched ? own : otherwise;
+}
+
 /* The members that the schema names, then those that it only requires. Their number, or -1. */
 static int list_members(struct compiler* c, const cJSON* schema, struct member* member) {
 	const cJSON *properties = json_field(schema, "properties"), *required = json_field(schema, "required"),
 	            *field;
-	const cJSON* others = json_field(schema, "additionalProperties");
+	const cJSON* others = others_of(schema);
 	int n = 0;
 	if ((properties && !cJSON_IsObject(properties)) || (required && !cJSON_IsArray(required)))
-		return refuse(c, "\"properties\" is not an object, or \"required\" not an array"), -1;
+		return schema_refuse(c, "\"properties\" is not an object, or \"required\" not an array"), -1;
 	cJSON_ArrayForEach (field, properties) {
 		if (n == MAX_PROPERTIES)
-			return refuse(c, "more than 1024 properties are not supported"), -1;
-		member[n++] = (struct member){.name = field->string, .schema = field};
+			return schema_refuse(c, "more than 1024 properties are not supported"), -1;
+		member[n++] = (struct member){.name = field->string,
+		                              .schema = with_patterns(c, schema, field->string, field, NULL)};
 	}
 	cJSON_ArrayForEach (field, required) {
 		if (!cJSON_IsString(field) || n == MAX_PROPERTIES)
-			return refuse(c, "\"required\" holds no strings, or too many"), -1;
+			return schema_refuse(c, "\"required\" holds no strings, or too many"), -1;
 		const int found = find_member(member, n, field->valuestring);
 		if (found >= 0)
 			member[found].required = true;
 		else
-			member[n++] =
-			    (struct member){.name = field->valuestring,
-			                    .schema = cJSON_IsObject(others) || cJSON_IsFalse(others) ? others : NULL,
-			                    .required = true};
+			member[n++] = (struct member){
+			    .name = field->valuestring,
+			    .schema = with_patterns(c, schema, field->valuestring, NULL,
+			                            cJSON_IsObject(others) || cJSON_IsFalse(others) ? others : NULL),
+			    .required = true};
 	}
 	return n;
 }
@@ -502,7 +489,7 @@ static int list_members(struct compiler* c, const cJSON* schema, struct member* 
 static int32_t emit_name(struct compiler* c, const char* name, int32_t next) {
 	cJSON* const string = cJSON_CreateString(name);
 	char* const text = string ? cJSON_PrintUnformatted(string) : NULL;
-	const int32_t at = text ? emit_literal(c, text, next) : refuse(c, "out of memory");
+	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
 	cJSON_free(text);
 	cJSON_Delete(string);
 	return at;
@@ -535,45 +522,100 @@ static int32_t emit_members(struct compiler* c, const struct member* member, int
 	return fresh;
 }
 
-/* Any names, with values of one schema. */
+static bool allows(struct compiler*, const cJSON* rest, const cJSON* value);
+
+/* Members whose names are not valid cannot be there. */
+static void keep_names(struct compiler* c, const cJSON* names, struct member* member, int n) {
+	static const cJSON never = {.type = cJSON_False};
+	for (int i = 0; names && i < n && !c->failed; i++) {
+		cJSON* name = cJSON_CreateString(member[i].name);
+		if (!name || ++c->schemas > MAX_SCHEMAS)
+			schema_refuse(c, "more than 16384 parts");
+		else if (!allows(c, names, name))
+			member[i].schema = &never;
+		cJSON_Delete(name);
+	}
+}
+
+/* Strings that are valid names. */
+static int32_t emit_names(struct compiler* c, const cJSON* names, int32_t next) {
+	cJSON* string = cJSON_CreateObject();
+	const cJSON* joined = string && cJSON_AddStringToObject(string, "type", "string")
+	                          ? schema_joined_with(c, names, string)
+	                          : NULL;
+	cJSON_Delete(string);
+	return joined ? schema_emit(c, joined, next) : NOWHERE;
+}
+
+/* Of patternProperties the one that says something of its values, else any; NULL with others failed. */
+static const cJSON* telling_pattern(struct compiler* c, const cJSON* schema) {
+	const cJSON *pattern, *found = NULL;
+	cJSON_ArrayForEach (pattern, json_field(schema, "patternProperties")) {
+		const bool tells = !cJSON_IsTrue(pattern) && pattern->child;
+		if (tells && found && (found->child || cJSON_IsFalse(found)) &&
+		    !cJSON_Compare(found, pattern, true)) {
+			schema_refuse(
+			    c, "\"patternProperties\" with several schemas is not supported where no property is named");
+			return NULL;
+		}
+		if (!found || tells)
+			found = pattern;
+	}
+	return found;
+}
+
+/* A name and its value, as a rule. 0: none is possible. */
+static int member_rule(struct compiler* c, const cJSON* schema, const cJSON* others) {
+	const cJSON *pattern = telling_pattern(c, schema), *names = json_field(schema, "propertyNames");
+	if (pattern && names)
+		return schema_refuse_keyword(c, "propertyNames", "beside \"patternProperties\" is not supported"), 0;
+	const int rule = program_rule(c->grammar);
+	const cJSON* of = pattern ? pattern : cJSON_IsObject(others) ? others : NULL;
+	const int32_t value = emit_item(c, of, RETURNS);
+	if (c->failed || c->grammar->failed || value == NOWHERE)
+		return 0;
+	const int32_t named = colon(c, value);
+	const int32_t start = pattern ? emit_string_expression(c, pattern->string, false, named)
+	                      : names ? emit_names(c, names, named)
+	                              : emit_shared(c, SHARED_STRING, named);
+	if (c->failed || c->grammar->failed || start == NOWHERE)
+		return 0;
+	c->grammar->rule[rule] = start;
+	return rule;
+}
+
+/* Any names, with values of one schema. A name may come twice, so that a number of them is sure up to one. */
 static int32_t emit_map(struct compiler* c, const cJSON* schema, const cJSON* others, int32_t next) {
-	struct grammar* g = c->grammar;
 	const int least = count_of(c, schema, "minProperties"), most = count_of(c, schema, "maxProperties");
 	const int32_t close = emit_literal(c, "}", next);
-	if (least > 1 || most > 1)
-		return refuse(c, "a number of properties is not supported where none is named");
-	if (most == 0)
-		return least > 0 ? NOWHERE : emit_literal(c, "{", close);
-	const int rule = program_rule(g);
-	const int32_t value = emit_item(c, cJSON_IsObject(others) ? others : NULL, RETURNS);
-	const int32_t none = least > 0 ? NOWHERE : close;
-	if (c->failed || g->failed || value == NOWHERE)
-		return emit_literal(c, "{", none);
-	g->rule[rule] = emit_shared(c, SHARED_STRING, colon(c, value));
-	const int32_t loop = emit_loop(g, emit_space(c, close));
-	if (most < 0)
-		loop_close(g, loop, emit_literal(c, ",", emit_space(c, emit_call(g, rule, loop))));
-	return emit_literal(c, "{", emit_split(g, emit_space(c, emit_call(g, rule, loop)), none));
+	if (least > 1 || most > MAX_ITEMS)
+		return schema_refuse(c, "so many properties are not supported where none is named");
+	if (most >= 0 && most < least)
+		return NOWHERE;
+	const int rule = member_rule(c, schema, others);
+	return c->failed ? NOWHERE
+	                 : emit_literal(c, "{",
+	                                emit_same_items(c, rule, least < 0 ? 0 : least, most, close,
+	                                                emit_space(c, close)));
 }
 
 static int32_t emit_object(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON* others = json_field(schema, "additionalProperties");
+	const cJSON *others = others_of(schema), *patterns = json_field(schema, "patternProperties");
 	struct member* member = malloc(MAX_PROPERTIES * sizeof *member);
 	if (!member)
-		return refuse(c, "out of memory");
+		return schema_refuse(c, "out of memory");
 	int32_t at = NOWHERE;
 	const int n = list_members(c, schema, member);
-	if (json_field(schema, "propertyNames") && !(n > 0))
-		refuse_keyword(c, "propertyNames", "is not supported where no property is named");
-	else if (n == 0 && !cJSON_IsFalse(others))
+	if (n == 0 && (!cJSON_IsFalse(others) || (patterns && patterns->child)))
 		at = emit_map(c, schema, others, next);
 	else if (n >= 0) {
 		int required = 0;
+		keep_names(c, json_field(schema, "propertyNames"), member, n);
 		for (int i = 0; i < n; i++)
 			required += member[i].required;
 		if (count_of(c, schema, "minProperties") > required ||
 		    (json_field(schema, "maxProperties") && count_of(c, schema, "maxProperties") < n))
-			refuse(c, "a number of properties beside named ones is not supported");
+			schema_refuse(c, "a number of properties beside named ones is not supported");
 		if (!c->failed)
 			at = emit_literal(c, "{", emit_members(c, member, n, emit_literal(c, "}", next)));
 	}
@@ -596,21 +638,9 @@ static bool fits_type(const cJSON* value, unsigned types) {
 
 static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
 	char* const text = cJSON_PrintUnformatted(value);
-	const int32_t at = text ? emit_literal(c, text, next) : refuse(c, "out of memory");
+	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
 	cJSON_free(text);
 	return at;
-}
-
-static int32_t emit_enumeration(struct compiler* c, const cJSON* values, unsigned types, int32_t next) {
-	const cJSON* value;
-	int32_t all = NOWHERE;
-	if (!cJSON_IsArray(values))
-		return refuse(c, "\"enum\" is not an array");
-	cJSON_ArrayForEach (value, values) {
-		if (fits_type(value, types))
-			all = emit_split(c->grammar, emit_constant(c, value, next), all);
-	}
-	return all;
 }
 
 static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type, int32_t next) {
@@ -633,173 +663,6 @@ static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type
 	}
 }
 
-/* ---- references and combinations ------------------------------------------------------------ */
-
-/* What a local reference points to, by RFC 6901; NULL: nothing. */
-static const cJSON* resolve(const cJSON* root, const char* reference) {
-	if (reference[0] != '#')
-		return NULL;
-	const cJSON* at = root;
-	for (const char* from = reference + 1; at && *from;) {
-		char name[256];
-		size_t n = 0;
-		if (*from++ != '/')
-			return NULL;
-		for (; *from && *from != '/'; from++) {
-			char letter = *from;
-			if (letter == '~' && (from[1] == '0' || from[1] == '1'))
-				letter = *++from == '0' ? '~' : '/';
-			else if (letter == '%' && strncmp(from, "%24", 3) == 0) {
-				letter = '$';
-				from += 2;
-			}
-			if (n + 1 == sizeof name)
-				return NULL;
-			name[n++] = letter;
-		}
-		name[n] = 0;
-		at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(name))
-		                       : cJSON_GetObjectItemCaseSensitive(at, name);
-	}
-	return at;
-}
-
-/* A rule for what is referred to, made once: schemas may refer to themselves. */
-static int reference_rule(struct compiler* c, const cJSON* schema) {
-	for (int i = 0; i < c->n_references; i++)
-		if (c->reference[i].schema == schema)
-			return c->reference[i].rule;
-	if (c->n_references == c->reference_capacity) {
-		const int capacity = c->reference_capacity ? 2 * c->reference_capacity : 16;
-		struct reference* more = realloc(c->reference, (size_t)capacity * sizeof *more);
-		if (!more)
-			return (int)refuse(c, "out of memory");
-		c->reference = more;
-		c->reference_capacity = capacity;
-	}
-	const int rule = program_rule(c->grammar);
-	c->reference[c->n_references++] = (struct reference){schema, rule};
-	const int32_t start = emit_schema(c, schema, RETURNS);
-	if (start == NOWHERE && !c->failed)
-		refuse(c, "what is referred to allows nothing");
-	if (!c->failed && !c->grammar->failed)
-		c->grammar->rule[rule] = start;
-	return rule;
-}
-
-/* Keywords that constrain, beside a $ref or a combination, are not merged. */
-static bool stands_alone(struct compiler* c, const cJSON* schema, const char* keyword) {
-	static const char* const describing[] = {
-	    "$schema",  "$id",         "$anchor",       "$comment", "$defs",   "definitions",
-	    "title",    "description", "default",       "examples", "example", "deprecated",
-	    "readOnly", "writeOnly",   "discriminator", "nullable", "strict",  NULL};
-	const cJSON* field;
-	cJSON_ArrayForEach (field, schema) {
-		const bool type_beside = strcmp(field->string, "type") == 0 && strcmp(keyword, "$ref") != 0;
-		if (strcmp(field->string, keyword) != 0 && !type_beside && !is_one_of(field->string, describing) &&
-		    strncmp(field->string, "x-", 2) != 0) {
-			char what[160];
-			snprintf(what, sizeof what, "\"%.40s\" beside \"%s\" is not supported", field->string, keyword);
-			return refuse(c, what), false;
-		}
-	}
-	return true;
-}
-
-static const cJSON* followed(const struct compiler* c, const cJSON* schema) {
-	for (int i = 0; i < MAX_SCHEMA_DEPTH && cJSON_IsObject(schema); i++) {
-		const cJSON* reference = json_field(schema, "$ref");
-		if (!cJSON_IsString(reference))
-			break;
-		schema = resolve(c->root, reference->valuestring);
-	}
-	return schema;
-}
-
-/* Whether no value can be valid under both: other types, or a member that both require with other constants.
- */
-static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
-	a = followed(c, a);
-	b = followed(c, b);
-	if (!cJSON_IsObject(a) || !cJSON_IsObject(b))
-		return false;
-	const unsigned both = types_of(c, a) & types_of(c, b), whole = 1u << TYPE_INTEGER | 1u << TYPE_NUMBER;
-	if (types_of(c, a) && types_of(c, b) && !both && !((types_of(c, a) & whole) && (types_of(c, b) & whole)))
-		return true;
-	const cJSON *x = json_field(a, "const"), *y = json_field(b, "const"), *field;
-	if (x && y)
-		return !cJSON_Compare(x, y, true);
-	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties");
-	if (both != 1u << TYPE_OBJECT)
-		return false;
-	cJSON_ArrayForEach (field, json_field(a, "required")) {
-		if (!cJSON_IsString(field))
-			continue;
-		const cJSON* of_both = NULL;
-		cJSON_ArrayForEach (of_both, json_field(b, "required")) {
-			if (cJSON_IsString(of_both) && strcmp(of_both->valuestring, field->valuestring) == 0)
-				break;
-		}
-		const cJSON* one = followed(c, cJSON_GetObjectItemCaseSensitive(of_a, field->valuestring));
-		const cJSON* other = followed(c, cJSON_GetObjectItemCaseSensitive(of_b, field->valuestring));
-		x = cJSON_IsObject(one) ? json_field(one, "const") : NULL;
-		y = cJSON_IsObject(other) ? json_field(other, "const") : NULL;
-		if (!x && cJSON_IsObject(one) && cJSON_GetArraySize(json_field(one, "enum")) == 1)
-			x = cJSON_GetArrayItem(json_field(one, "enum"), 0);
-		if (!y && cJSON_IsObject(other) && cJSON_GetArraySize(json_field(other, "enum")) == 1)
-			y = cJSON_GetArrayItem(json_field(other, "enum"), 0);
-		if (of_both && x && y && !cJSON_Compare(x, y, true))
-			return true;
-	}
-	return false;
-}
-
-static bool all_disjoint(struct compiler* c, const cJSON* list) {
-	for (const cJSON* a = list->child; a; a = a->next)
-		for (const cJSON* b = a->next; b; b = b->next)
-			if (!disjoint(c, a, b))
-				return false;
-	return true;
-}
-
-static int32_t emit_either(struct compiler* c, const cJSON* list, int32_t next) {
-	const cJSON* one;
-	int32_t all = NOWHERE;
-	cJSON_ArrayForEach (one, list)
-		all = emit_split(c->grammar, emit_schema(c, one, next), all);
-	return all;
-}
-
-/* A type beside a combination has to hold of each of its schemas. */
-static bool within_types(struct compiler* c, const cJSON* schema, const cJSON* list) {
-	unsigned allowed = json_field(schema, "type") ? types_of(c, schema) : 0;
-	if (allowed >> TYPE_NUMBER & 1u)
-		allowed |= 1u << TYPE_INTEGER;
-	const cJSON* one;
-	cJSON_ArrayForEach (one, list) {
-		const cJSON* target = followed(c, one);
-		const unsigned types = cJSON_IsObject(target) ? types_of(c, target) : 0;
-		if (allowed && (types == 0 || (types & ~allowed) != 0))
-			return false;
-	}
-	return true;
-}
-
-static int32_t emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {
-	const cJSON* list = json_field(schema, keyword);
-	if (!stands_alone(c, schema, keyword))
-		return NOWHERE;
-	if (!cJSON_IsArray(list) || !list->child || cJSON_GetArraySize(list) > MAX_SCHEMAS_EITHER)
-		return refuse_keyword(c, keyword, "is not an array of 1 to 256 schemas");
-	if (!within_types(c, schema, list))
-		return refuse_keyword(c, keyword, "beside \"type\" allows other types");
-	if (strcmp(keyword, "oneOf") == 0 && list->child->next && !all_disjoint(c, list))
-		return refuse(c, "\"oneOf\" is supported where no value can be valid under two of its schemas");
-	if (strcmp(keyword, "allOf") == 0 && list->child->next)
-		return refuse(c, "\"allOf\" of more than one schema is not supported");
-	return emit_either(c, list, next);
-}
-
 static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
 	int32_t all = NOWHERE;
 	if (types >> TYPE_NUMBER & 1u)
@@ -810,46 +673,107 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 	return all;
 }
 
+/* Whether $ref or allOf have to be joined with something. */
+static bool needs_joining(const cJSON* schema) {
+	const cJSON* all = json_field(schema, "allOf");
+	return (json_field(schema, "$ref") && schema_has_more_than(schema, "$ref")) ||
+	       (all && (schema_has_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
+	                all->child->next));
+}
+
+/* Of a few values those that the other keywords allow; a text of their own grammar, so that no keyword is
+ * forgotten. */
+static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
+	struct error ignored;
+	struct compiler sub = {.grammar = program_open(), .root = c->root, .error = &ignored, .depth = c->depth};
+	char* text = cJSON_PrintUnformatted(value);
+	for (int i = 0; i < SHARED_COUNT; i++)
+		sub.shared[i] = -1;
+	sub.schemas = c->schemas + 16; /* a test costs as much as some parts */
+	const int32_t start = sub.grammar && text ? schema_emit(&sub, rest, RETURNS) : NOWHERE;
+	bool good = false;
+	c->schemas = sub.schemas;
+	if (sub.failed)
+		schema_refuse(c, "keywords beside \"enum\" or \"const\" are not supported here");
+	else if (start != NOWHERE && !sub.grammar->failed) {
+		sub.grammar->rule[0] = start;
+		good = program_close(sub.grammar, &ignored) && grammar_takes(sub.grammar, text, strlen(text));
+	}
+	close_compiler(&sub);
+	grammar_free(sub.grammar);
+	cJSON_free(text);
+	return good;
+}
+
+static bool is_plain_rest(const cJSON* schema) {
+	static const char* const plain[] = {"enum", "const", "type", "nullable", NULL};
+	const cJSON* field;
+	cJSON_ArrayForEach (field, schema) {
+		if (!is_one_of(field->string, plain) && !schema_describes(field->string))
+			return false;
+	}
+	return true;
+}
+
+/* "enum", "const", or both. */
+static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
+	static const char* const values_keywords[] = {"enum", "const", NULL};
+	/* json_field takes null for absent, and a constant may be null */
+	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
+	            *values = json_field(schema, "enum"), *value;
+	struct schema_join join = {.root = c->root};
+	cJSON* rest = is_plain_rest(schema) ? NULL : schema_without(&join, schema, values_keywords);
+	int32_t all = NOWHERE;
+	if (values && !cJSON_IsArray(values))
+		schema_refuse(c, "\"enum\" is not an array");
+	else if (!values)
+		all = fits_type(constant, types) && (!rest || allows(c, rest, constant))
+		          ? emit_constant(c, constant, next)
+		          : NOWHERE;
+	else
+		cJSON_ArrayForEach (value, values) {
+			if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
+			    (!rest || allows(c, rest, value)))
+				all = emit_split(c->grammar, emit_constant(c, value, next), all);
+		}
+	cJSON_Delete(rest);
+	return all;
+}
+
 static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_t next) {
-	static const char* const combinations[] = {"anyOf", "oneOf", "allOf"};
 	if (cJSON_IsTrue(schema))
 		return any_value(c, next);
 	if (cJSON_IsFalse(schema))
 		return NOWHERE;
 	if (!cJSON_IsObject(schema))
-		return refuse(c, "a schema is neither an object nor a boolean");
+		return schema_refuse(c, "a schema is neither an object nor a boolean");
 	if (!check_keywords(c, schema))
 		return NOWHERE;
-	const cJSON* reference = json_field(schema, "$ref");
-	if (reference) {
-		const cJSON* target = cJSON_IsString(reference) ? resolve(c->root, reference->valuestring) : NULL;
-		if (!target)
-			return refuse(c, "\"$ref\" points to nothing in this schema");
-		if (!stands_alone(c, schema, "$ref"))
-			return NOWHERE;
-		const int rule = reference_rule(c, target);
-		return c->failed ? NOWHERE : emit_call(c->grammar, rule, next);
+	if (needs_joining(schema)) {
+		const cJSON* joined = schema_joined(c, schema);
+		return joined ? schema_emit(c, joined, next) : NOWHERE;
 	}
-	for (int i = 0; i < 3; i++)
-		if (json_field(schema, combinations[i]))
-			return emit_combination(c, schema, combinations[i], next);
-	const unsigned types = types_of(c, schema);
-	/* json_field takes null for absent, and a constant may be null */
-	const cJSON* constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
-	if (constant)
-		return fits_type(constant, types) ? emit_constant(c, constant, next) : NOWHERE;
-	if (json_field(schema, "enum"))
-		return emit_enumeration(c, json_field(schema, "enum"), types, next);
+	if (json_field(schema, "$ref"))
+		return schema_emit_reference(c, schema, next);
+	if (json_field(schema, "allOf")) /* of one schema, alone */
+		return schema_emit(c, json_field(schema, "allOf")->child, next);
+	if (json_field(schema, "anyOf"))
+		return schema_emit_combination(c, schema, "anyOf", next);
+	if (json_field(schema, "oneOf"))
+		return schema_emit_combination(c, schema, "oneOf", next);
+	const unsigned types = schema_types(c, schema);
+	if (cJSON_GetObjectItemCaseSensitive(schema, "const") || json_field(schema, "enum"))
+		return emit_values(c, schema, types, next);
 	return types ? emit_types(c, schema, types, next) : any_value(c, next);
 }
 
-static int32_t emit_schema(struct compiler* c, const cJSON* schema, int32_t next) {
+int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 	if (c->failed || next == NOWHERE)
 		return NOWHERE;
 	if (++c->schemas > MAX_SCHEMAS)
-		return refuse(c, "more than 16384 parts");
+		return schema_refuse(c, "more than 16384 parts");
 	if (++c->depth > MAX_SCHEMA_DEPTH)
-		return refuse(c, "nested deeper than 64");
+		return schema_refuse(c, "nested deeper than 64");
 	const int32_t at = emit_whole_schema(c, schema, next);
 	c->depth--;
 	return c->failed ? NOWHERE : at;
@@ -867,17 +791,25 @@ static struct grammar* finished(struct grammar* g, int32_t start, bool failed, s
 	return g;
 }
 
+int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t next, struct error* error) {
+	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
+	for (int i = 0; i < SHARED_COUNT; i++)
+		c.shared[i] = -1;
+	const int32_t start = schema ? schema_emit(&c, schema, next) : emit_shared(&c, SHARED_OBJECT, next);
+	close_compiler(&c);
+	if (start == NOWHERE && !c.failed)
+		error_set(error, "the schema allows no text at all");
+	return c.failed ? NOWHERE : start;
+}
+
 static struct grammar* compile(const cJSON* schema, struct error* error) {
-	struct compiler c = {.grammar = program_open(), .root = schema, .error = error};
-	if (!c.grammar) {
+	struct grammar* g = program_open();
+	if (!g) {
 		error_set(error, "out of memory for a grammar");
 		return NULL;
 	}
-	for (int i = 0; i < SHARED_COUNT; i++)
-		c.shared[i] = -1;
-	const int32_t start = schema ? emit_schema(&c, schema, RETURNS) : emit_shared(&c, SHARED_OBJECT, RETURNS);
-	free(c.reference);
-	return finished(c.grammar, start, c.failed, error);
+	const int32_t start = json_schema_emit(g, schema, RETURNS, error);
+	return finished(g, start, start == NOWHERE, error);
 }
 
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {

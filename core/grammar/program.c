@@ -8,6 +8,7 @@ struct grammar* program_open(void) {
 	struct grammar* g = calloc(1, sizeof *g);
 	if (!g)
 		return NULL;
+	atomic_init(&g->holders, 1);
 	g->capacity = 256;
 	g->rule_capacity = 16;
 	g->at = malloc((size_t)g->capacity * sizeof *g->at);
@@ -21,8 +22,29 @@ struct grammar* program_open(void) {
 	return g;
 }
 
+struct grammar* grammar_hold(const struct grammar* grammar) {
+	struct grammar* g = (struct grammar*)(uintptr_t)grammar; /* the count alone changes */
+	atomic_fetch_add(&g->holders, 1);
+	return g;
+}
+
+bool grammar_same(const struct grammar* a, const struct grammar* b) {
+	if (a == b)
+		return true;
+	if (a->n != b->n || a->n_rules != b->n_rules ||
+	    memcmp(a->rule, b->rule, (size_t)a->n_rules * sizeof *a->rule) != 0)
+		return false;
+	for (int32_t i = 0; i < a->n; i++) { /* there are bytes between the members */
+		const struct instruction *x = &a->at[i], *y = &b->at[i];
+		if (x->opcode != y->opcode || x->next != y->next || x->low != y->low || x->high != y->high ||
+		    x->other != y->other)
+			return false;
+	}
+	return true;
+}
+
 void grammar_free(struct grammar* g) {
-	if (!g)
+	if (!g || atomic_fetch_sub(&g->holders, 1) != 1)
 		return;
 	free(g->at);
 	free(g->rule);

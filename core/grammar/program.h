@@ -10,6 +10,8 @@
 #ifndef SWIFTLET_CORE_GRAMMAR_PROGRAM_H
 #define SWIFTLET_CORE_GRAMMAR_PROGRAM_H
 
+#include <stdatomic.h>
+
 #include "core/grammar/grammar.h"
 
 enum { GRAMMAR_INSTRUCTIONS = 1 << 18, GRAMMAR_RULES = 1 << 14 };
@@ -23,6 +25,7 @@ struct instruction {
 };
 
 struct grammar {
+	atomic_int holders;
 	struct instruction* at; /* (n) at[0] is RETURN */
 	int n, capacity;
 	int32_t* rule; /* (n_rules) where each starts; rule 0 is the text */

@@ -38,6 +38,9 @@ struct states {
 	const struct grammar* grammar;
 	struct state state[MAX_STATES];
 	int16_t step[MAX_STATES][256];
+	uint64_t met[MAX_STATES][4]; /* bytes that this walk has gone from there */
+	uint64_t met_in[MAX_STATES]; /* the walk that is */
+	uint64_t walk;
 	int n_states;
 	struct place place[MAX_PLACES];
 	int n_places;
@@ -232,6 +235,24 @@ int states_step(struct states* s, int state, uint8_t byte) {
 	const int next = intern(s);
 	if (!s->full)
 		*known = (int16_t)next;
+	return next;
+}
+
+void states_forget(struct states* s) { clear(s); }
+
+void states_begin_walk(struct states* s) { s->walk++; }
+
+int states_walk(struct states* s, int state, uint8_t byte, int64_t* work) {
+	const int next = states_step(s, state, byte);
+	uint64_t* met = &s->met[state][byte >> 6];
+	const uint64_t bit = (uint64_t)1 << (byte & 63);
+	if (s->met_in[state] != s->walk) {
+		s->met_in[state] = s->walk;
+		memset(s->met[state], 0, sizeof s->met[state]);
+	}
+	if (!(*met & bit))
+		*work += s->state[state].n + s->state[next].n + 1;
+	*met |= bit;
 	return next;
 }
 

@@ -17,9 +17,15 @@ struct states* states_open(const struct grammar*);
 void states_close(struct states*);
 
 int states_start(struct states*);
+/* Forgets every state. */
+void states_forget(struct states*);
 /* The state after a byte. STATE_DEAD too where the set would be too large, or the tables are full.
  */
 int states_step(struct states*, int state, uint8_t byte);
+/* The same, for a walk over many texts from one state: *work grows by the places of both states where the
+ * walk meets that step for the first time, whatever was known before. */
+void states_begin_walk(struct states*);
+int states_walk(struct states*, int state, uint8_t byte, int64_t* work);
 /* Whether the text may end here. */
 bool states_ends(const struct states*, int state);
 /* The only byte that may come here, where the text may not end; -1: there are several, or none. */

@@ -10,7 +10,7 @@
 
 typedef __m256i ints;
 typedef __m256 floats;
-enum { LANES = 8, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 5, SIGNED_BYTES = true };
+enum { LANES = 8, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 8, SIGNED_BYTES = true };
 
 static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }
@@ -45,13 +45,6 @@ static inline ints ints_quarters(const uint8_t* p, size_t stride) {
 	const __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const void*)p));
 	return _mm256_inserti128_si256(v, _mm_loadu_si128((const void*)(p + stride)), 1);
 }
-/* 4 bytes at each of eight places */
-static inline ints ints_heads(const uint8_t* p, size_t stride) {
-	int v[LANES];
-	for (int r = 0; r < LANES; r++)
-		memcpy(v + r, p + (size_t)r * stride, 4);
-	return _mm256_setr_epi32(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
-}
 /* In both 16-bit halves */
 static inline ints ints_scale(ints scale) {
 	return _mm256_blend_epi16(scale, _mm256_slli_epi32(scale, 16), 0xaa);
@@ -66,6 +59,12 @@ static inline floats floats_from_halves(ints v) {
 	return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
 }
 
+enum { DIRECT_ROWS = 4 };
+#define DIRECT 1
+
+/* The compiler adds to v here and now: left to itself it forms all products first, and spills them. */
+#define IN_ORDER(v) __asm__("" : "+x"(v))
+
 #include "kernels/cpu/matmul_quantized.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -78,105 +77,150 @@ INLINED ints to_all(const void* p) {
 
 INLINED floats float_to_all(const void* p) { return _mm256_castsi256_ps(to_all(p)); }
 
-/* sum (n) += the next `columns` columns of the weights times those of the activations at q, in 16 bits */
-INLINED void dot_16(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4], const int8_t* q,
-                    size_t x_stride) {
-	UNROLLED for (int c = 0; c < columns / 4; c++) {
-		const ints four = ints_load(w[c]);
-		UNROLLED for (int i = 0; i < n; i++) sum[i] =
-		    _mm256_add_epi16(sum[i], _mm256_maddubs_epi16(four, to_all(q + (size_t)i * x_stride + c * 4)));
+INLINED ints widened(ints sum, ints some, ints factor) {
+	return _mm256_add_epi32(sum, _mm256_madd_epi16(some, factor));
+}
+
+/* some (n) += 4·count columns of the weights times those of the activations at q, in 16 bits */
+INLINED void dot_16(int n, ints some[], int count, const ints w[], const int8_t* q, size_t x_stride) {
+	UNROLLED for (int c = 0; c < count; c++) UNROLLED for (int i = 0; i < n; i++) {
+		const ints x = to_all(q + (size_t)i * x_stride + c * 4);
+		some[i] = _mm256_add_epi16(some[i], _mm256_maddubs_epi16(w[c], x));
+		IN_ORDER(some[i]);
 	}
 }
 
 /* The same of signed bytes, in 32 bits */
-INLINED void dot_signed(int n, ints sum[], int columns, const uint8_t (*w)[LANES * 4], const int8_t* q,
-                        size_t x_stride) {
-	UNROLLED for (int c = 0; c < columns / 4; c++) {
-		const ints four = ints_load(w[c]), size = _mm256_abs_epi8(four);
+INLINED void dot_signed(int n, ints sum[], int count, const ints w[], const int8_t* q, size_t x_stride) {
+	UNROLLED for (int c = 0; c < count; c++) {
+		const ints size = _mm256_abs_epi8(w[c]);
 		UNROLLED for (int i = 0; i < n; i++) {
-			const ints x = _mm256_sign_epi8(to_all(q + (size_t)i * x_stride + c * 4), four);
-			const ints pairs = _mm256_maddubs_epi16(size, x);
-			sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+			const ints x = _mm256_sign_epi8(to_all(q + (size_t)i * x_stride + c * 4), w[c]);
+			sum[i] = widened(sum[i], _mm256_maddubs_epi16(size, x), _mm256_set1_epi16(1));
+			IN_ORDER(sum[i]);
 		}
 	}
+}
+
+/* Columns of blocks of 32 whose products fit 16 bits; 0 where bytes are signed */
+INLINED int narrow_of(enum dtype type) {
+	switch (type) {
+	case DTYPE_Q4_0:
+	case DTYPE_Q4_1:
+		return 32;
+	case DTYPE_Q5_0:
+	case DTYPE_Q5_1:
+		return 16;
+	default:
+		return 0;
+	}
+}
+
+INLINED void zeros(int n, ints v[]) { UNROLLED for (int i = 0; i < n; i++) v[i] = ints_set(0); }
+
+INLINED void load_vectors(ints out[4], const uint8_t (*w)[LANES * 4]) {
+	UNROLLED for (int c = 0; c < 4; c++) out[c] = ints_load(w[c]);
+}
+
+/* The next 16 columns of a block of 32, its first or last: sums (n) and, until they are full, some (n) */
+INLINED void small_products(int narrow, bool last, int n, ints sums[], ints some[], const ints w[4],
+                            const int8_t* q, size_t x_stride) {
+	if (!narrow) {
+		dot_signed(n, sums, 4, w, q, x_stride);
+		return;
+	}
+	if (narrow == 16 || !last)
+		zeros(n, some);
+	dot_16(n, some, 4, w, q, x_stride);
+	if (narrow == 16 || last)
+		UNROLLED for (int i = 0; i < n; i++) sums[i] = widened(sums[i], some[i], _mm256_set1_epi16(1));
 }
 
 /* Block b's sum of activation row i */
 INLINED float* slot(const struct run* run, int slots, int64_t b, int i) {
-	return run->sum + (b % slots * GROUP_ROWS + i) * LANES;
+	return run->sum + ((b & (slots - 1)) * GROUP_ROWS + i) * LANES;
 }
 
-/* `narrow` columns fit 16 bits; 0 where bytes are signed */
-INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
-	const struct tile* w = run->w;
-	for (int b = 0; b < run->columns / 32; b++) {
-		const int64_t block = run->column / 32 + b;
-		ints sums[GROUP_ROWS];
-		fetch(run, b * 32);
-		UNROLLED for (int i = 0; i < n; i++) sums[i] =
-		    minimum || !narrow ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + b * 4);
-		if (narrow)
-			for (int column = 0; column < 32; column += narrow) {
-				ints some[GROUP_ROWS];
-				UNROLLED for (int i = 0; i < n; i++) some[i] = ints_set(0);
-				dot_16(n, some, narrow, w->q + b * 8 + column / 4, run->q + b * 32 + column, run->x_stride);
-				UNROLLED for (int i = 0; i < n; i++) sums[i] =
-				    _mm256_add_epi32(sums[i], _mm256_madd_epi16(some[i], _mm256_set1_epi16(1)));
-			}
-		else
-			dot_signed(n, sums, 32, w->q + b * 8, run->q + b * 32, run->x_stride);
-		const floats wd = _mm256_load_ps(w->d[b]), wm = minimum ? _mm256_load_ps(w->m[b]) : wd;
-		UNROLLED for (int i = 0; i < n; i++) {
-			const size_t row = (size_t)i * run->x_stride;
-			const floats d = _mm256_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			float* to = slot(run, SLOTS, block, i);
-			floats sum = block < SLOTS ? _mm256_setzero_ps() : _mm256_load_ps(to);
-			sum = _mm256_fmadd_ps(floats_from_ints(sums[i]), d, sum);
-			if (minimum)
-				sum = _mm256_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
-			_mm256_store_ps(to, sum);
-		}
+/* What a block's sums begin with */
+INLINED void small_start(bool minimum, int narrow, int n, ints sums[], const struct run* run, int b) {
+	UNROLLED for (int i = 0; i < n; i++) sums[i] =
+	    minimum || !narrow ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + b * 4);
+}
+
+/* Block b of the run, whose sums are done, meets its scales. */
+INLINED void small_end(bool minimum, int n, const ints sums[], const struct run* run, int b) {
+	const int64_t block = (run->column >> 5) + b;
+	const floats wd = _mm256_load_ps(run->w->d[b]), wm = minimum ? _mm256_load_ps(run->w->m[b]) : wd;
+	UNROLLED for (int i = 0; i < n; i++) {
+		const size_t row = (size_t)i * run->x_stride;
+		const floats d = _mm256_mul_ps(wd, float_to_all(run->d + row + b * 4));
+		float* to = slot(run, SLOTS, block, i);
+		floats sum = _mm256_fmadd_ps(floats_from_ints(sums[i]), d, _mm256_load_ps(to));
+		if (minimum)
+			sum = _mm256_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
+		_mm256_store_ps(to, sum);
 	}
 }
 
-/* Groups of `group` columns, with an offset or with a minimum; `narrow` columns fit 16 bits */
+INLINED void small_run(bool minimum, int narrow, int n, const struct run* run) {
+	for (int b = 0; b < run->columns / 32; b++) {
+		ints sums[GROUP_ROWS], some[GROUP_ROWS], w[4];
+		fetch(run, b * 32);
+		small_start(minimum, narrow, n, sums, run, b);
+		UNROLLED for (int half = 0; half < 2; half++) {
+			load_vectors(w, run->w->q + b * 8 + half * 4);
+			small_products(narrow, half, n, sums, some, w, run->q + b * 32 + half * 16, run->x_stride);
+		}
+		small_end(minimum, n, sums, run, b);
+	}
+}
+
+/* Group g's `vectors` vectors of products, with an offset or with a minimum, join sums (n), scaled. */
+INLINED void super_products(bool minimum, int vectors, int n, ints sums[], const ints w[], const int8_t* q,
+                            const struct run* run, int g) {
+	ints some[GROUP_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) some[i] =
+	    minimum ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + g * 4);
+	dot_16(n, some, vectors, w, q, run->x_stride);
+	UNROLLED for (int i = 0; i < n; i++) sums[i] = widened(sums[i], some[i], ints_load(run->w->scale[g]));
+}
+
+/* Block b of the run, of `groups` groups, whose sums are done, meets its scales and minima. */
+INLINED void super_end(bool minimum, int groups, int n, const ints sums[], const struct run* run, int b) {
+	const int64_t block = (run->column >> 8) + b;
+	const floats wd = _mm256_load_ps(run->w->d[b]), wm = minimum ? _mm256_load_ps(run->w->m[b]) : wd;
+	UNROLLED for (int i = 0; i < n; i++) {
+		const size_t row = (size_t)i * run->x_stride;
+		floats product = _mm256_mul_ps(wd, floats_from_ints(sums[i]));
+		if (minimum) {
+			ints less = ints_set(0);
+			UNROLLED for (int p = b * groups / 2; p < b * groups / 2 + groups / 2; p++) less =
+			    widened(less, ints_load(run->w->min[p]), to_all(run->sums + row + p * 4));
+			product = _mm256_fmadd_ps(wm, floats_from_ints(less), product);
+		}
+		float* to = slot(run, SUPER_SLOTS, block, i);
+		const floats d = float_to_all(run->d + row + b * 4);
+		_mm256_store_ps(to, _mm256_fmadd_ps(d, product, _mm256_load_ps(to)));
+	}
+}
+
+/* Groups of `group` columns; `narrow` columns fit 16 bits */
 INLINED void super_run(bool minimum, int group, int narrow, int n, const struct run* run) {
-	const struct tile* w = run->w;
-	const int groups = 256 / group;
+	const int groups = 256 / group, vectors = narrow / 4;
 	for (int b = 0; b < run->columns / 256; b++) {
-		const int64_t block = run->column / 256 + b;
 		ints sums[GROUP_ROWS];
-		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
+		zeros(n, sums);
 		for (int g = b * groups; g < b * groups + groups; g++) {
 			if (group == 32 || g % 2 == 0)
 				fetch(run, g * group);
-			const ints scale = ints_load(w->scale[g]);
 			for (int part = 0; part < group / narrow; part++) {
-				ints some[GROUP_ROWS];
-				UNROLLED for (int i = 0; i < n; i++) some[i] =
-				    minimum ? ints_set(0) : to_all(run->sums + (size_t)i * run->x_stride + g * 4);
-				dot_16(n, some, narrow, w->q + (g * group + part * narrow) / 4,
-				       run->q + g * group + part * narrow, run->x_stride);
-				UNROLLED for (int i = 0; i < n; i++) sums[i] =
-				    _mm256_add_epi32(sums[i], _mm256_madd_epi16(some[i], scale));
+				const int column = g * group + part * narrow;
+				ints w[8];
+				UNROLLED for (int c = 0; c < vectors; c++) w[c] = ints_load(run->w->q[column / 4 + c]);
+				super_products(minimum, vectors, n, sums, w, run->q + column, run, g);
 			}
 		}
-		const floats wd = _mm256_load_ps(w->d[b]), wm = minimum ? _mm256_load_ps(w->m[b]) : wd;
-		UNROLLED for (int i = 0; i < n; i++) {
-			floats product = _mm256_mul_ps(wd, floats_from_ints(sums[i]));
-			if (minimum) {
-				ints less = ints_set(0);
-				UNROLLED for (int p = b * groups / 2; p < b * groups / 2 + groups / 2; p++) less =
-				    _mm256_add_epi32(
-				        less, _mm256_madd_epi16(ints_load(w->min[p]),
-				                                to_all(run->sums + (size_t)i * run->x_stride + p * 4)));
-				product = _mm256_fmadd_ps(wm, floats_from_ints(less), product);
-			}
-			float* to = slot(run, SUPER_SLOTS, block, i);
-			const floats before = block < SUPER_SLOTS ? _mm256_setzero_ps() : _mm256_load_ps(to);
-			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
-			_mm256_store_ps(to, _mm256_fmadd_ps(d, product, before));
-		}
+		super_end(minimum, groups, n, sums, run, b);
 	}
 }
 
@@ -192,6 +236,9 @@ INLINED void super_run(bool minimum, int group, int narrow, int n, const struct 
 			RUN(3, __VA_ARGS__)                                                                              \
 			RUN(4, __VA_ARGS__)                                                                              \
 			RUN(5, __VA_ARGS__)                                                                              \
+			RUN(6, __VA_ARGS__)                                                                              \
+			RUN(7, __VA_ARGS__)                                                                              \
+			RUN(8, __VA_ARGS__)                                                                              \
 		}                                                                                                    \
 	}
 
@@ -237,6 +284,8 @@ static void quantized_run(enum dtype type, int n, const struct run* run) {
 	}
 }
 
+#include "kernels/cpu/matmul_direct.h"
+
 /* ---- woven weights --------------------------------------------------------------------------- */
 
 enum { WOVEN_ROWS = 2 };
@@ -276,7 +325,7 @@ void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w
                            const void* x, int n) {
 	if (w->woven)
 		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!avx2_quantized_few(out, out_stride, w, begin, end, x, n))
+	else if (!direct_matmul(out, out_stride, w, begin, end, x, n))
 		quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif

@@ -48,14 +48,6 @@ static inline ints ints_quarters(const uint8_t* p, size_t stride) {
 	                            _mm_loadu_si128((const void*)(p + 3 * stride)), 1);
 	return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
-/* 4 bytes at each of sixteen places */
-static inline ints ints_heads(const uint8_t* p, size_t stride) {
-	int v[LANES];
-	for (int r = 0; r < LANES; r++)
-		memcpy(v + r, p + (size_t)r * stride, 4);
-	return _mm512_setr_epi32(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12],
-	                         v[13], v[14], v[15]);
-}
 /* A scale as the products want it */
 static inline ints ints_scale(ints scale) { return scale; }
 static inline void floats_store(float* p, floats v) { _mm512_store_ps(p, v); }

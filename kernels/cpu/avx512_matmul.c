@@ -30,6 +30,7 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 	}
 }
 
+#define decode_row avx2_decode
 #include "kernels/cpu/matmul_decoded.h"
 #include "kernels/cpu/matmul_float.h"
 

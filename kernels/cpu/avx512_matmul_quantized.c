@@ -35,7 +35,7 @@ INLINED void small_run(bool minimum, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm512_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			floats sum = block < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(slot(run, SLOTS, block, i));
+			floats sum = _mm512_load_ps(slot(run, SLOTS, block, i));
 			sum = _mm512_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = _mm512_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
@@ -75,7 +75,7 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 			if (minimum)
 				product = _mm512_fmadd_ps(wm, floats_from_ints(less[i]), product);
 			float* to = slot(run, SUPER_SLOTS, block, i);
-			const floats before = block < SUPER_SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
+			const floats before = _mm512_load_ps(to);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
 			_mm512_store_ps(to, _mm512_fmadd_ps(d, product, before));
 		}

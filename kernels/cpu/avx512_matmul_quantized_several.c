@@ -100,7 +100,7 @@ INLINED void small_tile(enum dtype type, int n, struct several* job) {
 	for (int64_t b = 0; b < job->cols / 32; b++, w.at += bytes, advance(&q, 32)) {
 		struct packed packed;
 		ints sums[SEVERAL];
-		const floats wd = floats_from_halves(heads(&w, 0));
+		const floats wd = floats_from_halves(words(&w, 0, 0));
 		fetch_far(job, bytes);
 		if (b % 2 == 0)
 			fetch_near(job, w.at, b / 2, bytes * 8);
@@ -155,7 +155,7 @@ INLINED void q6_k_header(struct header* out, const struct rows* w) {
 	ints scales[4];
 	columns(w, 192, scales);
 	UNROLLED for (int j = 0; j < 4; j++) put_scales(out, j * 4, scales[j], true);
-	out->d = floats_from_halves(ints_right(heads(w, 206), 16));
+	out->d = floats_from_halves(ints_right(words(w, 194, 3), 16));
 }
 
 /* A step's 64 columns; further bits that serve more steps are taken by the first and move down. */

@@ -1,9 +1,9 @@
 /* The CPU's inner loops, one table an instruction set, chosen at run time.
  *
- * reference.c is the plain one; avx2.c and avx512.c are held to it by tests/checkkernels. Every element
- * of every output is computed by a sequence of operations that depends on shapes and logical positions
- * alone, never on how many rows, threads or tiles share the call: a row alone and the same row among 64
- * give the same bits. */
+ * reference.c is the plain one; avx2.c, avx512.c and neon.c are held to it by tests/checkkernels. Every
+ * element of every output is computed by a sequence of operations that depends on shapes and logical
+ * positions alone, never on how many rows, threads or tiles share the call: a row alone and the same row
+ * among 64 give the same bits. */
 #ifndef SWIFTLET_KERNELS_CPU_KERNELS_H
 #define SWIFTLET_KERNELS_CPU_KERNELS_H
 
@@ -65,10 +65,16 @@ struct cpu_kernels {
 	uint64_t (*read)(const void* memory, size_t bytes);
 };
 
-extern const struct cpu_kernels cpu_reference, cpu_avx2, cpu_avx512;
+extern const struct cpu_kernels cpu_reference;
+extern const struct cpu_kernels cpu_avx2, cpu_avx512;            /* x86-64 */
+extern const struct cpu_kernels cpu_neon, cpu_dotprod, cpu_i8mm; /* 64-bit ARM */
 
-/* isa: "auto", "reference", "avx2", "avx512". NULL with the error set when it is unknown or the
- * processor lacks it. */
+/* isa: "auto", "reference", "avx2", "avx512", "neon", "dotprod", "i8mm". NULL with the error set when it is
+ * unknown or the processor lacks it. */
 const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error*);
+
+/* All that this processor runs but the reference's, the widest first; returns how many. */
+enum { MAX_ISAS = 8 };
+int cpu_kernels_here(const struct cpu_kernels* out[MAX_ISAS]);
 
 #endif

@@ -113,6 +113,15 @@ void avx512_prepare(enum dtype weight, void* out, const float* x, int cols);
 void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                    const void* x, int n);
 
+/* 64-bit ARM: NEON, with dotprod, and with i8mm too */
+void neon_prepare(enum dtype weight, void* out, const float* x, int cols);
+void neon_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                 const void* x, int n);
+void dotprod_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                    const void* x, int n);
+void i8mm_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                 const void* x, int n);
+
 /* dtype_to_float, the same bits, faster for the decoded types, F16, BF16 and Q8_0. */
 void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
 /* low_round, the same bytes, faster for Q4_K and Q8_0. */
@@ -122,19 +131,25 @@ void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w
                            const void* x, int n);
 void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                              int64_t end, const void* x, int n);
+void neon_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                           const void* x, int n);
+void dotprod_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                              int64_t end, const void* x, int n);
+void i8mm_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                           const void* x, int n);
 
-/* Their few rows (one or two) and several (up to sixteen): false, and nothing done, where there are too many
+/* AVX's few rows (one or two) and several (up to sixteen): false, and nothing done, where there are too many
  * activation rows, too few weight rows or no such kernel for the type. */
-bool avx2_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                        const uint8_t* x, int n);
 bool avx512_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                           const uint8_t* x, int n);
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                               int64_t end, const uint8_t* x, int n);
 
-/* Whether this processor and system run the avx2 (AVX2, FMA, F16C) and avx512 (F, BW, DQ, VL, VNNI and
- * all of avx2) kernels. False on other architectures. */
+/* Whether this processor and system run the kernels of an instruction set; false on other architectures. avx2
+ * needs AVX2, FMA and F16C; avx512 F, BW, DQ, VL, VNNI and all of avx2; i8mm all of dotprod. */
 bool avx2_supported(void);
 bool avx512_supported(void);
+bool dotprod_supported(void);
+bool i8mm_supported(void);
 
 #endif

@@ -1,8 +1,9 @@
 /* Products with weights that are widened a block at a time: DECODED_ROWS weight rows, CHUNK columns of each,
  * are decoded once and meet every activation row.
  *
- * Included after matmul_float.h and with its vectors. Every element has one accumulator of V_LANES sums, fed
- * by fused multiply-add in ascending order of the column, whichever rows stand beside it. */
+ * Included with matmul_float.h's vectors and decode_row, which widens a row as dtype_to_float does. Every
+ * element has one accumulator of V_LANES sums, fed by fused multiply-add in ascending order of the column,
+ * whichever rows stand beside it. */
 
 enum { DECODED_ROWS = 4, CHUNK = 256 };
 
@@ -28,10 +29,10 @@ static void decoded_rows(float* out, size_t out_stride, const struct tensor* w, 
 	for (int64_t k = 0; k < w->cols; k += CHUNK) {
 		const int count = (int)(w->cols - k < CHUNK ? w->cols - k : CHUNK);
 		for (int r = 0; r < rows; r++)
-			avx2_decode(w->type,
-			            (const uint8_t*)w->data + row_bytes * (size_t)(first + r) +
-			                dtype_row_bytes(w->type, k),
-			            wide + r * CHUNK, count);
+			decode_row(w->type,
+			           (const uint8_t*)w->data + row_bytes * (size_t)(first + r) +
+			               dtype_row_bytes(w->type, k),
+			           wide + r * CHUNK, count);
 		for (int i = 0; i < n; i++)
 			decoded_chunk(sums[i], wide, (const float*)(const void*)(x + (size_t)i * x_bytes) + k, count);
 	}

@@ -48,8 +48,8 @@ INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8
 		const ints first = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2));
 		const ints second = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2 + 1));
 		if (n >= FETCHED_FROM)
-			UNROLLED for (int line = 0; line < WOVEN_BLOCK / 4 / 64; line++) _mm_prefetch(
-			    (const char*)w + 2 * WOVEN_BLOCK + p * (WOVEN_BLOCK / 4) + line * 64, _MM_HINT_T1);
+			UNROLLED for (int line = 0; line < WOVEN_BLOCK / 4 / 64; line++) __builtin_prefetch(
+			    (const char*)w + 2 * WOVEN_BLOCK + p * (WOVEN_BLOCK / 4) + line * 64, 0, 2);
 		woven_halves(n, dot, block.q + (size_t)p * 8 * WOVEN_WORD, first, second, q + p * 64, x_stride);
 	}
 	UNROLLED for (int i = 0; i < n; i++) {

@@ -22,8 +22,12 @@ INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
 	out[3] = ints_high_halves(b, d);
 }
 
-/* The 4 bytes at `at` of every row */
-INLINED ints heads(const struct rows* rows, size_t at) { return ints_heads(rows->at + at, rows->stride); }
+/* Word k of the 16 bytes at `at` of every row */
+INLINED ints words(const struct rows* rows, size_t at, int k) {
+	ints out[4];
+	columns(rows, at, out); /* what is not asked for is not computed */
+	return out[k];
+}
 
 INLINED ints low_bits(ints v, int shift, int mask) {
 	return ints_and(ints_right(v, shift), ints_bytes(mask));

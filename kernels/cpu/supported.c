@@ -27,3 +27,17 @@ bool avx2_supported(void) { return false; }
 bool avx512_supported(void) { return false; }
 
 #endif
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+bool dotprod_supported(void) { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
+bool i8mm_supported(void) { return dotprod_supported() && getauxval(AT_HWCAP2) & HWCAP2_I8MM; }
+
+#else
+
+bool dotprod_supported(void) { return false; }
+bool i8mm_supported(void) { return false; }
+
+#endif

@@ -1,19 +1,20 @@
 /* Attention of a tree's rows, cut by absolute position.
  *
  * Positions are cut into chunks of ATTENTION_CHUNK counted from 0. A block takes one row, one key/value head
- * and one chunk, for all query heads that share it; the last of them to finish, or a second kernel, combines
- * the chunks in order. A row sees positions below its base at slots of the same number, and beyond it its own
- * ancestors at theirs; slots lie in pages, and a thread looks up its position's once. So its result depends
- * on its own path alone. */
+ * and one chunk after another, for all query heads that share it, of the chunks that the slice's rows see:
+ * how many blocks are launched says nothing about the context. The last chunk of a row to be done, or a
+ * second kernel, combines them in order. A row sees positions below its base at slots of the same number, and
+ * beyond it its own ancestors at theirs; slots lie in pages, and a thread looks up its position's once. So
+ * its result depends on its own path alone. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
-enum { CHUNK = ATTENTION_CHUNK, HEADS_AT_ONCE = 8 };
+enum { CHUNK = ATTENTION_CHUNK, HEADS_AT_ONCE = 8, BLOCKS_A_MULTIPROCESSOR = 8 };
 
 struct attend {
 	const float* q;
 	float *partial, *scale;
-	int heads, kv_heads, head_dim, block, chunks, window, first_row;
+	int heads, kv_heads, head_dim, block, chunks, window, first_row, rows;
 	float factor, softcap;
 	unsigned* done; /* as workspace.row_done; NULL: another kernel combines the chunks */
 };
@@ -108,16 +109,16 @@ __device__ void combine_head(const struct attend& a, T* out, int row_of_slice, i
 	}
 }
 
-template <class T> __global__ void attend_kernel(struct attend a, T* out, const struct device_slice* s) {
-	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
+/* Chunk `nth` of those that row `of` of the launch sees, for one key/value head. */
+template <class T>
+__device__ void attend_chunk(const struct attend& a, T* out, const struct device_slice* s, int of, int kv,
+                             int nth, float* dynamic) {
 	__shared__ float weight[CHUNK], shared[2 * CHUNK], scores[HEADS_AT_ONCE * CHUNK];
 	__shared__ const __half* key[CHUNK]; /* of a position of the chunk */
-	const int r = blockIdx.y + a.first_row, kv = blockIdx.x, chunk = blockIdx.z, hd = a.head_dim;
-	wait_for_inputs();
-	if (r >= s->n || leaves_out(s, 2 * a.block))
-		return;
+	const int r = of + a.first_row, hd = a.head_dim;
 	const struct device_row& row = s->row[r];
 	const int from = a.window > 0 ? max(0, row.position + 1 - a.window) : 0;
+	const int chunk = from / CHUNK + nth;
 	const int begin = max(chunk * CHUNK, from), end = min((chunk + 1) * CHUNK, row.position + 1),
 	          n = end - begin;
 	if (n <= 0)
@@ -147,7 +148,7 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 			const float sum = block_sum(e, shared);
 			weight[threadIdx.x] = e;
 			__syncthreads();
-			const size_t at = ((size_t)blockIdx.y * a.heads + first + h) * a.chunks + chunk;
+			const size_t at = ((size_t)of * a.heads + first + h) * a.chunks + chunk;
 			mix_values(a.partial + at * hd, weight, key, to_value, n, hd, shared);
 			if (threadIdx.x == 0) {
 				a.scale[2 * at] = most;
@@ -156,10 +157,27 @@ template <class T> __global__ void attend_kernel(struct attend a, T* out, const 
 			__syncthreads();
 		}
 	}
-	unsigned* done = a.done ? &a.done[(size_t)blockIdx.y * a.kv_heads + blockIdx.x] : NULL;
+	unsigned* done = a.done ? &a.done[(size_t)of * a.kv_heads + kv] : NULL;
 	if (done && is_last_block(done, row.position / CHUNK - from / CHUNK + 1))
 		for (int h = 0; h < group; h++)
-			combine_head(a, out, (int)blockIdx.y, r, kv * group + h, from, row.position);
+			combine_head(a, out, of, r, kv * group + h, from, row.position);
+}
+
+/* A window's positions lie in so many chunks at most, whatever the context. */
+__device__ __forceinline__ int chunks_in_use(const struct attend& a, const struct device_slice* s) {
+	return a.window > 0 ? min(s->chunks, (a.window - 1) / CHUNK + 2) : s->chunks;
+}
+
+template <class T> __global__ void attend_kernel(struct attend a, T* out, const struct device_slice* s) {
+	extern __shared__ float dynamic[]; /* q (HEADS_AT_ONCE, head_dim) */
+	wait_for_inputs();
+	if (leaves_out(s, 2 * a.block))
+		return;
+	const int rows = min(a.rows, s->n - a.first_row), all = rows * a.kv_heads * chunks_in_use(a, s);
+	for (int i = blockIdx.x; i < all; i += gridDim.x) {
+		attend_chunk(a, out, s, i / a.kv_heads % rows, i % a.kv_heads, i / a.kv_heads / rows, dynamic);
+		__syncthreads(); /* before the next chunk's keys take the place of this one's */
+	}
 }
 
 template <class T> __global__ void combine_kernel(struct attend a, T* out, const struct device_slice* s) {
@@ -176,7 +194,8 @@ static void launch_both(const struct cuda_backend* b, cudaStream_t stream, int r
 	const struct model_shape* m = &b->shape;
 	const struct device_slice* s = (const struct device_slice*)b->slice;
 	T* out = (T*)(is_alone(b) ? b->work.mixed : b->work.part);
-	launch(b, stream, dim3((unsigned)m->kv_heads, (unsigned)rows, (unsigned)b->chunks), CHUNK,
+	const int all = m->kv_heads * rows * b->chunks, most = b->multiprocessors * BLOCKS_A_MULTIPROCESSOR;
+	launch(b, stream, dim3((unsigned)(all < most ? all : most)), CHUNK,
 	       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, s);
 	if (!a.done)
 		launch(b, stream, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, s);
@@ -195,6 +214,7 @@ void launch_attention(const struct cuda_backend* b, cudaStream_t stream, int row
 	                         b->chunks,
 	                         slides ? m->sliding_window : 0,
 	                         first_row,
+	                         rows,
 	                         m->attention_scale,
 	                         m->attention_softcap,
 	                         b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done};

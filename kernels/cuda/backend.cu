@@ -1,4 +1,4 @@
-/* The CUDA backend: opening and closing, memory, caches. */
+/* The CUDA backend: opening and closing, and what it does not do. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,208 +28,18 @@ bool cuda_available(struct error* error) {
 	int driver = 0, devices = 0;
 	if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
 		return error_set(error, "no NVIDIA driver was found");
-	/* a driver runs programs of its own major version and of older ones; conditional graphs came with 12.4 */
-	const int built = CUDART_VERSION / 1000 * 1000, needed = built > 12040 ? built : 12040;
-	if (driver < needed)
-		return error_set(error, "the NVIDIA driver supports CUDA %d.%d: %d.%d or later is needed",
-		                 driver / 1000, driver % 1000 / 10, needed / 1000, needed % 1000 / 10);
 	const cudaError_t status = cudaGetDeviceCount(&devices);
+	/* the runtime knows which drivers it runs on; what newer ones bring is done without where it is missing
+	 */
+	if (status == cudaErrorInsufficientDriver)
+		return error_set(
+		    error,
+		    "the NVIDIA driver supports CUDA %d.%d, and a swiftlet built with CUDA %d.%d needs a "
+		    "newer one; one built with the CUDA Toolkit 12.4 runs on drivers of 12.0 and later",
+		    driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 	if (status != cudaSuccess || devices == 0)
 		return error_set(error, "no CUDA device was found: %s", cudaGetErrorString(status));
 	return true;
-}
-
-/* ---- memory ------------------------------------------------------------------------------- */
-
-static void say_what_is_free(size_t bytes, const char* what, struct error* error) {
-	size_t available = 0, total = 0;
-	cudaGetLastError(); /* an allocation's failure is not sticky */
-	cudaMemGetInfo(&available, &total);
-	error_set(
-	    error,
-	    "out of GPU memory for %s: %zu MiB asked for, %zu MiB of %zu MiB free; a smaller model, a quantized "
-	    "one (Q8_0) or a shorter --context would fit",
-	    what, bytes >> 20, available >> 20, total >> 20);
-}
-
-void* cuda_take(struct cuda_backend* b, size_t bytes, const char* what, struct error* error) {
-	void* p = NULL;
-	if (b->n_allocations == b->allocation_capacity) {
-		const int capacity = b->allocation_capacity ? 2 * b->allocation_capacity : 256;
-		void** grown = (void**)realloc(b->allocation, (size_t)capacity * sizeof *grown);
-		if (!grown) {
-			error_set(error, "out of memory for %s", what);
-			return NULL;
-		}
-		b->allocation = grown;
-		b->allocation_capacity = capacity;
-	}
-	if (cudaMalloc(&p, bytes > 0 ? bytes : 1) != cudaSuccess) {
-		say_what_is_free(bytes, what, error);
-		return NULL;
-	}
-	b->allocation[b->n_allocations++] = p;
-	return p;
-}
-
-template <class T>
-static bool take(struct cuda_backend* b, T** out, size_t count, const char* what, struct error* error) {
-	*out = (T*)cuda_take(b, count * sizeof(T), what, error);
-	return *out != NULL;
-}
-
-static bool take_bytes(struct cuda_backend* b, void** out, size_t bytes, const char* what,
-                       struct error* error) {
-	*out = cuda_take(b, bytes, what, error);
-	return *out != NULL;
-}
-
-/* ---- pages -------------------------------------------------------------------------------- */
-
-static void* take_pages(void* owner, size_t bytes) {
-	void* taken = NULL;
-	if (cudaSetDevice(((const struct cuda_backend*)owner)->device) != cudaSuccess ||
-	    cudaMalloc(&taken, bytes) != cudaSuccess)
-		return NULL;
-	return taken;
-}
-
-/* What a device that failed holds is left to it: it would be waited for. */
-static void give_pages_back(void* owner, void* taken) {
-	const struct cuda_backend* b = (const struct cuda_backend*)owner;
-	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)
-		cudaFree(taken);
-}
-
-static void copy_page(void* owner, void* to, const void* from, size_t bytes) {
-	const struct cuda_backend* b = (const struct cuda_backend*)owner;
-	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)
-		cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, b->stream);
-}
-
-static size_t page_bytes(const struct cuda_backend* b) {
-	const struct model_shape* m = &b->shape;
-	return (size_t)m->n_blocks * 2 * (size_t)m->kv_heads * PAGE_SLOTS * (size_t)m->head_dim * sizeof(__half);
-}
-
-static bool open_pages(struct device_group* g, struct error* error) {
-	struct page_memory memory[MAX_DEVICES];
-	size_t available = 0, total = 0;
-	for (int d = 0; d < g->devices; d++)
-		memory[d] = {g->device[d], page_bytes(g->device[d]), take_pages, give_pages_back, copy_page};
-	if (g->pages.page_bytes > 0 || pages_open(&g->pages, memory, g->devices, g->cache_bytes))
-		return true;
-	cudaGetLastError();
-	cudaMemGetInfo(&available, &total);
-	return error_set(error, "out of GPU memory for %zu MiB of caches: %zu MiB of %zu MiB are free",
-	                 g->cache_bytes >> 20, available >> 20, total >> 20);
-}
-
-/* ---- caches ------------------------------------------------------------------------------- */
-
-static bool say_what_would_fit(const struct device_group* g, int capacity, struct error* error) {
-	const size_t page = page_bytes(g->device[0]), pages = (size_t)paged_most(capacity);
-	size_t available = 0, total = 0;
-	cudaGetLastError();
-	cudaSetDevice(g->device[0]->device);
-	cudaMemGetInfo(&available, &total);
-	const size_t fit = available / page * PAGE_SLOTS, beside = MAX_ROWS + 2 * PAGE_SLOTS;
-	return error_set(
-	    error,
-	    "out of GPU memory for a context of %d tokens: its keys and values take %zu MiB, %zu MiB of %zu MiB "
-	    "are free; a --context of %zu would fit",
-	    capacity, pages * page >> 20, available >> 20, total >> 20, fit > beside ? fit - beside : (size_t)0);
-}
-
-static void cache_close(struct cache* cache) {
-	struct cuda_cache* c = (struct cuda_cache*)cache;
-	if (!c)
-		return;
-	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
-	paged_close(&c->paged);
-	if (!devices_gone(b))
-		each_device(b, [&](const struct cuda_backend* p) { cudaFree(c->hidden[p->rank]); });
-	free(c);
-}
-
-static bool take_hidden(const struct cuda_backend* b, struct cuda_cache* c, struct error* error) {
-	const size_t bytes = (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float);
-	CUDA_TRY(cudaSetDevice(b->device), error);
-	if (cudaMalloc((void**)&c->hidden[b->rank], bytes) == cudaSuccess)
-		return true;
-	say_what_is_free(bytes, "a cache's hidden states", error);
-	return false;
-}
-
-static bool open_cache(struct cuda_cache* c, struct cuda_backend* b, int capacity, struct error* error) {
-	struct device_group* g = b->group;
-	bool done = open_pages(g, error);
-	if (done && !paged_open(&c->paged, &b->head, capacity, DTYPE_F16, &g->pages, error))
-		done = g->pages.bounded ? false : say_what_would_fit(g, capacity, error);
-	each_device(b, [&](const struct cuda_backend* p) { done = done && take_hidden(p, c, error); });
-	return done;
-}
-
-static struct cache* cache_open(struct backend* backend, int capacity, enum dtype type, struct error* error) {
-	struct cuda_backend* b = (struct cuda_backend*)backend;
-	/* F16 only: an F32 model's cache is rounded, as its weights are */
-	if (type == DTYPE_Q8_0) {
-		error_set(error, "a cache of type q8_0 was asked for; the GPU keeps f16");
-		return NULL;
-	}
-	if (capacity < 1 || capacity > b->context) {
-		error_set(error, "a cache of %d tokens was asked for; the backend was opened for 1 to %d", capacity,
-		          b->context);
-		return NULL;
-	}
-	struct cuda_cache* c = (struct cuda_cache*)calloc(1, sizeof *c);
-	if (!c) {
-		error_set(error, "out of memory for a cache");
-		return NULL;
-	}
-	c->paged.head.backend = backend;
-	if (open_cache(c, b, capacity, error))
-		return &c->paged.head;
-	cache_close(&c->paged.head);
-	return NULL;
-}
-
-/* The pages that a path's rows lie in, and will: slots count from the first one's. */
-struct path {
-	__half* page[MAX_ROWS / PAGE_SLOTS + 1];
-	int first, n;
-	int32_t row[MAX_ROWS];
-};
-
-/* Rows of the path move down over the others, in order. A block one head's keys or values in a block of the
- * model, a thread an element. */
-__global__ void compact_kernel(struct path path, int head_dim) {
-	const size_t head = (size_t)blockIdx.x * PAGE_SLOTS * head_dim;
-	for (int j = threadIdx.x; j < head_dim; j += blockDim.x)
-		for (int i = 0; i < path.n; i++) {
-			const int to = path.first + i, from = path.first + path.row[i];
-			path.page[to / PAGE_SLOTS][head + (size_t)(to % PAGE_SLOTS) * head_dim + j] =
-			    path.page[from / PAGE_SLOTS][head + (size_t)(from % PAGE_SLOTS) * head_dim + j];
-		}
-}
-
-static void compact(const struct cuda_backend* b, const struct paged_cache* c, const int32_t* row, int n) {
-	const int first = c->head.committed / PAGE_SLOTS;
-	struct path path = {};
-	path.first = c->head.committed % PAGE_SLOTS;
-	path.n = n;
-	memcpy(path.row, row, (size_t)n * sizeof *row);
-	for (int i = 0; i <= (path.first + row[n - 1]) / PAGE_SLOTS; i++)
-		path.page[i] = (__half*)paged_bytes(c, b->rank)[first + i];
-	compact_kernel<<<b->shape.n_blocks * 2 * b->shape.kv_heads, 128, 0, b->stream>>>(path, b->shape.head_dim);
-}
-
-static void commit(struct cache* cache, const int32_t* row, int n) {
-	struct paged_cache* c = (struct paged_cache*)cache;
-	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
-	if (paged_moves(c, row, n) && cudaSetDevice(b->device) == cudaSuccess)
-		each_device(b, [&](const struct cuda_backend* p) { compact(p, c, row, n); });
-	paged_commit(c, row, n);
 }
 
 /* ---- bandwidth ---------------------------------------------------------------------------- */
@@ -269,83 +79,6 @@ static int threads(const struct backend* backend) { return backend ? 1 : 0; }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static size_t largest_quantized(const struct cuda_backend* b) {
-	size_t most = 1;
-	for (int i = 0; i < b->shape.n_blocks; i++) {
-		const struct device_block* w = &b->block[i];
-		const struct matrix* const m[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->gate, &w->up, &w->down};
-		for (size_t k = 0; k < sizeof m / sizeof m[0]; k++) {
-			const size_t count = (size_t)m[k]->rows * (size_t)m[k]->cols;
-			most = kept_as_stored((enum dtype)m[k]->type) && count > most ? count : most;
-		}
-	}
-	return most;
-}
-
-static bool open_workspace(struct cuda_backend* b, struct error* error) {
-	const struct model_shape *m = &b->shape, *whole = &b->whole;
-	struct workspace* w = &b->work;
-	const size_t part = is_alone(b) ? 1 : most_of_a_part(b);
-	const size_t rows = PREFILL_CHUNK, q = (size_t)m->heads * (size_t)m->head_dim,
-	             kv = (size_t)m->kv_heads * (size_t)m->head_dim, vocab = (size_t)m->vocab;
-	b->chunks = (b->context + MAX_ROWS + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
-	b->segments = (m->vocab + RESULT_SEGMENT - 1) / RESULT_SEGMENT;
-	const size_t chunks = (size_t)SLICE_ROWS * (size_t)m->heads * (size_t)b->chunks;
-	const size_t segments = (size_t)SLICE_ROWS * (size_t)b->segments;
-	const size_t influence = 2 * (size_t)m->n_blocks * rows;
-	const char* what = "the workspace";
-	b->slice_bytes = sizeof(struct device_slice) + PREFILL_CHUNK * sizeof(struct device_row) +
-	                 (size_t)SLICE_ROWS * MAX_ROWS * sizeof(int32_t) +
-	                 (size_t)SLICE_ROWS * (size_t)paged_most(b->context) * sizeof(void*) +
-	                 2 * rows * (size_t)b->rope.pairs * sizeof(float) + 256;
-	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? (size_t)SLICE_ROWS : (size_t)MAX_DRAFT;
-	return take(b, &w->x, rows * (size_t)m->dim, what, error) &&
-	       take(b, &w->y, rows * (size_t)m->dim, what, error) &&
-	       take(b, &w->before, rows * (size_t)m->dim, what, error) &&
-	       take(b, &w->influence, influence, what, error) && take(b, &w->q, rows * q, what, error) &&
-	       take(b, &w->k, rows * kv, what, error) && take(b, &w->v, rows * kv, what, error) &&
-	       take_bytes(b, &w->normed, rows * (size_t)m->dim * 2, what, error) &&
-	       take_bytes(b, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2, what, error) &&
-	       take_bytes(b, &w->gated, rows * (size_t)whole->ffn * 2, what, error) &&
-	       take(b, &w->wide, rows * (size_t)m->ffn, what, error) &&
-	       take(b, &w->wide_up, rows * (size_t)m->ffn, what, error) &&
-	       take(b, &w->partial, chunks * (size_t)m->head_dim, what, error) &&
-	       take(b, &w->scale, 2 * chunks, what, error) &&
-	       take(b, &w->logits, (size_t)SLICE_ROWS * vocab, "the logits", error) &&
-	       take(b, &w->score, (size_t)SLICE_ROWS * vocab, "the logits", error) &&
-	       take(b, &w->segment_sum, 2 * segments, what, error) &&
-	       take(b, &w->top_score, segments * MAX_TOP, what, error) &&
-	       take(b, &w->top_token, segments * MAX_TOP, what, error) &&
-	       take(b, &w->head_done, 3 * (size_t)m->heads, what, error) &&
-	       take(b, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads, what, error) &&
-	       take(b, &w->tile_sums, tile_sums_of(b), what, error) &&
-	       take(b, &w->tile_done, tiles_of(b), what, error) &&
-	       take_bytes(b, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill", error) &&
-	       take_bytes(b, &w->part, part, what, error) &&
-	       take_bytes(b, &w->gathered, (size_t)b->group->devices * part, what, error) &&
-	       take(b, &b->slice, b->slice_bytes, what, error) && take(b, &b->result, results, what, error) &&
-	       cuda_ok(cudaMallocHost((void**)&b->staging, b->slice_bytes), "cudaMallocHost", error) &&
-	       cuda_ok(cudaMallocHost((void**)&b->host_result, results * sizeof *b->host_result),
-	               "cudaMallocHost", error) &&
-	       cuda_ok(cudaMallocHost((void**)&b->host_influence, influence * sizeof *b->host_influence),
-	               "cudaMallocHost", error) &&
-	       cuda_ok(cudaMallocHost((void**)&b->host_logits, 3 * vocab * sizeof *b->host_logits),
-	               "cudaMallocHost", error);
-}
-
-/* Said before anything is loaded, rather than after minutes of copying. */
-static bool weights_fit(struct cuda_backend* b, struct error* error) {
-	size_t available = 0, total = 0;
-	CUDA_TRY(cudaMemGetInfo(&available, &total), error);
-	const size_t bytes = weight_bytes(b);
-	return bytes <= available ||
-	       error_set(
-	           error,
-	           "the model does not fit the GPU: its weights take %zu MiB there, %zu MiB of %zu MiB are free; "
-	           "a smaller model, or Q8_0 weights, would fit",
-	           bytes >> 20, available >> 20, total >> 20);
-}
-
 /* SWIFTLET_CUDA_LAUNCHES=separate|fused|early, so that they can be compared; the best that the device can. */
 static bool choose_launches(struct cuda_backend* b, int major, struct error* error) {
 	static const char* const name[] = {"separate", "fused", "early"};
@@ -377,15 +110,15 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 	return true;
 }
 
-/* SWIFTLET_CUDA_GRAPHS=on has several devices capture their passes, too. NCCL's guide advises against it
- * where one thread drives them: a graph's launch may wait for the other devices, which have not got theirs.
+/* SWIFTLET_CUDA_GRAPHS=on|off: one device captures its passes unless told not to, several if told to. NCCL's
+ * guide advises against it where one thread drives them: a graph's launch may wait for the other devices,
+ * which have not got theirs.
  */
 static bool choose_captures(struct device_group* g, struct error* error) {
 	const char* wish = getenv("SWIFTLET_CUDA_GRAPHS");
-	const bool on = wish && strcmp(wish, "on") == 0;
-	g->captures = on || g->devices == 1;
-	return !wish || on || strcmp(wish, "off") == 0 ||
-	       error_set(error, "SWIFTLET_CUDA_GRAPHS=%.40s: on or off was expected", wish);
+	const bool on = wish && strcmp(wish, "on") == 0, off = wish && strcmp(wish, "off") == 0;
+	g->captures = on || (g->devices == 1 && !off);
+	return !wish || on || off || error_set(error, "SWIFTLET_CUDA_GRAPHS=%.40s: on or off was expected", wish);
 }
 
 static bool open_device(struct cuda_backend* b, struct error* error) {
@@ -397,12 +130,19 @@ static bool open_device(struct cuda_backend* b, struct error* error) {
 		                 device.major, device.minor);
 	snprintf(b->head.name, sizeof b->head.name, "cuda (%.50s)", device.name);
 	CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), error);
+	b->multiprocessors = device.multiProcessorCount;
 	return choose_launches(b, device.major, error) && choose_parts(b, error);
 }
 
 static bool open_cublas(struct cuda_backend* b, struct error* error) {
-	if (!cublas_find(&b->calls))
+	if (!cublas_find(&b->calls)) {
+		fprintf(
+		    stderr,
+		    "swiftlet: cuBLAS (libcublas.so.%d) was not found: prompts are computed as decoded tokens are, "
+		    "%d at a time, which is slower and gives other bits than with it\n",
+		    CUDART_VERSION / 1000, SLICE_ROWS);
 		return true;
+	}
 	CUBLAS_TRY(b->calls.create(&b->cublas), error);
 	CUBLAS_TRY(b->calls.set_stream(b->cublas, b->stream), error);
 	b->cublas_workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
@@ -428,6 +168,8 @@ static void close_device(struct cuda_backend* b) {
 		cudaFreeHost(b->host_influence);
 	if (b->host_logits)
 		cudaFreeHost(b->host_logits);
+	if (b->host_tap)
+		cudaFreeHost(b->host_tap);
 	if (b->stream)
 		cudaStreamDestroy(b->stream);
 }
@@ -450,6 +192,7 @@ static void cuda_close(struct backend* backend) {
 		if (!gone)
 			close_device(b);
 		rope_close(&b->rope);
+		rope_close(&b->sliding_rope);
 		free(b->allocation);
 		free(b->block);
 		free(b);
@@ -484,8 +227,6 @@ static bool does_model(const struct weight_table* w, struct error* error) {
 	const struct model_shape* m = &w->shape;
 	if (m->norm != NORM_RMS)
 		return error_set(error, "the CUDA backend does no LayerNorm: --backend cpu does");
-	if (m->sliding_rope.dim > 0)
-		return error_set(error, "the CUDA backend does no RoPE that differs by block: --backend cpu does");
 	if (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f)
 		return error_set(error, "the CUDA backend does not scale residuals, logits or long attention: "
 		                        "--backend cpu does");
@@ -495,10 +236,10 @@ static bool does_model(const struct weight_table* w, struct error* error) {
 static void fill_in(struct backend* head, const struct weight_table* weights, bool alone) {
 	head->weights = weights;
 	head->close = cuda_close;
-	head->cache_open = cache_open;
-	head->cache_close = cache_close;
+	head->cache_open = cuda_cache_open;
+	head->cache_close = cuda_cache_close;
 	head->run = cuda_run;
-	head->commit = commit;
+	head->commit = cuda_commit;
 	head->discard = paged_discard;
 	head->rewind = paged_rewind;
 	head->truncate = paged_truncate;
@@ -544,11 +285,13 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 		return error_set(error, "out of memory for the backend");
 	/* a library's product may take another way for a share of a matrix than for the whole */
 	const bool library = options->devices == 0;
-	if (!rope_open(&b->rope, &weights->shape.rope, error) || !open_device(b, error) ||
-	    !weights_fit(b, error) || (library && !open_cublas(b, error)) || !upload_weights(b, error))
+	if (!rope_open(&b->rope, &weights->shape.rope, error) ||
+	    !rope_open(&b->sliding_rope, &weights->shape.sliding_rope, error) || !open_device(b, error) ||
+	    !weights_fit(b, library ? CUBLAS_WORKSPACE : 0, error) || (library && !open_cublas(b, error)) ||
+	    !upload_weights(b, error))
 		return false;
 	b->head.prefill_is_exact = !b->cublas;
-	return open_workspace(b, error);
+	return workspace_open(b, error);
 }
 
 struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,

@@ -66,9 +66,11 @@ struct device_slice {
 	int measure; /* influence is asked for */
 	uint64_t skip[MASK_WORDS], low[MASK_WORDS];
 	int low_head;
-	int ancestors; /* byte offset of int32 slots behind this struct and the rows */
-	int angles;    /* byte offset of (rows, pairs) cosines, then as many sines */
+	int ancestors;      /* byte offset of int32 slots behind this struct and the rows */
+	int angles;         /* byte offset of (rows, pairs) cosines, then as many sines */
+	int sliding_angles; /* likewise, of sliding blocks that are turned otherwise */
 	int angle_rows;
+	int chunks; /* of ATTENTION_CHUNK positions that the farthest row sees, if no window bounds it */
 	/* a draft loop */
 	int steps, max_steps;
 	float chance, threshold, accept[DRAFT_BINS], min_reach[MAX_DRAFT + 1];
@@ -157,7 +159,7 @@ struct cuda_backend {
 	    shape; /* this device's: the same but for heads, kv_heads and ffn, of which it has a share */
 	int rank;  /* among the devices that share the model; 0 leads */
 	struct device_group* group;
-	int device, context, chunks, segments;
+	int device, context, chunks, segments, multiprocessors;
 	enum launches launches;
 	int column_parts; /* of products with few rows; 0: by their shape (parts.h). The same bits */
 	bool bf16;        /* activations and half-precision weights are BF16, else F16 */
@@ -165,8 +167,8 @@ struct cuda_backend {
 	struct cublas_calls calls;
 	cublasHandle_t cublas; /* NULL where the library is not installed: prefill then runs as exact rows */
 	void* cublas_workspace;
-	struct rope_frequencies rope;
-	struct device_block* block; /* (n_blocks) on the host, pointers to the device */
+	struct rope_frequencies rope, sliding_rope; /* the latter without pairs where all blocks are alike */
+	struct device_block* block;                 /* (n_blocks) on the host, pointers to the device */
 	struct matrix output, low_output;
 	void* embedding; /* (vocab, dim) in the activations' type */
 	float *output_norm, *output_bias;
@@ -175,6 +177,7 @@ struct cuda_backend {
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	float* host_influence;                      /* as work.influence, pinned */
+	float* host_tap;                            /* (PREFILL_CHUNK, dim) a tapped slice's states, pinned */
 	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
@@ -212,6 +215,18 @@ bool cublas_find(struct cublas_calls*);
 
 /* Device memory that the backend owns. NULL with the error set: how much was asked for and what is free. */
 void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct error*);
+
+/* memory.cu */
+struct cache* cuda_cache_open(struct backend*, int capacity, enum dtype, struct error*);
+void cuda_cache_close(struct cache*);
+void cuda_commit(struct cache*, const int32_t* path, int n);
+/* Of a page, of this device's heads. */
+size_t cuda_page_bytes(const struct cuda_backend*);
+
+/* workspace.cu */
+/* Whether the weights, what passes work in, their graphs, a cache, and so many bytes more fit the device. */
+bool weights_fit(struct cuda_backend*, size_t beside, struct error*);
+bool workspace_open(struct cuda_backend*, struct error*);
 
 /* devices.cu */
 /* Opens what the devices exchange by, once each is opened; nothing for one. */
@@ -262,7 +277,16 @@ struct matrix_shares {
 	struct own_rows q, kv, dim, ffn, vocab;
 };
 struct matrix_shares shares_of(const struct cuda_backend*);
+/* A block's matrices as the model has them, and which of their rows this device has. */
+enum { BLOCK_MATRICES = 7 };
+struct shared_matrix {
+	const struct tensor* of;
+	struct own_rows share;
+};
+void matrices_of(const struct cuda_backend*, int block, struct shared_matrix matrix[BLOCK_MATRICES]);
 bool upload_weights(struct cuda_backend*, struct error*);
+/* Bytes that it takes meanwhile beside the weights. */
+size_t upload_room(const struct cuda_backend*);
 /* Bytes that upload_weights will take. */
 size_t weight_bytes(const struct cuda_backend*);
 /* Whether the kernels take this type's bits as stored; else they become halves. */
@@ -278,6 +302,9 @@ bool arrange_rows(const struct matrix*, enum dtype, const void* rows, void* raw,
 bool cuda_use_low(struct backend*, const struct low_table*, struct error*);
 bool cuda_carry_low(struct backend*, size_t bytes, bool* all, struct error*);
 void low_state_close(struct cuda_backend*);
+/* Gives back the memory of a copy that nobody asked for (low_table.optional): passes run as stored from then
+ * on, whatever they ask for. False where there is none. */
+bool low_give_way(struct cuda_backend*);
 
 /* ---- what goes along with a product ------------------------------------------------------- */
 
@@ -299,6 +326,7 @@ struct turn {
 	float *q, *k, *v;
 	const float *q_norm, *k_norm;
 	int heads, kv_heads, head_dim, pairs, block, interleaved;
+	int sliding; /* by the sliding blocks' angles */
 	float plus, epsilon;
 	unsigned* done; /* as workspace.head_done; NULL: not with the product */
 };
@@ -357,17 +385,24 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
                const struct mask* low, bool low_head, const struct draft_policy*, struct result*,
                struct error*);
 
+/* capture.cu */
+/* Captures the passes, and the draft loop, for launches as the group's with_low says, where they are
+ * captured: else their kernels are loaded alone. What the device or its driver cannot capture is launched by
+ * the host instead, which is said. */
+bool capture_passes(struct cuda_backend*, struct error*);
+void captured_close(struct cuda_backend::captured*);
+
 /* pass.cu */
+/* Room for the angles of so many rows from `at` of the staging block on; where it ends. And one row's, in a
+ * text whose prompt is so long. */
+size_t reserve_angles(const struct cuda_backend*, size_t at, int rows);
+void put_angles(const struct cuda_backend*, int row, int position, int prompt_length);
 /* Lists where a cache's pages lie on the device, at that byte of its staging block; how many bytes they take.
  */
 size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t at);
 /* Where a part of the staging block begins, at `at` or behind it. */
 static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
 bool cuda_run(struct backend*, const struct pass*, struct error*);
-/* Captures the passes, and the draft loop, for launches as the group's with_low says, where they are
- * captured: else their kernels are loaded alone. */
-bool capture_passes(struct cuda_backend*, struct error*);
-void captured_close(struct cuda_backend::captured*);
 /* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams; what
  * the slice skips may be left out. */
 void launch_span(const struct cuda_backend*, int rows, const struct mask* skip);

@@ -41,12 +41,9 @@ static bool add_while(cudaGraph_t graph, cudaGraphConditionalHandle handle, cuda
 	return true;
 }
 
-static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error) {
-	cudaGraphConditionalHandle handle;
-	cudaGraph_t body;
-	CUDA_TRY(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault), error);
-	if (!add_while(graph, handle, &body, error))
-		return false;
+/* A step, as launches into the body. No stream is left capturing, whatever fails. */
+static bool capture_step(struct cuda_backend* b, cudaGraph_t body, cudaGraphConditionalHandle handle,
+                         struct error* error) {
 	CUDA_TRY(cudaStreamBeginCaptureToGraph(b->stream, body, NULL, NULL, 0, cudaStreamCaptureModeThreadLocal),
 	         error);
 	/* whether a conditional node's body may hold early launches is not documented */
@@ -56,6 +53,15 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 	b->launches = launches;
 	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
+	return true;
+}
+
+static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error) {
+	cudaGraphConditionalHandle handle;
+	cudaGraph_t body;
+	CUDA_TRY(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault), error);
+	if (!add_while(graph, handle, &body, error) || !capture_step(b, body, handle, error))
+		return false;
 	CUDA_TRY(cudaGraphInstantiate(&b->captured[b->group->with_low].draft, graph, 0), error);
 	return true;
 }
@@ -72,7 +78,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
 	const struct cache* cache = &c->paged.head;
 	struct device_slice* s = (struct device_slice*)b->staging;
-	const int pairs = b->rope.pairs, steps = policy->max_steps;
+	const int steps = policy->max_steps;
 	memset(s, 0, sizeof *s);
 	s->n = s->steps = 1; /* the step that runs */
 	if (skip)
@@ -85,16 +91,10 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	s->threshold = policy->threshold;
 	memcpy(s->accept, policy->accept, sizeof s->accept);
 	memcpy(s->min_reach, policy->min_reach, sizeof s->min_reach);
-	size_t at = align_place(sizeof *s);
-	s->angles = (int)at;
-	s->angle_rows = steps;
-	float* cosine = (float*)(b->staging + at);
-	for (int i = 0; i < steps; i++) {
-		const int position = cache->committed + i, prompt = cache->prompt_length;
-		rope_row(&b->rope, position, prompt > position + 1 ? prompt : position + 1,
-		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(steps + i) * (size_t)pairs);
-	}
-	at = align_place(at + 2 * (size_t)steps * (size_t)pairs * sizeof(float));
+	s->chunks = (cache->committed + steps - 1) / ATTENTION_CHUNK + 1;
+	size_t at = reserve_angles(b, sizeof *s, steps);
+	for (int i = 0; i < steps; i++)
+		put_angles(b, i, cache->committed + i, cache->prompt_length);
 	struct device_row row = {};
 	row.token = token;
 	row.position = row.slot = row.base = cache->committed;
@@ -142,7 +142,7 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
                const struct mask* low, bool low_head, const struct draft_policy* policy, struct result* out,
                struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	const bool with_low = low || low_head;
+	const bool with_low = b->low && (low || low_head); /* it may have been given back */
 	bool all;
 	if (policy->max_steps < 1 || policy->max_steps > MAX_DRAFT) {
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);

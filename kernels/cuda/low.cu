@@ -3,6 +3,7 @@
  * Its place, and graphs of passes that take it as the slice says, are made at once; its bytes follow when it
  * is filled, in pieces, so that none delays what is decoded meanwhile. Where several devices share the model,
  * each has its rows of the copy, too. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct low_state {
 	struct matrix* place; /* (n_items) this device's rows of each */
 	struct own_rows* own; /* (n_items) which they are */
 	unsigned char* raw;   /* a piece, as stored */
+	int allocations;      /* of the backend's, before it took this copy's */
 	int item;             /* all rows of those before are there, and of this one those before `row` */
 	int64_t row;
 };
@@ -93,6 +95,7 @@ static bool open_low(struct cuda_backend* b, const struct low_table* table, stru
 		return error_set(error, "out of memory for a low-bit copy");
 	b->low = s;
 	s->table = table;
+	s->allocations = b->n_allocations;
 	s->place = (struct matrix*)calloc(items, sizeof *s->place);
 	s->own = (struct own_rows*)calloc(items, sizeof *s->own);
 	if (!s->place || !s->own)
@@ -100,12 +103,21 @@ static bool open_low(struct cuda_backend* b, const struct low_table* table, stru
 	return take_places(b, error) && take_raw(b, error);
 }
 
-/* What was taken for a copy that cannot be run. */
-static void give_back(struct cuda_backend* b, int n_allocations) {
-	while (b->n_allocations > n_allocations)
+/* What was taken for a copy: one that cannot be run, or has to give way. */
+static void give_back(struct cuda_backend* b) {
+	while (b->low && b->n_allocations > b->low->allocations)
 		cudaFree(b->allocation[--b->n_allocations]);
 	captured_close(&b->captured[1]);
 	low_state_close(b);
+}
+
+bool low_give_way(struct cuda_backend* b) {
+	if (!b->low || !b->low->table->optional || devices_gone(b))
+		return false;
+	b->head.low_given_back = true;
+	each_device(b, [&](struct cuda_backend* p) { give_back(p); });
+	fprintf(stderr, "swiftlet: the low-bit copy of the weights gave its memory on the GPU to caches\n");
+	return true;
 }
 
 static bool is_there(const struct cuda_backend* b, struct error* error) {
@@ -116,21 +128,18 @@ static bool is_there(const struct cuda_backend* b, struct error* error) {
 
 bool cuda_use_low(struct backend* backend, const struct low_table* table, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	int before[MAX_DEVICES];
 	bool done = true;
 	if (b->low)
 		return error_set(error, "the CUDA backend runs one low-bit copy, and has one");
 	if (!check_types(table, error) || !is_there(b, error))
 		return false;
-	each_device(b, [&](struct cuda_backend* p) {
-		before[p->rank] = p->n_allocations;
-		done = done && open_low(p, table, error);
-	});
+	each_device(b, [&](struct cuda_backend* p) { done = done && open_low(p, table, error); });
 	b->group->with_low = true;
 	done = done && capture_passes(b, error);
 	b->group->with_low = false;
 	if (!done && !devices_gone(b))
-		each_device(b, [&](struct cuda_backend* p) { give_back(p, before[p->rank]); });
+		each_device(b, [&](struct cuda_backend* p) { give_back(p); });
+	b->head.low_given_back = false;
 	return done;
 }
 
@@ -165,6 +174,8 @@ bool cuda_carry_low(struct backend* backend, size_t bytes, bool* all, struct err
 	*all = false;
 	if (!is_there(b, error))
 		return false;
+	if (!b->low)
+		return true; /* it has given way */
 	bool done = true, missing = false;
 	each_device(b, [&](struct cuda_backend* p) {
 		struct low_state* s = p->low;

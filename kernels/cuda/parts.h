@@ -7,21 +7,22 @@
 #ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
 #define SWIFTLET_KERNELS_CUDA_PARTS_H
 
-/* Of an H100 or H200; what a count and a second look take, about a microsecond, in bytes of memory's time. */
-enum { PARTS_MULTIPROCESSORS = 132, PARTS_COMBINING = 4 << 20, MOST_PARTS = 4 };
+/* What a count and a second look take, about a microsecond of an H100's or H200's memory, in its bytes. */
+enum { PARTS_COMBINING = 4 << 20, MOST_PARTS = 4 };
 
 /* What the product takes, in bytes of memory's time, as far as every multiprocessor gets the same of it. */
-static inline double parts_take(int tiles, double bytes, int parts) {
+static inline double parts_take(int tiles, double bytes, int parts, int multiprocessors) {
 	const int blocks = tiles * parts;
-	const int most = (blocks + PARTS_MULTIPROCESSORS - 1) / PARTS_MULTIPROCESSORS;
-	return bytes * most * PARTS_MULTIPROCESSORS / blocks + (parts > 1 ? PARTS_COMBINING : 0);
+	const int most = (blocks + multiprocessors - 1) / multiprocessors;
+	return bytes * most * multiprocessors / blocks + (parts > 1 ? PARTS_COMBINING : 0);
 }
 
-/* 1, 2 or 4, by the matrix's shape and type alone: its tiles and all its bytes. */
-static inline int parts_by_shape(int tiles, double bytes) {
+/* 1, 2 or 4, by the matrix's shape and type, its tiles and all its bytes, and by the device. */
+static inline int parts_by_shape(int tiles, double bytes, int multiprocessors) {
 	int best = 1;
 	for (int parts = 2; parts <= MOST_PARTS; parts *= 2)
-		if (parts_take(tiles, bytes, parts) < parts_take(tiles, bytes, best))
+		if (parts_take(tiles, bytes, parts, multiprocessors) <
+		    parts_take(tiles, bytes, best, multiprocessors))
 			best = parts;
 	return best;
 }

@@ -158,86 +158,37 @@ void launch_span(const struct cuda_backend* b, int rows, const struct mask* skip
 	head_launches(b, rows, false);
 }
 
-/* ---- capturing ---------------------------------------------------------------------------- */
-
-static bool clear(struct cuda_backend* b, struct error* error) {
-	const size_t heads = (size_t)b->shape.heads, rows = (size_t)SLICE_ROWS * (size_t)b->shape.kv_heads;
-	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
-	CUDA_TRY(cudaMemsetAsync(b->work.head_done, 0, 3 * heads * sizeof(unsigned), b->stream), error);
-	CUDA_TRY(cudaMemsetAsync(b->work.row_done, 0, rows * sizeof(unsigned), b->stream), error);
-	CUDA_TRY(cudaMemsetAsync(b->work.tile_done, 0, tiles_of(b) * sizeof(unsigned), b->stream), error);
-	return true;
-}
-
-/* Each kernel once on a slice of no rows, so that all are loaded, and a launch that fails says so, before
- * any is captured. */
-static bool warm_up(struct cuda_backend* b, struct error* error) {
-	static const int bucket[] = {1, 2, 3, 5}; /* one for each number of tiles */
-	bool done = true;
-	each_device(b, [&](struct cuda_backend* p) { done = done && clear(p, error); });
-	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0] && done; i++)
-		launch_span(b, 8 * bucket[i], NULL);
-	if (!done)
-		return false;
-	CUDA_TRY(cudaGetLastError(), error);
-	return devices_wait(b, error);
-}
-
-/* One graph a device, which meet in their gathers. No stream is left capturing, whatever fails. */
-static bool capture(struct cuda_backend* b, int index, int rows, struct error* error) {
-	bool done = true, begun[MAX_DEVICES] = {};
-	each_device(b, [&](struct cuda_backend* p) {
-		done = done && cuda_ok(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal),
-		                       "cudaStreamBeginCapture", error);
-		begun[p->rank] = done;
-	});
-	if (done)
-		launch_span(b, rows, NULL);
-	each_device(b, [&](struct cuda_backend* p) {
-		cudaGraph_t graph = NULL;
-		const bool ended = !begun[p->rank] ||
-		                   cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error);
-		done = done && ended &&
-		       cuda_ok(cudaGraphInstantiate(&p->captured[b->group->with_low].pass[index], graph, 0),
-		               "cudaGraphInstantiate", error);
-		if (graph)
-			cudaGraphDestroy(graph);
-	});
-	return done;
-}
-
-bool capture_passes(struct cuda_backend* b, struct error* error) {
-	if (!warm_up(b, error))
-		return false;
-	if (!b->group->captures)
-		return true;
-	if (!is_alone(b) && !capture(b, 0, 1, error))
-		return false;
-	for (int i = 1; i <= BUCKETS; i++)
-		if (!capture(b, i, 8 * i, error))
-			return false;
-	if (!is_alone(b))
-		return devices_wait(b, error); /* whether NCCL took all that it was asked for */
-	return draft_capture(b, error);
-}
-
-void captured_close(struct cuda_backend::captured* c) {
-	for (int i = 0; i <= BUCKETS; i++)
-		if (c->pass[i])
-			cudaGraphExecDestroy(c->pass[i]);
-	if (c->draft)
-		cudaGraphExecDestroy(c->draft);
-	if (c->draft_source)
-		cudaGraphDestroy(c->draft_source);
-	*c = {};
-}
-
 /* ---- describing a slice ------------------------------------------------------------------- */
 
 size_t list_pages(const struct cuda_backend* b, const struct paged_cache* c, size_t at) {
 	const size_t bytes = (size_t)c->n_pages * sizeof(unsigned char*);
 	memcpy(b->staging + at, paged_bytes(c, b->rank), bytes);
 	return bytes;
+}
+
+size_t reserve_angles(const struct cuda_backend* b, size_t at, int rows) {
+	struct device_slice* s = (struct device_slice*)b->staging;
+	const size_t each = 2 * (size_t)rows * sizeof(float);
+	s->angle_rows = rows;
+	s->angles = (int)align_place(at);
+	s->sliding_angles = (int)align_place((size_t)s->angles + each * (size_t)b->rope.pairs);
+	return align_place((size_t)s->sliding_angles + each * (size_t)b->sliding_rope.pairs);
+}
+
+void put_angles(const struct cuda_backend* b, int row, int position, int prompt_length) {
+	const struct device_slice* s = (const struct device_slice*)b->staging;
+	const int length = prompt_length > position + 1 ? prompt_length : position + 1;
+	const struct {
+		const struct rope_frequencies* rope;
+		int at;
+	} kinds[] = {{&b->rope, s->angles}, {&b->sliding_rope, s->sliding_angles}};
+	for (int k = 0; k < 2; k++) {
+		const size_t pairs = (size_t)kinds[k].rope->pairs;
+		float* cosine = (float*)(b->staging + kinds[k].at);
+		if (pairs > 0)
+			rope_row(kinds[k].rope, position, length, cosine + (size_t)row * pairs,
+			         cosine + (size_t)(s->angle_rows + row) * pairs);
+	}
 }
 
 struct walk { /* over the pass's rows, from slice to slice */
@@ -311,12 +262,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	if (pass->low)
 		memcpy(s->low, pass->low->word, sizeof s->low);
 	s->low_head = pass->low_head;
-	const int pairs = b->rope.pairs;
-	size_t at = align_place(sizeof *s + (size_t)n * sizeof(struct device_row));
-	s->angles = (int)at;
-	s->angle_rows = n;
-	float* cosine = (float*)(b->staging + at);
-	at = align_place(at + 2 * (size_t)n * (size_t)pairs * sizeof(float));
+	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
 	s->ancestors = (int)at;
 	int32_t* ancestors = (int32_t*)(b->staging + at);
 	int listed = 0;
@@ -329,9 +275,9 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 			row.ancestor = listed;
 			listed += paged_ancestors(c, row.pending, ancestors + listed);
 		}
-		const int prompt = c->head.prompt_length;
-		rope_row(&b->rope, row.position, prompt > row.position + 1 ? prompt : row.position + 1,
-		         cosine + (size_t)i * (size_t)pairs, cosine + (size_t)(n + i) * (size_t)pairs);
+		put_angles(b, i, row.position, c->head.prompt_length);
+		if (s->chunks < row.position / ATTENTION_CHUNK + 1)
+			s->chunks = row.position / ATTENTION_CHUNK + 1;
 		s->row[i] = row;
 		b->of_row[i] = &pass->segment[walk->segment];
 		b->allowed[i] = b->of_row[i]->allowed ? b->of_row[i]->allowed[within] : NULL;
@@ -425,12 +371,10 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 
 /* ---- one slice ---------------------------------------------------------------------------- */
 
-/* The states stand in work.x until the next slice, whatever the head does. */
-static bool tap(struct cuda_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
-	const size_t dim = (size_t)b->shape.dim;
-	if (!settle(b, error))
-		return false;
-	CUDA_TRY(cudaMemcpyAsync(pass->tap_out + (size_t)r0 * dim, b->work.x, (size_t)n * dim * sizeof(float),
+/* Asks for the states as they stand in work.x; like the influence, they are there once the stream is idle. */
+static bool ask_tap(struct cuda_backend* b, int n, struct error* error) {
+	cudaSetDevice(b->device);
+	CUDA_TRY(cudaMemcpyAsync(b->host_tap, b->work.x, (size_t)n * (size_t)b->shape.dim * sizeof(float),
 	                         cudaMemcpyDeviceToHost, b->stream),
 	         error);
 	return true;
@@ -446,7 +390,10 @@ static bool ask_influence(struct cuda_backend* b, const struct pass* pass, int n
 	return true;
 }
 
-static void take_influence(const struct cuda_backend* b, const struct pass* pass, int r0, int n) {
+static void take_asked(const struct cuda_backend* b, const struct pass* pass, int r0, int n) {
+	const size_t dim = (size_t)b->shape.dim;
+	if (pass->tap >= 0)
+		memcpy(pass->tap_out + (size_t)r0 * dim, b->host_tap, (size_t)n * dim * sizeof(float));
 	for (int s = pass->first; pass->influence && s < pass->last; s++)
 		if (!is_skipped(pass->skip, s))
 			memcpy(pass->influence + (size_t)s * (size_t)pass->n + r0,
@@ -478,7 +425,7 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 		if (s != pass->tap)
 			continue;
 		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, p->stream, n); });
-		if (!tap(b, pass, r0, n, error))
+		if (!ask_tap(b, n, error))
 			return false;
 	}
 	end_launches(b, n, pass->last, pass->tap < 0);
@@ -512,7 +459,7 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
 	                   (pass->tap < 0 || at_end);
 	if (whole) {
-		if (!launch_whole(b, pass->skip, n, error) || (at_end && !tap(b, pass, r0, n, error)))
+		if (!launch_whole(b, pass->skip, n, error) || (at_end && !ask_tap(b, n, error)))
 			return false;
 	} else if (!run_span(b, pass, r0, n, error))
 		return false;
@@ -520,7 +467,7 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)) ||
 	    !devices_wait(b, error))
 		return false;
-	take_influence(b, pass, r0, n);
+	take_asked(b, pass, r0, n);
 	return true;
 }
 
@@ -599,13 +546,15 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 		return error_set(error, "a prefill chunk runs the whole model");
 	if (pass->n_segments > SLICE_ROWS)
 		return error_set(error, "a prefill chunk has rows of %d sequences at most", SLICE_ROWS);
+	if (pass->tap >= 0 && pass->tap % 2 == 0)
+		return error_set(error, "a prefill chunk is tapped at the end of a block");
 	if (!send_slice(b, pass, &walk, 0, pass->n, error))
 		return false;
 	launch_embed(b, b->stream, pass->n);
 	for (int block = 0; block < b->shape.n_blocks; block++) {
 		if (!prefill_block(b, block, pass->n, error))
 			return false;
-		if (pass->tap == 2 * block + 1 && !tap(b, pass, 0, pass->n, error))
+		if (pass->tap == 2 * block + 1 && !ask_tap(b, pass->n, error))
 			return false;
 	}
 	launch_influence(b, b->stream, pass->n, pass->last);
@@ -613,7 +562,7 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 	if (!ask_influence(b, pass, pass->n, error) || (pass->head && !prefill_head(b, pass, pass->n, error)))
 		return false;
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
-	take_influence(b, pass, 0, pass->n);
+	take_asked(b, pass, 0, pass->n);
 	return true;
 }
 
@@ -638,8 +587,8 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	bool all, done = paged_begin(pass, error) && cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
 	if (devices_gone(b))
 		done = error_set(error, "%s", b->group->failure.message);
-	b->group->with_low = pass->low || pass->low_head;
-	assert(!b->group->with_low || (b->low && pass->kind != PASS_PREFILL));
+	assert((!pass->low && !pass->low_head) || pass->kind != PASS_PREFILL);
+	b->group->with_low = b->low && (pass->low || pass->low_head); /* it may have been given back */
 	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
 	struct walk walk = {0, 0};
 	if (pass->kind == PASS_PREFILL && b->cublas)

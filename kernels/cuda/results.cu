@@ -7,6 +7,9 @@
 #include "kernels/noise.h"
 
 enum { THREADS = 256, EACH = RESULT_SEGMENT / THREADS, LEVELS = 3, BINS = 2048 };
+/* A row's filters are one block's, which reads the whole row a dozen times: as many threads as there can be.
+ */
+enum { SAMPLE_THREADS = 1024, SAMPLE_WARPS = SAMPLE_THREADS / 32, OWN_BINS = BINS / SAMPLE_THREADS };
 
 /* A score and its id; larger first, then the lower id. */
 struct choice {
@@ -55,82 +58,143 @@ __device__ __forceinline__ unsigned long long weigh(float processed, bool weight
 	return weighted ? (unsigned long long)(noise_exp(processed) * 1099511627776.0f) : 1ull;
 }
 
+/* Of the block's numbers, all of them and those of the threads before this one. Whole numbers: in any order.
+ */
+struct running {
+	unsigned long long before, all;
+};
+__device__ struct running block_running(unsigned long long mine, unsigned long long* shared) {
+	const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	unsigned long long upto = mine;
+	for (unsigned step = 1; step < 32; step *= 2) {
+		const unsigned long long lower = __shfl_up_sync(0xffffffffu, upto, step);
+		upto += lane >= step ? lower : 0;
+	}
+	__syncthreads();
+	if (lane == 31)
+		shared[warp] = upto;
+	__syncthreads();
+	struct running out = {upto - mine, 0};
+	for (unsigned i = 0; i < blockDim.x / 32; i++) {
+		out.before += i < warp ? shared[i] : 0;
+		out.all += shared[i];
+	}
+	return out;
+}
+
+/* Adds the warp's numbers to its bins: lanes of the same bin, of which a few hold nearly all improbable
+ * tokens, add up before one of them goes to memory. Numbers are below 2^42, in two parts. */
+__device__ __forceinline__ void add_to_bin(unsigned long long* bins, uint32_t bin,
+                                           unsigned long long weight) {
+	const unsigned peers = __match_any_sync(0xffffffffu, bin);
+	const unsigned low = __reduce_add_sync(peers, (unsigned)(weight & 0xfffffu));
+	const unsigned high = __reduce_add_sync(peers, (unsigned)(weight >> 20));
+	const unsigned long long sum = (unsigned long long)low + ((unsigned long long)high << 20);
+	if (sum > 0 && threadIdx.x % 32 == (unsigned)__ffs((int)peers) - 1)
+		atomicAdd(&bins[bin], sum);
+}
+
 struct cut {
 	uint32_t key;
 	int ties;
 };
 
+/* What finding a cut needs of a block's shared memory. */
+struct finding {
+	unsigned long long bins[BINS], sums[SAMPLE_WARPS], above, one;
+	uint32_t prefix, last;
+};
+
+/* The first bin by whose end the sum reaches the target, at most the last that holds anything; what lies
+ * above it joins f->above. Every thread has OWN_BINS bins in a row. */
+__device__ uint32_t find_bin(struct finding* f, unsigned long long target) {
+	const uint32_t first = threadIdx.x * OWN_BINS;
+	unsigned long long mine = 0;
+	for (int i = 0; i < OWN_BINS; i++)
+		mine += f->bins[first + i];
+	if (threadIdx.x == 0)
+		f->last = 0;
+	unsigned long long reached = f->above + block_running(mine, f->sums).before;
+	/* weights are not negative: the bins that fall short of the target are the leading ones */
+	uint32_t found = 0;
+	for (int i = 0; i < OWN_BINS; i++) {
+		const unsigned long long upto = reached + f->bins[first + i];
+		if (f->bins[first + i] > 0 && (reached < target || reached == f->above))
+			found = first + i;
+		reached = upto;
+	}
+	atomicMax(&f->last, found);
+	__syncthreads();
+	return f->last;
+}
+
 /* The last key that is needed for the weights, from the most probable on, to reach the target. */
 __device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigned long long target,
-                               unsigned long long* bins) {
+                               struct finding* f) {
 	const int shift[LEVELS] = {20, 10, 0};
-	__shared__ uint32_t prefix, known;
-	__shared__ unsigned long long above, one;
+	uint32_t known = 0;
+	__syncthreads();
 	if (threadIdx.x == 0) {
-		prefix = known = 0;
-		above = 0;
-		one = 1;
+		f->prefix = 0;
+		f->above = 0;
+		f->one = 1;
 	}
 	for (int level = 0; level < LEVELS; level++) {
 		const uint32_t within = level == 0 ? 0x7ff : 0x3ff;
 		for (int i = threadIdx.x; i < BINS; i += blockDim.x)
-			bins[i] = 0;
+			f->bins[i] = 0;
 		__syncthreads();
-		for (int v = threadIdx.x; v < vocab; v += blockDim.x) {
-			const uint32_t key = noise_bits(x[v]) & 0x7fffffffu;
-			if ((key & known) == prefix)
-				atomicAdd(&bins[key >> shift[level] & within], weigh(x[v], weighted));
+		for (int from = 0; from < vocab; from += blockDim.x) {
+			const int v = from + (int)threadIdx.x;
+			const uint32_t key = v < vocab ? noise_bits(x[v]) & 0x7fffffffu : 0;
+			const bool counts = v < vocab && (key & known) == f->prefix;
+			add_to_bin(f->bins, key >> shift[level] & within, counts ? weigh(x[v], weighted) : 0);
 		}
 		__syncthreads();
+		const uint32_t bin = find_bin(f, target);
+		unsigned long long lower = 0;
+		for (int i = 0; i < OWN_BINS; i++)
+			lower += threadIdx.x * OWN_BINS + i < bin ? f->bins[threadIdx.x * OWN_BINS + i] : 0;
+		lower = block_running(lower, f->sums).all;
 		if (threadIdx.x == 0) {
-			uint32_t bin = 0, last = 0;
-			for (uint32_t i = 0; i <= within; i++)
-				last = bins[i] > 0 ? i : last;
-			for (; bin < last && above + bins[bin] < target; bin++)
-				above += bins[bin];
-			prefix |= bin << shift[level];
-			known |= within << shift[level];
+			f->above += lower;
+			f->prefix |= bin << shift[level];
 		}
+		known |= within << shift[level];
 		__syncthreads();
 	}
 	for (int v = threadIdx.x; v < vocab && weighted; v += blockDim.x)
-		if ((noise_bits(x[v]) & 0x7fffffffu) == prefix)
-			one = weigh(x[v], true); /* the same value whoever writes it */
+		if ((noise_bits(x[v]) & 0x7fffffffu) == f->prefix)
+			f->one = weigh(x[v], true); /* the same value whoever writes it */
 	__syncthreads();
 	struct cut cut;
-	cut.key = prefix;
-	const unsigned long long left = target > above ? target - above : 0;
-	const unsigned long long ties = one > 0 ? (left + one - 1) / one : 1;
+	cut.key = f->prefix;
+	const unsigned long long left = target > f->above ? target - f->above : 0;
+	const unsigned long long ties = f->one > 0 ? (left + f->one - 1) / f->one : 1;
 	cut.ties = ties < 1 ? 1 : ties < (unsigned long long)vocab ? (int)ties : vocab;
 	return cut;
 }
 
 /* Keeps what is above the cut, and of the ties the lowest ids: every thread owns a run of ids. */
-__device__ void apply_cut(float* x, int vocab, struct cut cut, int* counts) {
+__device__ void apply_cut(float* x, int vocab, struct cut cut, unsigned long long* shared) {
 	const int each = (vocab + (int)blockDim.x - 1) / (int)blockDim.x, first = (int)threadIdx.x * each;
 	const int end = min(first + each, vocab);
-	int mine = 0;
+	unsigned long long mine = 0;
 	for (int v = first; v < end; v++)
 		mine += (noise_bits(x[v]) & 0x7fffffffu) == cut.key;
-	__syncthreads();
-	counts[threadIdx.x] = mine;
-	__syncthreads();
-	int before = 0;
-	for (unsigned i = 0; i < threadIdx.x; i++)
-		before += counts[i];
+	unsigned long long before = block_running(mine, shared).before;
 	for (int v = first; v < end; v++) {
 		const uint32_t key = noise_bits(x[v]) & 0x7fffffffu;
-		if (key > cut.key || (key == cut.key && before++ >= cut.ties))
+		if (key > cut.key || (key == cut.key && before++ >= (unsigned long long)cut.ties))
 			x[v] = -INFINITY;
 	}
 	__syncthreads();
 }
 
-__global__ void sample_kernel(float* score, const float* logits, int vocab, const struct device_slice* s) {
-	__shared__ unsigned long long bins[BINS];
-	__shared__ float shared[THREADS / 32];
-	__shared__ int counts[THREADS];
-	__shared__ unsigned long long total;
+__global__ void __launch_bounds__(SAMPLE_THREADS)
+    sample_kernel(float* score, const float* logits, int vocab, const struct device_slice* s) {
+	__shared__ struct finding f;
+	__shared__ float shared[SAMPLE_WARPS];
 	if (blockIdx.x >= (unsigned)s->n || !s->row[blockIdx.x].want || !s->row[blockIdx.x].sampled)
 		return;
 	const struct device_row& row = s->row[blockIdx.x];
@@ -145,16 +209,14 @@ __global__ void sample_kernel(float* score, const float* logits, int vocab, cons
 		x[v] = noise_score(in[v], most, p.temperature, 0);
 	__syncthreads();
 	if (p.top_k > 0 && p.top_k < vocab)
-		apply_cut(x, vocab, find_cut(x, vocab, false, (unsigned long long)p.top_k, bins), counts);
+		apply_cut(x, vocab, find_cut(x, vocab, false, (unsigned long long)p.top_k, &f), f.sums);
 	if (p.top_p < 1) {
-		if (threadIdx.x == 0)
-			total = 0;
-		__syncthreads();
+		unsigned long long mine = 0;
 		for (int v = threadIdx.x; v < vocab; v += blockDim.x)
-			atomicAdd(&total, weigh(x[v], true));
-		__syncthreads();
+			mine += weigh(x[v], true);
+		const unsigned long long total = block_running(mine, f.sums).all;
 		const unsigned long long target = (unsigned long long)((double)p.top_p * (double)total);
-		apply_cut(x, vocab, find_cut(x, vocab, true, target, bins), counts);
+		apply_cut(x, vocab, find_cut(x, vocab, true, target, &f), f.sums);
 	}
 	for (int v = threadIdx.x; v < vocab; v += blockDim.x) {
 		if (p.min_p > 0 && noise_exp(x[v]) < p.min_p)
@@ -289,7 +351,7 @@ void launch_results(const struct cuda_backend* b, cudaStream_t stream, int rows,
 	if (b->output_bias || b->shape.logit_softcap > 0)
 		finish_kernel<<<dim3((unsigned)((vocab + THREADS - 1) / THREADS), (unsigned)rows), THREADS, 0,
 		                stream>>>(w->logits, b->output_bias, b->shape.logit_softcap, vocab, s);
-	sample_kernel<<<rows, THREADS, 0, stream>>>(w->score, w->logits, vocab, s);
+	sample_kernel<<<rows, SAMPLE_THREADS, 0, stream>>>(w->score, w->logits, vocab, s);
 	const struct choosing c = {w->logits,    w->score, w->segment_sum, w->top_score,
 	                           w->top_token, vocab,    b->segments};
 	segment_kernel<<<dim3((unsigned)b->segments, (unsigned)rows), THREADS, 0, stream>>>(c, s);

@@ -75,7 +75,8 @@ __device__ inline void turn_head(const struct turn& t, float* head, const float*
 /* The angles of a row: cosines, and angle_rows · pairs further on the sines. */
 __device__ __forceinline__ const float* angles_of(const struct turn& t, const struct device_slice* s,
                                                   int row) {
-	return (const float*)((const char*)s + s->angles) + (size_t)s->row[row].angle * t.pairs;
+	const int at = t.sliding ? s->sliding_angles : s->angles;
+	return (const float*)((const char*)s + at) + (size_t)s->row[row].angle * t.pairs;
 }
 
 /* Which of a block's two parts of a page. */

@@ -182,6 +182,7 @@ struct copier { /* pieces of rows: converted on the host, or raw on the device *
 	unsigned char* bytes;
 	float* wide;
 	unsigned char* raw; /* NULL until needed */
+	size_t raw_bytes;   /* that it will take */
 };
 
 /* One row of a tensor on the host in halves. */
@@ -226,7 +227,7 @@ static bool fill_planes(const struct tensor* t, struct own_rows share, const str
 	const size_t row_bytes = dtype_row_bytes(t->type, t->cols);
 	const int64_t at_once = rows_at_once(row_bytes);
 	if (!copier->raw)
-		CUDA_TRY(cudaMalloc((void**)&copier->raw, PIECE_BYTES), error);
+		CUDA_TRY(cudaMalloc((void**)&copier->raw, copier->raw_bytes), error);
 	for (int64_t row = 0; row < share.n; row += at_once) {
 		const int64_t n = share.n - row < at_once ? share.n - row : at_once;
 		if (t->data) {
@@ -339,28 +340,64 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	return true;
 }
 
-static bool all_bf16(const struct weight_table* w);
+void matrices_of(const struct cuda_backend* b, int block, struct shared_matrix m[BLOCK_MATRICES]) {
+	const struct block_weights* k = &b->head.weights->block[block];
+	const struct matrix_shares s = shares_of(b);
+	const struct shared_matrix all[BLOCK_MATRICES] = {
+	    {&k->wq, s.q},       {&k->wk, s.kv},    {&k->wv, s.kv},     {&k->wo, s.dim},
+	    {&k->w_gate, s.ffn}, {&k->w_up, s.ffn}, {&k->w_down, s.dim}};
+	memcpy(m, all, sizeof all);
+}
+
+/* BF16 where all is stored so; and where the gate is a GELU, as Gemma's, whose activations were trained in
+ * BF16 and pass the largest half, 65,504. */
+static bool takes_bf16(const struct cuda_backend* b) {
+	const struct weight_table* w = b->head.weights;
+	bool all = w->output.type == DTYPE_BF16;
+	for (int i = 0; i < w->shape.n_blocks && all; i++) {
+		struct shared_matrix m[BLOCK_MATRICES];
+		matrices_of(b, i, m);
+		for (int k = 0; k < BLOCK_MATRICES; k++)
+			all = all && m[k].of->type == DTYPE_BF16;
+	}
+	return all || w->shape.activation == ACTIVATION_GELU_TANH;
+}
 
 size_t weight_bytes(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
-	const struct matrix_shares s = shares_of(b);
-	struct cuda_backend typed = {};
-	typed.bf16 = all_bf16(w);
-	size_t bytes = 2 * (size_t)s.vocab.n * (size_t)w->embedding.cols;
+	const int64_t vocab = shares_of(b).vocab.n;
+	size_t bytes = 2 * (size_t)vocab * (size_t)w->embedding.cols;
 	const bool tied = w->output.data && w->output.data == w->embedding.data;
 	if (!tied || kept_as_stored(w->output.type))
-		bytes += placed_bytes(placed_type(&typed, &w->output), s.vocab.n, w->output.cols);
+		bytes += placed_bytes(placed_type(b, &w->output), vocab, w->output.cols);
 	for (int i = 0; i < w->shape.n_blocks; i++) {
-		const struct block_weights* k = &w->block[i];
-		const struct {
-			const struct tensor* of;
-			struct own_rows share;
-		} t[] = {{&k->wq, s.q},       {&k->wk, s.kv},    {&k->wv, s.kv},     {&k->wo, s.dim},
-		         {&k->w_gate, s.ffn}, {&k->w_up, s.ffn}, {&k->w_down, s.dim}};
-		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++)
-			bytes += placed_bytes(placed_type(&typed, t[j].of), t[j].share.n, t[j].of->cols);
+		struct shared_matrix m[BLOCK_MATRICES];
+		matrices_of(b, i, m);
+		for (int k = 0; k < BLOCK_MATRICES; k++)
+			bytes += placed_bytes(placed_type(b, m[k].of), m[k].share.n, m[k].of->cols);
 	}
 	return bytes;
+}
+
+/* Of the quantized matrices the largest, as stored, or a piece of it. */
+size_t upload_room(const struct cuda_backend* b) {
+	const struct weight_table* w = b->head.weights;
+	const struct shared_matrix output = {&w->output, shares_of(b).vocab};
+	size_t most = 0;
+	for (int i = 0; i <= w->shape.n_blocks; i++) {
+		struct shared_matrix m[BLOCK_MATRICES] = {output};
+		if (i < w->shape.n_blocks)
+			matrices_of(b, i, m);
+		for (int k = 0; k < (i < w->shape.n_blocks ? BLOCK_MATRICES : 1); k++) {
+			if (!kept_as_stored(m[k].of->type))
+				continue;
+			const size_t row = dtype_row_bytes(m[k].of->type, m[k].of->cols);
+			const size_t all = (size_t)m[k].share.n * row, piece = (size_t)rows_at_once(row) * row;
+			const size_t bytes = all < piece ? all : piece;
+			most = bytes > most ? bytes : most;
+		}
+	}
+	return most;
 }
 
 /* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
@@ -368,14 +405,14 @@ static void say_conversions(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
 	bool said[DTYPE_COUNT] = {};
 	for (int i = 0; i < w->shape.n_blocks; i++) {
-		const struct block_weights* k = &w->block[i];
-		const struct tensor* const t[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
-		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++) {
-			const int to = placed_type(b, t[j]);
-			if (to != (int)t[j]->type && !said[t[j]->type])
+		struct shared_matrix m[BLOCK_MATRICES];
+		matrices_of(b, i, m);
+		for (int k = 0; k < BLOCK_MATRICES; k++) {
+			const enum dtype from = m[k].of->type, to = (enum dtype)placed_type(b, m[k].of);
+			if (to != from && !said[from])
 				fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
-				        dtype_name(t[j]->type), dtype_name((enum dtype)to));
-			said[t[j]->type] = said[t[j]->type] || to != (int)t[j]->type;
+				        dtype_name(from), dtype_name(to));
+			said[from] = said[from] || to != from;
 		}
 	}
 }
@@ -394,17 +431,6 @@ static bool check_widths(const struct cuda_backend* b, struct error* error) {
 		return error_set(error, "the CUDA backend takes even head sizes up to 512; this model's is %d",
 		                 m->head_dim);
 	return true;
-}
-
-static bool all_bf16(const struct weight_table* w) {
-	bool all = w->output.type == DTYPE_BF16;
-	for (int i = 0; i < w->shape.n_blocks && all; i++) {
-		const struct block_weights* k = &w->block[i];
-		const struct tensor* const t[] = {&k->wq, &k->wk, &k->wv, &k->wo, &k->w_gate, &k->w_up, &k->w_down};
-		for (size_t j = 0; j < sizeof t / sizeof t[0]; j++)
-			all = all && t[j]->type == DTYPE_BF16;
-	}
-	return all;
 }
 
 static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* error) {
@@ -430,7 +456,7 @@ static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* 
 
 bool upload_weights(struct cuda_backend* b, struct error* error) {
 	const struct weight_table* w = b->head.weights;
-	b->bf16 = all_bf16(w);
+	b->bf16 = takes_bf16(b);
 	if (!check_widths(b, error))
 		return false;
 	if (b->rank == 0)
@@ -440,6 +466,7 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	for (int i = 0; i < 3; i++)
 		widest = width[i] > widest ? width[i] : widest;
 	struct copier c = {};
+	c.raw_bytes = upload_room(b);
 	c.bytes = (unsigned char*)malloc(PIECE_BYTES + (size_t)widest * 4);
 	c.wide = (float*)malloc((size_t)widest * sizeof *c.wide);
 	bool done = c.bytes && c.wide;

@@ -3,8 +3,8 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_EXPERIENCE_H
 #define SWIFTLET_STREAMS_MEMORY_EXPERIENCE_H
 
+#include "core/decode/engine.h"
 #include "core/draft/chances.h"
-#include "optimizer/engine.h"
 #include "streams/memory/store.h"
 
 /* Backend, threads and processor: what costs depend on beside the model. */

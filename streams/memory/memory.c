@@ -50,6 +50,39 @@ void memory_take_news(struct memory* m) {
 	store_each(m->store, m->model.fingerprint, refresh, m, &unsaid);
 }
 
+/* So that no two owners' entries have one number. */
+enum { IDS_AN_OWNER = 40 }; /* bits */
+
+struct memory* memory_for(struct memory* common, int owner, const char* name, struct error* e) {
+	struct memory* m = calloc(1, sizeof *m);
+	if (!m || !(m->bank = bank_open(BANK_CAPACITY))) {
+		free(m);
+		error_set(e, "out of memory for the mask bank of a key");
+		return NULL;
+	}
+	pthread_mutex_init(&m->lock, NULL);
+	m->common = common;
+	m->owner = owner;
+	m->model = common->model;
+	m->dim = common->dim;
+	m->store = common->store;
+	m->bank->next_id = ((int64_t)owner << IDS_AN_OWNER) + 1;
+	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%.64s.%.16s", common->model.fingerprint,
+	         name);
+	pthread_mutex_lock(&common->lock);
+	m->next = common->next;
+	common->next = m;
+	pthread_mutex_unlock(&common->lock);
+	return m->store && !store_each(m->store, m->model.fingerprint, restore, m, e) ? NULL : m;
+}
+
+struct memory* memory_of(struct memory* common, int owner) {
+	struct memory* m = owner > 0 ? common->next : NULL;
+	while (m && m->owner != owner)
+		m = m->next;
+	return m ? m : common;
+}
+
 struct memory* memory_open(const struct model* model, const char* name, const char* path, struct error* e) {
 	struct memory* m = calloc(1, sizeof *m);
 	if (!m || !(m->bank = bank_open(BANK_CAPACITY))) {
@@ -78,6 +111,13 @@ void memory_on_event(struct memory* m, void (*on_event)(void*, int, enum memory_
 	m->on_user = user;
 }
 
+static void free_one(struct memory* m) {
+	bank_close(m->bank);
+	free(m->chances);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
 void memory_close(struct memory* m) {
 	if (!m)
 		return;
@@ -85,9 +125,12 @@ void memory_close(struct memory* m) {
 	memory_flush(m, &e);
 	store_close(m->store);
 	searches_close(&m->searches);
-	bank_close(m->bank);
-	pthread_mutex_destroy(&m->lock);
-	free(m);
+	while (m->next) {
+		struct memory* const owners = m->next;
+		m->next = owners->next;
+		free_one(owners);
+	}
+	free_one(m);
 }
 
 struct store* memory_store(struct memory* m) {
@@ -118,9 +161,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 	return good;
 }
 
-bool memory_flush(struct memory* m, struct error* e) {
-	if (!m->store)
-		return true;
+static bool flush_one(struct memory* m, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	const bool good = write_changed(m, e);
 	m->unflushed = 0;
@@ -131,24 +172,59 @@ bool memory_flush(struct memory* m, struct error* e) {
 	return good;
 }
 
-void memory_counts(struct memory* m, struct memory_counts* out) {
+/* The memory, and of the common one the owners' after it. */
+static struct memory* next_of(const struct memory* all, struct memory* m) {
+	return all->common ? NULL : m->next;
+}
+
+bool memory_flush(struct memory* m, struct error* e) {
+	bool good = true;
+	for (struct memory* each = m; each && m->store; each = next_of(m, each))
+		good &= flush_one(each, e);
+	return good;
+}
+
+static void add_counts(struct memory_counts* to, struct memory* m) {
 	pthread_mutex_lock(&m->lock);
-	*out = m->counts;
-	out->entries = m->bank->n;
-	out->merges = m->bank->merges;
-	out->evictions = m->bank->evictions;
+	const struct memory_counts* c = &m->counts;
+	to->recalled += c->recalled;
+	to->new_kinds += c->new_kinds;
+	to->improved += c->improved;
+	to->settled += c->settled;
+	to->drifts += c->drifts;
+	to->trials += c->trials;
+	to->entries += m->bank->n;
+	to->merges += m->bank->merges;
+	to->evictions += m->bank->evictions;
+	if (c->store_failed) {
+		to->store_failed = true;
+		memcpy(to->store_message, c->store_message, sizeof to->store_message);
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+void memory_counts(struct memory* m, struct memory_counts* out) {
+	memset(out, 0, sizeof *out);
+	for (struct memory* each = m; each; each = next_of(m, each))
+		add_counts(out, each);
 	if (m->store)
 		store_state(m->store, &out->store);
-	pthread_mutex_unlock(&m->lock);
 }
 
 /* ---- the bank from outside ---------------------------------------------------------------- */
 
-void memory_each(struct memory* m, void (*visit)(void*, const struct bank_entry*), void* user) {
+static void visit_bank(struct memory* m, void (*visit)(void*, int, const struct bank_entry*), void* user) {
 	pthread_mutex_lock(&m->lock);
 	for (int i = 0; i < m->bank->n; i++)
-		visit(user, &m->bank->entry[i]);
+		visit(user, m->owner, &m->bank->entry[i]);
 	pthread_mutex_unlock(&m->lock);
+}
+
+void memory_each(struct memory* m, void (*visit)(void*, int, const struct bank_entry*), void* user) {
+	for (struct memory* each = m; each; each = next_of(m, each))
+		visit_bank(each, visit, user);
+	if (m->common)
+		visit_bank(m->common, visit, user);
 }
 
 bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, struct error* e) {
@@ -183,7 +259,7 @@ static bool seek(void* user, const struct store_mask* stored) {
 	return false;
 }
 
-int memory_remove(struct memory* m, int64_t id, struct error* e) {
+static int remove_from(struct memory* m, int64_t id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	int found = 0;
 	for (int i = 0; i < m->bank->n && !found; i++) {
@@ -199,5 +275,12 @@ int memory_remove(struct memory* m, int64_t id, struct error* e) {
 			bank_remove(m->bank, id);
 	}
 	pthread_mutex_unlock(&m->lock);
+	return found;
+}
+
+int memory_remove(struct memory* m, int64_t id, struct error* e) {
+	int found = 0;
+	for (struct memory* each = m; each && !found; each = next_of(m, each))
+		found = remove_from(each, id, e);
 	return found;
 }

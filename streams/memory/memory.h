@@ -10,7 +10,11 @@
  * ended with on a kind that drafted well counts as settled in the next.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
- * may come from any. */
+ * may come from any.
+ *
+ * Where requests belong to owners, each has a memory of its own beside the common one, in the same store:
+ * what its texts have shown is recalled for its texts alone. A kind that it knows nothing of begins with what
+ * the common memory knows, which is the operator's, and which no owner's text changes. */
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_H
 
@@ -47,6 +51,11 @@ struct memory_watch;
 /* on_event may be NULL; it is called on the watches' thread. NULL with the error set. path NULL: nothing
  * is stored. The model must outlive the memory. */
 struct memory* memory_open(const struct model*, const char* name, const char* path, struct error*);
+/* The memory of an owner (> 0, once each), known to the store by `name`: hex digits, of which 16 count.
+ * Closed with the common one. NULL with the error set. */
+struct memory* memory_for(struct memory* common, int owner, const char* name, struct error*);
+/* The owner's memory, where there is one; else the common one. */
+struct memory* memory_of(struct memory* common, int owner);
 void memory_on_event(struct memory*,
                      void (*on_event)(void* user, int session, enum memory_event, const char* task),
                      void* user);
@@ -58,22 +67,29 @@ struct store* memory_store(struct memory*); /* NULL when there is none */
 struct memory_watch* memory_attach(struct memory*, swiftlet_session*, int session_number);
 void memory_detach(struct memory_watch*);
 
+/* The session's texts are another owner's from now on: what it has learned stays behind. Between instances.
+ */
+void memory_move(struct memory_watch*, struct memory* to);
 void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */
 void memory_step(struct memory_watch*, const struct swiftlet_step*);
 void memory_end(struct memory_watch*);
 void memory_idle(struct memory_watch*); /* after a search while no request ran: what it found */
 
-/* Writes what is unsaved. False with the error set; nothing is lost by a failure. */
+/* Writes what is unsaved; of the common memory the owners' too. False with the error set; nothing is lost by
+ * a failure. */
 bool memory_flush(struct memory*, struct error*);
+/* Of the common memory all together. */
 void memory_counts(struct memory*, struct memory_counts*);
 
 /* ---- the bank from outside (any thread) --------------------------------------------------- */
 
-/* Visits copies of the entries. */
-void memory_each(struct memory*, void (*visit)(void* user, const struct bank_entry*), void* user);
+/* Visits the entries that a memory's owner may know, with their owner (0: everybody's): its own and the
+ * common ones; through the common memory all. */
+void memory_each(struct memory*, void (*visit)(void* user, int owner, const struct bank_entry*), void* user);
 /* Takes a mask as an entry for a task ("" none) with a record; stored at once where there is a store. */
 bool memory_put(struct memory*, const struct bank_entry*, int64_t* id, struct error*);
-/* 1 removed (from the store too), 0 not there, -1 with the error set. id: the bank's. */
+/* 1 removed (from the store too), 0 not there, -1 with the error set. id: the bank's. Through the common
+ * memory anyone's. */
 int memory_remove(struct memory*, int64_t id, struct error*);
 
 #endif

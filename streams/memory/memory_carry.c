@@ -60,16 +60,17 @@ static void store_unsaved_influence(struct memory_watch* w) {
 }
 
 static void store_chances(struct memory_watch* w) {
-	const struct memory* m = w->memory;
+	struct memory* m = w->memory;
 	struct error unsaid;
 	if (m->store && w->chances_kind)
-		experience_save_chances(m->store, &m->model, m->device, w->chances_task, w->chances_kind,
-		                        session_chances(w->session), &unsaid);
+		experience_save_chances(m->store, &m->model, memory_common(m)->device, w->chances_task,
+		                        w->chances_kind, session_chances(w->session), &unsaid);
 }
 
 /* The session's chances are of this kind from now on; a new session begins with what is stored of it. */
-void carry_chances(struct memory_watch* w) {
-	const struct memory* m = w->memory;
+void carry_chances(struct memory_watch* w, int64_t common_kind) {
+	struct memory* m = w->memory;
+	struct memory* common = memory_common(m);
 	const bool first = w->chances_kind == 0;
 	if (!m->store || !w->has_entry || w->chances_kind == w->entry_kind)
 		return;
@@ -77,7 +78,10 @@ void carry_chances(struct memory_watch* w) {
 	w->chances_kind = w->entry_kind;
 	memcpy(w->chances_task, w->entry_task, sizeof w->chances_task);
 	if (first)
-		experience_load_chances(m->store, &m->model, m->device, w->chances_task, w->chances_kind,
+		experience_load_chances(m->store, &m->model, common->device, w->chances_task, w->chances_kind,
+		                        session_chances(w->session));
+	if (first && common_kind)
+		experience_load_chances(m->store, &common->model, common->device, w->chances_task, common_kind,
 		                        session_chances(w->session));
 }
 
@@ -92,31 +96,37 @@ void carry_store(struct memory_watch* w) {
 }
 
 /* A new search begins with what earlier runs measured on texts of this label, or of this kind. */
-static void inherit(struct memory_watch* w, int64_t kind) {
-	struct memory* m = w->memory;
+static void inherit_from(struct memory_watch* w, struct memory* m, int64_t kind) {
 	struct taking t = {.search = w->search};
 	struct influence influence;
 	struct error e;
-	if (!m->store)
-		return;
 	if (store_influence(m->store, &m->model, w->task, kind, &influence, &e))
 		session_add_influence(w->session, &influence);
 	store_each_observation(m->store, m->model.fingerprint, w->task, kind, take_observation, &t, &e);
+}
+
+static void inherit(struct memory_watch* w, int64_t kind, int64_t common_kind) {
+	if (!w->memory->store)
+		return;
+	inherit_from(w, w->memory, kind);
+	if (common_kind)
+		inherit_from(w, memory_common(w->memory), common_kind);
 	search_each(w->search, count_observation, &w->present.observed);
 }
 
 /* Goes on with the search of this kind. True when it is a new one. */
-bool carry_search(struct memory_watch* w, int64_t kind) {
+bool carry_search(struct memory_watch* w, int64_t kind, int64_t common_kind) {
 	if (!w->search || w->present.kind == kind)
 		return false;
 	carry_gather(w);
-	const enum searches_move move = searches_move(&w->memory->searches, w->session, &w->present, kind);
+	const enum searches_move move =
+	    searches_move(&memory_common(w->memory)->searches, w->session, &w->present, kind);
 	if (move == SEARCHES_STAYED)
 		return false;
 	w->search = session_search(w->session);
 	w->steps_seen = search_steps(w->search);
 	if (move == SEARCHES_NEW)
-		inherit(w, kind);
+		inherit(w, kind, common_kind);
 	return move == SEARCHES_NEW;
 }
 
@@ -144,4 +154,17 @@ void carry_influence(struct memory_watch* w) {
 	w->unsaved_kind = w->entry_kind;
 	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
 	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
+}
+
+void carry_away(struct memory_watch* w) {
+	carry_gather(w);
+	carry_store(w);
+	w->n_gathered = 0;
+	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
+	w->chances_kind = 0;
+	searches_part(&memory_common(w->memory)->searches, w->session, &w->present);
+	if (w->search) {
+		w->search = session_search(w->session);
+		w->steps_seen = search_steps(w->search);
+	}
 }

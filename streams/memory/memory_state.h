@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "optimizer/session.h"
+#include "optimizer/optimizer.h"
 #include "streams/memory/experience.h"
 #include "streams/memory/memory.h"
 #include "streams/memory/searches.h"
@@ -24,6 +24,11 @@ struct memory {
 	struct store_model model;
 	int dim;
 	struct bank* bank;
+	struct memory*
+	    common;          /* NULL: this is it, whose are the store, the searches, the costs and the listener */
+	struct memory* next; /* another owner's */
+	int owner;
+	struct chances* chances; /* of its sessions that have turned to others' texts; NULL: none */
 	struct searches searches;
 	struct store* store;
 	struct memory_counts counts;
@@ -61,6 +66,9 @@ struct memory_watch {
 	char chances_task[BANK_TASK];
 };
 
+/* Of all owners together. */
+static inline struct memory* memory_common(struct memory* m) { return m->common ? m->common : m; }
+
 /* memory.c */
 /* What other replicas have stored since, with the lock held or before others can see the memory. */
 void memory_take_news(struct memory*);
@@ -72,11 +80,15 @@ void carry_gather(struct memory_watch*);
 void carry_store(struct memory_watch*);
 /* What the text told of influence waits for the store, with its kind. */
 void carry_influence(struct memory_watch*);
-/* The session's chances become those of the kind that is served now. */
-void carry_chances(struct memory_watch*);
+/* The session's chances become those of the kind that is served now, which may have begun as one of the
+ * common memory. */
+void carry_chances(struct memory_watch*, int64_t common_kind);
 /* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
- * measured on texts of this label, or of this kind. */
-bool carry_search(struct memory_watch*, int64_t kind);
+ * measured on texts of this label, or of this kind; or of that kind of the common memory, where it is not 0.
+ */
+bool carry_search(struct memory_watch*, int64_t kind, int64_t common_kind);
+/* The search, and what it knows, is put aside with its kind; the session has another that knows nothing. */
+void carry_away(struct memory_watch*);
 /* A new search for the kind at hand, which knows nothing but the text at hand. */
 void carry_anew(struct memory_watch*);
 

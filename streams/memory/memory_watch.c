@@ -32,18 +32,44 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	return w;
 }
 
-void memory_detach(struct memory_watch* w) {
-	if (!w)
-		return;
-	struct memory* m = w->memory;
+static void save_costs(struct memory_watch* w) {
+	struct memory* m = memory_common(w->memory);
 	struct error unsaid;
-	carry_gather(w);
-	carry_store(w);
 	if (m->store)
 		experience_save_costs(m->store, &m->model, m->device, &session_engine(w->session)->cost,
 		                      &m->cost_passes, &unsaid);
+}
+
+void memory_detach(struct memory_watch* w) {
+	if (!w)
+		return;
+	carry_gather(w);
+	carry_store(w);
+	save_costs(w);
 	free(w->gathered);
 	free(w);
+}
+
+static void set_chances_aside(struct memory_watch* w) {
+	struct memory* m = w->memory;
+	if (!m->chances)
+		m->chances = malloc(sizeof *m->chances);
+	if (m->chances)
+		*m->chances = *session_chances(w->session);
+}
+
+void memory_move(struct memory_watch* w, struct memory* to) {
+	if (w->memory == to)
+		return;
+	set_chances_aside(w);
+	carry_away(w);
+	w->memory = to;
+	w->placed = w->has_entry = false;
+	drift_open(&w->drift);
+	if (!to->chances)
+		return;
+	*session_chances(w->session) = *to->chances; /* where the store has counted them, they are not fresh */
+	memset(session_chances(w->session)->fresh, 0, sizeof to->chances->fresh);
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */
@@ -51,8 +77,9 @@ void memory_detach(struct memory_watch* w) {
 /* The event is told with the lock held: the listener calls nothing of the memory. */
 static void tell(struct memory_watch* w, enum memory_event event, int64_t* counter) {
 	++*counter;
-	if (w->memory->on_event)
-		w->memory->on_event(w->memory->on_user, w->number, event, w->task);
+	const struct memory* common = memory_common(w->memory);
+	if (common->on_event)
+		common->on_event(common->on_user, w->number, event, w->task);
 }
 
 static struct bank_entry* current(struct memory_watch* w) {
@@ -72,8 +99,8 @@ static void place(struct memory_watch* w, struct bank_entry* e) {
 
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
  * another session has settled the matter, with the stored mask. */
-static void recall(struct memory_watch* w, struct bank_entry* e) {
-	const bool fresh = carry_search(w, e->kind);
+static void recall(struct memory_watch* w, struct bank_entry* e, int64_t common_kind) {
+	const bool fresh = carry_search(w, e->kind, common_kind);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
 	const bool take = !w->search || fresh || (e->settled && running);
@@ -100,7 +127,7 @@ static void recall(struct memory_watch* w, struct bank_entry* e) {
 /* The first instance of its kind: a search of its own, which begins with what the prompt tells. */
 static void begin_kind(struct memory_watch* w) {
 	const int64_t kind = bank_new_kind(w->memory->bank, w->task);
-	carry_search(w, kind);
+	carry_search(w, kind, 0);
 	const struct mask now = session_mask(w->session, NULL);
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, kind, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
@@ -108,17 +135,41 @@ static void begin_kind(struct memory_watch* w) {
 	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
 }
 
+/* A kind that the owner's texts have not shown yet and the common memory knows: an entry of the owner's own,
+ * with a record of its own. NULL: there is none. */
+static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s, int64_t* kind) {
+	struct memory* const common = w->memory->common;
+	if (!common)
+		return NULL;
+	pthread_mutex_lock(&common->lock);
+	memory_take_news(common);
+	const struct bank_entry* known = bank_find(common->bank, w->task, s);
+	struct bank_entry* e = NULL;
+	if (known) {
+		*kind = known->kind;
+		e = bank_entry(w->memory->bank, w->task, bank_new_kind(w->memory->bank, w->task), &known->mask);
+		e->skip_ratio = known->skip_ratio;
+		e->settled = known->settled;
+		e->signature = known->signature;
+	}
+	pthread_mutex_unlock(&common->lock);
+	return e;
+}
+
 static void find_place(struct memory_watch* w, bool signature_known) {
 	const struct bank_signature* s = signature_known ? &w->signature : NULL;
 	struct bank_entry* e = bank_find(w->memory->bank, w->task, s);
+	int64_t common_kind = 0;
+	if (!e)
+		e = take_common(w, s, &common_kind);
 	if (!e && !signature_known)
 		return; /* the prefill will tell */
 	w->placed = true;
 	if (e)
-		recall(w, e);
+		recall(w, e, common_kind);
 	else
 		begin_kind(w);
-	carry_chances(w);
+	carry_chances(w, common_kind);
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */
@@ -273,8 +324,7 @@ void memory_end(struct memory_watch* w) {
 		struct error error;
 		memory_flush(m, &error);
 		carry_store(w);
-		experience_save_costs(m->store, &m->model, m->device, &session_engine(w->session)->cost,
-		                      &m->cost_passes, &error);
+		save_costs(w);
 	}
 }
 

@@ -39,6 +39,18 @@ static void keep(struct searches* s, const struct kind_search* last) {
 	at->used = ++s->uses;
 }
 
+void searches_part(struct searches* s, swiftlet_session* session, struct kind_search* present) {
+	struct kind_search last = *present;
+	last.search = session_forget(session, &last.influence);
+	if (!last.search)
+		return;
+	if (last.kind != 0)
+		keep(s, &last);
+	else
+		search_close(last.search);
+	*present = (struct kind_search){.kind = 0};
+}
+
 enum searches_move searches_move(struct searches* s, swiftlet_session* session, struct kind_search* present,
                                  int64_t kind) {
 	if (present->kind == kind)

@@ -8,7 +8,7 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 #define SWIFTLET_STREAMS_MEMORY_SEARCHES_H
 
-#include "optimizer/session.h"
+#include "optimizer/optimizer.h"
 
 enum { SEARCHES = 8 };
 
@@ -33,6 +33,8 @@ enum searches_move {
 	SEARCHES_NEW /* moved, and nothing has been observed there: the first kind takes the session's own search
 	              */
 };
+/* The session's search, where it is of a kind, is kept with it; the session has a new one, of no kind yet. */
+void searches_part(struct searches*, swiftlet_session*, struct kind_search* present);
 /* The session, which has a search, goes on with the one of this kind; `present` tells of the one it has. */
 enum searches_move searches_move(struct searches*, swiftlet_session*, struct kind_search* present,
                                  int64_t kind);

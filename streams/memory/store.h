@@ -60,7 +60,8 @@ struct store_state {    /* all zero where calls are durable when they return */
 void store_state(struct store*, struct store_state*);
 
 struct store_model {
-	char fingerprint[65]; /* hex */
+	char fingerprint[96]; /* 64 hex digits; what belongs to one owner of requests, those, a point and its name
+	                       */
 	char name[STORE_NAME];
 	int blocks;
 };
@@ -89,7 +90,7 @@ bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user
 int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
 /* 1 deleted, 0 not there, -1 error. */
 int store_delete(struct store*, int64_t id, struct error*);
-/* Deletes all masks and observations of a model (NULL: of all); *n tells how many masks. */
+/* Deletes all masks and observations of a model (NULL: of all), owners' too; *n tells how many masks. */
 bool store_delete_model(struct store*, const char* fingerprint, int* n, struct error*);
 
 /* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
@@ -130,7 +131,7 @@ bool store_each_chance(struct store*, const struct store_model*, const char* dev
                        int64_t kind, void (*visit)(void* user, const struct store_chance*), void* user,
                        struct error*);
 
-/* What passes cost on a device: `samples` of them `total` (optimizer/cost.h says what of which). */
+/* What passes cost on a device: `samples` of them `total` (core/decode/cost.h says what of which). */
 struct store_cost {
 	char what[16];
 	double total, samples;

@@ -304,7 +304,7 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 
 static bool delete_model_locked(struct store* s, const char* fingerprint, int* n, struct error* e) {
 	const char* doing = "deleting masks";
-#define OF_MODEL " WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE fingerprint = ?1)"
+#define OF_MODEL " WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE substr(fingerprint, 1, 64) = ?1)"
 	static const char* const sql[] = {"DELETE FROM influence" OF_MODEL, "DELETE FROM observation" OF_MODEL,
 	                                  "DELETE FROM chance" OF_MODEL, "DELETE FROM cost" OF_MODEL,
 	                                  "DELETE FROM mask" OF_MODEL};

@@ -9,10 +9,10 @@
 
 #include <time.h>
 
+#include "streams/service/answer_reader.h"
 #include "streams/service/openai.h"
-#include "streams/service/openai_reply.h"
+#include "streams/service/reply_voice.h"
 #include "streams/service/server_internal.h"
-#include "streams/service/tool_calls.h"
 
 /* Bytes of a stream that may wait for a client that does not read: then it counts as gone. */
 enum { EXCHANGE_BEHIND = 16 << 20 };
@@ -21,11 +21,12 @@ struct choice { /* one generation of an exchange */
 	struct exchange* exchange;
 	int index;
 	struct job job;
-	struct text text; /* whole answers */
+	struct answer_reader reader; /* of a stream: what was not said yet; else the whole answer */
 	struct reply_logprobs logprobs;
+	float* embedding; /* (dim) where it is wanted */
 	struct swiftlet_figures figures;
-	struct tool_reader tools; /* where the request has tools */
-	int told_calls;           /* of a stream */
+	int told_calls;  /* of a stream */
+	int64_t thought; /* tokens of steps that ended within a thought */
 	struct reply_speculation speculation;
 	size_t echoed; /* bytes of the prompt, where it is echoed */
 	size_t unseen; /* those that its tokens have beyond them and that were not passed over yet */
@@ -36,6 +37,8 @@ struct exchange {
 	pthread_mutex_t lock;
 	atomic_int holders;
 	struct server* server;
+	const struct reply_voice* voice;
+	struct reply_story story;
 	struct api_request request;
 	char id[48];
 	time_t created;
@@ -47,6 +50,7 @@ struct exchange {
 	struct choice* choice; /* (n) */
 	int n, ended;
 	struct text begun; /* what the answer was made to begin with: tool_choice */
+	bool bound;        /* the grammar is that of strict tools' calls */
 	bool detail;       /* the page wants to know who drafted which tokens */
 
 	/* under the lock */
@@ -59,7 +63,7 @@ struct exchange {
 };
 
 /* exchange_open.c: from a request to jobs. NULL with the call's error set. */
-struct exchange* exchange_open(struct call*, bool chat);
+struct exchange* exchange_open(struct call*, const struct reply_voice*);
 
 /* exchange_steps.c: from steps to an answer */
 extern const struct job_calls exchange_calls;
@@ -67,6 +71,6 @@ extern const struct job_calls exchange_calls;
 /* server_generate.c */
 void exchange_let_go(struct exchange*);
 void exchange_wake(struct exchange*); /* with the lock held */
-struct reply_head exchange_head(const struct exchange*);
+struct reply_head exchange_head(struct exchange*);
 
 #endif

@@ -5,9 +5,12 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "core/decode/engine.h"
 #include "core/text/chat_template.h"
-#include "optimizer/engine.h"
 #include "streams/service/exchange.h"
+#include "streams/service/tool_binding.h"
+
+enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
 
 static bool no_memory(struct call* c) {
 	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
@@ -147,6 +150,9 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->max_tokens = q->max_tokens > 0 ? q->max_tokens : x->server->context - r->n_prompt;
 	r->stop = (const char* const*)q->stop;
 	r->n_stop = q->n_stop;
+	r->ignore_eos = q->ignore_eos;
+	r->end_token = q->end_token;
+	r->n_end_tokens = q->n_end_tokens;
 	r->temperature = q->temperature;
 	r->top_p = q->top_p;
 	r->min_p = q->min_p;
@@ -183,9 +189,9 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 		echo.text = decoded;
 	}
 	if (x->request.stream)
-		reply_part(&x->out, &head, &echo, NULL);
+		x->voice->part(&x->out, &head, &echo, NULL);
 	else
-		text_add(&c->text, echo.text, echo.size);
+		text_add(&c->reader.content, echo.text, echo.size);
 	size_t pieces = 0; /* the first one's space may not be the text's */
 	for (int k = 0; k < x->prompt_n[i]; k++)
 		pieces += tokenizer_piece(x->server->model->tokenizer, x->prompt[i][k], false, NULL, 0);
@@ -195,12 +201,41 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 	return true;
 }
 
-static void open_tools(struct exchange* x, struct choice* c, uint64_t seed) {
+/* What an answer goes on from: a call that it was made to begin with, or a thought. */
+static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
+	const struct model* m = x->server->model;
+	const struct api_request* q = &x->request;
+	const char* template = q->chat ? model_chat_template(m, q->parts.tools != NULL) : NULL;
+	const enum reasoning_style style = x->begun.size ? REASONING_NONE : reasoning_style_of(template);
+	bool thinking = false;
+	if (style != REASONING_NONE && (!q->grammar || x->bound)) {
+		const int n = x->prompt_n[0] < PROMPT_END ? x->prompt_n[0] : PROMPT_END;
+		size_t size = 0;
+		char* end = tokenizer_decode(m->tokenizer, x->prompt[0] + x->prompt_n[0] - n, n, true, false, &size);
+		thinking = end && reasoning_begun(style, end, size);
+		free(end);
+	}
+	answer_reader_open(&c->reader, style, thinking);
+	if (!q->tool_choice)
+		return;
 	uint64_t name = 0;
-	memcpy(&name, x->id + strlen("chatcmpl-"), sizeof name);
-	tool_reader_open(&c->tools, x->request.parts.tools, x->request.one_tool_call,
-	                 seed ^ name ^ (uint64_t)c->index << 32);
-	tool_reader_begin(&c->tools, x->begun.data, x->begun.size);
+	memcpy(&name, x->id + strlen(x->voice->id), sizeof name);
+	answer_reader_tools(&c->reader, q->parts.tools, q->one_tool_call, seed ^ name ^ (uint64_t)c->index << 32);
+	tool_reader_begin(&c->reader.tools, x->begun.data, x->begun.size);
+}
+
+/* After the prompts: what an answer was made to begin with is no part of its grammar. */
+static bool bind_tools(struct call* c, struct exchange* x) {
+	const struct model* m = c->server->model;
+	struct grammar* grammar = NULL;
+	if (!tools_bind(&x->request, model_chat_template(m, true), m->tokenizer,
+	                x->begun.data ? x->begun.data : "", &grammar, &c->error))
+		return false;
+	if (!grammar)
+		return true;
+	x->request.grammar = grammar;
+	x->bound = true;
+	return check_backend(c, &x->request);
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
@@ -217,14 +252,19 @@ static bool make_choices(struct call* c, struct exchange* x) {
 		choice->exchange = x;
 		choice->index = i;
 		fill_job(x, choice, seed);
+		if (x->request.embedding) {
+			choice->embedding = calloc((size_t)swiftlet_model_dim(c->server->model), sizeof(float));
+			choice->job.request.embedding = choice->embedding;
+			if (!choice->embedding)
+				return no_memory(c);
+		}
 		choice->job.owner = c->owner;
 		choice->speculation.most = x->server->option.session.max_draft;
-		if (x->request.tool_choice)
-			open_tools(x, choice, seed);
+		open_reader(x, choice, seed);
 		choice->job.next = i + 1 < n ? &x->choice[i + 1].job : NULL;
 		if (x->request.stream) {
 			const struct reply_head head = exchange_head(x);
-			reply_first(&x->out, &head, i);
+			x->voice->first(&x->out, &head, i);
 		}
 		if (x->request.echo && !echo_prompt(x, choice))
 			return no_memory(c);
@@ -236,13 +276,13 @@ static bool name_exchange(struct call* c, struct exchange* x) {
 	uint64_t random[2];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		return api_fail(&c->error, 500, "server_error", NULL, "No random name could be had.");
-	snprintf(x->id, sizeof x->id, "%s%016llx%08llx", x->request.chat ? "chatcmpl-" : "cmpl-",
-	         (unsigned long long)random[0], (unsigned long long)(random[1] & 0xffffffff));
+	snprintf(x->id, sizeof x->id, "%s%016llx%08llx", x->voice->id, (unsigned long long)random[0],
+	         (unsigned long long)(random[1] & 0xffffffff));
 	x->created = time(NULL);
 	return true;
 }
 
-struct exchange* exchange_open(struct call* c, bool chat) {
+struct exchange* exchange_open(struct call* c, const struct reply_voice* voice) {
 	struct exchange* x = calloc(1, sizeof *x);
 	if (!x) {
 		no_memory(c);
@@ -251,14 +291,14 @@ struct exchange* exchange_open(struct call* c, bool chat) {
 	pthread_mutex_init(&x->lock, NULL);
 	atomic_init(&x->holders, 1);
 	x->server = c->server;
+	x->voice = voice;
 	const int vocab = c->server->model->weights.shape.vocab;
-	const bool read = chat ? api_read_chat(c->body.data, c->body.size, vocab, &x->request, &c->error)
-	                       : api_read_completion(c->body.data, c->body.size, vocab, &x->request, &c->error);
+	const bool read = voice->read(c->body.data, c->body.size, vocab, &x->request, &c->error);
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
 	if (read && check_model(c, &x->request) && check_backend(c, &x->request) && name_exchange(c, x) &&
-	    encode_prompts(c, x) && make_choices(c, x))
+	    encode_prompts(c, x) && bind_tools(c, x) && make_choices(c, x))
 		return x;
 	exchange_let_go(x);
 	return NULL;

@@ -36,18 +36,20 @@ static void add_logprobs(struct choice* c, struct reply_logprobs* to, const stru
 		                   x->request.top_logprobs);
 }
 
-/* Calls that are whole and not told yet; what has been said of the content is forgotten. */
+/* Calls that are whole and not told yet; what has been said of the rest is forgotten. */
 static void stream_calls(struct choice* c) {
 	struct exchange* x = c->exchange;
 	const struct reply_head head = exchange_head(x);
-	if (c->tools.n > c->told_calls)
-		reply_calls(&x->out, &head, c->index, c->tools.call, c->told_calls, c->tools.n);
-	c->told_calls = c->tools.n;
-	text_clear(&c->tools.content);
+	const struct tool_reader* tools = &c->reader.tools;
+	if (tools->n > c->told_calls)
+		x->voice->calls(&x->out, &head, c->index, tools->call, c->told_calls, tools->n);
+	c->told_calls = tools->n;
+	text_clear(&c->reader.content);
+	text_clear(&c->reader.reasoning);
 }
 
-/* Reads a step's text for tool calls; special tokens, which texts leave out, may begin one. */
-static void read_calls(struct choice* c, const struct swiftlet_step* step) {
+/* Special tokens, which texts leave out, may begin a call or end a thought. */
+static void read_step(struct choice* c, const struct swiftlet_step* step) {
 	const struct tokenizer* t = c->exchange->server->model->tokenizer;
 	for (int i = 0; i < step->n; i++) {
 		char piece[32];
@@ -55,11 +57,27 @@ static void read_calls(struct choice* c, const struct swiftlet_step* step) {
 		const size_t n = shown ? 0 : tokenizer_piece(t, step->token[i].id, true, piece, sizeof piece);
 		if (n > 0 && n < sizeof piece) {
 			piece[n] = '\0';
-			tool_reader_mark(&c->tools, c->shown, piece);
+			answer_reader_mark(&c->reader, c->shown, piece);
 		}
 		c->shown += shown;
 	}
-	tool_reader_add(&c->tools, step->text, step->text_size);
+	answer_reader_add(&c->reader, step->text ? step->text : "", step->text_size);
+	if (c->reader.state == READING_THOUGHT)
+		c->thought += step->n;
+}
+
+static struct reply_choice choice_so_far(const struct choice* c) {
+	return (struct reply_choice){.index = c->index,
+	                             .text = c->reader.content.data,
+	                             .size = c->reader.content.size,
+	                             .reasoning = c->reader.reasoning.data,
+	                             .reasoning_size = c->reader.reasoning.size,
+	                             .stop = c->figures.stop,
+	                             .stop_string = c->figures.stop_string,
+	                             .embedding = c->embedding,
+	                             .dim = swiftlet_model_dim(c->exchange->server->model),
+	                             .call = c->reader.tools.call,
+	                             .n_calls = c->reader.tools.n};
 }
 
 static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
@@ -73,12 +91,8 @@ static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
 	const struct reply_head head = exchange_head(x);
 	struct reply_logprobs logprobs = {.offset = c->logprobs.offset};
-	struct reply_choice part = {.index = c->index, .text = step->text, .size = step->text_size};
+	struct reply_choice part = choice_so_far(c);
 	struct text detail = {0};
-	if (x->request.tool_choice) {
-		part.text = c->tools.content.data;
-		part.size = c->tools.content.size;
-	}
 	if (x->request.logprobs) {
 		add_logprobs(c, &logprobs, step);
 		c->logprobs.offset = logprobs.offset;
@@ -90,8 +104,8 @@ static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 		text_put(&detail, "}");
 	}
 	/* text may be held back for a stop string or an unfinished character: then there is nothing to say */
-	if (part.size > 0 || (step->n > 0 && x->detail) || logprobs.n > 0)
-		reply_part(&x->out, &head, &part, detail.size ? detail.data : NULL);
+	if (part.size > 0 || part.reasoning_size > 0 || (step->n > 0 && x->detail) || logprobs.n > 0)
+		x->voice->part(&x->out, &head, &part, detail.size ? detail.data : NULL);
 	stream_calls(c);
 	reply_logprobs_free(&logprobs);
 	text_free(&detail);
@@ -102,8 +116,8 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
 	pthread_mutex_lock(&x->lock);
 	count_accepted(c, step);
-	if (!x->gone && x->request.tool_choice)
-		read_calls(c, step);
+	if (!x->gone)
+		read_step(c, step);
 	if (!x->gone && x->request.stream) {
 		stream_step(c, step);
 		if (x->out.size - x->sent > EXCHANGE_BEHIND) {
@@ -111,22 +125,22 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 			x->gone = true;
 		}
 		exchange_wake(x);
-	} else if (!x->gone) {
-		if (!x->request.tool_choice)
-			text_add(&c->text, step->text ? step->text : "", step->text_size);
-		if (x->request.logprobs)
-			add_logprobs(c, &c->logprobs, step);
-	}
+	} else if (!x->gone && x->request.logprobs)
+		add_logprobs(c, &c->logprobs, step);
 	pthread_mutex_unlock(&x->lock);
 }
 
 static void usage_of(const struct exchange* x, struct reply_usage* u, const struct swiftlet_figures** list) {
-	*u = (struct reply_usage){.figures = list, .n = x->n, .method = x->server->option.session.method};
+	*u = (struct reply_usage){.figures = list,
+	                          .n = x->n,
+	                          .method = x->server->option.session.method,
+	                          .wanted = x->request.include_usage};
 	if (x->server->option.tell_speculation)
 		u->speculation = &x->choice[0].speculation;
 	for (int i = 0; i < x->n; i++) {
 		list[i] = &x->choice[i].figures;
 		u->completion_tokens += list[i]->tokens;
+		u->reasoning_tokens += x->choice[i].thought;
 		/* OpenAI counts a prompt once, however many choices it is given */
 		if (i % x->request.n == 0) {
 			u->prompt_tokens += list[i]->prompt_tokens;
@@ -135,20 +149,9 @@ static void usage_of(const struct exchange* x, struct reply_usage* u, const stru
 	}
 }
 
-static void put_error(struct exchange* x) {
-	char* text = api_error_text(&x->error);
-	if (text)
-		text_print(&x->out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
-	free(text);
-}
-
 static void finish_stream(struct exchange* x, const struct reply_usage* u) {
 	const struct reply_head head = exchange_head(x);
-	if (x->error.status)
-		put_error(x);
-	else if (x->request.include_usage)
-		reply_stream_usage(&x->out, &head, u);
-	reply_done(&x->out);
+	x->voice->end(&x->out, &head, u, x->error.status ? &x->error : NULL);
 }
 
 static void finish_whole(struct exchange* x, const struct reply_usage* u) {
@@ -159,20 +162,10 @@ static void finish_whole(struct exchange* x, const struct reply_usage* u) {
 		return;
 	}
 	for (int i = 0; i < x->n; i++) {
-		const struct choice* c = &x->choice[i];
-		list[i] = (struct reply_choice){.index = i,
-		                                .text = c->text.data,
-		                                .size = c->text.size,
-		                                .logprobs = x->request.logprobs ? &c->logprobs : NULL,
-		                                .stop = c->figures.stop,
-		                                .call = c->tools.call,
-		                                .n_calls = c->tools.n};
-		if (x->request.tool_choice) {
-			list[i].text = c->tools.content.data;
-			list[i].size = c->tools.content.size;
-		}
+		list[i] = choice_so_far(&x->choice[i]);
+		list[i].logprobs = x->request.logprobs ? &x->choice[i].logprobs : NULL;
 	}
-	reply_whole(&x->out, &head, list, x->n, u);
+	x->voice->whole(&x->out, &head, list, x->n, u);
 	free(list);
 }
 
@@ -189,7 +182,7 @@ static void finish(struct exchange* x) {
 	free(list);
 	bool failed = !list || x->out.failed;
 	for (int i = 0; i < x->n; i++)
-		failed |= x->choice[i].tools.failed;
+		failed |= x->choice[i].reader.failed;
 	if (failed)
 		api_fail(&x->error, 500, "server_error", NULL, "The server is out of memory.");
 	x->finished = true;
@@ -220,20 +213,18 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 		c->figures = *figures;
 	else
 		c->figures.search_state = "off";
-	if (x->request.tool_choice && !x->gone && !problem)
-		tool_reader_end(&c->tools);
+	if (!x->gone && !problem)
+		answer_reader_end(&c->reader);
 	if (x->request.stream && !x->gone && !problem) {
 		const struct reply_head head = exchange_head(x);
 		struct text detail = {0};
-		if (c->tools.content.size) {
-			const struct reply_choice rest = {
-			    .index = c->index, .text = c->tools.content.data, .size = c->tools.content.size};
-			reply_part(&x->out, &head, &rest, NULL);
-		}
+		const struct reply_choice rest = choice_so_far(c);
+		if (rest.size || rest.reasoning_size)
+			x->voice->part(&x->out, &head, &rest, NULL);
 		stream_calls(c);
 		if (x->detail)
 			reply_figures(&detail, &c->figures, x->server->option.session.method);
-		reply_last(&x->out, &head, c->index, c->figures.stop, c->tools.n, detail.size ? detail.data : NULL);
+		x->voice->last(&x->out, &head, &rest, detail.size ? detail.data : NULL);
 		text_free(&detail);
 	}
 	if (++x->ended == x->n)

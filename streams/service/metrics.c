@@ -230,5 +230,6 @@ void metrics_text(struct metrics* m, const struct metrics_now* now, struct text*
 	write_quality(m, out);
 	metrics_standard(m, now, out);
 	pthread_mutex_unlock(&m->lock);
-	write_now(now, out);
+	if (!now->of_owner)
+		write_now(now, out);
 }

@@ -7,7 +7,7 @@
 #include "streams/memory/memory.h"
 #include "streams/text.h"
 
-enum { METRIC_ROUTES = 16, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
+enum { METRIC_ROUTES = 48, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
 
 struct metrics {
 	pthread_mutex_t lock;
@@ -31,6 +31,7 @@ struct metrics {
 
 struct metrics_now { /* what is so at this moment */
 	const char* model;
+	bool of_owner; /* what one owner may know: its own counts, and nothing of this moment but the name */
 	int queue, queue_limit, busy, sessions, connections;
 	struct memory_counts memory;
 	double up_seconds;

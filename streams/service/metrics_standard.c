@@ -61,7 +61,8 @@ static void write_ended(const struct standard* s, const struct metrics* m) {
 
 void metrics_standard(const struct metrics* m, const struct metrics_now* now, struct text* out) {
 	const struct standard s = {out, now->model};
-	write_cache(&s, now);
+	if (!now->of_owner)
+		write_cache(&s, now);
 	write_ended(&s, m);
 	one(&s, "prompt_tokens_total", "counter", "Tokens of prompts.", (double)m->prompt_tokens);
 	one(&s, "generation_tokens_total", "counter", "Tokens generated.", (double)m->tokens);

@@ -13,7 +13,7 @@
 #include "swiftlet.h"
 
 enum {
-	API_MAX_STOPS = 4,
+	API_MAX_STOPS = 16,
 	API_MAX_STOP_BYTES = 256,
 	API_MAX_CHOICES = 128, /* prompts times n */
 	API_MAX_TASK = 127,
@@ -52,10 +52,15 @@ struct api_request {
 	uint64_t seed;
 	char* stop[API_MAX_STOPS];
 	int n_stop;
+	bool ignore_eos;
+	int32_t end_token[SWIFTLET_END_TOKENS]; /* that end the answer too */
+	int n_end_tokens;
 	char* task;              /* metadata.task, or NULL */
 	struct grammar* grammar; /* that the answer has to keep, or NULL */
 	char* prediction;        /* a text that the output is expected to follow, or NULL */
 	size_t prediction_size;
+	bool embedding, base64; /* the prompts' vectors, and how they are written, instead of texts */
+	char* echoed;           /* members that the answer repeats, each as `, "name": value`; or NULL */
 };
 
 /* False with the error; the request is then empty. Free in any case. vocab: ids of a prompt or of logit_bias

@@ -210,3 +210,22 @@ bool read_stop(struct reading* r, const char* name) {
 			return false;
 	return true;
 }
+
+bool read_ignore_eos(struct reading* r, const char* name) {
+	return api_flag(r->body, name, &r->to->ignore_eos, r->error);
+}
+
+bool read_end_tokens(struct reading* r, const char* name) {
+	const cJSON* list = reading_get(r, name);
+	if (list && !cJSON_IsArray(list))
+		return api_refuse(r->error, name, "invalid_type", "'%s' must be an array of tokens.", name);
+	for (const cJSON* item = list ? list->child : NULL; item; item = item->next) {
+		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+		if (!(v >= 0 && v < r->vocab) || v != floor(v) || r->to->n_end_tokens == SWIFTLET_END_TOKENS)
+			return api_refuse(r->error, name, "invalid_value",
+			                  "'%s' must hold at most %d tokens, whole numbers from 0 to %d.", name,
+			                  SWIFTLET_END_TOKENS, r->vocab - 1);
+		r->to->end_token[r->to->n_end_tokens++] = (int32_t)v;
+	}
+	return true;
+}

@@ -38,6 +38,8 @@ bool read_stream_options(struct reading*, const char* name);
 bool read_metadata(struct reading*, const char* name);
 bool read_logit_bias(struct reading*, const char* name);
 bool read_stop(struct reading*, const char* name);
+bool read_ignore_eos(struct reading*, const char* name);
+bool read_end_tokens(struct reading*, const char* name);
 /* openai_form.c */
 bool read_response_format(struct reading*, const char* name);
 bool read_guided(struct reading*, const char* name);

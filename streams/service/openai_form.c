@@ -1,5 +1,5 @@
 /* Fields that give the answer a form: OpenAI's response_format, and vLLM's guided_json, guided_regex,
- * guided_choice. */
+ * guided_choice, guided_grammar; llama.cpp's grammar. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,5 +71,8 @@ bool read_guided(struct reading* r, const char* name) {
 		return take_choices(r, name, value);
 	if (!cJSON_IsString(value))
 		return api_refuse(r->error, name, "invalid_value", "'%.40s' is not a string.", name);
+	if (strcmp(name, "guided_regex") != 0)
+		return take(r, name, grammar_from_gbnf(value->valuestring, strlen(value->valuestring), &error),
+		            &error);
 	return take(r, name, grammar_from_regex(value->valuestring, strlen(value->valuestring), &error), &error);
 }

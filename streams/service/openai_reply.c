@@ -9,10 +9,11 @@
 
 #include "streams/json_text.h"
 #include "streams/report.h"
+#include "streams/service/reply_voice.h"
 
 enum { PIECE = 512 };
 
-const char* reply_finish(enum swiftlet_stop stop, int n_calls) {
+static const char* finish_reason(enum swiftlet_stop stop, int n_calls) {
 	return stop == SWIFTLET_LENGTH ? "length" : n_calls ? "tool_calls" : "stop";
 }
 
@@ -152,9 +153,10 @@ static void put_prediction(struct text* out, const struct reply_usage* u) {
 			accepted += u->figures[i]->source[s].accepted;
 		}
 	text_print(out,
-	           "\"completion_tokens_details\": {\"accepted_prediction_tokens\": %" PRId64
-	           ", \"rejected_prediction_tokens\": %" PRId64 "}, ",
-	           accepted, rows - accepted);
+	           "\"completion_tokens_details\": {\"reasoning_tokens\": %" PRId64
+	           ", \"accepted_prediction_tokens\": %" PRId64 ", \"rejected_prediction_tokens\": %" PRId64
+	           "}, ",
+	           u->reasoning_tokens, accepted, rows - accepted);
 }
 
 static void put_usage(struct text* out, const struct reply_usage* u) {
@@ -240,6 +242,10 @@ static void put_message(struct text* out, const struct reply_choice* c) {
 		text_put(out, "null");
 	else
 		text_quote(out, c->text ? c->text : "", c->size);
+	if (c->reasoning_size) {
+		text_put(out, ", \"reasoning_content\": ");
+		text_quote(out, c->reasoning, c->reasoning_size);
+	}
 	text_put(out, ", \"refusal\": null");
 	if (c->n_calls) {
 		text_put(out, ", ");
@@ -257,11 +263,11 @@ static void put_choice(struct text* out, bool chat, const struct reply_choice* c
 		text_quote(out, c->text ? c->text : "", c->size);
 	}
 	put_logprobs(out, chat, c->logprobs);
-	text_print(out, ", \"finish_reason\": \"%s\"}", reply_finish(c->stop, c->n_calls));
+	text_print(out, ", \"finish_reason\": \"%s\"}", finish_reason(c->stop, c->n_calls));
 }
 
-void reply_whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
-                 const struct reply_usage* u) {
+static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
+                  const struct reply_usage* u) {
 	put_head(out, h, h->chat ? "chat.completion" : "text_completion");
 	for (int i = 0; i < n; i++) {
 		text_put(out, i ? ", " : "");
@@ -288,7 +294,7 @@ static void end_chunk(struct text* out, const char* detail) {
 	text_put(out, "}\n\n");
 }
 
-void reply_first(struct text* out, const struct reply_head* h, int index) {
+static void first_chunk(struct text* out, const struct reply_head* h, int index) {
 	if (!h->chat)
 		return;
 	begin_chunk(out, h);
@@ -299,8 +305,21 @@ void reply_first(struct text* out, const struct reply_head* h, int index) {
 	end_chunk(out, NULL);
 }
 
-void reply_part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
-                const char* detail) {
+/* What is thought has a delta of its own. */
+static void reasoning_part(struct text* out, const struct reply_head* h, const struct reply_choice* c) {
+	begin_chunk(out, h);
+	text_print(out, "{\"index\": %d, \"delta\": {\"reasoning_content\": ", c->index);
+	text_quote(out, c->reasoning, c->reasoning_size);
+	text_put(out, "}, \"logprobs\": null, \"finish_reason\": null}");
+	end_chunk(out, NULL);
+}
+
+static void part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
+                 const char* detail) {
+	if (c->reasoning_size)
+		reasoning_part(out, h, c);
+	if (!c->size && !detail && !c->logprobs)
+		return;
 	begin_chunk(out, h);
 	text_print(out, "{\"index\": %d, %s", c->index, h->chat ? "\"delta\": {\"content\": " : "\"text\": ");
 	text_quote(out, c->text ? c->text : "", c->size);
@@ -310,8 +329,8 @@ void reply_part(struct text* out, const struct reply_head* h, const struct reply
 	end_chunk(out, detail);
 }
 
-void reply_calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
-                 int first, int n) {
+static void calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
+                  int first, int n) {
 	begin_chunk(out, h);
 	text_print(out, "{\"index\": %d, \"delta\": {", index);
 	put_calls(out, call, first, n, true);
@@ -319,15 +338,15 @@ void reply_calls(struct text* out, const struct reply_head* h, int index, const 
 	end_chunk(out, NULL);
 }
 
-void reply_last(struct text* out, const struct reply_head* h, int index, enum swiftlet_stop stop, int n_calls,
-                const char* detail) {
+static void last(struct text* out, const struct reply_head* h, const struct reply_choice* c,
+                 const char* detail) {
 	begin_chunk(out, h);
-	text_print(out, "{\"index\": %d, %s, \"logprobs\": null, \"finish_reason\": \"%s\"}", index,
-	           h->chat ? "\"delta\": {}" : "\"text\": \"\"", reply_finish(stop, n_calls));
+	text_print(out, "{\"index\": %d, %s, \"logprobs\": null, \"finish_reason\": \"%s\"}", c->index,
+	           h->chat ? "\"delta\": {}" : "\"text\": \"\"", finish_reason(c->stop, c->n_calls));
 	end_chunk(out, detail);
 }
 
-void reply_stream_usage(struct text* out, const struct reply_head* h, const struct reply_usage* u) {
+static void put_stream_usage(struct text* out, const struct reply_head* h, const struct reply_usage* u) {
 	begin_chunk(out, h);
 	text_put(out, "], \"usage\": ");
 	put_usage(out, u);
@@ -336,7 +355,34 @@ void reply_stream_usage(struct text* out, const struct reply_head* h, const stru
 	text_put(out, "}\n\n");
 }
 
-void reply_done(struct text* out) { text_put(out, "data: [DONE]\n\n"); }
+static void end(struct text* out, const struct reply_head* h, const struct reply_usage* u,
+                const struct api_error* error) {
+	if (error) {
+		char* text = api_error_text(error);
+		if (text)
+			text_print(out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
+		free(text);
+	} else if (u->wanted)
+		put_stream_usage(out, h, u);
+	text_put(out, "data: [DONE]\n\n");
+}
+
+const struct reply_voice voice_completion = {.id = "cmpl-",
+                                             .read = api_read_completion,
+                                             .first = first_chunk,
+                                             .part = part,
+                                             .calls = calls,
+                                             .last = last,
+                                             .end = end,
+                                             .whole = whole};
+const struct reply_voice voice_chat = {.id = "chatcmpl-",
+                                       .read = api_read_chat,
+                                       .first = first_chunk,
+                                       .part = part,
+                                       .calls = calls,
+                                       .last = last,
+                                       .end = end,
+                                       .whole = whole};
 
 void reply_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
 	text_put(out, "[");

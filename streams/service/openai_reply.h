@@ -8,11 +8,18 @@
 #include "streams/text.h"
 #include "swiftlet.h"
 
+struct reply_story; /* reply_voice.h */
+
 struct reply_head {
 	bool chat;
 	const char* id;  /* "cmpl-…", "chatcmpl-…" */
 	int64_t created; /* seconds since 1970 */
 	const char* model;
+	struct reply_story* story;
+	const char* echo;        /* members of the request that the answer repeats, as JSON; or NULL */
+	bool base64;             /* numbers as bytes */
+	const char* const* stop; /* the request's stop strings */
+	int64_t prompt_tokens;
 };
 
 /* Log probabilities of one choice, put together as tokens come. Zeroed to begin with. */
@@ -30,10 +37,15 @@ struct reply_choice {
 	int index;
 	const char* text;
 	size_t size;
+	const char* reasoning; /* what the model thought before */
+	size_t reasoning_size;
 	const struct reply_logprobs* logprobs; /* NULL: not asked for */
 	enum swiftlet_stop stop;
+	int stop_string;              /* that ended it, or -1 */
 	const struct tool_call* call; /* (n_calls) */
 	int n_calls;
+	const float* embedding; /* (dim); NULL: none was wanted */
+	int dim;
 };
 
 /* Speculative decoding of one generation, as vLLM's metrics.speculative_decoding tells it. */
@@ -45,27 +57,14 @@ struct reply_speculation {
 };
 
 struct reply_usage {
-	int64_t prompt_tokens, cached_tokens, completion_tokens;
+	int64_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
 	const struct swiftlet_figures* const* figures; /* (n) one a choice */
 	int n;
 	enum swiftlet_method method;
 	const struct reply_speculation* speculation; /* of one choice; NULL: not told */
+	bool wanted;                                 /* in a stream */
 };
 
-const char* reply_finish(enum swiftlet_stop, int n_calls); /* "stop", "length" or "tool_calls" */
-void reply_whole(struct text*, const struct reply_head*, const struct reply_choice*, int n,
-                 const struct reply_usage*);
-/* Server-sent events. `first` of a chat names the role. `detail`: a JSON member that is added to the chunk,
- * or NULL. */
-void reply_first(struct text*, const struct reply_head*, int index);
-void reply_part(struct text*, const struct reply_head*, const struct reply_choice*, const char* detail);
-/* Calls first … n of a choice, each whole. */
-void reply_calls(struct text*, const struct reply_head*, int index, const struct tool_call*, int first,
-                 int n);
-void reply_last(struct text*, const struct reply_head*, int index, enum swiftlet_stop, int n_calls,
-                const char* detail);
-void reply_stream_usage(struct text*, const struct reply_head*, const struct reply_usage*);
-void reply_done(struct text*);
 /* The figures of one generation as an object, for `detail`. */
 void reply_figures(struct text*, const struct swiftlet_figures*, enum swiftlet_method);
 /* [["piece", who drafted it or null], …] of a step's tokens, for the page. */

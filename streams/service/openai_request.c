@@ -49,6 +49,8 @@ static const struct {
     {"top_logprobs", CHAT, read_top_logprobs},
     {"echo", COMPLETION, read_echo},
     {"stop", BOTH, read_stop},
+    {"ignore_eos", BOTH, read_ignore_eos},     /* ours, as vLLM names it */
+    {"stop_token_ids", BOTH, read_end_tokens}, /* the same */
     {"seed", BOTH, read_seed},
     {"metadata", BOTH, read_metadata},
     {"prediction", BOTH, read_prediction},
@@ -63,6 +65,8 @@ static const struct {
     {"guided_json", BOTH, read_guided}, /* ours, as vLLM names them */
     {"guided_regex", BOTH, read_guided},
     {"guided_choice", BOTH, read_guided},
+    {"guided_grammar", BOTH, read_guided},
+    {"grammar", BOTH, read_guided}, /* as llama.cpp names it */
     {"functions", CHAT, want_empty},
     {"tool_choice", CHAT, read_tool_choice},
     {"function_call", CHAT, want_word},
@@ -96,6 +100,9 @@ static bool read_fields(struct reading* r, int where) {
 		if ((fields[i].where & where) && !fields[i].read(r, fields[i].name))
 			return false;
 	const struct api_request* q = r->to;
+	if (q->grammar && q->ignore_eos && q->n_end_tokens == 0)
+		return api_refuse(r->error, "ignore_eos", "invalid_value",
+		                  "'ignore_eos' beside a form of the answer needs 'stop_token_ids', which end it.");
 	if (q->n * (q->chat ? 1 : q->n_prompts) > API_MAX_CHOICES)
 		return api_refuse(r->error, "n", "invalid_value", "More than %d choices are asked for.",
 		                  API_MAX_CHOICES);
@@ -143,6 +150,7 @@ void api_request_free(struct api_request* q) {
 	free(q->bias);
 	free(q->task);
 	free(q->prediction);
+	free(q->echoed);
 	grammar_free(q->grammar);
 	free(q->tool_name);
 	memset(q, 0, sizeof *q);

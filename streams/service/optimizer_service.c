@@ -10,11 +10,12 @@
 
 #include "optimizer/search.h"
 
-enum { OUTSTANDING = 16 };
+enum { OUTSTANDING = 16, MOST_AN_OWNER = 32 };
 
 struct remote {
 	struct search* search; /* NULL: free */
 	char id[24], model[128];
+	int owner;
 	int blocks, size;
 	int64_t window, used;
 	/* proposals that were given and not yet reported, so that a report counts as the step it is */
@@ -25,13 +26,16 @@ struct remote {
 struct optimizer_service {
 	pthread_mutex_t lock;
 	struct remote remote[SERVICE_SEARCHES];
+	int an_owner; /* searches */
 	int64_t uses;
 };
 
-struct optimizer_service* optimizer_service_open(void) {
+struct optimizer_service* optimizer_service_open(int owners) {
 	struct optimizer_service* s = calloc(1, sizeof *s);
-	if (s)
-		pthread_mutex_init(&s->lock, NULL);
+	if (!s)
+		return NULL;
+	pthread_mutex_init(&s->lock, NULL);
+	s->an_owner = owners <= 1 ? MOST_AN_OWNER : owners < MOST_AN_OWNER ? MOST_AN_OWNER / owners : 1;
 	return s;
 }
 
@@ -133,9 +137,13 @@ static void put_best(struct text* out, const struct remote* r) {
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-static struct remote* find(struct optimizer_service* s, const char* id, struct api_error* e) {
+static bool may_see(const struct remote* r, int owner) {
+	return r->search && (owner <= 0 || r->owner == owner);
+}
+
+static struct remote* find(struct optimizer_service* s, int owner, const char* id, struct api_error* e) {
 	for (int i = 0; i < SERVICE_SEARCHES; i++)
-		if (s->remote[i].search && strcmp(s->remote[i].id, id) == 0) {
+		if (may_see(&s->remote[i], owner) && strcmp(s->remote[i].id, id) == 0) {
 			s->remote[i].used = ++s->uses;
 			return &s->remote[i];
 		}
@@ -143,14 +151,22 @@ static struct remote* find(struct optimizer_service* s, const char* id, struct a
 	return NULL;
 }
 
-static struct remote* make_room(struct optimizer_service* s) {
-	struct remote* oldest = &s->remote[0];
+/* Each owner has so many places that all owners' find room; his own longest unused search makes way. */
+static struct remote* make_room(struct optimizer_service* s, int owner) {
+	struct remote *oldest = NULL, *place = NULL;
+	int n = 0;
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
-		if (!s->remote[i].search)
-			return &s->remote[i];
-		if (s->remote[i].used < oldest->used)
-			oldest = &s->remote[i];
+		struct remote* r = &s->remote[i];
+		if (!r->search)
+			place = r;
+		else if (r->owner == owner) {
+			n++;
+			if (!oldest || r->used < oldest->used)
+				oldest = r;
+		}
 	}
+	if (n < s->an_owner && place)
+		return place;
 	search_close(oldest->search);
 	oldest->search = NULL;
 	return oldest;
@@ -158,7 +174,8 @@ static struct remote* make_room(struct optimizer_service* s) {
 
 /* ---- the five ----------------------------------------------------------------------------- */
 
-static bool create(struct optimizer_service* s, const cJSON* body, struct text* out, struct api_error* e) {
+static bool create(struct optimizer_service* s, int owner, const cJSON* body, struct text* out,
+                   struct api_error* e) {
 	struct search_options o;
 	struct error why;
 	int window;
@@ -174,7 +191,7 @@ static bool create(struct optimizer_service* s, const cJSON* body, struct text* 
 	struct search* search = search_open(&o, &why);
 	if (!search)
 		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
-	struct remote* r = make_room(s);
+	struct remote* r = make_room(s, abs(owner));
 	memset(r, 0, sizeof *r);
 	uint64_t random;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -182,6 +199,7 @@ static bool create(struct optimizer_service* s, const cJSON* body, struct text* 
 	snprintf(r->id, sizeof r->id, "opt-%016llx", (unsigned long long)random);
 	snprintf(r->model, sizeof r->model, "%s", model);
 	r->search = search;
+	r->owner = abs(owner);
 	r->blocks = o.blocks;
 	r->size = window;
 	r->used = ++s->uses;
@@ -213,11 +231,11 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 	return true;
 }
 
-static bool propose(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
-                    struct api_error* e) {
+static bool propose(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
+                    struct text* out, struct api_error* e) {
 	static const char* const known[] = {"window", "size", NULL};
 	static const char* const kind[] = {"start", "rescore", "random", "bayes"};
-	struct remote* r = find(s, id, e);
+	struct remote* r = find(s, owner, id, e);
 	if (!r || (body && !api_only(body, known, e)) || !take_window(r, body, e))
 		return false;
 	struct proposal p;
@@ -247,10 +265,10 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
 }
 
-static bool observe(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
-                    struct api_error* e) {
+static bool observe(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
+                    struct text* out, struct api_error* e) {
 	static const char* const known[] = {"attention", "mlp", "matches", "rows", "distance", "window", NULL};
-	struct remote* r = find(s, id, e);
+	struct remote* r = find(s, owner, id, e);
 	struct mask mask;
 	double matches = -1, rows = -1, distance = NAN;
 	if (!r || !api_only(body, known, e) || !read_mask(body, r->blocks, &mask, e))
@@ -275,32 +293,34 @@ static bool observe(struct optimizer_service* s, const char* id, const cJSON* bo
 	return true;
 }
 
-bool optimizer_create(struct optimizer_service* s, const cJSON* body, struct text* out, struct api_error* e) {
+bool optimizer_create(struct optimizer_service* s, int owner, const cJSON* body, struct text* out,
+                      struct api_error* e) {
 	pthread_mutex_lock(&s->lock);
-	const bool good = create(s, body, out, e);
+	const bool good = create(s, owner, body, out, e);
 	pthread_mutex_unlock(&s->lock);
 	return good;
 }
 
-bool optimizer_propose(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
-                       struct api_error* e) {
+bool optimizer_propose(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
+                       struct text* out, struct api_error* e) {
 	pthread_mutex_lock(&s->lock);
-	const bool good = propose(s, id, body, out, e);
+	const bool good = propose(s, owner, id, body, out, e);
 	pthread_mutex_unlock(&s->lock);
 	return good;
 }
 
-bool optimizer_observe(struct optimizer_service* s, const char* id, const cJSON* body, struct text* out,
-                       struct api_error* e) {
+bool optimizer_observe(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
+                       struct text* out, struct api_error* e) {
 	pthread_mutex_lock(&s->lock);
-	const bool good = observe(s, id, body, out, e);
+	const bool good = observe(s, owner, id, body, out, e);
 	pthread_mutex_unlock(&s->lock);
 	return good;
 }
 
-bool optimizer_best(struct optimizer_service* s, const char* id, struct text* out, struct api_error* e) {
+bool optimizer_best(struct optimizer_service* s, int owner, const char* id, struct text* out,
+                    struct api_error* e) {
 	pthread_mutex_lock(&s->lock);
-	const struct remote* r = find(s, id, e);
+	const struct remote* r = find(s, owner, id, e);
 	if (r) {
 		put_best(out, r);
 		text_put(out, "\n");
@@ -309,9 +329,10 @@ bool optimizer_best(struct optimizer_service* s, const char* id, struct text* ou
 	return r != NULL;
 }
 
-bool optimizer_delete(struct optimizer_service* s, const char* id, struct text* out, struct api_error* e) {
+bool optimizer_delete(struct optimizer_service* s, int owner, const char* id, struct text* out,
+                      struct api_error* e) {
 	pthread_mutex_lock(&s->lock);
-	struct remote* r = find(s, id, e);
+	struct remote* r = find(s, owner, id, e);
 	if (r) {
 		search_close(r->search);
 		r->search = NULL;
@@ -321,13 +342,13 @@ bool optimizer_delete(struct optimizer_service* s, const char* id, struct text* 
 	return r != NULL;
 }
 
-void optimizer_list(struct optimizer_service* s, struct text* out) {
+void optimizer_list(struct optimizer_service* s, int owner, struct text* out) {
 	pthread_mutex_lock(&s->lock);
 	text_put(out, "{\"object\": \"list\", \"data\": [");
 	const char* separator = "";
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
 		const struct remote* r = &s->remote[i];
-		if (!r->search)
+		if (!may_see(r, owner))
 			continue;
 		text_print(out, "%s{\"id\": \"%s\", \"model\": ", separator, r->id);
 		text_quote(out, r->model, strlen(r->model));

@@ -46,8 +46,16 @@ static void add_up(struct scheduler* s, const struct job* job, const struct swif
 	for (int i = 0; i < s->summary.n && !known; i++)
 		known = strcmp(s->summary.task[i].name, task) == 0;
 	summary_add(&s->summary, known ? task : "(other)", f);
-	metrics_generation(s->option.metrics, f,
-	                   job->first_token > 0 ? job->first_token - job->asked : (double)NAN);
+	const double first_token = job->first_token > 0 ? job->first_token - job->asked : (double)NAN;
+	metrics_generation(&s->option.metrics[0], f, first_token);
+	if (job->owner > 0)
+		metrics_generation(&s->option.metrics[job->owner], f, first_token);
+}
+
+static void count_failure(struct scheduler* s, const struct job* job) {
+	metrics_failure(&s->option.metrics[0]);
+	if (job->owner > 0)
+		metrics_failure(&s->option.metrics[job->owner]);
 }
 
 static void one_less(struct scheduler* s) {
@@ -119,6 +127,18 @@ static void remember_texts(struct scheduler* s) {
 		texts_take(s->option.texts, take_stored, s);
 }
 
+/* What a seat has learned of texts stays with their owner. */
+static void change_owner(struct scheduler* s, struct seat* seat, int owner) {
+	if (seat->owner != owner && seat->watch)
+		memory_move(seat->watch, memory_of(s->option.memory, owner));
+	else if (seat->owner != owner) {
+		struct influence known;
+		search_close(session_forget(seat->session, &known));
+	}
+	seat->owner = owner;
+	session_set_owner(seat->session, owner, s->option.share_prefixes);
+}
+
 static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	struct error e = {{0}};
 	seat->job = job;
@@ -127,14 +147,13 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->before = seat->tokens;
 	seat->rows = 1;
 	seat->passed_over = 0;
-	seat->owner = job->owner;
 	seat->holds = true; /* what it finds in caches is kept from the others */
-	session_set_owner(seat->session, job->owner, s->option.share_prefixes);
+	change_owner(s, seat, job->owner);
 	use_pool(s, seat);
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
 		seat->job = NULL;
-		metrics_failure(s->option.metrics);
+		count_failure(s, job);
 		job->calls->end(job->user, NULL, e.message);
 		one_less(s);
 		return;
@@ -162,7 +181,7 @@ void seat_step(struct scheduler* s, struct seat* seat) {
 }
 
 void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
-	metrics_failure(s->option.metrics);
+	count_failure(s, seat->job);
 	leave(s, seat, e->message[0] ? e->message : "the pass failed");
 }
 
@@ -170,23 +189,25 @@ void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
 static struct seat* choose(struct scheduler* s, const struct job* job) {
 	struct seat* best = NULL;
 	int best_prefix = -1;
-	bool best_task = false;
+	int best_fit = 0;
 	const char* task = job->request.task ? job->request.task : "";
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
 		if (seat->job)
 			continue;
-		const bool own = s->option.share_prefixes || seat->owner == job->owner;
+		const bool own = seat->owner == job->owner;
 		const int prefix =
-		    own ? session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt) : 0;
-		const bool same = seat->used > 0 && strcmp(seat->task, task) == 0;
+		    own || s->option.share_prefixes
+		        ? session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt)
+		        : 0;
+		const int fit = own + (own && seat->used > 0 && strcmp(seat->task, task) == 0);
 		const bool better =
 		    !best || prefix > best_prefix ||
-		    (prefix == best_prefix && (same > best_task || (same == best_task && seat->used < best->used)));
+		    (prefix == best_prefix && (fit > best_fit || (fit == best_fit && seat->used < best->used)));
 		if (better) {
 			best = seat;
 			best_prefix = prefix;
-			best_task = same;
+			best_fit = fit;
 		}
 	}
 	return best;

@@ -6,9 +6,9 @@
  *
  * Jobs wait in a bounded queue, those of the owner with the fewest at work first, then first come first
  * served; each goes to the free session whose cache holds
- * most of its prompt (whole chunks), else to the one that last served its task, else to the one longest
- * idle. Before every step a job is asked whether its client has gone; its place is then free. What
- * happens is counted (metrics), remembered (memory) and shown (events). */
+ * most of its prompt (whole chunks), else to one that last served its owner, and best its task, else to the
+ * one longest idle. Before every step a job is asked whether its client has gone; its place is then free.
+ * What happens is counted (metrics), remembered (memory) and shown (events). */
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 
@@ -43,9 +43,9 @@ struct scheduler_options {
 	int prefill_chunk;   /* rows of prompts that a turn computes; 0: by measured price */
 	struct swiftlet_options session;
 	const char* model_name;
-	struct memory* memory; /* NULL: nothing is remembered */
-	struct texts* texts;   /* of owners, kept in the store; NULL: in memory alone */
-	struct metrics* metrics;
+	struct memory* memory;   /* the common one, with those of owners; NULL: nothing is remembered */
+	struct texts* texts;     /* of owners, kept in the store; NULL: in memory alone */
+	struct metrics* metrics; /* [0] of all, and after it each owner's, as far as jobs have owners */
 	struct events* events;
 };
 

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "optimizer/session.h"
+#include "optimizer/optimizer.h"
 #include "streams/report.h"
 #include "streams/service/merge.h"
 #include "streams/service/scheduler.h"

@@ -65,16 +65,16 @@ static bool open_port(struct server* s, struct error* e) {
 	                              strerror(errno ? errno : EADDRNOTAVAIL));
 }
 
-/* Tenants are the keys by their numbers; 0 is who needs none. */
+/* Tenants are the owners by their numbers; 0 is who needs no key. */
 static bool open_texts(struct server* s, struct error* e) {
 	char tenant[SERVER_KEYS + 1][TEXTS_NAME];
 	texts_tenant("", tenant[0]);
-	for (int i = 0; i < s->n_keys; i++)
-		texts_tenant(s->key[i], tenant[i + 1]);
+	for (int owner = 1; owner <= s->n_owners; owner++)
+		server_owner_name(s, owner, tenant[owner]);
 	struct texts_options o = {.model = {.blocks = s->model->weights.shape.n_blocks},
 	                          .vocab = s->model->weights.shape.vocab,
 	                          .capacity = s->option.session.pool,
-	                          .n_tenants = s->n_keys + 1,
+	                          .n_tenants = s->n_owners + 1,
 	                          .tenant = (const char(*)[TEXTS_NAME])tenant};
 	snprintf(o.model.fingerprint, sizeof o.model.fingerprint, "%s", s->model->fingerprint);
 	snprintf(o.model.name, sizeof o.model.name, "%.127s", s->option.name);
@@ -82,11 +82,21 @@ static bool open_texts(struct server* s, struct error* e) {
 	return s->texts != NULL;
 }
 
+static bool open_memories(struct server* s, struct error* e) {
+	for (int owner = 1; s->memory && owner <= s->n_owners; owner++) {
+		char name[TEXTS_NAME];
+		server_owner_name(s, owner, name);
+		if (!memory_for(s->memory, owner, name, e))
+			return false;
+	}
+	return true;
+}
+
 static bool open_parts(struct server* s, struct error* e) {
-	if (!server_read_keys(s, e) || (s->option.retrieval_store && !open_texts(s, e)))
+	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.retrieval_store && !open_texts(s, e)))
 		return false;
 	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
-	s->optimizer = optimizer_service_open();
+	s->optimizer = optimizer_service_open(s->n_owners);
 	s->doorman = doorman_open(SERVER_CONNECTIONS, s->option.header_seconds, s->option.idle_seconds);
 	if (!s->optimizer || !s->doorman || (s->option.rate > 0 && !s->rate))
 		return error_set(e, "out of memory");
@@ -98,7 +108,7 @@ static bool open_parts(struct server* s, struct error* e) {
 	                                    .model_name = s->option.name,
 	                                    .memory = s->memory,
 	                                    .texts = s->texts,
-	                                    .metrics = &s->metrics,
+	                                    .metrics = s->metrics,
 	                                    .events = &s->events};
 	s->scheduler = scheduler_open(s->engine, &o, e);
 	return s->scheduler && open_port(s, e);
@@ -122,7 +132,8 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 	if (s->context == 0)
 		s->context = most < 4096 ? most : 4096;
 	pthread_mutex_init(&s->rate_lock, NULL);
-	metrics_open(&s->metrics);
+	for (int i = 0; i <= SERVER_KEYS; i++)
+		metrics_open(&s->metrics[i]);
 	events_open(&s->events);
 	if (!open_parts(s, e)) {
 		server_close(s, 0);
@@ -168,10 +179,11 @@ void server_close(struct server* s, double grace) {
 	texts_close(s->texts);
 	optimizer_service_close(s->optimizer);
 	events_close(&s->events);
-	metrics_close(&s->metrics);
+	for (int i = 0; i <= SERVER_KEYS; i++)
+		metrics_close(&s->metrics[i]);
 	pthread_mutex_destroy(&s->rate_lock);
 	for (int i = 0; i < s->n_keys; i++)
-		free(s->key[i]);
+		free(s->key[i].text);
 	free(s->rate);
 	free(s);
 }

@@ -11,14 +11,23 @@
 #include "streams/memory/memory.h"
 #include "swiftlet.h"
 
-enum { SERVER_BODY = 8 << 20, SERVER_HEADERS = 32 << 10, SERVER_CONNECTIONS = 512, SERVER_KEYS = 64 };
+enum {
+	SERVER_BODY = 8 << 20,
+	SERVER_HEADERS = 32 << 10,
+	SERVER_CONNECTIONS = 512,
+	SERVER_KEYS = 64,
+	SERVER_GROUP = 64
+};
 
 struct server_options {
-	const char* host;     /* an address, or "localhost" */
-	int port;             /* 0: any that is free */
-	const char* name;     /* of the model, for clients */
-	const char* key_file; /* API keys, one a line; NULL: none, allowed on loopback alone */
-	const char* cors;     /* an origin that browsers may call from, or "*"; NULL: none */
+	const char* host; /* an address, or "localhost" */
+	int port;         /* 0: any that is free */
+	const char* name; /* of the model, for clients */
+	const char* version; /* of the program */
+	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one owner. Where all are one
+	 * owner's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
+	const char* key_file;
+	const char* cors; /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;
 	bool share_prefixes; /* between keys too: what one has sent shows in another's times and cached_tokens */
 	int prefill_chunk;   /* tokens of prompts between two tokens of others; 0: by measured price */

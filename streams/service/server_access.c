@@ -1,5 +1,4 @@
 /* Who may ask: API keys, origins of browsers, rates of clients. */
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@ static bool equal_in_constant_time(const char* given, size_t n, const char* key)
 static int key_number(const struct server* s, const char* given, size_t n) {
 	int found = 0;
 	for (int i = 0; i < s->n_keys; i++)
-		found += equal_in_constant_time(given, n, s->key[i]) ? i + 1 - found : 0;
+		found += equal_in_constant_time(given, n, s->key[i].text) ? i + 1 - found : 0;
 	return found;
 }
 
@@ -54,37 +53,87 @@ static int basic_key(const struct server* s, const char* text) {
 	return colon ? key_number(s, colon + 1, n - (size_t)(colon + 1 - out)) : 0;
 }
 
-static int owner_of(const struct call* c) {
+static int key_of(const struct call* c) {
 	const struct server* s = c->server;
 	const char* value = call_header(c, "Authorization");
 	if (s->n_keys > 0 && value && strncasecmp(value, "Bearer ", 7) == 0)
 		return key_number(s, value + 7, strlen(value + 7));
 	if (s->n_keys > 0 && value && strncasecmp(value, "Basic ", 6) == 0)
 		return basic_key(s, value + 6);
+	const char* other = call_header(c, "X-Api-Key"); /* as Anthropic's clients send it */
+	if (s->n_keys > 0 && other)
+		return key_number(s, other, strlen(other));
 	return 0;
 }
 
 bool call_authorized(struct call* c) {
-	c->owner = owner_of(c);
-	return c->server->n_keys == 0 || c->owner > 0;
+	const struct server* s = c->server;
+	const int number = key_of(c);
+	c->owner = number ? s->key[number - 1].owner : 0;
+	c->admin = s->n_keys == 0 || (number && s->key[number - 1].admin);
+	return s->n_keys == 0 || number > 0;
 }
 
 /* ---- keys from a file --------------------------------------------------------------------- */
 
+/* The owner that the group's keys have in common; NULL: a new one, for a key that stands alone. */
+static int find_owner(struct server* s, const char* group) {
+	for (int owner = 1; group && owner <= s->n_owners; owner++)
+		if (strcmp(s->group[owner], group) == 0)
+			return owner;
+	snprintf(s->group[++s->n_owners], SERVER_GROUP, "%s", group ? group : "");
+	return s->n_owners;
+}
+
+/* group=NAME, or admin */
+static bool read_word(const char* word, const char** group, bool* admin) {
+	const size_t n = strlen("group=");
+	if (strcmp(word, "admin") == 0)
+		return *admin = true;
+	if (*group || strncmp(word, "group=", n) != 0 || !word[n] || strlen(word + n) >= SERVER_GROUP)
+		return false;
+	*group = word + n;
+	return true;
+}
+
 static bool add_key(struct server* s, char* line, const char* path, int number, struct error* e) {
-	char* end = line + strlen(line);
-	while (end > line && isspace((unsigned char)end[-1]))
-		*--end = '\0';
-	while (isspace((unsigned char)*line))
-		line++;
-	if (!*line || *line == '#')
+	static const char blank[] = " \t\r\n\v\f";
+	char* rest;
+	char* const key = strtok_r(line, blank, &rest);
+	const char* group = NULL;
+	bool admin = false;
+	if (!key || *key == '#')
 		return true;
-	if (strlen(line) < 8 || strlen(line) > 255)
-		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(line));
+	for (const char* word; (word = strtok_r(NULL, blank, &rest));)
+		if (!read_word(word, &group, &admin))
+			return error_set(e,
+			                 "%s, line %d: after the key, expected group=NAME (of up to %d bytes) or admin",
+			                 path, number, SERVER_GROUP - 1);
+	if (strlen(key) < 8 || strlen(key) > 255)
+		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(key));
+	if (key_number(s, key, strlen(key)))
+		return error_set(e, "%s, line %d: this key is there already", path, number);
 	if (s->n_keys == SERVER_KEYS)
 		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
-	s->key[s->n_keys] = strdup(line);
-	return s->key[s->n_keys++] || error_set(e, "out of memory");
+	s->key[s->n_keys] = (struct server_key){strdup(key), find_owner(s, group), admin};
+	return s->key[s->n_keys++].text || error_set(e, "out of memory");
+}
+
+/* Who shares the server with nobody need not be told apart from its operator. */
+static void name_admins(struct server* s) {
+	bool any = s->n_owners != 1;
+	for (int i = 0; i < s->n_keys; i++)
+		any |= s->key[i].admin;
+	for (int i = 0; i < s->n_keys && !any; i++)
+		s->key[i].admin = true;
+}
+
+void server_owner_name(const struct server* s, int owner, char name[TEXTS_NAME]) {
+	char group[SERVER_GROUP + 8]; /* no key: none has a blank */
+	snprintf(group, sizeof group, "group %s", s->group[owner]);
+	for (int i = 0; i < s->n_keys; i++)
+		if (s->key[i].owner == owner)
+			texts_tenant(s->group[owner][0] ? group : s->key[i].text, name);
 }
 
 bool server_read_keys(struct server* s, struct error* e) {
@@ -101,6 +150,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 	for (int number = 1; good && fgets(line, sizeof line, f); number++)
 		good = add_key(s, line, path, number, e);
 	fclose(f);
+	name_admins(s);
 	return good && (s->n_keys > 0 || error_set(e, "%s holds no key, one a line is expected", path));
 }
 

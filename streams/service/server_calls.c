@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "streams/service/messages.h"
 #include "streams/service/server_internal.h"
 
 enum { SWALLOW = 2 * SERVER_BODY };
@@ -22,7 +23,8 @@ static void add_headers(const struct call* c, struct MHD_Response* r) {
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
 	if (c->server->option.cors) {
 		MHD_add_response_header(r, "Access-Control-Allow-Origin", c->server->option.cors);
-		MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+		MHD_add_response_header(r, "Access-Control-Allow-Headers",
+		                        "Authorization, Content-Type, X-Api-Key, Anthropic-Version");
 		MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
 	}
 }
@@ -48,7 +50,8 @@ enum MHD_Result call_reply(struct call* c, int status, const char* type, struct 
 }
 
 enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
-	char* text = api_error_text(e);
+	const bool anthropic = strncmp(c->path, "/v1/messages", strlen("/v1/messages")) == 0;
+	char* text = anthropic ? messages_error_text(e) : api_error_text(e);
 	struct MHD_Response* r =
 	    text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
 	if (!r) {
@@ -219,7 +222,9 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
 		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";
-	metrics_request(&s->metrics, route, c->status ? c->status : 499);
+	metrics_request(&s->metrics[0], route, c->status ? c->status : 499);
+	if (c->owner > 0)
+		metrics_request(&s->metrics[c->owner], route, c->status ? c->status : 499);
 	if (s->option.log_requests)
 		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, c->status ? c->status : 499,
 		        server_clock() - c->began);

@@ -11,9 +11,9 @@ void exchange_let_go(struct exchange* x) {
 	if (atomic_fetch_sub(&x->holders, 1) != 1)
 		return;
 	for (int i = 0; i < x->n; i++) {
-		text_free(&x->choice[i].text);
 		reply_logprobs_free(&x->choice[i].logprobs);
-		tool_reader_close(&x->choice[i].tools);
+		answer_reader_close(&x->choice[i].reader);
+		free(x->choice[i].embedding);
 	}
 	for (int i = 0; i < x->n_prompts; i++)
 		free(x->prompt[i]);
@@ -23,6 +23,7 @@ void exchange_let_go(struct exchange* x) {
 	free(x->choice);
 	text_free(&x->out);
 	text_free(&x->begun);
+	story_free(&x->story);
 	api_request_free(&x->request);
 	pthread_mutex_destroy(&x->lock);
 	free(x);
@@ -35,11 +36,16 @@ void exchange_wake(struct exchange* x) {
 	}
 }
 
-struct reply_head exchange_head(const struct exchange* x) {
+struct reply_head exchange_head(struct exchange* x) {
 	return (struct reply_head){.chat = x->request.chat,
 	                           .id = x->id,
 	                           .created = (int64_t)x->created,
-	                           .model = x->server->option.name};
+	                           .model = x->server->option.name,
+	                           .story = &x->story,
+	                           .base64 = x->request.base64,
+	                           .echo = x->request.echoed,
+	                           .stop = (const char* const*)x->request.stop,
+	                           .prompt_tokens = x->n_prompts > 0 ? x->prompt_n[0] : 0};
 }
 
 /* ---- the connection's side ---------------------------------------------------------------- */
@@ -104,10 +110,10 @@ static bool submit(struct call* c, struct exchange* x) {
 	                "The server is busy: its queue is full. Try again.");
 }
 
-static bool generate(struct call* c, bool chat) {
+static bool generate(struct call* c, const struct reply_voice* voice) {
 	if (atomic_load(&c->server->stopping))
 		return api_fail(&c->error, 503, "server_error", "stopping", "The server is stopping.");
-	struct exchange* x = exchange_open(c, chat);
+	struct exchange* x = exchange_open(c, voice);
 	if (!x)
 		return false;
 	const union MHD_ConnectionInfo* info =
@@ -127,8 +133,11 @@ static bool generate(struct call* c, bool chat) {
 	return true;
 }
 
-bool answer_completions(struct call* c) { return generate(c, false); }
-bool answer_chat(struct call* c) { return generate(c, true); }
+bool answer_completions(struct call* c) { return generate(c, &voice_completion); }
+bool answer_chat(struct call* c) { return generate(c, &voice_chat); }
+bool answer_responses(struct call* c) { return generate(c, &voice_responses); }
+bool answer_embeddings(struct call* c) { return generate(c, &voice_embeddings); }
+bool answer_messages(struct call* c) { return generate(c, &voice_messages); }
 
 enum MHD_Result generate_resumed(struct call* c) {
 	struct exchange* x = c->exchange;

@@ -22,6 +22,12 @@ struct rate_client { /* a token bucket */
 	double tokens, at;
 };
 
+struct server_key {
+	char* text;
+	int owner; /* from 1 */
+	bool admin;
+};
+
 struct server {
 	struct server_options option;
 	struct model* model;
@@ -32,12 +38,13 @@ struct server {
 	struct doorman* doorman;
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;
-	struct metrics metrics;
+	struct metrics metrics[SERVER_KEYS + 1]; /* of all, then by owner */
 	struct events events;
 	bool loopback;
 	int context; /* tokens a session holds */
-	char* key[SERVER_KEYS];
-	int n_keys;
+	struct server_key key[SERVER_KEYS];
+	char group[SERVER_KEYS + 1][SERVER_GROUP]; /* by owner; "": a key that stands alone */
+	int n_keys, n_owners;
 	double began;
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
@@ -58,7 +65,8 @@ struct call {
 	struct text body;
 	struct api_error error; /* status != 0: refused; said once the body has been read */
 	double began;
-	int owner;  /* the API key's number from 1; 0 where the server has none */
+	int owner;  /* the API key's or its group's number from 1; 0 where the server has none */
+	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
 	struct exchange* exchange;
 	struct watcher* watcher;
@@ -70,6 +78,7 @@ struct route {
 	const char* path;             /* ending in '/': what follows is `rest`, and must not be empty */
 	bool (*answer)(struct call*); /* false: call->error is to be said */
 	bool open;                    /* needs no key */
+	bool admin;                   /* needs an admin key */
 };
 
 double server_clock(void); /* monotonic, seconds */
@@ -83,8 +92,10 @@ const char* call_header(const struct call*, const char* name);
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
 bool call_origin_allowed(const struct call*);
-/* Sets the call's owner. */
+/* Sets the call's owner, and whether he is an admin. */
 bool call_authorized(struct call*);
+/* What names an owner in the store. */
+void server_owner_name(const struct server*, int owner, char name[TEXTS_NAME]);
 bool call_within_rate(const struct call*);
 
 /* server_routing.c: the first look at a request, when its headers are there. What is refused here is said at
@@ -100,9 +111,18 @@ void server_on_completed(void* user, struct MHD_Connection*, void** state, enum 
 /* server_generate.c */
 bool answer_completions(struct call*);
 bool answer_chat(struct call*);
+bool answer_responses(struct call*);
+bool answer_messages(struct call*);
+bool answer_embeddings(struct call*);
 /* A suspended call has been resumed: its answer is ready. */
 enum MHD_Result generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
+
+/* server_tokens.c */
+bool answer_version(struct call*);
+bool answer_tokenize(struct call*);
+bool answer_detokenize(struct call*);
+bool answer_count_tokens(struct call*);
 
 /* server_watch.c: server-sent events of the live state */
 bool watch_begin(struct call*);

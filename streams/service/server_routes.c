@@ -36,11 +36,13 @@ static bool answer_ready(struct call* c) {
 	return call_reply(c, stopping || full ? 503 : 200, json_type, &out) == MHD_YES;
 }
 
+/* An admin reads all; others what their own requests did. */
 static bool answer_metrics(struct call* c) {
 	struct server* s = c->server;
 	struct scheduler_now n;
 	scheduler_now(s->scheduler, &n);
 	struct metrics_now now = {.model = s->option.name,
+	                          .of_owner = !c->admin,
 	                          .queue = n.queue,
 	                          .queue_limit = n.queue_limit,
 	                          .busy = n.busy,
@@ -56,7 +58,7 @@ static bool answer_metrics(struct call* c) {
 	if (s->memory)
 		memory_counts(s->memory, &now.memory);
 	struct text out = {0};
-	metrics_text(&s->metrics, &now, &out);
+	metrics_text(&s->metrics[c->admin ? 0 : c->owner], &now, &out);
 	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out) == MHD_YES;
 }
 
@@ -116,12 +118,13 @@ static bool answer_state(struct call* c) {
 
 static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
 
-/* The members of a mask file (design section 7), with the bank's own beside them. */
-static void put_entry(const struct server* s, struct text* out, const struct bank_entry* e) {
+/* The members of a mask file (design section 7), with the bank's own beside them: "owner" is 0 where the mask
+ * is everybody's. */
+static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
 	cJSON* blocks = cJSON_CreateObject();
 	char* text = blocks && api_add_mask(blocks, &e->mask) ? cJSON_PrintUnformatted(blocks) : NULL;
-	text_print(out, "{\"id\": %" PRId64 ", \"format\": \"%s\", \"model\": ", e->id,
+	text_print(out, "{\"id\": %" PRId64 ", \"owner\": %d, \"format\": \"%s\", \"model\": ", e->id, owner,
 	           mask_format_name(&e->mask));
 	text_quote(out, s->option.name, strlen(s->option.name));
 	text_print(out, ", \"fingerprint\": \"%s\", \"blocks\": %d, \"task\": ", s->model->fingerprint,
@@ -153,12 +156,12 @@ struct listing {
 	int n;
 };
 
-static void list_entry(void* user, const struct bank_entry* e) {
+static void list_entry(void* user, int owner, const struct bank_entry* e) {
 	struct listing* l = user;
 	if (l->id && e->id != l->id)
 		return;
 	text_put(&l->out, l->n++ ? ", " : "");
-	put_entry(l->server, &l->out, e);
+	put_entry(l->server, &l->out, owner, e);
 }
 
 static bool need_bank(struct call* c) {
@@ -166,12 +169,18 @@ static bool need_bank(struct call* c) {
 	       api_fail(&c->error, 404, NULL, "no_bank", "This server runs with --bank off.");
 }
 
+/* What the key's owner may know of. */
+static struct memory* own_memory(const struct call* c) {
+	struct memory* all = c->server->memory;
+	return c->admin ? all : memory_of(all, c->owner);
+}
+
 static bool answer_masks(struct call* c) {
 	if (!need_bank(c))
 		return false;
 	struct listing l = {.server = c->server};
 	text_put(&l.out, "{\"object\": \"list\", \"data\": [");
-	memory_each(c->server->memory, list_entry, &l);
+	memory_each(own_memory(c), list_entry, &l);
 	text_put(&l.out, "]}\n");
 	return reply_json(c, &l.out);
 }
@@ -193,7 +202,7 @@ static bool no_mask(struct call* c) {
 
 static bool show_mask(struct call* c, int64_t id) {
 	struct listing l = {.server = c->server, .id = id};
-	memory_each(c->server->memory, list_entry, &l);
+	memory_each(own_memory(c), list_entry, &l);
 	if (l.n == 0) {
 		text_free(&l.out);
 		return no_mask(c);
@@ -229,9 +238,9 @@ static bool delete_mask(struct call* c) {
 /* The members that a mask object of ours may have; those that only tell are not taken back. */
 static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entry* e) {
 	static const char* const known[] = {
-	    "id",      "format",         "model",  "fingerprint", "blocks",     "task",          "attention",
-	    "mlp",     "matchness",      "alpha",  "M",           "skip_ratio", "tokens_served", "instances",
-	    "settled", "optimize_steps", "stored", NULL};
+	    "id",        "owner",   "format",         "model",  "fingerprint", "blocks",     "task",
+	    "attention", "mlp",     "matchness",      "alpha",  "M",           "skip_ratio", "tokens_served",
+	    "instances", "settled", "optimize_steps", "stored", NULL};
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;
@@ -295,9 +304,12 @@ static bool optional_body(struct call* c, cJSON** body) {
 	return *body || !c->body.size;
 }
 
+/* Whose searches: an admin's are all. */
+static int whose(const struct call* c) { return c->admin && c->owner ? -c->owner : c->owner; }
+
 static bool answer_optimizers(struct call* c) {
 	struct text out = {0};
-	optimizer_list(c->server->optimizer, &out);
+	optimizer_list(c->server->optimizer, whose(c), &out);
 	return reply_json(c, &out);
 }
 
@@ -313,7 +325,7 @@ static bool create_optimizer(struct call* c) {
 	if (!body)
 		return false;
 	struct text out = {0};
-	const bool good = optimizer_create(c->server->optimizer, body, &out, &c->error);
+	const bool good = optimizer_create(c->server->optimizer, whose(c), body, &out, &c->error);
 	cJSON_Delete(body);
 	return reply_optimizer(c, good, &out);
 }
@@ -346,8 +358,8 @@ static bool post_optimizer(struct call* c) {
 	if (observing && !body)
 		good = api_refuse(&c->error, NULL, NULL, "The request has no body; a JSON object is expected.");
 	else
-		good = proposing ? optimizer_propose(c->server->optimizer, id, body, &out, &c->error)
-		                 : optimizer_observe(c->server->optimizer, id, body, &out, &c->error);
+		good = proposing ? optimizer_propose(c->server->optimizer, whose(c), id, body, &out, &c->error)
+		                 : optimizer_observe(c->server->optimizer, whose(c), id, body, &out, &c->error);
 	cJSON_Delete(body);
 	return reply_optimizer(c, good, &out);
 }
@@ -360,7 +372,7 @@ static bool get_optimizer(struct call* c) {
 	if (*verb && strcmp(verb, "best") != 0)
 		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
 	struct text out = {0};
-	return reply_optimizer(c, optimizer_best(c->server->optimizer, id, &out, &c->error), &out);
+	return reply_optimizer(c, optimizer_best(c->server->optimizer, whose(c), id, &out, &c->error), &out);
 }
 
 static bool delete_optimizer(struct call* c) {
@@ -369,7 +381,7 @@ static bool delete_optimizer(struct call* c) {
 	struct text out = {0};
 	if (!split_rest(c, id, &verb))
 		return false;
-	return reply_optimizer(c, optimizer_delete(c->server->optimizer, id, &out, &c->error), &out);
+	return reply_optimizer(c, optimizer_delete(c->server->optimizer, whose(c), id, &out, &c->error), &out);
 }
 
 /* A browser asks before it calls from another origin; only where --cors allows one. */
@@ -383,26 +395,36 @@ static bool answer_preflight(struct call* c) {
 /* ---- the table ---------------------------------------------------------------------------- */
 
 const struct route server_routes[] = {
-    {"GET", "/", answer_page, false},
-    {"GET", "/health", answer_health, true},
-    {"GET", "/ready", answer_ready, true},
-    {"GET", "/metrics", answer_metrics, false},
-    {"GET", "/v1/models", answer_models, false},
-    {"GET", "/v1/models/", answer_model, false},
-    {"POST", "/v1/completions", answer_completions, false},
-    {"OPTIONS", "/v1/completions", answer_preflight, true},
-    {"POST", "/v1/chat/completions", answer_chat, false},
-    {"OPTIONS", "/v1/chat/completions", answer_preflight, true},
-    {"GET", "/v1/swiftlet/state", answer_state, false},
-    {"GET", "/v1/swiftlet/masks", answer_masks, false},
-    {"PUT", "/v1/swiftlet/masks", put_mask, false},
-    {"POST", "/v1/swiftlet/masks", put_mask, false},
-    {"GET", "/v1/swiftlet/masks/", answer_mask, false},
-    {"DELETE", "/v1/swiftlet/masks/", delete_mask, false},
-    {"GET", "/v1/swiftlet/optimizer", answer_optimizers, false},
-    {"POST", "/v1/swiftlet/optimizer", create_optimizer, false},
-    {"POST", "/v1/swiftlet/optimizer/", post_optimizer, false},
-    {"GET", "/v1/swiftlet/optimizer/", get_optimizer, false},
-    {"DELETE", "/v1/swiftlet/optimizer/", delete_optimizer, false},
+    {"GET", "/", answer_page, false, true},
+    {"GET", "/health", answer_health, true, false},
+    {"GET", "/ready", answer_ready, true, false},
+    {"GET", "/metrics", answer_metrics, false, false},
+    {"GET", "/v1/models", answer_models, false, false},
+    {"GET", "/v1/models/", answer_model, false, false},
+    {"POST", "/v1/completions", answer_completions, false, false},
+    {"OPTIONS", "/v1/completions", answer_preflight, true, false},
+    {"POST", "/v1/chat/completions", answer_chat, false, false},
+    {"OPTIONS", "/v1/chat/completions", answer_preflight, true, false},
+    {"GET", "/version", answer_version, false, false},
+    {"POST", "/tokenize", answer_tokenize, false, false},
+    {"POST", "/detokenize", answer_detokenize, false, false},
+    {"POST", "/v1/embeddings", answer_embeddings, false, false},
+    {"OPTIONS", "/v1/embeddings", answer_preflight, true, false},
+    {"POST", "/v1/responses", answer_responses, false, false},
+    {"OPTIONS", "/v1/responses", answer_preflight, true, false},
+    {"POST", "/v1/messages", answer_messages, false, false},
+    {"OPTIONS", "/v1/messages", answer_preflight, true, false},
+    {"POST", "/v1/messages/count_tokens", answer_count_tokens, false, false},
+    {"GET", "/v1/swiftlet/state", answer_state, false, true},
+    {"GET", "/v1/swiftlet/masks", answer_masks, false, false},
+    {"PUT", "/v1/swiftlet/masks", put_mask, false, true},
+    {"POST", "/v1/swiftlet/masks", put_mask, false, true},
+    {"GET", "/v1/swiftlet/masks/", answer_mask, false, false},
+    {"DELETE", "/v1/swiftlet/masks/", delete_mask, false, true},
+    {"GET", "/v1/swiftlet/optimizer", answer_optimizers, false, false},
+    {"POST", "/v1/swiftlet/optimizer", create_optimizer, false, false},
+    {"POST", "/v1/swiftlet/optimizer/", post_optimizer, false, false},
+    {"GET", "/v1/swiftlet/optimizer/", get_optimizer, false, false},
+    {"DELETE", "/v1/swiftlet/optimizer/", delete_optimizer, false, false},
 };
 const int server_n_routes = sizeof server_routes / sizeof *server_routes;

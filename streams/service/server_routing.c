@@ -19,11 +19,12 @@ static bool matches(const struct route* r, const char* path, const char** rest) 
 
 /* What OpenAI has at a path where there is nothing here; NULL: nothing that is known. */
 static const char* not_built(const char* path) {
-	static const char* const known[][2] = {{"/v1/embeddings", "embeddings"},
-	                                       {"/v1/audio/", "audio"},
+	static const char* const known[][2] = {{"/v1/audio/", "audio"},
 	                                       {"/v1/images/", "images"},
 	                                       {"/v1/moderations", "moderation"},
-	                                       {"/v1/responses", "responses"},
+	                                       {"/v1/responses/", "stored responses"},
+	                                       {"/v1/messages/batches", "batches"},
+	                                       {"/v1/complete", "old completions"},
 	                                       {"/v1/files", "files"},
 	                                       {"/v1/batches", "batches"},
 	                                       {"/v1/fine_tuning/", "fine-tuning"},
@@ -61,7 +62,9 @@ static void find_route(struct call* c) {
 	const char* other = allowed[0] ? NULL : not_built(c->path);
 	if (other) {
 		api_fail(&c->error, 404, NULL, "unsupported_endpoint",
-		         "This server has no %s: it answers /v1/completions and /v1/chat/completions.", other);
+		         "This server has no %s: it answers /v1/chat/completions, /v1/responses, /v1/messages and "
+		         "/v1/completions.",
+		         other);
 		return;
 	}
 	if (!allowed[0]) {
@@ -99,6 +102,11 @@ void call_first_look(struct call* c) {
 	}
 	if (c->error.status)
 		return;
+	if (c->route->admin && !c->admin) {
+		api_fail(&c->error, 403, NULL, "admin_key_needed",
+		         "This needs an admin key: one that the key file marks with the word admin.");
+		return;
+	}
 	if (!c->route->open && !call_within_rate(c)) {
 		api_fail(&c->error, 429, "rate_limit_error", "rate_limit_exceeded",
 		         "More than %d requests a minute; try again later.", c->server->option.rate);

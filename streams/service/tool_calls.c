@@ -13,9 +13,9 @@ static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list
                   function_open[] = "<function=", function_close[] = "</function>",
                   arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
 static const char* const openers[] = {tag_open, list_open, python_open, function_open};
-static const char* const marks[] = {tag_open,      tag_close,      list_open,      python_open,
-                                    function_open, function_close, arguments_open, id_open};
-enum { OPENERS = sizeof openers / sizeof *openers, MARKS = sizeof marks / sizeof *marks };
+const char* const tool_marks[] = {tag_open,       tag_close,      list_open, python_open, function_open,
+                                  function_close, arguments_open, id_open,   NULL};
+enum { OPENERS = sizeof openers / sizeof *openers };
 
 /* ---- text --------------------------------------------------------------------------------- */
 
@@ -300,8 +300,7 @@ static void decide(struct tool_reader* r) {
 }
 
 void tool_reader_end(struct tool_reader* r) {
-	tool_reader_add(r, NULL, 0);
-	r->n_marks = 0; /* beyond the text: a stop string cut it */
+	decide(r);
 	if (r->state == TOOL_TAG || r->state == TOOL_FUNCTION)
 		take_closed(r, r->held.size, 0);
 	else if (r->state == TOOL_REST) {
@@ -338,54 +337,77 @@ void tool_reader_close(struct tool_reader* r) {
 	text_free(&r->held);
 }
 
-void tool_reader_mark(struct tool_reader* r, size_t at, const char* piece) {
-	for (int i = 0; i < MARKS; i++)
-		if (strcmp(piece, marks[i]) == 0 && r->n_marks < TOOL_MARKS) {
-			r->mark[r->n_marks].at = at;
-			r->mark[r->n_marks++].text = marks[i];
-		}
-}
-
 void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
-	for (;;) {
-		const size_t until = r->n_marks ? r->mark[0].at - r->taken : size;
-		const size_t n = until < size ? until : size;
-		if (n)
-			text_add(&r->held, text, n);
-		text += n;
-		size -= n;
-		r->taken += n;
-		if (!r->n_marks || r->taken < r->mark[0].at)
-			break;
-		text_put(&r->held, r->mark[0].text);
-		memmove(r->mark, r->mark + 1, (size_t)--r->n_marks * sizeof *r->mark);
-	}
+	if (size)
+		text_add(&r->held, text, size);
 	decide(r);
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static const struct tool_syntax hermes = {.trigger = tag_open,
+                                          .all = "",
+                                          .finish = "",
+                                          .begin = "<tool_call>\n{\"name\": \"",
+                                          .middle = "\", \"arguments\": ",
+                                          .end = "}\n</tool_call>",
+                                          .between = "\n"},
+                                mistral_list = {.trigger = list_open,
+                                                .all = "[TOOL_CALLS][",
+                                                .begin = "{\"name\": \"",
+                                                .middle = "\", \"arguments\": ",
+                                                .end = "}",
+                                                .between = ", ",
+                                                .finish = "]"},
+                                mistral_named = {.trigger = list_open,
+                                                 .all = "",
+                                                 .begin = list_open,
+                                                 .middle = arguments_open,
+                                                 .end = "",
+                                                 .between = "",
+                                                 .finish = ""},
+                                functionary = {.trigger = function_open,
+                                               .all = "",
+                                               .between = "",
+                                               .finish = "",
+                                               .begin = function_open,
+                                               .middle = ">",
+                                               .end = function_close},
+                                llama = {.trigger = "{",
+                                         .all = "",
+                                         .finish = "",
+                                         .begin = "{\"name\": \"",
+                                         .middle = "\", \"parameters\": ",
+                                         .end = "}",
+                                         .between = "; ",
+                                         .at_beginning = true};
+
+const struct tool_syntax* tool_syntax_of(const char* chat_template) {
+	if (strstr(chat_template, tag_open))
+		return &hermes;
+	if (strstr(chat_template, list_open))
+		return strstr(chat_template, arguments_open) ? &mistral_named : &mistral_list;
+	if (strstr(chat_template, function_open))
+		return &functionary;
+	return strstr(chat_template, "parameters") ? &llama : NULL;
+}
+
+/* Up to the arguments, or without a name up to it; white space that a model's own tokens may begin with is
+ * left to them. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
-	const char* before = NULL; /* the name, where one is given */
-	const char* behind = "";
-	if (strstr(chat_template, tag_open)) {
-		before = name ? "<tool_call>\n{\"name\": \"" : "<tool_call>\n{\"name\":";
-		behind = "\", \"arguments\":";
-	} else if (strstr(chat_template, list_open)) {
-		const bool later = strstr(chat_template, arguments_open) != NULL;
-		before = !name || later ? list_open : "[TOOL_CALLS][{\"name\": \"";
-		behind = later ? arguments_open : "\", \"arguments\":";
-	} else if (strstr(chat_template, function_open)) {
-		before = function_open;
-		behind = ">";
-	} else if (strstr(chat_template, "parameters")) {
-		before = name ? "{\"name\": \"" : "{\"name\":";
-		behind = "\", \"parameters\":";
-	}
-	if (!before)
+	const struct tool_syntax* s = tool_syntax_of(chat_template);
+	if (!s)
 		return false;
-	text_put(out, before);
-	if (name) {
-		text_put(out, name);
-		text_put(out, behind);
-	}
+	if (name || s->begin[strlen(s->begin) - 1] != '"') {
+		text_put(out, s->all);
+		text_put(out, s->begin);
+		text_put(out, name ? name : "");
+		text_put(out, name ? s->middle : "");
+	} else if (*s->all)
+		text_put(out, list_open);
+	else
+		text_add(out, s->begin, strlen(s->begin) - 2);
+	while (out->size && out->data[out->size - 1] == ' ')
+		out->data[--out->size] = '\0';
 	return true;
 }

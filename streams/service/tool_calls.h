@@ -16,7 +16,7 @@
 
 #include "streams/text.h"
 
-enum { TOOL_ID = 10, TOOL_MARKS = 16 };
+enum { TOOL_ID = 10 };
 
 struct tool_call {
 	char id[TOOL_ID]; /* nine letters and digits: more than Mistral's template refuses */
@@ -38,25 +38,27 @@ struct tool_reader {
 	enum tool_state state;
 	bool begun; /* something but white space has been content, or a call */
 	char opener[20];
-	size_t taken; /* bytes of text that came */
-	struct {
-		size_t at;
-		const char* text;
-	} mark[TOOL_MARKS];
-	int n_marks;
 };
 
 /* tools: a JSON list, which must outlive the reader. seed: of the ids. */
 void tool_reader_open(struct tool_reader*, const char* tools, bool only_one, uint64_t seed);
 void tool_reader_close(struct tool_reader*);
-/* Special tokens are left out of texts, and some begin a call: one whose piece is this stands at that byte of
- * the text. To be told before the text beyond it is. Others than the openers are not heeded. */
-void tool_reader_mark(struct tool_reader*, size_t at, const char* piece);
 /* The answer was made to begin with this, which is no part of the text that comes. */
 void tool_reader_begin(struct tool_reader*, const char* text, size_t size);
 void tool_reader_add(struct tool_reader*, const char* text, size_t size);
 void tool_reader_end(struct tool_reader*);
+/* What begins or ends a call, NULL-ended: some vocabularies have special tokens for it. */
+extern const char* const tool_marks[];
 
+/* How a family writes its calls: all, then begin NAME middle ARGUMENTS end, with `between` two of them, then
+ * finish. Strings may be empty, not NULL. */
+struct tool_syntax {
+	const char* trigger; /* what a text that is no call does not hold */
+	const char *all, *begin, *middle, *end, *between, *finish;
+	bool at_beginning; /* a call is the whole answer */
+};
+/* As the chat template speaks of it; NULL: of none. */
+const struct tool_syntax* tool_syntax_of(const char* chat_template);
 /* What an answer begins with that calls a tool (NULL: some tool), in the format that the chat template speaks
  * of. False: it speaks of none. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out);

@@ -261,6 +261,16 @@ static void gemma_like(void** state) {
 	        COUNT(few_sizes), 2e-2);
 }
 
+/* Sliding blocks are turned by angles of their own, in part of a head. */
+static void gemma_3_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
+	struct model_shape shape = random_shape(4, 64, 4, 1, 32, 96, 257);
+	shape.sliding_rope = (struct rope){.dim = 16, .theta = 100, .factor = 1, .attention_factor = 1};
+	compare(&shape, types, 2, WITH_POST_NORMS | WITH_WINDOW | WITH_HEAD_NORMS, 40, few_sizes,
+	        COUNT(few_sizes), 2e-2);
+}
+
 /* ---- results ------------------------------------------------------------------------------- */
 
 static void check_result(const struct result* got, const float* logits, int vocab, uint8_t want, int top,
@@ -395,6 +405,67 @@ static void results(void** state) {
 	}
 }
 
+/* Each row of two sequences, over two slices, may go on with a token of its own alone; and so may the last of
+ * a prefill chunk, whose rows have come to the head together. */
+static void what_is_allowed_is_each_rows_own(void** state) {
+	(void)state;
+	enum { VOCAB = 300, FIRST = 40, SECOND = 50, WORDS = (VOCAB + 63) / 64 };
+	static const enum dtype types[] = {DTYPE_F16};
+	const struct model_shape shape = random_shape(1, 64, 1, 1, 32, 32, VOCAB);
+	struct random_model* m = random_model_make(&shape, types, 1, 0, 6);
+	struct backend* b = open_one(true, &m->weights);
+	struct cache *c = open_cache(b), *d = open_cache(b);
+	struct rows* r = calloc(1, sizeof *r);
+	struct random random = {3};
+	static uint64_t bits[FIRST + SECOND][WORDS];
+	const uint64_t* allowed[FIRST + SECOND];
+	int32_t only[FIRST + SECOND];
+	r->n = FIRST + SECOND;
+	for (int i = 0; i < r->n; i++) {
+		r->token[i] = random_below(&random, VOCAB);
+		r->parent[i] = (i < FIRST ? i : i - FIRST) - 1;
+		r->want[i] = WANT_TOKEN;
+		only[i] = random_below(&random, VOCAB);
+		memset(bits[i], 0, sizeof bits[i]);
+		bits[i][only[i] / 64] = (uint64_t)1 << only[i] % 64;
+		allowed[i] = bits[i];
+	}
+	const struct segment two[] = {{.cache = c, .n = FIRST, .allowed = allowed},
+	                              {.cache = d, .n = SECOND, .allowed = allowed + FIRST}};
+	struct pass pass = pass_of(r, two, 2);
+	pass.n_segments = 2;
+	pass.head = true;
+	run(b, &pass);
+	for (int i = 0; i < r->n; i++)
+		assert_int_equal(r->out[i].token, only[i]);
+	b->discard(c);
+	b->discard(d);
+	static int32_t text[PREFILL_CHUNK];
+	static uint8_t want[PREFILL_CHUNK];
+	static struct result out[PREFILL_CHUNK];
+	static const uint64_t* last[PREFILL_CHUNK];
+	want[PREFILL_CHUNK - 1] = WANT_TOKEN;
+	last[PREFILL_CHUNK - 1] = bits[7];
+	const struct segment chunk = {.cache = c, .n = PREFILL_CHUNK, .allowed = last};
+	const struct pass prefill = {.kind = PASS_PREFILL,
+	                             .n = PREFILL_CHUNK,
+	                             .n_segments = 1,
+	                             .segment = &chunk,
+	                             .token = text,
+	                             .last = 2,
+	                             .head = true,
+	                             .tap = -1,
+	                             .want = want,
+	                             .out = out};
+	run(b, &prefill);
+	assert_int_equal(out[PREFILL_CHUNK - 1].token, only[7]);
+	free(r);
+	b->cache_close(c);
+	b->cache_close(d);
+	b->close(b);
+	random_model_free(m);
+}
+
 /* ---- the draft loop ------------------------------------------------------------------------ */
 
 /* The same loop by one-row passes. */
@@ -429,11 +500,9 @@ static int draft_by_hand(struct backend* b, struct cache* c, int32_t token, cons
 	}
 }
 
-static void draft_loop(void** state) {
-	(void)state;
+static void try_draft_loop(const struct model_shape* shape, int with) {
 	const enum dtype types[] = {DTYPE_F16};
-	const struct model_shape shape = random_shape(2, 64, 2, 1, 32, 96, 90);
-	struct random_model* m = random_model_make(&shape, types, 1, 0, 21);
+	struct random_model* m = random_model_make(shape, types, 1, with, 21);
 	struct backend* b = open_one(true, &m->weights);
 	struct cache* c = open_cache(b);
 	struct random random = {8};
@@ -477,6 +546,14 @@ static void draft_loop(void** state) {
 	b->cache_close(c);
 	b->close(b);
 	random_model_free(m);
+}
+
+static void draft_loop(void** state) {
+	(void)state;
+	struct model_shape shape = random_shape(2, 64, 2, 1, 32, 96, 90);
+	try_draft_loop(&shape, 0);
+	shape.sliding_rope = (struct rope){.dim = 16, .theta = 100, .factor = 1, .attention_factor = 1};
+	try_draft_loop(&shape, WITH_WINDOW);
 }
 
 /* ---- prefill ------------------------------------------------------------------------------- */
@@ -643,9 +720,6 @@ static void families_it_cannot_run(void** state) {
 	shape.norm = NORM_LAYER;
 	expect_refused(&shape, 0, "LayerNorm");
 	shape = plain;
-	shape.sliding_rope = shape.rope;
-	expect_refused(&shape, WITH_WINDOW, "RoPE that differs by block");
-	shape = plain;
 	block_set_put(&shape.unrotated, 1);
 	expect_refused(&shape, 0, "blocks without RoPE");
 	shape = plain;
@@ -761,11 +835,11 @@ static void launches_give_the_same_bits(void** state) {
 static void parts_even_out_waves(void** state) {
 	(void)state;
 	const double mb = 1e6;
-	assert_int_equal(parts_by_shape(256, 33.6 * mb), 1);  /* 7B's output in F16: 0.97 busy as it is */
-	assert_int_equal(parts_by_shape(320, 52.4 * mb), 2);  /* 13B's */
-	assert_int_equal(parts_by_shape(320, 14.7 * mb), 1);  /* in 4 bits it takes less than the combining */
-	assert_int_equal(parts_by_shape(160, 70.8 * mb), 4);  /* half of 13B's down */
-	assert_int_equal(parts_by_shape(256, 117.4 * mb), 1); /* 8B's down */
+	assert_int_equal(parts_by_shape(256, 33.6 * mb, 132), 1); /* 7B's output in F16: 0.97 busy as it is */
+	assert_int_equal(parts_by_shape(320, 52.4 * mb, 132), 2); /* 13B's */
+	assert_int_equal(parts_by_shape(320, 14.7 * mb, 132), 1); /* in 4 bits it takes less than the combining */
+	assert_int_equal(parts_by_shape(160, 70.8 * mb, 132), 4); /* half of 13B's down */
+	assert_int_equal(parts_by_shape(256, 117.4 * mb, 132), 1); /* 8B's down */
 }
 
 static void an_unknown_way_is_named(void** state) {
@@ -796,7 +870,8 @@ static void too_small_a_device(void** state) {
 	const struct backend_options options = {.context = CONTEXT};
 	setenv("EMULATED_FREE_MIB", "3", 1);
 	assert_null(cuda_open(&m->weights, &options, &error));
-	assert_non_null(strstr(error.message, "its weights take 14 MiB there, 3 MiB of 1024 MiB are free"));
+	assert_non_null(strstr(error.message, "its weights take 14 MiB there, passes "));
+	assert_non_null(strstr(error.message, "; 3 MiB of 1024 MiB are free"));
 	unsetenv("EMULATED_FREE_MIB");
 	struct backend* b = cuda_open(&m->weights, &options, &error);
 	assert_non_null(b);
@@ -827,7 +902,9 @@ int main(void) {
 	                                   cmocka_unit_test(few_bits),
 	                                   cmocka_unit_test(other_types),
 	                                   cmocka_unit_test(gemma_like),
+	                                   cmocka_unit_test(gemma_3_like),
 	                                   cmocka_unit_test(results),
+	                                   cmocka_unit_test(what_is_allowed_is_each_rows_own),
 	                                   cmocka_unit_test(draft_loop),
 	                                   cmocka_unit_test(prefill),
 	                                   cmocka_unit_test(families_it_cannot_run),

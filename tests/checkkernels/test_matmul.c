@@ -10,28 +10,17 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/kernels.h"
 #include "kernels/woven.h"
 
-struct product_kernels {
-	const char* name;
-	size_t (*prepared_bytes)(enum dtype, int);
-	void (*prepare)(enum dtype, void*, const float*, int);
-	void (*matmul)(float*, size_t, const struct tensor*, int64_t, int64_t, const void*, int);
-};
+/* The plain kernels, then the fast ones this processor runs. */
+static const struct cpu_kernels* kernels[1 + MAX_ISAS] = {&cpu_reference};
+static int n_kernels;
 
-static const struct product_kernels plain = {"reference", reference_prepared_bytes, reference_prepare,
-                                             reference_matmul};
-
-/* The fast kernels this processor runs. */
-static int fast_kernels(struct product_kernels out[2]) {
-	int n = 0;
-#if defined(__x86_64__)
-	if (avx2_supported())
-		out[n++] = (struct product_kernels){"avx2", avx2_prepared_bytes, avx2_prepare, avx2_matmul};
-	if (avx512_supported())
-		out[n++] = (struct product_kernels){"avx512", avx512_prepared_bytes, avx512_prepare, avx512_matmul};
-#endif
-	return n;
+static int find_kernels(void** state) {
+	(void)state;
+	n_kernels = 1 + cpu_kernels_here(kernels + 1);
+	return 0;
 }
 
 static uint64_t random_state = 1;
@@ -226,7 +215,7 @@ static void check_bounds(const struct fixture* f, const float* out, const char* 
 }
 
 /* Any number of rows, any range: the same bits as all rows and the whole range; nothing else touched. */
-static void check_invariance(const struct fixture* f, const struct product_kernels* k, const float* whole) {
+static void check_invariance(const struct fixture* f, const struct cpu_kernels* k, const float* whole) {
 	float out[X_ROWS * (ROWS + 3)];
 	uint32_t poison = 0xdeadbeef;
 	const size_t stride = ROWS + 3, prepared = reference_prepared_bytes(f->w.type, (int)f->w.cols);
@@ -267,14 +256,12 @@ static void each_case(void (*check)(enum dtype, int cols)) {
 
 static void check_products(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
-	struct product_kernels kernels[3] = {plain};
-	const int n = 1 + fast_kernels(kernels + 1);
 	float* out = malloc(sizeof(float) * ROWS * X_ROWS);
-	for (int k = 0; k < n; k++) {
-		kernels[k].matmul(out, ROWS, &f.w, 0, ROWS, f.x_plain, X_ROWS);
-		check_bounds(&f, out, kernels[k].name);
+	for (int k = 0; k < n_kernels; k++) {
+		kernels[k]->matmul(out, ROWS, &f.w, 0, ROWS, f.x_plain, X_ROWS);
+		check_bounds(&f, out, kernels[k]->name);
 		if (k > 0 || cols < 2048) /* the plain one takes its time */
-			check_invariance(&f, &kernels[k], out);
+			check_invariance(&f, kernels[k], out);
 	}
 	free(out);
 	drop(&f);
@@ -304,17 +291,15 @@ static void check_woven(int cols) {
 	struct tensor side_by_side = plainly;
 	side_by_side.woven = true;
 	side_by_side.data = woven;
-	struct product_kernels kernels[3] = {plain};
-	const int count = 1 + fast_kernels(kernels + 1);
-	for (int k = 0; k < count; k++)
+	for (int k = 0; k < n_kernels; k++)
 		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
 			const int begin = n % 3 * WOVEN, end = n % 2 ? WOVEN_ROWS : begin + WOVEN;
 			memset(got, 0xaa, sizeof(float) * X_ROWS * WOVEN_ROWS);
 			memcpy(want, got, sizeof(float) * X_ROWS * WOVEN_ROWS);
-			kernels[k].matmul(want, WOVEN_ROWS, &plainly, begin, end, f.x_plain, n);
-			kernels[k].matmul(got, WOVEN_ROWS, &side_by_side, begin, end, f.x_plain, n);
+			kernels[k]->matmul(want, WOVEN_ROWS, &plainly, begin, end, f.x_plain, n);
+			kernels[k]->matmul(got, WOVEN_ROWS, &side_by_side, begin, end, f.x_plain, n);
 			if (memcmp(got, want, sizeof(float) * X_ROWS * WOVEN_ROWS))
-				fail_msg("%s, %d columns, %d rows: woven weights give other bits", kernels[k].name, cols, n);
+				fail_msg("%s, %d columns, %d rows: woven weights give other bits", kernels[k]->name, cols, n);
 		}
 	free(stored);
 	free(woven);
@@ -332,17 +317,15 @@ static void woven(void** state) {
 /* Every instruction set prepares the same bytes. */
 static void check_prepared(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
-	struct product_kernels kernels[2];
-	const int n = fast_kernels(kernels);
 	const size_t bytes = reference_prepared_bytes(type, cols);
 	uint8_t* out = malloc(bytes);
-	for (int k = 0; k < n; k++) {
-		assert_int_equal(kernels[k].prepared_bytes(type, cols), bytes);
+	for (int k = 1; k < n_kernels; k++) {
+		assert_int_equal(kernels[k]->prepared_bytes(type, cols), bytes);
 		for (int i = 0; i < 4; i++) {
 			memset(out, 0xaa, bytes);
-			kernels[k].prepare(type, out, f.x + i * cols, cols);
+			kernels[k]->prepare(type, out, f.x + i * cols, cols);
 			if (memcmp(out, f.x_plain + (size_t)i * bytes, bytes))
-				fail_msg("%s prepares row %d of %d columns for %s otherwise", kernels[k].name, i, cols,
+				fail_msg("%s prepares row %d of %d columns for %s otherwise", kernels[k]->name, i, cols,
 				         dtype_name(type));
 		}
 	}
@@ -358,23 +341,21 @@ static void prepared(void** state) {
 /* A value that is not finite reaches the outputs of its row as such, and of no other row. */
 static void check_not_finite(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
-	struct product_kernels kernels[3] = {plain};
-	const int n = 1 + fast_kernels(kernels + 1);
 	const size_t bytes = reference_prepared_bytes(type, cols);
 	uint8_t* x = aligned_alloc(64, bytes * 3);
 	float out[3 * ROWS];
 	const float bad[2] = {NAN, -INFINITY};
-	for (int k = 0; k < n; k++)
+	for (int k = 0; k < n_kernels; k++)
 		for (int b = 0; b < 2; b++) {
 			const float kept = f.x[cols + cols - 1];
 			f.x[cols + cols - 1] = bad[b];
 			for (int i = 0; i < 3; i++)
-				kernels[k].prepare(type, x + (size_t)i * bytes, f.x + i * cols, cols);
+				kernels[k]->prepare(type, x + (size_t)i * bytes, f.x + i * cols, cols);
 			f.x[cols + cols - 1] = kept;
-			kernels[k].matmul(out, ROWS, &f.w, 0, ROWS, x, 3);
+			kernels[k]->matmul(out, ROWS, &f.w, 0, ROWS, x, 3);
 			for (int r = 0; r < ROWS; r++)
 				if (!isfinite(out[r]) || isfinite(out[ROWS + r]) || !isfinite(out[2 * ROWS + r]))
-					fail_msg("%s %s cols %d: %g %g %g", kernels[k].name, dtype_name(type), cols,
+					fail_msg("%s %s cols %d: %g %g %g", kernels[k]->name, dtype_name(type), cols,
 					         (double)out[r], (double)out[ROWS + r], (double)out[2 * ROWS + r]);
 		}
 	free(x);
@@ -389,5 +370,5 @@ static void not_finite(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(woven),
 	                                   cmocka_unit_test(prepared), cmocka_unit_test(not_finite)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, find_kernels, NULL);
 }

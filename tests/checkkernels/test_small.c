@@ -56,20 +56,12 @@ static void near(const float* expected, const float* got, int n, float tolerance
 			         (double)expected[i]);
 }
 
-static const struct cpu_kernels* fast[2];
+static const struct cpu_kernels* fast[MAX_ISAS];
 static int n_fast;
 
 static int find_fast(void** state) {
 	(void)state;
-	struct error error;
-	const char* const isas[] = {"avx2", "avx512"};
-	for (int i = 0; i < 2; i++) {
-		const struct cpu_kernels* k = cpu_kernels_choose(isas[i], &error);
-		if (k)
-			fast[n_fast++] = k;
-		else
-			print_message("%s\n", error.message);
-	}
+	n_fast = cpu_kernels_here(fast);
 	return 0;
 }
 
@@ -101,7 +93,7 @@ static void norms(void** state) {
 static void gates(void** state) {
 	(void)state;
 	static struct guarded expected, got;
-	float up[MOST];
+	float up[MOST], most;
 	for (int round = 0; round < 200 * n_fast; round++) {
 		const struct cpu_kernels* k = fast[round % n_fast];
 		const int n = random_size();
@@ -112,9 +104,16 @@ static void gates(void** state) {
 		random_row(e, n, round % 3 ? 4 : 60);
 		memcpy(g, e, (size_t)n * sizeof *g);
 		random_row(up, n, 1);
+		most = 0;
+		for (int i = 0; i < n; i++)
+			most = fmaxf(most, fabsf(e[i] * up[i]));
 		cpu_reference.gate(e, up, a, n);
 		k->gate(g, up, a, n);
 		unharmed(&got, (size_t)n * 4, "gate");
+		/* the plain 1 + tanh has no more than 24 bits, however small it is */
+		if (a == ACTIVATION_GELU_TANH)
+			for (int i = 0; i < n; i++)
+				g[i] = fabsf(g[i] - e[i]) <= most * 0x1p-24f ? e[i] : g[i];
 		near(e, g, n, 1e-6f, "gate");
 	}
 }

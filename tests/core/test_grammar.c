@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,74 @@ static void test_schemas(void** state) {
 	     "\"required\":[\"a\"]}",
 	     {"{\"a\":null}", "{\"a\":{\"a\":null}}"},
 	     {"{}", "{\"a\":{}}"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* Keywords that have to hold at once, and schemas of which one alone may. */
+static void test_combinations(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"allOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]"
+	     "},"
+	     "{\"properties\":{\"b\":{\"enum\":[\"x\"]},\"a\":{\"minimum\":3}}}]}",
+	     {"{\"a\":3}", "{\"a\":4,\"b\":\"x\"}"},
+	     {"{}", "{\"a\":2}", "{\"b\":\"x\"}", "{\"a\":3,\"b\":\"y\"}", "[]"}},
+	    {"{\"$ref\":\"#/$defs/n\",\"minimum\":3,\"$defs\":{\"n\":{\"type\":\"integer\",\"maximum\":5}}}",
+	     {"3", "5"},
+	     {"2", "6", "3.5"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"}},"
+	     "\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"additionalProperties\":false}",
+	     {"{\"a\":1}", "{\"b\":1}", "{\"a\":1,\"b\":2}"},
+	     {"{}", "{\"c\":1}"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"}},"
+	     "\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
+	     {"{\"a\":1}", "{\"b\":1}"},
+	     {"{}", "{\"a\":1,\"b\":2}"}},
+	    {"{\"oneOf\":[{\"type\":[\"string\",\"null\"]},{\"type\":[\"integer\",\"null\"]}]}",
+	     {"\"x\"", "5"},
+	     {"null", "true"}},
+	    /* a string is valid under both: the first says nothing of strings */
+	    {"{\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]},{\"type\":"
+	     "\"string\"}]}",
+	     {"{\"a\":1}"},
+	     {"\"x\"", "{}"}},
+	    {"{\"type\":\"object\",\"patternProperties\":{\"^x-[a-z]+$\":{\"type\":\"integer\"}},"
+	     "\"additionalProperties\":false}",
+	     {"{}", "{\"x-a\":1}", "{\"x-a\":1, \"x-bc\":2}"},
+	     {"{\"y\":1}", "{\"x-a\":\"s\"}", "{\"x-\":1}"}},
+	    {"{\"properties\":{\"x-a\":{\"type\":\"integer\"},\"b\":{}},\"patternProperties\":{\"^x-\":{"
+	     "\"minimum\":5}},"
+	     "\"required\":[\"x-a\"]}",
+	     {"{\"x-a\":5}", "{\"x-a\":7,\"b\":[]}"},
+	     {"{}", "{\"x-a\":4}", "{\"x-a\":\"5\"}"}},
+	    {"{\"enum\":[\"a\",\"abcd\",\"bc\"],\"maxLength\":2}",
+	     {"\"a\"", "\"bc\""},
+	     {"\"abcd\"", "\"\""}},
+	    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"k\"]},\"additionalProperties\":{\"type\":"
+	     "\"integer\"}}",
+	     {"{}", "{\"k\":1}"},
+	     {"{\"j\":1}", "{\"k\":\"1\"}"}},
+	    {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^k\"},\"properties\":{\"k1\":{\"const\":1},"
+	     "\"j\":{}}}",
+	     {"{}", "{\"k1\":1}"},
+	     {"{\"j\":1}"}},
+	    {"{\"$ref\":\"#/$defs/"
+	     "node\",\"$defs\":{\"node\":{\"allOf\":[{\"type\":\"object\",\"required\":[\"v\"],"
+	     "\"properties\":{\"v\":{\"type\":\"integer\"}}},{\"properties\":{\"next\":{\"anyOf\":[{\"$ref\":"
+	     "\"#/$defs/node\"},{\"type\":\"null\"}]}}}]}}}",
+	     {"{\"v\":1}", "{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":{\"v\":3}}}"},
+	     {"{}", "{\"v\":1,\"next\":{}}"}},
+	    {"{\"type\":\"boolean\",\"markdownDescription\":\"what an editor shows\"}", {"true"}, {"1"}},
+	    {"{\"type\":\"array\",\"items\":{\"allOf\":[{\"type\":[\"integer\",\"string\"]},{\"type\":\"number\"}"
+	     "]},"
+	     "\"maxItems\":2}",
+	     {"[]", "[1,2]"},
+	     {"[\"a\"]", "[1.5]"}},
+	    /* what stands beside allOf names no member: none may be there */
+	    {"{\"type\":\"object\",\"additionalProperties\":false,\"allOf\":[{\"properties\":{\"a\":{}}}]}",
+	     {"{}"},
+	     {"{\"a\":1}"}},
 	};
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
@@ -347,12 +416,164 @@ static void test_long_text(void** state) {
 	grammar_free(grammar);
 }
 
+/* Every text of three small letters. */
+static size_t three_letters(void* user, int32_t token, char* out, size_t capacity) {
+	(void)user;
+	for (size_t i = 0; i < 3 && i < capacity; i++, token /= 26)
+		out[i] = (char)('a' + token % 26);
+	return 3;
+}
+
+/* A mask that would take too long is none: the text ends, whatever was asked for before. */
+static void test_ambiguous(void** state) {
+	(void)state;
+	static const char letters[] = "a?b?c?d?e?f?g?h?i?j?k?l?m?n?o?p?q?r?s?t?u?v?w?x?y?z?";
+	struct token_trie* trie = token_trie_open(26 * 26 * 26, three_letters, NULL);
+	struct error error = {""};
+	assert_non_null(trie);
+	for (int much = 0; much < 2; much++) {
+		char expression[128];
+		const int n = snprintf(expression, sizeof expression, "(%s){%d}", letters, much ? 39 : 3);
+		struct grammar* grammar = grammar_from_regex(expression, (size_t)n, &error);
+		assert_non_null(grammar);
+		const int32_t none[1] = {0};
+		struct acceptor* acceptor = acceptor_open(grammar, trie, none, 0);
+		assert_non_null(acceptor);
+		for (int again = 0; again < 2; again++) { /* what is known by then changes nothing */
+			assert_int_equal(acceptor_root(acceptor) == ACCEPTOR_DEAD, much);
+			assert_int_equal(acceptor_is_ambiguous(acceptor), much);
+			acceptor_start(acceptor);
+		}
+		acceptor_close(acceptor);
+		grammar_free(grammar);
+	}
+	token_trie_free(trie);
+}
+
+/* One that was opened for a grammar serves it again, and outlives what it was compiled as. */
+static void test_kept(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct grammar *grammar = grammar_from_json_schema(schema, sizeof schema - 1, &error),
+	               *again = grammar_from_json_schema(schema, sizeof schema - 1, &error),
+	               *other = grammar_from_json_object(&error);
+	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
+	const int32_t end[] = {END};
+	struct acceptor* acceptor = acceptor_open(grammar, trie, end, 1);
+	assert_non_null(acceptor);
+	grammar_free(grammar);
+	assert_true(acceptor_is_for(acceptor, again, end, 1));
+	assert_false(acceptor_is_for(acceptor, other, end, 1));
+	assert_false(acceptor_is_for(acceptor, again, end, 0));
+	const int root = acceptor_root(acceptor);
+	assert_true(acceptor_take(acceptor, 0)); /* "{" */
+	acceptor_start(acceptor);
+	assert_int_equal(acceptor_root(acceptor), root);
+	acceptor_close(acceptor);
+	token_trie_free(trie);
+	grammar_free(again);
+	grammar_free(other);
+}
+
+static void test_gbnf(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "yesno", "maybe"}},
+	    {"# arithmetic\nroot ::= expr\nexpr ::= term (op term)*\nop ::= [-+*/] # one of four\nterm ::= "
+	     "[0-9]+ | \"(\" "
+	     "expr \")\"\n",
+	     {"1", "12+3", "(1-2)*3", "((7))"},
+	     {"", "+", "1+", "(1", "1)", "1 + 2"}},
+	    {"root ::= (\"a\" |\n  \"b\"\n)+ [^x-z\\n]\n", {"aa", "abba", "a\xc3\xa9"}, {"", "ax", "a\n", "c"}},
+	    {"root ::= item{2,3}\nitem ::=\n  \"\\x41\" \"\\u00e9\"?\n",
+	     {"AA",
+	      "A\xc3\xa9"
+	      "A",
+	      "AAA"},
+	     {"A", "AAAA", "\xc3\xa9"}},
+	    {"root ::= list\nlist ::= \"[\" (list (\",\" list)*)? \"]\"", {"[]", "[[],[[]]]"}, {"", "[", "[,]"}},
+	    {"root ::= [a-c] | root-2\nroot-2 ::= .{2} \"\\\"\"",
+	     {"b", "xy\"", "\xe2\x82\xac\xe2\x82\xac\""},
+	     {"d", "x\"", "ab"}},
+	    {"root ::= \"a\"\n  | \"b\"\n  | c\nc ::= \"\" \"c\" \"\"", {"a", "b", "c"}, {"", "d"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_gbnf);
+	static const char* const refused[][2] = {
+	    {"rot ::= \"a\"", "no rule \"root\""},
+	    {"root ::= other", "\"other\" is not said"},
+	    {"root ::= root \"a\" | \"b\"", "begins with itself"},
+	    {"root ::= a\na ::= \"x\"? b\nb ::= a \"y\" | \"z\"", "begins with itself"},
+	    {"root ::= ([ab]* root)?", "begins with itself"},
+	    {"root ::= \"a", "literal is not closed"},
+	    {"root ::= [a", "class is not closed"},
+	    {"root ::= (\"a\"", "group is not closed"},
+	    {"root ::= \"a\"\nroot ::= \"b\"", "said twice"},
+	    {"root ::= \"\\q\"", "escape"},
+	    {"root ::= [b-a]", "wrong way round"},
+	    {"root ::= \"a\"{5,2}", "count"},
+	    {"root ::= \"a\"{99999}", "4096"},
+	    {"root ::= \"a\" \"b\" ::=", "line 1"},
+	    {"", "root"}};
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		struct error error = {""};
+		assert_null(grammar_from_gbnf(refused[i][0], strlen(refused[i][0]), &error));
+		if (!strstr(error.message, refused[i][1]))
+			fail_msg("%s: \"%s\" does not tell of %s", refused[i][0], error.message, refused[i][1]);
+	}
+}
+
+static void takes_calls(const struct grammar_calls* calls, const struct texts* texts) {
+	struct error error = {""};
+	struct grammar* grammar = grammar_from_calls(calls, &error);
+	if (!grammar)
+		fail_msg("%s", error.message);
+	for (int j = 0; texts->good[j]; j++)
+		if (!takes(grammar, texts->good[j]))
+			fail_msg("refused: %s", texts->good[j]);
+	for (int j = 0; texts->bad[j]; j++)
+		if (takes(grammar, texts->bad[j]))
+			fail_msg("taken: %s", texts->bad[j]);
+	grammar_free(grammar);
+}
+
+/* Free text up to a call, whose arguments are bound. */
+static void test_calls(void** state) {
+	(void)state;
+	static const struct grammar_call call[] = {
+	    {"<<f ", "<<f ",
+	     "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]}},\"required\":[\"a\"],"
+	     "\"additionalProperties\":false}",
+	     ">>"},
+	    {"<<g ", "<<g ", NULL, ">>"}};
+	struct grammar_calls calls = {.call = call, .n = 2, .between = ";", .finish = "!", .begun = "<<"};
+	static const struct texts text = {NULL,
+	                                  {"", "free < text", "so <<f {\"a\":1}>>!",
+	                                   "<<f {\"a\": 2}>>;<<g {\"b\":[]}>>!", "a <", "\xff is no UTF-8"},
+	                                  {"<<", "<<<f {\"a\":1}>>!", "so <<f {\"a\":3}>>!", "<<h {}>>!",
+	                                   "<<f {\"a\":1}>>! and more", "<<f {\"a\":1}>>;!", "<<f {\"a\":1}>>"}};
+	takes_calls(&calls, &text);
+	calls.one = calls.must = true;
+	static const struct texts must = {
+	    NULL, {"f {\"a\":1}>>!", "g {}>>!"}, {"", "free", "f {\"a\":1}>>;<<g {}>>!", "<<g {}>>!"}};
+	takes_calls(&calls, &must);
+	calls.begun = "<<g";
+	static const struct texts named = {NULL, {" {}>>!"}, {"", " {\"a\":1>>!", "f {\"a\":1}>>!"}};
+	takes_calls(&calls, &named);
+	calls.must = false;
+	calls.begun = "<";
+	calls.at_beginning = true;
+	static const struct texts first = {NULL, {"a << b", " \n", "", " <<g {}>>!"}, {"<", " <a"}};
+	takes_calls(&calls, &first);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),         cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_any_object),          cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_masks_are_the_bytes), cmocka_unit_test(test_forced),
-	    cmocka_unit_test(test_long_text),
+	    cmocka_unit_test(test_expressions),  cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations), cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_refused),      cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_forced),       cmocka_unit_test(test_ambiguous),
+	    cmocka_unit_test(test_kept),         cmocka_unit_test(test_gbnf),
+	    cmocka_unit_test(test_calls),        cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

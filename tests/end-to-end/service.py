@@ -21,16 +21,38 @@ def find_python(package):
     return None
 
 
-def client_url(package, script):
+# A chat template that speaks of tools in the way of Hermes and Qwen, for models that have none.
+TOOLS_TEMPLATE = """{%- if tools %}<|im_start|>system
+You may call functions. Tools: {{ tools | tojson }}
+For a call write <tool_call>
+{"name": NAME, "arguments": OBJECT}
+</tool_call><|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content or '' }}{% for c in m.tool_calls or [] %}<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+def tools_template(folder):
+    """The file of it, for --chat-template."""
+    path = os.path.join(folder, "tools.jinja")
+    with open(path, "w") as out:
+        out.write(TOOLS_TEMPLATE)
+    return path
+
+
+def client_url(package, script, tools=False):
     """The URL of a server, for a test of a client: the script is run again, beside a server, by a Python that has the
-    package; skipped where there is none."""
+    package; skipped where there is none. tools: its chat template speaks of them."""
     url = os.environ.get("SWIFTLET_CLIENT_URL")
     if url:
         return url
     python = find_python(package)
     if not python:
         skip("no Python with the package %s; tools/test --ci makes one, SWIFTLET_PYTHON names one" % package)
-    with Server() as s:
+    with tempfile.TemporaryDirectory() as folder, Server(*(["--chat-template", tools_template(folder)] if tools else [])) as s:
         env = {**os.environ, "SWIFTLET_CLIENT_URL": s.url + "/v1"}
         status = subprocess.run([python, os.path.abspath(script)], env=env).returncode
     sys.exit(status)

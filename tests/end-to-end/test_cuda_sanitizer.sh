@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# On a GPU: compute-sanitizer finds no bad access and no race in the backend's tests on small shapes.
-# Skipped, with the reason, where there is no GPU or no compute-sanitizer.
+# test_cuda_sanitizer.sh [TOOL [WHAT]]: on a GPU compute-sanitizer finds no bad access and no race in the backend's
+# tests on small shapes. TOOL is memcheck, racecheck or synccheck, WHAT "first tokens", "low-bit copies" or "every
+# kernel"; without them the first two look at all, which takes long. Skipped, with the reason, where there is no
+# GPU or no compute-sanitizer.
 set -euo pipefail
 folder=$(dirname "$SWIFTLET")/tests
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null || true)
@@ -12,9 +14,24 @@ if [ -z "$sanitizer" ]; then
 	echo "skipped: compute-sanitizer is not installed"
 	exit 77
 fi
+look() { # TOOL WHAT
+	case $2 in
+	"first tokens") set -- "$1" "$SWIFTLET" run --backend cuda --no-store -n 8 -p "Tom has 3 apples." ;;
+	"low-bit copies") set -- "$1" "$folder/test-kernels-cuda_low" ;;
+	"every kernel") set -- "$1" "$folder/test-checkkernels-cuda" ;;
+	*)
+		echo "$2: first tokens, low-bit copies or every kernel was expected" >&2
+		exit 2
+		;;
+	esac
+	"$sanitizer" --tool "$1" --error-exitcode 9 "${@:2}"
+}
+if [ $# -gt 0 ]; then
+	look "$1" "${2:-first tokens}"
+	exit
+fi
 for tool in memcheck racecheck; do
-	"$sanitizer" --tool "$tool" --error-exitcode 9 "$folder/test-checkkernels-cuda"
-	"$sanitizer" --tool "$tool" --error-exitcode 9 "$folder/test-kernels-cuda_low"
+	for what in "first tokens" "low-bit copies" "every kernel"; do
+		look "$tool" "$what"
+	done
 done
-"$sanitizer" --tool memcheck --error-exitcode 9 "$SWIFTLET" run --backend cuda --preset paper -n 64 \
-	-p "Question: Tom has 3 apples." > /dev/null

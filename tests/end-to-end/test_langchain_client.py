@@ -62,6 +62,25 @@ def tools():
     assert answer.content and answer.tool_calls == [] and not answer.invalid_tool_calls, answer
 
 
+def structured_output():
+    """By a schema, LangChain's default, and into an object of a class."""
+    import pydantic
+
+    class Person(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=10)
+        age: int = pydantic.Field(ge=0, le=120)
+        likes: list[str] = pydantic.Field(max_length=2)
+
+    longer = ChatOpenAI(temperature=0, **{**given, "max_tokens": 300})
+    for method in ("json_schema", "json_mode"):
+        if method == "json_mode":  # any object: what it holds is not told
+            answer = longer.with_structured_output({"title": "any", "type": "object"}, method=method).invoke(PROMPT + " Answer in JSON.")
+            assert isinstance(answer, dict), answer
+        else:
+            person = longer.with_structured_output(Person, method=method).invoke("Invent a person.")
+            assert isinstance(person, Person) and 0 <= person.age <= 120, person
+
+
 def completions():
     plain = OpenAI(temperature=0, **given)
     want = run_text(PROMPT, "-n", "16", "--temp", "0")["text"]
@@ -70,6 +89,6 @@ def completions():
     assert [g[0].text for g in plain.generate([PROMPT, PROMPT]).generations] == [want, want]
 
 
-for check in (whole_and_streamed, batches, conversations_and_chains, options, tools, completions):
+for check in (whole_and_streamed, batches, conversations_and_chains, options, tools, structured_output, completions):
     check()
     print(check.__name__, "ok")

@@ -95,6 +95,19 @@ def tool_calls():
             assert [(d.index, d.function.name, d.function.arguments) for d in deltas] == [(0, "f", "{}")], deltas
 
 
+def embeddings():
+    """Of length 1; the same whether as numbers or as bytes, which the client asks for, alone or among others; near for near texts."""
+    ask = lambda texts, **k: [d.embedding for d in client.embeddings.create(model=MODEL, input=texts, **k).data]
+    texts = ["The cat sat on the mat.", "A cat sat on a mat.", "def f(x): return x + 1"]
+    all_of, alone = ask(texts), ask(texts[0])
+    dot = lambda a, b: sum(x * y for x, y in zip(a, b))
+    assert all(abs(dot(v, v) - 1) < 1e-5 for v in all_of) and alone[0] == all_of[0]
+    assert max(abs(x - y) for x, y in zip(ask(texts, encoding_format="float")[2], all_of[2])) < 1e-6
+    assert dot(all_of[0], all_of[1]) > dot(all_of[0], all_of[2])
+    usage = client.embeddings.create(model=MODEL, input=texts[0]).usage
+    assert usage.prompt_tokens == usage.total_tokens == client.completions.create(model=MODEL, prompt=texts[0], max_tokens=1).usage.prompt_tokens
+
+
 def errors():
     def refused(kind, param, call):
         try:
@@ -106,14 +119,10 @@ def errors():
 
     refused(openai.NotFoundError, "model", lambda: client.completions.create(model="gpt-5", prompt="x"))
     refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 101}))
-    try:
-        client.embeddings.create(model=MODEL, input="x")
-    except openai.NotFoundError as e:
-        assert e.body["code"] == "unsupported_endpoint" and "embeddings" in e.body["message"], e.body
-    else:
-        raise AssertionError("embeddings were answered")
     refused(openai.BadRequestError, "response_format", lambda: client.chat.completions.create(
         model=MODEL, messages=MESSAGES, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}))
+    refused(openai.BadRequestError, "dimensions", lambda: client.embeddings.create(model=MODEL, input="x", dimensions=8))
+    refused(openai.BadRequestError, "input", lambda: client.embeddings.create(model=MODEL, input=[]))
     refused(openai.BadRequestError, "temperature", lambda: client.completions.create(model=MODEL, prompt="x", temperature=9))
     refused(openai.BadRequestError, "prompt", lambda: client.completions.create(model=MODEL, prompt="word " * 20000))
 
@@ -122,6 +131,6 @@ def models():
     assert [m.id for m in client.models.list()] == [MODEL] and client.models.retrieve(MODEL).id == MODEL
 
 
-for check in (completions, chat, seeds_and_stops, penalties, tools, tool_calls, errors, models):
+for check in (completions, chat, seeds_and_stops, penalties, tools, tool_calls, embeddings, errors, models):
     check()
     print(check.__name__, "ok")

@@ -190,7 +190,7 @@ def bad_requests(s):
         (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "user", "content": "x"}],
                                     "chat_template_kwargs": {"messages": []}})),
         (415, "POST", C, dict(raw=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"})),
-        (404, "GET", "/nothing", {}), (404, "POST", "/v1/embeddings", dict(body={"input": "x"})), (404, "GET", "/v1/models/other", {}), (404, "GET", "/v1/swiftlet/masks/abc", {}),
+        (404, "GET", "/nothing", {}), (404, "POST", "/v1/audio/speech", dict(body={"input": "x"})), (404, "GET", "/v1/models/other", {}), (404, "GET", "/v1/swiftlet/masks/abc", {}),
         (404, "GET", "/../../etc/passwd", {}), (405, "GET", C, {}), (405, "DELETE", "/health", {}), (405, "PATCH", "/v1/models", {}),
         (404, "GET", "/v1/swiftlet/optimizer/opt-0/best", {}), (400, "POST", "/v1/swiftlet/optimizer", dict(body={})),
         (400, "POST", "/v1/swiftlet/optimizer", dict(body={"blocks": 1e9})),
@@ -472,7 +472,7 @@ def full_queue():
 
 def keys():
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
-        f.write("# keys\nfirst-key-0123\nsecond-key-4567\n")
+        f.write("# keys\nfirst-key-0123 admin\nsecond-key-4567\tadmin\n")
         f.flush()
         with Server("--api-key-file", f.name) as s:
             assert s.call("GET", "/health")[0] == 200

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "streams/json_text.h"
+#include "streams/service/messages.h"
 #include "streams/service/openai.h"
+#include "streams/service/responses.h"
 
 static void check(const struct api_request* q) {
 	const int prompts = q->chat ? 1 : q->n_prompts;
@@ -38,9 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	struct api_request q;
 	struct api_error e;
-	for (int chat = 0; chat < 2; chat++) {
-		const bool taken = chat ? api_read_chat((const char*)data, size, 4096, &q, &e)
-		                        : api_read_completion((const char*)data, size, 4096, &q, &e);
+	static bool (*const readers[])(const char*, size_t, int, struct api_request*, struct api_error*) = {
+	    api_read_completion, api_read_chat, responses_read, messages_read, messages_read_counted};
+	for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+		const bool taken = readers[i]((const char*)data, size, 4096, &q, &e);
 		if (taken)
 			check(&q);
 		else if (e.status < 400 || !e.message[0])

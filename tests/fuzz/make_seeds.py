@@ -138,7 +138,7 @@ def streams():
                       "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "n", "best_of", "stop", "stream",
                       "stream_options", "include_usage", "seed", "logprobs", "top_logprobs", "logit_bias", "echo", "suffix",
                       "presence_penalty", "frequency_penalty", "tools", "tool_choice", "none", "auto", "response_format",
-                      "type", "text", "user", "metadata", "tool", "documents", "chat_template_kwargs", "tool_calls", "function", "arguments", "store", "service_tier", "parallel_tool_calls", "modalities"],
+                      "type", "text", "user", "metadata", "tool", "documents", "chat_template_kwargs", "tool_calls", "function", "arguments", "store", "service_tier", "parallel_tool_calls", "modalities", "input", "instructions", "input_text", "function_call", "function_call_output", "call_id", "output", "text", "format", "system", "tool_use", "tool_result", "tool_use_id", "input_schema", "stop_sequences", "strict", "grammar", "stop_token_ids"],
           ["null", "true", "1e3", "-1", "4294967296", "[[1,2],[3]]", "\\u0000", "\\ud800"])
     for i, one in enumerate(json.loads((GOLDEN / "chat_templates.json").read_text())["templates"]):
         put("jinja", f"{i:02}-{one['family']}", one["template"].encode() + b"\n%%\n{}")

@@ -207,6 +207,37 @@ void what_is_not_the_models_text_is_not_found(void** state) {
 	close_backend(&f);
 }
 
+/* The same tokens of another owner are other text: neither found nor held together, though they are alike. */
+void owners_find_their_own_alone(void** state) {
+	const struct pages_way* way = *state;
+	struct fixture f;
+	float first[VOCAB], second[VOCAB];
+	open_backend(&f, way, ROPE_NONE, 16);
+	struct cache *a = open_cache(&f, DTYPE_F16), *b = open_cache(&f, DTYPE_F16),
+	             *c = open_cache(&f, DTYPE_F16);
+	a->owner = 1;
+	b->owner = 2;
+	c->owner = 1;
+	assert_true(run(&f, a, f.text, 100, first));
+	assert_int_equal(f.b->adopt(b, f.text, 99), 0);
+	assert_true(run(&f, b, f.text, 100, second));
+	assert_memory_equal(first, second, sizeof first);
+	assert_int_equal(f.b->room(a), (16 - 2 * 4) * PAGE_SLOTS);
+	assert_int_equal(f.b->adopt(c, f.text, 99), 96);
+	/* what an owner left is not found when the cache becomes another's */
+	f.b->truncate(c, 0);
+	c->owner = 3;
+	assert_int_equal(f.b->adopt(c, f.text, 99), 0);
+	c->owner = 2;
+	assert_int_equal(f.b->adopt(c, f.text, 99), 96);
+	assert_true(run(&f, c, f.text + 96, 4, second));
+	assert_memory_equal(first, second, sizeof first);
+	f.b->cache_close(a);
+	f.b->cache_close(b);
+	f.b->cache_close(c);
+	close_backend(&f);
+}
+
 void too_little_memory_is_refused(void** state) {
 	const struct pages_way* way = *state;
 	struct fixture f;

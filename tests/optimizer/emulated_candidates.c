@@ -1,6 +1,6 @@
 /* Whole sessions on the GPU: the device verifies trees whose rows the host made, from an expected text, from
  * earlier text and from recycled logits, beside what its own draft loop brought, with and without a low-bit
- * copy; and the text is plain decoding's, greedy and sampled. */
+ * copy; and the text is plain decoding's, greedy and sampled, and keeps a grammar where it has to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -19,6 +19,7 @@ enum { PROMPT = 12, TOKENS = 40 };
 struct text {
 	int32_t token[TOKENS];
 	int n, from[SWIFTLET_SOURCES];
+	char bytes[16 * TOKENS];
 	struct swiftlet_figures figures;
 };
 
@@ -27,6 +28,9 @@ static double tick(void* user) { return *(double*)user += 1e-3; }
 
 static bool keep(void* user, const struct swiftlet_step* step) {
 	struct text* text = user;
+	const size_t used = strlen(text->bytes);
+	assert_true(used + step->text_size < sizeof text->bytes);
+	memcpy(text->bytes + used, step->text, step->text_size);
 	for (int i = 0; i < step->n; i++) {
 		text->token[text->n++] = step->token[i].id;
 		if (step->token[i].drafted)
@@ -49,8 +53,9 @@ static struct swiftlet_options options_of(double* now, unsigned sources) {
 	return o;
 }
 
-static struct text generate(swiftlet_session* session, const struct swiftlet_options* o, double temperature,
-                            const struct text* expected) {
+static struct text generate_form(swiftlet_session* session, const struct swiftlet_options* o,
+                                 double temperature, const struct text* expected,
+                                 const swiftlet_grammar* grammar) {
 	struct text text = {.n = 0};
 	struct swiftlet_request request;
 	char message[512];
@@ -63,6 +68,7 @@ static struct text generate(swiftlet_session* session, const struct swiftlet_opt
 	request.max_tokens = TOKENS;
 	request.temperature = temperature;
 	request.seed = 3;
+	request.grammar = grammar;
 	if (expected) {
 		request.expected = expected->token;
 		request.n_expected = expected->n;
@@ -70,6 +76,11 @@ static struct text generate(swiftlet_session* session, const struct swiftlet_opt
 	if (!swiftlet_session_generate(session, &request, keep, &text, &text.figures, message, sizeof message))
 		fail_msg("%s", message);
 	return text;
+}
+
+static struct text generate(swiftlet_session* session, const struct swiftlet_options* o, double temperature,
+                            const struct text* expected) {
+	return generate_form(session, o, temperature, expected, NULL);
 }
 
 struct place {
@@ -168,6 +179,45 @@ static void beside_the_devices_own_drafts(void** state) {
 	unsetenv("EMULATED_DEVICES");
 }
 
+/* What may follow each row lies on the host; rows are the device's, and so is the loop that drafts, which is
+ * free to be wrong. */
+static void a_form_is_kept(void** state) {
+	(void)state;
+	static const char form[] = "([0-9]{3}-[xyz]{2};)+";
+	char message[512];
+	swiftlet_grammar* grammar = swiftlet_grammar_regex(form, sizeof form - 1, message, sizeof message);
+	if (!grammar)
+		fail_msg("%s", message);
+	struct place p = open_place(0, 0);
+	for (int sampled = 0; sampled < 2; sampled++) {
+		const double temperature = sampled ? 1.2 : 0;
+		struct swiftlet_options vanilla = options_of(&p.now, 0);
+		vanilla.method = SWIFTLET_VANILLA;
+		swiftlet_session* s = session_of(&p, &vanilla);
+		const struct text plain = generate_form(s, &vanilla, temperature, NULL, grammar);
+		swiftlet_session_close(s);
+		for (size_t i = 0; plain.bytes[i]; i++) {
+			static const char* const kinds[] = {"0123456789", "-", "xyz", ";"};
+			const int at = "0001223"[i % 7] - '0';
+			if (!strchr(kinds[at], plain.bytes[i]))
+				fail_msg("\"%s\" is not of the form", plain.bytes);
+		}
+		assert_true(strlen(plain.bytes) >= 8);
+		struct swiftlet_options o = options_of(&p.now, 1u << SOURCE_mask | 1u << SOURCE_retrieval |
+		                                                   1u << SOURCE_recycle | 1u << SOURCE_form);
+		s = session_of(&p, &o);
+		const struct text first = generate_form(s, &o, temperature, NULL, grammar);
+		const struct text again = generate_form(s, &o, temperature, NULL, grammar);
+		same(&plain, &first);
+		same(&plain, &again);
+		assert_string_equal(plain.bytes, again.bytes);
+		assert_true(again.figures.verify_passes > 0 && again.figures.accepted > 0);
+		swiftlet_session_close(s);
+	}
+	close_place(&p);
+	swiftlet_grammar_free(grammar);
+}
+
 int main(void) {
 	struct error error;
 	if (!cuda_available(&error)) {
@@ -175,6 +225,7 @@ int main(void) {
 		return 77;
 	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(candidates_are_rows_of_the_devices_verify),
-	                                   cmocka_unit_test(beside_the_devices_own_drafts)};
+	                                   cmocka_unit_test(beside_the_devices_own_drafts),
+	                                   cmocka_unit_test(a_form_is_kept)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

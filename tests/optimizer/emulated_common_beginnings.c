@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session.h"
+#include "core/decode/session.h"
 #include "swiftlet.h"
 
 enum { COMMON = 300, PROMPT = 330, TOKENS = 12, TURN_TWO = 530, CONTEXT = 560, VOCAB = 96 };

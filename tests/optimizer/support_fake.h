@@ -3,7 +3,7 @@
 #ifndef SWIFTLET_TESTS_FAKE_H
 #define SWIFTLET_TESTS_FAKE_H
 
-#include "optimizer/session_state.h"
+#include "core/decode/session_state.h"
 
 struct fake {
 	struct backend backend;

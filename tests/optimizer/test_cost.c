@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/cost.h"
+#include "core/decode/cost.h"
 
 static struct cost_model opened(void) {
 	struct block_weights block = {0};

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session_state.h"
+#include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
 
 #if !ALLOCATIONS_COUNTED
@@ -90,6 +90,10 @@ static void decode(const char* spec, int max_tree, int least_rows, bool copy) {
 	static const char* const stop[] = {"never to be found"};
 	static const struct swiftlet_bias bias = {40, 3};
 	struct bench b;
+	/* where some texts have to come, and others branch; none ends before the limit does */
+	static const char expression[] = "((no way but this one|[a-z]{1,40}[0-9])[ -z]+;)*";
+	swiftlet_grammar* grammar = swiftlet_grammar_regex(expression, sizeof expression - 1, NULL, 0);
+	assert_non_null(grammar);
 	assert_true(allocations_are_seen());
 	open_bench(&b, spec, max_tree);
 	if (copy)
@@ -104,6 +108,8 @@ static void decode(const char* spec, int max_tree, int least_rows, bool copy) {
 	     .bias = &bias,
 	     .n_bias = 1},
 	    {.temperature = 0, .top_p = 1, .logprobs = 5, .stop = stop, .n_stop = 1},
+	    {.temperature = 0, .top_p = 1, .grammar = grammar},
+	    {.temperature = 5, .top_p = 0.99, .seed = 9, .grammar = grammar},
 	};
 	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
 		struct swiftlet_request request = requests[i];
@@ -113,11 +119,12 @@ static void decode(const char* spec, int max_tree, int least_rows, bool copy) {
 		int allocated = 0;
 		const int widest = generate(&b, &request, &allocated);
 		assert_int_equal(allocated, 0);
-		if (!request.logprobs) /* whose trees are kept small */
+		if (!request.logprobs && !request.grammar) /* whose trees are kept small, or cut */
 			assert_true(widest >= least_rows);
 		assert_int_equal(b.session->drafts.any, copy);
 	}
 	close_bench(&b);
+	swiftlet_grammar_free(grammar);
 }
 
 static const char* const model =

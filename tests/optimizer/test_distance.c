@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/model/model.h"
-#include "optimizer/session_state.h"
+#include "optimizer/optimizer_state.h"
 
 enum { DIM = 4 };
 
@@ -103,7 +103,7 @@ static void compares_with_plain_decoding(void** state) {
 	request.max_tokens = TOKENS;
 	assert_true(swiftlet_session_start(session, &request, message, sizeof message));
 
-	const size_t dim = (size_t)session->distance.dim;
+	const size_t dim = (size_t)optimizer_of(session)->distance.dim;
 	int proposals = 0, windows = 0, seen = 0;
 	int64_t window = 0;
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
@@ -112,14 +112,14 @@ static void compares_with_plain_decoding(void** state) {
 		struct error error;
 		session_begin_step(session);
 		while (session_next(session, &work)) {
-			const struct window* w = &session->window;
+			const struct window* w = &optimizer_of(session)->window;
 			if (work.kind == WORK_MATCHNESS && !w->full) {
 				proposals++;
-				assert_int_equal(session->distance.known, w->size);
+				assert_int_equal(optimizer_of(session)->distance.known, w->size);
 				if (w->id != window || w->size != seen) {
 					float* plain =
 					    plain_states(session_engine(session)->backend, session->text, 5, w->base + w->size);
-					assert_memory_equal(session->distance.full, plain + (size_t)w->base * dim,
+					assert_memory_equal(optimizer_of(session)->distance.full, plain + (size_t)w->base * dim,
 					                    (size_t)w->size * dim * sizeof *plain);
 					free(plain);
 					windows++;

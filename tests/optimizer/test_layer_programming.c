@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
+#include "core/decode/layer_programming.h"
 #include "gp/random.h"
-#include "optimizer/layer_programming.h"
 
 enum { BLOCKS = 6, LAST = 2 * BLOCKS, DIM = 16, ROWS = 3, SKIPPABLE = LAST - 4 };
 

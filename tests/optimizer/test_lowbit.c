@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session.h"
+#include "core/decode/session.h"
 
 enum { PROMPT = 24, TOKENS = 160 };
 

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "optimizer/session_state.h"
+#include "core/decode/session_state.h"
 #include "tests/count_allocations.h"
 
 enum { PROMPT = 300, TOKENS = 90, DIM = 64, HEADS = 4, KV = 2, HEAD_DIM = 16, VOCAB = 256 };
@@ -232,9 +232,6 @@ static void every_stop_rule_is_lossless(void** state) {
 	swiftlet_model_close(model);
 }
 
-/* A pass takes a second, whatever it is. */
-static double step_clock(void* user) { return (*(double*)user)++; }
-
 static struct engine* open_with(struct model* model, const char* adapter, const char* heads) {
 	char message[512];
 	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
@@ -244,39 +241,6 @@ static struct engine* open_with(struct model* model, const char* adapter, const 
 	if (!engine)
 		fail_msg("%s", message);
 	return engine;
-}
-
-/* Parts that the default is given get their turn beside the planner. */
-static void auto_tries_its_parts(void** state) {
-	(void)state;
-	const char* const given[][2] = {{adapter_path, ""}, {"", heads_path}, {"", wide_path}};
-	char message[512];
-	struct model* model = swiftlet_model_open(MODEL, NULL, message, sizeof message);
-	struct engine* bare = open_engine(model, false);
-	const struct swiftlet_options vanilla = options_of(SWIFTLET_VANILLA);
-	const struct text plain[2] = {generate(bare, &vanilla, 0, false), generate(bare, &vanilla, 1, false)};
-	for (int i = 0; i < 3; i++)
-		for (int way = 0; way < 2; way++) {
-			struct engine* engine = open_with(model, given[i][0], given[i][1]);
-			double now = 0;
-			struct text text;
-			struct swiftlet_options o = options_of(SWIFTLET_AUTO);
-			o.clock = step_clock;
-			o.clock_user = &now;
-			o.opt_budget = 1; /* so that exits are measured early */
-			struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
-			assert_non_null(s);
-			for (int again = 0; again < 2; again++) {
-				start(s, &o, way, false, PROMPT - 10 * again);
-				take_text(s, &text);
-			}
-			same("auto", &plain[way], &text);
-			assert_true(s->method->drafted > 0);
-			swiftlet_session_close(s);
-			swiftlet_engine_close(engine);
-		}
-	swiftlet_engine_close(bare);
-	swiftlet_model_close(model);
 }
 
 /* Heads of both shapes draft for the methods with an exit; exits by price are those that have one. */
@@ -563,15 +527,10 @@ static int remove_parts(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_method_is_lossless),
-	    cmocka_unit_test(every_stop_rule_is_lossless),
-	    cmocka_unit_test(auto_tries_its_parts),
-	    cmocka_unit_test(heads_of_both_shapes),
-	    cmocka_unit_test(rejection_runs),
-	    cmocka_unit_test(reuse_leaves_the_same_bits),
-	    cmocka_unit_test(what_is_missing_is_said),
-	    cmocka_unit_test(nothing_is_allocated),
-	    cmocka_unit_test(a_pass_runs_in_what_was_made_sure_of),
+	    cmocka_unit_test(every_method_is_lossless),   cmocka_unit_test(every_stop_rule_is_lossless),
+	    cmocka_unit_test(heads_of_both_shapes),       cmocka_unit_test(rejection_runs),
+	    cmocka_unit_test(reuse_leaves_the_same_bits), cmocka_unit_test(what_is_missing_is_said),
+	    cmocka_unit_test(nothing_is_allocated),       cmocka_unit_test(a_pass_runs_in_what_was_made_sure_of),
 	};
 	write_parts();
 	return cmocka_run_group_tests(tests, NULL, remove_parts);

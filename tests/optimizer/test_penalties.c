@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "core/decode/session_state.h"
 #include "kernels/sample.h"
-#include "optimizer/session_state.h"
 
 enum { VOCAB = 512, CONTEXT = 512, PROMPT = 40, TOKENS = 90 };
 

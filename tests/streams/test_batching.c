@@ -192,11 +192,12 @@ static void open_options(struct swiftlet_options* o, double pages, const char* c
 static void run_together(swiftlet_model* model, struct case_job* list, int n, const char* cache_type) {
 	char message[512];
 	struct swiftlet_options o;
-	struct metrics metrics;
+	struct metrics metrics[OWNERS];
 	struct events events;
 	struct error e;
 	open_options(&o, PAGES, cache_type);
-	metrics_open(&metrics);
+	for (int i = 0; i < OWNERS; i++)
+		metrics_open(&metrics[i]);
 	events_open(&events);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
@@ -206,7 +207,7 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 	                                      .prefill_chunk = 24,
 	                                      .session = o,
 	                                      .model_name = "synth",
-	                                      .metrics = &metrics,
+	                                      .metrics = metrics,
 	                                      .events = &events};
 	struct scheduler* s = scheduler_open(engine, &how, &e);
 	if (!s)
@@ -227,7 +228,8 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 	scheduler_close(s);
 	swiftlet_engine_close(engine);
 	events_close(&events);
-	metrics_close(&metrics);
+	for (int i = 0; i < OWNERS; i++)
+		metrics_close(&metrics[i]);
 }
 
 static void compare(const struct case_job* list, int n) {

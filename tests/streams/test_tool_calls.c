@@ -103,24 +103,6 @@ static void what_is_no_call_is_text(void** unused) {
 	reads("", "");
 }
 
-static void marks_stand_where_special_tokens_were(void** unused) {
-	(void)unused;
-	const char text[] = "Yes. [{\"name\": \"add\", \"arguments\": {}}]";
-	for (size_t piece = 1; piece < sizeof text; piece++) {
-		struct tool_reader r;
-		tool_reader_open(&r, tools, false, 1);
-		tool_reader_mark(&r, 3, "<s>");
-		tool_reader_mark(&r, 5, "[TOOL_CALLS]");
-		for (size_t at = 0; at + 1 < sizeof text; at += piece)
-			tool_reader_add(&r, text + at, sizeof text - 1 - at < piece ? sizeof text - 1 - at : piece);
-		tool_reader_end(&r);
-		assert_int_equal(r.n, 1);
-		assert_memory_equal(r.content.data, "Yes. ", 5);
-		assert_int_equal(r.content.size, 5);
-		tool_reader_close(&r);
-	}
-}
-
 static void one_call_where_no_more_are_wanted(void** unused) {
 	(void)unused;
 	struct tool_reader r;
@@ -159,7 +141,6 @@ int main(void) {
 	    cmocka_unit_test(llama),
 	    cmocka_unit_test(functions),
 	    cmocka_unit_test(what_is_no_call_is_text),
-	    cmocka_unit_test(marks_stand_where_special_tokens_were),
 	    cmocka_unit_test(one_call_where_no_more_are_wanted),
 	    cmocka_unit_test(an_answer_can_be_made_to_call),
 	};

@@ -30,7 +30,7 @@ static int kernels_main(int argc, char** argv) {
 	int64_t threads = 0;
 	const struct option option[] = {
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
-	    {"isa", 0, "NAME", "auto, reference, avx2 or avx512 (auto)", OPTION_TEXT, &isa, 0, 0},
+	    {"isa", 0, "NAME", "auto, reference, avx2, avx512, neon, dotprod or i8mm (auto)", OPTION_TEXT, &isa, 0, 0},
 	    {"threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", OPTION_COUNT, &threads, 0,
 	     1024}};
 	struct command_line line = {

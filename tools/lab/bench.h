@@ -1,6 +1,6 @@
 /* `swiftlet bench`: the parts, and what they share.
  *
- * A `runner` drives a session through its inner door (optimizer/session.h), so that every second is known
+ * A `runner` drives a session through its inner door (core/decode/session.h), so that every second is known
  * to be of a model pass of some kind, or of the host between passes. Two runners on one engine, advanced in
  * turns, see the same machine. */
 #ifndef SWIFTLET_TOOLS_LAB_BENCH_H
@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "optimizer/session.h"
+#include "optimizer/optimizer.h"
 #include "tools/program/options.h"
 
 /* argv[0] is the part's name. The exit status. */

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 /* Times matrix products of every weight type with 1 to 64 activation rows, the preparation of activations
- * and attention over a cache, all on data larger than the caches. isa: "auto", "reference", "avx2",
- * "avx512"; threads, 0: one for each CPU that it may use. Prints a table or one JSON object {isa, threads,
+ * and attention over a cache, all on data larger than the caches. isa: "auto" or one instruction
+ * set; threads, 0: one for each CPU that it may use. Prints a table or one JSON object {isa, threads,
  * bandwidth_measured, kernels: [{kernel, dtype, rows, seconds, share_of_floor}], arithmetic_bound: [{dtype,
  * rows}]}: the floor is bytes read over the bandwidth measured in the same run (null where no bytes are
  * streamed); arithmetic_bound is the first of the row counts tried that takes more than 1.5 times one row's

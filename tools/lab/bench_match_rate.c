@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizer/exit_choice.h"
-#include "optimizer/exit_heads.h"
-#include "optimizer/method_round.h"
+#include "core/decode/exit_choice.h"
+#include "core/decode/exit_heads.h"
+#include "core/decode/method_round.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"

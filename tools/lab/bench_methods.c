@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizer/method_round.h"
+#include "core/decode/method_round.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"

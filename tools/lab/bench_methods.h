@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_TOOLS_LAB_BENCH_METHODS_H
 #define SWIFTLET_TOOLS_LAB_BENCH_METHODS_H
 
-#include "optimizer/method.h"
+#include "core/decode/method.h"
 
 enum { BENCH_TASKS = 16, BENCH_ROWS = 64, CURVE = SWIFTLET_CTAR };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizer/layer_programming.h"
+#include "core/decode/layer_programming.h"
 #include "streams/jsonl.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/search_lab.h"

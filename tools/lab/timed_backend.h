@@ -8,7 +8,7 @@
 #ifndef SWIFTLET_TOOLS_LAB_TIMED_BACKEND_H
 #define SWIFTLET_TOOLS_LAB_TIMED_BACKEND_H
 
-#include "optimizer/engine.h"
+#include "core/decode/engine.h"
 #include "tools/lab/prices.h"
 
 struct timed_backend;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "optimizer/session.h"
+#include "core/decode/session.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decode/method.h"
 #include "core/model/model.h"
 #include "core/model/parts.h"
 #include "core/model/synth.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-#include "optimizer/method.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/options.h"

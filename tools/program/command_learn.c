@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "optimizer/engine.h"
-#include "optimizer/session.h"
+#include "core/decode/engine.h"
+#include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
 #include "tools/program/bridge_trial.h"
 #include "tools/program/command.h"

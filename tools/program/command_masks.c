@@ -39,7 +39,8 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 	const struct bank_record* const r = &from->entry.record;
 	mask_entry_start(to);
 	snprintf(to->model, sizeof to->model, "%s", from->model.name);
-	snprintf(to->fingerprint, sizeof to->fingerprint, "%s", from->model.fingerprint);
+	/* an owner's name, which may follow, is not the model's */
+	snprintf(to->fingerprint, sizeof to->fingerprint, "%.64s", from->model.fingerprint);
 	snprintf(to->task, sizeof to->task, "%s", from->entry.task);
 	to->blocks = from->model.blocks;
 	to->mask = from->entry.mask;
@@ -60,8 +61,11 @@ static bool append(struct masks* m, const struct mask_entry* entry, int64_t id) 
 }
 
 static bool append_stored(void* user, const struct store_mask* stored) {
+	const struct masks* m = user;
 	struct mask_entry entry;
 	entry_of_store(stored, &entry);
+	if (m->model && strcmp(entry.fingerprint, m->model->fingerprint) != 0)
+		return true;
 	return append(user, &entry, stored->id);
 }
 
@@ -77,9 +81,7 @@ static struct store* open_store(struct masks* m, enum store_mode mode) {
 /* All of the store, or of one model's with -m. */
 static bool gather_store(struct masks* m) {
 	struct store* const store = open_store(m, STORE_READ);
-	const bool good =
-	    store && store_each(store, m->model ? m->model->fingerprint : NULL, append_stored, m, &m->error) &&
-	    !m->error.message[0];
+	const bool good = store && store_each(store, NULL, append_stored, m, &m->error) && !m->error.message[0];
 	if (store)
 		store_close(store);
 	return good;

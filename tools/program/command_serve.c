@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "optimizer/engine.h"
+#include "core/decode/engine.h"
 #include "streams/service/server.h"
 #include "tools/program/command.h"
 #include "tools/program/interrupt.h"
@@ -46,6 +46,7 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	struct server_options o = {.host = s->host,
 	                           .port = (int)s->port,
 	                           .name = r->name,
+	                           .version = SWIFTLET_VERSION,
 	                           .key_file = s->key_file,
 	                           .cors = s->cors,
 	                           .sessions = (int)s->sessions,
@@ -171,7 +172,10 @@ int command_serve(int argc, char** argv) {
 	     OPTION_FLAG, &s.share_prefixes, 0, 0},
 	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
 	     &s.body, 1, 3600},
-	    {"api-key-file", 0, "FILE", "keys, one a line; asked of every request but /health and /ready",
+	    {"api-key-file", 0, "FILE",
+	     "keys, one a line; asked of every request but /health and /ready.\nBehind a key: group=NAME (keys "
+	     "of one "
+	     "owner), admin (may change masks\nand read the metrics of all; where there is one owner, all may)",
 	     OPTION_TEXT, &s.key_file, 0, 0},
 	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
 	    {"store", 0, "FILE|URL",

@@ -25,7 +25,7 @@ static const struct session_option session_option[] = {
      "tokens for every N from 1\non; a prompt's bits differ from those without the option, which\nmay use "
      "cuBLAS. Draft steps are passes, not a loop on the device"},
     {"threads", "N", "CPU threads (0: one for each CPU that it may use)"},
-    {"isa", "NAME", "auto, reference, avx2 or avx512"},
+    {"isa", "NAME", "auto, reference, avx2, avx512, neon, dotprod or i8mm"},
     {"context", "N", "tokens the cache holds (default min(the model's, 4096))"},
     {"cache-type", "f16|f32|q8_0",
      "keys and values (default f32 for F32 models, else f16); q8_0, on\na CPU, takes half of f16's memory "
@@ -63,8 +63,8 @@ static const struct session_option session_option[] = {
     {"speculations", "N", "draft steps a round of a method (auto)"},
     {"children", "K", "ppd: tokens predicted for the next position (auto)"},
     {"reuse", "on|off", "verify from the exit on what was drafted up to it (on)"},
-    {"adapter", "FILE", "kangaroo's adapter, which auto tries too (safetensors;\ntools/train/kangaroo.py)"},
-    {"heads", "FILE", "ppd's heads by block, which auto tries too (safetensors;\ntools/train/ppd.py)"},
+    {"adapter", "FILE", "kangaroo's adapter (safetensors;\ntools/train/kangaroo.py)"},
+    {"heads", "FILE", "ppd's heads by block (safetensors;\ntools/train/ppd.py)"},
     {"probe", "FILE", "adaspeed's probe (safetensors; tools/train/probe.py)"},
     {"draft-bits", "auto|off|3|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "

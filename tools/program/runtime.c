@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "optimizer/session.h"
+#include "core/decode/session.h"
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"

@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
+#include "core/decode/method.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
-#include "optimizer/method.h"
 #include "streams/jsonl.h"
 #include "swiftlet.h"
 #include "tools/program/options.h"

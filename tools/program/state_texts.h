@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
 #define SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
 
-#include "optimizer/engine.h"
+#include "core/decode/engine.h"
 #include "tools/program/prompt_list.h"
 
 struct text_maker {

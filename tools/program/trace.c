@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "optimizer/method_round.h"
+#include "core/decode/method_round.h"
 
 bool trace_open(struct trace* trace, const char* path, const swiftlet_session* session, struct error* error) {
 	*trace = (struct trace){.file = fopen(path, "w"), .path = path, .session = session};

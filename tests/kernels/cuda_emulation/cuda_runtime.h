@@ -22,7 +22,7 @@
 #define __host__
 #define __shared__ static
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __grid_constant__
 #define CUDART_VERSION 13000
 
@@ -62,6 +62,9 @@ void emulated_warp_barrier();
 /* Shared by a warp for one product; another call gives other memory. */
 struct emulated_matrices* emulated_warp_matrices();
 uint32_t emulated_exchange(uint32_t value, unsigned from_lane);
+/* What the lanes of the warp give, (32); another call gives other memory. */
+const uint32_t* emulated_posted(uint32_t value);
+void emulated_count_add(const void* where);
 void emulated_check(bool, const char* what);
 void __syncthreads();
 int __syncthreads_and(int);
@@ -76,7 +79,36 @@ template <class T> T __shfl_xor_sync(unsigned mask, T x, int step) {
 	memcpy(&x, &bits, 4);
 	return x;
 }
+inline unsigned long long __shfl_up_sync(unsigned mask, unsigned long long x, unsigned step) {
+	emulated_check(mask == 0xffffffffu, "a shuffle of part of a warp");
+	const unsigned lane = threadIdx.x % 32, from = lane >= step ? lane - step : lane;
+	const uint32_t low = emulated_exchange((uint32_t)x, from);
+	return (unsigned long long)emulated_exchange((uint32_t)(x >> 32), from) << 32 | low;
+}
+inline unsigned __match_any_sync(unsigned mask, uint32_t x) {
+	emulated_check(mask == 0xffffffffu, "a match within part of a warp");
+	const uint32_t* all = emulated_posted(x);
+	unsigned peers = 0;
+	for (int i = 0; i < 32; i++)
+		peers |= (unsigned)(all[i] == x) << i;
+	return peers;
+}
+inline unsigned __reduce_add_sync(unsigned mask, unsigned x) {
+	const uint32_t* all = emulated_posted(x);
+	unsigned sum = 0;
+	emulated_check(mask >> threadIdx.x % 32 & 1, "a sum of lanes without the one that asks");
+	for (int i = 0; i < 32; i++)
+		sum += mask >> i & 1 ? all[i] : 0;
+	return sum;
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned atomicMax(unsigned* p, unsigned x) {
+	const unsigned old = *p;
+	*p = x > old ? x : old;
+	return old;
+}
 inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long x) {
+	emulated_count_add(p);
 	const unsigned long long old = *p;
 	*p += x;
 	return old;
@@ -116,9 +148,11 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 enum cudaError_t {
 	cudaSuccess,
 	cudaErrorMemoryAllocation = 2,
+	cudaErrorInsufficientDriver = 35,
 	cudaErrorInvalidDevice = 101,
 	cudaErrorNotReady = 600,
 	cudaErrorLaunchFailure = 719,
+	cudaErrorNotSupported = 801,
 	cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -127,7 +161,7 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 struct cudaDeviceProp {
 	char name[256];
 	size_t totalGlobalMem;
-	int major, minor;
+	int major, minor, multiProcessorCount;
 };
 
 struct emulated_graph;
@@ -202,6 +236,8 @@ inline emulated_shape emulated_config(dim3 grid, dim3 block, size_t shared = 0, 
 	return {grid, block, shared, stream};
 }
 void emulated_enqueue(cudaStream_t, std::function<void()>);
+/* The stream is captured into a graph that has launches which start early. */
+void emulated_starts_early(cudaStream_t);
 /* A launch needs the stream's device to be the current one. */
 void emulated_launch_here(cudaStream_t);
 void emulated_run(const emulated_shape&, const char* name, const std::function<void()>& thread);
@@ -228,6 +264,8 @@ struct cudaLaunchConfig_t {
 };
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(P...), A... arguments) {
+	if (c->numAttrs > 0)
+		emulated_starts_early(c->stream);
 	emulated_launch(emulated_config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream), "a kernel",
 	                kernel, arguments...);
 	return cudaSuccess;

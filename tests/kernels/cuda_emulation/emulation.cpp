@@ -13,6 +13,12 @@
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "kernels/cuda/cuda.cuh"
+#include "tests/kernels/cuda_emulation/emulated.h"
+
+static struct emulated_counts counts;
+struct emulated_counts emulated_counts() {
+	return counts;
+}
 
 /* ---- fibers ------------------------------------------------------------------------------- */
 
@@ -145,6 +151,18 @@ uint32_t emulated_exchange(uint32_t value, unsigned from) {
 	return board[from];
 }
 
+const uint32_t* emulated_posted(uint32_t value) {
+	uint32_t* board = warps[threadIdx.x / 32].board[current->exchanges % 2];
+	emulated_exchange(value, 0);
+	return board;
+}
+
+static std::map<const void*, unsigned long> adds; /* of the launch that runs */
+void emulated_count_add(const void* where) {
+	const unsigned long n = ++adds[where];
+	counts.most_adds = n > counts.most_adds ? n : counts.most_adds;
+}
+
 struct emulated_matrices* emulated_warp_matrices() {
 	return &warps[threadIdx.x / 32].matrices[current->exchanges++ % 2];
 }
@@ -205,6 +223,9 @@ static void run_block(size_t shared) {
 void emulated_run(const emulated_shape& shape, const char* name, const std::function<void()>& thread) {
 	kernel_name = name;
 	body = &thread;
+	adds.clear();
+	counts.launches++;
+	counts.blocks += shape.grid.x * shape.grid.y * shape.grid.z;
 	gridDim = shape.grid;
 	blockDim = shape.block;
 	n_threads = shape.block.x;
@@ -269,6 +290,18 @@ static bool within(const std::map<void*, allocation>& memory, const void* p, siz
 	return (const unsigned char*)p >= begin && (const unsigned char*)p + bytes <= end;
 }
 
+/* EMULATED_MEMORY_MIB: what a device has, of which allocations take their share. EMULATED_FREE_MIB: what is
+ * free of it, whatever is taken. */
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+	const char *mib = getenv("EMULATED_FREE_MIB"), *all = getenv("EMULATED_MEMORY_MIB");
+	*total = all ? (size_t)atol(all) << 20 : (size_t)1 << 30;
+	*available = mib ? (size_t)atol(mib) << 20 : *total;
+	for (const auto& at : device_memory)
+		if (all && at.second.device == current_device)
+			*available -= at.second.bytes < *available ? at.second.bytes : *available;
+	return cudaSuccess;
+}
+
 static cudaError_t map_memory(std::map<void*, allocation>* memory, void** out, size_t bytes) {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	if (bytes > (size_t)1 << 40)
@@ -313,18 +346,12 @@ cudaError_t cudaFreeHost(void* p) {
 	cudaDeviceSynchronize();
 	return unmap_memory(&pinned_memory, p);
 }
-cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
-	const char* mib = getenv("EMULATED_FREE_MIB");
-	*total = (size_t)1 << 30;
-	*available = mib ? (size_t)atol(mib) << 20 : *total;
-	return cudaSuccess;
-}
-
 /* ---- streams ------------------------------------------------------------------------------ */
 
 /* What a stream does next. False: it waits for other streams. */
 typedef std::function<bool(CUstream_st*)> step;
 struct emulated_graph {
+	bool early = false; /* launches in it start before the one before has ended */
 	std::vector<step> node;
 	std::vector<std::unique_ptr<emulated_graph>> child;
 	std::vector<std::unique_ptr<cudaGraph_t>> named;
@@ -391,6 +418,7 @@ static bool try_drain(CUstream_st* s) {
 }
 
 static void drain(CUstream_st* s) {
+	counts.waits++;
 	emulated_check(try_drain(s) || has_failed(s->device),
 	               "a stream is waited for that waits for others, which do not come");
 }
@@ -407,6 +435,11 @@ void emulated_enqueue(cudaStream_t s, std::function<void()> work) {
 		work();
 		return true;
 	});
+}
+
+void emulated_starts_early(cudaStream_t s) {
+	if (stream_of(s)->capturing)
+		stream_of(s)->capturing->early = true;
 }
 
 void emulated_launch_here(cudaStream_t s) {
@@ -476,6 +509,12 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
 
 static std::map<cudaGraphConditionalHandle, unsigned> conditions;
 
+/* EMULATED_REFUSES=early|loops|graphs: what the driver cannot capture. */
+static bool refuses(const char* what) {
+	const char* text = getenv("EMULATED_REFUSES");
+	return text && strcmp(text, what) == 0;
+}
+
 cudaError_t cudaGraphCreate(cudaGraph_t* g, unsigned) {
 	*g = new emulated_graph();
 	return cudaSuccess;
@@ -503,6 +542,8 @@ static void begin_with(CUstream_st* s, const std::vector<step>& nodes) {
 	s->waiting.insert(s->waiting.begin(), nodes.begin(), nodes.end());
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t g, unsigned long long) {
+	if (refuses("graphs") || (g->early && refuses("early")))
+		return cudaErrorNotSupported;
 	/* children are shared: the graph must outlive its instances here, as is prudent elsewhere */
 	*out = new emulated_graph();
 	(*out)->node = g->node;
@@ -522,6 +563,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t g, cudaStream_t s) {
 }
 cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* h, cudaGraph_t, unsigned initial,
                                              unsigned) {
+	if (refuses("loops"))
+		return cudaErrorNotSupported;
 	*h = conditions.size() + 1;
 	conditions[*h] = initial;
 	return cudaSuccess;
@@ -556,19 +599,27 @@ const char* cudaGetErrorString(cudaError_t e) {
 	return e == cudaSuccess              ? "no error"
 	       : e == cudaErrorLaunchFailure ? "unspecified launch failure"
 	       : e == cudaErrorInvalidDevice ? "invalid device ordinal"
+	       : e == cudaErrorNotSupported  ? "operation not supported"
 	                                     : "out of memory";
 }
 const char* cudaGetErrorName(cudaError_t e) {
 	return e == cudaSuccess ? "cudaSuccess" : "cudaErrorMemoryAllocation";
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
+static int number(const char* name, int otherwise) {
+	const char* text = getenv(name);
+	return text ? atoi(text) : otherwise;
+}
+/* EMULATED_DRIVER: its version, as 12040; EMULATED_RUNTIME: the oldest one that the runtime takes. */
 cudaError_t cudaDriverGetVersion(int* version) {
-	*version = CUDART_VERSION;
+	*version = number("EMULATED_DRIVER", CUDART_VERSION);
 	return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
 	*count = count_of_devices();
-	return cudaSuccess;
+	return number("EMULATED_DRIVER", CUDART_VERSION) < number("EMULATED_RUNTIME", 12000)
+	           ? cudaErrorInsufficientDriver
+	           : cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
 	if (device < 0 || device >= count_of_devices())
@@ -582,6 +633,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
 	snprintf(p->name, sizeof p->name, "emulated");
 	p->major = odd && strcmp(odd, "older") == 0 ? 8 : 9;
 	p->minor = 0;
+	p->multiProcessorCount = number("EMULATED_MULTIPROCESSORS", 132);
 	p->totalGlobalMem = (size_t)(odd && strcmp(odd, "smaller") == 0 ? 512 : 1024) << 20;
 	return cudaSuccess;
 }
@@ -641,6 +693,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperat
 }
 
 bool cublas_find(struct cublas_calls* calls) {
+	if (getenv("EMULATED_NO_CUBLAS"))
+		return false;
 	*calls = {cublasCreate,       cublasDestroy, cublasSetStream,
 	          cublasSetWorkspace, cublasGemmEx,  cublasGetStatusString};
 	return true;

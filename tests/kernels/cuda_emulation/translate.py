@@ -39,7 +39,6 @@ def shared(text):
 def main():
     source, out = sys.argv[1:]
     text = open(source).read()
-    text = text.replace('"kernels/cuda/tensor_core.cuh"', '"tests/kernels/cuda_emulation/tensor_core.h"')
     with open(out, "w") as file:
         file.write('#line 1 "%s"\n%s' % (source, shared(launches(text))))
 

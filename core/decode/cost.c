@@ -1,0 +1,343 @@
+/* Measured costs: running estimates with clipped outliers, interpolated between row counts. */
+#include "core/decode/cost.h"
+
+#include <math.h>
+
+enum { FIRST_TRUST = 256, LONGEST_TRUST = 1 << 16 };
+/* What is measured anew counts as confirmed from this share of the old measurement on. */
+static const double SAME_AGAIN = 0.8;
+
+/* For so many full passes after a plain step others are measured by it. Later ones, of row counts that were
+ * measured often enough, tell how fast the machine is by then: which is believed by this share of what they
+ * are off, and hardly that the row count has become dearer. In company no plain steps come at all: after so
+ * many passes without one a row count is measured by its own passes again. */
+enum { FRESH = 3, KNOWN = 12, LAPSED = 128 };
+static const double FOLLOWS = 0.15, HARDLY = 0.02;
+
+/* Of so few measurements the least one counts: a single slow pass would keep a row count from being used. */
+enum { FEW = 3 };
+
+static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
+
+static double tensor_bytes(const struct tensor* t) {
+	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
+}
+
+static double attention_bytes(const struct block_weights* k) {
+	return tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) + tensor_bytes(&k->wo);
+}
+
+/* Of experts, those that one row chooses. */
+static double mlp_bytes(const struct block_weights* k, int experts_used) {
+	if (!tensor_present(&k->router))
+		return tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+	const struct expert* e = k->expert;
+	return tensor_bytes(&k->router) +
+	       experts_used * (tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down));
+}
+
+void cost_open(struct cost_model* cost, const struct weight_table* w) {
+	*cost = (struct cost_model){.blocks = w->shape.n_blocks,
+	                            .draft_ratio = 1,
+	                            .low_ratio = 1,
+	                            .score_ratio = 1,
+	                            .slope = 0.02,
+	                            .off = 0.5};
+	for (int i = 0; i < COST_KNOTS; i++)
+		cost->rows_trust[i] = FIRST_TRUST;
+	for (int b = 0; b < w->shape.n_blocks; b++) {
+		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
+		cost->mlp_bytes += mlp_bytes(&w->block[b], w->shape.experts_used) / w->shape.n_blocks;
+	}
+	cost->fixed_bytes = tensor_bytes(&w->output);
+}
+
+void cost_take_low(struct cost_model* cost, const struct low_table* low) {
+	const struct model_shape* shape = &low->stored->shape;
+	cost->low_attention_bytes = cost->low_mlp_bytes = 0;
+	for (int b = 0; b < shape->n_blocks; b++) {
+		cost->low_attention_bytes += attention_bytes(&low->block[b]) / shape->n_blocks;
+		cost->low_mlp_bytes += mlp_bytes(&low->block[b], shape->experts_used) / shape->n_blocks;
+	}
+	cost->low_fixed_bytes = tensor_bytes(low->output);
+}
+
+struct cost_model cost_by_bytes(const struct cost_model* cost) {
+	struct cost_model bytes = *cost;
+	bytes.draft_ratio = bytes.low_ratio = bytes.score_ratio = 1;
+	bytes.plain = 0;
+	for (int i = 0; i < COST_KNOTS; i++)
+		bytes.rows[i] = 0;
+	return bytes;
+}
+
+/* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
+ * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
+ * for a slow kernel. */
+static void see(double* mean, int* seen, double seconds, double weight, double expected) {
+	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
+	if (first >= 1) {
+		*mean = expected > 0 && seconds > 3 * expected ? 3 * expected : seconds;
+		return;
+	}
+	weight = weight > first ? weight : first;
+	const double clipped = seconds > 3 * *mean ? 3 * *mean : seconds;
+	*mean += weight * (clipped - *mean);
+}
+
+static int nearest_knot(int rows) {
+	int best = 0;
+	for (int i = 1; i < COST_KNOTS; i++) {
+		const int a = knot_rows[i] - rows, b = knot_rows[best] - rows;
+		if ((a < 0 ? -a : a) <= (b < 0 ? -b : b))
+			best = i;
+	}
+	return best;
+}
+
+static bool is_stale(const struct cost_model* cost, int knot) {
+	return cost->passes - cost->rows_last[knot] > cost->rows_trust[knot];
+}
+
+/* The machine is faster or slower than it was: what was measured before counts at its present speed. */
+static void follow_speed(struct cost_model* cost, double factor) {
+	cost->plain *= factor;
+	for (int i = 0; i < COST_KNOTS; i++)
+		cost->rows[i] *= factor;
+}
+
+/* What rows on both sides of so many cost was measured often enough to tell the machine's speed by. */
+static bool is_known(const struct cost_model* cost, int rows) {
+	for (int i = 1; i < COST_KNOTS; i++) {
+		if (knot_rows[i] == rows)
+			return cost->rows_seen[i] >= KNOWN;
+		if (knot_rows[i] > rows)
+			return (i == 1 || cost->rows_seen[i - 1] >= KNOWN) && cost->rows_seen[i] >= KNOWN;
+	}
+	return false;
+}
+
+static double clip(double ratio) { return fmin(2, fmax(0.5, ratio)); }
+
+/* What is off is the machine's speed; or where other passes were it followed by since the last plain step,
+ * what was thought of those: their seconds stay as they are. */
+static void see_plain(struct cost_model* cost, double seconds, int64_t between) {
+	const bool alone = between > 0 && cost->followed == 0;
+	const double first = 1.0 / ++cost->plain_seen, weight = fmax(first, alone ? 0.5 : FOLLOWS);
+	if (first < 1 && between > 0)
+		cost->off += 0.25 * (fmin(1, fabs(seconds / cost->plain - 1)) - cost->off);
+	if (first >= 1)
+		cost->plain = seconds;
+	else if (cost->followed == 0)
+		follow_speed(cost, 1 + weight * (clip(seconds / cost->plain) - 1));
+	else
+		cost->plain *= 1 + weight * (clip(seconds / cost->plain) - 1);
+	cost->followed = 0;
+	cost->rows[0] = cost->plain;
+	cost->rows_seen[0] = cost->plain_seen;
+}
+
+static void see_rows(struct cost_model* cost, int knot, int rows, double seconds, int64_t between) {
+	const double plain = cost_plain_seconds(cost);
+	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
+	/* rows between knots are brought to the knot along the line that holds at present */
+	const double there = seconds * cost_verify(cost, knot_rows[knot]) / cost_verify(cost, rows);
+	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
+	if (cost->plain > 0 && between > FRESH && between <= LAPSED && is_known(cost, rows)) {
+		const double off = clip(there / expected) - 1;
+		follow_speed(cost, 1 + FOLLOWS * off);
+		cost->rows[knot] *= 1 + HARDLY * off;
+		cost->followed++;
+		return;
+	}
+	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
+	if (cost->rows_seen[knot] <= FEW)
+		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
+}
+
+void cost_see_full(struct cost_model* cost, int rows, double seconds) {
+	const int knot = nearest_knot(rows);
+	const int64_t between = cost->passes - cost->rows_last[0];
+	if (is_stale(cost, knot)) {
+		const bool confirmed = seconds >= SAME_AGAIN * cost->rows[knot];
+		if (!confirmed)
+			cost->rows_trust[knot] = FIRST_TRUST;
+		else if (cost->rows_trust[knot] < LONGEST_TRUST)
+			cost->rows_trust[knot] *= 4;
+		cost->rows_seen[knot] = 0;
+	}
+	cost->rows_last[knot] = ++cost->passes;
+	if (knot == 0)
+		see_plain(cost, seconds, between);
+	else
+		see_rows(cost, knot, rows, seconds, between);
+}
+
+/* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the low-bit copy. */
+struct share {
+	double stored, low;
+};
+
+static struct share byte_share(const struct cost_model* cost, struct variant v) {
+	struct share sum = {0, 0};
+	for (int s = 0; s < 2 * cost->blocks; s++) {
+		if (v.skip && mask_has(v.skip, s))
+			continue;
+		if (v.low && mask_has(v.low, s))
+			sum.low += s % 2 == 0 ? cost->low_attention_bytes : cost->low_mlp_bytes;
+		else
+			sum.stored += s % 2 == 0 ? cost->attention_bytes : cost->mlp_bytes;
+	}
+	*(v.low_head ? &sum.low : &sum.stored) += v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes;
+	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	return (struct share){sum.stored / all, sum.low / all};
+}
+
+/* A step with low-bit sub-layers tells what those cost, beside the others at what is known of them. */
+void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
+	const double plain = cost_plain_seconds(cost);
+	const struct share share = byte_share(cost, v);
+	if (plain <= 0)
+		return;
+	const double rest = seconds / plain - share.stored * cost->draft_ratio;
+	if (share.low <= 0)
+		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / share.stored, 0.05, 1);
+	else
+		see(&cost->low_ratio, &cost->low_seen, rest > 0 ? rest / share.low : 0, 0.05, 1);
+}
+
+void cost_see_score(struct cost_model* cost, struct variant v, int rows, double seconds) {
+	const double plain = cost_plain_seconds(cost);
+	const struct share share = byte_share(cost, v);
+	if (plain > 0)
+		see(&cost->score_ratio, &cost->score_seen,
+		    seconds / plain / ((share.stored + share.low) * cost_verify(cost, rows)), 0.05, 1);
+}
+
+double cost_plain_seconds(const struct cost_model* cost) {
+	if (cost->plain > 0)
+		return cost->plain;
+	/* Nothing but wide passes so far: the narrowest, less the slope. */
+	for (int i = 1; i < COST_KNOTS; i++)
+		if (cost->rows[i] > 0)
+			return cost->rows[i] / (1 + cost->slope * (knot_rows[i] - 1));
+	return 0;
+}
+
+/* v at a knot: measured, or else judged from the knot below by half the mean slope up to there, once that is
+ * of enough rows to tell one, and by the assumed slope at least: somewhat too cheap, so that it will be
+ * tried, but where rows are dear not ever more of them. What was measured long ago counts if it is less. */
+static double knot_cost(const struct cost_model* cost, int knot, double plain) {
+	if (knot == 0)
+		return 1;
+	const double measured = cost->rows[knot] / plain;
+	if (measured > 0 && !is_stale(cost, knot))
+		return measured;
+	const double below = knot_cost(cost, knot - 1, plain), rows = knot_rows[knot - 1];
+	const double mean = rows >= 4 ? 0.5 * (below - 1) / (rows - 1) : 0;
+	const double judged = below + fmax(cost->slope, mean) * (knot_rows[knot] - rows);
+	return measured > 0 && measured < judged ? measured : judged;
+}
+
+double cost_verify(const struct cost_model* cost, int rows) {
+	const double plain = cost_plain_seconds(cost);
+	if (rows <= 1)
+		return 1;
+	if (plain <= 0)
+		return 1 + cost->slope * (rows - 1);
+	double below = 1, largest = 1;
+	for (int i = 1; i < COST_KNOTS; i++) {
+		double here = knot_cost(cost, i, plain);
+		if (here < largest) /* more rows never cost less: noise */
+			here = largest;
+		largest = here;
+		if (rows <= knot_rows[i]) {
+			const double part = (double)(rows - knot_rows[i - 1]) / (knot_rows[i] - knot_rows[i - 1]);
+			return below + part * (here - below);
+		}
+		below = here;
+	}
+	return below;
+}
+
+/* Twice the steepest that was measured; before anything was, rows may cost as much as passes. */
+static double worst_slope(const struct cost_model* cost, double plain) {
+	double steepest = 0, below = 1;
+	bool any = false;
+	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
+		if (cost->rows[i] <= 0)
+			continue;
+		const double here = cost->rows[i] / plain, slope = (here - below) / (knot_rows[i] - knot_rows[last]);
+		steepest = slope > steepest ? slope : steepest;
+		below = here;
+		last = i;
+		any = true;
+	}
+	return any ? 2 * steepest : 1;
+}
+
+double cost_verify_worst(const struct cost_model* cost, int rows) {
+	const double plain = cost_plain_seconds(cost), likely = cost_verify(cost, rows);
+	if (plain <= 0)
+		return rows;
+	int known = 0;
+	for (int i = 1; i < COST_KNOTS && knot_rows[i] <= rows; i++)
+		if (cost->rows[i] > 0)
+			known = i;
+	const double beyond = rows - knot_rows[known];
+	const double worst =
+	    cost_verify(cost, knot_rows[known]) + (beyond > 0 ? beyond * worst_slope(cost, plain) : 0);
+	return worst > likely ? worst : likely;
+}
+
+double cost_between(const struct cost_model* cost, double rows) {
+	const double plain = cost_plain_seconds(cost);
+	double from = 1, below = 1, slope = cost->slope;
+	for (int i = 1; i < COST_KNOTS && plain > 0; i++) {
+		if (cost->rows[i] <= 0)
+			continue;
+		const double here = cost->rows[i] / plain > below ? cost->rows[i] / plain : below;
+		slope = (here - below) / (knot_rows[i] - from);
+		if (rows <= knot_rows[i])
+			return below + slope * (rows - from);
+		from = knot_rows[i];
+		below = here;
+	}
+	const double mean = from > 1 ? (below - 1) / (from - 1) : slope;
+	return below + (mean > slope ? mean : slope) * (rows - from);
+}
+
+int cost_rows_known(const struct cost_model* cost) {
+	int known = 1;
+	for (int i = 1; i < COST_KNOTS; i++)
+		if (cost->rows[i] > 0)
+			known = knot_rows[i];
+	return known;
+}
+
+double cost_draft(const struct cost_model* cost, struct variant v) {
+	const struct share share = byte_share(cost, v);
+	return share.stored * cost->draft_ratio + share.low * cost->low_ratio;
+}
+
+double cost_draft_worst(const struct cost_model* cost, struct variant v) {
+	const bool low = byte_share(cost, v).low > 0;
+	return (low ? cost->low_seen : cost->draft_seen) > 0 ? cost_draft(cost, v) : 1;
+}
+
+double cost_share(const struct cost_model* cost, struct variant v) {
+	const struct share share = byte_share(cost, v);
+	return share.stored + share.low;
+}
+
+double cost_matchness(const struct cost_model* cost, struct variant v, int rows) {
+	return cost_share(cost, v) * cost_verify(cost, rows) * cost->score_ratio;
+}
+
+void cost_sub_layers(const struct cost_model* cost, bool low, double* attention, double* mlp, double* fixed) {
+	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	const double unit = (low ? cost->low_ratio : cost->draft_ratio) / all;
+	*attention = (low ? cost->low_attention_bytes : cost->attention_bytes) * unit;
+	*mlp = (low ? cost->low_mlp_bytes : cost->mlp_bytes) * unit;
+	*fixed = (low ? cost->low_fixed_bytes : cost->fixed_bytes) * unit;
+}

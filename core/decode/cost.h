@@ -1,0 +1,78 @@
+/* What passes cost, measured as they run, in one-row full passes at the same context.
+ *
+ * Three things are learned from the clock: the seconds of a one-row full pass, the relative cost v(n) of n
+ * rows, and how far a draft step's cost is from the share of weight bytes that it reads. Estimates start
+ * from the bytes, so that there is a sensible one before anything was measured. A row count that looked dear
+ * is not used, hence not measured again: after 256 passes without it the old measurement is forgotten, and
+ * each time that it is confirmed the next trial is four times as far away.
+ *
+ * A machine's speed swings: others use its memory. All costs are ratios, so what counts is that a pass and
+ * the plain step it is compared with saw the same speed. Passes right after a plain step are measured by it;
+ * later ones, of well-known cost, move the seconds of everything along until the next plain step. */
+#ifndef SWIFTLET_CORE_DECODE_COST_H
+#define SWIFTLET_CORE_DECODE_COST_H
+
+#include "kernels/low.h"
+
+enum { COST_KNOTS = 13 };
+
+/* One way to run the weights: the sub-layers left out, of the others those that run with the low-bit copy,
+ * and whether the head does. NULL: none. */
+struct variant {
+	const struct mask *skip, *low;
+	bool low_head;
+};
+
+struct cost_model {
+	double attention_bytes, mlp_bytes; /* weight bytes of one block's sub-layers, averaged */
+	double fixed_bytes;                /* what no mask saves: the head */
+	double low_attention_bytes, low_mlp_bytes, low_fixed_bytes; /* of the low-bit copy; 0 without one */
+	int blocks;
+	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
+	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */
+	double draft_ratio;      /* measured cost of a draft step over its share of bytes */
+	double low_ratio;        /* likewise, of the bytes that are the low-bit copy's */
+	double score_ratio;      /* likewise of a matchness pass, over its share of bytes times v(n) */
+	int plain_seen, draft_seen, low_seen, score_seen, rows_seen[COST_KNOTS];
+	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
+	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
+	double off; /* by how much plain steps after other passes took longer or less than was thought, of late */
+	int64_t followed; /* passes since the last plain step that told the machine's speed */
+	double slope;     /* cost of one more row where nothing was measured, in plain steps */
+};
+
+void cost_open(struct cost_model*, const struct weight_table*);
+/* Passes may run with this copy from now on. */
+void cost_take_low(struct cost_model*, const struct low_table*);
+
+/* As before anything was measured: by bytes alone. */
+struct cost_model cost_by_bytes(const struct cost_model*);
+
+/* Each takes the seconds of one pass as measured. */
+void cost_see_full(struct cost_model*, int rows, double seconds);
+void cost_see_draft(struct cost_model*, struct variant, double seconds);
+void cost_see_score(struct cost_model*, struct variant, int rows, double seconds);
+
+/* Seconds of a one-row full pass: measured, or judged from wider passes. 0 when nothing is known yet. */
+double cost_plain_seconds(const struct cost_model*);
+/* v(n), n in 1..MAX_ROWS; v(1) = 1, not decreasing. */
+double cost_verify(const struct cost_model*, int rows);
+/* The most it can be where that many rows were not measured yet. */
+double cost_verify_worst(const struct cost_model*, int rows);
+/* v of any number of rows, by what was measured alone: along straight lines between it, and beyond it on
+ * along the last one or the mean one, whichever is steeper. For prices of further rows at a large number. */
+double cost_between(const struct cost_model*, double rows);
+/* The largest number of rows that was measured. */
+int cost_rows_known(const struct cost_model*);
+/* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */
+double cost_draft(const struct cost_model*, struct variant);
+double cost_draft_worst(const struct cost_model*, struct variant);
+/* What it reads, as a share of a full pass's weight bytes. */
+double cost_share(const struct cost_model*, struct variant);
+/* Cost of a variant's pass of n rows. */
+double cost_matchness(const struct cost_model*, struct variant, int rows);
+/* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps; low: all of them run with
+ * the low-bit copy. */
+void cost_sub_layers(const struct cost_model*, bool low, double* attention, double* mlp, double* fixed);
+
+#endif

@@ -1,0 +1,334 @@
+/* Opening models and engines for the public interface. */
+#include "core/decode/engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/draft/drafter.h"
+#include "core/text/tokenizer.h"
+#include "kernels/exchange.h"
+
+double options_clock(const struct swiftlet_options* options) {
+	if (options->clock)
+		return options->clock(options->clock_user);
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+int options_context(const struct swiftlet_options* options, const struct model* model) {
+	enum { DEFAULT_CONTEXT = 4096 };
+	if (options->context > 0)
+		return options->context;
+	const int context = model->weights.shape.context;
+	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
+}
+
+/* Whether a GPU and no CPU is to run the model. */
+static bool asks_for_cuda(const struct swiftlet_options* options) {
+	return strcmp(options->backend, "cuda") == 0 || options->devices > 0;
+}
+
+/* The GPU when it was asked for, or when nothing was and there is one. */
+static bool wants_cuda(const struct swiftlet_options* options) {
+	struct error ignored;
+	if (!options || options->exchange || strcmp(options->backend, "cpu") == 0)
+		return false;
+	return asks_for_cuda(options) || cuda_available(&ignored);
+}
+
+/* Said before minutes of loading. */
+static bool check_backend(const struct swiftlet_options* options, struct error* error) {
+	if (options->devices > 0 && strcmp(options->backend, "cpu") == 0)
+		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none", options->devices);
+	if (!asks_for_cuda(options))
+		return true;
+	if (options->exchange)
+		return error_set(error, "several processes share a model on CPUs alone: leave out --backend cuda and "
+		                        "--devices");
+	return cuda_available(error);
+}
+
+struct model* swiftlet_model_open(const char* spec, const struct swiftlet_options* options, char* message,
+                                  size_t size) {
+	struct error error = {""};
+	if (options && !check_backend(options, &error)) {
+		give_message(message, size, &error);
+		return NULL;
+	}
+	/* a copy is made of weights in the host's memory */
+	struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
+	if (options && options->exchange) {
+		how.rank = options->exchange->rank;
+		how.ranks = options->exchange->ranks;
+	}
+	struct model* model = model_open(spec, &how, &error);
+	if (!model)
+		give_message(message, size, &error);
+	return model;
+}
+
+void swiftlet_model_close(struct model* model) {
+	if (model)
+		model_close(model);
+}
+
+const char* swiftlet_model_name(const struct model* model) { return model->name; }
+int swiftlet_model_dim(const struct model* model) { return model->weights.shape.dim; }
+
+int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t size, int* n) {
+	struct token_list list = {0};
+	if (!tokenizer_encode(model->tokenizer, text, size, TOKENIZE_ADD_SPECIAL, &list)) {
+		token_list_free(&list);
+		return NULL;
+	}
+	*n = list.n;
+	return list.id ? list.id : malloc(sizeof *list.id);
+}
+
+/* ---- the copy of the weights for drafting ----------------------------------------------------- */
+
+/* Goes on with the note, cut to fit. */
+__attribute__((format(printf, 2, 3))) static void note(struct engine* engine, const char* format, ...) {
+	const size_t used = strlen(engine->note);
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(engine->note + used, sizeof engine->note - used, format, arguments);
+	va_end(arguments);
+}
+
+/* What it is, how it was had, where it lies, what went wrong. */
+static void note_low(struct engine* engine) {
+	const struct low_copy* low = &engine->low;
+	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_DONE;
+	engine->note[engine->note_on_copy] = 0;
+	note(engine, "copy for drafting: %s, %.1f MiB, ", dtype_name(low->table.type),
+	     (double)low->table.bytes / 0x1p20);
+	if (progress == LOW_MAKING)
+		note(engine, "%.0f %% made in the background", 100 * low_maker_share(engine->maker));
+	else if (progress == LOW_FAILED)
+		note(engine, "no memory for it");
+	else
+		note(engine, "%s in %.2f s%s%s", low->found ? "found" : "made", low->seconds,
+		     low->path[0] ? ", " : "", low->path);
+	if (progress == LOW_DONE && low->warning[0])
+		note(engine, "; %s", low->warning);
+	if (engine->backend->low_given_back)
+		note(engine, "; caches have its memory on the GPU");
+}
+
+static bool go_without(struct engine* engine, const char* why) {
+	low_maker_close(engine->maker);
+	engine->maker = NULL;
+	low_copy_close(&engine->low);
+	note(engine, "no copy for drafting: %s", why);
+	return true;
+}
+
+/* Half of what a copy spares is soon more than the time that making it takes: where starts before have
+ * decoded so many times as long without it, it is made before the first token, once. */
+static const double missed_long_enough = 8;
+
+static bool is_overdue(const struct engine* engine, const struct low_wish* wish) {
+	struct low_copy planned;
+	struct error ignored;
+	const bool overdue =
+	    low_copy_plan(&planned, engine->model, wish, &ignored) &&
+	    low_copy_missed(&planned) > missed_long_enough * low_copy_effort(&planned, wish->threads);
+	low_copy_close(&planned);
+	return overdue;
+}
+
+/* So many bytes of the copy to the device, where the backend has one; whether all are there. What fails there
+ * will fail the next pass, too, and be told by it. */
+static bool carry_low(struct engine* engine, size_t bytes) {
+	struct backend* backend = engine->backend;
+	struct error ignored;
+	bool all = true;
+	return !backend->carry_low || (backend->carry_low(backend, bytes, &all, &ignored) && all);
+}
+
+/* Now, on all threads, or in the background. What nobody asked for by bits is done without where it cannot
+ * be. */
+static bool make_low(struct engine* engine, const struct swiftlet_options* options,
+                     const struct low_wish* wish, struct error* error) {
+	const bool asked = options->draft_bits > 0;
+	struct low_copy* low = &engine->low;
+	if (asked || options->draft_wait || is_overdue(engine, wish)) {
+		if (!low_copy_open(low, engine->model, wish, error))
+			return asked ? false : go_without(engine, error->message);
+	} else {
+		if (!low_copy_plan(low, engine->model, wish, error))
+			return go_without(engine, error->message);
+		engine->maker = low_maker_open(low, engine->model, options->threads, error);
+		if (!engine->maker)
+			return go_without(engine, error->message);
+		engine->low_seconds = low_copy_effort(low, options->threads);
+	}
+	if (low->table.bytes == 0)
+		return go_without(engine, "the weights are as small already");
+	low->table.optional = !asked;
+	if (!engine->backend->use_low(engine->backend, &low->table, error))
+		return asked ? false : go_without(engine, error->message);
+	engine->low_joined = !engine->maker && carry_low(engine, SIZE_MAX);
+	return true;
+}
+
+static bool open_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
+	char folder[1024];
+	const bool asked = options->draft_bits > 0, own = options->draft_cache[0] != 0;
+	const bool none = strcmp(options->draft_cache, "off") == 0 || (!own && !low_copy_folder(folder));
+	struct low_wish wish = {.bits = options->draft_bits,
+	                        .woven = engine->backend->woven,
+	                        .most_bytes = options->draft_memory,
+	                        .folder = none  ? NULL
+	                                  : own ? options->draft_cache
+	                                        : folder,
+	                        .threads = options->threads,
+	                        .progress = options->progress,
+	                        .user = options->progress_user};
+	if (!asked)
+		wish.bits = engine->backend->use_low ? low_bits_for(engine->model) : 0;
+	if (wish.bits == 0)
+		return true;
+	if (engine->note[0])
+		note(engine, "\n");
+	engine->note_on_copy = strlen(engine->note);
+	if (!engine->backend->use_low) {
+		note(engine, "no copy for drafting: %s does not run one", engine->backend->name);
+		return true;
+	}
+	return make_low(engine, options, &wish, error);
+}
+
+/* Whether anything drafts with the model, so that a copy may be of use. */
+static bool wants_low(const struct swiftlet_options* o) {
+	const bool mask = o->drafters >> SOURCE_mask & 1u;
+	return o->draft_bits > 0 ||
+	       (o->draft_bits < 0 && o->method == SWIFTLET_AUTO && o->draft == SWIFTLET_DRAFT_AUTO && mask);
+}
+
+const struct low_table* engine_low(struct engine* engine) {
+	static const size_t a_round = (size_t)16 << 20; /* about a millisecond's worth */
+	if (engine->backend->low_given_back)
+		return NULL;
+	if (engine->low_joined)
+		return &engine->low.table;
+	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_FAILED;
+	if ((progress != LOW_READY && progress != LOW_DONE) || !carry_low(engine, a_round))
+		return NULL;
+	engine->low_joined = true;
+	cost_take_low(&engine->cost, &engine->low.table);
+	return &engine->low.table;
+}
+
+const char* swiftlet_engine_note(struct engine* engine) {
+	if (engine->low.table.bytes > 0)
+		note_low(engine);
+	return engine->note;
+}
+
+/* The adapter runs on a backend of its own beside the model's, on one GPU: it is a block. */
+static bool open_parts(struct engine* engine, const struct swiftlet_options* options,
+                       const struct backend_options* how, struct error* error) {
+	const struct model* model = engine->model;
+	if (options->heads[0] && !heads_open(&engine->heads, options->heads, model, error))
+		return false;
+	if (options->probe[0] && !probe_open(&engine->probe, options->probe, model, error))
+		return false;
+	if (!options->adapter[0])
+		return true;
+	if (!adapter_open(&engine->adapter, options->adapter, model, error))
+		return false;
+	struct backend_options alone = *how;
+	alone.devices = how->devices > 0;
+	alone.cache_bytes = 0; /* of a block each: they need far less, and nobody gives way for them */
+	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
+	return engine->side != NULL;
+}
+
+void engine_forget_costs(struct engine* engine) {
+	cost_open(&engine->cost, &engine->model->weights);
+	if (engine->low_joined)
+		cost_take_low(&engine->cost, &engine->low.table);
+}
+
+/* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
+static struct backend* open_backend(struct engine* engine, const struct swiftlet_options* options,
+                                    const struct backend_options* how, struct error* error) {
+	const struct weight_table* weights = &engine->model->weights;
+	if (!wants_cuda(options))
+		return cpu_open(weights, how, error);
+	struct backend* backend = cuda_open(weights, how, error);
+	if (backend || !options || asks_for_cuda(options))
+		return backend;
+	struct error ignored;
+	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */
+	if (backend)
+		note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
+	return backend;
+}
+
+struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_options* options,
+                                    char* message, size_t size) {
+	struct error error = {""};
+	struct engine* engine = calloc(1, sizeof *engine);
+	if (!engine) {
+		error_set(&error, "out of memory for an engine");
+		give_message(message, size, &error);
+		return NULL;
+	}
+	const struct backend_options how = {
+	    .threads = options->threads,
+	    .isa = options->isa,
+	    .context = options_context(options, model),
+	    .devices = options->devices,
+	    .exchange = options->exchange,
+	    /* processes that share a model keep their caches alike, each its own */
+	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
+	engine->model = model;
+	engine->backend = open_backend(engine, options, &how, &error);
+	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
+	    (wants_low(options) && !open_low(engine, options, &error)) ||
+	    !open_parts(engine, options, &how, &error)) {
+		give_message(message, size, &error);
+		swiftlet_engine_close(engine);
+		return NULL;
+	}
+	engine_forget_costs(engine);
+	return engine;
+}
+
+static size_t piece_of(void* user, int32_t token, char* out, size_t capacity) {
+	return tokenizer_piece(user, token, false, out, capacity);
+}
+
+const struct token_trie* engine_trie(struct engine* engine) {
+	if (!engine->trie)
+		engine->trie =
+		    token_trie_open(engine->model->weights.shape.vocab, piece_of, engine->model->tokenizer);
+	return engine->trie;
+}
+
+void swiftlet_engine_close(struct engine* engine) {
+	if (!engine)
+		return;
+	if (engine->maker && low_maker_progress(engine->maker) == LOW_MAKING)
+		low_copy_miss(&engine->low, (double)engine->cost.passes * cost_plain_seconds(&engine->cost));
+	low_maker_close(engine->maker);
+	if (engine->backend)
+		engine->backend->close(engine->backend);
+	if (engine->side)
+		engine->side->close(engine->side);
+	adapter_close(&engine->adapter);
+	heads_close(&engine->heads);
+	probe_close(&engine->probe);
+	low_copy_close(&engine->low);
+	token_trie_free(engine->trie);
+	free(engine);
+}
+
+const char* swiftlet_engine_name(const struct engine* engine) { return engine->backend->name; }

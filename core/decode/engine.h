@@ -1,0 +1,50 @@
+/* An engine: a model's weights on a backend, and what its passes cost there. Sessions share it. */
+#ifndef SWIFTLET_CORE_DECODE_ENGINE_H
+#define SWIFTLET_CORE_DECODE_ENGINE_H
+
+#include "core/decode/cost.h"
+#include "core/grammar/token_trie.h"
+#include "core/model/low_maker.h"
+#include "core/model/model.h"
+#include "core/model/parts.h"
+#include "swiftlet.h"
+
+struct engine {
+	struct model* model;
+	struct backend* backend;
+	struct low_copy low;     /* for drafting; its table has no bytes where there is none */
+	struct low_maker* maker; /* makes it while the engine works; NULL: it was made before, or there is none */
+	double low_seconds;      /* that making it takes, about */
+	bool low_joined;         /* passes may run with it */
+	char note[1900];     /* for people: where the wished backend is not the one that runs, and on that copy */
+	size_t note_on_copy; /* where the latter begins */
+	struct cost_model cost;
+	struct token_trie* trie; /* for grammars; NULL until one is kept */
+	struct adapter adapter;  /* parts that the options name */
+	struct backend* side;    /* runs the adapter; NULL: none was given */
+	struct heads heads;
+	struct probe_weights probe;
+};
+
+/* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
+ */
+const struct token_trie* engine_trie(struct engine*);
+/* The copy for drafting, from the call on that finds it ready; NULL before, and where there is none. */
+const struct low_table* engine_low(struct engine*);
+/* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
+bool engine_lead(struct engine*, const struct backend_options*, struct error*);
+/* A request's pass is about to run: what is made in the background rests meanwhile. */
+static inline void engine_works(struct engine* engine) {
+	if (engine->maker)
+		low_maker_rest(engine->maker);
+}
+/* Costs are learned from the beginning again. */
+void engine_forget_costs(struct engine*);
+/* The monotonic clock, or the options' own. Seconds. */
+double options_clock(const struct swiftlet_options*);
+/* Tokens of context: as asked for, else the model's, at most 4,096. */
+int options_context(const struct swiftlet_options*, const struct model*);
+/* Copies an error's sentence to a caller of the public interface. Returns false. */
+bool give_message(char* message, size_t size, const struct error*);
+
+#endif

@@ -1,0 +1,46 @@
+/* Where to leave the model early, and how far to draft from there: by measured price.
+ *
+ * How often an exit's choices are the target's is measured on generated text, all exits in one pass over it:
+ * rows run up to the first exit, give their choices, and go on to the next. With a the share that is right at
+ * block E, p_k the share that is among its k likeliest, v(n) the cost of n rows and e = E/L,
+ *
+ *     layerskip, d steps:  (1 + a + … + a^d) / (d·(e + h) + e + v(d + 1)·(1 - e))
+ *     ppd, k children:     (1 + p_k) / (e + h + v(k)·e + v(k + 1)·(1 - e))
+ *
+ * tokens over cost, e and h the shares of blocks and head in a plain step; without reuse the last terms are
+ * v(n) of the whole. Looked at again when the text is four times as long. */
+#ifndef SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
+#define SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
+
+#include "core/decode/cost.h"
+#include "core/decode/exit_heads.h"
+#include "core/draft/tree.h"
+
+enum { EXITS = 10, EXIT_ROWS = 32 };
+
+struct exit_choice {
+	int exits, block[EXITS];         /* ascending */
+	double seen;                     /* rows, fading */
+	double hits[EXITS][TREE_RANKS];  /* rows whose target token was among the k + 1 likeliest */
+	int64_t measured_at;             /* tokens that had been generated */
+	int exit_block, steps, children; /* chosen */
+	double rate;                     /* tokens over cost that is expected of it; 0: nothing known */
+};
+
+/* The exits that are looked at: only `given` where it is not 0, else some between the first and last block.
+ */
+void exit_choice_open(struct exit_choice*, int blocks, int given);
+/* Looks only at exits that have a trained head, at most EXITS of them; there is one at least. */
+void exit_choice_keep(struct exit_choice*, const struct heads*);
+/* Measures on the n tokens after `base`, all committed but the last, by passes of the backend, the cache's or
+ * what stands before it; nothing may be pending. The sampler is the text's own, or NULL. Trained heads are
+ * asked where there are some (NULL: none; without noise then), from states (EXIT_ROWS, dim) that are written
+ * to `state`. False with the error set. */
+bool exit_choice_measure(struct exit_choice*, struct backend*, struct cache*, const int32_t* token, int base,
+                         int n, const struct sampler*, const struct exit_heads*, float* state, struct error*);
+/* Chooses, of `steps` and `children` those that are not given (0); children < 0: none, it is a chain. most:
+ * steps. */
+void exit_choice_make(struct exit_choice*, const struct cost_model*, bool reuse, int steps, int children,
+                      int most);
+
+#endif

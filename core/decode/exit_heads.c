@@ -1,0 +1,43 @@
+/* The two kinds of heads. */
+#include "core/decode/exit_heads.h"
+
+#include "kernels/sample.h"
+
+static bool classify(const struct exit_heads* e, int block, const float* state, int n, const uint8_t* want,
+                     struct result* out) {
+	const size_t dim = (size_t)e->heads->shape->dim;
+	const int vocab = e->heads->shape->vocab;
+	for (int i = 0; i < n; i++) {
+		heads_apply(e->heads, block, state + (size_t)i * dim, e->logits);
+		if (!result_from_logits(&out[i], want[i], e->logits, vocab, NULL, 0, e->logits + vocab))
+			return false;
+	}
+	return true;
+}
+
+bool exit_heads_run(const struct exit_heads* e, struct backend* backend, int block, const float* state, int n,
+                    const uint8_t* want, struct result* out, struct error* error) {
+	const size_t dim = (size_t)e->heads->shape->dim;
+	const int end = 2 * e->heads->shape->n_blocks;
+	if (heads_classify(e->heads, block))
+		return classify(e, block, state, n, want, out) ||
+		       error_set(error, "the head of block %d gave no finite numbers", block);
+	for (int i = 0; i < n; i++)
+		heads_apply(e->heads, block, state + (size_t)i * dim, e->in + (size_t)i * dim);
+	const struct segment segment = {.cache = e->scratch, .n = n};
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .state = e->in,
+	                          .first = end,
+	                          .last = end,
+	                          .head = true,
+	                          .bare_head = true,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = out};
+	const bool good = backend->run(backend, &pass, error);
+	backend->discard(e->scratch);
+	return good;
+}

@@ -1,0 +1,564 @@
+/* Which work comes next, and what is made of its results: the session's state machine.
+ *
+ *     prefill … → round → (score a proposal) → plan → draft step … → verify → round → … → done
+ *
+ * A step of swiftlet_session_step ends where tokens were emitted, a chunk of the prefill was computed, or
+ * the generation is over. */
+#include <math.h>
+#include <string.h>
+
+#include "core/decode/session_state.h"
+#include "kernels/sample.h"
+
+static int block_count(const struct session* s) { return s->engine->model->weights.shape.n_blocks; }
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+/* Whether the rows' logits are given, which the buffer for them bounds. */
+static bool tells_prompt(const struct session* s) { return s->prompt_logprobs && s->again == 0; }
+
+/* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
+ * Where a prefill has bits of its own it is whole chunks of the prompt that can be found: exact rows follow.
+ */
+static void find_more(struct session* s) {
+	struct cache* cache = s->cache;
+	const bool exact = cache->backend->prefill_is_exact;
+	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
+	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) || s->embedding.out ||
+	    session_length_matters(s, s->n_prompt) || (!exact && end - before < PREFILL_CHUNK))
+		return;
+	const int now = cache->backend->adopt(cache, s->text, end - 1);
+	if (s->again == 0)
+		s->figures.cached_tokens += now - before;
+}
+
+/* Rows that a pass over the prompt may take; 0: whole chunks, and no bound. */
+static int prefill_limit(const struct session* s) {
+	if (!tells_prompt(s))
+		return s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
+	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
+}
+
+static void prefill_wants(struct session* s, int n, bool last) {
+	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
+	memset(s->want, WANT_NOTHING, sizeof s->want);
+	if (last)
+		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0));
+	s->result[n - 1].logits = s->logits;
+	for (int i = 0; i < n && tells_prompt(s); i++) {
+		s->want[i] |= WANT_LOGITS;
+		s->result[i].logits = s->logits + (size_t)i * vocab;
+	}
+}
+
+/* Full chunks of 256 positions counted from 0, then the remainder as exact rows; where a limit is set exact
+ * rows alone, which may share a pass. The last row's token is the first one emitted. */
+static void prefill_pass(struct session* s, struct session_work* work) {
+	find_more(s);
+	const int from = s->cache->committed, left = session_prefill_left(s);
+	const int limit = prefill_limit(s), most = limit > 0 ? limit : PREFILL_CHUNK;
+	const bool chunk = limit == 0 && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
+	const int n = left < most ? left : most;
+	const bool last = n == left && s->again == 0;
+	int tap = 2 * (block_count(s) / 2) - 1;
+	float* tap_out = s->tap;
+	method_taps(s, &tap, &tap_out);
+	if (s->embedding.out) {
+		tap = 2 * block_count(s) - 1;
+		tap_out = s->embedding.rows;
+	}
+	if (s->again > 0)
+		tap_out = NULL; /* told already */
+	prefill_wants(s, n, last);
+	s->segment = (struct segment){.cache = s->cache,
+	                              .base = from,
+	                              .n = n,
+	                              .sampler = s->sampled ? &s->sampler : NULL,
+	                              .penalties = last ? penalties_now(s) : NULL,
+	                              .allowed = last ? form_last(s, n) : NULL};
+	work->kind = WORK_PREFILL;
+	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
+	                           .n = n,
+	                           .n_segments = 1,
+	                           .segment = &s->segment,
+	                           .token = s->text + from,
+	                           .last = 2 * block_count(s),
+	                           .head = last || tells_prompt(s),
+	                           .tap = tap_out ? tap : -1,
+	                           .tap_out = tap_out,
+	                           .want = s->want,
+	                           .out = s->result};
+	if (s->learner && s->again == 0)
+		s->learner->calls->tap(s->learner, true, &work->pass);
+}
+
+enum { SIGNATURE_FIRST = 4 };
+
+/* Without BOS and the first few rows, whose massive activations every text shares. */
+static void add_signature(struct session* s, int first, int rows) {
+	const int dim = s->engine->model->weights.shape.dim;
+	const int from = first < SIGNATURE_FIRST ? SIGNATURE_FIRST - first : 0;
+	for (int i = from; i < rows; i++)
+		for (int j = 0; j < dim; j++)
+			s->signature[j] += s->tap[(size_t)i * (size_t)dim + (size_t)j];
+	s->signature_rows += rows > from ? rows - from : 0;
+}
+
+/* ---- emission ----------------------------------------------------------------------------- */
+
+static void fill_logprobs(struct session* s, struct swiftlet_token* token, const float* logits) {
+	struct result r = {.top = s->logprobs};
+	const int vocab = s->engine->model->weights.shape.vocab;
+	if (!result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->scratch))
+		return;
+	token->logprob = logits[token->id] - r.log_normaliser;
+	token->n_top = r.top;
+	for (int i = 0; i < r.top; i++) {
+		token->top_id[i] = r.top_token[i];
+		token->top_logprob[i] = logits[r.top_token[i]] - r.log_normaliser;
+	}
+}
+
+/* Log probabilities of the prompt's tokens that n rows from this position on predict. */
+static void tell_prompt(struct session* s, int from, int n) {
+	if (s->prompt_told == 0)
+		s->prompt_token[s->n_prompt_tokens++] =
+		    (struct swiftlet_token){.id = s->text[s->prompt_told++], .source = -1, .logprob = NAN};
+	for (int i = 0; i < n; i++) {
+		if (from + i + 1 != s->prompt_told || s->prompt_told == s->n_prompt)
+			continue; /* computed again, or the first that is emitted */
+		struct swiftlet_token* token = &s->prompt_token[s->n_prompt_tokens++];
+		*token = (struct swiftlet_token){.id = s->text[s->prompt_told++], .source = -1, .logprob = NAN};
+		fill_logprobs(s, token, s->result[i].logits);
+	}
+}
+
+/* Emits one token, of this drafter (-1: the full model's own). False when the generation ends with it. */
+static bool emit(struct session* s, int32_t id, int source, const float* logits) {
+	struct swiftlet_token* token = &s->token[s->n_tokens++];
+	*token = (struct swiftlet_token){.id = id, .drafted = source >= 0, .source = source, .logprob = NAN};
+	if (logits)
+		fill_logprobs(s, token, logits);
+	s->text[s->n_text++] = id;
+	form_emitted(s, id);
+	if (session_ends(s, id))
+		s->stop = SWIFTLET_EOS;
+	else if (emitter_add(&s->emitter, id))
+		s->stop = SWIFTLET_STOP;
+	else if (s->n_text >= s->end)
+		s->stop = SWIFTLET_LENGTH;
+	return s->stop == SWIFTLET_RUNNING;
+}
+
+/* The generation is over: what is committed beyond the text (a draft's path past its end) is forgotten. */
+static void finish(struct session* s) {
+	if (s->stop != SWIFTLET_STOP)
+		emitter_end(&s->emitter);
+	if (s->cache->pending > 0)
+		s->cache->backend->discard(s->cache);
+	if (s->cache->committed > s->n_text)
+		s->cache->backend->truncate(s->cache, s->n_text);
+	if (s->pool)
+		session_remember(s, s->pool);
+	s->phase = PHASE_DONE;
+	s->figures.seconds.decode += options_clock(&s->options) - s->started;
+}
+
+/* ---- next --------------------------------------------------------------------------------- */
+
+/* Nothing was drafted. */
+static bool is_plain(const struct session* s) {
+	const void* mask = s->drafters.state[SOURCE_mask];
+	if (s->plan.rule == RULE_METHOD && s->method->steps > 0)
+		return false;
+	return s->planner.tree.n == 1 && !(mask && mask_rows(mask) > 0);
+}
+
+static void verify_work(struct session* s, struct session_work* work) {
+	struct round* round = &s->round;
+	const uint8_t logits = s->logprobs > 0 ? WANT_LOGITS : 0;
+	const uint8_t wants = s->plan.rule == RULE_GAIN ? drafter_set_wants(&s->drafters) : 0;
+	if (s->logprobs > 0)
+		for (int i = 0; i < LOGPROB_ROWS; i++)
+			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
+	round->segment.allowed = form_rows(s, &s->planner.tree);
+	if (s->plan.rule == RULE_METHOD)
+		method_verify_pass(s, logits, &work->pass);
+	else
+		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
+	if (s->learner)
+		s->learner->calls->tap(s->learner, false, &work->pass);
+	work->kind = is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
+	s->phase = PHASE_VERIFY;
+}
+
+static void draft_work(struct session* s, struct session_work* work) {
+	if (s->plan.rule == RULE_METHOD) {
+		work->kind = WORK_DRAFT;
+		method_fill(s, &work->pass);
+		return;
+	}
+	if (session_loops(s)) {
+		work->kind = WORK_DRAFT_LOOP;
+		return;
+	}
+	work->kind = WORK_DRAFT;
+	const struct plan_action* action = &s->plan.action;
+	if (s->plan.rule == RULE_FIXED)
+		mask_chain_pass(s->drafters.state[SOURCE_mask], s->text[s->n_text - 1], &work->pass);
+	else
+		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
+		                               action->carry, &work->pass);
+	work->pass.low = states_low(&s->drafts);
+	work->pass.low_head = s->drafts.head;
+}
+
+bool session_next(struct session* s, struct session_work* work) {
+	engine_works(s->engine);
+	memset(work, 0, sizeof *work);
+	if (s->phase == PHASE_ROUND) {
+		plan_help_copy(s);
+		s->phase = s->learner && s->learner->calls->begin(s->learner) ? PHASE_LEARN : PHASE_PLAN;
+	}
+	if (s->phase == PHASE_PLAN) {
+		plan_round(s);
+		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL);
+		s->round.segment.penalties = penalties_now(s);
+		s->round_cost = 0;
+		s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
+	}
+	switch (s->phase) {
+	case PHASE_PREFILL:
+		prefill_pass(s, work);
+		return true;
+	case PHASE_LEARN:
+		work->kind = WORK_MATCHNESS;
+		s->learner->calls->fill(s->learner, &work->pass);
+		return true;
+	case PHASE_DRAFT:
+		draft_work(s, work);
+		return true;
+	case PHASE_VERIFY:
+		verify_work(s, work);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool run_draft_loop(struct session* s, struct error* error) {
+	const struct backend* backend = s->engine->backend;
+	void* mask = s->drafters.state[SOURCE_mask];
+	const int32_t root = s->text[s->n_text - 1];
+	s->round.segment.n = 1;
+	const int steps =
+	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_low(&s->drafts),
+	                   s->drafts.head, &s->plan.draft, mask_loop_results(mask), error);
+	if (steps > 0)
+		mask_take_loop(mask, root, steps);
+	return steps > 0;
+}
+
+bool session_next_idle(struct session* s, struct session_work* work) {
+	memset(work, 0, sizeof *work);
+	if (!s->learner || (s->phase != PHASE_DONE && s->phase != PHASE_IDLE))
+		return false;
+	if (s->phase == PHASE_DONE) {
+		s->phase = PHASE_IDLE;
+		if (s->n_text <= s->n_prompt || s->cache->committed < s->n_text - 1 ||
+		    !s->learner->calls->begin(s->learner)) {
+			s->phase = PHASE_DONE;
+			return false;
+		}
+	}
+	work->kind = WORK_MATCHNESS;
+	s->learner->calls->fill(s->learner, &work->pass);
+	return true;
+}
+
+bool session_run(struct session* s, const struct session_work* work, struct error* error) {
+	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
+	struct backend* backend = s->method ? method_backend(s, cache) : s->engine->backend;
+	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
+	if (!ran)
+		session_fail(s);
+	return ran;
+}
+
+void session_fail(struct session* s) {
+	if (s->phase == PHASE_DONE)
+		return;
+	if (s->phase == PHASE_IDLE) {
+		s->phase = PHASE_DONE;
+	} else {
+		s->stop = SWIFTLET_CANCELLED;
+		s->n_tokens = 0;
+		finish(s);
+	}
+	s->cache->backend->truncate(s->cache, 0);
+	s->chunk_tokens = 0;
+}
+
+/* ---- absorb ------------------------------------------------------------------------------- */
+
+/* The sequence's part of a pass's seconds. */
+static double part(const struct pass* pass, int rows, double seconds) { return seconds * pass->n / rows; }
+
+static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
+	struct cache* cache = s->cache;
+	const int n = work->pass.n;
+	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
+	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
+	if (s->tap && work->pass.tap >= 0 && work->pass.tap_out == s->tap)
+		add_signature(s, first, n);
+	if (s->embedding.out && work->pass.tap_out == s->embedding.rows)
+		embedding_add(s, first, n);
+	int32_t path[PREFILL_CHUNK];
+	for (int i = 0; i < n; i++)
+		path[i] = i;
+	if (s->learner && s->again == 0)
+		s->learner->calls->rows(s->learner, &work->pass, path, n, first);
+	if (tells_prompt(s))
+		tell_prompt(s, first, n);
+	if (work->pass.kind == PASS_PREFILL)
+		s->chunk_tokens = cache->committed;
+	else
+		cache->backend->commit(cache, path, n);
+	struct error error;
+	if (s->again == 0 && !method_prefilled(s, n, &error)) {
+		session_fail(s);
+		return true;
+	}
+	if (session_prefill_left(s) > 0)
+		return true;
+	if (s->again > 0) {
+		s->again = 0;
+		s->phase = PHASE_ROUND;
+		return true;
+	}
+	for (int j = 0; s->tap && s->signature_rows > 0 && j < s->engine->model->weights.shape.dim; j++)
+		s->signature[j] /= (float)s->signature_rows;
+	if (s->learner)
+		s->learner->calls->prompt_is_told(s->learner);
+	s->started = options_clock(&s->options);
+	s->phase = PHASE_ROUND;
+	const bool more = emit(s, s->result[n - 1].token, -1, s->logprobs > 0 ? s->result[n - 1].logits : NULL);
+	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
+	if (!more || form_is_over(s))
+		finish(s);
+	return true;
+}
+
+/* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
+ * away, not the draft at fault. */
+static double measured_cost(const struct session* s, double seconds, double expected) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
+	const double cost = plain > 0 ? seconds / plain : expected;
+	return cost > 2 * expected ? 2 * expected : cost;
+}
+
+static void charge(struct session* s, double cost) {
+	s->round_cost += cost;
+	planner_passed(&s->planner, (float)cost);
+}
+
+/* v of a pass, that this sequence has alone or shares. */
+static double whole_cost(const struct session* s, const struct pass* pass, int rows) {
+	const struct cost_model* cost = &s->engine->cost;
+	return rows == pass->n ? cost_verify(cost, rows) : cost_between(cost, rows);
+}
+
+/* The rows that run up to an exit for verification alone are its. */
+static void absorb_method(struct session* s, double seconds) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
+	if (s->method->next == STEP_REST) {
+		s->figures.seconds.verify += seconds;
+		charge(s, plain > 0 ? seconds / plain : 0);
+	} else
+		method_charge(s, seconds);
+	method_take(s);
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
+}
+
+static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
+	struct cost_model* cost = &s->engine->cost;
+	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
+	if (s->plan.rule == RULE_METHOD) {
+		absorb_method(s, share);
+		return;
+	}
+	s->figures.seconds.draft += share;
+	charge(s,
+	       measured_cost(s, share,
+	                     part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
+	if (rows == pass->n)
+		cost_see_draft(cost, session_drafts_with(s), seconds / whole);
+	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
+	drafters[source]->take(s->drafters.state[source]);
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
+}
+
+static void absorb_draft_loop(struct session* s, double seconds) {
+	struct cost_model* cost = &s->engine->cost;
+	s->figures.seconds.draft += seconds;
+	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
+	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
+	s->plan.looped = true;
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
+}
+
+/* What the round took against plain steps for the tokens it brought. */
+static void account_round(struct session* s, int emitted) {
+	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost) * price_unit(s);
+	if (saved < 0) {
+		s->figures.lost_rounds++;
+		s->figures.seconds_lost -= saved;
+	} else if (saved > 0)
+		s->figures.seconds_saved += saved;
+}
+
+/* What a full pass cost: alone all of it; in company a plain step and what its further rows added, by how
+ * much longer than expected the whole pass took. */
+static double full_cost(const struct session* s, const struct pass* pass, int rows, double seconds) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (rows == pass->n)
+		return measured_cost(s, seconds, cost_verify(cost, pass->n) / price_unit(s));
+	const double expected = whole_cost(s, pass, rows), unit = price_unit(s);
+	const double off = measured_cost(s, seconds, expected / unit) * unit / expected;
+	return 1 + off * (price_rows(s, rows - pass->n, pass->n) - 1);
+}
+
+static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
+	struct round* round = &s->round;
+	const bool plain = is_plain(s);
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += part(pass, rows, seconds);
+	s->round_cost += full_cost(s, pass, rows, seconds);
+	if (plain && rows == 1)
+		plan_settle(s, seconds);
+	if (rows == pass->n && pass->first == 0)
+		cost_see_full(&s->engine->cost, rows, seconds);
+	else if (rows == pass->n && rows > 1)
+		cost_see_full(&s->engine->cost, rows, seconds / method_rest_share(s));
+	const int base = s->cache->committed;
+	if (s->plan.rule == RULE_METHOD)
+		method_verdict(s);
+	else
+		round_take_verify(round);
+	const struct verdict* v = &round->verdict;
+	if (s->learner)
+		s->learner->calls->rows(s->learner, pass, v->path, v->accepted + 1, base);
+	const int32_t* new = s->text + s->n_text;
+	int emitted = 0, accepted = 0;
+	bool more = true;
+	for (int i = 0; i <= v->accepted && more; i++) {
+		const bool drafted = i < v->accepted;
+		const float* logits = s->logprobs > 0 ? round->out[v->path[i]].logits : NULL;
+		const int row = drafted ? v->path[i + 1] : 0;
+		more = emit(s, drafted ? round->tree->token[row] : v->bonus, drafted ? round->tree->source[row] : -1,
+		            logits);
+		emitted++;
+		accepted += drafted;
+	}
+	struct swiftlet_figures* f = &s->figures;
+	f->full_passes++;
+	f->plain_steps += plain;
+	f->verify_passes += !plain;
+	f->accepted += accepted;
+	f->rounds += !plain;
+	f->verified_rows += plain ? 0 : round->tree->n;
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		f->ctar_passes[w] += emitted > w + 1;
+	f->round_tokens += plain ? 0 : emitted;
+	if (!plain)
+		account_round(s, emitted);
+	plan_learn(s, emitted, accepted);
+	drafter_set_append(&s->drafters, new, emitted);
+	s->phase = PHASE_ROUND;
+	if (!more || form_is_over(s))
+		finish(s);
+	return true;
+}
+
+bool session_absorb(struct session* s, const struct session_work* work, double seconds) {
+	return session_absorb_shared(s, work, work->pass.n, seconds);
+}
+
+bool session_absorb_shared(struct session* s, const struct session_work* work, int rows, double seconds) {
+	if (s->phase == PHASE_DONE)
+		return true;
+	if (s->phase == PHASE_IDLE) {
+		if (s->learner->calls->take(s->learner, &work->pass, seconds))
+			s->phase = PHASE_DONE;
+		return s->phase == PHASE_DONE;
+	}
+	switch (work->kind) {
+	case WORK_PREFILL:
+		return absorb_prefill(s, work, rows, seconds);
+	case WORK_MATCHNESS:
+		if (s->learner->calls->take(s->learner, &work->pass, seconds))
+			s->phase = PHASE_PLAN;
+		return false;
+	case WORK_DRAFT:
+		absorb_draft(s, &work->pass, rows, seconds);
+		return false;
+	case WORK_DRAFT_LOOP:
+		absorb_draft_loop(s, seconds);
+		return false;
+	case WORK_PLAIN:
+	case WORK_VERIFY:
+		return absorb_verify(s, &work->pass, rows, seconds);
+	}
+	return false;
+}
+
+void session_output(struct session* s, struct swiftlet_step* step) {
+	*step = (struct swiftlet_step){.token = s->token,
+	                               .n = s->n_tokens,
+	                               .prompt = s->prompt_token,
+	                               .n_prompt = s->n_prompt_tokens,
+	                               .text = s->emitter.text,
+	                               .text_size = s->emitter.shown,
+	                               .stop = s->stop};
+}
+
+void session_begin_step(struct session* s) {
+	s->n_tokens = s->n_prompt_tokens = 0;
+	emitter_step(&s->emitter);
+	if (s->cancelled && s->phase != PHASE_DONE && s->phase != PHASE_IDLE) {
+		s->stop = SWIFTLET_CANCELLED;
+		finish(s);
+	}
+}
+
+bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* message, size_t size) {
+	struct session_work work;
+	struct error error = {""};
+	session_begin_step(s);
+	while (session_next(s, &work)) {
+		const double before = options_clock(&s->options);
+		if (!session_run(s, &work, &error))
+			return give_message(message, size, &error);
+		if (session_absorb(s, &work, options_clock(&s->options) - before))
+			break;
+	}
+	session_output(s, step);
+	return true;
+}
+
+bool swiftlet_session_generate(struct session* s, const struct swiftlet_request* request,
+                               bool (*on_step)(void* user, const struct swiftlet_step*), void* user,
+                               struct swiftlet_figures* figures, char* message, size_t size) {
+	struct swiftlet_step step;
+	if (!swiftlet_session_start(s, request, message, size))
+		return false;
+	do {
+		if (!swiftlet_session_step(s, &step, message, size))
+			return false;
+		if (on_step && !on_step(user, &step))
+			swiftlet_session_cancel(s);
+	} while (step.stop == SWIFTLET_RUNNING);
+	if (figures)
+		swiftlet_session_figures(s, figures);
+	return true;
+}

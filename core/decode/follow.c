@@ -1,0 +1,58 @@
+/* A model over several processes: rank 0 opens an engine and tells the others of which model, with what; they
+ * open the same and make every call that it makes (kernels/ranks.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/decode/engine.h"
+#include "kernels/ranks.h"
+
+struct opening {
+	char path[sizeof((struct model*)0)->path]; /* "": there will be no more */
+	char isa[16];
+	int32_t threads, context;
+};
+
+bool engine_lead(struct engine* engine, const struct backend_options* how, struct error* error) {
+	struct exchange* const exchange = how->exchange;
+	struct opening opening = {.threads = how->threads, .context = how->context};
+	memcpy(opening.path, engine->model->path, sizeof opening.path);
+	snprintf(opening.isa, sizeof opening.isa, "%s", how->isa);
+	if (!ranks_lead(engine->backend, exchange, error))
+		return false;
+	exchange->tell(exchange, &opening, sizeof opening);
+	return true;
+}
+
+void swiftlet_dismiss(struct exchange* exchange) {
+	struct opening none = {.path = ""};
+	exchange->tell(exchange, &none, sizeof none);
+}
+
+static bool follow(struct exchange* exchange, const struct opening* opening, struct error* error) {
+	const struct model_options share = {.rank = exchange->rank, .ranks = exchange->ranks};
+	const struct backend_options how = {
+	    .threads = opening->threads, .isa = opening->isa, .context = opening->context, .exchange = exchange};
+	struct model* model = model_open(opening->path, &share, error);
+	if (!model)
+		return false;
+	struct backend* backend = cpu_open(&model->weights, &how, error);
+	if (backend) {
+		ranks_follow(backend, exchange);
+		backend->close(backend);
+	}
+	model_close(model);
+	return backend != NULL;
+}
+
+bool swiftlet_follow(struct exchange* exchange, char* message, size_t size) {
+	struct opening opening;
+	struct error error;
+	for (;;) {
+		exchange->tell(exchange, &opening, sizeof opening);
+		opening.path[sizeof opening.path - 1] = opening.isa[sizeof opening.isa - 1] = 0;
+		if (!opening.path[0])
+			return true;
+		if (!follow(exchange, &opening, &error))
+			return give_message(message, size, &error);
+	}
+}

@@ -1,0 +1,110 @@
+/* Answers that have to keep a grammar: what may follow each row of a full pass, in plain steps, verify passes
+ * and the prefill alike, so that drafts change nothing here either. Draft passes are free to be wrong. */
+#include <string.h>
+
+#include "core/decode/session_state.h"
+#include "core/draft/form.h"
+
+/* The last one where it is for the same owner and grammar: its states and masks are known already. */
+static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {
+	struct form_state* f = &s->form;
+	if (f->kept && f->kept_owner == s->owner &&
+	    acceptor_is_for(f->kept, grammar, s->end_token, s->n_end_tokens)) {
+		acceptor_start(f->kept);
+		return f->kept;
+	}
+	acceptor_close(f->kept);
+	const struct token_trie* trie = engine_trie(s->engine);
+	f->kept = trie ? acceptor_open(grammar, trie, s->end_token, s->n_end_tokens) : NULL;
+	f->kept_owner = s->owner;
+	return f->kept;
+}
+
+bool form_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	s->form.acceptor = NULL;
+	void* drafter = s->drafters.state[SOURCE_form];
+	if (r->grammar) {
+		if (!s->engine->backend->has_penalties)
+			return error_set(error, "the backend %s cannot keep a grammar: use the CPU",
+			                 s->engine->backend->name);
+		s->form.acceptor = open_acceptor(s, r->grammar);
+		if (!s->form.acceptor)
+			return error_set(error, "out of memory for a grammar");
+		if (acceptor_root(s->form.acceptor) == ACCEPTOR_DEAD)
+			return error_set(error, "the grammar is too ambiguous, or the vocabulary cannot write its texts");
+	}
+	if (drafter)
+		form_follow(drafter, s->form.acceptor);
+	return true;
+}
+
+void form_close(struct session* s) { acceptor_close(s->form.kept); }
+
+const uint64_t* const* form_last(struct session* s, int n) {
+	if (!s->form.acceptor)
+		return NULL;
+	memset(s->form.allowed, 0, (size_t)n * sizeof *s->form.allowed);
+	s->form.allowed[n - 1] = acceptor_allowed(s->form.acceptor, acceptor_root(s->form.acceptor));
+	return s->form.allowed;
+}
+
+/* A row that is not allowed is never come to; one whose states found no room is left out, with all after it.
+ */
+const uint64_t* const* form_rows(struct session* s, struct tree* tree) {
+	struct form_state* f = &s->form;
+	int state[MAX_ROWS];
+	if (!f->acceptor)
+		return NULL;
+	state[0] = acceptor_root(f->acceptor);
+	f->allowed[0] = acceptor_allowed(f->acceptor, state[0]);
+	for (int i = 1; i < tree->n; i++) {
+		state[i] = acceptor_step(f->acceptor, state[tree->parent[i]], tree->token[i]);
+		f->allowed[i] = acceptor_allowed(f->acceptor, state[i]);
+		if (!f->allowed[i] && acceptor_is_full(f->acceptor))
+			tree_cut(tree, i);
+	}
+	return f->allowed;
+}
+
+void form_emitted(struct session* s, int32_t id) {
+	if (s->form.acceptor && !session_ends(s, id))
+		acceptor_take(s->form.acceptor, id);
+}
+
+bool form_is_over(struct session* s) {
+	if (!s->form.acceptor || acceptor_root(s->form.acceptor) != ACCEPTOR_DEAD)
+		return false;
+	/* cut off, where the grammar is too ambiguous to go on */
+	s->stop = acceptor_is_ambiguous(s->form.acceptor) ? SWIFTLET_LENGTH : SWIFTLET_STOP;
+	return true;
+}
+
+/* ---- the public door ------------------------------------------------------------------------ */
+
+static swiftlet_grammar* told(swiftlet_grammar* grammar, char* message, size_t size,
+                              const struct error* error) {
+	if (!grammar)
+		give_message(message, size, error);
+	return grammar;
+}
+
+swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size, char* message,
+                                               size_t size) {
+	struct error error = {""};
+	return told(schema ? grammar_from_json_schema(schema, schema_size, &error)
+	                   : grammar_from_json_object(&error),
+	            message, size, &error);
+}
+
+swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size, char* message,
+                                         size_t size) {
+	struct error error = {""};
+	return told(grammar_from_regex(expression, expression_size, &error), message, size, &error);
+}
+
+swiftlet_grammar* swiftlet_grammar_gbnf(const char* rules, size_t rules_size, char* message, size_t size) {
+	struct error error = {""};
+	return told(grammar_from_gbnf(rules, rules_size, &error), message, size, &error);
+}
+
+void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }

@@ -1,0 +1,144 @@
+/* The table, and what each row needs of a model. */
+#include "core/decode/method.h"
+
+#include <math.h>
+
+/* Thresholds and lengths are the papers': SWIFT's code (0.8, 25), Draft & Verify (12), CLaSp (0.7),
+ * AdaSPEED's appendix (0.8), Kangaroo section 4.1 (0.6, 6). */
+const struct method methods[SWIFTLET_METHODS] = {
+    [SWIFTLET_SWIFT] = {.name = "swift",
+                        .drafter = DRAFTS_PLANNED,
+                        .about = "skipped sub-layers, chosen on the fly, beside drafts that cost no pass"},
+    [SWIFTLET_VANILLA] = {.name = "vanilla", .drafter = DRAFTS_NOTHING, .about = "plain decoding"},
+    [SWIFTLET_AUTO] = {.name = "auto",
+                       .drafter = DRAFTS_PLANNED,
+                       .about = "whatever pays by measured prices, of all that the model has parts for"},
+    [SWIFTLET_NGRAM] = {.name = "ngram",
+                        .drafter = DRAFTS_NGRAM,
+                        .tree = TREE_GUESSED,
+                        .most = 10,
+                        .about = "what followed the last tokens earlier in the text (prompt lookup)"},
+    [SWIFTLET_JACOBI] = {.name = "jacobi",
+                         .drafter = DRAFTS_JACOBI,
+                         .tree = TREE_GUESSED,
+                         .most = 8,
+                         .about = "a window of guesses, all positions at once (parallel decoding)"},
+    [SWIFTLET_LOOKAHEAD] = {.name = "lookahead",
+                            .drafter = DRAFTS_LOOKAHEAD,
+                            .tree = TREE_GUESSED,
+                            .most = 2,
+                            .about = "a window of guesses that fills a pool of n-grams"},
+    [SWIFTLET_UNIFORM] = {.name = "uniform",
+                          .drafter = DRAFTS_MASK,
+                          .mask = MASK_UNIFORM,
+                          .tree = TREE_WIDE,
+                          .stop = STOP_MARGINAL,
+                          .threshold = 0.8f,
+                          .most = 25,
+                          .about = "skipped sub-layers, evenly spaced"},
+    [SWIFTLET_RANDOM] = {.name = "random",
+                         .drafter = DRAFTS_MASK,
+                         .mask = MASK_RANDOM,
+                         .tree = TREE_WIDE,
+                         .stop = STOP_MARGINAL,
+                         .threshold = 0.8f,
+                         .most = 25,
+                         .about = "skipped sub-layers, drawn once by --seed"},
+    [SWIFTLET_SELF_SPEC] = {.name = "self-spec",
+                            .drafter = DRAFTS_MASK,
+                            .mask = MASK_GIVEN,
+                            .stop = STOP_MARGINAL,
+                            .threshold = 0.8f,
+                            .adapts = true,
+                            .most = 12,
+                            .about = "a mask found offline (--mask), adaptive stop (Draft & Verify)"},
+    [SWIFTLET_CLASP] = {.name = "clasp",
+                        .drafter = DRAFTS_MASK,
+                        .mask = MASK_PROGRAMMED,
+                        .stop = STOP_MARGINAL,
+                        .threshold = 0.7f,
+                        .most = 25,
+                        .about = "a mask by dynamic programming after each verification"},
+    [SWIFTLET_LAYERSKIP] = {.name = "layerskip",
+                            .drafter = DRAFTS_EXIT,
+                            .about = "the first --exit-block blocks and the head, --speculations steps"},
+    [SWIFTLET_ADASPEED] = {.name = "adaspeed",
+                           .drafter = DRAFTS_EXIT,
+                           .stop = STOP_PRODUCT,
+                           .threshold = 0.8f,
+                           .adapts = true,
+                           .about = "an exit's drafts until their joint chance is too low"},
+    [SWIFTLET_KANGAROO] = {.name = "kangaroo",
+                           .drafter = DRAFTS_ADAPTER,
+                           .stop = STOP_MARGINAL,
+                           .threshold = 0.6f,
+                           .at_most = true,
+                           .most = 6,
+                           .about = "an exit with a trained adapter (--adapter), double early exit"},
+    [SWIFTLET_PPD] = {.name = "ppd",
+                      .drafter = DRAFTS_EXIT,
+                      .tree = TREE_CHILDREN,
+                      .most = 1,
+                      .about =
+                          "the --children likeliest next tokens at --exit-block run with the present one"},
+};
+
+const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
+
+static bool has_exit(const struct engine* engine, struct error* error) {
+	const int blocks = engine->model->weights.shape.n_blocks;
+	return blocks >= 2 ||
+	       error_set(error, "%s has %d block: an exit needs 2 at least", engine->model->name, blocks);
+}
+
+static bool has_middle(const struct engine* engine, struct error* error) {
+	const int blocks = engine->model->weights.shape.n_blocks;
+	return blocks >= 3 ||
+	       error_set(error, "%s has %d blocks: the first and the last are never skipped, so 3 are needed",
+	                 engine->model->name, blocks);
+}
+
+bool method_has_parts(const struct method* method, const struct swiftlet_options* options,
+                      const struct engine* engine, struct error* error) {
+	if (method->drafter == DRAFTS_EXIT)
+		return has_exit(engine, error);
+	if (method->drafter == DRAFTS_MASK)
+		return has_middle(engine, error);
+	if (method->drafter == DRAFTS_ADAPTER && !engine->side)
+		return error_set(error,
+		                 "--method %s needs an adapter for %s: give --adapter FILE (tools/train/kangaroo.py "
+		                 "makes one)",
+		                 method->name, engine->model->name);
+	(void)options;
+	return true;
+}
+
+static bool check_exit(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
+	const int blocks = engine->model->weights.shape.n_blocks;
+	if (o->exit_block >= blocks)
+		return error_set(error, "--exit-block %d: expected 1 to %d (%s has %d blocks)", o->exit_block,
+		                 blocks - 1, engine->model->name, blocks);
+	if (o->method == SWIFTLET_KANGAROO && o->exit_block > 0 && o->exit_block != engine->adapter.exit_block)
+		return error_set(error, "--exit-block %d: the adapter of --adapter %s was made for block %d",
+		                 o->exit_block, o->adapter, engine->adapter.exit_block);
+	if (o->method == SWIFTLET_PPD && o->heads[0] && o->exit_block > 0 && !engine->heads.weight[o->exit_block])
+		return error_set(error,
+		                 "--heads %s has no head for --exit-block %d: tools/train/ppd.py makes one a block",
+		                 o->heads, o->exit_block);
+	if (o->probe[0] && o->exit_block > 0 && o->exit_block != engine->probe.exit_block)
+		return error_set(error, "--exit-block %d: the probe of --probe %s was made for block %d",
+		                 o->exit_block, o->probe, engine->probe.exit_block);
+	return true;
+}
+
+bool method_check(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
+	const struct method* method = method_of(o);
+	if (!method_has_parts(method, o, engine, error) || !check_exit(o, engine, error))
+		return false;
+	if (o->rejection && method->drafter == DRAFTS_PLANNED)
+		return error_set(error,
+		                 "--acceptance rejection needs a method that one drafter makes, such as layerskip: "
+		                 "--method %s weighs drafts by what was drawn",
+		                 method->name);
+	return true;
+}

@@ -1,0 +1,62 @@
+/* The methods: who drafts, when drafting stops, what is verified. How it is accepted is a choice of the
+ * caller's for all of them.
+ *
+ * One table has a row for each method that a paper or a baseline gives its name to; `auto`, `swift` and
+ * `vanilla` are planned by price (core/decode/plan.c), the others run their own rounds (method_round.c). */
+#ifndef SWIFTLET_CORE_DECODE_METHOD_H
+#define SWIFTLET_CORE_DECODE_METHOD_H
+
+#include "core/decode/engine.h"
+#include "core/draft/stop.h"
+
+enum method_drafter {
+	DRAFTS_PLANNED, /* whoever pays */
+	DRAFTS_NOTHING,
+	DRAFTS_MASK,    /* the model without some sub-layers */
+	DRAFTS_EXIT,    /* the model's first blocks and its head */
+	DRAFTS_ADAPTER, /* the model's first blocks and an adapter */
+	DRAFTS_NGRAM,
+	DRAFTS_JACOBI,
+	DRAFTS_LOOKAHEAD
+};
+
+/* MASK_RANDOM, MASK_GIVEN: whoever opens the session, or uses it, sets one. */
+enum method_mask { MASK_NONE, MASK_UNIFORM, MASK_RANDOM, MASK_GIVEN, MASK_PROGRAMMED };
+
+enum method_tree {
+	TREE_CHAIN,
+	TREE_WIDE,     /* SWIFT's: beside each step's token its alternatives */
+	TREE_CHILDREN, /* some of the likeliest at each step: ppd's */
+	TREE_GUESSED   /* as the drafter has it */
+};
+
+struct method {
+	const char* name;
+	enum method_drafter drafter;
+	enum method_mask mask;
+	enum method_tree tree;
+	enum stop_rule stop;
+	float threshold; /* of the stop rule */
+	bool at_most;    /* a chance that equals it ends the chain too */
+	bool adapts;
+	int most;          /* draft steps a round; 0: by price, or --max-draft */
+	const char* about; /* a line for people */
+};
+
+extern const struct method methods[SWIFTLET_METHODS];
+
+static inline const struct method* method_of(const struct swiftlet_options* options) {
+	return &methods[options->method];
+}
+static inline bool method_plans(const struct swiftlet_options* options) {
+	return method_of(options)->drafter == DRAFTS_PLANNED;
+}
+
+/* Whether a model, with the parts that were opened beside it, has what the method needs, a mask aside; else a
+ * sentence that says what is missing and how it is made. */
+bool method_has_parts(const struct method*, const struct swiftlet_options*, const struct engine*,
+                      struct error*);
+/* The same for the whole of what the options ask for: exits, children, acceptance. */
+bool method_check(const struct swiftlet_options*, const struct engine*, struct error*);
+
+#endif

@@ -1,0 +1,112 @@
+/* A request's penalties and biases (kernels/backend.h, struct penalties): checked, and the text that they
+ * look at counted as it grows. Tokens count from the moment they are committed; those after are a row's path.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/decode/session_state.h"
+
+static bool wanted(const struct swiftlet_request* r) {
+	return r->n_bias > 0 || fabs(r->presence_penalty) > 0 || fabs(r->frequency_penalty) > 0 ||
+	       (r->repetition_penalty > 0 && fabs(r->repetition_penalty - 1) > 0);
+}
+
+static bool check_biases(const struct swiftlet_request* r, int vocab, struct error* error) {
+	for (int i = 0; i < r->n_bias; i++) {
+		const struct swiftlet_bias* b = &r->bias[i];
+		if (b->token < 0 || b->token >= vocab)
+			return error_set(error, "logit_bias is given for token %d: expected 0 to %d", b->token,
+			                 vocab - 1);
+		if (!(b->bias >= -100 && b->bias <= 100))
+			return error_set(error, "logit_bias of token %d is %g: expected -100 to 100", b->token,
+			                 (double)b->bias);
+		if (i > 0 && b->token <= r->bias[i - 1].token)
+			return error_set(error, "logit_bias gives token %d after token %d: expected ascending tokens",
+			                 b->token, r->bias[i - 1].token);
+	}
+	return true;
+}
+
+static bool in_range(double x, double least, double most, const char* name, struct error* error) {
+	if (x >= least && x <= most)
+		return true;
+	return error_set(error, "%s is %g: expected %g to %g", name, x, least, most);
+}
+
+bool penalties_check(const struct session* s, const struct swiftlet_request* r, struct error* error) {
+	const struct backend* backend = s->engine->backend;
+	const int vocab = s->engine->model->weights.shape.vocab;
+	if (!in_range(r->presence_penalty, -2, 2, "presence_penalty", error) ||
+	    !in_range(r->frequency_penalty, -2, 2, "frequency_penalty", error) ||
+	    !in_range(r->repetition_penalty, 0, 10, "repetition_penalty", error))
+		return false;
+	if (r->n_bias < 0 || r->n_bias > vocab)
+		return error_set(error, "logit_bias holds %d tokens: expected 0 to %d", r->n_bias, vocab);
+	if (!check_biases(r, vocab, error))
+		return false;
+	return !wanted(r) || backend->has_penalties ||
+	       error_set(error, "the backend %s has no penalties and no logit_bias: use the CPU", backend->name);
+}
+
+static bool room(struct history* h, int vocab, int n_bias) {
+	const size_t n = (size_t)vocab;
+	if (!h->in_prompt)
+		h->in_prompt = malloc(n);
+	if (!h->generated)
+		h->generated = malloc(n * sizeof *h->generated);
+	free(h->bias_token);
+	free(h->bias);
+	h->bias_token = malloc(((size_t)n_bias + 1) * sizeof *h->bias_token);
+	h->bias = malloc(((size_t)n_bias + 1) * sizeof *h->bias);
+	return h->in_prompt && h->generated && h->bias_token && h->bias;
+}
+
+bool penalties_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	struct history* h = &s->history;
+	const int vocab = s->engine->model->weights.shape.vocab;
+	h->on = wanted(r);
+	if (!h->on)
+		return true;
+	if (!room(h, vocab, r->n_bias)) {
+		h->on = false;
+		return error_set(error, "out of memory for penalties");
+	}
+	for (int i = 0; i < r->n_bias; i++) {
+		h->bias_token[i] = r->bias[i].token;
+		h->bias[i] = r->bias[i].bias;
+	}
+	memset(h->in_prompt, 0, (size_t)vocab);
+	for (int i = 0; i < r->n_prompt; i++)
+		h->in_prompt[r->prompt[i]] = 1;
+	memset(h->generated, 0, (size_t)vocab * sizeof *h->generated);
+	h->counted = r->n_prompt;
+	h->penalties = (struct penalties){
+	    .repetition = r->repetition_penalty > 0 ? (float)r->repetition_penalty : 1,
+	    .frequency = (float)r->frequency_penalty,
+	    .presence = (float)r->presence_penalty,
+	    .prompt = r->n_prompt,
+	    .in_prompt = h->in_prompt,
+	    .generated = h->generated,
+	    .bias_token = h->bias_token,
+	    .bias = h->bias,
+	    .n_bias = r->n_bias,
+	};
+	return true;
+}
+
+const struct penalties* penalties_now(struct session* s) {
+	struct history* h = &s->history;
+	if (!h->on)
+		return NULL;
+	for (; h->counted < s->cache->committed; h->counted++)
+		h->generated[s->text[h->counted]]++;
+	return &h->penalties;
+}
+
+void penalties_close(struct session* s) {
+	free(s->history.in_prompt);
+	free(s->history.generated);
+	free(s->history.bias_token);
+	free(s->history.bias);
+}

@@ -1,0 +1,376 @@
+/* The decisions of a round: who may draft, what that may cost, and which rule says so.
+ *
+ * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
+ * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
+ * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
+#include "core/decode/session_state.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FIRST_REST = 64, LONGEST_REST = 1024, CALIBRATE_EVERY = 64, LOOK_EVERY = 16, PRICES_EVERY = 8 };
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+static bool mask_drafts(const struct session* s) {
+	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
+}
+
+/* ---- SWIFT's rule ------------------------------------------------------------------------- */
+
+static void tree_policy(struct session* s) {
+	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
+	const int* top_k = s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled];
+	struct tree_policy* policy = &s->plan.tree;
+	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
+	memcpy(policy->top_k, top_k, sizeof policy->top_k);
+	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
+		policy->all = true;
+	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
+		policy->max_rows = SLICE_ROWS;
+		policy->verify_cost = s->planner.prices.verify;
+	} else
+		policy->max_rows = s->options.max_tree;
+	if (s->logprobs > 0)
+		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
+}
+
+static void fixed_policy(struct session* s) {
+	s->plan.draft = (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft),
+	                                      .threshold = (float)s->options.threshold,
+	                                      .top = TREE_RANKS};
+	tree_policy(s);
+}
+
+static bool goes_on(const struct session* s) {
+	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	if (steps == 0)
+		return s->plan.draft.max_steps > 0;
+	const struct result* last = &mask_results(s->drafters.state[SOURCE_mask])[steps - 1];
+	return !s->plan.looped && steps < s->plan.draft.max_steps &&
+	       last->max_probability >= s->plan.draft.threshold && !session_ends(s, last->token);
+}
+
+/* The chances of the draft's choices by rank, each given that those before it are wrong, as SWIFT's tree
+ * takes them. */
+static void fill_table(const struct session* s, struct acceptance_table* table) {
+	for (int bin = 0; bin < DRAFT_BINS; bin++) {
+		float left = 1;
+		for (int rank = 0; rank < TREE_RANKS; rank++) {
+			table->chance[bin][rank] = left * chances_broad(&s->chances, SOURCE_mask, bin, rank);
+			left -= table->chance[bin][rank];
+		}
+	}
+}
+
+static void build_tree(struct session* s) {
+	void* mask = s->drafters.state[SOURCE_mask];
+	struct acceptance_table table;
+	fill_table(s, &table);
+	s->plan.tree.draft_cost = (float)(mask_rows(mask) * cost_draft(&s->engine->cost, session_drafts_with(s)));
+	tree_build(&s->planner.tree, s->text[s->n_text - 1], mask_results(mask), mask_rows(mask), &s->plan.tree,
+	           &table);
+}
+
+/* The draft's whole list of choices is compared, in the tree or not, as far as the accepted path is its
+ * chain. */
+static void learn_chain(struct session* s) {
+	const struct result* step = mask_results(s->drafters.state[SOURCE_mask]);
+	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	const struct verdict* v = &s->round.verdict;
+	for (int d = 0; d < steps && d <= v->accepted && s->planner.tree.rank[v->path[d]] == 0; d++) {
+		const int bin = draft_bin(step[d].max_probability);
+		const int32_t token = s->round.out[v->path[d]].token;
+		for (int rank = 0; rank < step[d].top; rank++) {
+			const bool right = step[d].top_token[rank] == token;
+			chances_see(&s->chances, SOURCE_mask, bin, rank, ALONE, right);
+			if (right)
+				break;
+		}
+	}
+	chances_calibrate(&s->chances, &s->planner.tree, v);
+}
+
+/* ---- the low-bit copy --------------------------------------------------------------------- */
+
+struct states session_states(const struct session* s, const struct mask* mask) {
+	struct states states = {.head = false};
+	if (!s->copy)
+		return states;
+	states.sub_layers = low_sub_layers(s->copy, mask, &states.head);
+	states.any = states.head || mask_count(&states.sub_layers) > 0;
+	return states;
+}
+
+/* A copy joins between two rounds. Where the learner knows states it says what runs with it, else all that
+ * does not say otherwise. */
+static void join_copy(struct session* s) {
+	if (s->copy || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
+		return;
+	s->copy = engine_low(s->engine);
+	if (!s->copy)
+		return;
+	if (s->learner)
+		s->learner->calls->copy_joined(s->learner);
+	plan_new_mask(s);
+}
+
+void plan_help_copy(struct session* s) {
+	struct low_maker* maker = s->engine->maker;
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	if (!maker || s->copy || plain <= 0 || s->options.draft_bits == 0 ||
+	    low_maker_progress(maker) != LOW_MAKING)
+		return;
+	const double whole = s->engine->low_seconds / plain;
+	const double left = (1 - low_maker_share(maker)) * whole;
+	if (!ledger_allows_making(&s->ledger, 1, whole, left, s->end - s->n_text))
+		return;
+	const double began = options_clock(&s->options);
+	low_maker_help(maker, plain);
+	const double seconds = options_clock(&s->options) - began;
+	s->figures.seconds.optimize += seconds;
+	ledger_make(&s->ledger, seconds / plain);
+}
+
+/* ---- the planner's rule ------------------------------------------------------------------- */
+
+/* In a batch rows beyond any that were measured may cost twice what is thought. */
+static double worst_cost(const struct session* s, double beside, int n) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.sequences == 0)
+		return cost_verify_worst(cost, n);
+	const double likely = price_rows(s, beside, n);
+	return beside + n <= cost_rows_known(cost) ? likely : 1 + 2 * (likely - 1);
+}
+
+static void set_prices(struct session* s) {
+	const double beside = s->batch.sequences > 0 ? s->batch.rows : 0;
+	struct prices prices = {.cascade = true};
+	for (int n = 1; n <= SLICE_ROWS; n++) {
+		prices.verify[n] = (float)price_rows(s, beside, n);
+		prices.verify_worst[n] = (float)worst_cost(s, beside, n);
+	}
+	s->priced = s->batch;
+	for (int i = 0; i < DRAFTER_COUNT; i++)
+		prices.pass[i] = prices.pass_worst[i] = INFINITY;
+	planner_set_prices(&s->planner, &prices);
+}
+
+/* The batch has another size than the prices were made for. */
+static bool batch_changed(const struct session* s) {
+	return s->batch.sequences != s->priced.sequences ||
+	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
+}
+
+static void price_passes(struct session* s) {
+	struct prices* prices = &s->planner.prices;
+	const struct cost_model* cost = &s->engine->cost;
+	const bool may = mask_drafts(s) && !s->plan.looped;
+	const int rows = s->batch.drafting + 1;
+	const double part = cost_between(cost, rows) / rows / price_unit(s);
+	prices->pass[SOURCE_mask] = may ? (float)(part * cost_draft(cost, session_drafts_with(s))) : INFINITY;
+	prices->pass_worst[SOURCE_mask] =
+	    may ? (float)(part * cost_draft_worst(cost, session_drafts_with(s))) : INFINITY;
+}
+
+/* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
+ * last ones were off. In company they are ratios to the batch's own passes, which are measured all the time.
+ */
+static bool calibrates(const struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.sequences > 0)
+		return cost->passes < CALIBRATE_FIRST;
+	return cost->plain_seen < CALIBRATE_FIRST ||
+	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
+}
+
+/* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
+ * drafting. */
+static struct round_limits limits_of(const struct session* s) {
+	struct round_limits limits = {.rows = SLICE_ROWS,
+	                              .depth = price_useful_depth(s, MAX_DRAFT),
+	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
+	if (s->options.max_tree > 0)
+		limits.rows = least(s->options.max_tree, SLICE_ROWS);
+	if (s->logprobs > 0)
+		limits.rows = least(limits.rows, LOGPROB_ROWS);
+	if (s->batch.hurried || calibrates(s))
+		limits.rows = 1;
+	return limits;
+}
+
+bool plan_mask_may_pay(const struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
+		return true;
+	double attention, mlp, fixed;
+	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
+	const struct states states = session_states(s, &s->mask);
+	/* a mask that skips little is not all that learning may come to */
+	double c = 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed;
+	if (mask_count(&s->mask) > 0 || states.any)
+		c = fmin(c, cost_draft(cost, states_variant(&states, &s->mask)));
+	return price_chain_now(cost, s->options.max_draft, 1, c) > (double)planner_rate(&s->planner);
+}
+
+/* A device's draft loop decides by itself when to stop. */
+static void loop_policy(struct session* s) {
+	const struct cost_model* cost = &s->engine->cost;
+	const double c = cost_draft(cost, session_drafts_with(s)),
+	             worst = cost_draft_worst(cost, session_drafts_with(s));
+	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
+	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
+	struct draft_policy* policy = &s->plan.draft;
+	*policy =
+	    (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft), .top = TREE_RANKS};
+	while (policy->max_steps > 1 &&
+	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
+		policy->max_steps--;
+	for (int bin = 0; bin < DRAFT_BINS; bin++)
+		policy->accept[bin] = chances_broad(&s->chances, SOURCE_mask, bin, 0);
+	for (int d = 1; d <= MAX_DRAFT; d++)
+		policy->min_reach[d] = (float)(rate * price_least_token(cost, c, next, d));
+}
+
+/* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
+static const float hopeful = 0.9f;
+
+/* A drafter whose passes do not pay rests, each time longer, before it is given another chance. */
+static void rest(struct session* s, bool passed) {
+	if (!mask_drafts(s))
+		return;
+	s->rested = passed ? 0 : s->rested + 1;
+	s->passed = passed ? s->passed + 1 : 0;
+	if (s->passed > FIRST_REST / 4)
+		s->rest = 0;
+	if (s->rested < (s->rest > 0 ? s->rest : FIRST_REST))
+		return;
+	s->rest = s->rest > 0 ? least(2 * s->rest, LONGEST_REST) : FIRST_REST;
+	s->rested = 0;
+	chances_first_anew(&s->chances, SOURCE_mask, hopeful);
+}
+
+/* ---- a round ------------------------------------------------------------------------------ */
+
+void plan_round(struct session* s) {
+	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
+	const bool formed = s->form.acceptor != NULL; /* methods' own rounds know no grammar */
+	s->plan.rule = never || (formed && !method_plans(&s->options)) ? RULE_PLAIN
+	               : !method_plans(&s->options)                    ? RULE_METHOD
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS     ? RULE_FIXED
+	                                                               : RULE_GAIN;
+	s->plan.looped = false;
+	if (s->plan.rule == RULE_METHOD) {
+		method_start(s);
+		return;
+	}
+	if (s->drafters.state[SOURCE_mask]) {
+		const struct mask_round round = {.cache = s->cache,
+		                                 .sampler = s->sampled ? &s->sampler : NULL,
+		                                 .penalties = penalties_now(s),
+		                                 .skip = &s->mask,
+		                                 .end_token = s->end_token,
+		                                 .n_end_tokens = s->n_end_tokens};
+		mask_start(s->drafters.state[SOURCE_mask], &round);
+	}
+	if (s->rounds % PRICES_EVERY == 0)
+		join_copy(s);
+	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
+		set_prices(s);
+	const struct round_limits limits = limits_of(s);
+	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
+	if (s->plan.rule == RULE_FIXED)
+		fixed_policy(s);
+}
+
+bool plan_goes_on(struct session* s) {
+	struct plan* plan = &s->plan;
+	if (plan->rule == RULE_PLAIN)
+		return false;
+	if (plan->rule == RULE_METHOD)
+		return method_goes_on(s);
+	if (plan->rule == RULE_FIXED) {
+		if (mask_drafts(s) && goes_on(s))
+			return true;
+		if (mask_drafts(s))
+			build_tree(s);
+		return false;
+	}
+	price_passes(s);
+	plan->action = planner_next(&s->planner);
+	if (plan->action.kind == PLAN_VERIFY)
+		return false;
+	if (session_loops(s))
+		loop_policy(s);
+	return true;
+}
+
+void plan_new_mask(struct session* s) {
+	s->expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
+	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
+	s->drafts = session_states(s, &s->mask);
+	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
+	s->rest = s->rested = s->passed = 0;
+}
+
+/* What the draft model's own steps came to. */
+static void learn_steps(struct session* s, int accepted) {
+	void* mask = s->drafters.state[SOURCE_mask];
+	int looked_at, right;
+	mask_judge(mask, &s->planner.tree, s->round.out, &looked_at, &right);
+	s->verified_rounds++;
+	s->last_draft_steps = mask_steps(mask);
+	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
+	s->figures.draft_steps += s->last_draft_steps;
+	s->figures.draft_accepted += s->last_accepted;
+	if (s->learner)
+		s->learner->calls->drafted(s->learner, right, looked_at);
+}
+
+static void learn_sources(struct session* s) {
+	const struct tree* tree = &s->planner.tree;
+	const struct verdict* v = &s->round.verdict;
+	for (int row = 1; row < tree->n; row++) {
+		s->figures.source[tree->source[row]].rows++;
+		s->figures.source[tree->source[row]].predicted += (double)tree->chance[row];
+	}
+	for (int i = 1; i <= v->accepted; i++)
+		s->figures.source[tree->source[v->path[i]]].accepted++;
+}
+
+void plan_settle(struct session* s, double seconds) {
+	const double thought = cost_plain_seconds(&s->engine->cost);
+	if (thought > 0 && seconds > 0) {
+		const double faster = fmin(2, thought / seconds) - 1;
+		const double left = s->ledger.balance - ledger_floor(&s->ledger);
+		if (faster > 0 && left > 0)
+			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->cost_since_plain), 0);
+	}
+	s->cost_since_plain = 0;
+}
+
+void plan_learn(struct session* s, int emitted, int accepted) {
+	const int64_t rounds = ++s->rounds;
+	const bool passed = s->drafters.state[SOURCE_mask] && mask_rows(s->drafters.state[SOURCE_mask]) > 0;
+	if (s->planner.tree.n == 1 && !passed) {
+		ledger_plain(&s->ledger);
+		s->rounds_since_plain = 0;
+	} else {
+		ledger_round(&s->ledger, s->round_cost, emitted);
+		s->rounds_since_plain++;
+		s->cost_since_plain += s->round_cost;
+	}
+	learn_sources(s);
+	if (s->plan.rule == RULE_METHOD)
+		method_learn(s, emitted, accepted);
+	if (passed)
+		learn_steps(s, accepted);
+	if (s->plan.rule == RULE_FIXED && passed)
+		learn_chain(s);
+	if (s->plan.rule == RULE_GAIN) {
+		planner_see(&s->planner, &s->round.verdict, s->round.out, emitted, (float)s->round_cost);
+		rest(s, passed);
+	}
+	if (s->learner && rounds % LOOK_EVERY == 0)
+		s->learner->calls->look(s->learner);
+}

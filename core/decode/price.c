@@ -1,0 +1,58 @@
+/* Prices of rows in company, and of chains. */
+#include "core/decode/price.h"
+
+#include <math.h>
+
+#include "core/decode/session_state.h"
+
+int price_useful_depth(const struct session* s, int most) {
+	const int room = s->cache->capacity - s->cache->committed - 1;
+	const int left = s->end - s->n_text - 1; /* the bonus token comes on top */
+	const int depth = left < room ? left : room;
+	return depth < 0 ? 0 : depth < most ? depth : most;
+}
+
+double price_unit(const struct session* s) {
+	const int sequences = s->batch.sequences + 1;
+	return sequences > 1 ? cost_between(&s->engine->cost, sequences) / sequences : 1;
+}
+
+double price_rows(const struct session* s, double beside, int n) {
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->batch.sequences == 0 && beside < 1)
+		return cost_verify(cost, n);
+	return 1 + (cost_between(cost, beside + n) - cost_between(cost, beside + 1)) / price_unit(s);
+}
+
+double price_chain_tokens(double a, int d) {
+	double tokens = 1, reach = 1;
+	for (int i = 0; i < d; i++)
+		tokens += reach *= a;
+	return tokens;
+}
+
+double price_chain(const double* verify, int most, double a, double c) {
+	double best = 0, tokens = 1, reach = 1;
+	for (int d = 1; d <= most && d < SLICE_ROWS; d++) {
+		tokens += reach *= a;
+		best = fmax(best, tokens / (d * c + verify[d + 1]));
+	}
+	return best;
+}
+
+double price_chain_now(const struct cost_model* cost, int most, double a, double c) {
+	double verify[SLICE_ROWS + 1];
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		verify[n] = cost_verify(cost, n);
+	return price_chain(verify, most, a, c);
+}
+
+double price_least_token(const struct cost_model* cost, double c, double next, int d) {
+	double tokens = 0, reach = 1, least_cost = INFINITY;
+	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
+		tokens += reach *= next;
+		const double verify = cost_verify(cost, d + e + 1) - cost_verify(cost, d + 1);
+		least_cost = fmin(least_cost, (e * c + verify) / tokens);
+	}
+	return least_cost;
+}

@@ -1,0 +1,30 @@
+/* What a session's rows and drafts cost it, and what a chain of drafts brings for its price. */
+#ifndef SWIFTLET_CORE_DECODE_PRICE_H
+#define SWIFTLET_CORE_DECODE_PRICE_H
+
+#include "core/decode/cost.h"
+
+struct session;
+
+/* Draft tokens that may still be of use, at most `most`: a draft never goes beyond what may be emitted. */
+int price_useful_depth(const struct session*, int most);
+/* What a plain step of the batch costs for each of its sequences, in plain steps alone: the unit of prices
+ * and accounts, 1 for one that is alone. */
+double price_unit(const struct session*);
+/* What n rows of this sequence cost beside `beside` rows of others, in units. */
+double price_rows(const struct session*, double beside, int n);
+
+/* M of a chain of d steps, each accepted after the last with the chance a: 1 + a + … + a^d tokens. */
+double price_chain_tokens(double a, int d);
+/* Tokens over cost of such chains, the best of d = 1 … most: M / (d·c + v(d + 1)), a step at cost c and
+ * verify[n] = v(n) in plain steps. Under 1 where no chain pays. It is SWIFT's Eq. 6 with the price of
+ * verification in it. */
+double price_chain(const double* verify, int most, double a, double c);
+/* The same under a cost model. */
+double price_chain_now(const struct cost_model*, int most, double a, double c);
+/* The least cost per token that going on from d steps at cost c can have, if all d are accepted and the share
+ * `next` of further ones is right: e steps more bring next + next² + … + next^e tokens. More than one ahead,
+ * since v(n) may rise in steps. */
+double price_least_token(const struct cost_model*, double c, double next, int d);
+
+#endif

@@ -1,0 +1,503 @@
+/* Sessions: opening and closing, requests, figures. What happens between is flow.c's. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/decode/session_state.h"
+#include "core/draft/prediction.h"
+#include "core/draft/recycle.h"
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static enum dtype cache_type_of(const struct swiftlet_options* options, const struct model* model) {
+	if (strcmp(options->cache_type, "f32") == 0)
+		return DTYPE_F32;
+	if (strcmp(options->cache_type, "f16") == 0)
+		return DTYPE_F16;
+	if (strcmp(options->cache_type, "q8_0") == 0)
+		return DTYPE_Q8_0;
+	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
+}
+
+/* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
+static bool open_drafters(struct session* s, int context) {
+	const struct drafter_setup setup = {.context = context + 1,
+	                                    .vocab = s->engine->model->weights.shape.vocab};
+	const struct swiftlet_options* o = &s->options;
+	const bool plain = !method_plans(o) || o->draft == SWIFTLET_DRAFT_NEVER;
+	const unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	if (!drafter_set_open(&s->drafters, which, &setup))
+		return false;
+	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
+		return true;
+	s->pool = retrieval_pool_open(o->pool);
+	session_use_pool(s, s->pool);
+	return s->pool != NULL;
+}
+
+static bool open_parts(struct session* s, struct error* error) {
+	struct backend* backend = s->engine->backend;
+	const struct model* model = s->engine->model;
+	const int context = options_context(&s->options, model);
+	s->cache = backend->cache_open(backend, context, cache_type_of(&s->options, model), error);
+	if (!s->cache)
+		return false;
+	s->text = calloc((size_t)context + 1, sizeof *s->text);
+	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
+		return error_set(error, "out of memory for a session of %d tokens", context);
+	if (!open_drafters(s, context))
+		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	if (!method_check(&s->options, s->engine, error))
+		return false;
+	const bool alone = !method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA;
+	if (alone && !method_open(s, method_of(&s->options), error))
+		return false;
+	return true;
+}
+
+struct session* session_open(struct engine* engine, const struct swiftlet_options* options,
+                             struct error* error) {
+	struct session* s = calloc(1, sizeof *s);
+	if (!s) {
+		error_set(error, "out of memory for a session");
+		return NULL;
+	}
+	s->engine = engine;
+	s->options = *options;
+	if (options->draft_bits > 0)
+		s->copy = engine_low(engine);
+	s->matchness = NAN;
+	ledger_open(&s->ledger, options->opt_budget);
+	chances_open(&s->chances);
+	planner_open(&s->planner, &s->drafters, &s->chances);
+	if (!open_parts(s, error)) {
+		swiftlet_session_close(s);
+		return NULL;
+	}
+	plan_new_mask(s);
+	return s;
+}
+
+void swiftlet_session_close(struct session* s) {
+	if (!s)
+		return;
+	if (s->cache)
+		s->engine->backend->cache_close(s->cache);
+	if (s->learner)
+		s->learner->calls->close(s->learner);
+	drafter_set_close(&s->drafters);
+	method_close(s->method);
+	retrieval_pool_close(s->pool);
+	emitter_close(&s->emitter);
+	free(s->text);
+	penalties_close(s);
+	form_close(s);
+	free(s->logits);
+	free(s->scratch);
+	free(s->tap);
+	embedding_close(&s->embedding);
+	free(s->signature);
+	free(s);
+}
+
+/* ---- requests ----------------------------------------------------------------------------- */
+
+void swiftlet_request_default(struct swiftlet_request* request, const struct swiftlet_options* options) {
+	*request = (struct swiftlet_request){.max_tokens = 128,
+	                                     .temperature = options->temperature,
+	                                     .top_p = options->top_p,
+	                                     .min_p = options->min_p,
+	                                     .top_k = options->top_k,
+	                                     .seed = options->seed};
+}
+
+static bool check_request(const struct session* s, const struct swiftlet_request* r, struct error* error) {
+	const int vocab = s->engine->model->weights.shape.vocab;
+	if (r->n_prompt < 1)
+		return error_set(error, "the prompt is empty: expected at least one token");
+	if (r->n_prompt >= s->cache->capacity)
+		return error_set(error, "the prompt has %d tokens: the context of %d tokens holds at most %d",
+		                 r->n_prompt, s->cache->capacity, s->cache->capacity - 1);
+	for (int i = 0; i < r->n_prompt; i++)
+		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
+			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
+	for (int i = 0; i < r->n_expected; i++)
+		if (r->expected[i] < 0 || r->expected[i] >= vocab)
+			return error_set(error, "expected token %d is %d: expected 0 to %d", i, r->expected[i],
+			                 vocab - 1);
+	if (r->max_tokens < 1)
+		return error_set(error, "max_tokens is %d: expected at least 1", r->max_tokens);
+	if (!(r->temperature >= 0 && r->temperature <= 100))
+		return error_set(error, "temperature is %g: expected 0 to 100", r->temperature);
+	if (!(r->top_p > 0 && r->top_p <= 1))
+		return error_set(error, "top_p is %g: expected more than 0, at most 1", r->top_p);
+	if (!(r->min_p >= 0 && r->min_p <= 1))
+		return error_set(error, "min_p is %g: expected 0 to 1", r->min_p);
+	if (r->top_k < 0)
+		return error_set(error, "top_k is %d: expected 0 (off) or more", r->top_k);
+	if (r->logprobs < 0 || r->logprobs > MAX_TOP)
+		return error_set(error, "logprobs is %d: expected 0 to %d", r->logprobs, MAX_TOP);
+	if (r->prompt_logprobs && !s->engine->backend->prefill_is_exact)
+		return error_set(error, "the backend %s gives no log probabilities of prompts: use the CPU",
+		                 s->engine->backend->name);
+	if (r->n_end_tokens < 0 || r->n_end_tokens > SWIFTLET_END_TOKENS)
+		return error_set(error, "n_end_tokens is %d: expected 0 to %d", r->n_end_tokens, SWIFTLET_END_TOKENS);
+	if (r->grammar && r->ignore_eos && r->n_end_tokens == 0)
+		return error_set(error, "a text that keeps a grammar has to have a token that ends it");
+	return penalties_check(s, r, error);
+}
+
+static bool prepare_logprobs(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
+	s->logprobs = r->logprobs;
+	s->prompt_logprobs = r->prompt_logprobs && r->logprobs > 0;
+	s->prompt_told = s->n_prompt_tokens = 0;
+	if (r->logprobs == 0 || s->logits)
+		return true;
+	s->logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->logits);
+	s->scratch = malloc(2 * vocab * sizeof *s->scratch);
+	return (s->logits && s->scratch) || error_set(error, "out of memory for log probabilities");
+}
+
+bool session_length_matters(const struct session* s, int n_prompt) {
+	const struct model_shape* shape = &s->engine->model->weights.shape;
+	const struct rope* const each[] = {&shape->rope, &shape->sliding_rope};
+	const int longest = n_prompt > s->cache->prompt_length ? n_prompt : s->cache->prompt_length;
+	for (int i = 0; i < 2; i++)
+		if ((each[i]->scaling == ROPE_DYNAMIC || each[i]->scaling == ROPE_LONGROPE) &&
+		    longest > each[i]->original_context)
+			return true;
+	return false;
+}
+
+int session_common_prefix(const struct session* s, const int32_t* prompt, int n) {
+	/* Where prefill's arithmetic differs from the exact rows', only what whole chunks filled may stay. */
+	const int held = s->engine->backend->prefill_is_exact ? s->cache->committed : s->chunk_tokens;
+	int common = 0;
+	if (session_length_matters(s, n))
+		return 0;
+	while (common < held && common < n - 1 && s->text[common] == prompt[common])
+		common++;
+	return common / PREFILL_CHUNK * PREFILL_CHUNK;
+}
+
+struct search* session_forget(struct session* s, struct influence* known) {
+	struct error unsaid;
+	struct search* const fresh = s->search ? open_search(s, &unsaid) : NULL;
+	chances_open(&s->chances);
+	memset(&s->text_influence, 0, sizeof s->text_influence);
+	memset(known, 0, sizeof *known);
+	return fresh ? session_swap_search(s, fresh, known) : NULL;
+}
+
+void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
+	const int pages = shares_prefixes ? 0 : owner;
+	if (s->cache->owner != pages) {
+		s->cache->backend->truncate(s->cache, 0);
+		s->chunk_tokens = 0;
+		s->cache->owner = pages;
+	}
+	if (s->owner != owner && s->drafters.state[SOURCE_recycle])
+		recycle_clear(s->drafters.state[SOURCE_recycle]);
+	s->owner = owner;
+}
+
+/* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
+static int keep_beginning(struct session* s, const int32_t* text, int n) {
+	struct backend* backend = s->cache->backend;
+	if (s->prompt_logprobs || s->embedding.out) { /* what was kept has no logits, and no states */
+		backend->truncate(s->cache, 0);
+		return 0;
+	}
+	if (backend->adopt && !method_sees_prompt(s) && !session_length_matters(s, n))
+		return backend->adopt(s->cache, text, n - 1);
+	const int kept = method_keeps(s, session_common_prefix(s, text, n));
+	backend->truncate(s->cache, kept);
+	return kept;
+}
+
+static void start_text(struct session* s, const struct swiftlet_request* r) {
+	const int kept = keep_beginning(s, r->prompt, r->n_prompt);
+	s->cache->prompt_length = r->n_prompt;
+	s->chunk_tokens = kept;
+	memcpy(s->text, r->prompt, (size_t)r->n_prompt * sizeof *s->text);
+	s->n_text = s->n_prompt = r->n_prompt;
+	const int room = s->cache->capacity - r->n_prompt;
+	s->end = r->n_prompt + (r->max_tokens < room ? r->max_tokens : room);
+	memset(&s->figures, 0, sizeof s->figures);
+	s->figures.prompt_tokens = r->n_prompt;
+	s->figures.cached_tokens = kept;
+}
+
+/* Drafters learn of the prompt while nothing waits for a token. */
+static void start_drafters(struct session* s, const struct swiftlet_request* r) {
+	drafter_set_forget(&s->drafters, 0);
+	drafter_set_append(&s->drafters, r->prompt, r->n_prompt);
+	if (s->drafters.state[SOURCE_prediction] && r->n_expected > 0)
+		prediction_feed(s->drafters.state[SOURCE_prediction], r->expected, r->n_expected);
+}
+
+static void start_ends(struct session* s, const struct swiftlet_request* r) {
+	const struct model* model = s->engine->model;
+	s->n_end_tokens = 0;
+	for (int i = 0; i < model->n_end_tokens && !r->ignore_eos; i++)
+		s->end_token[s->n_end_tokens++] = model->end_token[i];
+	for (int i = 0; i < r->n_end_tokens; i++)
+		s->end_token[s->n_end_tokens++] = r->end_token[i];
+}
+
+bool session_ends(const struct session* s, int32_t token) {
+	for (int i = 0; i < s->n_end_tokens; i++)
+		if (s->end_token[i] == token)
+			return true;
+	return false;
+}
+
+static void start_sampler(struct session* s, const struct swiftlet_request* r) {
+	s->sampled = r->temperature > 0;
+	s->sampler = (struct sampler){.temperature = (float)r->temperature,
+	                              .top_k = r->top_k,
+	                              .top_p = (float)r->top_p,
+	                              .min_p = (float)r->min_p,
+	                              .seed = r->seed,
+	                              .sequence = r->sequence};
+}
+
+bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
+	struct error error = {""};
+	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
+	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error) || !embedding_start(s, r, &error))
+		return give_message(message, size, &error);
+	if (s->cache->pending > 0)
+		s->cache->backend->discard(s->cache);
+	if (s->learner)
+		s->learner->calls->begin_text(s->learner);
+	start_text(s, r);
+	start_ends(s, r);
+	start_sampler(s, r);
+	start_drafters(s, r);
+	if (!form_start(s, r, &error))
+		return give_message(message, size, &error);
+	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
+		return give_message(message, size, &error);
+	s->signature_rows = 0;
+	if (s->signature)
+		memset(s->signature, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
+	s->cancelled = false;
+	s->stop = SWIFTLET_RUNNING;
+	s->n_tokens = 0;
+	s->again = 0;
+	s->phase = PHASE_PREFILL;
+	return true;
+}
+
+void swiftlet_session_cancel(struct session* s) { s->cancelled = true; }
+
+const char* swiftlet_stop_name(enum swiftlet_stop stop) {
+	static const char* const names[] = {"running", "eos", "length", "stop", "cancelled"};
+	return names[stop];
+}
+
+/* ---- figures ------------------------------------------------------------------------------ */
+
+static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
+
+void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* f) {
+	*f = s->figures;
+	f->tokens = s->n_text - s->n_prompt;
+	f->stop = s->stop;
+	f->stop_string = s->emitter.stopped_by;
+	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && s->phase != PHASE_PREFILL)
+		f->seconds.decode += options_clock(&s->options) - s->started;
+	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
+	f->seconds.other = fmax(0, f->seconds.decode - named);
+	/* the first token comes with the prefill */
+	f->tokens_per_second = ratio(f->tokens - 1, f->seconds.decode);
+	f->mean_generated = ratio((double)f->round_tokens, (double)f->rounds);
+	f->alpha = ratio((double)f->draft_accepted, (double)f->draft_steps);
+	f->matchness = s->matchness;
+	f->chosen_by = NAN;
+	f->search_state = "off";
+	if (s->learner)
+		s->learner->calls->figures(s->learner, f);
+	f->skip_ratio = f->c = f->expected_speedup = NAN;
+	f->n_attention = f->n_mlp = f->n_low_attention = f->n_low_mlp = f->low_head = 0;
+	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
+	if (s->options.method == SWIFTLET_VANILLA)
+		return;
+	const int blocks = s->engine->model->weights.shape.n_blocks;
+	for (int b = 0; b < blocks; b++) {
+		if (mask_has(&s->mask, 2 * b))
+			f->attention[f->n_attention++] = b;
+		if (mask_has(&s->mask, 2 * b + 1))
+			f->mlp[f->n_mlp++] = b;
+		if (mask_has(&s->drafts.sub_layers, 2 * b))
+			f->low_attention[f->n_low_attention++] = b;
+		if (mask_has(&s->drafts.sub_layers, 2 * b + 1))
+			f->low_mlp[f->n_low_mlp++] = b;
+	}
+	f->low_head = s->drafts.head;
+	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
+	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
+		const double m = f->mean_generated, a = f->alpha;
+		f->c = s->method ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		                 : cost_draft(&s->engine->cost, session_drafts_with(s));
+		/* SWIFT Eq. 6 knows one drafter */
+		f->expected_speedup = a > 0 && (s->method || f->source[SOURCE_mask].accepted == f->accepted)
+		                          ? m * a / ((m - 1) * f->c + a)
+		                          : NAN;
+	}
+}
+
+/* ---- masks and the rest of session.h ------------------------------------------------------ */
+
+void session_set_mask(struct session* s, const struct mask* mask) {
+	s->mask = *mask;
+	s->matchness = NAN;
+	if (s->learner)
+		s->learner->calls->adopt(s->learner, mask);
+	plan_new_mask(s);
+}
+
+void session_expect(struct session* s, double matchness) {
+	plan_new_mask(s);
+	s->matchness = s->expected = matchness;
+	chances_first_anew(&s->chances, SOURCE_mask, (float)matchness);
+}
+
+static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
+                       struct error* error) {
+	const int blocks = s->engine->model->weights.shape.n_blocks;
+	for (int i = 0; i < n; i++) {
+		if (block[i] < 1 || block[i] > blocks - 2)
+			return error_set(
+			    error,
+			    "the mask skips the %s of block %d: expected 1 to %d (the model has %d blocks; the "
+			    "first and the last are never skipped)",
+			    kind ? "MLP" : "attention", block[i], blocks - 2, blocks);
+		mask_set(mask, 2 * block[i] + kind, true);
+	}
+	return true;
+}
+
+bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_attention, const int* mlp,
+                               int n_mlp, char* message, size_t size) {
+	struct error error = {""};
+	struct mask mask = {.word = {0}};
+	if (!add_blocks(s, &mask, attention, n_attention, 0, &error) ||
+	    !add_blocks(s, &mask, mlp, n_mlp, 1, &error))
+		return give_message(message, size, &error);
+	session_set_mask(s, &mask);
+	return true;
+}
+
+struct mask session_low(const struct session* s, bool* head) {
+	*head = s->drafts.head;
+	return s->drafts.sub_layers;
+}
+
+struct chances* session_chances(struct session* s) {
+	return &s->chances;
+}
+
+struct engine* session_engine(struct session* s) {
+	return s->engine;
+}
+
+const struct swiftlet_options* session_options(const struct session* s) { return &s->options; }
+
+void session_adopt(struct session* s, const struct mask* mask, double matchness) {
+	s->matchness = matchness;
+	if (mask_equal(mask, &s->mask))
+		return;
+	s->mask = *mask;
+	plan_new_mask(s);
+}
+
+void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
+
+int session_prefill_left(const struct session* s) {
+	return s->phase == PHASE_PREFILL ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
+}
+
+bool session_reserve(struct session* s, const struct session_work* work) {
+	const bool loop = work->kind == WORK_DRAFT_LOOP;
+	struct cache* cache = loop ? s->cache : work->pass.segment->cache; /* heads and adapters have their own */
+	const int rows = loop ? s->plan.draft.max_steps : pass_appends(&work->pass) ? work->pass.n : 0;
+	return !cache->backend->reserve || cache->backend->reserve(cache, rows);
+}
+
+int session_room(const struct session* s) {
+	const struct backend* backend = s->cache->backend;
+	return backend->room ? backend->room(s->cache) : INT_MAX;
+}
+
+/* A sequence that decodes has its text but for the last token, whose row comes next, to compute again; others
+ * may have pages of it still. */
+void session_release(struct session* s) {
+	const bool over = s->phase == PHASE_DONE || s->phase == PHASE_IDLE;
+	if (over)
+		s->phase = PHASE_DONE;
+	else if (s->phase != PHASE_PREFILL) {
+		s->again = s->n_text - 1;
+		s->phase = PHASE_PREFILL;
+	} else if (s->again == 0)
+		s->figures.cached_tokens = 0;
+	s->cache->backend->truncate(s->cache, 0);
+	s->chunk_tokens = 0;
+}
+
+void session_limit_prefill(struct session* s, int rows) {
+	s->prefill_rows = s->engine->backend->prefill_is_exact ? rows : 0;
+}
+
+void session_use_pool(struct session* s, const struct retrieval_pool* pool) {
+	if (s->drafters.state[SOURCE_retrieval])
+		retrieval_use_pool(s->drafters.state[SOURCE_retrieval], pool);
+}
+
+const int32_t* session_text(const struct session* s, int* n) {
+	*n = s->n_text;
+	return s->text;
+}
+
+void session_remember(struct session* s, struct retrieval_pool* pool) {
+	retrieval_pool_add(pool, s->text, s->n_text);
+}
+
+const char* swiftlet_source_name(int source) {
+	return source >= 0 && source < DRAFTER_COUNT ? drafters[source]->name : NULL;
+}
+
+struct mask session_mask(const struct session* s, double* matchness) {
+	if (matchness)
+		*matchness = s->matchness;
+	return s->mask;
+}
+
+void session_want_signature(struct session* s, bool wanted) {
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
+	if (!wanted || s->tap || method_sees_prompt(s))
+		return;
+	s->tap = malloc(dim * PREFILL_CHUNK * sizeof *s->tap);
+	s->signature = calloc(dim, sizeof *s->signature);
+	if (!s->tap || !s->signature) {
+		free(s->tap);
+		free(s->signature);
+		s->tap = s->signature = NULL;
+	}
+}
+
+const float* session_signature(const struct session* s) {
+	return s->tap && s->signature_rows > 0 && s->phase != PHASE_PREFILL ? s->signature : NULL;
+}
+
+int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {
+	*draft_steps = s->last_draft_steps;
+	*accepted = s->last_accepted;
+	return s->verified_rounds;
+}

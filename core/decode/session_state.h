@@ -1,0 +1,233 @@
+/* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
+ * flow.c (which work comes next), plan.c (whether and how far to draft), method_round.c (rounds of methods
+ * that one drafter makes), emit.c (tokens to text), penalties.c and form.c (what may follow the text so far).
+ * Above this room only the learner looks inside. */
+#ifndef SWIFTLET_CORE_DECODE_SESSION_STATE_H
+#define SWIFTLET_CORE_DECODE_SESSION_STATE_H
+
+#include "core/decode/ledger.h"
+#include "core/decode/method_round.h"
+#include "core/decode/price.h"
+#include "core/decode/session.h"
+#include "core/draft/mask.h"
+#include "core/draft/planner.h"
+#include "core/draft/retrieval.h"
+#include "core/grammar/acceptor.h"
+#include "core/text/tokenizer.h"
+
+enum phase {
+	PHASE_DONE,
+	PHASE_PREFILL,
+	PHASE_ROUND,
+	PHASE_LEARN, /* a pass of the learner's */
+	PHASE_PLAN,
+	PHASE_DRAFT,
+	PHASE_VERIFY,
+	PHASE_IDLE /* done, and learning from the text of before while no request waits */
+};
+
+enum { MAX_STOPS = 16, MAX_STOP_BYTES = 1024, LOGPROB_ROWS = 16 };
+
+/* Tokens becoming text: whole characters only, and nothing that may turn out to begin a stop string. */
+struct emitter {
+	struct text_stream stream;
+	char* text; /* (capacity) held bytes first, then what this step added */
+	size_t capacity, n, shown;
+	char* stop_bytes; /* the stop strings, one after another */
+	const char* stop[MAX_STOPS];
+	size_t stop_size[MAX_STOPS];
+	int n_stops;
+	int stopped_by; /* the stop string that ended the text, or -1 */
+};
+
+/* What penalties look at. The arrays are made by the first request that wants them. */
+struct history {
+	bool on;
+	struct penalties penalties;
+	uint8_t* in_prompt; /* (vocab) */
+	int32_t* generated; /* (vocab) */
+	int32_t* bias_token;
+	float* bias;
+	int counted; /* tokens of the text seen so far, the prompt included */
+};
+
+/* What runs with the low-bit copy. */
+struct states {
+	struct mask sub_layers;
+	bool head, any;
+};
+
+/* Of an answer that has to keep a grammar. */
+struct form_state {
+	struct acceptor* acceptor; /* NULL: the answer is free */
+	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
+	int kept_owner;
+	const uint64_t* allowed[MAX_ROWS];
+};
+
+/* Of a request that wants its prompt's mean state. */
+struct embedding {
+	float* out;  /* (dim) the caller's, NULL: not wanted */
+	float* rows; /* (PREFILL_CHUNK, dim) of a pass; NULL until one was wanted */
+	float *norm, *bias;
+	int n; /* tokens of the prompt that are added */
+};
+
+struct plan {
+	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_METHOD } rule;
+	struct plan_action action; /* RULE_GAIN: the pass that comes next */
+	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
+	struct tree_policy tree;   /* RULE_FIXED */
+	bool looped;               /* a device's loop has drafted in this round */
+};
+
+struct session {
+	struct engine* engine;
+	struct swiftlet_options options;
+	struct cache* cache;
+	int owner;               /* of the requests */
+	struct learner* learner; /* NULL: masks are given */
+	struct ledger ledger;
+	struct drafter_set drafters;
+	struct chances chances;
+	struct planner planner;
+	struct method_round* method; /* of one that one drafter makes; NULL: planned */
+	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
+	struct mask mask;
+	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
+	struct states drafts;         /* of the draft at hand */
+	double matchness;
+	struct batch batch, priced; /* now; that the planner's prices were made for */
+	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
+
+	/* the request */
+	enum phase phase;
+	enum swiftlet_stop stop;
+	bool cancelled;
+	int32_t* text; /* (cache capacity + 1) the prompt and what was generated */
+	int n_prompt, n_text;
+	int end;                                                 /* n_text at which the limit is reached */
+	int32_t end_token[MAX_END_TOKENS + SWIFTLET_END_TOKENS]; /* that end this text */
+	int n_end_tokens;
+	int again;        /* tokens that are computed again after a release; 0: the prompt is computed */
+	int chunk_tokens; /* leading cache positions that whole prefill chunks have filled */
+	bool sampled;
+	struct sampler sampler;
+	struct history history;
+	struct form_state form;
+	struct embedding embedding;
+	int logprobs;
+	bool prompt_logprobs;
+	int prompt_told; /* tokens of the prompt whose log probabilities were given */
+	float* logits;   /* (LOGPROB_ROWS, vocab) with logprobs */
+	float* scratch;  /* (2·vocab) with logprobs */
+	struct emitter emitter;
+	struct swiftlet_token token[MAX_DRAFT + 1];
+	int n_tokens;
+	struct swiftlet_token prompt_token[LOGPROB_ROWS + 1]; /* of the step, with prompt_logprobs */
+	int n_prompt_tokens;
+
+	/* the work at hand */
+	struct round round;
+	struct plan plan;
+	struct segment segment;
+	uint8_t want[MAX_ROWS];
+	struct result result[MAX_ROWS];
+	double round_cost; /* of the round at hand, in plain steps */
+
+	/* deciding */
+	int64_t rounds, rounds_since_plain;
+	double cost_since_plain; /* of those rounds */
+	double
+	    expected; /* share of the mask's draft steps that are right, as the learner knows it; NaN: unknown */
+	int rest, rested,
+	    passed; /* rounds that its passes are left out after failing, have been, have been made */
+	int64_t verified_rounds;
+	int last_draft_steps, last_accepted;
+
+	/* signature */
+	float* tap;       /* (PREFILL_CHUNK, dim) */
+	float* signature; /* (dim) sum, then mean */
+	int signature_rows;
+
+	struct swiftlet_figures figures;
+	double started;
+};
+
+enum { CALIBRATE_FIRST = 8 }; /* full passes after which prices are known */
+
+static inline const struct mask* states_low(const struct states* states) {
+	return states->any ? &states->sub_layers : NULL;
+}
+static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
+	return (struct variant){.skip = skip, .low = states_low(states), .low_head = states->head};
+}
+
+/* A mask's states with the copy that the session has. */
+struct states session_states(const struct session*, const struct mask*);
+static inline struct variant session_drafts_with(const struct session* s) {
+	return states_variant(&s->drafts, &s->mask);
+}
+
+/* session.c */
+/* Whether a key's rotation depends on the length of the prompt it came with. */
+bool session_length_matters(const struct session*, int n_prompt);
+
+/* emit.c */
+bool emitter_open(struct emitter*, const struct tokenizer*);
+void emitter_close(struct emitter*);
+bool emitter_start(struct emitter*, const struct tokenizer*, const struct swiftlet_request*, struct error*);
+void emitter_step(struct emitter*);
+/* Adds one token's text. True when a stop string is complete: the text then ends before it. */
+bool emitter_add(struct emitter*, int32_t token);
+void emitter_end(struct emitter*);
+
+/* flow.c */
+/* Whether a device drafts in a loop of its own, which knows no penalties. */
+static inline bool session_loops(const struct session* s) {
+	return s->engine->backend->draft && !s->history.on;
+}
+
+/* penalties.c */
+bool penalties_check(const struct session*, const struct swiftlet_request*, struct error*);
+bool penalties_start(struct session*, const struct swiftlet_request*, struct error*); /* checked ones */
+/* For the rows after the committed tokens; NULL where the request has none. */
+const struct penalties* penalties_now(struct session*);
+void penalties_close(struct session*);
+
+/* embedding.c */
+bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
+/* Rows of a pass over the prompt, from its token `first` on. */
+void embedding_add(struct session*, int first, int n);
+void embedding_close(struct embedding*);
+
+/* form.c */
+bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
+bool form_start(struct session*, const struct swiftlet_request*, struct error*);
+void form_close(struct session*);
+/* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be
+ * told. NULL: anything. Good until a token is emitted. */
+const uint64_t* const* form_last(struct session*, int n);
+const uint64_t* const* form_rows(struct session*, struct tree*);
+void form_emitted(struct session*, int32_t id);
+/* Nothing may follow any more, not even an end token: sets `stop`. */
+bool form_is_over(struct session*);
+
+/* plan.c */
+void plan_round(struct session*);
+/* Whether another draft pass comes first; else the planner's tree is what is verified. */
+bool plan_goes_on(struct session*);
+/* A plain step took so long: rounds since the last one were charged at what was thought of the machine's
+ * speed and are charged, where it had become faster, half of what that comes to: it changed somewhere in
+ * between. */
+void plan_settle(struct session*, double seconds);
+void plan_learn(struct session*, int emitted, int accepted);
+void plan_new_mask(struct session*);
+/* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
+ * always right; else there is no use in learning a better one. */
+bool plan_mask_may_pay(const struct session*);
+
+/* A copy that is still being made may get some of what drafting has earned. */
+void plan_help_copy(struct session*);
+
+#endif

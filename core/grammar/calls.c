@@ -1,0 +1,120 @@
+/* Texts in which a model calls functions, whose arguments are bound to schemas; the rest of the text is free.
+ *
+ * A free text goes on until its last bytes are those that begin a call: the automaton of Knuth, Morris and
+ * Pratt (1977), which may end in every state. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/json.h"
+#include "core/grammar/json_schema.h"
+
+enum { MAX_TRIGGER = 32 };
+
+static int32_t emit_arguments(struct grammar* g, const char* schema, int32_t next, struct error* error) {
+	if (!schema)
+		return json_schema_emit(g, NULL, next, error);
+	cJSON* parsed = json_parse(schema, strlen(schema), "the tool's parameters", error);
+	const int32_t at = parsed ? json_schema_emit(g, parsed->child ? parsed : NULL, next, error) : NOWHERE;
+	cJSON_Delete(parsed);
+	return at;
+}
+
+/* One of the calls. The first goes on from what has begun it. NOWHERE: one of them cannot be. */
+static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool first, int32_t next,
+                        struct error* error) {
+	const size_t begun = first ? strlen(c->begun) : 0;
+	int32_t all = NOWHERE;
+	for (int i = 0; i < c->n; i++) {
+		const char* before = first ? c->call[i].first : c->call[i].before;
+		if (strncmp(before, c->begun, begun) != 0)
+			continue;
+		const int32_t after = emit_text(g, c->call[i].after, strlen(c->call[i].after), next);
+		const int32_t arguments = emit_arguments(g, c->call[i].schema, after, error);
+		if (arguments == NOWHERE)
+			return NOWHERE;
+		all = emit_split(g, emit_text(g, before + begun, strlen(before + begun), arguments), all);
+	}
+	if (all == NOWHERE)
+		error_set(error, "no call begins as this one has");
+	return all;
+}
+
+static int32_t emit_calls(struct grammar* g, const struct grammar_calls* c, struct error* error) {
+	const int32_t end = emit_text(g, c->finish, strlen(c->finish), RETURNS);
+	const int32_t more = c->one ? end : emit_loop(g, end);
+	if (!c->one) {
+		const int32_t next = emit_one(g, c, false, more, error);
+		if (next == NOWHERE)
+			return NOWHERE;
+		loop_close(g, more, emit_text(g, c->between, strlen(c->between), next));
+	}
+	return emit_one(g, c, true, more, error);
+}
+
+/* ---- free text ------------------------------------------------------------------------------- */
+
+/* The length of the longest beginning of the trigger that `matched` bytes of it and then `byte` end with. */
+static int matched_after(const char* trigger, int matched, uint8_t byte) {
+	char seen[MAX_TRIGGER + 1];
+	memcpy(seen, trigger, (size_t)matched);
+	seen[matched] = (char)byte;
+	for (int n = matched + 1; n > 0; n--)
+		if (memcmp(seen + matched + 1 - n, trigger, (size_t)n) == 0)
+			return n;
+	return 0;
+}
+
+/* `calls`: what follows the trigger. */
+static int32_t emit_free(struct grammar* g, const char* trigger, int32_t calls) {
+	const int n = (int)strlen(trigger);
+	int32_t state[MAX_TRIGGER + 1];
+	for (int i = 0; i < n; i++)
+		state[i] = emit_loop(g, RETURNS);
+	state[n] = calls;
+	for (int i = 0; i < n; i++) {
+		int32_t all = NOWHERE;
+		for (int from = 0, to; from < 256; from = to) {
+			const int next = matched_after(trigger, i, (uint8_t)from);
+			for (to = from + 1; to < 256 && matched_after(trigger, i, (uint8_t)to) == next; to++)
+				;
+			all = emit_split(g, emit_range(g, (uint8_t)from, (uint8_t)(to - 1), state[next]), all);
+		}
+		loop_close(g, state[i], all);
+	}
+	return state[0];
+}
+
+/* A text of which the first byte that is no white space decides. */
+static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls) {
+	static const char space[] = "\t\n\v\f\r ";
+	const int32_t any = emit_loop(g, RETURNS), start = emit_loop(g, RETURNS);
+	loop_close(g, any, emit_range(g, 0, 255, any));
+	int32_t all = emit_range(g, (uint8_t)trigger, (uint8_t)trigger, calls);
+	for (int byte = 0; byte < 256; byte++)
+		if (byte != (uint8_t)trigger)
+			all = emit_split(
+			    g, emit_range(g, (uint8_t)byte, (uint8_t)byte, byte && strchr(space, byte) ? start : any),
+			    all);
+	loop_close(g, start, all);
+	return start;
+}
+
+struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* error) {
+	struct grammar* const g = program_open();
+	if (!g) {
+		error_set(error, "out of memory for a grammar");
+		return NULL;
+	}
+	int32_t start = emit_calls(g, c, error);
+	const size_t n = strlen(c->begun);
+	bool good = start != NOWHERE && (c->must || (n > 0 && n <= MAX_TRIGGER) ||
+	                                 error_set(error, "a call begins with %zu bytes", n));
+	if (good && !c->must)
+		start = c->at_beginning ? emit_first_decides(g, c->begun[0], start) : emit_free(g, c->begun, start);
+	if (good && !g->failed)
+		g->rule[0] = start;
+	if (good && program_close(g, error))
+		return g;
+	grammar_free(g);
+	return NULL;
+}

@@ -1,0 +1,253 @@
+/* References, and schemas of which several, any or one have to hold. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grammar/json_compiler.h"
+
+/* ---- references ----------------------------------------------------------------------------- */
+
+/* A rule for what is referred to, made once: schemas may refer to themselves. */
+static int reference_rule(struct compiler* c, const cJSON* schema) {
+	for (int i = 0; i < c->n_references; i++)
+		if (c->reference[i].schema == schema)
+			return c->reference[i].rule;
+	if (c->n_references == c->reference_capacity) {
+		const int capacity = c->reference_capacity ? 2 * c->reference_capacity : 16;
+		struct reference* more = realloc(c->reference, (size_t)capacity * sizeof *more);
+		if (!more)
+			return (int)schema_refuse(c, "out of memory");
+		c->reference = more;
+		c->reference_capacity = capacity;
+	}
+	const int rule = program_rule(c->grammar);
+	c->reference[c->n_references++] = (struct reference){schema, rule};
+	const int32_t start = schema_emit(c, schema, RETURNS);
+	if (start == NOWHERE && !c->failed)
+		schema_refuse(c, "what is referred to allows nothing");
+	if (!c->failed && !c->grammar->failed)
+		c->grammar->rule[rule] = start;
+	return rule;
+}
+
+int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t next) {
+	const cJSON* reference = json_field(schema, "$ref");
+	const cJSON* target = cJSON_IsString(reference) ? schema_resolve(c->root, reference->valuestring) : NULL;
+	if (!target)
+		return schema_refuse(c, "\"$ref\" points to nothing in this schema");
+	const int rule = reference_rule(c, target);
+	return c->failed ? NOWHERE : emit_call(c->grammar, rule, next);
+}
+
+/* ---- joining -------------------------------------------------------------------------------- */
+
+/* Keeps a schema that was made, as what refers to it goes on to. */
+static const cJSON* keep(struct compiler* c, cJSON* made, const char* problem) {
+	if (!made) {
+		schema_refuse(c, problem ? problem : "out of memory");
+		return NULL;
+	}
+	if (c->n_made == c->made_capacity) {
+		const int capacity = c->made_capacity ? 2 * c->made_capacity : 16;
+		cJSON** more = realloc(c->made, (size_t)capacity * sizeof *more);
+		if (!more) {
+			cJSON_Delete(made);
+			schema_refuse(c, "out of memory");
+			return NULL;
+		}
+		c->made = more;
+		c->made_capacity = capacity;
+	}
+	return c->made[c->n_made++] = made;
+}
+
+const cJSON* schema_joined(struct compiler* c, const cJSON* schema) {
+	struct schema_join join = {.root = c->root, .work = c->joined};
+	cJSON* made = schema_flat(&join, schema);
+	c->joined = join.work;
+	return keep(c, made, join.problem);
+}
+
+const cJSON* schema_joined_with(struct compiler* c, const cJSON* schema, const cJSON* other) {
+	struct schema_join join = {.root = c->root, .work = c->joined};
+	cJSON* made = schema_both(&join, schema, other);
+	c->joined = join.work;
+	return keep(c, made, join.problem);
+}
+
+/* ---- anyOf, oneOf --------------------------------------------------------------------------- */
+
+enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
+
+static const cJSON* followed(const struct compiler* c, const cJSON* schema) {
+	for (int i = 0; i < MAX_SCHEMA_DEPTH && cJSON_IsObject(schema); i++) {
+		const cJSON* reference = json_field(schema, "$ref");
+		if (!cJSON_IsString(reference))
+			break;
+		schema = schema_resolve(c->root, reference->valuestring);
+	}
+	return schema;
+}
+
+/* The types of values that may be valid under a schema, by what it says, not by what its other keywords are
+ * about: those hold of any other type. A whole number is a number too. */
+static unsigned declared_types(struct compiler* c, const cJSON* schema) {
+	const cJSON *said = json_field(schema, "type"), *value = json_field(schema, "const"),
+	            *values = json_field(schema, "enum");
+	unsigned types = 0;
+	if (said)
+		types = schema_types(c, schema);
+	else if (value || values)
+		for (const cJSON* one = values ? values->child : value; one; one = values ? one->next : NULL)
+			types |= cJSON_IsObject(one)   ? 1u << TYPE_OBJECT
+			         : cJSON_IsArray(one)  ? 1u << TYPE_ARRAY
+			         : cJSON_IsString(one) ? 1u << TYPE_STRING
+			         : cJSON_IsNumber(one) ? 1u << TYPE_NUMBER
+			         : cJSON_IsBool(one)   ? 1u << TYPE_BOOLEAN
+			                               : 1u << TYPE_NULL;
+	if (types == 0)
+		return ALL_TYPES;
+	return types >> TYPE_NUMBER & 1u ? types | 1u << TYPE_INTEGER : types;
+}
+
+/* Whether no value can be valid under both: other types, or a member that both require with other constants.
+ */
+static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
+	a = followed(c, a);
+	b = followed(c, b);
+	if (!cJSON_IsObject(a) || !cJSON_IsObject(b))
+		return false;
+	const unsigned both = declared_types(c, a) & declared_types(c, b);
+	if (both == 0)
+		return true;
+	const cJSON *x = json_field(a, "const"), *y = json_field(b, "const"), *field;
+	if (x && y)
+		return !cJSON_Compare(x, y, true);
+	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties");
+	if (both != 1u << TYPE_OBJECT)
+		return false;
+	cJSON_ArrayForEach (field, json_field(a, "required")) {
+		if (!cJSON_IsString(field))
+			continue;
+		const cJSON* of_both = NULL;
+		cJSON_ArrayForEach (of_both, json_field(b, "required")) {
+			if (cJSON_IsString(of_both) && strcmp(of_both->valuestring, field->valuestring) == 0)
+				break;
+		}
+		const cJSON* one = followed(c, cJSON_GetObjectItemCaseSensitive(of_a, field->valuestring));
+		const cJSON* other = followed(c, cJSON_GetObjectItemCaseSensitive(of_b, field->valuestring));
+		x = cJSON_IsObject(one) ? json_field(one, "const") : NULL;
+		y = cJSON_IsObject(other) ? json_field(other, "const") : NULL;
+		if (!x && cJSON_IsObject(one) && cJSON_GetArraySize(json_field(one, "enum")) == 1)
+			x = cJSON_GetArrayItem(json_field(one, "enum"), 0);
+		if (!y && cJSON_IsObject(other) && cJSON_GetArraySize(json_field(other, "enum")) == 1)
+			y = cJSON_GetArrayItem(json_field(other, "enum"), 0);
+		if (of_both && x && y && !cJSON_Compare(x, y, true))
+			return true;
+	}
+	return false;
+}
+
+/* Of those the ones that are emitted. */
+static unsigned emitted_types(struct compiler* c, const cJSON* schema) {
+	const cJSON* target = followed(c, schema);
+	if (!cJSON_IsObject(target))
+		return ALL_TYPES;
+	const unsigned implied = schema_types(c, target), declared = declared_types(c, target);
+	return implied && declared == ALL_TYPES && !json_field(target, "type") ? implied : declared;
+}
+
+static unsigned possible_types(struct compiler* c, const cJSON* schema) {
+	const cJSON* target = followed(c, schema);
+	return cJSON_IsObject(target) ? declared_types(c, target) : ALL_TYPES;
+}
+
+/* A member that the one requires and the other does not. */
+static const char* required_alone(const struct compiler* c, const cJSON* one, const cJSON* other) {
+	const cJSON *name, *known;
+	cJSON_ArrayForEach (name, json_field(followed(c, one), "required")) {
+		bool found = !cJSON_IsString(name);
+		cJSON_ArrayForEach (known, json_field(followed(c, other), "required"))
+			found |= cJSON_Compare(name, known, true);
+		if (!found)
+			return name->valuestring;
+	}
+	return NULL;
+}
+
+/* What alternative i has to keep besides so that none of the others holds: a narrower set of types, or
+ * members left out that another requires. False: nothing would be left. */
+static bool add_exclusions(struct compiler* c, const cJSON* const* list, int n, int i, cJSON* to) {
+	unsigned types = emitted_types(c, list[i]);
+	cJSON* properties = cJSON_AddObjectToObject(to, "properties");
+	bool narrower = false;
+	for (int j = 0; j < n && properties; j++) {
+		if (j == i || disjoint(c, list[i], list[j]))
+			continue;
+		const unsigned theirs = possible_types(c, list[j]);
+		const char* name = required_alone(c, list[j], list[i]);
+		if (types == 1u << TYPE_OBJECT && name) {
+			if (!cJSON_GetObjectItemCaseSensitive(properties, name))
+				cJSON_AddFalseToObject(properties, name);
+		} else {
+			narrower |= (types & theirs) != 0;
+			/* a number that is no integer is not in the language of what is left */
+			types &= ~(theirs >> TYPE_INTEGER & 1u ? theirs | 1u << TYPE_NUMBER : theirs);
+		}
+	}
+	if (properties && !properties->child)
+		cJSON_DeleteItemFromObjectCaseSensitive(to, "properties");
+	static const char* const names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+	cJSON* allowed = narrower ? cJSON_AddArrayToObject(to, "type") : NULL;
+	for (int type = 0; type < TYPE_COUNT && allowed; type++)
+		if (types >> type & 1u)
+			cJSON_AddItemToArray(allowed, cJSON_CreateString(names[type]));
+	return types != 0;
+}
+
+/* One alternative, with what stands beside the combination and what oneOf takes from it. */
+static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, int n, int i, bool one,
+                                int32_t next) {
+	const cJSON* schema = list[i];
+	cJSON* exclusions = one && n > 1 ? cJSON_CreateObject() : NULL;
+	int32_t at = NOWHERE;
+	if (exclusions && !add_exclusions(c, list, n, i, exclusions))
+		schema = NULL;
+	else if (exclusions && exclusions->child)
+		schema = schema_joined_with(c, schema, exclusions);
+	if (schema && !c->failed)
+		at = schema_emit(c, schema, next);
+	cJSON_Delete(exclusions);
+	return at;
+}
+
+/* Whether the alternatives' values are the whole's: nothing else is said beside the combination. */
+static const cJSON* beside(struct compiler* c, const cJSON* schema, const char* keyword) {
+	const char* const without[] = {keyword, NULL};
+	struct schema_join join = {.root = c->root};
+	if (!schema_has_more_than(schema, keyword))
+		return NULL;
+	return keep(c, schema_without(&join, schema, without), NULL);
+}
+
+int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {
+	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = beside(c, schema, keyword);
+	const bool exactly_one = strcmp(keyword, "oneOf") == 0;
+	const cJSON* list[MAX_SCHEMAS_EITHER];
+	int n = 0;
+	int32_t all = NOWHERE;
+	if (!cJSON_IsArray(alternatives) || !alternatives->child ||
+	    cJSON_GetArraySize(alternatives) > MAX_SCHEMAS_EITHER)
+		return schema_refuse_keyword(c, keyword, "is not an array of 1 to 256 schemas");
+	cJSON_ArrayForEach (one, alternatives) {
+		list[n] = rest ? schema_joined_with(c, one, rest) : one;
+		if (c->failed)
+			return NOWHERE;
+		n++;
+	}
+	for (int i = 0; i < n && !c->failed; i++)
+		all = emit_split(c->grammar, emit_alternative(c, list, n, i, exactly_one, next), all);
+	if (all == NOWHERE && exactly_one && n > 1 && !c->failed)
+		return schema_refuse(
+		    c, "\"oneOf\": a value that is valid under one of its schemas is valid under another");
+	return all;
+}

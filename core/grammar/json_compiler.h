@@ -1,0 +1,78 @@
+/* What the files that compile a schema share: what is compiled, and where in it. */
+#ifndef SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
+#define SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
+
+#include "core/files/json.h"
+#include "core/grammar/json_merge.h"
+#include "core/grammar/pattern.h"
+#include "core/grammar/program.h"
+
+enum {
+	MAX_PROPERTIES = 1024,
+	MAX_SCHEMA_DEPTH = 64,
+	MAX_SCHEMAS = 1 << 14,
+	MAX_ITEMS = 4096,
+	PATH_SIZE = 160,
+	MAX_SCHEMAS_EITHER = 256,
+	MAX_SCHEMA_BYTES = 128 << 10
+};
+
+/* Rules that many places call. */
+enum shared {
+	SHARED_SPACE,
+	SHARED_STRING,
+	SHARED_NUMBER,
+	SHARED_INTEGER,
+	SHARED_VALUE,
+	SHARED_OBJECT,
+	SHARED_COUNT
+};
+
+struct reference {
+	const cJSON* schema;
+	int rule;
+};
+
+struct compiler {
+	struct grammar* grammar;
+	const cJSON* root;
+	struct error* error;
+	bool failed;
+	int depth, schemas;
+	int shared[SHARED_COUNT]; /* a rule, or -1 */
+	struct reference* reference;
+	int n_references, reference_capacity;
+	char path[PATH_SIZE]; /* of the schema at hand, for messages */
+	size_t path_size;
+	cJSON** made; /* (n_made) schemas that were joined, kept until the end */
+	int n_made, made_capacity;
+	int joined; /* schemas joined so far */
+};
+
+enum type {
+	TYPE_OBJECT,
+	TYPE_ARRAY,
+	TYPE_STRING,
+	TYPE_NUMBER,
+	TYPE_INTEGER,
+	TYPE_BOOLEAN,
+	TYPE_NULL,
+	TYPE_COUNT
+};
+
+/* Each emits before `next`; NOWHERE: nothing is valid, or the compiler has failed. */
+int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
+int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);
+/* anyOf or oneOf, perhaps with other keywords beside it. */
+int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
+/* What $ref or allOf have to do with other keywords, as one schema that is kept; NULL: failed. */
+const cJSON* schema_joined(struct compiler*, const cJSON* schema);
+const cJSON* schema_joined_with(struct compiler*, const cJSON* schema, const cJSON* other);
+
+/* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
+unsigned schema_types(struct compiler*, const cJSON* schema);
+/* Fails: NOWHERE. */
+int32_t schema_refuse(struct compiler*, const char* what);
+int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char* why);
+
+#endif

@@ -1,0 +1,376 @@
+/* See json_merge.h. Where two keywords cannot be one, that is a problem with a name, never a wider schema. */
+#include "core/grammar/json_merge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/json.h"
+
+enum { MAX_WORK = 1 << 14, MAX_CHAIN = 64 };
+
+static const char* const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+enum { TYPES = sizeof type_names / sizeof *type_names, NUMBER = 3, INTEGER = 4 };
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+const cJSON* schema_resolve(const cJSON* root, const char* reference) {
+	if (reference[0] != '#')
+		return NULL;
+	const cJSON* at = root;
+	for (const char* from = reference + 1; at && *from;) {
+		char name[256];
+		size_t n = 0;
+		if (*from++ != '/')
+			return NULL;
+		for (; *from && *from != '/'; from++) {
+			char letter = *from;
+			if (letter == '~' && (from[1] == '0' || from[1] == '1'))
+				letter = *++from == '0' ? '~' : '/';
+			else if (letter == '%' && strncmp(from, "%24", 3) == 0) {
+				letter = '$';
+				from += 2;
+			}
+			if (n + 1 == sizeof name)
+				return NULL;
+			name[n++] = letter;
+		}
+		name[n] = 0;
+		at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(name))
+		                       : cJSON_GetObjectItemCaseSensitive(at, name);
+	}
+	return at;
+}
+
+static bool is_one_of(const char* word, const char* const* list) {
+	for (; *list; list++)
+		if (strcmp(word, *list) == 0)
+			return true;
+	return false;
+}
+
+/* The keywords that constrain; every other one is an annotation, as the specification has it. */
+bool schema_describes(const char* keyword) {
+	static const char* const constraining[] = {"$ref",
+	                                           "$dynamicRef",
+	                                           "$recursiveRef",
+	                                           "type",
+	                                           "enum",
+	                                           "const",
+	                                           "anyOf",
+	                                           "oneOf",
+	                                           "allOf",
+	                                           "not",
+	                                           "if",
+	                                           "then",
+	                                           "else",
+	                                           "properties",
+	                                           "patternProperties",
+	                                           "additionalProperties",
+	                                           "unevaluatedProperties",
+	                                           "propertyNames",
+	                                           "required",
+	                                           "minProperties",
+	                                           "maxProperties",
+	                                           "dependencies",
+	                                           "dependentRequired",
+	                                           "dependentSchemas",
+	                                           "items",
+	                                           "prefixItems",
+	                                           "additionalItems",
+	                                           "unevaluatedItems",
+	                                           "contains",
+	                                           "minContains",
+	                                           "maxContains",
+	                                           "minItems",
+	                                           "maxItems",
+	                                           "uniqueItems",
+	                                           "pattern",
+	                                           "format",
+	                                           "minLength",
+	                                           "maxLength",
+	                                           "minimum",
+	                                           "maximum",
+	                                           "exclusiveMinimum",
+	                                           "exclusiveMaximum",
+	                                           "multipleOf",
+	                                           "nullable",
+	                                           NULL};
+	return !is_one_of(keyword, constraining);
+}
+
+bool schema_has_more_than(const cJSON* schema, const char* keyword) {
+	const cJSON* field;
+	cJSON_ArrayForEach (field, schema) {
+		if (strcmp(field->string, keyword) != 0 && !schema_describes(field->string))
+			return true;
+	}
+	return false;
+}
+
+/* ---- building --------------------------------------------------------------------------------- */
+
+static cJSON* fail(struct schema_join* j, cJSON* schema, const char* problem) {
+	if (!j->problem)
+		j->problem = problem;
+	cJSON_Delete(schema);
+	return NULL;
+}
+
+/* In the place of what is there; takes the value over. */
+static bool put(cJSON* object, const char* name, cJSON* value) {
+	cJSON_DeleteItemFromObjectCaseSensitive(object, name);
+	if (value && cJSON_AddItemToObject(object, name, value))
+		return true;
+	cJSON_Delete(value);
+	return false;
+}
+
+static bool copy_to(cJSON* object, const cJSON* value) {
+	return put(object, value->string, cJSON_Duplicate(value, true));
+}
+
+/* {"allOf": [a, b]}: joined when it comes to it. */
+static cJSON* later(const cJSON* a, const cJSON* b) {
+	cJSON* both = cJSON_CreateObject();
+	cJSON* list = both ? cJSON_AddArrayToObject(both, "allOf") : NULL;
+	cJSON* copies[] = {cJSON_Duplicate(a, true), cJSON_Duplicate(b, true)};
+	bool good = list != NULL;
+	for (int i = 0; i < 2; i++)
+		if (!good || !copies[i] || !cJSON_AddItemToArray(list, copies[i])) {
+			cJSON_Delete(copies[i]);
+			good = false;
+		}
+	if (good)
+		return both;
+	cJSON_Delete(both);
+	return NULL;
+}
+
+/* ---- keyword by keyword ----------------------------------------------------------------------- */
+
+static unsigned types_in(const cJSON* type) {
+	unsigned types = 0;
+	for (const cJSON* one = cJSON_IsArray(type) ? type->child : type; one;
+	     one = cJSON_IsArray(type) ? one->next : NULL)
+		for (unsigned i = 0; i < TYPES; i++)
+			if (cJSON_IsString(one) && strcmp(one->valuestring, type_names[i]) == 0)
+				types |= 1u << i;
+	return types >> NUMBER & 1u ? types | 1u << INTEGER : types;
+}
+
+static cJSON* type_list(unsigned types) {
+	cJSON* list = cJSON_CreateArray();
+	if (types >> NUMBER & 1u)
+		types &= ~(1u << INTEGER);
+	for (unsigned i = 0; i < TYPES && list; i++)
+		if (types >> i & 1u)
+			cJSON_AddItemToArray(list, cJSON_CreateString(type_names[i]));
+	return list;
+}
+
+static cJSON* common_values(const cJSON* a, const cJSON* b) {
+	cJSON* list = cJSON_CreateArray();
+	const cJSON *x, *y;
+	cJSON_ArrayForEach (x, a) {
+		bool found = false;
+		cJSON_ArrayForEach (y, b)
+			found |= cJSON_Compare(x, y, true);
+		if (found && list)
+			cJSON_AddItemToArray(list, cJSON_Duplicate(x, true));
+	}
+	return list;
+}
+
+/* Members that one of them alone names are the other's additional ones. */
+static bool join_properties(cJSON* to, const cJSON* a, const cJSON* b) {
+	cJSON* all = cJSON_CreateObject();
+	const cJSON* from[] = {a, b};
+	bool good = all != NULL;
+	for (int i = 0; i < 2 && good; i++) {
+		const cJSON *one, *others = json_field(from[1 - i], "additionalProperties");
+		const cJSON* theirs = json_field(from[1 - i], "properties");
+		cJSON_ArrayForEach (one, json_field(from[i], "properties")) {
+			const cJSON* twin = cJSON_GetObjectItemCaseSensitive(theirs, one->string);
+			twin = twin ? twin : cJSON_IsTrue(others) ? NULL : others;
+			if (good && !cJSON_GetObjectItemCaseSensitive(all, one->string)) {
+				cJSON* joined = twin ? later(one, twin) : cJSON_Duplicate(one, true);
+				good = joined && put(all, one->string, joined);
+			}
+		}
+	}
+	return put(to, "properties", all) && good;
+}
+
+static bool join_required(cJSON* to, const cJSON* more) {
+	cJSON* list = cJSON_Duplicate(json_field(to, "required"), true);
+	const cJSON *one, *known;
+	cJSON_ArrayForEach (one, more) {
+		bool found = false;
+		cJSON_ArrayForEach (known, list)
+			found |= cJSON_Compare(known, one, true);
+		if (!found && list)
+			cJSON_AddItemToArray(list, cJSON_Duplicate(one, true));
+	}
+	return put(to, "required", list);
+}
+
+static bool is_bound(const char* keyword, bool upper) {
+	static const char* const lower_ones[] = {"minimum",  "exclusiveMinimum", "minLength",
+	                                         "minItems", "minProperties",    NULL};
+	static const char* const upper_ones[] = {"maximum",  "exclusiveMaximum", "maxLength",
+	                                         "maxItems", "maxProperties",    NULL};
+	return is_one_of(keyword, upper ? upper_ones : lower_ones);
+}
+
+/* A keyword that both have. NULL: joined; else what is wrong with it. */
+static const char* join_keyword(cJSON* to, const cJSON* mine, const cJSON* more) {
+	static const char* const no_memory = "there is no memory to join schemas";
+	const char* name = more->string;
+	if (cJSON_Compare(mine, more, true))
+		return NULL;
+	if (strcmp(name, "type") == 0)
+		return put(to, name, type_list(types_in(mine) & types_in(more))) ? NULL : no_memory;
+	if (strcmp(name, "enum") == 0)
+		return put(to, name, common_values(mine, more)) ? NULL : no_memory;
+	if (strcmp(name, "const") == 0) /* two of them */
+		return put(to, "enum", cJSON_CreateArray()) ? NULL : no_memory;
+	if (strcmp(name, "required") == 0)
+		return join_required(to, more) ? NULL : no_memory;
+	if (strcmp(name, "items") == 0 && !cJSON_IsArray(mine) && !cJSON_IsArray(more))
+		return put(to, name, later(mine, more)) ? NULL : no_memory;
+	if (strcmp(name, "additionalProperties") == 0) {
+		if (cJSON_IsFalse(mine) || cJSON_IsTrue(more))
+			return NULL;
+		return put(to, name,
+		           cJSON_IsFalse(more) || cJSON_IsTrue(mine) ? cJSON_Duplicate(more, true)
+		                                                     : later(mine, more))
+		           ? NULL
+		           : no_memory;
+	}
+	if (cJSON_IsNumber(mine) && cJSON_IsNumber(more) && (is_bound(name, false) || is_bound(name, true))) {
+		const bool tighter = is_bound(name, true) ? more->valuedouble < mine->valuedouble
+		                                          : more->valuedouble > mine->valuedouble;
+		return !tighter || copy_to(to, more) ? NULL : no_memory;
+	}
+	if (strcmp(name, "uniqueItems") == 0)
+		return put(to, name, cJSON_CreateTrue()) ? NULL : no_memory;
+	if (strcmp(name, "nullable") == 0)
+		return put(to, name, cJSON_CreateFalse()) ? NULL : no_memory;
+	return "two schemas that have to hold at once cannot be joined";
+}
+
+/* What only one side has and the other's keyword reaches into. */
+static bool reaches_across(const cJSON* a, const cJSON* b) {
+	const cJSON* others = json_field(b, "additionalProperties");
+	return (json_field(a, "patternProperties") && others && !cJSON_IsTrue(others)) ||
+	       ((json_field(a, "prefixItems") || cJSON_IsArray(json_field(a, "items"))) &&
+	        (json_field(b, "items") || json_field(b, "prefixItems"))) ||
+	       (json_field(a, "nullable") && json_field(b, "type"));
+}
+
+/* Combinations that both have hold one within the other. */
+static bool nest_combination(cJSON* to, const cJSON* more) {
+	cJSON* list = cJSON_GetObjectItemCaseSensitive(to, "allOf");
+	if (!list)
+		list = cJSON_AddArrayToObject(to, "allOf");
+	cJSON* one = cJSON_CreateObject();
+	if (!list || !one || !copy_to(one, more) || !cJSON_AddItemToArray(list, one)) {
+		cJSON_Delete(one);
+		return false;
+	}
+	return true;
+}
+
+static cJSON* false_schema(cJSON* instead_of) {
+	cJSON_Delete(instead_of);
+	return cJSON_CreateFalse();
+}
+
+/* Both are flat objects. */
+static cJSON* join_flat(struct schema_join* j, const cJSON* a, const cJSON* b) {
+	cJSON* to = cJSON_Duplicate(a, true);
+	const cJSON* more;
+	if (!to)
+		return NULL;
+	/* the inner one's unevaluated members are those that it does not name itself */
+	const bool inner = json_field(b, "unevaluatedProperties") && json_field(a, "properties");
+	if (inner || reaches_across(a, b) || reaches_across(b, a))
+		return fail(j, to, "two schemas that have to hold at once cannot be joined");
+	cJSON_ArrayForEach (more, b) {
+		const cJSON* mine = cJSON_GetObjectItemCaseSensitive(to, more->string);
+		const bool combined = strcmp(more->string, "anyOf") == 0 || strcmp(more->string, "oneOf") == 0 ||
+		                      strcmp(more->string, "allOf") == 0;
+		if (schema_describes(more->string) || strcmp(more->string, "properties") == 0)
+			continue;
+		if (!mine ? !copy_to(to, more) : combined && !nest_combination(to, more))
+			return fail(j, to, "there is no memory to join schemas");
+		const char* problem = mine && !combined ? join_keyword(to, mine, more) : NULL;
+		if (problem)
+			return fail(j, to, problem);
+	}
+	if ((json_field(a, "properties") || json_field(b, "properties")) && !join_properties(to, a, b))
+		return fail(j, to, "there is no memory to join schemas");
+	const cJSON* type = cJSON_GetObjectItemCaseSensitive(to, "type");
+	const cJSON* values = cJSON_GetObjectItemCaseSensitive(to, "enum");
+	if ((cJSON_IsArray(type) && !type->child) || (cJSON_IsArray(values) && !values->child))
+		return false_schema(to);
+	return to;
+}
+
+/* ---- from outside ----------------------------------------------------------------------------- */
+
+static cJSON* both_flat(struct schema_join* j, cJSON* a, cJSON* b) { /* takes both */
+	cJSON* to = NULL;
+	if (a && b) {
+		if (cJSON_IsFalse(a) || cJSON_IsFalse(b))
+			to = cJSON_CreateFalse();
+		else if (cJSON_IsTrue(a) || cJSON_IsTrue(b))
+			to = cJSON_Duplicate(cJSON_IsTrue(a) ? b : a, true);
+		else
+			to = join_flat(j, a, b);
+	}
+	cJSON_Delete(a);
+	cJSON_Delete(b);
+	return to;
+}
+
+static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
+	static const char* const parts[] = {"$ref", "allOf", NULL};
+	const cJSON *reference = json_field(schema, "$ref"), *all = json_field(schema, "allOf"), *one;
+	if (++j->work > MAX_WORK || depth > MAX_CHAIN)
+		return fail(j, NULL, "too many schemas that have to hold at once");
+	if (!cJSON_IsObject(schema))
+		return cJSON_IsBool(schema) ? cJSON_Duplicate(schema, true)
+		                            : fail(j, NULL, "a schema is neither an object nor a boolean");
+	cJSON* to = schema_without(j, schema, parts);
+	if (reference) {
+		const cJSON* target =
+		    cJSON_IsString(reference) ? schema_resolve(j->root, reference->valuestring) : NULL;
+		if (!target)
+			return fail(j, to, "\"$ref\" points to nothing in this schema");
+		to = both_flat(j, to, flat_at(j, target, depth + 1));
+	}
+	if (all && !cJSON_IsArray(all))
+		return fail(j, to, "\"allOf\" is not an array");
+	cJSON_ArrayForEach (one, all)
+		to = to ? both_flat(j, to, flat_at(j, one, depth + 1)) : NULL;
+	return to;
+}
+
+cJSON* schema_flat(struct schema_join* j, const cJSON* schema) { return flat_at(j, schema, 0); }
+
+cJSON* schema_both(struct schema_join* j, const cJSON* a, const cJSON* b) {
+	cJSON* one = schema_flat(j, a);
+	return one ? both_flat(j, one, schema_flat(j, b)) : NULL;
+}
+
+cJSON* schema_without(struct schema_join* j, const cJSON* schema, const char* const* keywords) {
+	cJSON* to = cJSON_CreateObject();
+	const cJSON* field;
+	cJSON_ArrayForEach (field, schema) {
+		if (to && !is_one_of(field->string, keywords) && !schema_describes(field->string) &&
+		    !copy_to(to, field))
+			return fail(j, to, NULL);
+	}
+	return to;
+}

@@ -1,0 +1,29 @@
+/* Schemas joined: what is valid under several at once, as one schema. For allOf, for keywords beside a $ref
+ * or a combination, and for what a oneOf has to leave out. */
+#ifndef SWIFTLET_CORE_GRAMMAR_JSON_MERGE_H
+#define SWIFTLET_CORE_GRAMMAR_JSON_MERGE_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+
+struct schema_join {
+	const cJSON* root;   /* that references point into */
+	const char* problem; /* why nothing was joined; NULL: no memory */
+	int work;            /* schemas joined so far: bounded */
+};
+
+/* What a local reference points to, by RFC 6901; NULL: nothing. */
+const cJSON* schema_resolve(const cJSON* root, const char* reference);
+/* Whether a keyword says nothing of which values are valid. */
+bool schema_describes(const char* keyword);
+/* Whether the schema has constraining keywords beside this one. */
+bool schema_has_more_than(const cJSON* schema, const char* keyword);
+
+/* The schema without $ref and allOf, which have become a part of it. A new one, or NULL. */
+cJSON* schema_flat(struct schema_join*, const cJSON* schema);
+/* What is valid under both, flat. A new one, or NULL. */
+cJSON* schema_both(struct schema_join*, const cJSON* a, const cJSON* b);
+/* The schema without these keywords (NULL-ended). A new one, or NULL. */
+cJSON* schema_without(struct schema_join*, const cJSON* schema, const char* const* keywords);
+
+#endif

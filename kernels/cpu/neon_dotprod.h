@@ -1,0 +1,65 @@
+/* Products of signed bytes, four columns an instruction: for neon_quantized.h, with dotprod. */
+#include "kernels/cpu/neon_ints.h"
+
+/* sum += 16 columns of four weight rows, word by word, times an activation row's */
+INLINED ints dot_16(ints sum, const ints w[4], const int8_t* q) {
+	const int8x16_t x = vld1q_s8(q);
+	sum = vdotq_laneq_s32(sum, signed_bytes_of(w[0]), x, 0);
+	sum = vdotq_laneq_s32(sum, signed_bytes_of(w[1]), x, 1);
+	sum = vdotq_laneq_s32(sum, signed_bytes_of(w[2]), x, 2);
+	return vdotq_laneq_s32(sum, signed_bytes_of(w[3]), x, 3);
+}
+
+/* sum (n) += `columns` columns of four weight rows, word by word, times those of the activation rows at q */
+INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint8_t* w, const int8_t* q,
+                      size_t x_stride) {
+	(void)in_16_bits;
+	UNROLLED for (int k = 0; k < columns; k += 16) {
+		ints four[4];
+		UNROLLED for (int c = 0; c < 4; c++) four[c] = ints_load(w + (size_t)(k / 4 + c) * LANES * 4);
+		UNROLLED for (int i = 0; i < n; i++) sum[i] = dot_16(sum[i], four, q + (size_t)i * x_stride + k);
+	}
+}
+
+enum { WOVEN_ROWS = 8 };
+#define WOVEN_CASES                                                                                          \
+	WOVEN_CASE(1)                                                                                            \
+	WOVEN_CASE(2)                                                                                            \
+	WOVEN_CASE(3)                                                                                            \
+	WOVEN_CASE(4)                                                                                            \
+	WOVEN_CASE(5)                                                                                            \
+	WOVEN_CASE(6)                                                                                            \
+	WOVEN_CASE(7)                                                                                            \
+	WOVEN_CASE(8)
+
+/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
+INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
+                          size_t x_stride) {
+	ints low[WOVEN_ROWS], high[WOVEN_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
+	UNROLLED for (int k = 0; k < 32; k += 16) {
+		ints four[4], others[4];
+		UNROLLED for (int c = 0; c < 4; c++) {
+			const uint8x16_t both = vld1q_u8(w + (size_t)(k / 4 + c) * WOVEN * 4);
+			four[c] = ints_from_bytes(vandq_u8(both, vdupq_n_u8(15)));
+			others[c] = ints_from_bytes(vshrq_n_u8(both, 4));
+		}
+		UNROLLED for (int i = 0; i < n; i++) {
+			low[i] = dot_16(low[i], four, q + (size_t)i * x_stride + k);
+			high[i] = dot_16(high[i], others, q + (size_t)i * x_stride + k + 32);
+		}
+	}
+	UNROLLED for (int i = 0; i < n; i++) sum[i] =
+	    vmlaq_s32(vmlaq_s32(sum[i], low[i], first), high[i], second);
+}
+
+/* 16·vectors columns of four weight rows times those of the activation row at q */
+INLINED ints row_dot(int vectors, const struct taken* w, const int8_t* q) {
+	ints sums[SIDE];
+	UNROLLED for (int r = 0; r < SIDE; r++) sums[r] = ints_set(0);
+	UNROLLED for (int v = 0; v < vectors; v++) {
+		const int8x16_t x = vld1q_s8(q + v * 16);
+		UNROLLED for (int r = 0; r < SIDE; r++) sums[r] = vdotq_s32(sums[r], w->q[r][v], x);
+	}
+	return four_sums(sums);
+}

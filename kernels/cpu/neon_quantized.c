@@ -1,0 +1,99 @@
+/* Products with quantized weights, NEON alone.
+ *
+ * Products of bytes are 16 bits wide: as many as fit are added up there, then widened to 32 by pairs. */
+#include "kernels/cpu/matmul.h"
+
+#if defined(__aarch64__)
+#include "kernels/cpu/neon_ints.h"
+
+/* Four weight rows' sums of 16-bit products: `pair` has rows 0 and 1, `other` rows 2 and 3 */
+struct wide_sums {
+	int32x4_t pair, other;
+};
+
+/* += the products of `words` words of four weight rows with those of an activation row, in 16 bits */
+INLINED void words_dot(struct wide_sums* sum, int words, const ints w[], const int8_t* q) {
+	int16x8_t pair, other;
+	UNROLLED for (int c = 0; c < words; c++) {
+		const int8x16_t four = signed_bytes_of(w[c]), x = signed_bytes_of(to_all(q + c * 4));
+		const int8x8_t low = vget_low_s8(four), part = vget_low_s8(x);
+		pair = c ? vmlal_s8(pair, low, part) : vmull_s8(low, part);
+		other = c ? vmlal_high_s8(other, four, x) : vmull_high_s8(four, x);
+	}
+	sum->pair = vpadalq_s16(sum->pair, pair);
+	sum->other = vpadalq_s16(sum->other, other);
+}
+
+/* sum (n) += `columns` columns of four weight rows, word by word, times those of the activation rows at q */
+INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint8_t* w, const int8_t* q,
+                      size_t x_stride) {
+	const int words = in_16_bits < columns / 4 ? in_16_bits : columns / 4;
+	struct wide_sums sums[GROUP_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) sums[i] = (struct wide_sums){ints_set(0), ints_set(0)};
+	UNROLLED for (int at = 0; at < columns / 4; at += words) {
+		ints four[8];
+		UNROLLED for (int c = 0; c < words; c++) four[c] = ints_load(w + (size_t)(at + c) * LANES * 4);
+		UNROLLED for (int i = 0; i < n; i++)
+		    words_dot(&sums[i], words, four, q + (size_t)i * x_stride + at * 4);
+	}
+	UNROLLED for (int i = 0; i < n; i++) sum[i] = vaddq_s32(sum[i], vpaddq_s32(sums[i].pair, sums[i].other));
+}
+
+enum { WOVEN_ROWS = 4 };
+#define WOVEN_CASES                                                                                          \
+	WOVEN_CASE(1)                                                                                            \
+	WOVEN_CASE(2)                                                                                            \
+	WOVEN_CASE(3)                                                                                            \
+	WOVEN_CASE(4)
+
+/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
+INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
+                          size_t x_stride) {
+	UNROLLED for (int half = 0; half < 2; half++) {
+		ints four[8];
+		UNROLLED for (int c = 0; c < 8; c++) {
+			const uint8x16_t both = vld1q_u8(w + (size_t)c * WOVEN * 4);
+			four[c] = ints_from_bytes(half ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15)));
+		}
+		UNROLLED for (int i = 0; i < n; i++) {
+			struct wide_sums s = {ints_set(0), ints_set(0)};
+			words_dot(&s, 8, four, q + (size_t)i * x_stride + half * 32);
+			sum[i] = vmlaq_s32(sum[i], vpaddq_s32(s.pair, s.other), half ? second : first);
+		}
+	}
+}
+
+/* dot (n) = 16·vectors columns of four weight rows times those of the activation rows at q */
+INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const struct taken* w, const int8_t* q,
+                      size_t x_stride) {
+	UNROLLED for (int i = 0; i < n; i++) {
+		int8x16_t x[2];
+		ints sums[SIDE];
+		UNROLLED for (int v = 0; v < vectors; v++) x[v] = vld1q_s8(q + (size_t)i * x_stride + v * 16);
+		UNROLLED for (int r = 0; r < SIDE; r++) {
+			const int8x16_t* four = w->q[r];
+			int16x8_t some = vmull_s8(vget_low_s8(four[0]), vget_low_s8(x[0]));
+			some = vmlal_high_s8(some, four[0], x[0]);
+			if (vectors == 1) {
+				sums[r] = vpaddlq_s16(some);
+				continue;
+			}
+			if (in_16_bits >= 4) {
+				some = vmlal_s8(some, vget_low_s8(four[1]), vget_low_s8(x[1]));
+				sums[r] = vpaddlq_s16(vmlal_high_s8(some, four[1], x[1]));
+				continue;
+			}
+			const int16x8_t more = vmull_s8(vget_low_s8(four[1]), vget_low_s8(x[1]));
+			sums[r] = vpadalq_s16(vpaddlq_s16(some), vmlal_high_s8(more, four[1], x[1]));
+		}
+		dot[i] = four_sums(sums);
+	}
+}
+
+#include "kernels/cpu/neon_quantized.h"
+
+void neon_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                           const void* x, int n) {
+	any_quantized_matmul(out, out_stride, w, begin, end, x, n);
+}
+#endif

@@ -1,0 +1,20 @@
+/* Products with quantized weights, NEON with dotprod. */
+#include "kernels/cpu/matmul.h"
+
+#if defined(__aarch64__)
+#include "kernels/cpu/neon_dotprod.h"
+
+/* dot (n) = 16·vectors columns of four weight rows times those of the activation rows at q */
+INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const struct taken* w, const int8_t* q,
+                      size_t x_stride) {
+	(void)in_16_bits;
+	UNROLLED for (int i = 0; i < n; i++) dot[i] = row_dot(vectors, w, q + (size_t)i * x_stride);
+}
+
+#include "kernels/cpu/neon_quantized.h"
+
+void dotprod_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                              int64_t end, const void* x, int n) {
+	any_quantized_matmul(out, out_stride, w, begin, end, x, n);
+}
+#endif

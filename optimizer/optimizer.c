@@ -1,0 +1,288 @@
+/* The optimizer as a session's learner: opening, what passes tell it, prices, the mask that drafts. */
+#include "optimizer/optimizer_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimizer/random_mask.h"
+
+static int block_count(const struct session* s) { return s->engine->model->weights.shape.n_blocks; }
+
+/* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
+static void offer_costs(const struct session* s, struct search* search) {
+	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
+	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
+	struct search_costs costs = {.max_draft = s->options.max_draft};
+	cost_sub_layers(cost, false, &costs.attention, &costs.mlp, &costs.fixed);
+	cost_sub_layers(cost, true, &costs.low_attention, &costs.low_mlp, &costs.low_fixed);
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		costs.verify[n] = cost_verify(cost, n);
+	search_set_costs(search, &costs);
+}
+
+/* Sizes are a matter of price: the search hears of costs when they are known, and again as they change. */
+static void look(struct learner* learner) {
+	struct optimizer* o = (struct optimizer*)learner;
+	const struct session* s = o->session;
+	if (!s->options.search || s->options.published)
+		return;
+	if (isinf(s->options.opt_budget) || s->engine->cost.passes >= CALIBRATE_FIRST)
+		offer_costs(s, o->search);
+	optimizer_adopt_best(o);
+}
+
+/* ---- influence and states ------------------------------------------------------------------ */
+
+static double influence_rows(const struct optimizer* o) { return o->influence.rows + o->text_influence.rows; }
+
+/* The search hears of it when there is a quarter more to hear. */
+static void tell_influence(struct optimizer* o) {
+	const double rows = influence_rows(o);
+	const int blocks = block_count(o->session);
+	if (!o->influence_rows || rows < 4 || rows < 1.25 * o->influence_told)
+		return;
+	double mean[2 * MAX_BLOCKS];
+	struct influence all = o->influence;
+	influence_join(&all, &o->text_influence, blocks);
+	influence_mean(&all, blocks, mean);
+	search_set_influence(o->search, mean, all.rows);
+	o->influence_told = rows;
+	optimizer_adopt_best(o);
+}
+
+/* Whether what proposals are scored on will need the states that this pass ends with. */
+static bool keeps_states(const struct optimizer* o) {
+	const struct session* s = o->session;
+	return o->distance.capacity > 0 && s->options.search && !s->batch.prompts &&
+	       (search_state(o->search) == SEARCH_RUNNING || search_waits(o->search));
+}
+
+static void tap(struct learner* learner, bool prompt, struct pass* pass) {
+	struct optimizer* o = (struct optimizer*)learner;
+	if (prompt) {
+		pass->influence = o->influence_rows;
+		return;
+	}
+	if (keeps_states(o)) {
+		pass->tap = 2 * block_count(o->session) - 1;
+		pass->tap_out = o->distance.pass;
+	}
+	if (o->influence_rows && influence_rows(o) < INFLUENCE_ENOUGH)
+		pass->influence = o->influence_rows;
+}
+
+static void rows(struct learner* learner, const struct pass* pass, const int32_t* row, int n, int position) {
+	struct optimizer* o = (struct optimizer*)learner;
+	for (int i = 0; i < n; i++) {
+		if (pass->tap_out && pass->tap_out == o->distance.pass)
+			distance_keep(&o->distance, position + i, row[i]);
+		if (pass->influence && position + i >= INFLUENCE_FIRST)
+			influence_add(&o->text_influence, o->influence_rows, block_count(o->session), pass->n, row[i]);
+	}
+	if (pass->influence && o->session->phase != PHASE_PREFILL)
+		tell_influence(o);
+}
+
+static void prompt_is_told(struct learner* learner) { tell_influence((struct optimizer*)learner); }
+
+static void begin_text(struct learner* learner) {
+	struct optimizer* o = (struct optimizer*)learner;
+	score_new_instance(o);
+	influence_join(&o->influence, &o->text_influence, block_count(o->session));
+	memset(&o->text_influence, 0, sizeof o->text_influence);
+}
+
+/* ---- drafting ------------------------------------------------------------------------------- */
+
+static void drafted(struct learner* learner, int right, int looked_at) {
+	struct optimizer* o = (struct optimizer*)learner;
+	const struct session* s = o->session;
+	/* a search that knows no states would take what rounding gets wrong for the mask's fault */
+	if (!s->options.published && (!s->drafts.any || search_has_copy(o->search)))
+		search_see_draft(o->search, &s->mask, right, looked_at);
+}
+
+static void copy_joined(struct learner* learner) {
+	struct optimizer* o = (struct optimizer*)learner;
+	struct session* s = o->session;
+	offer_costs(s, o->search);
+	search_take_copy(o->search);
+	s->mask = search_best(o->search, &s->matchness);
+}
+
+static void adopt(struct learner* learner, const struct mask* mask) {
+	search_adopt(((struct optimizer*)learner)->search, mask);
+}
+
+static double expected(const struct learner* learner) {
+	return search_expected(((const struct optimizer*)learner)->search);
+}
+
+static void figures(const struct learner* learner, struct swiftlet_figures* f) {
+	const struct optimizer* o = (const struct optimizer*)learner;
+	f->chosen_by = search_chosen_by(o->search);
+	f->search_state = o->session->options.search ? search_state_name(search_state(o->search)) : "off";
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static struct search* open_search(const struct session* s, struct error* error) {
+	const struct swiftlet_options* o = &s->options;
+	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
+	 * below 34 B parameters, else 0.5. */
+	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0);
+	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
+	const struct low_table none = {0}, *planned = &s->engine->low.table;
+	const struct low_table* copy = o->draft_bits != 0 && planned->bytes > 0 ? planned : &none;
+	const struct search_options how = {
+	    .blocks = s->engine->model->weights.shape.n_blocks,
+	    .skip_ratio = priced              ? 0
+	                  : o->skip_ratio > 0 ? o->skip_ratio
+	                                      : published,
+	    .bayes_interval = o->bayes_interval,
+	    .max_steps = o->max_steps,
+	    .patience = o->patience,
+	    .max_matchness = o->max_matchness,
+	    .confirm = o->confirm,
+	    .objective = priced ? OBJECTIVE_SPEEDUP : OBJECTIVE_MATCHNESS,
+	    .acquisition = o->expected_improvement ? SEARCH_EI : SEARCH_UCB,
+	    .kernel = o->hamming ? SEARCH_HAMMING : SEARCH_MATERN52,
+	    .published = o->published,
+	    .kappa = o->kappa,
+	    .seed = o->seed,
+	    .copy_bits = priced ? copy->bits : 0,
+	    .copied = copy->sub_layers,
+	    .head_copied = copy->head,
+	    /* under an unlimited budget, or a clock of the caller's, figures are to repeat: nothing may depend on
+	     * timing */
+	    .background = !isinf(o->opt_budget) && !o->clock,
+	    .clock = o->clock,
+	    .clock_user = o->clock_user,
+	};
+	struct search* search = search_open(&how, error);
+	if (search && s->copy) {
+		offer_costs(s, search);
+		search_take_copy(search);
+	}
+	return search;
+}
+
+static void close(struct learner* learner) {
+	struct optimizer* o = (struct optimizer*)learner;
+	if (o->search)
+		search_close(o->search);
+	distance_close(&o->distance);
+	free(o->influence_rows);
+	free(o);
+}
+
+static const struct learner_calls calls = {.close = close,
+                                           .begin_text = begin_text,
+                                           .tap = tap,
+                                           .rows = rows,
+                                           .prompt_is_told = prompt_is_told,
+                                           .begin = score_begin,
+                                           .fill = score_fill,
+                                           .take = score_take,
+                                           .drafted = drafted,
+                                           .look = look,
+                                           .copy_joined = copy_joined,
+                                           .adopt = adopt,
+                                           .expected = expected,
+                                           .figures = figures};
+
+/* The session closes it, also when something is missing. */
+static bool open_optimizer(struct session* s, struct error* error) {
+	const struct weight_table* weights = &s->engine->model->weights;
+	struct optimizer* o = calloc(1, sizeof *o);
+	if (!o)
+		return error_set(error, "out of memory for the optimizer");
+	*o = (struct optimizer){.learner = {&calls}, .session = s, .window = {.abandoned = 0.5}};
+	s->learner = &o->learner;
+	o->search = open_search(s, error);
+	if (!o->search)
+		return false;
+	if (!s->options.published) {
+		o->influence_rows =
+		    malloc(2 * (size_t)weights->shape.n_blocks * MAX_ROWS * sizeof *o->influence_rows);
+		if (!o->influence_rows)
+			return error_set(error, "out of memory for the influence of %d blocks", weights->shape.n_blocks);
+	}
+	if (s->options.distance && !distance_open(&o->distance, weights, s->options.window))
+		return error_set(error, "out of memory for the hidden states of %d tokens", s->options.window);
+	s->mask = search_best(o->search, NULL);
+	plan_new_mask(s);
+	return true;
+}
+
+static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
+	struct mask mask = {.word = {0}};
+	struct vector v = {{0}};
+	struct gp_random random = {seed};
+	random_mask(&random, 2 * (blocks - 2), size, &v);
+	for (int i = 0; i < 2 * (blocks - 2); i++)
+		if (vector_has(&v, i))
+			mask_set(&mask, 2 + i, true);
+	return mask;
+}
+
+struct session* swiftlet_session_open(struct engine* engine, const struct swiftlet_options* options,
+                                      char* message, size_t size) {
+	struct error error = {""};
+	struct session* s = session_open(engine, options, &error);
+	if (s && method_of(options)->mask == MASK_RANDOM) {
+		const struct mask mask = drawn_mask(block_count(s), method_mask_size(s), options->seed);
+		session_set_mask(s, &mask);
+	}
+	if (s && method_plans(options) && block_count(s) >= 3 && !open_optimizer(s, &error)) {
+		swiftlet_session_close(s);
+		s = NULL;
+	}
+	if (!s)
+		give_message(message, size, &error);
+	return s;
+}
+
+/* ---- searches of a session ------------------------------------------------------------------ */
+
+struct search* session_search(struct session* s) {
+	return s->learner ? optimizer_of(s)->search : NULL;
+}
+
+struct search* session_new_search(struct session* s, struct error* error) {
+	return open_search(s, error);
+}
+
+struct search* session_swap_search(struct session* s, struct search* other, struct influence* influence) {
+	struct optimizer* o = optimizer_of(s);
+	if (!o)
+		return NULL;
+	struct search* const until_now = o->search;
+	double foreground, background;
+	search_seconds(other, &foreground, &background);
+	const struct influence known = o->influence;
+	o->influence = *influence;
+	*influence = known;
+	o->influence_told = 0;
+	o->search = other;
+	o->search_host = foreground + background / s->engine->backend->threads(s->engine->backend);
+	s->mask = search_best(other, &s->matchness);
+	o->window.size = 0;
+	plan_new_mask(s);
+	tell_influence(o);
+	return until_now;
+}
+
+const struct influence* session_text_influence(const struct session* s) {
+	static const struct influence none;
+	return s->learner ? &optimizer_of(s)->text_influence : &none;
+}
+
+void session_add_influence(struct session* s, const struct influence* known) {
+	struct optimizer* o = optimizer_of(s);
+	if (!o)
+		return;
+	influence_join(&o->influence, known, block_count(s));
+	tell_influence(o);
+}

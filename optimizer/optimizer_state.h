@@ -1,0 +1,50 @@
+/* The optimizer's state, shared by optimizer.c and score.c, which it calls. */
+#ifndef SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
+#define SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
+
+#include "core/decode/session_state.h"
+#include "optimizer/distance.h"
+#include "optimizer/optimizer.h"
+
+/* The tokens that proposals are scored on: text[base + 1 … base + size], predicted from the rows
+ * text[base … base + size - 1] in one pass over base committed tokens. */
+struct window {
+	int64_t id;
+	int start, size; /* in generated tokens; size 0: none in this instance yet */
+	int base;
+	int scored; /* proposals scored on it */
+	struct proposal proposal;
+	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
+	double distance;         /* of those rows, summed; NaN: not measured */
+	bool full;               /* the pass at hand is the full model's, for states that were not kept */
+	double abandoned;        /* share of proposals given up after their first rows */
+	double usual;            /* tokens that a request generates, of late; 0: none has ended yet */
+};
+
+struct optimizer {
+	struct learner learner; /* first */
+	struct session* session;
+	struct search* search;
+	struct window window;
+	struct states scored;                       /* of the proposal at hand: what runs with the copy */
+	struct distance distance;                   /* no rows: not measured */
+	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
+	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
+	double influence_told;                      /* rows that the search was told of */
+	double search_host;                         /* seconds of the search's own already on the ledger */
+	int32_t row_parent[MAX_ROWS];
+};
+
+static inline struct optimizer* optimizer_of(const struct session* s) {
+	return (struct optimizer*)s->learner;
+}
+
+/* The best mask drafts, if it is another now. */
+void optimizer_adopt_best(struct optimizer*);
+/* The learner's calls of these names. */
+void score_new_instance(struct optimizer*);
+bool score_begin(struct learner*);
+void score_fill(struct learner*, struct pass*);
+bool score_take(struct learner*, const struct pass*, double seconds);
+
+#endif

@@ -1,0 +1,287 @@
+/* Thoughts first, then calls: what is no thought goes on to the reader of calls. */
+#include "streams/service/answer_reader.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char think_open[] = "<think>", think_close[] = "</think>", channel[] = "<|channel|>",
+                  message[] = "<|message|>", turn_end[] = "<|end|>", turn_start[] = "<|start|>",
+                  call_end[] = "<|call|>", constrain[] = "<|constrain|>", addressee[] = "to=functions.";
+static const char* const think_marks[] = {think_open, think_close, NULL};
+static const char* const channel_marks[] = {channel,   message,  turn_end, turn_start,
+                                            constrain, call_end, NULL};
+
+enum reasoning_style reasoning_style_of(const char* chat_template) {
+	if (!chat_template)
+		return REASONING_NONE;
+	if (strstr(chat_template, channel))
+		return REASONING_CHANNELS;
+	return strstr(chat_template, think_close) ? REASONING_THINK : REASONING_NONE;
+}
+
+bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
+	while (size && isspace((unsigned char)end[size - 1]))
+		size--;
+	const size_t n = sizeof think_open - 1;
+	return style == REASONING_THINK && size >= n && memcmp(end + size - n, think_open, n) == 0;
+}
+
+/* ---- places in what is held ------------------------------------------------------------------ */
+
+static size_t find(const struct text* t, const char* what) { /* t->size: nowhere */
+	const char* at = t->size ? memmem(t->data, t->size, what, strlen(what)) : NULL;
+	return at ? (size_t)(at - t->data) : t->size;
+}
+
+static size_t spaces(const struct text* t) {
+	size_t n = 0;
+	while (n < t->size && isspace((unsigned char)t->data[n]))
+		n++;
+	return n;
+}
+
+/* Bytes at the end that may begin one of the marks. */
+static size_t undecided(const struct text* t, const char* const* marks) {
+	for (size_t n = t->size < 16 ? t->size : 16; n > 0; n--)
+		for (int i = 0; marks[i]; i++)
+			if (n < strlen(marks[i]) && memcmp(t->data + t->size - n, marks[i], n) == 0)
+				return n;
+	return 0;
+}
+
+static void drop(struct answer_reader* r, size_t n) {
+	if (n)
+		memmove(r->held.data, r->held.data + n, r->held.size - n);
+	r->held.size -= n;
+}
+
+static void say(struct answer_reader* r, size_t n) {
+	if (n && r->has_tools)
+		tool_reader_add(&r->tools, r->held.data, n);
+	else if (n)
+		text_add(&r->content, r->held.data, n);
+	drop(r, n);
+}
+
+static void think(struct answer_reader* r, size_t n) {
+	const struct text held = {.data = r->held.data, .size = n};
+	const size_t blank = r->thought ? 0 : spaces(&held);
+	if (n > blank) {
+		text_add(&r->reasoning, r->held.data + blank, n - blank);
+		r->thought = true;
+	}
+	drop(r, n);
+}
+
+/* Of n bytes of a thought those that are not white space at its end. */
+static size_t trimmed(const struct answer_reader* r, size_t n) {
+	while (n && isspace((unsigned char)r->held.data[n - 1]))
+		n--;
+	return n;
+}
+
+/* ---- <think> --------------------------------------------------------------------------------- */
+
+/* Each decides what it can of what is held; true: another state goes on with the rest. */
+static bool decide_before(struct answer_reader* r) {
+	const size_t blank = spaces(&r->held), left = r->held.size - blank, n = sizeof think_open - 1;
+	if (left < n && (left == 0 || memcmp(r->held.data + blank, think_open, left) == 0))
+		return false;
+	if (memcmp(r->held.data + blank, think_open, n) == 0) {
+		drop(r, blank + n);
+		r->state = READING_THOUGHT;
+	} else
+		r->state = READING_ANSWER;
+	return true;
+}
+
+static bool decide_thought(struct answer_reader* r, const char* closer, const char* const* marks) {
+	const size_t end = find(&r->held, closer);
+	const bool closed = end < r->held.size;
+	const size_t sure = closed ? end : r->held.size - undecided(&r->held, marks);
+	const size_t n = trimmed(r, sure);
+	think(r, n);
+	if (closed) {
+		drop(r, end - n + strlen(closer));
+		r->state = READING_AFTER;
+	}
+	return closed;
+}
+
+static bool decide_after(struct answer_reader* r) {
+	drop(r, spaces(&r->held));
+	if (r->held.size)
+		r->state = READING_ANSWER;
+	return r->held.size > 0;
+}
+
+static bool decide_thinking(struct answer_reader* r) {
+	switch (r->state) {
+	case READING_BEFORE:
+		return decide_before(r);
+	case READING_THOUGHT:
+		return decide_thought(r, think_close, think_marks);
+	case READING_AFTER:
+		return decide_after(r);
+	default:
+		say(r, r->held.size);
+		return false;
+	}
+}
+
+/* ---- channels -------------------------------------------------------------------------------- */
+
+/* A header is whole: <|channel|>NAME [to=functions.TOOL] [<|constrain|>json]. */
+static void enter_channel(struct answer_reader* r, size_t size) {
+	struct text header = {.data = r->held.data, .size = size};
+	const size_t at = find(&header, channel), to = find(&header, addressee);
+	static const char analysis[] = "analysis";
+	const size_t name = at + sizeof channel - 1;
+	const bool thought = at < size && name + sizeof analysis - 1 <= size &&
+	                     memcmp(header.data + name, analysis, sizeof analysis - 1) == 0;
+	char call[96] = "";
+	size_t n = 0;
+	for (size_t i = to + sizeof addressee - 1;
+	     i < size && n < 64 && header.data[i] != '<' && !isspace((unsigned char)header.data[i]); i++)
+		call[n++] = header.data[i];
+	drop(r, size + sizeof message - 1);
+	r->calling = n > 0 && r->has_tools;
+	r->state = thought && n == 0 ? READING_THOUGHT : READING_ANSWER;
+	if (r->calling) { /* in a syntax that the reader of calls knows */
+		tool_reader_add(&r->tools, "<function=", strlen("<function="));
+		tool_reader_add(&r->tools, call, n);
+		tool_reader_add(&r->tools, ">", 1);
+	}
+}
+
+static void leave_channel(struct answer_reader* r) {
+	if (r->calling)
+		tool_reader_add(&r->tools, "</function>", strlen("</function>"));
+	r->calling = false;
+	r->state = READING_HEADER;
+}
+
+/* A text that begins with no mark has no channels. */
+static bool decide_header(struct answer_reader* r) {
+	const size_t end = find(&r->held, message), blank = spaces(&r->held);
+	if (end < r->held.size) {
+		enter_channel(r, end);
+		return true;
+	}
+	if (r->state != READING_BEFORE || blank == r->held.size || r->held.data[blank] == '<')
+		return false;
+	r->state = READING_ANSWER;
+	return true;
+}
+
+static bool decide_body(struct answer_reader* r) {
+	static const char* const closers[] = {turn_end, call_end, turn_start, channel, NULL};
+	size_t first = r->held.size, size = 0;
+	for (int i = 0; closers[i]; i++) {
+		const size_t at = find(&r->held, closers[i]);
+		if (at < first) {
+			first = at;
+			size = i < 2 ? strlen(closers[i]) : 0;
+		}
+	}
+	const bool closed = first < r->held.size;
+	if (!closed)
+		first -= undecided(&r->held, closers);
+	if (r->state == READING_THOUGHT) {
+		const size_t n = trimmed(r, first);
+		think(r, n);
+		first -= n;
+		if (closed)
+			drop(r, first);
+	} else
+		say(r, first);
+	if (closed) {
+		drop(r, size);
+		leave_channel(r);
+	}
+	return closed;
+}
+
+static bool decide_channels(struct answer_reader* r) {
+	return r->state == READING_BEFORE || r->state == READING_HEADER ? decide_header(r) : decide_body(r);
+}
+
+/* ---- from outside ---------------------------------------------------------------------------- */
+
+static void decide(struct answer_reader* r) {
+	bool more = r->held.size > 0;
+	if (r->style == REASONING_NONE)
+		say(r, r->held.size);
+	else
+		while (more && r->held.size > 0)
+			more = r->style == REASONING_THINK ? decide_thinking(r) : decide_channels(r);
+	if (r->has_tools && r->tools.content.size) {
+		text_add(&r->content, r->tools.content.data, r->tools.content.size);
+		text_clear(&r->tools.content);
+	}
+}
+
+void answer_reader_open(struct answer_reader* r, enum reasoning_style style, bool begun) {
+	*r = (struct answer_reader){.style = style, .state = begun ? READING_THOUGHT : READING_BEFORE};
+}
+
+void answer_reader_tools(struct answer_reader* r, const char* tools, bool only_one, uint64_t seed) {
+	r->has_tools = true;
+	tool_reader_open(&r->tools, tools, only_one, seed);
+}
+
+void answer_reader_close(struct answer_reader* r) {
+	tool_reader_close(&r->tools);
+	text_free(&r->reasoning);
+	text_free(&r->content);
+	text_free(&r->held);
+}
+
+void answer_reader_mark(struct answer_reader* r, size_t at, const char* piece) {
+	static const char* const none[] = {NULL};
+	const char* const* const marks[] = {r->style == REASONING_THINK      ? think_marks
+	                                    : r->style == REASONING_CHANNELS ? channel_marks
+	                                                                     : none,
+	                                    r->has_tools ? tool_marks : none};
+	for (int list = 0; list < 2; list++)
+		for (int i = 0; marks[list][i]; i++)
+			if (strcmp(piece, marks[list][i]) == 0 && r->n_marks < ANSWER_MARKS) {
+				r->mark[r->n_marks].at = at;
+				r->mark[r->n_marks++].text = marks[list][i];
+				return;
+			}
+}
+
+void answer_reader_add(struct answer_reader* r, const char* text, size_t size) {
+	for (;;) {
+		const size_t until = r->n_marks ? r->mark[0].at - r->taken : size;
+		const size_t n = until < size ? until : size;
+		if (n)
+			text_add(&r->held, text, n);
+		text += n;
+		size -= n;
+		r->taken += n;
+		if (!r->n_marks || r->taken < r->mark[0].at)
+			break;
+		text_put(&r->held, r->mark[0].text);
+		memmove(r->mark, r->mark + 1, (size_t)--r->n_marks * sizeof *r->mark);
+	}
+	decide(r);
+}
+
+void answer_reader_end(struct answer_reader* r) {
+	answer_reader_add(r, "", 0);
+	r->n_marks = 0; /* beyond the text: a stop string cut it */
+	if (r->state == READING_THOUGHT)
+		think(r, trimmed(r, r->held.size));
+	else if (r->state == READING_BEFORE || r->state == READING_ANSWER)
+		say(r, r->held.size);
+	if (r->calling)
+		leave_channel(r);
+	if (r->has_tools)
+		tool_reader_end(&r->tools);
+	text_clear(&r->held);
+	decide(r);
+	r->failed |= r->tools.failed || r->reasoning.failed || r->content.failed || r->held.failed;
+}

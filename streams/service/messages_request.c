@@ -1,0 +1,225 @@
+/* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts and what
+ * is no text are refused by name. What a model thought before is not told to it again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/service/chat_translation.h"
+#include "streams/service/messages.h"
+
+static const char* const text_types[] = {"text", NULL};
+
+static const cJSON* get(const cJSON* object, const char* name) {
+	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
+	return cJSON_IsNull(value) ? NULL : value;
+}
+
+static const char* string_of(const cJSON* object, const char* name) {
+	return cJSON_GetStringValue(get(object, name));
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static bool read_result(struct translation* t, const cJSON* block) {
+	const char* id = string_of(block, "tool_use_id");
+	const cJSON* content = get(block, "content");
+	if (!id)
+		return api_refuse(t->error, "messages", "invalid_value", "A tool_result needs 'tool_use_id'.");
+	char* text = content ? translate_text(t, content, "messages", text_types) : strdup("");
+	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
+	free(text);
+	if (message && !cJSON_AddStringToObject(message, "tool_call_id", id))
+		t->failed = true;
+	return text != NULL;
+}
+
+static bool read_use(struct translation* t, const cJSON* block) {
+	const char *id = string_of(block, "id"), *name = string_of(block, "name");
+	const cJSON* input = get(block, "input");
+	if (!id || !name || (input && !cJSON_IsObject(input)))
+		return api_refuse(t->error, "messages", "invalid_value",
+		                  "A tool_use needs 'id', 'name' and an object 'input'.");
+	char* arguments = input ? cJSON_PrintUnformatted(input) : strdup("{}");
+	if (arguments)
+		translate_call(t, id, name, arguments);
+	else
+		t->failed = true;
+	free(arguments);
+	return true;
+}
+
+/* Neighbouring texts are one message. */
+static bool read_texts(struct translation* t, const char* role, const cJSON** block) {
+	struct text all = {0};
+	for (; *block; *block = (*block)->next) {
+		const char *type = string_of(*block, "type"), *text = string_of(*block, "text");
+		if (!type || strcmp(type, "text") != 0)
+			break;
+		text_put(&all, text ? text : "");
+	}
+	t->failed |= all.failed;
+	translate_message(t, role, all.data ? all.data : "");
+	text_free(&all);
+	return true;
+}
+
+static bool read_blocks(struct translation* t, const char* role, const cJSON* block) {
+	while (block) {
+		const char* type = string_of(block, "type");
+		if (type && strcmp(type, "text") == 0) {
+			read_texts(t, role, &block);
+			continue;
+		}
+		const bool thought =
+		    type && (strcmp(type, "thinking") == 0 || strcmp(type, "redacted_thinking") == 0);
+		if (type && strcmp(type, "tool_use") == 0 ? !read_use(t, block)
+		    : type && strcmp(type, "tool_result") == 0
+		        ? !read_result(t, block)
+		        : !thought && !api_refuse(t->error, "messages", "unsupported_field",
+		                                  "'messages' holds a block of type \"%.40s\".", type ? type : ""))
+			return false;
+		block = block->next;
+	}
+	return true;
+}
+
+static bool read_messages(struct translation* t) {
+	const cJSON *messages = get(t->from, "messages"), *system = get(t->from, "system");
+	if (system) {
+		char* text = translate_text(t, system, "system", text_types);
+		if (!text)
+			return false;
+		translate_message(t, "system", text);
+		free(text);
+	}
+	if (!cJSON_IsArray(messages))
+		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
+	for (const cJSON* message = messages->child; message; message = message->next) {
+		const cJSON* content = get(message, "content");
+		const char* role = string_of(message, "role");
+		if (!role ||
+		    (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
+			return api_refuse(t->error, "messages", "invalid_value",
+			                  "A message's 'role' is \"user\" or \"assistant\".");
+		if (cJSON_IsString(content))
+			translate_message(t, role, content->valuestring);
+		else if (!cJSON_IsArray(content))
+			return api_refuse(t->error, "messages", "invalid_type",
+			                  "A message's 'content' must be a string or an array of blocks.");
+		else if (!read_blocks(t, role, content->child))
+			return false;
+	}
+	return true;
+}
+
+/* ---- tools and the answer's form ----------------------------------------------------------- */
+
+static bool read_tools(struct translation* t) {
+	const cJSON* tools = get(t->from, "tools");
+	if (tools && !cJSON_IsArray(tools))
+		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
+	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
+	for (const cJSON* tool = tools ? tools->child : NULL; tool; tool = tool->next) {
+		const char* type = string_of(tool, "type");
+		if ((type && strcmp(type, "custom") != 0) || !string_of(tool, "name"))
+			return api_refuse(t->error, "tools", "unsupported_field",
+			                  "A tool of type \"%.40s\" is not supported; \"custom\", with a name, is.",
+			                  type ? type : "custom");
+		translate_tool(t, list, tool, "input_schema");
+	}
+	return true;
+}
+
+static bool read_tool_choice(struct translation* t) {
+	const cJSON* choice = get(t->from, "tool_choice");
+	const char* type = string_of(choice, "type");
+	static const char* const words[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
+	if (!choice)
+		return true;
+	if (cJSON_IsTrue(get(choice, "disable_parallel_tool_use")))
+		t->failed |= !cJSON_AddFalseToObject(t->to, "parallel_tool_calls");
+	for (size_t i = 0; type && i < sizeof words / sizeof *words; i++)
+		if (strcmp(type, words[i][0]) == 0) {
+			t->failed |= !cJSON_AddStringToObject(t->to, "tool_choice", words[i][1]);
+			return true;
+		}
+	const char* name = string_of(choice, "name");
+	if (!type || strcmp(type, "tool") != 0 || !name)
+		return api_refuse(
+		    t->error, "tool_choice", "invalid_value",
+		    "'tool_choice' has a type of \"auto\", \"any\", \"none\" or \"tool\" with a 'name'.");
+	cJSON* to = cJSON_AddObjectToObject(t->to, "tool_choice");
+	cJSON* function = to ? cJSON_AddObjectToObject(to, "function") : NULL;
+	t->failed |= !function || !cJSON_AddStringToObject(to, "type", "function") ||
+	             !cJSON_AddStringToObject(function, "name", name);
+	return true;
+}
+
+static bool read_form(struct translation* t) {
+	const cJSON* format = get(get(t->from, "output_config"), "format");
+	format = format ? format : get(t->from, "output_format");
+	const char* type = string_of(format, "type");
+	const cJSON* schema = get(format, "schema");
+	if (!format)
+		return true;
+	if (!type || strcmp(type, "json_schema") != 0 || !schema)
+		return api_refuse(t->error, "output_config", "invalid_value",
+		                  "'output_config.format' has a type of \"json_schema\" and a 'schema'.");
+	cJSON* to = cJSON_AddObjectToObject(t->to, "response_format");
+	cJSON* nested = to ? cJSON_AddObjectToObject(to, "json_schema") : NULL;
+	cJSON* copy = nested ? cJSON_Duplicate(schema, true) : NULL;
+	t->failed |= !copy || !cJSON_AddStringToObject(to, "type", "json_schema");
+	if (copy && !cJSON_AddItemToObject(nested, "schema", copy)) {
+		cJSON_Delete(copy);
+		t->failed = true;
+	}
+	return true;
+}
+
+/* As Qwen3's templates name it. */
+static bool read_thinking(struct translation* t) {
+	const char* type = string_of(get(t->from, "thinking"), "type");
+	cJSON* variables = type ? cJSON_AddObjectToObject(t->to, "chat_template_kwargs") : NULL;
+	t->failed |= type && (!variables || !cJSON_AddBoolToObject(variables, "enable_thinking",
+	                                                           strcmp(type, "disabled") != 0));
+	return true;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static bool read_any(const char* body, size_t size, int vocab, bool counted, struct api_request* q,
+                     struct api_error* e) {
+	static const char* const same[] = {
+	    "model", "max_tokens",     "temperature",        "top_p", "top_k", "stream",
+	    "seed",  "stop_token_ids", "repetition_penalty", NULL};
+	static const char* const own[] = {"messages",      "system",      "stop_sequences",
+	                                  "tools",         "tool_choice", "output_config",
+	                                  "output_format", "thinking",    NULL};
+	static const char* const hints[] = {"metadata", "service_tier", "cache_control", "inference_geo", NULL};
+	static const char* const renamed[][2] = {{"stop", "stop_sequences"}, {NULL, NULL}};
+	struct translation t;
+	memset(q, 0, sizeof *q);
+	cJSON* parsed = api_parse(body, size, e);
+	if (!parsed)
+		return false;
+	bool good = counted || get(parsed, "max_tokens") ||
+	            api_refuse(e, "max_tokens", "missing_required_parameter", "'max_tokens' is required.");
+	good = good && translation_open(&t, parsed, e);
+	if (good) {
+		good = translate_fields(&t, same, own, hints) && read_messages(&t) && read_tools(&t) &&
+		       read_tool_choice(&t) && read_form(&t) && read_thinking(&t);
+		translate_as(&t, "stop_sequences", "stop");
+		good = good && translation_read(&t, vocab, renamed, q);
+		translation_close(&t);
+	}
+	cJSON_Delete(parsed);
+	return good;
+}
+
+bool messages_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
+	return read_any(body, size, vocab, false, q, e);
+}
+
+bool messages_read_counted(const char* body, size_t size, int vocab, struct api_request* q,
+                           struct api_error* e) {
+	return read_any(body, size, vocab, true, q, e);
+}

@@ -1,0 +1,238 @@
+/* OpenAI's Responses: its items become messages, its text.format a response_format.
+ *
+ * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name,
+ * and tools that the vendor hosts too. What a model thought before is not told to it again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/service/chat_translation.h"
+#include "streams/service/reply_voice.h"
+#include "streams/service/responses.h"
+
+static const cJSON* get(const cJSON* object, const char* name) {
+	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
+	return cJSON_IsNull(value) ? NULL : value;
+}
+
+static const char* string_of(const cJSON* object, const char* name) {
+	return cJSON_GetStringValue(get(object, name));
+}
+
+/* ---- items -------------------------------------------------------------------------------- */
+
+static bool read_message(struct translation* t, const cJSON* item) {
+	static const char* const types[] = {"input_text", "output_text", "text", "refusal", NULL};
+	const char* role = string_of(item, "role");
+	if (!role)
+		return api_refuse(t->error, "input", "invalid_value", "A message of 'input' has no 'role'.");
+	char* text = translate_text(t, get(item, "content"), "input", types);
+	if (text)
+		translate_message(t, role, text);
+	free(text);
+	return text != NULL;
+}
+
+static bool read_call(struct translation* t, const cJSON* item) {
+	const char *id = string_of(item, "call_id"), *name = string_of(item, "name"),
+	           *arguments = string_of(item, "arguments");
+	if (!id || !name || !arguments)
+		return api_refuse(t->error, "input", "invalid_value",
+		                  "A function_call needs 'call_id', 'name' and 'arguments'.");
+	translate_call(t, id, name, arguments);
+	return true;
+}
+
+static bool read_result(struct translation* t, const cJSON* item) {
+	static const char* const types[] = {"input_text", "output_text", "text", NULL};
+	const char* id = string_of(item, "call_id");
+	if (!id)
+		return api_refuse(t->error, "input", "invalid_value", "A function_call_output needs 'call_id'.");
+	char* text = translate_text(t, get(item, "output"), "input", types);
+	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
+	free(text);
+	if (message && !cJSON_AddStringToObject(message, "tool_call_id", id))
+		t->failed = true;
+	return text != NULL;
+}
+
+static bool read_item(struct translation* t, const cJSON* item) {
+	const char* type = string_of(item, "type");
+	if (!type || strcmp(type, "message") == 0)
+		return read_message(t, item);
+	if (strcmp(type, "function_call") == 0)
+		return read_call(t, item);
+	if (strcmp(type, "function_call_output") == 0)
+		return read_result(t, item);
+	return strcmp(type, "reasoning") == 0 || api_refuse(t->error, "input", "unsupported_field",
+	                                                    "'input' holds an item of type \"%.40s\".", type);
+}
+
+static bool read_input(struct translation* t) {
+	const cJSON *input = get(t->from, "input"), *instructions = get(t->from, "instructions");
+	if (instructions && !cJSON_IsString(instructions))
+		return api_refuse(t->error, "instructions", "invalid_type", "'instructions' must be a string.");
+	if (instructions)
+		translate_message(t, "system", instructions->valuestring);
+	if (cJSON_IsString(input)) {
+		translate_message(t, "user", input->valuestring);
+		return true;
+	}
+	if (!cJSON_IsArray(input))
+		return api_refuse(t->error, "input", input ? "invalid_type" : "missing_required_parameter",
+		                  "'input' must be a string or an array of items.");
+	for (const cJSON* item = input->child; item; item = item->next)
+		if (!read_item(t, item))
+			return false;
+	return true;
+}
+
+/* ---- tools and the answer's form ----------------------------------------------------------- */
+
+static bool read_tools(struct translation* t) {
+	const cJSON *tools = get(t->from, "tools"), *choice = get(t->from, "tool_choice");
+	if (tools && !cJSON_IsArray(tools))
+		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
+	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
+	for (const cJSON* tool = tools ? tools->child : NULL; tool; tool = tool->next) {
+		const char* type = string_of(tool, "type");
+		if (!type || strcmp(type, "function") != 0 || !string_of(tool, "name"))
+			return api_refuse(t->error, "tools", "unsupported_field",
+			                  "A tool of type \"%.40s\" is not supported; \"function\", with a name, is.",
+			                  type ? type : "");
+		translate_tool(t, list, tool, "parameters");
+	}
+	if (!cJSON_IsObject(choice)) {
+		translate_as(t, "tool_choice", "tool_choice");
+		return true;
+	}
+	cJSON* named = cJSON_AddObjectToObject(t->to, "tool_choice");
+	cJSON* function = named ? cJSON_AddObjectToObject(named, "function") : NULL;
+	const char* name = string_of(choice, "name");
+	t->failed |= !function || !cJSON_AddStringToObject(named, "type", "function") ||
+	             !cJSON_AddStringToObject(function, "name", name ? name : "");
+	return true;
+}
+
+/* {"format": {"type": "json_schema", "name", "schema"}}, flat where chat nests it. */
+static bool read_text(struct translation* t) {
+	const cJSON* format = get(get(t->from, "text"), "format");
+	const char* type = string_of(format, "type");
+	if (!format)
+		return true;
+	cJSON* to = cJSON_AddObjectToObject(t->to, "response_format");
+	t->failed |= !to || !cJSON_AddStringToObject(to, "type", type ? type : "");
+	if (!to || !type || strcmp(type, "json_schema") != 0)
+		return true;
+	cJSON* copy = cJSON_Duplicate(format, true);
+	if (!copy || !cJSON_AddItemToObject(to, "json_schema", copy)) {
+		cJSON_Delete(copy);
+		t->failed = true;
+	}
+	return true;
+}
+
+/* ---- what the answer repeats ---------------------------------------------------------------- */
+
+static const struct {
+	const char *name, *otherwise;
+} repeated[] = {{"instructions", "null"},
+                {"max_output_tokens", "null"},
+                {"metadata", "{}"},
+                {"parallel_tool_calls", "true"},
+                {"previous_response_id", "null"},
+                {"reasoning", "{\"effort\": null, \"summary\": null}"},
+                {"temperature", "1"},
+                {"text", "{\"format\": {\"type\": \"text\"}}"},
+                {"tool_choice", "\"auto\""},
+                {"tools", "[]"},
+                {"top_p", "1"},
+                {"truncation", "\"disabled\""},
+                {"user", "null"}};
+
+static char* echo_of(const cJSON* body) {
+	struct text out = {0};
+	for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+		const cJSON* value = get(body, repeated[i].name);
+		char* text = value ? cJSON_PrintUnformatted(value) : NULL;
+		out.failed |= value && !text;
+		text_print(&out, ", \"%s\": ", repeated[i].name);
+		text_put(&out, text ? text : repeated[i].otherwise);
+		cJSON_free(text);
+	}
+	text_put(&out, ", \"store\": false");
+	char* all = out.failed ? NULL : text_take(&out);
+	text_free(&out);
+	return all;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static bool refuse_stored(struct translation* t) {
+	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls",
+	                                    NULL};
+	for (const char* const* name = names; *name; name++)
+		if (get(t->from, *name))
+			return api_refuse(t->error, *name, "unsupported_field",
+			                  "'%s' is not supported: this server stores nothing; send the whole input.",
+			                  *name);
+	return !cJSON_IsTrue(get(t->from, "background")) ||
+	       api_refuse(t->error, "background", "unsupported_field", "'background' is not supported.");
+}
+
+bool responses_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
+	static const char* const same[] = {"model",
+	                                   "metadata",
+	                                   "temperature",
+	                                   "top_p",
+	                                   "stream",
+	                                   "parallel_tool_calls",
+	                                   "seed",
+	                                   "top_k",
+	                                   "min_p",
+	                                   "stop",
+	                                   "ignore_eos",
+	                                   "stop_token_ids",
+	                                   "presence_penalty",
+	                                   "logit_bias",
+	                                   "repetition_penalty",
+	                                   "frequency_penalty",
+	                                   "chat_template_kwargs",
+	                                   NULL};
+	static const char* const own[] = {"input",       "instructions",      "tools",      "text",
+	                                  "tool_choice", "max_output_tokens", "background", NULL};
+	static const char* const hints[] = {"store",
+	                                    "include",
+	                                    "reasoning",
+	                                    "truncation",
+	                                    "user",
+	                                    "service_tier",
+	                                    "stream_options",
+	                                    "prompt_cache_key",
+	                                    "safety_identifier",
+	                                    "prompt_cache_retention",
+	                                    "previous_response_id",
+	                                    "conversation",
+	                                    "prompt",
+	                                    "max_tool_calls",
+	                                    NULL};
+	static const char* const renamed[][2] = {{"messages", "input"},
+	                                         {"max_completion_tokens", "max_output_tokens"},
+	                                         {"response_format", "text"},
+	                                         {NULL, NULL}};
+	struct translation t;
+	memset(q, 0, sizeof *q);
+	cJSON* parsed = api_parse(body, size, e);
+	if (!parsed)
+		return false;
+	bool good = translation_open(&t, parsed, e) && refuse_stored(&t) &&
+	            translate_fields(&t, same, own, hints) && read_input(&t) && read_tools(&t) && read_text(&t);
+	translate_as(&t, "max_output_tokens", "max_completion_tokens");
+	good = good && translation_read(&t, vocab, renamed, q);
+	if (good && !(q->echoed = echo_of(parsed))) {
+		api_request_free(q);
+		good = api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+	}
+	translation_close(&t);
+	cJSON_Delete(parsed);
+	return good;
+}

@@ -1,0 +1,170 @@
+/* A model's tokens, for clients that count or cut texts themselves: /tokenize and /detokenize, whose fields
+ * are named as vLLM's, and as llama.cpp's where those differ; /version. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/tokenizer.h"
+#include "streams/chat_parts.h"
+#include "streams/service/messages.h"
+#include "streams/service/server_internal.h"
+
+static bool no_memory(struct call* c) {
+	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+}
+
+static bool reply(struct call* c, struct text* out) {
+	if (!out->failed)
+		return call_reply(c, 200, "application/json", out) == MHD_YES;
+	text_free(out);
+	return no_memory(c);
+}
+
+bool answer_version(struct call* c) {
+	struct text out = {0};
+	text_print(&out, "{\"version\": \"%s\"}\n", c->server->option.version);
+	return reply(c, &out);
+}
+
+/* ---- tokens of a text --------------------------------------------------------------------- */
+
+static bool encode_chat(struct call* c, struct token_list* list) {
+	struct chat_parts parts;
+	struct error e;
+	const char* field;
+	const bool good = chat_parts_read(c->body.data, c->body.size, &parts, &field, &e) &&
+	                  chat_parts_encode(&parts, c->server->model, list, &e);
+	chat_parts_free(&parts);
+	return good || api_refuse(&c->error, "messages", "invalid_value", "%.300s", e.message);
+}
+
+/* vLLM adds special tokens unless told not to, llama.cpp the other way round. */
+static bool encode_prompt(struct call* c, const cJSON* body, struct token_list* list) {
+	const bool other = cJSON_GetObjectItemCaseSensitive(body, "content") != NULL;
+	const char* name = other ? "content" : "prompt";
+	const char* text = NULL;
+	bool special = !other;
+	if (!api_flag(body, "add_special_tokens", &special, &c->error) ||
+	    !api_flag(body, "add_special", &special, &c->error) ||
+	    !api_string(body, name, SERVER_BODY, &text, &c->error))
+		return false;
+	if (!text)
+		return api_refuse(&c->error, "prompt", "missing_required_parameter",
+		                  "'prompt' or 'messages' is required.");
+	return tokenizer_encode(c->server->model->tokenizer, text, strlen(text),
+	                        special ? TOKENIZE_ADD_SPECIAL : 0, list) ||
+	       no_memory(c);
+}
+
+static void put_pieces(struct text* out, const struct tokenizer* t, const struct token_list* list) {
+	char piece[512];
+	text_put(out, "[");
+	for (int i = 0; i < list->n; i++) {
+		const size_t n = tokenizer_piece(t, list->id[i], true, piece, sizeof piece);
+		text_put(out, i ? ", " : "");
+		text_quote(out, piece, n < sizeof piece ? n : sizeof piece);
+	}
+	text_put(out, "]");
+}
+
+static bool reply_tokens_of(struct call* c, const struct token_list* list, bool pieces) {
+	struct text out = {0};
+	text_print(&out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", list->n, c->server->context);
+	for (int i = 0; i < list->n; i++)
+		text_print(&out, "%s%d", i ? ", " : "", list->id[i]);
+	text_put(&out, "], \"token_strs\": ");
+	if (pieces)
+		put_pieces(&out, c->server->model->tokenizer, list);
+	else
+		text_put(&out, "null");
+	text_put(&out, "}\n");
+	return reply(c, &out);
+}
+
+bool answer_tokenize(struct call* c) {
+	static const char* const known[] = {"model",
+	                                    "prompt",
+	                                    "content",
+	                                    "messages",
+	                                    "tools",
+	                                    "documents",
+	                                    "chat_template_kwargs",
+	                                    "add_special_tokens",
+	                                    "add_special",
+	                                    "return_token_strs",
+	                                    NULL};
+	struct token_list list = {0};
+	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
+	bool pieces = false;
+	bool good =
+	    body && api_only(body, known, &c->error) && api_flag(body, "return_token_strs", &pieces, &c->error);
+	if (good)
+		good = cJSON_GetObjectItemCaseSensitive(body, "messages") ? encode_chat(c, &list)
+		                                                          : encode_prompt(c, body, &list);
+	cJSON_Delete(body);
+	good = good && reply_tokens_of(c, &list, pieces);
+	token_list_free(&list);
+	return good;
+}
+
+/* As Anthropic's. */
+bool answer_count_tokens(struct call* c) {
+	struct api_request q;
+	struct token_list list = {0};
+	struct error e;
+	const int vocab = c->server->model->weights.shape.vocab;
+	bool good = messages_read_counted(c->body.data, c->body.size, vocab, &q, &c->error);
+	if (good && !chat_parts_encode(&q.parts, c->server->model, &list, &e))
+		good = api_refuse(&c->error, "messages", "chat_template", "%.390s", e.message);
+	struct text out = {0};
+	if (good)
+		text_print(&out, "{\"input_tokens\": %d}\n", list.n);
+	api_request_free(&q);
+	token_list_free(&list);
+	return good && reply(c, &out);
+}
+
+/* ---- text of tokens ----------------------------------------------------------------------- */
+
+static bool read_tokens(struct call* c, const cJSON* body, struct token_list* list) {
+	const cJSON* tokens = cJSON_GetObjectItemCaseSensitive(body, "tokens");
+	const int vocab = c->server->model->weights.shape.vocab;
+	if (!cJSON_IsArray(tokens))
+		return api_refuse(&c->error, "tokens", "invalid_type", "'tokens' must be an array of tokens.");
+	for (const cJSON* item = tokens->child; item; item = item->next) {
+		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+		if (!(v >= 0 && v < vocab) || v != floor(v))
+			return api_refuse(&c->error, "tokens", "invalid_value",
+			                  "'tokens' holds what is no whole number from 0 to %d.", vocab - 1);
+		if (!token_list_append(list, (int32_t)v))
+			return no_memory(c);
+	}
+	return true;
+}
+
+/* Both names that clients look for. */
+static bool reply_text_of(struct call* c, const struct token_list* list) {
+	struct text out = {0};
+	size_t size = 0;
+	char* text = tokenizer_decode(c->server->model->tokenizer, list->id, list->n, true, true, &size);
+	if (!text)
+		return no_memory(c);
+	text_put(&out, "{\"prompt\": ");
+	text_quote(&out, text, size);
+	text_put(&out, ", \"content\": ");
+	text_quote(&out, text, size);
+	text_put(&out, "}\n");
+	free(text);
+	return reply(c, &out);
+}
+
+bool answer_detokenize(struct call* c) {
+	static const char* const known[] = {"model", "tokens", NULL};
+	struct token_list list = {0};
+	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
+	bool good = body && api_only(body, known, &c->error) && read_tokens(c, body, &list);
+	cJSON_Delete(body);
+	good = good && reply_text_of(c, &list);
+	token_list_free(&list);
+	return good;
+}

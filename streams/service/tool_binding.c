@@ -1,0 +1,120 @@
+/* See tool_binding.h. The other tools' arguments are any object. */
+#include "streams/service/tool_binding.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grammar/grammar.h"
+#include "streams/service/answer_reader.h"
+
+enum { MAX_TOOLS = 128 };
+
+struct binding {
+	const struct tool_syntax* syntax;
+	struct grammar_call call[MAX_TOOLS];
+	int n;
+	struct text text[MAX_TOOLS][2]; /* before the arguments: of the first call, of others */
+	char* schema[MAX_TOOLS];
+	bool strict;
+};
+
+static const cJSON* function_of(const cJSON* tool) {
+	const cJSON* function = cJSON_GetObjectItemCaseSensitive(tool, "function");
+	return cJSON_IsObject(function) ? function : tool;
+}
+
+static bool is_strict(const cJSON* tool) {
+	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(function_of(tool), "strict"));
+}
+
+static bool add_tool(struct binding* b, const cJSON* tool, struct api_error* e) {
+	const char* name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(function_of(tool), "name"));
+	const cJSON* schema = cJSON_GetObjectItemCaseSensitive(function_of(tool), "parameters");
+	if (!name || b->n == MAX_TOOLS || strpbrk(name, "\"\\"))
+		return api_refuse(e, "tools", "invalid_value", "Strict tools: at most %d, each with a name.",
+		                  MAX_TOOLS);
+	const int i = b->n++;
+	for (int which = 0; which < 2; which++) {
+		text_put(&b->text[i][which], which ? "" : b->syntax->all);
+		text_put(&b->text[i][which], b->syntax->begin);
+		text_put(&b->text[i][which], name);
+		text_put(&b->text[i][which], b->syntax->middle);
+	}
+	if (is_strict(tool) && cJSON_IsObject(schema))
+		b->schema[i] = cJSON_PrintUnformatted(schema);
+	if (b->text[i][0].failed || b->text[i][1].failed || (is_strict(tool) && schema && !b->schema[i]))
+		return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+	b->call[i] = (struct grammar_call){.first = b->text[i][0].data,
+	                                   .before = b->text[i][1].data,
+	                                   .schema = b->schema[i],
+	                                   .after = b->syntax->end};
+	return true;
+}
+
+/* What begins a call has to be text, and what ends a thought too: a grammar allows no special tokens. */
+static bool writes_as_text(const struct binding* b, const char* chat_template, const struct tokenizer* t,
+                           bool must) {
+	const int32_t trigger = must ? -1 : tokenizer_find(t, b->syntax->trigger);
+	const int32_t thought = tokenizer_find(t, "</think>");
+	return (trigger < 0 || !tokenizer_is_special(t, trigger)) &&
+	       (reasoning_style_of(chat_template) == REASONING_NONE || thought < 0 ||
+	        !tokenizer_is_special(t, thought)) &&
+	       reasoning_style_of(chat_template) != REASONING_CHANNELS;
+}
+
+static bool compile(const struct binding* b, const struct api_request* q, const char* begun,
+                    struct grammar** out, struct api_error* e) {
+	struct error error = {""};
+	const struct grammar_calls calls = {.call = b->call,
+	                                    .n = b->n,
+	                                    .between = b->syntax->between,
+	                                    .finish = b->syntax->finish,
+	                                    .one = q->one_tool_call,
+	                                    .begun = *begun ? begun : b->syntax->trigger,
+	                                    .must = *begun != '\0',
+	                                    .at_beginning = b->syntax->at_beginning};
+	*out = grammar_from_calls(&calls, &error);
+	return *out ||
+	       api_refuse(e, "tools", "invalid_value", "A strict tool's parameters: %.300s.", error.message);
+}
+
+static bool bind(struct binding* b, const cJSON* tools, const struct api_request* q,
+                 const char* chat_template, const struct tokenizer* t, const char* begun,
+                 struct grammar** out, struct api_error* e) {
+	for (const cJSON* tool = tools->child; tool; tool = tool->next)
+		b->strict |= is_strict(tool);
+	if (!b->strict)
+		return true;
+	b->syntax = tool_syntax_of(chat_template);
+	if (!b->syntax || !writes_as_text(b, chat_template, t, *begun != '\0'))
+		return api_refuse(e, "tools", "unsupported_field",
+		                  "'strict' is not supported for the way in which this model writes its calls.");
+	if (q->grammar)
+		return api_refuse(e, "tools", "unsupported_field",
+		                  "Strict tools beside a form of the answer are not supported.");
+	for (const cJSON* tool = tools->child; tool; tool = tool->next)
+		if (!add_tool(b, tool, e))
+			return false;
+	return compile(b, q, begun, out, e);
+}
+
+bool tools_bind(const struct api_request* q, const char* chat_template, const struct tokenizer* t,
+                const char* begun, struct grammar** out, struct api_error* e) {
+	*out = NULL;
+	cJSON* tools = q->tool_choice && q->parts.tools ? cJSON_Parse(q->parts.tools) : NULL;
+	struct binding* b = tools ? calloc(1, sizeof *b) : NULL;
+	if (q->tool_choice && q->parts.tools && !b) {
+		cJSON_Delete(tools);
+		return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+	}
+	const bool good = !b || bind(b, tools, q, chat_template, t, begun, out, e);
+	for (int i = 0; b && i < MAX_TOOLS; i++) {
+		text_free(&b->text[i][0]);
+		text_free(&b->text[i][1]);
+		cJSON_free(b->schema[i]);
+	}
+	free(b);
+	cJSON_Delete(tools);
+	return good;
+}

@@ -1,0 +1,21 @@
+/* What tests ask of the emulated device: what it has done since the program began. */
+#ifndef SWIFTLET_TESTS_CUDA_EMULATION_EMULATED_H
+#define SWIFTLET_TESTS_CUDA_EMULATION_EMULATED_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct emulated_counts {
+	unsigned long launches;  /* of kernels, that were run */
+	unsigned long blocks;    /* of them */
+	unsigned long waits;     /* of the host for a stream */
+	unsigned long most_adds; /* of 64 bits to one address within a launch */
+};
+struct emulated_counts emulated_counts(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""What the CUDA backend should come to on an H100 and an H200, by arithmetic: tools/cuda_predictions.py prints it.
+
+A plain step is its launches, one after another. A launch takes the time of its bytes at the speed of a copy, and what is left
+of its start once the one before drains (0.5 us where kernels start early); none takes less than FLOOR, what loading an
+instruction, a first cache line and an answer to it take. Between two steps the host sends a block of memory, starts a graph,
+and reads results. A product takes what memory takes for its weights or what the schedulers take for its instructions, whichever
+is longer: eight rows are a tile, and each tile after the first adds instructions. `tools/cuda-first-light` puts these figures beside what it measures: a device proves or
+refutes them.
+"""
+
+# of a copy, bytes read and written: 0.9 of what is printed (3.35 and 4.8 TB/s), which is what copies on them come to
+BANDWIDTH = {"H100": 3.0e12, "H200": 4.3e12}
+EARLY, FLOOR, HOST = 0.5e-6, 2.0e-6, 30e-6
+MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 528, 1.75e9
+BESIDE = 8  # launches beside the blocks: embedding, influence, kept states, norm, head, and three for the results
+
+BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_1": 5, "q4_k": 4.5, "q6_k": 6.5625}
+NIBBLES = ("q4_1", "q4_k", "q6_k")  # their norms are launches of their own
+
+# instructions of a warp for 16 rows of 32 columns (tools/cuda-bench.md): with one tile of rows, and for every further one
+INSTRUCTIONS = {"f16": (14, 8), "bf16": (14, 8), "q8_0": (40, 16), "q4_1": (50, 26), "q4_k": (50, 26), "q6_k": (56, 22)}
+
+
+class Model:
+    """qkv, out, gate_up, down: of a block, each a list of (columns, rows, type on the device); head likewise. On the device
+    Q5_0 becomes halves, BF16 where the gate is a GELU; all other types here keep their bits."""
+
+    def __init__(self, name, blocks, qkv, out, gate_up, down, head, post_norms=False):
+        self.name, self.blocks, self.post_norms, self.head = name, blocks, post_norms, head
+        self.products = [qkv, out, gate_up, down]
+
+    def launches_a_block(self):
+        apart = sum(any(kind in NIBBLES for _, _, kind in product) for product in (self.products[0], self.products[2]))
+        return 5 + apart + 2 * self.post_norms
+
+    def launches(self):
+        return self.blocks * self.launches_a_block() + BESIDE
+
+
+def bytes_of(product):
+    return sum(columns * rows * BITS[kind] / 8 for columns, rows, kind in product)
+
+
+def shape(name, blocks, dim, kv, ffn, vocab, kind, head=None):
+    return Model(name, blocks, [(dim, dim, kind), (dim, kv, kind), (dim, kv, kind)], [(dim, dim, kind)],
+                 [(dim, ffn, kind), (dim, ffn, kind)], [(ffn, dim, kind)], [(dim, vocab, head or kind)])
+
+
+def shapes(kind):
+    return {"7b": shape("7B " + kind, 32, 4096, 4096, 11008, 32000, kind), "8b": shape("8B " + kind, 32, 4096, 1024, 14336, 128256, kind),
+            "13b": shape("13B " + kind, 40, 5120, 5120, 13824, 32000, kind)}
+
+
+def half_each(first, second, columns, rows):
+    """A matrix that every second block has in another type: half of each."""
+    return [(columns, rows / 2, first), (columns, rows / 2, second)]
+
+
+REAL = {
+    "smollm2-135m": Model("SmolLM2-135M", 30, [(576, 576, "q4_1"), (576, 192, "q4_1"), (576, 192, "q4_1")], [(576, 576, "q4_1")],
+                          [(576, 1536, "q4_1")] * 2, [(1536, 576, "q4_1")], [(576, 49152, "q8_0")]),
+    "gemma-3-270m": Model("Gemma-3-270M", 18, [(640, 1024, "bf16"), (640, 256, "bf16"), *half_each("bf16", "q8_0", 640, 256)],
+                          [(1024, 640, "q4_k")], [(640, 2048, "bf16")] * 2, half_each("q4_k", "q6_k", 2048, 640),
+                          [(640, 262144, "q8_0")], post_norms=True),
+    "qwen2.5-coder-0.5b": Model("Qwen2.5-Coder-0.5B", 24, [(896, 896, "f16"), (896, 128, "f16"), *half_each("f16", "q8_0", 896, 128)],
+                                [(896, 896, "f16")], [(896, 4864, "f16")] * 2, half_each("q4_k", "q6_k", 4864, 896),
+                                [(896, 151936, "q8_0")]),
+    "qwen2.5-coder-1.5b": Model("Qwen2.5-Coder-1.5B", 28, [(1536, 1536, "q4_k"), (1536, 256, "q4_k"), *half_each("q4_k", "q6_k", 1536, 256)],
+                                [(1536, 1536, "q4_k")], [(1536, 8960, "q4_k")] * 2, half_each("q4_k", "q6_k", 8960, 1536),
+                                [(1536, 151936, "q6_k")]),
+}
+
+# tokens of a verify pass over plain's time by `swiftlet bench replay --prices slope=0.006` (see tools/cuda-bench.md)
+REPLAYED = {}
+
+
+def product_seconds(product, tiles, bandwidth):
+    """What memory or the schedulers take, whichever is longer. A tile is of eight rows."""
+    work = sum(columns / 32 * rows / 16 * (INSTRUCTIONS[kind][0] + (tiles - 1) * INSTRUCTIONS[kind][1])
+               for columns, rows, kind in product)
+    return max(FLOOR, EARLY + max(bytes_of(product) / bandwidth, work / (SCHEDULERS * CLOCK)))
+
+
+def step_seconds(model, device, rows=1):
+    """A pass of so many rows, at a short context, and the host's share of it."""
+    tiles = 1 if rows <= 8 else 2 if rows <= 16 else 4 if rows <= 32 else 8
+    bandwidth = BANDWIDTH[device]
+    block = sum(product_seconds(p, tiles, bandwidth) for p in model.products)
+    others = model.launches_a_block() - len(model.products) + 2 * (tiles > 2 and model.launches_a_block() == 5)
+    return (model.blocks * (block + others * FLOOR) + product_seconds(model.head, tiles, bandwidth) + (BESIDE - 1) * FLOOR
+            + HOST)
+
+
+def share(model, device):
+    """Of a copy's speed, as `bench decode` gives it: the weights' bytes over the step."""
+    weights = model.blocks * sum(map(bytes_of, model.products)) + bytes_of(model.head)
+    return weights / BANDWIDTH[device] / step_seconds(model, device)
+
+
+def v(model, device, rows):
+    return step_seconds(model, device, rows) / step_seconds(model, device)
+
+
+def tokens_per_second(model, device):
+    return 1 / step_seconds(model, device)
+
+
+def both(figure, form):
+    return ", ".join("%s %s" % (device, form % figure(device)) for device in BANDWIDTH)
+
+
+def of_step(name):
+    """What a step of tools/cuda-first-light should find; "" where nothing is predicted of it."""
+    words = name.replace(",", "").split()
+    if len(words) > 2 and words[0] == "decode" and name.endswith("context 128") and "two" not in words:
+        model = shapes(words[2].lower())[words[1].lower()]
+        return both(lambda device: share(model, device), "%.2f")
+    if name.startswith("cost by rows"):
+        model = shapes(words[-1].lower())[words[-2].lower()]
+        return "; ".join("v(%d) %s" % (n, both(lambda device: v(model, device, n), "%.2f")) for n in (16, 32))
+    if words[-1] == "plain" and words[0] in REAL:
+        return both(lambda device: tokens_per_second(REAL[words[0]], device), "%.0f tokens/s")
+    return ""
+
+
+def lines():
+    yield "| model | launches | MiB a step | " + " | ".join("%s: ms, tokens/s, share, v(8), v(16), v(32)" % d for d in BANDWIDTH) + " |"
+    yield "| --- | --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
+    models = [m for kind in ("f16", "q8_0", "q4_k") for m in shapes(kind).values()] + list(REAL.values())
+    for m in models:
+        weights = m.blocks * sum(map(bytes_of, m.products)) + bytes_of(m.head)
+        yield "| %s | %d | %.0f | %s |" % (m.name, m.launches(), weights / 2**20, " | ".join(
+            "%.2f, %.0f, %.2f, %.2f, %.2f, %.2f" % (1e3 * step_seconds(m, d), tokens_per_second(m, d), share(m, d), v(m, d, 8),
+                                                    v(m, d, 16), v(m, d, 32)) for d in BANDWIDTH))
+
+
+if __name__ == "__main__":
+    print("\n".join(lines()))
