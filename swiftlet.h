@@ -168,8 +168,9 @@ SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 /* ---- generating --------------------------------------------------------------------------- */
 
 /* What a text has to keep. A JSON Schema (NULL: any JSON object), of which the text is a valid value, an
- * ECMA-262 expression that it matches as a whole, or the rules of a GBNF grammar. What cannot be kept is an error that names it. It must
- * outlive the requests that use it; any number may. NULL with the message set. */
+ * ECMA-262 expression that it matches as a whole, or the rules of a GBNF grammar. What cannot be kept is an
+ * error that names it. It must outlive the requests that use it; any number may. NULL with the message set.
+ */
 SWIFTLET_API swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size,
                                                             char* message, size_t size);
 SWIFTLET_API swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size,

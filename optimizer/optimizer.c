@@ -274,6 +274,17 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 	return until_now;
 }
 
+struct search* session_forget(struct session* s, struct influence* known) {
+	struct optimizer* o = optimizer_of(s);
+	struct error unsaid;
+	struct search* const fresh = o ? open_search(s, &unsaid) : NULL;
+	chances_open(&s->chances);
+	if (o)
+		memset(&o->text_influence, 0, sizeof o->text_influence);
+	memset(known, 0, sizeof *known);
+	return fresh ? session_swap_search(s, fresh, known) : NULL;
+}
+
 const struct influence* session_text_influence(const struct session* s) {
 	static const struct influence none;
 	return s->learner ? &optimizer_of(s)->text_influence : &none;

@@ -183,15 +183,6 @@ int session_common_prefix(const struct session* s, const int32_t* prompt, int n)
 	return common / PREFILL_CHUNK * PREFILL_CHUNK;
 }
 
-struct search* session_forget(struct session* s, struct influence* known) {
-	struct error unsaid;
-	struct search* const fresh = s->search ? open_search(s, &unsaid) : NULL;
-	chances_open(&s->chances);
-	memset(&s->text_influence, 0, sizeof s->text_influence);
-	memset(known, 0, sizeof *known);
-	return fresh ? session_swap_search(s, fresh, known) : NULL;
-}
-
 void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 	const int pages = shares_prefixes ? 0 : owner;
 	if (s->cache->owner != pages) {

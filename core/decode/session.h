@@ -96,9 +96,6 @@ void session_set_mask(struct session*, const struct mask*);
 struct mask session_low(const struct session*, bool* head);
 /* What the mask's matchness is known to be from elsewhere: drafting starts from that expectation. */
 void session_expect(struct session*, double matchness);
-/* What was learned of texts goes, before another owner's come: chances, influence, the search. The search and
- * its influence until now are the caller's; NULL where the session has none, or no memory for another. */
-struct search* session_forget(struct session*, struct influence* known);
 /* Whose requests come from now on: nothing that was kept of another's text is drafted from, nor, unless
  * prefixes are shared, found. Between requests. */
 void session_set_owner(struct session*, int owner, bool shares_prefixes);

@@ -94,6 +94,7 @@ bool schema_describes(const char* keyword) {
 	                                           "exclusiveMaximum",
 	                                           "multipleOf",
 	                                           "nullable",
+	                                           SCHEMA_EXCEPT,
 	                                           NULL};
 	return !is_one_of(keyword, constraining);
 }
@@ -236,6 +237,12 @@ static const char* join_keyword(cJSON* to, const cJSON* mine, const cJSON* more)
 		return put(to, "enum", cJSON_CreateArray()) ? NULL : no_memory;
 	if (strcmp(name, "required") == 0)
 		return join_required(to, more) ? NULL : no_memory;
+	if (strcmp(name, SCHEMA_EXCEPT) == 0) {
+		const cJSON* value;
+		cJSON_ArrayForEach (value, more)
+			cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(to, name), cJSON_Duplicate(value, true));
+		return NULL;
+	}
 	if (strcmp(name, "items") == 0 && !cJSON_IsArray(mine) && !cJSON_IsArray(more))
 		return put(to, name, later(mine, more)) ? NULL : no_memory;
 	if (strcmp(name, "additionalProperties") == 0) {
@@ -335,7 +342,9 @@ static cJSON* both_flat(struct schema_join* j, cJSON* a, cJSON* b) { /* takes bo
 }
 
 static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
-	static const char* const parts[] = {"$ref", "allOf", NULL};
+	static const char* const parts[] = {
+	    "$ref", "allOf", "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas",
+	    NULL};
 	const cJSON *reference = json_field(schema, "$ref"), *all = json_field(schema, "allOf"), *one;
 	if (++j->work > MAX_WORK || depth > MAX_CHAIN)
 		return fail(j, NULL, "too many schemas that have to hold at once");
@@ -354,6 +363,14 @@ static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
 		return fail(j, to, "\"allOf\" is not an array");
 	cJSON_ArrayForEach (one, all)
 		to = to ? both_flat(j, to, flat_at(j, one, depth + 1)) : NULL;
+	cJSON* conditions = to && schema_has_conditions(schema) ? cJSON_CreateArray() : NULL;
+	if (conditions && !schema_conditions(j, schema, conditions)) {
+		cJSON_Delete(conditions);
+		return fail(j, to, "there is no memory to join schemas");
+	}
+	cJSON_ArrayForEach (one, conditions)
+		to = to ? both_flat(j, to, flat_at(j, one, depth + 1)) : NULL;
+	cJSON_Delete(conditions);
 	return to;
 }
 

@@ -6,10 +6,14 @@
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
+/* A keyword of our own: values that are not valid, beside an enum. What becomes of a "not". */
+#define SCHEMA_EXCEPT "\1except"
+
 struct schema_join {
 	const cJSON* root;   /* that references point into */
 	const char* problem; /* why nothing was joined; NULL: no memory */
 	int work;            /* schemas joined so far: bounded */
+	int nested;          /* conditions within conditions: bounded */
 };
 
 /* What a local reference points to, by RFC 6901; NULL: nothing. */
@@ -19,11 +23,18 @@ bool schema_describes(const char* keyword);
 /* Whether the schema has constraining keywords beside this one. */
 bool schema_has_more_than(const cJSON* schema, const char* keyword);
 
-/* The schema without $ref and allOf, which have become a part of it. A new one, or NULL. */
+/* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it. A new
+ * one, or NULL. */
 cJSON* schema_flat(struct schema_join*, const cJSON* schema);
 /* What is valid under both, flat. A new one, or NULL. */
 cJSON* schema_both(struct schema_join*, const cJSON* a, const cJSON* b);
 /* The schema without these keywords (NULL-ended). A new one, or NULL. */
 cJSON* schema_without(struct schema_join*, const cJSON* schema, const char* const* keywords);
+
+/* json_conditions.c: what a schema's not, if and dependencies come to, as schemas in `list`, an array. False
+ * with the problem. */
+bool schema_conditions(struct schema_join*, const cJSON* schema, cJSON* list);
+/* Whether it has any. */
+bool schema_has_conditions(const cJSON* schema);
 
 #endif

@@ -134,21 +134,9 @@ static bool is_one_of(const char* word, const char* const* list) {
 
 /* Every keyword is one that is kept, an annotation, or an error. */
 static bool check_keywords(struct compiler* c, const cJSON* schema) {
-	static const char* const not_kept[] = {"not",
-	                                       "if",
-	                                       "then",
-	                                       "else",
-	                                       "$dynamicRef",
-	                                       "$recursiveRef",
-	                                       "dependencies",
-	                                       "dependentRequired",
-	                                       "dependentSchemas",
-	                                       "contains",
-	                                       "minContains",
-	                                       "maxContains",
-	                                       "additionalItems",
-	                                       "unevaluatedItems",
-	                                       NULL};
+	static const char* const not_kept[] = {
+	    "$dynamicRef", "$recursiveRef",   "contains",         "minContains",
+	    "maxContains", "additionalItems", "unevaluatedItems", NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
 		if (is_one_of(field->string, not_kept))
@@ -636,7 +624,18 @@ static bool fits_type(const cJSON* value, unsigned types) {
 	       (cJSON_IsNull(value) && types >> TYPE_NULL & 1u);
 }
 
+/* cJSON holds numbers as doubles. */
+static bool is_exact(const cJSON* value) {
+	const cJSON* one;
+	bool exact = !cJSON_IsNumber(value) || fabs(value->valuedouble) <= 0x1p53;
+	cJSON_ArrayForEach (one, value)
+		exact = exact && is_exact(one);
+	return exact;
+}
+
 static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
+	if (!is_exact(value))
+		return schema_refuse(c, "a number beyond ±2^53 is not supported");
 	char* const text = cJSON_PrintUnformatted(value);
 	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
 	cJSON_free(text);
@@ -673,10 +672,11 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 	return all;
 }
 
-/* Whether $ref or allOf have to be joined with something. */
+/* Whether $ref, allOf or conditions have to be joined with something. */
 static bool needs_joining(const cJSON* schema) {
 	const cJSON* all = json_field(schema, "allOf");
-	return (json_field(schema, "$ref") && schema_has_more_than(schema, "$ref")) ||
+	return schema_has_conditions(schema) ||
+	       (json_field(schema, "$ref") && schema_has_more_than(schema, "$ref")) ||
 	       (all && (schema_has_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
 	                all->child->next));
 }
@@ -706,7 +706,7 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 }
 
 static bool is_plain_rest(const cJSON* schema) {
-	static const char* const plain[] = {"enum", "const", "type", "nullable", NULL};
+	static const char* const plain[] = {"enum", "const", "type", "nullable", SCHEMA_EXCEPT, NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
 		if (!is_one_of(field->string, plain) && !schema_describes(field->string))
@@ -715,9 +715,18 @@ static bool is_plain_rest(const cJSON* schema) {
 	return true;
 }
 
+static bool is_excepted(const cJSON* schema, const cJSON* value) {
+	const cJSON* one;
+	cJSON_ArrayForEach (one, json_field(schema, SCHEMA_EXCEPT)) {
+		if (cJSON_Compare(one, value, true))
+			return true;
+	}
+	return false;
+}
+
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
-	static const char* const values_keywords[] = {"enum", "const", NULL};
+	static const char* const values_keywords[] = {"enum", "const", SCHEMA_EXCEPT, NULL};
 	/* json_field takes null for absent, and a constant may be null */
 	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
 	            *values = json_field(schema, "enum"), *value;
@@ -727,13 +736,14 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 	if (values && !cJSON_IsArray(values))
 		schema_refuse(c, "\"enum\" is not an array");
 	else if (!values)
-		all = fits_type(constant, types) && (!rest || allows(c, rest, constant))
+		all = fits_type(constant, types) && !is_excepted(schema, constant) &&
+		              (!rest || allows(c, rest, constant))
 		          ? emit_constant(c, constant, next)
 		          : NOWHERE;
 	else
 		cJSON_ArrayForEach (value, values) {
 			if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
-			    (!rest || allows(c, rest, value)))
+			    !is_excepted(schema, value) && (!rest || allows(c, rest, value)))
 				all = emit_split(c->grammar, emit_constant(c, value, next), all);
 		}
 	cJSON_Delete(rest);
@@ -749,6 +759,11 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return schema_refuse(c, "a schema is neither an object nor a boolean");
 	if (!check_keywords(c, schema))
 		return NOWHERE;
+	/* combinations first: each that is told apart is one less to be joined */
+	if (json_field(schema, "anyOf"))
+		return schema_emit_combination(c, schema, "anyOf", next);
+	if (json_field(schema, "oneOf"))
+		return schema_emit_combination(c, schema, "oneOf", next);
 	if (needs_joining(schema)) {
 		const cJSON* joined = schema_joined(c, schema);
 		return joined ? schema_emit(c, joined, next) : NOWHERE;
@@ -757,13 +772,11 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return schema_emit_reference(c, schema, next);
 	if (json_field(schema, "allOf")) /* of one schema, alone */
 		return schema_emit(c, json_field(schema, "allOf")->child, next);
-	if (json_field(schema, "anyOf"))
-		return schema_emit_combination(c, schema, "anyOf", next);
-	if (json_field(schema, "oneOf"))
-		return schema_emit_combination(c, schema, "oneOf", next);
 	const unsigned types = schema_types(c, schema);
 	if (cJSON_GetObjectItemCaseSensitive(schema, "const") || json_field(schema, "enum"))
 		return emit_values(c, schema, types, next);
+	if (json_field(schema, SCHEMA_EXCEPT))
+		return schema_refuse(c, "\"not\" of values is supported where an \"enum\" lists those that may be");
 	return types ? emit_types(c, schema, types, next) : any_value(c, next);
 }
 

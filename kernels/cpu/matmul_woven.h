@@ -13,7 +13,6 @@
 struct woven_block {
 	ints scale[2], min[2]; /* a byte a group, four groups a vector */
 	floats d, less;
-	const uint8_t* q;
 };
 
 enum {
@@ -24,17 +23,14 @@ enum {
 
 INLINED ints woven_word(const uint8_t* w, int k) { return ints_load(w + (size_t)k * WOVEN_WORD); }
 
-/* k4_scale_min for all at once */
-INLINED void take_woven(struct woven_block* out, const uint8_t* w) {
-	const ints both = woven_word(w, 0), first = woven_word(w, 1), second = woven_word(w, 2);
-	const ints third = woven_word(w, 3);
+/* k4_scale_min for all at once, from a block's first four words */
+INLINED void take_scales(struct woven_block* out, ints both, ints first, ints second, ints third) {
 	out->d = floats_from_halves(both);
 	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
 	out->scale[0] = low_bits(first, 0, 63);
 	out->min[0] = low_bits(second, 0, 63);
 	out->scale[1] = ints_or(low_bits(third, 0, 15), moved_bits(first, 6, 4, 0x30));
 	out->min[1] = ints_or(low_bits(third, 4, 15), moved_bits(second, 6, 4, 0x30));
-	out->q = w + 4 * WOVEN_WORD;
 }
 
 /* A block's products with n activation rows from its first column on; those join sum (n, LANES). */
@@ -42,7 +38,7 @@ INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8
                            size_t x_stride, float (*sum)[LANES]) {
 	struct woven_block block;
 	ints dot[WOVEN_ROWS];
-	take_woven(&block, w);
+	take_scales(&block, woven_word(w, 0), woven_word(w, 1), woven_word(w, 2), woven_word(w, 3));
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
 	UNROLLED for (int p = 0; p < 4; p++) {
 		const ints first = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2));
@@ -50,7 +46,7 @@ INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8
 		if (n >= FETCHED_FROM)
 			UNROLLED for (int line = 0; line < WOVEN_BLOCK / 4 / 64; line++) __builtin_prefetch(
 			    (const char*)w + 2 * WOVEN_BLOCK + p * (WOVEN_BLOCK / 4) + line * 64, 0, 2);
-		woven_halves(n, dot, block.q + (size_t)p * 8 * WOVEN_WORD, first, second, q + p * 64, x_stride);
+		woven_halves(n, dot, w + (size_t)(4 + p * 8) * WOVEN_WORD, first, second, q + p * 64, x_stride);
 	}
 	UNROLLED for (int i = 0; i < n; i++) {
 		ints less = ints_set(0);

@@ -8,6 +8,12 @@
 
 #include "kernels/cpu/quantized_blocks.h"
 
+#if defined(__clang__)
+#define NOT_UNROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define NOT_UNROLLED _Pragma("GCC unroll 1")
+#endif
+
 typedef int32x4_t ints;
 typedef float32x4_t floats;
 enum { LANES = 4, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 8, SIGNED_BYTES = true };

@@ -8,11 +8,12 @@
 INLINED int8x16_t signed_bytes(uint8x16_t v) { return vreinterpretq_s8_u8(v); }
 INLINED uint8x16_t low_nibbles(uint8x16_t v) { return vandq_u8(v, vdupq_n_u8(15)); }
 
-/* Bit j of the two bytes at `high` as 16 in byte j */
-INLINED uint8x16_t fifth_of_16(const uint8_t* high) {
-	const uint8x16_t spread = vcombine_u8(vdup_n_u8(high[0]), vdup_n_u8(high[1]));
+/* Sixteen bits from bit `first` of a word on, in whole bytes */
+INLINED uint8x16_t bits_as_bytes(uint32_t word, int first) {
+	const uint8x16_t zero_one = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+	const uint8x16_t at = first ? vaddq_u8(zero_one, vdupq_n_u8(2)) : zero_one;
 	const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
-	return vandq_u8(vtstq_u8(spread, bit), vdupq_n_u8(16));
+	return vtstq_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(word)), at), bit);
 }
 
 /* A block of 32 */
@@ -29,9 +30,15 @@ INLINED void take_32(enum dtype type, const uint8_t* w, int8x16_t q[2]) {
 		q[1] = iq4_of(second);
 		return;
 	}
-	if (high_at(type)) {
-		first = vorrq_u8(first, fifth_of_16(w + high_at(type)));
-		second = vorrq_u8(second, fifth_of_16(w + high_at(type) + 2));
+	if (type == DTYPE_Q5_0) { /* without a fifth bit 16 less: the upper bits of a negative byte */
+		const uint32_t without = ~load_u32(w + high_at(type));
+		first = vsliq_n_u8(first, bits_as_bytes(without, 0), 4);
+		second = vsliq_n_u8(second, bits_as_bytes(without, 16), 4);
+	}
+	if (type == DTYPE_Q5_1) {
+		const uint32_t with = load_u32(w + high_at(type));
+		first = vorrq_u8(first, vandq_u8(bits_as_bytes(with, 0), vdupq_n_u8(16)));
+		second = vorrq_u8(second, vandq_u8(bits_as_bytes(with, 16), vdupq_n_u8(16)));
 	}
 	q[0] = signed_bytes(first);
 	q[1] = signed_bytes(second);
@@ -53,7 +60,6 @@ struct few {
 INLINED void small_block(enum dtype type, int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b,
                          floats* sum) {
 	const bool minimum = type == DTYPE_Q4_1 || type == DTYPE_Q5_1;
-	const bool offset = type == DTYPE_Q4_0 || type == DTYPE_Q5_0;
 	struct taken taken;
 	ints dot[GROUP_ROWS];
 	UNROLLED for (int r = 0; r < SIDE; r++) take_32(type, w[r], taken.q[r]);
@@ -61,7 +67,7 @@ INLINED void small_block(enum dtype type, int n, const struct few* f, const uint
 	const floats wd = four_halves(w, 0), wm = minimum ? four_halves(w, 2) : wd;
 	UNROLLED for (int i = 0; i < n; i++) {
 		const uint8_t* x = f->x + (size_t)i * f->layout.bytes + b * 4;
-		if (offset)
+		if (type == DTYPE_Q4_0)
 			dot[i] = vaddq_s32(dot[i], to_all(x + f->layout.sums));
 		const floats d = floats_mul(wd, float_to_all(x + f->layout.d));
 		sum[i] = floats_fma(floats_from_ints(dot[i]), d, sum[i]);
@@ -72,111 +78,100 @@ INLINED void small_block(enum dtype type, int n, const struct few* f, const uint
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-/* Group g's scale of every row: its byte of the 16 that each row has */
-INLINED ints scale_of(const int8x16_t scales[SIDE], int g) {
-	const int16x4_t v = {scales[0][g], scales[1][g], scales[2][g], scales[3][g]};
-	return vmovl_s16(v);
+/* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
+INLINED void turned(const uint8_t* const w[SIDE], size_t at, ints out[4]) {
+	ints row[SIDE];
+	UNROLLED for (int r = 0; r < SIDE; r++) row[r] = ints_load(w[r] + at);
+	const ints a = ints_low_pairs(row[0], row[1]), b = ints_high_pairs(row[0], row[1]);
+	const ints c = ints_low_pairs(row[2], row[3]), d = ints_high_pairs(row[2], row[3]);
+	out[0] = ints_low_halves(a, c);
+	out[1] = ints_high_halves(a, c);
+	out[2] = ints_low_halves(b, d);
+	out[3] = ints_high_halves(b, d);
 }
 
-/* Groups 2p and 2p + 1 of 32 columns of q4_k or q5_k */
-INLINED void take_k4_groups(enum dtype type, const uint8_t* w, int p, int8x16_t first[2], int8x16_t second[2]) {
+/* dot (n) += 16·vectors columns times their scale, of n activation rows at q */
+INLINED void scaled_dot(enum dtype type, int n, ints dot[], int vectors, const struct taken* w, ints scale,
+                        const int8_t* q, size_t x_stride) {
+	ints some[GROUP_ROWS];
+	rows_dot(n, some, products_in_16_bits(type), vectors, w, q, x_stride);
+	UNROLLED for (int i = 0; i < n; i++) dot[i] = vmlaq_s32(dot[i], some[i], scale);
+}
+
+/* 32 columns of q4_k or q5_k: the high or the low nibbles of the bytes at `at`, their fifth bits where `bit`
+ * says */
+INLINED void take_k4_group(enum dtype type, const uint8_t* w, size_t at, bool high, uint8x16_t bit,
+                           int8x16_t q[2]) {
 	UNROLLED for (int half = 0; half < 2; half++) {
-		const uint8x16_t packed = vld1q_u8(w + (type == DTYPE_Q5_K ? 48 : 16) + p * 32 + half * 16);
-		uint8x16_t low = low_nibbles(packed), high = vshrq_n_u8(packed, 4);
+		const uint8x16_t packed = vld1q_u8(w + at + half * 16);
+		uint8x16_t v = high ? vshrq_n_u8(packed, 4) : low_nibbles(packed);
 		if (type == DTYPE_Q5_K) {
-			const uint8x16_t fifth = vld1q_u8(w + 16 + half * 16), sixteen = vdupq_n_u8(16);
-			low = vorrq_u8(low, vandq_u8(vtstq_u8(fifth, vdupq_n_u8((uint8_t)(1 << 2 * p))), sixteen));
-			high = vorrq_u8(high, vandq_u8(vtstq_u8(fifth, vdupq_n_u8((uint8_t)(2 << 2 * p))), sixteen));
+			const uint8x16_t fifth = vtstq_u8(vld1q_u8(w + 16 + half * 16), bit);
+			v = vorrq_u8(v, vandq_u8(fifth, vdupq_n_u8(16)));
 		}
-		first[half] = signed_bytes(low);
-		second[half] = signed_bytes(high);
+		q[half] = signed_bytes(v);
 	}
 }
 
 INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b,
                       floats* sum) {
-	int8x16_t scales[SIDE];
-	int16x8_t minima[SIDE];
-	ints dot[GROUP_ROWS];
+	struct woven_block head;
+	ints words[4], scale[8], min[4], dot[GROUP_ROWS];
+	turned(w, 0, words);
+	take_scales(&head, words[0], words[1], words[2], words[3]);
+	UNROLLED for (int g = 0; g < 8; g++) scale[g] = byte_of(head.scale[g / 4], g % 4);
+	UNROLLED for (int p = 0; p < 4; p++) min[p] = two_bytes(head.min[p / 2], p % 2 * 2, p % 2 * 2 + 1);
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
-	UNROLLED for (int r = 0; r < SIDE; r++) {
-		uint64_t scale, min;
-		k4_scales_minima(w[r] + 4, &scale, &min);
-		scales[r] = vreinterpretq_s8_u64(vdupq_n_u64(scale));
-		minima[r] = vreinterpretq_s16_u16(vmovl_u8(vcreate_u8(min)));
-	}
 	const int8_t* q = (const int8_t*)f->x + b * 256;
-	UNROLLED for (int p = 0; p < 4; p++) {
-		struct taken first, second;
-		ints some[GROUP_ROWS];
-		UNROLLED for (int r = 0; r < SIDE; r++) take_k4_groups(type, w[r], p, first.q[r], second.q[r]);
-		rows_dot(n, some, products_in_16_bits(type), 2, &first, q + p * 64, f->layout.bytes);
-		UNROLLED for (int i = 0; i < n; i++) dot[i] = vmlaq_s32(dot[i], some[i], scale_of(scales, 2 * p));
-		rows_dot(n, some, products_in_16_bits(type), 2, &second, q + p * 64 + 32, f->layout.bytes);
-		UNROLLED for (int i = 0; i < n; i++) dot[i] = vmlaq_s32(dot[i], some[i], scale_of(scales, 2 * p + 1));
+	uint8x16_t bit = vdupq_n_u8(1);
+	NOT_UNROLLED for (int p = 0; p < 4; p++) UNROLLED for (int high = 0; high < 2; high++) {
+		struct taken taken;
+		UNROLLED for (int r = 0; r < SIDE; r++)
+		    take_k4_group(type, w[r], (type == DTYPE_Q5_K ? 48 : 16) + (size_t)p * 32, high, bit, taken.q[r]);
+		scaled_dot(type, n, dot, 2, &taken, scale[2 * p + high], q + p * 64 + high * 32, f->layout.bytes);
+		bit = vshlq_n_u8(bit, 1);
 	}
-	const floats wd = four_halves(w, 0), wm = floats_negated(four_halves(w, 2));
 	UNROLLED for (int i = 0; i < n; i++) {
 		const uint8_t* x = f->x + (size_t)i * f->layout.bytes;
-		const int16x8_t sums = vreinterpretq_s16_u8(vld1q_u8(x + f->layout.sums + b * 16));
-		ints less[SIDE];
-		UNROLLED for (int r = 0; r < SIDE; r++) less[r] =
-		    vmlal_high_s16(vmull_s16(vget_low_s16(minima[r]), vget_low_s16(sums)), minima[r], sums);
+		const uint8_t* sums = x + f->layout.sums + b * 16;
+		ints less = ints_set(0);
+		UNROLLED for (int p = 0; p < 4; p++) less = ints_two_products(less, min[p], to_all(sums + p * 4));
 		const floats product =
-		    floats_fma(wm, floats_from_ints(four_sums(less)), floats_mul(wd, floats_from_ints(dot[i])));
+		    floats_fma(head.less, floats_from_ints(less), floats_mul(head.d, floats_from_ints(dot[i])));
 		sum[i] = floats_fma(float_to_all(x + f->layout.d + b * 4), product, sum[i]);
 	}
 }
 
-/* Groups s and s + 2 of 32 columns of a half of a block of q6_k, 32 not yet taken off */
-INLINED void take_q6_groups(const uint8_t* w, int half, int s, int8x16_t first[2], int8x16_t second[2]) {
-	UNROLLED for (int part = 0; part < 2; part++) {
-		const uint8x16_t packed = vld1q_u8(w + half * 64 + s * 32 + part * 16);
-		const uint8x16_t two = vld1q_u8(w + 128 + half * 32 + part * 16), mask = vdupq_n_u8(0x30);
-		first[part] = signed_bytes(
-		    vorrq_u8(low_nibbles(packed), vandq_u8(s ? vshlq_n_u8(two, 2) : vshlq_n_u8(two, 4), mask)));
-		second[part] =
-		    signed_bytes(vorrq_u8(vshrq_n_u8(packed, 4), vandq_u8(s ? vshrq_n_u8(two, 2) : two, mask)));
-	}
-}
-
-/* dot += the products of two groups of 16 columns, of which each has its scale */
-INLINED void q6_k_groups(int n, ints dot[], const struct taken* taken, const int8x16_t scales[SIDE], int g,
-                         const int8_t* q, size_t x_stride) {
-	UNROLLED for (int part = 0; part < 2; part++) {
-		struct taken one;
-		ints some[GROUP_ROWS];
-		UNROLLED for (int r = 0; r < SIDE; r++) one.q[r][0] = taken->q[r][part];
-		rows_dot(n, some, products_in_16_bits(DTYPE_Q6_K), 1, &one, q + part * 16, x_stride);
-		UNROLLED for (int i = 0; i < n; i++) dot[i] = vmlaq_s32(dot[i], some[i], scale_of(scales, g + part));
-	}
+/* Of 16 bytes at each of two places and their upper bits, the four groups of 16 columns, 32 taken off: bits
+ * are shifted into their place beside the others, and what lies above them cleared. */
+INLINED void take_q6_groups(const uint8_t* first, const uint8_t* high, int8x16_t q[4]) {
+	const uint8x16_t low = vld1q_u8(first), other = vld1q_u8(first + 32), two = vld1q_u8(high);
+	const uint8x16_t less = vshrq_n_u8(two, 2), six = vdupq_n_u8(63);
+	const int8x16_t offset = vdupq_n_s8(32);
+	q[0] = vsubq_s8(signed_bytes(vandq_u8(vsliq_n_u8(low, two, 4), six)), offset);
+	q[1] = vsubq_s8(signed_bytes(vandq_u8(vsliq_n_u8(other, less, 4), six)), offset);
+	q[2] = vsubq_s8(signed_bytes(vandq_u8(vsriq_n_u8(two, low, 4), six)), offset);
+	q[3] = vsubq_s8(signed_bytes(vsriq_n_u8(less, other, 4)), offset);
 }
 
 INLINED void q6_k_block(int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b, floats* sum) {
 	const size_t x_stride = f->layout.bytes;
-	const uint8_t* starts = f->x + f->layout.starts + b * 64;
-	const int8_t* q = (const int8_t*)f->x + b * 256;
-	int8x16_t scales[SIDE];
-	ints dot[GROUP_ROWS];
-	UNROLLED for (int r = 0; r < SIDE; r++) scales[r] = signed_bytes(vld1q_u8(w[r] + 192));
-	UNROLLED for (int i = 0; i < n; i++) { /* what 32 less makes */
-		ints less[SIDE];
+	ints words[4], scale[16], dot[GROUP_ROWS];
+	turned(w, 192, words);
+	UNROLLED for (int g = 0; g < 16; g++) scale[g] =
+	    ints_right_signed(ints_left(words[g / 4], 24 - 8 * (g % 4)), 24);
+	UNROLLED for (int i = 0; i < n; i++) dot[i] = ints_set(0);
+	NOT_UNROLLED for (int part = 0; part < 4; part++) {
+		struct taken taken[4];
+		const int at = part / 2 * 64 + part % 2 * 16, column = part / 2 * 128 + part % 2 * 16;
+		const int8_t* q = (const int8_t*)f->x + b * 256 + column;
 		UNROLLED for (int r = 0; r < SIDE; r++) {
-			const int16x8_t low = vmovl_s8(vget_low_s8(scales[r])), high = vmovl_high_s8(scales[r]);
-			less[r] = vmulq_s32(vmovl_s16(vget_low_s16(low)), ints_load(starts + (size_t)i * x_stride));
-			less[r] = vmlaq_s32(less[r], vmovl_high_s16(low), ints_load(starts + (size_t)i * x_stride + 16));
-			less[r] = vmlaq_s32(less[r], vmovl_s16(vget_low_s16(high)),
-			                    ints_load(starts + (size_t)i * x_stride + 32));
-			less[r] = vmlaq_s32(less[r], vmovl_high_s16(high), ints_load(starts + (size_t)i * x_stride + 48));
+			int8x16_t four[4];
+			take_q6_groups(w[r] + at, w[r] + 128 + part * 16, four);
+			UNROLLED for (int g = 0; g < 4; g++) taken[g].q[r][0] = four[g];
 		}
-		dot[i] = four_sums(less);
-	}
-	UNROLLED for (int half = 0; half < 2; half++) UNROLLED for (int s = 0; s < 2; s++) {
-		struct taken first, second;
-		const int g = half * 8 + s * 2;
-		UNROLLED for (int r = 0; r < SIDE; r++) take_q6_groups(w[r], half, s, first.q[r], second.q[r]);
-		q6_k_groups(n, dot, &first, scales, g, q + g * 16, x_stride);
-		q6_k_groups(n, dot, &second, scales, g + 4, q + (g + 4) * 16, x_stride);
+		UNROLLED for (int g = 0; g < 4; g++)
+		    scaled_dot(DTYPE_Q6_K, n, dot, 1, &taken[g], scale[column / 16 + 2 * g], q + g * 32, x_stride);
 	}
 	const floats wd = four_halves(w, 208);
 	UNROLLED for (int i = 0; i < n; i++) {
@@ -219,8 +214,13 @@ INLINED void all_rows(enum dtype type, int n, const struct tensor* w, int64_t be
 		for (int k = 0; k < SIDE; k++) /* the last one again where there are fewer */
 			row[k] = (const uint8_t*)w->data + row_bytes * (size_t)(r + (k < count ? k : count - 1));
 		four_rows(type, n, f, row, sums);
-		for (int i = 0; i < n; i++)
-			memcpy(out + (size_t)i * out_stride + (size_t)r, &sums[i], (size_t)count * sizeof(float));
+		for (int i = 0; i < n; i++) {
+			float* to = out + (size_t)i * out_stride + (size_t)r;
+			if (count == SIDE)
+				floats_store_anywhere(to, sums[i]);
+			else
+				memcpy(to, &sums[i], (size_t)count * sizeof(float));
+		}
 	}
 }
 

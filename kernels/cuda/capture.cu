@@ -1,5 +1,7 @@
 /* Passes, and the draft loop, as graphs; and what is done where a device or its driver makes none. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/cuda.cuh"
 
@@ -49,15 +51,34 @@ static bool capture(struct cuda_backend* b, int index, int rows, struct error* e
 	return done;
 }
 
+static size_t memory_left(const struct cuda_backend* b) {
+	size_t available = 0, total = 0;
+	cudaSetDevice(b->device);
+	return cudaMemGetInfo(&available, &total) == cudaSuccess ? available : 0;
+}
+
+/* SWIFTLET_CUDA_TELL=memory: what graphs take, beside what weights_fit assumes of them. */
+static void tell_memory(const struct cuda_backend* b, size_t before) {
+	const char* wish = getenv("SWIFTLET_CUDA_TELL");
+	const size_t after = memory_left(b);
+	if (wish && strcmp(wish, "memory") == 0)
+		fprintf(stderr, "swiftlet: captured passes take %.1f MiB of the GPU's memory, %.1f were assumed\n",
+		        before > after ? (double)(before - after) / 0x1p20 : 0.0, (double)graphs_room(b) / 0x1p20);
+}
+
 static bool capture_all(struct cuda_backend* b, struct error* error) {
 	if (!warm_up(b, error))
 		return false;
 	if (!b->group->captures)
 		return true;
+	const size_t before = memory_left(b);
 	bool done = is_alone(b) || capture(b, 0, 1, error);
 	for (int i = 1; i <= BUCKETS && done; i++)
 		done = capture(b, i, 8 * i, error);
-	return done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
+	done = done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
+	if (done)
+		tell_memory(b, before);
+	return done;
 }
 
 /* Without early launches, then without graphs; what was captured for it before is dropped. */

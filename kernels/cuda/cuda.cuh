@@ -227,6 +227,8 @@ size_t cuda_page_bytes(const struct cuda_backend*);
 /* Whether the weights, what passes work in, their graphs, a cache, and so many bytes more fit the device. */
 bool weights_fit(struct cuda_backend*, size_t beside, struct error*);
 bool workspace_open(struct cuda_backend*, struct error*);
+/* Bytes that captured passes are thought to take; 0 where none are. */
+size_t graphs_room(const struct cuda_backend*);
 
 /* devices.cu */
 /* Opens what the devices exchange by, once each is opened; nothing for one. */

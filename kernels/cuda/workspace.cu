@@ -1,8 +1,8 @@
 /* What passes work in: how much of it there is, whether it fits the device beside the weights, taking it. */
 #include "kernels/cuda/cuda.cuh"
 
-/* A launch that a graph holds, and its arguments, as the driver keeps them on the device: assumed, from what
- * others report of theirs; tools/cuda-first-light measures it. */
+/* A launch that a graph holds, and its arguments, as the driver keeps them on the device: assumed, and put
+ * beside what it comes to by SWIFTLET_CUDA_TELL=memory (capture.cu). */
 enum { NODE_BYTES = 16 << 10, NODES_A_BLOCK = 9, NODES_BESIDE = 10 };
 
 /* Counts rooms, or takes them. */
@@ -139,7 +139,7 @@ static size_t caches_room(const struct cuda_backend* b) {
 	return pages * cuda_page_bytes(b) + (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float);
 }
 
-static size_t graphs_room(const struct cuda_backend* b) {
+size_t graphs_room(const struct cuda_backend* b) {
 	const size_t nodes = NODES_A_BLOCK * (size_t)b->shape.n_blocks + NODES_BESIDE;
 	return b->group->captures ? (BUCKETS + 1) * nodes * NODE_BYTES : 0;
 }

@@ -186,9 +186,7 @@ static void test_combinations(void** state) {
 	     "\"required\":[\"x-a\"]}",
 	     {"{\"x-a\":5}", "{\"x-a\":7,\"b\":[]}"},
 	     {"{}", "{\"x-a\":4}", "{\"x-a\":\"5\"}"}},
-	    {"{\"enum\":[\"a\",\"abcd\",\"bc\"],\"maxLength\":2}",
-	     {"\"a\"", "\"bc\""},
-	     {"\"abcd\"", "\"\""}},
+	    {"{\"enum\":[\"a\",\"abcd\",\"bc\"],\"maxLength\":2}", {"\"a\"", "\"bc\""}, {"\"abcd\"", "\"\""}},
 	    {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"k\"]},\"additionalProperties\":{\"type\":"
 	     "\"integer\"}}",
 	     {"{}", "{\"k\":1}"},
@@ -209,6 +207,33 @@ static void test_combinations(void** state) {
 	     "\"maxItems\":2}",
 	     {"[]", "[1,2]"},
 	     {"[\"a\"]", "[1.5]"}},
+	    {"{\"type\":\"object\",\"properties\":{\"kind\":{\"enum\":[\"a\",\"b\",\"c\"]},\"x\":{\"type\":"
+	     "\"integer\"}},"
+	     "\"required\":[\"kind\"],\"if\":{\"properties\":{\"kind\":{\"const\":\"a\"}}},\"then\":{"
+	     "\"required\":[\"x\"]},"
+	     "\"else\":{\"properties\":{\"x\":false}}}",
+	     {"{\"kind\":\"a\",\"x\":1}", "{\"kind\":\"b\"}", "{\"kind\":\"c\"}"},
+	     {"{\"kind\":\"a\"}", "{\"kind\":\"b\",\"x\":1}"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"}},"
+	     "\"not\":{\"required\":[\"a\",\"b\"]}}",
+	     {"{}", "{\"a\":1}", "{\"b\":1}"},
+	     {"{\"a\":1,\"b\":1}"}},
+	    {"{\"enum\":[1,2,\"x\"],\"not\":{\"anyOf\":[{\"const\":2},{\"type\":\"string\"}]}}",
+	     {"1"},
+	     {"2", "\"x\""}},
+	    {"{\"type\":[\"integer\",\"string\",\"null\"],\"not\":{\"type\":\"number\"}}",
+	     {"\"x\"", "null"},
+	     {"1"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"}},"
+	     "\"dependencies\":{\"a\":[\"b\"]}}",
+	     {"{}", "{\"b\":1}", "{\"a\":1,\"b\":2}"},
+	     {"{\"a\":1}"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":1},\"c\":{\"const\":1},"
+	     "\"d\":{\"const\":1}},\"additionalProperties\":false,\"anyOf\":[{\"required\":[\"a\"]},{"
+	     "\"required\":[\"b\"]}],"
+	     "\"allOf\":[{\"anyOf\":[{\"required\":[\"c\"]},{\"required\":[\"d\"]}]}]}",
+	     {"{\"a\":1,\"c\":1}", "{\"b\":1,\"d\":1}", "{\"a\":1,\"b\":1,\"c\":1,\"d\":1}"},
+	     {"{}", "{\"a\":1}", "{\"c\":1,\"d\":1}"}},
 	    /* what stands beside allOf names no member: none may be there */
 	    {"{\"type\":\"object\",\"additionalProperties\":false,\"allOf\":[{\"properties\":{\"a\":{}}}]}",
 	     {"{}"},
@@ -233,8 +258,10 @@ static void test_any_object(void** state) {
 static void test_refused(void** state) {
 	(void)state;
 	static const char* const schemas[][2] = {
-	    {"{\"not\":{\"type\":\"string\"}}", "\"not\" is not supported"},
-	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"if\":{}}}}", "#/properties/a: \"if\""},
+	    {"{\"not\":{\"minimum\":5}}", "\"not\", or an \"if\""},
+	    {"{\"type\":\"string\",\"not\":{\"const\":\"x\"}}", "\"not\" of values"},
+	    {"{\"not\":{\"$ref\":\"#\"}}", "too many schemas"},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"contains\":{}}}}", "#/properties/a: \"contains\""},
 	    {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
 	    {"{\"type\":\"number\",\"multipleOf\":3}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},

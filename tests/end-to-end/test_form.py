@@ -54,10 +54,10 @@ def main():
             for seed in range(3):
                 text = s.complete("Say: ", max_tokens=40, temperature=1, seed=seed, **{field: value})["choices"][0]["text"]
                 assert check(text), (field, text)
-        gbnf = 'root ::= "(" [a-z]{1,3} ("," [a-z])* ")"'
+        gbnf = 'root ::= "(" [a-z]{1,3} ("," [a-z]){0,4} ")"'
         for field in ("guided_grammar", "grammar"):
             answers = [x.complete("Say: ", max_tokens=40, temperature=1, seed=3, **{field: gbnf})["choices"][0]["text"] for x in (s, plain)]
-            assert answers[0] == answers[1] and re.fullmatch(r"\([a-z]{1,3}(,[a-z])*\)", answers[0]), answers
+            assert answers[0] == answers[1] and re.fullmatch(r"\([a-z]{1,3}(,[a-z]){0,4}\)", answers[0]), answers
         status, _, answer = s.call("POST", "/v1/completions", {"prompt": "x", "grammar": "root ::= root"})
         assert status == 400 and answer["error"]["param"] == "grammar" and "begins with itself" in answer["error"]["message"], answer
         with Server("--method", "lookahead") as other:  # whose own rounds know no grammar: it decodes plainly

@@ -249,6 +249,24 @@ static void what_passes_need_is_counted(void** state) {
 	random_model_free(m);
 }
 
+static void what_graphs_take_is_told(void** state) {
+	(void)state;
+	struct random_model* m = small_model();
+	const struct backend_options options = {.context = 64};
+	struct error error = {""};
+	char text[2000];
+	setenv("SWIFTLET_CUDA_TELL", "memory", 1);
+	struct listener listener = listen_to_errors();
+	struct backend* b = cuda_open(&m->weights, &options, &error);
+	said(&listener, text);
+	unsetenv("SWIFTLET_CUDA_TELL");
+	assert_non_null(b);
+	/* nine graphs of nine launches in each of two blocks and ten beside, 16 KiB each */
+	assert_int_equal(times(text, "captured passes take 0.0 MiB of the GPU's memory, 3.9 were assumed"), 1);
+	b->close(b);
+	random_model_free(m);
+}
+
 /* A copy that nobody asked for takes what a cache needs, and gives it back; one that was asked for stays. */
 static void try_copy(bool optional) {
 	static const enum dtype type = DTYPE_F16;
@@ -300,9 +318,11 @@ static void a_copy_gives_way_to_caches(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(a_driver_is_asked_for_what_is_needed), cmocka_unit_test(without_cublas_it_says_so),
-	    cmocka_unit_test(what_cannot_be_captured_is_launched_by_the_host),
-	    cmocka_unit_test(what_passes_need_is_counted), cmocka_unit_test(a_copy_gives_way_to_caches)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(a_driver_is_asked_for_what_is_needed),
+	                                   cmocka_unit_test(without_cublas_it_says_so),
+	                                   cmocka_unit_test(what_cannot_be_captured_is_launched_by_the_host),
+	                                   cmocka_unit_test(what_passes_need_is_counted),
+	                                   cmocka_unit_test(what_graphs_take_is_told),
+	                                   cmocka_unit_test(a_copy_gives_way_to_caches)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

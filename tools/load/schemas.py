@@ -159,12 +159,16 @@ def run_all(server, schemas, tokens):
 
 
 def measure(args):
-    schemas = [json.loads(line) for line in open(args.schemas)][: args.most]
+    schemas = [json.loads(line) for line in open(args.schemas)]
+    part, parts = (int(x) for x in args.part.split("/"))
+    schemas = schemas[part::parts]
+    n = min(args.most or len(schemas), len(schemas))
+    schemas = [schemas[i * len(schemas) // n] for i in range(n)]
     by_name = {one["name"]: one["schema"] for one in schemas}
     tokens = 1 if args.accept_only else args.tokens
     kinds = [("plain", ["--method", "vanilla"])]
     if not args.accept_only:
-        kinds += [("forms alone", ["--drafters", "form"]), ("all drafters", [])]
+        kinds += [("all drafters", [])] if args.without_forms_alone else [("forms alone", ["--drafters", "form"]), ("all drafters", [])]
     told = {}
     for kind, options in kinds:
         with Server(args.model, *options, *args.options) as server:
@@ -196,7 +200,9 @@ def main():
     parser.add_argument("schemas")
     parser.add_argument("-m", "--model")
     parser.add_argument("--tokens", type=int, default=256, help="of an answer, at most (default: %(default)s)")
-    parser.add_argument("--most", type=int, default=None, help="schemas")
+    parser.add_argument("--most", type=int, default=None, help="of the schemas, evenly spaced")
+    parser.add_argument("--part", default="0/1", help="K/N: every N-th from the K-th on (default: %(default)s)")
+    parser.add_argument("--without-forms-alone", action="store_true", help="two kinds of drafting, not three")
     parser.add_argument("--accept-only", action="store_true")
     parser.add_argument("options", nargs="*", help="of the server, behind --")
     args = parser.parse_args()
