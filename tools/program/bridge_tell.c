@@ -74,7 +74,6 @@ static bool time_all(struct bridge_trial* r, struct timed* timed, int n, struct 
 bool bridge_trial_price(struct bridge_trial* r, struct error* error) {
 	struct timed timed[BRIDGE_ROWS + 2 * BRIDGE_SPANS];
 	struct mask skip[BRIDGE_SPANS];
-	const bool bridged = r->maker.engine->backend->has_bridges;
 	int n = 0;
 	for (int i = 0; i < BRIDGE_ROWS; i++)
 		timed[n++] = (struct timed){.rows = timed_rows[i], .seconds = &r->row_seconds[i]};
@@ -84,15 +83,14 @@ bool bridge_trial_price(struct bridge_trial* r, struct error* error) {
 		for (int l = 2 * s->first; l < 2 * s->last + 2; l++)
 			mask_set(&skip[i], l, true);
 		timed[n++] = (struct timed){.rows = 1, .skip = &skip[i], .seconds = &s->cost[0]};
-		if (bridged)
-			timed[n++] = (struct timed){
-			    .rows = 1, .skip = &skip[i], .bridge = &s->bridge.bridge, .seconds = &s->cost[1]};
+		timed[n++] =
+		    (struct timed){.rows = 1, .skip = &skip[i], .bridge = &s->bridge.bridge, .seconds = &s->cost[1]};
 	}
 	if (!time_all(r, timed, n, error))
 		return false;
 	for (int i = 0; i < r->n_spans; i++)
 		for (int k = 0; k < 2; k++)
-			r->span[i].cost[k] = k == 0 || bridged ? r->span[i].cost[k] / r->row_seconds[0] : NAN;
+			r->span[i].cost[k] /= r->row_seconds[0];
 	return true;
 }
 
