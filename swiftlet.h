@@ -63,7 +63,7 @@ enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a n
 struct swiftlet_options {
 	/* engine */
 	char backend[16];    /* "auto", "cpu", "cuda" */
-	char isa[16];        /* "auto", "reference", "avx2", "avx512", "neon", "dotprod", "i8mm" */
+	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
 	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */

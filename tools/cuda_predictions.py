@@ -71,8 +71,11 @@ REAL = {
                                 [(1536, 151936, "q6_k")]),
 }
 
-# tokens of a verify pass over plain's time by `swiftlet bench replay --prices slope=0.006` (see tools/cuda-bench.md)
-REPLAYED = {}
+# tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --prices slope=0.006,c=0.9`, PROMPTS the first eight of
+# tools/chat.jsonl with 64 tokens each
+REPLAYED = {"smollm2-135m": (1.831, 17.29), "qwen2.5-coder-0.5b": (2.279, 19.70), "qwen2.5-coder-1.5b": (1.877, 18.38)}
+SLOPE = 0.006  # what each row more adds to a pass, in plain steps
+PLAN = 270e-6  # of the host between two verify passes with all drafters, on the busy machine of the tests
 
 
 def product_seconds(product, tiles, bandwidth):
@@ -106,6 +109,13 @@ def tokens_per_second(model, device):
     return 1 / step_seconds(model, device)
 
 
+def default_over_plain(name, device):
+    """Tokens a verify pass brings, over its time in plain steps, the host's planning among it."""
+    tokens, rows = REPLAYED[name]
+    plain = step_seconds(REAL[name], device)
+    return tokens * plain / (plain * (1 + SLOPE * (rows - 1)) + PLAN)
+
+
 def both(figure, form):
     return ", ".join("%s %s" % (device, form % figure(device)) for device in BANDWIDTH)
 
@@ -120,7 +130,10 @@ def of_step(name):
         model = shapes(words[-1].lower())[words[-2].lower()]
         return "; ".join("v(%d) %s" % (n, both(lambda device: v(model, device, n), "%.2f")) for n in (16, 32))
     if words[-1] == "plain" and words[0] in REAL:
-        return both(lambda device: tokens_per_second(REAL[words[0]], device), "%.0f tokens/s")
+        plain = both(lambda device: tokens_per_second(REAL[words[0]], device), "%.0f tokens/s")
+        if words[0] not in REPLAYED:
+            return plain
+        return plain + "; default over plain " + both(lambda device: default_over_plain(words[0], device), "%.2f")
     return ""
 
 
@@ -135,5 +148,13 @@ def lines():
                                                     v(m, d, 16), v(m, d, 32)) for d in BANDWIDTH))
 
 
+def of_drafts():
+    yield "| model | tokens, rows a verify pass | no planning | " + " | ".join("%s: default over plain" % d for d in BANDWIDTH) + " |"
+    yield "| --- | --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
+    for name, (tokens, rows) in REPLAYED.items():
+        yield "| %s | %.2f, %.1f | %.2f | %s |" % (REAL[name].name, tokens, rows, tokens / (1 + SLOPE * (rows - 1)), " | ".join(
+            "%.2f" % default_over_plain(name, d) for d in BANDWIDTH))
+
+
 if __name__ == "__main__":
-    print("\n".join(lines()))
+    print("\n".join([*lines(), "", *of_drafts()]))

@@ -56,7 +56,7 @@ struct option {
 
 static const struct option table[] = {
     {"backend", NAME, AT(backend), 0, 0, "auto cpu cuda"},
-    {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx512 neon dotprod i8mm"},
+    {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm"},
     {"threads", INTEGER, AT(threads), 1, 1024, NULL},
     {"devices", INTEGER, AT(devices), 1, 16, NULL},
     {"context", INTEGER, AT(context), 2, 1 << 24, NULL},

@@ -57,7 +57,7 @@ static void fill_table(const struct session* s, struct acceptance_table* table) 
 	for (int bin = 0; bin < DRAFT_BINS; bin++) {
 		float left = 1;
 		for (int rank = 0; rank < TREE_RANKS; rank++) {
-			table->chance[bin][rank] = left * chances_broad(&s->chances, SOURCE_mask, bin, rank);
+			table->chance[bin][rank] = left * chances_of(&s->chances, SOURCE_mask, bin, rank);
 			left -= table->chance[bin][rank];
 		}
 	}
@@ -83,12 +83,11 @@ static void learn_chain(struct session* s) {
 		const int32_t token = s->round.out[v->path[d]].token;
 		for (int rank = 0; rank < step[d].top; rank++) {
 			const bool right = step[d].top_token[rank] == token;
-			chances_see(&s->chances, SOURCE_mask, bin, rank, ALONE, right);
+			chances_see(&s->chances, SOURCE_mask, bin, rank, right);
 			if (right)
 				break;
 		}
 	}
-	chances_calibrate(&s->chances, &s->planner.tree, v);
 }
 
 /* ---- the low-bit copy --------------------------------------------------------------------- */
@@ -227,7 +226,7 @@ static void loop_policy(struct session* s) {
 	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
 		policy->max_steps--;
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
-		policy->accept[bin] = chances_broad(&s->chances, SOURCE_mask, bin, 0);
+		policy->accept[bin] = chances_of(&s->chances, SOURCE_mask, bin, 0);
 	for (int d = 1; d <= MAX_DRAFT; d++)
 		policy->min_reach[d] = (float)(rate * price_least_token(cost, c, next, d));
 }

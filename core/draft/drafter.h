@@ -21,7 +21,7 @@ enum drafter_source {
 	    DRAFTER_COUNT
 };
 
-enum { EVIDENCE_BINS = 96 };
+enum { EVIDENCE_BINS = 64 };
 
 struct candidate {
 	int32_t token;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 static const float rate_memory = 256; /* plain steps */
+static const float deeper = 0.95f;    /* worth of a token over that of the one before it */
 
 void planner_open(struct planner* p, struct drafter_set* set, struct chances* chances) {
 	memset(p, 0, sizeof *p);
@@ -34,7 +35,7 @@ void planner_passed(struct planner* p, float cost) { p->spent += cost; }
 
 /* ---- children ------------------------------------------------------------------------------- */
 
-/* Merges a drafter's candidates into the row's. */
+/* Joins a drafter's candidates to the row's; what one before it has proposed stays that one's. */
 static void add_candidates(struct planner* p, int row, int source, const struct candidate* list, int n) {
 	struct child* child = p->child[row];
 	for (int i = 0; i < n; i++) {
@@ -43,45 +44,25 @@ static void add_candidates(struct planner* p, int row, int source, const struct 
 			at++;
 		if (at == ROW_CANDIDATES)
 			continue;
-		if (at == p->n_children[row]) {
-			child[at] = (struct child){.token = list[i].token};
-			p->n_children[row]++;
-		} else if (child[at].evidence[child[at].by - 1].source == source)
-			continue; /* a row's result named a token twice */
-		child[at].evidence[child[at].by++] = (struct evidence){(uint8_t)source, list[i].bin, list[i].rank};
+		if (at < p->n_children[row]) {
+			child[at].agreed |= child[at].source != source;
+			continue;
+		}
+		const int rank = at < TREE_RANKS ? at : TREE_RANKS - 1;
+		child[at] = (struct child){
+		    .token = list[i].token, .source = (uint8_t)source, .bin = list[i].bin, .rank = (uint8_t)rank};
+		p->n_children[row]++;
 	}
 }
 
-static const float sure = 0.5f;
+static int chance_rank(const struct child* child) { return child->rank + (child->agreed ? TREE_RANKS : 0); }
 
-static float broad(const struct planner* p, const struct evidence* e) {
-	return chances_broad(p->chances, e->source, e->bin, e->rank);
-}
-
-/* What the drafters that come after a child's first one say: of the child, or else of the row. */
-static enum company company_of(const struct planner* p, int row, const struct child* child) {
-	float agreed = 0, opposed = 0;
-	for (int k = 1; k < child->by; k++)
-		agreed = fmaxf(agreed, broad(p, &child->evidence[k]));
-	if (agreed > 0)
-		return agreed > sure ? AGREED_SURELY : AGREED;
-	for (int i = 0; i < p->n_children[row]; i++) {
-		const struct child* other = &p->child[row][i];
-		for (int k = 0; k < other->by; k++)
-			if (other->evidence[k].source != child->evidence[0].source)
-				opposed = fmaxf(opposed, broad(p, &other->evidence[k]));
-	}
-	return opposed > sure ? OPPOSED_SURELY : opposed > 0 ? OPPOSED : ALONE;
-}
-
-/* Each child's chance: its first evidence's in this company, of what the children before it leave. */
+/* Each child's chance: of what the children before it leave. */
 static void weigh_children(struct planner* p, int row) {
 	float left = 1;
 	for (int i = 0; i < p->n_children[row]; i++) {
 		struct child* child = &p->child[row][i];
-		const struct evidence e = child->evidence[0];
-		child->company = company_of(p, row, child);
-		child->chance = left * chances_of(p->chances, e.source, e.bin, e.rank, child->company);
+		child->chance = left * chances_of(p->chances, child->source, child->bin, chance_rank(child));
 		left -= child->chance;
 	}
 }
@@ -113,15 +94,27 @@ static void ask_drafters(struct planner* p, int row) {
 	weigh_children(p, row);
 }
 
+/* What a token that comes with this chance at this depth is worth. */
+static float worth(float chance, int depth) { return chance * powf(deeper, (float)(depth - 1)); }
+
+float planner_worth(const struct tree* tree) {
+	float sum = 0;
+	for (int row = 1; row < tree->n; row++)
+		sum += worth(tree->chance[row], tree->depth[row]);
+	return sum;
+}
+
 static void expand(struct planner* p, int row) {
 	ask_drafters(p, row);
 	if (p->tree.depth[row] >= p->limits.depth)
 		return;
+	const int depth = p->tree.depth[row] + 1;
 	for (int i = 0; i < p->n_children[row]; i++)
-		queue_push(&p->queue, (struct queued){.chance = p->tree.chance[row] * p->child[row][i].chance,
-		                                      .depth = (int16_t)(p->tree.depth[row] + 1),
-		                                      .rank = (int16_t)i,
-		                                      .id = row});
+		queue_push(&p->queue,
+		           (struct queued){.chance = worth(p->tree.chance[row] * p->child[row][i].chance, depth),
+		                           .depth = (int16_t)depth,
+		                           .rank = (int16_t)i,
+		                           .id = row});
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
@@ -133,15 +126,13 @@ static int affordable_rows(const struct planner* p) {
 	return rows;
 }
 
-static void add_first(struct planner* p) {
+/* Adds the most worthy child; what it is worth. */
+static float add_first(struct planner* p) {
 	const struct queued first = queue_pop(&p->queue);
 	const struct child* child = &p->child[first.id][first.rank];
-	int row = 0;
-	for (int k = 0; k < child->by; k++) {
-		const struct evidence e = child->evidence[k];
-		row = tree_add(&p->tree, first.id, child->token, e.source, e.rank, first.chance);
-	}
-	expand(p, row);
+	const float chance = p->tree.chance[first.id] * child->chance;
+	expand(p, tree_add(&p->tree, first.id, child->token, child->source, child->rank, chance));
+	return first.chance;
 }
 
 static void grow(struct planner* p) {
@@ -151,10 +142,10 @@ static void grow(struct planner* p) {
 	tree_start(&p->tree, p->tree.token[0]);
 	p->queue.n = 0;
 	expand(p, 0);
-	float best = 1 - rate * p->prices.verify[1];
+	float tokens = 1, best = 1 - rate * p->prices.verify[1];
 	while (p->queue.n > 0 && p->tree.n < limit && p->queue.entry[0].chance > rate * p->slope[p->tree.n]) {
-		add_first(p);
-		const float gain = p->tree.expected - rate * p->prices.verify[p->tree.n];
+		tokens += add_first(p);
+		const float gain = tokens - rate * p->prices.verify[p->tree.n];
 		if (gain > best) {
 			best = gain;
 			best_rows = p->tree.n;
@@ -180,7 +171,7 @@ static void look_below(const struct tree* tree, int head, struct below* below) {
 		under[row] = under[tree->parent[row]];
 		if (under[row]) {
 			below->chance[below->n++] = tree->chance[row];
-			below->sum += tree->chance[row];
+			below->sum += worth(tree->chance[row], tree->depth[row]);
 		}
 	}
 }
@@ -215,7 +206,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	float best = 0, tokens = 0, power = chance;
 	for (int e = 1; e <= most; e++) {
 		power *= next;
-		tokens += power;
+		tokens += worth(power, p->tree.depth[head] + e);
 		best = fmaxf(best, tokens - rate * ((float)e * step + verify[rows + e] - verify[rows]) - present);
 	}
 	return best;
@@ -254,10 +245,7 @@ static void see_row(struct planner* p, int row, int32_t token) {
 	for (int i = 0; i < p->n_children[row]; i++) {
 		const struct child* child = &p->child[row][i];
 		const bool right = child->token == token;
-		for (int k = 0; k < child->by; k++) {
-			const struct evidence e = child->evidence[k];
-			chances_see(p->chances, e.source, e.bin, e.rank, child->company, right);
-		}
+		chances_see(p->chances, child->source, child->bin, chance_rank(child), right);
 		if (right)
 			return;
 	}
@@ -267,7 +255,6 @@ void planner_see(struct planner* p, const struct verdict* verdict, const struct 
                  float cost) {
 	for (int i = 0; i <= verdict->accepted; i++)
 		see_row(p, verdict->path[i], out[verdict->path[i]].token);
-	chances_calibrate(p->chances, &p->tree, verdict);
 	drafter_set_see(p->set, &p->tree, verdict, out);
 	const float keep = p->cost > rate_memory ? rate_memory / p->cost : 1;
 	p->tokens = p->tokens * keep + (float)tokens;

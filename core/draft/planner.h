@@ -6,8 +6,11 @@
  *
  *     expected tokens - λ · (passes' cost + v(rows)),
  *
- * and the policy that maximises this at its own λ maximises the ratio of the sums (Dinkelbach 1967). For n
- * rows the best tree is the n likeliest paths, so it grows likeliest first; it stops where no number of
+ * and the policy that maximises this at its own λ maximises the ratio of the sums (Dinkelbach 1967). A token
+ * counts 0.95 of the one before it: a round that ends early leaves its successor where drafts are good, and
+ * sees more before it pays for more. (Replayed over 280 answers of four models at four price lists, without
+ * it and with it: the half that it was chosen on 1.863, 1.896, the other 1.844, 1.883.) For n
+ * rows the best tree is the n worthiest paths, so it grows worthiest first; it stops where no number of
  * further rows can pay, since v(n) may rise in steps, and is cut to the best length. A draft pass is made
  * while some number of further steps, at the drafter's average chance, would bring more than what the tree
  * holds below its head now.
@@ -37,17 +40,13 @@ struct round_limits {
 	float budget; /* plain steps; a plain step is always allowed */
 };
 
-struct evidence {
-	uint8_t source, bin, rank;
-};
-
 /* A child that drafters propose for a row. */
 struct child {
 	int32_t token;
-	float chance;                            /* given the row */
-	int by;                                  /* drafters that propose it */
-	struct evidence evidence[DRAFTER_COUNT]; /* (by) */
-	enum company company;                    /* of the first evidence, whose chance is taken */
+	float chance;        /* given the row */
+	uint8_t source, bin; /* of the drafter that proposed it first */
+	uint8_t rank;        /* among the row's children */
+	bool agreed;         /* another proposes it as well */
 };
 
 struct planner {
@@ -77,9 +76,11 @@ float planner_rate(const struct planner*);
 void planner_start(struct planner*, int32_t root, const struct round_limits*);
 /* Grows the tree from what drafters know now, and says what comes next. */
 struct plan_action planner_next(struct planner*);
+/* Tokens that a tree's drafts are expected to bring, each as it counts. */
+float planner_worth(const struct tree*);
 /* A pass was made and its drafter has taken the results; it cost this much. */
 void planner_passed(struct planner*, float cost);
-/* The tree was verified: chances, calibration and drafters learn. tokens: emitted (the verdict's, or fewer
+/* The tree was verified: chances and drafters learn. tokens: emitted (the verdict's, or fewer
  * where the text ended); cost: of the round. out (tree rows) as struct drafter's see takes it. */
 void planner_see(struct planner*, const struct verdict*, const struct result* out, int tokens, float cost);
 

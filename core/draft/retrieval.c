@@ -9,7 +9,7 @@ enum {
 	INDEXES = 1 + POOL_GENERATIONS, /* the sequence's own, then the pool's */
 	SUFFIXES = 4,                   /* of one node that are looked at */
 	LENGTHS = 8,
-	SHARES = 6,
+	SHARES = 4,
 	BINS = 2 * LENGTHS * SHARES,
 	CAUGHT_UP = 64 /* tokens of the text that are matched anew when the pool has changed */
 };
@@ -98,17 +98,35 @@ static int length_class(int length) {
 	return class;
 }
 
+/* How much of what followed was this follower: of several the lesser or the greater part, one alone, one
+ * again and again. */
 static int share_class(int count, int total) {
 	if (count == total)
-		return count >= 4 ? 5 : count >= 2 ? 4 : 3;
+		return count >= 2 ? 3 : 2;
 	return 5 * count >= 3 * total ? 2 : 4 * count >= total ? 1 : 0;
 }
 
+/* Measured: shares of first candidates that were right in 8,378 tokens of greedy answers of SmolLM2-135M,
+ * Qwen2.5-Coder 0.5B and 1.5B to chat prompts, where one follower was seen once; in the text itself and
+ * in a pool of answers to other prompts. */
+static float by_length(bool from_pool, int class) {
+	static const float own[LENGTHS] = {0.31f, 0.51f, 0.70f, 0.74f, 0.78f, 0.83f, 0.93f, 0.96f};
+	static const float pool[LENGTHS] = {0.15f, 0.29f, 0.35f, 0.45f, 0.55f, 0.68f, 0.75f, 0.8f};
+	return (from_pool ? pool : own)[class];
+}
+
 static float retrieval_prior(int bin, int rank) {
-	static const float by_length[LENGTHS] = {0.25f, 0.4f, 0.5f, 0.6f, 0.65f, 0.75f, 0.85f, 0.9f};
-	static const float by_share[SHARES] = {0.2f, 0.4f, 0.7f, 0.8f, 0.9f, 1};
-	const float chance = by_length[bin / SHARES % LENGTHS] * by_share[bin % SHARES];
-	return rank == 0 ? chance : chance / 2;
+	const float once = by_length(bin / SHARES >= LENGTHS, bin / SHARES % LENGTHS);
+	switch (bin % SHARES) {
+	case 0:
+		return rank == 0 ? 0.3f * once : 0.2f * once;
+	case 1:
+		return 0.45f * once;
+	case 2:
+		return rank == 0 ? once : 0.6f * once;
+	default:
+		return rank == 0 ? 1 - 0.65f * (1 - once) : 0.6f * once;
+	}
 }
 
 /* ---- candidates ----------------------------------------------------------------------------- */
@@ -156,12 +174,23 @@ static int add_followers(const struct suffix_index* index, struct suffix_place p
 	return n;
 }
 
-static int longest(const struct suffix_place* place) {
+/* What followed once after this suffix: how often it follows again. */
+static float promise(const struct suffix_place* place, int index) {
+	const int length = place[index].length;
+	return length > 0 ? by_length(index > 0, length_class(length)) : 0;
+}
+
+static int most_promising(const struct suffix_place* place) {
 	int best = 0;
 	for (int i = 1; i < INDEXES; i++)
-		if (place[i].length > place[best].length)
+		if (promise(place, i) > promise(place, best))
 			best = i;
 	return best;
+}
+
+int retrieval_match(const void* state) {
+	const struct retrieval* r = state;
+	return r->row[0][most_promising(r->row[0])].length;
 }
 
 static int retrieval_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
@@ -172,7 +201,7 @@ static int retrieval_extend(void* state, const struct tree* tree, int row, struc
 	for (int i = 0; i < INDEXES; i++)
 		place[i] = index_of(r, i) ? r->row[row][i] : (struct suffix_place){0, 0};
 	for (int looked = 0; looked < SUFFIXES && n < most; looked++) {
-		const int i = longest(place);
+		const int i = most_promising(place);
 		if (place[i].length == 0)
 			break;
 		n = add_followers(index_of(r, i), place[i], i > 0, out, n, most);

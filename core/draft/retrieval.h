@@ -1,9 +1,9 @@
 /* The `retrieval` drafter: what followed the last time that the text read like this.
  *
  * The longest suffix of the sequence that occurred before, in the sequence itself or in a pool of earlier
- * texts, and what followed there (prompt lookup; SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975);
- * shorter suffixes after it. The evidence is the suffix's length, the follower's share and count, and where
- * it was found. */
+ * texts, whichever promises more, and what followed there (prompt lookup; SuffixDecoding, Oliaro et al. 2024,
+ * arXiv 2411.04975); shorter suffixes after it. The evidence is the suffix's length, the follower's share and
+ * where it was found. */
 #ifndef SWIFTLET_CORE_DRAFT_RETRIEVAL_H
 #define SWIFTLET_CORE_DRAFT_RETRIEVAL_H
 
@@ -23,5 +23,7 @@ void retrieval_pool_add(struct retrieval_pool*, const int32_t* token, int n);
 
 /* state: of the drafter. The pool it reads from now on, or NULL. */
 void retrieval_use_pool(void* state, const struct retrieval_pool*);
+/* Tokens of the suffix that the first candidate for the row 0 asked of last was found by; 0: none. */
+int retrieval_match(const void* state);
 
 #endif

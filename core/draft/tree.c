@@ -8,7 +8,7 @@ void tree_start(struct tree* tree, int32_t root) {
 	tree->token[0] = root;
 	tree->parent[0] = -1;
 	tree->depth[0] = tree->rank[0] = 0;
-	tree->source[0] = tree->sources[0] = 0;
+	tree->source[0] = 0;
 	tree->chance[0] = tree->expected = 1;
 }
 
@@ -20,7 +20,6 @@ int tree_child(const struct tree* tree, int row, int32_t token) {
 }
 
 static void credit(struct tree* tree, int row, int source, int rank, float chance) {
-	tree->sources[row] |= (uint8_t)(1u << source);
 	if (chance <= tree->chance[row])
 		return;
 	tree->expected += chance - tree->chance[row];
@@ -36,7 +35,6 @@ static int append(struct tree* tree, int parent, int32_t token, int source, int 
 	tree->depth[i] = (int16_t)(tree->depth[parent] + 1);
 	tree->rank[i] = (int16_t)rank;
 	tree->source[i] = (uint8_t)source;
-	tree->sources[i] = (uint8_t)(1u << source);
 	tree->chance[i] = chance;
 	tree->expected += chance;
 	return i;

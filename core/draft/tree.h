@@ -16,10 +16,9 @@ struct tree {
 	int32_t parent[MAX_ROWS]; /* -1 for the root; a parent comes before its children */
 	int16_t depth[MAX_ROWS];  /* 0 for the root */
 	int16_t rank[MAX_ROWS]; /* 0 for the first choice of whoever proposed it (a chain token), 1… for others */
-	uint8_t source[MAX_ROWS];  /* whose chance is taken: an index into the drafters; 0 for the root */
-	uint8_t sources[MAX_ROWS]; /* everyone who proposed it, a bit each */
-	float chance[MAX_ROWS];    /* that verification accepts the path to it; 1 for the root */
-	float expected;            /* tokens expected from verifying it, the bonus token included */
+	uint8_t source[MAX_ROWS]; /* whose chance is taken: an index into the drafters; 0 for the root */
+	float chance[MAX_ROWS];   /* that verification accepts the path to it; 1 for the root */
+	float expected;           /* tokens expected from verifying it, the bonus token included */
 };
 
 /* A tree of the root alone. */

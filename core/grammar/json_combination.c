@@ -223,10 +223,12 @@ static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, in
 /* Whether the alternatives' values are the whole's: nothing else is said beside the combination. */
 static const cJSON* beside(struct compiler* c, const cJSON* schema, const char* keyword) {
 	const char* const without[] = {keyword, NULL};
-	struct schema_join join = {.root = c->root};
+	struct schema_join join = {.root = c->root, .work = c->joined};
 	if (!schema_has_more_than(schema, keyword))
 		return NULL;
-	return keep(c, schema_without(&join, schema, without), NULL);
+	cJSON* made = schema_without(&join, schema, without);
+	c->joined = join.work;
+	return keep(c, made, join.problem);
 }
 
 int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {

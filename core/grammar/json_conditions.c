@@ -7,7 +7,7 @@
 #include "core/files/json.h"
 #include "core/grammar/json_merge.h"
 
-enum { MAX_WORK = 1 << 14, MAX_NESTED = 16 };
+enum { MAX_WORK = 1 << 17, MAX_NESTED = 16 };
 
 static const char* const type_names[] = {"object",  "array",   "string", "number",
                                          "integer", "boolean", "null",   NULL};

@@ -6,7 +6,7 @@
 
 #include "core/files/json.h"
 
-enum { MAX_WORK = 1 << 14, MAX_CHAIN = 64 };
+enum { MAX_WORK = 1 << 17, MAX_CHAIN = 64 };
 
 static const char* const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 enum { TYPES = sizeof type_names / sizeof *type_names, NUMBER = 3, INTEGER = 4 };
@@ -115,6 +115,19 @@ static cJSON* fail(struct schema_join* j, cJSON* schema, const char* problem) {
 		j->problem = problem;
 	cJSON_Delete(schema);
 	return NULL;
+}
+
+static int values_in(const cJSON* value) {
+	int n = 1;
+	for (const cJSON* one = value ? value->child : NULL; one; one = one->next)
+		n += values_in(one);
+	return n;
+}
+
+/* Schemas grow as they are joined: what they hold is what it costs. */
+static cJSON* counted(struct schema_join* j, cJSON* made) {
+	j->work += values_in(made);
+	return j->work <= MAX_WORK ? made : fail(j, made, "too many schemas that have to hold at once");
 }
 
 /* In the place of what is there; takes the value over. */
@@ -321,7 +334,7 @@ static cJSON* join_flat(struct schema_join* j, const cJSON* a, const cJSON* b) {
 	const cJSON* values = cJSON_GetObjectItemCaseSensitive(to, "enum");
 	if ((cJSON_IsArray(type) && !type->child) || (cJSON_IsArray(values) && !values->child))
 		return false_schema(to);
-	return to;
+	return counted(j, to);
 }
 
 /* ---- from outside ----------------------------------------------------------------------------- */
@@ -389,5 +402,5 @@ cJSON* schema_without(struct schema_join* j, const cJSON* schema, const char* co
 		    !copy_to(to, field))
 			return fail(j, to, NULL);
 	}
-	return to;
+	return to ? counted(j, to) : NULL;
 }

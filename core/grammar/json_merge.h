@@ -12,7 +12,7 @@
 struct schema_join {
 	const cJSON* root;   /* that references point into */
 	const char* problem; /* why nothing was joined; NULL: no memory */
-	int work;            /* schemas joined so far: bounded */
+	int work;            /* values of the schemas that were made so far: bounded */
 	int nested;          /* conditions within conditions: bounded */
 };
 

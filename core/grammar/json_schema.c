@@ -689,10 +689,12 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	char* text = cJSON_PrintUnformatted(value);
 	for (int i = 0; i < SHARED_COUNT; i++)
 		sub.shared[i] = -1;
+	sub.joined = c->joined;
 	sub.schemas = c->schemas + 16; /* a test costs as much as some parts */
 	const int32_t start = sub.grammar && text ? schema_emit(&sub, rest, RETURNS) : NOWHERE;
 	bool good = false;
 	c->schemas = sub.schemas;
+	c->joined = sub.joined;
 	if (sub.failed)
 		schema_refuse(c, "keywords beside \"enum\" or \"const\" are not supported here");
 	else if (start != NOWHERE && !sub.grammar->failed) {

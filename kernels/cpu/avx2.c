@@ -107,19 +107,15 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 	return out[0] ^ out[1] ^ out[2] ^ out[3];
 }
 
-const struct cpu_kernels cpu_avx2 = {
-    .name = "avx2",
-    .prepared_bytes = avx2_prepared_bytes,
-    .prepare = avx2_prepare,
-    .matmul = avx2_matmul,
-    .attention = attention,
-    .rms_norm = rms_norm,
-    .gate = gate,
-    .join = join,
-    .store = store,
-    .normaliser = normaliser,
-    .softcap = softcap,
-    .read = read_memory,
-};
+#define TABLE(named, multiplies)                                                                             \
+	{                                                                                                        \
+		.name = named, .prepared_bytes = avx2_prepared_bytes, .prepare = avx2_prepare, .matmul = multiplies, \
+		.attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join, .store = store,            \
+		.normaliser = normaliser, .softcap = softcap, .read = read_memory,                                   \
+	}
+
+const struct cpu_kernels cpu_avx2 = TABLE("avx2", avx2_matmul);
+/* AVX-VNNI serves the products alone. */
+const struct cpu_kernels cpu_avxvnni = TABLE("avx-vnni", avxvnni_matmul);
 
 #endif

@@ -8,7 +8,7 @@
 
 typedef __m512i ints;
 typedef __m512 floats;
-enum { LANES = 16, SLOTS = 16, SUPER_SLOTS = 4, GROUP_ROWS = 8, SIGNED_BYTES = false };
+enum { LANES = 16, SLOTS = 16, SUPER_SLOTS = 4, GROUP_ROWS = 8, TILES = 1, SIGNED_BYTES = false };
 
 static inline ints ints_set(int x) { return _mm512_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm512_set1_epi8((char)x); }

@@ -35,7 +35,7 @@ INLINED void small_run(bool minimum, int n, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			const floats d = _mm512_mul_ps(wd, float_to_all(run->d + row + b * 4));
-			floats sum = _mm512_load_ps(slot(run, SLOTS, block, i));
+			floats sum = block < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(slot(run, SLOTS, block, i));
 			sum = _mm512_fmadd_ps(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = _mm512_fmadd_ps(wm, float_to_all(run->sums + row + b * 4), sum);
@@ -75,7 +75,7 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 			if (minimum)
 				product = _mm512_fmadd_ps(wm, floats_from_ints(less[i]), product);
 			float* to = slot(run, SUPER_SLOTS, block, i);
-			const floats before = _mm512_load_ps(to);
+			const floats before = block < SUPER_SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
 			_mm512_store_ps(to, _mm512_fmadd_ps(d, product, before));
 		}
@@ -135,22 +135,8 @@ INLINED void floats_store_anywhere(float* p, floats v) { _mm512_storeu_ps(p, v);
 INLINED floats floats_add(floats a, floats b) { return _mm512_add_ps(a, b); }
 INLINED floats floats_fma(floats a, floats b, floats c) { return _mm512_fmadd_ps(a, b, c); }
 INLINED ints ints_two_products(ints sum, ints a, ints b) { return _mm512_dpwssd_epi32(sum, a, b); }
-
-/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
-INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
-                          size_t x_stride) {
-	ints low[WOVEN_ROWS], high[WOVEN_ROWS];
-	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
-	UNROLLED for (int c = 0; c < 8; c++) {
-		const ints both = ints_load(w + (size_t)c * WOVEN * 4);
-		const ints a = low_bits(both, 0, 15), b = low_bits(both, 4, 15);
-		UNROLLED for (int i = 0; i < n; i++) {
-			low[i] = dot_four(low[i], a, q + (size_t)i * x_stride + c * 4);
-			high[i] = dot_four(high[i], b, q + (size_t)i * x_stride + 32 + c * 4);
-		}
-	}
-	UNROLLED for (int i = 0; i < n; i++) sum[i] = _mm512_add_epi32(
-	    sum[i], _mm512_add_epi32(_mm512_mullo_epi32(low[i], first), _mm512_mullo_epi32(high[i], second)));
+INLINED ints ints_scaled(ints sum, ints products, ints scale) {
+	return _mm512_add_epi32(sum, _mm512_mullo_epi32(products, scale));
 }
 
 #include "kernels/cpu/matmul_woven.h"

@@ -24,31 +24,6 @@ struct several {
 	float* sum;          /* (SLOTS or SUPER_SLOTS, SEVERAL, LANES) */
 };
 
-/* Activation rows reached from two of them by three multiples of their distance: registers enough for all. */
-struct columns_of_rows {
-	const uint8_t *first, *fifth;
-	size_t one, three;
-};
-
-#define KEPT(x) __asm__("" : "+r"(x)) /* the compiler shall not make one address of another */
-
-INLINED struct columns_of_rows rows_from(const uint8_t* x, size_t stride) {
-	struct columns_of_rows at = {.first = x, .fifth = x + 4 * stride, .one = stride, .three = 3 * stride};
-	KEPT(at.fifth);
-	KEPT(at.one);
-	KEPT(at.three);
-	return at;
-}
-
-INLINED const uint8_t* row_at(const struct columns_of_rows* x, int i) {
-	return (i < 4 ? x->first : x->fifth) + (i % 4 == 3 ? x->three : (size_t)(i % 4) * x->one);
-}
-
-INLINED void advance(struct columns_of_rows* x, int bytes) {
-	x->first += bytes;
-	x->fifth += bytes;
-}
-
 /* The next tile into the second-level cache, as many bytes as 16 rows of `bytes`, one line after the other */
 INLINED void fetch_far(struct several* job, size_t bytes) {
 	UNROLLED for (size_t line = 0; line < LANES * bytes; line += 64)
@@ -244,7 +219,7 @@ typedef void several_function(struct several* job);
 
 #define TILE(type, n, tile)                                                                                  \
 	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) { tile(type, n, job); }
-#define TILES(type, tile)                                                                                    \
+#define SEVERAL_TILES(type, tile)                                                                            \
 	TILE(type, 1, tile)                                                                                      \
 	TILE(type, 2, tile)                                                                                      \
 	TILE(type, 3, tile)                                                                                      \
@@ -257,11 +232,11 @@ typedef void several_function(struct several* job);
 	                                                 tile_##type##_4, tile_##type##_5, tile_##type##_6,      \
 	                                                 tile_##type##_7, tile_##type##_8};
 
-TILES(DTYPE_Q8_0, small_tile)
-TILES(DTYPE_Q4_0, small_tile)
-TILES(DTYPE_Q4_K, super_tile)
-TILES(DTYPE_Q5_K, super_tile)
-TILES(DTYPE_Q6_K, super_tile)
+SEVERAL_TILES(DTYPE_Q8_0, small_tile)
+SEVERAL_TILES(DTYPE_Q4_0, small_tile)
+SEVERAL_TILES(DTYPE_Q4_K, super_tile)
+SEVERAL_TILES(DTYPE_Q5_K, super_tile)
+SEVERAL_TILES(DTYPE_Q6_K, super_tile)
 
 static several_function* const* tiles_of(enum dtype type) {
 #define TILED(type)                                                                                          \

@@ -25,9 +25,10 @@ static const struct {
 	const struct cpu_kernels* kernels;
 	bool (*supported)(void);
 } isas[] = {
-    {"avx512", ON_X86(cpu_avx512), avx512_supported}, {"avx2", ON_X86(cpu_avx2), avx2_supported},
-    {"i8mm", ON_ARM(cpu_i8mm), i8mm_supported},       {"dotprod", ON_ARM(cpu_dotprod), dotprod_supported},
-    {"neon", ON_ARM(cpu_neon), everywhere},           {"reference", &cpu_reference, everywhere},
+    {"avx512", ON_X86(cpu_avx512), avx512_supported},    {"avx-vnni", ON_X86(cpu_avxvnni), avxvnni_supported},
+    {"avx2", ON_X86(cpu_avx2), avx2_supported},          {"i8mm", ON_ARM(cpu_i8mm), i8mm_supported},
+    {"dotprod", ON_ARM(cpu_dotprod), dotprod_supported}, {"neon", ON_ARM(cpu_neon), everywhere},
+    {"reference", &cpu_reference, everywhere},
 };
 enum { ISAS = sizeof isas / sizeof *isas };
 

@@ -66,11 +66,11 @@ struct cpu_kernels {
 };
 
 extern const struct cpu_kernels cpu_reference;
-extern const struct cpu_kernels cpu_avx2, cpu_avx512;            /* x86-64 */
-extern const struct cpu_kernels cpu_neon, cpu_dotprod, cpu_i8mm; /* 64-bit ARM */
+extern const struct cpu_kernels cpu_avx2, cpu_avxvnni, cpu_avx512; /* x86-64 */
+extern const struct cpu_kernels cpu_neon, cpu_dotprod, cpu_i8mm;   /* 64-bit ARM */
 
-/* isa: "auto", "reference", "avx2", "avx512", "neon", "dotprod", "i8mm". NULL with the error set when it is
- * unknown or the processor lacks it. */
+/* isa: "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm". NULL with the error set
+ * when it is unknown or the processor lacks it. */
 const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error*);
 
 /* All that this processor runs but the reference's, the widest first; returns how many. */

@@ -108,6 +108,10 @@ void avx2_prepare(enum dtype weight, void* out, const float* x, int cols);
 void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                  const void* x, int n);
 
+/* AVX-VNNI's; rows are prepared as for AVX2. */
+void avxvnni_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                    const void* x, int n);
+
 size_t avx512_prepared_bytes(enum dtype weight, int cols);
 void avx512_prepare(enum dtype weight, void* out, const float* x, int cols);
 void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
@@ -146,8 +150,10 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
                               int64_t end, const uint8_t* x, int n);
 
 /* Whether this processor and system run the kernels of an instruction set; false on other architectures. avx2
- * needs AVX2, FMA and F16C; avx512 F, BW, DQ, VL, VNNI and all of avx2; i8mm all of dotprod. */
+ * needs AVX2, FMA and F16C; avx-vnni AVX-VNNI and all of avx2; avx512 F, BW, DQ, VL, VNNI and all of avx2;
+ * i8mm all of dotprod. */
 bool avx2_supported(void);
+bool avxvnni_supported(void);
 bool avx512_supported(void);
 bool dotprod_supported(void);
 bool i8mm_supported(void);

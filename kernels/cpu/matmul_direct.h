@@ -1,49 +1,43 @@
 /* Products of few activation rows with quantized weights: they are multiplied in the registers where they are
  * taken apart, and nothing goes to a tile and back but scales and minima. The sums are those of the tiles, in
- * their order.
- *
- * Included after the products of tiles, which it takes small_start, small_products, small_end, super_products
- * and super_end from. */
+ * their order. Included behind matmul_products.h. */
 
 INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
-	const int8_t* q = u->run->q + vector * 4;
+	const int column = (int)vector * 4;
+	const struct weights held = {.held = w};
 	if (small_blocks(u->type)) {
-		small_products(narrow_of(u->type), vector > 0, u->n, u->sums, u->some, w, q, u->run->x_stride);
+		small_products(u->type, 1, u->n, u->sums, u->some, &held, u->in, column);
 		return;
 	}
-	const size_t block = LANES * dtype_bytes_of(u->type), lines = (block + 63) / 64, part = vector / 4;
+	const size_t lines = (LANES * dtype_bytes_of(u->type) + 63) / 64, part = vector / 4;
 	UNROLLED for (size_t line = part * lines / 16; line < (part + 1) * lines / 16; line++)
-	    _mm_prefetch((const char*)u->run->next + line * 64, _MM_HINT_T1);
-	super_products(!group_offset(u->type), 4, u->n, u->sums, w, q, u->run,
-	               (int)vector * 4 / group_of(u->type));
+	    _mm_prefetch((const char*)u->next + line * 64, _MM_HINT_T1);
+	super_products(u->type, 1, 4, u->n, u->sums, &held, &u->in->q, &u->in->behind, column,
+	               (const int32_t(*)[LANES])u->tile->scale);
 }
 
-INLINED void direct_tile(enum dtype type, int n, const struct run* tile_run, struct rows rows) {
-	const bool small = small_blocks(type), minimum = small ? dtype_has_min(type) : !group_offset(type);
-	const int64_t blocks = tile_run->columns / (small ? 32 : 256);
+INLINED void direct_tile(enum dtype type, int n, const struct run* run, struct rows rows) {
+	const bool small = small_blocks(type);
 	const size_t bytes = dtype_bytes_of(type);
 	struct tile header; /* of one block; its columns stay in registers */
-	struct run run = *tile_run;
+	struct inputs in = inputs_of(type, run);
 	ints sums[DIRECT_ROWS], some[DIRECT_ROWS];
-	const struct use use = {.tile = &header, .type = type, .n = n, .run = &run, .sums = sums, .some = some};
-	run.w = &header;
-	for (int64_t b = 0; b < blocks; b++, rows.at += bytes, run.next += LANES * bytes) {
+	struct use use = {
+	    .tile = &header, .type = type, .n = n, .in = &in, .sums = sums, .some = some, .next = run->next};
+	for (int64_t b = 0; b < run->columns / (small ? 32 : 256); b++, advance_inputs(type, &in)) {
 		if (small) {
 			UNROLLED for (size_t line = 0; line < LANES * bytes; line += 64)
-			    _mm_prefetch((const char*)run.next + line, _MM_HINT_T1);
-			small_start(minimum, narrow_of(type), n, sums, &run, 0);
+			    _mm_prefetch((const char*)use.next + line, _MM_HINT_T1);
+			small_start(type, 1, n, sums, &in);
+			take_block(type, &use, 0, &rows);
+			small_end(type, 1, n, sums, &in, &header, 0, run->sum, b);
 		} else {
-			zeros(n, sums);
+			zeros(1, n, sums);
+			take_block(type, &use, 0, &rows);
+			super_end(type, 1, n, sums, &in, &header, 0, run->sum, b);
 		}
-		take_block(type, &use, 0, &rows);
-		if (small)
-			small_end(minimum, n, sums, &run, 0);
-		else
-			super_end(minimum, 256 / group_of(type), n, sums, &run, 0);
-		run.column += small ? 32 : 256;
-		run.q += small ? 32 : 256;
-		run.d += 4;
-		run.sums += small ? 4 : sums_bytes(type, 256);
+		rows.at += bytes;
+		use.next += LANES * bytes;
 	}
 }
 
@@ -61,7 +55,8 @@ typedef void direct_function(const struct run* run, const struct rows* rows);
 	DIRECT_ROW(type, 4)                                                                                      \
 	static direct_function* const direct_##type[DIRECT_ROWS] = {direct_##type##_1, direct_##type##_2,        \
 	                                                            direct_##type##_3, direct_##type##_4};
-#define DIRECT_SUPER(type) /* for more, a tile costs less: its groups are multiplied as wholes */            \
+#define DIRECT_SUPER(type) /* for more, a tile costs less: its groups are                                    \
+                              multiplied as wholes */                                                        \
 	DIRECT_ROW(type, 1)                                                                                      \
 	DIRECT_ROW(type, 2)                                                                                      \
 	DIRECT_ROW(type, 3)                                                                                      \
@@ -98,7 +93,8 @@ static direct_function* const* direct_of(enum dtype type) {
 #undef DIRECTLY
 }
 
-/* False, and nothing done, where there are too many activation rows, too few weight rows or no such kernel.
+/* False, and nothing done, where there are too many activation rows, too few
+ * weight rows or no such kernel.
  */
 static bool direct_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                           const uint8_t* x, int n) {
@@ -109,9 +105,12 @@ static bool direct_matmul(float* out, size_t out_stride, const struct tensor* w,
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
 	const int slots = slots_of(w->type);
+	if (w->cols < slots * activation_block(w->type)) /* some stay empty */
+		memset(sums, 0, sizeof sums);
 	struct run run = {.q = (const int8_t*)x,
 	                  .d = x + layout.d,
 	                  .sums = x + layout.sums,
+	                  .starts = x + layout.starts,
 	                  .x_stride = layout.bytes,
 	                  .columns = (int)w->cols,
 	                  .sum = sums};
@@ -120,8 +119,6 @@ static bool direct_matmul(float* out, size_t out_stride, const struct tensor* w,
 		const struct rows rows = {.at = (const uint8_t*)w->data + row_bytes * (size_t)at,
 		                          .stride = row_bytes};
 		run.next = rows.at + LANES * row_bytes;
-		for (int slot = 0; slot < slots; slot++)
-			memset(sums + slot * GROUP_ROWS * LANES, 0, sizeof(float) * (size_t)n * LANES);
 		direct[n - 1](&run, &rows);
 		add_slots(sums, slots, n);
 		for (int i = 0; i < n; i++)

@@ -4,10 +4,11 @@
  *   ints, LANES             a vector of integers; its 32-bit lanes, which are the weight rows of a tile
  *   SLOTS, SUPER_SLOTS      sums an element has, of blocks of 32 and of blocks of 256
  *   GROUP_ROWS              activation rows whose integers fit the registers
+ *   TILES                   tiles that meet them at once: what is sent to the lanes serves all
  *   SIGNED_BYTES            whether bytes that want a sign (q8_0, iq4) are stored with it, or plus 128
  *   ints_ ...               the operations on ints below, floats_from_halves
  * and after it:
- *   quantized_run           multiplies a decoded piece with a group of activation rows
+ *   quantized_run           multiplies a piece of the tiles with a group of activation rows
  *
  * LANES weight rows are taken apart together, a lane each: a vector holds four neighbouring columns of
  * every row, so that one instruction multiplies them with four columns of an activation row, sent to all
@@ -90,21 +91,26 @@ static struct rows spare_rows(uint8_t* spare, const uint8_t* at, size_t stride, 
 	return (struct rows){.at = spare, .stride = bytes};
 }
 
-/* sums (groups, SLOTS, GROUP_ROWS, LANES) of the tile at `first` */
-static void run_tile(const struct work* job, const uint8_t* first, int count, float* sums) {
-	struct tile tile;
+/* sums (groups, TILES, SLOTS, GROUP_ROWS, LANES) of the `count` rows at `first`, which fill tiles; those that
+ * are empty do the first one's again. */
+static void run_tiles(const struct work* job, const uint8_t* first, int count, float* sums) {
+	struct tile tile[TILES];
 	uint8_t spare[LANES * LONG_PIECE / 32 * sizeof(struct block_q8_0)];
 	const int64_t cols = job->w->cols;
 	const enum dtype type = job->w->type;
-	const size_t piece_bytes = dtype_row_bytes(type, job->piece), ahead = LANES * piece_bytes;
-	const uint8_t* next = first + LANES * job->row_bytes;
+	const size_t piece_bytes = dtype_row_bytes(type, job->piece), ahead = TILES * LANES * piece_bytes;
+	const uint8_t* next = first + TILES * LANES * job->row_bytes;
 	for (int64_t k = 0; k < cols; k += job->piece, first += piece_bytes, next += ahead) {
 		const int columns = cols - k < job->piece ? (int)(cols - k) : job->piece;
-		struct rows rows = {.at = first, .stride = job->row_bytes};
-		if (count < LANES)
-			rows = spare_rows(spare, first, job->row_bytes, count, dtype_row_bytes(type, columns));
-		job->take(&tile, &rows, columns);
-		struct run run = {.w = &tile, .x_stride = job->layout.bytes, .column = k, .columns = columns};
+		for (int t = 0; t < TILES; t++) {
+			const int from = t * LANES < count ? t * LANES : 0;
+			struct rows rows = {.at = first + (size_t)from * job->row_bytes, .stride = job->row_bytes};
+			if (count - from < LANES)
+				rows =
+				    spare_rows(spare, rows.at, job->row_bytes, count - from, dtype_row_bytes(type, columns));
+			job->take(&tile[t], &rows, columns);
+		}
+		struct run run = {.w = tile, .x_stride = job->layout.bytes, .column = k, .columns = columns};
 		run.next = next;
 		run.lines = (int)(ahead / 64) / (columns / 32) + 1;
 		for (int g = 0, i = 0; g < job->groups; g++) {
@@ -135,12 +141,18 @@ static void add_slots(float* sums, int slots, int n) {
 		}
 }
 
-static void store_tile(const struct work* job, float* sums, float* out, size_t out_stride, int count) {
+static void store_tiles(const struct work* job, float* sums, float* out, size_t out_stride, int count) {
 	for (int g = 0, i = 0; g < job->groups; g++, sums += GROUP_SUMS) {
 		const int some = job->n / job->groups + (g < job->n % job->groups);
-		add_slots(sums, slots_of(job->w->type), some);
-		for (int j = 0; j < some; j++, i++)
-			memcpy(out + (size_t)i * out_stride, sums + j * LANES, (size_t)count * sizeof(float));
+		for (int from = 0; from < count; from += LANES) {
+			float* tile = sums + from / LANES * TILE_SUMS;
+			const int rows = count - from < LANES ? count - from : LANES;
+			add_slots(tile, slots_of(job->w->type), some);
+			for (int j = 0; j < some; j++)
+				memcpy(out + (size_t)(i + j) * out_stride + from, tile + j * LANES,
+				       (size_t)rows * sizeof *out);
+		}
+		i += some;
 	}
 }
 
@@ -152,10 +164,11 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 	job.row_bytes = dtype_row_bytes(w->type, w->cols);
 	job.piece = job.groups > 2 ? LONG_PIECE : SHORT_PIECE;
 	job.take = take_of(w->type);
-	for (int64_t r = begin; r < end; r += LANES) {
-		const int count = end - r < LANES ? (int)(end - r) : LANES;
+	if (w->cols < slots_of(w->type) * activation_block(w->type)) /* some stay empty */
 		memset(sums, 0, (size_t)(job.groups * GROUP_SUMS) * sizeof *sums);
-		run_tile(&job, (const uint8_t*)w->data + job.row_bytes * (size_t)r, count, sums);
-		store_tile(&job, sums, out + r, out_stride, count);
+	for (int64_t r = begin; r < end; r += TILES * LANES) {
+		const int count = end - r < TILES * LANES ? (int)(end - r) : TILES * LANES;
+		run_tiles(&job, (const uint8_t*)w->data + job.row_bytes * (size_t)r, count, sums);
+		store_tiles(&job, sums, out + r, out_stride, count);
 	}
 }

@@ -1,8 +1,8 @@
 /* Products with woven weights (kernels/low.h), written once over a vector type.
  *
  * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
- * asks for, WOVEN_ROWS (activation rows whose sums fit the registers), woven_halves (the products of 64
- * columns, word by word) and ints_two_products (sum + the products of the 16-bit halves of each lane).
+ * asks for, WOVEN_ROWS (activation rows whose sums fit the registers) and the products that matmul_products.h
+ * asks for.
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
  * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
@@ -31,6 +31,23 @@ INLINED void take_scales(struct woven_block* out, ints both, ints first, ints se
 	out->min[0] = low_bits(second, 0, 63);
 	out->scale[1] = ints_or(low_bits(third, 0, 15), moved_bits(first, 6, 4, 0x30));
 	out->min[1] = ints_or(low_bits(third, 4, 15), moved_bits(second, 6, 4, 0x30));
+}
+
+/* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
+INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
+                          size_t x_stride) {
+	ints low[WOVEN_ROWS], high[WOVEN_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) low[i] = high[i] = ints_set(0);
+	UNROLLED for (int c = 0; c < 8; c++) {
+		const ints both = woven_word(w, c);
+		const ints a = low_bits(both, 0, 15), b = low_bits(both, 4, 15);
+		UNROLLED for (int i = 0; i < n; i++) {
+			low[i] = dot_four(low[i], a, q + (size_t)i * x_stride + c * 4);
+			high[i] = dot_four(high[i], b, q + (size_t)i * x_stride + 32 + c * 4);
+		}
+	}
+	UNROLLED for (int i = 0; i < n; i++) sum[i] =
+	    ints_scaled(ints_scaled(sum[i], low[i], first), high[i], second);
 }
 
 /* A block's products with n activation rows from its first column on; those join sum (n, LANES). */

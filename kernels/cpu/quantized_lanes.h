@@ -54,3 +54,37 @@ INLINED ints fifth_bits(ints high, int c) {
 
 /* The fifth bits' place in a block, 0 without */
 INLINED size_t high_at(enum dtype type) { return type == DTYPE_Q5_0 ? 2 : type == DTYPE_Q5_1 ? 4 : 0; }
+
+/* Activation rows reached from two of them by three multiples of their distance: registers enough for all. */
+struct columns_of_rows {
+	const uint8_t *first, *fifth;
+	size_t one, three;
+};
+
+#define KEPT(x) __asm__("" : "+r"(x)) /* the compiler shall not make one address of another */
+
+INLINED struct columns_of_rows rows_from(const uint8_t* x, size_t stride) {
+	struct columns_of_rows at = {.first = x, .fifth = x + 4 * stride, .one = stride, .three = 3 * stride};
+	KEPT(at.fifth);
+	KEPT(at.one);
+	KEPT(at.three);
+	return at;
+}
+
+/* The same rows at another place */
+INLINED struct columns_of_rows rows_beside(const struct columns_of_rows* rows, const uint8_t* x) {
+	struct columns_of_rows at = *rows;
+	at.first = x;
+	at.fifth = x + 4 * at.one;
+	KEPT(at.fifth);
+	return at;
+}
+
+INLINED const uint8_t* row_at(const struct columns_of_rows* x, int i) {
+	return (i < 4 ? x->first : x->fifth) + (i % 4 == 3 ? x->three : (size_t)(i % 4) * x->one);
+}
+
+INLINED void advance(struct columns_of_rows* x, int bytes) {
+	x->first += bytes;
+	x->fifth += bytes;
+}

@@ -4,10 +4,11 @@
 #include "kernels/cpu/quantized_lanes.h"
 
 enum {
-	GROUP_SUMS = SLOTS * GROUP_ROWS * LANES,
+	TILE_SUMS = SLOTS * GROUP_ROWS * LANES,
+	GROUP_SUMS = TILES * TILE_SUMS,
 	MAX_GROUPS = (MAX_ROWS + GROUP_ROWS - 1) / GROUP_ROWS,
-	SHORT_PIECE = 256, /* columns where weights are waited for: memory and arithmetic overlap */
-	LONG_PIECE = 2048  /* and where they are not */
+	SHORT_PIECE = 256,        /* columns where weights are waited for: memory and arithmetic overlap */
+	LONG_PIECE = 2048 / TILES /* and where they are not */
 };
 
 /* A piece of LANES weight rows: in every vector, lane r belongs to row r. */
@@ -21,7 +22,7 @@ struct tile {
 
 /* One piece against one group of activation rows. */
 struct run {
-	const struct tile* w;
+	const struct tile* w;  /* (TILES) */
 	const int8_t* q;       /* first row of the group at the piece's first column; rows x_stride apart */
 	const uint8_t* d;      /* the same of the scales */
 	const uint8_t* sums;   /* and of what stands behind them */
@@ -29,7 +30,7 @@ struct run {
 	size_t x_stride;
 	int64_t column; /* where the piece begins; the sums start from 0 */
 	int columns;
-	float* sum;          /* (SLOTS, GROUP_ROWS, LANES) */
+	float* sum;          /* (TILES, SLOTS, GROUP_ROWS, LANES) */
 	const uint8_t* next; /* weights to fetch meanwhile: `lines` lines for each 32 columns */
 	int lines;
 };
@@ -51,8 +52,9 @@ struct use {
 	struct tile* tile;
 	enum dtype type;
 	int n;
-	const struct run* run;
-	ints *sums, *some; /* (n) */
+	const struct inputs* in; /* of matmul_products.h, at the block's first column */
+	ints *sums, *some;       /* (n) */
+	const uint8_t* next;     /* what to fetch meanwhile */
 };
 
 #if DIRECT

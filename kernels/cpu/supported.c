@@ -15,6 +15,11 @@ bool avx2_supported(void) {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c_supported();
 }
 
+bool avxvnni_supported(void) {
+	unsigned a, b, c, d;
+	return avx2_supported() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 4);
+}
+
 bool avx512_supported(void) {
 	return avx2_supported() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -24,6 +29,7 @@ bool avx512_supported(void) {
 #else
 
 bool avx2_supported(void) { return false; }
+bool avxvnni_supported(void) { return false; }
 bool avx512_supported(void) { return false; }
 
 #endif

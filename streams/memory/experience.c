@@ -87,10 +87,18 @@ bool experience_save_costs(struct store* s, const struct store_model* model, con
 
 /* ---- chances ------------------------------------------------------------------------------ */
 
+/* What bins and ranks mean changes with the program: a drafter's name and the version of them. */
+static void name_source(char name[sizeof((struct store_chance*)0)->source], int source) {
+	snprintf(name, sizeof((struct store_chance*)0)->source, "%s/2", drafters[source]->name);
+}
+
 static void take_chance(void* user, const struct store_chance* stored) {
-	for (int source = 0; source < DRAFTER_COUNT; source++)
-		if (strcmp(drafters[source]->name, stored->source) == 0)
+	char name[sizeof stored->source];
+	for (int source = 0; source < DRAFTER_COUNT; source++) {
+		name_source(name, source);
+		if (strcmp(name, stored->source) == 0)
 			chances_begin(user, source, stored->bin, stored->rank, stored->hits, stored->trials);
+	}
 }
 
 void experience_load_chances(struct store* s, const struct store_model* model, const char* device,
@@ -101,19 +109,19 @@ void experience_load_chances(struct store* s, const struct store_model* model, c
 
 bool experience_save_chances(struct store* s, const struct store_model* model, const char* device,
                              const char* task, int64_t kind, struct chances* chances, struct error* e) {
-	struct store_chance* list = calloc((size_t)DRAFTER_COUNT * EVIDENCE_BINS * TREE_RANKS, sizeof *list);
+	struct store_chance* list = calloc((size_t)DRAFTER_COUNT * EVIDENCE_BINS * CHANCE_RANKS, sizeof *list);
 	int n = 0;
 	if (!list)
 		return error_set(e, "out of memory");
 	for (int source = 0; source < DRAFTER_COUNT; source++)
 		for (int bin = 0; bin < EVIDENCE_BINS; bin++)
-			for (int rank = 0; rank < TREE_RANKS; rank++) {
+			for (int rank = 0; rank < CHANCE_RANKS; rank++) {
 				const struct tally* t = &chances->fresh[source][bin][rank];
 				if (!(t->trials > 0))
 					continue;
 				list[n] = (struct store_chance){
 				    .bin = bin, .rank = rank, .hits = (double)t->right, .trials = (double)t->trials};
-				snprintf(list[n++].source, sizeof list->source, "%s", drafters[source]->name);
+				name_source(list[n++].source, source);
 			}
 	const bool good = store_add_chances(s, model, device, task, kind, list, n, e);
 	if (good)

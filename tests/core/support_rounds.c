@@ -53,6 +53,16 @@ static void answer(struct rounds* r, const int32_t* text, int at, int n) {
 
 static double floor_of(const struct rounds* r) { return -fmax(8, 0.02 * (double)r->tokens); }
 
+/* Of the rows whose parents were right: the sum of the chances that they are. */
+static double predicted(const struct tree* tree, const struct verdict* verdict) {
+	double sum = 0;
+	for (int i = 0; i <= verdict->accepted; i++)
+		for (int row = verdict->path[i] + 1; row < tree->n; row++)
+			if (tree->parent[row] == verdict->path[i])
+				sum += (double)(tree->chance[row] / tree->chance[verdict->path[i]]);
+	return sum;
+}
+
 void rounds_run(struct rounds* r, const int32_t* text, int from, int n) {
 	struct planner* p = &r->planner;
 	drafter_set_forget(&r->set, 0);
@@ -75,6 +85,7 @@ void rounds_run(struct rounds* r, const int32_t* text, int from, int n) {
 		drafter_set_append(&r->set, text + at + 1, tokens);
 		at += tokens;
 		r->passes++;
+		r->predicted += predicted(&p->tree, &verdict);
 		r->tokens += tokens;
 		r->rows += p->tree.n;
 		r->cost += (double)cost;

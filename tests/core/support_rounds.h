@@ -13,6 +13,7 @@ struct rounds {
 	int32_t vocab;
 	int64_t passes, tokens, rows;
 	double cost, balance;    /* plain steps; what was saved so far */
+	double predicted;        /* of rows whose parents were right: the chances that they are */
 	double worst;            /* least balance, less the floor it may fall to */
 	const int32_t* expected; /* (n_expected) what `prediction` is fed after the beginning, or NULL */
 	int n_expected;

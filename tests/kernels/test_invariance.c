@@ -7,7 +7,7 @@
 
 #include "tests/kernels/support_invariance.h"
 
-static const char* const isas[] = {"reference", "avx2", "avx512", "neon", "dotprod", "i8mm"};
+static const char* const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm"};
 
 static struct backend* open_cpu(const struct weight_table* weights, const struct invariance_way* way,
                                 int threads, struct error* error) {

@@ -454,7 +454,7 @@ static void compare(struct random_model* m, int bits, const char* isa, uint64_t 
 
 static void a_low_pass_is_the_copys_full_pass(void** state) {
 	(void)state;
-	static const char* const isa[] = {"reference", "avx2", "avx512", "neon", "dotprod", "i8mm"};
+	static const char* const isa[] = {"reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm"};
 	const struct mask skip = {.word = {0x24}};
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, WITH_BIASES | WITH_TIED_HEAD);
 	struct random_model* odd = model_of(DTYPE_BF16, 96, 200, WITH_POST_NORMS | WITH_HEAD_NORMS);

@@ -30,7 +30,8 @@ static int kernels_main(int argc, char** argv) {
 	int64_t threads = 0;
 	const struct option option[] = {
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
-	    {"isa", 0, "NAME", "auto, reference, avx2, avx512, neon, dotprod or i8mm (auto)", OPTION_TEXT, &isa, 0, 0},
+	    {"isa", 0, "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)",
+	     OPTION_TEXT, &isa, 0, 0},
 	    {"threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", OPTION_COUNT, &threads, 0,
 	     1024}};
 	struct command_line line = {
@@ -63,9 +64,6 @@ static const struct {
      "how often an early exit is right, by block, rank and position; ppd's model beside it"},
     {"learn", bench_learn_main,
      "what a cold start brings with the defaults, on made-up models at stated prices"},
-    {"cold", bench_cold_main,
-     "what a cold start brings with the defaults on this machine: one generation, in turns with\n"
-     "            plain decoding, and where its time goes"},
     {"real", bench_real_main,
      "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
      "            plain decoding"},

@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/pool.h"
+#include "tools/lab/kernel_operations.h"
 
 enum {
 	MATRIX_ROWS = 5632,
@@ -42,7 +43,7 @@ struct bench {
 	float* out;              /* (SLICE_ROWS, MATRIX_ROWS), and attention's outputs a thread */
 	float* scores;           /* (MAX_THREADS, GROUP, CONTEXT + 1) */
 	uint64_t sink[MAX_THREADS * 8];
-	double bandwidth;
+	double bandwidth, clock; /* bytes and cycles a second */
 	bool json;
 	cJSON* list;
 };
@@ -117,12 +118,17 @@ static void attention_part(void* user, int part, int thread) {
 /* floor 0: none; one: one row's time, or 0 */
 static void report(struct bench* b, const char* kernel, enum dtype type, int rows, double seconds,
                    double floor, double one) {
+	const double products = (double)MATRIX_ROWS * MATRIX_COLS / 32 * rows;
+	const double cycles = seconds * pool_threads(b->pool) * b->clock / products;
+	const double operations = kernel_operations(b->kernels->name, type, rows);
 	if (!b->json) {
 		printf("%-10s %-7s %4d %12.6f", kernel, dtype_name(type), rows, seconds * 1e3);
 		if (floor > 0)
 			printf(" %14.2f", floor / seconds);
 		if (one > 0)
-			printf(" %8.2f", seconds / one);
+			printf(" %8.2f %8.2f", seconds / one, cycles);
+		if (one > 0 && operations > 0)
+			printf(" %8.2f", operations / (cycles * rows));
 		printf("\n");
 		return;
 	}
@@ -135,8 +141,12 @@ static void report(struct bench* b, const char* kernel, enum dtype type, int row
 		cJSON_AddNumberToObject(entry, "share_of_floor", floor / seconds);
 	else
 		cJSON_AddNullToObject(entry, "share_of_floor");
-	if (one > 0)
+	if (one > 0) {
 		cJSON_AddNumberToObject(entry, "over_one_row", seconds / one);
+		cJSON_AddNumberToObject(entry, "cycles_for_32_weights_a_row", cycles);
+		if (operations > 0)
+			cJSON_AddNumberToObject(entry, "operations_a_cycle", operations / (cycles * rows));
+	}
 	cJSON_AddItemToArray(b->list, entry);
 }
 
@@ -178,10 +188,13 @@ static int bench_type(struct bench* b, enum dtype type) {
 static void bench_all(struct bench* b) {
 	int bound[DTYPE_COUNT];
 	b->bandwidth = (double)BUFFER_BYTES / best_sweep(b, READ_PARTS, read_part);
+	b->clock = core_clock();
 	if (!b->json)
-		printf("%s, %d threads, read bandwidth %.1f GB/s\n\n%-10s %-7s %4s %12s %14s %8s\n", b->kernels->name,
-		       pool_threads(b->pool), b->bandwidth * 1e-9, "kernel", "dtype", "rows", "milliseconds",
-		       "share of floor", "v");
+		printf("%s, %d threads, read bandwidth %.1f GB/s, %.2f GHz\n"
+		       "cycles: a core's for 32 weights and a row; ops: of those needed on paper, a cycle\n\n"
+		       "%-10s %-7s %4s %12s %14s %8s %8s %8s\n",
+		       b->kernels->name, pool_threads(b->pool), b->bandwidth * 1e-9, b->clock * 1e-9, "kernel",
+		       "dtype", "rows", "milliseconds", "share of floor", "v", "cycles", "ops");
 	for (int t = 0; t < DTYPE_COUNT; t++)
 		bound[t] = bench_type(b, (enum dtype)t);
 	const size_t pair = (size_t)HEAD_DIM * 2 * CONTEXT * 2;
@@ -210,6 +223,7 @@ static void bench_all(struct bench* b) {
 	cJSON_AddStringToObject(object, "isa", b->kernels->name);
 	cJSON_AddNumberToObject(object, "threads", pool_threads(b->pool));
 	cJSON_AddNumberToObject(object, "bandwidth_measured", b->bandwidth);
+	cJSON_AddNumberToObject(object, "clock", b->clock);
 	cJSON_AddItemToObject(object, "kernels", b->list);
 	cJSON_AddItemToObject(object, "arithmetic_bound", list);
 	char* text = cJSON_PrintUnformatted(object);

@@ -1,8 +1,9 @@
 /* `swiftlet bench replay`: what drafting brings at given prices, without timing anything.
  *
- * A stream of prompts is decoded with every verification run on the real model, but what a pass costs comes
- * from a table: v(n) of a verify pass of n rows and c of a draft pass, in plain steps, as measured elsewhere
- * for other weights. The planner decides by these prices, and its figures repeat. */
+ * A stream of prompts is decoded with every verification run on the real model, or along answers that were
+ * recorded, but what a pass costs comes from a table: v(n) of a verify pass of n rows and c of a draft pass,
+ * in plain steps, as measured elsewhere for other weights. The planner decides by these prices, within what
+ * the ledger lets a session lose, and its figures repeat. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "core/bridge/bridge_file.h"
+#include "core/decode/ledger.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
@@ -17,28 +19,42 @@
 #include "streams/mask_file.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/prices.h"
+#include "tools/lab/replay_oracle.h"
 #include "tools/program/runtime.h"
 
 struct sums {
 	int64_t tokens, rounds, rows, draft_passes;
 	double cost;
+	/* draft tokens by source: verified rows, the chances they had, those that were accepted */
+	struct {
+		int64_t rows, accepted;
+		double expected;
+	} of[DRAFTER_COUNT];
 };
 
 struct replay {
 	struct bench bench;
-	const char *input, *price_text, *drafter_text, *mask_path, *bridge_path;
+	const char *input, *price_text, *drafter_text, *mask_path, *bridge_path, *answer_path;
 	int64_t pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
 	struct kept_bridge bridge;
-	struct cache* cache;
+	struct cache* cache; /* NULL: answers were recorded, no pass is run */
+	FILE* answers;
+	char* line;
+	size_t line_capacity;
+	int32_t* recorded; /* (n_recorded) what follows the prompt at hand */
+	int n_recorded, n_prompt;
+	struct ledger ledger;
+	struct replay_oracle* oracle;
 	struct drafter_set set;
 	struct chances chances;
 	struct planner planner;
 	struct retrieval_pool* pool;
 	struct sums sums;
 	int instances, left_out;
+	bool with_oracle;
 	int32_t* text; /* (context + 1) */
 	int n, context;
 	struct result out[MAX_ROWS];
@@ -131,6 +147,21 @@ static bool verify(struct replay* r, struct verdict* verdict, struct error* erro
 	return true;
 }
 
+/* The target's tokens along the recorded answer; what it would say elsewhere is no part of one. */
+static void verify_recorded(struct replay* r, struct verdict* verdict) {
+	const struct tree* tree = &r->planner.tree;
+	const int32_t* const rest = r->recorded + (r->n - r->n_prompt);
+	for (int i = 0; i < tree->n; i++) {
+		r->out[i].token = -1;
+		r->out[i].top = 0;
+	}
+	for (int row = 0, d = 0; row >= 0; d++) {
+		r->out[row].token = rest[d];
+		row = tree_child(tree, row, rest[d]);
+	}
+	tree_verify(tree, r->out, verdict);
+}
+
 /* Draft passes as long as the planner wants them; their cost. */
 static bool draft(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
@@ -156,7 +187,8 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	struct planner* p = &r->planner;
 	const struct model* model = r->bench.model;
 	const int left = end - r->n - 1;
-	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, INFINITY};
+	const double budget = 1 + (ledger_round_limit(&r->ledger) - 1) / 2;
+	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, (float)budget};
 	struct verdict verdict;
 	double cost = 0;
 	if (r->set.state[SOURCE_mask]) {
@@ -168,8 +200,10 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		mask_start(r->set.state[SOURCE_mask], &round);
 	}
 	planner_start(p, r->text[r->n - 1], &limits);
-	if (!draft(r, &cost, error) || !verify(r, &verdict, error))
+	if (!draft(r, &cost, error) || (r->cache && !verify(r, &verdict, error)))
 		return false;
+	if (!r->cache)
+		verify_recorded(r, &verdict);
 	cost += (double)p->prices.verify[p->tree.n];
 	const int before = r->n;
 	for (int i = 0; i <= verdict.accepted && *more; i++) {
@@ -178,7 +212,17 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		*more = !model_is_end(model, token) && r->n < end;
 	}
 	planner_see(p, &verdict, r->out, r->n - before, (float)cost);
+	if (p->tree.n > 1 || cost > 1)
+		ledger_round(&r->ledger, cost, r->n - before);
+	else
+		ledger_plain(&r->ledger);
 	drafter_set_append(&r->set, r->text + before, r->n - before);
+	for (int row = 1; row < p->tree.n; row++) {
+		r->sums.of[p->tree.source[row]].rows++;
+		r->sums.of[p->tree.source[row]].expected += (double)p->tree.chance[row];
+	}
+	for (int i = 1; i <= verdict.accepted; i++)
+		r->sums.of[p->tree.source[verdict.path[i]]].accepted++;
 	r->sums.tokens += r->n - before;
 	r->sums.rounds++;
 	r->sums.rows += p->tree.n;
@@ -188,11 +232,20 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 
 static bool decode(struct replay* r, int max_tokens, struct error* error) {
 	drafter_set_forget(&r->set, 0);
-	const int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
-	if (!prefill(r, error))
+	int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
+	r->n_prompt = r->n;
+	if (!r->cache) {
+		end = r->n + r->n_recorded < end ? r->n + r->n_recorded : end;
+		r->text[r->n++] = r->recorded[0];
+	} else if (!prefill(r, error))
 		return false;
 	drafter_set_append(&r->set, r->text, r->n);
 	bool more = !model_is_end(r->bench.model, r->text[r->n - 1]) && r->n < end;
+	if (r->oracle) {
+		memcpy(r->text + r->n, r->recorded + 1, (size_t)(end - r->n) * sizeof *r->text);
+		if (!oracle_add(r->oracle, r->text, r->n_prompt, end))
+			return error_set(error, "out of memory");
+	}
 	while (more)
 		if (!decode_round(r, end, &more, error))
 			return false;
@@ -216,6 +269,30 @@ static bool take_prompt(struct replay* r, const struct instance* instance, struc
 	                         r->context);
 }
 
+/* The next answer, as `swiftlet stream -o` wrote it for the same prompts. */
+static bool take_answer(struct replay* r, const struct instance* instance, struct error* error) {
+	cJSON* line = NULL;
+	while (!cJSON_IsArray(cJSON_GetObjectItem(line, "tokens"))) {
+		cJSON_Delete(line);
+		if (getline(&r->line, &r->line_capacity, r->answers) < 0)
+			return error_set(error, "%s: no answer for the prompt on line %ld", r->answer_path,
+			                 instance->line);
+		line = cJSON_Parse(r->line);
+	}
+	char* const id = cJSON_PrintUnformatted(cJSON_GetObjectItem(line, "id"));
+	const bool same = !instance->id || (id && strcmp(id, instance->id) == 0);
+	free(id);
+	const cJSON* token;
+	r->n_recorded = 0;
+	cJSON_ArrayForEach (token, cJSON_GetObjectItem(line, "tokens"))
+		if (r->n_recorded < r->context)
+			r->recorded[r->n_recorded++] = token->valueint;
+	cJSON_Delete(line);
+	return (same && r->n_recorded > 0) ||
+	       error_set(error, "%s: the answer for line %ld has another id or no tokens", r->answer_path,
+	                 instance->line);
+}
+
 static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	struct jsonl_reader reader = {.file = file};
 	struct instance instance;
@@ -225,7 +302,7 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
 		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
 		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
-			good = decode(r, instance.max_tokens, error);
+			good = (r->cache || take_answer(r, &instance, error)) && decode(r, instance.max_tokens, error);
 		else {
 			bench_progress_end();
 			complain(STATUS_FAILED, "left out: %s", error->message);
@@ -244,16 +321,21 @@ static bool open_drafters(struct replay* r, struct error* error) {
 	const struct drafter_setup setup = {.context = r->context + 1, .vocab = shape->vocab};
 	struct backend* backend = r->bench.engine->backend;
 	r->text = calloc((size_t)r->context + MAX_DRAFT + 2, sizeof *r->text);
-	r->cache = backend->cache_open(backend, r->context,
-	                               r->bench.model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
-	if (!r->cache)
+	r->recorded = calloc((size_t)r->context, sizeof *r->recorded);
+	if (!r->answers &&
+	    !(r->cache = backend->cache_open(backend, r->context,
+	                                     r->bench.model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error)))
 		return false;
 	if (r->pool_tokens > 0)
 		r->pool = retrieval_pool_open((int)r->pool_tokens);
-	if (!r->text || !drafter_set_open(&r->set, r->which, &setup) || (r->pool_tokens > 0 && !r->pool))
+	if (!r->text || !r->recorded || !drafter_set_open(&r->set, r->which, &setup) ||
+	    (r->pool_tokens > 0 && !r->pool))
 		return error_set(error, "out of memory");
 	if (r->set.state[SOURCE_retrieval])
 		retrieval_use_pool(r->set.state[SOURCE_retrieval], r->pool);
+	if (r->with_oracle && !(r->oracle = oracle_open(&setup, r->pool)))
+		return error_set(error, "out of memory");
+	ledger_open(&r->ledger, 0);
 	chances_open(&r->chances);
 	planner_open(&r->planner, &r->set, &r->chances);
 	planner_set_prices(&r->planner, &r->prices);
@@ -265,6 +347,9 @@ static void close_drafters(struct replay* r) {
 	retrieval_pool_close(r->pool);
 	if (r->cache)
 		r->cache->backend->cache_close(r->cache);
+	oracle_close(r->oracle);
+	free(r->recorded);
+	free(r->line);
 	free(r->text);
 }
 
@@ -282,12 +367,19 @@ static int tell_json(const struct replay* r) {
 	bench_json_number(out, "rows_per_pass", ratio((double)s->rows, (double)s->rounds));
 	bench_json_number(out, "draft_passes_per_pass", ratio((double)s->draft_passes, (double)s->rounds));
 	bench_json_number(out, "speedup", ratio((double)s->tokens, s->cost));
+	if (r->oracle) {
+		const struct oracle_figures f = oracle_find(r->oracle, r->prices.verify);
+		bench_json_number(out, "hindsight", f.hindsight);
+		bench_json_number(out, "best_rule", f.rule);
+		cJSON_AddNumberToObject(out, "best_rule_match", f.rule_match);
+		cJSON_AddNumberToObject(out, "best_rule_tokens", f.rule_depth);
+	}
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
-		const struct calibration* c = &r->chances.calibration[i];
 		cJSON* source = cJSON_AddObjectToObject(sources, drafters[i]->name);
-		cJSON_AddNumberToObject(source, "rows", (double)c->rows);
-		cJSON_AddNumberToObject(source, "accepted", c->realized);
-		bench_json_number(source, "predicted_over_realized", ratio(c->predicted, c->realized));
+		cJSON_AddNumberToObject(source, "rows", (double)s->of[i].rows);
+		cJSON_AddNumberToObject(source, "accepted", (double)s->of[i].accepted);
+		bench_json_number(source, "predicted_over_realized",
+		                  ratio(s->of[i].expected, (double)s->of[i].accepted));
 	}
 	return bench_print_json(out);
 }
@@ -299,13 +391,18 @@ static int tell(const struct replay* r) {
 	printf("  rows a pass        %8.3f\n", ratio((double)s->rows, (double)s->rounds));
 	printf("  draft passes a pass%8.3f\n", ratio((double)s->draft_passes, (double)s->rounds));
 	printf("  speed-up           %8.3f\n", ratio((double)s->tokens, s->cost));
-	printf("  %-12s %10s %10s %10s %22s\n", "source", "rows", "accepted", "a pass", "predicted/realized");
-	for (int i = 0; i < DRAFTER_COUNT; i++) {
-		const struct calibration* c = &r->chances.calibration[i];
-		if (c->rows > 0)
-			printf("  %-12s %10lld %10.0f %10.3f %22.3f\n", drafters[i]->name, (long long)c->rows,
-			       c->realized, ratio(c->realized, (double)s->rounds), ratio(c->predicted, c->realized));
+	if (r->oracle) {
+		const struct oracle_figures f = oracle_find(r->oracle, r->prices.verify);
+		printf("  in hindsight       %8.3f\n", f.hindsight);
+		printf("  best rule          %8.3f   %d tokens where the match is %d or more; ours over it %.3f\n",
+		       f.rule, f.rule_depth, f.rule_match, ratio((double)s->tokens, s->cost) / f.rule);
 	}
+	printf("  %-12s %10s %10s %10s %22s\n", "source", "rows", "accepted", "a pass", "predicted/realized");
+	for (int i = 0; i < DRAFTER_COUNT; i++)
+		if (s->of[i].rows > 0)
+			printf("  %-12s %10lld %10lld %10.3f %22.3f\n", drafters[i]->name, (long long)s->of[i].rows,
+			       (long long)s->of[i].accepted, ratio((double)s->of[i].accepted, (double)s->rounds),
+			       ratio(s->of[i].expected, (double)s->of[i].accepted));
 	return STATUS_DONE;
 }
 
@@ -344,6 +441,8 @@ static int run(struct replay* r, const char* model, const struct swiftlet_option
 	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
 	if (!file)
 		return complain(STATUS_FAILED, "%s: %s", r->input, strerror(errno));
+	if (r->answer_path && !(r->answers = fopen(r->answer_path, "rb")))
+		return complain(STATUS_FAILED, "%s: %s", r->answer_path, strerror(errno));
 	int status = bench_open(&r->bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
 		r->context = options_context(options, r->bench.model);
@@ -355,6 +454,8 @@ static int run(struct replay* r, const char* model, const struct swiftlet_option
 	close_drafters(r);
 	kept_bridge_free(&r->bridge);
 	bench_close(&r->bench);
+	if (r->answers)
+		fclose(r->answers);
 	if (file != stdin)
 		fclose(file);
 	return status;
@@ -383,6 +484,12 @@ int bench_replay_main(int argc, char** argv) {
 	     OPTION_TEXT, &r->price_text, 0, 0},
 	    {"drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", OPTION_TEXT, &r->drafter_text, 0,
 	     0},
+	    {"answers", 0, "FILE",
+	     "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; no mask drafts, "
+	     "and recycle learns nothing",
+	     OPTION_TEXT, &r->answer_path, 0, 0},
+	    {"oracle", 0, NULL, "with --answers: what the best policies of the same tables would bring",
+	     OPTION_FLAG, &r->with_oracle, 0, 0},
 	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
 	    {"bridge", 0, "FILE", "what stands in `mask` for the blocks that it says (nothing)", OPTION_TEXT,
 	     &r->bridge_path, 0, 0},
@@ -411,6 +518,9 @@ int bench_replay_main(int argc, char** argv) {
 		if (!drafter_parse(r->drafter_text, &r->which, &error) ||
 		    !read_prices(r->price_text, &r->prices, &error))
 			status = complain(STATUS_USAGE, "%s", error.message);
+		else if (r->answer_path ? r->which & 1u << SOURCE_mask : r->with_oracle)
+			status =
+			    complain(STATUS_USAGE, "bench replay: --oracle wants --answers, with which no mask drafts");
 		else {
 			r->prices.cascade = cascade;
 			status = model ? run(r, model, &options, json) : STATUS_USAGE;

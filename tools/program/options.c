@@ -25,7 +25,7 @@ static const struct session_option session_option[] = {
      "tokens for every N from 1\non; a prompt's bits differ from those without the option, which\nmay use "
      "cuBLAS. Draft steps are passes, not a loop on the device"},
     {"threads", "N", "CPU threads (0: one for each CPU that it may use)"},
-    {"isa", "NAME", "auto, reference, avx2, avx512, neon, dotprod or i8mm"},
+    {"isa", "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm"},
     {"context", "N", "tokens the cache holds (default min(the model's, 4096))"},
     {"cache-type", "f16|f32|q8_0",
      "keys and values (default f32 for F32 models, else f16); q8_0, on\na CPU, takes half of f16's memory "

@@ -1,0 +1,43 @@
+/* Products with quantized weights, AVX-VNNI: 256 bits. */
+#include "kernels/cpu/matmul.h"
+
+#if defined(__AVXVNNI__)
+#include "kernels/cpu/ints_256.h"
+
+#define NARROW 0
+enum { SIGNED_BYTES = false };
+
+/* iq4_values + 128 */
+static inline ints ints_iq4(ints index) {
+	const __m128i values = _mm_loadu_si128((const void*)iq4_values);
+	return ints_flip_signs(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index));
+}
+static inline ints ints_scale(ints scale) { return scale; }
+static inline ints ints_two_products(ints sum, ints a, ints b) { return _mm256_dpwssd_avx_epi32(sum, a, b); }
+static inline ints ints_scaled(ints sum, ints products, ints scale) {
+	return _mm256_add_epi32(sum, _mm256_mullo_epi32(products, scale));
+}
+static inline ints dot_four(ints sum, ints w, const void* x) {
+	sum = _mm256_dpbusd_avx_epi32(sum, w, to_all(x));
+	IN_ORDER(sum);
+	return sum;
+}
+
+#include "kernels/cpu/matmul_quantized.h"
+
+#include "kernels/cpu/matmul_products.h"
+
+#include "kernels/cpu/matmul_direct.h"
+
+#include "kernels/cpu/matmul_woven.h"
+
+void avxvnni_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
+                    const void* x, int n) {
+	if (dtype_takes_floats(w->type))
+		avx2_matmul(out, out_stride, w, begin, end, x, n);
+	else if (w->woven)
+		woven_matmul(out, out_stride, w, begin, end, x, n);
+	else if (!direct_matmul(out, out_stride, w, begin, end, x, n))
+		quantized_matmul(out, out_stride, w, begin, end, x, n);
+}
+#endif
