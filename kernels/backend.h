@@ -262,6 +262,19 @@ static inline bool mask_equal(const struct mask* a, const struct mask* b) {
 	return a->stored_head == b->stored_head;
 }
 
+/* ---- bridges ------------------------------------------------------------------------------ */
+
+/* What stands for the sub-layers [first, last), all skipped: x becomes x + weight·[x; final] + bias, where
+ * final is the state after the last sub-layer of the row's parent, or of the last committed token for a row
+ * without one; zeros where the backend does not have it (the row before ended elsewhere, or the tokens were
+ * shared). It is learned (core/bridge) and computes a guess, as everything skipped is; the rows' keys and
+ * values of the span stay absent. */
+struct bridge {
+	int first, last;
+	struct tensor weight; /* (dim, 2·dim) f16 or f32 */
+	const float* bias;    /* (dim) */
+};
+
 /* ---- the cache ---------------------------------------------------------------------------- */
 
 enum { MAX_ROWS = 256, SLICE_ROWS = 64, PREFILL_CHUNK = 256, MAX_TOP = 20 };
@@ -359,6 +372,9 @@ struct pass {
 	 * with keys and values from `first` on alone: the caller discards them. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
+	/* In the place of sub-layers that `skip` leaves out; NULL: nothing. Only where the backend has_bridges,
+	 * in passes from the first sub-layer on, never in a prefill. */
+	const struct bridge* bridge;
 	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
 	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
 	const struct mask* low;
@@ -425,6 +441,7 @@ struct backend {
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
 	bool has_penalties; /* segments may carry them, and what is allowed */
+	bool has_bridges;   /* passes may */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

@@ -96,6 +96,7 @@ static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 	                      .token = m->token + m->n,
 	                      .parent = m->parent + m->n,
 	                      .skip = m->round.skip,
+	                      .bridge = m->round.bridge,
 	                      .last = 2 * m->round.cache->backend->weights->shape.n_blocks,
 	                      .head = true,
 	                      .tap = -1,

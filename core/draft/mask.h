@@ -15,7 +15,8 @@ struct mask_round {
 	const struct sampler* sampler;     /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none */
 	const struct mask* skip;
-	const int32_t* end_token; /* (n_end_tokens) nothing is drafted after one */
+	const struct bridge* bridge; /* in place of a span that it leaves out, or NULL */
+	const int32_t* end_token;    /* (n_end_tokens) nothing is drafted after one */
 	int n_end_tokens;
 };
 

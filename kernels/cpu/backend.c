@@ -310,7 +310,8 @@ static size_t lay_out(struct cpu_backend* b) {
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
 	const struct weight_table* w = b->head.weights;
-	const size_t prepared = prepared_row_bytes(b, &w->output, w->block);
+	const size_t bridged = b->kernels->prepared_bytes(DTYPE_F32, 2 * s->dim);
+	const size_t prepared = larger(prepared_row_bytes(b, &w->output, w->block), bridged);
 	size_t used = 0;
 	struct angles* const angles[] = {&b->every, &b->sliding};
 	for (int i = 0; i < 2; i++) {
@@ -326,6 +327,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take(b, &used, rows, kv, sizeof(float));
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
+	b->bridged = take(b, &used, rows, 2 * dim, sizeof(float));
 	b->chances = take(b, &used, rows, experts, sizeof(float));
 	b->chosen_weight = take(b, &used, rows, chosen, sizeof(float));
 	b->chosen = take(b, &used, rows, chosen, sizeof(int32_t));
@@ -399,6 +401,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .weights = weights,
 	    .prefill_is_exact = true,
 	    .has_penalties = true,
+	    .has_bridges = !options->exchange,
 	    .close = cpu_close,
 	    .cache_open = cpu_cache_open,
 	    .cache_close = cpu_cache_close,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bridge/bridge_file.h"
 #include "core/decode/ledger.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
@@ -33,11 +34,12 @@ struct sums {
 
 struct replay {
 	struct bench bench;
-	const char *input, *price_text, *drafter_text, *mask_path, *answer_path;
+	const char *input, *price_text, *drafter_text, *mask_path, *bridge_path, *answer_path;
 	int64_t pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
+	struct kept_bridge bridge;
 	struct cache* cache; /* NULL: answers were recorded, no pass is run */
 	FILE* answers;
 	char* line;
@@ -192,6 +194,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	if (r->set.state[SOURCE_mask]) {
 		const struct mask_round round = {.cache = r->cache,
 		                                 .skip = &r->skip,
+		                                 .bridge = r->bridge.memory ? &r->bridge.bridge : NULL,
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(r->set.state[SOURCE_mask], &round);
@@ -419,6 +422,20 @@ static bool read_mask(struct replay* r, struct error* error) {
 	return good;
 }
 
+/* A bridge alone leaves out the span that it stands for. */
+static bool read_bridge(struct replay* r, struct error* error) {
+	const struct model* model = r->bench.model;
+	if (!r->bridge_path)
+		return true;
+	if (!r->bench.engine->backend->has_bridges)
+		return error_set(error, "--bridge: bridges run on a CPU, in one process");
+	if (!bridge_file_read(&r->bridge, r->bridge_path, &model->weights.shape, model->fingerprint, error))
+		return false;
+	for (int s = r->bridge.bridge.first; s < r->bridge.bridge.last; s++)
+		mask_set(&r->skip, s, true);
+	return true;
+}
+
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {
 	struct error error = {{0}};
 	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
@@ -429,11 +446,13 @@ static int run(struct replay* r, const char* model, const struct swiftlet_option
 	int status = bench_open(&r->bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
 		r->context = options_context(options, r->bench.model);
-		const bool good = read_mask(r, &error) && open_drafters(r, &error) && replay_stream(r, file, &error);
+		const bool good = read_mask(r, &error) && read_bridge(r, &error) && open_drafters(r, &error) &&
+		                  replay_stream(r, file, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(r) : tell(r);
 	}
 	close_drafters(r);
+	kept_bridge_free(&r->bridge);
 	bench_close(&r->bench);
 	if (r->answers)
 		fclose(r->answers);
@@ -472,6 +491,8 @@ int bench_replay_main(int argc, char** argv) {
 	    {"oracle", 0, NULL, "with --answers: what the best policies of the same tables would bring",
 	     OPTION_FLAG, &r->with_oracle, 0, 0},
 	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
+	    {"bridge", 0, "FILE", "what stands in `mask` for the blocks that it says (nothing)", OPTION_TEXT,
+	     &r->bridge_path, 0, 0},
 	    {"cascade", 0, NULL, "draft passes take cheap candidates along", OPTION_FLAG, &cascade, 0, 0},
 	    {"pool", 0, "N", "tokens of earlier texts that are kept (65536)", OPTION_COUNT, &r->pool_tokens, 0,
 	     1 << 24},

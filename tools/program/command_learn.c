@@ -9,6 +9,7 @@
 #include "core/decode/engine.h"
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
+#include "tools/program/bridge_trial.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/generation.h"
@@ -29,7 +30,7 @@ struct learn {
 	struct runtime_wish wish;
 	const char* input;
 	int64_t seconds;
-	bool json, live;
+	bool json, live, bridges;
 	struct runtime runtime;
 	struct generation generation;
 	struct prompt_list prompts;
@@ -150,7 +151,7 @@ static void print_number(const char* name, double value) {
 		printf("\"%s\": null", name);
 }
 
-static void print_json(const struct learn* l) {
+static void print_json(const struct learn* l, const cJSON* bridges) {
 	printf("{\"seconds\": %.2f, \"proposals\": %" PRId64 ", ", elapsed(l), l->proposals);
 	print_number("unseen_matchness", unseen_matchness(l));
 	printf(", \"curve\": [");
@@ -165,7 +166,9 @@ static void print_json(const struct learn* l) {
 		print_number("skip_ratio", p->skip_ratio);
 		printf("}");
 	}
-	printf("]}\n");
+	char* const text = bridges ? cJSON_PrintUnformatted(bridges) : NULL;
+	printf("]%s%s}\n", text ? ", \"trial\": " : "", text ? text : "");
+	free(text);
 }
 
 static void print_table(const struct learn* l) {
@@ -185,14 +188,45 @@ static void print_table(const struct learn* l) {
 		       store_path(memory_store(l->runtime.memory)));
 }
 
+static void show_trial(double share, const char* what) {
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r\033[K[%3.0f %%] %s", 100 * share, what);
+}
+
+/* The same prompts once more: half of them are learned from, the others judge. */
+static bool try_bridges(struct learn* l, struct bridge_trial* trial, struct error* error) {
+	trial->maker = (struct text_maker){l->runtime.engine,
+	                                   options_context(&l->runtime.options, l->runtime.model), show_trial};
+	trial->judge = l->prompts;
+	l->prompts.n = 0;
+	const bool good = bridge_trial_split(trial, error) && bridge_trial_run(trial, NULL, "2000,8000", error);
+	show_trial(1, "");
+	return good;
+}
+
 static int finish(struct learn* l) {
+	struct bridge_trial* const trial = l->bridges ? calloc(1, sizeof *trial) : NULL;
+	struct error error = {"out of memory"};
+	cJSON* const bridges = l->bridges && l->json ? cJSON_CreateObject() : NULL;
 	if (l->live)
 		fputs("\r\033[K", stderr);
+	bool good =
+	    !l->bridges || (trial && try_bridges(l, trial, &error)) || complain(false, "%s", error.message);
+	if (bridges && good)
+		bridge_trial_json(trial, bridges);
 	if (l->json)
-		print_json(l);
+		print_json(l, bridges);
 	else
 		print_table(l);
-	bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
+	if (trial && good && !l->json) {
+		printf("\nBlocks left out, with and without a bridge fitted in their place:\n");
+		bridge_trial_print(trial);
+	}
+	cJSON_Delete(bridges);
+	if (trial)
+		bridge_trial_close(trial);
+	free(trial);
+	good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0) && good;
 	good = runtime_keep(&l->runtime) && good;
 	if (fflush(stdout) != 0 || ferror(stdout))
 		good = complain(false, "standard output could not be written");
@@ -240,6 +274,8 @@ int command_learn(int argc, char** argv) {
 	    {"input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
 	     OPTION_TEXT, &l->input, 0, 0},
 	    {"seconds", 0, "N", "how long (60)", OPTION_COUNT, &l->seconds, 1, 1 << 24},
+	    {"bridges", 0, NULL, "then fit bridges for spans of blocks, and show what each would\nbring",
+	     OPTION_FLAG, &l->bridges, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &l->json, 0, 0},
 	    RUNTIME_OPTIONS(l->wish),
 	};

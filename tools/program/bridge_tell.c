@@ -1,0 +1,192 @@
+/* What bridges cost, what that makes of their alpha, and the table of it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/program/bridge_trial.h"
+#include "tools/program/runtime.h"
+
+enum { CHAIN = 16, TIMES = 31 };
+
+/* ---- prices --------------------------------------------------------------------------------- */
+
+static const int timed_rows[BRIDGE_ROWS] = {1, 2, 4, 8, 16};
+
+static int by_size(const void* a, const void* b) {
+	const double x = *(const double*)a, y = *(const double*)b;
+	return (x > y) - (x < y);
+}
+
+/* A pass that is timed at the end of a judged text. */
+struct timed {
+	int rows;
+	const struct mask* skip;
+	const struct bridge* bridge;
+	double* seconds; /* where the median goes */
+	double sample[TIMES];
+};
+
+static bool time_once(struct bridge_trial* r, const struct timed* t, double* seconds, struct error* error) {
+	const struct state_text* text = &r->judged[0];
+	struct backend* backend = r->maker.engine->backend;
+	int32_t token[CHAIN];
+	uint8_t want[CHAIN];
+	struct result out[CHAIN];
+	for (int i = 0; i < t->rows; i++) {
+		token[i] = text->id[text->n - 1 - i % text->n];
+		want[i] = WANT_TOKEN | WANT_TOP;
+		out[i].top = 4;
+	}
+	const struct segment segment = {.cache = text->cache, .base = text->cache->committed, .n = t->rows};
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = t->rows,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .token = token,
+	                          .skip = t->skip,
+	                          .bridge = t->bridge,
+	                          .last = 2 * r->maker.engine->model->weights.shape.n_blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = out};
+	const double before = seconds_now();
+	if (!backend->run(backend, &pass, error))
+		return false;
+	*seconds = seconds_now() - before;
+	backend->discard(text->cache);
+	return true;
+}
+
+/* All in turns, so that what else the machine does falls on each alike. */
+static bool time_all(struct bridge_trial* r, struct timed* timed, int n, struct error* error) {
+	for (int k = 0; k < TIMES; k++)
+		for (int i = 0; i < n; i++)
+			if (!time_once(r, &timed[i], &timed[i].sample[k], error))
+				return false;
+	for (int i = 0; i < n; i++) {
+		qsort(timed[i].sample, TIMES, sizeof timed[i].sample[0], by_size);
+		*timed[i].seconds = timed[i].sample[TIMES / 2];
+	}
+	return true;
+}
+
+bool bridge_trial_price(struct bridge_trial* r, struct error* error) {
+	struct timed timed[BRIDGE_ROWS + 2 * BRIDGE_SPANS];
+	struct mask skip[BRIDGE_SPANS];
+	int n = 0;
+	for (int i = 0; i < BRIDGE_ROWS; i++)
+		timed[n++] = (struct timed){.rows = timed_rows[i], .seconds = &r->row_seconds[i]};
+	for (int i = 0; i < r->n_spans; i++) {
+		struct bridge_span* s = &r->span[i];
+		skip[i] = (struct mask){0};
+		for (int l = 2 * s->first; l < 2 * s->last + 2; l++)
+			mask_set(&skip[i], l, true);
+		timed[n++] = (struct timed){.rows = 1, .skip = &skip[i], .seconds = &s->cost[0]};
+		timed[n++] =
+		    (struct timed){.rows = 1, .skip = &skip[i], .bridge = &s->bridge.bridge, .seconds = &s->cost[1]};
+	}
+	if (!time_all(r, timed, n, error))
+		return false;
+	for (int i = 0; i < r->n_spans; i++)
+		for (int k = 0; k < 2; k++)
+			r->span[i].cost[k] /= r->row_seconds[0];
+	return true;
+}
+
+/* v(n): on straight lines between what was timed, or by a slope of a row. */
+static double verify_cost(const struct bridge_trial* r, bool flat, int n) {
+	int k = 0;
+	while (k + 2 < BRIDGE_ROWS && timed_rows[k + 1] < n)
+		k++;
+	const double part = (double)(n - timed_rows[k]) / (timed_rows[k + 1] - timed_rows[k]);
+	return flat
+	           ? 1 + 0.006 * (n - 1)
+	           : (r->row_seconds[k] + part * (r->row_seconds[k + 1] - r->row_seconds[k])) / r->row_seconds[0];
+}
+
+/* Plain steps' time over that of rounds of drafts as long as is best, each step right with chance alpha; 1
+ * where none is better than no draft. */
+static double gain(const struct bridge_trial* r, double alpha, double c, bool flat) {
+	double best = 1, tokens = 1, chance = 1;
+	for (int n = 1; n < CHAIN; n++) {
+		tokens += chance *= alpha;
+		best = fmax(best, tokens / (n * c + verify_cost(r, flat, n + 1)));
+	}
+	return best;
+}
+
+/* ---- telling -------------------------------------------------------------------------------- */
+
+static const char* const kind_name[BRIDGE_KINDS] = {"bare", "bridge", "with final"};
+
+struct bridge_line {
+	int64_t tokens; /* learned from */
+	double alpha, c;
+	double here, flat; /* gains at this machine's prices and where v grows by 0.006 a row */
+};
+
+static struct bridge_line line_of(const struct bridge_trial* r, const struct bridge_span* s, int amount,
+                                  int kind) {
+	const double alpha = s->right[amount][kind], c = s->cost[kind > 0];
+	return (struct bridge_line){.tokens = kind ? r->amount[amount] : 0,
+	                            .alpha = alpha,
+	                            .c = c,
+	                            .here = gain(r, alpha, c, false),
+	                            .flat = gain(r, alpha, c, true)};
+}
+
+void bridge_trial_print(const struct bridge_trial* r) {
+	double best[2] = {1, 1};
+	printf("%d unseen texts, %ld positions; v(2) %.2f, v(4) %.2f\n\n", r->judge.n, r->positions,
+	       verify_cost(r, false, 2), verify_cost(r, false, 4));
+	printf("%-9s %-11s %8s %7s %7s %8s %8s %10s %10s\n", "blocks", "", "tokens", "alpha", "c", "error",
+	       "ridge", "gain here", "at 0.006");
+	for (int i = 0; i < r->n_spans; i++)
+		for (int a = 0; a < r->n_amounts; a++)
+			for (int kind = a > 0; kind < BRIDGE_KINDS; kind++) {
+				const struct bridge_span* s = &r->span[i];
+				const struct bridge_line line = line_of(r, s, a, kind);
+				char blocks[24];
+				snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
+				printf("%-9s %-11s %8lld %7.3f %7.3f %8.3f %8.0e %10.3f %10.3f\n", blocks, kind_name[kind],
+				       (long long)line.tokens, line.alpha, line.c, s->fit[a][kind].error,
+				       s->fit[a][kind].lambda, line.here, line.flat);
+				best[0] = fmax(best[0], line.here);
+				best[1] = fmax(best[1], line.flat);
+			}
+	printf("\n%s\n", best[0] <= 1.02 && best[1] <= 1.02
+	                     ? "Leaving blocks out pays neither here nor where v grows by 0.006 a row."
+	                 : best[0] <= 1.02
+	                     ? "Leaving blocks out does not pay here; where v grows by 0.006 a row it would."
+	                     : "Leaving blocks out pays here, where nothing else drafts.");
+}
+
+bool bridge_trial_json(const struct bridge_trial* r, cJSON* out) {
+	cJSON *list = cJSON_AddArrayToObject(out, "bridges"), *rows = cJSON_AddArrayToObject(out, "rows");
+	cJSON_AddNumberToObject(out, "positions", (double)r->positions);
+	for (int i = 0; i < BRIDGE_ROWS; i++) {
+		cJSON* one = cJSON_CreateObject();
+		cJSON_AddNumberToObject(one, "rows", timed_rows[i]);
+		cJSON_AddNumberToObject(one, "v", verify_cost(r, false, timed_rows[i]));
+		cJSON_AddItemToArray(rows, one);
+	}
+	for (int i = 0; i < r->n_spans; i++)
+		for (int a = 0; a < r->n_amounts; a++)
+			for (int kind = a > 0; kind < BRIDGE_KINDS; kind++) {
+				const struct bridge_span* s = &r->span[i];
+				const struct bridge_line line = line_of(r, s, a, kind);
+				cJSON* one = cJSON_CreateObject();
+				cJSON_AddNumberToObject(one, "first", s->first);
+				cJSON_AddNumberToObject(one, "last", s->last);
+				cJSON_AddStringToObject(one, "kind", kind_name[kind]);
+				cJSON_AddNumberToObject(one, "tokens", (double)line.tokens);
+				cJSON_AddNumberToObject(one, "alpha", line.alpha);
+				cJSON_AddNumberToObject(one, "c", line.c);
+				cJSON_AddNumberToObject(one, "error", s->fit[a][kind].error);
+				cJSON_AddNumberToObject(one, "gain", line.here);
+				cJSON_AddNumberToObject(one, "gain_flat", line.flat);
+				cJSON_AddItemToArray(list, one);
+			}
+	return list && rows;
+}

@@ -1,0 +1,397 @@
+/* Bridges tried on a model: spans, fits, one-step alpha. */
+#include "tools/program/bridge_trial.h"
+
+#include <gsl/gsl_blas.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "optimizer/influence.h"
+
+enum { BATCH = 64 };
+
+static const struct model* model_of(const struct bridge_trial* r) { return r->maker.engine->model; }
+static int dim_of(const struct bridge_trial* r) { return model_of(r)->weights.shape.dim; }
+static int blocks_of(const struct bridge_trial* r) { return model_of(r)->weights.shape.n_blocks; }
+
+static void tell_progress(const struct bridge_trial* r, double share, const char* what) {
+	if (r->maker.progress)
+		r->maker.progress(share, what);
+}
+
+/* ---- spans ---------------------------------------------------------------------------------- */
+
+static bool read_spans(struct bridge_trial* r, const char* text, struct error* error) {
+	while (*text) {
+		int first, last, used = 0;
+		if (r->n_spans == BRIDGE_SPANS || sscanf(text, "%d-%d%n", &first, &last, &used) != 2 || first < 1 ||
+		    last < first || last >= blocks_of(r) - 1)
+			return error_set(error, "--spans: expected up to %d spans of blocks within 1-%d at \"%.20s\"",
+			                 BRIDGE_SPANS, blocks_of(r) - 2, text);
+		r->span[r->n_spans++] = (struct bridge_span){.first = first, .last = last};
+		text += used;
+		text += *text == ',';
+	}
+	return true;
+}
+
+/* 1 - cos of the states at all blocks' beginnings, by span, summed over rows. */
+struct influence_sums {
+	struct bridge_trial* run;
+	double* sum; /* (L + 1, L + 1) by first state and last */
+};
+
+static double cosine(const float* a, const float* b, int n) {
+	double aa = 0, ab = 0, bb = 0;
+	for (int i = 0; i < n; i++) {
+		aa += (double)a[i] * (double)a[i];
+		ab += (double)a[i] * (double)b[i];
+		bb += (double)b[i] * (double)b[i];
+	}
+	return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
+}
+
+static void take_influence(void* user, int first, int n, float* const* state) {
+	const struct influence_sums* s = user;
+	const int dim = dim_of(s->run), blocks = blocks_of(s->run);
+	for (int row = first < INFLUENCE_FIRST ? INFLUENCE_FIRST - first : 0; row < n; row++)
+		for (int i = 1; i < blocks; i++) /* state i - 1 is the one before block i */
+			for (int j = i + 1; j < blocks; j++)
+				s->sum[i * (blocks + 1) + j] += 1 - cosine(state[i - 1] + (size_t)row * (size_t)dim,
+				                                           state[j - 1] + (size_t)row * (size_t)dim, dim);
+}
+
+/* Of each of some lengths the span with the least influence on the first text learned from. */
+static bool choose_spans(struct bridge_trial* r, struct error* error) {
+	static const double share[] = {0.14, 0.27, 0.4, 0.5};
+	const int blocks = blocks_of(r);
+	struct state_points all = {.n = blocks};
+	struct influence_sums sums = {r, calloc((size_t)(blocks + 1) * (size_t)(blocks + 1), sizeof(double))};
+	for (int i = 0; i < blocks; i++)
+		all.at[i] = 2 * (i + 1);
+	const bool good =
+	    sums.sum && state_text_walk(&r->maker, &r->learned[0], false, &all, take_influence, &sums, error);
+	for (size_t k = 0; good && k < sizeof share / sizeof *share; k++) {
+		const int length = (int)lround(share[k] * blocks);
+		struct bridge_span best = {.first = 1, .last = length};
+		for (int first = 1; first + length < blocks; first++)
+			if (sums.sum[first * (blocks + 1) + first + length] <
+			    sums.sum[best.first * (blocks + 1) + best.last + 1])
+				best = (struct bridge_span){.first = first, .last = first + length - 1};
+		if (length > 0 && length < blocks - 1)
+			r->span[r->n_spans++] = best;
+	}
+	free(sums.sum);
+	return good;
+}
+
+static int point_of(struct state_points* points, int at) {
+	int i = 0;
+	while (i < points->n && points->at[i] != at)
+		i++;
+	if (i == points->n)
+		points->at[points->n++] = at;
+	return i;
+}
+
+static int ascending(const void* a, const void* b) { return *(const int*)a - *(const int*)b; }
+
+static bool open_spans(struct bridge_trial* r, struct error* error) {
+	const int dim = dim_of(r);
+	for (int i = 0; i < r->n_spans; i++) {
+		point_of(&r->points, 2 * r->span[i].first);
+		point_of(&r->points, 2 * r->span[i].last + 2);
+	}
+	point_of(&r->points, 2 * blocks_of(r));
+	qsort(r->points.at, (size_t)r->points.n, sizeof *r->points.at, ascending);
+	for (int i = 0; i < r->n_spans; i++) {
+		r->span[i].before = point_of(&r->points, 2 * r->span[i].first);
+		r->span[i].after = point_of(&r->points, 2 * r->span[i].last + 2);
+		if (!gram_open(&r->span[i].gram, 1 + 2 * dim, dim))
+			return error_set(error, "out of memory for sums of %zu MiB", gram_bytes(1 + 2 * dim, dim) >> 20);
+	}
+	r->previous = calloc((size_t)dim, sizeof(float));
+	r->difference = calloc((size_t)dim, sizeof(float));
+	r->weight = calloc(2 * (size_t)dim * (size_t)dim, sizeof(float));
+	r->bias = calloc((size_t)dim, sizeof(float));
+	r->bridged = calloc(BATCH * (size_t)dim, sizeof(float));
+	r->state = calloc((size_t)r->judge.n, sizeof *r->state);
+	return (r->previous && r->difference && r->weight && r->bias && r->bridged && r->state) ||
+	       error_set(error, "out of memory for bridges");
+}
+
+/* ---- learning ------------------------------------------------------------------------------- */
+
+static void take_rows(void* user, int first, int n, float* const* state) {
+	struct bridge_trial* r = user;
+	const int dim = dim_of(r);
+	for (int row = 0; row < n; row++) {
+		const size_t at = (size_t)row * (size_t)dim;
+		for (int i = 0; i < r->n_spans && first + row >= INFLUENCE_FIRST; i++) {
+			struct bridge_span* s = &r->span[i];
+			double squares = 0;
+			for (int j = 0; j < dim; j++) {
+				const float after = state[s->after][at + (size_t)j];
+				r->difference[j] = after - state[s->before][at + (size_t)j];
+				squares += (double)after * (double)after;
+			}
+			if (squares > 0)
+				gram_add(&s->gram, state[s->before] + at, dim, r->previous, dim, r->difference,
+				         dim / squares);
+		}
+		r->rows += first + row >= INFLUENCE_FIRST;
+		memcpy(r->previous, state[r->points.n - 1] + at, (size_t)dim * sizeof(float));
+	}
+}
+
+/* ---- judging -------------------------------------------------------------------------------- */
+
+struct keeping {
+	struct bridge_trial* run;
+	float* to; /* (points, rows, dim) */
+	int rows;
+};
+
+static void keep_states(void* user, int first, int n, float* const* state) {
+	const struct keeping* k = user;
+	const size_t dim = (size_t)dim_of(k->run);
+	for (int i = 0; i < k->run->points.n; i++)
+		memcpy(k->to + ((size_t)i * (size_t)k->rows + (size_t)first) * dim, state[i],
+		       (size_t)n * dim * sizeof(float));
+}
+
+static bool keep_judged(struct bridge_trial* r, struct error* error) {
+	for (int i = 0; i < r->judge.n; i++) {
+		struct state_text* t = &r->judged[i];
+		tell_progress(r, (double)i / r->judge.n, "states of unseen texts");
+		r->state[i] = malloc((size_t)r->points.n * (size_t)t->n * (size_t)dim_of(r) * sizeof(float));
+		struct keeping keeping = {r, r->state[i], t->n};
+		if (!r->state[i])
+			return error_set(error, "out of memory for states");
+		if (!state_text_walk(&r->maker, t, true, &r->points, keep_states, &keeping, error))
+			return false;
+		r->positions += t->n - 1 - t->n_prompt;
+	}
+	return true;
+}
+
+/* The first choices after rows [0, n) with these states, which go on behind the span; row i follows base + i
+ * committed tokens. */
+static bool choices(struct bridge_trial* r, struct cache* cache, int base, int n, int from,
+                    const float* state, struct result* out, struct error* error) {
+	struct backend* backend = r->maker.engine->backend;
+	struct segment segment[BATCH];
+	int32_t row[BATCH];
+	uint8_t want[BATCH];
+	static const int32_t none[1] = {-1};
+	for (int i = 0; i < n; i++) {
+		segment[i] = (struct segment){.cache = cache, .base = base + i, .n = 1};
+		row[i] = i;
+		want[i] = WANT_TOKEN;
+		const struct pass place = {.kind = PASS_EXACT,
+		                           .n = 1,
+		                           .n_segments = 1,
+		                           .segment = &segment[i],
+		                           .parent = none,
+		                           .state = state + (size_t)i * (size_t)dim_of(r),
+		                           .first = from,
+		                           .last = from,
+		                           .tap = -1};
+		if (!backend->run(backend, &place, error))
+			return false;
+	}
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = n,
+	                          .segment = segment,
+	                          .row = row,
+	                          .first = from,
+	                          .last = 2 * blocks_of(r),
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = out};
+	const bool good = backend->run(backend, &pass, error);
+	backend->discard(cache);
+	return good;
+}
+
+/* bridged = before + W·[before; final of the row before] + b, n rows. */
+static void apply(struct bridge_trial* r, int kind, const float* before, const float* final, int n) {
+	const size_t dim = (size_t)dim_of(r), inputs = kind == 2 ? 2 * dim : dim;
+	memcpy(r->bridged, before, (size_t)n * dim * sizeof(float));
+	if (kind == 0)
+		return;
+	gsl_matrix_float_view to = gsl_matrix_float_view_array(r->bridged, (size_t)n, dim);
+	gsl_matrix_float_const_view x = gsl_matrix_float_const_view_array(before, (size_t)n, dim);
+	gsl_matrix_float_const_view f = gsl_matrix_float_const_view_array(final, (size_t)n, dim);
+	gsl_matrix_float_view w = gsl_matrix_float_view_array_with_tda(r->weight, dim, dim, inputs);
+	gsl_blas_sgemm(CblasNoTrans, CblasTrans, 1, &x.matrix, &w.matrix, 1, &to.matrix);
+	if (kind == 2) {
+		gsl_matrix_float_view v = gsl_matrix_float_view_array_with_tda(r->weight + dim, dim, dim, inputs);
+		gsl_blas_sgemm(CblasNoTrans, CblasTrans, 1, &f.matrix, &v.matrix, 1, &to.matrix);
+	}
+	for (size_t i = 0; i < (size_t)n * dim; i++)
+		r->bridged[i] += r->bias[i % dim];
+}
+
+static bool judge(struct bridge_trial* r, const struct bridge_span* s, int kind, double* share,
+                  struct error* error) {
+	const size_t dim = (size_t)dim_of(r);
+	struct result out[BATCH];
+	long right = 0;
+	for (int i = 0; i < r->judge.n; i++) {
+		const struct state_text* t = &r->judged[i];
+		const float* before = r->state[i] + (size_t)s->before * (size_t)t->n * dim;
+		const float* final = r->state[i] + (size_t)(r->points.n - 1) * (size_t)t->n * dim;
+		for (int first = t->n_prompt; first < t->n - 1; first += BATCH) {
+			const int n = t->n - 1 - first < BATCH ? t->n - 1 - first : BATCH;
+			apply(r, kind, before + (size_t)first * dim, final + (size_t)(first - 1) * dim, n);
+			if (!choices(r, t->cache, first, n, 2 * s->last + 2, r->bridged, out, error))
+				return false;
+			for (int j = 0; j < n; j++)
+				right += out[j].token == t->id[first + j + 1];
+		}
+	}
+	*share = (double)right / (double)r->positions;
+	return true;
+}
+
+/* What was fitted last, for its price and its file. */
+static bool keep_bridge(struct bridge_trial* r, struct bridge_span* s, struct error* error) {
+	char path[4096];
+	kept_bridge_free(&s->bridge);
+	if (!kept_bridge_make(&s->bridge, dim_of(r), s->first, s->last, r->weight, r->bias))
+		return error_set(error, "out of memory for a bridge");
+	if (!r->save)
+		return true;
+	if (snprintf(path, sizeof path, "%s-%d-%d.safetensors", r->save, s->first, s->last) >= (int)sizeof path)
+		return error_set(error, "--save: the path is too long");
+	return bridge_file_write(path, &s->bridge.bridge, model_of(r)->fingerprint, error);
+}
+
+static bool judge_amount(struct bridge_trial* r, struct error* error) {
+	const int dim = dim_of(r);
+	for (int i = 0; i < r->n_spans; i++)
+		for (int kind = 0; kind < BRIDGE_KINDS; kind++) {
+			struct bridge_span* s = &r->span[i];
+			struct ridge_fit* fit = &s->fit[r->at][kind];
+			tell_progress(r, (double)i / r->n_spans, "bridges");
+			if (kind > 0 &&
+			    !ridge_solve(&s->gram, kind == 2 ? 1 + 2 * dim : 1 + dim, r->weight, r->bias, fit))
+				return error_set(error, "%ld tokens are too few to learn from, or memory is",
+				                 gram_rows(&s->gram));
+			if (kind == 0 && r->at > 0)
+				s->right[r->at][0] = s->right[0][0];
+			else if (!judge(r, s, kind, &s->right[r->at][kind], error))
+				return false;
+			if (kind == BRIDGE_KINDS - 1 && !keep_bridge(r, s, error))
+				return false;
+		}
+	r->amount[r->at++] = r->rows;
+	return true;
+}
+
+static bool learn(struct bridge_trial* r, struct error* error) {
+	for (int i = 0; i < r->learn.n && r->at < r->n_amounts; i++) {
+		tell_progress(r, (double)i / r->learn.n, "states to learn from");
+		if (!state_text_walk(&r->maker, &r->learned[i], false, &r->points, take_rows, r, error))
+			return false;
+		if (r->rows >= r->amount[r->at] && !judge_amount(r, error))
+			return false;
+	}
+	if (r->at < r->n_amounts && (r->at == 0 || r->rows > r->amount[r->at - 1]) && !judge_amount(r, error))
+		return false;
+	r->n_amounts = r->at;
+	return true;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static bool read_amounts(struct bridge_trial* r, const char* text, struct error* error) {
+	while (*text) {
+		int used = 0;
+		long long amount;
+		if (r->n_amounts == BRIDGE_AMOUNTS || sscanf(text, "%lld%n", &amount, &used) != 1 || amount < 1 ||
+		    (r->n_amounts > 0 && amount <= r->amount[r->n_amounts - 1]))
+			return error_set(error, "--tokens: expected up to %d ascending numbers at \"%.20s\"",
+			                 BRIDGE_AMOUNTS, text);
+		r->amount[r->n_amounts++] = amount;
+		text += used;
+		text += *text == ',';
+	}
+	return r->n_amounts > 0 || error_set(error, "--tokens: no number");
+}
+
+/* Prompts are answered as far as the most tokens to learn from ask for. */
+static bool answer_learned(struct bridge_trial* r, struct error* error) {
+	enum { STRIDE = 16 };
+	long tokens = 0;
+	int done = 0;
+	while (done < r->learn.n && tokens < r->amount[r->n_amounts - 1]) {
+		const int n = r->learn.n - done < STRIDE ? r->learn.n - done : STRIDE;
+		if (!state_texts_answer(&r->maker, r->learn.prompt + done, n, r->learned + done, error))
+			return false;
+		for (int i = done; i < done + n; i++)
+			tokens += r->learned[i].n - 1 - INFLUENCE_FIRST;
+		done += n;
+	}
+	for (int i = done; i < r->learn.n; i++) {
+		free(r->learn.prompt[i].id);
+		free(r->learn.prompt[i].task);
+	}
+	r->learn.n = done;
+	return true;
+}
+
+bool bridge_trial_split(struct bridge_trial* r, struct error* error) {
+	int kept = 0;
+	for (int i = 0; i < r->judge.n; i++)
+		if (i % 2 == 0)
+			r->learn.prompt[r->learn.n++] = r->judge.prompt[i];
+		else
+			r->judge.prompt[kept++] = r->judge.prompt[i];
+	r->judge.n = kept;
+	return kept > 0 || error_set(error, "one prompt is too few: some are learned from, the others judge");
+}
+
+bool bridge_trial_run(struct bridge_trial* r, const char* spans, const char* tokens, struct error* error) {
+	if (!r->maker.engine->backend->has_bridges)
+		return error_set(error, "bridges run on a CPU, in one process: leave out --backend cuda and mpirun");
+	prompt_list_fit(&r->judge, r->maker.context);
+	prompt_list_fit(&r->learn, r->maker.context);
+	r->judged = calloc((size_t)r->judge.n + 1, sizeof *r->judged);
+	r->learned = calloc((size_t)r->learn.n + 1, sizeof *r->learned);
+	if (!r->judged || !r->learned)
+		return error_set(error, "out of memory for texts");
+	if (r->judge.n == 0 || r->learn.n == 0)
+		return error_set(error, "no prompts to %s", r->learn.n == 0 ? "learn from" : "judge by");
+	return read_amounts(r, tokens, error) &&
+	       state_texts_answer(&r->maker, r->judge.prompt, r->judge.n, r->judged, error) &&
+	       answer_learned(r, error) && (spans ? read_spans(r, spans, error) : choose_spans(r, error)) &&
+	       open_spans(r, error) && keep_judged(r, error) && learn(r, error) && bridge_trial_price(r, error);
+}
+
+void bridge_trial_close(struct bridge_trial* r) {
+	for (int i = 0; i < r->n_spans; i++) {
+		gram_close(&r->span[i].gram);
+		kept_bridge_free(&r->span[i].bridge);
+	}
+	for (int i = 0; r->state && i < r->judge.n; i++)
+		free(r->state[i]);
+	if (r->judged)
+		state_texts_free(r->judged, r->judge.n);
+	if (r->learned)
+		state_texts_free(r->learned, r->learn.n);
+	free(r->judged);
+	free(r->learned);
+	free(r->state);
+	free(r->previous);
+	free(r->difference);
+	free(r->weight);
+	free(r->bias);
+	free(r->bridged);
+	prompt_list_free(&r->judge);
+	prompt_list_free(&r->learn);
+}

@@ -1,0 +1,190 @@
+/* Answers of many prompts in shared passes, and full passes cut at the points where states are taken. */
+#include "tools/program/state_texts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOGETHER = 16 };
+
+static struct cache* open_cache(const struct text_maker* maker, struct error* error) {
+	struct backend* backend = maker->engine->backend;
+	return backend->cache_open(backend, maker->context,
+	                           maker->engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
+}
+
+static const int32_t chain[MAX_ROWS] = {
+#define ROW4(i) i, i + 1, i + 2, i + 3
+#define ROW16(i) ROW4(i), ROW4(i + 4), ROW4(i + 8), ROW4(i + 12)
+#define ROW64(i) ROW16(i), ROW16(i + 16), ROW16(i + 32), ROW16(i + 48)
+    ROW64(0), ROW64(64), ROW64(128), ROW64(192)};
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* The prompt's rows; its answer's first token joins the text. */
+static bool prefill(const struct text_maker* maker, struct state_text* t, struct error* error) {
+	struct backend* backend = maker->engine->backend;
+	uint8_t want[MAX_ROWS] = {0};
+	struct result out[MAX_ROWS];
+	t->cache->prompt_length = t->n_prompt;
+	while (t->cache->committed < t->n_prompt) {
+		const int left = t->n_prompt - t->cache->committed, rows = left < MAX_ROWS ? left : MAX_ROWS;
+		const struct segment segment = {.cache = t->cache, .base = t->cache->committed, .n = rows};
+		want[rows - 1] = WANT_TOKEN;
+		const struct pass pass = {.kind = PASS_EXACT,
+		                          .n = rows,
+		                          .n_segments = 1,
+		                          .segment = &segment,
+		                          .token = t->id + t->cache->committed,
+		                          .last = 2 * maker->engine->model->weights.shape.n_blocks,
+		                          .head = true,
+		                          .tap = -1,
+		                          .want = want,
+		                          .out = out};
+		if (!backend->run(backend, &pass, error))
+			return false;
+		backend->commit(t->cache, chain, rows);
+		want[rows - 1] = WANT_NOTHING;
+		t->id[t->n] = out[rows - 1].token;
+	}
+	t->n++;
+	return true;
+}
+
+/* One token more for each of the texts that go on (n of them). */
+static bool step(const struct text_maker* maker, struct state_text* const* text, int n, struct error* error) {
+	struct backend* backend = maker->engine->backend;
+	struct segment segment[TOGETHER];
+	int32_t token[TOGETHER], parent[TOGETHER];
+	uint8_t want[TOGETHER];
+	struct result out[TOGETHER];
+	for (int i = 0; i < n; i++) {
+		segment[i] = (struct segment){.cache = text[i]->cache, .base = text[i]->cache->committed, .n = 1};
+		token[i] = text[i]->id[text[i]->n - 1];
+		parent[i] = -1;
+		want[i] = WANT_TOKEN;
+	}
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = n,
+	                          .segment = segment,
+	                          .token = token,
+	                          .parent = parent,
+	                          .last = 2 * maker->engine->model->weights.shape.n_blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = out};
+	if (!backend->run(backend, &pass, error))
+		return false;
+	for (int i = 0; i < n; i++) {
+		backend->commit(text[i]->cache, chain, 1);
+		text[i]->id[text[i]->n++] = out[i].token;
+	}
+	return true;
+}
+
+static bool answer_group(const struct text_maker* maker, const struct prompt* prompt, int n,
+                         struct state_text* text, struct error* error) {
+	const int context = maker->context;
+	bool good = true;
+	for (int i = 0; i < n && good; i++) {
+		struct state_text* t = &text[i];
+		t->n = t->n_prompt = prompt[i].n;
+		t->id = malloc(((size_t)prompt[i].n + (size_t)prompt[i].max_tokens + 1) * sizeof *t->id);
+		if (t->id)
+			memcpy(t->id, prompt[i].id, (size_t)prompt[i].n * sizeof *t->id);
+		t->cache = open_cache(maker, error);
+		good = t->id && t->cache && prefill(maker, t, error);
+	}
+	while (good) {
+		struct state_text* going[TOGETHER];
+		int count = 0;
+		for (int i = 0; i < n; i++) {
+			struct state_text* t = &text[i];
+			if (t->n - t->n_prompt < prompt[i].max_tokens && t->n < context &&
+			    !model_is_end(maker->engine->model, t->id[t->n - 1]))
+				going[count++] = t;
+		}
+		if (count == 0)
+			break;
+		good = step(maker, going, count, error);
+	}
+	for (int i = 0; i < n; i++) {
+		if (text[i].cache)
+			text[i].cache->backend->cache_close(text[i].cache);
+		text[i].cache = NULL;
+	}
+	return good || (error->message[0] ? false : error_set(error, "out of memory for answers"));
+}
+
+bool state_texts_answer(const struct text_maker* maker, const struct prompt* prompt, int n,
+                        struct state_text* text, struct error* error) {
+	for (int first = 0; first < n; first += TOGETHER) {
+		if (maker->progress)
+			maker->progress((double)first / n, "answers");
+		if (!answer_group(maker, prompt + first, n - first < TOGETHER ? n - first : TOGETHER, text + first,
+		                  error))
+			return false;
+	}
+	return true;
+}
+
+void state_texts_free(struct state_text* text, int n) {
+	for (int i = 0; i < n; i++) {
+		free(text[i].id);
+		if (text[i].cache)
+			text[i].cache->backend->cache_close(text[i].cache);
+	}
+}
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+static bool walk_rows(struct backend* backend, struct cache* cache, const int32_t* token, int rows,
+                      const struct state_points* points, float* const* state, struct error* error) {
+	const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
+	for (int i = 0, from = 0; i < points->n; from = points->at[i++]) {
+		const struct pass pass = {.kind = PASS_EXACT,
+		                          .n = rows,
+		                          .n_segments = 1,
+		                          .segment = &segment,
+		                          .token = token,
+		                          .row = chain,
+		                          .first = from,
+		                          .last = points->at[i],
+		                          .tap = points->at[i] - 1,
+		                          .tap_out = state[i]};
+		if (!backend->run(backend, &pass, error))
+			return false;
+	}
+	backend->commit(cache, chain, rows);
+	return true;
+}
+
+bool state_text_walk(const struct text_maker* maker, struct state_text* t, bool keep,
+                     const struct state_points* points, state_taker* take, void* user, struct error* error) {
+	struct backend* backend = maker->engine->backend;
+	const size_t rows_size = (size_t)MAX_ROWS * (size_t)maker->engine->model->weights.shape.dim;
+	float* state[2 * MAX_BLOCKS + 1];
+	float* const memory = malloc((size_t)points->n * rows_size * sizeof *memory);
+	bool good = memory != NULL || error_set(error, "out of memory for states");
+	t->cache = good ? open_cache(maker, error) : NULL;
+	good = t->cache != NULL;
+	if (good)
+		t->cache->prompt_length = t->n_prompt;
+	for (int i = 0; good && i < points->n; i++)
+		state[i] = memory + (size_t)i * rows_size;
+	/* the last token is never run: nothing follows it */
+	for (int first = 0; good && first < t->n - 1;) {
+		const int rows = t->n - 1 - first < MAX_ROWS ? t->n - 1 - first : MAX_ROWS;
+		good = walk_rows(backend, t->cache, t->id + first, rows, points, state, error);
+		if (good)
+			take(user, first, rows, state);
+		first += rows;
+	}
+	free(memory);
+	if (!keep && t->cache) {
+		backend->cache_close(t->cache);
+		t->cache = NULL;
+	}
+	return good;
+}

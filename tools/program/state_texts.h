@@ -1,0 +1,37 @@
+/* Prompts with a model's own greedy answers, and the hidden states that full passes over them have. */
+#ifndef SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
+#define SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
+
+#include "core/decode/engine.h"
+#include "tools/program/prompt_list.h"
+
+struct text_maker {
+	struct engine* engine;
+	int context;                                      /* tokens a text may have */
+	void (*progress)(double share, const char* what); /* NULL: nobody looks */
+};
+
+struct state_text {
+	int32_t* id; /* (n) prompt and answer, malloc'd */
+	int n_prompt, n;
+	struct cache* cache; /* NULL unless kept by state_text_walk */
+};
+
+/* Answers prompt i of [0, n) for each i, several at a time; text (n). False with the error set; free in any
+ * case. */
+bool state_texts_answer(const struct text_maker*, const struct prompt* prompt, int n, struct state_text* text,
+                        struct error*);
+void state_texts_free(struct state_text* text, int n);
+
+/* Where states are taken: before sub-layer `at`, ascending, the last 2L: the final state. */
+struct state_points {
+	int n, at[2 * MAX_BLOCKS + 1];
+};
+/* Rows [first, first + n) of a text; state[i] (n, dim) at points->at[i]. */
+typedef void state_taker(void* user, int first, int n, float* const* state);
+/* Runs a text through the full model, up to MAX_ROWS rows at a time. `keep`: its cache stays in text->cache,
+ * with all of it committed. */
+bool state_text_walk(const struct text_maker*, struct state_text*, bool keep, const struct state_points*,
+                     state_taker*, void* user, struct error*);
+
+#endif
