@@ -78,7 +78,7 @@ class Learn(EndToEnd):
         self.assertEqual(first["mask"], again["mask"])
 
     def test_idle_time_is_used_and_given_back_at_once(self):
-        with Server() as server:
+        with Server("--idle-learning", "inf") as server:
             server.complete("Once upon a time", max_tokens=200, temperature=0)  # a sampled text may end before it fills a window
             wait_for("twenty steps", lambda: server.metric("swiftlet_idle_optimize_steps_total") >= 20)
             server.complete("Another day", max_tokens=8)
