@@ -116,6 +116,17 @@ def default_over_plain(name, device):
     return tokens * plain / (plain * (1 + SLOPE * (rows - 1)) + PLAN)
 
 
+def draft_step(model, device, blocks_left_out, bridged):
+    """c: a draft step without so many blocks over a plain step. A bridge is one product in their place, of the state before
+    them and the last token's final state to the state after them, in halves (core/bridge)."""
+    state = model.products[0][0][0]  # what queries read
+    plain = step_seconds(model, device)
+    block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products)
+    block += (model.launches_a_block() - len(model.products)) * FLOOR
+    bridge = product_seconds([(2 * state, state, "f16")], 1, BANDWIDTH[device]) if bridged else 0
+    return (plain - blocks_left_out * block + bridge) / plain
+
+
 def both(figure, form):
     return ", ".join("%s %s" % (device, form % figure(device)) for device in BANDWIDTH)
 
@@ -156,5 +167,15 @@ def of_drafts():
             "%.2f" % default_over_plain(name, d) for d in BANDWIDTH))
 
 
+def of_spans():
+    yield "| model | blocks left out | " + " | ".join("%s: c bare, with a bridge" % d for d in BANDWIDTH) + " |"
+    yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
+    for m in REAL.values():
+        for part in (0.25, 0.5):
+            n = round(part * m.blocks)
+            yield "| %s | %d of %d | %s |" % (m.name, n, m.blocks, " | ".join(
+                "%.2f, %.2f" % (draft_step(m, d, n, False), draft_step(m, d, n, True)) for d in BANDWIDTH))
+
+
 if __name__ == "__main__":
-    print("\n".join([*lines(), "", *of_drafts()]))
+    print("\n".join([*lines(), "", *of_drafts(), "", *of_spans()]))

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 		}
 		__syncthreads();
 	}
-	if (GATE) {
+	if constexpr (GATE) {
 #pragma unroll
 		for (int kept = 0; kept < KEPT; kept++) {
 			const int i = (int)threadIdx.x + kept * WARPS * 32, row = row0 + i % TILE, column = i / TILE;
@@ -155,17 +155,17 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 			static_cast<T*>(p.gated)[(size_t)column * w.rows + row] =
 			    to_activation<T>(activate(g, p.gelu) * u);
 		}
-		return;
+	} else {
+		for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32) {
+			const int row = row0 + i % TILE, column = i / TILE;
+			if (row < w.rows && column < n)
+				put_output(p, part, w.rows, row, column, gather<TILES>(shared, i % TILE, column));
+		}
+		const int head = p.turn.done ? row0 / p.turn.head_dim : 0;
+		if (p.turn.done &&
+		    is_last_block(&p.turn.done[(size_t)part * p.turn.heads + head], p.turn.head_dim / TILE))
+			finish_head(p.turn, part, head, slice, shared);
 	}
-	for (int i = threadIdx.x; i < TILE * 8 * TILES; i += WARPS * 32) {
-		const int row = row0 + i % TILE, column = i / TILE;
-		if (row < w.rows && column < n)
-			put_output(p, part, w.rows, row, column, gather<TILES>(shared, i % TILE, column));
-	}
-	const int head = p.turn.done ? row0 / p.turn.head_dim : 0;
-	if (p.turn.done &&
-	    is_last_block(&p.turn.done[(size_t)part * p.turn.heads + head], p.turn.head_dim / TILE))
-		finish_head(p.turn, part, head, slice, shared);
 }
 
 /* The blocks that share out the columns of a tile. */
