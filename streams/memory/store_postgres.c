@@ -300,6 +300,8 @@ struct store* postgres_prepare(const char* path, enum store_mode mode, struct er
 	if (!s)
 		return NULL;
 	s->postgres = calloc(1, sizeof *s->postgres);
+	if (s->postgres)
+		s->driver = &postgres_driver; /* which closes it */
 	if (!s->postgres || !(s->postgres->address = strdup(path))) {
 		error_set(e, "out of memory");
 		store_close(s);
@@ -309,7 +311,6 @@ struct store* postgres_prepare(const char* path, enum store_mode mode, struct er
 		store_close(s);
 		return NULL;
 	}
-	s->driver = &postgres_driver;
 	s->postgres->mode = mode;
 	s->postgres->patience = PATIENCE;
 	return s;
