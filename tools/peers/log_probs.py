@@ -47,7 +47,7 @@ def ours(path, sequences, args):
             break
     out = []
     for ids in sequences:
-        body = {"prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": TOP, "return_tokens_as_token_ids": True}
+        body = {"prompt": ids, "max_tokens": 1, "temperature": 0, "logprobs": TOP}
         request = urllib.request.Request(address + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             out.append(json.load(answer)["choices"][0]["logprobs"]["top_logprobs"][0])
@@ -66,7 +66,7 @@ def theirs(path, sequences, args):
     out = []
     for ids in sequences:
         answer = server.handle_completions({"prompt": ids, "n_predict": 1, "temperature": 0, "n_probs": TOP, "cache_prompt": False})
-        out.append({t["id"]: t["logprob"] for t in answer["completion_probabilities"][0]["top_logprobs"]})
+        out.append({t["id"]: t["logprob"] for t in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]})
     return out
 
 
