@@ -5,102 +5,19 @@
 #include <string.h>
 
 #include "core/files/utf8.h"
+#include "core/grammar/reader.h"
 
-enum { MAX_NODES = 1 << 14, MAX_RANGES = 1 << 14, MAX_DEPTH = 64, MAX_REPEAT = 1 << 12 };
-enum { LAST_CODE = 0x10ffff, UNBOUNDED = -1 };
-
-enum node_kind { NODE_EMPTY, NODE_CLASS, NODE_SEQUENCE, NODE_EITHER, NODE_REPEAT, NODE_START, NODE_END };
-
-struct range {
-	uint32_t low, high;
-};
-
-struct node {
-	enum node_kind kind;
-	int a, b;        /* children: SEQUENCE, EITHER; REPEAT a; ranges [a, b) of CLASS */
-	int least, most; /* REPEAT */
-};
-
-struct reader {
-	const char* text;
-	size_t size, at;
-	int depth;
-	struct node* node; /* (MAX_NODES) */
-	int n_nodes;
-	struct range* range; /* (MAX_RANGES) */
-	int n_ranges;
+struct pattern {
+	struct reader reader; /* first */
 	struct error* error;
-	bool failed;
 };
 
-static int fail(struct reader* r, const char* why) {
-	if (!r->failed)
-		error_set(r->error, "the expression \"%.*s\": %s at byte %zu", (int)(r->size < 200 ? r->size : 200),
-		          r->text, why, r->at);
-	r->failed = true;
-	return 0;
-}
-
-static int add_node(struct reader* r, struct node node) {
-	if (r->n_nodes == MAX_NODES)
-		return fail(r, "too many parts");
-	r->node[r->n_nodes] = node;
-	return r->n_nodes++;
-}
-
-static void add_range(struct reader* r, uint32_t low, uint32_t high) {
-	if (r->n_ranges == MAX_RANGES)
-		fail(r, "too many classes of characters");
-	else
-		r->range[r->n_ranges++] = (struct range){low, high};
-}
-
-static bool more(const struct reader* r) { return r->at < r->size && !r->failed; }
-static bool at_char(const struct reader* r, char c) { return more(r) && r->text[r->at] == c; }
-static bool take(struct reader* r, char c) {
-	const bool here = at_char(r, c);
-	r->at += here;
-	return here;
+static void say(const struct reader* r, const char* why) {
+	error_set(((const struct pattern*)r)->error, "the expression \"%.*s\": %s at byte %zu",
+	          (int)(r->size < 200 ? r->size : 200), r->text, why, r->at);
 }
 
 /* ---- classes -------------------------------------------------------------------------------- */
-
-static int compare_ranges(const void* a, const void* b) {
-	const struct range *x = a, *y = b;
-	return (x->low > y->low) - (x->low < y->low);
-}
-
-/* Sorts the ranges from `from` on and joins those that touch. */
-static void tidy(struct reader* r, int from) {
-	qsort(r->range + from, (size_t)(r->n_ranges - from), sizeof *r->range, compare_ranges);
-	int n = from;
-	for (int i = from; i < r->n_ranges; i++) {
-		if (n > from && r->range[i].low <= r->range[n - 1].high + 1) {
-			if (r->range[i].high > r->range[n - 1].high)
-				r->range[n - 1].high = r->range[i].high;
-		} else
-			r->range[n++] = r->range[i];
-	}
-	r->n_ranges = n;
-}
-
-static void negate(struct reader* r, int from) {
-	tidy(r, from);
-	const int n = r->n_ranges - from;
-	uint32_t low = 0;
-	for (int i = 0; i < n && !r->failed; i++) {
-		const struct range range = r->range[from + i];
-		if (low < range.low)
-			add_range(r, low, range.low - 1);
-		low = range.high + 1;
-	}
-	if (low <= LAST_CODE)
-		add_range(r, low, LAST_CODE);
-	if (r->failed)
-		return;
-	memmove(r->range + from, r->range + from + n, (size_t)(r->n_ranges - from - n) * sizeof *r->range);
-	r->n_ranges -= n;
-}
 
 /* \d, \w, \s and what is not of them. False: the letter is another escape's. */
 static bool add_named(struct reader* r, char letter) {
@@ -115,39 +32,24 @@ static bool add_named(struct reader* r, char letter) {
 		return false;
 	const int n = lower == 'd' ? 1 : lower == 'w' ? 4 : 10, from = r->n_ranges;
 	for (int i = 0; i < n; i++)
-		add_range(r, of[i].low, of[i].high);
+		reader_range(r, of[i].low, of[i].high);
 	if (letter != lower && !r->failed)
-		negate(r, from);
+		reader_negate(r, from);
 	return true;
-}
-
-static uint32_t hexadecimal(struct reader* r, int digits) {
-	uint32_t code = 0;
-	for (int i = 0; i < digits; i++) {
-		const char c = more(r) ? r->text[r->at++] : 0;
-		const int value = c >= '0' && c <= '9'   ? c - '0'
-		                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
-		                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
-		                                         : -1;
-		if (value < 0)
-			return (uint32_t)fail(r, "a hexadecimal digit is missing");
-		code = code << 4 | (uint32_t)value;
-	}
-	return code;
 }
 
 /* One character that stands for itself, or an escape of one. */
 static uint32_t character(struct reader* r) {
 	uint32_t code = 0;
-	if (!take(r, '\\')) {
+	if (!reader_take(r, '\\')) {
 		const size_t length = utf8_character(r->text + r->at, r->size - r->at, &code);
 		if (length == 0)
-			return (uint32_t)fail(r, "malformed UTF-8");
+			return (uint32_t)reader_fail(r, "malformed UTF-8");
 		r->at += length;
 		return code;
 	}
-	if (!more(r))
-		return (uint32_t)fail(r, "nothing follows the backslash");
+	if (!reader_more(r))
+		return (uint32_t)reader_fail(r, "nothing follows the backslash");
 	const char c = r->text[r->at++];
 	switch (c) {
 	case 'n':
@@ -163,25 +65,25 @@ static uint32_t character(struct reader* r) {
 	case '0':
 		return 0;
 	case 'x':
-		return hexadecimal(r, 2);
+		return reader_hexadecimal(r, 2);
 	case 'u':
-		return hexadecimal(r, 4);
+		return reader_hexadecimal(r, 4);
 	default:
 		if ((c >= '1' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (uint8_t)c >= 0x80)
-			return (uint32_t)fail(r, "this escape is not supported");
+			return (uint32_t)reader_fail(r, "this escape is not supported");
 		return (uint8_t)c;
 	}
 }
 
 static bool named_ahead(const struct reader* r) {
-	return at_char(r, '\\') && r->at + 1 < r->size && strchr("dDwWsS", r->text[r->at + 1]);
+	return reader_at(r, '\\') && r->at + 1 < r->size && strchr("dDwWsS", r->text[r->at + 1]);
 }
 
 /* After '['. */
 static int class(struct reader* r) {
 	const int from = r->n_ranges;
-	const bool negated = take(r, '^');
-	while (more(r) && !at_char(r, ']')) {
+	const bool negated = reader_take(r, '^');
+	while (reader_more(r) && !reader_at(r, ']')) {
 		if (named_ahead(r)) {
 			r->at += 2;
 			add_named(r, r->text[r->at - 1]);
@@ -192,23 +94,23 @@ static int class(struct reader* r) {
 			r->at += 2;
 		const uint32_t low = backspace ? 8 : character(r);
 		uint32_t high = low;
-		if (at_char(r, '-') && r->at + 1 < r->size && r->text[r->at + 1] != ']') {
+		if (reader_at(r, '-') && r->at + 1 < r->size && r->text[r->at + 1] != ']') {
 			r->at++;
 			if (named_ahead(r))
-				return fail(r, "a class cannot end a range");
+				return reader_fail(r, "a class cannot end a range");
 			high = character(r);
 		}
 		if (high < low)
-			return fail(r, "a range is the wrong way round");
-		add_range(r, low, high);
+			return reader_fail(r, "a range is the wrong way round");
+		reader_range(r, low, high);
 	}
-	if (!take(r, ']'))
-		return fail(r, "a class is not closed");
+	if (!reader_take(r, ']'))
+		return reader_fail(r, "a class is not closed");
 	if (negated && !r->failed)
-		negate(r, from);
+		reader_negate(r, from);
 	else
-		tidy(r, from);
-	return add_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
+		reader_tidy(r, from);
+	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 
 /* ---- expressions ---------------------------------------------------------------------------- */
@@ -217,42 +119,42 @@ static int alternatives(struct reader*);
 
 /* After '('. */
 static int group(struct reader* r) {
-	if (take(r, '?')) {
-		if (take(r, '<')) {
-			if (at_char(r, '=') || at_char(r, '!'))
-				return fail(r, "look-behind is not supported");
-			while (more(r) && r->text[r->at] != '>')
+	if (reader_take(r, '?')) {
+		if (reader_take(r, '<')) {
+			if (reader_at(r, '=') || reader_at(r, '!'))
+				return reader_fail(r, "look-behind is not supported");
+			while (reader_more(r) && r->text[r->at] != '>')
 				r->at++;
 			r->at++;
-		} else if (!take(r, ':'))
-			return fail(r, "look-ahead and flags are not supported");
+		} else if (!reader_take(r, ':'))
+			return reader_fail(r, "look-ahead and flags are not supported");
 	}
 	const int inner = alternatives(r);
-	if (!take(r, ')'))
-		return fail(r, "a group is not closed");
+	if (!reader_take(r, ')'))
+		return reader_fail(r, "a group is not closed");
 	return inner;
 }
 
 static int one_class(struct reader* r, int from) {
-	return add_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
+	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 
 static int atom(struct reader* r) {
 	const int from = r->n_ranges;
-	if (take(r, '('))
+	if (reader_take(r, '('))
 		return group(r);
-	if (take(r, '['))
+	if (reader_take(r, '['))
 		return class(r);
-	if (take(r, '^'))
-		return add_node(r, (struct node){.kind = NODE_START});
-	if (take(r, '$'))
-		return add_node(r, (struct node){.kind = NODE_END});
-	if (take(r, '.')) {
-		add_range(r, '\n', '\n');
-		add_range(r, '\r', '\r');
-		add_range(r, 0x2028, 0x2029);
+	if (reader_take(r, '^'))
+		return reader_node(r, (struct node){.kind = NODE_START});
+	if (reader_take(r, '$'))
+		return reader_node(r, (struct node){.kind = NODE_END});
+	if (reader_take(r, '.')) {
+		reader_range(r, '\n', '\n');
+		reader_range(r, '\r', '\r');
+		reader_range(r, 0x2028, 0x2029);
 		if (!r->failed)
-			negate(r, from);
+			reader_negate(r, from);
 		return one_class(r, from);
 	}
 	if (named_ahead(r)) {
@@ -260,32 +162,22 @@ static int atom(struct reader* r) {
 		add_named(r, r->text[r->at - 1]);
 		return one_class(r, from);
 	}
-	if (at_char(r, '*') || at_char(r, '+') || at_char(r, '?'))
-		return fail(r, "nothing to repeat");
+	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?'))
+		return reader_fail(r, "nothing to repeat");
 	const uint32_t code = character(r);
-	add_range(r, code, code);
+	reader_range(r, code, code);
 	return one_class(r, from);
-}
-
-static int number(struct reader* r) {
-	int value = UNBOUNDED;
-	while (more(r) && r->text[r->at] >= '0' && r->text[r->at] <= '9') {
-		value = (value < 0 ? 0 : value) * 10 + (r->text[r->at++] - '0');
-		if (value > MAX_REPEAT)
-			return fail(r, "a count is over 4096");
-	}
-	return value;
 }
 
 /* {m}, {m,}, {m,n}; false where the brace stands for itself. */
 static bool counts(struct reader* r, int* least, int* most) {
 	const size_t start = r->at;
-	if (!take(r, '{'))
+	if (!reader_take(r, '{'))
 		return false;
-	*least = *most = number(r);
-	if (*least >= 0 && take(r, ','))
-		*most = number(r);
-	if (*least >= 0 && take(r, '}'))
+	*least = *most = reader_number(r);
+	if (*least >= 0 && reader_take(r, ','))
+		*most = reader_number(r);
+	if (*least >= 0 && reader_take(r, '}'))
 		return true;
 	r->at = start;
 	return false;
@@ -293,40 +185,40 @@ static bool counts(struct reader* r, int* least, int* most) {
 
 static int repeated(struct reader* r) {
 	int node = atom(r);
-	while (more(r)) {
+	while (reader_more(r)) {
 		int least = 0, most = UNBOUNDED;
-		if (take(r, '+'))
+		if (reader_take(r, '+'))
 			least = 1;
-		else if (take(r, '?'))
+		else if (reader_take(r, '?'))
 			most = 1;
-		else if (!take(r, '*') && !counts(r, &least, &most))
+		else if (!reader_take(r, '*') && !counts(r, &least, &most))
 			break;
-		take(r, '?');
+		reader_take(r, '?');
 		if (most >= 0 && most < least)
-			return fail(r, "a count is the wrong way round");
-		node = add_node(r, (struct node){.kind = NODE_REPEAT, .a = node, .least = least, .most = most});
+			return reader_fail(r, "a count is the wrong way round");
+		node = reader_node(r, (struct node){.kind = NODE_REPEAT, .a = node, .least = least, .most = most});
 	}
 	return node;
 }
 
 static int sequence(struct reader* r) {
-	int all = add_node(r, (struct node){.kind = NODE_EMPTY});
-	while (more(r) && !at_char(r, '|') && !at_char(r, ')')) {
-		if (at_char(r, '{') && r->at == 0)
-			return fail(r, "nothing to repeat");
+	int all = reader_node(r, (struct node){.kind = NODE_EMPTY});
+	while (reader_more(r) && !reader_at(r, '|') && !reader_at(r, ')')) {
+		if (reader_at(r, '{') && r->at == 0)
+			return reader_fail(r, "nothing to repeat");
 		const int next = repeated(r);
-		all = add_node(r, (struct node){.kind = NODE_SEQUENCE, .a = all, .b = next});
+		all = reader_node(r, (struct node){.kind = NODE_SEQUENCE, .a = all, .b = next});
 	}
 	return all;
 }
 
 static int alternatives(struct reader* r) {
-	if (++r->depth > MAX_DEPTH)
-		return fail(r, "groups are nested too deep");
+	if (++r->depth > READER_DEPTH)
+		return reader_fail(r, "groups are nested too deep");
 	int all = sequence(r);
-	while (take(r, '|')) {
+	while (reader_take(r, '|')) {
 		const int next = sequence(r);
-		all = add_node(r, (struct node){.kind = NODE_EITHER, .a = all, .b = next});
+		all = reader_node(r, (struct node){.kind = NODE_EITHER, .a = all, .b = next});
 	}
 	r->depth--;
 	return all;
@@ -446,7 +338,7 @@ static int32_t emit_alternative(struct emission* e, int index, bool whole) {
 			continue;
 		}
 		if (holds_anchor(r, part))
-			return (int32_t)fail(r, "^ and $ are supported where a text begins and ends");
+			return (int32_t)reader_fail(r, "^ and $ are supported where a text begins and ends");
 		next = emit_node(e, part, next);
 	}
 	if (last && !ends)
@@ -463,25 +355,23 @@ static int32_t emit_alternatives(struct emission* e, int index, bool whole) {
 
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
                      enum pattern_text text, int32_t next, struct error* error) {
-	struct reader r = {.text = expression, .size = size, .error = error};
-	r.node = malloc(MAX_NODES * sizeof *r.node);
-	r.range = malloc(MAX_RANGES * sizeof *r.range);
+	struct pattern pattern = {.reader = {.text = expression, .size = size, .say = say}, .error = error};
+	struct reader* const r = &pattern.reader;
 	int32_t start = NOWHERE;
-	if (!r.node || !r.range)
+	if (!reader_open(r))
 		error_set(error, "out of memory for an expression");
 	else {
-		int root = alternatives(&r);
-		if (!r.failed && r.at < r.size)
-			fail(&r, "a parenthesis too many");
-		struct emission e = {.grammar = grammar, .reader = &r, .text = text, .next = next};
-		if (!r.failed)
+		const int root = alternatives(r);
+		if (!r->failed && r->at < r->size)
+			reader_fail(r, "a parenthesis too many");
+		struct emission e = {.grammar = grammar, .reader = r, .text = text, .next = next};
+		if (!r->failed)
 			start = emit_alternatives(&e, root, whole);
-		if (r.failed)
+		if (r->failed)
 			start = NOWHERE;
 		else if (start == NOWHERE)
-			fail(&r, "it matches nothing");
+			reader_fail(r, "it matches nothing");
 	}
-	free(r.node);
-	free(r.range);
+	reader_close(r);
 	return start;
 }

@@ -1,0 +1,69 @@
+/* What readers of regular expressions and of GBNF share: a place in the text, and the tree that is read, in
+ * an arena of parts and of ranges of characters. */
+#ifndef SWIFTLET_CORE_GRAMMAR_READER_H
+#define SWIFTLET_CORE_GRAMMAR_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { READER_NODES = 1 << 14, READER_RANGES = 1 << 14, READER_DEPTH = 64, READER_REPEAT = 4096 };
+enum { LAST_CODE = 0x10ffff, UNBOUNDED = -1 };
+
+enum node_kind {
+	NODE_EMPTY,
+	NODE_TEXT, /* GBNF's literals */
+	NODE_CLASS,
+	NODE_RULE, /* GBNF */
+	NODE_SEQUENCE,
+	NODE_EITHER,
+	NODE_REPEAT,
+	NODE_START, /* expressions' anchors */
+	NODE_END
+};
+
+struct node {
+	enum node_kind kind;
+	int a, b;        /* children; REPEAT a; RULE a; ranges [a, b) of CLASS and, one a character, TEXT */
+	int least, most; /* REPEAT; most UNBOUNDED: any number */
+};
+
+struct range {
+	uint32_t low, high;
+};
+
+struct reader {
+	const char* text;
+	size_t size, at;
+	int depth;
+	struct node* node; /* (READER_NODES) */
+	int n_nodes;
+	struct range* range; /* (READER_RANGES) */
+	int n_ranges;
+	bool failed;
+	void (*say)(const struct reader*, const char* why); /* sets the error of whoever reads */
+};
+
+/* Takes the arena; false on no memory. Close in any case. */
+bool reader_open(struct reader*);
+void reader_close(struct reader*);
+
+/* The first failure is said; what is read afterwards is of no use. Returns 0. */
+int reader_fail(struct reader*, const char* why);
+int reader_node(struct reader*, struct node); /* its number */
+void reader_range(struct reader*, uint32_t low, uint32_t high);
+/* Sorts the ranges from `from` on and joins those that touch; puts in their place what they leave out. */
+void reader_tidy(struct reader*, int from);
+void reader_negate(struct reader*, int from);
+
+static inline bool reader_more(const struct reader* r) { return r->at < r->size && !r->failed; }
+static inline bool reader_at(const struct reader* r, char c) { return reader_more(r) && r->text[r->at] == c; }
+static inline bool reader_take(struct reader* r, char c) {
+	const bool here = reader_at(r, c);
+	r->at += here;
+	return here;
+}
+uint32_t reader_hexadecimal(struct reader*, int digits); /* a character's number */
+int reader_number(struct reader*);                       /* of a repeat; UNBOUNDED where none stands */
+
+#endif
