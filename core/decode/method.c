@@ -12,7 +12,7 @@ const struct method methods[SWIFTLET_METHODS] = {
     [SWIFTLET_VANILLA] = {.name = "vanilla", .drafter = DRAFTS_NOTHING, .about = "plain decoding"},
     [SWIFTLET_AUTO] = {.name = "auto",
                        .drafter = DRAFTS_PLANNED,
-                       .about = "whatever pays by measured prices, of all that the model has parts for"},
+                       .about = "whatever pays by measured prices: skipped sub-layers, a low-bit copy, text"},
     [SWIFTLET_NGRAM] = {.name = "ngram",
                         .drafter = DRAFTS_NGRAM,
                         .tree = TREE_GUESSED,
