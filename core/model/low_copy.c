@@ -7,17 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/model/low_file.h"
+#include "kernels/clock.h"
 #include "kernels/cpu/cores.h"
-
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 bool low_copy_folder(char out[1024]) {
 	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -226,7 +220,7 @@ static void take_bytes(struct low_copy* copy) {
 }
 
 bool low_copy_find(struct low_copy* copy, const struct model* model) {
-	const double started = now();
+	const double started = seconds_now();
 	struct error error;
 	if (!copy->path[0])
 		return false;
@@ -240,7 +234,7 @@ bool low_copy_find(struct low_copy* copy, const struct model* model) {
 		                   &error)) {
 			take_bytes(copy);
 			copy->found = true;
-			copy->seconds = now() - started;
+			copy->seconds = seconds_now() - started;
 			return true;
 		}
 		mapping_close(&copy->file);
@@ -264,7 +258,7 @@ void low_copy_keep(struct low_copy* copy, const struct model* model) {
 
 bool low_copy_open(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
                    struct error* error) {
-	const double started = now();
+	const double started = seconds_now();
 	if (!low_copy_plan(copy, model, wish, error))
 		return false;
 	if (copy->table.bytes == 0 || low_copy_find(copy, model))
@@ -272,7 +266,7 @@ bool low_copy_open(struct low_copy* copy, const struct model* model, const struc
 	if (!low_copy_take_memory(copy, error) ||
 	    !low_make(&copy->table, copy->memory, wish->threads, wish->progress, wish->user, error))
 		return false;
-	copy->seconds = now() - started;
+	copy->seconds = seconds_now() - started;
 	low_copy_keep(copy, model);
 	return true;
 }

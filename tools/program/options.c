@@ -337,3 +337,11 @@ const char* options_model(const struct command_line* line, const char* model_opt
 	}
 	return model_option ? model_option : line->n_words > 0 ? line->word[0] : "builtin";
 }
+
+int options_parse_model(struct command_line* line, int argc, char** argv, const char** model) {
+	const int status = options_parse(line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	*model = options_model(line, *model);
+	return *model ? OPTIONS_GO_ON : STATUS_USAGE;
+}
