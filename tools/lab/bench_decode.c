@@ -210,7 +210,8 @@ static const char* const part_name[PASS_PARTS + 1] = {
     "result",     "host",
 };
 
-/* Seconds of a step by part, and last what is outside of passes' parts: medians. */
+/* Seconds of a step by part, and last what is outside of passes' parts. Each is the least of its samples:
+ * what else runs on the machine falls into whichever part is at work. */
 static bool time_parts(struct cache* cache, int depth, int32_t* token, double seconds[PASS_PARTS + 1],
                        struct error* error) {
 	double sample[PASS_PARTS + 1][WHERE_STEPS], parts[PASS_PARTS], all = 0;
@@ -228,8 +229,11 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 		}
 		sample[PASS_PARTS][k] = all;
 	}
-	for (int i = 0; good && i <= PASS_PARTS; i++)
-		seconds[i] = bench_median(sample[i], WHERE_STEPS);
+	for (int i = 0; good && i <= PASS_PARTS; i++) {
+		seconds[i] = sample[i][0];
+		for (int k = 1; k < WHERE_STEPS; k++)
+			seconds[i] = fmin(seconds[i], sample[i][k]);
+	}
 	return good;
 }
 
