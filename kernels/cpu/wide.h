@@ -59,6 +59,16 @@ __attribute__((always_inline)) static inline vec load_chunk(enum dtype type, con
 	return n >= LANES ? vec_load(x) : vec_load_part(x, n, 0);
 }
 
+/* Pages lie apart, which the processor's own fetching does not see: n rows, of a page ahead, are on their
+ * way. */
+static inline void fetch_rows(const struct attention_row* a, size_t rows, int position, int n) {
+	if (position + n > a->base)
+		return;
+	const unsigned char* row = row_at(a, rows, position);
+	for (size_t at = 0; at < (size_t)n * a->slot_bytes; at += 64)
+		__builtin_prefetch(row + at, 0, 2);
+}
+
 /* One query against LANES keys: each product has its own accumulators, so that it does not matter which
  * keys stand beside it. */
 static inline vec dots(const float* q, const float* const key[LANES], int head_dim) {
@@ -163,6 +173,7 @@ static void score(const struct attention_row* a, int n, const float* q, size_t r
 	const float* key[LANES];
 	for (int first = c->start; first < c->end; first += LANES) {
 		const bool together = first + LANES <= c->shared;
+		fetch_rows(a, a->key, first + PAGE_SLOTS, LANES);
 		if (together)
 			gather_keys(a, first, c->least_from, c->shared, widened, key);
 		for (int i = 0; i < n; i++) {
@@ -234,6 +245,8 @@ mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int 
 	for (int p = from; p < end;) {
 		const int slots = side_by_side(a, p, end);
 		const unsigned char* row = row_at(a, a->value, p);
+		if (at == 0)
+			fetch_rows(a, a->value, p + PAGE_SLOTS, slots);
 		if (a->type == DTYPE_F16)
 			mix_slots(DTYPE_F16, sum, m, row, slots, p - start, at, heads, chunks);
 		else
