@@ -434,6 +434,24 @@ struct backend_options {
 	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
+/* What a pass spends its time on, in the order of a block's. */
+enum pass_part {
+	PART_INPUT, /* rows of the embedding, angles of the rotation */
+	PART_NORM,
+	PART_QKV,
+	PART_KEEP, /* rotation of queries and keys, keys and values into the cache */
+	PART_ATTENTION,
+	PART_ATTENTION_OUT,
+	PART_JOIN, /* post-norms included */
+	PART_GATE_UP,
+	PART_ACTIVATION,
+	PART_DOWN,
+	PART_EXPERTS, /* routers included */
+	PART_HEAD,
+	PART_RESULT, /* normaliser, sampling */
+	PASS_PARTS
+};
+
 struct backend {
 	char name[64]; /* "cpu (avx512)", "cuda (NVIDIA H200)" */
 	const struct weight_table* weights;
@@ -442,6 +460,9 @@ struct backend {
 	bool prefill_is_exact;
 	bool has_penalties; /* segments may carry them, and what is allowed */
 	bool has_bridges;   /* passes may */
+	bool times_parts;
+	double*
+	    part_seconds; /* (PASS_PARTS) the caller's, to which passes add where times_parts; NULL: unasked */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

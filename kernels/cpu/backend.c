@@ -402,6 +402,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .prefill_is_exact = true,
 	    .has_penalties = true,
 	    .has_bridges = !options->exchange,
+	    .times_parts = true,
 	    .close = cpu_close,
 	    .cache_open = cpu_cache_open,
 	    .cache_close = cpu_cache_close,

@@ -70,10 +70,13 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 				norm_rows(b, in, x, b->output_norm, b->output_norm_bias, s->dim, 1);
 		}
 		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = output};
+		mark(b, PART_NORM);
 		multiply(b, b->normed, s->dim, rows, &product, 1);
+		mark(b, PART_HEAD);
 		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};
 		atomic_init(&job.bad, -1);
 		spread(b, rows, (double)rows * s->vocab * 8, head_row, &job);
+		mark(b, PART_RESULT);
 		const int bad = atomic_load(&job.bad);
 		if (bad >= 0)
 			return error_set(error,
