@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/decode/draft_model.h"
 #include "core/draft/drafter.h"
 #include "core/text/tokenizer.h"
 #include "kernels/exchange.h"
@@ -293,7 +294,7 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
 	    (wants_low(options) && !open_low(engine, options, &error)) ||
-	    !open_parts(engine, options, &how, &error)) {
+	    !open_parts(engine, options, &how, &error) || !draft_model_open(engine, options, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
 		return NULL;
@@ -323,6 +324,7 @@ void swiftlet_engine_close(struct engine* engine) {
 		engine->backend->close(engine->backend);
 	if (engine->side)
 		engine->side->close(engine->side);
+	draft_model_close(engine);
 	adapter_close(&engine->adapter);
 	heads_close(&engine->heads);
 	probe_close(&engine->probe);
