@@ -1,75 +1,7 @@
-/* Another model that drafts: its engine, its vocabulary, and a cache that follows each session's text. */
+/* Another model that drafts: what its passes cost, and a cache that follows each session's text. */
 #include "core/decode/draft_model.h"
 
-#include <string.h>
-
 #include "core/decode/session_state.h"
-#include "core/model/sha256.h"
-
-/* ---- opening ------------------------------------------------------------------------------ */
-
-static void add_piece(void* hash, const void* bytes, size_t size) { sha256_add(hash, bytes, size); }
-
-static void digest(const struct model* model, char hex[65]) {
-	struct sha256 hash;
-	sha256_start(&hash);
-	tokenizer_digest(model->tokenizer, add_piece, &hash);
-	sha256_end(&hash, hex);
-}
-
-/* The same ids are the same pieces. Embeddings beyond the pieces are padding, of which models of one family
- * have more or less. */
-static bool same_vocabulary(const struct model* model, const struct model* other, struct error* error) {
-	char one[65], two[65];
-	digest(model, one);
-	digest(other, two);
-	return strcmp(one, two) == 0 ||
-	       error_set(error,
-	                 "--draft-model %s: its vocabulary of %d tokens is not that of %s, which has %d: a model "
-	                 "can draft for one with the same tokens alone",
-	                 other->name, tokenizer_size(other->tokenizer), model->name,
-	                 tokenizer_size(model->tokenizer));
-}
-
-/* The drafts' own options: no drafts of drafts. */
-static struct swiftlet_options options_for(const struct swiftlet_options* o, const struct model* model) {
-	struct swiftlet_options alone = *o;
-	alone.draft_model[0] = alone.adapter[0] = alone.heads[0] = alone.probe[0] = 0;
-	alone.method = SWIFTLET_VANILLA;
-	alone.draft_bits = 0;
-	alone.devices = o->devices > 0;
-	alone.cache_memory = 0; /* nobody gives way for a small model's caches */
-	alone.context = options_context(o, model);
-	return alone;
-}
-
-bool draft_model_open(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
-	char message[sizeof error->message] = "";
-	if (!options->draft_model[0])
-		return true;
-	if (options->exchange)
-		return error_set(error, "--draft-model runs in one process: leave out mpirun");
-	const struct swiftlet_options alone = options_for(options, engine->model);
-	struct model* model = swiftlet_model_open(options->draft_model, &alone, message, sizeof message);
-	if (!model)
-		return error_set(error, "--draft-model: %s", message);
-	if (same_vocabulary(engine->model, model, error)) {
-		engine->drafting = swiftlet_engine_open(model, &alone, message, sizeof message);
-		if (engine->drafting)
-			return true;
-		error_set(error, "--draft-model: %s", message);
-	}
-	swiftlet_model_close(model);
-	return false;
-}
-
-void draft_model_close(struct engine* engine) {
-	if (!engine->drafting)
-		return;
-	struct model* model = engine->drafting->model;
-	swiftlet_engine_close(engine->drafting);
-	swiftlet_model_close(model);
-}
 
 /* ---- prices ------------------------------------------------------------------------------- */
 

@@ -7,11 +7,6 @@
 
 struct session;
 
-/* Nothing to do where the options name none. False with the error set: it is not there, or its vocabulary is
- * another. */
-bool draft_model_open(struct engine*, const struct swiftlet_options*, struct error*);
-void draft_model_close(struct engine*);
-
 /* Cost of its pass of n rows, in plain steps; and by how much that may be too little. */
 double draft_model_cost(const struct engine*, int rows);
 double draft_model_worst(const struct engine*);
