@@ -373,7 +373,7 @@ struct pass {
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
 	/* In the place of sub-layers that `skip` leaves out; NULL: nothing. Only where the backend has_bridges,
-	 * in passes from the first sub-layer on, never in a prefill. */
+	 * in passes from the first sub-layer on that measure no influence, never in a prefill. */
 	const struct bridge* bridge;
 	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
 	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
@@ -492,12 +492,16 @@ struct backend {
 	bool (*reserve)(struct cache*, int rows);
 	/* Tokens that caches of this type can still take. */
 	int (*room)(const struct cache*);
-	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and low_head as in a pass. The first
-	 * row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps taken
-	 * (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, bridge, low and low_head as in a pass. The
+	 * first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps
+	 * taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-	             const struct mask* low, bool low_head, const struct draft_policy*, struct result* out,
-	             struct error*);
+	             const struct bridge*, const struct mask* low, bool low_head, const struct draft_policy*,
+	             struct result* out, struct error*);
+	/* Optional (NULL: passes read a bridge where the caller has it): takes this one to where passes run, in
+	 * the place of the one before; passes may name it from then on, and no other. Last tokens' final states
+	 * are kept from the first one on. False with the error set: no bridge can be named. */
+	bool (*use_bridge)(struct backend*, const struct bridge*, struct error*);
 	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 #include "kernels/sample.h"
 
@@ -168,10 +169,9 @@ static void finish(struct session* s) {
 
 /* Nothing was drafted. */
 static bool is_plain(const struct session* s) {
-	const void* mask = s->drafters.state[SOURCE_mask];
 	if (s->plan.rule == RULE_METHOD && s->method->steps > 0)
 		return false;
-	return s->planner.tree.n == 1 && !(mask && mask_rows(mask) > 0);
+	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
 }
 
 static void verify_work(struct session* s, struct session_work* work) {
@@ -209,6 +209,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 	else
 		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
 		                               action->carry, &work->pass);
+	if (work->pass.segment->cache != s->cache)
+		return; /* another model's */
 	work->pass.low = states_low(&s->drafts);
 	work->pass.low_head = s->drafts.head;
 }
@@ -216,6 +218,11 @@ static void draft_work(struct session* s, struct session_work* work) {
 bool session_next(struct session* s, struct session_work* work) {
 	engine_works(s->engine);
 	memset(work, 0, sizeof *work);
+	if (s->phase == PHASE_ROUND && draft_model_reads(s, &work->pass)) {
+		work->kind = WORK_DRAFT;
+		s->phase = PHASE_FOLLOW;
+		return true;
+	}
 	if (s->phase == PHASE_ROUND) {
 		plan_help_copy(s);
 		s->phase = s->learner && s->learner->calls->begin(s->learner) ? PHASE_LEARN : PHASE_PLAN;
@@ -252,7 +259,7 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
 	const int steps =
-	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_low(&s->drafts),
+	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, NULL, states_low(&s->drafts),
 	                   s->drafts.head, &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)
 		mask_take_loop(mask, root, steps);
@@ -278,7 +285,9 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
 	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
-	struct backend* backend = s->method ? method_backend(s, cache) : s->engine->backend;
+	struct backend* backend = s->method                          ? method_backend(s, cache)
+	                          : cache && cache == s->draft_cache ? s->engine->drafting->backend
+	                                                             : s->engine->backend;
 	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
 		session_fail(s, error);
@@ -395,11 +404,18 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 		return;
 	}
 	s->figures.seconds.draft += share;
-	charge(s,
-	       measured_cost(s, share,
-	                     part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
-	if (rows == pass->n)
-		cost_see_draft(cost, session_drafts_with(s), seconds / whole);
+	if (pass->segment->cache == s->draft_cache) {
+		if (rows == pass->n)
+			draft_model_see(s->engine, rows, seconds);
+		charge(s,
+		       measured_cost(s, share, part(pass, rows, draft_model_cost(s->engine, rows)) / price_unit(s)));
+	} else {
+		charge(s, measured_cost(s, share,
+		                        part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) /
+		                            price_unit(s)));
+		if (rows == pass->n)
+			cost_see_draft(cost, session_drafts_with(s), seconds / whole);
+	}
 	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
@@ -507,6 +523,11 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:
+		if (s->phase == PHASE_FOLLOW) {
+			draft_model_take(s, &work->pass, rows, part(&work->pass, rows, seconds));
+			s->phase = PHASE_ROUND;
+			return true;
+		}
 		absorb_draft(s, &work->pass, rows, seconds);
 		return false;
 	case WORK_DRAFT_LOOP:

@@ -291,6 +291,9 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
 		return set_path(options->heads, sizeof options->heads, name, "a file", value, message, size);
 	if (strcmp(name, "probe") == 0)
 		return set_path(options->probe, sizeof options->probe, name, "a file", value, message, size);
+	if (strcmp(name, "draft-model") == 0)
+		return set_path(options->draft_model, sizeof options->draft_model, name, "a model", value, message,
+		                size);
 	if (strcmp(name, "draft-memory") == 0)
 		return set_size(&options->draft_memory, name, value, message, size);
 	if (strcmp(name, "cache-memory") == 0)

@@ -3,6 +3,7 @@
  * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
  * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
  * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
+#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 
 #include <math.h>
@@ -172,6 +173,23 @@ static void price_passes(struct session* s) {
 	    may ? (float)(part * cost_draft_worst(cost, session_drafts_with(s))) : INFINITY;
 }
 
+/* A first pass of a round takes along what the draft model's cache has not of the text, soon for nothing: a
+ * drafter that pays follows from round to round. So a round bears a part of it. */
+static void price_model(struct session* s) {
+	enum { ROUNDS = FIRST_REST / 4 };
+	struct prices* prices = &s->planner.prices;
+	const struct engine* engine = s->engine;
+	if (!s->draft_cache)
+		return;
+	const int behind = plan_passed(s, SOURCE_model) ? 0 : draft_model_behind(s);
+	const bool may = behind >= 0;
+	const double unit = price_unit(s), step = may ? draft_model_cost(engine, 1) / unit : INFINITY;
+	const double start = may ? draft_model_cost(engine, behind + 1) / unit - step : 0;
+	prices->pass[SOURCE_model] = (float)step;
+	prices->start[SOURCE_model] = (float)(start / ROUNDS);
+	prices->pass_worst[SOURCE_model] = (float)(draft_model_worst(engine) * (step + start));
+}
+
 /* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
  * last ones were off. In company they are ratios to the batch's own passes, which are measured all the time.
  */
@@ -196,6 +214,10 @@ static struct round_limits limits_of(const struct session* s) {
 	if (s->batch.hurried || calibrates(s))
 		limits.rows = 1;
 	return limits;
+}
+
+bool plan_passed(const struct session* s, int source) {
+	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
 bool plan_mask_may_pay(const struct session* s) {
@@ -235,18 +257,17 @@ static void loop_policy(struct session* s) {
 static const float hopeful = 0.9f;
 
 /* A drafter whose passes do not pay rests, each time longer, before it is given another chance. */
-static void rest(struct session* s, bool passed) {
-	if (!mask_drafts(s))
+static void rest(struct session* s, int source, bool passed) {
+	struct rest* r = &s->rest[source];
+	r->rested = passed ? 0 : r->rested + 1;
+	r->passed = passed ? r->passed + 1 : 0;
+	if (r->passed > FIRST_REST / 4)
+		r->rest = 0;
+	if (r->rested < (r->rest > 0 ? r->rest : FIRST_REST))
 		return;
-	s->rested = passed ? 0 : s->rested + 1;
-	s->passed = passed ? s->passed + 1 : 0;
-	if (s->passed > FIRST_REST / 4)
-		s->rest = 0;
-	if (s->rested < (s->rest > 0 ? s->rest : FIRST_REST))
-		return;
-	s->rest = s->rest > 0 ? least(2 * s->rest, LONGEST_REST) : FIRST_REST;
-	s->rested = 0;
-	chances_first_anew(&s->chances, SOURCE_mask, hopeful);
+	r->rest = r->rest > 0 ? least(2 * r->rest, LONGEST_REST) : FIRST_REST;
+	r->rested = 0;
+	chances_first_anew(&s->chances, source, hopeful);
 }
 
 /* ---- a round ------------------------------------------------------------------------------ */
@@ -272,6 +293,7 @@ void plan_round(struct session* s) {
 		                                 .n_end_tokens = s->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
+	draft_model_round(s);
 	if (s->rounds % PRICES_EVERY == 0)
 		join_copy(s);
 	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
@@ -296,6 +318,7 @@ bool plan_goes_on(struct session* s) {
 		return false;
 	}
 	price_passes(s);
+	price_model(s);
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
@@ -309,7 +332,7 @@ void plan_new_mask(struct session* s) {
 	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
 	s->drafts = session_states(s, &s->mask);
 	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
-	s->rest = s->rested = s->passed = 0;
+	s->rest[SOURCE_mask] = (struct rest){0};
 }
 
 /* What the draft model's own steps came to. */
@@ -350,8 +373,8 @@ void plan_settle(struct session* s, double seconds) {
 
 void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->rounds;
-	const bool passed = s->drafters.state[SOURCE_mask] && mask_rows(s->drafters.state[SOURCE_mask]) > 0;
-	if (s->planner.tree.n == 1 && !passed) {
+	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
+	if (s->planner.tree.n == 1 && !passed && !model) {
 		ledger_plain(&s->ledger);
 		s->rounds_since_plain = 0;
 	} else {
@@ -368,7 +391,10 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		learn_chain(s);
 	if (s->plan.rule == RULE_GAIN) {
 		planner_see(&s->planner, &s->round.verdict, s->round.out, emitted, (float)s->round_cost);
-		rest(s, passed);
+		if (mask_drafts(s))
+			rest(s, SOURCE_mask, passed);
+		if (s->draft_cache)
+			rest(s, SOURCE_model, model);
 	}
 	if (s->learner && rounds % LOOK_EVERY == 0)
 		s->learner->calls->look(s->learner);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 #include "core/draft/prediction.h"
 #include "core/draft/recycle.h"
@@ -27,7 +28,9 @@ static bool open_drafters(struct session* s, int context) {
 	                                    .vocab = s->engine->model->weights.shape.vocab};
 	const struct swiftlet_options* o = &s->options;
 	const bool plain = !method_plans(o) || o->draft == SWIFTLET_DRAFT_NEVER;
-	const unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	if (!s->engine->drafting)
+		which &= ~(1u << SOURCE_model);
 	if (!drafter_set_open(&s->drafters, which, &setup))
 		return false;
 	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
@@ -49,6 +52,8 @@ static bool open_parts(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for a session of %d tokens", context);
 	if (!open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	if (!draft_model_join(s, error))
+		return false;
 	if (!method_check(&s->options, s->engine, error))
 		return false;
 	const bool alone = !method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA;
@@ -85,6 +90,7 @@ void swiftlet_session_close(struct session* s) {
 		return;
 	if (s->cache)
 		s->engine->backend->cache_close(s->cache);
+	draft_model_leave(s);
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
@@ -190,6 +196,7 @@ void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 		s->chunk_tokens = 0;
 		s->cache->owner = pages;
 	}
+	draft_model_forget(s, pages);
 	if (s->owner != owner && s->drafters.state[SOURCE_recycle])
 		recycle_clear(s->drafters.state[SOURCE_recycle]);
 	s->owner = owner;
@@ -274,6 +281,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	s->stop = SWIFTLET_RUNNING;
 	s->n_tokens = 0;
 	s->again = 0;
+	draft_model_begin(s);
 	s->phase = PHASE_PREFILL;
 	return true;
 }
@@ -433,6 +441,7 @@ void session_release(struct session* s) {
 	} else if (s->again == 0)
 		s->figures.cached_tokens = 0;
 	s->cache->backend->truncate(s->cache, 0);
+	draft_model_release(s);
 	s->chunk_tokens = 0;
 }
 

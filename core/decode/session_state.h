@@ -19,7 +19,8 @@ enum phase {
 	PHASE_DONE,
 	PHASE_PREFILL,
 	PHASE_ROUND,
-	PHASE_LEARN, /* a pass of the learner's */
+	PHASE_FOLLOW, /* the draft model reads the prompt */
+	PHASE_LEARN,  /* a pass of the learner's */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -91,7 +92,9 @@ struct session {
 	struct drafter_set drafters;
 	struct chances chances;
 	struct planner planner;
-	struct method_round* method; /* of one that one drafter makes; NULL: planned */
+	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
+	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
+	struct method_round* method;                           /* of one that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
@@ -141,8 +144,10 @@ struct session {
 	double cost_since_plain; /* of those rounds */
 	double
 	    expected; /* share of the mask's draft steps that are right, as the learner knows it; NaN: unknown */
-	int rest, rested,
-	    passed; /* rounds that its passes are left out after failing, have been, have been made */
+	struct rest {
+		int rest, rested, passed; /* rounds that a drafter's passes are left out after failing, have been,
+		                             have been made */
+	} rest[DRAFTER_COUNT];
 	int64_t verified_rounds;
 	int last_draft_steps, last_accepted;
 
@@ -187,7 +192,8 @@ void emitter_end(struct emitter*);
 /* flow.c */
 /* Whether a device drafts in a loop of its own, which knows no penalties. */
 static inline bool session_loops(const struct session* s) {
-	return s->engine->backend->draft && !s->history.on;
+	const bool mask = s->plan.rule == RULE_FIXED || s->plan.action.source == SOURCE_mask;
+	return s->engine->backend->draft && !s->history.on && mask;
 }
 
 /* penalties.c */
@@ -224,6 +230,8 @@ bool plan_goes_on(struct session*);
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
+/* Whether the mask's draft model, or the other model that drafts, was run in this round. */
+bool plan_passed(const struct session*, int source);
 /* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
  * always right; else there is no use in learning a better one. */
 bool plan_mask_may_pay(const struct session*);

@@ -12,7 +12,7 @@
 #include "core/draft/verify.h"
 
 /* name: the name for the option --drafters. At a node, earlier ones are asked first. */
-#define DRAFTERS(name) name(mask) name(prediction) name(retrieval) name(recycle) name(form)
+#define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,

@@ -428,12 +428,13 @@ static bool read_bridge(struct replay* r, struct error* error) {
 	if (!r->bridge_path)
 		return true;
 	if (!r->bench.engine->backend->has_bridges)
-		return error_set(error, "--bridge: bridges run on a CPU, in one process");
+		return error_set(error, "--bridge: bridges run in one process, without mpirun");
 	if (!bridge_file_read(&r->bridge, r->bridge_path, &model->weights.shape, model->fingerprint, error))
 		return false;
 	for (int s = r->bridge.bridge.first; s < r->bridge.bridge.last; s++)
 		mask_set(&r->skip, s, true);
-	return true;
+	struct backend* backend = r->bench.engine->backend;
+	return !backend->use_bridge || backend->use_bridge(backend, &r->bridge.bridge, error);
 }
 
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {

@@ -46,7 +46,11 @@ static const struct session_option session_option[] = {
      "layerskip, "
      "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. tools/methods.md\ntells them apart"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
-    {"drafters", "LIST|none", "who may draft: mask, prediction, retrieval, recycle,\nform, or all (all)"},
+    {"drafters", "LIST|none",
+     "who may draft: mask, model, prediction, retrieval, recycle,\nform, or all (all)"},
+    {"draft-model", "MODEL",
+     "another model, a smaller one of the same vocabulary, drafts too\nwhere that pays; it reads the prompt "
+     "as well"},
     {"pool", "N", "tokens of earlier requests that drafts may come from (65536)"},
     {"max-draft", "N", "draft steps a round at most (25)"},
     {"threshold", "P", "a step less sure than this is the round's last (0.8)"},
