@@ -71,19 +71,12 @@ bool exit_choice_measure(struct exit_choice* c, struct backend* backend, struct 
 		const bool trained = heads && heads->heads->weight[block];
 		for (int i = 0; i < n - 1; i++)
 			out[i].top = TREE_RANKS;
-		const struct pass pass = {.kind = PASS_EXACT,
-		                          .n = n - 1,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = token,
-		                          .row = row,
-		                          .first = from,
-		                          .last = 2 * block,
-		                          .head = !trained,
-		                          .tap = trained ? 2 * block - 1 : -1,
-		                          .tap_out = state,
-		                          .want = want,
-		                          .out = out};
+		struct pass pass = pass_over(&segment, token, NULL, 2 * block, want, out);
+		pass.row = row;
+		pass.first = from;
+		pass.head = !trained;
+		pass.tap = trained ? 2 * block - 1 : -1;
+		pass.tap_out = state;
 		if (!backend->run(backend, &pass, error) ||
 		    (trained && !exit_heads_run(heads, backend, block, state, n - 1, want, out, error)))
 			return false;

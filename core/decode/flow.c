@@ -77,17 +77,11 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                              .penalties = last ? penalties_now(s) : NULL,
 	                              .allowed = last ? form_last(s, n) : NULL};
 	work->kind = WORK_PREFILL;
-	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
-	                           .n = n,
-	                           .n_segments = 1,
-	                           .segment = &s->segment,
-	                           .token = s->text + from,
-	                           .last = 2 * block_count(s),
-	                           .head = last || tells_prompt(s),
-	                           .tap = tap_out ? tap : -1,
-	                           .tap_out = tap_out,
-	                           .want = s->want,
-	                           .out = s->result};
+	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * block_count(s), s->want, s->result);
+	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
+	work->pass.head = last || tells_prompt(s);
+	work->pass.tap = tap_out ? tap : -1;
+	work->pass.tap_out = tap_out;
 	if (s->learner && s->again == 0)
 		s->learner->calls->tap(s->learner, true, &work->pass);
 }

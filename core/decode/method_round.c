@@ -297,18 +297,11 @@ static void side_pass(struct method_round* m, const float* state, int n, const u
 	const int blocks = m->side->backend->weights->shape.n_blocks;
 	m->side_segment =
 	    (struct segment){.cache = m->side, .base = m->side->committed, .n = n, .sampler = m->segment.sampler};
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = n,
-	                      .n_segments = 1,
-	                      .segment = &m->side_segment,
-	                      .state = state,
-	                      .first = adapter ? 2 : 2 * blocks,
-	                      .last = adapter ? 3 : 2 * blocks,
-	                      .head = want[n - 1] != WANT_NOTHING,
-	                      .bare_head = !adapter,
-	                      .tap = -1,
-	                      .want = want,
-	                      .out = out};
+	*pass = pass_over(&m->side_segment, NULL, NULL, adapter ? 3 : 2 * blocks, want, out);
+	pass->state = state;
+	pass->first = adapter ? 2 : 2 * blocks;
+	pass->head = want[n - 1] != WANT_NOTHING;
+	pass->bare_head = !adapter;
 }
 
 bool method_prefilled(struct session* s, int n, struct error* error) {
@@ -507,19 +500,12 @@ static void model_pass(struct session* s, struct pass* pass) {
 	m->parent[row] = row - 1;
 	m->segment.n = 1;
 	ask(s, &m->result[m->steps], &m->want[m->steps]);
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = 1,
-	                      .n_segments = 1,
-	                      .segment = &m->segment,
-	                      .token = &m->token[row],
-	                      .parent = &m->parent[row],
-	                      .skip = m->method->drafter == DRAFTS_MASK ? &s->mask : NULL,
-	                      .last = m->span,
-	                      .head = head,
-	                      .tap = needs_hidden(s) ? m->span - 1 : -1,
-	                      .tap_out = m->hidden + (size_t)row * (size_t)shape_of(s)->dim,
-	                      .want = &m->want[m->steps],
-	                      .out = &m->result[m->steps]};
+	*pass = pass_over(&m->segment, &m->token[row], &m->parent[row], m->span, &m->want[m->steps],
+	                  &m->result[m->steps]);
+	pass->skip = m->method->drafter == DRAFTS_MASK ? &s->mask : NULL;
+	pass->head = head;
+	pass->tap = needs_hidden(s) ? m->span - 1 : -1;
+	pass->tap_out = m->hidden + (size_t)row * (size_t)shape_of(s)->dim;
 	if (m->method->drafter == DRAFTS_MASK) {
 		pass->low = states_low(&s->drafts);
 		pass->low_head = s->drafts.head;
@@ -575,15 +561,9 @@ static void rest_pass(struct session* s, struct pass* pass) {
 	struct method_round* m = s->method;
 	const int n = rest_rows(s);
 	m->segment.n = n;
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = n,
-	                      .n_segments = 1,
-	                      .segment = &m->segment,
-	                      .token = m->token + m->rows,
-	                      .parent = m->parent + m->rows,
-	                      .last = m->span,
-	                      .tap = has_adapter(m) ? m->span - 1 : -1,
-	                      .tap_out = m->hidden + (size_t)m->rows * (size_t)shape_of(s)->dim};
+	*pass = pass_over(&m->segment, m->token + m->rows, m->parent + m->rows, m->span, NULL, NULL);
+	pass->tap = has_adapter(m) ? m->span - 1 : -1;
+	pass->tap_out = m->hidden + (size_t)m->rows * (size_t)shape_of(s)->dim;
 }
 
 void method_fill(struct session* s, struct pass* pass) {
