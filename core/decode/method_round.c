@@ -30,6 +30,11 @@ static bool has_head(const struct session* s) {
 	       s->engine->heads.weight[m->span / 2];
 }
 
+/* What guesses, or NULL. */
+static const struct drafter* guesser(const struct method_round* m) {
+	return m->method->drafter == DRAFTS_GUESSES ? drafters[m->method->source] : NULL;
+}
+
 static bool needs_hidden(const struct session* s) {
 	return has_adapter(s->method) || has_head(s) || s->method->stop.rule == STOP_PROBE;
 }
@@ -88,8 +93,7 @@ static void set_stopper(struct method_round* m, const struct swiftlet_options* o
 	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
 	                           .target = 0.9f,
 	                           .policy = &m->policy};
-	m->stop.most = o->speculations > 0 ? o->speculations : method->most > 0 ? method->most : o->max_draft;
-	m->stop.most = least(m->stop.most, MAX_DRAFT);
+	m->stop.most = method_most(o);
 	if (method->drafter == DRAFTS_EXIT && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
 	    o->speculations == 0)
 		m->stop.most = m->choice.steps;
@@ -99,13 +103,13 @@ static bool open_probe(struct session* s, struct error* error) {
 	struct method_round* m = s->method;
 	const struct probe_weights* given = &s->engine->probe;
 	struct probe* p = &m->probe;
-	p->dims = m->guess ? 1 : shape_of(s)->dim;
+	p->dims = guesser(m) ? 1 : shape_of(s)->dim;
 	p->weight = calloc((size_t)p->dims, sizeof *p->weight);
 	p->x = malloc((size_t)p->dims * PROBE_SAMPLES * sizeof *p->x);
 	p->y = malloc(PROBE_SAMPLES);
 	if (!p->weight || !p->x || !p->y)
 		return error_set(error, "out of memory for a probe");
-	if (given->weight && !m->guess) {
+	if (given->weight && !guesser(m)) {
 		memcpy(p->weight, given->weight, (size_t)p->dims * sizeof *p->weight);
 		p->bias = given->bias;
 		p->known = p->fixed = true;
@@ -140,13 +144,6 @@ static bool open_rejection(struct session* s, struct error* error) {
 	       error_set(error, "out of memory for rejection sampling");
 }
 
-static bool open_guess(struct method_round* m, int vocab, struct error* error) {
-	static const enum guess_kind kind[] = {
-	    [DRAFTS_NGRAM] = GUESS_NGRAM, [DRAFTS_JACOBI] = GUESS_JACOBI, [DRAFTS_LOOKAHEAD] = GUESS_LOOKAHEAD};
-	m->guess = guess_open(kind[m->method->drafter], m->stop.most, vocab);
-	return m->guess || error_set(error, "out of memory for %s", m->method->name);
-}
-
 /* The exit that is given, or that a part was made for. */
 static int given_exit(const struct session* s) {
 	const struct engine* e = s->engine;
@@ -173,8 +170,6 @@ static bool open_all(struct session* s, struct error* error) {
 	set_stopper(m, o);
 	m->span = has_exit(m) ? 2 * m->choice.exit_block : 2 * blocks;
 	m->reuse = has_exit(m) && o->reuse;
-	if (m->method->tree == TREE_GUESSED && !open_guess(m, shape_of(s)->vocab, error))
-		return false;
 	m->hidden = malloc((MAX_DRAFT + 2) * dim * sizeof *m->hidden);
 	if (!m->hidden)
 		return error_set(error, "out of memory for hidden states");
@@ -209,7 +204,6 @@ void method_close(struct method_round* m) {
 		return;
 	if (m->side)
 		m->side->backend->cache_close(m->side);
-	guess_close(m->guess);
 	free(m->hidden);
 	free(m->behind);
 	free(m->side_in);
@@ -239,8 +233,9 @@ size_t session_method_bytes(const struct session* s) {
 		bytes += s->engine->adapter.bytes + cache_bytes(m);
 	if (m->method->drafter == DRAFTS_EXIT)
 		bytes += s->engine->heads.bytes;
-	if (m->guess)
-		bytes += guess_bytes(m->guess);
+	const struct drafter_setup setup = {.vocab = shape_of(s)->vocab};
+	if (guesser(m) && guesser(m)->bytes)
+		bytes += guesser(m)->bytes(&setup);
 	if (m->distribution)
 		bytes += (SLICE_ROWS + MAX_DRAFT + 4) * vocab * sizeof *m->distribution;
 	if (m->method->mask == MASK_PROGRAMMED)
@@ -276,8 +271,6 @@ bool method_begin(struct session* s, int kept, struct error* error) {
 		m->side->prompt_length = s->n_prompt;
 	}
 	m->n_behind = 0;
-	if (m->guess)
-		guess_begin(m->guess, s->text, s->n_prompt);
 	return true;
 }
 
@@ -385,10 +378,10 @@ static void set_policy(struct session* s) {
 		trials += (double)m->trials[bin];
 	}
 	const double measured =
-	    m->drafted > 7 && timed && !m->guess
+	    m->drafted > 7 && timed && !guesser(m)
 	        ? m->draft_cost / (double)m->drafted
 	        : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
-	const double c = m->guess ? 0 : measured;
+	const double c = guesser(m) ? 0 : measured;
 	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
 	for (int d = 1; d <= MAX_DRAFT; d++)
 		m->policy.min_reach[d] = (float)(rate * price_least_token(&cost, c, right / trials, d));
@@ -415,7 +408,7 @@ static void stop_guess(struct session* s) {
 		const float chance = guess_chance(m, tree->depth[row]);
 		tree->chance[row] = tree->chance[tree->parent[row]] * chance;
 	}
-	if (m->stop.rule == STOP_FIXED || m->method->drafter == DRAFTS_LOOKAHEAD)
+	if (m->stop.rule == STOP_FIXED || m->method->tree == TREE_GUESSED)
 		return;
 	for (int row = 1; row < tree->n; row++) {
 		const float chance = guess_chance(m, row);
@@ -433,8 +426,8 @@ static void fill_guess(struct session* s) {
 	struct method_round* m = s->method;
 	int depth = price_useful_depth(s, MAX_DRAFT);
 	if (s->logprobs > 0)
-		depth = m->method->drafter == DRAFTS_LOOKAHEAD ? 0 : least(depth, LOGPROB_ROWS - 1);
-	guess_fill(m->guess, s->text, s->n_text, depth, &s->planner.tree);
+		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, LOGPROB_ROWS - 1);
+	guesser(m)->grow(s->drafters.state[m->method->source], &s->planner.tree, depth);
 	if (s->options.rejection && s->planner.tree.n > SLICE_ROWS)
 		tree_cut(&s->planner.tree, SLICE_ROWS);
 	stop_guess(s);
@@ -469,8 +462,8 @@ void method_start(struct session* s) {
 	if (m->stop.rule == STOP_GAIN)
 		set_policy(s);
 	stop_chain(&m->stop);
-	m->next = !m->guess && m->limit > 0 ? STEP_MODEL : STEP_NONE;
-	if (m->guess)
+	m->next = !guesser(m) && m->limit > 0 ? STEP_MODEL : STEP_NONE;
+	if (guesser(m))
 		fill_guess(s);
 }
 
@@ -806,7 +799,7 @@ static void learn_guess(struct session* s) {
 	struct method_round* m = s->method;
 	const struct tree* tree = &s->planner.tree;
 	const struct verdict* v = &s->round.verdict;
-	const int deepest = m->method->drafter == DRAFTS_LOOKAHEAD ? 2 : tree->n - 1;
+	const int deepest = m->method->tree == TREE_GUESSED ? m->method->most : tree->n - 1;
 	for (int d = 1; d <= deepest && d <= v->accepted + 1; d++) {
 		const float chance = guess_chance(m, d);
 		see_step(&m->depth_right[d], &m->depth_trials[d], d <= v->accepted);
@@ -814,7 +807,7 @@ static void learn_guess(struct session* s) {
 		if (m->stop.rule == STOP_PROBE)
 			learn_probe(s, &chance, d <= v->accepted);
 	}
-	guess_see(m->guess, tree, v, s->round.out);
+	drafter_set_see(&s->drafters, tree, v, s->round.out);
 }
 
 /* The adapter keeps what it has seen of the path; the rest of it comes first next time. The tree is a chain.
@@ -836,7 +829,7 @@ static void commit_side(struct session* s) {
 
 void method_learn(struct session* s, int emitted, int accepted) {
 	struct method_round* m = s->method;
-	const int drafted = m->guess ? s->planner.tree.depth[s->planner.tree.n - 1] : m->steps;
+	const int drafted = guesser(m) ? s->planner.tree.depth[s->planner.tree.n - 1] : m->steps;
 	s->figures.draft_steps += drafted;
 	s->figures.draft_accepted += accepted;
 	s->figures.exit_block = has_exit(m) ? m->span / 2 : 0;
@@ -845,7 +838,7 @@ void method_learn(struct session* s, int emitted, int accepted) {
 	m->tokens += emitted;
 	m->cost += s->round_cost;
 	stop_learn(&m->stop, drafted, accepted);
-	if (m->guess)
+	if (guesser(m))
 		learn_guess(s);
 	else
 		learn_steps(s);

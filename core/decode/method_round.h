@@ -10,7 +10,6 @@
 
 #include "core/decode/exit_choice.h"
 #include "core/decode/method.h"
-#include "core/draft/guess.h"
 #include "core/draft/tree.h"
 
 struct session;
@@ -49,7 +48,6 @@ struct method_round {
 	struct segment segment;          /* of model passes */
 	struct sampler sampler;          /* of drafts, under rejection */
 	float* hidden;                   /* (MAX_DRAFT + 2, dim) after the span; NULL: not kept */
-	struct guess* guess;
 	struct exit_choice choice;
 	struct probe probe;
 	void* programming;            /* work space of dynamic programming; NULL: none is run */

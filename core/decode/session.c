@@ -24,10 +24,16 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 /* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
 static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
-	                                    .vocab = s->engine->model->weights.shape.vocab};
+	                                    .vocab = s->engine->model->weights.shape.vocab,
+	                                    .most = method_most(&s->options)};
 	const struct swiftlet_options* o = &s->options;
-	const bool plain = !method_plans(o) || o->draft == SWIFTLET_DRAFT_NEVER;
-	const unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	const struct method* method = method_of(o);
+	const unsigned lone = method->drafter == DRAFTS_GUESSES ? 1u << method->source : 0;
+	const unsigned planned = o->drafters & ((1u << DRAFTER_COUNT) - 1);
+	const unsigned which = !method_plans(o)                    ? lone
+	                       : o->draft == SWIFTLET_DRAFT_NEVER  ? 0
+	                       : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
+	                                                           : planned;
 	if (!drafter_set_open(&s->drafters, which, &setup))
 		return false;
 	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
