@@ -87,23 +87,6 @@ bool exit_choice_measure(struct exit_choice* c, struct backend* backend, struct 
 	return true;
 }
 
-struct shares {
-	double blocks, head; /* of a plain step */
-};
-
-static double chain_rate(double right, struct shares s, const struct cost_model* cost, bool reuse,
-                         int steps) {
-	const double rest =
-	    reuse ? s.blocks + cost_verify(cost, steps + 1) * (1 - s.blocks) : cost_verify(cost, steps + 1);
-	return price_chain_tokens(right, steps) / (steps * (s.blocks + s.head) + rest);
-}
-
-static double children_rate(double right, struct shares s, const struct cost_model* cost, bool reuse, int k) {
-	const double rest = reuse ? cost_verify(cost, k) * s.blocks + cost_verify(cost, k + 1) * (1 - s.blocks)
-	                          : cost_verify(cost, k + 1);
-	return (1 + right) / (s.blocks + s.head + rest);
-}
-
 static void offer(struct exit_choice* c, double rate, int block, int steps, int children) {
 	if (rate <= c->rate)
 		return;
@@ -121,12 +104,12 @@ void exit_choice_make(struct exit_choice* c, const struct cost_model* cost, bool
 		return;
 	c->rate = 0;
 	for (int e = 0; e < c->exits; e++) {
-		const struct shares s = {c->block[e] * (attention + mlp), fixed};
+		const struct exit_price price = {cost, c->block[e] * (attention + mlp), fixed, reuse};
 		for (int d = 1; children < 0 && d <= most; d++)
 			if (steps == 0 || d == steps)
-				offer(c, chain_rate(c->hits[e][0] / c->seen, s, cost, reuse, d), c->block[e], d, 1);
+				offer(c, price_exit_chain(&price, c->hits[e][0] / c->seen, d), c->block[e], d, 1);
 		for (int k = 1; children >= 0 && k <= TREE_RANKS; k++)
 			if (children == 0 || k == children)
-				offer(c, children_rate(c->hits[e][k - 1] / c->seen, s, cost, reuse, k), c->block[e], 1, k);
+				offer(c, price_exit_children(&price, c->hits[e][k - 1] / c->seen, k), c->block[e], 1, k);
 	}
 }

@@ -390,7 +390,7 @@ static void set_policy(struct session* s) {
 static int limit_of(const struct session* s) {
 	const struct method_round* m = s->method;
 	int limit = price_useful_depth(s, m->stop.most);
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		limit = least(limit, LOGPROB_ROWS - 1);
 	return limit;
 }
@@ -425,7 +425,7 @@ static void stop_guess(struct session* s) {
 static void fill_guess(struct session* s) {
 	struct method_round* m = s->method;
 	int depth = price_useful_depth(s, MAX_DRAFT);
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, LOGPROB_ROWS - 1);
 	guesser(m)->grow(s->drafters.state[m->method->source], &s->planner.tree, depth);
 	if (s->options.rejection && s->planner.tree.n > SLICE_ROWS)
@@ -590,7 +590,7 @@ static int width_of(const struct session* s, const struct result* step) {
 static void build_tree(struct session* s) {
 	struct method_round* m = s->method;
 	struct tree* tree = &s->planner.tree;
-	const int most = s->logprobs > 0 ? LOGPROB_ROWS : SLICE_ROWS;
+	const int most = s->log_probs.top > 0 ? LOGPROB_ROWS : SLICE_ROWS;
 	/* a chain that fits comes first: alternatives take what it leaves */
 	int left = most - 1 - m->steps;
 	for (int d = 0, at = 0; d < m->steps; d++) {

@@ -31,7 +31,7 @@ static void tree_policy(struct session* s) {
 		policy->verify_cost = s->planner.prices.verify;
 	} else
 		policy->max_rows = s->options.max_tree;
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
 }
 
@@ -180,7 +180,7 @@ static bool calibrates(const struct session* s) {
 	if (s->batch.sequences > 0)
 		return cost->passes < CALIBRATE_FIRST;
 	return cost->plain_seen < CALIBRATE_FIRST ||
-	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
+	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
 /* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
@@ -191,7 +191,7 @@ static struct round_limits limits_of(const struct session* s) {
 	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
 	if (s->options.max_tree > 0)
 		limits.rows = least(s->options.max_tree, SLICE_ROWS);
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))
 		limits.rows = 1;
@@ -238,14 +238,14 @@ static const float hopeful = 0.9f;
 static void rest(struct session* s, bool passed) {
 	if (!mask_drafts(s))
 		return;
-	s->rested = passed ? 0 : s->rested + 1;
-	s->passed = passed ? s->passed + 1 : 0;
-	if (s->passed > FIRST_REST / 4)
-		s->rest = 0;
-	if (s->rested < (s->rest > 0 ? s->rest : FIRST_REST))
+	s->pace.rested = passed ? 0 : s->pace.rested + 1;
+	s->pace.passed = passed ? s->pace.passed + 1 : 0;
+	if (s->pace.passed > FIRST_REST / 4)
+		s->pace.rest = 0;
+	if (s->pace.rested < (s->pace.rest > 0 ? s->pace.rest : FIRST_REST))
 		return;
-	s->rest = s->rest > 0 ? least(2 * s->rest, LONGEST_REST) : FIRST_REST;
-	s->rested = 0;
+	s->pace.rest = s->pace.rest > 0 ? least(2 * s->pace.rest, LONGEST_REST) : FIRST_REST;
+	s->pace.rested = 0;
 	chances_first_anew(&s->chances, SOURCE_mask, hopeful);
 }
 
@@ -272,9 +272,9 @@ void plan_round(struct session* s) {
 		                                 .n_end_tokens = s->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
-	if (s->rounds % PRICES_EVERY == 0)
+	if (s->pace.rounds % PRICES_EVERY == 0)
 		join_copy(s);
-	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
+	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
@@ -309,7 +309,7 @@ void plan_new_mask(struct session* s) {
 	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
 	s->drafts = session_states(s, &s->mask);
 	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
-	s->rest = s->rested = s->passed = 0;
+	s->pace.rest = s->pace.rested = s->pace.passed = 0;
 }
 
 /* What the draft model's own steps came to. */
@@ -317,11 +317,11 @@ static void learn_steps(struct session* s, int accepted) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	int looked_at, right;
 	mask_judge(mask, &s->planner.tree, s->round.out, &looked_at, &right);
-	s->verified_rounds++;
-	s->last_draft_steps = mask_steps(mask);
-	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
-	s->figures.draft_steps += s->last_draft_steps;
-	s->figures.draft_accepted += s->last_accepted;
+	s->last_round.count++;
+	s->last_round.draft_steps = mask_steps(mask);
+	s->last_round.accepted = s->plan.rule == RULE_FIXED ? accepted : right;
+	s->figures.draft_steps += s->last_round.draft_steps;
+	s->figures.draft_accepted += s->last_round.accepted;
 	if (s->learner)
 		s->learner->calls->drafted(s->learner, right, looked_at);
 }
@@ -343,21 +343,21 @@ void plan_settle(struct session* s, double seconds) {
 		const double faster = fmin(2, thought / seconds) - 1;
 		const double left = s->ledger.balance - ledger_floor(&s->ledger);
 		if (faster > 0 && left > 0)
-			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->cost_since_plain), 0);
+			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
 	}
-	s->cost_since_plain = 0;
+	s->pace.cost_since_plain = 0;
 }
 
 void plan_learn(struct session* s, int emitted, int accepted) {
-	const int64_t rounds = ++s->rounds;
+	const int64_t rounds = ++s->pace.rounds;
 	const bool passed = s->drafters.state[SOURCE_mask] && mask_rows(s->drafters.state[SOURCE_mask]) > 0;
 	if (s->planner.tree.n == 1 && !passed) {
 		ledger_plain(&s->ledger);
-		s->rounds_since_plain = 0;
+		s->pace.rounds_since_plain = 0;
 	} else {
 		ledger_round(&s->ledger, s->round_cost, emitted);
-		s->rounds_since_plain++;
-		s->cost_since_plain += s->round_cost;
+		s->pace.rounds_since_plain++;
+		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
 	if (s->plan.rule == RULE_METHOD)
