@@ -7,7 +7,6 @@
 
 #include "core/decode/layer_programming.h"
 #include "core/decode/session_state.h"
-#include "core/draft/logistic.h"
 #include "core/draft/rejection.h"
 #include "kernels/sample.h"
 
@@ -100,21 +99,11 @@ static void set_stopper(struct method_round* m, const struct swiftlet_options* o
 }
 
 static bool open_probe(struct session* s, struct error* error) {
-	struct method_round* m = s->method;
 	const struct probe_weights* given = &s->engine->probe;
-	struct probe* p = &m->probe;
-	p->dims = guesser(m) ? 1 : shape_of(s)->dim;
-	p->weight = calloc((size_t)p->dims, sizeof *p->weight);
-	p->x = malloc((size_t)p->dims * PROBE_SAMPLES * sizeof *p->x);
-	p->y = malloc(PROBE_SAMPLES);
-	if (!p->weight || !p->x || !p->y)
-		return error_set(error, "out of memory for a probe");
-	if (given->weight && !guesser(m)) {
-		memcpy(p->weight, given->weight, (size_t)p->dims * sizeof *p->weight);
-		p->bias = given->bias;
-		p->known = p->fixed = true;
-	}
-	return true;
+	const bool guesses = guesser(s->method) != NULL;
+	return probe_start(&s->method->probe, guesses ? 1 : shape_of(s)->dim, guesses ? NULL : given->weight,
+	                   given->bias) ||
+	       error_set(error, "out of memory for a probe");
 }
 
 struct backend* method_backend(const struct session* s, const struct cache* cache) {
@@ -209,9 +198,7 @@ void method_close(struct method_round* m) {
 	free(m->side_in);
 	free(m->prefill);
 	free(m->head_logits);
-	free(m->probe.weight);
-	free(m->probe.x);
-	free(m->probe.y);
+	probe_end(&m->probe);
 	free(m->target_logits);
 	free(m->draft_logits);
 	free(m->distribution);
@@ -240,7 +227,7 @@ size_t session_method_bytes(const struct session* s) {
 		bytes += (SLICE_ROWS + MAX_DRAFT + 4) * vocab * sizeof *m->distribution;
 	if (m->method->mask == MASK_PROGRAMMED)
 		bytes += layer_programming_bytes(shape_of(s));
-	return bytes + (m->probe.x ? PROBE_SAMPLES * (size_t)m->probe.dims * sizeof *m->probe.x : 0);
+	return bytes + probe_bytes(&m->probe);
 }
 
 /* ---- a text --------------------------------------------------------------------------------- */
@@ -412,9 +399,8 @@ static void stop_guess(struct session* s) {
 		return;
 	for (int row = 1; row < tree->n; row++) {
 		const float chance = guess_chance(m, row);
-		const float by = m->stop.rule == STOP_PROBE && m->probe.known
-		                     ? (float)logistic_chance(m->probe.weight, m->probe.bias, &chance, 1)
-		                     : chance;
+		const float by =
+		    m->stop.rule == STOP_PROBE && m->probe.known ? probe_chance(&m->probe, &chance) : chance;
 		if (stop_after(&m->stop, by, chance, &m->why)) {
 			tree_cut(tree, row + 1);
 			return;
@@ -575,14 +561,12 @@ void method_fill(struct session* s, struct pass* pass) {
 /* ---- the tree ------------------------------------------------------------------------------- */
 
 static int width_of(const struct session* s, const struct result* step) {
-	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
 	const struct method_round* m = s->method;
 	int width = 1;
 	if (m->method->tree == TREE_CHILDREN)
 		width = s->options.children > 0 ? s->options.children : m->choice.children;
 	else if (m->method->tree == TREE_WIDE)
-		width = tree_width(s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled],
-		                   step->max_probability);
+		width = tree_width(plan_top_k(s), step->max_probability);
 	return least(width, step->top);
 }
 
@@ -613,7 +597,7 @@ static float chance_of(const struct session* s, const struct result* step) {
 	const struct probe* p = &m->probe;
 	const size_t dim = (size_t)shape_of(s)->dim;
 	if (m->stop.rule == STOP_PROBE && p->known)
-		return (float)logistic_chance(p->weight, p->bias, m->hidden + (size_t)m->steps * dim, p->dims);
+		return probe_chance(p, m->hidden + (size_t)m->steps * dim);
 	return m->stop.rule == STOP_PRODUCT || m->stop.rule == STOP_PROBE ? step->top_probability[0]
 	                                                                  : step->max_probability;
 }
@@ -751,22 +735,11 @@ void method_verdict(struct session* s) {
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-static void learn_probe(struct session* s, const float* x, bool right) {
-	struct probe* p = &s->method->probe;
-	const size_t at = (size_t)(p->seen++ % PROBE_SAMPLES);
-	memcpy(p->x + at * (size_t)p->dims, x, (size_t)p->dims * sizeof *p->x);
-	p->y[at] = right;
-	p->since_fit++;
-}
-
 static void fit_probe(struct session* s) {
-	struct probe* p = &s->method->probe;
-	const int n = p->seen < PROBE_SAMPLES ? (int)p->seen : PROBE_SAMPLES;
-	if (p->fixed || p->since_fit < PROBE_EVERY * (p->seen > 8 * PROBE_EVERY ? 4 : 1))
+	if (!probe_is_due(&s->method->probe))
 		return;
 	const double began = options_clock(&s->options);
-	p->since_fit = 0;
-	p->known |= logistic_fit(p->x, p->y, n, p->dims, 0.01, 30, p->weight, &p->bias);
+	probe_fit(&s->method->probe);
 	s->figures.seconds.optimize += options_clock(&s->options) - began;
 }
 
@@ -788,7 +761,7 @@ static void learn_steps(struct session* s) {
 		const int bin = draft_bin(m->result[d].max_probability);
 		see_step(&m->right[bin], &m->trials[bin], right);
 		if (m->stop.rule == STOP_PROBE)
-			learn_probe(s, m->hidden + (size_t)d * dim, right);
+			probe_see(&m->probe, m->hidden + (size_t)d * dim, right);
 		if (!right)
 			break;
 		row = chain;
@@ -805,7 +778,7 @@ static void learn_guess(struct session* s) {
 		see_step(&m->depth_right[d], &m->depth_trials[d], d <= v->accepted);
 		see_step(&m->right[draft_bin(chance)], &m->trials[draft_bin(chance)], d <= v->accepted);
 		if (m->stop.rule == STOP_PROBE)
-			learn_probe(s, &chance, d <= v->accepted);
+			probe_see(&m->probe, &chance, d <= v->accepted);
 	}
 	drafter_set_see(&s->drafters, tree, v, s->round.out);
 }
