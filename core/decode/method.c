@@ -90,6 +90,11 @@ int method_most(const struct swiftlet_options* o) {
 	return most < MAX_DRAFT ? most : MAX_DRAFT;
 }
 
+const int* method_top_k(const struct swiftlet_options* o, bool sampled) {
+	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
+	return o->tree_top_k[0] > 0 ? o->tree_top_k : published[sampled];
+}
+
 const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
 
 static bool has_exit(const struct engine* engine, struct error* error) {

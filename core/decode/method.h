@@ -54,6 +54,8 @@ static inline bool method_plans(const struct swiftlet_options* options) {
 
 /* Draft steps a round at most, --max-draft where neither options nor method say. */
 int method_most(const struct swiftlet_options*);
+/* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
+const int* method_top_k(const struct swiftlet_options*, bool sampled);
 /* Whether a model, with the parts that were opened beside it, has what the method needs, a mask aside; else a
  * sentence that says what is missing and how it is made. */
 bool method_has_parts(const struct method*, const struct swiftlet_options*, const struct engine*,

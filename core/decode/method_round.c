@@ -566,7 +566,7 @@ static int width_of(const struct session* s, const struct result* step) {
 	if (m->method->tree == TREE_CHILDREN)
 		width = s->options.children > 0 ? s->options.children : m->choice.children;
 	else if (m->method->tree == TREE_WIDE)
-		width = tree_width(plan_top_k(s), step->max_probability);
+		width = tree_width(method_top_k(&s->options, s->sampled), step->max_probability);
 	return least(width, step->top);
 }
 

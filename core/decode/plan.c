@@ -18,15 +18,10 @@ static bool mask_drafts(const struct session* s) {
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
-const int* plan_top_k(const struct session* s) {
-	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
-	return s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled];
-}
-
 static void tree_policy(struct session* s) {
 	struct tree_policy* policy = &s->plan.tree;
 	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
-	memcpy(policy->top_k, plan_top_k(s), sizeof policy->top_k);
+	memcpy(policy->top_k, method_top_k(&s->options, s->sampled), sizeof policy->top_k);
 	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
 		policy->all = true;
 	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {

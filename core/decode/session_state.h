@@ -233,8 +233,6 @@ void form_emitted(struct session*, int32_t id);
 bool form_is_over(struct session*);
 
 /* plan.c */
-/* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
-const int* plan_top_k(const struct session*);
 void plan_round(struct session*);
 /* Whether another draft pass comes first; else the planner's tree is what is verified. */
 bool plan_goes_on(struct session*);
