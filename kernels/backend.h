@@ -392,6 +392,11 @@ struct pass {
 	float* influence;
 };
 
+/* An exact pass of one segment's rows through all sub-layers below `last`, the full model's, without the head
+ * (`head`) and with nothing tapped. The arrays stay the caller's. parent NULL: a chain. */
+struct pass pass_over(const struct segment*, const int32_t* token, const int32_t* parent, int last,
+                      const uint8_t* want, struct result* out);
+
 /* Whether a pass's rows are new pending ones, rather than some that go on. */
 static inline bool pass_appends(const struct pass* pass) { return pass->first == 0 || pass->state; }
 

@@ -20,11 +20,9 @@ static bool mask_drafts(const struct session* s) {
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
 static void tree_policy(struct session* s) {
-	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
-	const int* top_k = s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled];
 	struct tree_policy* policy = &s->plan.tree;
 	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
-	memcpy(policy->top_k, top_k, sizeof policy->top_k);
+	memcpy(policy->top_k, method_top_k(&s->options, s->sampled), sizeof policy->top_k);
 	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
 		policy->all = true;
 	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
@@ -32,7 +30,7 @@ static void tree_policy(struct session* s) {
 		policy->verify_cost = s->planner.prices.verify;
 	} else
 		policy->max_rows = s->options.max_tree;
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
 }
 
@@ -198,7 +196,7 @@ static bool calibrates(const struct session* s) {
 	if (s->batch.sequences > 0)
 		return cost->passes < CALIBRATE_FIRST;
 	return cost->plain_seen < CALIBRATE_FIRST ||
-	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
+	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
 /* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
@@ -209,7 +207,7 @@ static struct round_limits limits_of(const struct session* s) {
 	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
 	if (s->options.max_tree > 0)
 		limits.rows = least(s->options.max_tree, SLICE_ROWS);
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))
 		limits.rows = 1;
@@ -294,9 +292,9 @@ void plan_round(struct session* s) {
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
-	if (s->rounds % PRICES_EVERY == 0)
+	if (s->pace.rounds % PRICES_EVERY == 0)
 		join_copy(s);
-	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
+	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
@@ -340,11 +338,11 @@ static void learn_steps(struct session* s, int accepted) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	int looked_at, right;
 	mask_judge(mask, &s->planner.tree, s->round.out, &looked_at, &right);
-	s->verified_rounds++;
-	s->last_draft_steps = mask_steps(mask);
-	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
-	s->figures.draft_steps += s->last_draft_steps;
-	s->figures.draft_accepted += s->last_accepted;
+	s->last_round.count++;
+	s->last_round.draft_steps = mask_steps(mask);
+	s->last_round.accepted = s->plan.rule == RULE_FIXED ? accepted : right;
+	s->figures.draft_steps += s->last_round.draft_steps;
+	s->figures.draft_accepted += s->last_round.accepted;
 	if (s->learner)
 		s->learner->calls->drafted(s->learner, right, looked_at);
 }
@@ -366,21 +364,21 @@ void plan_settle(struct session* s, double seconds) {
 		const double faster = fmin(2, thought / seconds) - 1;
 		const double left = s->ledger.balance - ledger_floor(&s->ledger);
 		if (faster > 0 && left > 0)
-			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->cost_since_plain), 0);
+			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
 	}
-	s->cost_since_plain = 0;
+	s->pace.cost_since_plain = 0;
 }
 
 void plan_learn(struct session* s, int emitted, int accepted) {
-	const int64_t rounds = ++s->rounds;
+	const int64_t rounds = ++s->pace.rounds;
 	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
 	if (s->planner.tree.n == 1 && !passed && !model) {
 		ledger_plain(&s->ledger);
-		s->rounds_since_plain = 0;
+		s->pace.rounds_since_plain = 0;
 	} else {
 		ledger_round(&s->ledger, s->round_cost, emitted);
-		s->rounds_since_plain++;
-		s->cost_since_plain += s->round_cost;
+		s->pace.rounds_since_plain++;
+		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
 	if (s->plan.rule == RULE_METHOD)

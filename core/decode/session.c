@@ -25,10 +25,16 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 /* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
 static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
-	                                    .vocab = s->engine->model->weights.shape.vocab};
+	                                    .vocab = s->engine->model->weights.shape.vocab,
+	                                    .most = method_most(&s->options)};
 	const struct swiftlet_options* o = &s->options;
-	const bool plain = !method_plans(o) || o->draft == SWIFTLET_DRAFT_NEVER;
-	unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	const struct method* method = method_of(o);
+	const unsigned lone = method->drafter == DRAFTS_GUESSES ? 1u << method->source : 0;
+	const unsigned planned = o->drafters & ((1u << DRAFTER_COUNT) - 1);
+	unsigned which = !method_plans(o)                    ? lone
+	                 : o->draft == SWIFTLET_DRAFT_NEVER  ? 0
+	                 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
+	                                                     : planned;
 	if (!s->engine->drafting)
 		which &= ~(1u << SOURCE_model);
 	if (!drafter_set_open(&s->drafters, which, &setup))
@@ -100,11 +106,11 @@ void swiftlet_session_close(struct session* s) {
 	free(s->text);
 	penalties_close(s);
 	form_close(s);
-	free(s->logits);
-	free(s->scratch);
-	free(s->tap);
+	free(s->log_probs.logits);
+	free(s->log_probs.scratch);
+	free(s->signature.tap);
 	embedding_close(&s->embedding);
-	free(s->signature);
+	free(s->signature.mean);
 	free(s);
 }
 
@@ -157,14 +163,15 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 
 static bool prepare_logprobs(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
-	s->logprobs = r->logprobs;
-	s->prompt_logprobs = r->prompt_logprobs && r->logprobs > 0;
-	s->prompt_told = s->n_prompt_tokens = 0;
-	if (r->logprobs == 0 || s->logits)
+	s->log_probs.top = r->logprobs;
+	s->log_probs.of_prompt = r->prompt_logprobs && r->logprobs > 0;
+	s->log_probs.prompt_told = s->log_probs.n_prompt = 0;
+	if (r->logprobs == 0 || s->log_probs.logits)
 		return true;
-	s->logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->logits);
-	s->scratch = malloc(2 * vocab * sizeof *s->scratch);
-	return (s->logits && s->scratch) || error_set(error, "out of memory for log probabilities");
+	s->log_probs.logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->log_probs.logits);
+	s->log_probs.scratch = malloc(2 * vocab * sizeof *s->log_probs.scratch);
+	return (s->log_probs.logits && s->log_probs.scratch) ||
+	       error_set(error, "out of memory for log probabilities");
 }
 
 bool session_length_matters(const struct session* s, int n_prompt) {
@@ -205,7 +212,7 @@ void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
 static int keep_beginning(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
-	if (s->prompt_logprobs || s->embedding.out) { /* what was kept has no logits, and no states */
+	if (s->log_probs.of_prompt || s->embedding.out) { /* what was kept has no logits, and no states */
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
@@ -273,9 +280,9 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 		return give_message(message, size, &error);
 	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
 		return give_message(message, size, &error);
-	s->signature_rows = 0;
-	if (s->signature)
-		memset(s->signature, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
+	s->signature.rows = 0;
+	if (s->signature.mean)
+		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
 	s->cancelled = false;
 	s->failure.message[0] = 0;
 	s->stop = SWIFTLET_RUNNING;
@@ -475,23 +482,23 @@ struct mask session_mask(const struct session* s, double* matchness) {
 
 void session_want_signature(struct session* s, bool wanted) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->tap || method_sees_prompt(s))
+	if (!wanted || s->signature.tap || method_sees_prompt(s))
 		return;
-	s->tap = malloc(dim * PREFILL_CHUNK * sizeof *s->tap);
-	s->signature = calloc(dim, sizeof *s->signature);
-	if (!s->tap || !s->signature) {
-		free(s->tap);
-		free(s->signature);
-		s->tap = s->signature = NULL;
+	s->signature.tap = malloc(dim * PREFILL_CHUNK * sizeof *s->signature.tap);
+	s->signature.mean = calloc(dim, sizeof *s->signature.mean);
+	if (!s->signature.tap || !s->signature.mean) {
+		free(s->signature.tap);
+		free(s->signature.mean);
+		s->signature.tap = s->signature.mean = NULL;
 	}
 }
 
 const float* session_signature(const struct session* s) {
-	return s->tap && s->signature_rows > 0 && s->phase != PHASE_PREFILL ? s->signature : NULL;
+	return s->signature.tap && s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
 }
 
 int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {
-	*draft_steps = s->last_draft_steps;
-	*accepted = s->last_accepted;
-	return s->verified_rounds;
+	*draft_steps = s->last_round.draft_steps;
+	*accepted = s->last_round.accepted;
+	return s->last_round.count;
 }

@@ -92,19 +92,11 @@ static int add_row(struct mask_drafter* m, int32_t token, int parent) {
 
 static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 	m->segment.n = m->filled;
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = m->filled,
-	                      .n_segments = 1,
-	                      .segment = &m->segment,
-	                      .token = m->token + m->n,
-	                      .parent = m->parent + m->n,
-	                      .skip = m->round.skip,
-	                      .bridge = m->round.bridge,
-	                      .last = 2 * m->round.cache->backend->weights->shape.n_blocks,
-	                      .head = true,
-	                      .tap = -1,
-	                      .want = m->want + m->n,
-	                      .out = m->result + m->n};
+	*pass = pass_over(&m->segment, m->token + m->n, m->parent + m->n,
+	                  2 * m->round.cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
+	pass->skip = m->round.skip;
+	pass->bridge = m->round.bridge;
+	pass->head = true;
 }
 
 void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {

@@ -78,16 +78,9 @@ static bool run_rows(struct cache* cache, enum pass_kind kind, const int32_t* id
 	const struct segment segment = {.cache = cache, .base = cache->committed, .n = n};
 	for (int i = 0; i < n; i++)
 		want[i] = head ? WANT_TOKEN : WANT_NOTHING;
-	const struct pass pass = {.kind = kind,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = id,
-	                          .last = 2 * cache->backend->weights->shape.n_blocks,
-	                          .head = head,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = out};
+	struct pass pass = pass_over(&segment, id, NULL, 2 * cache->backend->weights->shape.n_blocks, want, out);
+	pass.kind = kind;
+	pass.head = head;
 	return cache->backend->run(cache->backend, &pass, error);
 }
 

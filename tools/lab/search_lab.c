@@ -17,18 +17,12 @@ static bool run(struct lab_text* t, int base, int n, const struct mask* skip, in
                 const uint8_t* want, struct result* out, struct error* error) {
 	struct backend* backend = t->cache->backend;
 	const struct segment segment = {.cache = t->cache, .base = base, .n = n};
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = t->token + base,
-	                          .skip = skip,
-	                          .last = 2 * backend->weights->shape.n_blocks,
-	                          .head = true,
-	                          .tap = tap,
-	                          .tap_out = states,
-	                          .want = want,
-	                          .out = out};
+	struct pass pass =
+	    pass_over(&segment, t->token + base, NULL, 2 * backend->weights->shape.n_blocks, want, out);
+	pass.skip = skip;
+	pass.head = true;
+	pass.tap = tap;
+	pass.tap_out = states;
 	return backend->run(backend, &pass, error);
 }
 
@@ -75,16 +69,8 @@ static bool add_influence(struct lab* lab, struct lab_text* t, double* sum, int*
 	if (!influence)
 		return error_set(error, "out of memory for influence");
 	const struct segment segment = {.cache = t->cache, .n = n};
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = t->token,
-	                          .last = last,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = out,
-	                          .influence = influence};
+	struct pass pass = pass_over(&segment, t->token, NULL, last, want, out);
+	pass.influence = influence;
 	const bool good = lab->backend->run(lab->backend, &pass, error);
 	lab->backend->discard(t->cache);
 	for (int s = 0; good && s < last; s++)
