@@ -22,19 +22,21 @@ INLINED float extreme_of(const eight_floats v[4]) {
 		least = EIGHT_WHERE(v[p] < least, v[p], least);
 		most = EIGHT_WHERE(v[p] > most, v[p], most);
 	}
-	float low = 0, high = 0;
+	most = EIGHT_WHERE(most > -least, most, least); /* of each lane the largest in size */
+	float extreme = 0, size = 0;
 	UNROLLED for (int l = 0; l < 8; l++) {
-		low = least[l] < low ? least[l] : low;
-		high = most[l] > high ? most[l] : high;
+		const float here = most[l] < 0 ? -most[l] : most[l];
+		extreme = here > size ? most[l] : extreme;
+		size = here > size ? here : size;
 	}
-	return -low > high ? low : high;
+	return extreme;
 }
 
 /* The nearest of sixteen levels for 32 weights; x becomes what is left. */
 INLINED void round_to_coarse(struct block_q4_0* out, float* x) {
 	eight_floats v[4];
 	eight_ints q[4];
-	memcpy(v, x, sizeof v);
+	UNROLLED for (int p = 0; p < 4; p++) memcpy(&v[p], x + p * 8, sizeof v[p]);
 	const uint16_t half = half_from_float(extreme_of(v) / -8);
 	const float d = half_to_float(half), inverse = d != 0 ? 1 / d : 0;
 	UNROLLED for (int p = 0; p < 4; p++) {
@@ -45,7 +47,7 @@ INLINED void round_to_coarse(struct block_q4_0* out, float* x) {
 		q[p] = __builtin_convertvector(level, eight_ints);
 		v[p] -= (__builtin_convertvector(q[p], eight_floats) - 8) * d;
 	}
-	memcpy(x, v, sizeof v);
+	UNROLLED for (int p = 0; p < 4; p++) memcpy(x + p * 8, &v[p], sizeof v[p]);
 	memcpy(out->d, &half, 2);
 	UNROLLED for (int p = 0; p < 2; p++) {
 		const eight_bytes both = __builtin_convertvector(q[p] | q[p + 2] << 4, eight_bytes);

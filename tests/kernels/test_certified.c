@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +15,19 @@
 #include "kernels/dtype_blocks.h"
 #include "tests/kernels/support_random_model.h"
 
-enum { DIM = 192, VOCAB = 2021, ROWS = 40, REPEATS = 12 };
+enum { DIM = 192, VOCAB = 1003, ROWS = 40, REPEATS = 5 };
 
 static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
 enum { N_TYPES = sizeof types / sizeof *types };
 
-enum { RANDOM, PEAKED, EQUAL, NEARLY_EQUAL, HUGE, TINY, LOPSIDED, ZERO_STATE, N_KINDS };
+enum { RANDOM, PEAKED, EQUAL, NEARLY_EQUAL, VERY_LARGE, TINY, LOPSIDED, ZERO_STATE, N_KINDS };
 
 /* ---- heads and states ---------------------------------------------------------------------------- */
 
 static void fill_head(float* head, int kind, struct random* r) {
 	for (int v = 0; v < VOCAB; v++)
 		for (int k = 0; k < DIM; k++) {
-			const float scale = kind == HUGE ? 3e3f : kind == TINY ? 3e-7f : 1;
+			const float scale = kind == VERY_LARGE ? 3e3f : kind == TINY ? 3e-7f : 1;
 			head[v * DIM + k] = random_normal(r) * scale;
 		}
 	for (int v = 1; v < VOCAB && (kind == EQUAL || kind == NEARLY_EQUAL); v++) {
@@ -39,7 +40,7 @@ static void fill_head(float* head, int kind, struct random* r) {
 static void fill_states(float* state, const float* head, int kind, struct random* r) {
 	for (int i = 0; i < ROWS; i++) {
 		const float* row = head + (size_t)random_below(r, VOCAB) * DIM;
-		const float scale = kind == HUGE ? 1e15f : kind == TINY ? 1e-30f : 1;
+		const float scale = kind == VERY_LARGE ? 1e15f : kind == TINY ? 1e-30f : 1;
 		const float share = kind == RANDOM ? 0 : kind == PEAKED ? 0.7f : 0.2f;
 		for (int k = 0; k < DIM; k++)
 			state[i * DIM + k] =
@@ -170,7 +171,7 @@ static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
 	const bool serves = cpu_of(p.full)->kernels->weaves_small;
 	assert_int_equal(p.certified->certified_bytes > 0, serves);
 	assert_int_equal(p.full->certified_bytes, 0);
-	for (int i = 0; i < REPEATS; i++) {
+	for (int i = 0; i < (strcmp(isa, "reference") == 0 ? 1 : REPEATS); i++) {
 		fill_states(state, head, kind, &r);
 		same_results(&p, state, name);
 		if (serves && kind == PEAKED) /* where one token stands out few rows are computed */
