@@ -245,6 +245,7 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
+	alone.certified_head = false; /* what it says is a guess */
 	alone.cache_bytes = 0; /* of a block each: they need far less, and nobody gives way for them */
 	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
