@@ -117,7 +117,7 @@ INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, 
 		UNROLLED for (int i = 0; i < n; i++) dot[i] =
 		    NARROW ? ints_set(0) : to_all(starts + (size_t)i * layout->bytes);
 		UNROLLED for (int c = 0; c < 4; c++) {
-			const ints both = woven_word(word, c);
+			const ints both = ints_load_anywhere(word + (size_t)c * WOVEN_WORD);
 			const ints low = low_bits(both, 0, 15), high = low_bits(both, 4, 15);
 			UNROLLED for (int i = 0; i < n; i++) {
 				dot[i] = dot_four(dot[i], low, q + (size_t)i * layout->bytes + c * 4);
