@@ -66,6 +66,7 @@ struct swiftlet_options {
 	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
 	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
+	int certified_head;  /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
 	struct exchange* exchange;

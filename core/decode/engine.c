@@ -245,7 +245,8 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
-	alone.cache_bytes = 0; /* of a block each: they need far less, and nobody gives way for them */
+	alone.certified_head = false; /* what it says is a guess */
+	alone.cache_bytes = 0;        /* of a block each: they need far less, and nobody gives way for them */
 	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
 }
@@ -334,6 +335,8 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .isa = options->isa,
 	    .context = options_context(options, model),
 	    .devices = options->devices,
+	    .certified_head =
+	        options->certified_head < 0 ? low_head_pays(&model->weights) : options->certified_head > 0,
 	    .exchange = options->exchange,
 	    /* processes that share a model keep their caches alike, each its own */
 	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
@@ -346,6 +349,9 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 		swiftlet_engine_close(engine);
 		return NULL;
 	}
+	if (engine->backend->certified_bytes > 0 && options->certified_head > 0)
+		note(engine, "%scertified head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
+		     (double)engine->backend->certified_bytes / 0x1p20);
 	engine_forget_costs(engine);
 	return engine;
 }

@@ -81,11 +81,11 @@ int mask_head(void* state, const struct tree* tree) {
 	return row < 0 || m->n == MAX_ROWS || is_end(m, tree->token[row]) ? -1 : row;
 }
 
-static int add_row(struct mask_drafter* m, int32_t token, int parent) {
+static int add_row(struct mask_drafter* m, int32_t token, int parent, uint8_t want) {
 	const int i = m->n + m->filled++;
 	m->token[i] = token;
 	m->parent[i] = parent;
-	m->want[i] = WANT_TOKEN | WANT_TOP;
+	m->want[i] = want;
 	m->result[i].top = TREE_RANKS;
 	return i;
 }
@@ -102,21 +102,22 @@ static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
+	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_ROUGH;
 	for (int i = 0; m->n == 0 && i < m->round.n_behind; i++)
-		m->want[add_row(m, m->round.behind[i], i - 1)] = WANT_NOTHING;
+		add_row(m, m->round.behind[i], i - 1, WANT_NOTHING);
 	m->of[head] =
-	    add_row(m, tree->token[head], head == 0 ? m->round.n_behind - 1 : m->of[tree->parent[head]]);
+	    add_row(m, tree->token[head], head == 0 ? m->round.n_behind - 1 : m->of[tree->parent[head]], want);
 	const int most = m->filled + carry;
 	for (int row = head + 1; row < tree->n && m->filled < most && m->n + m->filled < MAX_ROWS; row++)
 		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
-			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]]);
+			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]], want);
 	fill_pass(m, pass);
 }
 
 void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1);
+	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP);
 	fill_pass(m, pass);
 }
 

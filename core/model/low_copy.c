@@ -144,6 +144,15 @@ int low_bits_for(const struct model* model) {
 	return worth ? bits : 0;
 }
 
+bool low_head_pays(const struct weight_table* w) {
+	static const double LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
+	const double head = bytes_of(&w->output), step = head + sub_layer_bytes(w);
+	const double available = low_memory_available();
+	const double copy = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
+	return step > last_level_cache() && head >= LEAST_SHARE * step &&
+	       (available <= 0 || copy <= MOST_OF_MEMORY * available);
+}
+
 /* ---- found or made -------------------------------------------------------------------------- */
 
 bool low_copy_plan(struct low_copy* copy, const struct model* model, const struct low_wish* wish,

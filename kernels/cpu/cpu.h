@@ -5,6 +5,7 @@
 #define SWIFTLET_KERNELS_CPU_CPU_H
 
 #include "kernels/backend.h"
+#include "kernels/cpu/certified.h"
 #include "kernels/cpu/kernels.h"
 #include <stdatomic.h>
 
@@ -64,6 +65,8 @@ struct cpu_backend {
 	size_t cache_bytes;        /* the most that each may take; 0: what the caches may need */
 
 	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
+
+	struct certified_head certified; /* its memory is NULL where there is none */
 
 	struct block_vectors* block; /* (n_blocks) */
 	float *output_norm, *output_norm_bias, *output_bias;

@@ -178,6 +178,9 @@ static bool measure(struct decode* d, struct error* error) {
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
 	d->cache_bytes = cache_bytes(bench, d->depth);
 	d->bytes_per_token = weight_bytes(&bench->model->weights) + d->cache_bytes;
+	const double certified = (double)bench->engine->backend->certified_bytes; /* read in the head's place */
+	if (certified > 0)
+		d->bytes_per_token += certified - bytes_of(&bench->model->weights.output);
 	for (int i = 0; good && i < REPEATS; i++) {
 		bench_progress((double)i / REPEATS, "decoding");
 		d->bandwidth[i] = backend->bandwidth(backend);

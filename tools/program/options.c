@@ -70,6 +70,10 @@ static const struct session_option session_option[] = {
     {"adapter", "FILE", "kangaroo's adapter (safetensors;\ntools/train/kangaroo.py)"},
     {"heads", "FILE", "ppd's heads by block (safetensors;\ntools/train/ppd.py)"},
     {"probe", "FILE", "adaspeed's probe (safetensors; tools/train/probe.py)"},
+    {"certified-head", "auto|on|off",
+     "read the output head as a copy in four bits, made before the\nfirst token, and exactly what may be the "
+     "next "
+     "token; auto: where\nthe head is a good part of a step's bytes (auto)"},
     {"draft-bits", "auto|off|3|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "
      "in the background,\nwhere the stored weights are large enough (auto)"},
