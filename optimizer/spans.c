@@ -42,7 +42,7 @@ static void add_row(struct spans* s, float* const* state, size_t row, int dim) {
 			if (state[i]) {
 				const double product = square[i] * square[j];
 				const double xy = dot(state[i] + row * (size_t)dim, y, dim);
-				*at(s, i, j) += product > 0 ? distance(xy / sqrt(product)) : 0;
+				*at(s, i, j) += product == 0 ? 0 : distance(xy / sqrt(product));
 			}
 	}
 }
