@@ -2,6 +2,7 @@
 #include "optimizer/belief.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* How scores stray, as measured (`bench search --noise`, tools/bench.md) on the built-in model with prompts
  * of spec-bench and on planted and graded made-up models, seeds 101 to 103; nothing here was chosen on the
@@ -59,12 +60,16 @@ bool belief_open(struct belief* b, int dims, int copy_bits, int size, uint64_t s
 	                                                 .weight_sd = 1,
 	                                                 .offset_sd = WINDOW_SD,
 	                                                 .seed = seed});
+	b->span = calloc((size_t)(dims + 1) * (size_t)(dims + 1), sizeof *b->span);
 	if (b->linear)
 		uninformed(b, size);
-	return b->linear != NULL;
+	return b->linear && b->span;
 }
 
-void belief_close(struct belief* b) { linear_close(b->linear); }
+void belief_close(struct belief* b) {
+	linear_close(b->linear);
+	free(b->span);
+}
 
 void belief_inform(struct belief* b, const double* influence) {
 	double mean = 0, sd[MAX_BITS];
@@ -88,8 +93,56 @@ void belief_window(struct belief* b) {
 	b->here = 0;
 }
 
+void belief_inform_spans(struct belief* b, const struct spans* spans) {
+	double influence[MAX_DIMS + 4];
+	for (int i = 0; i <= b->dims; i++)
+		for (int j = i + 1; j <= b->dims; j++)
+			b->span[i * (b->dims + 1) + j] = spans_influence(spans, i + 2, j + 2);
+	for (int i = 1; i < b->dims + 4; i++)
+		influence[i] = spans_influence(spans, i, i + 1);
+	influence[0] = influence[1]; /* the embedding is no tap's */
+	b->spanned = true;
+	belief_inform(b, influence);
+}
+
+double belief_together(const struct belief* b, int i, int j) {
+	double sum = 0;
+	for (int k = i; k < j && b->spanned; k++)
+		sum += b->span[k * (b->dims + 1) + k + 1];
+	return sum > 0 ? b->span[i * (b->dims + 1) + j] / sum : 1;
+}
+
+/* Of all that it skips, span by span; the weights' means say what each span's share is. */
+static double together(const struct belief* b, const struct vector* v) {
+	double whole = 0, sum = 0;
+	for (int i = 0, j; i < b->dims; i = j) {
+		for (j = i; j < b->dims && vector_has(v, j);)
+			j++;
+		for (int k = i; k < j; k++)
+			sum += b->span[k * (b->dims + 1) + k + 1];
+		whole += j > i ? b->span[i * (b->dims + 1) + j] : 0;
+		j += j == i;
+	}
+	return sum > 0 ? whole / sum : 1;
+}
+
 static double damage_of(const struct belief* b, const struct vector* v) {
-	return fmax(LEAST, linear_mean(b->linear, v->word));
+	const double sum = linear_mean(b->linear, v->word);
+	if (!b->spanned)
+		return fmax(LEAST, sum);
+	const struct vector skips = vector_skips(v, b->dims);
+	return fmax(LEAST, sum + (together(b, v) - 1) * linear_mean(b->linear, skips.word));
+}
+
+/* What the linear model takes in for a damage: as much of it as of its own sum, with that factor on the
+ * variance. */
+static void learn_damage(struct belief* b, const struct vector* v, double damage, double variance,
+                         double share, bool here) {
+	const struct vector skips = vector_skips(v, b->dims);
+	const double factor = b->spanned ? fmax(0.1, together(b, v)) : 1;
+	const double rounding = linear_mean(b->linear, v->word) - linear_mean(b->linear, skips.word);
+	linear_add(b->linear, v->word, (damage - rounding) / factor + rounding, variance / (factor * factor),
+	           share / factor, here);
 }
 
 /* -d matchness / d damage, by a difference. */
@@ -155,7 +208,7 @@ double belief_see(struct belief* b, const struct vector* v, const struct score* 
 	const double sum = damage_of(b, v), share = window_share(b, sum, measured);
 	const double shift = here ? share * linear_offset(b->linear) : 0, expected = fmax(LEAST, sum + shift);
 	const double damage = damage_seen(b, expected, s, here, variance);
-	linear_add(b->linear, v->word, damage, *variance + SUM_SD * SUM_SD * sum * sum, share, here);
+	learn_damage(b, v, damage, *variance + SUM_SD * SUM_SD * sum * sum, share, here);
 	const double weight = 1 / (*variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
 	own->damage += (damage - shift) * weight;
 	own->damage_weight += weight;
@@ -208,7 +261,8 @@ double belief_matchness(const struct belief* b, const struct vector* v, const st
 double belief_variance(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	const double sum = damage_of(b, v), slope = slope_at(b, sum);
 	const double known = own ? own->excess_weight + draft_weight(own) : 0;
-	const double damage = linear_variance(b->linear, v->word) + SUM_SD * SUM_SD * sum * sum;
+	const double factor = b->spanned ? together(b, v) : 1;
+	const double damage = factor * factor * linear_variance(b->linear, v->word) + SUM_SD * SUM_SD * sum * sum;
 	const double left = 1 / (1 / damage + (own ? own->damage_weight : 0));
 	return slope * slope * left + 1 / (1 / (LINK_SD * LINK_SD) + known);
 }

@@ -13,6 +13,7 @@
 
 #include "gp/linear.h"
 #include "optimizer/calibration.h"
+#include "optimizer/spans.h"
 #include "optimizer/vector.h"
 
 /* One score of a mask. */
@@ -38,8 +39,9 @@ struct belief {
 	struct calibration link;
 	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
 	int here;    /* scores of the present window */
-	bool informed;
+	bool informed, spanned;
 	double influence[MAX_BITS]; /* (bits) where informed: the damage to expect of each by influence alone */
+	double* span; /* (dims + 1, dims + 1) where spanned: mean influence of the sub-layers [i + 2, j + 2) */
 };
 
 enum { BELIEF_DRAWS = 24 };
@@ -52,6 +54,11 @@ void belief_close(struct belief*);
 /* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all
  * scores again. */
 void belief_inform(struct belief*, const double* influence);
+/* Likewise from the influence of spans: neighbours left out together do other damage than one by one. */
+void belief_inform_spans(struct belief*, const struct spans*);
+/* The damage of leaving out the sub-layers [i + 2, j + 2) over the sum of theirs one by one; 1 where no spans
+ * are known. */
+double belief_together(const struct belief*, int i, int j);
 void belief_window(struct belief*); /* the next scores `here` are of a new window */
 /* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */
 /* Returns the damage seen, less the window's share, and the variance of that. */

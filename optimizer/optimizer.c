@@ -174,6 +174,8 @@ static void close(struct learner* learner) {
 		search_close(o->search);
 	distance_close(&o->distance);
 	free(o->influence_rows);
+	free(o->walk);
+	spans_close(&o->spans);
 	free(o);
 }
 
@@ -192,6 +194,16 @@ static const struct learner_calls calls = {.close = close,
                                            .expected = expected,
                                            .figures = figures};
 
+/* A window's states may take WALK_BYTES, but are of 8 rows at least. */
+static bool open_walk(struct optimizer* o, const struct model_shape* shape) {
+	enum { WALK_BYTES = 32 << 20 };
+	const size_t row = 2 * (size_t)shape->n_blocks * (size_t)shape->dim * sizeof *o->walk;
+	const int rows = (int)(WALK_BYTES / row), window = o->session->options.window;
+	o->walk_rows = rows > window ? window : rows > 8 ? rows : 8;
+	o->walk = malloc((size_t)o->walk_rows * row);
+	return spans_open(&o->spans, shape->n_blocks) && o->walk;
+}
+
 /* The session closes it, also when something is missing. */
 static bool open_optimizer(struct session* s, struct error* error) {
 	const struct weight_table* weights = &s->engine->model->weights;
@@ -208,6 +220,9 @@ static bool open_optimizer(struct session* s, struct error* error) {
 		    malloc(2 * (size_t)weights->shape.n_blocks * MAX_ROWS * sizeof *o->influence_rows);
 		if (!o->influence_rows)
 			return error_set(error, "out of memory for the influence of %d blocks", weights->shape.n_blocks);
+		if (!open_walk(o, &weights->shape))
+			return error_set(error, "out of memory for the states of %d sub-layers",
+			                 2 * weights->shape.n_blocks);
 	}
 	if (s->options.distance && !distance_open(&o->distance, weights, s->options.window))
 		return error_set(error, "out of memory for the hidden states of %d tokens", s->options.window);
@@ -265,6 +280,7 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 	o->influence = *influence;
 	*influence = known;
 	o->influence_told = 0;
+	spans_forget(&o->spans);
 	o->search = other;
 	o->search_host = foreground + background / s->engine->backend->threads(s->engine->backend);
 	s->mask = search_best(other, &s->matchness);

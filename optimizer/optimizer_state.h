@@ -5,6 +5,7 @@
 #include "core/decode/session_state.h"
 #include "optimizer/distance.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/spans.h"
 
 /* The tokens that proposals are scored on: text[base + 1 … base + size], predicted from the rows
  * text[base … base + size - 1] in one pass over base committed tokens. */
@@ -16,6 +17,8 @@ struct window {
 	struct proposal proposal;
 	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
 	double distance;         /* of those rows, summed; NaN: not measured */
+	bool walks;              /* its rows go through the full model a sub-layer a pass, for span influence */
+	int walked;              /* sub-layers until now; all of them: it has been told */
 	bool full;               /* the pass at hand is the full model's, for states that were not kept */
 	double abandoned;        /* share of proposals given up after their first rows */
 	double usual;            /* tokens that a request generates, of late; 0: none has ended yet */
@@ -30,8 +33,11 @@ struct optimizer {
 	struct distance distance;                   /* no rows: not measured */
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
-	double influence_told;                      /* rows that the search was told of */
-	double search_host;                         /* seconds of the search's own already on the ledger */
+	struct spans spans;                         /* of generated text; no sum: not measured */
+	float* walk; /* (2L, walk_rows, dim) a window's states, after each sub-layer */
+	int walk_rows;
+	double influence_told; /* rows that the search was told of */
+	double search_host;    /* seconds of the search's own already on the ledger */
 	int32_t row_parent[MAX_ROWS];
 };
 

@@ -28,7 +28,7 @@ void score_new_instance(struct optimizer* o) {
 	if (generated > 0)
 		o->window.usual += (generated - o->window.usual) * (o->window.usual > 0 ? 0.125 : 1);
 	o->window.size = 0;
-	o->window.full = false;
+	o->window.full = o->window.walks = false;
 	if (o->distance.capacity > 0)
 		distance_forget(&o->distance);
 }
@@ -89,7 +89,7 @@ static void move_window(struct optimizer* o) {
 	w->start = window_start(o, generated, rows);
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
-	w->scored = 0;
+	w->scored = w->walked = 0;
 	if (o->distance.capacity > 0)
 		distance_window(&o->distance, w->base, rows);
 	search_window(o->search, w->id, rows);
@@ -144,6 +144,11 @@ bool score_begin(struct learner* learner) {
 	move_window(o);
 	if (w->size == 0 || !is_affordable(o))
 		return false;
+	w->walks = o->walk && w->walked < 2 * o->spans.blocks && o->spans.rows < SPANS_ENOUGH;
+	if (w->walks) {
+		w->walked = 0;
+		return true;
+	}
 	const bool proposed = search_propose(o->search, &w->proposal);
 	charge_search(o);
 	if (!proposed)
@@ -172,10 +177,66 @@ static void full_pass(struct optimizer* o, struct pass* pass) {
 	pass->tap_out = d->full;
 }
 
+/* ---- span influence ----------------------------------------------------------------------- */
+
+static size_t walk_size(const struct optimizer* o) {
+	return (size_t)o->walk_rows * (size_t)o->session->engine->model->weights.shape.dim;
+}
+
+static int walk_rows(const struct optimizer* o) {
+	return o->window.size < o->walk_rows ? o->window.size : o->walk_rows;
+}
+
+/* The window's rows through the next sub-layer of the full model, from the states before it. */
+static void walk_pass(struct optimizer* o, struct pass* pass) {
+	struct session* s = o->session;
+	const int at = o->window.walked, rows = walk_rows(o);
+	memset(s->want, WANT_NOTHING, sizeof s->want);
+	for (int i = 0; i < rows; i++)
+		o->row_parent[i] = i - 1;
+	s->segment = (struct segment){.cache = s->cache, .base = o->window.base, .n = rows};
+	*pass = (struct pass){.kind = PASS_EXACT,
+	                      .n = rows,
+	                      .n_segments = 1,
+	                      .segment = &s->segment,
+	                      .token = s->text + o->window.base,
+	                      .parent = o->row_parent,
+	                      .state = at > 0 ? o->walk + (size_t)(at - 1) * walk_size(o) : NULL,
+	                      .first = at,
+	                      .last = at + 1,
+	                      .tap = at,
+	                      .tap_out = o->walk + (size_t)at * walk_size(o),
+	                      .want = s->want,
+	                      .out = s->result};
+}
+
+/* Rows of generated tokens: the window's first row may be the prompt's last one. True once all is told. */
+static bool take_walk(struct optimizer* o) {
+	const int dim = o->session->engine->model->weights.shape.dim, blocks = o->spans.blocks;
+	const int left_out = o->window.start == 0;
+	float* state[2 * MAX_BLOCKS + 1] = {NULL};
+	o->session->cache->backend->discard(o->session->cache);
+	if (++o->window.walked < 2 * blocks)
+		return false;
+	for (int i = 0; i < 2 * blocks; i++)
+		state[i + 1] = o->walk + (size_t)i * walk_size(o) + (size_t)left_out * (size_t)dim;
+	spans_add(&o->spans, state, walk_rows(o) - left_out, dim);
+	search_set_spans(o->search, &o->spans);
+	o->window.walks = false;
+	optimizer_adopt_best(o);
+	return true;
+}
+
+/* ---- scores ------------------------------------------------------------------------------- */
+
 void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	struct window* w = &o->window;
+	if (w->walks) {
+		walk_pass(o, pass);
+		return;
+	}
 	if (w->full) {
 		full_pass(o, pass);
 		return;
@@ -205,7 +266,7 @@ static void charge_pass(struct optimizer* o, const struct pass* pass, double sec
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
 		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
-	if (!o->window.full)
+	if (!o->window.full && !o->window.walks)
 		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
 }
 
@@ -214,6 +275,8 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	struct session* s = o->session;
 	struct window* w = &o->window;
 	charge_pass(o, pass, seconds);
+	if (w->walks)
+		return take_walk(o);
 	if (w->full) {
 		o->distance.known = w->size;
 		w->full = false;

@@ -55,6 +55,9 @@ static bool check(const struct search_options* o, struct error* error) {
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
 	const bool by_price = o->skip_ratio == 0 && o->objective == OBJECTIVE_SPEEDUP && !o->published;
+	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
+		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
+		                 o->skip_cost);
 	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
@@ -295,16 +298,8 @@ static void replay(struct search* s) {
 		belief_window(&s->belief);
 }
 
-void search_set_influence(struct search* s, const double* influence, double rows) {
-	if (s->option.published || !(rows > 0))
-		return;
-	for (int i = 0; i < s->dims; i++)
-		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
-			return;
-	const double began = now(s);
-	belief_inform(&s->belief, influence);
-	if (s->bayes)
-		bayes_inform(s->bayes, influence + 2);
+/* Under a new prior. */
+static void weigh_again(struct search* s) {
 	replay(s);
 	if (s->pending && !s->given) {
 		const struct vector v = value_first_guess(s);
@@ -312,6 +307,38 @@ void search_set_influence(struct search* s, const double* influence, double rows
 	} else {
 		incumbent_compare(s, false);
 	}
+}
+
+void search_set_influence(struct search* s, const double* influence, double rows) {
+	if (s->option.published || !(rows > 0))
+		return;
+	for (int i = 0; i < s->dims; i++)
+		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
+			return;
+	if (s->belief.spanned)
+		return;
+	const double began = now(s);
+	belief_inform(&s->belief, influence);
+	if (s->bayes)
+		bayes_inform(s->bayes, influence + 2);
+	weigh_again(s);
+	s->seconds += now(s) - began;
+}
+
+void search_set_spans(struct search* s, const struct spans* spans) {
+	double influence[MAX_DIMS];
+	if (s->option.published || !(spans->rows > 0) || 2 * (spans->blocks - 2) != s->dims)
+		return;
+	for (int i = 0; i < s->dims; i++) {
+		influence[i] = spans_influence(spans, i + 2, i + 3);
+		if (!(influence[i] >= 0 && isfinite(influence[i])))
+			return;
+	}
+	const double began = now(s);
+	belief_inform_spans(&s->belief, spans);
+	if (s->bayes)
+		bayes_inform(s->bayes, influence);
+	weigh_again(s);
 	s->seconds += now(s) - began;
 }
 
@@ -425,7 +452,9 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 		return;
 	s->cost = *cost;
 	s->have_costs = true;
-	if (s->pending && !s->given && s->belief.informed && value_by_speedup(s)) {
+	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
+		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
+	if (s->pending && !s->given && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
 		const struct vector v = value_first_guess(s);
 		if (!vector_equal(&v, &search_incumbent(s)->bits))
 			incumbent_place(s, &v);

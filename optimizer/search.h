@@ -9,6 +9,7 @@
 #define SWIFTLET_OPTIMIZER_SEARCH_H
 
 #include "optimizer/search_options.h"
+#include "optimizer/spans.h"
 
 enum proposal_kind {
 	PROPOSAL_START,   /* the start mask, or one that was given, scored on its first window */
@@ -59,6 +60,9 @@ void search_remember(struct search*, const struct mask*, bool low, int matches, 
  * as it gets better known; each call goes over all observations once. Values that are negative or not finite:
  * the call is ignored. */
 void search_set_influence(struct search*, const double* influence, double rows);
+/* Likewise from the influence of every span of sub-layers: the first mask is then the best span of its price.
+ */
+void search_set_spans(struct search*, const struct spans*);
 /* Drafting with a mask measured its acceptance for nothing: `accepted` of `trials` draft steps whose path was
  * right so far (both may be fractions: recent ones weigh more). O(dims). */
 void search_see_draft(struct search*, const struct mask*, double accepted, double trials);

@@ -35,7 +35,7 @@ static bool runs(const struct search* s, const struct entry* e) {
 
 /* By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return runs(s, e) && (value_by_speedup(s) || vector_count(&e->bits, s->dims) >= s->size);
+	return runs(s, e) && (value_by_speedup(s) || value_enough(s, &e->bits));
 }
 
 void incumbent_compare(struct search* s, bool step) {

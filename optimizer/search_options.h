@@ -13,6 +13,9 @@ struct search_options {
 	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, with OBJECTIVE_SPEEDUP only: as many as pay at
 	 * measured costs, the start (before costs are known) at r = 0.45. */
 	double skip_ratio;
+	/* Share of a plain step's cost that a mask saves at least, where costs are known; 0: by ratio or price.
+	 */
+	double skip_cost;
 	int bayes_interval;   /* beta: step o is Bayesian when o % beta == 0; 0 = random search only */
 	int max_steps;        /* S */
 	int patience;         /* steps without improvement */

@@ -75,6 +75,15 @@ double value_expected(const struct search*, const struct entry*);
 /* order (n) by rising key, stable. */
 void value_sort(const double* key, int* order, int n);
 struct vector value_first(const int* order, int size);
+/* The span of least damage, by damage of single sub-layers (dims) and what neighbours together do beside it:
+ * of the size or the share of cost saved (0: of the search's own), or where these are free the one that pays
+ * most. */
+struct vector value_best_span(const struct search*, const double* damage, double share);
+/* Adds the sub-layers of least damage for what they save until the share of cost wanted is saved, and takes
+ * out those of most damage that it does not need. */
+void value_trim(const struct search*, struct vector*, const double* damage);
+/* Whether that much is saved, or that many are left out. */
+bool value_enough(const struct search*, const struct vector*);
 /* The sub-layers of least damage (bits), or of least damage for what skipping or rounding them saves: exactly
  * s->size of them skipped, or where the size is free as many as pay. */
 struct vector value_best(const struct search*, const double* damage);

@@ -70,6 +70,82 @@ struct vector value_first(const int* order, int size) {
 	return v;
 }
 
+/* ---- spans ---------------------------------------------------------------------------------- */
+
+static double saved_by(const struct search* s, int i) { return i & 1 ? s->cost.mlp : s->cost.attention; }
+
+static double saved(const struct search* s, const struct vector* v) {
+	double sum = 0;
+	for (int i = 0; i < s->dims; i++)
+		sum += vector_has(v, i) ? saved_by(s, i) : 0;
+	return sum;
+}
+
+static bool by_cost(const struct search* s) { return s->option.skip_cost > 0 && s->have_costs; }
+
+bool value_enough(const struct search* s, const struct vector* v) {
+	return by_cost(s) ? saved(s, v) >= s->option.skip_cost - 1e-9 : vector_count(v, s->dims) >= s->size;
+}
+
+struct vector value_best_span(const struct search* s, const double* damage, double share) {
+	const bool any = share == 0 && s->free_size && value_by_speedup(s);
+	const double most = any ? value_size(s, MOST_RATIO[s->record.observations > 0]) : s->dims;
+	const double wanted = share > 0 ? share : s->option.skip_cost;
+	double best = -INFINITY;
+	int from = 0, to = 0;
+	for (int i = 0; i < s->dims; i++) {
+		double sum = 0, gone = 0;
+		for (int j = i + 1; j <= s->dims && j - i <= most; j++) {
+			sum += damage[j - 1];
+			gone += saved_by(s, j - 1);
+			const bool enough =
+			    any || (wanted > 0 && s->have_costs ? gone >= wanted - 1e-9 : j - i >= s->size);
+			if (!enough)
+				continue;
+			const double all = belief_together(&s->belief, i, j) * sum;
+			const double alpha =
+			    any ? cautious(calibration_matchness(&s->belief.link, all), s->record.observations) : 0;
+			const double value = any ? speedup_of(&s->cost, 1 - gone, alpha) + 1e-6 * alpha : -all;
+			if (value > best) {
+				best = value;
+				from = i;
+				to = j;
+			}
+			if (!any)
+				break;
+		}
+	}
+	struct vector v = {{0}};
+	for (int i = from; i < to; i++)
+		vector_set(&v, i, true);
+	return v;
+}
+
+void value_trim(const struct search* s, struct vector* v, const double* damage) {
+	if (!by_cost(s))
+		return;
+	while (!value_enough(s, v)) {
+		int best = -1;
+		for (int i = 0; i < s->dims; i++)
+			if (!vector_has(v, i) &&
+			    (best < 0 || damage[i] * saved_by(s, best) < damage[best] * saved_by(s, i)))
+				best = i;
+		if (best < 0)
+			return;
+		vector_set(v, best, true);
+	}
+	for (;;) {
+		int worst = -1;
+		const double spare = saved(s, v) - s->option.skip_cost + 1e-9;
+		for (int i = 0; i < s->dims; i++)
+			if (vector_has(v, i) && saved_by(s, i) <= spare && (worst < 0 || damage[i] > damage[worst]))
+				worst = i;
+		if (worst < 0)
+			return;
+		vector_set(v, worst, false);
+	}
+}
+
 /* ---- states by price ---------------------------------------------------------------------- */
 
 /* From the full model towards the empty one: a sub-layer goes from stored to low, from low to skipped, or
@@ -178,7 +254,8 @@ struct vector value_best(const struct search* s, const double* damage) {
 	}
 	int order[MAX_DIMS];
 	value_sort(damage, order, s->dims);
-	struct vector v = value_first(order, s->size);
+	struct vector v = value_first(order, by_cost(s) ? 0 : s->size);
+	value_trim(s, &v, damage);
 	value_round(s, &v, damage);
 	return v;
 }
@@ -186,7 +263,11 @@ struct vector value_best(const struct search* s, const double* damage) {
 struct vector value_first_guess(const struct search* s) {
 	double damage[MAX_BITS];
 	linear_weights(s->belief.linear, damage);
-	return value_best(s, s->belief.informed ? s->belief.influence : damage);
+	if (!s->belief.spanned)
+		return value_best(s, s->belief.informed ? s->belief.influence : damage);
+	struct vector v = value_best_span(s, damage, 0);
+	value_round(s, &v, damage);
+	return v;
 }
 
 double value_worth(const struct search* s, const struct vector* v, int rows) {

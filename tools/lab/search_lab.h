@@ -1,50 +1,57 @@
-/* A laboratory for the layer-set search: text that a model wrote, cut into windows that masks are scored on
- * as a session scores them, and other text that they are judged on.
+/* A laboratory for the layer-set search: answers that a model wrote to prompts of two halves, one to search
+ * on, one to judge on, and what masks get right of them.
  *
- * Every figure comes from real exact passes over the backend; nothing is simulated. Windows come as serving
- * gives them, text after text. */
+ * Nothing is simulated: a score is teacher-forced over the answers, a window of LAB_WINDOW rows a pass, with
+ * the full model's keys and values before the window and the draft's inside it, as matchness is (SWIFT Eq.
+ * 3). A mask's price is the share of a plain step's weight bytes that it saves. */
 #ifndef SWIFTLET_TOOLS_LAB_SEARCH_LAB_H
 #define SWIFTLET_TOOLS_LAB_SEARCH_LAB_H
 
-#include "optimizer/search.h"
+#include "optimizer/spans.h"
 #include "tools/lab/bench.h"
+#include "tools/program/state_texts.h"
 
-enum { LAB_WINDOW = 32, LAB_FIRST_ROWS = 8 };
-
-struct lab_text {
-	struct cache* cache; /* committed: all tokens but the last */
-	int32_t* token;      /* (n_prompt + n) */
-	int n_prompt, n;
-};
+enum { LAB_WINDOW = 32, LAB_LEARN = 0, LAB_JUDGE = 1, LAB_MOST_WINDOWS = 1024 };
 
 struct lab_window {
-	int text, base, size; /* predicts token[base + 1 … base + size] from `base` committed tokens */
+	int text, base, size; /* predicts id[base + 1 … base + size] from `base` committed tokens */
+};
+
+struct lab_half {
+	struct state_text* text; /* (n) with their caches */
+	int n;
+	float** begun; /* (n) by text: its answer's states (rows, dim) after the first block, which is never
+	                  skipped */
+	struct lab_window window[LAB_MOST_WINDOWS]; /* round and round over the texts */
+	int windows;
 };
 
 struct lab {
+	struct text_maker maker;
 	struct backend* backend;
-	int dim;
-	float* gain;                        /* (dim) the output norm's weights: states as the head sees them */
-	float *full, *draft;                /* (n_windows, LAB_WINDOW, dim) and (LAB_WINDOW, dim) last states */
-	struct lab_text *search, *judge;    /* (n_search), (n_judge) */
-	struct lab_window *window, *beside; /* (n_windows) to search on, (n_beside) to judge on */
-	int n_search, n_judge, n_windows, n_beside;
-	double* influence; /* (2L) over the first prompts searched on */
-	struct judged {
-		struct mask mask;
-		double matchness;
-	} * judged; /* what was judged before */
-	int n_judged, judged_capacity;
+	int blocks;
+	struct lab_half half[2];
+	struct spans spans;           /* over the answers to search on */
+	double attention, mlp, fixed; /* prices, in plain steps */
+	struct result out[LAB_WINDOW];
 };
 
-/* Writes greedy text: prompts 0 … n_search - 1 to search on, the others to judge on; ids (count[i]) a prompt,
- * at most tokens[i] generated ones, up to EOS. False with the error set; close in any case. */
-bool lab_open(struct lab*, const struct bench*, int32_t* const* prompt, const int* count, const int* tokens,
-              int n, int n_search, struct error*);
+/* Sums over rows. */
+struct lab_score {
+	int rows, matches;
+	double probability, log_probability; /* the draft's of the target's token; 1e-4 at least in the log */
+};
+
+/* prompt: every other one to search on. False with the error set; close in any case. */
+bool lab_open(struct lab*, const struct bench*, const struct swiftlet_options*, const struct prompt* prompt,
+              int n, struct error*);
 void lab_close(struct lab*);
-/* Hits of the mask among the first `rows` of window `w`, and the mean distance of those rows' states. */
-int lab_score(struct lab*, const struct mask*, int w, int rows, double* distance);
-/* The share of hits on all of the text to judge on; of the same mask without another pass. */
-double lab_judge(struct lab*, const struct mask*);
+/* Adds the mask's score on windows [first, first + n) of a half. */
+bool lab_score(struct lab*, int half, const struct mask*, int first, int n, struct lab_score*, struct error*);
+/* One-step alpha: the share of an answer's tokens that a single draft step finds after the full model's keys
+ * and values of all tokens before; negative with the error set. */
+double lab_alpha(struct lab*, int half, const struct mask*, struct error*);
+/* Share of a plain step that a mask saves. */
+double lab_saved(const struct lab*, const struct mask*);
 
 #endif

@@ -165,7 +165,7 @@ bool state_text_walk(const struct text_maker* maker, struct state_text* t, bool 
 	for (int first = 0; good && first < t->n - 1;) {
 		const int rows = t->n - 1 - first < MAX_ROWS ? t->n - 1 - first : MAX_ROWS;
 		good = walk_rows(backend, t->cache, t->id + first, rows, points, state, error);
-		if (good)
+		if (good && take)
 			take(user, first, rows, state);
 		first += rows;
 	}
