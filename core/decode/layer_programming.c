@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 static float* at(const struct layer_programming* p, float* states, int j) {
 	return states + (size_t)j * (size_t)p->n * (size_t)p->dim;
 }

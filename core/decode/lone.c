@@ -7,8 +7,6 @@
 #include "core/decode/session_state.h"
 #include "core/draft/rejection.h"
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 static const struct model_shape* shape_of(const struct session* s) {
 	return &s->engine->model->weights.shape;
 }

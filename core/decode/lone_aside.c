@@ -4,8 +4,6 @@
 
 #include "core/decode/session_state.h"
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 /* SWIFT's own ratio where none is given. */
 int method_mask_size(const struct session* s) {
 	const double ratio = s->options.skip_ratio > 0 ? s->options.skip_ratio : 0.45;

@@ -1,8 +1,6 @@
 /* The tree that a lone drafter's steps become, and what verification teaches of them. */
 #include "core/decode/session_state.h"
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 /* ---- steps -------------------------------------------------------------------------------- */
 
 static int width_of(const struct session* s, const struct result* step) {

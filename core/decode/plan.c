@@ -11,8 +11,6 @@
 
 enum { FIRST_REST = 64, LONGEST_REST = 1024, CALIBRATE_EVERY = 64, LOOK_EVERY = 16, PRICES_EVERY = 8 };
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 static bool mask_drafts(const struct session* s) {
 	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
 }
