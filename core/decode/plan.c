@@ -258,14 +258,13 @@ static void rest(struct session* s, int source, bool passed) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	const bool formed = s->form.acceptor != NULL; /* methods' own rounds know no grammar */
-	s->plan.rule = never || (formed && !method_plans(&s->options)) ? RULE_PLAIN
-	               : !method_plans(&s->options)                    ? RULE_METHOD
-	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS     ? RULE_FIXED
-	                                                               : RULE_GAIN;
+	s->plan.rule = never || (s->lone && !lone_drafts(s))       ? RULE_PLAIN
+	               : s->lone                                   ? RULE_LONE
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED
+	                                                           : RULE_GAIN;
 	s->plan.looped = false;
-	if (s->plan.rule == RULE_METHOD) {
-		method_start(s);
+	if (s->plan.rule == RULE_LONE) {
+		lone_start(s);
 		return;
 	}
 	if (s->drafters.state[SOURCE_mask]) {
@@ -292,8 +291,8 @@ bool plan_goes_on(struct session* s) {
 	struct plan* plan = &s->plan;
 	if (plan->rule == RULE_PLAIN)
 		return false;
-	if (plan->rule == RULE_METHOD)
-		return method_goes_on(s);
+	if (plan->rule == RULE_LONE)
+		return lone_goes_on(s);
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;
@@ -367,8 +366,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
-	if (s->plan.rule == RULE_METHOD)
-		method_learn(s, emitted, accepted);
+	if (s->plan.rule == RULE_LONE)
+		lone_learn(s, emitted, accepted);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

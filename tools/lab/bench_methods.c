@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/method_round.h"
+#include "core/decode/lone.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
@@ -194,7 +194,7 @@ static bool open_row(struct methods_bench* b, enum swiftlet_method method, enum 
 
 static bool open_variants(struct methods_bench* b, enum swiftlet_method method, enum swiftlet_stop_rule rule,
                           struct error* error) {
-	const bool exits = methods[method].drafter == DRAFTS_EXIT || methods[method].drafter == DRAFTS_ADAPTER;
+	const bool exits = method_has_exit(&methods[method]);
 	if (b->table.rows + 2 > BENCH_ROWS)
 		return error_set(error, "more than %d rows: expected fewer --methods or --stop-rules", BENCH_ROWS);
 	return open_row(b, method, rule, false, error) &&
