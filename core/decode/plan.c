@@ -216,20 +216,6 @@ bool plan_passed(const struct session* s, int source) {
 	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
-bool plan_mask_may_pay(const struct session* s) {
-	const struct cost_model* cost = &s->engine->cost;
-	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
-		return true;
-	double attention, mlp, fixed;
-	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
-	const struct states states = session_states(s, &s->mask);
-	/* a mask that skips little is not all that learning may come to */
-	double c = 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed;
-	if (mask_count(&s->mask) > 0 || states.any)
-		c = fmin(c, cost_draft(cost, states_variant(&states, &s->mask)));
-	return price_chain_now(cost, s->options.max_draft, 1, c) > (double)planner_rate(&s->planner);
-}
-
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;

@@ -252,9 +252,6 @@ void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
 /* Whether the mask's draft model, or the other model that drafts, was run in this round. */
 bool plan_passed(const struct session*, int source);
-/* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
- * always right; else there is no use in learning a better one. */
-bool plan_mask_may_pay(const struct session*);
 
 /* A copy that is still being made may get some of what drafting has earned. */
 void plan_help_copy(struct session*);
