@@ -7,8 +7,9 @@
 #define SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
 
 #include "core/decode/cost.h"
-#include "core/decode/exit_heads.h"
+#include "core/draft/exit_heads.h"
 #include "core/draft/tree.h"
+#include "core/model/parts.h"
 
 enum { EXITS = 10, EXIT_ROWS = 32 };
 

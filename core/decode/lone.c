@@ -57,10 +57,12 @@ static bool open_heads(struct session* s, struct error* error) {
 	m->side = s->engine->backend->cache_open(s->engine->backend, 1, s->cache->type, error);
 	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
 	m->exit_logits = malloc(3 * vocab * sizeof *m->exit_logits);
-	m->heads = (struct trained_heads){heads, heads->rows, heads_apply};
 	if (m->side && (!m->exit_state || !m->exit_logits))
 		error_set(error, "out of memory for heads");
 	m->exit_heads = (struct exit_heads){.heads = heads,
+	                                    .shape = heads->shape,
+	                                    .rows = heads->rows,
+	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
 	                                    .in = m->exit_state ? m->exit_state + EXIT_ROWS * dim : NULL,
 	                                    .logits = m->exit_logits};
@@ -80,7 +82,7 @@ static bool open_drafter(struct session* s, struct error* error) {
 	                                  .reuse = method_has_exit(m->method) && s->options.reuse,
 	                                  .states = m->stop.rule == STOP_PROBE,
 	                                  .logits = s->options.rejection,
-	                                  .heads = m->heads.heads ? &m->heads : NULL,
+	                                  .heads = m->exit_heads.heads ? &m->exit_heads : NULL,
 	                                  .side = m->side};
 	const struct drafter_setup setup = {.context = s->cache->capacity + 1,
 	                                    .vocab = chain.shape->vocab,

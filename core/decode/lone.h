@@ -27,7 +27,6 @@ struct lone {
 	void* state;         /* the drafter's */
 	struct chain* chain; /* its steps; NULL: it guesses */
 	struct cache* side; /* the adapter's, or one that holds nothing for trained heads; NULL: none is wanted */
-	struct trained_heads heads;
 
 	/* how far */
 	struct stopper stop;

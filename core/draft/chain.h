@@ -11,26 +11,17 @@
 #define SWIFTLET_CORE_DRAFT_CHAIN_H
 
 #include "core/draft/drafter.h"
+#include "core/draft/exit_heads.h"
 #include "core/draft/round.h"
-
-struct heads;
-
-/* A head that was trained for an exit: out (rows) of the state x (dim) after so many blocks. */
-struct trained_heads {
-	const struct heads* heads;
-	const int* rows; /* by blocks: dim, for the model's head, or vocab, which are logits; 0: none */
-	void (*apply)(const struct heads*, int blocks, const float* x, float* out);
-};
 
 /* What chains are made with; all of it the caller's, for as long as the drafter is open. */
 struct chain_setup {
 	const struct model_shape* shape;
-	bool reuse;                        /* of what ran below the span */
-	bool states;                       /* the caller reads each step's state after the span */
-	bool logits;                       /* and its logits */
-	const struct trained_heads* heads; /* NULL: none */
-	/* the adapter's cache; of trained heads one of the model's that holds nothing; else NULL */
-	struct cache* side;
+	bool reuse;               /* of what ran below the span */
+	bool states;              /* the caller reads each step's state after the span */
+	bool logits;              /* and its logits */
+	struct exit_heads* heads; /* NULL: none */
+	struct cache* side;       /* the adapter's; else NULL */
 };
 
 struct chain {

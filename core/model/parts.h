@@ -28,7 +28,7 @@ struct adapter {
 struct heads {
 	const struct model_shape* shape;
 	float* weight[MAX_BLOCKS + 1]; /* (rows, dim) by blocks run; NULL: none */
-	int rows[MAX_BLOCKS + 1];      /* dim or vocab */
+	int rows[MAX_BLOCKS + 1];      /* dim or vocab; 0: none */
 	float *norm, *norm_bias;       /* (dim) the model's final norm; no bias: NULL */
 	float* normed;                 /* (dim) work space */
 	size_t bytes;
@@ -45,10 +45,6 @@ bool adapter_open(struct adapter*, const char* path, const struct model*, struct
 void adapter_close(struct adapter*);
 bool heads_open(struct heads*, const char* path, const struct model*, struct error*);
 void heads_close(struct heads*);
-/* Whether that head gives logits by itself. */
-static inline bool heads_classify(const struct heads* h, int blocks) {
-	return h->rows[blocks] != h->shape->dim;
-}
 /* out (rows[blocks]) = weight[blocks] · norm(x): the logits, or what the model's head reads in place of
  * norm(x). One caller at a time. */
 void heads_apply(const struct heads*, int blocks, const float* x, float* out);

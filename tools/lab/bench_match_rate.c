@@ -20,7 +20,6 @@
 #include <string.h>
 
 #include "core/decode/exit_choice.h"
-#include "core/decode/exit_heads.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
@@ -92,11 +91,17 @@ static void ask(struct match_bench* b, int n) {
 /* The rows' states at this exit under its trained head. */
 static bool run_heads(struct match_bench* b, int exit, int n, struct error* error) {
 	struct backend* backend = b->bench.engine->backend;
-	struct exit_heads heads = {
-	    .heads = &b->bench.engine->heads, .scratch = b->scratch, .in = b->head_in, .logits = b->logits};
+	const struct heads* trained = &b->bench.engine->heads;
+	struct exit_heads heads = {.heads = trained,
+	                           .shape = trained->shape,
+	                           .rows = trained->rows,
+	                           .apply = heads_apply,
+	                           .scratch = b->scratch,
+	                           .in = b->head_in,
+	                           .logits = b->logits};
 	struct pass pass;
 	ask(b, n);
-	if (!exit_heads_fill(&heads, b->block[exit], b->state, n, b->want, b->out, &pass))
+	if (!exit_heads_fill(&heads, b->block[exit], b->state, n, NULL, 0, b->want, b->out, &pass))
 		return true;
 	const bool good = backend->run(backend, &pass, error);
 	backend->discard(b->scratch);
