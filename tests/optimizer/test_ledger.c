@@ -54,6 +54,7 @@ static bool right_when_low(struct fake* fake, int position, float* probability) 
 struct run {
 	double worst;          /* least balance over floor, in plain steps */
 	double slowdown, rate; /* against plain decoding on the same clock, however that swings */
+	double learned;        /* spent on learning, in plain steps */
 };
 
 /* join: the token from which on there is a low-bit copy of steps that cost low_c; 0: never. */
@@ -76,7 +77,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	request.max_tokens = tokens;
 	assert_true(swiftlet_session_start(session, &request, message, sizeof message));
 	struct swiftlet_step step;
-	struct run result = {INFINITY, 0, 0};
+	struct run result = {INFINITY, 0, 0, 0};
 	int n = 0;
 	double start = 0;
 	do {
@@ -96,6 +97,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	} while (step.stop == SWIFTLET_RUNNING);
 	assert_int_equal(n, tokens);
 	result.rate = (n - 1) / (fake->work - start);
+	result.learned = session->ledger.learned;
 	swiftlet_session_close(session);
 	return result;
 }
@@ -144,6 +146,25 @@ static void test_good_draft_pays(void** state) {
 	assert_true(result.worst >= -1e-6);
 	assert_true(result.rate > 1.35); /* 26 tokens for 25·0.6 + 1.5 would be 1.57 */
 	fake_close(&fake);
+}
+
+/* Where rows are dear and masks prove wrong there is nothing to learn: it ends, and is not paid for as long
+ * as the text goes on. Where rows are cheap the same masks may come to pay, and it goes on. */
+static void test_learning_ends_where_no_mask_may_pay(void** state) {
+	(void)state;
+	static const double slopes[] = {0.2, 0.01};
+	double learned[2][2];
+	for (int cheap = 0; cheap < 2; cheap++)
+		for (int longer = 0; longer < 2; longer++) {
+			struct fake fake;
+			fake_open(&fake, flips_coins, 0.6, slopes[cheap]);
+			const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
+			learned[cheap][longer] = run(&fake, options, longer ? 6000 : 3000).learned;
+			printf("learned at slope %g: %.2f steps\n", slopes[cheap], learned[cheap][longer]);
+			fake_close(&fake);
+		}
+	assert_true(learned[0][1] == learned[0][0]);
+	assert_true(learned[1][1] > 1.5 * learned[1][0]);
 }
 
 /* A copy that joins is no way around the ledger, whatever it guesses, and however dear it proves. */
@@ -317,6 +338,7 @@ int main(void) {
 	                                   cmocka_unit_test(test_adversaries_with_a_copy),
 	                                   cmocka_unit_test(test_a_copy_pays),
 	                                   cmocka_unit_test(test_learning_stops_no_draft),
-	                                   cmocka_unit_test(test_good_draft_pays)};
+	                                   cmocka_unit_test(test_good_draft_pays),
+	                                   cmocka_unit_test(test_learning_ends_where_no_mask_may_pay)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
