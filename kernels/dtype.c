@@ -5,50 +5,17 @@
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
 #include "kernels/dtype_decoded.h"
+#include "kernels/dtype_table.h"
 
 #include <ctype.h>
 
-static const struct {
-	const char* name;
-	int elements;
-	size_t bytes;
-} types[DTYPE_COUNT] = {
-    [DTYPE_F32] = {"f32", 1, 4},
-    [DTYPE_F16] = {"f16", 1, 2},
-    [DTYPE_BF16] = {"bf16", 1, 2},
-    [DTYPE_Q8_0] = {"q8_0", BLOCK_SMALL, sizeof(struct block_q8_0)},
-    [DTYPE_Q4_0] = {"q4_0", BLOCK_SMALL, sizeof(struct block_q4_0)},
-    [DTYPE_Q4_1] = {"q4_1", BLOCK_SMALL, sizeof(struct block_q4_1)},
-    [DTYPE_Q5_0] = {"q5_0", BLOCK_SMALL, sizeof(struct block_q5_0)},
-    [DTYPE_Q5_1] = {"q5_1", BLOCK_SMALL, sizeof(struct block_q5_1)},
-    [DTYPE_Q2_K] = {"q2_k", BLOCK_SUPER, sizeof(struct block_q2_k)},
-    [DTYPE_Q3_K] = {"q3_k", BLOCK_SUPER, sizeof(struct block_q3_k)},
-    [DTYPE_Q4_K] = {"q4_k", BLOCK_SUPER, sizeof(struct block_q4_k)},
-    [DTYPE_Q5_K] = {"q5_k", BLOCK_SUPER, sizeof(struct block_q5_k)},
-    [DTYPE_Q6_K] = {"q6_k", BLOCK_SUPER, sizeof(struct block_q6_k)},
-    [DTYPE_IQ4_NL] = {"iq4_nl", BLOCK_SMALL, sizeof(struct block_iq4_nl)},
-    [DTYPE_IQ4_XS] = {"iq4_xs", BLOCK_SUPER, sizeof(struct block_iq4_xs)},
-    [DTYPE_MXFP4] = {"mxfp4", BLOCK_SMALL, sizeof(struct block_mxfp4)},
-    [DTYPE_IQ1_S] = {"iq1_s", BLOCK_SUPER, sizeof(struct block_iq1_s)},
-    [DTYPE_IQ1_M] = {"iq1_m", BLOCK_SUPER, sizeof(struct block_iq1_m)},
-    [DTYPE_IQ2_XXS] = {"iq2_xxs", BLOCK_SUPER, sizeof(struct block_iq2_xxs)},
-    [DTYPE_IQ2_XS] = {"iq2_xs", BLOCK_SUPER, sizeof(struct block_iq2_xs)},
-    [DTYPE_IQ2_S] = {"iq2_s", BLOCK_SUPER, sizeof(struct block_iq2_s)},
-    [DTYPE_IQ3_XXS] = {"iq3_xxs", BLOCK_SUPER, sizeof(struct block_iq3_xxs)},
-    [DTYPE_IQ3_S] = {"iq3_s", BLOCK_SUPER, sizeof(struct block_iq3_s)},
-    [DTYPE_TQ1_0] = {"tq1_0", BLOCK_SUPER, sizeof(struct block_tq1_0)},
-    [DTYPE_TQ2_0] = {"tq2_0", BLOCK_SUPER, sizeof(struct block_tq2_0)},
-    [DTYPE_Q4_GROUP] = {"q4_group", BLOCK_SMALL, sizeof(struct block_q4_group)},
-    [DTYPE_F8_GROUP] = {"f8_group", BLOCK_SMALL, sizeof(struct block_f8_group)},
-};
-
 static bool known(enum dtype type) { return (unsigned)type < DTYPE_COUNT; }
 
-const char* dtype_name(enum dtype type) { return known(type) ? types[type].name : "unknown"; }
+const char* dtype_name(enum dtype type) { return known(type) ? dtype_table[type].name : "unknown"; }
 
 bool dtype_parse(const char* name, enum dtype* out) {
 	for (int t = 0; t < DTYPE_COUNT; t++) {
-		const char *a = name, *b = types[t].name;
+		const char *a = name, *b = dtype_table[t].name;
 		while (*b && tolower((unsigned char)*a) == *b)
 			a++, b++;
 		if (!*a && !*b) {
@@ -59,15 +26,15 @@ bool dtype_parse(const char* name, enum dtype* out) {
 	return false;
 }
 
-int dtype_block(enum dtype type) { return known(type) ? types[type].elements : 0; }
+int dtype_block(enum dtype type) { return known(type) ? dtype_table[type].elements : 0; }
 
-size_t dtype_block_bytes(enum dtype type) { return known(type) ? types[type].bytes : 0; }
+size_t dtype_block_bytes(enum dtype type) { return known(type) ? dtype_table[type].bytes : 0; }
 
 size_t dtype_row_bytes(enum dtype type, int64_t cols) {
-	if (!known(type) || cols <= 0 || cols % types[type].elements)
+	if (!known(type) || cols <= 0 || cols % dtype_table[type].elements)
 		return 0;
-	const uint64_t blocks = (uint64_t)cols / (uint64_t)types[type].elements;
-	return blocks > SIZE_MAX / types[type].bytes ? 0 : (size_t)blocks * types[type].bytes;
+	const uint64_t blocks = (uint64_t)cols / (uint64_t)dtype_table[type].elements;
+	return blocks > SIZE_MAX / dtype_table[type].bytes ? 0 : (size_t)blocks * dtype_table[type].bytes;
 }
 
 static float half_at(const uint8_t* p) { return half_to_float(load_u16(p)); }

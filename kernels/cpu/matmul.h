@@ -16,12 +16,11 @@
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
 #include "kernels/dtype_decoded.h"
+#include "kernels/dtype_table.h"
 
 #include <stdbool.h>
 
-static inline bool dtype_is_float(enum dtype type) {
-	return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
-}
+static inline bool dtype_is_float(enum dtype type) { return dtype_table[type].floats; }
 
 /* Types whose products take the activations as they are. */
 static inline bool dtype_takes_floats(enum dtype type) {
@@ -33,25 +32,8 @@ static inline int activation_block(enum dtype type) {
 	return type == DTYPE_IQ4_XS ? BLOCK_SMALL : dtype_block(type);
 }
 
-/* What a type of blocks of 32 subtracts from its stored integers (iq4: from its table's entries
- * stored with 128 added). */
-static inline int dtype_bias(enum dtype type) {
-	switch (type) {
-	case DTYPE_Q8_0:
-	case DTYPE_IQ4_NL:
-	case DTYPE_IQ4_XS:
-		return 128;
-	case DTYPE_Q4_0:
-		return 8;
-	case DTYPE_Q5_0:
-		return 16;
-	default:
-		return 0;
-	}
-}
-
-/* Types of blocks of 32 that add a minimum. */
-static inline bool dtype_has_min(enum dtype type) { return type == DTYPE_Q4_1 || type == DTYPE_Q5_1; }
+static inline int dtype_bias(enum dtype type) { return dtype_table[type].bias; }
+static inline bool dtype_has_min(enum dtype type) { return dtype_table[type].minimum; }
 
 static inline size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
 
@@ -59,13 +41,8 @@ static inline size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
  * all fall into the same sets of the cache. */
 static inline size_t prepared_float_bytes(int64_t cols) { return round_up_64((size_t)cols * 4) + 64; }
 
-/* What blocks of 256 with groups of 16 subtract from their stored integers. */
-static inline int group_offset(enum dtype type) {
-	return type == DTYPE_Q6_K ? 32 : type == DTYPE_Q3_K ? 4 : 0;
-}
-
-/* Elements that share a scale within a block of 256. */
-static inline int group_of(enum dtype type) { return type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 32 : 16; }
+static inline int group_offset(enum dtype type) { return dtype_table[type].group_offset; }
+static inline int group_of(enum dtype type) { return dtype_table[type].group ? dtype_table[type].group : 16; }
 
 /* A prepared row for quantized weights. */
 struct prepared {

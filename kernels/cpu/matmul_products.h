@@ -17,9 +17,8 @@ INLINED bool signed_bytes(enum dtype type) { return NARROW && dtype_bias(type) =
 
 /* Columns whose products dot_four may add up: of a group at most */
 INLINED int narrow_of(enum dtype type) {
-	const bool four_bits = type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || type == DTYPE_Q4_K;
 	const int group = small_blocks(type) || type == DTYPE_IQ4_XS ? 32 : group_of(type);
-	return NARROW && !four_bits ? 16 : group;
+	return NARROW && !dtype_table[type].nibbles ? 16 : group;
 }
 
 INLINED bool has_minimum(enum dtype type) {

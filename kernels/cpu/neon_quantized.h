@@ -34,7 +34,7 @@ INLINED int products_in_16_bits(enum dtype type) {
 
 INLINED void small_run(enum dtype type, int n, const struct run* run) {
 	const struct tile* w = run->w;
-	const bool minimum = type == DTYPE_Q4_1 || type == DTYPE_Q5_1;
+	const bool minimum = dtype_has_min(type);
 	const bool offset = type == DTYPE_Q4_0 || type == DTYPE_Q5_0;
 	for (int b = 0; b < run->columns / 32; b++) {
 		const int64_t block = run->column / 32 + b;
@@ -59,7 +59,7 @@ INLINED void small_run(enum dtype type, int n, const struct run* run) {
 
 INLINED void super_run(enum dtype type, int n, const struct run* run) {
 	const struct tile* w = run->w;
-	const int group = type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 32 : 16, groups = 256 / group;
+	const int group = group_of(type), groups = 256 / group;
 	const bool minimum = group == 32 || type == DTYPE_Q2_K;
 	for (int b = 0; b < run->columns / 256; b++) {
 		const int64_t block = run->column / 256 + b;

@@ -59,7 +59,7 @@ struct few {
 
 INLINED void small_block(enum dtype type, int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b,
                          floats* sum) {
-	const bool minimum = type == DTYPE_Q4_1 || type == DTYPE_Q5_1;
+	const bool minimum = dtype_has_min(type);
 	struct taken taken;
 	ints dot[GROUP_ROWS];
 	UNROLLED for (int r = 0; r < SIDE; r++) take_32(type, w[r], taken.q[r]);

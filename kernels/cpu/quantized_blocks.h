@@ -12,38 +12,9 @@
 #endif
 #define INLINED static inline __attribute__((always_inline))
 
-INLINED bool small_blocks(enum dtype type) {
-	return type == DTYPE_Q8_0 || type == DTYPE_Q4_0 || type == DTYPE_Q4_1 || type == DTYPE_Q5_0 ||
-	       type == DTYPE_Q5_1 || type == DTYPE_IQ4_NL;
-}
-
-INLINED size_t dtype_bytes_of(enum dtype type) {
-	switch (type) {
-	case DTYPE_Q8_0:
-		return sizeof(struct block_q8_0);
-	case DTYPE_Q4_0:
-	case DTYPE_IQ4_NL:
-		return sizeof(struct block_q4_0);
-	case DTYPE_Q4_1:
-		return sizeof(struct block_q4_1);
-	case DTYPE_Q5_0:
-		return sizeof(struct block_q5_0);
-	case DTYPE_Q5_1:
-		return sizeof(struct block_q5_1);
-	case DTYPE_Q2_K:
-		return sizeof(struct block_q2_k);
-	case DTYPE_Q3_K:
-		return sizeof(struct block_q3_k);
-	case DTYPE_Q4_K:
-		return sizeof(struct block_q4_k);
-	case DTYPE_Q5_K:
-		return sizeof(struct block_q5_k);
-	case DTYPE_Q6_K:
-		return sizeof(struct block_q6_k);
-	default:
-		return sizeof(struct block_iq4_xs);
-	}
-}
+/* Of the types that are multiplied as stored. */
+INLINED bool small_blocks(enum dtype type) { return dtype_table[type].elements == BLOCK_SMALL; }
+INLINED size_t dtype_bytes_of(enum dtype type) { return dtype_table[type].bytes; }
 
 INLINED uint32_t load_u32(const void* p) {
 	uint32_t x;
