@@ -130,6 +130,8 @@ void search_window(struct search* s, int64_t window, int size) {
 		belief_window(&s->belief);
 	s->window = window;
 	s->window_size = size;
+	s->level = NAN;
+	removal_window(&s->removal);
 	incumbent_stand_again(s);
 	s->seconds += now(s) - began;
 }
@@ -222,6 +224,12 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		s->steps_on_window += step;
 		drop_suggestion(s, &v);
 		const int index = learn(s, &v, &(struct score){matches, rows, distance, s->window});
+		if (rows == s->window_size) {
+			incumbent_weigh(s, index, p->log_probability);
+			removal_see(s, &v, p->log_probability);
+		}
+		if (p->kind != PROPOSAL_REMOVAL)
+			s->record.entry[index].may_draft = true;
 		if (!step && s->waiting > 0 && s->wait[s->waiting - 1] == index)
 			s->waiting--;
 		if (s->pending && index == s->incumbent) {
@@ -240,7 +248,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	const double began = now(s);
-	learn(s, &v, &(struct score){matches, rows, NAN, window});
+	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 	s->seconds += now(s) - began;
@@ -252,7 +260,7 @@ void search_remember(struct search* s, const struct mask* mask, bool low, int ma
 		return;
 	const double began = now(s);
 	vector_of(mask, low ? &s->planned : &(struct copied){.head = false}, s->dims, &v);
-	learn(s, &v, &(struct score){matches, rows, NAN, 0});
+	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, 0})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 	s->seconds += now(s) - began;
@@ -336,6 +344,7 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	}
 	const double began = now(s);
 	belief_inform_spans(&s->belief, spans);
+	s->removal.begun = false;
 	if (s->bayes)
 		bayes_inform(s->bayes, influence);
 	weigh_again(s);
@@ -476,8 +485,9 @@ enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
 
 double search_skip_ratio(const struct search* s) {
-	return s->free_size ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
-	                    : s->option.skip_ratio;
+	return s->free_size || s->option.skip_cost > 0
+	           ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
+	           : s->option.skip_ratio;
 }
 
 void search_seconds(const struct search* s, double* foreground, double* background) {

@@ -2,6 +2,8 @@
  * proposal, or as published. */
 #include "optimizer/search_state.h"
 
+#include <math.h>
+
 #include "optimizer/random_mask.h"
 
 enum { SIZES = 9 };
@@ -112,7 +114,8 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
 	p->kind = kind;
 	p->step = search_is_step(kind) ? s->steps + 1 : 0;
 	p->mask = mask_of(v, &s->copied, s->dims);
-	p->needed = p->step && !s->option.published ? needed_for(s, v) : 0;
+	p->log_probability = NAN;
+	p->needed = p->step && kind != PROPOSAL_REMOVAL && !s->option.published ? needed_for(s, v) : 0;
 	return true;
 }
 
@@ -135,6 +138,10 @@ static bool propose_step(struct search* s, struct proposal* p) {
 		if (make_new(s, &v))
 			return fill(s, p, PROPOSAL_BAYES, &v);
 	}
+	if (s->belief.spanned && removal_propose(s, &v)) {
+		round_rest(s, &v);
+		return fill(s, p, PROPOSAL_REMOVAL, &v);
+	}
 	if (propose_random(s, &v))
 		return fill(s, p, PROPOSAL_RANDOM, &v);
 	s->exhausted = true;
@@ -145,7 +152,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 /* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped, and 0 where there is a copy to
  * run with: the unscored one that is worth most, while one is worth anything to speak of. */
 static bool propose_size(struct search* s, struct proposal* p) {
-	if (!s->free_size || !value_by_speedup(s))
+	if (!s->free_size || !value_by_speedup(s) || s->belief.spanned)
 		return false;
 	double damage[MAX_BITS], most = 1e-3;
 	int order[MAX_DIMS];

@@ -10,7 +10,7 @@
 
 #include "tools/lab/search_lab.h"
 
-enum { CHECKPOINTS = 4, MOST_COSTS = 8, A_WINDOW = 10, NEVER = 1 << 30 };
+enum { CHECKPOINTS = 4, MOST_COSTS = 8, A_WINDOW = 10, TOGETHER = 8, NEVER = 1 << 30 };
 
 struct proposer {
 	const char* name;
@@ -20,7 +20,7 @@ struct proposer {
 
 static const struct proposer proposers[] = {
     {"uniform", false, 0},          {"influence, linear", false, NEVER}, {"influence, linear, GP", false, 25},
-    {"spans, linear", true, NEVER}, {"spans, linear, GP", true, 25},
+    {"spans, removal", true, NEVER}, {"spans, removal, GP", true, 5},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
 static const int checkpoint[CHECKPOINTS] = {0, 25, 100, 300};
@@ -188,11 +188,15 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		}
 		struct proposal proposal;
 		struct lab_score score = {0};
-		const int w = scored / A_WINDOW % half->windows;
-		search_window(search, scored / A_WINDOW + 1, half->window[w].size);
+		const int w = scored / A_WINDOW * TOGETHER % half->windows;
+		int rows = 0;
+		for (int i = w; i < w + TOGETHER; i++)
+			rows += half->window[i % half->windows].size;
+		search_window(search, scored / A_WINDOW + 1, rows);
 		bench_progress((double)scored / (double)s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
-		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, 1, &score, error);
+		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, TOGETHER, &score, error);
+		proposal.log_probability = score.log_probability / score.rows;
 		if (good)
 			search_observe(search, &proposal, score.matches, score.rows, NAN);
 	}
