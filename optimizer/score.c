@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_ROWS = 8, IDLE_ROWS = MAX_ROWS };
+enum { FIRST_ROWS = 8, IDLE_ROWS = 64 };
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
@@ -42,7 +42,8 @@ static bool is_free(const struct session* s) {
 static int long_window(const struct optimizer* o) {
 	const struct session* s = o->session;
 	const int generated = s->n_text - s->n_prompt - 1;
-	return generated < IDLE_ROWS ? generated : IDLE_ROWS;
+	const int rows = generated < IDLE_ROWS ? generated : IDLE_ROWS;
+	return rows > s->options.window_min ? rows : s->options.window_min;
 }
 
 /* Rows of a window: gamma, but where texts are short no more than the usual one leaves time to score on; and

@@ -131,16 +131,17 @@ static void want_bayes(struct search* s) {
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
+	/* its proposals beside removal's cost the way more than they have brought (bench search) */
+	if (s->belief.spanned && removal_propose(s, &v)) {
+		round_rest(s, &v);
+		return fill(s, p, PROPOSAL_REMOVAL, &v);
+	}
 	if (s->bayes && step % interval == 0)
 		want_bayes(s);
 	if (s->bayes && bayes_take(s->bayes, &v)) {
 		round_rest(s, &v);
 		if (make_new(s, &v))
 			return fill(s, p, PROPOSAL_BAYES, &v);
-	}
-	if (s->belief.spanned && removal_propose(s, &v)) {
-		round_rest(s, &v);
-		return fill(s, p, PROPOSAL_REMOVAL, &v);
 	}
 	if (propose_random(s, &v))
 		return fill(s, p, PROPOSAL_RANDOM, &v);
