@@ -3,6 +3,10 @@
 
 #include <math.h>
 
+/* Windows that a mask must have been better on, taken together, to take the incumbent's place where both save
+ * the same: on one alone it is the best of many by luck. */
+enum { PROVEN = 2 };
+
 /* From now on what is scored of it is unseen. */
 static void choose(struct search* s, int index) {
 	const struct entry* e = &s->record.entry[index];
@@ -38,7 +42,7 @@ static bool runs(const struct search* s, const struct entry* e) {
 
 /* By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return runs(s, e) && (e->may_draft || !s->belief.spanned) &&
+	return runs(s, e) && (e->may_draft || !search_removes(s)) &&
 	       (value_by_speedup(s) || value_enough(s, &e->bits));
 }
 
@@ -56,28 +60,27 @@ void incumbent_weigh(struct search* s, int entry, double log_probability) {
 }
 
 /* Masks that save the same are best told apart by scores on the same windows. */
-static bool by_standing(const struct search* s) {
-	return s->belief.spanned && !s->free_size && !s->option.published;
-}
+static bool by_standing(const struct search* s) { return search_removes(s); }
 
-static double worth(const struct search* s, const struct entry* e) {
+/* Of those compared on so many windows. */
+static double worth(const struct search* s, const struct entry* e, int windows) {
 	if (!by_standing(s))
 		return value_expected(s, e);
 	if (e == search_incumbent(s))
 		return s->standing;
-	return e->compared > 0 ? e->above_incumbent / e->compared : -INFINITY;
+	return e->compared >= windows ? e->above_incumbent / e->compared : -INFINITY;
 }
 
 void incumbent_compare(struct search* s, bool step) {
 	if (s->pending)
 		return;
 	int best = s->incumbent;
-	double most = worth(s, search_incumbent(s));
+	double most = worth(s, search_incumbent(s), PROVEN);
 	for (int i = 0; i < s->record.entries; i++) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || !incumbent_is_known(e) || !fits(s, e))
 			continue;
-		const double value = worth(s, e);
+		const double value = worth(s, e, PROVEN);
 		if (value > most) {
 			most = value;
 			best = i;
@@ -134,7 +137,7 @@ static int runners_up(const struct search* s, int* best, int most) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = worth(s, e);
+		const double mine = worth(s, e, 1);
 		int at = n < most ? n++ : most;
 		for (; at > 0 && value[at - 1] < mine; at--)
 			if (at < most) {
@@ -157,7 +160,7 @@ void incumbent_stand_again(struct search* s) {
 	s->waiting = 0;
 	if (s->state != SEARCH_RUNNING || s->pending || steps == 0 || s->option.published)
 		return;
-	const int many = s->belief.spanned ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
+	const int many = search_removes(s) ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
 	int best[RUNNERS_UP];
 	const int n = room > 0 ? runners_up(s, best, room) : 0;
 	for (int i = n; i-- > 0;)

@@ -132,7 +132,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
 	/* its proposals beside removal's cost the way more than they have brought (bench search) */
-	if (s->belief.spanned && removal_propose(s, &v)) {
+	if (search_removes(s) && removal_propose(s, &v)) {
 		round_rest(s, &v);
 		return fill(s, p, PROPOSAL_REMOVAL, &v);
 	}
@@ -153,7 +153,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 /* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped, and 0 where there is a copy to
  * run with: the unscored one that is worth most, while one is worth anything to speak of. */
 static bool propose_size(struct search* s, struct proposal* p) {
-	if (!s->free_size || !value_by_speedup(s) || s->belief.spanned)
+	if (!s->free_size || !value_by_speedup(s))
 		return false;
 	double damage[MAX_BITS], most = 1e-3;
 	int order[MAX_DIMS];

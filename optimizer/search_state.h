@@ -70,6 +70,10 @@ static inline bool search_is_step(enum proposal_kind kind) {
 	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES || kind == PROPOSAL_REMOVAL;
 }
 
+/* Whether masks that save the same are looked for, by removal; where the size is a matter of price too, what
+ * removal finds has to be priced first, and draws from the posterior go on. */
+static inline bool search_removes(const struct search* s) { return s->belief.spanned && !s->free_size; }
+
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
 int value_size(const struct search*, double skip_ratio);
