@@ -66,6 +66,7 @@ struct swiftlet_options {
 	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
 	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
+	int certified_head;  /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
 	struct exchange* exchange;
@@ -83,6 +84,9 @@ struct swiftlet_options {
 	int speculations;                  /* draft steps a round; 0: the method's own, or by price */
 	int children;                      /* ppd: tokens predicted for the next position; 0: by price */
 	char adapter[512], heads[512], probe[512]; /* files of parts; "": none */
+	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and is
+	 * opened with the engine. "": none */
+	char draft_model[512];
 	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number */
 	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
 	                    * Only for sessions that serve one owner */

@@ -79,9 +79,10 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
  * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements.
  *
  * The rows of a woven one, of type q4_k, lie in groups of WOVEN side by side: of each block of 256 columns
- * the first 4 bytes of all WOVEN rows, then their second ones, and so on. Copies that are made for drafting
- * are woven (kernels/low.h), never what a model stores; data is then 64-byte aligned and rows a multiple of
- * WOVEN. */
+ * the first 4 bytes of all WOVEN rows, then their second ones, and so on; of type q4_0 (x86-64 and the plain
+ * kernels) of each block of 32 columns first all WOVEN scales, then the nibbles in words likewise. Copies
+ * that are made for drafting (kernels/low.h) and coarse heads are woven, never what a model stores; data is
+ * then 64-byte aligned and rows a multiple of WOVEN. */
 enum { WOVEN = 16 };
 
 struct tensor {
@@ -304,7 +305,10 @@ enum {
 	WANT_TOKEN = 1,      /* token: argmax, or the coupled sample when the segment has a sampler */
 	WANT_TOP = 2,        /* top_token[], top_probability[] */
 	WANT_NORMALISER = 4, /* log_normaliser */
-	WANT_LOGITS = 8      /* logits, into the caller's buffer */
+	WANT_LOGITS = 8,     /* logits, into the caller's buffer */
+	/* With WANT_TOP: it is for drafters. All but the first token may be guessed, and the probabilities, from
+	 * a coarse copy of the head where there is one. */
+	WANT_ROUGH = 16
 };
 
 /* Coupled sampling, design section 4, promise 2: the token at position i is
@@ -373,7 +377,7 @@ struct pass {
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
 	/* In the place of sub-layers that `skip` leaves out; NULL: nothing. Only where the backend has_bridges,
-	 * in passes from the first sub-layer on, never in a prefill. */
+	 * in passes from the first sub-layer on that measure no influence, never in a prefill. */
 	const struct bridge* bridge;
 	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
 	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
@@ -391,6 +395,11 @@ struct pass {
 	 * the span is left as it is. NULL: not measured. */
 	float* influence;
 };
+
+/* An exact pass of one segment's rows through all sub-layers below `last`, the full model's, without the head
+ * (`head`) and with nothing tapped. The arrays stay the caller's. parent NULL: a chain. */
+struct pass pass_over(const struct segment*, const int32_t* token, const int32_t* parent, int last,
+                      const uint8_t* want, struct result* out);
 
 /* Whether a pass's rows are new pending ones, rather than some that go on. */
 static inline bool pass_appends(const struct pass* pass) { return pass->first == 0 || pass->state; }
@@ -431,7 +440,28 @@ struct backend_options {
 	int context;        /* longest context a cache will have: workspaces are sized once */
 	size_t cache_bytes; /* the most that all caches of a type may take, where they share memory; 0: what each
 	                       may come to need */
+	/* Rows of which no more than the largest logit is asked read the head as a coarse copy, and exactly what
+	 * may be that one, where the backend has such a copy: the same tokens, the same bits. */
+	bool certified_head;
 	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
+};
+
+/* What a pass spends its time on, in the order of a block's. */
+enum pass_part {
+	PART_INPUT, /* rows of the embedding, angles of the rotation */
+	PART_NORM,
+	PART_QKV,
+	PART_KEEP, /* rotation of queries and keys, keys and values into the cache */
+	PART_ATTENTION,
+	PART_ATTENTION_OUT,
+	PART_JOIN, /* post-norms included */
+	PART_GATE_UP,
+	PART_ACTIVATION,
+	PART_DOWN,
+	PART_EXPERTS, /* routers included */
+	PART_HEAD,
+	PART_RESULT, /* normaliser, sampling */
+	PASS_PARTS
 };
 
 struct backend {
@@ -440,8 +470,12 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	bool has_penalties; /* segments may carry them, and what is allowed */
-	bool has_bridges;   /* passes may */
+	bool has_penalties;     /* segments may carry them, and what is allowed */
+	bool has_bridges;       /* passes may */
+	size_t certified_bytes; /* that the certified head takes beside the weights; 0: there is none */
+	bool times_parts;
+	double*
+	    part_seconds; /* (PASS_PARTS) the caller's, to which passes add where times_parts; NULL: unasked */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);
@@ -471,12 +505,16 @@ struct backend {
 	bool (*reserve)(struct cache*, int rows);
 	/* Tokens that caches of this type can still take. */
 	int (*room)(const struct cache*);
-	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and low_head as in a pass. The first
-	 * row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps taken
-	 * (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, bridge, low and low_head as in a pass. The
+	 * first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps
+	 * taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-	             const struct mask* low, bool low_head, const struct draft_policy*, struct result* out,
-	             struct error*);
+	             const struct bridge*, const struct mask* low, bool low_head, const struct draft_policy*,
+	             struct result* out, struct error*);
+	/* Optional (NULL: passes read a bridge where the caller has it): takes this one to where passes run, in
+	 * the place of the one before; passes may name it from then on, and no other. Last tokens' final states
+	 * are kept from the first one on. False with the error set: no bridge can be named. */
+	bool (*use_bridge)(struct backend*, const struct bridge*, struct error*);
 	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);

@@ -1,5 +1,6 @@
 /* The thread that runs passes, and who waits for it; idle.h says why there is one. */
 #include "optimizer/idle.h"
+#include "kernels/clock.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -19,12 +20,6 @@ struct idle_runner {
 	const struct pass* pass; /* NULL: none is to be run */
 	bool ran, closing;
 };
-
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool run_resting(struct backend* b, const struct pass* pass) {
 	struct error unsaid;
@@ -130,10 +125,10 @@ static bool run_on_thread(struct idle_runner* r, const struct pass* pass, bool (
 bool idle_run(struct idle_runner* r, struct session* s, const struct session_work* work, bool (*waits)(void*),
               void* user, double* seconds) {
 	struct error unsaid;
-	const double before = now();
+	const double before = seconds_now();
 	const bool ran = r->threaded ? run_on_thread(r, &work->pass, waits, user)
 	                             : r->backend->run(r->backend, &work->pass, &unsaid);
-	*seconds += now() - before;
+	*seconds += seconds_now() - before;
 	if (ran)
 		session_absorb(s, work, 0);
 	return ran;

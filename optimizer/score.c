@@ -186,16 +186,9 @@ static void full_pass(struct optimizer* o, struct pass* pass) {
 	const int last = 2 * s->engine->model->weights.shape.n_blocks;
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	s->segment = (struct segment){.cache = s->cache, .base = o->window.base, .n = o->window.size};
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = o->window.size,
-	                      .n_segments = 1,
-	                      .segment = &s->segment,
-	                      .token = s->text + o->window.base,
-	                      .last = last,
-	                      .tap = last - 1,
-	                      .tap_out = d->full,
-	                      .want = s->want,
-	                      .out = s->result};
+	*pass = pass_over(&s->segment, s->text + o->window.base, NULL, last, s->want, s->result);
+	pass->tap = last - 1;
+	pass->tap_out = d->full;
 }
 
 /* ---- span influence ----------------------------------------------------------------------- */
@@ -269,21 +262,13 @@ void score_fill(struct learner* learner, struct pass* pass) {
 		s->result[i].top = MAX_TOP;
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = n,
-	                      .n_segments = 1,
-	                      .segment = &s->segment,
-	                      .token = s->text + w->base + w->rows,
-	                      .parent = o->row_parent,
-	                      .skip = &w->proposal.mask,
-	                      .low = states_low(&o->scored),
-	                      .low_head = o->scored.head,
-	                      .last = last,
-	                      .head = true,
-	                      .tap = isnan(w->distance) ? -1 : last - 1,
-	                      .tap_out = o->distance.pass,
-	                      .want = s->want,
-	                      .out = s->result};
+	*pass = pass_over(&s->segment, s->text + w->base + w->rows, o->row_parent, last, s->want, s->result);
+	pass->skip = &w->proposal.mask;
+	pass->low = states_low(&o->scored);
+	pass->low_head = o->scored.head;
+	pass->head = true;
+	pass->tap = isnan(w->distance) ? -1 : last - 1;
+	pass->tap_out = o->distance.pass;
 }
 
 /* On the learning account, unless no request waits. */
@@ -361,20 +346,12 @@ static bool judge_window(struct session* s, const struct mask* mask, int base, i
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
 	const struct states states = session_states(s, mask);
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &s->segment,
-	                          .token = s->text + base,
-	                          .parent = parent,
-	                          .skip = mask,
-	                          .low = states_low(&states),
-	                          .low_head = states.head,
-	                          .last = 2 * s->engine->model->weights.shape.n_blocks,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = s->want,
-	                          .out = s->result};
+	struct pass pass = pass_over(&s->segment, s->text + base, parent,
+	                             2 * s->engine->model->weights.shape.n_blocks, s->want, s->result);
+	pass.skip = mask;
+	pass.low = states_low(&states);
+	pass.low_head = states.head;
+	pass.head = true;
 	struct backend* backend = s->engine->backend;
 	if (!backend->run(backend, &pass, error))
 		return false;

@@ -74,6 +74,8 @@ REAL = {
 # tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --prices slope=0.006,c=0.9`, PROMPTS the first eight of
 # tools/chat.jsonl with 64 tokens each
 REPLAYED = {"smollm2-135m": (1.831, 17.29), "qwen2.5-coder-0.5b": (2.279, 19.70), "qwen2.5-coder-1.5b": (1.877, 18.38)}
+SHORTLIST = 2560  # rows of a draft's head: the most frequent tokens and the context's
+SURVIVORS = 0.034  # share of the head's rows that can win, by a copy in 4 bits (Qwen2.5-Coder-0.5B, 400 positions)
 SLOPE = 0.006  # what each row more adds to a pass, in plain steps
 PLAN = 270e-6  # of the host between two verify passes with all drafters, on the busy machine of the tests
 
@@ -116,15 +118,36 @@ def default_over_plain(name, device):
     return tokens * plain / (plain * (1 + SLOPE * (rows - 1)) + PLAN)
 
 
-def draft_step(model, device, blocks_left_out, bridged):
-    """c: a draft step without so many blocks over a plain step. A bridge is one product in their place, of the state before
-    them and the last token's final state to the state after them, in halves (core/bridge)."""
+def draft_step(model, device, blocks_left_out, bridged, shortlisted=False):
+    """c: a draft step without so many blocks over a plain step. What a mask leaves out is in the graph all the same, as launches
+    that look at the mask and end. A bridge's graph has none of its span (kernels/cuda/bridge.cu), but a launch that puts the state
+    before it and the last token's final state side by side, and their product in halves. A shortlisted head multiplies
+    SHORTLIST rows."""
     state = model.products[0][0][0]  # what queries read
     plain = step_seconds(model, device)
     block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products)
-    block += (model.launches_a_block() - len(model.products)) * FLOOR
-    bridge = product_seconds([(2 * state, state, "f16")], 1, BANDWIDTH[device]) if bridged else 0
-    return (plain - blocks_left_out * block + bridge) / plain
+    block += ((model.launches_a_block() if bridged else 0) - len(model.products)) * FLOOR
+    bridge = product_seconds([(2 * state, state, "f16")], 1, BANDWIDTH[device]) + FLOOR if bridged else 0
+    head = product_seconds(head_of(model, SHORTLIST), 1, BANDWIDTH[device]) if shortlisted else head_seconds(model, device)
+    return (plain - blocks_left_out * block + bridge - head_seconds(model, device) + head) / plain
+
+
+def head_of(model, rows, kind=None):
+    (state, _, stored), *_ = model.head
+    return [(state, rows, kind or stored)]
+
+
+def head_seconds(model, device):
+    return product_seconds(model.head, 1, BANDWIDTH[device])
+
+
+def certified_over_stored(model, device):
+    """A plain step's time over that with a certified head: a coarse copy in 4 bits, a launch that bounds and lists, the
+    rows that can win as stored."""
+    plain, vocab = step_seconds(model, device), sum(rows for _, rows, _ in model.head)
+    coarse = product_seconds(head_of(model, vocab, "q4_k"), 1, BANDWIDTH[device])
+    exact = product_seconds(head_of(model, SURVIVORS * vocab), 1, BANDWIDTH[device])
+    return plain / (plain - head_seconds(model, device) + coarse + FLOOR + exact)
 
 
 def both(figure, form):
@@ -168,14 +191,24 @@ def of_drafts():
 
 
 def of_spans():
-    yield "| model | blocks left out | " + " | ".join("%s: c bare, with a bridge" % d for d in BANDWIDTH) + " |"
+    yield "| model | blocks left out | " + " | ".join("%s: c bare, with a bridge, and a shortlisted head" % d for d in BANDWIDTH) + " |"
     yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
     for m in REAL.values():
         for part in (0.25, 0.5):
             n = round(part * m.blocks)
             yield "| %s | %d of %d | %s |" % (m.name, n, m.blocks, " | ".join(
-                "%.2f, %.2f" % (draft_step(m, d, n, False), draft_step(m, d, n, True)) for d in BANDWIDTH))
+                "%.2f, %.2f, %.2f" % (draft_step(m, d, n, False), draft_step(m, d, n, True), draft_step(m, d, n, True, True))
+                for d in BANDWIDTH))
+
+
+def of_heads():
+    yield "| model | head of a step, MiB | " + " | ".join("%s: head's share, certified over stored" % d for d in BANDWIDTH) + " |"
+    yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
+    for m in [*shapes("f16").values(), *REAL.values()]:
+        weights = m.blocks * sum(map(bytes_of, m.products)) + bytes_of(m.head)
+        yield "| %s | %.0f of %.0f | %s |" % (m.name, bytes_of(m.head) / 2**20, weights / 2**20, " | ".join(
+            "%.2f, %.2f" % (head_seconds(m, d) / step_seconds(m, d), certified_over_stored(m, d)) for d in BANDWIDTH))
 
 
 if __name__ == "__main__":
-    print("\n".join([*lines(), "", *of_drafts(), "", *of_spans()]))
+    print("\n".join([*lines(), "", *of_drafts(), "", *of_spans(), "", *of_heads()]))

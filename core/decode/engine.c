@@ -245,7 +245,8 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
-	alone.cache_bytes = 0; /* of a block each: they need far less, and nobody gives way for them */
+	alone.certified_head = false; /* what it says is a guess */
+	alone.cache_bytes = 0;        /* of a block each: they need far less, and nobody gives way for them */
 	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
 }
@@ -272,6 +273,54 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	return backend;
 }
 
+/* The options of a model that drafts: no drafts of drafts. */
+static struct swiftlet_options drafting_options(const struct swiftlet_options* o, const struct model* model) {
+	struct swiftlet_options alone = *o;
+	alone.draft_model[0] = alone.adapter[0] = alone.heads[0] = alone.probe[0] = 0;
+	alone.method = SWIFTLET_VANILLA;
+	alone.draft_bits = 0;
+	alone.devices = o->devices > 0;
+	alone.cache_memory = 0; /* nobody gives way for a small model's caches */
+	alone.context = options_context(o, model);
+	return alone;
+}
+
+static bool open_drafting(struct engine* engine, const struct swiftlet_options* options,
+                          struct error* error) {
+	char message[sizeof error->message - 32] = "";
+	if (!options->draft_model[0])
+		return true;
+	if (options->exchange)
+		return error_set(error, "--draft-model runs in one process: leave out mpirun");
+	const struct swiftlet_options alone = drafting_options(options, engine->model);
+	struct model* model = swiftlet_model_open(options->draft_model, &alone, message, sizeof message);
+	if (!model)
+		return error_set(error, "--draft-model: %s", message);
+	if (!model_same_vocabulary(engine->model, model)) {
+		error_set(
+		    error,
+		    "--draft-model %s: its vocabulary of %d tokens is not that of %s, which has %d: a model can "
+		    "draft for one with the same tokens alone",
+		    model->name, tokenizer_size(model->tokenizer), engine->model->name,
+		    tokenizer_size(engine->model->tokenizer));
+	} else {
+		engine->drafting = swiftlet_engine_open(model, &alone, message, sizeof message);
+		if (engine->drafting)
+			return true;
+		error_set(error, "--draft-model: %s", message);
+	}
+	swiftlet_model_close(model);
+	return false;
+}
+
+static void close_drafting(struct engine* engine) {
+	if (!engine->drafting)
+		return;
+	struct model* model = engine->drafting->model;
+	swiftlet_engine_close(engine->drafting);
+	swiftlet_model_close(model);
+}
+
 struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_options* options,
                                     char* message, size_t size) {
 	struct error error = {""};
@@ -286,6 +335,8 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .isa = options->isa,
 	    .context = options_context(options, model),
 	    .devices = options->devices,
+	    .certified_head =
+	        options->certified_head < 0 ? low_head_pays(&model->weights) : options->certified_head > 0,
 	    .exchange = options->exchange,
 	    /* processes that share a model keep their caches alike, each its own */
 	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
@@ -293,11 +344,14 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
 	    (wants_low(options) && !open_low(engine, options, &error)) ||
-	    !open_parts(engine, options, &how, &error)) {
+	    !open_parts(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
 		return NULL;
 	}
+	if (engine->backend->certified_bytes > 0 && options->certified_head > 0)
+		note(engine, "%scertified head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
+		     (double)engine->backend->certified_bytes / 0x1p20);
 	engine_forget_costs(engine);
 	return engine;
 }
@@ -323,6 +377,7 @@ void swiftlet_engine_close(struct engine* engine) {
 		engine->backend->close(engine->backend);
 	if (engine->side)
 		engine->side->close(engine->side);
+	close_drafting(engine);
 	adapter_close(&engine->adapter);
 	heads_close(&engine->heads);
 	probe_close(&engine->probe);

@@ -24,6 +24,8 @@ struct engine {
 	struct backend* side;    /* runs the adapter; NULL: none was given */
 	struct heads heads;
 	struct probe_weights probe;
+	struct engine*
+	    drafting; /* of another model that drafts (draft_model.h), owned with the model; NULL: none */
 };
 
 /* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.

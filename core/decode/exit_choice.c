@@ -71,19 +71,12 @@ bool exit_choice_measure(struct exit_choice* c, struct backend* backend, struct 
 		const bool trained = heads && heads->heads->weight[block];
 		for (int i = 0; i < n - 1; i++)
 			out[i].top = TREE_RANKS;
-		const struct pass pass = {.kind = PASS_EXACT,
-		                          .n = n - 1,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = token,
-		                          .row = row,
-		                          .first = from,
-		                          .last = 2 * block,
-		                          .head = !trained,
-		                          .tap = trained ? 2 * block - 1 : -1,
-		                          .tap_out = state,
-		                          .want = want,
-		                          .out = out};
+		struct pass pass = pass_over(&segment, token, NULL, 2 * block, want, out);
+		pass.row = row;
+		pass.first = from;
+		pass.head = !trained;
+		pass.tap = trained ? 2 * block - 1 : -1;
+		pass.tap_out = state;
 		if (!backend->run(backend, &pass, error) ||
 		    (trained && !exit_heads_run(heads, backend, block, state, n - 1, want, out, error)))
 			return false;
@@ -92,23 +85,6 @@ bool exit_choice_measure(struct exit_choice* c, struct backend* backend, struct 
 	backend->discard(cache);
 	c->seen += n - 1;
 	return true;
-}
-
-struct shares {
-	double blocks, head; /* of a plain step */
-};
-
-static double chain_rate(double right, struct shares s, const struct cost_model* cost, bool reuse,
-                         int steps) {
-	const double rest =
-	    reuse ? s.blocks + cost_verify(cost, steps + 1) * (1 - s.blocks) : cost_verify(cost, steps + 1);
-	return price_chain_tokens(right, steps) / (steps * (s.blocks + s.head) + rest);
-}
-
-static double children_rate(double right, struct shares s, const struct cost_model* cost, bool reuse, int k) {
-	const double rest = reuse ? cost_verify(cost, k) * s.blocks + cost_verify(cost, k + 1) * (1 - s.blocks)
-	                          : cost_verify(cost, k + 1);
-	return (1 + right) / (s.blocks + s.head + rest);
 }
 
 static void offer(struct exit_choice* c, double rate, int block, int steps, int children) {
@@ -128,12 +104,12 @@ void exit_choice_make(struct exit_choice* c, const struct cost_model* cost, bool
 		return;
 	c->rate = 0;
 	for (int e = 0; e < c->exits; e++) {
-		const struct shares s = {c->block[e] * (attention + mlp), fixed};
+		const struct exit_price price = {cost, c->block[e] * (attention + mlp), fixed, reuse};
 		for (int d = 1; children < 0 && d <= most; d++)
 			if (steps == 0 || d == steps)
-				offer(c, chain_rate(c->hits[e][0] / c->seen, s, cost, reuse, d), c->block[e], d, 1);
+				offer(c, price_exit_chain(&price, c->hits[e][0] / c->seen, d), c->block[e], d, 1);
 		for (int k = 1; children >= 0 && k <= TREE_RANKS; k++)
 			if (children == 0 || k == children)
-				offer(c, children_rate(c->hits[e][k - 1] / c->seen, s, cost, reuse, k), c->block[e], 1, k);
+				offer(c, price_exit_children(&price, c->hits[e][k - 1] / c->seen, k), c->block[e], 1, k);
 	}
 }

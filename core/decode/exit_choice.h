@@ -1,14 +1,8 @@
 /* Where to leave the model early, and how far to draft from there: by measured price.
  *
  * How often an exit's choices are the target's is measured on generated text, all exits in one pass over it:
- * rows run up to the first exit, give their choices, and go on to the next. With a the share that is right at
- * block E, p_k the share that is among its k likeliest, v(n) the cost of n rows and e = E/L,
- *
- *     layerskip, d steps:  (1 + a + … + a^d) / (d·(e + h) + e + v(d + 1)·(1 - e))
- *     ppd, k children:     (1 + p_k) / (e + h + v(k)·e + v(k + 1)·(1 - e))
- *
- * tokens over cost, e and h the shares of blocks and head in a plain step; without reuse the last terms are
- * v(n) of the whole. Looked at again when the text is four times as long. */
+ * rows run up to the first exit, give their choices, and go on to the next. The exit that price.h's formula
+ * likes best drafts. Looked at again when the text is four times as long. */
 #ifndef SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
 #define SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
 

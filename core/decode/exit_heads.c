@@ -25,18 +25,11 @@ bool exit_heads_run(const struct exit_heads* e, struct backend* backend, int blo
 	for (int i = 0; i < n; i++)
 		heads_apply(e->heads, block, state + (size_t)i * dim, e->in + (size_t)i * dim);
 	const struct segment segment = {.cache = e->scratch, .n = n};
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .state = e->in,
-	                          .first = end,
-	                          .last = end,
-	                          .head = true,
-	                          .bare_head = true,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = out};
+	struct pass pass = pass_over(&segment, NULL, NULL, end, want, out);
+	pass.state = e->in;
+	pass.first = end;
+	pass.head = true;
+	pass.bare_head = true;
 	const bool good = backend->run(backend, &pass, error);
 	backend->discard(e->scratch);
 	return good;

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 #include "kernels/sample.h"
 
@@ -15,7 +16,7 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 /* ---- prefill ------------------------------------------------------------------------------ */
 
 /* Whether the rows' logits are given, which the buffer for them bounds. */
-static bool tells_prompt(const struct session* s) { return s->prompt_logprobs && s->again == 0; }
+static bool tells_prompt(const struct session* s) { return s->log_probs.of_prompt && s->again == 0; }
 
 /* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
  * Where a prefill has bits of its own it is whole chunks of the prompt that can be found: exact rows follow.
@@ -43,11 +44,11 @@ static void prefill_wants(struct session* s, int n, bool last) {
 	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	if (last)
-		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->logprobs > 0 ? WANT_LOGITS : 0));
-	s->result[n - 1].logits = s->logits;
+		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->log_probs.top > 0 ? WANT_LOGITS : 0));
+	s->result[n - 1].logits = s->log_probs.logits;
 	for (int i = 0; i < n && tells_prompt(s); i++) {
 		s->want[i] |= WANT_LOGITS;
-		s->result[i].logits = s->logits + (size_t)i * vocab;
+		s->result[i].logits = s->log_probs.logits + (size_t)i * vocab;
 	}
 }
 
@@ -61,7 +62,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	const int n = left < most ? left : most;
 	const bool last = n == left && s->again == 0;
 	int tap = 2 * (block_count(s) / 2) - 1;
-	float* tap_out = s->tap;
+	float* tap_out = s->signature.tap;
 	method_taps(s, &tap, &tap_out);
 	if (s->embedding.out) {
 		tap = 2 * block_count(s) - 1;
@@ -77,17 +78,11 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                              .penalties = last ? penalties_now(s) : NULL,
 	                              .allowed = last ? form_last(s, n) : NULL};
 	work->kind = WORK_PREFILL;
-	work->pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
-	                           .n = n,
-	                           .n_segments = 1,
-	                           .segment = &s->segment,
-	                           .token = s->text + from,
-	                           .last = 2 * block_count(s),
-	                           .head = last || tells_prompt(s),
-	                           .tap = tap_out ? tap : -1,
-	                           .tap_out = tap_out,
-	                           .want = s->want,
-	                           .out = s->result};
+	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * block_count(s), s->want, s->result);
+	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
+	work->pass.head = last || tells_prompt(s);
+	work->pass.tap = tap_out ? tap : -1;
+	work->pass.tap_out = tap_out;
 	if (s->learner && s->again == 0)
 		s->learner->calls->tap(s->learner, true, &work->pass);
 }
@@ -100,16 +95,16 @@ static void add_signature(struct session* s, int first, int rows) {
 	const int from = first < SIGNATURE_FIRST ? SIGNATURE_FIRST - first : 0;
 	for (int i = from; i < rows; i++)
 		for (int j = 0; j < dim; j++)
-			s->signature[j] += s->tap[(size_t)i * (size_t)dim + (size_t)j];
-	s->signature_rows += rows > from ? rows - from : 0;
+			s->signature.mean[j] += s->signature.tap[(size_t)i * (size_t)dim + (size_t)j];
+	s->signature.rows += rows > from ? rows - from : 0;
 }
 
 /* ---- emission ----------------------------------------------------------------------------- */
 
 static void fill_logprobs(struct session* s, struct swiftlet_token* token, const float* logits) {
-	struct result r = {.top = s->logprobs};
+	struct result r = {.top = s->log_probs.top};
 	const int vocab = s->engine->model->weights.shape.vocab;
-	if (!result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->scratch))
+	if (!result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->log_probs.scratch))
 		return;
 	token->logprob = logits[token->id] - r.log_normaliser;
 	token->n_top = r.top;
@@ -121,14 +116,15 @@ static void fill_logprobs(struct session* s, struct swiftlet_token* token, const
 
 /* Log probabilities of the prompt's tokens that n rows from this position on predict. */
 static void tell_prompt(struct session* s, int from, int n) {
-	if (s->prompt_told == 0)
-		s->prompt_token[s->n_prompt_tokens++] =
-		    (struct swiftlet_token){.id = s->text[s->prompt_told++], .source = -1, .logprob = NAN};
+	if (s->log_probs.prompt_told == 0)
+		s->log_probs.prompt[s->log_probs.n_prompt++] =
+		    (struct swiftlet_token){.id = s->text[s->log_probs.prompt_told++], .source = -1, .logprob = NAN};
 	for (int i = 0; i < n; i++) {
-		if (from + i + 1 != s->prompt_told || s->prompt_told == s->n_prompt)
+		if (from + i + 1 != s->log_probs.prompt_told || s->log_probs.prompt_told == s->n_prompt)
 			continue; /* computed again, or the first that is emitted */
-		struct swiftlet_token* token = &s->prompt_token[s->n_prompt_tokens++];
-		*token = (struct swiftlet_token){.id = s->text[s->prompt_told++], .source = -1, .logprob = NAN};
+		struct swiftlet_token* token = &s->log_probs.prompt[s->log_probs.n_prompt++];
+		*token =
+		    (struct swiftlet_token){.id = s->text[s->log_probs.prompt_told++], .source = -1, .logprob = NAN};
 		fill_logprobs(s, token, s->result[i].logits);
 	}
 }
@@ -168,19 +164,19 @@ static void finish(struct session* s) {
 
 /* Nothing was drafted. */
 static bool is_plain(const struct session* s) {
-	const void* mask = s->drafters.state[SOURCE_mask];
 	if (s->plan.rule == RULE_METHOD && s->method->steps > 0)
 		return false;
-	return s->planner.tree.n == 1 && !(mask && mask_rows(mask) > 0);
+	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
 }
 
 static void verify_work(struct session* s, struct session_work* work) {
 	struct round* round = &s->round;
-	const uint8_t logits = s->logprobs > 0 ? WANT_LOGITS : 0;
+	const uint8_t logits = s->log_probs.top > 0 ? WANT_LOGITS : 0;
 	const uint8_t wants = s->plan.rule == RULE_GAIN ? drafter_set_wants(&s->drafters) : 0;
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		for (int i = 0; i < LOGPROB_ROWS; i++)
-			round->out[i].logits = s->logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
+			round->out[i].logits =
+			    s->log_probs.logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
 	round->segment.allowed = form_rows(s, &s->planner.tree);
 	if (s->plan.rule == RULE_METHOD)
 		method_verify_pass(s, logits, &work->pass);
@@ -209,6 +205,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 	else
 		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
 		                               action->carry, &work->pass);
+	if (work->pass.segment->cache != s->cache)
+		return; /* another model's */
 	work->pass.low = states_low(&s->drafts);
 	work->pass.low_head = s->drafts.head;
 }
@@ -216,6 +214,11 @@ static void draft_work(struct session* s, struct session_work* work) {
 bool session_next(struct session* s, struct session_work* work) {
 	engine_works(s->engine);
 	memset(work, 0, sizeof *work);
+	if (s->phase == PHASE_ROUND && draft_model_reads(s, &work->pass)) {
+		work->kind = WORK_DRAFT;
+		s->phase = PHASE_FOLLOW;
+		return true;
+	}
 	if (s->phase == PHASE_ROUND) {
 		plan_help_copy(s);
 		s->phase = s->learner && s->learner->calls->begin(s->learner) ? PHASE_LEARN : PHASE_PLAN;
@@ -252,7 +255,7 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
 	const int steps =
-	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_low(&s->drafts),
+	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, NULL, states_low(&s->drafts),
 	                   s->drafts.head, &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)
 		mask_take_loop(mask, root, steps);
@@ -278,7 +281,9 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
 	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
-	struct backend* backend = s->method ? method_backend(s, cache) : s->engine->backend;
+	struct backend* backend = s->method                          ? method_backend(s, cache)
+	                          : cache && cache == s->draft_cache ? s->engine->drafting->backend
+	                                                             : s->engine->backend;
 	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
 		session_fail(s, error);
@@ -316,7 +321,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	const int n = work->pass.n;
 	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
-	if (s->tap && work->pass.tap >= 0 && work->pass.tap_out == s->tap)
+	if (s->signature.tap && work->pass.tap >= 0 && work->pass.tap_out == s->signature.tap)
 		add_signature(s, first, n);
 	if (s->embedding.out && work->pass.tap_out == s->embedding.rows)
 		embedding_add(s, first, n);
@@ -343,13 +348,14 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 		s->phase = PHASE_ROUND;
 		return true;
 	}
-	for (int j = 0; s->tap && s->signature_rows > 0 && j < s->engine->model->weights.shape.dim; j++)
-		s->signature[j] /= (float)s->signature_rows;
+	for (int j = 0; s->signature.tap && s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
+		s->signature.mean[j] /= (float)s->signature.rows;
 	if (s->learner)
 		s->learner->calls->prompt_is_told(s->learner);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
-	const bool more = emit(s, s->result[n - 1].token, -1, s->logprobs > 0 ? s->result[n - 1].logits : NULL);
+	const bool more =
+	    emit(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
 	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
 	if (!more || form_is_over(s))
 		finish(s);
@@ -395,11 +401,18 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 		return;
 	}
 	s->figures.seconds.draft += share;
-	charge(s,
-	       measured_cost(s, share,
-	                     part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
-	if (rows == pass->n)
-		cost_see_draft(cost, session_drafts_with(s), seconds / whole);
+	if (pass->segment->cache == s->draft_cache) {
+		if (rows == pass->n)
+			draft_model_see(s->engine, rows, seconds);
+		charge(s,
+		       measured_cost(s, share, part(pass, rows, draft_model_cost(s->engine, rows)) / price_unit(s)));
+	} else {
+		charge(s, measured_cost(s, share,
+		                        part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) /
+		                            price_unit(s)));
+		if (rows == pass->n)
+			cost_see_draft(cost, session_drafts_with(s), seconds / whole);
+	}
 	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
@@ -460,7 +473,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	bool more = true;
 	for (int i = 0; i <= v->accepted && more; i++) {
 		const bool drafted = i < v->accepted;
-		const float* logits = s->logprobs > 0 ? round->out[v->path[i]].logits : NULL;
+		const float* logits = s->log_probs.top > 0 ? round->out[v->path[i]].logits : NULL;
 		const int row = drafted ? v->path[i + 1] : 0;
 		more = emit(s, drafted ? round->tree->token[row] : v->bonus, drafted ? round->tree->source[row] : -1,
 		            logits);
@@ -507,6 +520,11 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:
+		if (s->phase == PHASE_FOLLOW) {
+			draft_model_take(s, &work->pass, rows, part(&work->pass, rows, seconds));
+			s->phase = PHASE_ROUND;
+			return true;
+		}
 		absorb_draft(s, &work->pass, rows, seconds);
 		return false;
 	case WORK_DRAFT_LOOP:
@@ -522,15 +540,15 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 void session_output(struct session* s, struct swiftlet_step* step) {
 	*step = (struct swiftlet_step){.token = s->token,
 	                               .n = s->n_tokens,
-	                               .prompt = s->prompt_token,
-	                               .n_prompt = s->n_prompt_tokens,
+	                               .prompt = s->log_probs.prompt,
+	                               .n_prompt = s->log_probs.n_prompt,
 	                               .text = s->emitter.text,
 	                               .text_size = s->emitter.shown,
 	                               .stop = s->stop};
 }
 
 void session_begin_step(struct session* s) {
-	s->n_tokens = s->n_prompt_tokens = 0;
+	s->n_tokens = s->log_probs.n_prompt = 0;
 	emitter_step(&s->emitter);
 	if (s->cancelled && s->phase != PHASE_DONE && s->phase != PHASE_IDLE) {
 		s->stop = SWIFTLET_CANCELLED;

@@ -28,19 +28,11 @@ static bool run(struct programming* p, int first, int last, int j, int count, st
 		p->row_token[i] = p->token[i % p->n];
 	}
 	const struct segment segment = {.cache = p->cache, .base = p->base, .n = rows};
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = rows,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = p->row_token,
-	                          .parent = p->parent,
-	                          .state = first > 0 ? at(p, p->state, j) : NULL,
-	                          .first = first,
-	                          .last = last,
-	                          .tap = last - 1,
-	                          .tap_out = at(p, p->ran, j),
-	                          .want = want,
-	                          .out = p->out};
+	struct pass pass = pass_over(&segment, p->row_token, p->parent, last, want, p->out);
+	pass.state = first > 0 ? at(p, p->state, j) : NULL;
+	pass.first = first;
+	pass.tap = last - 1;
+	pass.tap_out = at(p, p->ran, j);
 	const bool good = p->backend->run(p->backend, &pass, error);
 	if (good)
 		p->backend->discard(p->cache);

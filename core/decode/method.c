@@ -14,17 +14,18 @@ const struct method methods[SWIFTLET_METHODS] = {
                        .drafter = DRAFTS_PLANNED,
                        .about = "whatever pays by measured prices: skipped sub-layers, a low-bit copy, text"},
     [SWIFTLET_NGRAM] = {.name = "ngram",
-                        .drafter = DRAFTS_NGRAM,
-                        .tree = TREE_GUESSED,
+                        .drafter = DRAFTS_GUESSES,
+                        .source = SOURCE_ngram,
                         .most = 10,
                         .about = "what followed the last tokens earlier in the text (prompt lookup)"},
     [SWIFTLET_JACOBI] = {.name = "jacobi",
-                         .drafter = DRAFTS_JACOBI,
-                         .tree = TREE_GUESSED,
+                         .drafter = DRAFTS_GUESSES,
+                         .source = SOURCE_jacobi,
                          .most = 8,
                          .about = "a window of guesses, all positions at once (parallel decoding)"},
     [SWIFTLET_LOOKAHEAD] = {.name = "lookahead",
-                            .drafter = DRAFTS_LOOKAHEAD,
+                            .drafter = DRAFTS_GUESSES,
+                            .source = SOURCE_lookahead,
                             .tree = TREE_GUESSED,
                             .most = 2,
                             .about = "a window of guesses that fills a pool of n-grams"},
@@ -82,6 +83,17 @@ const struct method methods[SWIFTLET_METHODS] = {
                       .about =
                           "the --children likeliest next tokens at --exit-block run with the present one"},
 };
+
+int method_most(const struct swiftlet_options* o) {
+	const int own = method_of(o)->most > 0 ? method_of(o)->most : o->max_draft;
+	const int most = o->speculations > 0 ? o->speculations : own;
+	return most < MAX_DRAFT ? most : MAX_DRAFT;
+}
+
+const int* method_top_k(const struct swiftlet_options* o, bool sampled) {
+	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
+	return o->tree_top_k[0] > 0 ? o->tree_top_k : published[sampled];
+}
 
 const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
 

@@ -7,6 +7,7 @@
 #define SWIFTLET_CORE_DECODE_METHOD_H
 
 #include "core/decode/engine.h"
+#include "core/draft/drafter.h"
 #include "core/draft/stop.h"
 
 enum method_drafter {
@@ -15,9 +16,7 @@ enum method_drafter {
 	DRAFTS_MASK,    /* the model without some sub-layers */
 	DRAFTS_EXIT,    /* the model's first blocks and its head */
 	DRAFTS_ADAPTER, /* the model's first blocks and an adapter */
-	DRAFTS_NGRAM,
-	DRAFTS_JACOBI,
-	DRAFTS_LOOKAHEAD
+	DRAFTS_GUESSES  /* a drafter that needs no pass: `source` */
 };
 
 /* MASK_RANDOM, MASK_GIVEN: whoever opens the session, or uses it, sets one. */
@@ -27,12 +26,13 @@ enum method_tree {
 	TREE_CHAIN,
 	TREE_WIDE,     /* SWIFT's: beside each step's token its alternatives */
 	TREE_CHILDREN, /* some of the likeliest at each step: ppd's */
-	TREE_GUESSED   /* as the drafter has it */
+	TREE_GUESSED   /* as the drafter has it, and whole */
 };
 
 struct method {
 	const char* name;
 	enum method_drafter drafter;
+	enum drafter_source source; /* DRAFTS_GUESSES */
 	enum method_mask mask;
 	enum method_tree tree;
 	enum stop_rule stop;
@@ -52,6 +52,10 @@ static inline bool method_plans(const struct swiftlet_options* options) {
 	return method_of(options)->drafter == DRAFTS_PLANNED;
 }
 
+/* Draft steps a round at most, --max-draft where neither options nor method say. */
+int method_most(const struct swiftlet_options*);
+/* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
+const int* method_top_k(const struct swiftlet_options*, bool sampled);
 /* Whether a model, with the parts that were opened beside it, has what the method needs, a mask aside; else a
  * sentence that says what is missing and how it is made. */
 bool method_has_parts(const struct method*, const struct swiftlet_options*, const struct engine*,

@@ -7,7 +7,6 @@
 
 #include "core/decode/layer_programming.h"
 #include "core/decode/session_state.h"
-#include "core/draft/logistic.h"
 #include "core/draft/rejection.h"
 #include "kernels/sample.h"
 
@@ -28,6 +27,11 @@ static bool has_head(const struct session* s) {
 	const struct method_round* m = s->method;
 	return m->method->drafter == DRAFTS_EXIT && s->engine->heads.bytes > 0 &&
 	       s->engine->heads.weight[m->span / 2];
+}
+
+/* What guesses, or NULL. */
+static const struct drafter* guesser(const struct method_round* m) {
+	return m->method->drafter == DRAFTS_GUESSES ? drafters[m->method->source] : NULL;
 }
 
 static bool needs_hidden(const struct session* s) {
@@ -88,29 +92,18 @@ static void set_stopper(struct method_round* m, const struct swiftlet_options* o
 	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
 	                           .target = 0.9f,
 	                           .policy = &m->policy};
-	m->stop.most = o->speculations > 0 ? o->speculations : method->most > 0 ? method->most : o->max_draft;
-	m->stop.most = least(m->stop.most, MAX_DRAFT);
+	m->stop.most = method_most(o);
 	if (method->drafter == DRAFTS_EXIT && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
 	    o->speculations == 0)
 		m->stop.most = m->choice.steps;
 }
 
 static bool open_probe(struct session* s, struct error* error) {
-	struct method_round* m = s->method;
 	const struct probe_weights* given = &s->engine->probe;
-	struct probe* p = &m->probe;
-	p->dims = m->guess ? 1 : shape_of(s)->dim;
-	p->weight = calloc((size_t)p->dims, sizeof *p->weight);
-	p->x = malloc((size_t)p->dims * PROBE_SAMPLES * sizeof *p->x);
-	p->y = malloc(PROBE_SAMPLES);
-	if (!p->weight || !p->x || !p->y)
-		return error_set(error, "out of memory for a probe");
-	if (given->weight && !m->guess) {
-		memcpy(p->weight, given->weight, (size_t)p->dims * sizeof *p->weight);
-		p->bias = given->bias;
-		p->known = p->fixed = true;
-	}
-	return true;
+	const bool guesses = guesser(s->method) != NULL;
+	return probe_start(&s->method->probe, guesses ? 1 : shape_of(s)->dim, guesses ? NULL : given->weight,
+	                   given->bias) ||
+	       error_set(error, "out of memory for a probe");
 }
 
 struct backend* method_backend(const struct session* s, const struct cache* cache) {
@@ -140,13 +133,6 @@ static bool open_rejection(struct session* s, struct error* error) {
 	       error_set(error, "out of memory for rejection sampling");
 }
 
-static bool open_guess(struct method_round* m, int vocab, struct error* error) {
-	static const enum guess_kind kind[] = {
-	    [DRAFTS_NGRAM] = GUESS_NGRAM, [DRAFTS_JACOBI] = GUESS_JACOBI, [DRAFTS_LOOKAHEAD] = GUESS_LOOKAHEAD};
-	m->guess = guess_open(kind[m->method->drafter], m->stop.most, vocab);
-	return m->guess || error_set(error, "out of memory for %s", m->method->name);
-}
-
 /* The exit that is given, or that a part was made for. */
 static int given_exit(const struct session* s) {
 	const struct engine* e = s->engine;
@@ -173,8 +159,6 @@ static bool open_all(struct session* s, struct error* error) {
 	set_stopper(m, o);
 	m->span = has_exit(m) ? 2 * m->choice.exit_block : 2 * blocks;
 	m->reuse = has_exit(m) && o->reuse;
-	if (m->method->tree == TREE_GUESSED && !open_guess(m, shape_of(s)->vocab, error))
-		return false;
 	m->hidden = malloc((MAX_DRAFT + 2) * dim * sizeof *m->hidden);
 	if (!m->hidden)
 		return error_set(error, "out of memory for hidden states");
@@ -209,15 +193,12 @@ void method_close(struct method_round* m) {
 		return;
 	if (m->side)
 		m->side->backend->cache_close(m->side);
-	guess_close(m->guess);
 	free(m->hidden);
 	free(m->behind);
 	free(m->side_in);
 	free(m->prefill);
 	free(m->head_logits);
-	free(m->probe.weight);
-	free(m->probe.x);
-	free(m->probe.y);
+	probe_end(&m->probe);
 	free(m->target_logits);
 	free(m->draft_logits);
 	free(m->distribution);
@@ -239,13 +220,14 @@ size_t session_method_bytes(const struct session* s) {
 		bytes += s->engine->adapter.bytes + cache_bytes(m);
 	if (m->method->drafter == DRAFTS_EXIT)
 		bytes += s->engine->heads.bytes;
-	if (m->guess)
-		bytes += guess_bytes(m->guess);
+	const struct drafter_setup setup = {.vocab = shape_of(s)->vocab};
+	if (guesser(m) && guesser(m)->bytes)
+		bytes += guesser(m)->bytes(&setup);
 	if (m->distribution)
 		bytes += (SLICE_ROWS + MAX_DRAFT + 4) * vocab * sizeof *m->distribution;
 	if (m->method->mask == MASK_PROGRAMMED)
 		bytes += layer_programming_bytes(shape_of(s));
-	return bytes + (m->probe.x ? PROBE_SAMPLES * (size_t)m->probe.dims * sizeof *m->probe.x : 0);
+	return bytes + probe_bytes(&m->probe);
 }
 
 /* ---- a text --------------------------------------------------------------------------------- */
@@ -276,8 +258,6 @@ bool method_begin(struct session* s, int kept, struct error* error) {
 		m->side->prompt_length = s->n_prompt;
 	}
 	m->n_behind = 0;
-	if (m->guess)
-		guess_begin(m->guess, s->text, s->n_prompt);
 	return true;
 }
 
@@ -297,18 +277,11 @@ static void side_pass(struct method_round* m, const float* state, int n, const u
 	const int blocks = m->side->backend->weights->shape.n_blocks;
 	m->side_segment =
 	    (struct segment){.cache = m->side, .base = m->side->committed, .n = n, .sampler = m->segment.sampler};
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = n,
-	                      .n_segments = 1,
-	                      .segment = &m->side_segment,
-	                      .state = state,
-	                      .first = adapter ? 2 : 2 * blocks,
-	                      .last = adapter ? 3 : 2 * blocks,
-	                      .head = want[n - 1] != WANT_NOTHING,
-	                      .bare_head = !adapter,
-	                      .tap = -1,
-	                      .want = want,
-	                      .out = out};
+	*pass = pass_over(&m->side_segment, NULL, NULL, adapter ? 3 : 2 * blocks, want, out);
+	pass->state = state;
+	pass->first = adapter ? 2 : 2 * blocks;
+	pass->head = want[n - 1] != WANT_NOTHING;
+	pass->bare_head = !adapter;
 }
 
 bool method_prefilled(struct session* s, int n, struct error* error) {
@@ -392,10 +365,10 @@ static void set_policy(struct session* s) {
 		trials += (double)m->trials[bin];
 	}
 	const double measured =
-	    m->drafted > 7 && timed && !m->guess
+	    m->drafted > 7 && timed && !guesser(m)
 	        ? m->draft_cost / (double)m->drafted
 	        : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) * m->span / (2 * shape_of(s)->n_blocks);
-	const double c = m->guess ? 0 : measured;
+	const double c = guesser(m) ? 0 : measured;
 	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
 	for (int d = 1; d <= MAX_DRAFT; d++)
 		m->policy.min_reach[d] = (float)(rate * price_least_token(&cost, c, right / trials, d));
@@ -404,7 +377,7 @@ static void set_policy(struct session* s) {
 static int limit_of(const struct session* s) {
 	const struct method_round* m = s->method;
 	int limit = price_useful_depth(s, m->stop.most);
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		limit = least(limit, LOGPROB_ROWS - 1);
 	return limit;
 }
@@ -422,13 +395,12 @@ static void stop_guess(struct session* s) {
 		const float chance = guess_chance(m, tree->depth[row]);
 		tree->chance[row] = tree->chance[tree->parent[row]] * chance;
 	}
-	if (m->stop.rule == STOP_FIXED || m->method->drafter == DRAFTS_LOOKAHEAD)
+	if (m->stop.rule == STOP_FIXED || m->method->tree == TREE_GUESSED)
 		return;
 	for (int row = 1; row < tree->n; row++) {
 		const float chance = guess_chance(m, row);
-		const float by = m->stop.rule == STOP_PROBE && m->probe.known
-		                     ? (float)logistic_chance(m->probe.weight, m->probe.bias, &chance, 1)
-		                     : chance;
+		const float by =
+		    m->stop.rule == STOP_PROBE && m->probe.known ? probe_chance(&m->probe, &chance) : chance;
 		if (stop_after(&m->stop, by, chance, &m->why)) {
 			tree_cut(tree, row + 1);
 			return;
@@ -439,9 +411,9 @@ static void stop_guess(struct session* s) {
 static void fill_guess(struct session* s) {
 	struct method_round* m = s->method;
 	int depth = price_useful_depth(s, MAX_DRAFT);
-	if (s->logprobs > 0)
-		depth = m->method->drafter == DRAFTS_LOOKAHEAD ? 0 : least(depth, LOGPROB_ROWS - 1);
-	guess_fill(m->guess, s->text, s->n_text, depth, &s->planner.tree);
+	if (s->log_probs.top > 0)
+		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, LOGPROB_ROWS - 1);
+	guesser(m)->grow(s->drafters.state[m->method->source], &s->planner.tree, depth);
 	if (s->options.rejection && s->planner.tree.n > SLICE_ROWS)
 		tree_cut(&s->planner.tree, SLICE_ROWS);
 	stop_guess(s);
@@ -476,8 +448,8 @@ void method_start(struct session* s) {
 	if (m->stop.rule == STOP_GAIN)
 		set_policy(s);
 	stop_chain(&m->stop);
-	m->next = !m->guess && m->limit > 0 ? STEP_MODEL : STEP_NONE;
-	if (m->guess)
+	m->next = !guesser(m) && m->limit > 0 ? STEP_MODEL : STEP_NONE;
+	if (guesser(m))
 		fill_guess(s);
 }
 
@@ -507,19 +479,12 @@ static void model_pass(struct session* s, struct pass* pass) {
 	m->parent[row] = row - 1;
 	m->segment.n = 1;
 	ask(s, &m->result[m->steps], &m->want[m->steps]);
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = 1,
-	                      .n_segments = 1,
-	                      .segment = &m->segment,
-	                      .token = &m->token[row],
-	                      .parent = &m->parent[row],
-	                      .skip = m->method->drafter == DRAFTS_MASK ? &s->mask : NULL,
-	                      .last = m->span,
-	                      .head = head,
-	                      .tap = needs_hidden(s) ? m->span - 1 : -1,
-	                      .tap_out = m->hidden + (size_t)row * (size_t)shape_of(s)->dim,
-	                      .want = &m->want[m->steps],
-	                      .out = &m->result[m->steps]};
+	*pass = pass_over(&m->segment, &m->token[row], &m->parent[row], m->span, &m->want[m->steps],
+	                  &m->result[m->steps]);
+	pass->skip = m->method->drafter == DRAFTS_MASK ? &s->mask : NULL;
+	pass->head = head;
+	pass->tap = needs_hidden(s) ? m->span - 1 : -1;
+	pass->tap_out = m->hidden + (size_t)row * (size_t)shape_of(s)->dim;
 	if (m->method->drafter == DRAFTS_MASK) {
 		pass->low = states_low(&s->drafts);
 		pass->low_head = s->drafts.head;
@@ -575,15 +540,9 @@ static void rest_pass(struct session* s, struct pass* pass) {
 	struct method_round* m = s->method;
 	const int n = rest_rows(s);
 	m->segment.n = n;
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = n,
-	                      .n_segments = 1,
-	                      .segment = &m->segment,
-	                      .token = m->token + m->rows,
-	                      .parent = m->parent + m->rows,
-	                      .last = m->span,
-	                      .tap = has_adapter(m) ? m->span - 1 : -1,
-	                      .tap_out = m->hidden + (size_t)m->rows * (size_t)shape_of(s)->dim};
+	*pass = pass_over(&m->segment, m->token + m->rows, m->parent + m->rows, m->span, NULL, NULL);
+	pass->tap = has_adapter(m) ? m->span - 1 : -1;
+	pass->tap_out = m->hidden + (size_t)m->rows * (size_t)shape_of(s)->dim;
 }
 
 void method_fill(struct session* s, struct pass* pass) {
@@ -602,14 +561,12 @@ void method_fill(struct session* s, struct pass* pass) {
 /* ---- the tree ------------------------------------------------------------------------------- */
 
 static int width_of(const struct session* s, const struct result* step) {
-	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
 	const struct method_round* m = s->method;
 	int width = 1;
 	if (m->method->tree == TREE_CHILDREN)
 		width = s->options.children > 0 ? s->options.children : m->choice.children;
 	else if (m->method->tree == TREE_WIDE)
-		width = tree_width(s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled],
-		                   step->max_probability);
+		width = tree_width(method_top_k(&s->options, s->sampled), step->max_probability);
 	return least(width, step->top);
 }
 
@@ -617,7 +574,7 @@ static int width_of(const struct session* s, const struct result* step) {
 static void build_tree(struct session* s) {
 	struct method_round* m = s->method;
 	struct tree* tree = &s->planner.tree;
-	const int most = s->logprobs > 0 ? LOGPROB_ROWS : SLICE_ROWS;
+	const int most = s->log_probs.top > 0 ? LOGPROB_ROWS : SLICE_ROWS;
 	/* a chain that fits comes first: alternatives take what it leaves */
 	int left = most - 1 - m->steps;
 	for (int d = 0, at = 0; d < m->steps; d++) {
@@ -640,7 +597,7 @@ static float chance_of(const struct session* s, const struct result* step) {
 	const struct probe* p = &m->probe;
 	const size_t dim = (size_t)shape_of(s)->dim;
 	if (m->stop.rule == STOP_PROBE && p->known)
-		return (float)logistic_chance(p->weight, p->bias, m->hidden + (size_t)m->steps * dim, p->dims);
+		return probe_chance(p, m->hidden + (size_t)m->steps * dim);
 	return m->stop.rule == STOP_PRODUCT || m->stop.rule == STOP_PROBE ? step->top_probability[0]
 	                                                                  : step->max_probability;
 }
@@ -778,22 +735,11 @@ void method_verdict(struct session* s) {
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-static void learn_probe(struct session* s, const float* x, bool right) {
-	struct probe* p = &s->method->probe;
-	const size_t at = (size_t)(p->seen++ % PROBE_SAMPLES);
-	memcpy(p->x + at * (size_t)p->dims, x, (size_t)p->dims * sizeof *p->x);
-	p->y[at] = right;
-	p->since_fit++;
-}
-
 static void fit_probe(struct session* s) {
-	struct probe* p = &s->method->probe;
-	const int n = p->seen < PROBE_SAMPLES ? (int)p->seen : PROBE_SAMPLES;
-	if (p->fixed || p->since_fit < PROBE_EVERY * (p->seen > 8 * PROBE_EVERY ? 4 : 1))
+	if (!probe_is_due(&s->method->probe))
 		return;
 	const double began = options_clock(&s->options);
-	p->since_fit = 0;
-	p->known |= logistic_fit(p->x, p->y, n, p->dims, 0.01, 30, p->weight, &p->bias);
+	probe_fit(&s->method->probe);
 	s->figures.seconds.optimize += options_clock(&s->options) - began;
 }
 
@@ -815,7 +761,7 @@ static void learn_steps(struct session* s) {
 		const int bin = draft_bin(m->result[d].max_probability);
 		see_step(&m->right[bin], &m->trials[bin], right);
 		if (m->stop.rule == STOP_PROBE)
-			learn_probe(s, m->hidden + (size_t)d * dim, right);
+			probe_see(&m->probe, m->hidden + (size_t)d * dim, right);
 		if (!right)
 			break;
 		row = chain;
@@ -826,15 +772,15 @@ static void learn_guess(struct session* s) {
 	struct method_round* m = s->method;
 	const struct tree* tree = &s->planner.tree;
 	const struct verdict* v = &s->round.verdict;
-	const int deepest = m->method->drafter == DRAFTS_LOOKAHEAD ? 2 : tree->n - 1;
+	const int deepest = m->method->tree == TREE_GUESSED ? m->method->most : tree->n - 1;
 	for (int d = 1; d <= deepest && d <= v->accepted + 1; d++) {
 		const float chance = guess_chance(m, d);
 		see_step(&m->depth_right[d], &m->depth_trials[d], d <= v->accepted);
 		see_step(&m->right[draft_bin(chance)], &m->trials[draft_bin(chance)], d <= v->accepted);
 		if (m->stop.rule == STOP_PROBE)
-			learn_probe(s, &chance, d <= v->accepted);
+			probe_see(&m->probe, &chance, d <= v->accepted);
 	}
-	guess_see(m->guess, tree, v, s->round.out);
+	drafter_set_see(&s->drafters, tree, v, s->round.out);
 }
 
 /* The adapter keeps what it has seen of the path; the rest of it comes first next time. The tree is a chain.
@@ -856,7 +802,7 @@ static void commit_side(struct session* s) {
 
 void method_learn(struct session* s, int emitted, int accepted) {
 	struct method_round* m = s->method;
-	const int drafted = m->guess ? s->planner.tree.depth[s->planner.tree.n - 1] : m->steps;
+	const int drafted = guesser(m) ? s->planner.tree.depth[s->planner.tree.n - 1] : m->steps;
 	s->figures.draft_steps += drafted;
 	s->figures.draft_accepted += accepted;
 	s->figures.exit_block = has_exit(m) ? m->span / 2 : 0;
@@ -865,7 +811,7 @@ void method_learn(struct session* s, int emitted, int accepted) {
 	m->tokens += emitted;
 	m->cost += s->round_cost;
 	stop_learn(&m->stop, drafted, accepted);
-	if (m->guess)
+	if (guesser(m))
 		learn_guess(s);
 	else
 		learn_steps(s);

@@ -10,25 +10,10 @@
 
 #include "core/decode/exit_choice.h"
 #include "core/decode/method.h"
-#include "core/draft/guess.h"
+#include "core/draft/probe.h"
 #include "core/draft/tree.h"
 
 struct session;
-
-enum { PROBE_SAMPLES = 1024, PROBE_EVERY = 64 };
-
-/* Learned on-line from what verification said: (PROBE_SAMPLES) of the newest. */
-struct probe {
-	int dims;
-	float* weight; /* (dims) */
-	float bias;
-	bool known; /* else a step's chance is its probability */
-	bool fixed; /* read from a file */
-	float* x;   /* (PROBE_SAMPLES, dims) */
-	uint8_t* y;
-	int64_t seen;
-	int since_fit;
-};
 
 struct method_round {
 	const struct method* method;
@@ -49,7 +34,6 @@ struct method_round {
 	struct segment segment;          /* of model passes */
 	struct sampler sampler;          /* of drafts, under rejection */
 	float* hidden;                   /* (MAX_DRAFT + 2, dim) after the span; NULL: not kept */
-	struct guess* guess;
 	struct exit_choice choice;
 	struct probe probe;
 	void* programming;            /* work space of dynamic programming; NULL: none is run */

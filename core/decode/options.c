@@ -15,6 +15,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .backend = "auto",
 	    .isa = "auto",
 	    .cache_type = "auto",
+	    .certified_head = -1,
 	    .drafters = ~0u,
 	    .pool = 1 << 16,
 	    .max_draft = 25,
@@ -59,6 +60,7 @@ static const struct option table[] = {
     {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm"},
     {"threads", INTEGER, AT(threads), 1, 1024, NULL},
     {"devices", INTEGER, AT(devices), 1, 16, NULL},
+    {"certified-head", CHOICE, AT(certified_head), 0, 0, "auto=-1 off=0 on=1"},
     {"context", INTEGER, AT(context), 2, 1 << 24, NULL},
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
     {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},
@@ -292,6 +294,9 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
 		return set_path(options->heads, sizeof options->heads, name, "a file", value, message, size);
 	if (strcmp(name, "probe") == 0)
 		return set_path(options->probe, sizeof options->probe, name, "a file", value, message, size);
+	if (strcmp(name, "draft-model") == 0)
+		return set_path(options->draft_model, sizeof options->draft_model, name, "a model", value, message,
+		                size);
 	if (strcmp(name, "draft-memory") == 0)
 		return set_size(&options->draft_memory, name, value, message, size);
 	if (strcmp(name, "cache-memory") == 0)

@@ -3,6 +3,7 @@
  * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
  * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
  * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
+#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 
 #include <math.h>
@@ -19,11 +20,9 @@ static bool mask_drafts(const struct session* s) {
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
 static void tree_policy(struct session* s) {
-	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
-	const int* top_k = s->options.tree_top_k[0] > 0 ? s->options.tree_top_k : published[s->sampled];
 	struct tree_policy* policy = &s->plan.tree;
 	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
-	memcpy(policy->top_k, top_k, sizeof policy->top_k);
+	memcpy(policy->top_k, method_top_k(&s->options, s->sampled), sizeof policy->top_k);
 	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
 		policy->all = true;
 	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
@@ -31,7 +30,7 @@ static void tree_policy(struct session* s) {
 		policy->verify_cost = s->planner.prices.verify;
 	} else
 		policy->max_rows = s->options.max_tree;
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
 }
 
@@ -172,6 +171,23 @@ static void price_passes(struct session* s) {
 	    may ? (float)(part * cost_draft_worst(cost, session_drafts_with(s))) : INFINITY;
 }
 
+/* A first pass of a round takes along what the draft model's cache has not of the text, soon for nothing: a
+ * drafter that pays follows from round to round. So a round bears a part of it. */
+static void price_model(struct session* s) {
+	enum { ROUNDS = FIRST_REST / 4 };
+	struct prices* prices = &s->planner.prices;
+	const struct engine* engine = s->engine;
+	if (!s->draft_cache)
+		return;
+	const int behind = plan_passed(s, SOURCE_model) ? 0 : draft_model_behind(s);
+	const bool may = behind >= 0;
+	const double unit = price_unit(s), step = may ? draft_model_cost(engine, 1) / unit : INFINITY;
+	const double start = may ? draft_model_cost(engine, behind + 1) / unit - step : 0;
+	prices->pass[SOURCE_model] = (float)step;
+	prices->start[SOURCE_model] = (float)(start / ROUNDS);
+	prices->pass_worst[SOURCE_model] = (float)(draft_model_worst(engine) * (step + start));
+}
+
 /* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
  * last ones were off. In company they are ratios to the batch's own passes, which are measured all the time.
  */
@@ -180,7 +196,7 @@ static bool calibrates(const struct session* s) {
 	if (s->batch.sequences > 0)
 		return cost->passes < CALIBRATE_FIRST;
 	return cost->plain_seen < CALIBRATE_FIRST ||
-	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
+	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
 /* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
@@ -191,11 +207,15 @@ static struct round_limits limits_of(const struct session* s) {
 	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
 	if (s->options.max_tree > 0)
 		limits.rows = least(s->options.max_tree, SLICE_ROWS);
-	if (s->logprobs > 0)
+	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))
 		limits.rows = 1;
 	return limits;
+}
+
+bool plan_passed(const struct session* s, int source) {
+	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
 bool plan_mask_may_pay(const struct session* s) {
@@ -235,18 +255,17 @@ static void loop_policy(struct session* s) {
 static const float hopeful = 0.9f;
 
 /* A drafter whose passes do not pay rests, each time longer, before it is given another chance. */
-static void rest(struct session* s, bool passed) {
-	if (!mask_drafts(s))
+static void rest(struct session* s, int source, bool passed) {
+	struct rest* r = &s->rest[source];
+	r->rested = passed ? 0 : r->rested + 1;
+	r->passed = passed ? r->passed + 1 : 0;
+	if (r->passed > FIRST_REST / 4)
+		r->rest = 0;
+	if (r->rested < (r->rest > 0 ? r->rest : FIRST_REST))
 		return;
-	s->rested = passed ? 0 : s->rested + 1;
-	s->passed = passed ? s->passed + 1 : 0;
-	if (s->passed > FIRST_REST / 4)
-		s->rest = 0;
-	if (s->rested < (s->rest > 0 ? s->rest : FIRST_REST))
-		return;
-	s->rest = s->rest > 0 ? least(2 * s->rest, LONGEST_REST) : FIRST_REST;
-	s->rested = 0;
-	chances_first_anew(&s->chances, SOURCE_mask, hopeful);
+	r->rest = r->rest > 0 ? least(2 * r->rest, LONGEST_REST) : FIRST_REST;
+	r->rested = 0;
+	chances_first_anew(&s->chances, source, hopeful);
 }
 
 /* ---- a round ------------------------------------------------------------------------------ */
@@ -272,9 +291,10 @@ void plan_round(struct session* s) {
 		                                 .n_end_tokens = s->n_end_tokens};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
-	if (s->rounds % PRICES_EVERY == 0)
+	draft_model_round(s);
+	if (s->pace.rounds % PRICES_EVERY == 0)
 		join_copy(s);
-	if (s->rounds % PRICES_EVERY == 0 || batch_changed(s))
+	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
@@ -296,6 +316,7 @@ bool plan_goes_on(struct session* s) {
 		return false;
 	}
 	price_passes(s);
+	price_model(s);
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
@@ -309,7 +330,7 @@ void plan_new_mask(struct session* s) {
 	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
 	s->drafts = session_states(s, &s->mask);
 	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
-	s->rest = s->rested = s->passed = 0;
+	s->rest[SOURCE_mask] = (struct rest){0};
 }
 
 /* What the draft model's own steps came to. */
@@ -317,11 +338,11 @@ static void learn_steps(struct session* s, int accepted) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	int looked_at, right;
 	mask_judge(mask, &s->planner.tree, s->round.out, &looked_at, &right);
-	s->verified_rounds++;
-	s->last_draft_steps = mask_steps(mask);
-	s->last_accepted = s->plan.rule == RULE_FIXED ? accepted : right;
-	s->figures.draft_steps += s->last_draft_steps;
-	s->figures.draft_accepted += s->last_accepted;
+	s->last_round.count++;
+	s->last_round.draft_steps = mask_steps(mask);
+	s->last_round.accepted = s->plan.rule == RULE_FIXED ? accepted : right;
+	s->figures.draft_steps += s->last_round.draft_steps;
+	s->figures.draft_accepted += s->last_round.accepted;
 	if (s->learner)
 		s->learner->calls->drafted(s->learner, right, looked_at);
 }
@@ -343,21 +364,21 @@ void plan_settle(struct session* s, double seconds) {
 		const double faster = fmin(2, thought / seconds) - 1;
 		const double left = s->ledger.balance - ledger_floor(&s->ledger);
 		if (faster > 0 && left > 0)
-			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->cost_since_plain), 0);
+			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
 	}
-	s->cost_since_plain = 0;
+	s->pace.cost_since_plain = 0;
 }
 
 void plan_learn(struct session* s, int emitted, int accepted) {
-	const int64_t rounds = ++s->rounds;
-	const bool passed = s->drafters.state[SOURCE_mask] && mask_rows(s->drafters.state[SOURCE_mask]) > 0;
-	if (s->planner.tree.n == 1 && !passed) {
+	const int64_t rounds = ++s->pace.rounds;
+	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
+	if (s->planner.tree.n == 1 && !passed && !model) {
 		ledger_plain(&s->ledger);
-		s->rounds_since_plain = 0;
+		s->pace.rounds_since_plain = 0;
 	} else {
 		ledger_round(&s->ledger, s->round_cost, emitted);
-		s->rounds_since_plain++;
-		s->cost_since_plain += s->round_cost;
+		s->pace.rounds_since_plain++;
+		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
 	if (s->plan.rule == RULE_METHOD)
@@ -368,7 +389,10 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		learn_chain(s);
 	if (s->plan.rule == RULE_GAIN) {
 		planner_see(&s->planner, &s->round.verdict, s->round.out, emitted, (float)s->round_cost);
-		rest(s, passed);
+		if (mask_drafts(s))
+			rest(s, SOURCE_mask, passed);
+		if (s->draft_cache)
+			rest(s, SOURCE_model, model);
 	}
 	if (s->learner && rounds % LOOK_EVERY == 0)
 		s->learner->calls->look(s->learner);

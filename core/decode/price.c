@@ -56,3 +56,17 @@ double price_least_token(const struct cost_model* cost, double c, double next, i
 	}
 	return least_cost;
 }
+
+/* v(n + 1), as far as `run` of its rows did not run up to the exit before. */
+static double exit_verify(const struct exit_price* e, double run, int n) {
+	const double whole = cost_verify(e->cost, n + 1);
+	return e->reuse ? run * e->blocks + whole * (1 - e->blocks) : whole;
+}
+
+double price_exit_chain(const struct exit_price* e, double a, int d) {
+	return price_chain_tokens(a, d) / (d * (e->blocks + e->head) + exit_verify(e, 1, d));
+}
+
+double price_exit_children(const struct exit_price* e, double p, int k) {
+	return (1 + p) / (e->blocks + e->head + exit_verify(e, cost_verify(e->cost, k), k));
+}

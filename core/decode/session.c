@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 #include "core/draft/prediction.h"
 #include "core/draft/recycle.h"
@@ -24,10 +25,18 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 /* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
 static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
-	                                    .vocab = s->engine->model->weights.shape.vocab};
+	                                    .vocab = s->engine->model->weights.shape.vocab,
+	                                    .most = method_most(&s->options)};
 	const struct swiftlet_options* o = &s->options;
-	const bool plain = !method_plans(o) || o->draft == SWIFTLET_DRAFT_NEVER;
-	const unsigned which = plain ? 0 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask : o->drafters;
+	const struct method* method = method_of(o);
+	const unsigned lone = method->drafter == DRAFTS_GUESSES ? 1u << method->source : 0;
+	const unsigned planned = o->drafters & ((1u << DRAFTER_COUNT) - 1);
+	unsigned which = !method_plans(o)                    ? lone
+	                 : o->draft == SWIFTLET_DRAFT_NEVER  ? 0
+	                 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
+	                                                     : planned;
+	if (!s->engine->drafting)
+		which &= ~(1u << SOURCE_model);
 	if (!drafter_set_open(&s->drafters, which, &setup))
 		return false;
 	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
@@ -49,6 +58,8 @@ static bool open_parts(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for a session of %d tokens", context);
 	if (!open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	if (!draft_model_join(s, error))
+		return false;
 	if (!method_check(&s->options, s->engine, error))
 		return false;
 	const bool alone = !method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA;
@@ -85,6 +96,7 @@ void swiftlet_session_close(struct session* s) {
 		return;
 	if (s->cache)
 		s->engine->backend->cache_close(s->cache);
+	draft_model_leave(s);
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
@@ -94,11 +106,11 @@ void swiftlet_session_close(struct session* s) {
 	free(s->text);
 	penalties_close(s);
 	form_close(s);
-	free(s->logits);
-	free(s->scratch);
-	free(s->tap);
+	free(s->log_probs.logits);
+	free(s->log_probs.scratch);
+	free(s->signature.tap);
 	embedding_close(&s->embedding);
-	free(s->signature);
+	free(s->signature.mean);
 	free(s);
 }
 
@@ -151,14 +163,15 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 
 static bool prepare_logprobs(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
-	s->logprobs = r->logprobs;
-	s->prompt_logprobs = r->prompt_logprobs && r->logprobs > 0;
-	s->prompt_told = s->n_prompt_tokens = 0;
-	if (r->logprobs == 0 || s->logits)
+	s->log_probs.top = r->logprobs;
+	s->log_probs.of_prompt = r->prompt_logprobs && r->logprobs > 0;
+	s->log_probs.prompt_told = s->log_probs.n_prompt = 0;
+	if (r->logprobs == 0 || s->log_probs.logits)
 		return true;
-	s->logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->logits);
-	s->scratch = malloc(2 * vocab * sizeof *s->scratch);
-	return (s->logits && s->scratch) || error_set(error, "out of memory for log probabilities");
+	s->log_probs.logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->log_probs.logits);
+	s->log_probs.scratch = malloc(2 * vocab * sizeof *s->log_probs.scratch);
+	return (s->log_probs.logits && s->log_probs.scratch) ||
+	       error_set(error, "out of memory for log probabilities");
 }
 
 bool session_length_matters(const struct session* s, int n_prompt) {
@@ -190,6 +203,7 @@ void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 		s->chunk_tokens = 0;
 		s->cache->owner = pages;
 	}
+	draft_model_forget(s, pages);
 	if (s->owner != owner && s->drafters.state[SOURCE_recycle])
 		recycle_clear(s->drafters.state[SOURCE_recycle]);
 	s->owner = owner;
@@ -198,7 +212,7 @@ void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
 static int keep_beginning(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
-	if (s->prompt_logprobs || s->embedding.out) { /* what was kept has no logits, and no states */
+	if (s->log_probs.of_prompt || s->embedding.out) { /* what was kept has no logits, and no states */
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
@@ -266,14 +280,15 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 		return give_message(message, size, &error);
 	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
 		return give_message(message, size, &error);
-	s->signature_rows = 0;
-	if (s->signature)
-		memset(s->signature, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
+	s->signature.rows = 0;
+	if (s->signature.mean)
+		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
 	s->cancelled = false;
 	s->failure.message[0] = 0;
 	s->stop = SWIFTLET_RUNNING;
 	s->n_tokens = 0;
 	s->again = 0;
+	draft_model_begin(s);
 	s->phase = PHASE_PREFILL;
 	return true;
 }
@@ -433,6 +448,7 @@ void session_release(struct session* s) {
 	} else if (s->again == 0)
 		s->figures.cached_tokens = 0;
 	s->cache->backend->truncate(s->cache, 0);
+	draft_model_release(s);
 	s->chunk_tokens = 0;
 }
 
@@ -466,23 +482,23 @@ struct mask session_mask(const struct session* s, double* matchness) {
 
 void session_want_signature(struct session* s, bool wanted) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->tap || method_sees_prompt(s))
+	if (!wanted || s->signature.tap || method_sees_prompt(s))
 		return;
-	s->tap = malloc(dim * PREFILL_CHUNK * sizeof *s->tap);
-	s->signature = calloc(dim, sizeof *s->signature);
-	if (!s->tap || !s->signature) {
-		free(s->tap);
-		free(s->signature);
-		s->tap = s->signature = NULL;
+	s->signature.tap = malloc(dim * PREFILL_CHUNK * sizeof *s->signature.tap);
+	s->signature.mean = calloc(dim, sizeof *s->signature.mean);
+	if (!s->signature.tap || !s->signature.mean) {
+		free(s->signature.tap);
+		free(s->signature.mean);
+		s->signature.tap = s->signature.mean = NULL;
 	}
 }
 
 const float* session_signature(const struct session* s) {
-	return s->tap && s->signature_rows > 0 && s->phase != PHASE_PREFILL ? s->signature : NULL;
+	return s->signature.tap && s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
 }
 
 int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {
-	*draft_steps = s->last_draft_steps;
-	*accepted = s->last_accepted;
-	return s->verified_rounds;
+	*draft_steps = s->last_round.draft_steps;
+	*accepted = s->last_round.accepted;
+	return s->last_round.count;
 }

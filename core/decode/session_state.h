@@ -19,7 +19,8 @@ enum phase {
 	PHASE_DONE,
 	PHASE_PREFILL,
 	PHASE_ROUND,
-	PHASE_LEARN, /* a pass of the learner's */
+	PHASE_FOLLOW, /* the draft model reads the prompt */
+	PHASE_LEARN,  /* a pass of the learner's */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -73,6 +74,36 @@ struct embedding {
 	int n; /* tokens of the prompt that are added */
 };
 
+/* What a request wants to be told of probabilities. */
+struct log_probs {
+	int top;                                        /* alternatives a token; 0: nothing is told */
+	bool of_prompt;                                 /* of the prompt's tokens too */
+	int prompt_told;                                /* of these, how many were given */
+	float* logits;                                  /* (LOGPROB_ROWS, vocab) once a request wanted some */
+	float* scratch;                                 /* (2·vocab) likewise */
+	struct swiftlet_token prompt[LOGPROB_ROWS + 1]; /* (n_prompt) of the step */
+	int n_prompt;
+};
+
+/* The prompt's mean state in the middle of the model. */
+struct signature {
+	float* tap;  /* (PREFILL_CHUNK, dim) of a pass; NULL: not wanted */
+	float* mean; /* (dim) the sum while the prompt is computed */
+	int rows;    /* that are in it */
+};
+
+/* How long since, and how long until. */
+struct pace {
+	int64_t rounds, rounds_since_plain;
+	double cost_since_plain; /* of those rounds */
+};
+
+/* The last verified round that had a draft step. */
+struct last_round {
+	int64_t count; /* of such rounds */
+	int draft_steps, accepted;
+};
+
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_METHOD } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
@@ -91,7 +122,9 @@ struct session {
 	struct drafter_set drafters;
 	struct chances chances;
 	struct planner planner;
-	struct method_round* method; /* of one that one drafter makes; NULL: planned */
+	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
+	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
+	struct method_round* method;                           /* of one that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
@@ -117,16 +150,10 @@ struct session {
 	struct history history;
 	struct form_state form;
 	struct embedding embedding;
-	int logprobs;
-	bool prompt_logprobs;
-	int prompt_told; /* tokens of the prompt whose log probabilities were given */
-	float* logits;   /* (LOGPROB_ROWS, vocab) with logprobs */
-	float* scratch;  /* (2·vocab) with logprobs */
+	struct log_probs log_probs;
 	struct emitter emitter;
 	struct swiftlet_token token[MAX_DRAFT + 1];
 	int n_tokens;
-	struct swiftlet_token prompt_token[LOGPROB_ROWS + 1]; /* of the step, with prompt_logprobs */
-	int n_prompt_tokens;
 
 	/* the work at hand */
 	struct round round;
@@ -137,20 +164,16 @@ struct session {
 	double round_cost; /* of the round at hand, in plain steps */
 
 	/* deciding */
-	int64_t rounds, rounds_since_plain;
-	double cost_since_plain; /* of those rounds */
-	double
-	    expected; /* share of the mask's draft steps that are right, as the learner knows it; NaN: unknown */
-	int rest, rested,
-	    passed; /* rounds that its passes are left out after failing, have been, have been made */
-	int64_t verified_rounds;
-	int last_draft_steps, last_accepted;
+	struct pace pace;
+	/* share of the mask's draft steps that are right, as the learner knows it; NaN: unknown */
+	double expected;
+	struct rest {
+		int rest, rested, passed; /* rounds that a drafter's passes are left out after failing, have been,
+		                             have been made */
+	} rest[DRAFTER_COUNT];
+	struct last_round last_round;
 
-	/* signature */
-	float* tap;       /* (PREFILL_CHUNK, dim) */
-	float* signature; /* (dim) sum, then mean */
-	int signature_rows;
-
+	struct signature signature;
 	struct swiftlet_figures figures;
 	double started;
 };
@@ -187,7 +210,8 @@ void emitter_end(struct emitter*);
 /* flow.c */
 /* Whether a device drafts in a loop of its own, which knows no penalties. */
 static inline bool session_loops(const struct session* s) {
-	return s->engine->backend->draft && !s->history.on;
+	const bool mask = s->plan.rule == RULE_FIXED || s->plan.action.source == SOURCE_mask;
+	return s->engine->backend->draft && !s->history.on && mask;
 }
 
 /* penalties.c */
@@ -224,6 +248,8 @@ bool plan_goes_on(struct session*);
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
+/* Whether the mask's draft model, or the other model that drafts, was run in this round. */
+bool plan_passed(const struct session*, int source);
 /* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
  * always right; else there is no use in learning a better one. */
 bool plan_mask_may_pay(const struct session*);

@@ -5,13 +5,14 @@
 
 #define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
 DRAFTERS(DRAFTER_DECLARED)
+LONE_DRAFTERS(DRAFTER_DECLARED)
 
 #define DRAFTER_LISTED(name) &drafter_##name,
-const struct drafter* const drafters[DRAFTER_COUNT] = {DRAFTERS(DRAFTER_LISTED)};
+const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED) LONE_DRAFTERS(DRAFTER_LISTED)};
 
 bool drafter_set_open(struct drafter_set* set, unsigned which, const struct drafter_setup* setup) {
 	bool good = true;
-	for (int i = 0; i < DRAFTER_COUNT; i++) {
+	for (int i = 0; i < ALL_DRAFTERS; i++) {
 		set->state[i] = which >> i & 1u ? drafters[i]->open(setup) : NULL;
 		good &= set->state[i] || !(which >> i & 1u);
 	}
@@ -19,27 +20,27 @@ bool drafter_set_open(struct drafter_set* set, unsigned which, const struct draf
 }
 
 void drafter_set_close(struct drafter_set* set) {
-	for (int i = 0; i < DRAFTER_COUNT; i++)
+	for (int i = 0; i < ALL_DRAFTERS; i++)
 		if (set->state[i])
 			drafters[i]->close(set->state[i]);
 	memset(set, 0, sizeof *set);
 }
 
 void drafter_set_forget(struct drafter_set* set, int length) {
-	for (int i = 0; i < DRAFTER_COUNT; i++)
+	for (int i = 0; i < ALL_DRAFTERS; i++)
 		if (set->state[i] && drafters[i]->forget)
 			drafters[i]->forget(set->state[i], length);
 }
 
 void drafter_set_append(struct drafter_set* set, const int32_t* token, int n) {
-	for (int i = 0; i < DRAFTER_COUNT; i++)
+	for (int i = 0; i < ALL_DRAFTERS; i++)
 		if (set->state[i] && drafters[i]->append)
 			drafters[i]->append(set->state[i], token, n);
 }
 
 uint8_t drafter_set_wants(const struct drafter_set* set) {
 	uint8_t wants = 0;
-	for (int i = 0; i < DRAFTER_COUNT; i++)
+	for (int i = 0; i < ALL_DRAFTERS; i++)
 		if (set->state[i])
 			wants |= drafters[i]->wants;
 	return wants;
@@ -47,7 +48,7 @@ uint8_t drafter_set_wants(const struct drafter_set* set) {
 
 void drafter_set_see(struct drafter_set* set, const struct tree* tree, const struct verdict* verdict,
                      const struct result* out) {
-	for (int i = 0; i < DRAFTER_COUNT; i++)
+	for (int i = 0; i < ALL_DRAFTERS; i++)
 		if (set->state[i] && drafters[i]->see)
 			drafters[i]->see(set->state[i], tree, verdict, out);
 }

@@ -12,13 +12,17 @@
 #include "core/draft/verify.h"
 
 /* name: the name for the option --drafters. At a node, earlier ones are asked first. */
-#define DRAFTERS(name) name(mask) name(prediction) name(retrieval) name(recycle) name(form)
+#define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
+/* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
+#define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,
-	DRAFTERS(DRAFTER_SOURCE)
+	DRAFTERS(DRAFTER_SOURCE) DRAFTER_COUNT,
+	BEFORE_LONE_DRAFTERS = DRAFTER_COUNT - 1,
+	LONE_DRAFTERS(DRAFTER_SOURCE)
 #undef DRAFTER_SOURCE
-	    DRAFTER_COUNT
+	    ALL_DRAFTERS
 };
 
 enum { EVIDENCE_BINS = 64 };
@@ -32,6 +36,7 @@ struct candidate {
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
 	int vocab;
+	int most; /* tokens ahead that a lone one guesses, at most MAX_DRAFT */
 };
 
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
@@ -57,6 +62,11 @@ struct drafter {
 	 * last token; a drafter may keep what it knows of a row for the row's children. */
 	int (*extend)(void* state, const struct tree*, int row, struct candidate* out, int most);
 
+	/* Alone, in place of extend: adds rows below the root, none deeper than `depth`. */
+	void (*grow)(void* state, struct tree*, int depth);
+	/* What its state takes, where that is much; optional. */
+	size_t (*bytes)(const struct drafter_setup*);
+
 	/* Whether a token may come after a row that `extend` was asked of; optional. Drafters that know are asked
 	 * before the others, whose candidates it holds for. */
 	bool (*allows)(void* state, int row, int32_t token);
@@ -71,11 +81,11 @@ struct drafter {
 	void (*take)(void* state);
 };
 
-extern const struct drafter* const drafters[DRAFTER_COUNT];
+extern const struct drafter* const drafters[ALL_DRAFTERS];
 
 /* The drafters of one sequence. */
 struct drafter_set {
-	void* state[DRAFTER_COUNT]; /* NULL: does not take part */
+	void* state[ALL_DRAFTERS]; /* NULL: does not take part */
 };
 
 /* Opens those whose bit is set. False on no memory; close in any case. */

@@ -15,12 +15,12 @@ struct mask_drafter {
 	int of[MAX_ROWS]; /* our row that stands for a row of the tree, or -1 */
 };
 
-static void* mask_open(const struct drafter_setup* setup) {
+void* mask_open(const struct drafter_setup* setup) {
 	(void)setup;
 	return calloc(1, sizeof(struct mask_drafter));
 }
 
-static void mask_close(void* state) { free(state); }
+void mask_close(void* state) { free(state); }
 
 void mask_start(void* state, const struct mask_round* round) {
 	struct mask_drafter* m = state;
@@ -34,6 +34,9 @@ void mask_start(void* state, const struct mask_round* round) {
 
 int mask_rows(const void* state) { return ((const struct mask_drafter*)state)->n; }
 
+/* The row that stands for the tree's root; -1 before it was run. */
+static int root_of(const struct mask_drafter* m) { return m->n > 0 ? m->round.n_behind : -1; }
+
 static int child(const struct mask_drafter* m, int row, int32_t token) {
 	for (int i = row + 1; row >= 0 && i < m->n; i++)
 		if (m->parent[i] == row && m->token[i] == token)
@@ -44,7 +47,7 @@ static int child(const struct mask_drafter* m, int row, int32_t token) {
 int mask_steps(const void* state) {
 	const struct mask_drafter* m = state;
 	int steps = 0;
-	for (int at = m->n > 0 ? 0 : -1; at >= 0; at = child(m, at, m->result[at].token))
+	for (int at = root_of(m); at >= 0; at = child(m, at, m->result[at].token))
 		steps++;
 	return steps;
 }
@@ -56,9 +59,9 @@ static bool is_end(const struct mask_drafter* m, int32_t token) {
 	return false;
 }
 
-static int mask_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
+int mask_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
 	struct mask_drafter* m = state;
-	m->of[row] = row == 0 ? (m->n > 0 ? 0 : -1) : child(m, m->of[tree->parent[row]], tree->token[row]);
+	m->of[row] = row == 0 ? root_of(m) : child(m, m->of[tree->parent[row]], tree->token[row]);
 	if (m->of[row] < 0)
 		return 0;
 	const struct result* result = &m->result[m->of[row]];
@@ -70,7 +73,7 @@ static int mask_extend(void* state, const struct tree* tree, int row, struct can
 	return n;
 }
 
-static int mask_head(void* state, const struct tree* tree) {
+int mask_head(void* state, const struct tree* tree) {
 	const struct mask_drafter* m = state;
 	int row = 0;
 	while (row >= 0 && m->of[row] >= 0)
@@ -78,46 +81,43 @@ static int mask_head(void* state, const struct tree* tree) {
 	return row < 0 || m->n == MAX_ROWS || is_end(m, tree->token[row]) ? -1 : row;
 }
 
-static int add_row(struct mask_drafter* m, int32_t token, int parent) {
+static int add_row(struct mask_drafter* m, int32_t token, int parent, uint8_t want) {
 	const int i = m->n + m->filled++;
 	m->token[i] = token;
 	m->parent[i] = parent;
-	m->want[i] = WANT_TOKEN | WANT_TOP;
+	m->want[i] = want;
 	m->result[i].top = TREE_RANKS;
 	return i;
 }
 
 static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 	m->segment.n = m->filled;
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = m->filled,
-	                      .n_segments = 1,
-	                      .segment = &m->segment,
-	                      .token = m->token + m->n,
-	                      .parent = m->parent + m->n,
-	                      .skip = m->round.skip,
-	                      .bridge = m->round.bridge,
-	                      .last = 2 * m->round.cache->backend->weights->shape.n_blocks,
-	                      .head = true,
-	                      .tap = -1,
-	                      .want = m->want + m->n,
-	                      .out = m->result + m->n};
+	*pass = pass_over(&m->segment, m->token + m->n, m->parent + m->n,
+	                  2 * m->round.cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
+	pass->skip = m->round.skip;
+	pass->bridge = m->round.bridge;
+	pass->head = true;
 }
 
-static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	m->of[head] = add_row(m, tree->token[head], head == 0 ? -1 : m->of[tree->parent[head]]);
-	for (int row = head + 1; row < tree->n && m->filled <= carry && m->n + m->filled < MAX_ROWS; row++)
+	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_ROUGH;
+	for (int i = 0; m->n == 0 && i < m->round.n_behind; i++)
+		add_row(m, m->round.behind[i], i - 1, WANT_NOTHING);
+	m->of[head] =
+	    add_row(m, tree->token[head], head == 0 ? m->round.n_behind - 1 : m->of[tree->parent[head]], want);
+	const int most = m->filled + carry;
+	for (int row = head + 1; row < tree->n && m->filled < most && m->n + m->filled < MAX_ROWS; row++)
 		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
-			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]]);
+			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]], want);
 	fill_pass(m, pass);
 }
 
 void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1);
+	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP);
 	fill_pass(m, pass);
 }
 
@@ -126,7 +126,7 @@ const struct result* mask_results(const void* state) { return ((const struct mas
 void mask_judge(const void* state, const struct tree* tree, const struct result* out, int* steps,
                 int* right) {
 	const struct mask_drafter* m = state;
-	int row = 0, at = m->n > 0 ? 0 : -1;
+	int row = 0, at = root_of(m);
 	*steps = *right = 0;
 	while (row >= 0 && at >= 0) {
 		++*steps;
@@ -136,10 +136,25 @@ void mask_judge(const void* state, const struct tree* tree, const struct result*
 	}
 }
 
-static void mask_take(void* state) {
+void mask_take(void* state) {
 	struct mask_drafter* m = state;
 	m->n += m->filled;
 	m->filled = 0;
+}
+
+void mask_commit(void* state, const struct tree* tree, const struct verdict* verdict) {
+	struct mask_drafter* m = state;
+	struct cache* cache = m->round.cache;
+	int32_t path[MAX_ROWS];
+	int n = 0, at = root_of(m);
+	for (int i = 0; at >= 0 && i < m->round.n_behind; i++)
+		path[n++] = i;
+	for (int i = 0; at >= 0; i++) {
+		path[n++] = at;
+		at = i < verdict->accepted ? child(m, at, tree->token[verdict->path[i + 1]]) : -1;
+	}
+	if (n > 0)
+		cache->backend->commit(cache, path, n);
 }
 
 struct result* mask_loop_results(void* state) {
@@ -160,7 +175,7 @@ void mask_take_loop(void* state, int32_t root, int steps) {
 
 /* The first choice is right as often as its probability says, and each further one takes half of what is
  * left. */
-static float mask_prior(int bin, int rank) {
+float mask_prior(int bin, int rank) {
 	const float p = ((float)bin + 0.5f) / DRAFT_BINS;
 	return rank == 0 ? p : 0.5f;
 }

@@ -18,8 +18,13 @@ struct mask_round {
 	const struct bridge* bridge; /* in place of a span that it leaves out, or NULL */
 	const int32_t* end_token;    /* (n_end_tokens) nothing is drafted after one */
 	int n_end_tokens;
+	/* (n_behind) of the text before the root what the cache has not: it goes with the first pass */
+	const int32_t* behind;
+	int n_behind;
 };
 
+/* So many tokens behind at most go with a pass. */
+enum { MASK_BEHIND = MAX_ROWS - SLICE_ROWS - 1 };
 void mask_start(void* state, const struct mask_round*);
 /* A chain without a planner: the next step after the own first choices, taken with the drafter's take. */
 void mask_chain_pass(void* state, int32_t root, struct pass*);
@@ -36,5 +41,16 @@ struct result* mask_loop_results(void* state);
 void mask_take_loop(void* state, int32_t root, int steps);
 /* Rows that the draft model has been run on in this round. */
 int mask_rows(const void* state);
+/* Of a cache that nobody else looks after: those of its rows that are text after the verdict become it. */
+void mask_commit(void* state, const struct tree*, const struct verdict*);
+
+/* What another model that drafts (model.c) does likewise: as struct drafter has them. */
+void* mask_open(const struct drafter_setup*);
+void mask_close(void* state);
+float mask_prior(int bin, int rank);
+int mask_extend(void* state, const struct tree*, int row, struct candidate* out, int most);
+int mask_head(void* state, const struct tree*);
+void mask_fill(void* state, const struct tree*, int head, int carry, struct pass*);
+void mask_take(void* state);
 
 #endif

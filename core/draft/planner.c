@@ -203,11 +203,13 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	const float present = below.sum - rate * (verify[p->tree.n] - verify[rows]);
 	const int most =
 	    (int)fminf((float)(p->limits.depth - p->tree.depth[head]), (float)(p->limits.rows - rows));
+	const float start = p->prices.start[source];
 	float best = 0, tokens = 0, power = chance;
 	for (int e = 1; e <= most; e++) {
 		power *= next;
 		tokens += worth(power, p->tree.depth[head] + e);
-		best = fmaxf(best, tokens - rate * ((float)e * step + verify[rows + e] - verify[rows]) - present);
+		best = fmaxf(best,
+		             tokens - rate * (start + (float)e * step + verify[rows + e] - verify[rows]) - present);
 	}
 	return best;
 }

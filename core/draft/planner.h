@@ -29,7 +29,9 @@ enum { ROW_CANDIDATES = QUEUE_CAPACITY / SLICE_ROWS };
 struct prices {
 	float verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, not decreasing */
 	float pass[DRAFTER_COUNT]; /* c of a one-row pass of each drafter that makes passes; INFINITY: none now */
-	/* the most that each can be: what counts against the budget */
+	/* what a round's first pass of each costs beside that, as far as the round is to bear it */
+	float start[DRAFTER_COUNT];
+	/* the most that each can be, the start's whole cost included: what counts against the budget */
 	float verify_worst[SLICE_ROWS + 1], pass_worst[DRAFTER_COUNT];
 	bool cascade; /* passes may take cheap candidates along, n rows for c·v(n) */
 };

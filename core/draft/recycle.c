@@ -75,7 +75,7 @@ static float recycle_prior(int bin, int rank) {
 
 const struct drafter drafter_recycle = {.name = "recycle",
                                         .bins = BINS,
-                                        .wants = WANT_TOP,
+                                        .wants = WANT_TOP | WANT_ROUGH,
                                         .prior = recycle_prior,
                                         .open = recycle_open,
                                         .close = recycle_close,

@@ -15,17 +15,8 @@ static void whole_pass(struct round* round, const struct tree* tree, int blocks,
 		round->want[i] = (uint8_t)(WANT_TOKEN | extra_want);
 		round->out[i].top = TREE_RANKS;
 	}
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = tree->n,
-	                      .n_segments = 1,
-	                      .segment = &round->segment,
-	                      .token = tree->token,
-	                      .parent = tree->parent,
-	                      .last = 2 * blocks,
-	                      .head = true,
-	                      .tap = -1,
-	                      .want = round->want,
-	                      .out = round->out};
+	*pass = pass_over(&round->segment, tree->token, tree->parent, 2 * blocks, round->want, round->out);
+	pass->head = true;
 }
 
 void round_verify_pass(struct round* round, const struct tree* tree, int blocks, uint8_t extra_want,

@@ -134,6 +134,22 @@ static void add_piece(void* hash, const void* bytes, size_t size) {
 	sha256_add(hash, bytes, size);
 }
 
+static void digest_pieces(const struct model* model, char hex[65]) {
+	struct sha256 hash;
+	sha256_start(&hash);
+	tokenizer_digest(model->tokenizer, add_piece, &hash);
+	sha256_end(&hash, hex);
+}
+
+bool model_same_vocabulary(const struct model* model, const struct model* other) {
+	char one[65], two[65];
+	if (!model->tokenizer || !other->tokenizer)
+		return false;
+	digest_pieces(model, one);
+	digest_pieces(other, two);
+	return strcmp(one, two) == 0;
+}
+
 void model_fingerprint(struct model* model) {
 	const struct weight_table* w = &model->weights;
 	struct sha256 hash;

@@ -7,17 +7,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/model/low_file.h"
+#include "kernels/clock.h"
 #include "kernels/cpu/cores.h"
-
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 bool low_copy_folder(char out[1024]) {
 	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -150,6 +144,15 @@ int low_bits_for(const struct model* model) {
 	return worth ? bits : 0;
 }
 
+bool low_head_pays(const struct weight_table* w) {
+	static const double LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
+	const double head = bytes_of(&w->output), step = head + sub_layer_bytes(w);
+	const double available = low_memory_available();
+	const double copy = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
+	return step > last_level_cache() && head >= LEAST_SHARE * step &&
+	       (available <= 0 || copy <= MOST_OF_MEMORY * available);
+}
+
 /* ---- found or made -------------------------------------------------------------------------- */
 
 bool low_copy_plan(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
@@ -226,7 +229,7 @@ static void take_bytes(struct low_copy* copy) {
 }
 
 bool low_copy_find(struct low_copy* copy, const struct model* model) {
-	const double started = now();
+	const double started = seconds_now();
 	struct error error;
 	if (!copy->path[0])
 		return false;
@@ -240,7 +243,7 @@ bool low_copy_find(struct low_copy* copy, const struct model* model) {
 		                   &error)) {
 			take_bytes(copy);
 			copy->found = true;
-			copy->seconds = now() - started;
+			copy->seconds = seconds_now() - started;
 			return true;
 		}
 		mapping_close(&copy->file);
@@ -264,7 +267,7 @@ void low_copy_keep(struct low_copy* copy, const struct model* model) {
 
 bool low_copy_open(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
                    struct error* error) {
-	const double started = now();
+	const double started = seconds_now();
 	if (!low_copy_plan(copy, model, wish, error))
 		return false;
 	if (copy->table.bytes == 0 || low_copy_find(copy, model))
@@ -272,7 +275,7 @@ bool low_copy_open(struct low_copy* copy, const struct model* model, const struc
 	if (!low_copy_take_memory(copy, error) ||
 	    !low_make(&copy->table, copy->memory, wish->threads, wish->progress, wish->user, error))
 		return false;
-	copy->seconds = now() - started;
+	copy->seconds = seconds_now() - started;
 	low_copy_keep(copy, model);
 	return true;
 }

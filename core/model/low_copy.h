@@ -62,5 +62,8 @@ double low_memory_available(void);
 /* The bits that a model's copy should have; 0: none, since its weights are as small already, or lie in the
  * processor's cache, where fewer bytes are not less time. */
 int low_bits_for(const struct model*);
+/* Whether a copy of the head in four bits is worth its memory for the certified head: a step reads no little
+ * part of its bytes there, and not from the processor's cache. */
+bool low_head_pays(const struct weight_table*);
 
 #endif

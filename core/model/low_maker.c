@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "kernels/clock.h"
 #include "kernels/cpu/cores.h"
 
 enum { MOST_THREADS = 64 };
@@ -38,12 +39,6 @@ struct low_maker {
 	struct maker_thread thread[MOST_THREADS];
 };
 
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void wait_for(sem_t* semaphore) {
 	while (sem_wait(semaphore) != 0 && errno == EINTR)
 		;
@@ -61,14 +56,14 @@ static bool make_one(struct low_maker* m, float* row) {
 		return false;
 	low_make_part(table, m->copy->memory, part, row);
 	if (atomic_fetch_add(&m->done, 1) + 1 == table->parts) {
-		m->copy->seconds = now() - m->started;
+		m->copy->seconds = seconds_now() - m->started;
 		atomic_store(&m->progress, LOW_READY);
 		sem_post(&m->finished);
 	}
 	return true;
 }
 
-void low_maker_rest(struct low_maker* m) { atomic_store(&m->busy, now()); }
+void low_maker_rest(struct low_maker* m) { atomic_store(&m->busy, seconds_now()); }
 
 static void nap(struct low_maker* m) {
 	static const long length = 20000000, second = 1000000000;
@@ -88,17 +83,17 @@ static void wake_all(struct low_maker* m) {
 static void make_parts(struct low_maker* m, float* row) {
 	static const double quiet = 1; /* seconds: longer than a pass of the largest models that run at all */
 	while (!atomic_load(&m->stop))
-		if (now() - atomic_load(&m->busy) < quiet)
+		if (seconds_now() - atomic_load(&m->busy) < quiet)
 			nap(m);
 		else if (!make_one(m, row))
 			return;
 }
 
 void low_maker_help(struct low_maker* m, double seconds) {
-	const double until = now() + seconds;
+	const double until = seconds_now() + seconds;
 	atomic_store(&m->busy, -INFINITY); /* no pass runs meanwhile */
 	wake_all(m);
-	while (atomic_load(&m->begun) && now() < until && make_one(m, m->row))
+	while (atomic_load(&m->begun) && seconds_now() < until && make_one(m, m->row))
 		;
 	low_maker_rest(m);
 }
@@ -187,7 +182,7 @@ struct low_maker* low_maker_open(struct low_copy* copy, const struct model* mode
 	}
 	m->copy = copy;
 	m->model = model;
-	m->started = now();
+	m->started = seconds_now();
 	sem_init(&m->begin, 0, 0);
 	sem_init(&m->wake, 0, 0);
 	sem_init(&m->finished, 0, 0);

@@ -78,5 +78,8 @@ void model_free_templates(struct model*);
 
 /* Fingerprint over shape, tokenizer pieces and a hash of weight samples. Called by model_open. */
 void model_fingerprint(struct model*);
+/* Whether the same ids are the same pieces. Embeddings beyond the pieces are padding, of which models of one
+ * family have more or less. */
+bool model_same_vocabulary(const struct model*, const struct model*);
 
 #endif

@@ -16,21 +16,21 @@ static bool is_byte_name(const char* text) {
 
 /* ---- model -------------------------------------------------------------------------------- */
 
-static bool read_pieces(struct tokenizer* t, const cJSON* vocab, struct error* error) {
+bool tokenizer_json_read_pieces(struct tokenizer* t, const cJSON* vocab, const char* where,
+                                struct error* error) {
 	if (!cJSON_IsObject(vocab))
-		return error_set(error, "tokenizer.json: model.vocab: expected an object of pieces and their ids");
+		return error_set(error, "%s: expected an object of pieces and their ids", where);
 	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(vocab));
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, vocab) {
 		int64_t id;
 		if (!json_whole(entry, 0, MAX_VOCABULARY - 1, &id))
-			return error_set(error,
-			                 "tokenizer.json: model.vocab: piece \"%.60s\": expected an id from 0 to %d",
-			                 entry->string, MAX_VOCABULARY - 1);
+			return error_set(error, "%s: piece \"%.60s\": expected an id from 0 to %d", where, entry->string,
+			                 MAX_VOCABULARY - 1);
 		enum piece_type type = t->byte_fallback && is_byte_name(entry->string) ? PIECE_BYTE : PIECE_NORMAL;
 		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), type, 0, error)) {
 			struct error inner = *error;
-			return error_set(error, "tokenizer.json: model.vocab: %s", inner.message);
+			return error_set(error, "%s: %s", where, inner.message);
 		}
 	}
 	return true;
@@ -127,7 +127,8 @@ static bool read_model(struct tokenizer* t, const cJSON* model, struct error* er
 	t->kind = TOKENIZER_RANKED;
 	t->fuse_unknown = tokenizer_json_flag(model, "fuse_unk", false);
 	t->ignore_merges = tokenizer_json_flag(model, "ignore_merges", false);
-	return refuse_unsupported(model, error) && read_pieces(t, vocab, error);
+	return refuse_unsupported(model, error) &&
+	       tokenizer_json_read_pieces(t, vocab, "tokenizer.json: model.vocab", error);
 }
 
 static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* error) {

@@ -14,6 +14,9 @@ bool tokenizer_json_decoder(struct tokenizer*, const cJSON* section, struct erro
 /* After it is sealed: what goes before and after a text. */
 bool tokenizer_json_post_processor(struct tokenizer*, const cJSON* section, struct error*);
 
+/* The pieces and ids of an object, into a vocabulary that is not sealed; `where` stands before a message. */
+bool tokenizer_json_read_pieces(struct tokenizer*, const cJSON* vocab, const char* where, struct error*);
+
 /* The section's `type`, or "" when it has none. */
 const char* tokenizer_json_type(const cJSON* section);
 /* A boolean field that may be absent. */

@@ -5,6 +5,7 @@
 #include "core/files/json.h"
 #include "core/text/pretokenize_named.h"
 #include "core/text/tokenizer_config.h"
+#include "core/text/tokenizer_json.h"
 #include "core/text/tokenizer_parts.h"
 
 enum { MAX_MERGES = 1 << 25 };
@@ -78,22 +79,6 @@ bool tokenizer_add_merge_line(struct tokenizer* t, const char* line, size_t size
 
 /* ---- vocab.json and merges.txt ------------------------------------------------------------- */
 
-static bool read_vocabulary(struct tokenizer* t, const cJSON* root, struct error* error) {
-	if (!cJSON_IsObject(root))
-		return error_set(error, "vocab.json: expected an object of pieces and their ids");
-	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(root));
-	const cJSON* entry;
-	cJSON_ArrayForEach (entry, root) {
-		int64_t id;
-		if (!json_whole(entry, 0, MAX_VOCABULARY - 1, &id))
-			return error_set(error, "vocab.json: piece \"%.60s\": expected an id from 0 to %d", entry->string,
-			                 MAX_VOCABULARY - 1);
-		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), PIECE_NORMAL, 0, error))
-			return false;
-	}
-	return true;
-}
-
 static size_t count_lines(const char* text, size_t size) {
 	size_t n = 1;
 	for (size_t i = 0; i < size; i++)
@@ -124,7 +109,8 @@ static bool read_merges(struct tokenizer* t, const char* text, size_t size, stru
 
 static bool fill(struct tokenizer* t, const cJSON* vocab, const char* merges, size_t merges_size,
                  const struct tokenizer_config* config, struct error* error) {
-	if (!read_vocabulary(t, vocab, error) || !tokenizer_config_add_tokens(config, t, error))
+	if (!tokenizer_json_read_pieces(t, vocab, "vocab.json", error) ||
+	    !tokenizer_config_add_tokens(config, t, error))
 		return false;
 	int32_t id = -1;
 	for (int i = 0; i < t->vocabulary.n && id < 0; i++)

@@ -1,7 +1,8 @@
-/* Rounding to q4_k and q8_0 with AVX2. */
+/* Rounding to q4_k and q8_0, and to a coarse head, with AVX2. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
+#include "kernels/cpu/coarse_row.h"
 #include "kernels/low.h"
 #include "kernels/low_round_blocks.h"
 
@@ -20,5 +21,9 @@ void avx2_round(enum dtype type, void* out, const float* x, int64_t cols) {
 	default:
 		low_round(type, out, x, cols);
 	}
+}
+
+void avx2_coarse_row(struct block_q4_0* out, float* x, int64_t cols, float squares[2]) {
+	coarse_row(out, x, cols, squares);
 }
 #endif

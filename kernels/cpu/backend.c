@@ -18,6 +18,7 @@ static void cpu_close(struct backend* backend) {
 	pool_close(b->resting);
 	for (int i = 0; i < 3; i++)
 		pages_close(&b->pages[i]);
+	certified_close(&b->certified);
 	rope_close(&b->every.rope);
 	rope_close(&b->sliding.rope);
 	free(b->block);
@@ -265,7 +266,8 @@ static size_t prepared_bytes(const struct cpu_backend* b, const struct tensor* t
 static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tensor* output,
                                  const struct block_weights* block) {
 	const struct model_shape* s = &b->head.weights->shape;
-	size_t most = b->kernels->prepared_bytes(output->type, (int)output->cols);
+	size_t most = larger(b->kernels->prepared_bytes(output->type, (int)output->cols),
+	                     b->kernels->prepared_bytes(DTYPE_Q4_0, (int)output->cols));
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
 		for (int j = 0; j < BLOCK_PARTS; j++)
@@ -402,6 +404,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .prefill_is_exact = true,
 	    .has_penalties = true,
 	    .has_bridges = !options->exchange,
+	    .times_parts = true,
 	    .close = cpu_close,
 	    .cache_open = cpu_cache_open,
 	    .cache_close = cpu_cache_close,
@@ -430,5 +433,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		cpu_close(&b->head);
 		return NULL;
 	}
+	if (options->certified_head)
+		certified_open(b);
 	return &b->head;
 }

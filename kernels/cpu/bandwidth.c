@@ -1,10 +1,10 @@
 /* How fast the pool's threads read memory together: what a decode step's weights can at best do. */
+#include "kernels/clock.h"
 #include "kernels/cpu/cpu.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { RUNS = 7 };
 static const size_t buffer_bytes = (size_t)384 << 20, piece_bytes = (size_t)1 << 20;
@@ -19,12 +19,6 @@ static void read_piece(void* user, int part, int thread) {
 	(void)thread;
 	struct read_job* job = user;
 	atomic_fetch_xor(&job->folded, job->kernels->read(job->memory + (size_t)part * piece_bytes, piece_bytes));
-}
-
-static double seconds_now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 double cpu_bandwidth(struct backend* backend) {

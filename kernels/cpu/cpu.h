@@ -5,6 +5,7 @@
 #define SWIFTLET_KERNELS_CPU_CPU_H
 
 #include "kernels/backend.h"
+#include "kernels/cpu/certified.h"
 #include "kernels/cpu/kernels.h"
 #include <stdatomic.h>
 
@@ -56,6 +57,7 @@ struct cpu_backend {
 	struct pool *usual, *resting; /* resting: NULL until it is wanted */
 	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
+	double marked;                /* monotonic seconds when a part of a timed pass ended last */
 	struct exchange* exchange;    /* with the processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 
@@ -63,6 +65,8 @@ struct cpu_backend {
 	size_t cache_bytes;        /* the most that each may take; 0: what the caches may need */
 
 	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
+
+	struct certified_head certified; /* its memory is NULL where there is none */
 
 	struct block_vectors* block; /* (n_blocks) */
 	float *output_norm, *output_norm_bias, *output_bias;
@@ -125,6 +129,9 @@ static inline unsigned char* slot_at(const struct cpu_cache* c, size_t head, int
 
 /* ---- pass.c ---- */
 bool cpu_run(struct backend*, const struct pass*, struct error*);
+
+/* What has run since the last mark was this part: adds its seconds, where somebody asked for them. */
+void mark(struct cpu_backend*, enum pass_part);
 
 /* ---- multiply.c ---- */
 struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats apart */

@@ -51,35 +51,57 @@ static void head_row(void* user, int i, int thread) {
 		memcpy(out->logits, logits, vocab * sizeof *logits);
 }
 
-bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
+static void open_head_row(const struct cpu_backend* b, const struct pass* pass, int row, float* in) {
+	const int dim = b->head.weights->shape.dim;
+	const float* x = b->x + (size_t)row * (size_t)dim;
+	if (pass->bare_head)
+		memcpy(in, x, (size_t)dim * sizeof *in);
+	else
+		norm_rows(b, in, x, b->output_norm, b->output_norm_bias, dim, 1);
+}
+
+/* The slice's rows `row` (n <= head_rows) */
+static bool some_results(struct cpu_backend* b, const struct pass* pass, const int* row, int r0, int n,
+                         bool certified, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
-	const struct tensor* output = pass->low_head ? b->low->output : &w->output;
-	int wanted[MAX_ROWS], count = 0;
 	for (int i = 0; i < n; i++)
-		if (pass->want[r0 + i] != WANT_NOTHING)
-			wanted[count++] = i;
-	for (int first = 0; first < count; first += b->head_rows) {
-		const int rows = count - first < b->head_rows ? count - first : b->head_rows;
-		for (int i = 0; i < rows; i++) {
-			float* in = b->normed + (size_t)i * (size_t)s->dim;
-			const float* x = b->x + (size_t)wanted[first + i] * (size_t)s->dim;
-			if (pass->bare_head)
-				memcpy(in, x, (size_t)s->dim * sizeof *in);
-			else
-				norm_rows(b, in, x, b->output_norm, b->output_norm_bias, s->dim, 1);
-		}
-		const struct product product = {.out = b->logits, .stride = (size_t)s->vocab, .w = output};
-		multiply(b, b->normed, s->dim, rows, &product, 1);
-		struct head_job job = {.b = b, .pass = pass, .row = wanted + first, .r0 = r0};
-		atomic_init(&job.bad, -1);
-		spread(b, rows, (double)rows * s->vocab * 8, head_row, &job);
-		const int bad = atomic_load(&job.bad);
-		if (bad >= 0)
-			return error_set(error,
-			                 "the model gave logits that are not finite numbers at position %d: its weights "
-			                 "are damaged or overflow the cache's type %s",
-			                 b->row[bad].position, dtype_name(b->row[bad].cache->paged.head.type));
+		open_head_row(b, pass, row[i], b->normed + (size_t)i * (size_t)s->dim);
+	const struct product product = {
+	    .out = b->logits, .stride = (size_t)s->vocab, .w = pass->low_head ? b->low->output : &w->output};
+	mark(b, PART_NORM);
+	if (certified)
+		certified_logits(b, n);
+	else
+		multiply(b, b->normed, s->dim, n, &product, 1);
+	mark(b, PART_HEAD);
+	struct head_job job = {.b = b, .pass = pass, .row = row, .r0 = r0};
+	atomic_init(&job.bad, -1);
+	spread(b, n, (double)n * s->vocab * 8, head_row, &job);
+	mark(b, PART_RESULT);
+	const int bad = atomic_load(&job.bad);
+	if (bad >= 0)
+		return error_set(error,
+		                 "the model gave logits that are not finite numbers at position %d: its weights "
+		                 "are damaged or overflow the cache's type %s",
+		                 b->row[bad].position, dtype_name(b->row[bad].cache->paged.head.type));
+	return true;
+}
+
+bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
+	int wanted[2][MAX_ROWS], count[2] = {0, 0};
+	for (int i = 0; i < n; i++) {
+		const uint8_t want = pass->want[r0 + i];
+		if (want == WANT_NOTHING)
+			continue;
+		const bool certified = !pass->low_head && certified_serves(b, i, want);
+		wanted[certified][count[certified]++] = i;
 	}
+	for (int certified = 0; certified < 2; certified++)
+		for (int first = 0; first < count[certified]; first += b->head_rows) {
+			const int left = count[certified] - first, rows = left < b->head_rows ? left : b->head_rows;
+			if (!some_results(b, pass, wanted[certified] + first, r0, rows, certified, error))
+				return false;
+		}
 	return true;
 }

@@ -9,6 +9,7 @@ enum { LANES = 8, SLOTS = 8, SUPER_SLOTS = 4, GROUP_ROWS = 4, TILES = 2, DIRECT_
 static inline ints ints_set(int x) { return _mm256_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm256_set1_epi8((char)x); }
 static inline ints ints_load(const void* p) { return _mm256_load_si256(p); }
+static inline ints ints_load_anywhere(const void* p) { return _mm256_loadu_si256(p); }
 static inline void ints_store(void* p, ints v) { _mm256_store_si256(p, v); }
 static inline ints ints_and(ints a, ints b) { return _mm256_and_si256(a, b); }
 static inline ints ints_or(ints a, ints b) { return _mm256_or_si256(a, b); }
@@ -67,3 +68,7 @@ static inline floats float_to_all(const void* p) { return _mm256_castsi256_ps(to
 #define WOVEN_CASES                                                                                          \
 	WOVEN_CASE(1)                                                                                            \
 	WOVEN_CASE(2)
+#define WOVEN_SMALL_CASES                                                                                    \
+	WOVEN_SMALL_CASE(1)                                                                                      \
+	WOVEN_SMALL_CASE(2)
+#define WOVEN_HALVES_OF(p) _mm256_cvtph_ps(_mm_load_si128((const void*)(p)))

@@ -130,6 +130,8 @@ void i8mm_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t 
 void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
 /* low_round, the same bytes, faster for Q4_K and Q8_0. */
 void avx2_round(enum dtype, void* out, const float* x, int64_t cols);
+/* A row of the certified head's copy: coarse_row.h. */
+void avx2_coarse_row(struct block_q4_0* out, float* x, int64_t cols, float squares[2]);
 /* The parts of the above for quantized weights. */
 void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                            const void* x, int n);

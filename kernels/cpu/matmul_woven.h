@@ -94,6 +94,51 @@ INLINED void woven_lanes(int n, const uint8_t* w, int64_t cols, const uint8_t* x
 	}
 }
 
+/* ---- q4_0 ------------------------------------------------------------------------------------ */
+
+/* Of each block of 32 columns the WOVEN scales stand first, then the words of nibbles. */
+enum { WOVEN_SMALL = WOVEN * (int)sizeof(struct block_q4_0), WOVEN_SCALES = WOVEN * 2 };
+
+#ifndef NARROW
+#define NARROW 0
+#endif
+
+#ifdef WOVEN_HALVES_OF
+/* LANES weight rows from `lane` on, of blocks of 32 at w, against n activation rows from x on; out (n,
+ * out_stride). A block's integers are exact; blocks are added up in ascending order. */
+INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
+                               const struct prepared* layout, float* out, size_t out_stride) {
+	const uint8_t *q = x, *d = x + layout->d, *starts = x + layout->sums;
+	floats sum[WOVEN_ROWS];
+	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_from_ints(ints_set(0));
+	for (int64_t b = 0; b < cols / 32; b++, w += WOVEN_SMALL, q += 32, d += 4, starts += 4) {
+		const uint8_t* word = w + WOVEN_SCALES + lane * 4;
+		ints dot[WOVEN_ROWS];
+		UNROLLED for (int i = 0; i < n; i++) dot[i] =
+		    NARROW ? ints_set(0) : to_all(starts + (size_t)i * layout->bytes);
+		UNROLLED for (int c = 0; c < 4; c++) {
+			const ints both = ints_load_anywhere(word + (size_t)c * WOVEN_WORD);
+			const ints low = low_bits(both, 0, 15), high = low_bits(both, 4, 15);
+			UNROLLED for (int i = 0; i < n; i++) {
+				dot[i] = dot_four(dot[i], low, q + (size_t)i * layout->bytes + c * 4);
+				dot[i] = dot_four(dot[i], high, q + (size_t)i * layout->bytes + 16 + c * 4);
+			}
+		}
+		const floats wd = WOVEN_HALVES_OF(w + lane * 2);
+		UNROLLED for (int i = 0; i < n; i++) {
+#if NARROW /* what was added up in 16 bits */
+			dot[i] = ints_scaled(to_all(starts + (size_t)i * layout->bytes), dot[i], ints_scale(ints_set(1)));
+#endif
+			const floats both = floats_mul(wd, float_to_all(d + (size_t)i * layout->bytes));
+			sum[i] = floats_fma(both, floats_from_ints(dot[i]), sum[i]);
+		}
+	}
+	UNROLLED for (int i = 0; i < n; i++) floats_store_anywhere(out + (size_t)i * out_stride, sum[i]);
+}
+#endif
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
 #define WOVEN_CASE(n)                                                                                        \
 	case n:                                                                                                  \
 		woven_lanes(n, w, cols, x, layout, out, out_stride);                                                 \
@@ -104,6 +149,18 @@ static void woven_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x, 
 	switch (n) { WOVEN_CASES }
 }
 
+#ifdef WOVEN_HALVES_OF
+#define WOVEN_SMALL_CASE(n)                                                                                  \
+	case n:                                                                                                  \
+		woven_small_lanes(n, w, lane, cols, x, layout, out, out_stride);                                     \
+		break;
+
+static void woven_small_rows(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
+                             const struct prepared* layout, float* out, size_t out_stride) {
+	switch (n) { WOVEN_SMALL_CASES }
+}
+#endif
+
 /* begin and end are multiples of WOVEN. */
 static void woven_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
@@ -112,9 +169,17 @@ static void woven_matmul(float* out, size_t out_stride, const struct tensor* w, 
 	for (int64_t r = begin; r < end; r += WOVEN) {
 		const uint8_t* tile = (const uint8_t*)w->data + row_bytes * (size_t)r;
 		for (int i = 0; i < n; i += WOVEN_ROWS)
-			for (int lane = 0; lane < WOVEN; lane += LANES)
-				woven_rows(n - i < WOVEN_ROWS ? n - i : WOVEN_ROWS, tile + lane * 4, w->cols,
-				           x + (size_t)i * layout.bytes, &layout,
-				           out + (size_t)i * out_stride + (size_t)(r + lane), out_stride);
+			for (int lane = 0; lane < WOVEN; lane += LANES) {
+				const int rows = n - i < WOVEN_ROWS ? n - i : WOVEN_ROWS;
+				const uint8_t* xi = x + (size_t)i * layout.bytes;
+				float* to = out + (size_t)i * out_stride + (size_t)(r + lane);
+#ifdef WOVEN_HALVES_OF
+				if (w->type == DTYPE_Q4_0) {
+					woven_small_rows(rows, tile, lane, w->cols, xi, &layout, to, out_stride);
+					continue;
+				}
+#endif
+				woven_rows(rows, tile + lane * 4, w->cols, xi, &layout, to, out_stride);
+			}
 	}
 }

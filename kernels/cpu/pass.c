@@ -7,6 +7,23 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
+
+/* ---- time ---------------------------------------------------------------------------------- */
+
+static double monotonic_seconds(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void mark(struct cpu_backend* b, enum pass_part part) {
+	if (!b->head.part_seconds)
+		return;
+	const double now = monotonic_seconds();
+	b->head.part_seconds[part] += now - b->marked;
+	b->marked = now;
+}
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
@@ -66,6 +83,7 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 		b->y[i] *= scale;
 	for (int i = 0; i < n; i++)
 		b->influence[i] = b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+	mark(b, PART_JOIN);
 }
 
 /* Norm per head (Qwen3) or over all of them (OLMo 2), then the rotation; queries and keys alike. */
@@ -128,18 +146,23 @@ static void attention_sub_layer(struct cpu_backend* b, const struct block_weight
 	const struct block_vectors* vectors = &b->block[block];
 	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
 	const float* x = sub_layer_input(b, vectors->attention_norm, vectors->attention_norm_bias, n);
+	mark(b, PART_NORM);
 	const struct product qkv[] = {{.out = b->q, .stride = (size_t)q_width, .w = &w->wq},
 	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
 	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
 	multiply(b, x, s->dim, n, qkv, 3);
+	mark(b, PART_QKV);
 	add_bias(b->q, vectors->bq, q_width, n);
 	add_bias(b->k, vectors->bk, kv_width, n);
 	add_bias(b->v, vectors->bv, kv_width, n);
 	struct store_job job = {.b = b, .block = block};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
+	mark(b, PART_KEEP);
 	attend(b, block, n);
+	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
 	multiply(b, b->mixed, q_width, n, &out, 1);
+	mark(b, PART_ATTENTION_OUT);
 	add_output(b, vectors->bo, vectors->post_attention_norm, n);
 }
 
@@ -163,19 +186,25 @@ static void run_mlp(struct cpu_backend* b, const struct block_weights* w, int bl
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->ffn, .w = &w->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->ffn, .w = &w->w_up}};
 	multiply(b, x, s->dim, n, in, 2);
+	mark(b, PART_GATE_UP);
 	struct gate_job job = {.b = b, .vectors = &b->block[block]};
 	spread(b, n, (double)n * s->ffn * 8, gate_row, &job);
+	mark(b, PART_ACTIVATION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
 	multiply(b, b->gate, s->ffn, n, &out, 1);
+	mark(b, PART_DOWN);
 }
 
 static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
 	const struct block_vectors* vectors = &b->block[block];
 	const float* x = sub_layer_input(b, vectors->mlp_norm, vectors->mlp_norm_bias, n);
-	if (tensor_present(&w->router))
+	mark(b, PART_NORM);
+	if (tensor_present(&w->router)) {
 		run_experts(b, w, vectors, x, n);
-	else
+		mark(b, PART_EXPERTS);
+	} else {
 		run_mlp(b, w, block, x, n);
+	}
 	add_output(b, vectors->b_down, vectors->post_mlp_norm, n);
 }
 
@@ -299,6 +328,7 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	open_angles(b, &b->every, n);
 	if (b->sliding.rope.pairs)
 		open_angles(b, &b->sliding, n);
+	mark(b, PART_INPUT);
 	for (int s = pass->first; s < pass->last; s++) {
 		const bool skip = pass->skip && mask_has(pass->skip, s), low = pass->low && mask_has(pass->low, s);
 		const struct block_weights* w = &(low ? b->low->block : b->head.weights->block)[s / 2];
@@ -347,6 +377,7 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 	if (!paged_begin(pass, error))
 		return false;
 	pool_begin(b->pool);
+	b->marked = b->head.part_seconds ? monotonic_seconds() : 0;
 	struct walk walk = {0};
 	bool done = true;
 	for (int r0 = 0; r0 < pass->n && done; r0 += b->slice_rows) {

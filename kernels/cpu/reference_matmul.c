@@ -256,8 +256,14 @@ static void quantized_row(float* out, size_t out_stride, enum dtype type, const 
 	float sum[MAX_ROWS] = {0};
 	struct parts parts;
 	struct block_q4_k woven;
+	struct block_q4_0 small;
 	for (int64_t k = 0; k < cols; k += group) {
-		if (lane >= 0) {
+		if (lane >= 0 && block == BLOCK_SMALL) {
+			const uint8_t* at = row + sizeof small * WOVEN * (size_t)(k / block);
+			memcpy(small.d, at + lane * 2, 2);
+			unweave(small.q, at + WOVEN * 2, lane, sizeof small.q);
+			take_small(type, &small, &parts);
+		} else if (lane >= 0) {
 			unweave(&woven, row + sizeof woven * WOVEN * (size_t)(k / block), lane, sizeof woven);
 			take_super(type, &woven, &parts);
 		} else if (block == BLOCK_SMALL)

@@ -40,7 +40,13 @@ static inline const unsigned char* row_at(const struct attention_row* a, size_t 
 	return a->page[slot / PAGE_SLOTS] + rows + slot % PAGE_SLOTS * a->slot_bytes;
 }
 
-static inline vec load_chunk(enum dtype type, const unsigned char* row, int at, int n) {
+/* How many of the positions [p, end) are slots of one page in order, p's first. */
+static inline int side_by_side(const struct attention_row* a, int p, int end) {
+	return p < a->base ? smaller(smaller(end, a->base) - p, PAGE_SLOTS - p % PAGE_SLOTS) : 1;
+}
+
+__attribute__((always_inline)) static inline vec load_chunk(enum dtype type, const unsigned char* row, int at,
+                                                            int n) {
 	if (type == DTYPE_F16) {
 		const uint16_t* half = (const uint16_t*)(const void*)row + at;
 		return n >= LANES ? vec_load_half(half) : vec_load_half_part(half, n);
@@ -51,6 +57,16 @@ static inline vec load_chunk(enum dtype type, const unsigned char* row, int at, 
 	}
 	const float* x = (const float*)(const void*)row + at;
 	return n >= LANES ? vec_load(x) : vec_load_part(x, n, 0);
+}
+
+/* Pages lie apart, which the processor's own fetching does not see: n rows, of a page ahead, are on their
+ * way. */
+static inline void fetch_rows(const struct attention_row* a, size_t rows, int position, int n) {
+	if (position + n > a->base)
+		return;
+	const unsigned char* row = row_at(a, rows, position);
+	for (size_t at = 0; at < (size_t)n * a->slot_bytes; at += 64)
+		__builtin_prefetch(row + at, 0, 2);
 }
 
 /* One query against LANES keys: each product has its own accumulators, so that it does not matter which
@@ -77,6 +93,16 @@ static inline vec dots(const float* q, const float* const key[LANES], int head_d
 	return vec_sums(sum);
 }
 
+/* One slot's (n) as floats; type is a constant where it is called. */
+__attribute__((always_inline)) static inline void widen(enum dtype type, const unsigned char* row, int n,
+                                                        float* out) {
+	int at = 0;
+	for (; at + LANES <= n; at += LANES)
+		vec_store(out + at, load_chunk(type, row, at, LANES));
+	if (at < n)
+		vec_store(out + at, load_chunk(type, row, at, n - at));
+}
+
 /* The keys of positions [first, first + LANES) as floats; those outside [from, end) repeat a neighbour. */
 static inline void gather_keys(const struct attention_row* a, int first, int from, int end, float* widened,
                                const float* key[LANES]) {
@@ -88,8 +114,10 @@ static inline void gather_keys(const struct attention_row* a, int first, int fro
 			continue;
 		}
 		float* out = widened + (size_t)i * (size_t)((a->head_dim + LANES - 1) / LANES * LANES);
-		for (int at = 0; at < a->head_dim; at += LANES)
-			vec_store(out + at, load_chunk(a->type, row, at, a->head_dim - at));
+		if (a->type == DTYPE_F16)
+			widen(DTYPE_F16, row, a->head_dim, out);
+		else
+			widen(DTYPE_Q8_0, row, a->head_dim, out);
 		key[i] = out;
 	}
 }
@@ -145,6 +173,7 @@ static void score(const struct attention_row* a, int n, const float* q, size_t r
 	const float* key[LANES];
 	for (int first = c->start; first < c->end; first += LANES) {
 		const bool together = first + LANES <= c->shared;
+		fetch_rows(a, a->key, first + PAGE_SLOTS, LANES);
 		if (together)
 			gather_keys(a, first, c->least_from, c->shared, widened, key);
 		for (int i = 0; i < n; i++) {
@@ -184,6 +213,25 @@ struct mixed {
 	float rescale;
 };
 
+/* sum (heads, chunks) += the weighted values of slots side by side from `row` on, whose weights begin at
+ * `weight`: the loop that attention's time goes to, so type, heads and chunks are constants where it is
+ * called. */
+__attribute__((always_inline)) static inline void mix_slots(enum dtype type, vec* sum, const struct mixed* m,
+                                                            const unsigned char* row, int slots, int weight,
+                                                            int at, int heads, int chunks) {
+	const size_t slot_bytes = m->row->slot_bytes;
+	const int left = chunks > 1 ? LANES : m->row->head_dim - at;
+	for (int i = weight; i < weight + slots; i++, row += slot_bytes) {
+#pragma GCC unroll 8
+		for (int c = 0; c < chunks; c++) {
+			const vec value = load_chunk(type, row, at + c * LANES, left);
+#pragma GCC unroll 8
+			for (int h = 0; h < heads; h++)
+				sum[h * chunks + c] = vec_fma(vec_set(m[h].weight[i]), value, sum[h * chunks + c]);
+		}
+	}
+}
+
 /* sum (heads, chunks) += the weighted values of positions [from, end), in order, of `chunks` vectors of their
  * dimensions from `at` on; all heads find them where the first one does. heads and chunks are constants where
  * it is called. */
@@ -194,16 +242,16 @@ mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int 
 #pragma GCC unroll 16
 	for (int i = 0; i < heads * chunks; i++)
 		sum[i] = to[i];
-	for (int p = from; p < end; p++) {
+	for (int p = from; p < end;) {
+		const int slots = side_by_side(a, p, end);
 		const unsigned char* row = row_at(a, a->value, p);
-#pragma GCC unroll 8
-		for (int c = 0; c < chunks; c++) {
-			const int first = at + c * LANES;
-			const vec value = load_chunk(a->type, row, first, a->head_dim - first);
-#pragma GCC unroll 8
-			for (int h = 0; h < heads; h++)
-				sum[h * chunks + c] = vec_fma(vec_set(m[h].weight[p - start]), value, sum[h * chunks + c]);
-		}
+		if (at == 0)
+			fetch_rows(a, a->value, p + PAGE_SLOTS, slots);
+		if (a->type == DTYPE_F16)
+			mix_slots(DTYPE_F16, sum, m, row, slots, p - start, at, heads, chunks);
+		else
+			mix_slots(a->type, sum, m, row, slots, p - start, at, heads, chunks);
+		p += slots;
 	}
 #pragma GCC unroll 16
 	for (int i = 0; i < heads * chunks; i++)
@@ -246,6 +294,8 @@ __attribute__((always_inline)) static inline void mix_tile(const struct mixed* m
 
 static void mix_many(const struct mixed* m, const struct common* c) { MIX_TILES(TILE_HEADS); }
 
+static void mix_two(const struct mixed* m, const struct common* c) { MIX_TILES(2); }
+
 static void mix_one(const struct mixed* m, const struct common* c) { MIX_TILES(1); }
 
 static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
@@ -255,7 +305,7 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 	score(a, n, q, row_stride, &c, scores);
 	struct mixed m[TILE_HEADS];
 	for (int first = 0; first < queries;) {
-		const int count = queries - first >= TILE_HEADS ? TILE_HEADS : 1;
+		const int left = queries - first, count = left >= TILE_HEADS ? TILE_HEADS : left >= 2 ? 2 : 1;
 		for (int i = 0; i < count; i++) {
 			const int row = (first + i) / a->group, g = (first + i) % a->group;
 			float* weight = scores + (size_t)(first + i) * (size_t)c.stride;
@@ -266,6 +316,8 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 		}
 		if (count == TILE_HEADS)
 			mix_many(m, &c);
+		else if (count == 2)
+			mix_two(m, &c);
 		else
 			mix_one(m, &c);
 		first += count;

@@ -43,8 +43,8 @@ static bool capture(struct cuda_backend* b, int index, int rows, struct error* e
 		const bool ended = !begun[p->rank] ||
 		                   cuda_ok(cudaStreamEndCapture(p->stream, &graph), "cudaStreamEndCapture", error);
 		done = done && ended &&
-		       cuda_ok(cudaGraphInstantiate(&p->captured[b->group->with_low].pass[index], graph, 0),
-		               "cudaGraphInstantiate", error);
+		       cuda_ok(cudaGraphInstantiate(&captured_now(p)->pass[index], graph, 0), "cudaGraphInstantiate",
+		               error);
 		if (graph)
 			cudaGraphDestroy(graph);
 	});
@@ -73,7 +73,7 @@ static bool capture_all(struct cuda_backend* b, struct error* error) {
 		return true;
 	const size_t before = memory_left(b);
 	bool done = is_alone(b) || capture(b, 0, 1, error);
-	for (int i = 1; i <= BUCKETS && done; i++)
+	for (int i = 1; i <= (b->group->with_bridge ? 1 : BUCKETS) && done; i++)
 		done = capture(b, i, 8 * i, error);
 	done = done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
 	if (done)
@@ -87,7 +87,7 @@ static bool step_back(struct cuda_backend* b, const struct error* why) {
 		return false;
 	const bool early = b->launches == LAUNCHES_EARLY;
 	cudaGetLastError();
-	each_device(b, [&](struct cuda_backend* p) { captured_close(&p->captured[b->group->with_low]); });
+	each_device(b, [&](struct cuda_backend* p) { captured_close(captured_now(p)); });
 	if (early)
 		b->launches = LAUNCHES_FUSED;
 	else

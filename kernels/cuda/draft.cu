@@ -3,6 +3,7 @@
  * Its body is a one-row pass with the mask read from device memory, and a step that decides as struct
  * draft_policy says, feeds the chosen token back and goes on or not. The host sends one small block, launches
  * one graph and reads the steps' results. */
+#include <assert.h>
 #include <string.h>
 
 #include "kernels/cuda/cuda.cuh"
@@ -20,7 +21,7 @@ __global__ void end_step_kernel(struct device_slice* s, const struct device_resu
 	row->position++;
 	row->slot++;
 	row->angle++;
-	row->pending++;
+	row->before = row->pending++;
 	cudaGraphSetConditional(handle, on ? 1 : 0);
 }
 
@@ -62,12 +63,12 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 	CUDA_TRY(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault), error);
 	if (!add_while(graph, handle, &body, error) || !capture_step(b, body, handle, error))
 		return false;
-	CUDA_TRY(cudaGraphInstantiate(&b->captured[b->group->with_low].draft, graph, 0), error);
+	CUDA_TRY(cudaGraphInstantiate(&captured_now(b)->draft, graph, 0), error);
 	return true;
 }
 
 bool draft_capture(struct cuda_backend* b, struct error* error) {
-	cudaGraph_t* source = &b->captured[b->group->with_low].draft_source;
+	cudaGraph_t* source = &captured_now(b)->draft_source;
 	CUDA_TRY(cudaGraphCreate(source, 0), error);
 	return build(b, *source, error);
 }
@@ -98,6 +99,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	struct device_row row = {};
 	row.token = token;
 	row.position = row.slot = row.base = cache->committed;
+	row.before = state_before(b, &c->paged, row.base, -1);
 	row.ancestor = -1; /* a chain after the committed tokens: slot = position */
 	row.pages = (int)at;
 	at += list_pages(b, &c->paged, at);
@@ -139,11 +141,12 @@ static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, 
 }
 
 int cuda_draft(struct backend* backend, const struct segment* segment, int32_t token, const struct mask* skip,
-               const struct mask* low, bool low_head, const struct draft_policy* policy, struct result* out,
-               struct error* error) {
+               const struct bridge* bridge, const struct mask* low, bool low_head,
+               const struct draft_policy* policy, struct result* out, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	const bool with_low = b->low && (low || low_head); /* it may have been given back */
 	bool all;
+	assert(!bridge || bridge_is_carried(b, bridge));
 	if (policy->max_steps < 1 || policy->max_steps > MAX_DRAFT) {
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
 		return 0;
@@ -155,7 +158,8 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
 	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
 	    (with_low && !cuda_carry_low(backend, SIZE_MAX, &all, error)) ||
 	    !send_loop(b, segment, token, skip, low, low_head, policy, error) ||
-	    !cuda_ok(cudaGraphLaunch(b->captured[with_low].draft, b->stream), "cudaGraphLaunch", error))
+	    !cuda_ok(cudaGraphLaunch(b->captured[with_low + 2 * (bridge != NULL)].draft, b->stream),
+	             "cudaGraphLaunch", error))
 		return 0;
 	const int steps = take_loop(b, policy, out, error);
 	struct paged_cache* c = (struct paged_cache*)segment->cache;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/clock.h"
 #include "streams/memory/store_postgres.h"
 
 enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, BETWEEN = 1000, GRACE = 10000 };
@@ -39,12 +40,6 @@ struct outbox {
 	bool stopping;
 	int64_t stop_at;
 };
-
-static int64_t now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- the queue ---------------------------------------------------------------------------- */
 
@@ -177,7 +172,7 @@ static bool fill(struct outbox* o) {
 	const int64_t put = o->put;
 	pthread_mutex_unlock(&o->lock);
 	struct store* fresh = sqlite_open(":memory:", STORE_WRITE, &e);
-	o->filled = now();
+	o->filled = milliseconds_now();
 	const bool begun =
 	    fresh && sql_execute(o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
 	bool good = begun && store_copy(fresh, o->far, &e);
@@ -200,7 +195,7 @@ struct now {
 };
 static struct now look(struct outbox* o) {
 	pthread_mutex_lock(&o->lock);
-	const struct now is = {o->n, o->stopping, o->stopping && now() > o->stop_at};
+	const struct now is = {o->n, o->stopping, o->stopping && milliseconds_now() > o->stop_at};
 	pthread_mutex_unlock(&o->lock);
 	return is;
 }
@@ -217,13 +212,14 @@ static bool work(struct outbox* o) {
 	for (struct now is = look(o); is.n > 0 && !is.late; is = look(o))
 		if (!send_first(o))
 			return false;
-	return !o->stale || look(o).stopping || now() < o->filled + BETWEEN || fill(o);
+	return !o->stale || look(o).stopping || milliseconds_now() < o->filled + BETWEEN || fill(o);
 }
 
 /* Until the next trial, or until there is little time left for trials. */
 static void rest(struct outbox* o, int milliseconds) {
 	const bool stopping = look(o).stopping;
-	for (int64_t until = now() + milliseconds; now() < until && look(o).stopping == stopping;)
+	for (int64_t until = milliseconds_now() + milliseconds;
+	     milliseconds_now() < until && look(o).stopping == stopping;)
 		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 }
 
@@ -296,7 +292,7 @@ void outbox_close(struct outbox* o) {
 		return;
 	pthread_mutex_lock(&o->lock);
 	o->stopping = true;
-	o->stop_at = now() + GRACE;
+	o->stop_at = milliseconds_now() + GRACE;
 	pthread_mutex_unlock(&o->lock);
 	(void)!write(o->wake, &(uint64_t){1}, sizeof(uint64_t));
 	if (o->running)

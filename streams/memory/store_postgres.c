@@ -4,17 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "kernels/clock.h"
 #include "streams/memory/store_postgres_internal.h"
 
 enum { PATIENCE = 5000 };
-
-static int64_t now(void) { /* milliseconds */
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 bool postgres_is(const char* path) {
 	return strncmp(path, "postgresql://", 13) == 0 || strncmp(path, "postgres://", 11) == 0;
@@ -63,7 +57,7 @@ static bool refused(struct store* s, const PGresult* result, const char* doing, 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 static bool wait_until(const PGconn* c, short events, int64_t until) {
-	const int64_t left = until - now();
+	const int64_t left = until - milliseconds_now();
 	struct pollfd p = {.fd = PQsocket(c), .events = events};
 	return left > 0 && poll(&p, 1, (int)left) > 0;
 }
@@ -93,7 +87,7 @@ static bool receive(struct store* s, PGresult** last, const char* doing, int64_t
 PGresult* postgres_exchange(struct store* s, const char* sql, const struct postgres_values* v,
                             const char* doing, struct error* e) {
 	PGconn* c = s->postgres->connection;
-	const int64_t until = now() + s->postgres->patience;
+	const int64_t until = milliseconds_now() + s->postgres->patience;
 	PGresult* result = NULL;
 	if (!c) {
 		error_set(e, "%s: the connection was lost while %s", s->path, doing);
@@ -126,7 +120,7 @@ static void no_notice(void* unused, const PGresult* result) { (void)unused, (voi
 
 static bool establish(struct store* s, struct error* e) {
 	struct postgres* p = s->postgres;
-	const int64_t until = now() + p->patience;
+	const int64_t until = milliseconds_now() + p->patience;
 	/* what follows the address takes the place of what it says */
 	const char* const key[] = {"dbname", "fallback_application_name", p->tls ? "sslmode" : NULL, NULL};
 	const char* const value[] = {p->address, "swiftlet", p->tls, NULL};

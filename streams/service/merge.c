@@ -42,7 +42,8 @@ void merge_begin(struct merged_pass* m, const struct pass* p) {
 bool merge_fits(const struct merged_pass* m, const struct pass* p) {
 	const struct pass* all = &m->pass;
 	return merge_may(p) && p->n <= MAX_ROWS - all->n && p->last == all->last &&
-	       same_set(p->skip, all->skip) && same_set(p->low, all->low) && p->low_head == all->low_head &&
+	       p->segment[0].cache->backend == all->segment[0].cache->backend && same_set(p->skip, all->skip) &&
+	       same_set(p->low, all->low) && p->low_head == all->low_head &&
 	       (p->tap < 0 || all->tap < 0 || p->tap == all->tap);
 }
 

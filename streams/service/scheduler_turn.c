@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/decode/draft_model.h"
 #include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
@@ -286,8 +287,17 @@ static void run_alone(struct scheduler* s, struct seat* seat) {
 	take_results(s, seat, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
 
+/* Whether another model runs it, which drafts. */
+static bool is_other(const struct scheduler* s, const struct session_work* work) {
+	return s->engine->drafting && work->pass.segment->cache->backend == s->engine->drafting->backend;
+}
+
 static void see_cost(struct scheduler* s, const struct session_work* work, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
+	if (is_other(s, work)) {
+		draft_model_see(s->engine, rows, seconds);
+		return;
+	}
 	if (is_full(work)) {
 		cost_see_full(cost, rows, seconds);
 		return;
@@ -311,7 +321,7 @@ static void run_apart(struct scheduler* s, struct seat** seat, int n, const stru
 
 static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	struct error e = {{0}};
-	struct backend* backend = s->engine->backend;
+	struct backend* backend = is_other(s, &seat[0]->work) ? s->engine->drafting->backend : s->engine->backend;
 	const int rows = s->merged->pass.n;
 	const double before = now();
 	const bool ran = backend->run(backend, &s->merged->pass, &e);
@@ -331,7 +341,10 @@ static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 
 /* Whole passes: what ends at an exit has a price of its own. */
 static bool may_share(const struct scheduler* s, const struct session_work* work) {
-	return !is_own(work) && merge_may(&work->pass) && work->pass.last == 2 * s->blocks;
+	if (is_own(work) || !merge_may(&work->pass))
+		return false;
+	const int blocks = is_other(s, work) ? s->engine->drafting->model->weights.shape.n_blocks : s->blocks;
+	return work->pass.last == 2 * blocks;
 }
 
 /* Runs the first of the works that wait, with all others that can share its pass. They leave the list; the

@@ -315,6 +315,55 @@ static void woven(void** state) {
 		check_woven(super_cols[c]);
 }
 
+/* Woven q4_0 where it is had: the plain product within rounding, and the same bits for any number of
+ * activation rows and any range of whole groups. */
+static void check_woven_small(int cols) {
+	enum { WOVEN_ROWS = 2 * WOVEN };
+	const size_t row = dtype_row_bytes(DTYPE_Q4_0, cols), block = sizeof(struct block_q4_0);
+	struct fixture f = make(DTYPE_Q4_0, cols);
+	uint8_t* stored = calloc(WOVEN_ROWS, row);
+	uint8_t* woven = aligned_alloc(64, row * WOVEN_ROWS);
+	float* got = malloc(sizeof(float) * X_ROWS * WOVEN_ROWS);
+	float some[X_ROWS * WOVEN_ROWS];
+	memcpy(stored, f.w.data, row * ROWS);
+	for (size_t at = 0; at < row * WOVEN_ROWS; at += block) {
+		const size_t r = at / row, b = at % row / block;
+		uint8_t* group = woven + r / WOVEN * WOVEN * row + b * WOVEN * block;
+		memcpy(group + r % WOVEN * 2, stored + at, 2);
+		weave(group + WOVEN * 2, stored + at + 2, (int)(r % WOVEN), block - 2);
+	}
+	const struct tensor w = {
+	    .type = DTYPE_Q4_0, .woven = true, .rows = WOVEN_ROWS, .cols = cols, .data = woven};
+	float* compact = malloc(sizeof(float) * X_ROWS * ROWS);
+	for (int k = 0; k < n_kernels; k++) {
+		if (!kernels[k]->weaves_small)
+			continue;
+		kernels[k]->matmul(got, WOVEN_ROWS, &w, 0, WOVEN_ROWS, f.x_plain, X_ROWS);
+		for (int i = 0; i < X_ROWS; i++)
+			memcpy(compact + i * ROWS, got + i * WOVEN_ROWS, sizeof(float) * ROWS);
+		check_bounds(&f, compact, kernels[k]->name);
+		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
+			const int begin = n % 2 * WOVEN;
+			memcpy(some, got, sizeof some);
+			for (int i = 0; i < n; i++)
+				memset(some + i * WOVEN_ROWS + begin, 0xaa, sizeof(float) * (size_t)(WOVEN_ROWS - begin));
+			kernels[k]->matmul(some, WOVEN_ROWS, &w, begin, WOVEN_ROWS, f.x_plain, n);
+			assert_memory_equal(some, got, sizeof some);
+		}
+	}
+	free(stored);
+	free(woven);
+	free(got);
+	free(compact);
+	drop(&f);
+}
+
+static void woven_small(void** state) {
+	(void)state;
+	for (size_t c = 0; c < sizeof small_cols / sizeof *small_cols; c++)
+		check_woven_small(small_cols[c]);
+}
+
 /* Every instruction set prepares the same bytes. */
 static void check_prepared(enum dtype type, int cols) {
 	struct fixture f = make(type, cols);
@@ -370,6 +419,7 @@ static void not_finite(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(woven),
-	                                   cmocka_unit_test(prepared), cmocka_unit_test(not_finite)};
+	                                   cmocka_unit_test(woven_small), cmocka_unit_test(prepared),
+	                                   cmocka_unit_test(not_finite)};
 	return cmocka_run_group_tests(tests, find_kernels, NULL);
 }

@@ -25,6 +25,8 @@ enum {
 	PAGES = 16
 };
 
+/* the model, with fewer blocks of its own */
+static const char draft_spec[] = "synth:layers=2,dim=32,heads=2,kv-heads=1,ffn=32,vocab=320,dtype=f32,seed=5";
 static const char model_spec[] = "synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=96,vocab=320,dtype=f32,seed=5";
 
 struct case_job {
@@ -178,8 +180,10 @@ static void stop(struct scheduler* s) {
 	s->started = false;
 }
 
-static void open_options(struct swiftlet_options* o, double pages, const char* cache_type) {
+static void open_options(struct swiftlet_options* o, double pages, const char* cache_type,
+                         const char* drafts) {
 	swiftlet_options_default(o);
+	snprintf(o->draft_model, sizeof o->draft_model, "%s", drafts);
 	o->context = CONTEXT;
 	o->threads = 2;
 	o->pool = 4096;
@@ -189,13 +193,14 @@ static void open_options(struct swiftlet_options* o, double pages, const char* c
 	o->cache_memory = pages * 4 * 2 * 2 * 16 * PAGE * element;
 }
 
-static void run_together(swiftlet_model* model, struct case_job* list, int n, const char* cache_type) {
+static void run_together(swiftlet_model* model, struct case_job* list, int n, const char* cache_type,
+                         const char* drafts) {
 	char message[512];
 	struct swiftlet_options o;
 	struct metrics metrics[OWNERS];
 	struct events events;
 	struct error e;
-	open_options(&o, PAGES, cache_type);
+	open_options(&o, PAGES, cache_type, drafts);
 	for (int i = 0; i < OWNERS; i++)
 		metrics_open(&metrics[i]);
 	events_open(&events);
@@ -249,7 +254,7 @@ static void compare(const struct case_job* list, int n) {
 	assert_true(cached > 0);
 }
 
-static void all_at_once(const char* cache_type, int requests) {
+static void all_at_once(const char* cache_type, int requests, const char* drafts) {
 	char message[512];
 	const char* full = getenv("SWIFTLET_FULL");
 	const int n = full && strcmp(full, "1") == 0 ? 12 * requests : requests;
@@ -267,7 +272,7 @@ static void all_at_once(const char* cache_type, int requests) {
 	for (int i = 0; i < SESSIONS; i++)
 		wanted += (list[i].job.request.n_prompt + list[i].n_expected + PAGE - 1) / PAGE;
 	assert_true(wanted > 3 * PAGES);
-	run_together(model, list, n, cache_type);
+	run_together(model, list, n, cache_type, drafts);
 	compare(list, n);
 	swiftlet_model_close(model);
 	free(list);
@@ -275,16 +280,22 @@ static void all_at_once(const char* cache_type, int requests) {
 
 static void requests_get_what_they_get_alone(void** unused) {
 	(void)unused;
-	all_at_once("f32", 300);
+	all_at_once("f32", 300, "");
 }
 
 static void and_in_half_precision(void** unused) {
 	(void)unused;
-	all_at_once("f16", 100);
+	all_at_once("f16", 100, "");
+}
+
+static void and_with_a_draft_model(void** unused) {
+	(void)unused;
+	all_at_once("f32", 60, draft_spec);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(requests_get_what_they_get_alone),
-	                                   cmocka_unit_test(and_in_half_precision)};
+	                                   cmocka_unit_test(and_in_half_precision),
+	                                   cmocka_unit_test(and_with_a_draft_model)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,22 +1,33 @@
 /* `swiftlet bench decode`: plain decoding against the memory's speed. A decode step reads every weight
  * once, so that tokens per second times the bytes a token needs should come near the bandwidth that the
  * same backend measures in the same run; the two are measured in turns. `--rows`: what a pass of more rows
- * costs, which is what verification and matchness pay. */
+ * costs, which is what verification and matchness pay. `--where`: which part of the model a step's time goes
+ * to. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/lab/bench.h"
 #include "tools/program/runtime.h"
 
-enum { REPEATS = 5, WARM_UP = 8, LEAST_TOKENS = 16, MOST_TOKENS = 512, DEFAULT_DEPTH = 128, ROW_REPEATS = 5 };
+enum {
+	REPEATS = 5,
+	WARM_UP = 8,
+	WHERE_STEPS = 15,
+	LEAST_TOKENS = 16,
+	MOST_TOKENS = 512,
+	DEFAULT_DEPTH = 128,
+	DEEPEST = 8192,
+	ROW_REPEATS = 5
+};
 
 const int bench_rows[ROW_COUNTS] = {1, 2, 4, 8, 16, 32, 64};
 
 struct decode {
 	struct bench bench;
 	int64_t tokens; /* a repetition; 0: as many as take about a second */
-	bool rows;
+	bool rows, where;
 	int depth; /* committed tokens in the middle of what is measured */
 	double bytes_per_token, cache_bytes;
 	double speed[REPEATS], bandwidth[REPEATS], share[REPEATS];
@@ -67,16 +78,9 @@ static bool run_rows(struct cache* cache, enum pass_kind kind, const int32_t* id
 	const struct segment segment = {.cache = cache, .base = cache->committed, .n = n};
 	for (int i = 0; i < n; i++)
 		want[i] = head ? WANT_TOKEN : WANT_NOTHING;
-	const struct pass pass = {.kind = kind,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = id,
-	                          .last = 2 * cache->backend->weights->shape.n_blocks,
-	                          .head = head,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = out};
+	struct pass pass = pass_over(&segment, id, NULL, 2 * cache->backend->weights->shape.n_blocks, want, out);
+	pass.kind = kind;
+	pass.head = head;
 	return cache->backend->run(cache->backend, &pass, error);
 }
 
@@ -174,6 +178,9 @@ static bool measure(struct decode* d, struct error* error) {
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
 	d->cache_bytes = cache_bytes(bench, d->depth);
 	d->bytes_per_token = weight_bytes(&bench->model->weights) + d->cache_bytes;
+	const double certified = (double)bench->engine->backend->certified_bytes; /* read in the head's place */
+	if (certified > 0)
+		d->bytes_per_token += certified - bytes_of(&bench->model->weights.output);
 	for (int i = 0; good && i < REPEATS; i++) {
 		bench_progress((double)i / REPEATS, "decoding");
 		d->bandwidth[i] = backend->bandwidth(backend);
@@ -185,6 +192,101 @@ static bool measure(struct decode* d, struct error* error) {
 	if (cache)
 		backend->cache_close(cache);
 	return good && (!d->rows || bench_measure_rows(bench, d->depth, ROW_REPEATS, d->row_seconds, error));
+}
+
+/* ---- where the time goes ------------------------------------------------------------------ */
+
+static const char* const part_name[PASS_PARTS + 1] = {
+    "input",      "norms",
+    "Q, K, V",    "rotation, cache",
+    "attention",  "attention's output",
+    "joins",      "gate, up",
+    "activation", "down",
+    "experts",    "head",
+    "result",     "host",
+};
+
+/* Seconds of a step by part, and last what is outside of passes' parts. Each is the least of its samples:
+ * what else runs on the machine falls into whichever part is at work. */
+static bool time_parts(struct cache* cache, int depth, int32_t* token, double seconds[PASS_PARTS + 1],
+                       struct error* error) {
+	double sample[PASS_PARTS + 1][WHERE_STEPS], parts[PASS_PARTS], all = 0;
+	struct backend* backend = cache->backend;
+	bool good = true;
+	for (int k = 0; good && k < WHERE_STEPS; k++) {
+		memset(parts, 0, sizeof parts);
+		backend->truncate(cache, depth);
+		backend->part_seconds = parts;
+		good = decode(cache, token, 1, &all, error);
+		backend->part_seconds = NULL;
+		for (int i = 0; i < PASS_PARTS; i++) {
+			sample[i][k] = parts[i];
+			all -= parts[i];
+		}
+		sample[PASS_PARTS][k] = all;
+	}
+	for (int i = 0; good && i <= PASS_PARTS; i++) {
+		seconds[i] = sample[i][0];
+		for (int k = 1; k < WHERE_STEPS; k++)
+			seconds[i] = fmin(seconds[i], sample[i][k]);
+	}
+	return good;
+}
+
+static int tell_where(const struct bench* bench, const int depth[], int n,
+                      const double seconds[][PASS_PARTS + 1]) {
+	if (bench->json) {
+		cJSON *out = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(out, "where");
+		bench_describe(bench, out);
+		for (int d = 0; d < n; d++) {
+			cJSON* one = cJSON_CreateObject();
+			cJSON_AddNumberToObject(one, "context", depth[d]);
+			for (int i = 0; i <= PASS_PARTS; i++)
+				bench_json_number(one, part_name[i], seconds[d][i]);
+			cJSON_AddItemToArray(list, one);
+		}
+		return bench_print_json(out);
+	}
+	printf("%s on %s\n  microseconds of a step, and their share, by tokens in the cache\n  %-20s",
+	       swiftlet_model_name(bench->model), swiftlet_engine_name(bench->engine), "");
+	for (int d = 0; d < n; d++)
+		printf(" %9d       ", depth[d]);
+	for (int i = 0; i <= PASS_PARTS; i++) {
+		printf("\n  %-20s", part_name[i]);
+		for (int d = 0; d < n; d++) {
+			double sum = 0;
+			for (int j = 0; j <= PASS_PARTS; j++)
+				sum += seconds[d][j];
+			printf(" %9.0f %5.1f%%", seconds[d][i] * 1e6, 100 * seconds[d][i] / sum);
+		}
+	}
+	printf("\n");
+	return STATUS_DONE;
+}
+
+/* The longest context first: the shorter ones are its beginnings. */
+static int where(struct decode* d) {
+	struct error error = {{0}};
+	const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
+	const int n = sizeof depth / sizeof *depth;
+	int first = 0;
+	double seconds[sizeof depth / sizeof *depth][PASS_PARTS + 1];
+	int32_t token;
+	while (first < n - 1 && depth[first] > d->depth)
+		first++;
+	if (!d->bench.engine->backend->times_parts)
+		return complain(STATUS_USAGE, "--where: this backend does not time the parts of a pass");
+	struct cache* cache = open_cache(&d->bench, d->depth + WARM_UP, &error);
+	bool good = cache && bench_prompt(&d->bench, 7, &token, 1, &error) &&
+	            fill_cache(&d->bench, cache, depth[first], &error);
+	for (int i = first; good && i < n; i++)
+		good = time_parts(cache, depth[i], &token, seconds[i], &error);
+	if (cache)
+		cache->backend->cache_close(cache);
+	bench_progress_end();
+	return good ? tell_where(&d->bench, depth + first, n - first,
+	                         (const double(*)[PASS_PARTS + 1])(seconds + first))
+	            : complain(STATUS_FAILED, "%s", error.message);
 }
 
 /* ---- telling ------------------------------------------------------------------------------ */
@@ -225,10 +327,12 @@ static int tell(struct decode* d) {
 static int run(struct decode* d, const char* model, struct swiftlet_options* options, bool json) {
 	struct error error = {{0}};
 	/* --context is the depth to measure at; the engine is sized for it */
-	d->depth = options->context > 0 ? options->context : DEFAULT_DEPTH;
+	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
 	options->context = d->depth + (d->tokens > 0 ? (int)d->tokens : MOST_TOKENS) + WARM_UP;
 	int status = bench_open(&d->bench, model, options, json);
-	if (status == OPTIONS_GO_ON) {
+	if (status == OPTIONS_GO_ON && d->where) {
+		status = where(d);
+	} else if (status == OPTIONS_GO_ON) {
 		const bool good = measure(d, &error);
 		bench_progress_end();
 		status = good ? tell(d) : complain(STATUS_FAILED, "%s", error.message);
@@ -248,10 +352,12 @@ int bench_decode_main(int argc, char** argv) {
 	    {"tokens", 'n', "N", "tokens a repetition (as many as take a second)", OPTION_COUNT, &d.tokens, 1,
 	     4096},
 	    {"rows", 0, NULL, "also time passes of 1 to 64 rows", OPTION_FLAG, &d.rows, 0, 0},
+	    {"where", 0, NULL, "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)",
+	     OPTION_FLAG, &d.where, 0, 0},
 	};
 	struct command_line line = {
 	    .name = "bench decode",
-	    .usage = "[MODEL|-m MODEL] [--context N] [--rows] [--json] [options]",
+	    .usage = "[MODEL|-m MODEL] [--context N] [--rows|--where] [--json] [options]",
 	    .about =
 	        "Plain decoding, one row a pass, in turns with a measurement of the memory's bandwidth (reads\n"
 	        "on a CPU, a copy on a GPU). --context is the number of tokens in the cache (default 128).\n"

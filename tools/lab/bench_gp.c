@@ -6,19 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "gp/gp.h"
 #include "gp/random.h"
+#include "kernels/clock.h"
 
 enum { DIMS = 156, SIZE = 70, OBSERVATIONS = 1000, ADDED = 50, PROPOSALS = 7, TRIALS = 32, EVALUATIONS = 16 };
 enum { BENCH_WORDS = (DIMS + 63) / 64 };
-
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int by_value(const void* a, const void* b) {
 	const double x = *(const double*)a, y = *(const double*)b;
@@ -64,21 +58,21 @@ static bool measure(struct gp* g, struct figures* f) {
 	struct gp_random random = {1};
 	double times[ADDED > PROPOSALS ? ADDED : PROPOSALS];
 	for (int i = 0; i < OBSERVATIONS; i++) {
-		const double began = now();
+		const double began = seconds_now();
 		if (!add(g, &random, i))
 			return false;
 		if (i >= OBSERVATIONS - ADDED)
-			times[i - (OBSERVATIONS - ADDED)] = now() - began;
+			times[i - (OBSERVATIONS - ADDED)] = seconds_now() - began;
 	}
 	qsort(times, ADDED, sizeof *times, by_value);
 	f->add_ms = 1e3 * times[ADDED / 2];
-	const double began = now();
+	const double began = seconds_now();
 	if (gp_fit(g, EVALUATIONS, 0) != GP_OK)
 		return false;
-	f->fit_s = now() - began;
+	f->fit_s = seconds_now() - began;
 	for (int i = 0; i < PROPOSALS; i++) {
 		uint64_t bits[BENCH_WORDS];
-		const double start = now();
+		const double start = seconds_now();
 		const struct gp_search search = {.size = SIZE,
 		                                 .acquisition = GP_UCB,
 		                                 .kappa = 2.5,
@@ -88,7 +82,7 @@ static bool measure(struct gp* g, struct figures* f) {
 		                                 .seed = (uint64_t)i};
 		if (gp_propose(g, &search, bits) != GP_OK)
 			return false;
-		times[i] = now() - start;
+		times[i] = seconds_now() - start;
 	}
 	qsort(times, PROPOSALS, sizeof *times, by_value);
 	f->propose_ms = 1e3 * times[PROPOSALS / 2];

@@ -40,19 +40,11 @@ static bool read_rows(struct reader* r, const int32_t* token, int n, const struc
                       const struct low_table* low, struct error* error) {
 	const struct segment segment = {.cache = r->cache, .base = r->cache->committed, .n = n};
 	memset(r->want, WANT_TOKEN, sizeof r->want);
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = token,
-	                          .skip = skip,
-	                          .low = low ? &low->sub_layers : NULL,
-	                          .low_head = low && low->head,
-	                          .last = r->last,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = r->want,
-	                          .out = r->out};
+	struct pass pass = pass_over(&segment, token, NULL, r->last, r->want, r->out);
+	pass.skip = skip;
+	pass.low = low ? &low->sub_layers : NULL;
+	pass.low_head = low && low->head;
+	pass.head = true;
 	return r->backend->run(r->backend, &pass, error);
 }
 

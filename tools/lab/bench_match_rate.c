@@ -106,19 +106,12 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	const struct segment segment = {.cache = b->cache, .base = b->cache->committed, .n = n};
 	for (int e = 0, from = 0; e < b->exits; from = 2 * b->block[e++]) {
 		ask(b, n);
-		const struct pass pass = {.kind = PASS_EXACT,
-		                          .n = n,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = token,
-		                          .row = b->row,
-		                          .first = from,
-		                          .last = 2 * b->block[e],
-		                          .head = true,
-		                          .tap = 2 * b->block[e] - 1,
-		                          .tap_out = b->state,
-		                          .want = b->want,
-		                          .out = b->out};
+		struct pass pass = pass_over(&segment, token, NULL, 2 * b->block[e], b->want, b->out);
+		pass.row = b->row;
+		pass.first = from;
+		pass.head = true;
+		pass.tap = 2 * b->block[e] - 1;
+		pass.tap_out = b->state;
 		if (!backend->run(backend, &pass, error))
 			return false;
 		count(b, &b->own[e], token, n);
@@ -144,13 +137,7 @@ static bool take_prompt(struct match_bench* b, const struct prompt* p, struct er
 	for (int at = 0; at < p->n - 1;) {
 		const int n = p->n - 1 - at < MAX_ROWS ? p->n - 1 - at : MAX_ROWS;
 		const struct segment segment = {.cache = b->cache, .base = at, .n = n};
-		const struct pass pass = {.kind = PASS_EXACT,
-		                          .n = n,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = p->id + at,
-		                          .last = 2 * blocks,
-		                          .tap = -1};
+		struct pass pass = pass_over(&segment, p->id + at, NULL, 2 * blocks, NULL, NULL);
 		if (!backend->run(backend, &pass, error))
 			return false;
 		for (int i = 0; i < n; i++)
@@ -190,21 +177,12 @@ static bool run_rows(struct match_bench* b, const int32_t* token, const int32_t*
                      int last, bool head, struct error* error) {
 	struct backend* backend = b->bench.engine->backend;
 	const struct segment segment = {.cache = b->cache, .base = b->cache->committed, .n = n};
-	const struct pass pass = {
-	    .kind = PASS_EXACT,
-	    .n = n,
-	    .n_segments = 1,
-	    .segment = &segment,
-	    .token = token,
-	    .parent = parent,
-	    .row = b->row,
-	    .first = first,
-	    .last = last,
-	    .head = head,
-	    .tap = first == 0 && last < 2 * b->bench.engine->model->weights.shape.n_blocks ? last - 1 : -1,
-	    .tap_out = b->state,
-	    .want = b->want,
-	    .out = b->out};
+	struct pass pass = pass_over(&segment, token, parent, last, b->want, b->out);
+	pass.row = b->row;
+	pass.first = first;
+	pass.head = head;
+	pass.tap = first == 0 && last < 2 * b->bench.engine->model->weights.shape.n_blocks ? last - 1 : -1;
+	pass.tap_out = b->state;
 	return backend->run(backend, &pass, error);
 }
 

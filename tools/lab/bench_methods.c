@@ -452,7 +452,7 @@ static int run(struct methods_bench* b, const char* model, const struct swiftlet
 
 int bench_methods_main(int argc, char** argv) {
 	struct swiftlet_options options;
-	const char* model_option = NULL;
+	const char* model = NULL;
 	bool json = false;
 	struct methods_bench* b = calloc(1, sizeof *b);
 	if (!b)
@@ -461,7 +461,7 @@ int bench_methods_main(int argc, char** argv) {
 	b->most_tokens = 128;
 	b->learn_steps = 200;
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
+	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of tables", OPTION_FLAG, &json, 0, 0},
 	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", OPTION_TEXT,
 	     &b->input, 0, 0},
@@ -500,12 +500,11 @@ int bench_methods_main(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
+	int status = options_parse_model(&line, argc, argv, &model);
 	if (status == OPTIONS_GO_ON) {
-		const char* const model = options_model(&line, model_option);
 		const bool known = check_names("methods", b->names, name_of_method) &&
 		                   check_names("stop-rules", b->rules, name_of_rule);
-		status = model && known ? run(b, model, &options, json) : STATUS_USAGE;
+		status = known ? run(b, model, &options, json) : STATUS_USAGE;
 	}
 	free(b);
 	return status;

@@ -96,16 +96,9 @@ static bool prefill(struct replay* r, struct error* error) {
 		const bool whole = rows == PREFILL_CHUNK;
 		memset(r->want, WANT_NOTHING, sizeof r->want);
 		r->want[rows - 1] = WANT_TOKEN;
-		const struct pass pass = {.kind = whole ? PASS_PREFILL : PASS_EXACT,
-		                          .n = rows,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = r->text + cache->committed,
-		                          .last = 2 * blocks,
-		                          .head = rows == left,
-		                          .tap = -1,
-		                          .want = r->want,
-		                          .out = r->out};
+		struct pass pass = pass_over(&segment, r->text + cache->committed, NULL, 2 * blocks, r->want, r->out);
+		pass.kind = whole ? PASS_PREFILL : PASS_EXACT;
+		pass.head = rows == left;
 		if (!run_pass(r, &pass, error))
 			return false;
 		for (int i = 0; i < rows; i++)
@@ -127,17 +120,9 @@ static bool verify(struct replay* r, struct verdict* verdict, struct error* erro
 		r->want[i] = WANT_TOKEN | WANT_TOP;
 		r->out[i].top = TREE_RANKS;
 	}
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = tree->n,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = tree->token,
-	                          .parent = tree->parent,
-	                          .last = 2 * cache->backend->weights->shape.n_blocks,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = r->want,
-	                          .out = r->out};
+	struct pass pass = pass_over(&segment, tree->token, tree->parent,
+	                             2 * cache->backend->weights->shape.n_blocks, r->want, r->out);
+	pass.head = true;
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	if (!run_pass(r, &pass, error))
@@ -428,12 +413,13 @@ static bool read_bridge(struct replay* r, struct error* error) {
 	if (!r->bridge_path)
 		return true;
 	if (!r->bench.engine->backend->has_bridges)
-		return error_set(error, "--bridge: bridges run on a CPU, in one process");
+		return error_set(error, "--bridge: bridges run in one process, without mpirun");
 	if (!bridge_file_read(&r->bridge, r->bridge_path, &model->weights.shape, model->fingerprint, error))
 		return false;
 	for (int s = r->bridge.bridge.first; s < r->bridge.bridge.last; s++)
 		mask_set(&r->skip, s, true);
-	return true;
+	struct backend* backend = r->bench.engine->backend;
+	return !backend->use_bridge || backend->use_bridge(backend, &r->bridge.bridge, error);
 }
 
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {

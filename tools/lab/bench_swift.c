@@ -385,10 +385,10 @@ int bench_swift_main(int argc, char** argv) {
 	struct swift w = {
 	    .parts = "abcd", .slices = 16, .pairs = MOST_PAIRS, .cold_tokens = 512, .cold_seconds = 420};
 	struct swiftlet_options options;
-	const char* model_option = NULL;
+	const char* model = NULL;
 	bool json = false;
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", OPTION_TEXT, &model_option, 0, 0},
+	    {"model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", OPTION_TEXT, &model, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
 	    {"parts", 0, "abcd", "which parts; b without a takes a made-up model's planted mask", OPTION_TEXT,
 	     &w.parts, 0, 0},
@@ -426,11 +426,10 @@ int bench_swift_main(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	const int status = options_parse(&line, argc, argv);
+	const int status = options_parse_model(&line, argc, argv, &model);
 	if (status != OPTIONS_GO_ON)
 		return status;
 	if (strspn(w.parts, "abcd") != strlen(w.parts) || !*w.parts)
 		return complain(STATUS_USAGE, "bench swift: --parts %s, expected letters of abcd", w.parts);
-	const char* const model = options_model(&line, model_option);
-	return model ? run(&w, model, &options, json) : STATUS_USAGE;
+	return run(&w, model, &options, json);
 }

@@ -1,7 +1,7 @@
 #include "tools/lab/kernel_operations.h"
+#include "kernels/clock.h"
 
 #include <string.h>
-#include <time.h>
 
 /* Of eight weight rows and 32 columns: what takes them apart, and what a row of activations adds. Taking
  * apart: 16 bytes of eight rows turned round (4 inserts, 8 unpackings), nibbles parted (12), a further bit
@@ -31,25 +31,19 @@ double kernel_operations(const char* isa, enum dtype type, int rows) {
 	return 0;
 }
 
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 double core_clock(void) {
 	enum { TURNS = 1 << 16, ADDITIONS = 16, TRIES = 8 };
 	double best = 0;
 	unsigned long x = 1;
 	for (int try = 0; try < TRIES; try++) {
-		const double start = now();
+		const double start = seconds_now();
 		for (int turn = 0; turn < TURNS; turn++)
 #pragma GCC unroll 16
 			for (int i = 0; i < ADDITIONS; i++) {
 				x += 1;
 				__asm__ volatile("" : "+r"(x));
 			}
-		const double speed = (double)TURNS * ADDITIONS / (now() - start);
+		const double speed = (double)TURNS * ADDITIONS / (seconds_now() - start);
 		best = speed > best ? speed : best;
 	}
 	return best;

@@ -50,6 +50,8 @@ static bool time_once(struct bridge_trial* r, const struct timed* t, double* sec
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
+	if (t->bridge && backend->use_bridge && !backend->use_bridge(backend, t->bridge, error))
+		return false;
 	const double before = seconds_now();
 	if (!backend->run(backend, &pass, error))
 		return false;

@@ -358,7 +358,7 @@ bool bridge_trial_split(struct bridge_trial* r, struct error* error) {
 
 bool bridge_trial_run(struct bridge_trial* r, const char* spans, const char* tokens, struct error* error) {
 	if (!r->maker.engine->backend->has_bridges)
-		return error_set(error, "bridges run on a CPU, in one process: leave out --backend cuda and mpirun");
+		return error_set(error, "bridges run in one process: leave out mpirun");
 	prompt_list_fit(&r->judge, r->maker.context);
 	prompt_list_fit(&r->learn, r->maker.context);
 	r->judged = calloc((size_t)r->judge.n + 1, sizeof *r->judged);

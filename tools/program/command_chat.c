@@ -288,13 +288,10 @@ int command_chat(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
+	int status = options_parse_model(&line, argc, argv, &chat.wish.model);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	const char* const model = options_model(&line, chat.wish.model);
-	if (!model)
-		return STATUS_USAGE;
-	status = runtime_open(&chat.runtime, &chat.wish, model, &options, started);
+	status = runtime_open(&chat.runtime, &chat.wish, chat.wish.model, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = start(&chat);
 	if (!runtime_keep(&chat.runtime) && status == STATUS_DONE)

@@ -294,12 +294,9 @@ int command_learn(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
-	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, l->wish.model) : NULL;
-	if (status == OPTIONS_GO_ON && !model)
-		status = STATUS_USAGE;
+	int status = options_parse_model(&line, argc, argv, &l->wish.model);
 	if (status == OPTIONS_GO_ON)
-		status = open_learn(l, model, &options);
+		status = open_learn(l, l->wish.model, &options);
 	if (status == OPTIONS_GO_ON) {
 		struct error error = {{0}};
 		interrupt_watch();

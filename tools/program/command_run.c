@@ -179,12 +179,9 @@ int command_run(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
+	int status = options_parse_model(&line, argc, argv, &run.wish.model);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	const char* const model = options_model(&line, run.wish.model);
-	if (!model)
-		return STATUS_USAGE;
 	if (!run.prompt == !run.prompt_file)
 		return complain(STATUS_USAGE, "run: %s (swiftlet run --help)",
 		                run.prompt ? "both -p and -f were given" : "no prompt: give -p TEXT or -f FILE");
@@ -198,7 +195,7 @@ int command_run(int argc, char** argv) {
 	char* const file_text = run.prompt ? NULL : read_whole(run.prompt_file, &size, &error);
 	if (!run.prompt && !file_text)
 		return complain(STATUS_FAILED, "%s", error.message);
-	status = runtime_open(&run.runtime, &run.wish, model, &options, started);
+	status = runtime_open(&run.runtime, &run.wish, run.wish.model, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = generate(&run, run.prompt ? run.prompt : file_text, size);
 	if (!runtime_keep(&run.runtime) && status == STATUS_DONE)

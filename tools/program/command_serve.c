@@ -226,10 +226,7 @@ int command_serve(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
-	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, s.wish.model) : NULL;
-	if (status == OPTIONS_GO_ON && !model)
-		status = STATUS_USAGE;
+	int status = options_parse_model(&line, argc, argv, &s.wish.model);
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)
 		status =
@@ -238,5 +235,5 @@ int command_serve(int argc, char** argv) {
 	if (status == OPTIONS_GO_ON && s.retrieval && strcmp(s.retrieval, "on") != 0 &&
 	    strcmp(s.retrieval, "off") != 0)
 		status = complain(STATUS_USAGE, "serve: --store-retrieval %s: expected on or off", s.retrieval);
-	return status == OPTIONS_GO_ON ? serve(&s, model, &options) : status;
+	return status == OPTIONS_GO_ON ? serve(&s, s.wish.model, &options) : status;
 }

@@ -304,14 +304,11 @@ int command_stream(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
-	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, s.wish.model) : NULL;
-	if (status == OPTIONS_GO_ON && !model)
-		status = STATUS_USAGE;
+	int status = options_parse_model(&line, argc, argv, &s.wish.model);
 	if (status == OPTIONS_GO_ON)
 		status = open_input(&s);
 	if (status == OPTIONS_GO_ON)
-		status = runtime_open(&s.runtime, &s.wish, model, &options, started);
+		status = runtime_open(&s.runtime, &s.wish, s.wish.model, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {

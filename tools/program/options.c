@@ -46,7 +46,11 @@ static const struct session_option session_option[] = {
      "layerskip, "
      "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. tools/methods.md\ntells them apart"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
-    {"drafters", "LIST|none", "who may draft: mask, prediction, retrieval, recycle,\nform, or all (all)"},
+    {"drafters", "LIST|none",
+     "who may draft: mask, model, prediction, retrieval, recycle,\nform, or all (all)"},
+    {"draft-model", "MODEL",
+     "another model, a smaller one of the same vocabulary, drafts too\nwhere that pays; it reads the prompt "
+     "as well"},
     {"pool", "N", "tokens of earlier requests that drafts may come from (65536)"},
     {"max-draft", "N", "draft steps a round at most (25)"},
     {"threshold", "P", "a step less sure than this is the round's last (0.8)"},
@@ -66,6 +70,10 @@ static const struct session_option session_option[] = {
     {"adapter", "FILE", "kangaroo's adapter (safetensors;\ntools/train/kangaroo.py)"},
     {"heads", "FILE", "ppd's heads by block (safetensors;\ntools/train/ppd.py)"},
     {"probe", "FILE", "adaspeed's probe (safetensors; tools/train/probe.py)"},
+    {"certified-head", "auto|on|off",
+     "read the output head as a copy in four bits, made before the\nfirst token, and exactly what may be the "
+     "next "
+     "token; auto: where\nthe head is a good part of a step's bytes (auto)"},
     {"draft-bits", "auto|off|3|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "
      "in the background,\nwhere the stored weights are large enough (auto)"},
@@ -339,4 +347,12 @@ const char* options_model(const struct command_line* line, const char* model_opt
 		return NULL;
 	}
 	return model_option ? model_option : line->n_words > 0 ? line->word[0] : "builtin";
+}
+
+int options_parse_model(struct command_line* line, int argc, char** argv, const char** model) {
+	const int status = options_parse(line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	*model = options_model(line, *model);
+	return *model ? OPTIONS_GO_ON : STATUS_USAGE;
 }

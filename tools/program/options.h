@@ -63,5 +63,7 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n);
 /* MODEL from `-m` and from the first word: whichever was given, `builtin` when neither. NULL, with the
  * message printed, when both were. */
 const char* options_model(const struct command_line*, const char* model_option);
+/* Both: parses, and makes MODEL of what -m left in *model. */
+int options_parse_model(struct command_line*, int argc, char** argv, const char** model);
 
 #endif

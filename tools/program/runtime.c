@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/decode/session.h"
@@ -16,12 +15,6 @@
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
 #include "streams/text.h"
-
-double seconds_now(void) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- opening -------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "core/decode/method.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
+#include "kernels/clock.h"
 #include "streams/jsonl.h"
 #include "swiftlet.h"
 #include "tools/program/options.h"
@@ -106,9 +107,6 @@ void runtime_print(FILE*, const struct runtime*);
 /* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
 bool runtime_save_mask(const struct runtime*, const struct runtime_wish*, const struct swiftlet_figures*,
                        const char* task, int64_t tokens_served);
-
-/* Monotonic clock, seconds. */
-double seconds_now(void);
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 

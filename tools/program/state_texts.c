@@ -30,16 +30,9 @@ static bool prefill(const struct text_maker* maker, struct state_text* t, struct
 		const int left = t->n_prompt - t->cache->committed, rows = left < MAX_ROWS ? left : MAX_ROWS;
 		const struct segment segment = {.cache = t->cache, .base = t->cache->committed, .n = rows};
 		want[rows - 1] = WANT_TOKEN;
-		const struct pass pass = {.kind = PASS_EXACT,
-		                          .n = rows,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = t->id + t->cache->committed,
-		                          .last = 2 * maker->engine->model->weights.shape.n_blocks,
-		                          .head = true,
-		                          .tap = -1,
-		                          .want = want,
-		                          .out = out};
+		struct pass pass = pass_over(&segment, t->id + t->cache->committed, NULL,
+		                             2 * maker->engine->model->weights.shape.n_blocks, want, out);
+		pass.head = true;
 		if (!backend->run(backend, &pass, error))
 			return false;
 		backend->commit(t->cache, chain, rows);
@@ -143,16 +136,11 @@ static bool walk_rows(struct backend* backend, struct cache* cache, const int32_
                       const struct state_points* points, float* const* state, struct error* error) {
 	const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
 	for (int i = 0, from = 0; i < points->n; from = points->at[i++]) {
-		const struct pass pass = {.kind = PASS_EXACT,
-		                          .n = rows,
-		                          .n_segments = 1,
-		                          .segment = &segment,
-		                          .token = token,
-		                          .row = chain,
-		                          .first = from,
-		                          .last = points->at[i],
-		                          .tap = points->at[i] - 1,
-		                          .tap_out = state[i]};
+		struct pass pass = pass_over(&segment, token, NULL, points->at[i], NULL, NULL);
+		pass.row = chain;
+		pass.first = from;
+		pass.tap = points->at[i] - 1;
+		pass.tap_out = state[i];
 		if (!backend->run(backend, &pass, error))
 			return false;
 	}

@@ -1,0 +1,169 @@
+/* Another model that drafts: what its passes cost, and a cache that follows each session's text. */
+#include "core/decode/draft_model.h"
+
+#include "core/decode/session_state.h"
+
+/* ---- prices ------------------------------------------------------------------------------- */
+
+static double all_bytes(const struct cost_model* cost) {
+	return cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+}
+
+/* Rows beyond any that were measured cost what they add to the model's own passes, if that is more. */
+double draft_model_cost(const struct engine* engine, int rows) {
+	const struct cost_model *mine = &engine->drafting->cost, *whole = &engine->cost;
+	const double plain = cost_plain_seconds(whole);
+	const double step =
+	    mine->plain > 0 && plain > 0 ? mine->plain / plain : all_bytes(mine) / all_bytes(whole);
+	const double here = cost_between(mine, rows), there = cost_between(whole, rows);
+	return step * (rows > cost_rows_known(mine) && there > here ? there : here);
+}
+
+/* Wide passes tell nothing before a step was measured. */
+void draft_model_see(struct engine* engine, int rows, double seconds) {
+	if (rows == 1 || engine->drafting->cost.plain > 0)
+		cost_see_full(&engine->drafting->cost, rows, seconds);
+}
+
+/* Before a step was measured it may cost three times what its bytes say. */
+double draft_model_worst(const struct engine* engine) {
+	return engine->drafting->cost.plain_seen > 0 ? 1 : 3;
+}
+
+/* ---- a session's cache -------------------------------------------------------------------- */
+
+bool draft_model_join(struct session* s, struct error* error) {
+	if (!s->drafters.state[SOURCE_model])
+		return true;
+	struct backend* backend = s->engine->drafting->backend;
+	s->draft_cache = backend->cache_open(backend, s->cache->capacity, s->cache->type, error);
+	return s->draft_cache != NULL;
+}
+
+void draft_model_leave(struct session* s) {
+	if (s->draft_cache)
+		s->engine->drafting->backend->cache_close(s->draft_cache);
+	s->draft_cache = NULL;
+}
+
+static void drop_pending(struct cache* cache) {
+	if (cache->pending > 0)
+		cache->backend->discard(cache);
+}
+
+void draft_model_release(struct session* s) {
+	if (s->draft_cache)
+		s->draft_cache->backend->truncate(s->draft_cache, 0);
+}
+
+void draft_model_forget(struct session* s, int owner) {
+	if (!s->draft_cache || s->draft_cache->owner == owner)
+		return;
+	draft_model_release(s);
+	s->draft_cache->owner = owner;
+}
+
+void draft_model_begin(struct session* s) {
+	struct cache* cache = s->draft_cache;
+	s->reading = READING_WAITS;
+	if (!cache)
+		return;
+	drop_pending(cache);
+	if (cache->backend->adopt)
+		cache->backend->adopt(cache, s->text, s->n_prompt);
+	else
+		cache->backend->truncate(cache, 0);
+	cache->prompt_length = s->n_prompt;
+}
+
+static int behind(const struct session* s) { return s->n_text - 1 - s->draft_cache->committed; }
+
+static bool is_known(const struct session* s, int from) {
+	const int vocab = s->engine->drafting->model->weights.shape.vocab;
+	for (int i = from; i < s->n_text; i++)
+		if (s->text[i] >= vocab)
+			return false;
+	return true;
+}
+
+int draft_model_behind(const struct session* s) {
+	const int n = behind(s);
+	return n <= MASK_BEHIND && is_known(s, s->draft_cache->committed) ? n : -1;
+}
+
+/* ---- the prompt --------------------------------------------------------------------------- */
+
+/* By what the prompt took the model itself. A drafter that doubles the speed saves half of what is left, a
+ * good one half of that. */
+static bool worth_reading(const struct session* s) {
+	const int computed = s->n_prompt - s->figures.cached_tokens;
+	const double prefill = s->figures.seconds.prefill / cost_plain_seconds(&s->engine->cost);
+	const double cost = computed > 0 ? behind(s) * prefill / computed * draft_model_cost(s->engine, 1) : 0;
+	return is_known(s, 0) && cost < 0.25 * (s->end - s->n_text);
+}
+
+/* Once prices are known, so that the text is read as far as it is then. Its last rows come one by one where
+ * no step has been measured yet. */
+bool draft_model_reads(struct session* s, struct pass* pass) {
+	enum { MEASURED = 2 };
+	const struct cost_model* cost = &s->engine->cost;
+	struct cache* cache = s->draft_cache;
+	if (!cache || s->reading == READING_DONE ||
+	    (s->batch.sequences > 0 ? cost->passes : cost->plain_seen) < CALIBRATE_FIRST ||
+	    cost_plain_seconds(cost) <= 0)
+		return false;
+	if (s->reading == READING_WAITS)
+		s->reading = worth_reading(s) ? READING : READING_DONE;
+	const int left = s->reading == READING ? behind(s) : 0;
+	if (left <= 0) {
+		s->reading = READING_DONE;
+		return false;
+	}
+	const int apart = MEASURED - s->engine->drafting->cost.plain_seen, most = left > apart ? left - apart : 1;
+	const int n = apart <= 0 ? left : most, rows = n < PREFILL_CHUNK ? n : PREFILL_CHUNK;
+	const bool chunk = rows == PREFILL_CHUNK && cache->committed % PREFILL_CHUNK == 0;
+	s->segment = (struct segment){.cache = cache, .base = cache->committed, .n = rows};
+	*pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
+	                      .n = rows,
+	                      .n_segments = 1,
+	                      .segment = &s->segment,
+	                      .token = s->text + cache->committed,
+	                      .last = 2 * cache->backend->weights->shape.n_blocks,
+	                      .tap = -1};
+	if (rows == 1) { /* a whole step */
+		s->want[0] = WANT_TOKEN;
+		pass->head = true;
+		pass->want = s->want;
+		pass->out = s->result;
+	}
+	return true;
+}
+
+void draft_model_take(struct session* s, const struct pass* pass, int rows, double seconds) {
+	int32_t path[PREFILL_CHUNK];
+	for (int i = 0; i < pass->n; i++)
+		path[i] = i;
+	if (rows == 1)
+		draft_model_see(s->engine, 1, seconds);
+	if (pass->kind == PASS_EXACT)
+		s->draft_cache->backend->commit(s->draft_cache, path, pass->n);
+	s->figures.seconds.prefill += seconds;
+	s->started += seconds;
+}
+
+/* ---- a round ------------------------------------------------------------------------------ */
+
+void draft_model_round(struct session* s) {
+	if (!s->draft_cache)
+		return;
+	drop_pending(s->draft_cache);
+	const int n = draft_model_behind(s);
+	const struct mask_round round = {.cache = s->draft_cache,
+	                                 .sampler = s->sampled ? &s->sampler : NULL,
+	                                 .penalties = penalties_now(s),
+	                                 .end_token = s->end_token,
+	                                 .n_end_tokens = s->n_end_tokens,
+	                                 .behind = s->text + s->draft_cache->committed,
+	                                 .n_behind = n > 0 ? n : 0};
+	mask_start(s->drafters.state[SOURCE_model], &round);
+}

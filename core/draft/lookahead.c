@@ -1,0 +1,116 @@
+/* The `lookahead` drafter: a window of W columns and N - 1 levels of guesses, whose columns are n-grams; a
+ * pool keeps them by first token, and those that begin with the root are candidates (Fu et al. 2024). Each
+ * column hangs below its predecessor's first level, so that the window is a tree. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft/drafter.h"
+
+enum { COLUMNS = 5, LEVELS = 2, KEPT = 5 }; /* W; N - 1; n-grams a token */
+
+struct gram {
+	int32_t token[LEVELS]; /* that follow the first */
+};
+
+struct kept {
+	struct gram gram[KEPT]; /* the newest first */
+	int n;
+};
+
+struct lookahead {
+	int vocab;
+	bool begun;
+	int32_t level[LEVELS][COLUMNS];
+	int row[LEVELS][COLUMNS]; /* of the tree at hand; -1: not in it */
+	struct kept pool[];       /* (vocab) */
+};
+
+static size_t lookahead_bytes(const struct drafter_setup* setup) {
+	return sizeof(struct lookahead) + (size_t)setup->vocab * sizeof(struct kept);
+}
+
+static void* lookahead_open(const struct drafter_setup* setup) {
+	struct lookahead* g = calloc(1, lookahead_bytes(setup));
+	if (g)
+		g->vocab = setup->vocab;
+	return g;
+}
+
+static void lookahead_close(void* state) { free(state); }
+
+static void lookahead_forget(void* state, int length) {
+	struct lookahead* g = state;
+	g->begun = length > 0;
+	if (length == 0)
+		memset(g->pool, 0, (size_t)g->vocab * sizeof *g->pool);
+}
+
+/* The levels start as the prompt's last tokens, over and over. */
+static void lookahead_append(void* state, const int32_t* token, int n) {
+	struct lookahead* g = state;
+	for (int i = 0; !g->begun && i < LEVELS * COLUMNS; i++)
+		g->level[i / COLUMNS][i % COLUMNS] = token[n - 1 - i % n];
+	g->begun = true;
+}
+
+static void grow_window(struct lookahead* g, struct tree* tree, int depth) {
+	for (int j = 0, above = 0; j < COLUMNS; j++) {
+		int row = above;
+		for (int i = 0; i < LEVELS; i++) {
+			const bool fits = row >= 0 && tree->depth[row] < depth;
+			row = g->row[i][j] = fits ? tree_add(tree, row, g->level[i][j], SOURCE_retrieval, 0, 1) : -1;
+			if (i == 0)
+				above = row;
+		}
+	}
+}
+
+static void lookahead_grow(void* state, struct tree* tree, int depth) {
+	struct lookahead* g = state;
+	const struct kept* kept = &g->pool[tree->token[0]];
+	for (int k = 0; k < kept->n; k++)
+		for (int i = 0, row = 0; i < LEVELS && i < depth; i++)
+			row = tree_add(tree, row, kept->gram[k].token[i], SOURCE_retrieval, 0, 1);
+	grow_window(g, tree, depth);
+}
+
+/* The newest comes first; one that is known moves there. */
+static void keep_gram(struct kept* kept, const struct gram* gram) {
+	int at = 0;
+	while (at < kept->n && memcmp(&kept->gram[at], gram, sizeof *gram) != 0)
+		at++;
+	if (at == kept->n && kept->n < KEPT)
+		kept->n++;
+	for (int i = at < KEPT ? at : KEPT - 1; i > 0; i--)
+		kept->gram[i] = kept->gram[i - 1];
+	kept->gram[0] = *gram;
+}
+
+static void lookahead_see(void* state, const struct tree* tree, const struct verdict* verdict,
+                          const struct result* out) {
+	struct lookahead* g = state;
+	(void)tree;
+	(void)verdict;
+	for (int j = 0; j < COLUMNS; j++) {
+		const int last = g->row[LEVELS - 1][j];
+		if (last < 0)
+			continue;
+		struct gram gram;
+		for (int i = 0; i + 1 < LEVELS; i++)
+			gram.token[i] = g->level[i + 1][j];
+		gram.token[LEVELS - 1] = out[last].token;
+		keep_gram(&g->pool[g->level[0][j]], &gram);
+		for (int i = 0; i + 1 < LEVELS; i++)
+			g->level[i][j] = g->level[i + 1][j];
+		g->level[LEVELS - 1][j] = out[last].token;
+	}
+}
+
+const struct drafter drafter_lookahead = {.name = "lookahead",
+                                          .open = lookahead_open,
+                                          .close = lookahead_close,
+                                          .bytes = lookahead_bytes,
+                                          .forget = lookahead_forget,
+                                          .append = lookahead_append,
+                                          .grow = lookahead_grow,
+                                          .see = lookahead_see};

@@ -1,0 +1,58 @@
+/* The `ngram` drafter: what followed the first earlier place where the text's last 3, 2 or 1 tokens stand
+ * (prompt lookup decoding, Saxena 2023). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft/drafter.h"
+
+enum { LONGEST = 3 };
+
+struct ngram {
+	int most, capacity, n;
+	int32_t text[]; /* (capacity) */
+};
+
+static void* ngram_open(const struct drafter_setup* setup) {
+	struct ngram* g = malloc(sizeof *g + (size_t)setup->context * sizeof g->text[0]);
+	if (g)
+		*g = (struct ngram){.most = setup->most, .capacity = setup->context};
+	return g;
+}
+
+static void ngram_close(void* state) { free(state); }
+
+static void ngram_forget(void* state, int length) { ((struct ngram*)state)->n = length; }
+
+static void ngram_append(void* state, const int32_t* token, int n) {
+	struct ngram* g = state;
+	const int more = n < g->capacity - g->n ? n : g->capacity - g->n;
+	memcpy(g->text + g->n, token, (size_t)more * sizeof *token);
+	g->n += more;
+}
+
+/* Where the text's last `size` tokens stand first, or -1; not at the end itself. */
+static int find_gram(const int32_t* text, int n, int size) {
+	for (int at = 0; at + size < n; at++)
+		if (memcmp(text + at, text + n - size, (size_t)size * sizeof *text) == 0)
+			return at;
+	return -1;
+}
+
+static void ngram_grow(void* state, struct tree* tree, int depth) {
+	const struct ngram* g = state;
+	int at = -1, size = g->n - 1 < LONGEST ? g->n - 1 : LONGEST;
+	for (; size > 0 && at < 0; size--)
+		at = find_gram(g->text, g->n, size);
+	if (at < 0)
+		return;
+	const int from = at + size + 1, most = g->most < depth ? g->most : depth;
+	for (int i = 0, row = 0; i < most && from + i < g->n; i++)
+		row = tree_add(tree, row, g->text[from + i], SOURCE_retrieval, 0, 1);
+}
+
+const struct drafter drafter_ngram = {.name = "ngram",
+                                      .open = ngram_open,
+                                      .close = ngram_close,
+                                      .forget = ngram_forget,
+                                      .append = ngram_append,
+                                      .grow = ngram_grow};

@@ -1,0 +1,332 @@
+#include "kernels/cpu/certified.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/coarse_row.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/woven.h"
+
+enum {
+	LANES = 16,
+	SCANNED = 64,       /* scores that are looked at together */
+	PARTS = 16,         /* of a row's survivors */
+	LONGEST_REST = 1024 /* rows without, where it did not pay */
+};
+static const float least_slack = 1e-24f;
+/* Beyond this nothing is certified: sums might overflow. */
+static const double most_product = 1e30;
+
+/* ---- the coarse copy --------------------------------------------------------------------------- */
+
+static bool type_serves(enum dtype type) { return dtype_is_float(type) || type == DTYPE_Q8_0; }
+
+static double rounding_share(int64_t cols) { return 1.01 * (double)(cols + 64) * 0x1p-24; }
+
+/* A row's blocks and norms by the fastest way there is. */
+struct coarse_rounding {
+	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
+	void (*round)(struct block_q4_0* out, float* x, int64_t cols, float squares[2]);
+};
+
+static void plain_round(struct block_q4_0* out, float* x, int64_t cols, float squares[2]) {
+	coarse_row(out, x, cols, squares);
+}
+
+static struct coarse_rounding rounding_here(void) {
+#if defined(__x86_64__)
+	if (avx2_supported())
+		return (struct coarse_rounding){avx2_decode, avx2_coarse_row};
+#endif
+	return (struct coarse_rounding){dtype_to_float, plain_round};
+}
+
+/* From a sum of squares in floats, rounded up. */
+static double norm_above(float squares, int64_t cols) {
+	return sqrt((double)squares * (1 + 2 * rounding_share(cols))) + 1e-18;
+}
+
+/* A row of the copy, and its norms. scratch: (2·cols) floats. False when a weight is not finite. */
+static bool make_row(struct cpu_backend* b, const struct coarse_rounding* by, int64_t r, float* scratch) {
+	struct certified_head* c = &b->certified;
+	const struct tensor* w = &b->head.weights->output;
+	const size_t block = sizeof(struct block_q4_0), blocks = (size_t)w->cols / 32;
+	const double e = rounding_share(w->cols);
+	struct block_q4_0* rounded = (void*)(scratch + w->cols);
+	unsigned char* group = (unsigned char*)c->memory + (size_t)(r / WOVEN * WOVEN) * blocks * block;
+	const int lane = (int)(r % WOVEN);
+	float squares[2];
+	by->widen(w->type, (const unsigned char*)w->data + (size_t)r * dtype_row_bytes(w->type, w->cols), scratch,
+	          w->cols);
+	by->round(rounded, scratch, w->cols, squares);
+	for (size_t i = 0; i < blocks; i++, group += WOVEN * block) {
+		memcpy(group + lane * 2, rounded[i].d, 2);
+		weave(group + WOVEN * 2, rounded[i].q, lane, sizeof rounded[i].q);
+	}
+	const double norm = norm_above(squares[0], w->cols), left = norm_above(squares[1], w->cols);
+	c->slack[r] = (float)(((1 + e) * left + 2 * e * norm) * 1.0001);
+	c->norm[r] = (float)(norm * 1.0001);
+	return norm < most_product && left < most_product; /* not a number is not */
+}
+
+struct making {
+	struct cpu_backend* b;
+	struct coarse_rounding by;
+	atomic_bool bad;
+};
+
+static void make_part(void* user, int part, int thread) {
+	struct making* making = user;
+	struct cpu_backend* b = making->b;
+	float* scratch = b->scratch + (size_t)thread * 2 * (size_t)b->head.weights->shape.vocab;
+	const int64_t begin = (int64_t)part * WOVEN;
+	for (int64_t r = begin; r < begin + WOVEN; r++)
+		if (!make_row(b, &making->by, r, scratch))
+			atomic_store(&making->bad, true);
+}
+
+static bool can_serve(const struct cpu_backend* b) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct tensor* w = &b->head.weights->output;
+	return b->kernels->weaves_small && !b->exchange && type_serves(w->type) && w->cols % 32 == 0 &&
+	       w->cols <= w->rows && w->rows >= WOVEN && !b->output_bias && s->logit_scale == 1.0f &&
+	       s->logit_softcap == 0;
+}
+
+static void* take(struct certified_head* c, size_t count, size_t size) {
+	void* at = c->memory ? (unsigned char*)c->memory + c->bytes : NULL;
+	c->bytes += (count * size + 63) / 64 * 64;
+	return at;
+}
+
+static void lay_out(const struct cpu_backend* b, struct certified_head* c) {
+	const struct tensor* w = &b->head.weights->output;
+	const size_t head_rows = (size_t)b->head_rows;
+	c->bytes = 0;
+	c->most_survivors = (int)(w->rows / 8) + SCANNED;
+	c->coarse =
+	    (struct tensor){.type = DTYPE_Q4_0, .woven = true, .rows = w->rows / WOVEN * WOVEN, .cols = w->cols};
+	const size_t rows = (size_t)c->coarse.rows;
+	c->coarse.data = take(c, rows, dtype_row_bytes(DTYPE_Q4_0, w->cols));
+	c->slack = take(c, rows, sizeof(float));
+	c->norm = take(c, rows, sizeof(float));
+	c->input = take(c, head_rows, b->kernels->prepared_bytes(w->type, (int)w->cols));
+	c->survivor = take(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
+}
+
+void certified_open(struct cpu_backend* b) {
+	struct certified_head* c = &b->certified;
+	if (!can_serve(b))
+		return;
+	lay_out(b, c);
+	c->memory = aligned_alloc(64, c->bytes);
+	if (!c->memory)
+		return;
+	lay_out(b, c);
+	struct making making = {.b = b, .by = rounding_here()};
+	atomic_init(&making.bad, false);
+	pool_run(b->pool, (int)(c->coarse.rows / WOVEN), make_part, &making);
+	for (int64_t r = 0; r < c->coarse.rows; r++)
+		c->largest = c->norm[r] > c->largest ? c->norm[r] : c->largest;
+	if (atomic_load(&making.bad))
+		certified_close(c);
+	b->head.certified_bytes = c->memory ? c->bytes : 0;
+}
+
+void certified_close(struct certified_head* c) {
+	free(c->memory);
+	*c = (struct certified_head){0};
+}
+
+/* ---- activations ------------------------------------------------------------------------------- */
+
+/* What a kernel takes for activation k of a prepared row. */
+static double prepared_value(enum dtype type, const unsigned char* row, const struct prepared* layout,
+                             int k) {
+	float d;
+	if (dtype_takes_floats(type)) {
+		memcpy(&d, row + (size_t)k * 4, 4);
+		return (double)d;
+	}
+	memcpy(&d, row + layout->d + (size_t)(k / activation_block(type)) * 4, 4);
+	return (double)d * (double)(int8_t)row[k];
+}
+
+/* |xc| and |xe - xc|, rounded up. */
+static void activation_norms(enum dtype type, const unsigned char* exact, const unsigned char* coarse,
+                             int cols, double* norm, double* apart) {
+	const struct prepared layout = prepared_layout(DTYPE_Q4_0, cols);
+	const struct prepared exact_layout =
+	    dtype_takes_floats(type) ? (struct prepared){0} : prepared_layout(type, cols);
+	double squares = 0, differences = 0;
+	for (int k = 0; k < cols; k++) {
+		const double c = prepared_value(DTYPE_Q4_0, coarse, &layout, k);
+		const double difference = prepared_value(type, exact, &exact_layout, k) - c;
+		squares += c * c;
+		differences += difference * difference;
+	}
+	*norm = sqrt(squares) * 1.0001;
+	*apart = sqrt(differences) * 1.0001;
+}
+
+/* ---- a row's logits ---------------------------------------------------------------------------- */
+
+static int64_t best_of(const float* score, int64_t n) {
+	float lane[LANES], best = -INFINITY;
+	for (int l = 0; l < LANES; l++)
+		lane[l] = -INFINITY;
+	int64_t i = 0;
+	for (; i + LANES <= n; i += LANES)
+		for (int l = 0; l < LANES; l++)
+			lane[l] = score[i + l] > lane[l] ? score[i + l] : lane[l];
+	for (; i < n; i++)
+		lane[0] = score[i] > lane[0] ? score[i] : lane[0];
+	for (int l = 0; l < LANES; l++)
+		best = lane[l] > best ? lane[l] : best;
+	for (i = 0; i < n && score[i] != best;)
+		i++;
+	return i;
+}
+
+/* How a row's bounds come about: score + slack·near + norm·apart. */
+struct reach {
+	float near, apart, threshold;
+};
+
+/* Rows [first, first + n), n at most SCANNED, that may reach the threshold, as flags; whether there are any.
+ */
+static bool scan(const struct certified_head* c, const float* score, int64_t first, int n, struct reach reach,
+                 uint8_t may[SCANNED]) {
+	const float *slack = c->slack + first, *norm = c->norm + first;
+	int any = 0;
+	score += first;
+	if (reach.apart == 0)
+		for (int i = 0; i < n; i++)
+			any |= may[i] = score[i] + slack[i] * reach.near >= reach.threshold;
+	else
+		for (int i = 0; i < n; i++)
+			any |= may[i] = score[i] + (slack[i] * reach.near + norm[i] * reach.apart) >= reach.threshold;
+	return any != 0;
+}
+
+/* The ids that may reach it, ascending, into `id`; more than there is room for: -1. */
+static int survivors(const struct certified_head* c, const float* score, struct reach reach, int32_t* id) {
+	uint8_t may[SCANNED];
+	int count = 0;
+	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
+		const int64_t left = c->coarse.rows - first;
+		const int n = left < SCANNED ? (int)left : SCANNED;
+		if (!scan(c, score, first, n, reach, may))
+			continue;
+		if (count + n > c->most_survivors)
+			return -1;
+		for (int i = 0; i < n; i++)
+			if (may[i])
+				id[count++] = (int32_t)first + i;
+	}
+	return count;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------- */
+
+struct certifying {
+	struct cpu_backend* b;
+	int n;
+	int found[SLICE_ROWS]; /* survivors of each row; -1: all are computed */
+};
+
+/* Exact logits of row i into their places; one alone has the bits that it has among others. */
+static void exact_logits(const struct cpu_backend* b, int i, int64_t begin, int64_t end) {
+	const struct tensor* w = &b->head.weights->output;
+	const size_t bytes = b->kernels->prepared_bytes(w->type, (int)w->cols);
+	b->kernels->matmul(b->logits + (size_t)i * (size_t)w->rows, (size_t)w->rows, w, begin, end,
+	                   b->certified.input + (size_t)i * bytes, 1);
+}
+
+/* Finds a row's survivors, who are not yet computed; but those beyond the coarse copy are, and the best. */
+static void certify_row(void* user, int i, int thread) {
+	(void)thread;
+	struct certifying* job = user;
+	struct cpu_backend* b = job->b;
+	const struct certified_head* c = &b->certified;
+	const struct tensor* w = &b->head.weights->output;
+	const int cols = (int)w->cols;
+	const float* logits = b->logits + (size_t)i * (size_t)w->rows;
+	unsigned char* input = c->input + (size_t)i * b->kernels->prepared_bytes(w->type, cols);
+	double norm, apart;
+	b->kernels->prepare(w->type, input, b->normed + (size_t)i * (size_t)cols, cols);
+	activation_norms(w->type, input,
+	                 b->prepared[0] + (size_t)i * b->kernels->prepared_bytes(DTYPE_Q4_0, cols), cols, &norm,
+	                 &apart);
+	job->found[i] = -1;
+	if (!((norm + apart) * (double)c->largest < most_product) || !(norm < most_product)) /* or no number */
+		return;
+	const int64_t best = best_of(logits, c->coarse.rows);
+	exact_logits(b, i, best, best + 1);
+	exact_logits(b, i, c->coarse.rows, w->rows);
+	const struct reach reach = {.near = (float)((norm + apart) * 1.0001),
+	                            .apart = (float)(apart * 1.0001),
+	                            .threshold = logits[best] - least_slack};
+	job->found[i] = survivors(c, logits, reach, c->survivor + (size_t)i * (size_t)c->most_survivors);
+}
+
+/* A share of a row's survivors, or of all its logits. */
+static void exact_part(void* user, int part, int thread) {
+	(void)thread;
+	const struct certifying* job = user;
+	const struct cpu_backend* b = job->b;
+	const struct certified_head* c = &b->certified;
+	const int i = part / PARTS, share = part % PARTS, found = job->found[i];
+	const int64_t of = found < 0 ? b->head.weights->output.rows : found;
+	const int64_t begin = of * share / PARTS, end = of * (share + 1) / PARTS;
+	const int32_t* id = c->survivor + (size_t)i * (size_t)c->most_survivors;
+	if (found < 0)
+		exact_logits(b, i, begin, end);
+	else
+		for (int64_t k = begin; k < end; k++)
+			exact_logits(b, i, id[k], id[k] + 1);
+}
+
+/* Rows that had to be computed whole, and survivors read here and there, may make it dearer than the full
+ * head: then it rests for a while. */
+static void weigh(struct certified_head* c, const struct certifying* job, const struct tensor* w) {
+	static const double part = 0.05, scattered = 2;
+	const double coarse =
+	    (double)dtype_row_bytes(DTYPE_Q4_0, w->cols) / (double)dtype_row_bytes(w->type, w->cols);
+	for (int i = 0; i < job->n; i++) {
+		const double rows = job->found[i] < 0 ? 1 : scattered * job->found[i] / (double)w->rows;
+		c->price += part * (coarse + rows - c->price);
+	}
+	if (c->price > 1) {
+		c->resting = LONGEST_REST;
+		c->price = coarse;
+	}
+}
+
+void certified_logits(struct cpu_backend* b, int n) {
+	struct certified_head* c = &b->certified;
+	const struct tensor* w = &b->head.weights->output;
+	struct certifying job = {.b = b, .n = n};
+	const struct product product = {.out = b->logits, .stride = (size_t)w->rows, .w = &c->coarse};
+	multiply(b, b->normed, w->cols, n, &product, 1);
+	spread(b, n, (double)n * (double)w->rows * 8, certify_row, &job);
+	double cost = 0;
+	for (int i = 0; i < n; i++)
+		cost += (double)(job.found[i] < 0 ? w->rows : job.found[i]) * (double)w->cols;
+	spread(b, n * PARTS, cost, exact_part, &job);
+	weigh(c, &job, w);
+}
+
+bool certified_serves(struct cpu_backend* b, int row, uint8_t want) {
+	struct certified_head* c = &b->certified;
+	const struct slice_row* of = &b->row[row];
+	const uint8_t may = want & WANT_ROUGH ? WANT_TOKEN | WANT_TOP | WANT_ROUGH : WANT_TOKEN;
+	if (!c->memory || (want & ~may) != 0 || of->sampler || of->penalties || of->allowed)
+		return false;
+	if (c->resting > 0)
+		c->resting--;
+	return c->resting == 0;
+}

@@ -1,0 +1,276 @@
+/* The certified head against the full one: the same token and the same bits of its logit, on heads and states
+ * that are random, peaked, full of equal and of nearly equal rows, huge, tiny or lopsided; and the full head
+ * where nothing can be certified. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/dtype_blocks.h"
+#include "tests/kernels/support_random_model.h"
+
+enum { DIM = 192, VOCAB = 1003, ROWS = 40, REPEATS = 5 };
+
+static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
+enum { N_TYPES = sizeof types / sizeof *types };
+
+enum { RANDOM, PEAKED, EQUAL, NEARLY_EQUAL, VERY_LARGE, TINY, LOPSIDED, ZERO_STATE, N_KINDS };
+
+/* ---- heads and states ---------------------------------------------------------------------------- */
+
+static void fill_head(float* head, int kind, struct random* r) {
+	for (int v = 0; v < VOCAB; v++)
+		for (int k = 0; k < DIM; k++) {
+			const float scale = kind == VERY_LARGE ? 3e3f : kind == TINY ? 3e-7f : 1;
+			head[v * DIM + k] = random_normal(r) * scale;
+		}
+	for (int v = 1; v < VOCAB && (kind == EQUAL || kind == NEARLY_EQUAL); v++) {
+		memcpy(head + v * DIM, head + v % 7 * DIM, DIM * sizeof *head);
+		if (kind == NEARLY_EQUAL)
+			head[v * DIM + random_below(r, DIM)] *= 1 + 0x1p-7f;
+	}
+}
+
+static void fill_states(float* state, const float* head, int kind, struct random* r) {
+	for (int i = 0; i < ROWS; i++) {
+		const float* row = head + (size_t)random_below(r, VOCAB) * DIM;
+		const float scale = kind == VERY_LARGE ? 1e15f : kind == TINY ? 1e-30f : 1;
+		const float share = kind == RANDOM ? 0 : kind == PEAKED ? 0.7f : 0.2f;
+		for (int k = 0; k < DIM; k++)
+			state[i * DIM + k] =
+			    kind == ZERO_STATE ? 0 : scale * (share * row[k] + (1 - share) * random_normal(r));
+		if (kind == LOPSIDED)
+			state[i * DIM + 5] = 1e4f;
+	}
+}
+
+static void encode(enum dtype type, void* out, const float* x) {
+	for (int k = 0; k < DIM && type == DTYPE_F16; k++)
+		((uint16_t*)out)[k] = half_from_float(x[k]);
+	for (int k = 0; k < DIM && type == DTYPE_BF16; k++)
+		((uint16_t*)out)[k] = bf16_from_float(x[k]);
+	if (type == DTYPE_F32)
+		memcpy(out, x, DIM * sizeof *x);
+	if (type == DTYPE_Q8_0)
+		low_round(type, out, x, DIM);
+}
+
+/* ---- two backends on one head ---------------------------------------------------------------------- */
+
+struct pair {
+	struct random_model* model;
+	unsigned char* bytes; /* the head's */
+	struct backend *full, *certified;
+	struct cache *full_cache, *certified_cache;
+};
+
+static struct backend* open_one(const struct weight_table* weights, const char* isa, bool certified) {
+	struct error error;
+	const struct backend_options options = {
+	    .threads = 2, .isa = isa, .context = 64, .certified_head = certified};
+	struct backend* b = cpu_open(weights, &options, &error);
+	if (!b)
+		fail_msg("%s", error.message);
+	return b;
+}
+
+static struct pair open_pair(const char* isa, enum dtype type, const float* head) {
+	struct error error;
+	const struct model_shape shape = random_shape(1, DIM, 4, 2, 48, 64, VOCAB);
+	const enum dtype plain = DTYPE_F32;
+	struct pair p = {.model = random_model_make(&shape, &plain, 1, 0, 1)};
+	const size_t row = dtype_row_bytes(type, DIM);
+	p.bytes = malloc(row * VOCAB);
+	for (int v = 0; v < VOCAB; v++)
+		encode(type, p.bytes + (size_t)v * row, head + (size_t)v * DIM);
+	p.model->weights.output = (struct tensor){.type = type, .rows = VOCAB, .cols = DIM, .data = p.bytes};
+	p.full = open_one(&p.model->weights, isa, false);
+	p.certified = open_one(&p.model->weights, isa, true);
+	p.full_cache = p.full->cache_open(p.full, 64, DTYPE_F32, &error);
+	p.certified_cache = p.certified->cache_open(p.certified, 64, DTYPE_F32, &error);
+	assert_non_null(p.full_cache);
+	assert_non_null(p.certified_cache);
+	return p;
+}
+
+static void close_pair(struct pair* p) {
+	p->full->cache_close(p->full_cache);
+	p->certified->cache_close(p->certified_cache);
+	p->full->close(p->full);
+	p->certified->close(p->certified);
+	random_model_free(p->model);
+	free(p->bytes);
+}
+
+/* The head on n states alone. */
+static bool run_head(struct backend* b, struct cache* cache, const float* state, int n, uint8_t want,
+                     struct result* out) {
+	struct error error;
+	uint8_t wants[ROWS];
+	const struct segment segment = {.cache = cache, .n = n};
+	memset(wants, want, sizeof wants);
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = n,
+	                          .n_segments = 1,
+	                          .segment = &segment,
+	                          .state = state,
+	                          .first = 2,
+	                          .last = 2,
+	                          .head = true,
+	                          .bare_head = true,
+	                          .tap = -1,
+	                          .want = wants,
+	                          .out = out};
+	const bool done = b->run(b, &pass, &error);
+	b->discard(cache);
+	return done;
+}
+
+/* ---- the comparison -------------------------------------------------------------------------------- */
+
+static void same_results(const struct pair* p, const float* state, const char* name) {
+	static float logits[ROWS][VOCAB];
+	struct result full[ROWS], certified[ROWS], rough[ROWS], alone;
+	for (int i = 0; i < ROWS; i++) {
+		full[i].logits = logits[i];
+		rough[i].top = 8;
+	}
+	assert_true(run_head(p->full, p->full_cache, state, ROWS, WANT_TOKEN | WANT_LOGITS, full));
+	assert_true(
+	    run_head(p->certified, p->certified_cache, state, ROWS, WANT_TOKEN | WANT_TOP | WANT_ROUGH, rough));
+	assert_true(run_head(p->certified, p->certified_cache, state, ROWS, WANT_TOKEN, certified));
+	const float* mixed = cpu_of(p->certified)->logits;
+	for (int i = 0; i < ROWS; i++, mixed += VOCAB) {
+		const int32_t token = full[i].token;
+		if (certified[i].token != token || rough[i].token != token || rough[i].top_token[0] != token ||
+		    memcmp(&mixed[token], &logits[i][token], sizeof(float)) != 0)
+			fail_msg("%s: row %d gives token %d (%.9g), the full head %d (%.9g)", name, i, certified[i].token,
+			         (double)mixed[token], token, (double)logits[i][token]);
+		for (int v = 0; v < VOCAB; v++) /* who has as much has it exactly; nobody is over it */
+			assert_true(mixed[v] < mixed[token] || mixed[v] == logits[i][v]);
+	}
+	const int some = 7;
+	assert_true(run_head(p->certified, p->certified_cache, state + some * DIM, 1, WANT_TOKEN, &alone));
+	assert_int_equal(alone.token, full[some].token);
+}
+
+static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
+	struct random r = {seed};
+	float* head = malloc(sizeof(float) * VOCAB * DIM);
+	float* state = malloc(sizeof(float) * ROWS * DIM);
+	char name[80];
+	snprintf(name, sizeof name, "%s, %s, kind %d", isa, dtype_name(type), kind);
+	fill_head(head, kind, &r);
+	struct pair p = open_pair(isa, type, head);
+	const bool serves = cpu_of(p.full)->kernels->weaves_small;
+	assert_int_equal(p.certified->certified_bytes > 0, serves);
+	assert_int_equal(p.full->certified_bytes, 0);
+	for (int i = 0; i < (strcmp(isa, "reference") == 0 ? 1 : REPEATS); i++) {
+		fill_states(state, head, kind, &r);
+		same_results(&p, state, name);
+		if (serves && kind == PEAKED) /* where one token stands out few rows are computed */
+			assert_true(cpu_of(p.certified)->certified.price < 0.6 &&
+			            cpu_of(p.certified)->certified.price > 0);
+		cpu_of(p.certified)->certified.resting = 0; /* it is to be tried whatever it costs */
+	}
+	close_pair(&p);
+	free(head);
+	free(state);
+}
+
+static void the_same_tokens(void** unused) {
+	(void)unused;
+	const struct cpu_kernels* kernels[1 + MAX_ISAS] = {&cpu_reference};
+	const int n = 1 + cpu_kernels_here(kernels + 1);
+	for (int k = 0; k < n; k++)
+		for (int t = 0; t < N_TYPES; t++)
+			for (int kind = 0; kind < N_KINDS; kind++)
+				compare(kernels[k]->name, types[t], kind, 1 + (uint64_t)(t * N_KINDS + kind));
+}
+
+/* ---- what is not certified ------------------------------------------------------------------------- */
+
+static void weights_that_are_not_finite(void** unused) {
+	(void)unused;
+	const float bad[] = {NAN, INFINITY, -INFINITY};
+	for (int i = 0; i < 3; i++) {
+		struct random r = {9};
+		float* head = malloc(sizeof(float) * VOCAB * DIM);
+		fill_head(head, RANDOM, &r);
+		head[100 * DIM + 33] = bad[i];
+		struct pair p = open_pair("auto", DTYPE_F32, head);
+		assert_int_equal(p.certified->certified_bytes, 0);
+		close_pair(&p);
+		free(head);
+	}
+}
+
+static void states_that_are_not_finite(void** unused) {
+	(void)unused;
+	struct random r = {9};
+	float* head = malloc(sizeof(float) * VOCAB * DIM);
+	float state[ROWS * DIM];
+	struct result out[ROWS];
+	fill_head(head, RANDOM, &r);
+	struct pair p = open_pair("auto", DTYPE_Q8_0, head);
+	fill_states(state, head, RANDOM, &r);
+	state[3 * DIM + 9] = NAN;
+	assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+	state[3 * DIM + 9] = INFINITY;
+	assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+	close_pair(&p);
+	free(head);
+}
+
+/* Sums that may overflow, as the full head's do. */
+static void too_large_to_certify(void** unused) {
+	(void)unused;
+	struct random r = {9};
+	float* head = malloc(sizeof(float) * VOCAB * DIM);
+	float state[ROWS * DIM];
+	struct result out[ROWS];
+	fill_head(head, RANDOM, &r);
+	for (int k = 0; k < VOCAB * DIM; k++)
+		head[k] *= 1e15f;
+	struct pair p = open_pair("auto", DTYPE_F32, head);
+	fill_states(state, head, RANDOM, &r);
+	for (int k = 0; k < ROWS * DIM; k++)
+		state[k] *= 1e24f;
+	assert_false(run_head(p.full, p.full_cache, state, ROWS, WANT_TOKEN, out));
+	assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+	close_pair(&p);
+	free(head);
+}
+
+/* Where many rows stay, it rests, and the results are the same. */
+static void rests_where_it_does_not_pay(void** unused) {
+	(void)unused;
+	struct random r = {9};
+	float* head = malloc(sizeof(float) * VOCAB * DIM);
+	float state[ROWS * DIM];
+	fill_head(head, EQUAL, &r);
+	struct pair p = open_pair("auto", DTYPE_F32, head);
+	bool rested = false;
+	for (int i = 0; i < 30 && p.certified->certified_bytes > 0; i++) {
+		fill_states(state, head, ZERO_STATE, &r);
+		same_results(&p, state, "resting");
+		rested |= cpu_of(p.certified)->certified.resting > 0;
+	}
+	assert_int_equal(rested, p.certified->certified_bytes > 0);
+	close_pair(&p);
+	free(head);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(the_same_tokens), cmocka_unit_test(weights_that_are_not_finite),
+	    cmocka_unit_test(states_that_are_not_finite), cmocka_unit_test(too_large_to_certify),
+	    cmocka_unit_test(rests_where_it_does_not_pay)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
