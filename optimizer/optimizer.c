@@ -21,14 +21,18 @@ static void offer_costs(const struct session* s, struct search* search) {
 	search_set_costs(search, &costs);
 }
 
+static void offer_known_costs(const struct session* s, struct search* search) {
+	if (isinf(s->options.opt_budget) || s->engine->cost.passes >= CALIBRATE_FIRST)
+		offer_costs(s, search);
+}
+
 /* Sizes are a matter of price: the search hears of costs when they are known, and again as they change. */
 static void look(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct session* s = o->session;
 	if (!s->options.search || s->options.published)
 		return;
-	if (isinf(s->options.opt_budget) || s->engine->cost.passes >= CALIBRATE_FIRST)
-		offer_costs(s, o->search);
+	offer_known_costs(s, o->search);
 	optimizer_adopt_best(o);
 }
 
@@ -166,6 +170,9 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	if (search && s->copy) {
 		offer_costs(s, search);
 		search_take_copy(search);
+	} else if (search && !s->options.published) {
+		offer_known_costs(
+		    s, search); /* else a search would differ by when a session's next look at them falls */
 	}
 	return search;
 }

@@ -306,10 +306,16 @@ static void replay(struct search* s) {
 		belief_window(&s->belief);
 }
 
+/* Whether the incumbent is a guess, which a better one replaces: nobody gave it, no score or service has held
+ * it. */
+static bool is_guess(const struct search* s) {
+	return s->pending && !s->given && s->state == SEARCH_RUNNING;
+}
+
 /* Under a new prior. */
 static void weigh_again(struct search* s) {
 	replay(s);
-	if (s->pending && !s->given) {
+	if (is_guess(s)) {
 		const struct vector v = value_first_guess(s);
 		incumbent_place(s, &v);
 	} else {
@@ -463,7 +469,7 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	s->have_costs = true;
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
-	if (s->pending && !s->given && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
+	if (is_guess(s) && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
 		const struct vector v = value_first_guess(s);
 		if (!vector_equal(&v, &search_incumbent(s)->bits))
 			incumbent_place(s, &v);
