@@ -40,6 +40,7 @@ struct optimizer {
 	double influence_told; /* rows that the search was told of */
 	double search_host;    /* seconds of the search's own already on the ledger */
 	int32_t row_parent[MAX_ROWS];
+	struct segment segment[MAX_ROWS]; /* a row each, of the proposal at hand */
 };
 
 static inline struct optimizer* optimizer_of(const struct session* s) {

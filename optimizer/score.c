@@ -1,9 +1,11 @@
 /* Scoring proposals: the window of generated text, and matchness in one parallel pass.
  *
- * Matchness (SWIFT Eq. 3 and 4) is the share of the window's tokens that the model without the mask's
- * sub-layers predicts. Keys and values before the window are the target's, inside it the draft's: the pass
- * runs with base = the window's start while later tokens are committed behind it, and its rows are
- * discarded. A proposal that cannot win after its first 8 rows is given up.
+ * Matchness is the share of the window's tokens that the model without the mask's sub-layers predicts. As
+ * published (SWIFT Eq. 3 and 4) keys and values before the window are the target's, inside it the draft's:
+ * the pass runs with base = the window's start while later tokens are committed behind it, and its rows are
+ * discarded. A draft is seldom that long: by default each row is a segment of its own that sees the target's
+ * keys and values of all tokens before it, as a round's first draft step does. Masks that were chosen so are
+ * better by far on real models (bench search). A proposal that cannot win after its first 8 rows is given up.
  *
  * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
  * model's states come from the verify passes that made the window; where they were not kept and time is free,
@@ -257,12 +259,17 @@ void score_fill(struct learner* learner, struct pass* pass) {
 	}
 	const int n = w->upto - w->rows, last = 2 * s->engine->model->weights.shape.n_blocks;
 	for (int i = 0; i < n; i++) {
-		o->row_parent[i] = w->rows + i - 1;
+		o->row_parent[i] = s->options.published ? w->rows + i - 1 : -1;
 		s->want[i] = s->options.published ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
 		s->result[i].top = MAX_TOP;
+		o->segment[i] = (struct segment){.cache = s->cache, .base = w->base + w->rows + i, .n = 1};
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
 	*pass = pass_over(&s->segment, s->text + w->base + w->rows, o->row_parent, last, s->want, s->result);
+	if (!s->options.published) {
+		pass->segment = o->segment;
+		pass->n_segments = n;
+	}
 	pass->skip = &w->proposal.mask;
 	pass->low = states_low(&o->scored);
 	pass->low_head = o->scored.head;
@@ -285,9 +292,10 @@ static void charge_pass(struct optimizer* o, const struct pass* pass, double sec
 		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
 }
 
-/* Of a token in a row's best ones; what is not among them counts as LEAST. */
+/* Of a token in a row's best ones, LEAST at least: a row that a draft gets wrong is lost however wrong it is,
+ * and lower floors let the few worst rows choose (bench search). */
 static double log_probability(const struct result* row, int32_t token) {
-	static const double LEAST = 1e-4;
+	static const double LEAST = 0.03;
 	for (int i = 0; i < row->top; i++)
 		if (row->top_token[i] == token)
 			return log(fmax(LEAST, (double)row->top_probability[i]));

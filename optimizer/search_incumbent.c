@@ -3,9 +3,10 @@
 
 #include <math.h>
 
-/* Windows that a mask must have been better on, taken together, to take the incumbent's place where both save
- * the same: on one alone it is the best of many by luck. */
-enum { PROVEN = 2 };
+/* Where masks save the same, one takes the incumbent's place when its rows' log-probabilities on the same
+ * windows are higher by so much over the root of their number, one and a half standard errors of what one row
+ * strays: the best of many by luck is not. */
+static const double PROVEN = 1.2;
 
 /* From now on what is scored of it is unseen. */
 static void choose(struct search* s, int index) {
@@ -54,21 +55,21 @@ void incumbent_weigh(struct search* s, int entry, double log_probability) {
 	if (entry == s->incumbent)
 		s->level = log_probability;
 	else if (!isnan(s->level)) {
-		e->above_incumbent += log_probability - s->level + s->standing;
-		e->compared++;
+		e->above_incumbent += (log_probability - s->level + s->standing) * s->window_size;
+		e->compared += s->window_size;
 	}
 }
 
 /* Masks that save the same are best told apart by scores on the same windows. */
 static bool by_standing(const struct search* s) { return search_removes(s); }
 
-/* Of those compared on so many windows. */
-static double worth(const struct search* s, const struct entry* e, int windows) {
+/* Less what luck may have done, where it has to be proven. */
+static double worth(const struct search* s, const struct entry* e, double proof) {
 	if (!by_standing(s))
 		return value_expected(s, e);
 	if (e == search_incumbent(s))
 		return s->standing;
-	return e->compared >= windows ? e->above_incumbent / e->compared : -INFINITY;
+	return e->compared > 0 ? e->above_incumbent / e->compared - proof / sqrt(e->compared) : -INFINITY;
 }
 
 void incumbent_compare(struct search* s, bool step) {
@@ -137,7 +138,7 @@ static int runners_up(const struct search* s, int* best, int most) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = worth(s, e, 1);
+		const double mine = worth(s, e, 0);
 		int at = n < most ? n++ : most;
 		for (; at > 0 && value[at - 1] < mine; at--)
 			if (at < most) {
