@@ -278,6 +278,8 @@ struct bridge {
 
 /* ---- the cache ---------------------------------------------------------------------------- */
 
+static inline int least(int a, int b) { return a < b ? a : b; }
+
 enum { MAX_ROWS = 256, SLICE_ROWS = 64, PREFILL_CHUNK = 256, MAX_TOP = 20 };
 
 /* One sequence's keys and values. Committed tokens come first; rows appended since are pending and

@@ -138,12 +138,34 @@ static void charge_search(struct optimizer* o) {
 		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
 }
 
+/* Whether masks may come to pay here beside what drafts now: the best so far, mended by what searching on may
+ * bring; before any score one of half of the sub-layers that keeps what published masks of large models keep
+ * (Xia et al. 2025, "SWIFT", section 5). Where rows are dear none does, and windows are dear, too. */
+static bool may_pay(const struct optimizer* o) {
+	static const double published = 0.9;
+	const struct session* s = o->session;
+	const struct cost_model* cost = &s->engine->cost;
+	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
+		return true;
+	double matchness = search_hope(o->search), c = INFINITY;
+	const struct states states = session_states(s, &s->mask);
+	if (mask_count(&s->mask) > 0 || states.any)
+		c = cost_draft(cost, states_variant(&states, &s->mask));
+	if (isnan(matchness)) {
+		double attention, mlp, fixed;
+		cost_sub_layers(cost, false, &attention, &mlp, &fixed);
+		c = fmin(c, 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed);
+		matchness = published;
+	}
+	return price_chain_now(cost, s->options.max_draft, matchness, c) > (double)planner_rate(&s->planner);
+}
+
 static bool is_affordable(const struct optimizer* o) {
 	const struct session* s = o->session;
 	if (is_free(s))
 		return true;
 	const struct cost_model* cost = &s->engine->cost;
-	if (s->batch.quiet || cost_plain_seconds(cost) <= 0 || !plan_mask_may_pay(s))
+	if (s->batch.quiet || cost_plain_seconds(cost) <= 0 || !may_pay(o))
 		return false;
 	const struct mask none = {.word = {0}};
 	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, o->window.size);

@@ -387,6 +387,11 @@ double search_expected(const struct search* s) {
 	return known ? value_matchness(s, search_incumbent(s)) : NAN;
 }
 
+double search_hope(const struct search* s) {
+	return s->option.published || s->record.observations == 0 ? NAN
+	                                                          : sqrt(value_matchness(s, search_incumbent(s)));
+}
+
 double search_speedup(const struct search* s) {
 	if (!s->have_costs || s->option.published)
 		return NAN;

@@ -81,6 +81,10 @@ double search_chosen_by(const struct search*);
 /* The matchness to expect from it: the posterior mean, influence's before any score; NaN when nothing at all
  * is known. */
 double search_expected(const struct search*);
+/* What searching on may still make of the incumbent's matchness: its root, as if half of what is missed could
+ * be mended (full greedy removal comes to the 0.5th to 0.7th power of a first mask's on real models). NaN
+ * before any score. */
+double search_hope(const struct search*);
 /* The speed-up to expect from drafting with it, max over D of M / ((M - 1)·c/alpha + v(n)), under the costs
  * that were set; not over 1: drafting with it does not pay. NaN without costs. */
 double search_speedup(const struct search*);

@@ -57,11 +57,6 @@ void kept_bridge_free(struct kept_bridge* kept) {
 	*kept = (struct kept_bridge){.memory = NULL};
 }
 
-size_t bridge_bytes(const struct bridge* bridge) {
-	const struct tensor* w = &bridge->weight;
-	return (size_t)w->rows * (dtype_row_bytes(w->type, w->cols) + sizeof(float));
-}
-
 /* ---- reading -------------------------------------------------------------------------------- */
 
 static bool read_block(const uint8_t* data, size_t size, const char* key, const char* name, int most,

@@ -18,8 +18,6 @@ struct kept_bridge {
 bool kept_bridge_make(struct kept_bridge*, int dim, int first, int last, const float* weight,
                       const float* bias);
 void kept_bridge_free(struct kept_bridge*);
-/* Bytes that a pass reads of it. */
-size_t bridge_bytes(const struct bridge*);
 
 /* Of a file's bytes; `name` for messages, the model's shape and fingerprint to check against. False with the
  * error set; nothing is kept then. */

@@ -22,10 +22,6 @@ struct solver {
 
 static size_t doubles(size_t p, size_t d) { return 2 * p * (p + d) + GRAM_BLOCK * d + p; }
 
-size_t ridge_bytes(int inputs, int outputs) {
-	return doubles((size_t)inputs, (size_t)outputs) * sizeof(double);
-}
-
 static void take_sums(struct solver* s) {
 	const struct gram* g = s->sums;
 	for (size_t i = 0; i < s->p; i++)

@@ -4,7 +4,6 @@
 #include "core/decode/price.h"
 
 #include <math.h>
-#include <string.h>
 
 void exit_choice_open(struct exit_choice* c, int blocks, int given) {
 	*c = (struct exit_choice){.exit_block = given > 0    ? given
@@ -41,50 +40,82 @@ void exit_choice_keep(struct exit_choice* c, const struct heads* heads) {
 
 static const double fades = 0.5; /* a measurement, with the next */
 
-static void count(struct exit_choice* c, int exit, const struct result* out, const int32_t* token, int n) {
-	for (int i = 0; i < n; i++)
-		for (int k = 0; k < out[i].top; k++)
-			if (out[i].top_token[k] == token[i + 1]) {
-				for (int more = k; more < TREE_RANKS; more++)
-					c->hits[exit][more]++;
-				break;
-			}
-}
-
-bool exit_choice_measure(struct exit_choice* c, struct backend* backend, struct cache* cache,
-                         const int32_t* token, int base, int n, const struct sampler* sampler,
-                         const struct exit_heads* heads, float* state, struct error* error) {
-	struct result out[EXIT_ROWS];
-	uint8_t want[EXIT_ROWS];
-	int32_t row[EXIT_ROWS];
-	const struct segment segment = {.cache = cache, .base = base, .n = n - 1, .sampler = sampler};
+void exit_choice_begin(struct exit_choice* c, struct cache* cache, const int32_t* token, int base, int n,
+                       const struct sampler* sampler, struct exit_heads* heads, float* state) {
+	c->exit = 0;
+	c->told = false;
+	c->n = n - 1;
+	c->token = token;
+	c->segment = (struct segment){.cache = cache, .base = base, .n = n - 1, .sampler = sampler};
+	c->heads = heads;
+	c->state = state;
 	c->seen *= fades;
 	for (int e = 0; e < c->exits; e++)
 		for (int k = 0; k < TREE_RANKS; k++)
 			c->hits[e][k] *= fades;
-	for (int i = 0; i < n - 1; i++) {
-		want[i] = WANT_TOKEN | WANT_TOP;
-		row[i] = i;
+	for (int i = 0; i < c->n; i++) {
+		c->want[i] = WANT_TOKEN | WANT_TOP;
+		c->row[i] = i;
 	}
-	for (int e = 0, from = 0; e < c->exits; from = 2 * c->block[e++]) {
-		const int block = c->block[e];
-		const bool trained = heads && heads->heads->weight[block];
-		for (int i = 0; i < n - 1; i++)
-			out[i].top = TREE_RANKS;
-		struct pass pass = pass_over(&segment, token, NULL, 2 * block, want, out);
-		pass.row = row;
-		pass.first = from;
-		pass.head = !trained;
-		pass.tap = trained ? 2 * block - 1 : -1;
-		pass.tap_out = state;
-		if (!backend->run(backend, &pass, error) ||
-		    (trained && !exit_heads_run(heads, backend, block, state, n - 1, want, out, error)))
-			return false;
-		count(c, e, out, token, n - 1);
+}
+
+static void count(struct exit_choice* c) {
+	for (int i = 0; i < c->n; i++)
+		for (int k = 0; k < c->out[i].top; k++)
+			if (c->out[i].top_token[k] == c->token[i + 1]) {
+				for (int more = k; more < TREE_RANKS; more++)
+					c->hits[c->exit][more]++;
+				break;
+			}
+	c->exit++;
+	c->told = false;
+}
+
+static bool is_trained(const struct exit_choice* c) {
+	return c->heads && c->heads->heads->weight[c->block[c->exit]];
+}
+
+static void ask(struct exit_choice* c) {
+	for (int i = 0; i < c->n; i++)
+		c->out[i].top = TREE_RANKS;
+}
+
+/* The rows go on from the exit before. */
+static void rows_pass(struct exit_choice* c, struct pass* pass) {
+	const int span = 2 * c->block[c->exit];
+	ask(c);
+	*pass = pass_over(&c->segment, c->token, NULL, span, c->want, c->out);
+	pass->row = c->row;
+	pass->first = c->exit > 0 ? 2 * c->block[c->exit - 1] : 0;
+	pass->head = !is_trained(c);
+	pass->tap = is_trained(c) ? span - 1 : -1;
+	pass->tap_out = c->state;
+}
+
+bool exit_choice_fill(struct exit_choice* c, struct pass* pass) {
+	if (c->told) {
+		ask(c);
+		if (exit_heads_fill(c->heads, c->block[c->exit], c->state, c->n, c->want, c->out, pass))
+			return true;
+		count(c);
 	}
-	backend->discard(cache);
-	c->seen += n - 1;
-	return true;
+	if (c->exit < c->exits) {
+		rows_pass(c, pass);
+		return true;
+	}
+	c->segment.cache->backend->discard(c->segment.cache);
+	c->seen += c->n;
+	return false;
+}
+
+void exit_choice_take(struct exit_choice* c) {
+	if (is_trained(c) && !c->told) {
+		c->told = true;
+		return;
+	}
+	if (c->told)
+		c->heads->scratch->backend->discard(c->heads->scratch);
+	count(c);
 }
 
 static void offer(struct exit_choice* c, double rate, int block, int steps, int children) {

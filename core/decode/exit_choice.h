@@ -1,6 +1,6 @@
 /* Where to leave the model early, and how far to draft from there: by measured price.
  *
- * How often an exit's choices are the target's is measured on generated text, all exits in one pass over it:
+ * How often an exit's choices are the target's is measured on generated text, all exits in one go over it:
  * rows run up to the first exit, give their choices, and go on to the next. The exit that price.h's formula
  * likes best drafts. Looked at again when the text is four times as long. */
 #ifndef SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
@@ -19,6 +19,17 @@ struct exit_choice {
 	int64_t measured_at;             /* tokens that had been generated */
 	int exit_block, steps, children; /* chosen */
 	double rate;                     /* tokens over cost that is expected of it; 0: nothing known */
+
+	/* the measurement under way */
+	int exit, n;          /* of block[]; rows */
+	bool told;            /* their states after it are there */
+	const int32_t* token; /* (n + 1) */
+	struct segment segment;
+	struct exit_heads* heads;
+	float* state;
+	struct result out[EXIT_ROWS];
+	uint8_t want[EXIT_ROWS];
+	int32_t row[EXIT_ROWS];
 };
 
 /* The exits that are looked at: only `given` where it is not 0, else some between the first and last block.
@@ -26,12 +37,14 @@ struct exit_choice {
 void exit_choice_open(struct exit_choice*, int blocks, int given);
 /* Looks only at exits that have a trained head, at most EXITS of them; there is one at least. */
 void exit_choice_keep(struct exit_choice*, const struct heads*);
-/* Measures on the n tokens after `base`, all committed but the last, by passes of the backend, the cache's or
- * what stands before it; nothing may be pending. The sampler is the text's own, or NULL. Trained heads are
- * asked where there are some (NULL: none; without noise then), from states (EXIT_ROWS, dim) that are written
- * to `state`. False with the error set. */
-bool exit_choice_measure(struct exit_choice*, struct backend*, struct cache*, const int32_t* token, int base,
-                         int n, const struct sampler*, const struct exit_heads*, float* state, struct error*);
+/* Measures on the n <= EXIT_ROWS + 1 tokens after `base`, all committed but the last; nothing may be pending.
+ * The sampler is the text's own, or NULL. Trained heads are asked where there are some (NULL: none; without
+ * noise then), from states (EXIT_ROWS, dim) that are written to `state`. Begins; the next pass, false when it
+ * is done; takes its results. The arrays stay the caller's. */
+void exit_choice_begin(struct exit_choice*, struct cache*, const int32_t* token, int base, int n,
+                       const struct sampler*, struct exit_heads*, float* state);
+bool exit_choice_fill(struct exit_choice*, struct pass*);
+void exit_choice_take(struct exit_choice*);
 /* Chooses, of `steps` and `children` those that are not given (0); children < 0: none, it is a chain. most:
  * steps. */
 void exit_choice_make(struct exit_choice*, const struct cost_model*, bool reuse, int steps, int children,

@@ -25,7 +25,7 @@ static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const bool exact = cache->backend->prefill_is_exact;
 	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || method_sees_prompt(s) || tells_prompt(s) || s->embedding.out ||
+	if (!cache->backend->adopt || lone_sees_prompt(s) || tells_prompt(s) || s->embedding.out ||
 	    session_length_matters(s, s->n_prompt) || (!exact && end - before < PREFILL_CHUNK))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
@@ -63,7 +63,8 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	const bool last = n == left && s->again == 0;
 	int tap = 2 * (block_count(s) / 2) - 1;
 	float* tap_out = s->signature.tap;
-	method_taps(s, &tap, &tap_out);
+	if (lone_sees_prompt(s))
+		tap = lone_tap(s, &tap_out);
 	if (s->embedding.out) {
 		tap = 2 * block_count(s) - 1;
 		tap_out = s->embedding.rows;
@@ -164,7 +165,7 @@ static void finish(struct session* s) {
 
 /* Nothing was drafted. */
 static bool is_plain(const struct session* s) {
-	if (s->plan.rule == RULE_METHOD && s->method->steps > 0)
+	if (s->plan.rule == RULE_LONE && s->lone->chain && s->lone->chain->steps > 0)
 		return false;
 	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
 }
@@ -178,8 +179,8 @@ static void verify_work(struct session* s, struct session_work* work) {
 			round->out[i].logits =
 			    s->log_probs.logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
 	round->segment.allowed = form_rows(s, &s->planner.tree);
-	if (s->plan.rule == RULE_METHOD)
-		method_verify_pass(s, logits, &work->pass);
+	if (s->plan.rule == RULE_LONE)
+		lone_verify_pass(s, logits, &work->pass);
 	else
 		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
 	if (s->learner)
@@ -189,9 +190,9 @@ static void verify_work(struct session* s, struct session_work* work) {
 }
 
 static void draft_work(struct session* s, struct session_work* work) {
-	if (s->plan.rule == RULE_METHOD) {
+	if (s->plan.rule == RULE_LONE) {
 		work->kind = WORK_DRAFT;
-		method_fill(s, &work->pass);
+		lone_fill(s, &work->pass);
 		return;
 	}
 	if (session_loops(s)) {
@@ -219,6 +220,12 @@ bool session_next(struct session* s, struct session_work* work) {
 		s->phase = PHASE_FOLLOW;
 		return true;
 	}
+	if ((s->phase == PHASE_ROUND || s->phase == PHASE_ASIDE) && s->lone) {
+		s->phase = lone_aside(s, &work->pass) ? PHASE_ASIDE : PHASE_ROUND;
+		work->kind = WORK_MATCHNESS;
+		if (s->phase == PHASE_ASIDE)
+			return true;
+	}
 	if (s->phase == PHASE_ROUND) {
 		plan_help_copy(s);
 		s->phase = s->learner && s->learner->calls->begin(s->learner) ? PHASE_LEARN : PHASE_PLAN;
@@ -237,6 +244,10 @@ bool session_next(struct session* s, struct session_work* work) {
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
 		s->learner->calls->fill(s->learner, &work->pass);
+		return true;
+	case PHASE_READ:
+		work->kind = WORK_DRAFT;
+		lone_read(s, s->segment.n, &work->pass);
 		return true;
 	case PHASE_DRAFT:
 		draft_work(s, work);
@@ -281,7 +292,8 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
 	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
-	struct backend* backend = s->method                          ? method_backend(s, cache)
+	struct backend* other = lone_backend(s, cache);
+	struct backend* backend = other                              ? other
 	                          : cache && cache == s->draft_cache ? s->engine->drafting->backend
 	                                                             : s->engine->backend;
 	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
@@ -316,6 +328,29 @@ void session_fail(struct session* s, const struct error* why) {
 /* The sequence's part of a pass's seconds. */
 static double part(const struct pass* pass, int rows, double seconds) { return seconds * pass->n / rows; }
 
+/* A pass over n rows of the prompt is done with. */
+static bool end_prefill(struct session* s, int n) {
+	if (session_prefill_left(s) > 0)
+		return true;
+	if (s->again > 0) {
+		s->again = 0;
+		s->phase = PHASE_ROUND;
+		return true;
+	}
+	for (int j = 0; s->signature.tap && s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
+		s->signature.mean[j] /= (float)s->signature.rows;
+	if (s->learner)
+		s->learner->calls->prompt_is_told(s->learner);
+	s->started = options_clock(&s->options);
+	s->phase = PHASE_ROUND;
+	const bool more =
+	    emit(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
+	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
+	if (!more || form_is_over(s))
+		finish(s);
+	return true;
+}
+
 static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
@@ -336,30 +371,11 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 		s->chunk_tokens = cache->committed;
 	else
 		cache->backend->commit(cache, path, n);
-	struct error error = {""};
-	if (s->again == 0 && !method_prefilled(s, n, &error)) {
-		session_fail(s, &error);
-		return true;
+	if (s->again == 0 && lone_sees_prompt(s)) {
+		s->phase = PHASE_READ;
+		return false;
 	}
-	if (session_prefill_left(s) > 0)
-		return true;
-	if (s->again > 0) {
-		s->again = 0;
-		s->phase = PHASE_ROUND;
-		return true;
-	}
-	for (int j = 0; s->signature.tap && s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
-		s->signature.mean[j] /= (float)s->signature.rows;
-	if (s->learner)
-		s->learner->calls->prompt_is_told(s->learner);
-	s->started = options_clock(&s->options);
-	s->phase = PHASE_ROUND;
-	const bool more =
-	    emit(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
-	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
-	if (!more || form_is_over(s))
-		finish(s);
-	return true;
+	return end_prefill(s, n);
 }
 
 /* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
@@ -382,22 +398,22 @@ static double whole_cost(const struct session* s, const struct pass* pass, int r
 }
 
 /* The rows that run up to an exit for verification alone are its. */
-static void absorb_method(struct session* s, double seconds) {
+static void absorb_lone(struct session* s, double seconds) {
 	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	if (s->method->next == STEP_REST) {
+	if (s->lone->next == LONE_REST) {
 		s->figures.seconds.verify += seconds;
 		charge(s, plain > 0 ? seconds / plain : 0);
 	} else
-		method_charge(s, seconds);
-	method_take(s);
+		lone_charge(s, seconds);
+	lone_take(s);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
-	if (s->plan.rule == RULE_METHOD) {
-		absorb_method(s, share);
+	if (s->plan.rule == RULE_LONE) {
+		absorb_lone(s, share);
 		return;
 	}
 	s->figures.seconds.draft += share;
@@ -459,10 +475,10 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	if (rows == pass->n && pass->first == 0)
 		cost_see_full(&s->engine->cost, rows, seconds);
 	else if (rows == pass->n && rows > 1)
-		cost_see_full(&s->engine->cost, rows, seconds / method_rest_share(s));
+		cost_see_full(&s->engine->cost, rows, seconds / lone_rest_share(s));
 	const int base = s->cache->committed;
-	if (s->plan.rule == RULE_METHOD)
-		method_verdict(s);
+	if (s->plan.rule == RULE_LONE)
+		lone_verdict(s);
 	else
 		round_take_verify(round);
 	const struct verdict* v = &round->verdict;
@@ -516,7 +532,9 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
-		if (s->learner->calls->take(s->learner, &work->pass, seconds))
+		if (s->phase == PHASE_ASIDE)
+			s->figures.seconds.optimize += seconds;
+		else if (s->learner->calls->take(s->learner, &work->pass, seconds))
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:
@@ -524,6 +542,12 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 			draft_model_take(s, &work->pass, rows, part(&work->pass, rows, seconds));
 			s->phase = PHASE_ROUND;
 			return true;
+		}
+		if (s->phase == PHASE_READ) {
+			s->figures.seconds.prefill += seconds;
+			s->lone->drafter->take(s->lone->state);
+			s->phase = PHASE_PREFILL;
+			return end_prefill(s, work->pass.n);
 		}
 		absorb_draft(s, &work->pass, rows, seconds);
 		return false;

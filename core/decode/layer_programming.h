@@ -4,28 +4,38 @@
  * skipped that is nearest, by cosine, to the full model's state there; it comes from g(i - 1, j - 1) by
  * skipping i or from g(i - 1, j) by running it. Keeping one state for each j is what makes it cheap, and
  * inexact where a state that is worse now would be better later. Interactions that a sum over sub-layers
- * cannot hold are seen. */
+ * cannot hold are seen. Passes are filled here and run by the caller. */
 #ifndef SWIFTLET_CORE_DECODE_LAYER_PROGRAMMING_H
 #define SWIFTLET_CORE_DECODE_LAYER_PROGRAMMING_H
 
 #include "kernels/backend.h"
 
 struct layer_programming {
-	int rows; /* tokens that it looks at: all states together are at most MAX_ROWS rows where that leaves one
-	           */
-	double passes; /* what it cost: full passes of `pass_rows` rows */
-	int pass_rows;
+	struct cache* cache;
+	const int32_t* token;      /* those of the rows */
+	struct mask* mask;         /* (size + 1) of each number skipped */
+	int base, size, dim, last; /* last: the model's sub-layers */
+	int n;                     /* tokens that it looks at: all states together are at most MAX_ROWS rows where
+	                              that leaves one */
+	int s, j, count; /* the pass at hand: its first sub-layer; states of so many numbers, from j on */
+	int reach;       /* most sub-layers that can have been skipped so far */
+	int passes;      /* after the first, of one or two sub-layers each */
+	struct segment segment;
+	int32_t parent[MAX_ROWS], row_token[MAX_ROWS];
+	struct result out[MAX_ROWS];
+	float *state, *ran; /* (size + 1, n, dim) before and after running the sub-layer */
 };
 
-/* Bytes of the work space for a model: two sets of states. */
+/* Bytes of one for a model, its two sets of states included. */
 size_t layer_programming_bytes(const struct model_shape*);
 
-/* backend: runs the passes, the cache's or what stands before it. mask (size + 1): the mask of each number
- * skipped, 0 … size <= 2(L - 2), by the `n` tokens that follow `base` committed ones of the cache (more than
- * are useful are left out). Nothing may be pending. False with the error set when a pass fails. Allocates
- * nothing: `space` is layer_programming_bytes() of the caller's.
- */
-bool layer_programming(struct backend*, struct cache*, const int32_t* token, int base, int n, int size,
-                       struct mask* mask, void* space, struct layer_programming*, struct error*);
+/* Begins in layer_programming_bytes() of the caller's; allocates nothing. mask (size + 1): becomes the mask
+ * of each number skipped, 0 … size <= 2(L - 2), by the `n` tokens that follow `base` committed ones of the
+ * cache (more than are useful are left out). Nothing may be pending. The arrays stay the caller's. */
+void layer_programming_begin(struct layer_programming*, struct cache*, const int32_t* token, int base, int n,
+                             int size, struct mask* mask);
+/* The next pass; false when the masks are there. */
+bool layer_programming_fill(struct layer_programming*, struct pass*);
+void layer_programming_take(struct layer_programming*);
 
 #endif

@@ -2,7 +2,7 @@
  * caller's for all of them.
  *
  * One table has a row for each method that a paper or a baseline gives its name to; `auto`, `swift` and
- * `vanilla` are planned by price (core/decode/plan.c), the others run their own rounds (method_round.c). */
+ * `vanilla` are planned by price (core/decode/plan.c), the others draft alone (lone.h). */
 #ifndef SWIFTLET_CORE_DECODE_METHOD_H
 #define SWIFTLET_CORE_DECODE_METHOD_H
 
@@ -13,10 +13,7 @@
 enum method_drafter {
 	DRAFTS_PLANNED, /* whoever pays */
 	DRAFTS_NOTHING,
-	DRAFTS_MASK,    /* the model without some sub-layers */
-	DRAFTS_EXIT,    /* the model's first blocks and its head */
-	DRAFTS_ADAPTER, /* the model's first blocks and an adapter */
-	DRAFTS_GUESSES  /* a drafter that needs no pass: `source` */
+	DRAFTS_ALONE /* `source` */
 };
 
 /* MASK_RANDOM, MASK_GIVEN: whoever opens the session, or uses it, sets one. */
@@ -32,7 +29,7 @@ enum method_tree {
 struct method {
 	const char* name;
 	enum method_drafter drafter;
-	enum drafter_source source; /* DRAFTS_GUESSES */
+	enum drafter_source source; /* DRAFTS_ALONE: of LONE_DRAFTERS */
 	enum method_mask mask;
 	enum method_tree tree;
 	enum stop_rule stop;
@@ -50,6 +47,11 @@ static inline const struct method* method_of(const struct swiftlet_options* opti
 }
 static inline bool method_plans(const struct swiftlet_options* options) {
 	return method_of(options)->drafter == DRAFTS_PLANNED;
+}
+
+/* Whether the drafter's rows end at an exit. */
+static inline bool method_has_exit(const struct method* method) {
+	return method->source == SOURCE_exit || method->source == SOURCE_adapter;
 }
 
 /* Draft steps a round at most, --max-draft where neither options nor method say. */

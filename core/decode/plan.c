@@ -11,8 +11,6 @@
 
 enum { FIRST_REST = 64, LONGEST_REST = 1024, CALIBRATE_EVERY = 64, LOOK_EVERY = 16, PRICES_EVERY = 8 };
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 static bool mask_drafts(const struct session* s) {
 	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
 }
@@ -218,20 +216,6 @@ bool plan_passed(const struct session* s, int source) {
 	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
-bool plan_mask_may_pay(const struct session* s) {
-	const struct cost_model* cost = &s->engine->cost;
-	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
-		return true;
-	double attention, mlp, fixed;
-	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
-	const struct states states = session_states(s, &s->mask);
-	/* a mask that skips little is not all that learning may come to */
-	double c = 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed;
-	if (mask_count(&s->mask) > 0 || states.any)
-		c = fmin(c, cost_draft(cost, states_variant(&states, &s->mask)));
-	return price_chain_now(cost, s->options.max_draft, 1, c) > (double)planner_rate(&s->planner);
-}
-
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
@@ -272,14 +256,13 @@ static void rest(struct session* s, int source, bool passed) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	const bool formed = s->form.acceptor != NULL; /* methods' own rounds know no grammar */
-	s->plan.rule = never || (formed && !method_plans(&s->options)) ? RULE_PLAIN
-	               : !method_plans(&s->options)                    ? RULE_METHOD
-	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS     ? RULE_FIXED
-	                                                               : RULE_GAIN;
+	s->plan.rule = never || (s->lone && !lone_drafts(s))       ? RULE_PLAIN
+	               : s->lone                                   ? RULE_LONE
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED
+	                                                           : RULE_GAIN;
 	s->plan.looped = false;
-	if (s->plan.rule == RULE_METHOD) {
-		method_start(s);
+	if (s->plan.rule == RULE_LONE) {
+		lone_start(s);
 		return;
 	}
 	if (s->drafters.state[SOURCE_mask]) {
@@ -306,8 +289,8 @@ bool plan_goes_on(struct session* s) {
 	struct plan* plan = &s->plan;
 	if (plan->rule == RULE_PLAIN)
 		return false;
-	if (plan->rule == RULE_METHOD)
-		return method_goes_on(s);
+	if (plan->rule == RULE_LONE)
+		return lone_goes_on(s);
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;
@@ -381,8 +364,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
-	if (s->plan.rule == RULE_METHOD)
-		method_learn(s, emitted, accepted);
+	if (s->plan.rule == RULE_LONE)
+		lone_learn(s, emitted, accepted);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

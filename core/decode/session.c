@@ -25,14 +25,10 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 /* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
 static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
-	                                    .vocab = s->engine->model->weights.shape.vocab,
-	                                    .most = method_most(&s->options)};
+	                                    .vocab = s->engine->model->weights.shape.vocab};
 	const struct swiftlet_options* o = &s->options;
-	const struct method* method = method_of(o);
-	const unsigned lone = method->drafter == DRAFTS_GUESSES ? 1u << method->source : 0;
 	const unsigned planned = o->drafters & ((1u << DRAFTER_COUNT) - 1);
-	unsigned which = !method_plans(o)                    ? lone
-	                 : o->draft == SWIFTLET_DRAFT_NEVER  ? 0
+	unsigned which = o->draft == SWIFTLET_DRAFT_NEVER    ? 0
 	                 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
 	                                                     : planned;
 	if (!s->engine->drafting)
@@ -56,16 +52,13 @@ static bool open_parts(struct session* s, struct error* error) {
 	s->text = calloc((size_t)context + 1, sizeof *s->text);
 	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
 		return error_set(error, "out of memory for a session of %d tokens", context);
-	if (!open_drafters(s, context))
-		return error_set(error, "out of memory for the drafters of %d tokens", context);
-	if (!draft_model_join(s, error))
-		return false;
 	if (!method_check(&s->options, s->engine, error))
 		return false;
-	const bool alone = !method_plans(&s->options) && s->options.method != SWIFTLET_VANILLA;
-	if (alone && !method_open(s, method_of(&s->options), error))
-		return false;
-	return true;
+	if (method_of(&s->options)->drafter == DRAFTS_ALONE)
+		return lone_open(s, error);
+	if (method_plans(&s->options) && !open_drafters(s, context))
+		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	return draft_model_join(s, error);
 }
 
 struct session* session_open(struct engine* engine, const struct swiftlet_options* options,
@@ -100,7 +93,7 @@ void swiftlet_session_close(struct session* s) {
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
-	method_close(s->method);
+	lone_close(s->lone);
 	retrieval_pool_close(s->pool);
 	emitter_close(&s->emitter);
 	free(s->text);
@@ -216,9 +209,9 @@ static int keep_beginning(struct session* s, const int32_t* text, int n) {
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
-	if (backend->adopt && !method_sees_prompt(s) && !session_length_matters(s, n))
+	if (backend->adopt && !lone_sees_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
-	const int kept = method_keeps(s, session_common_prefix(s, text, n));
+	const int kept = lone_keeps(s, session_common_prefix(s, text, n));
 	backend->truncate(s->cache, kept);
 	return kept;
 }
@@ -278,7 +271,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_drafters(s, r);
 	if (!form_start(s, r, &error))
 		return give_message(message, size, &error);
-	if (s->method && !method_begin(s, s->figures.cached_tokens, &error))
+	if (s->lone && !lone_begin(s, s->figures.cached_tokens, &error))
 		return give_message(message, size, &error);
 	s->signature.rows = 0;
 	if (s->signature.mean)
@@ -300,6 +293,9 @@ const char* swiftlet_stop_name(enum swiftlet_stop stop) {
 	return names[stop];
 }
 
+/* Whether the prompt, or a text that is computed again, is not all there. */
+static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL || s->phase == PHASE_READ; }
+
 /* ---- figures ------------------------------------------------------------------------------ */
 
 static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
@@ -309,7 +305,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
 	f->stop_string = s->emitter.stopped_by;
-	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && s->phase != PHASE_PREFILL)
+	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && !prefills(s))
 		f->seconds.decode += options_clock(&s->options) - s->started;
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
 	f->seconds.other = fmax(0, f->seconds.decode - named);
@@ -344,10 +340,10 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = s->method ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
-		                 : cost_draft(&s->engine->cost, session_drafts_with(s));
+		f->c = s->lone ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		               : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && (s->method || f->source[SOURCE_mask].accepted == f->accepted)
+		f->expected_speedup = a > 0 && (s->lone || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)
 		                          : NAN;
 	}
@@ -421,7 +417,7 @@ void session_adopt(struct session* s, const struct mask* mask, double matchness)
 void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
 
 int session_prefill_left(const struct session* s) {
-	return s->phase == PHASE_PREFILL ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
+	return prefills(s) ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
 }
 
 bool session_reserve(struct session* s, const struct session_work* work) {
@@ -442,13 +438,16 @@ void session_release(struct session* s) {
 	const bool over = s->phase == PHASE_DONE || s->phase == PHASE_IDLE;
 	if (over)
 		s->phase = PHASE_DONE;
-	else if (s->phase != PHASE_PREFILL) {
-		s->again = s->n_text - 1;
+	else {
+		if (!prefills(s))
+			s->again = s->n_text - 1;
+		else if (s->again == 0)
+			s->figures.cached_tokens = 0;
 		s->phase = PHASE_PREFILL;
-	} else if (s->again == 0)
-		s->figures.cached_tokens = 0;
+	}
 	s->cache->backend->truncate(s->cache, 0);
 	draft_model_release(s);
+	lone_release(s);
 	s->chunk_tokens = 0;
 }
 
@@ -482,7 +481,7 @@ struct mask session_mask(const struct session* s, double* matchness) {
 
 void session_want_signature(struct session* s, bool wanted) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->signature.tap || method_sees_prompt(s))
+	if (!wanted || s->signature.tap || lone_sees_prompt(s))
 		return;
 	s->signature.tap = malloc(dim * PREFILL_CHUNK * sizeof *s->signature.tap);
 	s->signature.mean = calloc(dim, sizeof *s->signature.mean);

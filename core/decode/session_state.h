@@ -1,12 +1,12 @@
 /* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
- * flow.c (which work comes next), plan.c (whether and how far to draft), method_round.c (rounds of methods
- * that one drafter makes), emit.c (tokens to text), penalties.c and form.c (what may follow the text so far).
+ * flow.c (which work comes next), plan.c (whether and how far to draft), lone*.c (rounds that one drafter
+ * makes), emit.c (tokens to text), penalties.c and form.c (what may follow the text so far).
  * Above this room only the learner looks inside. */
 #ifndef SWIFTLET_CORE_DECODE_SESSION_STATE_H
 #define SWIFTLET_CORE_DECODE_SESSION_STATE_H
 
 #include "core/decode/ledger.h"
-#include "core/decode/method_round.h"
+#include "core/decode/lone.h"
 #include "core/decode/price.h"
 #include "core/decode/session.h"
 #include "core/draft/mask.h"
@@ -21,6 +21,8 @@ enum phase {
 	PHASE_ROUND,
 	PHASE_FOLLOW, /* the draft model reads the prompt */
 	PHASE_LEARN,  /* a pass of the learner's */
+	PHASE_READ,   /* a lone drafter sees what was prefilled */
+	PHASE_ASIDE,  /* a pass that a lone drafter's rounds are made with */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -105,7 +107,7 @@ struct last_round {
 };
 
 struct plan {
-	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_METHOD } rule;
+	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_LONE } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
 	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
 	struct tree_policy tree;   /* RULE_FIXED */
@@ -124,7 +126,7 @@ struct session {
 	struct planner planner;
 	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
 	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
-	struct method_round* method;                           /* of one that one drafter makes; NULL: planned */
+	struct lone* lone;           /* of a method that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
@@ -250,9 +252,6 @@ void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
 /* Whether the mask's draft model, or the other model that drafts, was run in this round. */
 bool plan_passed(const struct session*, int source);
-/* Whether the mask at hand, or one of half the sub-layers, would be faster than what drafts now if it were
- * always right; else there is no use in learning a better one. */
-bool plan_mask_may_pay(const struct session*);
 
 /* A copy that is still being made may get some of what drafting has earned. */
 void plan_help_copy(struct session*);

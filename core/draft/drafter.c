@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-#define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
-DRAFTERS(DRAFTER_DECLARED)
-LONE_DRAFTERS(DRAFTER_DECLARED)
-
 #define DRAFTER_LISTED(name) &drafter_##name,
 const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED) LONE_DRAFTERS(DRAFTER_LISTED)};
 

@@ -14,7 +14,7 @@
 /* name: the name for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
-#define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead)
+#define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,
@@ -33,10 +33,13 @@ struct candidate {
 	uint8_t rank; /* 0 the best, below TREE_RANKS */
 };
 
+struct chain;
+
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
 	int vocab;
-	int most; /* tokens ahead that a lone one guesses, at most MAX_DRAFT */
+	int most;                        /* tokens ahead that a lone one guesses, at most MAX_DRAFT */
+	const struct chain_setup* chain; /* of lone ones that make passes (chain.h) */
 };
 
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
@@ -71,7 +74,17 @@ struct drafter {
 	 * before the others, whose candidates it holds for. */
 	bool (*allows)(void* state, int row, int32_t token);
 
-	/* Passes; all three or none. */
+	/* Alone, by passes: the steps so far. Its fill and take make the next one, in as many passes as that
+	 * takes, and look at no tree. */
+	struct chain* (*chain)(void* state);
+	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; all or none. A
+	 * text begins, of which some first tokens are kept; how many it has seen; the pass by which it sees n
+	 * more, whose results it takes. */
+	void (*begin)(void* state, int n_prompt, int kept);
+	int (*seen)(const void* state);
+	void (*read)(void* state, int n, struct pass*);
+
+	/* Passes; all three or none of those that extend. */
 	/* The row of the tree whose children another pass would tell, or -1. */
 	int (*head)(void* state, const struct tree*);
 	/* Fills that pass. Up to `carry` rows below the head go with it (a cascade), so that the pass tells of
@@ -80,6 +93,11 @@ struct drafter {
 	/* Takes its results. */
 	void (*take)(void* state);
 };
+
+#define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
+DRAFTERS(DRAFTER_DECLARED)
+LONE_DRAFTERS(DRAFTER_DECLARED)
+#undef DRAFTER_DECLARED
 
 extern const struct drafter* const drafters[ALL_DRAFTERS];
 

@@ -24,10 +24,6 @@ void retrieval_pool_close(struct retrieval_pool* pool) {
 	free(pool);
 }
 
-size_t retrieval_pool_bytes(int capacity) {
-	return sizeof(struct retrieval_pool) + POOL_GENERATIONS * suffix_bytes(capacity / POOL_GENERATIONS);
-}
-
 void retrieval_pool_clear(struct retrieval_pool* pool) {
 	for (int i = 0; i < POOL_GENERATIONS; i++)
 		suffix_clear(pool->generation[i]);

@@ -40,11 +40,6 @@ static size_t slot_count(int capacity) {
 	return n;
 }
 
-size_t suffix_bytes(int capacity) {
-	return sizeof(struct suffix_index) + most_states(capacity) * sizeof(struct state) +
-	       most_edges(capacity) * sizeof(struct edge) + slot_count(capacity) * sizeof(int32_t);
-}
-
 void suffix_clear(struct suffix_index* s) {
 	s->n = s->n_edges = 0;
 	s->n_states = 1;

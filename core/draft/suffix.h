@@ -34,7 +34,6 @@ struct suffix_follower {
 /* Room for `capacity` tokens in all. NULL on no memory. */
 struct suffix_index* suffix_open(int capacity);
 void suffix_close(struct suffix_index*);
-size_t suffix_bytes(int capacity);
 /* Forgets all texts. */
 void suffix_clear(struct suffix_index*);
 int suffix_size(const struct suffix_index*); /* tokens held */

@@ -231,11 +231,6 @@ bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_er
 	return true;
 }
 
-bool api_add_number(cJSON* object, const char* name, double value) {
-	return isfinite(value) ? cJSON_AddNumberToObject(object, name, value) != NULL
-	                       : cJSON_AddNullToObject(object, name) != NULL;
-}
-
 void api_print_mask(struct text* out, const struct mask* m, int blocks) {
 	for (int kind = 0; kind < 2; kind++) {
 		text_put(out, kind ? ", \"mlp\": [" : "\"attention\": [");

@@ -60,7 +60,5 @@ bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_er
 bool api_add_mask(cJSON* object, const struct mask*);
 /* The same two members as text, without braces. */
 void api_print_mask(struct text*, const struct mask*, int blocks);
-/* A number, null where it is not finite. */
-bool api_add_number(cJSON* object, const char* name, double value);
 
 #endif

@@ -30,8 +30,6 @@ static double now(void) {
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 /* The longest unused free session gives its cache's memory back. False when none holds any. */

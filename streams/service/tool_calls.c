@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/synth_value.h"
 #include "streams/json_text.h"
 
 static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list_open[] = "[TOOL_CALLS]",
@@ -115,10 +116,7 @@ static bool is_tool(const struct tool_reader* r, const char* name) {
 
 static void make_id(struct tool_reader* r, char id[TOOL_ID]) {
 	static const char digits[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-	uint64_t x = r->seed + 0x9e3779b97f4a7c15u * (uint64_t)(r->n + 1); /* splitmix64 */
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	x ^= x >> 31;
+	uint64_t x = synth_mix(r->seed + 0x9e3779b97f4a7c15u * (uint64_t)r->n);
 	for (int i = 0; i < TOOL_ID - 1; i++, x /= 62)
 		id[i] = digits[x % 62];
 	id[TOOL_ID - 1] = '\0';

@@ -70,7 +70,7 @@ static double saved(const struct search_costs* costs, const struct mask* mask) {
 }
 
 /* By trial of every span: of those that save enough the one of least influence. */
-static struct mask least(const struct spans* spans, const struct search_costs* costs, double share) {
+static struct mask least_span(const struct spans* spans, const struct search_costs* costs, double share) {
 	struct mask best = {.word = {0}};
 	double influence = INFINITY;
 	for (int i = 2; i < 2 * spans->blocks - 2; i++) {
@@ -138,7 +138,7 @@ static void the_first_mask_is_the_best_span(void** state) {
 			make_spans(&spans, seed);
 			struct search* s = open_search(MANY, 0.45, share, &costs);
 			search_set_spans(s, &spans);
-			const struct mask best = search_best(s, NULL), expected = least(&spans, &costs, share);
+			const struct mask best = search_best(s, NULL), expected = least_span(&spans, &costs, share);
 			assert_true(mask_equal(&best, &expected));
 			search_close(s);
 			/* a number instead of a cost; and no first mask from what is not known */
@@ -151,7 +151,7 @@ static void the_first_mask_is_the_best_span(void** state) {
 			search_set_spans(s, &spans);
 			now = search_best(s, NULL);
 			const struct search_costs one = {.attention = 1, .mlp = 1};
-			const struct mask nine = least(&spans, &one, 9);
+			const struct mask nine = least_span(&spans, &one, 9);
 			assert_true(mask_equal(&now, &nine));
 			search_close(s);
 			spans_close(&spans);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/lab/bench.h"
 #include "tools/lab/bench_lowbit.h"
 #include "tools/program/runtime.h"
 
@@ -64,7 +63,7 @@ static bool predict(struct lowbit* w, struct reader* r, const int32_t* text, int
 	bool good = commit_rows(r, text, BENCH_PROMPT, error);
 	for (int at = BENCH_PROMPT; good && at + WINDOW < n; at += WINDOW, all += WINDOW) {
 		for (int k = 0; good && k < LOWBIT_WAYS; k++) {
-			const struct lowbit_way* way = &w->way[k];
+			const struct lowbit_way* way = &w->how[k];
 			good = read_rows(r, text + at, WINDOW, way->skip ? &w->mask : NULL,
 			                 way->low ? &w->bench->engine->low.table : NULL, error);
 			for (int i = 0; good && i < WINDOW; i++)
@@ -74,7 +73,7 @@ static bool predict(struct lowbit* w, struct reader* r, const int32_t* text, int
 		good = good && commit_rows(r, text + at, WINDOW, error);
 	}
 	for (int k = 0; k < LOWBIT_WAYS; k++)
-		w->way[k].predicted = all > 0 ? (double)hits[k] / all : NAN;
+		w->how[k].predicted = all > 0 ? (double)hits[k] / all : NAN;
 	return good;
 }
 
@@ -108,80 +107,51 @@ static bool run_predict(struct lowbit* w, struct error* error) {
 
 static bool has_copy(const struct lowbit* w) { return w->bench->engine->low.table.bytes > 0; }
 
-static bool is_run(const struct lowbit* w, const struct lowbit_way* way) { return !way->low || has_copy(w); }
-
-static bool open_way(struct lowbit* w, struct lowbit_way* way, struct error* error) {
+static bool open_way(struct lowbit* w, int k, struct error* error) {
 	struct swiftlet_options options = w->bench->options;
+	struct session* session;
 	static const struct mask nothing = {.word = {0}};
-	options.search = way->skip && !w->planted;
-	options.draft_bits = way->low ? w->bits : 0;
-	if (!runner_open(&way->runner, w->bench, &options, FIRST_PROMPT, REQUEST, error))
+	const struct lowbit_way* how = &w->how[k];
+	w->way[k].absent = how->low && !has_copy(w);
+	options.search = how->skip && !w->planted;
+	options.draft_bits = how->low ? w->bits : 0;
+	if (w->way[k].absent)
+		return true;
+	if (!runner_open(&w->way[k].runner, w->bench, &options, FIRST_PROMPT, REQUEST, error))
 		return false;
+	session = w->way[k].runner.session;
 	if (!options.search) {
-		session_set_mask(way->runner.session, way->skip ? &w->mask : &nothing);
-		session_expect(way->runner.session, way->skip ? 0.97 : 1); /* what is planted is known to have it */
+		session_set_mask(session, how->skip ? &w->mask : &nothing);
+		session_expect(session, how->skip ? 0.97 : 1); /* what is planted is known to have it */
 	}
 	return true;
-}
-
-/* A slice of each, the one that begins in turns; their ratios to the plain one's time a token. */
-static bool run_slice(struct lowbit* w, int turn, int at, struct error* error) {
-	double each[LOWBIT_WAYS + 1] = {0};
-	for (int k = 0; k <= LOWBIT_WAYS; k++) {
-		const int who = (turn + k) % (LOWBIT_WAYS + 1);
-		struct runner* r = who < LOWBIT_WAYS ? &w->way[who].runner : &w->plain;
-		double seconds = 0;
-		int64_t tokens = 0;
-		if (who < LOWBIT_WAYS && !is_run(w, &w->way[who]))
-			continue;
-		if (!runner_advance(r, SLICE, &seconds, &tokens, error))
-			return false;
-		each[who] = seconds / (double)tokens;
-	}
-	for (int k = 0; k < LOWBIT_WAYS; k++)
-		w->way[k].ratio[at] = each[k] > 0 ? each[LOWBIT_WAYS] / each[k] : NAN;
-	return true;
-}
-
-static void figures(struct lowbit* w, struct lowbit_way* way) {
-	const struct runner* r = &way->runner;
-	way->mean_generated = r->rounds > 0 ? (double)r->round_tokens / (double)r->rounds : NAN;
-	way->alpha = r->draft_steps > 0 ? (double)r->accepted / (double)r->draft_steps : NAN;
-	way->c = r->pass_seconds[WORK_DRAFT] / (double)r->draft_steps /
-	         (runner_pass_seconds(&w->plain) / (double)w->plain.tokens);
-	const double m = way->mean_generated, a = way->alpha;
-	way->expected = a > 0 ? m * a / ((m - 1) * way->c + a) : NAN; /* SWIFT Eq. 6 */
-	const int n = (int)w->slices;
-	const struct mask mask = session_mask(r->session, NULL);
-	way->skipped = mask_count(&mask);
-	way->speedup = bench_median(way->ratio, n); /* sorts */
-	way->lower = way->ratio[n / 4];
-	way->upper = way->ratio[n - 1 - n / 4];
-	w->compared += runner_compare(r, &w->plain, &w->differing);
 }
 
 static bool run_decode(struct lowbit* w, struct error* error) {
+	enum { ALL = LOWBIT_WAYS + 1 };
 	struct swiftlet_options options = w->bench->options;
 	options.method = SWIFTLET_VANILLA;
-	bool good = runner_open(&w->plain, w->bench, &options, FIRST_PROMPT, REQUEST, error);
+	bool good = runner_open(&w->way[LOWBIT_WAYS].runner, w->bench, &options, FIRST_PROMPT, REQUEST, error);
 	for (int k = 0; good && k < LOWBIT_WAYS; k++)
-		good = open_way(w, &w->way[k], error);
+		good = open_way(w, k, error);
 	for (int i = 0; good && i < (w->planted ? WARM_PLANTED : WARM_SEARCHED); i++) {
 		bench_progress(0, "d. learning costs and acceptance");
-		good = run_slice(w, i, 0, error);
+		good = ways_turn(w->way, ALL, SLICE, i, 0, error);
 	}
-	for (int k = 0; good && k <= LOWBIT_WAYS; k++)
-		runner_reset(k < LOWBIT_WAYS ? &w->way[k].runner : &w->plain);
+	if (good)
+		ways_reset(w->way, ALL);
 	for (int i = 0; good && i < w->slices; i++) {
 		bench_progress((double)i / (double)w->slices, "d. decoding in turns");
-		good = run_slice(w, i, i, error);
+		good = ways_turn(w->way, ALL, SLICE, i, i, error);
 	}
+	if (good)
+		ways_judge(w->way, ALL, (int)w->slices, &w->compared, &w->differing);
 	for (int k = 0; good && k < LOWBIT_WAYS; k++)
-		if (is_run(w, &w->way[k]))
-			figures(w, &w->way[k]);
-	for (int k = 0; k < LOWBIT_WAYS; k++)
-		runner_close(&w->way[k].runner);
-	runner_close(&w->plain);
+		if (!w->way[k].absent) {
+			const struct mask mask = session_mask(w->way[k].runner.session, NULL);
+			w->how[k].skipped = mask_count(&mask);
+		}
+	ways_close(w->way, ALL);
 	return good;
 }
 
@@ -191,9 +161,10 @@ bool lowbit_measure(struct lowbit* w, const struct bench* bench, int bits, int64
 	                     .bits = bits,
 	                     .slices = slices,
 	                     .planted = bench->model->n_planted > 0,
-	                     .way = {{.name = "skip", .skip = true, .predicted = NAN},
-	                             {.name = "low-bit", .low = true, .predicted = NAN},
-	                             {.name = "both", .skip = true, .low = true, .predicted = NAN}}};
+	                     .how = {{.skip = true, .predicted = NAN},
+	                             {.low = true, .predicted = NAN},
+	                             {.skip = true, .low = true, .predicted = NAN}},
+	                     .way = {{.name = "skip"}, {.name = "low-bit"}, {.name = "both"}, {.name = "plain"}}};
 	if (w->planted)
 		w->mask = bench->model->planted[0];
 	return (!w->planted || run_predict(w, error)) && run_decode(w, error);
@@ -213,20 +184,14 @@ void lowbit_json(const struct lowbit* w, cJSON* out) {
 	}
 	cJSON* list = cJSON_AddArrayToObject(out, "ways");
 	for (int k = 0; k < LOWBIT_WAYS; k++) {
-		const struct lowbit_way* way = &w->way[k];
-		if (!is_run(w, way))
+		const struct way* way = &w->way[k];
+		if (way->absent)
 			continue;
 		cJSON* one = cJSON_CreateObject();
 		cJSON_AddStringToObject(one, "name", way->name);
-		bench_json_number(one, "predicted", way->predicted);
-		cJSON_AddNumberToObject(one, "skipped", way->skipped);
-		bench_json_number(one, "speedup", way->speedup);
-		bench_json_number(one, "speedup_lower_quartile", way->lower);
-		bench_json_number(one, "speedup_upper_quartile", way->upper);
-		bench_json_number(one, "M", way->mean_generated);
-		bench_json_number(one, "alpha", way->alpha);
-		bench_json_number(one, "c", way->c);
-		bench_json_number(one, "expected_speedup", way->expected);
+		bench_json_number(one, "predicted", w->how[k].predicted);
+		cJSON_AddNumberToObject(one, "skipped", w->how[k].skipped);
+		way_json(way, one);
 		cJSON_AddItemToArray(list, one);
 	}
 }
@@ -237,10 +202,10 @@ void lowbit_print(const struct lowbit* w) {
 	printf("  %-8s %9s %8s %9s %15s %6s %6s %6s %9s\n", "draft", "predicted", "skipped", "speed-up",
 	       "quartiles", "M", "alpha", "c", "expected");
 	for (int k = 0; k < LOWBIT_WAYS; k++) {
-		const struct lowbit_way* way = &w->way[k];
-		if (is_run(w, way))
-			printf("  %-8s %9.3f %8d %9.2f %8.2f %6.2f %6.2f %6.3f %6.3f %9.2f\n", way->name, way->predicted,
-			       way->skipped, way->speedup, way->lower, way->upper, way->mean_generated, way->alpha,
-			       way->c, way->expected);
+		const struct way* way = &w->way[k];
+		if (!way->absent)
+			printf("  %-8s %9.3f %8d %9.2f %8.2f %6.2f %6.2f %6.3f %6.3f %9.2f\n", way->name,
+			       w->how[k].predicted, w->how[k].skipped, way->speedup, way->lower, way->upper,
+			       way->mean_generated, way->alpha, way->c, way->expected);
 	}
 }

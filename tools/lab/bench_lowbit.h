@@ -3,26 +3,22 @@
 #ifndef SWIFTLET_TOOLS_LAB_BENCH_LOWBIT_H
 #define SWIFTLET_TOOLS_LAB_BENCH_LOWBIT_H
 
-#include "tools/lab/bench.h"
+#include "tools/lab/contest.h"
 
-enum { LOWBIT_WAYS = 3, MOST_SLICES = 64 };
+enum { LOWBIT_WAYS = 3 };
 
 struct lowbit_way {
-	const char* name;
 	bool skip, low;
-	struct runner runner;
 	double predicted; /* share of plain text; NaN: not counted */
-	double ratio[MOST_SLICES];
-	double speedup, lower, upper, mean_generated, alpha, c, expected;
-	int skipped; /* sub-layers, at the end */
+	int skipped;      /* sub-layers, at the end */
 };
 
 struct lowbit {
 	const struct bench* bench;
 	struct mask mask; /* what was planted */
 	bool planted;
-	struct lowbit_way way[LOWBIT_WAYS];
-	struct runner plain;
+	struct lowbit_way how[LOWBIT_WAYS];
+	struct way way[LOWBIT_WAYS + 1]; /* and plain decoding */
 	int bits;
 	int64_t slices, compared, differing;
 };

@@ -21,7 +21,6 @@
 
 #include "core/decode/exit_choice.h"
 #include "core/decode/exit_heads.h"
-#include "core/decode/method_round.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
@@ -92,11 +91,16 @@ static void ask(struct match_bench* b, int n) {
 
 /* The rows' states at this exit under its trained head. */
 static bool run_heads(struct match_bench* b, int exit, int n, struct error* error) {
-	const struct exit_heads heads = {
+	struct backend* backend = b->bench.engine->backend;
+	struct exit_heads heads = {
 	    .heads = &b->bench.engine->heads, .scratch = b->scratch, .in = b->head_in, .logits = b->logits};
+	struct pass pass;
 	ask(b, n);
-	return exit_heads_run(&heads, b->bench.engine->backend, b->block[exit], b->state, n, b->want, b->out,
-	                      error);
+	if (!exit_heads_fill(&heads, b->block[exit], b->state, n, b->want, b->out, &pass))
+		return true;
+	const bool good = backend->run(backend, &pass, error);
+	backend->discard(b->scratch);
+	return good;
 }
 
 /* token (n + 1): the text after `base` committed tokens; n rows predict its tokens from the second on. */

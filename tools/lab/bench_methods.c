@@ -1,9 +1,7 @@
 /* `swiftlet bench methods`: every method on the same model, prompts, machine and kernels.
  *
- * Each prompt is decoded by every method before the next one's turn comes, in an order that moves by one a
- * prompt, so that all of them see the same machine. A method's session lives as long as the bench: what it
- * learns it keeps, as it would in a stream. At stated prices (--prices) passes run for real and their time is
- * made up, so that the table is the same on every machine. */
+ * A contest by prompt (contest.h). At stated prices (--prices) passes run for real and their time is made up,
+ * so that the table is the same on every machine. */
 #include "tools/lab/bench_methods.h"
 
 #include <inttypes.h>
@@ -11,98 +9,81 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/method_round.h"
-#include "tools/lab/bench.h"
+#include "core/decode/lone.h"
 #include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
-#include "tools/program/prompt_list.h"
 
 struct methods_bench {
-	struct bench bench;
+	struct contest contest;
 	const char *input, *learn_input, *names, *rules, *plot;
 	const char* prices; /* NULL: the clock's */
 	struct timed_backend timed;
 	bool whole; /* exits without reuse too */
-	int64_t most_prompts, most_tokens, most_seconds, learn_steps;
-	struct prompt_list prompts;
-	struct method_table table;
-	struct session* session[BENCH_ROWS]; /* by row of the table */
-	int64_t mask_steps;                  /* proposals that self-spec's mask took */
+	int64_t most_tokens, learn_steps;
+	struct method_table table; /* a row a contender */
+	const char* task[MOST_TASKS];
+	int64_t mask_steps; /* proposals that self-spec's mask took */
 };
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
 static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 
-static double plain_rate(const struct method_table* t) {
-	return ratio((double)t->row[0].all.timed_tokens, t->row[0].all.seconds);
-}
-
-struct method_figures method_figures(const struct method_table* t, const struct method_sum* s) {
-	struct method_figures f = {0};
-	double* sorted = malloc((size_t)(s->prompts + 1) * sizeof *sorted);
-	if (sorted && s->ratio)
-		memcpy(sorted, s->ratio, (size_t)s->prompts * sizeof *sorted);
-	f.speedup = sorted && s->ratio ? bench_median(sorted, s->prompts) : (double)NAN;
-	free(sorted);
-	f.realized = ratio((double)s->timed_tokens, s->seconds) / plain_rate(t);
-	f.mean_generated = ratio((double)s->round_tokens, (double)s->rounds);
-	f.alpha = ratio((double)s->accepted, (double)s->draft_steps);
-	f.compression_ratio = ratio((double)s->timed_tokens, (double)s->full_passes);
-	for (int w = 0; w < CURVE; w++)
-		f.ctar[w] = ratio((double)s->ctar[w], (double)s->full_passes);
-	f.rows = ratio((double)s->rows, (double)s->verify_passes);
-	f.c = ratio(s->draft_seconds, (double)s->draft_steps) / t->plain_seconds;
+static struct method_figures figures_of(const struct methods_bench* b, int row, struct choice choice) {
+	const struct answer s = contest_sum(&b->contest, row, choice);
+	struct method_figures f = {.speedup = contest_median_over_plain(&b->contest, row, choice),
+	                           .speed = answer_speed(&s),
+	                           .mean_generated = ratio((double)s.round_tokens, (double)s.rounds),
+	                           .alpha = ratio((double)s.accepted, (double)s.draft_steps),
+	                           .compression_ratio = ratio((double)s.timed, (double)s.full_passes),
+	                           .rows = ratio((double)s.rows, (double)s.verify_passes),
+	                           .c = ratio(s.draft_seconds, (double)s.draft_steps) / b->table.plain_seconds,
+	                           .tokens = s.tokens,
+	                           .differing = s.differing};
 	const double m = f.mean_generated;
+	f.realized = f.speed * b->table.plain_seconds;
 	f.expected = f.alpha > 0 ? m * f.alpha / ((m - 1) * f.c + f.alpha) : (double)NAN;
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		f.ctar[w] = ratio((double)s.ctar[w], (double)s.full_passes);
 	return f;
 }
 
-static void add(struct method_sum* s, const struct swiftlet_figures* f, int64_t differing, double speedup) {
-	s->tokens += f->tokens;
-	s->timed_tokens += f->tokens - 1;
-	s->differing += differing;
-	s->rounds += f->rounds;
-	s->round_tokens += f->round_tokens;
-	s->draft_steps += f->draft_steps;
-	s->accepted += f->draft_accepted;
-	s->full_passes += f->full_passes;
-	s->verify_passes += f->verify_passes;
-	s->rows += f->verified_rows;
-	for (int w = 0; w < CURVE; w++)
-		s->ctar[w] += f->ctar_passes[w];
-	s->seconds += f->seconds.decode;
-	s->draft_seconds += f->seconds.draft;
-	s->ratio[s->prompts++] = speedup;
-}
-
-static int task_index(struct method_table* t, const char* name) {
-	const char* const label = name ? name : "all";
-	for (int i = 0; i < t->tasks; i++)
-		if (strncmp(t->task[i], label, sizeof t->task[i] - 1) == 0)
-			return i;
-	if (t->tasks == BENCH_TASKS)
-		return BENCH_TASKS - 1;
-	snprintf(t->task[t->tasks], sizeof t->task[0], "%s", label);
-	return t->tasks++;
+/* Once all prompts were answered. */
+static void fill_table(struct methods_bench* b) {
+	struct method_table* t = &b->table;
+	const struct contest* c = &b->contest;
+	const struct answer plain = contest_sum(c, 0, every_prompt);
+	t->model = swiftlet_model_name(c->bench.model);
+	t->backend = swiftlet_engine_name(c->bench.engine);
+	t->plain_seconds = 1 / answer_speed(&plain);
+	t->tasks = c->tasks;
+	t->task = b->task;
+	for (int k = 0; k < c->tasks; k++)
+		b->task[k] = c->task[k][0] ? c->task[k] : "all";
+	for (int i = 0; i < t->rows; i++) {
+		t->row[i].all = figures_of(b, i, every_prompt);
+		for (int k = 0; k < c->tasks; k++)
+			t->row[i].task[k] = figures_of(b, i, (struct choice){c->task[k], -1});
+	}
 }
 
 /* ---- self-spec's mask ------------------------------------------------------------------------ */
 
 /* Offline: SWIFT's published search, a proposal before every round, on text that is not measured. */
 static bool find_mask(struct methods_bench* b, struct session* to, struct error* error) {
-	struct swiftlet_options o = b->bench.options;
+	struct swiftlet_options o = b->contest.bench.options;
 	struct prompt_list texts = {.n = 0};
-	bool good = prompt_list_read(&texts, b->bench.model, b->learn_input, error);
-	prompt_list_fit(&texts, options_context(&o, b->bench.engine->model));
+	bool good = prompt_list_read(&texts, b->contest.bench.model, b->learn_input, error);
+	prompt_list_fit(&texts, options_context(&o, b->contest.bench.engine->model));
 	o.method = SWIFTLET_SWIFT;
 	swiftlet_options_set(&o, "preset", "paper", NULL, 0);
 	o.bayes_interval = 2;
 	o.patience = (int)b->learn_steps;
 	o.max_steps = (int)b->learn_steps;
 	struct session* s =
-	    good ? swiftlet_session_open(b->bench.engine, &o, error->message, sizeof error->message) : NULL;
+	    good ? swiftlet_session_open(b->contest.bench.engine, &o, error->message, sizeof error->message)
+	         : NULL;
 	good = s != NULL;
 	for (int i = 0; good && b->mask_steps < b->learn_steps && i < 8 * texts.n && !interrupted(); i++) {
 		const struct prompt* p = &texts.prompt[i % texts.n];
@@ -164,26 +145,21 @@ static bool open_row(struct methods_bench* b, enum swiftlet_method method, enum 
                      bool whole, struct error* error) {
 	struct method_table* t = &b->table;
 	struct method_row* row = &t->row[t->rows];
-	struct swiftlet_options o = b->bench.options;
+	struct swiftlet_options o = b->contest.bench.options;
 	struct error why = {{0}};
 	o.method = method;
+	char name[40];
 	*row = (struct method_row){.method = method, .rule = rule, .whole = whole};
 	if (rule != SWIFTLET_STOP_OWN)
 		o.stop_rule = rule;
-	snprintf(row->name, sizeof row->name, rule == SWIFTLET_STOP_OWN ? "%s" : "%s/%s", methods[method].name,
-	         rule == SWIFTLET_STOP_OWN ? "" : stop_rule_name((enum stop_rule)(rule - 1)));
-	if (whole) {
-		o.reuse = false;
-		strcat(row->name, "/whole");
-	}
-	for (int i = 0; i <= BENCH_TASKS; i++) {
-		struct method_sum* sum = i < BENCH_TASKS ? &row->task[i] : &row->all;
-		sum->ratio = calloc((size_t)b->prompts.n + 1, sizeof *sum->ratio);
-		if (!sum->ratio)
-			return error_set(error, "out of memory for the figures");
-	}
-	struct session* s = swiftlet_session_open(b->bench.engine, &o, why.message, sizeof why.message);
-	b->session[t->rows++] = s;
+	o.reuse &= !whole;
+	snprintf(name, sizeof name, "%s%s%s%s", methods[method].name, rule == SWIFTLET_STOP_OWN ? "" : "/",
+	         rule == SWIFTLET_STOP_OWN ? "" : stop_rule_name((enum stop_rule)(rule - 1)),
+	         whole ? "/whole" : "");
+	if (!contest_enter(&b->contest, name, &o, &why, error))
+		return false;
+	struct session* s = b->contest.contender[t->rows].session;
+	row->name = b->contest.contender[t->rows++].name;
 	if (!s)
 		snprintf(row->missing, sizeof row->missing, "%.299s", why.message);
 	else if (method == SWIFTLET_SELF_SPEC && !find_mask(b, s, error))
@@ -194,9 +170,10 @@ static bool open_row(struct methods_bench* b, enum swiftlet_method method, enum 
 
 static bool open_variants(struct methods_bench* b, enum swiftlet_method method, enum swiftlet_stop_rule rule,
                           struct error* error) {
-	const bool exits = methods[method].drafter == DRAFTS_EXIT || methods[method].drafter == DRAFTS_ADAPTER;
-	if (b->table.rows + 2 > BENCH_ROWS)
-		return error_set(error, "more than %d rows: expected fewer --methods or --stop-rules", BENCH_ROWS);
+	const bool exits = method_has_exit(&methods[method]);
+	if (b->table.rows + 2 > MOST_CONTENDERS)
+		return error_set(error, "more than %d rows: expected fewer --methods or --stop-rules",
+		                 MOST_CONTENDERS);
 	return open_row(b, method, rule, false, error) &&
 	       (!b->whole || !exits || open_row(b, method, rule, true, error));
 }
@@ -222,70 +199,17 @@ static bool open_rows(struct methods_bench* b, struct error* error) {
 	return true;
 }
 
-static bool one(struct methods_bench* b, int row, const struct prompt* p, struct generation* g,
-                struct error* error) {
-	struct swiftlet_request request;
-	swiftlet_request_default(&request, &b->bench.options);
-	request.prompt = p->id;
-	request.n_prompt = p->n;
-	request.max_tokens = p->max_tokens < b->most_tokens ? p->max_tokens : (int)b->most_tokens;
-	return generation_run(g, b->session[row], &request, error);
-}
-
-static int64_t differing(const struct generation* a, const struct generation* b) {
-	int64_t n = a->n_tokens > b->n_tokens ? a->n_tokens - b->n_tokens : b->n_tokens - a->n_tokens;
-	for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++)
-		n += a->token[i] != b->token[i];
-	return n;
-}
-
-static double token_seconds(const struct generation* g) {
-	return g->figures.seconds.decode / (g->n_tokens - 1);
-}
-
-static bool one_prompt(struct methods_bench* b, int index, struct error* error) {
-	struct method_table* t = &b->table;
-	const struct prompt* p = &b->prompts.prompt[index];
-	struct generation g[BENCH_ROWS] = {{.show = NULL}};
-	const int task = task_index(t, p->task);
-	bool good = true;
-	for (int i = 0; good && i < t->rows; i++) {
-		const int row = (index + i) % t->rows;
-		if (b->session[row])
-			good = one(b, row, p, &g[row], error);
-	}
-	for (int row = 0; good && row < t->rows; row++) {
-		/* a text of one token came with the prefill: there is nothing to time */
-		if (!b->session[row] || g[0].n_tokens < 2)
-			continue;
-		const double speedup = token_seconds(&g[0]) / token_seconds(&g[row]);
-		const int64_t wrong = differing(&g[0], &g[row]);
-		add(&t->row[row].task[task], &g[row].figures, wrong, speedup);
-		add(&t->row[row].all, &g[row].figures, wrong, speedup);
-		t->row[row].exit_block = g[row].figures.exit_block;
-	}
-	for (int row = 0; row < t->rows; row++)
-		generation_free(&g[row]);
-	return good;
-}
-
-static bool run_prompts(struct methods_bench* b, struct error* error) {
-	prompt_list_fit(&b->prompts, options_context(&b->bench.options, b->bench.engine->model));
-	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
-	struct method_table* t = &b->table;
-	if (n == 0)
-		return error_set(error, "no prompt to measure on: found none that the context holds");
-	const double began = options_clock(&b->bench.options);
-	for (int i = 0; i < n && !interrupted(); i++, t->prompts++) {
-		if (i > 0 && b->most_seconds > 0 &&
-		    options_clock(&b->bench.options) - began > (double)b->most_seconds)
-			break;
-		bench_progress((double)i / n, "prompt %d of %d by %d methods", i + 1, n, t->rows);
-		if (!one_prompt(b, i, error))
-			return false;
-	}
-	t->plain_seconds = 1 / plain_rate(t);
-	return true;
+static bool prepare(struct methods_bench* b, struct error* error) {
+	struct contest* c = &b->contest;
+	c->temperature = c->bench.options.temperature;
+	if (!timed_backend_by_option(&b->timed, c->bench.engine, &c->bench.options, b->prices, error) ||
+	    !prompt_list_read(&c->prompts, c->bench.model, b->input, error))
+		return false;
+	prompt_list_fit(&c->prompts, options_context(&c->bench.options, c->bench.model));
+	for (int i = 0; i < c->prompts.n; i++)
+		if (c->prompts.prompt[i].max_tokens > b->most_tokens)
+			c->prompts.prompt[i].max_tokens = (int)b->most_tokens;
+	return open_rows(b, error);
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
@@ -301,9 +225,8 @@ static int name_width(const struct method_table* t) {
 static void tell_reuse(const struct method_table* t) {
 	for (int i = 1; i < t->rows; i++)
 		if (t->row[i].whole && !t->row[i].missing[0]) {
-			const double ms = 1000 * t->plain_seconds,
-			             kept = ms / method_figures(t, &t->row[i - 1].all).realized,
-			             whole = ms / method_figures(t, &t->row[i].all).realized;
+			const double ms = 1000 * t->plain_seconds, kept = ms / t->row[i - 1].all.realized,
+			             whole = ms / t->row[i].all.realized;
 			printf("\n%s: %.3f ms a token, %.3f where drafts are verified whole: reuse saves %.3f\n",
 			       t->row[i - 1].name, kept, whole, whole - kept);
 		}
@@ -319,35 +242,37 @@ static void tell_rules(const struct method_table* t) {
 		       methods[fixed->method].name);
 		for (int k = i; k < t->rows && t->row[k].method == fixed->method; k++)
 			printf("%-*s %8.2f\n", name_width(t), t->row[k].name,
-			       method_figures(t, &t->row[k].all).realized / method_figures(t, &fixed->all).realized);
+			       t->row[k].all.realized / fixed->all.realized);
 	}
 }
 
-static void tell_row(const struct method_table* t, const struct method_row* row, const struct method_sum* s) {
-	const struct method_figures f = method_figures(t, s);
-	printf("%-*s %8.2f %8.2f %8.2f %7.2f %6.2f %6.2f %8.2f %6.1f %6.2f %8.1f %9lld", name_width(t), row->name,
-	       f.speedup, f.realized, f.expected, f.mean_generated, f.alpha, f.compression_ratio, f.ctar[2],
-	       f.rows, f.c, (double)row->bytes / 1048576, (long long)s->differing);
-	if (row->exit_block > 0)
-		printf("   exit %d", row->exit_block);
+static void tell_row(const struct methods_bench* b, int i) {
+	const struct method_row* row = &b->table.row[i];
+	const struct method_figures f = row->all;
+	const int exit_block = b->contest.contender[i].exit_block;
+	printf("%-*s %8.2f %8.2f %8.2f %7.2f %6.2f %6.2f %8.2f %6.1f %6.2f %8.1f %9lld", name_width(&b->table),
+	       row->name, f.speedup, f.realized, f.expected, f.mean_generated, f.alpha, f.compression_ratio,
+	       f.ctar[2], f.rows, f.c, (double)row->bytes / 1048576, (long long)f.differing);
+	if (exit_block > 0)
+		printf("   exit %d", exit_block);
 	putchar('\n');
 }
 
 static int tell(const struct methods_bench* b) {
 	const struct method_table* t = &b->table;
-	printf("%s on %s: %d prompts, %lld tokens a method, ", t->model, t->backend, t->prompts,
+	printf("%s on %s: %d prompts, %lld tokens a method, ", t->model, t->backend, b->contest.asked,
 	       (long long)t->row[0].all.tokens);
 	if (b->prices)
 		printf("at %s\n", b->prices);
 	else
 		printf("%.3f ms a plain step\n", 1000 * t->plain_seconds);
-	if (b->bench.options.rejection && b->bench.options.temperature > 0)
+	if (b->contest.bench.options.rejection && b->contest.bench.options.temperature > 0)
 		puts("rejection sampling: lossless in distribution, so that tokens do differ");
 	printf("%-*s %8s %8s %8s %7s %6s %6s %8s %6s %6s %8s %9s\n", name_width(t), "method", "speed-up",
 	       "realized", "expected", "M", "alpha", "CR", "CTAR(3)", "rows", "c", "MiB", "differing");
 	for (int i = 0; i < t->rows; i++)
 		if (!t->row[i].missing[0])
-			tell_row(t, &t->row[i], &t->row[i].all);
+			tell_row(b, i);
 	for (int i = 0; i < t->rows; i++)
 		if (t->row[i].missing[0])
 			printf("%-*s %s\n", name_width(t), t->row[i].name, t->row[i].missing);
@@ -362,40 +287,39 @@ static int tell(const struct methods_bench* b) {
 			continue;
 		printf("%-*s", name_width(t), t->row[i].name);
 		for (int k = 0; k < t->tasks; k++)
-			printf(" %12.2f", method_figures(t, &t->row[i].task[k]).speedup);
+			printf(" %12.2f", t->row[i].task[k].speedup);
 		putchar('\n');
 	}
 	return STATUS_DONE;
 }
 
-static void sum_json(cJSON* to, const struct method_table* t, const struct method_sum* s) {
-	const struct method_figures f = method_figures(t, s);
+static void figures_json(cJSON* to, const struct method_figures f) {
 	bench_json_number(to, "speedup", f.speedup);
 	bench_json_number(to, "realized", f.realized);
 	bench_json_number(to, "expected", f.expected);
-	bench_json_number(to, "tokens_per_second", ratio((double)s->timed_tokens, s->seconds));
+	bench_json_number(to, "tokens_per_second", f.speed);
 	bench_json_number(to, "M", f.mean_generated);
 	bench_json_number(to, "alpha", f.alpha);
 	bench_json_number(to, "CR", f.compression_ratio);
 	cJSON* const curve = cJSON_AddArrayToObject(to, "CTAR");
-	for (int w = 0; curve && w < CURVE; w++)
+	for (int w = 0; curve && w < SWIFTLET_CTAR; w++)
 		cJSON_AddItemToArray(curve, cJSON_CreateNumber(f.ctar[w]));
 	bench_json_number(to, "rows", f.rows);
 	bench_json_number(to, "c", f.c);
-	bench_json_number(to, "tokens", (double)s->tokens);
-	bench_json_number(to, "differing", (double)s->differing);
+	bench_json_number(to, "tokens", (double)f.tokens);
+	bench_json_number(to, "differing", (double)f.differing);
 }
 
 static int tell_json(const struct methods_bench* b) {
 	const struct method_table* t = &b->table;
 	cJSON* const out = cJSON_CreateObject();
-	bench_describe(&b->bench, out);
+	bench_describe(&b->contest.bench, out);
 	if (b->prices)
 		cJSON_AddStringToObject(out, "prices", b->prices);
-	bench_json_number(out, "prompts", t->prompts);
+	bench_json_number(out, "prompts", b->contest.asked);
 	bench_json_number(out, "plain_step_seconds", t->plain_seconds);
 	bench_json_number(out, "self_spec_proposals", (double)b->mask_steps);
-	cJSON_AddStringToObject(out, "acceptance", b->bench.options.rejection ? "rejection" : "coupled");
+	cJSON_AddStringToObject(out, "acceptance", b->contest.bench.options.rejection ? "rejection" : "coupled");
 	cJSON* const rows = cJSON_AddObjectToObject(out, "methods");
 	for (int i = 0; rows && i < t->rows; i++) {
 		const struct method_row* row = &t->row[i];
@@ -404,49 +328,36 @@ static int tell_json(const struct methods_bench* b) {
 			cJSON_AddStringToObject(to, "missing", row->missing);
 			continue;
 		}
-		sum_json(to, t, &row->all);
+		figures_json(to, row->all);
 		bench_json_number(to, "memory_bytes", (double)row->bytes);
-		bench_json_number(to, "exit_block", row->exit_block > 0 ? row->exit_block : (double)NAN);
+		const int exit_block = b->contest.contender[i].exit_block;
+		bench_json_number(to, "exit_block", exit_block > 0 ? exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; tasks && k < t->tasks; k++)
-			sum_json(cJSON_AddObjectToObject(tasks, t->task[k]), t, &row->task[k]);
+			figures_json(cJSON_AddObjectToObject(tasks, t->task[k]), row->task[k]);
 	}
 	return bench_print_json(out);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static void close_all(struct methods_bench* b) {
-	for (int i = 0; i < b->table.rows; i++) {
-		if (b->session[i])
-			swiftlet_session_close(b->session[i]);
-		for (int k = 0; k < BENCH_TASKS; k++)
-			free(b->table.row[i].task[k].ratio);
-		free(b->table.row[i].all.ratio);
-	}
-	prompt_list_free(&b->prompts);
-	timed_backend_remove(&b->timed);
-	bench_close(&b->bench);
-}
-
 static int run(struct methods_bench* b, const char* model, const struct swiftlet_options* options,
                bool json) {
 	struct error error = {{0}};
-	int status = bench_open(&b->bench, model, options, json);
+	int status = bench_open(&b->contest.bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
-		snprintf(b->table.model, sizeof b->table.model, "%s", swiftlet_model_name(b->bench.model));
-		snprintf(b->table.backend, sizeof b->table.backend, "%s", swiftlet_engine_name(b->bench.engine));
 		interrupt_watch();
-		const bool good =
-		    timed_backend_by_option(&b->timed, b->bench.engine, &b->bench.options, b->prices, &error) &&
-		    prompt_list_read(&b->prompts, b->bench.model, b->input, &error) && open_rows(b, &error) &&
-		    run_prompts(b, &error);
+		const bool good = prepare(b, &error) && contest_run(&b->contest, &error);
 		bench_progress_end();
+		if (good)
+			fill_table(b);
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(b) : tell(b);
 		if (good && b->plot && !plot_methods(&b->table, b->plot, &error))
 			status = complain(STATUS_FAILED, "%s", error.message);
 	}
-	close_all(b);
+	contest_close(&b->contest);
+	timed_backend_remove(&b->timed);
+	bench_close(&b->contest.bench);
 	return status;
 }
 
@@ -457,7 +368,6 @@ int bench_methods_main(int argc, char** argv) {
 	struct methods_bench* b = calloc(1, sizeof *b);
 	if (!b)
 		return complain(STATUS_FAILED, "out of memory");
-	b->most_prompts = MOST_PROMPTS;
 	b->most_tokens = 128;
 	b->learn_steps = 200;
 	const struct option option[] = {
@@ -468,9 +378,9 @@ int bench_methods_main(int argc, char** argv) {
 	    {"methods", 0, "LIST", "only these, beside vanilla (all)", OPTION_TEXT, &b->names, 0, 0},
 	    {"stop-rules", 0, "LIST", "each method by each of these rules", OPTION_TEXT, &b->rules, 0, 0},
 	    {"whole", 0, NULL, "each method with an exit without --reuse too", OPTION_FLAG, &b->whole, 0, 0},
-	    {"prompts", 'n', "N", "stop after so many", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
+	    {"prompts", 'n', "N", "stop after so many", OPTION_COUNT, &b->contest.most_prompts, 1, MOST_PROMPTS},
 	    {"seconds", 0, "N", "begin no prompt after so many seconds of prompts", OPTION_COUNT,
-	     &b->most_seconds, 1, 1 << 20},
+	     &b->contest.most_seconds, 1, 1 << 20},
 	    {"max-tokens", 0, "N", "tokens a prompt at most (128)", OPTION_COUNT, &b->most_tokens, 2, 1 << 20},
 	    {"learn", 0, "FILE", "prompts that self-spec's mask is found on (the usual ones)", OPTION_TEXT,
 	     &b->learn_input, 0, 0},

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/lab/bench.h"
 #include "tools/lab/bench_lowbit.h"
 #include "tools/program/runtime.h"
 
@@ -37,8 +36,8 @@ struct swift {
 	double search_optimizer_share, search_pass_share;
 	struct mask mask;
 	/* decode */
-	double speedup, lower, upper, plain_speed, swift_speed;
-	double mean_generated, alpha, c, expected;
+	struct way way[2]; /* and plain decoding */
+	double plain_speed, swift_speed;
 	double decode_host_share;
 	double optimizer_share, pass_share; /* over search and decode together */
 	/* cold */
@@ -111,18 +110,11 @@ static double per_token(double seconds, int64_t tokens) {
 	return tokens > 0 ? seconds / (double)tokens : NAN;
 }
 
-static void figures(struct swift* w, struct runner* swift, struct runner* plain, double* ratio, int n) {
-	const double drafting = swift->pass_seconds[WORK_DRAFT] + swift->pass_seconds[WORK_DRAFT_LOOP];
-	w->mean_generated = (double)swift->round_tokens / (double)swift->rounds;
-	w->alpha = (double)swift->accepted / (double)swift->draft_steps;
-	w->c = drafting / (double)swift->draft_steps / per_token(runner_pass_seconds(plain), plain->tokens);
-	const double m = w->mean_generated, a = w->alpha;
-	w->expected = m * a / ((m - 1) * w->c + a); /* SWIFT Eq. 6 */
+static void figures(struct swift* w) {
+	const struct runner *swift = &w->way[0].runner, *plain = &w->way[1].runner;
+	ways_judge(w->way, 2, (int)w->slices, &w->compared, &w->differing);
 	w->plain_speed = 1 / per_token(plain->seconds, plain->tokens);
 	w->swift_speed = 1 / per_token(swift->seconds, swift->tokens);
-	w->speedup = bench_median(ratio, n); /* sorts */
-	w->lower = ratio[n / 4];
-	w->upper = ratio[n - 1 - n / 4];
 	w->decode_host_share = runner_host_seconds(swift) / swift->seconds;
 	w->host_seconds += runner_host_seconds(swift);
 	w->pass_seconds += swift->pass_seconds[WORK_MATCHNESS];
@@ -131,47 +123,26 @@ static void figures(struct swift* w, struct runner* swift, struct runner* plain,
 	w->pass_share = w->pass_seconds / w->all_seconds;
 }
 
-/* A slice of each, the one that begins in turns; the ratio of their times a token. */
-static bool pair_of_slices(struct runner* swift, struct runner* plain, int turn, double* ratio,
-                           struct error* error) {
-	double seconds[2] = {0};
-	int64_t tokens[2] = {0};
-	for (int k = 0; k < 2; k++) {
-		const int who = (turn + k) % 2;
-		if (!runner_advance(who ? plain : swift, SLICE, &seconds[who], &tokens[who], error))
-			return false;
-	}
-	*ratio = per_token(seconds[1], tokens[1]) / per_token(seconds[0], tokens[0]);
-	return true;
-}
-
 static bool run_decode(struct swift* w, struct error* error) {
-	struct swiftlet_options options = w->bench.options, plain_options = vanilla(&options);
-	struct runner swift = {0}, plain = {0};
-	double ratio[MOST_SLICES], ignored;
+	struct swiftlet_options options = w->bench.options, plain = vanilla(&options);
 	options.search = false;
-	bool good = runner_open(&swift, &w->bench, &options, FIRST_DECODE_PROMPT, REQUEST, error) &&
-	            runner_open(&plain, &w->bench, &plain_options, FIRST_DECODE_PROMPT, REQUEST, error);
+	bool good = runner_open(&w->way[0].runner, &w->bench, &options, FIRST_DECODE_PROMPT, REQUEST, error) &&
+	            runner_open(&w->way[1].runner, &w->bench, &plain, FIRST_DECODE_PROMPT, REQUEST, error);
 	if (good) {
-		session_set_mask(swift.session, &w->mask);
-		session_expect(swift.session, w->matchness);
+		session_set_mask(w->way[0].runner.session, &w->mask);
+		session_expect(w->way[0].runner.session, w->matchness);
 	}
-	/* a first pair, uncounted, in which costs and acceptance are learned */
-	good = good && pair_of_slices(&swift, &plain, 1, &ignored, error);
-	if (good) {
-		runner_reset(&swift);
-		runner_reset(&plain);
-	}
+	/* a first turn, uncounted, in which costs and acceptance are learned */
+	good = good && ways_turn(w->way, 2, SLICE, 1, 0, error);
+	if (good)
+		ways_reset(w->way, 2);
 	for (int i = 0; good && i < w->slices; i++) {
 		bench_progress((double)i / (double)w->slices, "decoding in turns");
-		good = pair_of_slices(&swift, &plain, i, &ratio[i], error);
+		good = ways_turn(w->way, 2, SLICE, i, i, error);
 	}
-	if (good) {
-		figures(w, &swift, &plain, ratio, (int)w->slices);
-		w->compared += runner_compare(&swift, &plain, &w->differing);
-	}
-	runner_close(&swift);
-	runner_close(&plain);
+	if (good)
+		figures(w);
+	ways_close(w->way, 2);
 	return good;
 }
 
@@ -179,31 +150,26 @@ static bool run_decode(struct swift* w, struct error* error) {
 
 /* One pair a ratio: sessions that know nothing and a plain one, all of them slice by slice in turns. */
 static bool cold_pair(struct swift* w, int pair, struct error* error) {
-	struct runner r[RATIOS + 1] = {{0}};
-	double seconds[RATIOS + 1] = {0};
-	int64_t tokens[RATIOS + 1] = {0};
+	struct way way[RATIOS + 1] = {{.name = NULL}};
 	bool good = true;
 	engine_forget_costs(w->bench.engine);
 	for (int k = 0; good && k <= RATIOS; k++) {
 		struct swiftlet_options options = k < RATIOS ? w->bench.options : vanilla(&w->bench.options);
 		options.skip_ratio = k < RATIOS ? ratio_of[k] : 0;
-		good = runner_open(&r[k], &w->bench, &options, (uint64_t)(FIRST_COLD_PROMPT + pair),
+		good = runner_open(&way[k].runner, &w->bench, &options, (uint64_t)(FIRST_COLD_PROMPT + pair),
 		                   (int)w->cold_tokens + SLICE, error);
 	}
-	for (int64_t turn = 0; good && turn * COLD_SLICE < w->cold_tokens; turn++)
-		for (int k = 0; good && k <= RATIOS; k++) {
-			const int who = (int)(turn + k) % (RATIOS + 1);
-			bench_progress((double)turn * COLD_SLICE / (double)w->cold_tokens, "cold start %d of %d",
-			               pair + 1, (int)w->pairs);
-			good = runner_advance(&r[who], COLD_SLICE, &seconds[who], &tokens[who], error);
-		}
+	for (int turn = 0; good && turn * COLD_SLICE < w->cold_tokens; turn++) {
+		bench_progress((double)turn * COLD_SLICE / (double)w->cold_tokens, "cold start %d of %d", pair + 1,
+		               (int)w->pairs);
+		good = ways_turn(way, RATIOS + 1, COLD_SLICE, turn, 0, error);
+	}
 	for (int k = 0; good && k < RATIOS; k++) {
 		w->cold[k].slowdown[pair] =
-		    per_token(seconds[k], tokens[k]) / per_token(seconds[RATIOS], tokens[RATIOS]);
-		w->compared += runner_compare(&r[k], &r[RATIOS], &w->differing);
+		    per_token(way[k].seconds, way[k].tokens) / per_token(way[RATIOS].seconds, way[RATIOS].tokens);
+		w->compared += runner_compare(&way[k].runner, &way[RATIOS].runner, &w->differing);
 	}
-	for (int k = 0; k <= RATIOS; k++)
-		runner_close(&r[k]);
+	ways_close(way, RATIOS + 1);
 	return good;
 }
 
@@ -241,14 +207,8 @@ static void json_search(const struct swift* w, cJSON* out) {
 static void json_decode(const struct swift* w, cJSON* out) {
 	bench_json_number(out, "plain_tokens_per_second", w->plain_speed);
 	bench_json_number(out, "tokens_per_second", w->swift_speed);
-	bench_json_number(out, "speedup", w->speedup);
-	bench_json_number(out, "speedup_lower_quartile", w->lower);
-	bench_json_number(out, "speedup_upper_quartile", w->upper);
-	bench_json_number(out, "M", w->mean_generated);
-	bench_json_number(out, "alpha", w->alpha);
-	bench_json_number(out, "c", w->c);
-	bench_json_number(out, "expected_speedup", w->expected);
-	bench_json_number(out, "realized_over_expected", w->speedup / w->expected);
+	way_json(&w->way[0], out);
+	bench_json_number(out, "realized_over_expected", w->way[0].speedup / w->way[0].expected);
 	bench_json_number(out, "optimizer_share", w->optimizer_share);
 	bench_json_number(out, "search_pass_share", w->pass_share);
 	bench_json_number(out, "decode_optimizer_share", w->decode_host_share);
@@ -290,13 +250,15 @@ static int tell_json(const struct swift* w) {
 }
 
 static void print_decode(const struct swift* w) {
+	const struct way* way = &w->way[0];
 	printf("\nb. with that mask, in turns with plain decoding, %d slices of %d tokens\n", (int)w->slices,
 	       SLICE);
 	printf("  plain              %10.2f tokens/s\n", w->plain_speed);
 	printf("  swiftlet           %10.2f tokens/s\n", w->swift_speed);
-	printf("  speed-up           %10.2f (quartiles %.2f to %.2f)\n", w->speedup, w->lower, w->upper);
-	printf("  M, alpha, c        %10.2f %.3f %.3f\n", w->mean_generated, w->alpha, w->c);
-	printf("  expected speed-up  %10.2f, of which %.2f came true\n", w->expected, w->speedup / w->expected);
+	printf("  speed-up           %10.2f (quartiles %.2f to %.2f)\n", way->speedup, way->lower, way->upper);
+	printf("  M, alpha, c        %10.2f %.3f %.3f\n", way->mean_generated, way->alpha, way->c);
+	printf("  expected speed-up  %10.2f, of which %.2f came true\n", way->expected,
+	       way->speedup / way->expected);
 	printf("  of the time of a and b: optimizer %.4f, search passes %.3f\n", w->optimizer_share,
 	       w->pass_share);
 }

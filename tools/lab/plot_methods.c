@@ -17,7 +17,7 @@ static bool shown(const struct method_row* row) {
 }
 
 static double value_of(const struct method_table* t, const struct method_row* row, int task) {
-	const double v = method_figures(t, task < t->tasks ? &row->task[task] : &row->all).speedup;
+	const double v = task < t->tasks ? row->task[task].speedup : row->all.speedup;
 	return isfinite(v) ? v : 0;
 }
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/decode/method_round.h"
+#include "core/decode/lone.h"
 
 bool trace_open(struct trace* trace, const char* path, const swiftlet_session* session, struct error* error) {
 	*trace = (struct trace){.file = fopen(path, "w"), .path = path, .session = session};
@@ -25,7 +25,7 @@ static void write_chain(FILE* out, const struct round_trace* t) {
 void trace_step(void* user) {
 	struct trace* trace = user;
 	struct round_trace t;
-	method_trace(trace->session, &t);
+	session_trace(trace->session, &t);
 	if (t.round <= trace->rounds)
 		return;
 	FILE* out = trace->file;

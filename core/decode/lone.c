@@ -1,0 +1,390 @@
+/* One round of a lone drafter, step by step; what it needs is opened once. */
+#include "core/decode/lone.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/decode/session_state.h"
+#include "core/draft/rejection.h"
+
+static const struct model_shape* shape_of(const struct session* s) {
+	return &s->engine->model->weights.shape;
+}
+
+/* ---- masks ---------------------------------------------------------------------------------- */
+
+static struct mask uniform_mask(int blocks, int size) {
+	struct mask mask = {.word = {0}};
+	const int dims = 2 * (blocks - 2);
+	for (int i = 0; i < size; i++)
+		mask_set(&mask, 2 + (int)(((double)i + 0.5) * dims / size), true);
+	return mask;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static enum stop_rule rule_of(const struct swiftlet_options* o, const struct method* method) {
+	return o->stop_rule == SWIFTLET_STOP_OWN ? method->stop : (enum stop_rule)(o->stop_rule - 1);
+}
+
+/* Kangaroo's eta and CLaSp's are their marginal rules'; another rule starts as AdaSPEED's. */
+static void set_stopper(struct lone* m, const struct swiftlet_options* o) {
+	const struct method* method = m->method;
+	const bool own = o->stop_rule == SWIFTLET_STOP_OWN;
+	m->stop = (struct stopper){.rule = rule_of(o, method),
+	                           .most = method_most(o),
+	                           .start = o->stop_threshold >= 0 ? (float)o->stop_threshold
+	                                    : own                  ? method->threshold
+	                                                           : 0.8f,
+	                           .at_most = own && method->at_most,
+	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
+	                           .target = 0.9f,
+	                           .policy = &m->policy};
+	if (method->source == SOURCE_exit && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
+	    o->speculations == 0)
+		m->stop.most = m->choice.steps;
+}
+
+/* Exits by price are those that have a head, where there are heads. */
+static bool open_heads(struct session* s, struct error* error) {
+	struct lone* m = s->lone;
+	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
+	struct heads* heads = &s->engine->heads;
+	if (m->method->source != SOURCE_exit || heads->bytes == 0)
+		return true;
+	if (lone_given_exit(s) == 0)
+		exit_choice_keep(&m->choice, heads);
+	m->side = s->engine->backend->cache_open(s->engine->backend, 1, s->cache->type, error);
+	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
+	m->exit_logits = malloc(3 * vocab * sizeof *m->exit_logits);
+	m->heads = (struct trained_heads){heads, heads->rows, heads_apply};
+	if (m->side && (!m->exit_state || !m->exit_logits))
+		error_set(error, "out of memory for heads");
+	m->exit_heads = (struct exit_heads){.heads = heads,
+	                                    .scratch = m->side,
+	                                    .in = m->exit_state ? m->exit_state + EXIT_ROWS * dim : NULL,
+	                                    .logits = m->exit_logits};
+	return m->side && m->exit_state && m->exit_logits;
+}
+
+static bool open_adapter(struct session* s, struct error* error) {
+	struct backend* backend = s->engine->side;
+	if (s->lone->method->source == SOURCE_adapter)
+		s->lone->side = backend->cache_open(backend, s->cache->capacity, s->cache->type, error);
+	return s->lone->side || s->lone->method->source != SOURCE_adapter;
+}
+
+static bool open_drafter(struct session* s, struct error* error) {
+	struct lone* m = s->lone;
+	const struct chain_setup chain = {.shape = shape_of(s),
+	                                  .reuse = method_has_exit(m->method) && s->options.reuse,
+	                                  .states = m->stop.rule == STOP_PROBE,
+	                                  .logits = s->options.rejection,
+	                                  .heads = m->heads.heads ? &m->heads : NULL,
+	                                  .side = m->side};
+	const struct drafter_setup setup = {.context = s->cache->capacity + 1,
+	                                    .vocab = chain.shape->vocab,
+	                                    .most = method_most(&s->options),
+	                                    .chain = &chain};
+	m->drafter = drafters[m->method->source];
+	if (!drafter_set_open(&s->drafters, 1u << m->method->source, &setup))
+		return error_set(error, "out of memory for the drafter of --method %s", m->method->name);
+	m->state = s->drafters.state[m->method->source];
+	m->chain = m->drafter->chain ? m->drafter->chain(m->state) : NULL;
+	return true;
+}
+
+static bool open_probe(struct session* s, struct error* error) {
+	const struct probe_weights* given = &s->engine->probe;
+	struct lone* m = s->lone;
+	return m->stop.rule != STOP_PROBE ||
+	       probe_start(&m->probe, m->chain ? shape_of(s)->dim : 1, m->chain ? given->weight : NULL,
+	                   given->bias) ||
+	       error_set(error, "out of memory for a probe");
+}
+
+static bool open_rejection(struct session* s, struct error* error) {
+	struct lone* m = s->lone;
+	const size_t vocab = (size_t)shape_of(s)->vocab;
+	if (!s->options.rejection)
+		return true;
+	m->target_logits = malloc(SLICE_ROWS * vocab * sizeof *m->target_logits);
+	m->distribution = malloc(4 * vocab * sizeof *m->distribution);
+	return (m->target_logits && m->distribution) || error_set(error, "out of memory for rejection sampling");
+}
+
+static bool open_mask(struct session* s, struct error* error) {
+	struct lone* m = s->lone;
+	const int blocks = shape_of(s)->n_blocks;
+	if (m->method->mask == MASK_UNIFORM || m->method->mask == MASK_PROGRAMMED)
+		s->mask = uniform_mask(blocks, method_mask_size(s));
+	if (m->method->mask != MASK_PROGRAMMED)
+		return true;
+	m->programming = malloc(layer_programming_bytes(shape_of(s)));
+	m->programmed_mask = calloc(2 * (size_t)blocks, sizeof *m->programmed_mask);
+	return (m->programming && m->programmed_mask) ||
+	       error_set(error, "out of memory for dynamic programming");
+}
+
+bool lone_open(struct session* s, struct error* error) {
+	struct lone* m = s->lone = calloc(1, sizeof *m);
+	if (!m)
+		return error_set(error, "out of memory for a method");
+	m->method = method_of(&s->options);
+	exit_choice_open(&m->choice, shape_of(s)->n_blocks, lone_given_exit(s));
+	if (!open_heads(s, error) || !open_adapter(s, error))
+		return false;
+	set_stopper(m, &s->options);
+	return open_drafter(s, error) && open_probe(s, error) && open_rejection(s, error) && open_mask(s, error);
+}
+
+void lone_close(struct lone* m) {
+	if (!m)
+		return;
+	if (m->side)
+		m->side->backend->cache_close(m->side);
+	probe_end(&m->probe);
+	free(m->exit_state);
+	free(m->exit_logits);
+	free(m->target_logits);
+	free(m->distribution);
+	free(m->programming);
+	free(m->programmed_mask);
+	free(m);
+}
+
+size_t session_method_bytes(const struct session* s) {
+	const struct lone* m = s->lone;
+	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
+	size_t bytes = s->drafts.any ? s->engine->low.table.bytes : 0;
+	if (!m)
+		return bytes;
+	bytes += sizeof *m + (m->chain ? sizeof *m->chain + (MAX_DRAFT + 2) * dim * sizeof(float) : 0);
+	if (m->method->source == SOURCE_adapter)
+		bytes += s->engine->adapter.bytes + m->side->bytes;
+	if (m->method->source == SOURCE_exit)
+		bytes += s->engine->heads.bytes;
+	const struct drafter_setup setup = {.vocab = shape_of(s)->vocab};
+	if (m->drafter->bytes)
+		bytes += m->drafter->bytes(&setup);
+	if (m->distribution)
+		bytes += (SLICE_ROWS + MAX_DRAFT + 4) * vocab * sizeof *m->distribution;
+	if (m->programming)
+		bytes += layer_programming_bytes(shape_of(s));
+	return bytes + probe_bytes(&m->probe);
+}
+
+/* ---- a text --------------------------------------------------------------------------------- */
+
+bool lone_sees_prompt(const struct session* s) { return s->lone && s->lone->drafter->read; }
+
+int lone_keeps(const struct session* s, int kept) {
+	const int seen = lone_sees_prompt(s) ? s->lone->drafter->seen(s->lone->state) : kept;
+	return seen < kept ? seen / PREFILL_CHUNK * PREFILL_CHUNK : kept;
+}
+
+static void forget_aside(struct lone* m) {
+	m->aside = ASIDE_NOTHING;
+	m->aside_at = 0;
+}
+
+void lone_release(struct session* s) {
+	if (s->lone)
+		forget_aside(s->lone);
+	if (lone_sees_prompt(s) && s->again == 0)
+		s->lone->drafter->begin(s->lone->state, s->n_prompt, 0);
+}
+
+bool lone_begin(struct session* s, int kept, struct error* error) {
+	struct lone* m = s->lone;
+	if (m->method->mask == MASK_GIVEN && mask_count(&s->mask) == 0)
+		return error_set(error,
+		                 "--method %s drafts with a mask that was found before and none was given: swiftlet "
+		                 "learn -i TEXTS.jsonl --save-mask FILE makes one, --mask FILE gives it",
+		                 m->method->name);
+	if (s->options.rejection && s->sampled && s->history.on)
+		return error_set(error, "--acceptance rejection knows no penalties or biases: expected none");
+	stop_begin(&m->stop);
+	m->round = 0;
+	m->choice.measured_at = 0;
+	forget_aside(m);
+	if (m->drafter->begin)
+		m->drafter->begin(m->state, s->n_prompt, kept);
+	return true;
+}
+
+int lone_tap(const struct session* s, float** out) {
+	*out = s->lone->chain->prompt;
+	return 2 * s->lone->choice.exit_block - 1;
+}
+
+void lone_read(struct session* s, int n, struct pass* pass) {
+	s->lone->drafter->read(s->lone->state, n, pass);
+}
+
+struct backend* lone_backend(const struct session* s, const struct cache* cache) {
+	return s->lone && cache && cache == s->lone->side && lone_sees_prompt(s) ? s->engine->side : NULL;
+}
+
+/* ---- a round --------------------------------------------------------------------------------- */
+
+/* Under rejection drafts draw noise of their own, another each round. */
+static const struct sampler* draft_sampler(struct session* s) {
+	struct lone* m = s->lone;
+	if (!s->sampled || !s->options.rejection)
+		return s->sampled ? &s->sampler : NULL;
+	m->sampler = s->sampler;
+	m->sampler.seed = s->sampler.seed ^ (0xd1b54a32d192ed03u * (uint64_t)(m->round + 1));
+	return &m->sampler;
+}
+
+static void start_chain(struct session* s) {
+	struct lone* m = s->lone;
+	const bool exits = method_has_exit(m->method);
+	const struct segment segment = {.cache = s->cache,
+	                                .base = s->cache->committed,
+	                                .sampler = draft_sampler(s),
+	                                .penalties = penalties_now(s)};
+	chain_start(m->chain, s->text[s->n_text - 1], 2 * (exits ? m->choice.exit_block : shape_of(s)->n_blocks),
+	            exits ? NULL : &s->mask, &segment);
+}
+
+void lone_start(struct session* s) {
+	struct lone* m = s->lone;
+	tree_start(&s->planner.tree, s->text[s->n_text - 1]);
+	m->why = "limit";
+	m->limit = price_useful_depth(s, m->stop.most);
+	if (s->log_probs.top > 0)
+		m->limit = least(m->limit, LOGPROB_ROWS - 1);
+	m->round++;
+	if (m->chain)
+		start_chain(s);
+	if (m->stop.rule == STOP_GAIN)
+		lone_set_policy(s);
+	stop_chain(&m->stop);
+	m->next = m->chain && m->limit > 0 ? LONE_STEP : LONE_DONE;
+	if (!m->chain)
+		lone_guess(s);
+}
+
+bool lone_goes_on(const struct session* s) { return s->lone->next != LONE_DONE; }
+
+void lone_fill(struct session* s, struct pass* pass) {
+	struct lone* m = s->lone;
+	if (m->next == LONE_REST) {
+		chain_rest_pass(m->chain, &s->planner.tree, pass);
+		return;
+	}
+	m->drafter->fill(m->state, &s->planner.tree, 0, 0, pass);
+	if (m->chain->skip) {
+		pass->low = states_low(&s->drafts);
+		pass->low_head = s->drafts.head;
+	}
+}
+
+void lone_charge(struct session* s, double seconds) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
+	const double cost = plain > 0 ? seconds / plain : 0;
+	s->figures.seconds.draft += seconds;
+	s->round_cost += cost;
+	s->lone->draft_cost += cost;
+}
+
+static void end_chain(struct session* s) {
+	struct pass pass;
+	lone_build_tree(s);
+	s->lone->next = chain_rest_pass(s->lone->chain, &s->planner.tree, &pass) ? LONE_REST : LONE_DONE;
+}
+
+static void after_step(struct session* s) {
+	struct lone* m = s->lone;
+	const int at = m->chain->steps - 1;
+	const struct result* step = &m->chain->result[at];
+	m->chance[at] = lone_step_chance(m);
+	bool last = stop_after(&m->stop, m->chance[at], step->max_probability, &m->why);
+	if (session_ends(s, step->token)) {
+		last = true;
+		m->why = "end";
+	} else if (!last && m->chain->steps >= m->limit) {
+		last = true;
+		m->why = "limit";
+	}
+	if (last)
+		end_chain(s);
+}
+
+void lone_take(struct session* s) {
+	struct lone* m = s->lone;
+	if (m->next == LONE_REST) {
+		m->next = LONE_DONE;
+		return;
+	}
+	const int before = m->chain->steps;
+	const double began = options_clock(&s->options);
+	m->drafter->take(m->state);
+	lone_charge(s, options_clock(&s->options) - began);
+	if (m->chain->steps > before)
+		after_step(s);
+	else if (m->chain->broken)
+		end_chain(s);
+}
+
+/* ---- verification --------------------------------------------------------------------------- */
+
+void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
+	struct lone* m = s->lone;
+	const struct tree* tree = &s->planner.tree;
+	if (s->options.rejection && s->sampled)
+		wants |= WANT_LOGITS;
+	for (int i = 0; m->target_logits && i < tree->n; i++)
+		s->round.out[i].logits = m->target_logits + (size_t)i * (size_t)shape_of(s)->vocab;
+	if (m->chain)
+		chain_verify_pass(m->chain, &s->round, tree, wants, pass);
+	else
+		round_verify_pass(&s->round, tree, shape_of(s)->n_blocks, wants, pass);
+}
+
+double lone_rest_share(const struct session* s) {
+	double attention, mlp, fixed;
+	cost_sub_layers(&s->engine->cost, false, &attention, &mlp, &fixed);
+	const int blocks = shape_of(s)->n_blocks;
+	const double rest = (blocks - s->lone->chain->span / 2) * (attention + mlp) + fixed;
+	return rest / (blocks * (attention + mlp) + fixed);
+}
+
+static void reject(struct session* s) {
+	struct lone* m = s->lone;
+	const struct tree* tree = &s->planner.tree;
+	const size_t vocab = (size_t)shape_of(s)->vocab;
+	const float* q[MAX_ROWS] = {NULL};
+	const struct rejection rejection = {.vocab = (int)vocab,
+	                                    .sampler = &s->sampler,
+	                                    .p = m->distribution,
+	                                    .q = m->distribution + vocab,
+	                                    .scratch = m->distribution + 2 * vocab};
+	for (int d = 0, row = 0; m->chain && row >= 0 && d < m->chain->steps; d++) {
+		q[row] = m->chain->result[d].logits;
+		row = tree_child(tree, row, m->chain->result[d].token);
+	}
+	tree_reject(tree, s->round.out, q, (uint64_t)s->cache->committed + 1, &rejection, &s->round.verdict);
+	round_commit(&s->round);
+}
+
+void lone_verdict(struct session* s) {
+	if (s->options.rejection && s->sampled)
+		reject(s);
+	else
+		round_take_verify(&s->round);
+}
+
+void session_trace(const struct session* s, struct round_trace* out) {
+	const struct lone* m = s->lone;
+	*out = (struct round_trace){.round = s->figures.full_passes,
+	                            .position = s->round.segment.base,
+	                            .steps = m && m->chain ? m->chain->steps : 0,
+	                            .step = m && m->chain ? m->chain->result : NULL,
+	                            .why = m ? m->why : "planned",
+	                            .tree = &s->planner.tree,
+	                            .accepted = m ? m->accepted : s->round.verdict.accepted,
+	                            .bonus = s->round.verdict.bonus};
+}

@@ -1,0 +1,128 @@
+/* Rounds of the methods that one drafter makes (method.h).
+ *
+ *     (passes of its own) → start → guesses, or step … until the stop rule ends it → verify → learn
+ *
+ * The drafter says what comes next (core/draft: jacobi.c, exit.c, …); here is what holds for all of them: how
+ * far (stop.h), what tree the steps become, how it is accepted, and what is learned of them. The work is the
+ * session's (core/decode/flow.c). */
+#ifndef SWIFTLET_CORE_DECODE_LONE_H
+#define SWIFTLET_CORE_DECODE_LONE_H
+
+#include "core/decode/exit_choice.h"
+#include "core/decode/layer_programming.h"
+#include "core/decode/method.h"
+#include "core/draft/chain.h"
+#include "core/draft/probe.h"
+
+struct session;
+
+/* How often something was right, fading. */
+struct rate {
+	float right, trials;
+};
+
+struct lone {
+	const struct method* method;
+	const struct drafter* drafter;
+	void* state;         /* the drafter's */
+	struct chain* chain; /* its steps; NULL: it guesses */
+	struct cache* side; /* the adapter's, or one that holds nothing for trained heads; NULL: none is wanted */
+	struct trained_heads heads;
+
+	/* how far */
+	struct stopper stop;
+	struct draft_policy policy; /* of the rule gain */
+	struct probe probe;
+	int limit;       /* draft steps of this round */
+	const char* why; /* the chain ended */
+	enum { LONE_STEP, LONE_REST, LONE_DONE } next;
+
+	/* before a round */
+	enum { ASIDE_NOTHING, ASIDE_PROGRAM, ASIDE_EXITS } aside; /* whose passes run */
+	int aside_at;                                             /* tokens of the text when they last ended */
+	struct exit_choice choice;
+	struct exit_heads exit_heads;
+	float* exit_state;                     /* (2·EXIT_ROWS, dim) with heads */
+	float* exit_logits;                    /* (3·vocab) likewise */
+	struct layer_programming* programming; /* NULL: none is run */
+	struct mask* programmed_mask;          /* (2L) what it finds */
+
+	/* acceptance by rejection */
+	struct sampler sampler; /* of drafts */
+	float* target_logits;   /* (SLICE_ROWS, vocab); NULL: coupled */
+	float* distribution;    /* (4, vocab) */
+
+	float chance[MAX_DRAFT];                           /* (steps) as the stop rule took them */
+	struct rate bin[DRAFT_BINS], depth[MAX_DRAFT + 1]; /* depth: of guesses */
+	int accepted;                                      /* of the last round, as far as it was emitted */
+	int64_t round;                                     /* of this text */
+	/* of its rounds: plain steps that drafting took, and all; draft steps; tokens */
+	double draft_cost, cost;
+	int64_t drafted, tokens;
+};
+
+/* Sub-layers that a method's own mask leaves out, of all that may be. */
+int method_mask_size(const struct session*);
+/* What it keeps beside the model and its cache. */
+size_t session_method_bytes(const struct session*);
+/* Opens the drafter and what it needs. False with the error set; close in any case. */
+bool lone_open(struct session*, struct error*);
+void lone_close(struct lone*);
+/* Whose passes over a cache are not the engine's own backend's: the adapter's; else NULL. */
+struct backend* lone_backend(const struct session*, const struct cache*);
+/* A text begins; how many of the cached tokens may stay. */
+int lone_keeps(const struct session*, int kept);
+bool lone_begin(struct session*, int kept, struct error*); /* after s->text is set */
+/* The cache is empty; the text is computed again. */
+void lone_release(struct session*);
+/* Whether the drafter has to see every row of the prompt: the prefill is then tapped where `lone_tap` says,
+ * and after each pass of it lone_read fills the drafter's own. */
+bool lone_sees_prompt(const struct session*);
+int lone_tap(const struct session*, float** out);
+void lone_read(struct session*, int n, struct pass*);
+
+/* lone_aside.c: passes before a round, whose results the next call takes; false when there are none. */
+bool lone_aside(struct session*, struct pass*);
+/* The chance that the next step is right, and the least chance at which a further one pays, by depth. */
+void lone_set_policy(struct session*);
+/* The exit that is given, or that a part was made for; 0: by price. */
+int lone_given_exit(const struct session*);
+
+/* Whether the drafter drafts for the text at hand; else its rounds are plain steps. */
+bool lone_drafts(const struct session*);
+void lone_start(struct session*);
+bool lone_goes_on(const struct session*);
+void lone_fill(struct session*, struct pass*);
+/* After a draft pass that took so many plain steps. */
+void lone_take(struct session*);
+void lone_verify_pass(struct session*, uint8_t wants, struct pass*);
+/* The verdict and its commitment. */
+void lone_verdict(struct session*);
+/* What a verify pass that goes on from the span is of a whole one, by weight bytes. */
+double lone_rest_share(const struct session*);
+/* Drafting took so many seconds. */
+void lone_charge(struct session*, double seconds);
+
+/* lone_tree.c: what the steps become, and what is learned of them. */
+/* Each step's token, and beside it its alternatives in the order in which they were drawn. */
+void lone_build_tree(struct session*);
+/* What the stop rule takes the newest step's chance for. */
+float lone_step_chance(const struct lone*);
+/* The drafter's guesses, cut where the stop rule says so. */
+void lone_guess(struct session*);
+void lone_learn(struct session*, int emitted, int accepted);
+
+/* The last round, for traces. */
+struct round_trace {
+	int64_t round;             /* full passes so far: 0 before any */
+	int position;              /* of the root in the text */
+	int steps;                 /* of the chain */
+	const struct result* step; /* (steps) */
+	const char* why;
+	const struct tree* tree;
+	int accepted; /* draft tokens, those beyond the text's end left out */
+	int32_t bonus;
+};
+void session_trace(const struct session*, struct round_trace*);
+
+#endif

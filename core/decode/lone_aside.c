@@ -1,0 +1,127 @@
+/* What a lone drafter's rounds are made with: a mask by dynamic programming, an exit by its price, the prices
+ * of the rule gain. */
+#include <math.h>
+
+#include "core/decode/session_state.h"
+
+/* SWIFT's own ratio where none is given. */
+int method_mask_size(const struct session* s) {
+	const double ratio = s->options.skip_ratio > 0 ? s->options.skip_ratio : 0.45;
+	const int size = (int)(ratio * 2 * (s->engine->model->weights.shape.n_blocks - 2));
+	return size > 1 ? size : 1;
+}
+
+/* ---- CLaSp's mask ------------------------------------------------------------------------- */
+
+/* After a verification, on the last committed token. */
+static bool begin_program(struct session* s) {
+	struct lone* m = s->lone;
+	const int at = s->cache->committed - 1;
+	if (m->method->mask != MASK_PROGRAMMED || s->n_text <= s->n_prompt + 1)
+		return false;
+	layer_programming_begin(m->programming, s->cache, s->text + at, at, 1, method_mask_size(s),
+	                        m->programmed_mask);
+	return true;
+}
+
+/* ---- the exit ----------------------------------------------------------------------------- */
+
+int lone_given_exit(const struct session* s) {
+	const struct engine* e = s->engine;
+	if (s->lone->method->source == SOURCE_adapter)
+		return e->adapter.exit_block;
+	return s->options.exit_block > 0 ? s->options.exit_block : e->probe.weight ? e->probe.exit_block : 0;
+}
+
+/* Exits are measured once 17 tokens are there, and again when there are four times as many. */
+static bool begin_exits(struct session* s) {
+	struct lone* m = s->lone;
+	const int generated = s->n_text - s->n_prompt, n = least(generated, EXIT_ROWS + 1), from = s->n_text - n;
+	const bool given =
+	    lone_given_exit(s) > 0 && (m->method->tree == TREE_CHILDREN /* and one step */
+	                                   ? s->options.children > 0
+	                                   : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
+	if (m->method->source != SOURCE_exit || given || generated < 17 || generated < 4 * m->choice.measured_at)
+		return false;
+	m->choice.measured_at = generated;
+	exit_choice_begin(&m->choice, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
+	                  m->side ? &m->exit_heads : NULL, m->exit_state);
+	return true;
+}
+
+/* Under rejection what is drafted decides what is said, and one seed is to mean one text: prices are by bytes
+ * then, not by the clock. */
+static struct cost_model prices_of(const struct session* s) {
+	return s->options.rejection ? cost_by_bytes(&s->engine->cost) : s->engine->cost;
+}
+
+static void choose_exit(struct session* s) {
+	struct lone* m = s->lone;
+	const bool children = m->method->tree == TREE_CHILDREN, fixed = m->stop.rule == STOP_FIXED;
+	const struct cost_model cost = prices_of(s);
+	exit_choice_make(&m->choice, &cost, s->options.reuse, fixed ? s->options.speculations : 0,
+	                 children ? s->options.children : -1, s->options.max_draft);
+	if (fixed && !children && s->options.speculations == 0)
+		m->stop.most = m->choice.steps;
+}
+
+bool lone_drafts(const struct session* s) {
+	/* no grammar is known here */
+	return s->lone && s->options.draft != SWIFTLET_DRAFT_NEVER && !s->form.acceptor;
+}
+
+/* ---- passes ------------------------------------------------------------------------------- */
+
+/* The next pass of what is under way; false when that is done, or nothing is. */
+static bool goes_on(struct session* s, struct pass* pass) {
+	struct lone* m = s->lone;
+	if (m->aside == ASIDE_PROGRAM) {
+		if (layer_programming_fill(m->programming, pass))
+			return true;
+		s->mask = m->programmed_mask[method_mask_size(s)];
+	} else if (m->aside == ASIDE_EXITS) {
+		if (exit_choice_fill(&m->choice, pass))
+			return true;
+		choose_exit(s);
+	}
+	m->aside = ASIDE_NOTHING;
+	return false;
+}
+
+bool lone_aside(struct session* s, struct pass* pass) {
+	struct lone* m = s->lone;
+	if (m->aside == ASIDE_NOTHING) {
+		if (m->aside_at == s->n_text || !lone_drafts(s))
+			return false;
+		m->aside_at = s->n_text;
+		m->aside = begin_program(s) ? ASIDE_PROGRAM : begin_exits(s) ? ASIDE_EXITS : ASIDE_NOTHING;
+	} else if (m->aside == ASIDE_PROGRAM) {
+		layer_programming_take(m->programming);
+	} else {
+		exit_choice_take(&m->choice);
+	}
+	return goes_on(s, pass);
+}
+
+/* ---- prices ------------------------------------------------------------------------------- */
+
+void lone_set_policy(struct session* s) {
+	struct lone* m = s->lone;
+	const struct cost_model cost = prices_of(s);
+	const bool timed = !s->options.rejection;
+	double right = 4, trials = 8, c = 0;
+	m->policy = (struct draft_policy){.max_steps = m->limit};
+	for (int i = 0; i < DRAFT_BINS; i++) {
+		const struct rate* bin = &m->bin[i];
+		m->policy.accept[i] = (bin->right + 2 * ((float)i + 0.5f) / DRAFT_BINS) / (bin->trials + 2);
+		right += (double)bin->right;
+		trials += (double)bin->trials;
+	}
+	if (m->chain)
+		c = m->drafted > 7 && timed ? m->draft_cost / (double)m->drafted
+		                            : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) *
+		                                  m->chain->span / (2 * m->chain->setup.shape->n_blocks);
+	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
+	for (int d = 1; d <= MAX_DRAFT; d++)
+		m->policy.min_reach[d] = (float)(rate * price_least_token(&cost, c, right / trials, d));
+}

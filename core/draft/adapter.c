@@ -1,0 +1,166 @@
+/* The `adapter` drafter: the model's first blocks, and a trained layer with a cache of its own after them
+ * (Kangaroo, Liu et al. 2024).
+ *
+ * It has to see the state of every token of the text: the prompt's as they are prefilled, and what
+ * verification brought beyond what was drafted with the next round's first pass. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft/chain.h"
+
+enum { ADAPTER_ROWS = PREFILL_CHUNK > MAX_DRAFT + 3 ? PREFILL_CHUNK : MAX_DRAFT + 3 };
+
+struct adapter_drafter {
+	struct chain chain;
+	struct segment segment;
+	float* behind; /* (MAX_DRAFT + 2, dim) states of committed tokens that it has not seen */
+	int n_behind;
+	float* in;    /* (MAX_DRAFT + 3, dim) */
+	int rows;     /* pending in its cache */
+	int filled;   /* of the pass that is under way */
+	bool reading; /* the prompt */
+	struct result result[ADAPTER_ROWS];
+	uint8_t want[ADAPTER_ROWS];
+	int32_t parent[MAX_DRAFT + 3];
+};
+
+static void adapter_close(void* state) {
+	struct adapter_drafter* a = state;
+	if (!a)
+		return;
+	chain_close(&a->chain);
+	free(a->behind);
+	free(a->in);
+	free(a);
+}
+
+static void* adapter_open(const struct drafter_setup* setup) {
+	const size_t row = (size_t)setup->chain->shape->dim * sizeof(float);
+	struct chain_setup chain = *setup->chain;
+	struct adapter_drafter* a = calloc(1, sizeof *a);
+	chain.states = true;
+	if (a && chain_open(&a->chain, &chain)) {
+		a->behind = malloc((MAX_DRAFT + 2) * row);
+		a->in = malloc((MAX_DRAFT + 3) * row);
+		a->chain.prompt = malloc(PREFILL_CHUNK * row);
+		if (a->behind && a->in && a->chain.prompt)
+			return a;
+	}
+	adapter_close(a);
+	return NULL;
+}
+
+static struct chain* adapter_chain(void* state) { return &((struct adapter_drafter*)state)->chain; }
+
+/* Rows from given states; only the last one's result is wanted, if any. */
+static void side_pass(struct adapter_drafter* a, const float* state, int n, uint8_t want, struct pass* pass) {
+	struct cache* side = a->chain.setup.side;
+	a->filled = n;
+	memset(a->want, WANT_NOTHING, (size_t)n);
+	a->want[n - 1] = want;
+	a->segment =
+	    (struct segment){.cache = side, .base = side->committed, .n = n, .sampler = a->chain.segment.sampler};
+	*pass = pass_over(&a->segment, NULL, NULL, 3, a->want, a->result);
+	pass->state = state;
+	pass->first = 2;
+	pass->head = want != WANT_NOTHING;
+}
+
+/* ---- the prompt --------------------------------------------------------------------------- */
+
+static int adapter_seen(const void* state) {
+	return ((const struct adapter_drafter*)state)->chain.setup.side->committed;
+}
+
+static void adapter_begin(void* state, int n_prompt, int kept) {
+	struct adapter_drafter* a = state;
+	struct cache* side = a->chain.setup.side;
+	side->backend->truncate(side, kept);
+	side->prompt_length = n_prompt;
+	a->n_behind = 0;
+	a->reading = false;
+}
+
+static void adapter_read(void* state, int n, struct pass* pass) {
+	struct adapter_drafter* a = state;
+	a->reading = true;
+	side_pass(a, a->chain.prompt, n, WANT_NOTHING, pass);
+}
+
+/* ---- a round ------------------------------------------------------------------------------ */
+
+/* The states that it has not seen, and the new row's. */
+static void step_pass(struct adapter_drafter* a, struct pass* pass) {
+	struct chain* c = &a->chain;
+	const size_t dim = (size_t)c->setup.shape->dim;
+	struct cache* side = c->setup.side;
+	if (c->steps == 0 && side->pending > 0)
+		side->backend->discard(side); /* of a round that came to nothing */
+	a->rows = c->steps == 0 ? 0 : a->rows;
+	const int n = c->steps == 0 ? a->n_behind : 0;
+	memcpy(a->in, a->behind, (size_t)n * dim * sizeof *a->in);
+	memcpy(a->in + (size_t)n * dim, c->hidden + (size_t)(c->rows - 1) * dim, dim * sizeof *a->in);
+	side_pass(a, a->in, n + 1, chain_ask(c, &a->result[n]), pass);
+	/* rows of a round form one chain */
+	for (int i = 0; i <= n; i++)
+		a->parent[i] = a->rows + i - 1;
+	pass->parent = a->parent;
+}
+
+static void adapter_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+	struct adapter_drafter* a = state;
+	(void)tree, (void)head, (void)carry;
+	if (a->chain.second)
+		step_pass(a, pass);
+	else
+		chain_row_pass(&a->chain, false, pass);
+}
+
+static void adapter_take(void* state) {
+	struct adapter_drafter* a = state;
+	struct chain* c = &a->chain;
+	if (a->reading) {
+		int32_t path[PREFILL_CHUNK];
+		for (int i = 0; i < a->filled; i++)
+			path[i] = i;
+		c->setup.side->backend->commit(c->setup.side, path, a->filled);
+		a->reading = false;
+	} else if (c->second) {
+		c->result[c->steps] = a->result[a->filled - 1];
+		a->rows += a->filled;
+		chain_step(c);
+	} else {
+		c->rows++;
+		c->second = true;
+	}
+}
+
+/* It keeps what it has seen of the path; the rest of it comes first next time. The tree is a chain. */
+static void adapter_see(void* state, const struct tree* tree, const struct verdict* verdict,
+                        const struct result* out) {
+	struct adapter_drafter* a = state;
+	const struct chain* c = &a->chain;
+	const size_t dim = (size_t)c->setup.shape->dim;
+	const int path_rows = verdict->accepted + 1, seen = path_rows < c->steps ? path_rows : c->steps;
+	int32_t path[MAX_DRAFT + MAX_DRAFT + 2];
+	(void)tree, (void)out;
+	if (c->steps > 0) {
+		for (int i = 0; i < a->n_behind + seen; i++)
+			path[i] = i;
+		c->setup.side->backend->commit(c->setup.side, path, a->n_behind + seen);
+		a->n_behind = 0;
+	}
+	for (int i = seen; i < path_rows; i++)
+		memcpy(a->behind + (size_t)a->n_behind++ * dim, c->hidden + (size_t)i * dim, dim * sizeof *a->behind);
+}
+
+const struct drafter drafter_adapter = {.name = "adapter",
+                                        .open = adapter_open,
+                                        .close = adapter_close,
+                                        .see = adapter_see,
+                                        .chain = adapter_chain,
+                                        .begin = adapter_begin,
+                                        .seen = adapter_seen,
+                                        .read = adapter_read,
+                                        .fill = adapter_fill,
+                                        .take = adapter_take};

@@ -1,0 +1,135 @@
+/* Rows up to the span, and the `skip` drafter: the model's own steps with some sub-layers left out. */
+#include "core/draft/chain.h"
+
+#include <stdlib.h>
+
+bool chain_open(struct chain* c, const struct chain_setup* setup) {
+	const size_t dim = (size_t)setup->shape->dim, vocab = (size_t)setup->shape->vocab;
+	c->setup = *setup;
+	c->hidden = setup->states ? malloc((MAX_DRAFT + 2) * dim * sizeof *c->hidden) : NULL;
+	c->logits = setup->logits ? malloc(MAX_DRAFT * vocab * sizeof *c->logits) : NULL;
+	return (c->hidden || !setup->states) && (c->logits || !setup->logits);
+}
+
+void chain_close(struct chain* c) {
+	free(c->hidden);
+	free(c->logits);
+	free(c->prompt);
+}
+
+void chain_start(struct chain* c, int32_t root, int span, const struct mask* skip,
+                 const struct segment* segment) {
+	c->root = root;
+	c->span = span;
+	c->skip = skip;
+	c->segment = *segment;
+	c->rows = c->steps = 0;
+	c->second = c->broken = false;
+}
+
+uint8_t chain_ask(struct chain* c, struct result* out) {
+	out->top = TREE_RANKS;
+	if (c->logits)
+		out->logits = c->logits + (size_t)c->steps * (size_t)c->setup.shape->vocab;
+	return (uint8_t)(WANT_TOKEN | WANT_TOP | (c->logits ? WANT_LOGITS : 0));
+}
+
+static void tap(const struct chain* c, int row, struct pass* pass) {
+	if (!c->hidden)
+		return;
+	pass->tap = c->span - 1;
+	pass->tap_out = c->hidden + (size_t)row * (size_t)c->setup.shape->dim;
+}
+
+void chain_row_pass(struct chain* c, bool head, struct pass* pass) {
+	const int row = c->rows;
+	c->token[row] = row == 0 ? c->root : c->result[row - 1].token;
+	c->parent[row] = row - 1;
+	c->segment.n = 1;
+	c->want[c->steps] = chain_ask(c, &c->result[c->steps]);
+	*pass = pass_over(&c->segment, &c->token[row], &c->parent[row], c->span, &c->want[c->steps],
+	                  &c->result[c->steps]);
+	pass->skip = c->skip;
+	pass->head = head;
+	tap(c, row, pass);
+}
+
+void chain_step(struct chain* c) {
+	c->second = false;
+	c->steps++;
+}
+
+/* Rows of the tree that have not run up to the span. */
+static int rest_rows(struct chain* c, const struct tree* tree) {
+	int n = 0;
+	c->pending[0] = 0;
+	for (int row = 1; row < tree->n; row++) {
+		const int depth = tree->depth[row], above = c->pending[tree->parent[row]];
+		if (tree->rank[row] == 0 && depth < c->rows && above == depth - 1) {
+			c->pending[row] = depth;
+			continue;
+		}
+		const int at = c->rows + n++;
+		c->pending[row] = at;
+		c->token[at] = tree->token[row];
+		c->parent[at] = above;
+	}
+	return n;
+}
+
+bool chain_rest_pass(struct chain* c, const struct tree* tree, struct pass* pass) {
+	const int n = c->setup.reuse && c->steps > 0 ? rest_rows(c, tree) : 0;
+	c->segment.n = n;
+	*pass = pass_over(&c->segment, c->token + c->rows, c->parent + c->rows, c->span, NULL, NULL);
+	if (c->prompt)
+		tap(c, c->rows, pass);
+	return n > 0;
+}
+
+void chain_verify_pass(struct chain* c, struct round* round, const struct tree* tree, uint8_t wants,
+                       struct pass* pass) {
+	struct cache* cache = c->segment.cache;
+	const int blocks = c->setup.shape->n_blocks;
+	if (c->setup.reuse && c->steps > 0 && cache->backend->rewind(cache, c->span)) {
+		rest_rows(c, tree);
+		round_rest_pass(round, tree, c->pending, c->span, blocks, wants, pass);
+		return;
+	}
+	round_verify_pass(round, tree, blocks, wants, pass);
+	if (c->prompt)
+		tap(c, 0, pass);
+}
+
+static void* skip_open(const struct drafter_setup* setup) {
+	struct chain* c = calloc(1, sizeof *c);
+	if (c && chain_open(c, setup->chain))
+		return c;
+	drafter_skip.close(c);
+	return NULL;
+}
+
+static void skip_close(void* state) {
+	if (state)
+		chain_close(state);
+	free(state);
+}
+
+static struct chain* skip_chain(void* state) { return state; }
+
+static void skip_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+	(void)tree, (void)head, (void)carry;
+	chain_row_pass(state, true, pass);
+}
+
+static void skip_take(void* state) {
+	struct chain* c = state;
+	c->rows++;
+	chain_step(c);
+}
+
+const struct drafter drafter_skip = {.name = "skip",
+                                     .open = skip_open,
+                                     .close = skip_close,
+                                     .chain = skip_chain,
+                                     .fill = skip_fill,
+                                     .take = skip_take};

@@ -1,0 +1,71 @@
+/* A chain of draft steps that one drafter makes alone, by passes of the model itself.
+ *
+ *     row up to the span (→ another pass of the drafter's) → step → row …  → the rows not yet run → verify
+ *
+ * A step is one more row through the sub-layers below `span`, the mask's left out; what it says of the next
+ * token is the drafter's business: the model's head (skip: chain.c), a trained one (exit.c), an adapter
+ * (adapter.c). Rows that ran up to an exit may be kept: verification goes on from there for all of the tree's
+ * rows (LayerSkip, section 4.3.3), after those that were drafted last, or beside the chain, have run up to
+ * it. */
+#ifndef SWIFTLET_CORE_DRAFT_CHAIN_H
+#define SWIFTLET_CORE_DRAFT_CHAIN_H
+
+#include "core/draft/drafter.h"
+#include "core/draft/round.h"
+
+struct heads;
+
+/* A head that was trained for an exit: out (rows) of the state x (dim) after so many blocks. */
+struct trained_heads {
+	const struct heads* heads;
+	const int* rows; /* by blocks: dim, for the model's head, or vocab, which are logits; 0: none */
+	void (*apply)(const struct heads*, int blocks, const float* x, float* out);
+};
+
+/* What chains are made with; all of it the caller's, for as long as the drafter is open. */
+struct chain_setup {
+	const struct model_shape* shape;
+	bool reuse;                        /* of what ran below the span */
+	bool states;                       /* the caller reads each step's state after the span */
+	bool logits;                       /* and its logits */
+	const struct trained_heads* heads; /* NULL: none */
+	/* the adapter's cache; of trained heads one of the model's that holds nothing; else NULL */
+	struct cache* side;
+};
+
+struct chain {
+	struct chain_setup setup;
+	int span;                /* sub-layers that a row runs */
+	const struct mask* skip; /* of them left out; NULL: none */
+	struct segment segment;
+	int32_t root;
+	int rows, steps;                 /* of this round: run up to the span; results */
+	bool second;                     /* the last row's step waits for a pass of the drafter's */
+	bool broken;                     /* it gave no finite numbers */
+	struct result result[MAX_DRAFT]; /* (steps) */
+	uint8_t want[MAX_DRAFT];
+	int32_t token[MAX_ROWS], parent[MAX_ROWS]; /* (rows) */
+	int32_t pending[MAX_ROWS];                 /* by row of the tree: such a row */
+	float* hidden;                             /* (MAX_DRAFT + 2, dim) after the span; NULL: not kept */
+	float* logits;                             /* (MAX_DRAFT, vocab); NULL: not kept */
+	float* prompt; /* (PREFILL_CHUNK, dim) of the prompt's rows after the span; NULL: not wanted */
+};
+
+/* False on no memory; close in any case. */
+bool chain_open(struct chain*, const struct chain_setup*);
+void chain_close(struct chain*);
+/* A round begins after the cache's committed tokens; the pointers are good until it ends. */
+void chain_start(struct chain*, int32_t root, int span, const struct mask* skip, const struct segment*);
+/* The next row. head: it runs the model's own. */
+void chain_row_pass(struct chain*, bool head, struct pass*);
+/* What the step at hand is to tell, asked of this result. */
+uint8_t chain_ask(struct chain*, struct result*);
+/* Its result is there. */
+void chain_step(struct chain*);
+
+/* A pass of the tree's rows that have to run up to the span before it can be verified; false: none. */
+bool chain_rest_pass(struct chain*, const struct tree*, struct pass*);
+/* The verify pass, which goes on from the span where rows are kept. */
+void chain_verify_pass(struct chain*, struct round*, const struct tree*, uint8_t wants, struct pass*);
+
+#endif

@@ -1,0 +1,91 @@
+/* The harness of the benches that compare speeds: contenders on one engine, in one process, take turns, so
+ * that all of them see the same machine, and every token is compared with plain decoding's.
+ *
+ * By prompt (bench real, bench methods): each prompt is answered by every contender before the next one's
+ * turn comes, in an order that moves on by one; a session keeps from prompt to prompt what it learns. By
+ * slices (bench swift): texts go on, a few tokens a turn. Decoding alone is timed, on the session's clock. */
+#ifndef SWIFTLET_TOOLS_LAB_CONTEST_H
+#define SWIFTLET_TOOLS_LAB_CONTEST_H
+
+#include "tools/lab/bench.h"
+#include "tools/program/prompt_list.h"
+
+/* ---- by prompt ---------------------------------------------------------------------------- */
+
+enum { MOST_CONTENDERS = 64, MOST_TASKS = 32 };
+
+/* To one prompt, or the sums over some. */
+struct answer {
+	int64_t prompts, tokens, timed; /* timed: after the first, which comes with the prefill */
+	int64_t differing, rounds, round_tokens, draft_steps, accepted, full_passes, verify_passes, rows;
+	int64_t ctar[SWIFTLET_CTAR], source_rows[SWIFTLET_SOURCES], source_accepted[SWIFTLET_SOURCES];
+	double seconds, cpu, draft_seconds;
+};
+
+struct contender {
+	char name[40];
+	swiftlet_session* session; /* owned; NULL: takes no part */
+	struct cost_model cost;
+	struct answer* answer; /* (prompts) owned */
+	int exit_block;        /* of the last prompt; 0: none */
+};
+
+struct contest {
+	struct bench bench;
+	struct prompt_list prompts;
+	struct contender contender[MOST_CONTENDERS]; /* (n) the first decodes plainly */
+	int n, asked;                                /* asked: prompts that were answered */
+	bool apart;         /* a contender has prices of its own, a prompt is a sequence of its own */
+	double temperature; /* of requests */
+	int64_t most_prompts, most_seconds; /* no prompt is begun after so many; 0: no bound */
+	bool loops[MOST_PROMPTS];           /* the plain answer's last tokens stand earlier in it */
+	const char* task[MOST_TASKS];
+	int tasks;
+};
+
+/* Which prompts: of a task (NULL: any), looping or not (-1: either). */
+struct choice {
+	const char* task;
+	int loops;
+};
+extern const struct choice every_prompt;
+
+/* Adds one; its session may be missing, with the reason in `why`. False on no memory, with the error set. */
+bool contest_enter(struct contest*, const char* name, const struct swiftlet_options*, struct error* why,
+                   struct error*);
+/* Ends early, as far as it came, where it is interrupted. */
+bool contest_run(struct contest*, struct error*);
+void contest_close(struct contest*); /* all but the bench */
+/* Sums over what was answered by more than the prefill. */
+struct answer contest_sum(const struct contest*, int contender, struct choice);
+/* Tokens a second of them over plain decoding's: of all together, and the median over prompts. */
+double contest_over_plain(const struct contest*, int contender, struct choice);
+double contest_median_over_plain(const struct contest*, int contender, struct choice);
+double answer_speed(const struct answer*);
+
+/* ---- by slices ---------------------------------------------------------------------------- */
+
+enum { MOST_SLICES = 64 };
+
+struct way {
+	const char* name;
+	bool absent; /* takes no part */
+	struct runner runner;
+	double seconds; /* of the slices since way_reset */
+	int64_t tokens;
+	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
+	/* speedup: the ratios' median, between the quartiles; expected: SWIFT Eq. 6 */
+	double speedup, lower, upper, mean_generated, alpha, c, expected;
+};
+
+/* A turn of each of n ways, the last of them plain decoding, of so many tokens; who begins moves on with the
+ * turns. slice: the ratios' place. */
+bool ways_turn(struct way*, int n, int tokens, int turn, int slice, struct error*);
+void ways_reset(struct way*, int n);
+/* Figures of all but the last from their first `slices` ratios, which it sorts, and what differs. */
+void ways_judge(struct way*, int n, int slices, int64_t* compared, int64_t* differing);
+void ways_close(struct way*, int n);
+/* Speed-up, quartiles, M, alpha, c and what they promise. */
+void way_json(const struct way*, cJSON* out);
+
+#endif
