@@ -34,7 +34,7 @@ static double loss_of(const struct search* s, int i) {
 }
 
 /* Of those that may go now: all, or those tried in this step. -1: none. */
-static int least(const struct search* s, bool tried) {
+static int least_loss(const struct search* s, bool tried) {
 	const struct removal* r = &s->removal;
 	double loss = INFINITY;
 	int best = -1;
@@ -124,7 +124,7 @@ bool removal_propose(struct search* s, struct vector* out) {
 		*out = r->mask;
 		if (isnan(r->now))
 			return true;
-		const int best = least(s, r->trials >= TRIALS);
+		const int best = least_loss(s, r->trials >= TRIALS);
 		if (best < 0)
 			return false;
 		if (r->tried[best]) {
