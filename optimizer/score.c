@@ -186,6 +186,7 @@ bool score_begin(struct learner* learner) {
 		w->walked = 0;
 		return true;
 	}
+	search_spend(o->search, is_free(s));
 	const bool proposed = search_propose(o->search, &w->proposal);
 	charge_search(o);
 	if (!proposed)

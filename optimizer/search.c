@@ -136,6 +136,8 @@ void search_window(struct search* s, int64_t window, int size) {
 	s->seconds += now(s) - began;
 }
 
+void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
+
 bool search_propose(struct search* s, struct proposal* p) {
 	const double began = now(s);
 	const bool more = propose_next(s, p);

@@ -53,6 +53,9 @@ bool search_propose(struct search*, struct proposal*);
  * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
  * where nobody has measured it. */
 void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
+/* Whether windows may cost what they like (true at first). Where they may not, removal waits: it wants every
+ * row of every proposal, which a small share of plain time does not pay for. */
+void search_spend(struct search*, bool freely);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
 /* One from earlier, of a mask that ran with a copy like the search's (low), or as stored whatever it says. */

@@ -132,6 +132,8 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
 	/* its proposals beside removal's cost the way more than they have brought (bench search) */
+	if (search_removes(s) && s->sparing)
+		return false;
 	if (search_removes(s) && removal_propose(s, &v)) {
 		round_rest(s, &v);
 		return fill(s, p, PROPOSAL_REMOVAL, &v);

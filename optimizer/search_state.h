@@ -59,6 +59,7 @@ struct search {
 	enum search_state state;
 	int steps;       /* proposals observed */
 	int improved_at; /* steps when the incumbent last changed */
+	bool sparing;    /* windows may not cost what they like */
 	bool exhausted;  /* no mask of this size is left */
 	double seconds;
 };
