@@ -100,6 +100,7 @@ struct swiftlet_options {
 	int bayes_interval, max_steps, patience, confirm;
 	double max_matchness;
 	double skip_ratio; /* 0: auto */
+	double skip_cost;  /* share of a plain step's cost that a mask saves at least; 0: as many as pay */
 	bool search;       /* false: the mask stays as given */
 	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01
 	 * and, in the beginning, up to 32 plain steps of what drafting has earned. */

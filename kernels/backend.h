@@ -351,7 +351,9 @@ struct result {
 	float* logits;         /* (vocab) the caller's, used with WANT_LOGITS */
 };
 
-struct segment { /* one sequence's rows in a pass */
+/* One sequence's rows in a pass, or some of them: several segments of an exact pass may be of one cache, each
+ * with a base of its own, whose rows do not see one another. */
+struct segment {
 	struct cache* cache;
 	int base;                      /* committed tokens these rows see; a row's position is base + its depth */
 	int n;                         /* rows */

@@ -180,14 +180,22 @@ static void append_rows(const struct pass* pass, const struct segment* segment, 
 bool paged_begin(const struct pass* pass, struct error* error) {
 	if (!pass_appends(pass))
 		return true;
-	for (int i = 0; i < pass->n_segments; i++)
+	for (int i = 0, r0 = 0; i < pass->n_segments; r0 += pass->segment[i++].n) {
 		if (!paged_reserve(pass->segment[i].cache, pass->segment[i].n)) {
 			paged_end(pass, false);
 			return error_set(error, "the memory for caches is in use");
 		}
-	for (int i = 0, r0 = 0; i < pass->n_segments; r0 += pass->segment[i++].n)
 		append_rows(pass, &pass->segment[i], r0);
+	}
 	return true;
+}
+
+int paged_first(const struct pass* pass, int segment) {
+	const struct cache* cache = pass->segment[segment].cache;
+	int first = cache->pending;
+	for (int i = segment; i < pass->n_segments; i++)
+		first -= pass->segment[i].cache == cache ? pass->segment[i].n : 0;
+	return first;
 }
 
 /* The first n pending rows, or those of the path, which lie in order now, are text. Others find what the full

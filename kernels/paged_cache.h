@@ -57,6 +57,8 @@ static inline unsigned char* const* paged_bytes(const struct paged_cache* c, int
 /* A pass begins: its new rows have memory and are pending. False with the error set when there is none; no
  * row is pending then. */
 bool paged_begin(const struct pass*, struct error*);
+/* Of a pass that appends, once it has begun: the first row of a segment among its cache's pending ones. */
+int paged_first(const struct pass*, int segment);
 /* It is over: a prefill's rows are committed; those of one that failed are dropped. */
 void paged_end(const struct pass*, bool done);
 

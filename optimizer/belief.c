@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* How scores stray, as measured (`bench search --noise`, tools/bench.md) on the built-in model with prompts
+/* How scores stray, as measured (tools/bench.md) on the built-in model with prompts
  * of spec-bench and on planted and graded made-up models, seeds 101 to 103; nothing here was chosen on the
  * streams that figures are shown on. Relative standard deviations: of one score of 32 rows about its mask's
  * damage; of a window's factor; of a mask's damage about the sum over its sub-layers; and, absolute, of
@@ -112,18 +112,22 @@ double belief_together(const struct belief* b, int i, int j) {
 	return sum > 0 ? b->span[i * (b->dims + 1) + j] / sum : 1;
 }
 
-/* Of all that it skips, span by span; the weights' means say what each span's share is. */
-static double together(const struct belief* b, const struct vector* v) {
-	double whole = 0, sum = 0;
-	for (int i = 0, j; i < b->dims; i = j) {
+double belief_spans(const struct belief* b, const struct vector* v) {
+	double whole = 0;
+	for (int i = 0, j; i < b->dims; i = j + 1) {
 		for (j = i; j < b->dims && vector_has(v, j);)
 			j++;
-		for (int k = i; k < j; k++)
-			sum += b->span[k * (b->dims + 1) + k + 1];
 		whole += j > i ? b->span[i * (b->dims + 1) + j] : 0;
-		j += j == i;
 	}
-	return sum > 0 ? whole / sum : 1;
+	return whole;
+}
+
+/* Likewise of all that a mask skips. */
+static double together(const struct belief* b, const struct vector* v) {
+	double sum = 0;
+	for (int i = 0; i < b->dims; i++)
+		sum += vector_has(v, i) ? b->span[i * (b->dims + 1) + i + 1] : 0;
+	return sum > 0 ? belief_spans(b, v) / sum : 1;
 }
 
 static double damage_of(const struct belief* b, const struct vector* v) {

@@ -59,6 +59,8 @@ void belief_inform_spans(struct belief*, const struct spans*);
 /* The damage of leaving out the sub-layers [i + 2, j + 2) over the sum of theirs one by one; 1 where no spans
  * are known. */
 double belief_together(const struct belief*, int i, int j);
+/* The influence of all that a mask skips, span by span. */
+double belief_spans(const struct belief*, const struct vector*);
 void belief_window(struct belief*); /* the next scores `here` are of a new window */
 /* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */
 /* Returns the damage seen, less the window's share, and the variance of that. */

@@ -135,7 +135,8 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	const struct swiftlet_options* o = &s->options;
 	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
 	 * below 34 B parameters, else 0.5. */
-	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0);
+	const bool by_cost = o->skip_cost > 0 && !o->published;
+	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0) && !by_cost;
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
 	const struct low_table none = {0}, *planned = &s->engine->low.table;
 	const struct low_table* copy = o->draft_bits != 0 && planned->bytes > 0 ? planned : &none;
@@ -144,6 +145,7 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	    .skip_ratio = priced              ? 0
 	                  : o->skip_ratio > 0 ? o->skip_ratio
 	                                      : published,
+	    .skip_cost = by_cost ? o->skip_cost : 0,
 	    .bayes_interval = o->bayes_interval,
 	    .max_steps = o->max_steps,
 	    .patience = o->patience,

@@ -16,6 +16,7 @@ struct window {
 	int scored; /* proposals scored on it */
 	struct proposal proposal;
 	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
+	double log_probability;  /* of those rows, summed: of the text's tokens under the draft */
 	double distance;         /* of those rows, summed; NaN: not measured */
 	bool walks;              /* its rows go through the full model a sub-layer a pass, for span influence */
 	int walked;              /* sub-layers until now; all of them: it has been told */
@@ -39,6 +40,7 @@ struct optimizer {
 	double influence_told; /* rows that the search was told of */
 	double search_host;    /* seconds of the search's own already on the ledger */
 	int32_t row_parent[MAX_ROWS];
+	struct segment segment[MAX_ROWS]; /* a row each, of the proposal at hand */
 };
 
 static inline struct optimizer* optimizer_of(const struct session* s) {

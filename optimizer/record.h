@@ -12,8 +12,13 @@ struct entry {
 	struct vector bits;
 	struct evidence own;
 	int64_t matches, rows; /* all windows together */
-	int above;             /* windows that scored it in full and over max_matchness */
-	int64_t last_window;   /* 0: none */
+	/* Sum of its rows' log-probabilities less the incumbent's on the same windows, and how many rows; its mean
+	 * on the last one. */
+	double above_incumbent, log_probability;
+	int compared;
+	bool may_draft;      /* it is no mere trial on the way to another */
+	int above;           /* windows that scored it in full and over max_matchness */
+	int64_t last_window; /* 0: none */
 	int last_matches, last_rows;
 };
 

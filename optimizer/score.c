@@ -1,9 +1,11 @@
 /* Scoring proposals: the window of generated text, and matchness in one parallel pass.
  *
- * Matchness (SWIFT Eq. 3 and 4) is the share of the window's tokens that the model without the mask's
- * sub-layers predicts. Keys and values before the window are the target's, inside it the draft's: the pass
- * runs with base = the window's start while later tokens are committed behind it, and its rows are
- * discarded. A proposal that cannot win after its first 8 rows is given up.
+ * Matchness is the share of the window's tokens that the model without the mask's sub-layers predicts. As
+ * published (SWIFT Eq. 3 and 4) keys and values before the window are the target's, inside it the draft's:
+ * the pass runs with base = the window's start while later tokens are committed behind it, and its rows are
+ * discarded. A draft is seldom that long: by default each row is a segment of its own that sees the target's
+ * keys and values of all tokens before it, as a round's first draft step does. Masks that were chosen so are
+ * better by far on real models (bench search). A proposal that cannot win after its first 8 rows is given up.
  *
  * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
  * model's states come from the verify passes that made the window; where they were not kept and time is free,
@@ -13,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_ROWS = 8 };
+enum { FIRST_ROWS = 8, IDLE_ROWS = 64 };
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
@@ -38,6 +40,14 @@ static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
+/* While no request waits: all that was generated, in windows of IDLE_ROWS at most. */
+static int long_window(const struct optimizer* o) {
+	const struct session* s = o->session;
+	const int generated = s->n_text - s->n_prompt - 1;
+	const int rows = generated < IDLE_ROWS ? generated : IDLE_ROWS;
+	return rows > s->options.window_min ? rows : s->options.window_min;
+}
+
 /* Rows of a window: gamma, but where texts are short no more than the usual one leaves time to score on; and
  * where rows are dear only as many as make a row a quarter cheaper with each doubling: more would tell little
  * that another proposal's first rows would not. */
@@ -47,6 +57,8 @@ static int window_rows(const struct optimizer* o) {
 	int rows = s->options.window;
 	if (s->options.published)
 		return rows;
+	if (s->phase == PHASE_IDLE)
+		return long_window(o);
 	const double most = s->end - s->n_prompt, usual = o->window.usual;
 	while (rows / 2 >= s->options.window_min && rows > 0.75 * (usual > 0 ? fmin(usual, most) : most))
 		rows /= 2;
@@ -68,7 +80,7 @@ static int window_start(const struct optimizer* o, int generated, int rows) {
 	if (s->phase != PHASE_IDLE)
 		return last;
 	const int places = last / rows;
-	return places > 0 ? last - (int)(o->window.id % (places + 1)) * rows : last;
+	return places > 0 ? last - (int)((o->window.id + 1) % (places + 1)) * rows : last;
 }
 
 /* Moves the window when as many newer tokens exist. On a budget it stays until it has been used: a move makes
@@ -85,8 +97,11 @@ static void move_window(struct optimizer* o) {
 		if (s->options.published || !(s->phase == PHASE_IDLE ? used : newer && (used || is_free(s))))
 			return;
 	}
+	const int start = window_start(o, generated, rows);
+	if (w->size == rows && w->start == start)
+		return; /* there is no other */
 	w->id++;
-	w->start = window_start(o, generated, rows);
+	w->start = start;
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = w->walked = 0;
@@ -171,6 +186,7 @@ bool score_begin(struct learner* learner) {
 		w->walked = 0;
 		return true;
 	}
+	search_spend(o->search, is_free(s));
 	const bool proposed = search_propose(o->search, &w->proposal);
 	charge_search(o);
 	if (!proposed)
@@ -179,7 +195,8 @@ bool score_begin(struct learner* learner) {
 	if (search_has_copy(o->search))
 		o->scored = session_states(s, &w->proposal.mask);
 	w->rows = w->matches = 0;
-	w->full = o->distance.capacity > 0 && o->distance.known == 0 && is_free(s);
+	w->log_probability = 0;
+	w->full = o->distance.capacity >= w->size && o->distance.known == 0 && is_free(s);
 	w->distance = w->full || o->distance.known > 0 ? 0 : NAN;
 	w->upto = w->size > FIRST_ROWS && w->proposal.needed > 0 && splitting_pays(o, &w->proposal.mask, w->size)
 	              ? FIRST_ROWS
@@ -265,11 +282,17 @@ void score_fill(struct learner* learner, struct pass* pass) {
 	}
 	const int n = w->upto - w->rows, last = 2 * s->engine->model->weights.shape.n_blocks;
 	for (int i = 0; i < n; i++) {
-		o->row_parent[i] = w->rows + i - 1;
-		s->want[i] = WANT_TOKEN;
+		o->row_parent[i] = s->options.published ? w->rows + i - 1 : -1;
+		s->want[i] = s->options.published ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
+		s->result[i].top = MAX_TOP;
+		o->segment[i] = (struct segment){.cache = s->cache, .base = w->base + w->rows + i, .n = 1};
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
 	*pass = pass_over(&s->segment, s->text + w->base + w->rows, o->row_parent, last, s->want, s->result);
+	if (!s->options.published) {
+		pass->segment = o->segment;
+		pass->n_segments = n;
+	}
 	pass->skip = &w->proposal.mask;
 	pass->low = states_low(&o->scored);
 	pass->low_head = o->scored.head;
@@ -292,6 +315,16 @@ static void charge_pass(struct optimizer* o, const struct pass* pass, double sec
 		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
 }
 
+/* Of a token in a row's best ones, LEAST at least: a row that a draft gets wrong is lost however wrong it is,
+ * and lower floors let the few worst rows choose (bench search). */
+static double log_probability(const struct result* row, int32_t token) {
+	static const double LEAST = 0.03;
+	for (int i = 0; i < row->top; i++)
+		if (row->top_token[i] == token)
+			return log(fmax(LEAST, (double)row->top_probability[i]));
+	return log(LEAST);
+}
+
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
@@ -310,6 +343,8 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	const int32_t* truth = s->text + w->base + w->rows + 1;
 	for (int i = 0; i < w->upto - w->rows; i++)
 		w->matches += s->result[i].token == truth[i];
+	for (int i = 0; i < w->upto - w->rows; i++)
+		w->log_probability += log_probability(&s->result[i], truth[i]);
 	const bool split = w->rows == 0 && w->upto < w->size;
 	w->rows = w->upto;
 	if (split) {
@@ -321,6 +356,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 		}
 	}
 	s->cache->backend->discard(s->cache);
+	w->proposal.log_probability = w->log_probability / w->rows;
 	search_observe(o->search, &w->proposal, w->matches, w->rows, w->distance / w->rows);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;

@@ -130,9 +130,13 @@ void search_window(struct search* s, int64_t window, int size) {
 		belief_window(&s->belief);
 	s->window = window;
 	s->window_size = size;
+	s->level = NAN;
+	removal_window(&s->removal);
 	incumbent_stand_again(s);
 	s->seconds += now(s) - began;
 }
+
+void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
 
 bool search_propose(struct search* s, struct proposal* p) {
 	const double began = now(s);
@@ -222,6 +226,12 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		s->steps_on_window += step;
 		drop_suggestion(s, &v);
 		const int index = learn(s, &v, &(struct score){matches, rows, distance, s->window});
+		if (rows == s->window_size) {
+			incumbent_weigh(s, index, p->log_probability);
+			removal_see(s, &v, p->log_probability);
+		}
+		if (p->kind != PROPOSAL_REMOVAL)
+			s->record.entry[index].may_draft = true;
 		if (!step && s->waiting > 0 && s->wait[s->waiting - 1] == index)
 			s->waiting--;
 		if (s->pending && index == s->incumbent) {
@@ -240,7 +250,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	const double began = now(s);
-	learn(s, &v, &(struct score){matches, rows, NAN, window});
+	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 	s->seconds += now(s) - began;
@@ -252,7 +262,7 @@ void search_remember(struct search* s, const struct mask* mask, bool low, int ma
 		return;
 	const double began = now(s);
 	vector_of(mask, low ? &s->planned : &(struct copied){.head = false}, s->dims, &v);
-	learn(s, &v, &(struct score){matches, rows, NAN, 0});
+	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, 0})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 	s->seconds += now(s) - began;
@@ -298,10 +308,16 @@ static void replay(struct search* s) {
 		belief_window(&s->belief);
 }
 
+/* Whether the incumbent is a guess, which a better one replaces: nobody gave it, no score or service has held
+ * it. */
+static bool is_guess(const struct search* s) {
+	return s->pending && !s->given && s->state == SEARCH_RUNNING;
+}
+
 /* Under a new prior. */
 static void weigh_again(struct search* s) {
 	replay(s);
-	if (s->pending && !s->given) {
+	if (is_guess(s)) {
 		const struct vector v = value_first_guess(s);
 		incumbent_place(s, &v);
 	} else {
@@ -336,6 +352,7 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	}
 	const double began = now(s);
 	belief_inform_spans(&s->belief, spans);
+	s->removal.begun = false;
 	if (s->bayes)
 		bayes_inform(s->bayes, influence);
 	weigh_again(s);
@@ -459,7 +476,7 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	s->have_costs = true;
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
-	if (s->pending && !s->given && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
+	if (is_guess(s) && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
 		const struct vector v = value_first_guess(s);
 		if (!vector_equal(&v, &search_incumbent(s)->bits))
 			incumbent_place(s, &v);
@@ -481,8 +498,9 @@ enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
 
 double search_skip_ratio(const struct search* s) {
-	return s->free_size ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
-	                    : s->option.skip_ratio;
+	return s->free_size || s->option.skip_cost > 0
+	           ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
+	           : s->option.skip_ratio;
 }
 
 void search_seconds(const struct search* s, double* foreground, double* background) {

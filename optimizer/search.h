@@ -16,7 +16,8 @@ enum proposal_kind {
 	PROPOSAL_RESCORE, /* the incumbent or a runner-up on a new window; counts as no step */
 	PROPOSAL_SIZE,    /* a prefix of influence's order, of another size; counts as no step */
 	PROPOSAL_RANDOM,
-	PROPOSAL_BAYES
+	PROPOSAL_BAYES,
+	PROPOSAL_REMOVAL /* on the way of greedy removal; all of its rows are to be scored */
 };
 
 struct proposal {
@@ -26,6 +27,9 @@ struct proposal {
 	/* Once k matches of `rows` scored rows plus all rows left cannot exceed this count of matches out
 	 * of the window's, scoring may stop (search_observe with the rows scored so far). 0: score all. */
 	int needed;
+	/* For the scorer to say: mean log-probability that the draft gives to the text's tokens; NaN: not
+	 * measured. */
+	double log_probability;
 };
 
 enum search_state { SEARCH_RUNNING, SEARCH_CONFIRMED, SEARCH_EXHAUSTED, SEARCH_PATIENCE };
@@ -49,6 +53,9 @@ bool search_propose(struct search*, struct proposal*);
  * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
  * where nobody has measured it. */
 void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
+/* Whether windows may cost what they like (true at first). Where they may not, removal waits: it wants every
+ * row of every proposal, which a small share of plain time does not pay for. */
+void search_spend(struct search*, bool freely);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
 /* One from earlier, of a mask that ran with a copy like the search's (low), or as stored whatever it says. */

@@ -3,6 +3,11 @@
 
 #include <math.h>
 
+/* Where masks save the same, one takes the incumbent's place when its rows' log-probabilities on the same
+ * windows are higher by so much over the root of their number, one and a half standard errors of what one row
+ * strays: the best of many by luck is not. */
+static const double PROVEN = 0.6;
+
 /* From now on what is scored of it is unseen. */
 static void choose(struct search* s, int index) {
 	const struct entry* e = &s->record.entry[index];
@@ -11,10 +16,13 @@ static void choose(struct search* s, int index) {
 	s->chosen_on = s->window;
 	s->chosen_by = e->rows > 0 ? (double)e->matches / (double)e->rows : NAN;
 	s->drafts = 0;
+	s->standing = e->compared > 0 ? e->above_incumbent / e->compared : 0;
+	s->level = e->last_window == s->window && s->window > 0 ? e->log_probability : NAN;
 }
 
 void incumbent_place(struct search* s, const struct vector* v) {
 	choose(s, record_entry(&s->record, v, &s->incumbent));
+	search_incumbent(s)->may_draft = true;
 	s->chosen_by = NAN;
 	s->pending = true;
 	s->waiting = 0;
@@ -35,19 +43,45 @@ static bool runs(const struct search* s, const struct entry* e) {
 
 /* By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return runs(s, e) && (value_by_speedup(s) || value_enough(s, &e->bits));
+	return runs(s, e) && (e->may_draft || !search_removes(s)) &&
+	       (value_by_speedup(s) || value_enough(s, &e->bits));
+}
+
+void incumbent_weigh(struct search* s, int entry, double log_probability) {
+	struct entry* e = &s->record.entry[entry];
+	if (!isfinite(log_probability))
+		return;
+	e->log_probability = log_probability;
+	if (entry == s->incumbent)
+		s->level = log_probability;
+	else if (!isnan(s->level)) {
+		e->above_incumbent += (log_probability - s->level + s->standing) * s->window_size;
+		e->compared += s->window_size;
+	}
+}
+
+/* Masks that save the same are best told apart by scores on the same windows. */
+static bool by_standing(const struct search* s) { return search_removes(s); }
+
+/* Less what luck may have done, where it has to be proven. */
+static double worth(const struct search* s, const struct entry* e, double proof) {
+	if (!by_standing(s))
+		return value_expected(s, e);
+	if (e == search_incumbent(s))
+		return s->standing;
+	return e->compared > 0 ? e->above_incumbent / e->compared - proof / sqrt(e->compared) : -INFINITY;
 }
 
 void incumbent_compare(struct search* s, bool step) {
 	if (s->pending)
 		return;
 	int best = s->incumbent;
-	double most = value_expected(s, search_incumbent(s));
+	double most = worth(s, search_incumbent(s), PROVEN);
 	for (int i = 0; i < s->record.entries; i++) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || !incumbent_is_known(e) || !fits(s, e))
 			continue;
-		const double value = value_expected(s, e);
+		const double value = worth(s, e, PROVEN);
 		if (value > most) {
 			most = value;
 			best = i;
@@ -104,7 +138,7 @@ static int runners_up(const struct search* s, int* best, int most) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = value_expected(s, e);
+		const double mine = worth(s, e, 0);
 		int at = n < most ? n++ : most;
 		for (; at > 0 && value[at - 1] < mine; at--)
 			if (at < most) {
@@ -127,7 +161,7 @@ void incumbent_stand_again(struct search* s) {
 	s->waiting = 0;
 	if (s->state != SEARCH_RUNNING || s->pending || steps == 0 || s->option.published)
 		return;
-	const int room = steps - 1 < RUNNERS_UP ? steps - 1 : RUNNERS_UP;
+	const int many = search_removes(s) ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
 	int best[RUNNERS_UP];
 	const int n = room > 0 ? runners_up(s, best, room) : 0;
 	for (int i = n; i-- > 0;)

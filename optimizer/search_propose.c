@@ -2,6 +2,8 @@
  * proposal, or as published. */
 #include "optimizer/search_state.h"
 
+#include <math.h>
+
 #include "optimizer/random_mask.h"
 
 enum { SIZES = 9 };
@@ -112,7 +114,8 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
 	p->kind = kind;
 	p->step = search_is_step(kind) ? s->steps + 1 : 0;
 	p->mask = mask_of(v, &s->copied, s->dims);
-	p->needed = p->step && !s->option.published ? needed_for(s, v) : 0;
+	p->log_probability = NAN;
+	p->needed = p->step && kind != PROPOSAL_REMOVAL && !s->option.published ? needed_for(s, v) : 0;
 	return true;
 }
 
@@ -128,6 +131,13 @@ static void want_bayes(struct search* s) {
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
+	/* its proposals beside removal's cost the way more than they have brought (bench search) */
+	if (search_removes(s) && s->sparing)
+		return false;
+	if (search_removes(s) && removal_propose(s, &v)) {
+		round_rest(s, &v);
+		return fill(s, p, PROPOSAL_REMOVAL, &v);
+	}
 	if (s->bayes && step % interval == 0)
 		want_bayes(s);
 	if (s->bayes && bayes_take(s->bayes, &v)) {

@@ -12,6 +12,17 @@
 
 enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1 };
 
+/* Where greedy removal stands. */
+struct removal {
+	bool begun;
+	struct vector mask;        /* what is gone */
+	double now;                /* its mean log-probability on this window; NaN: to be scored */
+	double loss[MAX_DIMS];     /* when last tried, for what it saves; NaN: never */
+	bool tried[MAX_DIMS];      /* in this step */
+	int trials;                /* of this step */
+	double measured, expected; /* losses, and the influence of what was tried */
+};
+
 struct search {
 	struct search_options option;
 	struct search_costs cost;
@@ -24,6 +35,9 @@ struct search {
 	struct gp_random random;
 	struct bayes* bayes;
 	struct published published;
+	struct removal removal;
+	double standing,
+	    level; /* of the incumbent, as entries stand; its log-probability on this window, NaN: none */
 	int next_draw;
 
 	int64_t window;
@@ -45,6 +59,7 @@ struct search {
 	enum search_state state;
 	int steps;       /* proposals observed */
 	int improved_at; /* steps when the incumbent last changed */
+	bool sparing;    /* windows may not cost what they like */
 	bool exhausted;  /* no mask of this size is left */
 	double seconds;
 };
@@ -53,8 +68,12 @@ static inline struct entry* search_incumbent(const struct search* s) {
 	return &s->record.entry[s->incumbent];
 }
 static inline bool search_is_step(enum proposal_kind kind) {
-	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES;
+	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES || kind == PROPOSAL_REMOVAL;
 }
+
+/* Whether masks that save the same are looked for, by removal; where the size is a matter of price too, what
+ * removal finds has to be priced first, and draws from the posterior go on. */
+static inline bool search_removes(const struct search* s) { return s->belief.spanned && !s->free_size; }
 
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
@@ -94,10 +113,25 @@ void value_round(const struct search*, struct vector*, const double* damage);
 /* Expected gain in time a token, in plain steps, from what one score of `rows` may show of a mask. */
 double value_worth(const struct search*, const struct vector*, int rows);
 
+/* What leaving a skippable sub-layer out saves, and all that a mask leaves out: in plain steps, or counted
+ * where that is what is given. */
+double value_saves(const struct search*, int i);
+double value_saved(const struct search*, const struct vector*);
+
+/* search_removal.c */
+void removal_begin(struct search*);
+void removal_window(struct removal*); /* a new one */
+bool removal_propose(struct search*, struct vector*);
+/* A mask was scored on the present window. */
+void removal_see(struct search*, const struct vector*, double log_probability);
+
 /* search_incumbent.c */
 /* Puts a mask there that is to be scored next. */
 void incumbent_place(struct search*, const struct vector*);
-/* The best posterior mean drafts. `step`: after a proposal, not a score again. */
+/* A mask was scored in full on this window, with the mean log-probability that it gives to the text. */
+void incumbent_weigh(struct search*, int entry, double log_probability);
+/* The best posterior mean drafts, or of given size the best beside the incumbent on the same windows. `step`:
+ * after a proposal, not a score again. */
 void incumbent_compare(struct search*, bool step);
 bool incumbent_is_known(const struct entry*);
 /* Whether a mask was scored in full on the present window. */

@@ -72,19 +72,26 @@ struct vector value_first(const int* order, int size) {
 
 /* ---- spans ---------------------------------------------------------------------------------- */
 
-static double saved_by(const struct search* s, int i) { return i & 1 ? s->cost.mlp : s->cost.attention; }
+static bool by_cost(const struct search* s) { return s->option.skip_cost > 0 && s->have_costs; }
 
-static double saved(const struct search* s, const struct vector* v) {
+/* Whether sub-layers are counted, cost being unknown or not what is given. */
+static bool counted(const struct search* s) { return !by_cost(s) && !(s->free_size && value_by_speedup(s)); }
+
+double value_saves(const struct search* s, int i) {
+	if (counted(s))
+		return 1.0 / s->dims;
+	return i & 1 ? s->cost.mlp : s->cost.attention;
+}
+
+double value_saved(const struct search* s, const struct vector* v) {
 	double sum = 0;
 	for (int i = 0; i < s->dims; i++)
-		sum += vector_has(v, i) ? saved_by(s, i) : 0;
+		sum += vector_has(v, i) ? value_saves(s, i) : 0;
 	return sum;
 }
 
-static bool by_cost(const struct search* s) { return s->option.skip_cost > 0 && s->have_costs; }
-
 bool value_enough(const struct search* s, const struct vector* v) {
-	return by_cost(s) ? saved(s, v) >= s->option.skip_cost - 1e-9 : vector_count(v, s->dims) >= s->size;
+	return by_cost(s) ? value_saved(s, v) >= s->option.skip_cost - 1e-9 : vector_count(v, s->dims) >= s->size;
 }
 
 struct vector value_best_span(const struct search* s, const double* damage, double share) {
@@ -97,9 +104,8 @@ struct vector value_best_span(const struct search* s, const double* damage, doub
 		double sum = 0, gone = 0;
 		for (int j = i + 1; j <= s->dims && j - i <= most; j++) {
 			sum += damage[j - 1];
-			gone += saved_by(s, j - 1);
-			const bool enough =
-			    any || (wanted > 0 && s->have_costs ? gone >= wanted - 1e-9 : j - i >= s->size);
+			gone += value_saves(s, j - 1);
+			const bool enough = any || (wanted > 0 ? gone >= wanted - 1e-9 : j - i >= s->size);
 			if (!enough)
 				continue;
 			const double all = belief_together(&s->belief, i, j) * sum;
@@ -128,7 +134,7 @@ void value_trim(const struct search* s, struct vector* v, const double* damage) 
 		int best = -1;
 		for (int i = 0; i < s->dims; i++)
 			if (!vector_has(v, i) &&
-			    (best < 0 || damage[i] * saved_by(s, best) < damage[best] * saved_by(s, i)))
+			    (best < 0 || damage[i] * value_saves(s, best) < damage[best] * value_saves(s, i)))
 				best = i;
 		if (best < 0)
 			return;
@@ -136,9 +142,9 @@ void value_trim(const struct search* s, struct vector* v, const double* damage) 
 	}
 	for (;;) {
 		int worst = -1;
-		const double spare = saved(s, v) - s->option.skip_cost + 1e-9;
+		const double spare = value_saved(s, v) - s->option.skip_cost + 1e-9;
 		for (int i = 0; i < s->dims; i++)
-			if (vector_has(v, i) && saved_by(s, i) <= spare && (worst < 0 || damage[i] > damage[worst]))
+			if (vector_has(v, i) && value_saves(s, i) <= spare && (worst < 0 || damage[i] > damage[worst]))
 				worst = i;
 		if (worst < 0)
 			return;

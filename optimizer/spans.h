@@ -9,7 +9,9 @@
 
 #include "kernels/backend.h"
 
-enum { SPANS_ENOUGH = 64 }; /* rows after which more would move the best span little */
+/* Rows after which more would move the best span little: 31 of one answer chose what 700 of twelve did, or
+ * nearly. */
+enum { SPANS_ENOUGH = 64 };
 
 struct spans {
 	int blocks;

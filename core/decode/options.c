@@ -82,6 +82,7 @@ static const struct option table[] = {
     {"patience", INTEGER, AT(patience), 1, 1 << 20, NULL},
     {"confirm", INTEGER, AT(confirm), 0, 16, NULL},
     {"max-matchness", REAL, AT(max_matchness), 0, 1, NULL},
+    {"skip-cost", REAL, AT(skip_cost), 0.01, 0.99, "auto=0"},
     {"skip-ratio", REAL, AT(skip_ratio), 0.01, 0.99, "auto=0"},
     {"search", FLAG, AT(search), 0, 0, "on=1 off=0"},
     {"distance", FLAG, AT(distance), 0, 0, "on=1 off=0"},

@@ -45,6 +45,7 @@ static void open_row(struct slice_row* row, const struct pass* pass, const struc
 /* Where the walk over the pass's rows stands: it goes on from slice to slice. */
 struct walk {
 	int segment, within;
+	int first; /* the segment's, among its cache's pending rows, where the pass appends */
 };
 
 static void open_slice(struct cpu_backend* b, const struct pass* pass, struct walk* walk, int r0, int n) {
@@ -54,8 +55,10 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct wa
 			walk->within = 0;
 		}
 		const struct segment* segment = &pass->segment[walk->segment];
-		const int appended = segment->cache->pending - segment->n;
-		open_row(&b->row[i], pass, segment, pass_appends(pass) ? appended + walk->within : pass->row[r0 + i]);
+		if (walk->within == 0 && pass_appends(pass))
+			walk->first = paged_first(pass, walk->segment);
+		open_row(&b->row[i], pass, segment,
+		         pass_appends(pass) ? walk->first + walk->within : pass->row[r0 + i]);
 		b->row[i].allowed = segment->allowed ? segment->allowed[walk->within] : NULL;
 	}
 }

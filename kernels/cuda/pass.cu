@@ -211,7 +211,7 @@ static struct device_row open_row(const struct cuda_backend* b, const struct pas
 	}
 	const struct segment* segment = &pass->segment[walk->segment];
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
-	const int index = pass_appends(pass) ? segment->cache->pending - segment->n + walk->within : pass->row[r];
+	const int index = pass_appends(pass) ? paged_first(pass, walk->segment) + walk->within : pass->row[r];
 	walk->within++;
 	const struct pending_row* p = &c->paged.row[index];
 	struct device_row row = {};
@@ -584,8 +584,9 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 static void note_rows(const struct pass* pass) {
 	for (int i = 0, r = 0; i < pass->n_segments; i++) {
 		struct paged_cache* c = (struct paged_cache*)pass->segment[i].cache;
+		const int first = pass_appends(pass) ? paged_first(pass, i) : 0;
 		for (int j = 0; j < pass->segment[i].n; j++, r++) {
-			const int index = pass_appends(pass) ? c->head.pending - pass->segment[i].n + j : pass->row[r];
+			const int index = pass_appends(pass) ? first + j : pass->row[r];
 			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
 			for (int s = pass->first; s < pass->last; s++)
 				if (((pass->skip && mask_has(pass->skip, s)) || (pass->low && mask_has(pass->low, s))) &&

@@ -41,7 +41,7 @@ class Usage(EndToEnd):
             "seed": ["-1", "x"], "threads": ["-1", "x"], "isa": ["sse9"], "backend": ["tpu"], "context": ["-1"],
             "cache-type": ["q4"], "method": ["magic"], "draft": ["maybe"], "max-draft": ["0", "1000"],
             "threshold": ["1.5", "-0.1"], "max-tree": ["-3", "100000", "some"], "tree-top-k": ["1,2,3", "0,0,0,0", "a,b,c,d"],
-            "search": ["maybe"], "skip-ratio": ["1.5", "-1"], "window": ["0", "100000"], "bayes-interval": ["-1"],
+            "search": ["maybe"], "skip-ratio": ["1.5", "-1"], "skip-cost": ["1", "-1"], "window": ["0", "100000"], "bayes-interval": ["-1"],
             "max-steps": ["-1"], "max-matchness": ["2"], "opt-budget": ["-1", "nan"], "objective": ["speed"],
             "acquisition": ["pi"], "kernel": ["rbf"], "kappa": ["-1", "nan"], "bank": ["maybe"], "preset": ["fast"],
         }

@@ -127,6 +127,59 @@ static void rewinding(void** state) {
 	f->b->discard(f->c);
 }
 
+/* Segments of one cache, each from a base of its own: each row is what it is alone, to the bit, with two rows
+ * pending before them and where memory for all has to be taken. */
+static void segments_of_one_cache(void** state) {
+	enum { ROWS = 70 };
+	struct fixture* f = *state;
+	struct error error;
+	static struct segment segment[ROWS];
+	static int32_t token[ROWS], parent[ROWS];
+	static uint8_t want[ROWS];
+	static struct result out[ROWS], alone;
+	struct mask skip = {.word = {0}};
+	const int32_t path[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+	mask_set(&skip, 2, true);
+	assert_true(chain(f, 10, 6, NULL, -1, NULL, &error));
+	f->b->commit(f->c, path, 10);
+	assert_true(chain(f, 2, 6, NULL, -1, NULL, &error));
+	for (int i = 0; i < ROWS; i++) {
+		token[i] = (11 * i + 5) % VOCAB;
+		parent[i] = -1;
+		want[i] = WANT_TOKEN | WANT_TOP;
+		out[i].top = 3;
+		segment[i] = (struct segment){.cache = f->c, .base = i * 7 % 11, .n = 1};
+	}
+	struct pass pass = {.kind = PASS_EXACT,
+	                    .n = ROWS,
+	                    .n_segments = ROWS,
+	                    .segment = segment,
+	                    .token = token,
+	                    .parent = parent,
+	                    .skip = &skip,
+	                    .last = 6,
+	                    .head = true,
+	                    .tap = -1,
+	                    .want = want,
+	                    .out = out};
+	assert_true(f->b->run(f->b, &pass, &error));
+	assert_int_equal(f->c->pending, 2 + ROWS);
+	f->b->discard(f->c);
+	for (int i = 0; i < ROWS; i++) {
+		alone.top = 3;
+		pass.n = pass.n_segments = 1;
+		pass.segment = &segment[i];
+		pass.token = &token[i];
+		pass.out = &alone;
+		assert_true(f->b->run(f->b, &pass, &error));
+		f->b->discard(f->c);
+		assert_int_equal(alone.token, out[i].token);
+		assert_memory_equal(alone.top_token, out[i].top_token, 3 * sizeof *alone.top_token);
+		assert_memory_equal(alone.top_probability, out[i].top_probability, 3 * sizeof *alone.top_probability);
+	}
+	f->b->truncate(f->c, 0);
+}
+
 /* A weight that is not a number: a clear message, no pending rows left, and the cache goes on. */
 static void not_finite(void** state) {
 	struct fixture* f = *state;
@@ -183,6 +236,7 @@ static void refused(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(counters), cmocka_unit_test(rewinding),
-	                                   cmocka_unit_test(not_finite), cmocka_unit_test(refused)};
+	                                   cmocka_unit_test(segments_of_one_cache), cmocka_unit_test(not_finite),
+	                                   cmocka_unit_test(refused)};
 	return cmocka_run_group_tests(tests, open_all, close_all);
 }

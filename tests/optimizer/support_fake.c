@@ -56,13 +56,15 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 		pass->tap_out[i] = 1;
 	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
 		pass->influence[i] = 0.1f;
-	for (int i = 0; i < pass->n; i++) {
+	for (int i = 0, segment = 0, end = pass->segment->n; i < pass->n; i++) {
+		while (i >= end)
+			end += pass->segment[++segment].n;
 		const int row = pass_appends(pass) ? first + i : pass->row[i];
 		const int parent = pass->parent ? pass->parent[i] : first + i - 1;
 		if (pass_appends(pass))
 			fake->depth[row] = parent < 0 ? 0 : fake->depth[parent] + 1;
 		if (pass->want && pass->want[i])
-			answer(fake, pass, i, pass->segment->base + fake->depth[row]);
+			answer(fake, pass, i, pass->segment[segment].base + fake->depth[row]);
 	}
 	if (pass->kind == PASS_PREFILL)
 		cache->committed += pass->n;

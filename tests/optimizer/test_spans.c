@@ -196,7 +196,7 @@ static void the_cost_is_saved(void** state) {
 	spans_close(&spans);
 }
 
-/* ---- a session ---------------------------------------------------------------------------- */
+/* ---- a session's states ------------------------------------------------------------------- */
 
 /* The states of every row of the text after a sub-layer, one row a pass. */
 static float* plain_states(struct backend* backend, const int32_t* text, int n, int tap) {
@@ -235,6 +235,84 @@ static float* plain_states(struct backend* backend, const int32_t* text, int n, 
 	backend->cache_close(cache);
 	return states;
 }
+
+/* ---- removal ------------------------------------------------------------------------------ */
+
+/* A landscape where losses add up, but for neighbours, which share a third of theirs. */
+static double log_probability(const double* loss, const struct mask* mask) {
+	double sum = 0.1;
+	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
+		sum += mask_has(mask, i) ? loss[i] * (mask_has(mask, i - 1) ? 0.67 : 1) : 0;
+	return -sum;
+}
+
+/* Plain greedy removal: all are tried in every step. */
+static struct mask greedy(const double* loss, const struct search_costs* costs, int blocks, double share) {
+	struct mask mask = {.word = {0}};
+	while (saved(costs, &mask) < share - 1e-9) {
+		double least_loss = INFINITY;
+		int best = -1;
+		for (int i = 2; i < 2 * blocks - 2; i++) {
+			struct mask with = mask;
+			mask_set(&with, i, true);
+			const double more = log_probability(loss, &mask) - log_probability(loss, &with);
+			if (mask_has(&mask, i) || more / (i & 1 ? costs->mlp : costs->attention) >= least_loss)
+				continue;
+			least_loss = more / (i & 1 ? costs->mlp : costs->attention);
+			best = i;
+		}
+		mask_set(&mask, best, true);
+	}
+	return mask;
+}
+
+/* On windows that differ in how hard they are a hundred proposals make up for half at least of what the best
+ * span loses beside greedy removal that tries everything; and once more they are the same. */
+static void removal_nears_greedy(void** state) {
+	(void)state;
+	enum { MANY = 20, ROWS_SCORED = 200 };
+	const struct search_costs costs = prices(MANY);
+	double by_span = 0, by_search = 0, by_greedy = 0;
+	for (uint64_t seed = 1; seed <= 6; seed++) {
+		struct gp_random random = {seed};
+		double loss[2 * MAX_BLOCKS + 1] = {0};
+		struct spans spans;
+		assert_true(spans_open(&spans, MANY));
+		make_spans(&spans, seed);
+		for (int i = 2; i < 2 * MANY - 2; i++)
+			loss[i] = 2 * spans_influence(&spans, i, i + 1) * (0.5 + gp_uniform(&random));
+		const struct mask target = greedy(loss, &costs, MANY, 0.25);
+		by_greedy += log_probability(loss, &target);
+		struct mask twice[2];
+		for (int turn = 0; turn < 2; turn++) {
+			struct search* s = open_search(MANY, 0.45, 0.25, &costs);
+			search_set_spans(s, &spans);
+			const struct mask first = search_best(s, NULL);
+			struct proposal p;
+			for (int n = 0; n < 100; n++) {
+				if (n % 10 == 0)
+					search_window(s, n / 10 + 1, ROWS_SCORED);
+				assert_true(search_propose(s, &p));
+				const double truth = log_probability(loss, &p.mask);
+				p.log_probability = truth - 0.02 * (n / 10 % 3);
+				search_observe(s, &p, (int)(ROWS_SCORED * exp(truth)), ROWS_SCORED, NAN);
+			}
+			twice[turn] = search_best(s, NULL);
+			if (turn == 0) {
+				by_span += log_probability(loss, &first);
+				by_search += log_probability(loss, &twice[0]);
+			}
+			search_close(s);
+		}
+		assert_true(mask_equal(&twice[0], &twice[1]));
+		spans_close(&spans);
+	}
+	printf("mean log-probability: span %.3f, search %.3f, greedy %.3f\n", by_span / 6, by_search / 6,
+	       by_greedy / 6);
+	assert_true(by_search > by_greedy - 0.5 * (by_greedy - by_span));
+}
+
+/* ---- what a session does with it ---------------------------------------------------------- */
 
 /* What a session has found after its first window is what plain passes say of its rows. */
 static void a_session_measures_its_own_text(void** state) {
@@ -283,9 +361,49 @@ static void a_session_measures_its_own_text(void** state) {
 	swiftlet_model_close(model);
 }
 
+/* --skip-cost: what drafts saves that share, by the bytes that a repeatable run prices by. */
+static void a_session_saves_what_is_asked(void** state) {
+	(void)state;
+	char message[256];
+	struct swiftlet_options options;
+	swiftlet_options_default(&options);
+	const char* set[] = {"skip-cost", "0.3", "opt-budget", "inf", "threads", "2", "draft-bits", "off"};
+	for (size_t i = 0; i < sizeof set / sizeof *set; i += 2)
+		assert_int_equal(swiftlet_options_set(&options, set[i], set[i + 1], message, sizeof message), 1);
+	swiftlet_model* model = swiftlet_model_open(
+	    "synth:layers=10,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
+	    message, sizeof message);
+	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &options, message, sizeof message) : NULL;
+	struct session* session =
+	    engine ? swiftlet_session_open(engine, &options, message, sizeof message) : NULL;
+	assert_non_null(session);
+	const int32_t prompt[] = {5, 6, 7, 8, 9};
+	struct swiftlet_request request;
+	swiftlet_request_default(&request, &options);
+	request.prompt = prompt;
+	request.n_prompt = 5;
+	request.max_tokens = 120;
+	assert_true(swiftlet_session_start(session, &request, message, sizeof message));
+	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
+	while (step.stop == SWIFTLET_RUNNING)
+		assert_true(swiftlet_session_step(session, &step, message, sizeof message));
+	const struct mask best = search_best(session_search(session), NULL);
+	const struct cost_model bytes = cost_by_bytes(&session_engine(session)->cost);
+	struct search_costs costs;
+	cost_sub_layers(&bytes, false, &costs.attention, &costs.mlp, &costs.fixed);
+	assert_true(search_steps(session_search(session)) > 10);
+	assert_true(saved(&costs, &best) >= 0.3 - 1e-9 && saved(&costs, &best) < 0.45);
+	swiftlet_session_close(session);
+	swiftlet_engine_close(engine);
+	swiftlet_model_close(model);
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(formula), cmocka_unit_test(the_first_mask_is_the_best_span),
-	    cmocka_unit_test(the_cost_is_saved), cmocka_unit_test(a_session_measures_its_own_text)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(formula),
+	                                   cmocka_unit_test(the_first_mask_is_the_best_span),
+	                                   cmocka_unit_test(the_cost_is_saved),
+	                                   cmocka_unit_test(removal_nears_greedy),
+	                                   cmocka_unit_test(a_session_measures_its_own_text),
+	                                   cmocka_unit_test(a_session_saves_what_is_asked)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,11 @@ struct proposer {
 };
 
 static const struct proposer proposers[] = {
-    {"uniform", false, 0},          {"influence, linear", false, NEVER}, {"influence, linear, GP", false, 25},
-    {"spans, linear", true, NEVER}, {"spans, linear, GP", true, 25},
+    {"uniform", false, 0},
+    {"influence, linear", false, NEVER},
+    {"influence, linear, GP", false, 25},
+    {"spans, removal", true, NEVER},
+    {"spans, removal, GP", true, 5},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
 static const int checkpoint[CHECKPOINTS] = {0, 25, 100, 300};
@@ -31,7 +34,7 @@ struct searching {
 	const char* only; /* proposers whose name begins so */
 	double cost[MOST_COSTS];
 	int costs;
-	int64_t most, tokens;
+	int64_t most, tokens, windows;
 	bool references;
 	cJSON* rows;
 };
@@ -188,11 +191,15 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		}
 		struct proposal proposal;
 		struct lab_score score = {0};
-		const int w = scored / A_WINDOW % half->windows;
-		search_window(search, scored / A_WINDOW + 1, half->window[w].size);
+		const int w = scored / A_WINDOW * (int)s->windows % half->windows;
+		int rows = 0;
+		for (int i = w; i < w + (int)s->windows; i++)
+			rows += half->window[i % half->windows].size;
+		search_window(search, scored / A_WINDOW + 1, rows);
 		bench_progress((double)scored / (double)s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
-		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, 1, &score, error);
+		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, (int)s->windows, &score, error);
+		proposal.log_probability = score.log_probability / score.rows;
 		if (good)
 			search_observe(search, &proposal, score.matches, score.rows, NAN);
 	}
@@ -265,7 +272,7 @@ static int run(struct searching* s, const char* model, const char* input, struct
 }
 
 int bench_search_main(int argc, char** argv) {
-	struct searching s = {.most = 300, .tokens = 160, .references = true};
+	struct searching s = {.most = 300, .tokens = 160, .windows = 8, .references = true};
 	struct swiftlet_options options;
 	const char *model_option = NULL, *input = NULL, *costs = "10,20,30,40,50";
 	bool json = false, alone = false;
@@ -277,6 +284,8 @@ int bench_search_main(int argc, char** argv) {
 	     0, 0},
 	    {"tokens", 'n', "N", "tokens of an answer at most (160)", OPTION_COUNT, &s.tokens, 16, 4096},
 	    {"proposals", 0, "N", "the most that a search makes (300)", OPTION_COUNT, &s.most, 0, 300},
+	    {"windows", 0, "N", "windows of 32 rows that a proposal is scored on (8)", OPTION_COUNT, &s.windows,
+	     1, 64},
 	    {"only", 0, "NAME", "proposers whose name begins so", OPTION_TEXT, &s.only, 0, 0},
 	    {"no-references", 0, NULL, "without the best span and greedy removal", OPTION_FLAG, &alone, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0}};

@@ -30,16 +30,12 @@ struct walk {
 	int text;
 };
 
-/* Rows of the answer, from its first token's prediction on; influence from the token after it. */
+/* Influence of the answer's rows. */
 static void take_states(void* user, int first, int n, float* const* state) {
 	struct walk* w = user;
 	struct lab* lab = w->lab;
 	const struct state_text* t = &w->half->text[w->text];
 	const size_t dim = (size_t)lab->backend->weights->shape.dim;
-	for (int i = 0; i < n; i++)
-		if (first + i >= t->n_prompt - 1)
-			memcpy(w->half->begun[w->text] + (size_t)(first + i - (t->n_prompt - 1)) * dim,
-			       state[w->half == &lab->half[LAB_LEARN]] + (size_t)i * dim, dim * sizeof(float));
 	const int skip = t->n_prompt > first ? t->n_prompt - first : 0;
 	float* point[2 * MAX_BLOCKS + 1] = {NULL};
 	if (skip >= n || w->half != &lab->half[LAB_LEARN])
@@ -54,17 +50,11 @@ static bool walk(struct lab* lab, int half, struct error* error) {
 	struct state_points points = {.n = 0};
 	struct lab_half* h = &lab->half[half];
 	for (int s = 1; s <= 2 * lab->blocks; s++)
-		if (half == LAB_LEARN || s == 2 || s == 2 * lab->blocks)
+		if (half == LAB_LEARN || s == 2 * lab->blocks)
 			points.at[points.n++] = s;
-	h->begun = calloc((size_t)h->n, sizeof *h->begun);
 	for (int i = 0; i < h->n; i++) {
 		struct walk w = {lab, h, i};
 		bench_progress((double)i / h->n, "states");
-		if (h->begun)
-			h->begun[i] = malloc((size_t)(h->text[i].n - h->text[i].n_prompt + 1) *
-			                     (size_t)lab->backend->weights->shape.dim * sizeof(float));
-		if (!h->begun || !h->begun[i])
-			return error_set(error, "out of memory for states");
 		if (!state_text_walk(&lab->maker, &h->text[i], true, &points, take_states, &w, error))
 			return false;
 	}
@@ -112,28 +102,31 @@ void lab_close(struct lab* lab) {
 		if (lab->half[half].text)
 			state_texts_free(lab->half[half].text, lab->half[half].n);
 		free(lab->half[half].text);
-		for (int i = 0; lab->half[half].begun && i < lab->half[half].n; i++)
-			free(lab->half[half].begun[i]);
-		free(lab->half[half].begun);
 	}
 	spans_close(&lab->spans);
 }
 
 /* ---- scores --------------------------------------------------------------------------------- */
 
+/* Each row a segment of its own, that sees the tokens before it. */
 static bool score_window(struct lab* lab, struct lab_half* half, const struct mask* mask,
                          const struct lab_window* w, struct lab_score* score, struct error* error) {
 	const struct state_text* t = &half->text[w->text];
+	struct segment segment[LAB_WINDOW];
+	int32_t parent[LAB_WINDOW];
 	uint8_t want[LAB_WINDOW];
-	memset(want, WANT_TOKEN | WANT_TOP, sizeof want);
-	for (int i = 0; i < w->size; i++)
+	for (int i = 0; i < w->size; i++) {
+		segment[i] = (struct segment){.cache = t->cache, .base = w->base + i, .n = 1};
+		parent[i] = -1;
+		want[i] = WANT_TOKEN | WANT_TOP;
 		lab->out[i].top = MAX_TOP;
-	const struct segment segment = {.cache = t->cache, .base = w->base, .n = w->size};
+	}
 	const struct pass pass = {.kind = PASS_EXACT,
 	                          .n = w->size,
-	                          .n_segments = 1,
-	                          .segment = &segment,
+	                          .n_segments = w->size,
+	                          .segment = segment,
 	                          .token = t->id + w->base,
+	                          .parent = parent,
 	                          .skip = mask,
 	                          .last = 2 * lab->blocks,
 	                          .head = true,
@@ -151,7 +144,7 @@ static bool score_window(struct lab* lab, struct lab_half* half, const struct ma
 				p = (double)lab->out[i].top_probability[k];
 		score->matches += lab->out[i].token == truth;
 		score->probability += p;
-		score->log_probability += log(fmax(1e-4, p));
+		score->log_probability += log(fmax(0.03, p));
 	}
 	score->rows += w->size;
 	return true;
@@ -166,60 +159,11 @@ bool lab_score(struct lab* lab, int half, const struct mask* mask, int first, in
 	return true;
 }
 
-/* Each row a segment of its own, that sees the tokens before it; rows go on from the first block's states. */
-static bool one_step(struct lab* lab, struct lab_half* half, const struct mask* mask, int text, int base,
-                     int n, int* right, struct error* error) {
-	const struct state_text* t = &half->text[text];
-	const size_t dim = (size_t)lab->backend->weights->shape.dim;
-	static const int32_t none[1] = {-1};
-	struct segment segment[LAB_WINDOW];
-	int32_t row[LAB_WINDOW];
-	uint8_t want[LAB_WINDOW];
-	bool good = true;
-	for (int i = 0; i < n && good; i++) {
-		segment[i] = (struct segment){.cache = t->cache, .base = base + i, .n = 1};
-		row[i] = i;
-		want[i] = WANT_TOKEN;
-		const struct pass place = {.kind = PASS_EXACT,
-		                           .n = 1,
-		                           .n_segments = 1,
-		                           .segment = &segment[i],
-		                           .parent = none,
-		                           .state = half->begun[text] + (size_t)(base + i - (t->n_prompt - 1)) * dim,
-		                           .first = 2,
-		                           .last = 2,
-		                           .tap = -1};
-		good = lab->backend->run(lab->backend, &place, error);
-	}
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = n,
-	                          .segment = segment,
-	                          .row = row,
-	                          .skip = mask,
-	                          .first = 2,
-	                          .last = 2 * lab->blocks,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = lab->out};
-	good = good && lab->backend->run(lab->backend, &pass, error);
-	lab->backend->discard(t->cache);
-	for (int i = 0; i < n && good; i++)
-		*right += lab->out[i].token == t->id[base + i + 1];
-	return good;
-}
-
 double lab_alpha(struct lab* lab, int half, const struct mask* mask, struct error* error) {
-	struct lab_half* h = &lab->half[half];
-	int right = 0, rows = 0;
-	for (int i = 0; i < h->windows; i++) {
-		const struct lab_window* w = &h->window[i];
-		if (!one_step(lab, h, mask, w->text, w->base, w->size, &right, error))
-			return -1;
-		rows += w->size;
-	}
-	return (double)right / rows;
+	struct lab_score score = {0};
+	if (!lab_score(lab, half, mask, 0, lab->half[half].windows, &score, error))
+		return -1;
+	return (double)score.matches / score.rows;
 }
 
 double lab_saved(const struct lab* lab, const struct mask* mask) {

@@ -1,9 +1,9 @@
 /* A laboratory for the layer-set search: answers that a model wrote to prompts of two halves, one to search
  * on, one to judge on, and what masks get right of them.
  *
- * Nothing is simulated: a score is teacher-forced over the answers, a window of LAB_WINDOW rows a pass, with
- * the full model's keys and values before the window and the draft's inside it, as matchness is (SWIFT Eq.
- * 3). A mask's price is the share of a plain step's weight bytes that it saves. */
+ * Nothing is simulated: a score is teacher-forced over the answers, a window of LAB_WINDOW rows a pass, each
+ * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's price
+ * is the share of a plain step's weight bytes that it saves. */
 #ifndef SWIFTLET_TOOLS_LAB_SEARCH_LAB_H
 #define SWIFTLET_TOOLS_LAB_SEARCH_LAB_H
 
@@ -20,8 +20,6 @@ struct lab_window {
 struct lab_half {
 	struct state_text* text; /* (n) with their caches */
 	int n;
-	float** begun; /* (n) by text: its answer's states (rows, dim) after the first block, which is never
-	                  skipped */
 	struct lab_window window[LAB_MOST_WINDOWS]; /* round and round over the texts */
 	int windows;
 };
@@ -39,7 +37,7 @@ struct lab {
 /* Sums over rows. */
 struct lab_score {
 	int rows, matches;
-	double probability, log_probability; /* the draft's of the target's token; 1e-4 at least in the log */
+	double probability, log_probability; /* the draft's of the target's token; 0.03 at least in the log */
 };
 
 /* prompt: every other one to search on. False with the error set; close in any case. */

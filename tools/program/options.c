@@ -82,6 +82,9 @@ static const struct session_option session_option[] = {
      "make no larger copy, as in 800M or 1.5G (a quarter of the\nmemory that is available)"},
     {"Search for the layers to skip", NULL, NULL},
     {"search", "on|off", "off keeps the mask as it is (on)"},
+    {"skip-cost", "SHARE",
+     "share of a plain step's cost that skipping saves at least, before\n--skip-ratio; the preset knows none "
+     "(auto: what pays)"},
     {"skip-ratio", "R", "share of skippable sub-layers to skip, or auto (auto)"},
     {"window", "N", "tokens a proposal is scored on (32)"},
     {"window-min", "N", "shortest window that is scored (8)"},
