@@ -30,6 +30,10 @@ with tempfile.TemporaryDirectory() as folder:
     assert len(said["bridges"]) == len(lines) == 6 and said["positions"] > 100
     for b in said["bridges"]:
         assert 0 <= b["alpha"] <= 1 and b["c"] > 0 and b["gain_flat"] >= 1 and b["error"] >= 0, b
+        # what gains where nothing else drafts is what adds to a rate of 1; the first step alone is a bound from below
+        for prices in ("", "_flat"):
+            assert (b["gain" + prices] > 1) == (b["pays_beside" + prices] > 1), b
+        assert b["pays_beside_flat"] > b["alpha"] / (b["c"] + 0.006) - 1e-6, b
     for first in (6, 3):  # what is fitted to such texts is better than nothing on others of their kind
         assert lines[first, "with final"]["alpha"] > lines[first, "bare"]["alpha"], said
         assert lines[first, "with final"]["tokens"] >= 700 and lines[first, "bare"]["tokens"] == 0

@@ -107,15 +107,24 @@ static double verify_cost(const struct bridge_trial* r, bool flat, int n) {
 	           : (r->row_seconds[k] + part * (r->row_seconds[k + 1] - r->row_seconds[k])) / r->row_seconds[0];
 }
 
-/* Plain steps' time over that of rounds of drafts as long as is best, each step right with chance alpha; 1
- * where none is better than no draft. */
-static double gain(const struct bridge_trial* r, double alpha, double c, bool flat) {
-	double best = 1, tokens = 1, chance = 1;
+/* What drafts bring, each step right with chance alpha, where a step costs c. */
+struct pay {
+	double gain; /* plain steps' time over that of rounds of drafts as long as is best; 1: none is better than
+	                no draft */
+	double beside; /* the speed-up of other drafters up to which some number of steps still adds to a round:
+	                 tokens over what they cost beside it (the planner's rule, core/draft/planner.h) */
+};
+
+static struct pay pay_of(const struct bridge_trial* r, double alpha, double c, bool flat) {
+	struct pay pay = {.gain = 1};
+	double tokens = 0, chance = 1;
 	for (int n = 1; n < CHAIN; n++) {
+		const double verify = verify_cost(r, flat, n + 1);
 		tokens += chance *= alpha;
-		best = fmax(best, tokens / (n * c + verify_cost(r, flat, n + 1)));
+		pay.gain = fmax(pay.gain, (1 + tokens) / (n * c + verify));
+		pay.beside = fmax(pay.beside, tokens / (n * c + verify - 1));
 	}
-	return best;
+	return pay;
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
@@ -125,7 +134,7 @@ static const char* const kind_name[BRIDGE_KINDS] = {"bare", "bridge", "with fina
 struct bridge_line {
 	int64_t tokens; /* learned from */
 	double alpha, c;
-	double here, flat; /* gains at this machine's prices and where v grows by 0.006 a row */
+	struct pay here, flat; /* at this machine's prices and where v grows by 0.006 a row */
 };
 
 static struct bridge_line line_of(const struct bridge_trial* r, const struct bridge_span* s, int amount,
@@ -134,16 +143,16 @@ static struct bridge_line line_of(const struct bridge_trial* r, const struct bri
 	return (struct bridge_line){.tokens = kind ? r->amount[amount] : 0,
 	                            .alpha = alpha,
 	                            .c = c,
-	                            .here = gain(r, alpha, c, false),
-	                            .flat = gain(r, alpha, c, true)};
+	                            .here = pay_of(r, alpha, c, false),
+	                            .flat = pay_of(r, alpha, c, true)};
 }
 
 void bridge_trial_print(const struct bridge_trial* r) {
-	double best[2] = {1, 1};
+	double here = 0, flat = 0;
 	printf("%d unseen texts, %ld positions; v(2) %.2f, v(4) %.2f\n\n", r->judge.n, r->positions,
 	       verify_cost(r, false, 2), verify_cost(r, false, 4));
-	printf("%-9s %-11s %8s %7s %7s %8s %8s %10s %10s\n", "blocks", "", "tokens", "alpha", "c", "error",
-	       "ridge", "gain here", "at 0.006");
+	printf("%-9s %-11s %8s %7s %7s %8s %8s %10s %7s %10s %7s\n", "blocks", "", "tokens", "alpha", "c",
+	       "error", "ridge", "gain here", "beside", "at 0.006", "beside");
 	for (int i = 0; i < r->n_spans; i++)
 		for (int a = 0; a < r->n_amounts; a++)
 			for (int kind = a > 0; kind < BRIDGE_KINDS; kind++) {
@@ -151,17 +160,19 @@ void bridge_trial_print(const struct bridge_trial* r) {
 				const struct bridge_line line = line_of(r, s, a, kind);
 				char blocks[24];
 				snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
-				printf("%-9s %-11s %8lld %7.3f %7.3f %8.3f %8.0e %10.3f %10.3f\n", blocks, kind_name[kind],
-				       (long long)line.tokens, line.alpha, line.c, s->fit[a][kind].error,
-				       s->fit[a][kind].lambda, line.here, line.flat);
-				best[0] = fmax(best[0], line.here);
-				best[1] = fmax(best[1], line.flat);
+				printf("%-9s %-11s %8lld %7.3f %7.3f %8.3f %8.0e %10.3f %7.2f %10.3f %7.2f\n", blocks,
+				       kind_name[kind], (long long)line.tokens, line.alpha, line.c, s->fit[a][kind].error,
+				       s->fit[a][kind].lambda, line.here.gain, line.here.beside, line.flat.gain,
+				       line.flat.beside);
+				here = fmax(here, line.here.beside);
+				flat = fmax(flat, line.flat.beside);
 			}
-	printf("\n%s\n", best[0] <= 1.02 && best[1] <= 1.02
-	                     ? "Leaving blocks out pays neither here nor where v grows by 0.006 a row."
-	                 : best[0] <= 1.02
-	                     ? "Leaving blocks out does not pay here; where v grows by 0.006 a row it would."
-	                     : "Leaving blocks out pays here, where nothing else drafts.");
+	printf("\nA draft step that leaves blocks out pays beside drafters that bring less than %.2f here,\n"
+	       "less than %.2f where v grows by 0.006 a row%s.\n",
+	       here, flat,
+	       here <= 1 && flat <= 1 ? ": it does not pay"
+	       : here <= 1            ? ": it does not pay here"
+	                              : "");
 }
 
 bool bridge_trial_json(const struct bridge_trial* r, cJSON* out) {
@@ -186,8 +197,10 @@ bool bridge_trial_json(const struct bridge_trial* r, cJSON* out) {
 				cJSON_AddNumberToObject(one, "alpha", line.alpha);
 				cJSON_AddNumberToObject(one, "c", line.c);
 				cJSON_AddNumberToObject(one, "error", s->fit[a][kind].error);
-				cJSON_AddNumberToObject(one, "gain", line.here);
-				cJSON_AddNumberToObject(one, "gain_flat", line.flat);
+				cJSON_AddNumberToObject(one, "gain", line.here.gain);
+				cJSON_AddNumberToObject(one, "pays_beside", line.here.beside);
+				cJSON_AddNumberToObject(one, "gain_flat", line.flat.gain);
+				cJSON_AddNumberToObject(one, "pays_beside_flat", line.flat.beside);
 				cJSON_AddItemToArray(list, one);
 			}
 	return list && rows;
