@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/files/utf8.h"
+#include "core/grammar/emission.h"
 #include "core/grammar/program.h"
 #include "core/grammar/reader.h"
 
@@ -247,64 +248,6 @@ static void read_rules(struct reader* r) {
 	}
 }
 
-/* ---- emission -------------------------------------------------------------------------------- */
-
-static int32_t emit_node(struct reader* r, struct grammar* g, int index, int32_t next);
-
-static int32_t emit_ranges(struct reader* r, struct grammar* g, const struct node* node, int32_t next) {
-	int32_t all = NOWHERE;
-	for (int i = node->a; i < node->b; i++)
-		all = emit_split(g, emit_characters(g, r->range[i].low, r->range[i].high, next), all);
-	return all;
-}
-
-static int32_t emit_letters(struct reader* r, struct grammar* g, const struct node* node, int32_t next) {
-	for (int i = node->b - 1; i >= node->a; i--)
-		next = emit_characters(g, r->range[i].low, r->range[i].low, next);
-	return next;
-}
-
-static int32_t emit_repeat(struct reader* r, struct grammar* g, const struct node* node, int32_t next) {
-	int32_t at = next;
-	if (node->most < 0) {
-		at = emit_loop(g, next);
-		loop_close(g, at, emit_node(r, g, node->a, at));
-	}
-	for (int i = node->least; i < node->most && !g->failed; i++)
-		at = emit_split(g, emit_node(r, g, node->a, at), next);
-	for (int i = 0; i < node->least && !g->failed; i++)
-		at = emit_node(r, g, node->a, at);
-	return at;
-}
-
-/* Sequences and alternatives lean to the left, as long as they are: those are walked, not descended. */
-static int32_t emit_node(struct reader* r, struct grammar* g, int index, int32_t next) {
-	int32_t all = NOWHERE;
-	if (++of(r)->work > MAX_WORK)
-		g->failed = true;
-	if (g->failed)
-		return NOWHERE;
-	for (; r->node[index].kind == NODE_EITHER; index = r->node[index].a)
-		all = emit_split(g, emit_node(r, g, r->node[index].b, next), all);
-	for (; r->node[index].kind == NODE_SEQUENCE && next != NOWHERE; index = r->node[index].a)
-		next = emit_node(r, g, r->node[index].b, next);
-	const struct node* node = &r->node[index];
-	if (next == NOWHERE)
-		return all;
-	switch (node->kind) {
-	case NODE_TEXT:
-		return emit_split(g, emit_letters(r, g, node, next), all);
-	case NODE_CLASS:
-		return emit_split(g, emit_ranges(r, g, node, next), all);
-	case NODE_RULE:
-		return emit_split(g, emit_call(g, of(r)->named[node->a].rule, next), all);
-	case NODE_REPEAT:
-		return emit_split(g, emit_repeat(r, g, node, next), all);
-	default:
-		return emit_split(g, next, all);
-	}
-}
-
 /* ---- rules that begin with themselves --------------------------------------------------------- */
 
 /* Whether a node can match nothing, as far as the rules marked in `empty` are known to. */
@@ -399,8 +342,12 @@ static int find_root(struct reader* r) {
 static void emit_rules(struct reader* r, struct grammar* g, int root) {
 	for (int i = 0; i < of(r)->n_named; i++)
 		of(r)->named[i].rule = i == root ? 0 : program_rule(g);
+	for (int i = 0; i < r->n_nodes; i++)
+		if (r->node[i].kind == NODE_RULE)
+			r->node[i].b = of(r)->named[r->node[i].a].rule;
+	struct emission e = {.grammar = g, .reader = r, .characters = emit_characters, .most_work = MAX_WORK};
 	for (int i = 0; i < of(r)->n_named && !g->failed; i++) {
-		const int32_t start = emit_node(r, g, of(r)->named[i].node, RETURNS);
+		const int32_t start = emission_node(&e, of(r)->named[i].node, RETURNS);
 		if (start == NOWHERE && !g->failed) {
 			reader_fail(r, "a rule matches nothing");
 			return;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/files/utf8.h"
+#include "core/grammar/emission.h"
 #include "core/grammar/reader.h"
 
 struct pattern {
@@ -224,77 +225,7 @@ static int alternatives(struct reader* r) {
 	return all;
 }
 
-/* ---- emission ------------------------------------------------------------------------------- */
-
 enum { MAX_WORK = 1 << 20 };
-
-struct emission {
-	struct grammar* grammar;
-	struct reader* reader;
-	enum pattern_text text;
-	int32_t next; /* after the whole expression */
-	int work;     /* nodes emitted: repeats of what is empty emit nothing, and are bounded all the same */
-};
-
-static int32_t emit_class(struct emission* e, const struct node* node, int32_t next) {
-	int32_t all = NOWHERE;
-	for (int i = node->a; i < node->b; i++) {
-		const struct range* range = &e->reader->range[i];
-		all = emit_split(e->grammar,
-		                 e->text == PATTERN_JSON
-		                     ? emit_json_characters(e->grammar, range->low, range->high, next)
-		                     : emit_characters(e->grammar, range->low, range->high, next),
-		                 all);
-	}
-	return all;
-}
-
-static int32_t emit_node(struct emission* e, int index, int32_t next);
-
-static int32_t emit_repeat(struct emission* e, const struct node* node, int32_t next) {
-	struct grammar* g = e->grammar;
-	int32_t at = next;
-	if (node->most < 0) {
-		at = emit_loop(g, next);
-		loop_close(g, at, emit_node(e, node->a, at));
-	}
-	for (int i = node->least; i < node->most && !g->failed; i++)
-		at = emit_split(g, emit_node(e, node->a, at), next);
-	for (int i = 0; i < node->least && !g->failed; i++)
-		at = emit_node(e, node->a, at);
-	return at;
-}
-
-/* Sequences and alternatives lean to the left, as long as they are: those are walked, not descended. */
-static int32_t emit_either(struct emission* e, int index, int32_t next) {
-	int32_t all = NOWHERE;
-	for (; e->reader->node[index].kind == NODE_EITHER; index = e->reader->node[index].a)
-		all = emit_split(e->grammar, emit_node(e, e->reader->node[index].b, next), all);
-	return emit_split(e->grammar, emit_node(e, index, next), all);
-}
-
-/* Anchors were looked at before: here they match nothing. */
-static int32_t emit_node(struct emission* e, int index, int32_t next) {
-	if (++e->work > MAX_WORK)
-		e->grammar->failed = true;
-	while (e->reader->node[index].kind == NODE_SEQUENCE && !e->grammar->failed) {
-		next = emit_node(e, e->reader->node[index].b, next);
-		index = e->reader->node[index].a;
-	}
-	if (next == NOWHERE)
-		return NOWHERE;
-	const struct node* node = &e->reader->node[index];
-	switch (node->kind) {
-	case NODE_CLASS:
-		return emit_class(e, node, next);
-	case NODE_EITHER:
-		return emit_either(e, index, next);
-	case NODE_REPEAT:
-		return emit_repeat(e, node, next);
-	default:
-		return next;
-	}
-}
 
 /* ---- anchors -------------------------------------------------------------------------------- */
 
@@ -311,16 +242,13 @@ static bool holds_anchor(const struct reader* r, int index) {
 /* Any text, as long as one likes. */
 static int32_t emit_anything(struct emission* e, int32_t next) {
 	const int32_t loop = emit_loop(e->grammar, next);
-	const int32_t body = e->text == PATTERN_JSON ? emit_json_characters(e->grammar, 0, LAST_CODE, loop)
-	                                             : emit_characters(e->grammar, 0, LAST_CODE, loop);
-	loop_close(e->grammar, loop, body);
+	loop_close(e->grammar, loop, e->characters(e->grammar, 0, LAST_CODE, loop));
 	return loop;
 }
 
 /* An alternative: a chain of sequences whose first part may be `^` and whose last may be `$`. */
-static int32_t emit_alternative(struct emission* e, int index, bool whole) {
+static int32_t emit_alternative(struct emission* e, int index, bool whole, int32_t next) {
 	struct reader* r = e->reader;
-	int32_t next = e->next;
 	bool ends = whole, starts = whole, last = true;
 	for (; r->node[index].kind == NODE_SEQUENCE; index = r->node[index].a) {
 		const int part = r->node[index].b;
@@ -339,18 +267,18 @@ static int32_t emit_alternative(struct emission* e, int index, bool whole) {
 		}
 		if (holds_anchor(r, part))
 			return (int32_t)reader_fail(r, "^ and $ are supported where a text begins and ends");
-		next = emit_node(e, part, next);
+		next = emission_node(e, part, next);
 	}
 	if (last && !ends)
 		next = emit_anything(e, next);
 	return starts ? next : emit_anything(e, next);
 }
 
-static int32_t emit_alternatives(struct emission* e, int index, bool whole) {
+static int32_t emit_alternatives(struct emission* e, int index, bool whole, int32_t next) {
 	int32_t all = NOWHERE;
 	for (; e->reader->node[index].kind == NODE_EITHER && !e->reader->failed; index = e->reader->node[index].a)
-		all = emit_split(e->grammar, emit_alternative(e, e->reader->node[index].b, whole), all);
-	return emit_split(e->grammar, emit_alternative(e, index, whole), all);
+		all = emit_split(e->grammar, emit_alternative(e, e->reader->node[index].b, whole, next), all);
+	return emit_split(e->grammar, emit_alternative(e, index, whole, next), all);
 }
 
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
@@ -364,9 +292,12 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 		const int root = alternatives(r);
 		if (!r->failed && r->at < r->size)
 			reader_fail(r, "a parenthesis too many");
-		struct emission e = {.grammar = grammar, .reader = r, .text = text, .next = next};
+		struct emission e = {.grammar = grammar,
+		                     .reader = r,
+		                     .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
+		                     .most_work = MAX_WORK};
 		if (!r->failed)
-			start = emit_alternatives(&e, root, whole);
+			start = emit_alternatives(&e, root, whole, next);
 		if (r->failed)
 			start = NOWHERE;
 		else if (start == NOWHERE)
