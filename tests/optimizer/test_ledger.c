@@ -148,23 +148,20 @@ static void test_good_draft_pays(void** state) {
 	fake_close(&fake);
 }
 
-/* Where rows are dear and masks prove wrong there is nothing to learn: it ends, and is not paid for as long
- * as the text goes on. Where rows are cheap the same masks may come to pay, and it goes on. */
+/* Where rows are dear and masks prove wrong learning ends, and is not paid for as long as the text goes on.
+ */
 static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	(void)state;
-	static const double slopes[] = {0.2, 0.01};
-	double learned[2][2];
-	for (int cheap = 0; cheap < 2; cheap++)
-		for (int longer = 0; longer < 2; longer++) {
-			struct fake fake;
-			fake_open(&fake, flips_coins, 0.6, slopes[cheap]);
-			const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
-			learned[cheap][longer] = run(&fake, options, longer ? 6000 : 3000).learned;
-			printf("learned at slope %g: %.2f steps\n", slopes[cheap], learned[cheap][longer]);
-			fake_close(&fake);
-		}
-	assert_true(learned[0][1] == learned[0][0]);
-	assert_true(learned[1][1] > 1.5 * learned[1][0]);
+	double learned[2];
+	for (int longer = 0; longer < 2; longer++) {
+		struct fake fake;
+		fake_open(&fake, flips_coins, 0.6, 0.2);
+		const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
+		learned[longer] = run(&fake, options, longer ? 6000 : 3000).learned;
+		fake_close(&fake);
+	}
+	printf("learned: %.2f, %.2f steps\n", learned[0], learned[1]);
+	assert_true(learned[0] > 0 && learned[1] == learned[0]);
 }
 
 /* A copy that joins is no way around the ledger, whatever it guesses, and however dear it proves. */
