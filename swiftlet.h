@@ -84,8 +84,8 @@ struct swiftlet_options {
 	int speculations;                  /* draft steps a round; 0: the method's own, or by price */
 	int children;                      /* ppd: tokens predicted for the next position; 0: by price */
 	char adapter[512], heads[512], probe[512]; /* files of parts; "": none */
-	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and is
-	 * opened with the engine. "": none */
+	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and
+	 * is opened with the engine. "": none */
 	char draft_model[512];
 	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number */
 	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.

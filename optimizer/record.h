@@ -12,8 +12,8 @@ struct entry {
 	struct vector bits;
 	struct evidence own;
 	int64_t matches, rows; /* all windows together */
-	/* Sum of its rows' log-probabilities less the incumbent's on the same windows, and how many rows; its mean
-	 * on the last one. */
+	/* Sum of its rows' log-probabilities less the incumbent's on the same windows, and how many rows; its
+	 * mean on the last one. */
 	double above_incumbent, log_probability;
 	int compared;
 	bool may_draft;      /* it is no mere trial on the way to another */

@@ -310,9 +310,7 @@ static void replay(struct search* s) {
 
 /* Whether the incumbent is a guess, which a better one replaces: nobody gave it, no score or service has held
  * it. */
-static bool is_guess(const struct search* s) {
-	return s->pending && !s->given && s->state == SEARCH_RUNNING;
-}
+static bool is_guess(const struct search* s) { return s->pending && !s->given && s->state == SEARCH_RUNNING; }
 
 /* Under a new prior. */
 static void weigh_again(struct search* s) {
