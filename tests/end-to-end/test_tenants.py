@@ -211,7 +211,7 @@ def a_chunked_body_that_never_ends_is_told_so(s):
 def slow_headers_keep_nobody_out():
     """A thousand connections, more than there are places, each with a header now and then."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = min(4096, most)
+    files = 4096 if most == resource.RLIM_INFINITY else min(4096, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     with Server("--header-seconds", "3") as s:
         slow = []
