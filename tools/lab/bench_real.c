@@ -32,7 +32,8 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	bool good =
 	    enter(t, "plain", SWIFTLET_VANILLA, ~0u, error) && enter(t, "defaults", SWIFTLET_AUTO, ~0u, error);
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
-		if (i == SOURCE_prediction || i == SOURCE_form) /* nobody asks for one here */
+		const bool model = i == SOURCE_model && !t->bench.options.draft_model[0];
+		if (i == SOURCE_prediction || i == SOURCE_form || model) /* nobody asks for one here */
 			continue;
 		snprintf(name, sizeof name, "without %s", drafters[i]->name);
 		good = enter(t, name, SWIFTLET_AUTO, ~(1u << i), error);
