@@ -29,8 +29,8 @@ struct state_points {
 };
 /* Rows [first, first + n) of a text; state[i] (n, dim) at points->at[i]. */
 typedef void state_taker(void* user, int first, int n, float* const* state);
-/* Runs a text through the full model, up to MAX_ROWS rows at a time; take may be NULL. `keep`: its cache stays in text->cache,
- * with all of it committed. */
+/* Runs a text through the full model, up to MAX_ROWS rows at a time; take may be NULL. `keep`: its cache
+ * stays in text->cache, with all of it committed. */
 bool state_text_walk(const struct text_maker*, struct state_text*, bool keep, const struct state_points*,
                      state_taker*, void* user, struct error*);
 
