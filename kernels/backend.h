@@ -509,6 +509,14 @@ struct backend {
 	bool (*reserve)(struct cache*, int rows);
 	/* Tokens that caches of this type can still take. */
 	int (*room)(const struct cache*);
+	/* Optional, all three or none (NULL: they do not lie in one piece in the host's memory): pages of
+	 * committed tokens as bytes, to be kept elsewhere. page_save copies the page of that number to page_bytes
+	 * bytes; false where others may not find it. page_restore goes on a cache that holds whole pages and
+	 * nothing pending with one more, its tokens and what page_save gave for them after the same ones; false:
+	 * there is no room, and all is as before. */
+	size_t (*page_bytes)(const struct cache*);
+	bool (*page_save)(const struct cache*, int page, void* to);
+	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
 	/* Optional (NULL on the CPU): the whole draft loop, with skip, bridge, low and low_head as in a pass. The
 	 * first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps
 	 * taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */

@@ -154,6 +154,38 @@ int paged_adopt(struct cache* cache, const int32_t* token, int n) {
 	return cache->committed;
 }
 
+size_t paged_page_bytes(const struct cache* cache) {
+	return ((const struct paged_cache*)cache)->pool->page_bytes;
+}
+
+bool paged_save(const struct cache* cache, int page, void* to) {
+	const struct paged_cache* c = (const struct paged_cache*)cache;
+	assert(c->pool->memories == 1);
+	if (page >= c->named)
+		return false;
+	memcpy(to, paged_bytes(c, 0)[page], c->pool->page_bytes);
+	return true;
+}
+
+bool paged_restore(struct cache* cache, const int32_t* token, const void* from) {
+	struct paged_cache* c = of(cache);
+	const int at = cache->committed / PAGE_SLOTS;
+	assert(c->pool->memories == 1 && cache->pending == 0);
+	if (c->named * PAGE_SLOTS != cache->committed || cache->committed + PAGE_SLOTS > cache->capacity ||
+	    !sharable(c))
+		return false;
+	paged_truncate(cache, cache->committed);
+	struct page* page = pages_take(c->pool);
+	if (!page)
+		return false;
+	hold(c, c->n_pages++, page);
+	memcpy(paged_bytes(c, 0)[at], from, c->pool->page_bytes);
+	memcpy(c->token + cache->committed, token, PAGE_SLOTS * sizeof *token);
+	c->clean = cache->committed += PAGE_SLOTS;
+	name_pages(c);
+	return true;
+}
+
 /* ---- rows --------------------------------------------------------------------------------- */
 
 static void append_rows(const struct pass* pass, const struct segment* segment, int r0) {

@@ -79,6 +79,10 @@ void paged_truncate(struct cache*, int committed);
 int paged_adopt(struct cache*, const int32_t* token, int n);
 bool paged_reserve(struct cache*, int rows);
 int paged_room(const struct cache*);
+/* Of pools in one memory that the host reads and writes. */
+size_t paged_page_bytes(const struct cache*);
+bool paged_save(const struct cache*, int page, void* to);
+bool paged_restore(struct cache*, const int32_t* token, const void* from);
 
 #ifdef __cplusplus
 }

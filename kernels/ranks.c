@@ -186,6 +186,9 @@ bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error
 	backend->abandon = NULL;
 	backend->reserve = NULL;
 	backend->room = NULL;
+	backend->page_bytes = NULL;
+	backend->page_save = NULL;
+	backend->page_restore = NULL;
 	const size_t used = strlen(backend->name);
 	snprintf(backend->name + used, sizeof backend->name - used, " x %d", exchange->ranks);
 	return true;

@@ -465,6 +465,10 @@ const int32_t* session_text(const struct session* s, int* n) {
 	return s->text;
 }
 
+struct cache* session_cache(struct session* s) {
+	return s->cache;
+}
+
 void session_remember(struct session* s, struct retrieval_pool* pool) {
 	retrieval_pool_add(pool, s->text, s->n_text);
 }

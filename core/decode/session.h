@@ -89,6 +89,8 @@ const struct swiftlet_options* session_options(const struct session*);
 void session_use_pool(struct session*, const struct retrieval_pool*);
 /* The prompt and what was generated, (*n) tokens: the session's, until the next request. */
 const int32_t* session_text(const struct session*, int* n);
+/* Its cache, for whoever has the beginnings of texts from elsewhere; changed only between requests. */
+struct cache* session_cache(struct session*);
 /* Adds the text of the request that is over to a pool. */
 void session_remember(struct session*, struct retrieval_pool*);
 /* The mask that drafts now, and its matchness (NaN before any). */

@@ -211,6 +211,11 @@ static void write_now(const struct metrics_now* now, struct text* out) {
 	gauge(out, "connections", "Open connections.", now->connections);
 	gauge(out, "up_seconds", "Seconds since the service began.", now->up_seconds);
 	const struct memory_counts* k = &now->memory;
+	const struct prompt_cache_counts* p = &now->prompts;
+	counter(out, "prompt_cache_found_total", "Pages of prompts that were read from disk.", (double)p->found);
+	counter(out, "prompt_cache_kept_total", "Pages of prompts that were written to disk.", (double)p->kept);
+	counter(out, "prompt_cache_damaged_total", "Files of them that were refused.", (double)p->damaged);
+	gauge(out, "prompt_cache_bytes", "Of pages of prompts on disk.", (double)p->bytes);
 	counter(out, "mask_changes_total", "Times the search found a better mask or a stored one was taken up.",
 	        (double)(k->improved + k->recalled));
 	counter(out, "mask_recalls_total", "Times a stored mask was taken up.", (double)k->recalled);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "streams/memory/memory.h"
+#include "streams/memory/prompt_cache.h"
 #include "streams/text.h"
 
 enum { METRIC_ROUTES = 48, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
@@ -36,8 +37,9 @@ struct metrics_now { /* what is so at this moment */
 	int queue, queue_limit, busy, sessions, connections;
 	struct memory_counts memory;
 	double up_seconds;
-	int64_t cache_used, cache_tokens; /* of tokens there is room for, over all sessions */
-	int cache_block;                  /* tokens a block in which prefixes are kept */
+	int64_t cache_used, cache_tokens;   /* of tokens there is room for, over all sessions */
+	struct prompt_cache_counts prompts; /* on disk */
+	int cache_block;                    /* tokens a block in which prefixes are kept */
 };
 
 void metrics_open(struct metrics*);

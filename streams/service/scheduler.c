@@ -98,6 +98,7 @@ static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
 	seat->job = NULL;
 	seat->waits = false;
 	seat->remember = s->pool[job->owner] != NULL;
+	seat->ended = true;
 	s->running[job->owner]--;
 	job->calls->end(job->user, &seat->figures, problem);
 	one_less(s);
@@ -128,6 +129,16 @@ static void remember(struct scheduler* s, const struct seat* seat) {
 		texts_put(s->option.texts, seat->owner, text, n);
 }
 
+/* What was found was asked for twice: it is worth a file. */
+static void keep_prompt(struct scheduler* s, const struct seat* seat) {
+	int n;
+	const int32_t* text = session_text(seat->session, &n);
+	if (seat->figures.cached_tokens < n)
+		n = seat->figures.cached_tokens;
+	prompt_cache_keep(s->option.prompts, session_cache(seat->session), session_cache(seat->session)->owner,
+	                  text, n);
+}
+
 /* Pools may grow only between rounds: when a turn is over, before anyone else sits down. Of what the store
  * brought one text a turn. */
 static void remember_texts(struct scheduler* s) {
@@ -135,7 +146,9 @@ static void remember_texts(struct scheduler* s) {
 		struct seat* seat = &s->seat[i];
 		if (seat->remember)
 			remember(s, seat);
-		seat->remember = false;
+		if (seat->ended && s->option.prompts)
+			keep_prompt(s, seat);
+		seat->remember = seat->ended = false;
 	}
 	if (s->option.texts)
 		texts_take(s->option.texts, take_stored, s);
@@ -165,6 +178,9 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->holds = true; /* what it finds in caches is kept from the others */
 	change_owner(s, seat, job->owner);
 	use_pool(s, seat);
+	if (s->option.prompts)
+		prompt_cache_bring(s->option.prompts, session_cache(seat->session),
+		                   session_cache(seat->session)->owner, job->request.prompt, job->request.n_prompt);
 	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
 	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
 		seat->job = NULL;

@@ -34,6 +34,7 @@ struct seat {
 	int passed_over; /* turns in which it got less than a quarter of the chunk */
 	int owner;       /* its job's, or its last one's */
 	bool holds;      /* memory of a cache, as far as is known */
+	bool ended;      /* its job, in this turn */
 	bool remember;   /* its text is to join the owner's pool */
 	struct swiftlet_figures figures;
 	struct idle_progress progress; /* of learning from its last text */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/decode/engine.h"
 #include "streams/service/server_internal.h"
 
 enum { HTTP_THREADS = 2 };
@@ -82,6 +83,23 @@ static bool open_texts(struct server* s, struct error* e) {
 	return s->texts != NULL;
 }
 
+static bool open_prompts(struct server* s, struct error* e) {
+	char owner[SERVER_KEYS + 1][TEXTS_NAME];
+	texts_tenant("", owner[0]);
+	for (int i = 1; i <= s->n_owners; i++)
+		server_owner_name(s, i, owner[i]);
+	if (!s->engine->backend->page_restore)
+		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
+		                 s->engine->backend->name);
+	s->prompts = prompt_cache_open(&(struct prompt_cache_options){.folder = s->option.prompt_cache,
+	                                                              .bytes = s->option.prompt_cache_bytes,
+	                                                              .model = s->model->fingerprint,
+	                                                              .n_owners = s->n_owners + 1,
+	                                                              .owner = (const char(*)[TEXTS_NAME])owner},
+	                               e);
+	return s->prompts != NULL;
+}
+
 static bool open_memories(struct server* s, struct error* e) {
 	for (int owner = 1; s->memory && owner <= s->n_owners; owner++) {
 		char name[TEXTS_NAME];
@@ -93,7 +111,8 @@ static bool open_memories(struct server* s, struct error* e) {
 }
 
 static bool open_parts(struct server* s, struct error* e) {
-	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.retrieval_store && !open_texts(s, e)))
+	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.retrieval_store && !open_texts(s, e)) ||
+	    (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
 	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open(s->n_owners);
@@ -111,6 +130,7 @@ static bool open_parts(struct server* s, struct error* e) {
 	                                    .model_name = s->option.name,
 	                                    .memory = s->memory,
 	                                    .texts = s->texts,
+	                                    .prompts = s->prompts,
 	                                    .metrics = s->metrics,
 	                                    .events = &s->events};
 	s->scheduler = scheduler_open(s->engine, &o, e);
@@ -180,6 +200,7 @@ void server_close(struct server* s, double grace) {
 	doorman_close(s->doorman);
 	scheduler_close(s->scheduler);
 	texts_close(s->texts);
+	prompt_cache_close(s->prompts);
 	optimizer_service_close(s->optimizer);
 	events_close(&s->events);
 	for (int i = 0; i <= SERVER_KEYS; i++)

@@ -29,6 +29,8 @@ struct server_options {
 	const char* key_file;
 	const char* cors; /* an origin that browsers may call from, or "*"; NULL: none */
 	int sessions, queue;
+	const char* prompt_cache;   /* a folder; NULL: none */
+	int64_t prompt_cache_bytes; /* of its files at most */
 	bool share_prefixes; /* between keys too: what one has sent shows in another's times and cached_tokens */
 	int prefill_chunk;   /* tokens of prompts between two tokens of others; 0: by measured price */
 	int rate;            /* requests a minute and client; 0: unlimited */

@@ -33,6 +33,7 @@ struct server {
 	struct model* model;
 	swiftlet_engine* engine;
 	struct memory* memory;
+	struct prompt_cache* prompts;       /* NULL: not kept */
 	struct texts* texts;                /* NULL: not kept */
 	_Atomic(struct MHD_Daemon*) daemon; /* its threads run before its name is known here */
 	struct doorman* doorman;

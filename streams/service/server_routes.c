@@ -57,6 +57,8 @@ static bool answer_metrics(struct call* c) {
 	now.connections = info ? (int)info->num_connections : 0;
 	if (s->memory)
 		memory_counts(s->memory, &now.memory);
+	if (s->prompts)
+		prompt_cache_count(s->prompts, &now.prompts);
 	struct text out = {0};
 	metrics_text(&s->metrics[c->admin ? 0 : c->owner], &now, &out);
 	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out) == MHD_YES;

@@ -14,6 +14,8 @@ struct serve {
 	struct runtime_wish wish;
 	const char* host;
 	int64_t port, sessions, queue, chunk, rate, address, idle, headers, body, grace;
+	int64_t prompt_mib;
+	const char* prompt_cache;
 	bool share_prefixes;
 	const char* key_file;
 	const char* cors;
@@ -57,6 +59,8 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                           .idle_seconds = (int)s->idle,
 	                           .header_seconds = (int)s->headers,
 	                           .share_prefixes = s->share_prefixes,
+	                           .prompt_cache = s->prompt_cache,
+	                           .prompt_cache_bytes = s->prompt_mib << 20,
 	                           .body_seconds = (int)s->body,
 	                           .log_requests = s->log,
 	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
@@ -149,7 +153,8 @@ int command_serve(int argc, char** argv) {
 	                  .idle = 60,
 	                  .headers = 10,
 	                  .body = 60,
-	                  .grace = 10};
+	                  .grace = 10,
+	                  .prompt_mib = 1024};
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    {"host", 0, "ADDRESS",
@@ -177,6 +182,13 @@ int command_serve(int argc, char** argv) {
 	     "and each can tell "
 	     "what others sent",
 	     OPTION_FLAG, &s.share_prefixes, 0, 0},
+	    {"prompt-cache", 0, "DIR",
+	     "keep beginnings of prompts that came more than once on disk, by\nkey: a long system prompt "
+	     "survives "
+	     "a restart (off)",
+	     OPTION_TEXT, &s.prompt_cache, 0, 0},
+	    {"prompt-cache-size", 0, "MIB", "of all its files at most (1024)", OPTION_COUNT, &s.prompt_mib, 1,
+	     1 << 20},
 	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
 	     &s.body, 1, 3600},
 	    {"api-key-file", 0, "FILE",

@@ -1,0 +1,474 @@
+/* The names, the index of what is there, the thread that writes, and what is read. */
+#include "streams/memory/prompt_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <pthread.h>
+
+#include "core/model/sha256.h"
+#include "kernels/pages.h"
+
+enum { BUCKETS = 4096, NAME = 64, QUEUED_BYTES = 64 << 20 };
+
+/* A file, in the machine's byte order: what another machine wrote has another program's name. */
+struct page_file {
+	char magic[8];
+	uint64_t bytes, check; /* of the keys and values behind the header; over all that follows */
+	char name[NAME];
+	int32_t token[PAGE_SLOTS];
+	unsigned char content[];
+};
+static const char magic[8] = {'s', 'w', 'p', 'a', 'g', 'e', '1', '\n'};
+
+struct entry {
+	struct entry* next;
+	char name[NAME + 1];
+	int64_t bytes; /* 0: it has still to be written */
+	int64_t used;  /* nanoseconds of the clock; the file's time of change */
+};
+
+struct waiting {
+	struct waiting* next;
+	size_t size;
+	char name[NAME + 1];
+	struct page_file* file;
+};
+
+struct prompt_cache {
+	int folder, lock_file;
+	char* path;
+	int64_t limit;
+	char program[65], model[65];
+	int n_owners;
+	char (*owner)[PROMPT_CACHE_NAME];
+	struct page_file* read; /* a file that is looked at, of read_size bytes at most */
+	size_t read_size;
+	pthread_t thread;
+	bool started;
+
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t work;
+	struct entry* bucket[BUCKETS];
+	struct waiting *first, *last;
+	size_t waiting_bytes;
+	bool stop, failed;
+	struct prompt_cache_counts counts;
+};
+
+/* ---- names and checks --------------------------------------------------------------------- */
+
+/* Of the bytes that run: another build may compute other bits. */
+static bool name_program(char name[65]) {
+	unsigned char buffer[65536];
+	struct sha256 hash;
+	sha256_start(&hash);
+	FILE* f = fopen("/proc/self/exe", "rb");
+	for (size_t n; f && (n = fread(buffer, 1, sizeof buffer, f)) > 0;)
+		sha256_add(&hash, buffer, n);
+	sha256_end(&hash, name);
+	const bool whole = f && !ferror(f);
+	if (f)
+		fclose(f);
+	return whole;
+}
+
+static void name_start(const struct prompt_cache* p, const struct cache* cache, int owner,
+                       char name[NAME + 1]) {
+	char text[512];
+	const int n = snprintf(text, sizeof text, "swiftlet page 1\n%s\n%s\n%s\n%s\n%s\n", p->program, p->model,
+	                       cache->backend->name, dtype_name(cache->type), p->owner[owner]);
+	struct sha256 hash;
+	sha256_start(&hash);
+	sha256_add(&hash, text, (size_t)n);
+	sha256_end(&hash, name);
+}
+
+/* From the name of the page before to that of the one with these tokens. */
+static void name_next(char name[NAME + 1], const int32_t* token) {
+	struct sha256 hash;
+	sha256_start(&hash);
+	sha256_add(&hash, name, NAME);
+	sha256_add(&hash, token, PAGE_SLOTS * sizeof *token);
+	sha256_end(&hash, name);
+}
+
+static bool is_name(const char* text) { return strspn(text, "0123456789abcdef") == NAME && !text[NAME]; }
+
+/* Against damage, not malice: the folder is its user's alone. */
+static uint64_t checksum(const unsigned char* bytes, size_t size) {
+	uint64_t h = 0x9e3779b97f4a7c15u ^ size;
+	for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+		uint64_t word = 0;
+		memcpy(&word, bytes + i, size - i < sizeof word ? size - i : sizeof word);
+		h = (h ^ word) * 0xff51afd7ed558ccdu;
+		h ^= h >> 32;
+	}
+	return h;
+}
+
+static uint64_t check_of(const struct page_file* f) {
+	const unsigned char* from = (const unsigned char*)f->name;
+	return checksum(from, sizeof *f - offsetof(struct page_file, name) + f->bytes);
+}
+
+static bool file_is_good(const struct page_file* f, size_t size, size_t page_bytes, const char* name,
+                         const int32_t* token) {
+	return size == sizeof *f + page_bytes && memcmp(f->magic, magic, sizeof magic) == 0 &&
+	       f->bytes == page_bytes && memcmp(f->name, name, NAME) == 0 &&
+	       memcmp(f->token, token, sizeof f->token) == 0 && f->check == check_of(f);
+}
+
+/* ---- the index, with the lock held -------------------------------------------------------- */
+
+static struct entry** find(struct prompt_cache* p, const char* name) {
+	const char head[4] = {name[0], name[1], name[2], 0};
+	struct entry** at = &p->bucket[strtoul(head, NULL, 16)];
+	while (*at && strcmp((*at)->name, name) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+static struct entry* add(struct prompt_cache* p, const char* name, int64_t bytes, int64_t used) {
+	struct entry** at = find(p, name);
+	struct entry* e = *at ? NULL : calloc(1, sizeof *e);
+	if (!e)
+		return NULL;
+	memcpy(e->name, name, NAME);
+	e->bytes = bytes;
+	e->used = used;
+	p->counts.bytes += bytes;
+	return *at = e;
+}
+
+static void drop(struct prompt_cache* p, struct entry** at) {
+	struct entry* e = *at;
+	if (!e)
+		return;
+	*at = e->next;
+	p->counts.bytes -= e->bytes;
+	free(e);
+}
+
+static void keep_to_size(struct prompt_cache* p) {
+	while (p->counts.bytes > p->limit) {
+		struct entry** oldest = NULL;
+		for (int b = 0; b < BUCKETS; b++)
+			for (struct entry** at = &p->bucket[b]; *at; at = &(*at)->next)
+				if ((*at)->bytes > 0 && (!oldest || (*at)->used < (*oldest)->used))
+					oldest = at;
+		if (!oldest)
+			return;
+		unlinkat(p->folder, (*oldest)->name, 0);
+		drop(p, oldest);
+	}
+}
+
+static int64_t clock_now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The beginning of a text is used later than what follows: without it the rest is of no use. */
+static void touch(struct prompt_cache* p, const char* name, int64_t used) {
+	const struct timespec t = {.tv_sec = (time_t)(used / 1000000000), .tv_nsec = (long)(used % 1000000000)};
+	pthread_mutex_lock(&p->lock);
+	struct entry* e = *find(p, name);
+	if (e)
+		e->used = used;
+	pthread_mutex_unlock(&p->lock);
+	utimensat(p->folder, name, (const struct timespec[2]){t, t}, 0);
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+static bool write_all(int to, const void* from, size_t size) {
+	for (const char* at = from; size > 0;) {
+		const ssize_t n = write(to, at, size);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		at += n;
+		size -= (size_t)n;
+	}
+	return true;
+}
+
+static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
+	static const char aside[] = "page.new";
+	const int to = openat(p->folder, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (to < 0)
+		return false;
+	w->file->check = check_of(w->file);
+	bool good = write_all(to, w->file, w->size) && fsync(to) == 0;
+	good &= close(to) == 0;
+	good = good && renameat(p->folder, aside, p->folder, w->name) == 0;
+	if (!good)
+		unlinkat(p->folder, aside, 0);
+	return good;
+}
+
+/* With the lock held; told once each time that it begins. */
+static void written(struct prompt_cache* p, const struct waiting* w, bool good, const char* problem) {
+	struct entry** at = find(p, w->name);
+	if (good && *at) {
+		(*at)->bytes = (int64_t)w->size;
+		p->counts.bytes += (*at)->bytes;
+		p->counts.kept++;
+	} else
+		drop(p, at);
+	if (!good && !p->failed)
+		fprintf(stderr, "swiftlet: the prompt cache in %s cannot be written: %s\n", p->path, problem);
+	p->failed = !good;
+	p->waiting_bytes -= w->size;
+	keep_to_size(p);
+}
+
+static void* write_what_waits(void* user) {
+	struct prompt_cache* p = user;
+	pthread_mutex_lock(&p->lock);
+	for (;;) {
+		while (!p->first && !p->stop)
+			pthread_cond_wait(&p->work, &p->lock);
+		struct waiting* w = p->first;
+		if (!w)
+			break;
+		p->first = w->next;
+		pthread_mutex_unlock(&p->lock);
+		const bool good = write_file(p, w);
+		const int problem = errno;
+		pthread_mutex_lock(&p->lock);
+		written(p, w, good, strerror(problem));
+		free(w->file);
+		free(w);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+static struct waiting* copy_page(const struct cache* cache, int page, const char* name,
+                                 const int32_t* token) {
+	const size_t bytes = cache->backend->page_bytes(cache);
+	struct waiting* w = calloc(1, sizeof *w);
+	struct page_file* f = w ? malloc(sizeof *f + bytes) : NULL;
+	if (!f || !cache->backend->page_save(cache, page, f->content)) {
+		free(f);
+		free(w);
+		return NULL;
+	}
+	memcpy(f->magic, magic, sizeof magic);
+	f->bytes = bytes;
+	memcpy(f->name, name, NAME);
+	memcpy(f->token, token, sizeof f->token);
+	memcpy(w->name, name, NAME + 1);
+	w->file = f;
+	w->size = sizeof *f + bytes;
+	return w;
+}
+
+void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
+	char name[NAME + 1];
+	const int64_t at = clock_now();
+	if (!cache->backend->page_save)
+		return;
+	name_start(p, cache, owner, name);
+	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
+		name_next(name, token + page * PAGE_SLOTS);
+		pthread_mutex_lock(&p->lock);
+		const bool known = *find(p, name) != NULL, room = p->waiting_bytes < QUEUED_BYTES;
+		pthread_mutex_unlock(&p->lock);
+		if (known)
+			continue;
+		struct waiting* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
+		if (!w)
+			return;
+		pthread_mutex_lock(&p->lock);
+		if (add(p, name, 0, at - page)) {
+			*(p->first ? &p->last->next : &p->first) = w;
+			p->last = w;
+			p->waiting_bytes += w->size;
+			pthread_cond_signal(&p->work);
+			w = NULL;
+		}
+		pthread_mutex_unlock(&p->lock);
+		if (w) {
+			free(w->file);
+			free(w);
+			return;
+		}
+	}
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* The file's size, and as much of it as there is room for. */
+static size_t read_file(struct prompt_cache* p, const char* name) {
+	struct stat s;
+	size_t have = 0;
+	const int from = openat(p->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (from < 0)
+		return 0;
+	if (fstat(from, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size <= p->read_size)
+		for (ssize_t n = 1; n > 0 && have<p->read_size; have += n> 0 ? (size_t)n : 0)
+			n = read(from, (char*)p->read + have, p->read_size - have);
+	close(from);
+	return have;
+}
+
+static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* name, const int32_t* token) {
+	const size_t bytes = cache->backend->page_bytes(cache), size = sizeof *p->read + bytes;
+	pthread_mutex_lock(&p->lock);
+	const struct entry* e = *find(p, name);
+	const bool there = e && e->bytes > 0;
+	pthread_mutex_unlock(&p->lock);
+	if (!there)
+		return false;
+	if (p->read_size < size + 1) { /* one more, so that a longer file shows */
+		free(p->read);
+		p->read = malloc(size + 1);
+		p->read_size = p->read ? size + 1 : 0;
+	}
+	if (!p->read)
+		return false;
+	const bool good = file_is_good(p->read, read_file(p, name), bytes, name, token);
+	pthread_mutex_lock(&p->lock);
+	struct entry** at = find(p, name);
+	if (!good && *at) { /* unless it was removed for want of room meanwhile */
+		fprintf(stderr, "swiftlet: %s/%s is damaged: it was removed\n", p->path, name);
+		unlinkat(p->folder, name, 0);
+		drop(p, at);
+		p->counts.damaged++;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (good && cache->committed % PAGE_SLOTS != 0)
+		cache->backend->truncate(cache, cache->committed / PAGE_SLOTS * PAGE_SLOTS);
+	return good && cache->backend->page_restore(cache, token, p->read->content);
+}
+
+void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
+	char name[NAME + 1];
+	const int64_t now = clock_now();
+	if (!cache->backend->page_restore)
+		return;
+	if (cache->pending > 0)
+		cache->backend->discard(cache);
+	/* what is found in memory has no need of files; the last row has to be computed */
+	const int held = cache->backend->adopt(cache, token, n - 1) / PAGE_SLOTS;
+	name_start(p, cache, owner, name);
+	int64_t found = 0;
+	for (int page = 0; (page + 1) * PAGE_SLOTS <= n - 1; page++) {
+		const int32_t* of_page = token + page * PAGE_SLOTS;
+		name_next(name, of_page);
+		if (page >= held && !bring_page(p, cache, name, of_page))
+			break;
+		found += page >= held;
+		touch(p, name, now - page);
+	}
+	pthread_mutex_lock(&p->lock);
+	p->counts.found += found;
+	pthread_mutex_unlock(&p->lock);
+}
+
+void prompt_cache_count(struct prompt_cache* p, struct prompt_cache_counts* out) {
+	pthread_mutex_lock(&p->lock);
+	*out = p->counts;
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* What an end without warning left half written is removed by the next write in its place. */
+static bool list_files(struct prompt_cache* p, struct error* e) {
+	DIR* folder = opendir(p->path);
+	if (!folder)
+		return error_set(e, "%s cannot be read: %s", p->path, strerror(errno));
+	for (const struct dirent* d; (d = readdir(folder));) {
+		struct stat s;
+		if (is_name(d->d_name) && fstatat(p->folder, d->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISREG(s.st_mode) && s.st_size > 0)
+			add(p, d->d_name, s.st_size, (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec);
+	}
+	closedir(folder);
+	keep_to_size(p);
+	return true;
+}
+
+static bool open_folder(struct prompt_cache* p, struct error* e) {
+	if (mkdir(p->path, 0700) != 0 && errno != EEXIST)
+		return error_set(e, "--prompt-cache: %s cannot be made: %s", p->path, strerror(errno));
+	p->folder = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	p->lock_file =
+	    p->folder < 0 ? -1 : openat(p->folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (p->lock_file < 0)
+		return error_set(e, "--prompt-cache: %s cannot be used: %s", p->path, strerror(errno));
+	if (flock(p->lock_file, LOCK_EX | LOCK_NB) != 0)
+		return error_set(e, "--prompt-cache: another server uses %s", p->path);
+	return list_files(p, e);
+}
+
+static bool fill_in(struct prompt_cache* p, const struct prompt_cache_options* o, struct error* e) {
+	p->limit = o->bytes;
+	p->n_owners = o->n_owners;
+	p->path = strdup(o->folder);
+	p->owner = malloc((size_t)o->n_owners * sizeof *p->owner);
+	if (!p->path || !p->owner)
+		return error_set(e, "out of memory");
+	memcpy(p->owner, o->owner, (size_t)o->n_owners * sizeof *p->owner);
+	snprintf(p->model, sizeof p->model, "%s", o->model);
+	return name_program(p->program) ||
+	       error_set(e, "--prompt-cache: the program cannot be read, by which files are told apart");
+}
+
+struct prompt_cache* prompt_cache_open(const struct prompt_cache_options* o, struct error* e) {
+	struct prompt_cache* p = calloc(1, sizeof *p);
+	if (!p) {
+		error_set(e, "out of memory");
+		return NULL;
+	}
+	p->folder = p->lock_file = -1;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->work, NULL);
+	if (fill_in(p, o, e) && open_folder(p, e)) {
+		p->started = pthread_create(&p->thread, NULL, write_what_waits, p) == 0;
+		if (p->started)
+			return p;
+		error_set(e, "--prompt-cache: no thread can be made");
+	}
+	prompt_cache_close(p);
+	return NULL;
+}
+
+void prompt_cache_close(struct prompt_cache* p) {
+	if (!p)
+		return;
+	if (p->started) {
+		pthread_mutex_lock(&p->lock);
+		p->stop = true;
+		pthread_cond_signal(&p->work);
+		pthread_mutex_unlock(&p->lock);
+		pthread_join(p->thread, NULL);
+	}
+	for (int b = 0; b < BUCKETS; b++)
+		while (p->bucket[b])
+			drop(p, &p->bucket[b]);
+	if (p->lock_file >= 0)
+		close(p->lock_file);
+	if (p->folder >= 0)
+		close(p->folder);
+	pthread_mutex_destroy(&p->lock);
+	pthread_cond_destroy(&p->work);
+	free(p->path);
+	free(p->owner);
+	free(p->read);
+	free(p);
+}

@@ -1,0 +1,44 @@
+/* Beginnings of prompts on disk: a long system prompt survives a restart, its keys and values the same bits.
+ *
+ * One file holds a page of PAGE_SLOTS tokens. Its name is a hash over what its bits depend on (program,
+ * model, backend, type of the cache), whose it is, and all tokens up to its end: another owner, model or
+ * build asks for other names. Kept is what a second request of its owner has found in memory; texts that come
+ * once are never written. A thread writes, each file whole or not at all (written aside, synced, renamed);
+ * above the size the longest unused go. Files are read when a request sits down, between turns, never in a
+ * round, and checked before use: one that is damaged is told of and removed. One process a folder. */
+#ifndef SWIFTLET_STREAMS_MEMORY_PROMPT_CACHE_H
+#define SWIFTLET_STREAMS_MEMORY_PROMPT_CACHE_H
+
+#include "kernels/backend.h"
+
+struct prompt_cache;
+
+enum { PROMPT_CACHE_NAME = 65 };
+
+struct prompt_cache_options {
+	const char* folder; /* made where it is missing, for its user alone */
+	int64_t bytes;      /* of all files at most */
+	const char* model;  /* its fingerprint */
+	int n_owners;
+	const char (*owner)[PROMPT_CACHE_NAME]; /* (n_owners) what names each from one start to the next */
+};
+
+struct prompt_cache_counts {
+	int64_t found, kept, damaged; /* pages that were read, written, and refused */
+	int64_t bytes;                /* of the files there are */
+};
+
+/* NULL with the error set. What options point to is copied. */
+struct prompt_cache* prompt_cache_open(const struct prompt_cache_options*, struct error*);
+/* Writes what waits. NULL is nothing. */
+void prompt_cache_close(struct prompt_cache*);
+/* Makes the cache hold the beginning of these tokens, as far as it, others or files have it. Nothing may be
+ * pending. owner: in [0, n_owners). */
+void prompt_cache_bring(struct prompt_cache*, struct cache*, int owner, const int32_t* token, int n);
+/* Takes a copy of the cache's leading pages that no file has, to be written; token (n): what the cache holds.
+ */
+void prompt_cache_keep(struct prompt_cache*, struct cache*, int owner, const int32_t* token, int n);
+/* From any thread. */
+void prompt_cache_count(struct prompt_cache*, struct prompt_cache_counts*);
+
+#endif
