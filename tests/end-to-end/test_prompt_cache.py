@@ -111,12 +111,12 @@ def the_longest_unused_go(folder):
     with Server(*options) as s:
         for text in ("a" * 70, "b" * 70, "c" * 70):
             for _ in range(2):
-                s.complete(text, max_tokens=1)
+                s.complete(text, model=synth, max_tokens=1)
         wait_for("pages to be written", lambda: figure(s, "kept_total") == 6)
         assert 0 < figure(s, "bytes") <= 3 << 20
         assert sum(os.path.getsize(p) for p in pages(folder)) == figure(s, "bytes")
     with Server(*options) as s:
-        cached = [s.complete(c * 70, max_tokens=1)["usage"]["prompt_tokens_details"]["cached_tokens"] for c in "ca"]
+        cached = [s.complete(c * 70, model=synth, max_tokens=1)["usage"]["prompt_tokens_details"]["cached_tokens"] for c in "ca"]
         assert cached == [64, 0], cached
 
 
