@@ -318,9 +318,12 @@ static size_t read_file(struct prompt_cache* p, const char* name) {
 	const int from = openat(p->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (from < 0)
 		return 0;
-	if (fstat(from, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size <= p->read_size)
-		for (ssize_t n = 1; n > 0 && have<p->read_size; have += n> 0 ? (size_t)n : 0)
-			n = read(from, (char*)p->read + have, p->read_size - have);
+	bool more = fstat(from, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size <= p->read_size;
+	while (more && have < p->read_size) {
+		const ssize_t n = read(from, (char*)p->read + have, p->read_size - have);
+		more = n > 0;
+		have += more ? (size_t)n : 0;
+	}
 	close(from);
 	return have;
 }
