@@ -29,8 +29,6 @@ struct bayes {
 	double amplitude; /* of y, to begin with */
 	struct gp_search how;
 	double trend[MAX_DIMS];
-	uint8_t half[MAX_DIMS]; /* (dims) by influence */
-	atomic_bool regroup;    /* `half` says whose length-scale is which from now on */
 	struct vector answer;
 	atomic_int request;
 
@@ -67,17 +65,6 @@ static struct gp* model_of(struct bayes* b, const uint8_t* group) {
 	});
 }
 
-/* Before the first observation is taken in; on no memory it stays as it was. */
-static void regroup(struct bayes* b) {
-	if (!atomic_exchange_explicit(&b->regroup, false, memory_order_acquire) || gp_count(b->gp) > 0)
-		return;
-	struct gp* gp = model_of(b, b->half);
-	if (!gp)
-		return;
-	gp_close(b->gp);
-	b->gp = gp;
-}
-
 static void take_in(struct bayes* b) {
 	const unsigned end = atomic_load_explicit(&b->written, memory_order_acquire);
 	unsigned at = atomic_load_explicit(&b->read, memory_order_relaxed);
@@ -102,7 +89,6 @@ static void fit_when_due(struct bayes* b) {
 }
 
 static void work(struct bayes* b) {
-	regroup(b);
 	take_in(b);
 	if (atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_WANTED)
 		return;
@@ -189,19 +175,6 @@ void bayes_close(struct bayes* b) {
 }
 
 /* ---- the search's side -------------------------------------------------------------------- */
-
-void bayes_inform(struct bayes* b, const double* influence) {
-	if (atomic_load_explicit(&b->written, memory_order_relaxed) > 0 ||
-	    atomic_load_explicit(&b->request, memory_order_acquire) != REQUEST_NONE)
-		return;
-	for (int i = 0; i < b->dims; i++) {
-		int below = 0;
-		for (int j = 0; j < b->dims; j++)
-			below += influence[j] < influence[i];
-		b->half[i] = 2 * below >= b->dims;
-	}
-	atomic_store_explicit(&b->regroup, true, memory_order_release);
-}
 
 static void rouse(struct bayes* b) {
 	if (b->threaded)

@@ -13,10 +13,6 @@ struct bayes;
 /* NULL on no memory. */
 struct bayes* bayes_open(const struct search_options*, int dims);
 void bayes_close(struct bayes*);
-/* influence (dims): length-scales go by it (one for the less influential half, one for the other) in place of
- * by kind. Heeded while nothing was observed. Allocates nothing: the process is made anew where proposals
- * are. */
-void bayes_inform(struct bayes*, const double* influence);
 /* One observation: y is larger where the mask is better. */
 void bayes_observe(struct bayes*, const struct vector*, double y, double variance, int64_t window);
 /* Asks for a proposal of `size` sub-layers; the answer may come later. trend (dims): the prior mean of y is a
