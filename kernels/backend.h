@@ -351,6 +351,14 @@ struct result {
 	float* logits;         /* (vocab) the caller's, used with WANT_LOGITS */
 };
 
+/* Of a token among a row's best ones; 0 of others. */
+static inline double result_probability(const struct result* row, int32_t token) {
+	for (int i = 0; i < row->top; i++)
+		if (row->top_token[i] == token)
+			return (double)row->top_probability[i];
+	return 0;
+}
+
 /* One sequence's rows in a pass, or some of them: several segments of an exact pass may be of one cache, each
  * with a base of its own, whose rows do not see one another. */
 struct segment {

@@ -168,8 +168,8 @@ static struct search* open_search(const struct session* s, struct error* error) 
 		offer_costs(s, search);
 		search_take_copy(search);
 	} else if (search && !s->options.published) {
-		offer_known_costs(
-		    s, search); /* else a search would differ by when a session's next look at them falls */
+		/* else a search would differ by when a session's next look at them falls */
+		offer_known_costs(s, search);
 	}
 	return search;
 }
@@ -230,8 +230,8 @@ static bool open_optimizer(struct session* s, struct error* error) {
 			return error_set(error, "out of memory for the states of %d sub-layers",
 			                 2 * weights->shape.n_blocks);
 	}
-	if (s->options.distance && !distance_open(&o->distance, weights, s->options.window))
-		return error_set(error, "out of memory for the hidden states of %d tokens", s->options.window);
+	if (s->options.distance && !distance_open(&o->distance, weights, score_most_rows(s)))
+		return error_set(error, "out of memory for the hidden states of %d tokens", score_most_rows(s));
 	s->mask = search_best(o->search, NULL);
 	plan_new_mask(s);
 	return true;

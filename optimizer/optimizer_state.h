@@ -44,6 +44,8 @@ static inline struct optimizer* optimizer_of(const struct session* s) {
 	return (struct optimizer*)s->learner;
 }
 
+/* Rows of the longest window that a session may score on. */
+int score_most_rows(const struct session*);
 /* The best mask drafts, if it is another now. */
 void optimizer_adopt_best(struct optimizer*);
 /* The learner's calls of these names. */

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { IDLE_ROWS = 64, USED = 8 }; /* rows; proposals that a window is good for at least */
+enum { USED = 8 }; /* proposals that a window is good for at least */
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
@@ -40,11 +40,16 @@ static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
-/* While no request waits: all that was generated, in windows of IDLE_ROWS at most. */
+int score_most_rows(const struct session* s) {
+	enum { IDLE_ROWS = 64 };
+	return s->options.published || s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
+}
+
+/* While no request waits: all that was generated, in windows as long as they may be. */
 static int long_window(const struct optimizer* o) {
 	const struct session* s = o->session;
-	const int generated = s->n_text - s->n_prompt - 1;
-	const int rows = generated < IDLE_ROWS ? generated : IDLE_ROWS;
+	const int generated = s->n_text - s->n_prompt - 1, most = score_most_rows(s);
+	const int rows = generated < most ? generated : most;
 	return rows > s->options.window_min ? rows : s->options.window_min;
 }
 
@@ -128,7 +133,8 @@ static void charge_search(struct optimizer* o) {
 
 /* Whether masks may come to pay here beside what drafts now: the best so far, mended by what searching on may
  * bring; before any score one of half of the sub-layers that keeps what published masks of large models keep
- * (Xia et al. 2025, "SWIFT", section 5). Where rows are dear none does, and windows are dear, too. */
+ * (SWIFT section 3.2.1 and Figure 2 (a): over 90 % of drafted tokens are accepted). Where rows are dear none
+ * does, and windows are dear, too. */
 static bool may_pay(const struct optimizer* o) {
 	static const double published = 0.9;
 	const struct session* s = o->session;
@@ -298,16 +304,6 @@ static void charge_pass(struct optimizer* o, const struct pass* pass, double sec
 		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
 }
 
-/* Of a token in a row's best ones, LEAST at least: a row that a draft gets wrong is lost however wrong it is,
- * and lower floors let the few worst rows choose (bench search). */
-static double log_probability(const struct result* row, int32_t token) {
-	static const double LEAST = 0.03;
-	for (int i = 0; i < row->top; i++)
-		if (row->top_token[i] == token)
-			return log(fmax(LEAST, (double)row->top_probability[i]));
-	return log(LEAST);
-}
-
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
@@ -328,7 +324,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	double sum = 0;
 	for (int i = 0; i < w->size; i++) {
 		matches += s->result[i].token == truth[i];
-		sum += s->options.published ? 0 : log_probability(&s->result[i], truth[i]);
+		sum += s->options.published ? 0 : search_log_probability(result_probability(&s->result[i], truth[i]));
 	}
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;
@@ -342,7 +338,8 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 
 /* ---- judging ------------------------------------------------------------------------------ */
 
-/* One window of the text at hand, by the rules of matchness. */
+/* One window of the text at hand, by matchness as published: the draft's own keys inside the window. It says
+ * what a mask keeps as a chain goes on; the search's scores above say what a first step keeps. */
 static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
                          struct error* error) {
 	int32_t parent[MAX_ROWS];

@@ -39,6 +39,8 @@ const char* search_state_name(enum search_state state) {
 	return "unknown";
 }
 
+double search_log_probability(double p) { return log(fmax(0.03, p)); }
+
 struct mask search_start_mask(int blocks) {
 	struct mask mask = {.word = {0}};
 	for (int block = 1; block <= blocks - 2 && block < MAX_BLOCKS; block += 2) {

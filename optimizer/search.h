@@ -31,6 +31,10 @@ struct proposal {
 	double log_probability;
 };
 
+/* Of a token that the draft gives the probability p, or of .03 at least: a row that a draft gets wrong is
+ * lost however wrong it is, and lower floors let the few worst rows choose (bench search). */
+double search_log_probability(double p);
+
 enum search_state { SEARCH_RUNNING, SEARCH_CONFIRMED, SEARCH_EXHAUSTED, SEARCH_PATIENCE };
 const char* search_state_name(enum search_state);
 

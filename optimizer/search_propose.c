@@ -129,6 +129,8 @@ static void want_bayes(struct search* s) {
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
+	/* where windows may not cost what they like there is nothing to propose: removal compares proposals by
+	 * all rows of a window, which is more than a budget pays for */
 	if (search_ranks(s) && s->sparing)
 		return false;
 	if (search_removes(s)) {

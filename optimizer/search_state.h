@@ -1,6 +1,7 @@
 /* The search's state, shared by the files that make it up. Each calls only those after it: search.c (the
- * object, its doors, what it observes), search_propose.c (which mask is scored next), search_incumbent.c
- * (which one drafts, and when the search ends), search_value.c (what a mask is worth). */
+ * object, its doors, what it observes), search_propose.c (which mask is scored next), search_removal.c
+ * (which sub-layer goes next), search_incumbent.c (which mask drafts, and when the search ends),
+ * search_value.c (what a mask is worth). */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 #define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 

@@ -1,5 +1,6 @@
 /* Passes of learning that are given up, again and again while another sequence's requests come: nothing of
  * them is left in the cache, and what is scored afterwards is what would have been. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 
 #include "core/decode/session_state.h"
 #include "optimizer/idle.h"
+#include "optimizer/optimizer_state.h"
 
 static bool waits(void* user) { return *(bool*)user; }
 
@@ -56,6 +58,11 @@ static void what_is_given_up_leaves_nothing(void** state) {
 		assert_true(s->cache->pending <= work.pass.n);
 	}
 	assert_true(ran > 0);
+	/* windows are longer than while requests run, and what the full model said of their rows is known */
+	const struct optimizer* o = optimizer_of(s);
+	assert_int_equal(o->window.size, 64);
+	assert_int_equal(o->distance.known, 64);
+	assert_true(!isnan(o->window.distance));
 	idle_close(runner);
 	swiftlet_session_close(s);
 	swiftlet_engine_close(engine);

@@ -314,30 +314,50 @@ static void removal_nears_greedy(void** state) {
 
 /* ---- what a session does with it ---------------------------------------------------------- */
 
-/* What a session has found after its first window is what plain passes say of its rows. */
-static void a_session_measures_its_own_text(void** state) {
-	(void)state;
+struct opened {
+	swiftlet_model* model;
+	swiftlet_engine* engine;
+	struct session* session;
+};
+
+/* With options (pairs of name and value), and a request of five tokens begun. */
+static struct opened open_session(const char* spec, int most, const char* const* set, size_t n) {
 	char message[256];
+	struct opened o;
 	struct swiftlet_options options;
 	swiftlet_options_default(&options);
-	const char* set[] = {"draft",      "always", "max-tree", "paper", "opt-budget", "inf",
-	                     "cache-type", "f16",    "threads",  "2",     "context",    "256"};
-	for (size_t i = 0; i < sizeof set / sizeof *set; i += 2)
+	for (size_t i = 0; i < n; i += 2)
 		assert_int_equal(swiftlet_options_set(&options, set[i], set[i + 1], message, sizeof message), 1);
-	swiftlet_model* model = swiftlet_model_open(
-	    "synth:layers=6,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
-	    message, sizeof message);
-	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &options, message, sizeof message) : NULL;
-	struct session* session =
-	    engine ? swiftlet_session_open(engine, &options, message, sizeof message) : NULL;
-	assert_non_null(session);
-	const int32_t prompt[] = {5, 6, 7, 8, 9};
+	o.model = swiftlet_model_open(spec, NULL, message, sizeof message);
+	o.engine = o.model ? swiftlet_engine_open(o.model, &options, message, sizeof message) : NULL;
+	o.session = o.engine ? swiftlet_session_open(o.engine, &options, message, sizeof message) : NULL;
+	assert_non_null(o.session);
+	static const int32_t prompt[] = {5, 6, 7, 8, 9};
 	struct swiftlet_request request;
 	swiftlet_request_default(&request, &options);
 	request.prompt = prompt;
 	request.n_prompt = 5;
-	request.max_tokens = 60;
-	assert_true(swiftlet_session_start(session, &request, message, sizeof message));
+	request.max_tokens = most;
+	assert_true(swiftlet_session_start(o.session, &request, message, sizeof message));
+	return o;
+}
+
+static void close_session(struct opened* o) {
+	swiftlet_session_close(o->session);
+	swiftlet_engine_close(o->engine);
+	swiftlet_model_close(o->model);
+}
+
+/* What a session has found after its first window is what plain passes say of its rows. */
+static void a_session_measures_its_own_text(void** state) {
+	(void)state;
+	const char* set[] = {"draft",      "always", "max-tree", "paper", "opt-budget", "inf",
+	                     "cache-type", "f16",    "threads",  "2",     "context",    "256"};
+	struct opened opened =
+	    open_session("synth:layers=6,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1",
+	                 60, set, sizeof set / sizeof *set);
+	struct session* session = opened.session;
+	char message[256];
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
 	const struct optimizer* o = optimizer_of(session);
 	while (step.stop == SWIFTLET_RUNNING && o->spans.rows == 0)
@@ -356,34 +376,18 @@ static void a_session_measures_its_own_text(void** state) {
 		}
 	for (int i = 1; i <= 12; i++)
 		free(at[i]);
-	swiftlet_session_close(session);
-	swiftlet_engine_close(engine);
-	swiftlet_model_close(model);
+	close_session(&opened);
 }
 
 /* --skip-cost: what drafts saves that share, by the bytes that a repeatable run prices by. */
 static void a_session_saves_what_is_asked(void** state) {
 	(void)state;
-	char message[256];
-	struct swiftlet_options options;
-	swiftlet_options_default(&options);
 	const char* set[] = {"skip-cost", "0.3", "opt-budget", "inf", "threads", "2", "draft-bits", "off"};
-	for (size_t i = 0; i < sizeof set / sizeof *set; i += 2)
-		assert_int_equal(swiftlet_options_set(&options, set[i], set[i + 1], message, sizeof message), 1);
-	swiftlet_model* model = swiftlet_model_open(
-	    "synth:layers=10,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", NULL,
-	    message, sizeof message);
-	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &options, message, sizeof message) : NULL;
-	struct session* session =
-	    engine ? swiftlet_session_open(engine, &options, message, sizeof message) : NULL;
-	assert_non_null(session);
-	const int32_t prompt[] = {5, 6, 7, 8, 9};
-	struct swiftlet_request request;
-	swiftlet_request_default(&request, &options);
-	request.prompt = prompt;
-	request.n_prompt = 5;
-	request.max_tokens = 120;
-	assert_true(swiftlet_session_start(session, &request, message, sizeof message));
+	struct opened opened = open_session(
+	    "synth:layers=10,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1", 120, set,
+	    sizeof set / sizeof *set);
+	struct session* session = opened.session;
+	char message[256];
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
 	while (step.stop == SWIFTLET_RUNNING)
 		assert_true(swiftlet_session_step(session, &step, message, sizeof message));
@@ -393,9 +397,7 @@ static void a_session_saves_what_is_asked(void** state) {
 	cost_sub_layers(&bytes, false, &costs.attention, &costs.mlp, &costs.fixed);
 	assert_true(search_steps(session_search(session)) > 10);
 	assert_true(saved(&costs, &best) >= 0.3 - 1e-9 && saved(&costs, &best) < 0.45);
-	swiftlet_session_close(session);
-	swiftlet_engine_close(engine);
-	swiftlet_model_close(model);
+	close_session(&opened);
 }
 
 int main(void) {

@@ -138,13 +138,10 @@ static bool score_window(struct lab* lab, struct lab_half* half, const struct ma
 	lab->backend->discard(t->cache);
 	for (int i = 0; i < w->size; i++) {
 		const int32_t truth = t->id[w->base + i + 1];
-		double p = 0;
-		for (int k = 0; k < lab->out[i].top; k++)
-			if (lab->out[i].top_token[k] == truth)
-				p = (double)lab->out[i].top_probability[k];
+		const double p = result_probability(&lab->out[i], truth);
 		score->matches += lab->out[i].token == truth;
 		score->probability += p;
-		score->log_probability += log(fmax(0.03, p));
+		score->log_probability += search_log_probability(p);
 	}
 	score->rows += w->size;
 	return true;
