@@ -146,7 +146,7 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	                  : o->skip_ratio > 0 ? o->skip_ratio
 	                                      : published,
 	    .skip_cost = by_cost ? o->skip_cost : 0,
-	    .bayes_interval = o->bayes_interval,
+	    .bayes_interval = o->published ? o->bayes_interval : 0,
 	    .max_steps = o->max_steps,
 	    .patience = o->patience,
 	    .max_matchness = o->max_matchness,
@@ -160,9 +160,6 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	    .copy_bits = priced ? copy->bits : 0,
 	    .copied = copy->sub_layers,
 	    .head_copied = copy->head,
-	    /* under an unlimited budget, or a clock of the caller's, figures are to repeat: nothing may depend on
-	     * timing */
-	    .background = !isinf(o->opt_budget) && !o->clock,
 	    .clock = o->clock,
 	    .clock_user = o->clock_user,
 	};
@@ -219,7 +216,7 @@ static bool open_optimizer(struct session* s, struct error* error) {
 	struct optimizer* o = calloc(1, sizeof *o);
 	if (!o)
 		return error_set(error, "out of memory for the optimizer");
-	*o = (struct optimizer){.learner = {&calls}, .session = s, .window = {.abandoned = 0.5}};
+	*o = (struct optimizer){.learner = {&calls}, .session = s};
 	s->learner = &o->learner;
 	o->search = open_search(s, error);
 	if (!o->search)

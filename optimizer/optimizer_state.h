@@ -15,14 +15,11 @@ struct window {
 	int base;
 	int scored; /* proposals scored on it */
 	struct proposal proposal;
-	int rows, matches, upto; /* of the proposal at hand: scored, matched, scored after the next pass */
-	double log_probability;  /* of those rows, summed: of the text's tokens under the draft */
-	double distance;         /* of those rows, summed; NaN: not measured */
-	bool walks;              /* its rows go through the full model a sub-layer a pass, for span influence */
-	int walked;              /* sub-layers until now; all of them: it has been told */
-	bool full;               /* the pass at hand is the full model's, for states that were not kept */
-	double abandoned;        /* share of proposals given up after their first rows */
-	double usual;            /* tokens that a request generates, of late; 0: none has ended yet */
+	double distance; /* of its rows, summed; NaN: not measured */
+	bool walks;      /* its rows go through the full model a sub-layer a pass, for span influence */
+	int walked;      /* sub-layers until now; all of them: it has been told */
+	bool full;       /* the pass at hand is the full model's, for states that were not kept */
+	double usual;    /* tokens that a request generates, of late; 0: none has ended yet */
 };
 
 struct optimizer {

@@ -5,7 +5,7 @@
  * the pass runs with base = the window's start while later tokens are committed behind it, and its rows are
  * discarded. A draft is seldom that long: by default each row is a segment of its own that sees the target's
  * keys and values of all tokens before it, as a round's first draft step does. Masks that were chosen so are
- * better by far on real models (bench search). A proposal that cannot win after its first 8 rows is given up.
+ * better by far on real models (bench search).
  *
  * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
  * model's states come from the verify passes that made the window; where they were not kept and time is free,
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_ROWS = 8 };
+enum { USED = 8 }; /* proposals that a window is good for at least */
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
@@ -97,7 +97,7 @@ static void move_window(struct optimizer* o) {
 	if (generated < rows + 1)
 		return;
 	if (w->size > 0) {
-		const bool used = w->scored >= FIRST_ROWS;
+		const bool used = w->scored >= USED;
 		const bool newer = generated - (w->start + w->size) >= rows;
 		if (s->options.published || !(s->phase == PHASE_IDLE ? used : newer && (used || is_free(s))))
 			return;
@@ -113,18 +113,6 @@ static void move_window(struct optimizer* o) {
 	if (o->distance.capacity > 0)
 		distance_window(&o->distance, w->base, rows);
 	search_window(o->search, w->id, rows);
-}
-
-/* Whether scoring the first rows alone is cheaper on average than scoring all at once. */
-static bool splitting_pays(const struct optimizer* o, const struct mask* mask, int rows) {
-	const struct session* s = o->session;
-	if (isinf(s->options.opt_budget))
-		return true; /* under an unlimited budget figures are to repeat: no decision by the clock */
-	const struct cost_model* cost = &s->engine->cost;
-	const struct variant v = states_variant(&o->scored, mask);
-	const double first = cost_matchness(cost, v, FIRST_ROWS);
-	const double rest = cost_matchness(cost, v, rows - FIRST_ROWS);
-	return first + (1 - o->window.abandoned) * rest < cost_matchness(cost, v, rows);
 }
 
 /* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
@@ -200,13 +188,8 @@ bool score_begin(struct learner* learner) {
 	o->scored = (struct states){.head = false};
 	if (search_has_copy(o->search))
 		o->scored = session_states(s, &w->proposal.mask);
-	w->rows = w->matches = 0;
-	w->log_probability = 0;
 	w->full = o->distance.capacity >= w->size && o->distance.known == 0 && is_free(s);
 	w->distance = w->full || o->distance.known > 0 ? 0 : NAN;
-	w->upto = w->size > FIRST_ROWS && w->proposal.needed > 0 && splitting_pays(o, &w->proposal.mask, w->size)
-	              ? FIRST_ROWS
-	              : w->size;
 	return true;
 }
 
@@ -286,15 +269,15 @@ void score_fill(struct learner* learner, struct pass* pass) {
 		full_pass(o, pass);
 		return;
 	}
-	const int n = w->upto - w->rows, last = 2 * s->engine->model->weights.shape.n_blocks;
+	const int n = w->size, last = 2 * s->engine->model->weights.shape.n_blocks;
 	for (int i = 0; i < n; i++) {
-		o->row_parent[i] = s->options.published ? w->rows + i - 1 : -1;
+		o->row_parent[i] = s->options.published ? i - 1 : -1;
 		s->want[i] = s->options.published ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
 		s->result[i].top = MAX_TOP;
-		o->segment[i] = (struct segment){.cache = s->cache, .base = w->base + w->rows + i, .n = 1};
+		o->segment[i] = (struct segment){.cache = s->cache, .base = w->base + i, .n = 1};
 	}
 	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
-	*pass = pass_over(&s->segment, s->text + w->base + w->rows, o->row_parent, last, s->want, s->result);
+	*pass = pass_over(&s->segment, s->text + w->base, o->row_parent, last, s->want, s->result);
 	if (!s->options.published) {
 		pass->segment = o->segment;
 		pass->n_segments = n;
@@ -335,25 +318,17 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 		return false;
 	}
 	if (!isnan(w->distance))
-		w->distance += distance_sum(&o->distance, w->rows, w->upto - w->rows);
-	const int32_t* truth = s->text + w->base + w->rows + 1;
-	for (int i = 0; i < w->upto - w->rows; i++) {
-		w->matches += s->result[i].token == truth[i];
-		w->log_probability += search_log_probability(result_probability(&s->result[i], truth[i]));
-	}
-	const bool split = w->rows == 0 && w->upto < w->size;
-	w->rows = w->upto;
-	if (split) {
-		const bool lost = w->matches + w->size - w->rows <= w->proposal.needed;
-		w->abandoned += 0.05 * ((lost ? 1.0 : 0.0) - w->abandoned);
-		if (!lost) {
-			w->upto = w->size;
-			return false;
-		}
+		w->distance += distance_sum(&o->distance, 0, w->size);
+	const int32_t* truth = s->text + w->base + 1;
+	int matches = 0;
+	double sum = 0;
+	for (int i = 0; i < w->size; i++) {
+		matches += s->result[i].token == truth[i];
+		sum += s->options.published ? 0 : search_log_probability(result_probability(&s->result[i], truth[i]));
 	}
 	s->cache->backend->discard(s->cache);
-	w->proposal.log_probability = w->log_probability / w->rows;
-	search_observe(o->search, &w->proposal, w->matches, w->rows, w->distance / w->rows);
+	w->proposal.log_probability = sum / w->size;
+	search_observe(o->search, &w->proposal, matches, w->size, w->distance / w->size);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
 	optimizer_adopt_best(o);

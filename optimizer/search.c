@@ -335,8 +335,6 @@ void search_set_influence(struct search* s, const double* influence, double rows
 		return;
 	const double began = now(s);
 	belief_inform(&s->belief, influence);
-	if (s->bayes)
-		bayes_inform(s->bayes, influence + 2);
 	weigh_again(s);
 	s->seconds += now(s) - began;
 }
@@ -353,8 +351,6 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	const double began = now(s);
 	belief_inform_spans(&s->belief, spans);
 	s->removal.begun = false;
-	if (s->bayes)
-		bayes_inform(s->bayes, influence);
 	weigh_again(s);
 	s->seconds += now(s) - began;
 }
@@ -398,13 +394,6 @@ double search_speedup(const struct search* s) {
 	if (!s->have_costs || s->option.published)
 		return NAN;
 	return value_present(s);
-}
-
-double search_worth(const struct search* s, const struct proposal* p) {
-	struct vector v;
-	if (!s->have_costs || s->option.published || !vector_of(&p->mask, &s->copied, s->dims, &v))
-		return NAN;
-	return value_worth(s, &v, s->window_size > 0 ? s->window_size : 32);
 }
 
 void search_adopt(struct search* s, const struct mask* mask) {

@@ -14,7 +14,6 @@
 enum proposal_kind {
 	PROPOSAL_START,   /* the start mask, or one that was given, scored on its first window */
 	PROPOSAL_RESCORE, /* the incumbent or a runner-up on a new window; counts as no step */
-	PROPOSAL_SIZE,    /* a prefix of influence's order, of another size; counts as no step */
 	PROPOSAL_RANDOM,
 	PROPOSAL_BAYES,
 	PROPOSAL_REMOVAL /* on the way of greedy removal; all of its rows are to be scored */
@@ -22,7 +21,7 @@ enum proposal_kind {
 
 struct proposal {
 	enum proposal_kind kind;
-	int step; /* o, 1-based; 0 for START, RESCORE and SIZE */
+	int step; /* o, 1-based; 0 for START and RESCORE */
 	struct mask mask;
 	/* Once k matches of `rows` scored rows plus all rows left cannot exceed this count of matches out
 	 * of the window's, scoring may stop (search_observe with the rows scored so far). 0: score all. */
@@ -57,8 +56,9 @@ bool search_propose(struct search*, struct proposal*);
  * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
  * where nobody has measured it. */
 void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
-/* Whether windows may cost what they like (true at first). Where they may not, removal waits: it wants every
- * row of every proposal, which a small share of plain time does not pay for. */
+/* Whether windows may cost what they like (true at first). Where they may not, removal among masks that save
+ * the same waits: it wants every row of every proposal, which a small share of plain time does not pay for.
+ */
 void search_spend(struct search*, bool freely);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
@@ -95,9 +95,6 @@ double search_hope(const struct search*);
 /* The speed-up to expect from drafting with it, max over D of M / ((M - 1)·c/alpha + v(n)), under the costs
  * that were set; not over 1: drafting with it does not pay. NaN without costs. */
 double search_speedup(const struct search*);
-/* What scoring this proposal is expected to gain: the share of plain time by which decoding gets faster from
- * then on (0 and more; NaN without costs). */
-double search_worth(const struct search*, const struct proposal*);
 /* Takes a mask as the incumbent, to be scored next (an import, a bank entry, --mask). */
 void search_adopt(struct search*, const struct mask*);
 /* From now on drafts run with the copy, all that masks do not keep as stored: the incumbent does at once, or
@@ -114,7 +111,7 @@ void search_settle(struct search*);
 /* True while a mask that was adopted or suggested waits for its score, whatever the state. */
 bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
-int search_steps(const struct search*);         /* proposals observed, START, RESCORE and SIZE left out */
+int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*); /* of proposals now: r as set, or that of the best mask */
 /* Seconds spent here outside any model pass, on the caller's thread and on the background one. */
 void search_seconds(const struct search*, double* foreground, double* background);

@@ -36,15 +36,16 @@ bool incumbent_scored_here(const struct search* s, int entry) {
 
 bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.trials > 0; }
 
-/* Whether it can run: what is known of a copy may come before the copy does. */
+/* Whether it can run, and drafts with less than the full model: what is known of a copy may come before the
+ * copy does. */
 static bool runs(const struct search* s, const struct entry* e) {
 	const struct vector skips = vector_skips(&e->bits, s->dims);
-	return copied_any(&s->copied) || vector_equal(&skips, &e->bits);
+	return copied_any(&s->copied) || (vector_equal(&skips, &e->bits) && vector_count(&skips, s->dims) > 0);
 }
 
 /* By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return runs(s, e) && (e->may_draft || !search_removes(s)) &&
+	return runs(s, e) && (e->may_draft || !search_ranks(s)) &&
 	       (value_by_speedup(s) || value_enough(s, &e->bits));
 }
 
@@ -61,26 +62,32 @@ void incumbent_weigh(struct search* s, int entry, double log_probability) {
 	}
 }
 
-/* Less what luck may have done, where it has to be proven: masks that save the same are best told apart by
- * scores on the same windows. */
-static double worth(const struct search* s, const struct entry* e, double proof) {
-	if (!search_removes(s))
+/* Less what luck may have done, where it has to be proven: of masks that have to be priced, one standard
+ * error of their hits. */
+static double worth(const struct search* s, const struct entry* e, bool prove) {
+	const bool proven = !prove || e == search_incumbent(s);
+	if (search_ranks(s)) {
+		if (e == search_incumbent(s))
+			return s->standing;
+		const double luck = prove ? PROVEN / sqrt(e->compared) : 0;
+		return e->compared > 0 ? e->above_incumbent / e->compared - luck : -INFINITY;
+	}
+	if (!search_removes(s) || proven || e->rows == 0)
 		return value_expected(s, e);
-	if (e == search_incumbent(s))
-		return s->standing;
-	return e->compared > 0 ? e->above_incumbent / e->compared - proof / sqrt(e->compared) : -INFINITY;
+	const double matchness = value_matchness(s, e);
+	return value_of(s, &e->bits, fmax(0, matchness - sqrt(belief_noise(matchness, (int)e->rows))));
 }
 
 void incumbent_compare(struct search* s, bool step) {
 	if (s->pending)
 		return;
 	int best = s->incumbent;
-	double most = worth(s, search_incumbent(s), PROVEN);
+	double most = worth(s, search_incumbent(s), true);
 	for (int i = 0; i < s->record.entries; i++) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || !incumbent_is_known(e) || !fits(s, e))
 			continue;
-		const double value = worth(s, e, PROVEN);
+		const double value = worth(s, e, true);
 		if (value > most) {
 			most = value;
 			best = i;
@@ -137,7 +144,7 @@ static int runners_up(const struct search* s, int* best, int most) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = worth(s, e, 0);
+		const double mine = worth(s, e, false);
 		int at = n < most ? n++ : most;
 		for (; at > 0 && value[at - 1] < mine; at--)
 			if (at < most) {
@@ -160,7 +167,7 @@ void incumbent_stand_again(struct search* s) {
 	s->waiting = 0;
 	if (s->state != SEARCH_RUNNING || s->pending || steps == 0 || s->option.published)
 		return;
-	const int many = search_removes(s) ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
+	const int many = search_ranks(s) ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
 	int best[RUNNERS_UP];
 	const int n = room > 0 ? runners_up(s, best, room) : 0;
 	for (int i = n; i-- > 0;)

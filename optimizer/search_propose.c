@@ -1,12 +1,10 @@
-/* Which mask is scored next: one that waits for its score, a size, a draw from the posterior, a Bayesian
- * proposal, or as published. */
+/* Which mask is scored next: one that waits for its score, one that removal tries, where no spans
+ * are known a draw from the posterior or a Bayesian proposal, or as published. */
 #include "optimizer/search_state.h"
 
 #include <math.h>
 
 #include "optimizer/random_mask.h"
-
-enum { SIZES = 9 };
 
 static bool is_new(const struct search* s, const struct vector* v) { return record_find(&s->record, v) < 0; }
 
@@ -133,11 +131,12 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	const int interval = s->option.bayes_interval, step = s->steps + 1;
 	/* where windows may not cost what they like there is nothing to propose: removal compares proposals by
 	 * all rows of a window, which is more than a budget pays for */
-	if (search_removes(s) && s->sparing)
+	if (search_ranks(s) && s->sparing)
 		return false;
-	if (search_removes(s) && removal_propose(s, &v)) {
+	if (search_removes(s)) {
+		const bool found = removal_propose(s, &v);
 		round_rest(s, &v);
-		return fill(s, p, PROPOSAL_REMOVAL, &v);
+		return found && fill(s, p, PROPOSAL_REMOVAL, &v);
 	}
 	if (s->bayes && step % interval == 0)
 		want_bayes(s);
@@ -151,32 +150,6 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	s->exhausted = true;
 	incumbent_check_stop(s);
 	return false;
-}
-
-/* The sizes along the order of damage now, 0.1 … 0.9 of what may be skipped, and 0 where there is a copy to
- * run with: the unscored one that is worth most, while one is worth anything to speak of. */
-static bool propose_size(struct search* s, struct proposal* p) {
-	if (!s->free_size || !value_by_speedup(s))
-		return false;
-	double damage[MAX_BITS], most = 1e-3;
-	int order[MAX_DIMS];
-	struct vector best;
-	bool found = false;
-	linear_weights(s->belief.linear, damage);
-	value_sort(s->belief.informed ? s->belief.influence : damage, order, s->dims);
-	for (int i = copied_any(&s->copied) ? 0 : 1; i <= SIZES; i++) {
-		struct vector v = value_first(order, value_size(s, 0.1 * i));
-		round_rest(s, &v);
-		const int index = record_find(&s->record, &v);
-		const double worth =
-		    index >= 0 && s->record.entry[index].rows > 0 ? 0 : value_worth(s, &v, s->window_size);
-		if (worth > most) {
-			most = worth;
-			best = v;
-			found = true;
-		}
-	}
-	return found && fill(s, p, PROPOSAL_SIZE, &best);
 }
 
 static bool propose_published(struct search* s, struct proposal* p) {
@@ -204,5 +177,5 @@ bool propose_next(struct search* s, struct proposal* p) {
 		s->waiting--;
 	if (s->waiting > 0)
 		return fill(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
-	return propose_size(s, p) || propose_step(s, p);
+	return propose_step(s, p);
 }

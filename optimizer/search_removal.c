@@ -1,5 +1,6 @@
-/* Greedy removal: from a short span on the sub-layer goes whose absence costs the text least for what it
- * saves, again and again, so that one way leads through masks of every cost.
+/* Greedy removal: from a short span on, or where the size is a matter of price from the full model, the
+ * sub-layer goes whose absence costs the text least for what it saves, again and again, so that one way leads
+ * through masks of every cost.
  *
  * The loss is of the draft's mean log-probability of the target's tokens, which ranks masks better than hits
  * do, and always between two masks on one window. What was never tried is expected to do what its span's
@@ -62,8 +63,9 @@ void removal_begin(struct search* s) {
 		r->loss[i] = NAN;
 		influence[i] = s->belief.influence[i];
 	}
-	/* of 5 %, which has room to grow into any */
-	r->mask = value_best_span(s, influence, FIRST_SHARE);
+	/* 5 % have room to grow into any; where the size is free, the best may be smaller */
+	if (!(s->free_size && value_by_speedup(s)))
+		r->mask = value_best_span(s, influence, FIRST_SHARE);
 	removal_window(r);
 }
 
@@ -79,9 +81,9 @@ static int entry_of(const struct search* s, const struct vector* mask) {
 
 static bool at_end(const struct search* s) {
 	const struct removal* r = &s->removal;
-	if (!s->free_size)
+	if (!s->free_size || !value_by_speedup(s))
 		return value_enough(s, &r->mask);
-	if (!value_by_speedup(s) || value_saved(s, &r->mask) >= LAST_SHARE)
+	if (value_saved(s, &r->mask) >= LAST_SHARE)
 		return true;
 	const int e = entry_of(s, &r->mask);
 	return e >= 0 &&
@@ -91,7 +93,8 @@ static bool at_end(const struct search* s) {
 static void put_back(struct search* s) {
 	struct removal* r = &s->removal;
 	r->mask = vector_skips(&search_incumbent(s)->bits, s->dims);
-	for (int n = 0, left = vector_count(&r->mask, s->dims); n < PUT_BACK && left > 1; n++, left--) {
+	for (int n = 0, left = vector_count(&r->mask, s->dims); n < PUT_BACK && left > (s->free_size ? 0 : 1);
+	     n++, left--) {
 		int nth = gp_below(&s->random, left), i = 0;
 		for (; !vector_has(&r->mask, i) || nth-- > 0; i++)
 			;

@@ -72,9 +72,11 @@ static inline bool search_is_step(enum proposal_kind kind) {
 	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES || kind == PROPOSAL_REMOVAL;
 }
 
-/* Whether masks that save the same are looked for, by removal; where the size is a matter of price too, what
- * removal finds has to be priced first, and draws from the posterior go on. */
-static inline bool search_removes(const struct search* s) { return s->belief.spanned && !s->free_size; }
+/* Whether masks are looked for by removal: where spans are known. Without them, of another runtime's model,
+ * they are drawn. */
+static inline bool search_removes(const struct search* s) { return s->belief.spanned; }
+/* Whether these save the same, so that scores alone tell them apart; else they have to be priced. */
+static inline bool search_ranks(const struct search* s) { return search_removes(s) && !s->free_size; }
 
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
@@ -111,8 +113,6 @@ struct vector value_best(const struct search*, const double* damage);
 struct vector value_first_guess(const struct search*);
 /* Of what is not skipped, runs low what pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);
-/* Expected gain in time a token, in plain steps, from what one score of `rows` may show of a mask. */
-double value_worth(const struct search*, const struct vector*, int rows);
 
 /* What leaving a skippable sub-layer out saves, and all that a mask leaves out: in plain steps, or counted
  * where that is what is given. */

@@ -275,19 +275,3 @@ struct vector value_first_guess(const struct search* s) {
 	value_round(s, &v, damage);
 	return v;
 }
-
-double value_worth(const struct search* s, const struct vector* v, int rows) {
-	static const double node[] = {-2.857, -1.356, 0, 1.356, 2.857}; /* Gauss-Hermite, five points */
-	static const double weight[] = {0.01126, 0.22208, 0.53333, 0.22208, 0.01126};
-	const int index = record_find(&s->record, v);
-	const struct evidence* own = index < 0 ? NULL : &s->record.entry[index].own;
-	const double mean = belief_matchness(&s->belief, v, own), known = belief_variance(&s->belief, v, own);
-	const double told = known * known / (known + belief_noise(mean, rows) / 4); /* distances tell more */
-	const double present = fmax(1, value_present(s));
-	double gain = 0;
-	for (int i = 0; i < 5; i++) {
-		const double value = value_speedup(s, v, mean + node[i] * sqrt(told));
-		gain += weight[i] * fmax(0, 1 / present - 1 / fmax(1, value));
-	}
-	return gain;
-}

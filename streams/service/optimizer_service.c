@@ -234,7 +234,7 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 static bool propose(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
                     struct text* out, struct api_error* e) {
 	static const char* const known[] = {"window", "size", NULL};
-	static const char* const kind[] = {"start", "rescore", "random", "bayes"};
+	static const char* const kind[] = {"start", "rescore", "random", "bayes", "removal"};
 	struct remote* r = find(s, owner, id, e);
 	if (!r || (body && !api_only(body, known, e)) || !take_window(r, body, e))
 		return false;

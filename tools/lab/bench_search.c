@@ -23,7 +23,6 @@ static const struct proposer proposers[] = {
     {"influence, linear", false, NEVER},
     {"influence, linear, GP", false, 25},
     {"spans, removal", true, NEVER},
-    {"spans, removal, GP", true, 5},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
 static const int checkpoint[CHECKPOINTS] = {0, 25, 100, 300};
