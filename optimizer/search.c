@@ -335,6 +335,8 @@ void search_set_influence(struct search* s, const double* influence, double rows
 		return;
 	const double began = now(s);
 	belief_inform(&s->belief, influence);
+	if (s->bayes)
+		bayes_inform(s->bayes, influence + 2);
 	weigh_again(s);
 	s->seconds += now(s) - began;
 }

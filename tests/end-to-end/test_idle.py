@@ -42,7 +42,8 @@ def level(s):
 
 
 def is_bounded_and_at_idle_priority():
-    with Server("--idle-learning", "1") as s:
+    share = 20  # of a request of a tenth of a second: beside other programs less is no time at all
+    with Server("--idle-learning", str(share)) as s:
         assert learned(s) == 0
         began = time.monotonic()
         s.complete(**BODY)
@@ -50,7 +51,7 @@ def is_bounded_and_at_idle_priority():
         before = processor_seconds(s)
         seconds = level(s)
         after = processor_seconds(s)
-        assert 0 < seconds <= took + 1, (seconds, took)
+        assert 0 < seconds <= share * took + 1, (seconds, took)
         assert s.metric("swiftlet_idle_optimize_steps_total") > 0
         idle, other = after[0] - before[0], after[1] - before[1]
         assert idle > 0.1 * seconds and other < 0.25 * idle + 0.3, (idle, other, seconds)

@@ -636,7 +636,7 @@ static void influence_is_a_prior(void** state) {
 		printf("seed %d: influence alone %.3f, after 300 proposals %.3f\n", (int)seed,
 		       planted_truth(&p, &first), planted_truth(&p, &best));
 		assert_true(planted_truth(&p, &first) > 0.7);
-		assert_true(planted_truth(&p, &best) >= planted_truth(&p, &first));
+		assert_true(planted_truth(&p, &best) >= 0.95);
 		search_close(s);
 	}
 }
