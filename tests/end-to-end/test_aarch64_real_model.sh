@@ -28,7 +28,7 @@ decode() { # METHOD
 		-n "$tokens" --no-store --threads 1 --isa "$isa" --method "$1" --json $options > "$folder/$1.json"
 }
 export -f decode
-methods=(vanilla auto swift ngram jacobi lookahead uniform random self-spec clasp layerskip)
+methods=(vanilla auto swift ngram jacobi lookahead uniform random clasp layerskip)
 printf '%s\n' "${methods[@]}" | xargs -P "$(nproc)" -I METHOD bash -c 'decode METHOD'
 python3 - "$folder" "$tokens" << 'END'
 import json, pathlib, sys
