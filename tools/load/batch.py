@@ -8,12 +8,14 @@
         time to the first token of short prompts while long ones arrive, in chunks of the prefill
     batch.py prefix -m MODEL [--chats 16] [--system 1000]
         chats with one system prompt: what is computed, and how much memory they hold
+    batch.py restart -m MODEL [--system 1000]
+        the first token after a restart where a system prompt was kept on disk (--prompt-cache), and where it was not
     batch.py idle -m MODEL [--seconds 60]
         proposals while no request runs, and how much later a first token comes for them, in tokens
 
 Options behind -- go to the server: batch.py scaling -m model.gguf -- --threads 2 --context 1024
 """
-import argparse, http.client, json, os, re, statistics, subprocess, sys, threading, time, urllib.parse, urllib.request
+import argparse, http.client, json, os, re, statistics, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from load import complete, resident
@@ -274,7 +276,44 @@ def prefix(o):
             "memory_before_mib": before, "memory_after_mib": after}
 
 
-# ---- the command line ------------------------------------------------------------------------------------
+# ---- restart ---------------------------------------------------------------------------------------------
+
+
+def first_token(o, system, question, *options):
+    """(seconds, cached tokens, text) of a question behind the system prompt, asked of a server that has just begun."""
+    server = Server(o.model, *options, *o.rest)
+    try:
+        body = {"model": server.model, "prompt": "%s\nQuestion: %s\nAnswer:" % (system, question), "max_tokens": 1, "temperature": 0}
+        began = time.monotonic()
+        answer = complete(server.where, body)
+        seconds = time.monotonic() - began
+        if options:
+            complete(server.where, {**body, "prompt": body["prompt"] + " yes"})  # what comes twice is kept
+            server.process.terminate()  # and written before it ends
+            server.process.wait()
+        return seconds, answer["usage"]["prompt_tokens_details"]["cached_tokens"], answer["choices"][0]["text"]
+    finally:
+        server.close()
+
+
+def restart(o):
+    server = Server(o.model)
+    system = of_tokens(server, o.system, 5)
+    server.close()
+    kept, computed, found = [], [], set()
+    with tempfile.TemporaryDirectory() as folder:
+        first_token(o, system, "Who?", "--prompt-cache", folder)
+        size = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
+        for question in ("What?", "Where?", "When?"):
+            seconds, cached, text = first_token(o, system, question, "--prompt-cache", folder)
+            plain, _, same = first_token(o, system, question)
+            if text != same:
+                sys.exit("batch.py: another text after a restart: %r, %r" % (text, same))
+            kept.append(seconds)
+            computed.append(plain)
+            found.add(cached)
+    return {"model": o.model, "system_tokens": o.system, "tokens_from_disk": max(found), "files_mib": size >> 20,
+            "first_token_kept": statistics.median(kept), "first_token_computed": statistics.median(computed)}
 
 
 # ---- idle ------------------------------------------------------------------------------------------------
@@ -309,6 +348,9 @@ def idle(o):
     return out
 
 
+# ---- the command line ------------------------------------------------------------------------------------
+
+
 def table(rows):
     """Of objects with the same members, a line each."""
     cells = [list(rows[0])] + [[str(v) for v in row.values()] for row in rows]
@@ -327,7 +369,7 @@ def show(result):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["scaling", "latency", "prefix", "idle"])
+    p.add_argument("what", choices=["scaling", "latency", "prefix", "restart", "idle"])
     p.add_argument("-m", "--model", required=True)
     p.add_argument("-i", "--input", default=os.path.join(ROOT, "tools", "chat.jsonl"), help="prompts of scaling (tools/chat.jsonl)")
     p.add_argument("--clients", default="1,4,8", help="numbers of clients, the first is what others are compared with (%(default)s)")
@@ -348,7 +390,7 @@ def main():
     o.rest = arguments[cut + 1:]
     o.requests = o.requests or (20 if o.what == "idle" else 100)
     o.clients = [int(n) for n in o.clients.split(",")]
-    result = {"scaling": scaling, "latency": latency, "prefix": prefix, "idle": idle}[o.what](o)
+    result = {"scaling": scaling, "latency": latency, "prefix": prefix, "restart": restart, "idle": idle}[o.what](o)
     if o.json:
         print(json.dumps(result))
     else:
