@@ -261,12 +261,3 @@ double belief_matchness(const struct belief* b, const struct vector* v, const st
 	}
 	return m < 0 ? 0 : m > 1 ? 1 : m;
 }
-
-double belief_variance(const struct belief* b, const struct vector* v, const struct evidence* own) {
-	const double sum = damage_of(b, v), slope = slope_at(b, sum);
-	const double known = own ? own->excess_weight + draft_weight(own) : 0;
-	const double factor = b->spanned ? together(b, v) : 1;
-	const double damage = factor * factor * linear_variance(b->linear, v->word) + SUM_SD * SUM_SD * sum * sum;
-	const double left = 1 / (1 / damage + (own ? own->damage_weight : 0));
-	return slope * slope * left + 1 / (1 / (LINK_SD * LINK_SD) + known);
-}

@@ -68,9 +68,8 @@ double belief_see(struct belief*, const struct vector*, const struct score*, boo
                   double* variance);
 void belief_see_draft(struct evidence* own, double accepted, double trials);
 
-/* The matchness to expect of a mask, and the variance of that; own may be NULL. In [0, 1]. */
+/* The matchness to expect of a mask; own may be NULL. In [0, 1]. */
 double belief_matchness(const struct belief*, const struct vector*, const struct evidence* own);
-double belief_variance(const struct belief*, const struct vector*, const struct evidence* own);
 /* Variance of the share of `rows` hits about the matchness m. */
 double belief_noise(double m, int rows);
 

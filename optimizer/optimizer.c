@@ -146,6 +146,7 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	                  : o->skip_ratio > 0 ? o->skip_ratio
 	                                      : published,
 	    .skip_cost = by_cost ? o->skip_cost : 0,
+	    /* a process would never be asked: removal always answers (search_propose.c) */
 	    .bayes_interval = o->published ? o->bayes_interval : 0,
 	    .max_steps = o->max_steps,
 	    .patience = o->patience,

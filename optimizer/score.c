@@ -321,10 +321,11 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 		w->distance += distance_sum(&o->distance, 0, w->size);
 	const int32_t* truth = s->text + w->base + 1;
 	int matches = 0;
-	double sum = 0;
+	double sum = s->options.published ? NAN : 0; /* as published no probabilities were wanted */
 	for (int i = 0; i < w->size; i++) {
 		matches += s->result[i].token == truth[i];
-		sum += s->options.published ? 0 : search_log_probability(result_probability(&s->result[i], truth[i]));
+		if (!s->options.published)
+			sum += search_log_probability(result_probability(&s->result[i], truth[i]));
 	}
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;

@@ -2,9 +2,11 @@
  *
  * SWIFT section 4.1: the set of sub-layers to skip is found by random search, with a proposal of
  * Bayesian optimization (gp/) every `bayes_interval` steps (Eq. 2), scored by matchness (Eq. 4) on text
- * the model has just generated. This file knows masks and scores only: it runs no model,
- * and serves any runtime that can score a mask (streams/ offers it over
- * HTTP). The state is carried from window to window and from instance to instance. */
+ * the model has just generated. So it is as published, and for runtimes that tell no spans; where spans are
+ * known, as in sessions by default, masks come by greedy removal (search_removal.c) and no proposal is
+ * Bayesian. This file knows masks and scores only: it runs no model, and serves any runtime that can score a
+ * mask (streams/ offers it over HTTP). The state is carried from window to window and from instance to
+ * instance. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_H
 #define SWIFTLET_OPTIMIZER_SEARCH_H
 

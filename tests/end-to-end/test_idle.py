@@ -57,11 +57,12 @@ def is_bounded_and_at_idle_priority():
         assert idle > 0.1 * seconds and other < 0.25 * idle + 0.3, (idle, other, seconds)
         state = s.call("GET", "/v1/swiftlet/state")[2]
         assert state["skipping"] in (None, "skipping does not pay here; drafts come from text")
-    with Server("--idle-learning", "0.25") as s:
-        began = time.monotonic()
-        s.complete(**BODY)
-        took = time.monotonic() - began
-        assert level(s) <= 0.25 * took + 1
+    for share in (1, 0.25):
+        with Server("--idle-learning", str(share)) as s:
+            began = time.monotonic()
+            s.complete(**BODY)
+            took = time.monotonic() - began
+            assert level(s) <= share * took + 1
     with Server("--idle-learning", "off") as s:
         s.complete(**BODY)
         time.sleep(1)
