@@ -41,7 +41,8 @@ struct cost_model {
 	double slope;     /* cost of one more row where nothing was measured, in plain steps */
 };
 
-void cost_open(struct cost_model*, const struct weight_table*);
+/* coarse_head: bytes of the copy that passes read in the head's place; 0: they read the head. */
+void cost_open(struct cost_model*, const struct weight_table*, size_t coarse_head);
 /* Passes may run with this copy from now on. */
 void cost_take_low(struct cost_model*, const struct low_table*);
 

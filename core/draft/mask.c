@@ -102,7 +102,7 @@ static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_ROUGH;
+	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	for (int i = 0; m->n == 0 && i < m->round.n_behind; i++)
 		add_row(m, m->round.behind[i], i - 1, WANT_NOTHING);
 	m->of[head] =
@@ -117,7 +117,7 @@ void mask_fill(void* state, const struct tree* tree, int head, int carry, struct
 void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP);
+	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP | WANT_GUESS);
 	fill_pass(m, pass);
 }
 

@@ -91,9 +91,8 @@ static void make_part(void* user, int part, int thread) {
 static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
-	return b->kernels->weaves_small && !b->exchange && type_serves(w->type) && w->cols % 32 == 0 &&
-	       w->cols <= w->rows && w->rows >= WOVEN && !b->output_bias && s->logit_scale == 1.0f &&
-	       s->logit_softcap == 0;
+	return !b->exchange && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
+	       w->rows >= WOVEN && !b->output_bias && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
 static void* take(struct certified_head* c, size_t count, size_t size) {
@@ -213,7 +212,8 @@ static bool scan(const struct certified_head* c, const float* score, int64_t fir
 }
 
 /* The ids that may reach it, ascending, into `id`; more than there is room for: -1. */
-static int survivors(const struct certified_head* c, const float* score, struct reach reach, int32_t* id) {
+static int survivors(const struct certified_head* c, const float* score, struct reach reach, int most,
+                     int32_t* id) {
 	uint8_t may[SCANNED];
 	int count = 0;
 	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
@@ -221,7 +221,7 @@ static int survivors(const struct certified_head* c, const float* score, struct 
 		const int n = left < SCANNED ? (int)left : SCANNED;
 		if (!scan(c, score, first, n, reach, may))
 			continue;
-		if (count + n > c->most_survivors)
+		if (count + n > most)
 			return -1;
 		for (int i = 0; i < n; i++)
 			if (may[i])
@@ -235,7 +235,9 @@ static int survivors(const struct certified_head* c, const float* score, struct 
 struct certifying {
 	struct cpu_backend* b;
 	int n;
-	int found[SLICE_ROWS]; /* survivors of each row; -1: all are computed */
+	int most;              /* survivors that there is time for */
+	bool guessed;          /* where there are more, they stay coarse; else all are computed: */
+	int found[SLICE_ROWS]; /* survivors of each row, or -1 */
 };
 
 /* Exact logits of row i into their places; one alone has the bits that it has among others. */
@@ -270,7 +272,10 @@ static void certify_row(void* user, int i, int thread) {
 	const struct reach reach = {.near = (float)((norm + apart) * 1.0001),
 	                            .apart = (float)(apart * 1.0001),
 	                            .threshold = logits[best] - least_slack};
-	job->found[i] = survivors(c, logits, reach, c->survivor + (size_t)i * (size_t)c->most_survivors);
+	job->found[i] =
+	    survivors(c, logits, reach, job->most, c->survivor + (size_t)i * (size_t)c->most_survivors);
+	if (job->found[i] < 0 && job->guessed)
+		job->found[i] = 0;
 }
 
 /* A share of a row's survivors, or of all its logits. */
@@ -306,10 +311,11 @@ static void weigh(struct certified_head* c, const struct certifying* job, const 
 	}
 }
 
-void certified_logits(struct cpu_backend* b, int n) {
+void certified_logits(struct cpu_backend* b, int n, bool guessed) {
 	struct certified_head* c = &b->certified;
 	const struct tensor* w = &b->head.weights->output;
-	struct certifying job = {.b = b, .n = n};
+	const int few = (int)(w->rows / 64) + SCANNED;
+	struct certifying job = {.b = b, .n = n, .guessed = guessed, .most = guessed ? few : c->most_survivors};
 	const struct product product = {.out = b->logits, .stride = (size_t)w->rows, .w = &c->coarse};
 	multiply(b, b->normed, w->cols, n, &product, 1);
 	spread(b, n, (double)n * (double)w->rows * 8, certify_row, &job);
@@ -317,14 +323,15 @@ void certified_logits(struct cpu_backend* b, int n) {
 	for (int i = 0; i < n; i++)
 		cost += (double)(job.found[i] < 0 ? w->rows : job.found[i]) * (double)w->cols;
 	spread(b, n * PARTS, cost, exact_part, &job);
-	weigh(c, &job, w);
+	if (!guessed)
+		weigh(c, &job, w);
 }
 
 bool certified_serves(struct cpu_backend* b, int row, uint8_t want) {
 	struct certified_head* c = &b->certified;
 	const struct slice_row* of = &b->row[row];
 	const uint8_t may = want & WANT_ROUGH ? WANT_TOKEN | WANT_TOP | WANT_ROUGH : WANT_TOKEN;
-	if (!c->memory || (want & ~may) != 0 || of->sampler || of->penalties || of->allowed)
+	if ((want & ~may) != 0 || of->sampler || of->penalties || of->allowed)
 		return false;
 	if (c->resting > 0)
 		c->resting--;

@@ -44,12 +44,12 @@ struct certified_head {
 void certified_open(struct cpu_backend*);
 void certified_close(struct certified_head*);
 
-/* Whether row `row` of the slice, of which `want` is asked, may take it: the largest logit is what it wants,
+/* Of one that was made: whether row `row` of the slice, of which `want` is asked, may take it: the largest logit is what it wants,
  * and the others' order at most as a guess. */
 bool certified_serves(struct cpu_backend*, int row, uint8_t want);
 
 /* b->logits (n, vocab) of b->normed (n, dim): exact where a logit is, or may be, the largest of its row, else
- * coarse. */
-void certified_logits(struct cpu_backend*, int n);
+ * coarse. guessed: where many may be, the best coarse one alone is exact. */
+void certified_logits(struct cpu_backend*, int n, bool guessed);
 
 #endif

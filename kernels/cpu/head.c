@@ -9,6 +9,9 @@
 
 #include "kernels/sample.h"
 
+/* From the weights as stored, or those of the copy; certified; or a draft's, near that. */
+enum head_way { WHOLE_HEAD, CERTIFIED_HEAD, GUESSED_HEAD, HEAD_WAYS };
+
 struct head_job {
 	struct cpu_backend* b;
 	const struct pass* pass;
@@ -62,7 +65,7 @@ static void open_head_row(const struct cpu_backend* b, const struct pass* pass, 
 
 /* The slice's rows `row` (n <= head_rows) */
 static bool some_results(struct cpu_backend* b, const struct pass* pass, const int* row, int r0, int n,
-                         bool certified, struct error* error) {
+                         enum head_way way, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
 	for (int i = 0; i < n; i++)
@@ -70,8 +73,8 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	const struct product product = {
 	    .out = b->logits, .stride = (size_t)s->vocab, .w = pass->low_head ? b->low->output : &w->output};
 	mark(b, PART_NORM);
-	if (certified)
-		certified_logits(b, n);
+	if (way != WHOLE_HEAD)
+		certified_logits(b, n, way == GUESSED_HEAD);
 	else
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	mark(b, PART_HEAD);
@@ -88,19 +91,25 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	return true;
 }
 
+static enum head_way way_of(struct cpu_backend* b, const struct pass* pass, int row, uint8_t want) {
+	if (pass->low_head || !b->certified.memory)
+		return WHOLE_HEAD;
+	return want & WANT_GUESS ? GUESSED_HEAD : certified_serves(b, row, want) ? CERTIFIED_HEAD : WHOLE_HEAD;
+}
+
 bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
-	int wanted[2][MAX_ROWS], count[2] = {0, 0};
+	int wanted[HEAD_WAYS][MAX_ROWS], count[HEAD_WAYS] = {0};
 	for (int i = 0; i < n; i++) {
 		const uint8_t want = pass->want[r0 + i];
 		if (want == WANT_NOTHING)
 			continue;
-		const bool certified = !pass->low_head && certified_serves(b, i, want);
-		wanted[certified][count[certified]++] = i;
+		const enum head_way way = way_of(b, pass, i, want);
+		wanted[way][count[way]++] = i;
 	}
-	for (int certified = 0; certified < 2; certified++)
-		for (int first = 0; first < count[certified]; first += b->head_rows) {
-			const int left = count[certified] - first, rows = left < b->head_rows ? left : b->head_rows;
-			if (!some_results(b, pass, wanted[certified] + first, r0, rows, certified, error))
+	for (int way = 0; way < HEAD_WAYS; way++)
+		for (int first = 0; first < count[way]; first += b->head_rows) {
+			const int left = count[way] - first, rows = left < b->head_rows ? left : b->head_rows;
+			if (!some_results(b, pass, wanted[way] + first, r0, rows, (enum head_way)way, error))
 				return false;
 		}
 	return true;
