@@ -369,7 +369,8 @@ struct segment {
 	const struct sampler* sampler; /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none; only where the backend says it has them */
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
-	 * chosen under no circumstances. NULL, of all or of one: no bound. Only where the backend has penalties.
+	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. Only where
+	 * the backend has penalties.
 	 */
 	const uint64_t* const* allowed;
 };

@@ -321,6 +321,12 @@ double cost_draft(const struct cost_model* cost, struct variant v) {
 	return share.stored * cost->draft_ratio + share.low * cost->low_ratio;
 }
 
+double cost_head_share(const struct cost_model* cost, struct variant v) {
+	const struct share share = byte_share(cost, v);
+	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	return (v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes) / all / (share.stored + share.low);
+}
+
 double cost_draft_worst(const struct cost_model* cost, struct variant v) {
 	const bool low = byte_share(cost, v).low > 0;
 	return (low ? cost->low_seen : cost->draft_seen) > 0 ? cost_draft(cost, v) : 1;

@@ -68,6 +68,8 @@ int cost_rows_known(const struct cost_model*);
 /* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */
 double cost_draft(const struct cost_model*, struct variant);
 double cost_draft_worst(const struct cost_model*, struct variant);
+/* The head's share of that, all of it read. */
+double cost_head_share(const struct cost_model*, struct variant);
 /* What it reads, as a share of a full pass's weight bytes. */
 double cost_share(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */

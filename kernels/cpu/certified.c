@@ -114,6 +114,7 @@ static void lay_out(const struct cpu_backend* b, struct certified_head* c) {
 	c->norm = take(c, rows, sizeof(float));
 	c->input = take(c, head_rows, b->kernels->prepared_bytes(w->type, (int)w->cols));
 	c->survivor = take(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
+	c->group = take(c, rows / WOVEN, sizeof(int32_t));
 }
 
 void certified_open(struct cpu_backend* b) {
@@ -311,20 +312,63 @@ static void weigh(struct certified_head* c, const struct certifying* job, const 
 	}
 }
 
-void certified_logits(struct cpu_backend* b, int n, bool guessed) {
-	struct certified_head* c = &b->certified;
+static void find_and_compute(struct cpu_backend* b, struct certifying* job) {
 	const struct tensor* w = &b->head.weights->output;
-	const int few = (int)(w->rows / 64) + SCANNED;
-	struct certifying job = {.b = b, .n = n, .guessed = guessed, .most = guessed ? few : c->most_survivors};
-	const struct product product = {.out = b->logits, .stride = (size_t)w->rows, .w = &c->coarse};
-	multiply(b, b->normed, w->cols, n, &product, 1);
-	spread(b, n, (double)n * (double)w->rows * 8, certify_row, &job);
+	const int n = job->n;
+	spread(b, n, (double)n * (double)w->rows * 8, certify_row, job);
 	double cost = 0;
 	for (int i = 0; i < n; i++)
-		cost += (double)(job.found[i] < 0 ? w->rows : job.found[i]) * (double)w->cols;
-	spread(b, n * PARTS, cost, exact_part, &job);
-	if (!guessed)
-		weigh(c, &job, w);
+		cost += (double)(job->found[i] < 0 ? w->rows : job->found[i]) * (double)w->cols;
+	spread(b, n * PARTS, cost, exact_part, job);
+}
+
+static struct product coarse_product(const struct cpu_backend* b) {
+	return (struct product){
+	    .out = b->logits, .stride = (size_t)b->head.weights->output.rows, .w = &b->certified.coarse};
+}
+
+void certified_logits(struct cpu_backend* b, int n) {
+	struct certified_head* c = &b->certified;
+	struct certifying job = {.b = b, .n = n, .most = c->most_survivors};
+	const struct product product = coarse_product(b);
+	multiply(b, b->normed, c->coarse.cols, n, &product, 1);
+	find_and_compute(b, &job);
+	weigh(c, &job, &b->head.weights->output);
+}
+
+/* Groups with a token that some row is allowed; -1: some row is allowed all. */
+static int list_groups(const struct cpu_backend* b, const int* row, int n) {
+	const int groups = (int)(b->certified.coarse.rows / WOVEN), a_word = 64 / WOVEN;
+	int count = 0;
+	for (int i = 0; i < n; i++)
+		if (!b->row[row[i]].allowed)
+			return -1;
+	for (int g = 0; g < groups; g += a_word) {
+		uint64_t any = 0;
+		for (int i = 0; i < n; i++)
+			any |= b->row[row[i]].allowed[g / a_word];
+		for (int in = 0; in < a_word && g + in < groups; in++)
+			if (any >> in * WOVEN & 0xffff)
+				b->certified.group[count++] = g + in;
+	}
+	return count;
+}
+
+void guessed_logits(struct cpu_backend* b, const int* row, int n) {
+	static const float next_to_none = -1e30f;
+	struct certified_head* c = &b->certified;
+	const size_t vocab = (size_t)b->head.weights->output.rows;
+	struct certifying job = {.b = b, .n = n, .guessed = true, .most = (int)(vocab / 64) + SCANNED};
+	const struct product product = coarse_product(b);
+	const int groups = list_groups(b, row, n);
+	if (groups < 0)
+		multiply(b, b->normed, c->coarse.cols, n, &product, 1);
+	else {
+		for (size_t v = 0; v < vocab * (size_t)n; v++)
+			b->logits[v] = next_to_none;
+		multiply_groups(b, b->normed, c->coarse.cols, n, &product, c->group, groups);
+	}
+	find_and_compute(b, &job);
 }
 
 bool certified_serves(struct cpu_backend* b, int row, uint8_t want) {

@@ -17,6 +17,7 @@ struct head_job {
 	const struct pass* pass;
 	const int* row; /* (n) rows of the slice */
 	int r0;         /* the slice's first row in the pass */
+	bool bounded;   /* by what rows are allowed */
 	atomic_int bad; /* a row of the slice with a logit that is not finite, or -1 */
 };
 
@@ -48,8 +49,8 @@ static void head_row(void* user, int i, int thread) {
 	if (penalised.penalties)
 		penalised.n = paged_generated(&of->cache->paged, of->index, penalised.penalties->prompt, path);
 	result_from_softmax(out, want, logits, s->vocab, max, sum, of->sampler,
-	                    penalised.penalties ? &penalised : NULL, of->allowed, (uint64_t)of->position + 1,
-	                    b->scratch + (size_t)thread * 2 * vocab);
+	                    penalised.penalties ? &penalised : NULL, job->bounded ? of->allowed : NULL,
+	                    (uint64_t)of->position + 1, b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);
 }
@@ -73,12 +74,14 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	const struct product product = {
 	    .out = b->logits, .stride = (size_t)s->vocab, .w = pass->low_head ? b->low->output : &w->output};
 	mark(b, PART_NORM);
-	if (way != WHOLE_HEAD)
-		certified_logits(b, n, way == GUESSED_HEAD);
+	if (way == GUESSED_HEAD)
+		guessed_logits(b, row, n);
+	else if (way == CERTIFIED_HEAD)
+		certified_logits(b, n);
 	else
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	mark(b, PART_HEAD);
-	struct head_job job = {.b = b, .pass = pass, .row = row, .r0 = r0};
+	struct head_job job = {.b = b, .pass = pass, .row = row, .r0 = r0, .bounded = way != GUESSED_HEAD};
 	atomic_init(&job.bad, -1);
 	spread(b, n, (double)n * s->vocab * 8, head_row, &job);
 	mark(b, PART_RESULT);
