@@ -36,6 +36,16 @@ class LowBit(EndToEnd):
         _, message = self.generate("--draft-bits", "4", *cache)
         self.assertIn("found in", message)
 
+    def test_drafts_take_the_coarse_head(self):
+        cache = ["--draft-cache", self.path("cache")]
+        for options in [[], ["--temp", "0.8"], ["--temp", "0.8", "--top-p", "0.9"]]:
+            plain, _ = self.generate("--method", "vanilla", "--certified-head", "off", *options, model="builtin")
+            for more in [[], ["--draft", "always"]]:
+                tokens, _ = self.generate("--draft-bits", "4", "--certified-head", "on", *options, *more, *cache, model="builtin")
+                self.assertEqual(tokens, plain)
+        [name] = self.files()  # without a head of its own
+        self.assertTrue(name.endswith("-q4_0-woven-blocks.low"))
+
     def test_the_users_cache(self):
         environment = dict(os.environ, XDG_CACHE_HOME=self.path("xdg"))
         _, message = self.generate("--draft-bits", "4", env=environment)
