@@ -126,6 +126,9 @@ NOISE_INLINE float noise_exponential(uint32_t word) {
 
 NOISE_INLINE float noise_gumbel(uint32_t word) { return -noise_log(noise_exponential(word)); }
 
+/* No noise is over 22.2 (w = 2^-32). */
+#define NOISE_MOST 22.25f
+
 enum { NOISE_BLOCK = 64 };
 
 /* noise (NOISE_BLOCK): of tokens 4·first_quad and on. In steps that a compiler can lay side by side. */

@@ -113,19 +113,6 @@ static bool any_over(const float* x, int n, float limit) {
 	return over != 0;
 }
 
-/* Adds the noise to what the filters left. */
-static void add_noise(float* restrict processed, int vocab, const struct sampler* s, uint64_t position) {
-	float noise[BLOCK];
-	for (int first = 0; first < vocab; first += BLOCK) {
-		const int n = vocab - first < BLOCK ? vocab - first : BLOCK;
-		if (!any_over(processed + first, n, -INFINITY))
-			continue;
-		noise_block(noise, s->seed, s->sequence, (uint32_t)position, (uint32_t)first / 4);
-		for (int i = 0; i < n; i++)
-			processed[first + i] += noise[i];
-	}
-}
-
 void sample_distribution(const float* logits, int vocab, const struct sampler* sampler, float* p,
                          float* scratch) {
 	float max = logits[0];
@@ -220,6 +207,33 @@ static int best_of(const float* score, int vocab, int32_t* token, int wanted) {
 	return best.n;
 }
 
+/* Noise is only looked at where it can matter: none reaches NOISE_MOST, and the `wanted` best without noise
+ * show how far the best ones come at least. */
+int best_with_noise(const float* processed, int vocab, const struct sampler* s, uint64_t position,
+                    int32_t* token, int wanted) {
+	struct best best = {.token = token, .wanted = wanted};
+	float noise[BLOCK], reached = INFINITY, limit = -INFINITY;
+	const int n_first = best_of(processed, vocab, token, wanted);
+	for (int i = 0; i < n_first; i++)
+		reached = fminf(reached, processed[token[i]] +
+		                             gumbel_noise(s->seed, s->sequence, position, (uint32_t)token[i]));
+	reached = n_first < wanted ? -INFINITY : reached - NOISE_MOST;
+	for (int first = 0; first < vocab; first += BLOCK) {
+		const int n = vocab - first < BLOCK ? vocab - first : BLOCK;
+		if (!any_over(processed + first, n, reached))
+			continue;
+		noise_block(noise, s->seed, s->sequence, (uint32_t)position, (uint32_t)first / 4);
+		for (int i = 0; i < n; i++) {
+			const float score = processed[first + i] + noise[i];
+			if (!(score > limit))
+				continue;
+			take_best(&best, score, first + i);
+			limit = best.n == wanted ? best.score[wanted - 1] : -INFINITY;
+		}
+	}
+	return best.n;
+}
+
 static int32_t first_equal(const float* logits, int vocab, float max) {
 	for (int v = 0; v < vocab; v++)
 		if (logits[v] == max)
@@ -245,17 +259,18 @@ void result_from_softmax(struct result* out, uint8_t want, const float* logits, 
 		else
 			scale(scratch, logits, vocab, max, sampler->temperature);
 		filter(scratch, scratch + vocab, vocab, sampler);
-		add_noise(scratch, vocab, sampler, position);
 	} else if (!changed && !(want & WANT_TOP)) {
 		out->token = first_equal(logits, vocab, max);
 		return;
 	}
-	if (!(want & WANT_TOP)) {
-		best_of(score, vocab, &out->token, 1);
+	const bool top = want & WANT_TOP;
+	const int wanted = !top || out->top < 1 ? 1 : out->top > MAX_TOP ? MAX_TOP : out->top;
+	int32_t* token = top ? out->top_token : &out->token;
+	const int given = sampler ? best_with_noise(score, vocab, sampler, position, token, wanted)
+	                          : best_of(score, vocab, token, wanted);
+	if (!top)
 		return;
-	}
-	const int wanted = out->top < 1 ? 1 : out->top > MAX_TOP ? MAX_TOP : out->top;
-	out->top = best_of(score, vocab, out->top_token, wanted);
+	out->top = given;
 	out->token = out->top_token[0];
 	out->max_probability = 1.0f / sum;
 	for (int i = 0; i < out->top; i++)

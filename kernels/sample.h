@@ -31,6 +31,11 @@ bool result_from_logits(struct result* out, uint8_t want, const float* logits, i
  */
 void sample_distribution(const float* logits, int vocab, const struct sampler*, float* p, float* scratch);
 
+/* The `wanted` best of processed scores (vocab) with their noise, best first, into `token`, ties to the
+ * lowest id, those at -infinity left out; how many there are. */
+int best_with_noise(const float* processed, int vocab, const struct sampler*, uint64_t position,
+                    int32_t* token, int wanted);
+
 /* A row's penalties: the request's, and the generated tokens of its path from the segment's base on. */
 struct penalised_row {
 	const struct penalties* penalties;

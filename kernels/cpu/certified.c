@@ -8,6 +8,8 @@
 #include "kernels/cpu/coarse_row.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/noise.h"
+#include "kernels/sample.h"
 #include "kernels/woven.h"
 
 enum {
@@ -235,6 +237,7 @@ static int survivors(const struct certified_head* c, const float* score, struct 
 
 struct certifying {
 	struct cpu_backend* b;
+	const int* row; /* (n) of the slice */
 	int n;
 	int most;              /* survivors that there is time for */
 	bool guessed;          /* where there are more, they stay coarse; else all are computed: */
@@ -249,16 +252,77 @@ static void exact_logits(const struct cpu_backend* b, int i, int64_t begin, int6
 	                   b->certified.input + (size_t)i * bytes, 1);
 }
 
+/* ---- sampled rows ------------------------------------------------------------------------------ */
+
+/* A sampled token has the largest (x - most x) / T + noise (kernels/noise.h). Beside the rows that may have
+ * the largest logit, those survive that may win with their noise. In real numbers the largest logit moves all
+ * alike and is left out here. Of the numbers that decide none is larger than |x| / T of the best and of the
+ * winner and twice the most noise together: `least` lies 32 half units of that under what the winner has. */
+struct lottery {
+	const struct sampler* sampler;
+	uint32_t position;
+	float inverse; /* 1 / T */
+	float least;
+};
+
+/* Computes the row that wins among coarse logits. False where numbers are too large. scratch (vocab) */
+static bool open_lottery(const struct cpu_backend* b, int i, int64_t best, const struct slice_row* of,
+                         float* scratch, struct lottery* l) {
+	const int64_t n = b->certified.coarse.rows;
+	const float* logits = b->logits + (size_t)i * (size_t)b->head.weights->output.rows;
+	int32_t winner;
+	*l = (struct lottery){.sampler = of->sampler, .position = (uint32_t)of->position + 1};
+	l->inverse = 1 / of->sampler->temperature;
+	for (int64_t v = 0; v < n; v++)
+		scratch[v] = logits[v] * l->inverse;
+	if (best_with_noise(scratch, (int)n, of->sampler, l->position, &winner, 1) < 1)
+		return false;
+	exact_logits(b, i, winner, winner + 1);
+	const float noise = gumbel_noise(l->sampler->seed, l->sampler->sequence, l->position, (uint32_t)winner);
+	const float largest = (fabsf(logits[best]) + fabsf(logits[winner])) * l->inverse + 2 * NOISE_MOST;
+	l->least = logits[winner] * l->inverse + noise - 0x1p-19f * largest;
+	return largest < 1e30f;
+}
+
+/* The ids that may win or have the largest logit, ascending, into `id`; more than `most`: -1. */
+static int players(const struct certified_head* c, const float* score, struct reach reach,
+                   const struct lottery* l, int most, int32_t* id) {
+	float bound[NOISE_BLOCK], noise[NOISE_BLOCK];
+	int count = 0;
+	for (int64_t first = 0; first < c->coarse.rows; first += NOISE_BLOCK) {
+		const int64_t left = c->coarse.rows - first;
+		const int n = left < NOISE_BLOCK ? (int)left : NOISE_BLOCK;
+		int any = 0;
+		for (int i = 0; i < n; i++) {
+			bound[i] =
+			    score[first + i] + (c->slack[first + i] * reach.near + c->norm[first + i] * reach.apart);
+			any |= bound[i] >= reach.threshold || bound[i] * l->inverse >= l->least - NOISE_MOST;
+		}
+		if (!any)
+			continue;
+		if (count + n > most)
+			return -1;
+		noise_block(noise, l->sampler->seed, l->sampler->sequence, l->position, (uint32_t)first / 4);
+		for (int i = 0; i < n; i++)
+			if (bound[i] >= reach.threshold || bound[i] * l->inverse + noise[i] >= l->least)
+				id[count++] = (int32_t)first + i;
+	}
+	return count;
+}
+
+/* ---- finding survivors ------------------------------------------------------------------------- */
+
 /* Finds a row's survivors, who are not yet computed; but those beyond the coarse copy are, and the best. */
 static void certify_row(void* user, int i, int thread) {
-	(void)thread;
 	struct certifying* job = user;
 	struct cpu_backend* b = job->b;
 	const struct certified_head* c = &b->certified;
 	const struct tensor* w = &b->head.weights->output;
 	const int cols = (int)w->cols;
 	const float* logits = b->logits + (size_t)i * (size_t)w->rows;
+	const struct slice_row* of = &b->row[job->row[i]];
 	unsigned char* input = c->input + (size_t)i * b->kernels->prepared_bytes(w->type, cols);
+	int32_t* id = c->survivor + (size_t)i * (size_t)c->most_survivors;
 	double norm, apart;
 	b->kernels->prepare(w->type, input, b->normed + (size_t)i * (size_t)cols, cols);
 	activation_norms(w->type, input,
@@ -273,8 +337,11 @@ static void certify_row(void* user, int i, int thread) {
 	const struct reach reach = {.near = (float)((norm + apart) * 1.0001),
 	                            .apart = (float)(apart * 1.0001),
 	                            .threshold = logits[best] - least_slack};
-	job->found[i] =
-	    survivors(c, logits, reach, job->most, c->survivor + (size_t)i * (size_t)c->most_survivors);
+	struct lottery lottery;
+	if (!of->sampler)
+		job->found[i] = survivors(c, logits, reach, job->most, id);
+	else if (open_lottery(b, i, best, of, b->scratch + (size_t)thread * 2 * (size_t)w->rows, &lottery))
+		job->found[i] = players(c, logits, reach, &lottery, job->most, id);
 	if (job->found[i] < 0 && job->guessed)
 		job->found[i] = 0;
 }
@@ -327,9 +394,9 @@ static struct product coarse_product(const struct cpu_backend* b) {
 	    .out = b->logits, .stride = (size_t)b->head.weights->output.rows, .w = &b->certified.coarse};
 }
 
-void certified_logits(struct cpu_backend* b, int n) {
+void certified_logits(struct cpu_backend* b, const int* row, int n) {
 	struct certified_head* c = &b->certified;
-	struct certifying job = {.b = b, .n = n, .most = c->most_survivors};
+	struct certifying job = {.b = b, .row = row, .n = n, .most = c->most_survivors};
 	const struct product product = coarse_product(b);
 	multiply(b, b->normed, c->coarse.cols, n, &product, 1);
 	find_and_compute(b, &job);
@@ -358,7 +425,8 @@ void guessed_logits(struct cpu_backend* b, const int* row, int n) {
 	static const float next_to_none = -1e30f;
 	struct certified_head* c = &b->certified;
 	const size_t vocab = (size_t)b->head.weights->output.rows;
-	struct certifying job = {.b = b, .n = n, .guessed = true, .most = (int)(vocab / 64) + SCANNED};
+	struct certifying job = {
+	    .b = b, .row = row, .n = n, .guessed = true, .most = (int)(vocab / 64) + SCANNED};
 	const struct product product = coarse_product(b);
 	const int groups = list_groups(b, row, n);
 	if (groups < 0)
@@ -371,11 +439,13 @@ void guessed_logits(struct cpu_backend* b, const int* row, int n) {
 	find_and_compute(b, &job);
 }
 
+static bool is_filtered(const struct sampler* s) { return s->top_k > 0 || s->top_p < 1 || s->min_p > 0; }
+
 bool certified_serves(struct cpu_backend* b, int row, uint8_t want) {
 	struct certified_head* c = &b->certified;
 	const struct slice_row* of = &b->row[row];
 	const uint8_t may = want & WANT_ROUGH ? WANT_TOKEN | WANT_TOP | WANT_ROUGH : WANT_TOKEN;
-	if ((want & ~may) != 0 || of->sampler || of->penalties || of->allowed)
+	if ((want & ~may) != 0 || of->penalties || of->allowed || (of->sampler && is_filtered(of->sampler)))
 		return false;
 	if (c->resting > 0)
 		c->resting--;

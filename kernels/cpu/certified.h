@@ -16,7 +16,10 @@
  * difference is at most
  *     slack (|xc| + |xe - xc|) + |w| |xe - xc|,
  * plus what underflow takes, which is far under `least_slack`. Norms are summed in doubles, or in floats with
- * their own rounding added. */
+ * their own rounding added.
+ *
+ * A sampled token is the largest too, of scores with known noise: rows that cannot reach the winner's are not
+ * computed either, unless filters ask for everybody's probability. */
 #ifndef SWIFTLET_KERNELS_CPU_CERTIFIED_H
 #define SWIFTLET_KERNELS_CPU_CERTIFIED_H
 
@@ -49,9 +52,9 @@ void certified_close(struct certified_head*);
  * logit is what it wants, and the others' order at most as a guess. */
 bool certified_serves(struct cpu_backend*, int row, uint8_t want);
 
-/* b->logits (n, vocab) of b->normed (n, dim): exact where a logit is, or may be, the largest of its row, else
- * coarse. */
-void certified_logits(struct cpu_backend*, int n);
+/* b->logits (n, vocab) of b->normed (n, dim), the slice's rows `row` (n): exact where a logit is, or may be,
+ * the largest of its row, or that of a sampled token, else coarse. */
+void certified_logits(struct cpu_backend*, const int* row, int n);
 /* The same of drafts, the slice's rows `row` (n): where many may be the largest, the best coarse one alone is
  * exact; and where all rows are bounded, what none of them is allowed has next to no chance, unread, but for
  * neighbours of what is. */

@@ -77,7 +77,7 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	if (way == GUESSED_HEAD)
 		guessed_logits(b, row, n);
 	else if (way == CERTIFIED_HEAD)
-		certified_logits(b, n);
+		certified_logits(b, row, n);
 	else
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	mark(b, PART_HEAD);

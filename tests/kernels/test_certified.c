@@ -110,10 +110,10 @@ static void close_pair(struct pair* p) {
 
 /* The head on n states alone. */
 static bool run_bounded(struct backend* b, struct cache* cache, const float* state, int n, uint8_t want,
-                        const uint64_t* const* allowed, struct result* out) {
+                        const uint64_t* const* allowed, const struct sampler* sampler, struct result* out) {
 	struct error error;
 	uint8_t wants[ROWS];
-	const struct segment segment = {.cache = cache, .n = n, .allowed = allowed};
+	const struct segment segment = {.cache = cache, .n = n, .allowed = allowed, .sampler = sampler};
 	memset(wants, want, sizeof wants);
 	const struct pass pass = {.kind = PASS_EXACT,
 	                          .n = n,
@@ -134,7 +134,7 @@ static bool run_bounded(struct backend* b, struct cache* cache, const float* sta
 
 static bool run_head(struct backend* b, struct cache* cache, const float* state, int n, uint8_t want,
                      struct result* out) {
-	return run_bounded(b, cache, state, n, want, NULL, out);
+	return run_bounded(b, cache, state, n, want, NULL, NULL, out);
 }
 
 /* ---- drafts ---------------------------------------------------------------------------------------- */
@@ -156,7 +156,7 @@ static void draft_among_some(const struct pair* p, const float* state, const cha
 	memcpy(all, logits, sizeof all);
 	for (int i = 0; i < ROWS; i++)
 		bits[free_rows[i].token >> 6] |= (uint64_t)1 << (free_rows[i].token & 63);
-	assert_true(run_bounded(p->certified, p->certified_cache, state, ROWS, WANTS, allowed, bounded));
+	assert_true(run_bounded(p->certified, p->certified_cache, state, ROWS, WANTS, allowed, NULL, bounded));
 	for (int i = 0; i < ROWS; i++) {
 		if (bounded[i].token != free_rows[i].token)
 			fail_msg("%s: row %d: %d among some, %d among all", name, i, bounded[i].token,
@@ -168,8 +168,30 @@ static void draft_among_some(const struct pair* p, const float* state, const cha
 	}
 	/* one that may choose among all reads all */
 	allowed[3] = NULL;
-	assert_true(run_bounded(p->certified, p->certified_cache, state, ROWS, WANTS, allowed, bounded));
+	assert_true(run_bounded(p->certified, p->certified_cache, state, ROWS, WANTS, allowed, NULL, bounded));
 	assert_memory_equal(logits, all, sizeof all);
+}
+
+/* ---- sampling -------------------------------------------------------------------------------------- */
+
+/* The full head's tokens, at any temperature, whatever else the row is wanted for. */
+static void same_samples(const struct pair* p, const float* state, const char* name, uint64_t seed) {
+	static const float temperatures[] = {1e-6f, 0.1f, 0.7f, 1, 3, 1e6f};
+	struct result full[ROWS], certified[ROWS];
+	for (size_t t = 0; t < sizeof temperatures / sizeof *temperatures; t++) {
+		const struct sampler sampler = {
+		    .temperature = temperatures[t], .top_p = 1, .seed = seed, .sequence = t};
+		const uint8_t want = t % 2 ? WANT_TOKEN : WANT_TOKEN | WANT_TOP | WANT_ROUGH;
+		for (int i = 0; i < ROWS; i++)
+			full[i].top = certified[i].top = 4;
+		assert_true(run_bounded(p->full, p->full_cache, state, ROWS, WANT_TOKEN, NULL, &sampler, full));
+		assert_true(
+		    run_bounded(p->certified, p->certified_cache, state, ROWS, want, NULL, &sampler, certified));
+		for (int i = 0; i < ROWS; i++)
+			if (full[i].token != certified[i].token)
+				fail_msg("%s, temperature %g: row %d gives token %d, the full head %d", name,
+				         (double)sampler.temperature, i, certified[i].token, full[i].token);
+	}
 }
 
 /* ---- the comparison -------------------------------------------------------------------------------- */
@@ -218,6 +240,7 @@ static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
 	for (int i = 0; i < (strcmp(isa, "reference") == 0 ? 1 : REPEATS); i++) {
 		fill_states(state, head, kind, &r);
 		same_results(&p, state, name, kind == PEAKED);
+		same_samples(&p, state, name, seed + (uint64_t)i);
 		if (kind == PEAKED)
 			draft_among_some(&p, state, name);
 		if (kind == PEAKED) /* where one token stands out few rows are computed */
