@@ -559,46 +559,46 @@ static struct value method_format(struct machine* m, struct value v, const struc
 	return format_braces(m, v.string, a);
 }
 
-const struct method_of text_methods[] = {{"lower", method_lower},
-                                         {"upper", method_upper},
-                                         {"title", method_title},
-                                         {"capitalize", method_capitalize},
-                                         {"swapcase", method_swapcase},
-                                         {"casefold", method_lower},
-                                         {"isdigit", method_isdigit},
-                                         {"isdecimal", method_isdecimal},
-                                         {"isnumeric", method_isnumeric},
-                                         {"isalpha", method_isalpha},
-                                         {"isalnum", method_isalnum},
-                                         {"isspace", method_isspace},
-                                         {"isascii", method_isascii},
-                                         {"isupper", method_isupper},
-                                         {"islower", method_islower},
-                                         {"strip", method_strip},
-                                         {"lstrip", method_lstrip},
-                                         {"rstrip", method_rstrip},
-                                         {"startswith", method_startswith},
-                                         {"endswith", method_endswith},
-                                         {"removeprefix", method_removeprefix},
-                                         {"removesuffix", method_removesuffix},
-                                         {"center", method_center},
-                                         {"ljust", method_ljust},
-                                         {"rjust", method_rjust},
-                                         {"zfill", method_zfill},
-                                         {"find", method_find},
-                                         {"rfind", method_rfind},
-                                         {"index", method_index},
-                                         {"rindex", method_rindex},
-                                         {"count", method_count},
-                                         {"replace", method_replace},
-                                         {"split", method_split},
-                                         {"rsplit", method_rsplit},
-                                         {"splitlines", method_splitlines},
-                                         {"partition", method_partition},
-                                         {"rpartition", method_rpartition},
-                                         {"join", method_join},
-                                         {"format", method_format},
-                                         {NULL, NULL}};
+static const struct method_of text_methods[] = {{"lower", method_lower},
+                                                {"upper", method_upper},
+                                                {"title", method_title},
+                                                {"capitalize", method_capitalize},
+                                                {"swapcase", method_swapcase},
+                                                {"casefold", method_lower},
+                                                {"isdigit", method_isdigit},
+                                                {"isdecimal", method_isdecimal},
+                                                {"isnumeric", method_isnumeric},
+                                                {"isalpha", method_isalpha},
+                                                {"isalnum", method_isalnum},
+                                                {"isspace", method_isspace},
+                                                {"isascii", method_isascii},
+                                                {"isupper", method_isupper},
+                                                {"islower", method_islower},
+                                                {"strip", method_strip},
+                                                {"lstrip", method_lstrip},
+                                                {"rstrip", method_rstrip},
+                                                {"startswith", method_startswith},
+                                                {"endswith", method_endswith},
+                                                {"removeprefix", method_removeprefix},
+                                                {"removesuffix", method_removesuffix},
+                                                {"center", method_center},
+                                                {"ljust", method_ljust},
+                                                {"rjust", method_rjust},
+                                                {"zfill", method_zfill},
+                                                {"find", method_find},
+                                                {"rfind", method_rfind},
+                                                {"index", method_index},
+                                                {"rindex", method_rindex},
+                                                {"count", method_count},
+                                                {"replace", method_replace},
+                                                {"split", method_split},
+                                                {"rsplit", method_rsplit},
+                                                {"splitlines", method_splitlines},
+                                                {"partition", method_partition},
+                                                {"rpartition", method_rpartition},
+                                                {"join", method_join},
+                                                {"format", method_format},
+                                                {NULL, NULL}};
 
 /* ---- dicts -------------------------------------------------------------------------------- */
 
@@ -642,10 +642,10 @@ static struct value same(struct machine* m, struct value v, const struct argumen
 	return v;
 }
 
-const struct method_of dict_methods[] = {{"get", dict_get},     {"keys", dict_keys}, {"values", dict_values},
-                                         {"items", dict_items}, {"copy", same},      {"clear", NULL},
-                                         {"pop", NULL},         {"popitem", NULL},   {"setdefault", NULL},
-                                         {"update", NULL},      {NULL, NULL}};
+static const struct method_of dict_methods[] = {
+    {"get", dict_get}, {"keys", dict_keys}, {"values", dict_values}, {"items", dict_items}, {"copy", same},
+    {"clear", NULL},   {"pop", NULL},       {"popitem", NULL},       {"setdefault", NULL},  {"update", NULL},
+    {NULL, NULL}};
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
@@ -669,10 +669,10 @@ static struct value list_count(struct machine* m, struct value v, const struct a
 	return value_integer(n);
 }
 
-const struct method_of list_methods[] = {{"index", list_index}, {"count", list_count}, {"copy", same},
-                                         {"append", NULL},      {"clear", NULL},       {"pop", NULL},
-                                         {"reverse", NULL},     {"insert", NULL},      {"sort", NULL},
-                                         {"extend", NULL},      {"remove", NULL},      {NULL, NULL}};
+static const struct method_of list_methods[] = {{"index", list_index}, {"count", list_count}, {"copy", same},
+                                                {"append", NULL},      {"clear", NULL},       {"pop", NULL},
+                                                {"reverse", NULL},     {"insert", NULL},      {"sort", NULL},
+                                                {"extend", NULL},      {"remove", NULL},      {NULL, NULL}};
 
 /* ---- loops -------------------------------------------------------------------------------- */
 
