@@ -13,13 +13,17 @@ struct filter {
 };
 struct test {
 	const char* name;
-	bool (*call)(struct machine*, struct value, const struct arguments*);
+	bool (*call)(struct machine*, struct value, const struct arguments*, const struct test* self);
+	int how;      /* which one, where several share a function */
 	bool operand; /* takes one, as `eq` does */
 };
 /* NULL when there is none of that name. */
 const struct filter* library_filter(const struct string* name);
 const struct test* library_test(const struct string* name);
 const struct method_of* library_method(enum kind, const struct string* name);
+/* text.name(…) of a string that has such a method. */
+struct value text_method(struct machine*, const struct string* text, const char* name,
+                         const struct arguments*);
 extern const struct filter text_filters[], list_filters[]; /* up to a row without a name */
 extern const struct function global_functions[];
 /* Fails naming the filter or test that the node asks for. */
