@@ -79,10 +79,10 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
  * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements.
  *
  * The rows of a woven one, of type q4_k, lie in groups of WOVEN side by side: of each block of 256 columns
- * the first 4 bytes of all WOVEN rows, then their second ones, and so on; of type q4_0 (x86-64 and the plain
- * kernels) of each block of 32 columns first all WOVEN scales, then the nibbles in words likewise. Copies
- * that are made for drafting (kernels/low.h) and coarse heads are woven, never what a model stores; data is
- * then 64-byte aligned and rows a multiple of WOVEN. */
+ * the first 4 bytes of all WOVEN rows, then their second ones, and so on; of type q4_0 of each block of 32
+ * columns first all WOVEN scales, then the nibbles in words likewise. Copies that are made for drafting
+ * (kernels/low.h) and coarse heads are woven, never what a model stores; data is then 64-byte aligned and
+ * rows a multiple of WOVEN. */
 enum { WOVEN = 16 };
 
 struct tensor {
@@ -310,7 +310,8 @@ enum {
 	WANT_LOGITS = 8,     /* logits, into the caller's buffer */
 	/* With WANT_TOP: it is for drafters. All but the first token may be guessed, and the probabilities, from
 	 * a coarse copy of the head where there is one. */
-	WANT_ROUGH = 16
+	WANT_ROUGH = 16,
+	WANT_GUESS = 32 /* of a draft's row all may be guessed, its token too */
 };
 
 /* Coupled sampling, design section 4, promise 2: the token at position i is
@@ -368,7 +369,8 @@ struct segment {
 	const struct sampler* sampler; /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none; only where the backend says it has them */
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
-	 * chosen under no circumstances. NULL, of all or of one: no bound. Only where the backend has penalties.
+	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. Only where
+	 * the backend has penalties.
 	 */
 	const uint64_t* const* allowed;
 };
@@ -482,9 +484,10 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	bool has_penalties;     /* segments may carry them, and what is allowed */
-	bool has_bridges;       /* passes may */
-	size_t certified_bytes; /* that the certified head takes beside the weights; 0: there is none */
+	bool has_penalties; /* segments may carry them, and what is allowed */
+	bool has_bridges;   /* passes may */
+	/* That the certified head takes beside the weights, and passes read in the head's place; 0: none. */
+	size_t certified_bytes;
 	bool times_parts;
 	double*
 	    part_seconds; /* (PASS_PARTS) the caller's, to which passes add where times_parts; NULL: unasked */

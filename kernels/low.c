@@ -16,14 +16,21 @@ static const double LEAST_SPARED = 0.25;
  * hardly any, and it is small beside the blocks. */
 static const int HEAD_BITS = 8;
 
-/* The type for so many bits whose blocks divide a row; the stored one where none does. */
-static enum dtype type_for(int bits, const struct tensor* stored) {
+static bool can_weave(const struct low_table* low, const struct tensor* stored) {
+	return low->form.woven && stored->rows % WOVEN == 0;
+}
+
+/* The type for so many bits whose blocks divide a row; the stored one where none does. Of blocks of 32, those
+ * without a minimum can be woven, those with one run on a GPU. */
+static enum dtype type_for(const struct low_table* low, const struct tensor* stored, int bits) {
 	const bool super = stored->cols % BLOCK_SUPER == 0;
 	if (stored->cols % BLOCK_SMALL != 0)
 		return stored->type;
 	if (bits == 8)
 		return DTYPE_Q8_0;
-	return !super ? DTYPE_Q4_1 : bits == 4 ? DTYPE_Q4_K : DTYPE_Q3_K;
+	if (!super)
+		return can_weave(low, stored) ? DTYPE_Q4_0 : DTYPE_Q4_1;
+	return bits == 4 ? DTYPE_Q4_K : DTYPE_Q3_K;
 }
 
 static size_t tensor_bytes(const struct tensor* t) {
@@ -32,8 +39,8 @@ static size_t tensor_bytes(const struct tensor* t) {
 
 /* The stored matrix's copy in so many bits, no bytes yet */
 static struct tensor planned_copy(const struct low_table* low, const struct tensor* stored, int bits) {
-	const enum dtype type = type_for(bits, stored);
-	const bool woven = low->woven && type == DTYPE_Q4_K && stored->rows % WOVEN == 0;
+	const enum dtype type = type_for(low, stored, bits);
+	const bool woven = (type == DTYPE_Q4_K || type == DTYPE_Q4_0) && can_weave(low, stored);
 	return (struct tensor){.type = type, .woven = woven, .rows = stored->rows, .cols = stored->cols};
 }
 
@@ -76,30 +83,30 @@ static bool end_sub_layer(struct low_table* low, const struct share* share, int 
 
 static bool plan_attention(struct low_table* low, const struct block_weights* s, struct block_weights* c) {
 	struct share share = begin_sub_layer(low);
-	plan_matrix(low, &share, &s->wq, &c->wq, low->bits);
-	plan_matrix(low, &share, &s->wk, &c->wk, low->bits);
-	plan_matrix(low, &share, &s->wv, &c->wv, low->bits);
-	plan_matrix(low, &share, &s->wo, &c->wo, low->bits);
-	return end_sub_layer(low, &share, low->bits);
+	plan_matrix(low, &share, &s->wq, &c->wq, low->form.bits);
+	plan_matrix(low, &share, &s->wk, &c->wk, low->form.bits);
+	plan_matrix(low, &share, &s->wv, &c->wv, low->form.bits);
+	plan_matrix(low, &share, &s->wo, &c->wo, low->form.bits);
+	return end_sub_layer(low, &share, low->form.bits);
 }
 
 /* Experts too; the router stays as it is: it is small, and its choice is all or nothing. */
 static bool plan_mlp(struct low_table* low, const struct block_weights* s, struct block_weights* c,
                      struct expert* expert) {
 	struct share share = begin_sub_layer(low);
-	plan_matrix(low, &share, &s->w_gate, &c->w_gate, low->bits);
-	plan_matrix(low, &share, &s->w_up, &c->w_up, low->bits);
-	plan_matrix(low, &share, &s->w_down, &c->w_down, low->bits);
+	plan_matrix(low, &share, &s->w_gate, &c->w_gate, low->form.bits);
+	plan_matrix(low, &share, &s->w_up, &c->w_up, low->form.bits);
+	plan_matrix(low, &share, &s->w_down, &c->w_down, low->form.bits);
 	const int experts = tensor_present(&s->router) ? low->stored->shape.n_experts : 0;
 	for (int e = 0; e < experts; e++) {
 		expert[e] = s->expert[e];
-		plan_matrix(low, &share, &s->expert[e].w_gate, &expert[e].w_gate, low->bits);
-		plan_matrix(low, &share, &s->expert[e].w_up, &expert[e].w_up, low->bits);
-		plan_matrix(low, &share, &s->expert[e].w_down, &expert[e].w_down, low->bits);
+		plan_matrix(low, &share, &s->expert[e].w_gate, &expert[e].w_gate, low->form.bits);
+		plan_matrix(low, &share, &s->expert[e].w_up, &expert[e].w_up, low->form.bits);
+		plan_matrix(low, &share, &s->expert[e].w_down, &expert[e].w_down, low->form.bits);
 	}
 	if (experts > 0)
 		c->expert = expert;
-	return end_sub_layer(low, &share, low->bits);
+	return end_sub_layer(low, &share, low->form.bits);
 }
 
 static void plan_block(struct low_table* low, int b) {
@@ -108,11 +115,11 @@ static void plan_block(struct low_table* low, int b) {
 	mask_set(&low->sub_layers, 2 * b, plan_attention(low, s, &low->block[b]));
 	mask_set(&low->sub_layers, 2 * b + 1, plan_mlp(low, s, &low->block[b], expert));
 }
-/* Of the blocks, so that it tells copies of different bits apart; the head's where they have none. */
+/* Of the blocks, so that it tells copies of different bits apart; the stored head's where they have none. */
 static enum dtype main_type(const struct low_table* low) {
 	size_t bytes[DTYPE_COUNT] = {0};
 	enum dtype most = low->output->type;
-	for (int i = 0; i < low->n_items - low->head; i++)
+	for (int i = 0; i < low->n_items; i++)
 		bytes[low->item[i].copy->type] += low->item[i].bytes;
 	for (int t = 0; t < DTYPE_COUNT; t++)
 		most = bytes[t] > bytes[most] ? (enum dtype)t : most;
@@ -140,10 +147,16 @@ static const struct low_rounding* rounding_here(void) {
 	return &plain;
 }
 
-bool low_plan(struct low_table* low, const struct weight_table* stored, int bits, bool woven,
+static void plan_head(struct low_table* low) {
+	struct share share = begin_sub_layer(low);
+	plan_matrix(low, &share, &low->stored->output, low->output, HEAD_BITS);
+	low->head = end_sub_layer(low, &share, HEAD_BITS);
+}
+
+bool low_plan(struct low_table* low, const struct weight_table* stored, struct low_form form,
               struct error* error) {
 	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
-	*low = (struct low_table){.bits = bits, .woven = woven, .rounding = rounding_here(), .stored = stored};
+	*low = (struct low_table){.form = form, .rounding = rounding_here(), .stored = stored};
 	if (!stored->output.data)
 		return error_set(error, "the weights are made on the device: there is nothing here to copy");
 	low->block = malloc(blocks * sizeof *low->block);
@@ -156,10 +169,9 @@ bool low_plan(struct low_table* low, const struct weight_table* stored, int bits
 	*low->output = stored->output;
 	for (int b = 0; b < stored->shape.n_blocks; b++)
 		plan_block(low, b);
-	struct share head = begin_sub_layer(low);
-	plan_matrix(low, &head, &stored->output, low->output, HEAD_BITS);
-	low->head = end_sub_layer(low, &head, HEAD_BITS);
 	low->type = main_type(low);
+	if (!form.coarse_head)
+		plan_head(low);
 	count_parts(low);
 	return true;
 }
@@ -206,13 +218,23 @@ static void clear_gap(const struct low_table* low, unsigned char* data, int item
 	memset(data + end, 0, next - end);
 }
 
-/* One row to its lane, a block at a time. */
-static void round_woven(const struct low_rounding* by, unsigned char* out, int lane, const float* row,
-                        int64_t cols) {
-	unsigned char block[sizeof(struct block_q4_k)];
-	for (int64_t k = 0; k < cols; k += BLOCK_SUPER, out += WOVEN * sizeof block) {
-		by->round(DTYPE_Q4_K, block, row + k, BLOCK_SUPER);
-		weave(out, block, lane, sizeof block);
+/* One row to its lane, a block at a time; of blocks of 32 the scales of all lanes stand first. */
+static void round_woven(const struct low_rounding* by, enum dtype type, unsigned char* out, int lane,
+                        const float* row, int64_t cols) {
+	struct block_q4_k block;
+	struct block_q4_0 small[BLOCK_SUPER / BLOCK_SMALL];
+	const int step = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;
+	for (int64_t k = 0; k < cols; k += BLOCK_SUPER) {
+		const int64_t some = cols - k < BLOCK_SUPER ? cols - k : BLOCK_SUPER;
+		by->round(type, type == DTYPE_Q4_K ? (void*)&block : (void*)small, row + k, some);
+		for (int64_t b = 0; b < some / step; b++, out += WOVEN * dtype_block_bytes(type)) {
+			if (type == DTYPE_Q4_K) {
+				weave(out, &block, lane, sizeof block);
+				continue;
+			}
+			memcpy(out + lane * 2, small[b].d, sizeof small[b].d);
+			weave(out + WOVEN * sizeof small[b].d, small[b].q, lane, sizeof small[b].q);
+		}
 	}
 }
 
@@ -229,7 +251,7 @@ void low_make_part(const struct low_table* low, void* data, int part, float* row
 	for (int64_t r = begin; r < end; r++) {
 		by->widen(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row, from->cols);
 		if (to->woven)
-			round_woven(by, out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
+			round_woven(by, to->type, out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
 		else
 			by->round(to->type, out + (size_t)r * to_bytes, row, to->cols);
 	}

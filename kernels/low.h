@@ -8,8 +8,8 @@
  * alone; making fills memory by that plan. The copy's bytes depend on the weights and what was asked for, not
  * on threads or instruction sets, so that they can be kept in a file.
  *
- * For a CPU the rows of q4_k matrices are woven (struct tensor, kernels/woven.h): a draft step, which has one
- * row, then waits for memory and not for arithmetic. Stored weights stay as their file has them. */
+ * For a CPU the rows of matrices in 4 bits are woven (struct tensor, kernels/woven.h): a draft step, which
+ * has one row, then waits for memory and not for arithmetic. Stored weights stay as their file has them. */
 #ifndef SWIFTLET_KERNELS_LOW_H
 #define SWIFTLET_KERNELS_LOW_H
 
@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 4, LOW_ALIGNMENT = 64 };
+enum { LOW_VERSION = 5, LOW_ALIGNMENT = 64 };
 
 /* Who widens and rounds rows on this processor: the same bytes everywhere, sooner on some. */
 struct low_rounding {
@@ -37,10 +37,16 @@ struct low_item {
 	int first_part;       /* of the parts that low_make_part makes */
 };
 
+/* What is asked of a copy. */
+struct low_form {
+	int bits;         /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	bool woven;       /* in 4 bits, matrices whose rows are a multiple of WOVEN are */
+	bool coarse_head; /* drafts take the backend's (WANT_GUESS): no copy of the head is made */
+};
+
 struct low_table {
-	int bits;      /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	struct low_form form;
 	bool optional; /* nobody asked for it: a backend may give its memory to caches */
-	bool woven;    /* q4_k matrices whose rows are a multiple of WOVEN are */
 	const struct low_rounding* rounding;
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the copies in the place of the matrices that have one */
@@ -57,9 +63,9 @@ struct low_table {
 	size_t widest; /* columns of the widest matrix */
 };
 
-/* Plans a copy in 3, 4 or 8 bits, woven or as GGUF lays rows. `stored` must outlive the table. False with the
- * error set on no memory, or where the weights are not in memory (made on a device). Close in any case. */
-bool low_plan(struct low_table*, const struct weight_table* stored, int bits, bool woven, struct error*);
+/* Plans a copy. `stored` must outlive the table. False with the error set on no memory, or where the weights
+ * are not in memory (made on a device). Close in any case. */
+bool low_plan(struct low_table*, const struct weight_table* stored, struct low_form, struct error*);
 void low_close(struct low_table*);
 /* Gives the tensors their place in `data` (bytes), 64-byte aligned, the caller's. */
 void low_place(struct low_table*, const void* data);
@@ -76,8 +82,8 @@ void low_make_part(const struct low_table*, void* data, int part, float* row);
 /* The sub-layers that a draft with this mask runs with the copy; the head is beside them. */
 struct mask low_sub_layers(const struct low_table*, const struct mask*, bool* head);
 
-/* Rounds a row of floats to a type that copies have (low_round.c): q4_1, q4_k, q3_k or q8_0. x (cols), out
- * (dtype_row_bytes). Scales are always finite, whatever x holds. */
+/* Rounds a row of floats to a type that copies have (low_round.c): q4_0, q4_1, q4_k, q3_k or q8_0. x (cols),
+ * out (dtype_row_bytes). Scales are always finite, whatever x holds. */
 void low_round(enum dtype type, void* out, const float* x, int64_t cols);
 
 #ifdef __cplusplus

@@ -176,6 +176,10 @@ static void round_q3_k(struct block_q3_k* b, const float* x) {
 void low_round(enum dtype type, void* out, const float* x, int64_t cols) {
 	const int block = dtype_block(type);
 	unsigned char* to = out;
+	if (type == DTYPE_Q4_0) {
+		round_row_q4_0(out, x, cols);
+		return;
+	}
 	for (int64_t i = 0; i < cols; i += block, to += dtype_block_bytes(type))
 		switch (type) {
 		case DTYPE_Q8_0:

@@ -1,5 +1,5 @@
-/* Rounding weights to the types that copies for drafting are made of: q4_k, the eight groups of a block side
- * by side, one a lane, and q8_0.
+/* Rounding weights to the types that copies for drafting are made of: q4_k and q4_0, eight groups side by
+ * side, one a lane, and q8_0.
  *
  * Making a copy must cost few plain steps, or drafting earns it too late: so nothing here is summed across
  * lanes, and the divisions that are tried (low_round.c says why they are) run beside each other. It is
@@ -234,6 +234,60 @@ static inline void round_block_q4_k(struct block_q4_k* b, const float* x) {
 	put_scales(b->scales, s, m);
 	for (int p = 0; p < 4; p++)
 		put_pair(b->q + 32 * p, x + 64 * p, inverse + 2 * p, offset + 2 * p);
+}
+
+/* ---- groups without a minimum ---------------------------------------------------------------- */
+
+/* The weight of the largest size in each group, with its sign. */
+static inline lanes extremes(const lanes t[GROUP]) {
+	lanes low = t[0], high = t[0];
+	for (int i = 1; i < GROUP; i++) {
+		low = smaller(t[i], low);
+		high = larger(t[i], high);
+	}
+	return choose(-low > high, low, high);
+}
+
+/* Up to eight blocks of 32, x (32 n): weights are d (q - 8). Of two divisions, which put the extreme half a
+ * level beyond the last one and half a level short of it, the one whose line through 0 explains more of Σx²:
+ * (Σqx)² / Σq². */
+static inline void round_blocks_q4_0(struct block_q4_0* b, const float* x, int n) {
+	static const float ends[2] = {-8.5f, -7.5f};
+	float padded[GROUPS * GROUP] = {0};
+	lanes t[GROUP], scale = all(0), best = all(-1);
+	memcpy(padded, x, (size_t)n * GROUP * sizeof *x);
+	for (int i = 0; i < GROUP; i += 8)
+		turn(padded + i, t + i);
+	const lanes extreme = extremes(t);
+	const indices divides = ((extreme > 1e-30f) | (extreme < -1e-30f)) & (extreme - extreme == 0);
+	for (int e = 0; e < 2; e++) {
+		const lanes inverse = choose(divides, ends[e] / extreme, all(0));
+		lanes qq = all(0), qx = all(0);
+		for (int i = 0; i < GROUP; i++) {
+			const lanes q = larger(smaller(nearest_whole(t[i] * inverse), all(7)), all(-8));
+			qq += q * q;
+			qx += q * t[i];
+		}
+		const indices better = (qq > 0) & (qx * qx > best * qq);
+		best = choose(better, qx * qx / qq, best);
+		scale = choose(better, qx / qq, scale);
+	}
+	for (int g = 0; g < n; g++) {
+		const float inverse = inverse_of(put_half(b[g].d, scale[g]));
+		indices q[GROUP / GROUPS];
+		uint8_t bytes[GROUP];
+		for (int i = 0; i < GROUP / GROUPS; i++)
+			q[i] = cut(load_lanes(padded + g * GROUP + GROUPS * i) * inverse + 8.5f, HIGHEST);
+		put_bytes(bytes, q);
+		for (int i = 0; i < GROUP / 2; i++)
+			b[g].q[i] = (uint8_t)(bytes[i] | bytes[i + GROUP / 2] << 4);
+	}
+}
+
+/* x (cols), in whole blocks */
+static inline void round_row_q4_0(struct block_q4_0* b, const float* x, int64_t cols) {
+	for (int64_t k = 0; k < cols; k += GROUPS * GROUP, b += GROUPS)
+		round_blocks_q4_0(b, x + k, (int)((cols - k < GROUPS * GROUP ? cols - k : GROUPS * GROUP) / GROUP));
 }
 
 static inline void round_block_q8_0(struct block_q8_0* b, const float* x) {

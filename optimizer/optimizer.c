@@ -158,7 +158,7 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	    .published = o->published,
 	    .kappa = o->kappa,
 	    .seed = o->seed,
-	    .copy_bits = priced ? copy->bits : 0,
+	    .copy_bits = priced ? copy->form.bits : 0,
 	    .copied = copy->sub_layers,
 	    .head_copied = copy->head,
 	    .clock = o->clock,

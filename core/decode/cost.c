@@ -36,7 +36,7 @@ static double mlp_bytes(const struct block_weights* k, int experts_used) {
 	       experts_used * (tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down));
 }
 
-void cost_open(struct cost_model* cost, const struct weight_table* w) {
+void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coarse_head) {
 	*cost = (struct cost_model){.blocks = w->shape.n_blocks,
 	                            .draft_ratio = 1,
 	                            .low_ratio = 1,
@@ -49,7 +49,7 @@ void cost_open(struct cost_model* cost, const struct weight_table* w) {
 		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
 		cost->mlp_bytes += mlp_bytes(&w->block[b], w->shape.experts_used) / w->shape.n_blocks;
 	}
-	cost->fixed_bytes = tensor_bytes(&w->output);
+	cost->fixed_bytes = coarse_head > 0 ? (double)coarse_head : tensor_bytes(&w->output);
 }
 
 void cost_take_low(struct cost_model* cost, const struct low_table* low) {
@@ -59,7 +59,7 @@ void cost_take_low(struct cost_model* cost, const struct low_table* low) {
 		cost->low_attention_bytes += attention_bytes(&low->block[b]) / shape->n_blocks;
 		cost->low_mlp_bytes += mlp_bytes(&low->block[b], shape->experts_used) / shape->n_blocks;
 	}
-	cost->low_fixed_bytes = tensor_bytes(low->output);
+	cost->low_fixed_bytes = low->head ? tensor_bytes(low->output) : cost->fixed_bytes;
 }
 
 struct cost_model cost_by_bytes(const struct cost_model* cost) {
@@ -319,6 +319,12 @@ int cost_rows_known(const struct cost_model* cost) {
 double cost_draft(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
 	return share.stored * cost->draft_ratio + share.low * cost->low_ratio;
+}
+
+double cost_head_share(const struct cost_model* cost, struct variant v) {
+	const struct share share = byte_share(cost, v);
+	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	return (v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes) / all / (share.stored + share.low);
 }
 
 double cost_draft_worst(const struct cost_model* cost, struct variant v) {

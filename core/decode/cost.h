@@ -41,7 +41,8 @@ struct cost_model {
 	double slope;     /* cost of one more row where nothing was measured, in plain steps */
 };
 
-void cost_open(struct cost_model*, const struct weight_table*);
+/* coarse_head: bytes of the copy that passes read in the head's place; 0: they read the head. */
+void cost_open(struct cost_model*, const struct weight_table*, size_t coarse_head);
 /* Passes may run with this copy from now on. */
 void cost_take_low(struct cost_model*, const struct low_table*);
 
@@ -67,6 +68,8 @@ int cost_rows_known(const struct cost_model*);
 /* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */
 double cost_draft(const struct cost_model*, struct variant);
 double cost_draft_worst(const struct cost_model*, struct variant);
+/* The head's share of that, all of it read. */
+double cost_head_share(const struct cost_model*, struct variant);
 /* What it reads, as a share of a full pass's weight bytes. */
 double cost_share(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */

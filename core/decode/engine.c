@@ -181,8 +181,9 @@ static bool open_low(struct engine* engine, const struct swiftlet_options* optio
 	char folder[1024];
 	const bool asked = options->draft_bits > 0, own = options->draft_cache[0] != 0;
 	const bool none = strcmp(options->draft_cache, "off") == 0 || (!own && !low_copy_folder(folder));
-	struct low_wish wish = {.bits = options->draft_bits,
-	                        .woven = engine->backend->woven,
+	struct low_wish wish = {.form = {.bits = options->draft_bits,
+	                                 .woven = engine->backend->woven,
+	                                 .coarse_head = engine->backend->certified_bytes > 0},
 	                        .most_bytes = options->draft_memory,
 	                        .folder = none  ? NULL
 	                                  : own ? options->draft_cache
@@ -191,8 +192,8 @@ static bool open_low(struct engine* engine, const struct swiftlet_options* optio
 	                        .progress = options->progress,
 	                        .user = options->progress_user};
 	if (!asked)
-		wish.bits = engine->backend->use_low ? low_bits_for(engine->model) : 0;
-	if (wish.bits == 0)
+		wish.form.bits = engine->backend->use_low ? low_bits_for(engine->model) : 0;
+	if (wish.form.bits == 0)
 		return true;
 	if (engine->note[0])
 		note(engine, "\n");
@@ -252,7 +253,7 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 }
 
 void engine_forget_costs(struct engine* engine) {
-	cost_open(&engine->cost, &engine->model->weights);
+	cost_open(&engine->cost, &engine->model->weights, engine->backend->certified_bytes);
 	if (engine->low_joined)
 		cost_take_low(&engine->cost, &engine->low.table);
 }

@@ -254,6 +254,12 @@ static void rest(struct session* s, int source, bool passed) {
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
+/* Of a draft step, where the backend has a coarse head to read a part of. */
+static double head_share(const struct session* s) {
+	const bool coarse = s->engine->backend->certified_bytes > 0 && !s->drafts.head;
+	return coarse ? cost_head_share(&s->engine->cost, session_drafts_with(s)) : 0;
+}
+
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
 	s->plan.rule = never || (s->lone && !lone_drafts(s))       ? RULE_PLAIN
@@ -271,7 +277,8 @@ void plan_round(struct session* s) {
 		                                 .penalties = penalties_now(s),
 		                                 .skip = &s->mask,
 		                                 .end_token = s->end_token,
-		                                 .n_end_tokens = s->n_end_tokens};
+		                                 .n_end_tokens = s->n_end_tokens,
+		                                 .head_share = head_share(s)};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);

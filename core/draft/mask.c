@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "core/draft/shortlist.h"
+
 struct mask_drafter {
 	struct mask_round round;
 	struct segment segment;
@@ -13,14 +15,48 @@ struct mask_drafter {
 	struct result result[MAX_ROWS]; /* (n) */
 	uint8_t want[MAX_ROWS];
 	int of[MAX_ROWS]; /* our row that stands for a row of the tree, or -1 */
+	struct shortlist shortlist;
+	bool drafted;                      /* in this text: what joins it from now on is generated */
+	const uint64_t* allowed[MAX_ROWS]; /* all the shortlist's */
 };
 
-void* mask_open(const struct drafter_setup* setup) {
-	(void)setup;
-	return calloc(1, sizeof(struct mask_drafter));
+void mask_close(void* state) {
+	struct mask_drafter* m = state;
+	shortlist_close(&m->shortlist);
+	free(m);
 }
 
-void mask_close(void* state) { free(state); }
+void* mask_open(const struct drafter_setup* setup) {
+	struct mask_drafter* m = calloc(1, sizeof *m);
+	if (m && shortlist_open(&m->shortlist, setup->vocab))
+		return m;
+	if (m)
+		mask_close(m);
+	return NULL;
+}
+
+void mask_forget(void* state, int length) {
+	struct mask_drafter* m = state;
+	if (length > 0)
+		return;
+	shortlist_begin(&m->shortlist);
+	m->drafted = false;
+}
+
+void mask_append(void* state, const int32_t* token, int n) {
+	struct mask_drafter* m = state;
+	shortlist_take(&m->shortlist, token, n, m->drafted);
+}
+
+static void take_shortlist(struct mask_drafter* m, double head_share) {
+	if (!m->drafted)
+		shortlist_take(&m->shortlist, m->round.end_token, m->round.n_end_tokens, false);
+	m->drafted = true;
+	const uint64_t* bits = head_share > 0 ? shortlist_bits(&m->shortlist, head_share) : NULL;
+	for (int i = 0; bits && i < MAX_ROWS; i++)
+		m->allowed[i] = bits;
+	m->segment.allowed = bits ? m->allowed : NULL;
+}
 
 void mask_start(void* state, const struct mask_round* round) {
 	struct mask_drafter* m = state;
@@ -30,6 +66,7 @@ void mask_start(void* state, const struct mask_round* round) {
 	                              .sampler = round->sampler,
 	                              .penalties = round->penalties};
 	m->n = m->filled = 0;
+	take_shortlist(m, round->head_share);
 }
 
 int mask_rows(const void* state) { return ((const struct mask_drafter*)state)->n; }
@@ -102,7 +139,7 @@ static void fill_pass(struct mask_drafter* m, struct pass* pass) {
 void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_ROUGH;
+	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	for (int i = 0; m->n == 0 && i < m->round.n_behind; i++)
 		add_row(m, m->round.behind[i], i - 1, WANT_NOTHING);
 	m->of[head] =
@@ -117,7 +154,7 @@ void mask_fill(void* state, const struct tree* tree, int head, int carry, struct
 void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
-	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP);
+	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP | WANT_GUESS);
 	fill_pass(m, pass);
 }
 
@@ -185,6 +222,8 @@ const struct drafter drafter_mask = {.name = "mask",
                                      .prior = mask_prior,
                                      .open = mask_open,
                                      .close = mask_close,
+                                     .forget = mask_forget,
+                                     .append = mask_append,
                                      .extend = mask_extend,
                                      .head = mask_head,
                                      .fill = mask_fill,

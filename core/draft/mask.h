@@ -21,6 +21,8 @@ struct mask_round {
 	/* (n_behind) of the text before the root what the cache has not: it goes with the first pass */
 	const int32_t* behind;
 	int n_behind;
+	/* Of a draft step's cost, where drafts may choose among few tokens (shortlist.h); 0: they may not */
+	double head_share;
 };
 
 /* So many tokens behind at most go with a pass. */
@@ -52,5 +54,7 @@ int mask_extend(void* state, const struct tree*, int row, struct candidate* out,
 int mask_head(void* state, const struct tree*);
 void mask_fill(void* state, const struct tree*, int head, int carry, struct pass*);
 void mask_take(void* state);
+void mask_forget(void* state, int length);
+void mask_append(void* state, const int32_t* token, int n);
 
 #endif

@@ -80,12 +80,12 @@ static bool fits(const struct low_copy* copy, const struct low_wish* wish, struc
 	const double bytes = (double)copy->table.bytes, available = low_memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
 		return error_set(error, "the %d-bit copy for drafting takes %.1f MiB, more than the %.1f MiB allowed",
-		                 wish->bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
+		                 wish->form.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
 	if (wish->most_bytes <= 0 && available > 0 && bytes > SHARE_OF_AVAILABLE * available)
 		return error_set(error,
 		                 "the %d-bit copy for drafting takes %.1f MiB, more than a quarter of the %.1f MiB "
 		                 "available (--draft-memory allows more)",
-		                 wish->bits, bytes / 0x1p20, available / 0x1p20);
+		                 wish->form.bits, bytes / 0x1p20, available / 0x1p20);
 	return true;
 }
 
@@ -139,7 +139,8 @@ int low_bits_for(const struct model* model) {
 	struct error error;
 	if (sub_layer_bytes(&model->weights) <= last_level_cache())
 		return 0;
-	const bool worth = low_plan(&table, &model->weights, bits, false, &error) && is_worth_it(&table);
+	const bool worth =
+	    low_plan(&table, &model->weights, (struct low_form){.bits = bits}, &error) && is_worth_it(&table);
 	low_close(&table);
 	return worth ? bits : 0;
 }
@@ -158,16 +159,18 @@ bool low_head_pays(const struct weight_table* w) {
 bool low_copy_plan(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
                    struct error* error) {
 	*copy = (struct low_copy){0};
-	if (!low_plan(&copy->table, &model->weights, wish->bits, wish->woven, error))
+	if (!low_plan(&copy->table, &model->weights, wish->form, error))
 		return false;
 	if (copy->table.bytes == 0)
 		return true;
 	if (!fits(copy, wish, error))
 		return false;
 	const int folder = wish->folder ? snprintf(copy->folder, sizeof copy->folder, "%s", wish->folder) : 0;
+	const enum dtype type = copy->table.type;
+	const bool woven = wish->form.woven && (type == DTYPE_Q4_K || type == DTYPE_Q4_0);
 	const int n =
-	    snprintf(copy->path, sizeof copy->path, "%s/%s-%s%s.low", copy->folder, model->fingerprint,
-	             dtype_name(copy->table.type), wish->woven && copy->table.type == DTYPE_Q4_K ? "-woven" : "");
+	    snprintf(copy->path, sizeof copy->path, "%s/%s-%s%s%s.low", copy->folder, model->fingerprint,
+	             dtype_name(type), woven ? "-woven" : "", wish->form.coarse_head ? "-blocks" : "");
 	if (folder < 1 || folder >= (int)sizeof copy->folder || n >= (int)sizeof copy->path)
 		copy->path[0] = '\0';
 	return true;
@@ -210,7 +213,7 @@ bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
 	const size_t bytes = (copy->table.bytes + huge - 1) / huge * huge;
 	copy->memory = aligned_alloc(huge, bytes);
 	if (!copy->memory)
-		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.bits,
+		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.form.bits,
 		                 (double)copy->table.bytes / 0x1p20);
 	madvise(copy->memory, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
 	low_place(&copy->table, copy->memory);

@@ -1,6 +1,7 @@
 /* A model's low-bit copy for drafting, found in its cache file or made.
  *
- * Files lie in one folder, <fingerprint>-<type>.low, and for a CPU …-q4_k-woven.low. What is in one is copied
+ * Files lie in one folder, <fingerprint>-<type>.low, and woven ones, and those without a head,
+ * …-woven.low and …-blocks.low. What is in one is copied
  * to huge pages, which are read a fifth faster than a mapped file's; where there is no memory for that it
  * stays mapped. One that is damaged or of another make is made anew. What cannot be written stays in memory,
  * with a warning. */
@@ -23,8 +24,7 @@ struct low_copy {
 };
 
 struct low_wish {
-	int bits;           /* 3, 4 or 8 */
-	bool woven;         /* as the backend says that runs it */
+	struct low_form form; /* woven and coarse_head as the backend says that runs it */
 	double most_bytes;  /* a larger copy is refused; 0: a quarter of the memory that is available */
 	const char* folder; /* of the files, made when missing; NULL: nothing is kept */
 	int threads;        /* that make it; 0: one for each CPU that the process may use */

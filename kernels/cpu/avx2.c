@@ -109,9 +109,9 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 
 #define TABLE(named, multiplies)                                                                             \
 	{                                                                                                        \
-		.name = named, .weaves_small = true, .prepared_bytes = avx2_prepared_bytes, .prepare = avx2_prepare, \
-		.matmul = multiplies, .attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join,      \
-		.store = store, .normaliser = normaliser, .softcap = softcap, .read = read_memory,                   \
+		.name = named, .prepared_bytes = avx2_prepared_bytes, .prepare = avx2_prepare, .matmul = multiplies, \
+		.attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join, .store = store,            \
+		.normaliser = normaliser, .softcap = softcap, .read = read_memory,                                   \
 	}
 
 const struct cpu_kernels cpu_avx2 = TABLE("avx2", avx2_matmul);

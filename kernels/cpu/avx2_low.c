@@ -1,4 +1,4 @@
-/* Rounding to q4_k and q8_0, and to a coarse head, with AVX2. */
+/* Rounding to q4_k, q4_0 and q8_0, and to a coarse head, with AVX2. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
@@ -13,6 +13,9 @@ void avx2_round(enum dtype type, void* out, const float* x, int64_t cols) {
 	case DTYPE_Q4_K:
 		for (int64_t i = 0; i < cols; i += BLOCK_SUPER)
 			round_block_q4_k(four++, x + i);
+		break;
+	case DTYPE_Q4_0:
+		round_row_q4_0(out, x, cols);
 		break;
 	case DTYPE_Q8_0:
 		for (int64_t i = 0; i < cols; i += BLOCK_SMALL)

@@ -97,7 +97,6 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 
 const struct cpu_kernels cpu_avx512 = {
     .name = "avx512",
-    .weaves_small = true,
     .prepared_bytes = avx512_prepared_bytes,
     .prepare = avx512_prepare,
     .matmul = avx512_matmul,

@@ -129,15 +129,6 @@ enum { WOVEN_ROWS = 8 };
 	WOVEN_CASE(6)                                                                                            \
 	WOVEN_CASE(7)                                                                                            \
 	WOVEN_CASE(8)
-#define WOVEN_SMALL_CASES                                                                                    \
-	WOVEN_SMALL_CASE(1)                                                                                      \
-	WOVEN_SMALL_CASE(2)                                                                                      \
-	WOVEN_SMALL_CASE(3)                                                                                      \
-	WOVEN_SMALL_CASE(4)                                                                                      \
-	WOVEN_SMALL_CASE(5)                                                                                      \
-	WOVEN_SMALL_CASE(6)                                                                                      \
-	WOVEN_SMALL_CASE(7)                                                                                      \
-	WOVEN_SMALL_CASE(8)
 #define WOVEN_HALVES_OF(p) _mm512_cvtph_ps(_mm256_load_si256((const void*)(p)))
 
 INLINED ints ints_load_anywhere(const void* p) { return _mm512_loadu_si512(p); }

@@ -91,9 +91,8 @@ static void make_part(void* user, int part, int thread) {
 static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
-	return b->kernels->weaves_small && !b->exchange && type_serves(w->type) && w->cols % 32 == 0 &&
-	       w->cols <= w->rows && w->rows >= WOVEN && !b->output_bias && s->logit_scale == 1.0f &&
-	       s->logit_softcap == 0;
+	return !b->exchange && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
+	       w->rows >= WOVEN && !b->output_bias && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
 static void* take(struct certified_head* c, size_t count, size_t size) {
@@ -115,6 +114,7 @@ static void lay_out(const struct cpu_backend* b, struct certified_head* c) {
 	c->norm = take(c, rows, sizeof(float));
 	c->input = take(c, head_rows, b->kernels->prepared_bytes(w->type, (int)w->cols));
 	c->survivor = take(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
+	c->group = take(c, rows / WOVEN, sizeof(int32_t));
 }
 
 void certified_open(struct cpu_backend* b) {
@@ -213,7 +213,8 @@ static bool scan(const struct certified_head* c, const float* score, int64_t fir
 }
 
 /* The ids that may reach it, ascending, into `id`; more than there is room for: -1. */
-static int survivors(const struct certified_head* c, const float* score, struct reach reach, int32_t* id) {
+static int survivors(const struct certified_head* c, const float* score, struct reach reach, int most,
+                     int32_t* id) {
 	uint8_t may[SCANNED];
 	int count = 0;
 	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
@@ -221,7 +222,7 @@ static int survivors(const struct certified_head* c, const float* score, struct 
 		const int n = left < SCANNED ? (int)left : SCANNED;
 		if (!scan(c, score, first, n, reach, may))
 			continue;
-		if (count + n > c->most_survivors)
+		if (count + n > most)
 			return -1;
 		for (int i = 0; i < n; i++)
 			if (may[i])
@@ -235,7 +236,9 @@ static int survivors(const struct certified_head* c, const float* score, struct 
 struct certifying {
 	struct cpu_backend* b;
 	int n;
-	int found[SLICE_ROWS]; /* survivors of each row; -1: all are computed */
+	int most;              /* survivors that there is time for */
+	bool guessed;          /* where there are more, they stay coarse; else all are computed: */
+	int found[SLICE_ROWS]; /* survivors of each row, or -1 */
 };
 
 /* Exact logits of row i into their places; one alone has the bits that it has among others. */
@@ -270,7 +273,10 @@ static void certify_row(void* user, int i, int thread) {
 	const struct reach reach = {.near = (float)((norm + apart) * 1.0001),
 	                            .apart = (float)(apart * 1.0001),
 	                            .threshold = logits[best] - least_slack};
-	job->found[i] = survivors(c, logits, reach, c->survivor + (size_t)i * (size_t)c->most_survivors);
+	job->found[i] =
+	    survivors(c, logits, reach, job->most, c->survivor + (size_t)i * (size_t)c->most_survivors);
+	if (job->found[i] < 0 && job->guessed)
+		job->found[i] = 0;
 }
 
 /* A share of a row's survivors, or of all its logits. */
@@ -306,25 +312,70 @@ static void weigh(struct certified_head* c, const struct certifying* job, const 
 	}
 }
 
-void certified_logits(struct cpu_backend* b, int n) {
-	struct certified_head* c = &b->certified;
+static void find_and_compute(struct cpu_backend* b, struct certifying* job) {
 	const struct tensor* w = &b->head.weights->output;
-	struct certifying job = {.b = b, .n = n};
-	const struct product product = {.out = b->logits, .stride = (size_t)w->rows, .w = &c->coarse};
-	multiply(b, b->normed, w->cols, n, &product, 1);
-	spread(b, n, (double)n * (double)w->rows * 8, certify_row, &job);
+	const int n = job->n;
+	spread(b, n, (double)n * (double)w->rows * 8, certify_row, job);
 	double cost = 0;
 	for (int i = 0; i < n; i++)
-		cost += (double)(job.found[i] < 0 ? w->rows : job.found[i]) * (double)w->cols;
-	spread(b, n * PARTS, cost, exact_part, &job);
-	weigh(c, &job, w);
+		cost += (double)(job->found[i] < 0 ? w->rows : job->found[i]) * (double)w->cols;
+	spread(b, n * PARTS, cost, exact_part, job);
+}
+
+static struct product coarse_product(const struct cpu_backend* b) {
+	return (struct product){
+	    .out = b->logits, .stride = (size_t)b->head.weights->output.rows, .w = &b->certified.coarse};
+}
+
+void certified_logits(struct cpu_backend* b, int n) {
+	struct certified_head* c = &b->certified;
+	struct certifying job = {.b = b, .n = n, .most = c->most_survivors};
+	const struct product product = coarse_product(b);
+	multiply(b, b->normed, c->coarse.cols, n, &product, 1);
+	find_and_compute(b, &job);
+	weigh(c, &job, &b->head.weights->output);
+}
+
+/* Groups with a token that some row is allowed; -1: some row is allowed all. */
+static int list_groups(const struct cpu_backend* b, const int* row, int n) {
+	const int groups = (int)(b->certified.coarse.rows / WOVEN), a_word = 64 / WOVEN;
+	int count = 0;
+	for (int i = 0; i < n; i++)
+		if (!b->row[row[i]].allowed)
+			return -1;
+	for (int g = 0; g < groups; g += a_word) {
+		uint64_t any = 0;
+		for (int i = 0; i < n; i++)
+			any |= b->row[row[i]].allowed[g / a_word];
+		for (int in = 0; in < a_word && g + in < groups; in++)
+			if (any >> in * WOVEN & 0xffff)
+				b->certified.group[count++] = g + in;
+	}
+	return count;
+}
+
+void guessed_logits(struct cpu_backend* b, const int* row, int n) {
+	static const float next_to_none = -1e30f;
+	struct certified_head* c = &b->certified;
+	const size_t vocab = (size_t)b->head.weights->output.rows;
+	struct certifying job = {.b = b, .n = n, .guessed = true, .most = (int)(vocab / 64) + SCANNED};
+	const struct product product = coarse_product(b);
+	const int groups = list_groups(b, row, n);
+	if (groups < 0)
+		multiply(b, b->normed, c->coarse.cols, n, &product, 1);
+	else {
+		for (size_t v = 0; v < vocab * (size_t)n; v++)
+			b->logits[v] = next_to_none;
+		multiply_groups(b, b->normed, c->coarse.cols, n, &product, c->group, groups);
+	}
+	find_and_compute(b, &job);
 }
 
 bool certified_serves(struct cpu_backend* b, int row, uint8_t want) {
 	struct certified_head* c = &b->certified;
 	const struct slice_row* of = &b->row[row];
 	const uint8_t may = want & WANT_ROUGH ? WANT_TOKEN | WANT_TOP | WANT_ROUGH : WANT_TOKEN;
-	if (!c->memory || (want & ~may) != 0 || of->sampler || of->penalties || of->allowed)
+	if ((want & ~may) != 0 || of->sampler || of->penalties || of->allowed)
 		return false;
 	if (c->resting > 0)
 		c->resting--;

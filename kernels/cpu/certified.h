@@ -31,6 +31,7 @@ struct certified_head {
 	float largest;        /* of the norms */
 	unsigned char* input; /* (head_rows) rows prepared for the stored type */
 	int32_t* survivor;    /* (head_rows, most_survivors) ids that may be the largest */
+	int32_t* group;       /* (coarse.rows / WOVEN) groups that a draft's rows choose among */
 	int most_survivors;   /* with more of them all of a row is computed */
 	void* memory;         /* what those point into; NULL: there is none */
 	size_t bytes;
@@ -44,12 +45,16 @@ struct certified_head {
 void certified_open(struct cpu_backend*);
 void certified_close(struct certified_head*);
 
-/* Whether row `row` of the slice, of which `want` is asked, may take it: the largest logit is what it wants,
- * and the others' order at most as a guess. */
+/* Of one that was made: whether row `row` of the slice, of which `want` is asked, may take it: the largest
+ * logit is what it wants, and the others' order at most as a guess. */
 bool certified_serves(struct cpu_backend*, int row, uint8_t want);
 
 /* b->logits (n, vocab) of b->normed (n, dim): exact where a logit is, or may be, the largest of its row, else
  * coarse. */
 void certified_logits(struct cpu_backend*, int n);
+/* The same of drafts, the slice's rows `row` (n): where many may be the largest, the best coarse one alone is
+ * exact; and where all rows are bounded, what none of them is allowed has next to no chance, unread, but for
+ * neighbours of what is. */
+void guessed_logits(struct cpu_backend*, const int* row, int n);
 
 #endif

@@ -142,6 +142,10 @@ struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats ap
 /* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together, and over the
  * processes that share the model. */
 void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*, int count);
+/* Of one product, of a woven matrix, the outputs of some groups of WOVEN rows (n_groups, ascending) alone; in
+ * one process. */
+void multiply_groups(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*,
+                     const int32_t* group, int n_groups);
 /* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,
  * over the pool when it pays. */
 void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, int), void* user);

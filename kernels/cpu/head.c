@@ -9,11 +9,15 @@
 
 #include "kernels/sample.h"
 
+/* From the weights as stored, or those of the copy; certified; or a draft's, near that. */
+enum head_way { WHOLE_HEAD, CERTIFIED_HEAD, GUESSED_HEAD, HEAD_WAYS };
+
 struct head_job {
 	struct cpu_backend* b;
 	const struct pass* pass;
 	const int* row; /* (n) rows of the slice */
 	int r0;         /* the slice's first row in the pass */
+	bool bounded;   /* by what rows are allowed */
 	atomic_int bad; /* a row of the slice with a logit that is not finite, or -1 */
 };
 
@@ -45,8 +49,8 @@ static void head_row(void* user, int i, int thread) {
 	if (penalised.penalties)
 		penalised.n = paged_generated(&of->cache->paged, of->index, penalised.penalties->prompt, path);
 	result_from_softmax(out, want, logits, s->vocab, max, sum, of->sampler,
-	                    penalised.penalties ? &penalised : NULL, of->allowed, (uint64_t)of->position + 1,
-	                    b->scratch + (size_t)thread * 2 * vocab);
+	                    penalised.penalties ? &penalised : NULL, job->bounded ? of->allowed : NULL,
+	                    (uint64_t)of->position + 1, b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);
 }
@@ -62,7 +66,7 @@ static void open_head_row(const struct cpu_backend* b, const struct pass* pass, 
 
 /* The slice's rows `row` (n <= head_rows) */
 static bool some_results(struct cpu_backend* b, const struct pass* pass, const int* row, int r0, int n,
-                         bool certified, struct error* error) {
+                         enum head_way way, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
 	for (int i = 0; i < n; i++)
@@ -70,12 +74,14 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	const struct product product = {
 	    .out = b->logits, .stride = (size_t)s->vocab, .w = pass->low_head ? b->low->output : &w->output};
 	mark(b, PART_NORM);
-	if (certified)
+	if (way == GUESSED_HEAD)
+		guessed_logits(b, row, n);
+	else if (way == CERTIFIED_HEAD)
 		certified_logits(b, n);
 	else
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	mark(b, PART_HEAD);
-	struct head_job job = {.b = b, .pass = pass, .row = row, .r0 = r0};
+	struct head_job job = {.b = b, .pass = pass, .row = row, .r0 = r0, .bounded = way != GUESSED_HEAD};
 	atomic_init(&job.bad, -1);
 	spread(b, n, (double)n * s->vocab * 8, head_row, &job);
 	mark(b, PART_RESULT);
@@ -88,19 +94,25 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	return true;
 }
 
+static enum head_way way_of(struct cpu_backend* b, const struct pass* pass, int row, uint8_t want) {
+	if (pass->low_head || !b->certified.memory)
+		return WHOLE_HEAD;
+	return want & WANT_GUESS ? GUESSED_HEAD : certified_serves(b, row, want) ? CERTIFIED_HEAD : WHOLE_HEAD;
+}
+
 bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
-	int wanted[2][MAX_ROWS], count[2] = {0, 0};
+	int wanted[HEAD_WAYS][MAX_ROWS], count[HEAD_WAYS] = {0};
 	for (int i = 0; i < n; i++) {
 		const uint8_t want = pass->want[r0 + i];
 		if (want == WANT_NOTHING)
 			continue;
-		const bool certified = !pass->low_head && certified_serves(b, i, want);
-		wanted[certified][count[certified]++] = i;
+		const enum head_way way = way_of(b, pass, i, want);
+		wanted[way][count[way]++] = i;
 	}
-	for (int certified = 0; certified < 2; certified++)
-		for (int first = 0; first < count[certified]; first += b->head_rows) {
-			const int left = count[certified] - first, rows = left < b->head_rows ? left : b->head_rows;
-			if (!some_results(b, pass, wanted[certified] + first, r0, rows, certified, error))
+	for (int way = 0; way < HEAD_WAYS; way++)
+		for (int first = 0; first < count[way]; first += b->head_rows) {
+			const int left = count[way] - first, rows = left < b->head_rows ? left : b->head_rows;
+			if (!some_results(b, pass, wanted[way] + first, r0, rows, (enum head_way)way, error))
 				return false;
 		}
 	return true;

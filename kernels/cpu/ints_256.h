@@ -68,7 +68,4 @@ static inline floats float_to_all(const void* p) { return _mm256_castsi256_ps(to
 #define WOVEN_CASES                                                                                          \
 	WOVEN_CASE(1)                                                                                            \
 	WOVEN_CASE(2)
-#define WOVEN_SMALL_CASES                                                                                    \
-	WOVEN_SMALL_CASE(1)                                                                                      \
-	WOVEN_SMALL_CASE(2)
 #define WOVEN_HALVES_OF(p) _mm256_cvtph_ps(_mm_load_si128((const void*)(p)))

@@ -31,7 +31,6 @@ struct attention_row {
 
 struct cpu_kernels {
 	const char* name;
-	bool weaves_small; /* matmul takes woven q4_0, and waits for memory with it */
 
 	/* Bytes of one activation row prepared for products with weights of a type: the floats themselves
 	 * for F32, F16 and BF16; int8 blocks with scales for the quantized types. 64-byte multiple. */

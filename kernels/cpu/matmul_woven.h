@@ -2,7 +2,8 @@
  *
  * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
  * asks for, WOVEN_ROWS (activation rows whose sums fit the registers) and the products that matmul_products.h
- * asks for, or woven_halves of its own with WOVEN_HALVES 1.
+ * asks for, or woven_halves and woven_small_dot of its own with WOVEN_HALVES 1; and WOVEN_HALVES_OF (LANES
+ * neighbouring halves as floats).
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
  * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
@@ -103,27 +104,33 @@ enum { WOVEN_SMALL = WOVEN * (int)sizeof(struct block_q4_0), WOVEN_SCALES = WOVE
 #define NARROW 0
 #endif
 
-#ifdef WOVEN_HALVES_OF
+#if !WOVEN_HALVES
+/* dot (n) += 32 columns of LANES rows from w on times those of the activation rows at q */
+INLINED void woven_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* q, size_t x_stride) {
+	UNROLLED for (int c = 0; c < 4; c++) {
+		const ints both = ints_load_anywhere(w + (size_t)c * WOVEN_WORD);
+		const ints low = low_bits(both, 0, 15), high = low_bits(both, 4, 15);
+		UNROLLED for (int i = 0; i < n; i++) {
+			dot[i] = dot_four(dot[i], low, q + (size_t)i * x_stride + c * 4);
+			dot[i] = dot_four(dot[i], high, q + (size_t)i * x_stride + 16 + c * 4);
+		}
+	}
+}
+#endif
+
 /* LANES weight rows from `lane` on, of blocks of 32 at w, against n activation rows from x on; out (n,
  * out_stride). A block's integers are exact; blocks are added up in ascending order. */
 INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
                                const struct prepared* layout, float* out, size_t out_stride) {
-	const uint8_t *q = x, *d = x + layout->d, *starts = x + layout->sums;
+	const uint8_t *d = x + layout->d, *starts = x + layout->sums;
+	const int8_t* q = (const int8_t*)x;
 	floats sum[WOVEN_ROWS];
 	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_from_ints(ints_set(0));
 	for (int64_t b = 0; b < cols / 32; b++, w += WOVEN_SMALL, q += 32, d += 4, starts += 4) {
-		const uint8_t* word = w + WOVEN_SCALES + lane * 4;
 		ints dot[WOVEN_ROWS];
 		UNROLLED for (int i = 0; i < n; i++) dot[i] =
 		    NARROW ? ints_set(0) : to_all(starts + (size_t)i * layout->bytes);
-		UNROLLED for (int c = 0; c < 4; c++) {
-			const ints both = ints_load_anywhere(word + (size_t)c * WOVEN_WORD);
-			const ints low = low_bits(both, 0, 15), high = low_bits(both, 4, 15);
-			UNROLLED for (int i = 0; i < n; i++) {
-				dot[i] = dot_four(dot[i], low, q + (size_t)i * layout->bytes + c * 4);
-				dot[i] = dot_four(dot[i], high, q + (size_t)i * layout->bytes + 16 + c * 4);
-			}
-		}
+		woven_small_dot(n, dot, w + WOVEN_SCALES + lane * 4, q, layout->bytes);
 		const floats wd = WOVEN_HALVES_OF(w + lane * 2);
 		UNROLLED for (int i = 0; i < n; i++) {
 #if NARROW /* what was added up in 16 bits */
@@ -135,7 +142,6 @@ INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, 
 	}
 	UNROLLED for (int i = 0; i < n; i++) floats_store_anywhere(out + (size_t)i * out_stride, sum[i]);
 }
-#endif
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
@@ -149,17 +155,16 @@ static void woven_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x, 
 	switch (n) { WOVEN_CASES }
 }
 
-#ifdef WOVEN_HALVES_OF
-#define WOVEN_SMALL_CASE(n)                                                                                  \
+#undef WOVEN_CASE
+#define WOVEN_CASE(n)                                                                                        \
 	case n:                                                                                                  \
 		woven_small_lanes(n, w, lane, cols, x, layout, out, out_stride);                                     \
 		break;
 
 static void woven_small_rows(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
                              const struct prepared* layout, float* out, size_t out_stride) {
-	switch (n) { WOVEN_SMALL_CASES }
+	switch (n) { WOVEN_CASES }
 }
-#endif
 
 /* begin and end are multiples of WOVEN. */
 static void woven_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
@@ -173,13 +178,10 @@ static void woven_matmul(float* out, size_t out_stride, const struct tensor* w, 
 				const int rows = n - i < WOVEN_ROWS ? n - i : WOVEN_ROWS;
 				const uint8_t* xi = x + (size_t)i * layout.bytes;
 				float* to = out + (size_t)i * out_stride + (size_t)(r + lane);
-#ifdef WOVEN_HALVES_OF
-				if (w->type == DTYPE_Q4_0) {
+				if (w->type == DTYPE_Q4_0)
 					woven_small_rows(rows, tile, lane, w->cols, xi, &layout, to, out_stride);
-					continue;
-				}
-#endif
-				woven_rows(rows, tile + lane * 4, w->cols, xi, &layout, to, out_stride);
+				else
+					woven_rows(rows, tile + lane * 4, w->cols, xi, &layout, to, out_stride);
 			}
 	}
 }

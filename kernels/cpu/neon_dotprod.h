@@ -54,6 +54,20 @@ INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints 
 	    vmlaq_s32(vmlaq_s32(sum[i], low[i], first), high[i], second);
 }
 
+/* dot (n) += 32 columns of four weight rows times those of the activation rows at q */
+INLINED void woven_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* q, size_t x_stride) {
+	ints four[4], others[4];
+	UNROLLED for (int c = 0; c < 4; c++) {
+		const uint8x16_t both = vld1q_u8(w + (size_t)c * WOVEN * 4);
+		four[c] = ints_from_bytes(vandq_u8(both, vdupq_n_u8(15)));
+		others[c] = ints_from_bytes(vshrq_n_u8(both, 4));
+	}
+	UNROLLED for (int i = 0; i < n; i++) {
+		const int8_t* at = q + (size_t)i * x_stride;
+		dot[i] = dot_16(dot_16(dot[i], four, at), others, at + 16);
+	}
+}
+
 /* 16·vectors columns of four weight rows times those of the activation row at q */
 INLINED ints row_dot(int vectors, const struct taken* w, const int8_t* q) {
 	ints sums[SIDE];

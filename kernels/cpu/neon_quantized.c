@@ -64,6 +64,21 @@ INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints 
 	}
 }
 
+/* dot (n) += 32 columns of four weight rows times those of the activation rows at q */
+INLINED void woven_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* q, size_t x_stride) {
+	ints four[8];
+	UNROLLED for (int c = 0; c < 4; c++) {
+		const uint8x16_t both = vld1q_u8(w + (size_t)c * WOVEN * 4);
+		four[c] = ints_from_bytes(vandq_u8(both, vdupq_n_u8(15)));
+		four[4 + c] = ints_from_bytes(vshrq_n_u8(both, 4));
+	}
+	UNROLLED for (int i = 0; i < n; i++) {
+		struct wide_sums s = {ints_set(0), ints_set(0)};
+		words_dot(&s, 8, four, q + (size_t)i * x_stride);
+		dot[i] = vaddq_s32(dot[i], vpaddq_s32(s.pair, s.other));
+	}
+}
+
 /* dot (n) = 16·vectors columns of four weight rows times those of the activation rows at q */
 INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const struct taken* w, const int8_t* q,
                       size_t x_stride) {

@@ -3,7 +3,8 @@
  * Included by one source file an instruction set, after neon_ints.h and
  *   tile_dot      adds the products of a piece of a tile, and of columns that hold them
  *   rows_dot      the same of four weight rows as they are stored
- *   woven_halves  what matmul_woven.h says, with WOVEN_ROWS and WOVEN_CASES
+ *   woven_halves, woven_small_dot
+ *                 what matmul_woven.h says, with WOVEN_ROWS and WOVEN_CASES
  *
  * Activation rows meet four weight rows side by side, which are read from end to end and stay in registers
  * where they are taken apart (neon_rows.h); many of them with blocks of 256, and types that real files seldom

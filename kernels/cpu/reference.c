@@ -156,7 +156,6 @@ static uint64_t read_memory(const void* memory, size_t bytes) {
 
 const struct cpu_kernels cpu_reference = {
     .name = "reference",
-    .weaves_small = true,
     .prepared_bytes = reference_prepared_bytes,
     .prepare = reference_prepare,
     .matmul = reference_matmul,

@@ -336,8 +336,6 @@ static void check_woven_small(int cols) {
 	    .type = DTYPE_Q4_0, .woven = true, .rows = WOVEN_ROWS, .cols = cols, .data = woven};
 	float* compact = malloc(sizeof(float) * X_ROWS * ROWS);
 	for (int k = 0; k < n_kernels; k++) {
-		if (!kernels[k]->weaves_small)
-			continue;
 		kernels[k]->matmul(got, WOVEN_ROWS, &w, 0, WOVEN_ROWS, f.x_plain, X_ROWS);
 		for (int i = 0; i < X_ROWS; i++)
 			memcpy(compact + i * ROWS, got + i * WOVEN_ROWS, sizeof(float) * ROWS);

@@ -42,7 +42,7 @@ static struct model* opened(const char* spec) {
 static struct low_copy copy_of(const struct model* model, const char* folder) {
 	struct low_copy copy;
 	struct error error = {""};
-	const struct low_wish wish = {.bits = 4, .folder = folder, .threads = 2};
+	const struct low_wish wish = {.form = {.bits = 4}, .folder = folder, .threads = 2};
 	if (!low_copy_open(&copy, model, &wish, &error))
 		fail_msg("%s", error.message);
 	return copy;
@@ -234,7 +234,7 @@ static void a_full_disk(void** state) {
 		const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
 		struct error error = {""};
 		struct low_copy copy;
-		const struct low_wish wish = {.bits = 4, .folder = f->folder, .threads = 1};
+		const struct low_wish wish = {.form = {.bits = 4}, .folder = f->folder, .threads = 1};
 		signal(SIGXFSZ, SIG_DFL);
 		if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || !low_copy_open(&copy, f->model, &wish, &error))
 			_exit(2);
@@ -266,7 +266,7 @@ static void several_at_once(void** state) {
 		for (int t = 0; t < TIMES; t++) {
 			struct error error;
 			struct low_copy copy;
-			const struct low_wish wish = {.bits = 4, .folder = f->folder, .threads = 1};
+			const struct low_wish wish = {.form = {.bits = 4}, .folder = f->folder, .threads = 1};
 			if (!low_copy_open(&copy, f->model, &wish, &error) || copy.warning[0] ||
 			    memcmp(bytes_of(&copy), bytes_of(&f->made), f->made.table.bytes) != 0)
 				_exit(1);
@@ -307,7 +307,8 @@ static void too_large_is_refused(void** state) {
 	const struct fixture* f = *state;
 	struct low_copy copy;
 	struct error error = {""};
-	struct low_wish wish = {.bits = 4, .folder = f->folder, .most_bytes = (double)f->made.table.bytes - 1};
+	struct low_wish wish = {
+	    .form = {.bits = 4}, .folder = f->folder, .most_bytes = (double)f->made.table.bytes - 1};
 	assert_false(low_copy_open(&copy, f->model, &wish, &error));
 	assert_non_null(strstr(error.message, "allowed"));
 	low_copy_close(&copy);
@@ -322,7 +323,7 @@ static void too_large_is_refused(void** state) {
 static void expect_behind(const struct fixture* f, int threads, bool help, bool found, const char* warning) {
 	struct low_copy copy;
 	struct error error = {""};
-	const struct low_wish wish = {.bits = 4, .folder = f->folder};
+	const struct low_wish wish = {.form = {.bits = 4}, .folder = f->folder};
 	assert_true(low_copy_plan(&copy, f->model, &wish, &error));
 	struct low_maker* maker = low_maker_open(&copy, f->model, threads, &error);
 	assert_non_null(maker);
@@ -370,7 +371,7 @@ static void what_is_missed_adds_up(void** state) {
 	struct low_copy copy;
 	struct error error = {""};
 	char path[300];
-	const struct low_wish wish = {.bits = 4, .folder = f->folder}, nowhere = {.bits = 4};
+	const struct low_wish wish = {.form = {.bits = 4}, .folder = f->folder}, nowhere = {.form = {.bits = 4}};
 	path_of(f, f->model, path);
 	strcat(path, ".missed");
 	assert_true(low_copy_plan(&copy, f->model, &wish, &error));
@@ -405,7 +406,7 @@ static void ended_at_any_time(void** state) {
 	for (int i = 0; i < 200; i++) {
 		struct low_copy copy;
 		struct error error = {""};
-		const struct low_wish wish = {.bits = 4, .folder = f->folder};
+		const struct low_wish wish = {.form = {.bits = 4}, .folder = f->folder};
 		if (i % 2)
 			unlink(path);
 		assert_true(low_copy_plan(&copy, f->model, &wish, &error));

@@ -32,7 +32,7 @@ class LowBit(EndToEnd):
                     self.assertIn("MiB", message)
         # builtin has no rows of whole super-blocks: 3 bits become 4
         self.assertEqual(sorted(name.split("-", 1)[1] for name in self.files()),
-                         ["q3_k.low", "q4_1.low", "q4_k-woven.low", "q8_0.low", "q8_0.low"])
+                         ["q3_k.low", "q4_0-woven.low", "q4_k-woven.low", "q8_0.low", "q8_0.low"])
         _, message = self.generate("--draft-bits", "4", *cache)
         self.assertIn("found in", message)
 

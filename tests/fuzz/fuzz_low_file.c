@@ -20,7 +20,7 @@ static void open_once(void) {
 	struct error error;
 	char path[] = "/tmp/swiftlet-fuzz-low-XXXXXX";
 	const int fd = mkstemp(path);
-	const struct low_wish wish = {.bits = 4, .threads = 1};
+	const struct low_wish wish = {.form = {.bits = 4}, .threads = 1};
 	model = model_open("synth:layers=1,dim=32,heads=1,kv-heads=1,ffn=32,vocab=32,dtype=f16", NULL, &error);
 	if (fd < 0 || !model || !low_copy_open(&copy, model, &wish, &error) ||
 	    !low_file_write(path, &copy.table, model->fingerprint, copy.memory, &error))

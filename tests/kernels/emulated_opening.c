@@ -276,7 +276,7 @@ static void try_copy(bool optional) {
 	struct error error = {""};
 	struct low_table low;
 	char text[2000];
-	assert_true(low_plan(&low, &m->weights, 4, false, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
 	low.optional = optional;
 	void* data = aligned_alloc(LOW_ALIGNMENT, low.bytes);
 	low_place(&low, data);

@@ -348,7 +348,7 @@ static void with_a_low_copy(void** state) {
 	struct game* game[2][2];
 	struct low_table low;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, 4, false, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
 	void* data =
 	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
 	low_place(&low, data);

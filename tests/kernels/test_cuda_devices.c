@@ -127,7 +127,7 @@ static void same_low_bits(const struct model_shape* shape, enum dtype type, int 
 	struct random_model* m = random_model_make(shape, &type, 1, WITH_BIASES, 9);
 	struct low_table low;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, bits, false, &error) && low.bytes > 0);
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = bits}, &error) && low.bytes > 0);
 	void* data =
 	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
 	low_place(&low, data);
@@ -165,7 +165,7 @@ static void a_copy_without_room(void** state) {
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 3);
 	struct low_table low;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, 4, false, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
 	struct backend* b = open_devices(m, 2, &error);
 	assert_non_null(b);
 	setenv("EMULATED_FREE_MIB", "0", 1);

@@ -94,7 +94,7 @@ static struct weight_table mixed(const struct low_table* low, uint64_t which, bo
 static void compare(struct random_model* m, int bits, bool carried) {
 	struct low_table low;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, bits, false, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = bits}, &error));
 	assert_true(low.bytes > 0);
 	void* data =
 	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
@@ -166,7 +166,7 @@ static void brain_floats(void** state) {
 	struct error error = {""};
 	struct cache* cache;
 	struct outcome o, full;
-	assert_true(low_plan(&low, &m->weights, 8, false, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 8}, &error));
 	void* data =
 	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
 	low_place(&low, data);
@@ -196,8 +196,8 @@ static void refusals(void** state) {
 	struct low_table three, four;
 	struct error error = {""};
 	struct cache* cache;
-	assert_true(low_plan(&three, &m->weights, 3, false, &error) &&
-	            low_plan(&four, &m->weights, 4, false, &error));
+	assert_true(low_plan(&three, &m->weights, (struct low_form){.bits = 3}, &error) &&
+	            low_plan(&four, &m->weights, (struct low_form){.bits = 4}, &error));
 	struct backend* b = open_cuda(&m->weights, &cache);
 	assert_false(b->use_low(b, &three, &error));
 	assert_non_null(strstr(error.message, "copies of 4 or 8 bits; this one has weights of type q3_k"));

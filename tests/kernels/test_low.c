@@ -64,10 +64,9 @@ static void rounding_is_no_worse_than_plain(void** state) {
 		bool symmetric;
 		double each, all;
 	} cases[] = {
-	    {DTYPE_Q4_1, 32, 16, false, 1.02, 0.89},
-	    {DTYPE_Q4_K, 32, 16, false, 2.0, 0.915},
-	    {DTYPE_Q3_K, 16, 8, true, 3.0, 0.97},
-	    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
+	    {DTYPE_Q4_1, 32, 16, false, 1.02, 0.89}, {DTYPE_Q4_K, 32, 16, false, 2.0, 0.915},
+	    {DTYPE_Q3_K, 16, 8, true, 3.0, 0.97},    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
+	    {DTYPE_Q4_0, 32, 16, true, 2.0, 0.97},
 	};
 	struct random r = {11};
 	float x[COLS], y[COLS];
@@ -100,7 +99,7 @@ static void rounding_is_no_worse_than_plain(void** state) {
 /* Whatever the weights are, the copy holds numbers: what drafts compute is then at worst wrong. */
 static void scales_are_finite(void** state) {
 	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
+	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
 	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
 	struct random r = {5};
 	float x[COLS], y[COLS];
@@ -128,7 +127,7 @@ static void scales_are_finite(void** state) {
 /* With AVX2 and without, odd numbers and all. */
 static void bytes_are_the_same_on_any_processor(void** state) {
 	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
+	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
 	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
 	struct random r = {17};
 	float x[COLS];
@@ -153,7 +152,7 @@ static void bytes_are_the_same_on_any_processor(void** state) {
 
 static void plan(struct low_table* low, const struct random_model* m, int bits) {
 	struct error error = {""};
-	if (!low_plan(low, &m->weights, bits, true, &error))
+	if (!low_plan(low, &m->weights, (struct low_form){.bits = bits, .woven = true}, &error))
 		fail_msg("%s", error.message);
 }
 
@@ -169,9 +168,9 @@ static void types_follow_the_columns(void** state) {
 		int dim, ffn, bits;
 		enum dtype in, down, out;
 	} cases[] = {
-	    {256, 512, 4, DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q4_1}, {256, 512, 3, DTYPE_Q3_K, DTYPE_Q3_K, DTYPE_Q4_1},
-	    {256, 512, 8, DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, {96, 320, 4, DTYPE_Q4_1, DTYPE_Q4_1, DTYPE_Q4_1},
-	    {96, 320, 3, DTYPE_Q4_1, DTYPE_Q4_1, DTYPE_Q4_1},  {96, 200, 4, DTYPE_Q4_1, DTYPE_F16, DTYPE_Q4_1},
+	    {256, 512, 4, DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q4_0}, {256, 512, 3, DTYPE_Q3_K, DTYPE_Q3_K, DTYPE_Q4_0},
+	    {256, 512, 8, DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, {96, 320, 4, DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q4_0},
+	    {96, 320, 3, DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q4_0},  {96, 200, 4, DTYPE_Q4_0, DTYPE_F16, DTYPE_Q4_0},
 	};
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		struct random_model* m = model_of(DTYPE_F16, cases[c].dim, cases[c].ffn, 0);
@@ -179,11 +178,14 @@ static void types_follow_the_columns(void** state) {
 		plan(&low, m, cases[c].bits);
 		for (int b = 0; b < 3; b++) {
 			assert_int_equal(low.block[b].wq.type, cases[c].in);
-			assert_int_equal(low.block[b].w_up.type, cases[c].in);
+			/* rows that make no whole group: blocks with a minimum, not woven */
+			const bool groups = cases[c].ffn % WOVEN == 0, four = cases[c].in == DTYPE_Q4_0;
+			assert_int_equal(low.block[b].w_up.type, four && !groups ? DTYPE_Q4_1 : cases[c].in);
 			assert_int_equal(low.block[b].w_down.type, cases[c].down);
 			assert_int_equal(low.block[b].wo.type, cases[c].out);
-			assert_int_equal(low.block[b].w_up.woven, cases[c].in == DTYPE_Q4_K);
-			assert_false(low.block[b].wo.woven || low.output->woven);
+			assert_int_equal(low.block[b].w_up.woven, groups && (four || cases[c].in == DTYPE_Q4_K));
+			assert_int_equal(low.block[b].wo.woven, cases[c].out == DTYPE_Q4_0);
+			assert_false(low.output->woven);
 			/* what has no copy is where it was, and so are the vectors */
 			assert_ptr_equal(low.block[b].w_down.data,
 			                 cases[c].down == DTYPE_F16 ? m->block[b].w_down.data : NULL);
@@ -252,9 +254,15 @@ static void woven_where_wanted(void** state) {
 	assert_int_equal(low.block[0].w_up.type, DTYPE_Q4_K);
 	assert_false(low.block[0].w_up.woven); /* 520 rows */
 	low_close(&low);
-	assert_true(low_plan(&low, &m->weights, 4, false, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
 	assert_int_equal(low.block[0].wq.type, DTYPE_Q4_K);
-	assert_false(low.block[0].wq.woven);
+	assert_int_equal(low.block[0].wo.type, DTYPE_Q4_1);
+	assert_false(low.block[0].wq.woven || low.block[0].wo.woven);
+	low_close(&low);
+	/* who has a head for drafts gets none beside it */
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4, .coarse_head = true}, &error));
+	assert_false(low.head);
+	assert_ptr_equal(low.output->data, m->weights.output.data);
 	low_close(&low);
 	random_model_free(m);
 }
@@ -287,7 +295,7 @@ static void weights_elsewhere_are_refused(void** state) {
 	struct low_table low;
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
 	m->weights.output.data = NULL;
-	assert_false(low_plan(&low, &m->weights, 4, true, &error));
+	assert_false(low_plan(&low, &m->weights, (struct low_form){.bits = 4, .woven = true}, &error));
 	assert_non_null(strstr(error.message, "device"));
 	low_close(&low);
 	random_model_free(m);

@@ -93,7 +93,7 @@ static void nothing_allocated(void** state) {
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
 	struct error error;
 	struct low_table low;
-	assert_true(low_plan(&low, &m->weights, 4, true, &error));
+	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4, .woven = true}, &error));
 	void* copy = aligned_alloc(LOW_ALIGNMENT, low.bytes);
 	assert_true(low_make(&low, copy, 1, NULL, NULL, &error));
 	low_place(&low, copy);

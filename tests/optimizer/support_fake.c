@@ -139,13 +139,13 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	fake->backend.weights = &fake->model.weights;
 	fake->engine.model = &fake->model;
 	fake->engine.backend = &fake->backend;
-	cost_open(&fake->engine.cost, &fake->model.weights);
+	cost_open(&fake->engine.cost, &fake->model.weights, 0);
 }
 
 void fake_plan_low(struct fake* fake) {
 	struct low_table* low = &fake->engine.low.table;
 	const struct tensor small = {.type = DTYPE_F32, .rows = 25, .cols = 100};
-	*low = (struct low_table){.bits = 4,
+	*low = (struct low_table){.form = {.bits = 4},
 	                          .stored = &fake->model.weights,
 	                          .block = fake->low_block,
 	                          .output = &fake->low_head,

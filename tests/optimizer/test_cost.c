@@ -16,7 +16,7 @@ static struct cost_model opened(void) {
 	struct weight_table table = {.shape.n_blocks = 1, .block = &block};
 	table.output = block.wq;
 	struct cost_model cost;
-	cost_open(&cost, &table);
+	cost_open(&cost, &table, 0);
 	return cost;
 }
 
@@ -200,9 +200,9 @@ static void a_variant_costs_what_its_states_do(void** state) {
 	}
 	copy[1].w_up = stored;
 	const struct weight_table table = {.shape.n_blocks = 2, .block = block, .output = stored};
-	const struct low_table low = {.stored = &table, .block = copy, .output = &small};
+	const struct low_table low = {.stored = &table, .block = copy, .output = &small, .head = true};
 	struct cost_model cost;
-	cost_open(&cost, &table);
+	cost_open(&cost, &table, 0);
 	cost_take_low(&cost, &low);
 	const struct mask none = {.word = {0}}, attention = {.word = {5}}, first_mlp = {.word = {2}},
 	                  all = {.word = {15}};

@@ -77,7 +77,7 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 static void make_copy(struct bench* b) {
 	struct error error = {""};
 	struct low_copy* low = &b->engine->low;
-	const struct low_wish wish = {.bits = 4};
+	const struct low_wish wish = {.form = {.bits = 4}};
 	assert_true(low_copy_plan(low, b->model, &wish, &error));
 	assert_true(b->engine->backend->use_low(b->engine->backend, &low->table, &error));
 	b->engine->maker = low_maker_open(low, b->model, 2, &error);

@@ -202,7 +202,7 @@ static bool keep_and_make(void* user, const struct swiftlet_step* step) {
 	const bool more = keep(&j->text, step);
 	if (j->engine->maker || j->text.n < j->at)
 		return more;
-	const struct low_wish wish = {.bits = 4};
+	const struct low_wish wish = {.form = {.bits = 4}};
 	assert_null(engine_low(j->engine));
 	assert_true(low_copy_plan(&j->engine->low, j->engine->model, &wish, &error));
 	assert_true(j->engine->backend->use_low(j->engine->backend, &j->engine->low.table, &error));

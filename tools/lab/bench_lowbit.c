@@ -176,7 +176,7 @@ void lowbit_json(const struct lowbit* w, cJSON* out) {
 	const struct low_copy* low = &w->bench->engine->low;
 	if (has_copy(w)) {
 		cJSON* copy = cJSON_AddObjectToObject(out, "copy");
-		cJSON_AddNumberToObject(copy, "bits", low->table.bits);
+		cJSON_AddNumberToObject(copy, "bits", low->table.form.bits);
 		cJSON_AddStringToObject(copy, "type", dtype_name(low->table.type));
 		cJSON_AddNumberToObject(copy, "bytes", (double)low->table.bytes);
 		cJSON_AddNumberToObject(copy, "seconds", low->seconds);
