@@ -173,23 +173,7 @@ double linear_mean(const struct linear_model* m, const uint64_t* bits) {
 	return sum;
 }
 
-double linear_variance(const struct linear_model* m, const uint64_t* bits) {
-	const size_t n = (size_t)m->n;
-	double sum = m->covariance[CONSTANT * n + CONSTANT];
-	for (size_t i = 0; i < (size_t)m->option.dims; i++) {
-		if (!(bits[i >> 6] >> (i & 63) & 1))
-			continue;
-		const double* row = m->covariance + (WEIGHTS + i) * n;
-		sum += 2 * row[CONSTANT] + row[WEIGHTS + i];
-		for (size_t j = 0; j < i; j++)
-			if (bits[j >> 6] >> (j & 63) & 1)
-				sum += 2 * row[WEIGHTS + j];
-	}
-	return sum > 0 ? sum : 0;
-}
-
 double linear_offset(const struct linear_model* m) { return m->mean[OFFSET]; }
-double linear_constant(const struct linear_model* m) { return m->mean[CONSTANT]; }
 
 void linear_weights(const struct linear_model* m, double* out) {
 	for (int i = 0; i < m->option.dims; i++)

@@ -46,10 +46,7 @@ void linear_add(struct linear_model*, const uint64_t* bits, double y, double var
                 bool in_group);
 /* Posterior mean of the noiseless value without any offset. O(set bits). */
 double linear_mean(const struct linear_model*, const uint64_t* bits);
-/* Posterior variance of that. O(set bits squared). */
-double linear_variance(const struct linear_model*, const uint64_t* bits);
 double linear_offset(const struct linear_model*); /* posterior mean of the present group's */
-double linear_constant(const struct linear_model*);
 /* out (dims): the posterior mean of the weights. */
 void linear_weights(const struct linear_model*, double* out);
 /* out (dims): mean + scale·(draw - mean) for one of the draws, 0 <= member < members; returns the same of

@@ -55,7 +55,7 @@ void removal_window(struct removal* r) {
 		r->tried[i] = false;
 }
 
-void removal_begin(struct search* s) {
+static void begin(struct search* s) {
 	struct removal* r = &s->removal;
 	double influence[MAX_BITS];
 	*r = (struct removal){.begun = true};
@@ -118,7 +118,7 @@ static void go_on(struct search* s, int i) {
 bool removal_propose(struct search* s, struct vector* out) {
 	struct removal* r = &s->removal;
 	if (!r->begun)
-		removal_begin(s);
+		begin(s);
 	for (int step = 0; step <= s->dims; step++) {
 		if (at_end(s)) {
 			incumbent_compare(s, true);

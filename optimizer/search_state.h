@@ -83,27 +83,17 @@ static inline bool search_ranks(const struct search* s) { return search_removes(
 int value_size(const struct search*, double skip_ratio);
 /* Whether costs count: they are known, and speed is what is searched. */
 bool value_by_speedup(const struct search*);
-/* c: the cost of a draft step by its states. */
-double value_cost(const struct search*, const struct vector*);
-/* The speed-up of a mask whose draft steps are right with the chance alpha. */
-double value_speedup(const struct search*, const struct vector*, double alpha);
-/* That of the incumbent. */
+/* The speed-up of the incumbent. */
 double value_present(const struct search*);
 /* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
 double value_of(const struct search*, const struct vector*, double matchness);
 /* The matchness to expect of a mask with its own scores, and what to count on from it in the objective. */
 double value_matchness(const struct search*, const struct entry*);
 double value_expected(const struct search*, const struct entry*);
-/* order (n) by rising key, stable. */
-void value_sort(const double* key, int* order, int n);
-struct vector value_first(const int* order, int size);
 /* The span of least damage, by damage of single sub-layers (dims) and what neighbours together do beside it:
  * of the size or the share of cost saved (0: of the search's own), or where these are free the one that pays
  * most. */
 struct vector value_best_span(const struct search*, const double* damage, double share);
-/* Adds the sub-layers of least damage for what they save until the share of cost wanted is saved, and takes
- * out those of most damage that it does not need. */
-void value_trim(const struct search*, struct vector*, const double* damage);
 /* Whether that much is saved, or that many are left out. */
 bool value_enough(const struct search*, const struct vector*);
 /* The sub-layers of least damage (bits), or of least damage for what skipping or rounding them saves: exactly
@@ -120,7 +110,6 @@ double value_saves(const struct search*, int i);
 double value_saved(const struct search*, const struct vector*);
 
 /* search_removal.c */
-void removal_begin(struct search*);
 void removal_window(struct removal*); /* a new one */
 bool removal_propose(struct search*, struct vector*);
 /* A mask was scored on the present window. */

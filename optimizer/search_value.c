@@ -14,7 +14,8 @@ bool value_by_speedup(const struct search* s) {
 	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
 }
 
-double value_cost(const struct search* s, const struct vector* v) {
+/* c: the cost of a draft step by its states. */
+static double value_cost(const struct search* s, const struct vector* v) {
 	const struct search_costs* cost = &s->cost;
 	double c = vector_has(v, vector_head_bit(s->dims)) ? cost->low_fixed : cost->fixed;
 	for (int i = 0; i < s->dims + 4; i++) {
@@ -26,7 +27,8 @@ double value_cost(const struct search* s, const struct vector* v) {
 	return c;
 }
 
-double value_speedup(const struct search* s, const struct vector* v, double alpha) {
+/* The speed-up of a mask whose draft steps are right with the chance alpha. */
+static double value_speedup(const struct search* s, const struct vector* v, double alpha) {
 	return speedup_of(&s->cost, value_cost(s, v), alpha);
 }
 
@@ -53,8 +55,8 @@ double value_expected(const struct search* s, const struct entry* e) {
 	return value_of(s, &e->bits, s->free_size ? cautious(matchness, e->own.scores) : matchness);
 }
 
-/* order (dims) by rising key: insertion sort, stable, for at most some hundred. */
-void value_sort(const double* key, int* order, int n) {
+/* order (n) by rising key: insertion sort, stable, for at most some hundred. */
+static void value_sort(const double* key, int* order, int n) {
 	for (int i = 0; i < n; i++) {
 		int at = i;
 		for (; at > 0 && key[order[at - 1]] > key[i]; at--)
@@ -63,7 +65,7 @@ void value_sort(const double* key, int* order, int n) {
 	}
 }
 
-struct vector value_first(const int* order, int size) {
+static struct vector value_first(const int* order, int size) {
 	struct vector v = {{0}};
 	for (int n = 0; n < size; n++)
 		vector_set(&v, order[n], true);
@@ -127,7 +129,9 @@ struct vector value_best_span(const struct search* s, const double* damage, doub
 	return v;
 }
 
-void value_trim(const struct search* s, struct vector* v, const double* damage) {
+/* Adds the sub-layers of least damage for what they save until the share of cost wanted is saved, and takes
+ * out those of most damage that it does not need. */
+static void value_trim(const struct search* s, struct vector* v, const double* damage) {
 	if (!by_cost(s))
 		return;
 	while (!value_enough(s, v)) {

@@ -24,7 +24,8 @@ double price_rows(const struct session* s, double beside, int n) {
 	return 1 + (cost_between(cost, beside + n) - cost_between(cost, beside + 1)) / price_unit(s);
 }
 
-double price_chain_tokens(double a, int d) {
+/* M of a chain of d steps: 1 + a + … + a^d tokens. */
+static double chain_tokens(double a, int d) {
 	double tokens = 1, reach = 1;
 	for (int i = 0; i < d; i++)
 		tokens += reach *= a;
@@ -64,7 +65,7 @@ static double exit_verify(const struct exit_price* e, double run, int n) {
 }
 
 double price_exit_chain(const struct exit_price* e, double a, int d) {
-	return price_chain_tokens(a, d) / (d * (e->blocks + e->head) + exit_verify(e, 1, d));
+	return chain_tokens(a, d) / (d * (e->blocks + e->head) + exit_verify(e, 1, d));
 }
 
 double price_exit_children(const struct exit_price* e, double p, int k) {

@@ -14,10 +14,9 @@ double price_unit(const struct session*);
 /* What n rows of this sequence cost beside `beside` rows of others, in units. */
 double price_rows(const struct session*, double beside, int n);
 
-/* M of a chain of d steps, each accepted after the last with the chance a: 1 + a + … + a^d tokens. */
-double price_chain_tokens(double a, int d);
-/* Tokens over cost of such chains, the best of d = 1 … most: M / (d·c + v(d + 1)), a step at cost c and
- * verify[n] = v(n) in plain steps. Under 1 where no chain pays. It is SWIFT's Eq. 6 with the price of
+/* Tokens over cost of a chain of d steps, each accepted after the last with the chance a, the best of
+ * d = 1 … most: M / (d·c + v(d + 1)), M = 1 + a + … + a^d tokens, a step at cost c and verify[n] = v(n) in
+ * plain steps. Under 1 where no chain pays. It is SWIFT's Eq. 6 with the price of
  * verification in it. */
 double price_chain(const double* verify, int most, double a, double c);
 /* The same under a cost model. */

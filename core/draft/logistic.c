@@ -134,14 +134,3 @@ double logistic_chance(const float* weight, float bias, const float* x, int dims
 		z += (double)weight[j] * (double)x[j];
 	return 1 / (1 + exp(-z));
 }
-
-double logistic_loss(const float* x, const uint8_t* y, int n, int dims, const float* weight, float bias) {
-	double sum = 0;
-	for (int i = 0; i < n; i++) {
-		double z = (double)bias;
-		for (int j = 0; j < dims; j++)
-			z += (double)weight[j] * (double)x[(size_t)i * (size_t)dims + (size_t)j];
-		sum += softplus(y[i] ? -z : z);
-	}
-	return n > 0 ? sum / n : 0;
-}

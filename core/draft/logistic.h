@@ -15,7 +15,5 @@ bool logistic_fit(const float* x, const uint8_t* y, int n, int dims, double ridg
                   float* bias);
 /* 1 / (1 + exp(-(w·x + b))) */
 double logistic_chance(const float* weight, float bias, const float* x, int dims);
-/* The mean loss without the ridge. */
-double logistic_loss(const float* x, const uint8_t* y, int n, int dims, const float* weight, float bias);
 
 #endif

@@ -16,7 +16,6 @@ struct retrieval_pool;
 /* Holds at least the last capacity / 2 tokens, at most capacity. NULL on no memory. */
 struct retrieval_pool* retrieval_pool_open(int capacity);
 void retrieval_pool_close(struct retrieval_pool*);
-void retrieval_pool_clear(struct retrieval_pool*);
 /* Adds a whole text; of one longer than capacity / 2 the end. Allocates nothing. */
 void retrieval_pool_add(struct retrieval_pool*, const int32_t* token, int n);
 

@@ -24,12 +24,6 @@ void retrieval_pool_close(struct retrieval_pool* pool) {
 	free(pool);
 }
 
-void retrieval_pool_clear(struct retrieval_pool* pool) {
-	for (int i = 0; i < POOL_GENERATIONS; i++)
-		suffix_clear(pool->generation[i]);
-	pool->version++;
-}
-
 static void begin_generation(struct retrieval_pool* pool) {
 	struct suffix_index* oldest = pool->generation[1];
 	pool->generation[1] = pool->generation[0];

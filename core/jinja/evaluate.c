@@ -243,7 +243,7 @@ struct value call_value(struct machine* m, struct value callee, const struct arg
 	case FUNCTION:
 		return callee.function->call(m, a);
 	case METHOD:
-		return callee.method->what->call(m, callee.method->self, a);
+		return callee.method->what->call(m, callee.method->self, a, callee.method->what);
 	case MACRO:
 		return call_macro(m, callee.macro, a);
 	case LOOP:

@@ -23,7 +23,8 @@ static void merge(struct machine* m, const struct pair* from, struct pair* to, i
 	}
 }
 
-void sort_by(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
+/* A stable sort; `keys` go with `items`. */
+static void sort_by(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
 	struct pair* from = machine_alloc(m, (size_t)n * sizeof *from);
 	struct pair* to = machine_alloc(m, (size_t)n * sizeof *to);
 	for (int i = 0; i < n; i++)
@@ -45,7 +46,8 @@ void sort_by(struct machine* m, struct value* items, struct value* keys, int n, 
 	}
 }
 
-struct value sort_key(struct machine* m, struct value v, bool case_sensitive) {
+/* Strings in lower case when case does not count. */
+static struct value sort_key(struct machine* m, struct value v, bool case_sensitive) {
 	return v.kind == STRING && !case_sensitive ? value_string(string_lower(m, v.string)) : v;
 }
 

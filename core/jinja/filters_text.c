@@ -9,7 +9,7 @@
 
 static struct value by_method(struct machine* m, struct value v, const char* name,
                               const struct arguments* a) {
-	return library_method(STRING, string_of(m, name))->call(m, value_string(value_show(m, v)), a);
+	return text_method(m, value_show(m, v), name, a);
 }
 static const char* const no_names[] = {NULL};
 static const struct arguments none;
@@ -113,7 +113,7 @@ static struct value filter_wordcount(struct machine* m, struct value v, const st
 	for (size_t at = 0, length; at < s->size; at += length) {
 		length = string_character(s, at, &code);
 		const struct value one = value_string(string_part(m, s, at, at + length));
-		const bool word = code == '_' || value_truth(isalnum->call(m, one, &none));
+		const bool word = code == '_' || value_truth(isalnum->call(m, one, &none, isalnum));
 		n += word && !before;
 		before = word;
 	}

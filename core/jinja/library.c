@@ -60,181 +60,122 @@ const struct string* argument_string(struct machine* m, struct value v, const ch
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static struct value operand(struct machine* m, const struct arguments* a, const char* of) {
+static struct value operand(struct machine* m, const struct arguments* a, const struct test* self) {
 	static const char* const name[] = {"other", NULL};
 	struct value other;
-	arguments_take(m, a, of, name, 1, &other);
+	arguments_take(m, a, self->name, name, 1, &other);
 	return other;
 }
 
-static bool is_defined(struct machine* m, struct value v, const struct arguments* a) {
+/* how: the kinds that are meant */
+static bool is_of(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
 	(void)m, (void)a;
-	return v.kind != UNDEFINED;
+	return self->how >> v.kind & 1;
 }
-static bool is_undefined(struct machine* m, struct value v, const struct arguments* a) {
+#define OF(kind) (1 << (kind))
+
+/* how: which of the two */
+static bool is_truth(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
 	(void)m, (void)a;
-	return v.kind == UNDEFINED;
+	return v.kind == BOOLEAN && v.boolean == self->how;
 }
-static bool is_none(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == NONE;
-}
-static bool is_boolean(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == BOOLEAN;
-}
-static bool is_true(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == BOOLEAN && v.boolean;
-}
-static bool is_false(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == BOOLEAN && !v.boolean;
-}
-static bool is_integer(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == INTEGER;
-}
-static bool is_float(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == FLOAT;
-}
-static bool is_number(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return value_is_number(v);
-}
-static bool is_string(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == STRING;
-}
-static bool is_mapping(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == DICT;
-}
-static bool is_iterable(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
+static bool is_iterable(struct machine* m, struct value v, const struct arguments* a,
+                        const struct test* self) {
+	(void)m, (void)a, (void)self;
 	return value_is_iterable(v);
 }
-/* What has a length and an index: dicts and the undefined too. */
-static bool is_sequence(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == STRING || v.kind == LIST || v.kind == TUPLE || v.kind == RANGE || v.kind == DICT ||
-	       v.kind == UNDEFINED;
-}
-static bool is_callable(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
-	return v.kind == FUNCTION || v.kind == METHOD || v.kind == MACRO || v.kind == LOOP;
-}
-static bool is_escaped(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
+static bool is_escaped(struct machine* m, struct value v, const struct arguments* a,
+                       const struct test* self) {
+	(void)m, (void)a, (void)self;
 	return v.kind == STRING && v.string->markup;
 }
 
 static bool leaves(struct machine* m, struct value v, struct value divisor, int64_t rest) {
 	return value_equal(m, operator_binary(m, MODULO, v, divisor), value_integer(rest));
 }
-static bool is_even(struct machine* m, struct value v, const struct arguments* a) {
+/* how: what is left over */
+static bool is_by_two(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
 	(void)a;
-	return leaves(m, v, value_integer(2), 0);
+	return leaves(m, v, value_integer(2), self->how);
 }
-static bool is_odd(struct machine* m, struct value v, const struct arguments* a) {
-	(void)a;
-	return leaves(m, v, value_integer(2), 1);
-}
-static bool is_divisible(struct machine* m, struct value v, const struct arguments* a) {
-	return leaves(m, v, operand(m, a, "divisibleby"), 0);
+static bool is_divisible(struct machine* m, struct value v, const struct arguments* a,
+                         const struct test* self) {
+	return leaves(m, v, operand(m, a, self), 0);
 }
 
-static bool is_in(struct machine* m, struct value v, const struct arguments* a) {
-	return value_in(m, v, operand(m, a, "in"));
+static bool is_in(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
+	return value_in(m, v, operand(m, a, self));
 }
-static bool is_same(struct machine* m, struct value v, const struct arguments* a) {
-	const struct value other = operand(m, a, "sameas");
+static bool is_same(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
+	const struct value other = operand(m, a, self);
 	if (v.kind != other.kind)
 		return false;
 	return v.kind >= STRING ? v.list == other.list : value_equal(m, v, other);
 }
-static bool is_equal(struct machine* m, struct value v, const struct arguments* a) {
-	return operator_compare(m, EQUAL, v, operand(m, a, "eq"));
-}
-static bool is_unequal(struct machine* m, struct value v, const struct arguments* a) {
-	return operator_compare(m, NOT_EQUAL, v, operand(m, a, "ne"));
-}
-static bool is_less(struct machine* m, struct value v, const struct arguments* a) {
-	return operator_compare(m, LESS, v, operand(m, a, "lt"));
-}
-static bool is_less_equal(struct machine* m, struct value v, const struct arguments* a) {
-	return operator_compare(m, LESS_EQUAL, v, operand(m, a, "le"));
-}
-static bool is_greater(struct machine* m, struct value v, const struct arguments* a) {
-	return operator_compare(m, GREATER, v, operand(m, a, "gt"));
-}
-static bool is_greater_equal(struct machine* m, struct value v, const struct arguments* a) {
-	return operator_compare(m, GREATER_EQUAL, v, operand(m, a, "ge"));
+/* how: the operator */
+static bool compares(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
+	return operator_compare(m, (enum operator)self->how, v, operand(m, a, self));
 }
 
-static bool in_case(struct machine* m, struct value v, const char* method) {
+/* how: whether upper */
+static bool is_in_case(struct machine* m, struct value v, const struct arguments* a,
+                       const struct test* self) {
 	static const struct arguments none = {0};
-	const struct value text = value_string(value_show(m, v));
-	return value_truth(library_method(STRING, string_of(m, method))->call(m, text, &none));
-}
-static bool is_upper(struct machine* m, struct value v, const struct arguments* a) {
 	(void)a;
-	return in_case(m, v, "isupper");
-}
-static bool is_lower(struct machine* m, struct value v, const struct arguments* a) {
-	(void)a;
-	return in_case(m, v, "islower");
+	return value_truth(text_method(m, value_show(m, v), self->how ? "isupper" : "islower", &none));
 }
 
-static bool is_filter(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
+static bool is_filter(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
+	(void)m, (void)a, (void)self;
 	return v.kind == STRING && library_filter(v.string);
 }
-static bool is_test(struct machine* m, struct value v, const struct arguments* a) {
-	(void)m, (void)a;
+static bool is_test(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
+	(void)m, (void)a, (void)self;
 	return v.kind == STRING && library_test(v.string);
 }
 
-static const struct test tests[] = {{"defined", is_defined, false},
-                                    {"undefined", is_undefined, false},
-                                    {"none", is_none, false},
-                                    {"boolean", is_boolean, false},
-                                    {"true", is_true, false},
-                                    {"false", is_false, false},
-                                    {"integer", is_integer, false},
-                                    {"float", is_float, false},
-                                    {"number", is_number, false},
-                                    {"string", is_string, false},
-                                    {"mapping", is_mapping, false},
-                                    {"iterable", is_iterable, false},
-                                    {"sequence", is_sequence, false},
-                                    {"callable", is_callable, false},
-                                    {"escaped", is_escaped, false},
-                                    {"even", is_even, false},
-                                    {"odd", is_odd, false},
-                                    {"divisibleby", is_divisible, true},
-                                    {"in", is_in, true},
-                                    {"sameas", is_same, true},
-                                    {"eq", is_equal, true},
-                                    {"equalto", is_equal, true},
-                                    {"==", is_equal, true},
-                                    {"ne", is_unequal, true},
-                                    {"!=", is_unequal, true},
-                                    {"lt", is_less, true},
-                                    {"lessthan", is_less, true},
-                                    {"<", is_less, true},
-                                    {"le", is_less_equal, true},
-                                    {"<=", is_less_equal, true},
-                                    {"gt", is_greater, true},
-                                    {"greaterthan", is_greater, true},
-                                    {">", is_greater, true},
-                                    {"ge", is_greater_equal, true},
-                                    {">=", is_greater_equal, true},
-                                    {"upper", is_upper, false},
-                                    {"lower", is_lower, false},
-                                    {"filter", is_filter, false},
-                                    {"test", is_test, false}};
+static const struct test tests[] = {
+    {"defined", is_of, ~OF(UNDEFINED), false},
+    {"undefined", is_of, OF(UNDEFINED), false},
+    {"none", is_of, OF(NONE), false},
+    {"boolean", is_of, OF(BOOLEAN), false},
+    {"true", is_truth, true, false},
+    {"false", is_truth, false, false},
+    {"integer", is_of, OF(INTEGER), false},
+    {"float", is_of, OF(FLOAT), false},
+    {"number", is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), false},
+    {"string", is_of, OF(STRING), false},
+    {"mapping", is_of, OF(DICT), false},
+    {"iterable", is_iterable, 0, false},
+    /* what has a length and an index: dicts and the undefined too */
+    {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), false},
+    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO) | OF(LOOP), false},
+    {"escaped", is_escaped, 0, false},
+    {"even", is_by_two, 0, false},
+    {"odd", is_by_two, 1, false},
+    {"divisibleby", is_divisible, 0, true},
+    {"in", is_in, 0, true},
+    {"sameas", is_same, 0, true},
+    {"eq", compares, EQUAL, true},
+    {"equalto", compares, EQUAL, true},
+    {"==", compares, EQUAL, true},
+    {"ne", compares, NOT_EQUAL, true},
+    {"!=", compares, NOT_EQUAL, true},
+    {"lt", compares, LESS, true},
+    {"lessthan", compares, LESS, true},
+    {"<", compares, LESS, true},
+    {"le", compares, LESS_EQUAL, true},
+    {"<=", compares, LESS_EQUAL, true},
+    {"gt", compares, GREATER, true},
+    {"greaterthan", compares, GREATER, true},
+    {">", compares, GREATER, true},
+    {"ge", compares, GREATER_EQUAL, true},
+    {">=", compares, GREATER_EQUAL, true},
+    {"upper", is_in_case, true, false},
+    {"lower", is_in_case, false, false},
+    {"filter", is_filter, 0, false},
+    {"test", is_test, 0, false},
+};
 
 const struct test* library_test(const struct string* name) {
 	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
@@ -246,7 +187,7 @@ const struct test* library_test(const struct string* name) {
 bool test_call(struct machine* m, const struct test* test, struct value v, const struct arguments* a) {
 	if (!test->operand && (a->n || a->n_keywords))
 		machine_fail(m, "the test '%s' takes no argument", test->name);
-	return test->call(m, v, a);
+	return test->call(m, v, a, test);
 }
 
 const struct filter* library_filter(const struct string* name) {

@@ -13,15 +13,18 @@ struct filter {
 };
 struct test {
 	const char* name;
-	bool (*call)(struct machine*, struct value, const struct arguments*);
+	bool (*call)(struct machine*, struct value, const struct arguments*, const struct test* self);
+	int how;      /* which one, where several share a function */
 	bool operand; /* takes one, as `eq` does */
 };
 /* NULL when there is none of that name. */
 const struct filter* library_filter(const struct string* name);
 const struct test* library_test(const struct string* name);
 const struct method_of* library_method(enum kind, const struct string* name);
+/* text.name(…) of a string that has such a method. */
+struct value text_method(struct machine*, const struct string* text, const char* name,
+                         const struct arguments*);
 extern const struct filter text_filters[], list_filters[]; /* up to a row without a name */
-extern const struct method_of text_methods[], dict_methods[], list_methods[];
 extern const struct function global_functions[];
 /* Fails naming the filter or test that the node asks for. */
 #if defined(__GNUC__)
@@ -61,10 +64,6 @@ struct value value_attribute(struct machine*, struct value, const struct string*
 struct value value_index(struct machine*, struct value, struct value index);
 /* a.b.c, as map(attribute='b.c') names it; digits are an index. */
 struct value value_path(struct machine*, struct value, const struct string* path);
-/* A stable sort; `keys` go with `items`. */
-void sort_by(struct machine*, struct value* items, struct value* keys, int n, bool reverse);
-/* Strings in lower case when case does not count. */
-struct value sort_key(struct machine*, struct value, bool case_sensitive);
 const struct string* string_lower(struct machine*, const struct string*);
 const struct string* string_upper(struct machine*, const struct string*);
 

@@ -6,8 +6,6 @@
 
 #include "core/jinja/library.h"
 
-typedef struct value method(struct machine*, struct value, const struct arguments*);
-
 static struct value marked_as(struct machine* m, const struct string* s, const struct string* like) {
 	if (s->markup == like->markup)
 		return value_string(s);
@@ -67,30 +65,20 @@ const struct string* string_upper(struct machine* m, const struct string* s) {
 	return with_case(m, s, UPPER, UPPER, false);
 }
 
-static void take_none(struct machine* m, const struct arguments* a, const char* of) {
+static void take_none(struct machine* m, const struct arguments* a, const struct method_of* self) {
 	static const char* const name[] = {NULL};
-	arguments_take(m, a, of, name, 0, NULL);
+	arguments_take(m, a, self->name, name, 0, NULL);
 }
 
-static struct value method_lower(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "lower");
-	return value_string(string_lower(m, v.string));
-}
-static struct value method_upper(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "upper");
-	return value_string(string_upper(m, v.string));
-}
-static struct value method_title(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "title");
-	return value_string(with_case(m, v.string, TITLE, LOWER, true));
-}
-static struct value method_capitalize(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "capitalize");
-	return value_string(with_case(m, v.string, TITLE, LOWER, false));
-}
-static struct value method_swapcase(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "swapcase");
-	return value_string(with_case(m, v.string, SWAP, SWAP, false));
+/* how: the case of the first letter and of the rest */
+enum { FIRST_OF_WORDS = 16 };
+#define CASES(first, rest) ((first) << 2 | (rest))
+static struct value change_case(struct machine* m, struct value v, const struct arguments* a,
+                                const struct method_of* self) {
+	take_none(m, a, self);
+	const int how = self->how & (FIRST_OF_WORDS - 1);
+	return value_string(
+	    with_case(m, v.string, (enum letter)(how >> 2), (enum letter)(how & 3), self->how & FIRST_OF_WORDS));
 }
 
 /* ---- what a string is made of ------------------------------------------------------------- */
@@ -118,42 +106,24 @@ static int classes_of(uint32_t code) {
 	}
 }
 
-static struct value all_are(struct machine* m, struct value v, const struct arguments* a, const char* of,
-                            int classes) {
-	take_none(m, a, of);
+/* how: of which classes all characters are */
+static struct value all_are(struct machine* m, struct value v, const struct arguments* a,
+                            const struct method_of* self) {
+	take_none(m, a, self);
 	uint32_t code;
 	for (size_t at = 0; at < v.string->size;) {
 		at += string_character(v.string, at, &code);
-		if (!(classes_of(code) & classes))
+		if (!(classes_of(code) & self->how))
 			return value_boolean(false);
 	}
-	return value_boolean(v.string->size > 0 || classes == ASCII);
+	return value_boolean(v.string->size > 0 || self->how == ASCII);
 }
 
-static struct value method_isdigit(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isdigit", DECIMAL);
-}
-static struct value method_isdecimal(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isdecimal", DECIMAL);
-}
-static struct value method_isnumeric(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isnumeric", NUMERIC);
-}
-static struct value method_isalpha(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isalpha", LETTER);
-}
-static struct value method_isalnum(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isalnum", LETTER | NUMERIC);
-}
-static struct value method_isspace(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isspace", SPACE);
-}
-static struct value method_isascii(struct machine* m, struct value v, const struct arguments* a) {
-	return all_are(m, v, a, "isascii", ASCII);
-}
-
-/* Some letter has a case, and changing to `to` changes nothing. */
-static struct value all_in_case(struct machine* m, struct value v, enum letter to) {
+/* Some letter has a case, and changing to the case `how` changes nothing. */
+static struct value all_in_case(struct machine* m, struct value v, const struct arguments* a,
+                                const struct method_of* self) {
+	take_none(m, a, self);
+	const enum letter to = (enum letter)self->how;
 	const struct string* const changed = with_case(m, v.string, to, to, false);
 	bool cased = false;
 	uint32_t code;
@@ -163,34 +133,21 @@ static struct value all_in_case(struct machine* m, struct value v, enum letter t
 	}
 	return value_boolean(cased && string_equal(m, v.string, changed));
 }
-static struct value method_isupper(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "isupper");
-	return all_in_case(m, v, UPPER);
-}
-static struct value method_islower(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "islower");
-	return all_in_case(m, v, LOWER);
-}
 
 /* ---- ends --------------------------------------------------------------------------------- */
 
-static struct value strip(struct machine* m, struct value v, const struct arguments* a, bool left,
-                          bool right) {
+/* how: which ends are meant */
+enum { LEFT = 1, RIGHT = 2 };
+
+static struct value strip(struct machine* m, struct value v, const struct arguments* a,
+                          const struct method_of* self) {
 	static const char* const name[] = {"chars", NULL};
 	struct value set;
-	arguments_take(m, a, "strip", name, 0, &set);
+	arguments_take(m, a, self->name, name, 0, &set);
 	if (set.kind == NONE)
 		set.kind = ABSENT;
-	return value_string(string_strip(m, v.string, argument_string(m, set, "strip", NULL), left, right));
-}
-static struct value method_strip(struct machine* m, struct value v, const struct arguments* a) {
-	return strip(m, v, a, true, true);
-}
-static struct value method_lstrip(struct machine* m, struct value v, const struct arguments* a) {
-	return strip(m, v, a, true, false);
-}
-static struct value method_rstrip(struct machine* m, struct value v, const struct arguments* a) {
-	return strip(m, v, a, false, true);
+	return value_string(string_strip(m, v.string, argument_string(m, set, self->name, NULL), self->how & LEFT,
+	                                 self->how & RIGHT));
 }
 
 /* Bytes [*start, *end) of the characters that the arguments start and end name. */
@@ -205,14 +162,15 @@ static void byte_range(struct machine* m, const struct string* s, struct value s
 }
 
 static bool has_end(struct machine* m, const struct string* s, struct value what, const size_t range[2],
-                    bool at_start) {
+                    const struct method_of* self) {
+	const bool at_start = self->how == LEFT;
 	if (what.kind == TUPLE) {
 		for (int i = 0; i < what.list->n; i++)
-			if (has_end(m, s, what.list->item[i], range, at_start))
+			if (has_end(m, s, what.list->item[i], range, self))
 				return true;
 		return false;
 	}
-	const struct string* const w = argument_string(m, what, at_start ? "startswith" : "endswith", NULL);
+	const struct string* const w = argument_string(m, what, self->name, NULL);
 	if (range[0] > range[1] || w->size > range[1] - range[0])
 		return false;
 	machine_charge(m, w->size);
@@ -220,53 +178,46 @@ static bool has_end(struct machine* m, const struct string* s, struct value what
 	       memcmp(s->data + (at_start ? range[0] : range[1] - w->size), w->data, w->size) == 0;
 }
 
-static struct value test_end(struct machine* m, struct value v, const struct arguments* a, bool at_start) {
+static struct value test_end(struct machine* m, struct value v, const struct arguments* a,
+                             const struct method_of* self) {
 	static const char* const name[] = {"prefix", "start", "end", NULL};
 	struct value given[3];
 	size_t range[2] = {0, v.string->size};
-	arguments_take(m, a, at_start ? "startswith" : "endswith", name, 1, given);
+	arguments_take(m, a, self->name, name, 1, given);
 	if (given[1].kind != ABSENT || given[2].kind != ABSENT)
 		byte_range(m, v.string, given[1], given[2], range);
 	if (given[0].kind == TUPLE && given[0].list->n && given[0].list->item[0].kind == TUPLE)
 		machine_fail(m, "startswith and endswith take a string or a tuple of strings");
-	return value_boolean(has_end(m, v.string, given[0], range, at_start));
-}
-static struct value method_startswith(struct machine* m, struct value v, const struct arguments* a) {
-	return test_end(m, v, a, true);
-}
-static struct value method_endswith(struct machine* m, struct value v, const struct arguments* a) {
-	return test_end(m, v, a, false);
+	return value_boolean(has_end(m, v.string, given[0], range, self));
 }
 
-static struct value remove_end(struct machine* m, struct value v, const struct arguments* a, bool at_start) {
+static struct value remove_end(struct machine* m, struct value v, const struct arguments* a,
+                               const struct method_of* self) {
 	static const char* const name[] = {"affix", NULL};
 	struct value what;
 	const size_t n = v.string->size, range[2] = {0, n};
-	arguments_take(m, a, "removeprefix", name, 1, &what);
-	const struct string* const w = argument_string(m, what, "removeprefix", NULL);
-	if (!has_end(m, v.string, what, range, at_start))
+	arguments_take(m, a, self->name, name, 1, &what);
+	const struct string* const w = argument_string(m, what, self->name, NULL);
+	if (!has_end(m, v.string, what, range, self))
 		return v;
-	return value_string(at_start ? string_part(m, v.string, w->size, n)
-	                             : string_part(m, v.string, 0, n - w->size));
-}
-static struct value method_removeprefix(struct machine* m, struct value v, const struct arguments* a) {
-	return remove_end(m, v, a, true);
-}
-static struct value method_removesuffix(struct machine* m, struct value v, const struct arguments* a) {
-	return remove_end(m, v, a, false);
+	return value_string(self->how == LEFT ? string_part(m, v.string, w->size, n)
+	                                      : string_part(m, v.string, 0, n - w->size));
 }
 
 /* ---- width -------------------------------------------------------------------------------- */
 
-static struct value justify(struct machine* m, struct value v, const struct arguments* a, const char* of,
-                            int left, int right) {
+/* how: where the room goes */
+static struct value justify(struct machine* m, struct value v, const struct arguments* a,
+                            const struct method_of* self) {
 	static const char* const name[] = {"width", "fillchar", NULL};
 	struct value given[2];
-	arguments_take(m, a, of, name, 1, given);
-	const struct string* const fill = argument_string(m, given[1], of, string_of(m, " "));
-	const int64_t width = argument_integer(m, given[0], of, 0);
+	arguments_take(m, a, self->name, name, 1, given);
+	const struct string* const fill = argument_string(m, given[1], self->name, string_of(m, " "));
+	const int64_t width = argument_integer(m, given[0], self->name, 0);
 	const int64_t length = string_length(m, v.string), room = width > length ? width - length : 0;
-	const int64_t before = left && right ? room / 2 + (room & width & 1) : left ? room : 0;
+	const int64_t before = self->how == (LEFT | RIGHT) ? room / 2 + (room & width & 1)
+	                       : self->how == LEFT         ? room
+	                                                   : 0;
 	struct builder b = {.machine = m};
 	if (string_length(m, fill) != 1)
 		machine_fail(m, "The fill character must be exactly one character long");
@@ -277,23 +228,15 @@ static struct value justify(struct machine* m, struct value v, const struct argu
 		builder_string(&b, fill);
 	return marked_as(m, builder_end(&b), v.string);
 }
-static struct value method_center(struct machine* m, struct value v, const struct arguments* a) {
-	return justify(m, v, a, "center", 1, 1);
-}
-static struct value method_ljust(struct machine* m, struct value v, const struct arguments* a) {
-	return justify(m, v, a, "ljust", 0, 1);
-}
-static struct value method_rjust(struct machine* m, struct value v, const struct arguments* a) {
-	return justify(m, v, a, "rjust", 1, 0);
-}
 
-static struct value method_zfill(struct machine* m, struct value v, const struct arguments* a) {
+static struct value method_zfill(struct machine* m, struct value v, const struct arguments* a,
+                                 const struct method_of* self) {
 	static const char* const name[] = {"width", NULL};
 	struct value width;
-	arguments_take(m, a, "zfill", name, 1, &width);
+	arguments_take(m, a, self->name, name, 1, &width);
 	const struct string* const s = v.string;
 	const size_t sign = s->size && (s->data[0] == '-' || s->data[0] == '+');
-	int64_t room = argument_integer(m, width, "zfill", 0) - string_length(m, s);
+	int64_t room = argument_integer(m, width, self->name, 0) - string_length(m, s);
 	struct builder b = {.machine = m};
 	builder_part(&b, s, 0, sign);
 	for (; room > 0; room--)
@@ -310,43 +253,33 @@ static int64_t characters_before(struct machine* m, const struct string* s, size
 	return string_length(m, &part);
 }
 
+/* how: the last; failing where there is none */
+enum { LAST = 1, FAILING = 2 };
+
 /* The character where `sub` lies first or last, or -1. */
-static int64_t find(struct machine* m, struct value v, const struct arguments* a, const char* of, bool last) {
+static struct value find(struct machine* m, struct value v, const struct arguments* a,
+                         const struct method_of* self) {
 	static const char* const name[] = {"sub", "start", "end", NULL};
 	struct value given[3];
 	size_t range[2];
-	arguments_take(m, a, of, name, 1, given);
-	const struct string* const sub = argument_string(m, given[0], of, NULL);
+	arguments_take(m, a, self->name, name, 1, given);
+	const struct string* const sub = argument_string(m, given[0], self->name, NULL);
 	byte_range(m, v.string, given[1], given[2], range);
-	const size_t at = (last ? string_find_last : string_find)(m, v.string, sub, range[0], range[1]);
-	return at == SIZE_MAX ? -1 : characters_before(m, v.string, at);
-}
-static struct value method_find(struct machine* m, struct value v, const struct arguments* a) {
-	return value_integer(find(m, v, a, "find", false));
-}
-static struct value method_rfind(struct machine* m, struct value v, const struct arguments* a) {
-	return value_integer(find(m, v, a, "rfind", true));
-}
-static struct value method_index(struct machine* m, struct value v, const struct arguments* a) {
-	const int64_t at = find(m, v, a, "index", false);
-	if (at < 0)
+	const size_t at =
+	    (self->how & LAST ? string_find_last : string_find)(m, v.string, sub, range[0], range[1]);
+	if (at == SIZE_MAX && self->how & FAILING)
 		machine_fail(m, "substring not found");
-	return value_integer(at);
-}
-static struct value method_rindex(struct machine* m, struct value v, const struct arguments* a) {
-	const int64_t at = find(m, v, a, "rindex", true);
-	if (at < 0)
-		machine_fail(m, "substring not found");
-	return value_integer(at);
+	return value_integer(at == SIZE_MAX ? -1 : characters_before(m, v.string, at));
 }
 
-static struct value method_count(struct machine* m, struct value v, const struct arguments* a) {
+static struct value method_count(struct machine* m, struct value v, const struct arguments* a,
+                                 const struct method_of* self) {
 	static const char* const name[] = {"sub", "start", "end", NULL};
 	struct value given[3];
 	size_t range[2];
 	int64_t n = 0;
-	arguments_take(m, a, "count", name, 1, given);
-	const struct string* const sub = argument_string(m, given[0], "count", NULL);
+	arguments_take(m, a, self->name, name, 1, given);
+	const struct string* const sub = argument_string(m, given[0], self->name, NULL);
 	byte_range(m, v.string, given[1], given[2], range);
 	if (range[0] > range[1])
 		return value_integer(0);
@@ -359,15 +292,16 @@ static struct value method_count(struct machine* m, struct value v, const struct
 	return value_integer(n);
 }
 
-static struct value method_replace(struct machine* m, struct value v, const struct arguments* a) {
+static struct value method_replace(struct machine* m, struct value v, const struct arguments* a,
+                                   const struct method_of* self) {
 	static const char* const name[] = {"old", "new", "count", NULL};
 	struct value given[3];
-	arguments_take(m, a, "replace", name, 2, given);
+	arguments_take(m, a, self->name, name, 2, given);
 	if (given[2].kind == NONE)
 		given[2].kind = ABSENT;
-	const struct string *const s = v.string, *const from = argument_string(m, given[0], "replace", NULL),
-	                           *const to = argument_string(m, given[1], "replace", NULL);
-	int64_t left = argument_integer(m, given[2], "replace", -1);
+	const struct string *const s = v.string, *const from = argument_string(m, given[0], self->name, NULL),
+	                           *const to = argument_string(m, given[1], self->name, NULL);
+	int64_t left = argument_integer(m, given[2], self->name, -1);
 	struct builder b = {.machine = m};
 	size_t kept = 0;
 	uint32_t code;
@@ -467,27 +401,22 @@ static void split_at_right(struct machine* m, const struct string* s, const stru
 	reverse_list(list);
 }
 
-static struct value split(struct machine* m, struct value v, const struct arguments* a, bool right) {
+static struct value split(struct machine* m, struct value v, const struct arguments* a,
+                          const struct method_of* self) {
 	static const char* const name[] = {"sep", "maxsplit", NULL};
 	struct value given[2], out = value_list(m, LIST);
-	arguments_take(m, a, "split", name, 0, given);
+	arguments_take(m, a, self->name, name, 0, given);
 	if (given[0].kind == NONE)
 		given[0].kind = ABSENT;
-	const struct string* const by = argument_string(m, given[0], "split", NULL);
-	const int64_t most = argument_integer(m, given[1], "split", -1);
+	const struct string* const by = argument_string(m, given[0], self->name, NULL);
+	const int64_t most = argument_integer(m, given[1], self->name, -1);
 	if (by && by->size == 0)
 		machine_fail(m, "empty separator");
 	if (by)
-		(right ? split_at_right : split_at)(m, v.string, by, most, out.list);
+		(self->how == RIGHT ? split_at_right : split_at)(m, v.string, by, most, out.list);
 	else
-		(right ? split_words_right : split_words)(m, v.string, most, out.list);
+		(self->how == RIGHT ? split_words_right : split_words)(m, v.string, most, out.list);
 	return out;
-}
-static struct value method_split(struct machine* m, struct value v, const struct arguments* a) {
-	return split(m, v, a, false);
-}
-static struct value method_rsplit(struct machine* m, struct value v, const struct arguments* a) {
-	return split(m, v, a, true);
 }
 
 static bool ends_line(uint32_t code) {
@@ -495,11 +424,12 @@ static bool ends_line(uint32_t code) {
 	       code == 0x2028 || code == 0x2029;
 }
 
-static struct value method_splitlines(struct machine* m, struct value v, const struct arguments* a) {
+static struct value method_splitlines(struct machine* m, struct value v, const struct arguments* a,
+                                      const struct method_of* self) {
 	static const char* const name[] = {"keepends", NULL};
 	struct value keep, out = value_list(m, LIST);
 	const struct string* const s = v.string;
-	arguments_take(m, a, "splitlines", name, 0, &keep);
+	arguments_take(m, a, self->name, name, 0, &keep);
 	size_t start = 0;
 	uint32_t code;
 	for (size_t at = 0, length; at < s->size; at += length) {
@@ -515,12 +445,14 @@ static struct value method_splitlines(struct machine* m, struct value v, const s
 	return out;
 }
 
-static struct value partition(struct machine* m, struct value v, const struct arguments* a, bool right) {
+static struct value partition(struct machine* m, struct value v, const struct arguments* a,
+                              const struct method_of* self) {
 	static const char* const name[] = {"sep", NULL};
+	const bool right = self->how == RIGHT;
 	struct value by, out = value_list(m, TUPLE);
 	const struct string* const s = v.string;
-	arguments_take(m, a, "partition", name, 1, &by);
-	const struct string* const w = argument_string(m, by, "partition", NULL);
+	arguments_take(m, a, self->name, name, 1, &by);
+	const struct string* const w = argument_string(m, by, self->name, NULL);
 	if (w->size == 0)
 		machine_fail(m, "empty separator");
 	size_t at = (right ? string_find_last : string_find)(m, s, w, 0, s->size);
@@ -531,18 +463,13 @@ static struct value partition(struct machine* m, struct value v, const struct ar
 	add_part(m, out.list, s, at + width, s->size);
 	return out;
 }
-static struct value method_partition(struct machine* m, struct value v, const struct arguments* a) {
-	return partition(m, v, a, false);
-}
-static struct value method_rpartition(struct machine* m, struct value v, const struct arguments* a) {
-	return partition(m, v, a, true);
-}
 
-static struct value method_join(struct machine* m, struct value v, const struct arguments* a) {
+static struct value method_join(struct machine* m, struct value v, const struct arguments* a,
+                                const struct method_of* self) {
 	static const char* const name[] = {"iterable", NULL};
 	struct value over;
 	struct builder b = {.machine = m};
-	arguments_take(m, a, "join", name, 1, &over);
+	arguments_take(m, a, self->name, name, 1, &over);
 	const struct list* const items = value_items(m, over);
 	for (int i = 0; i < items->n; i++) {
 		if (items->item[i].kind != STRING)
@@ -555,67 +482,72 @@ static struct value method_join(struct machine* m, struct value v, const struct 
 	return marked_as(m, builder_end(&b), v.string);
 }
 
-static struct value method_format(struct machine* m, struct value v, const struct arguments* a) {
+static struct value method_format(struct machine* m, struct value v, const struct arguments* a,
+                                  const struct method_of* self) {
+	(void)self;
 	return format_braces(m, v.string, a);
 }
 
-const struct method_of text_methods[] = {{"lower", method_lower},
-                                         {"upper", method_upper},
-                                         {"title", method_title},
-                                         {"capitalize", method_capitalize},
-                                         {"swapcase", method_swapcase},
-                                         {"casefold", method_lower},
-                                         {"isdigit", method_isdigit},
-                                         {"isdecimal", method_isdecimal},
-                                         {"isnumeric", method_isnumeric},
-                                         {"isalpha", method_isalpha},
-                                         {"isalnum", method_isalnum},
-                                         {"isspace", method_isspace},
-                                         {"isascii", method_isascii},
-                                         {"isupper", method_isupper},
-                                         {"islower", method_islower},
-                                         {"strip", method_strip},
-                                         {"lstrip", method_lstrip},
-                                         {"rstrip", method_rstrip},
-                                         {"startswith", method_startswith},
-                                         {"endswith", method_endswith},
-                                         {"removeprefix", method_removeprefix},
-                                         {"removesuffix", method_removesuffix},
-                                         {"center", method_center},
-                                         {"ljust", method_ljust},
-                                         {"rjust", method_rjust},
-                                         {"zfill", method_zfill},
-                                         {"find", method_find},
-                                         {"rfind", method_rfind},
-                                         {"index", method_index},
-                                         {"rindex", method_rindex},
-                                         {"count", method_count},
-                                         {"replace", method_replace},
-                                         {"split", method_split},
-                                         {"rsplit", method_rsplit},
-                                         {"splitlines", method_splitlines},
-                                         {"partition", method_partition},
-                                         {"rpartition", method_rpartition},
-                                         {"join", method_join},
-                                         {"format", method_format},
-                                         {NULL, NULL}};
+static const struct method_of text_methods[] = {{"lower", change_case, CASES(LOWER, LOWER)},
+                                                {"upper", change_case, CASES(UPPER, UPPER)},
+                                                {"title", change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER)},
+                                                {"capitalize", change_case, CASES(TITLE, LOWER)},
+                                                {"swapcase", change_case, CASES(SWAP, SWAP)},
+                                                {"casefold", change_case, CASES(LOWER, LOWER)},
+                                                {"isdigit", all_are, DECIMAL},
+                                                {"isdecimal", all_are, DECIMAL},
+                                                {"isnumeric", all_are, NUMERIC},
+                                                {"isalpha", all_are, LETTER},
+                                                {"isalnum", all_are, LETTER | NUMERIC},
+                                                {"isspace", all_are, SPACE},
+                                                {"isascii", all_are, ASCII},
+                                                {"isupper", all_in_case, UPPER},
+                                                {"islower", all_in_case, LOWER},
+                                                {"strip", strip, LEFT | RIGHT},
+                                                {"lstrip", strip, LEFT},
+                                                {"rstrip", strip, RIGHT},
+                                                {"startswith", test_end, LEFT},
+                                                {"endswith", test_end, RIGHT},
+                                                {"removeprefix", remove_end, LEFT},
+                                                {"removesuffix", remove_end, RIGHT},
+                                                {"center", justify, LEFT | RIGHT},
+                                                {"ljust", justify, RIGHT},
+                                                {"rjust", justify, LEFT},
+                                                {"zfill", method_zfill, 0},
+                                                {"find", find, 0},
+                                                {"rfind", find, LAST},
+                                                {"index", find, FAILING},
+                                                {"rindex", find, LAST | FAILING},
+                                                {"count", method_count, 0},
+                                                {"replace", method_replace, 0},
+                                                {"split", split, LEFT},
+                                                {"rsplit", split, RIGHT},
+                                                {"splitlines", method_splitlines, 0},
+                                                {"partition", partition, LEFT},
+                                                {"rpartition", partition, RIGHT},
+                                                {"join", method_join, 0},
+                                                {"format", method_format, 0},
+                                                {NULL, NULL, 0}};
 
 /* ---- dicts -------------------------------------------------------------------------------- */
 
-static struct value dict_get(struct machine* m, struct value v, const struct arguments* a) {
+static struct value dict_get(struct machine* m, struct value v, const struct arguments* a,
+                             const struct method_of* self) {
 	static const char* const name[] = {"key", "default", NULL};
 	struct value given[2];
-	arguments_take(m, a, "get", name, 1, given);
+	arguments_take(m, a, self->name, name, 1, given);
 	const struct value* const found = dict_find(m, v.dict, given[0]);
 	return found ? *found : given[1].kind == ABSENT ? value_none() : given[1];
 }
 
-enum part { KEYS, VALUES, PAIRS };
+enum { KEYS, VALUES, PAIRS };
 
-static struct value dict_view(struct machine* m, struct value v, const struct arguments* a, enum part part) {
+static struct value dict_view(struct machine* m, struct value v, const struct arguments* a,
+                              const struct method_of* self) {
+	const int part = self->how;
 	static const char* const name[] = {"dict_keys", "dict_values", "dict_items"};
 	struct value view = value_list(m, VIEW);
-	take_none(m, a, name[part] + 5);
+	take_none(m, a, self);
 	view.list->name = name[part];
 	for (int i = 0; i < v.dict->n; i++) {
 		const struct entry* const e = &v.dict->entry[i];
@@ -626,63 +558,68 @@ static struct value dict_view(struct machine* m, struct value v, const struct ar
 	}
 	return view;
 }
-static struct value dict_keys(struct machine* m, struct value v, const struct arguments* a) {
-	return dict_view(m, v, a, KEYS);
-}
-static struct value dict_values(struct machine* m, struct value v, const struct arguments* a) {
-	return dict_view(m, v, a, VALUES);
-}
-static struct value dict_items(struct machine* m, struct value v, const struct arguments* a) {
-	return dict_view(m, v, a, PAIRS);
-}
 
 /* Nothing is changed in place, so a copy is the thing itself. */
-static struct value same(struct machine* m, struct value v, const struct arguments* a) {
-	take_none(m, a, "copy");
+static struct value same(struct machine* m, struct value v, const struct arguments* a,
+                         const struct method_of* self) {
+	take_none(m, a, self);
 	return v;
 }
 
-const struct method_of dict_methods[] = {{"get", dict_get},     {"keys", dict_keys}, {"values", dict_values},
-                                         {"items", dict_items}, {"copy", same},      {"clear", NULL},
-                                         {"pop", NULL},         {"popitem", NULL},   {"setdefault", NULL},
-                                         {"update", NULL},      {NULL, NULL}};
+static const struct method_of dict_methods[] = {{"get", dict_get, 0},
+                                                {"keys", dict_view, KEYS},
+                                                {"values", dict_view, VALUES},
+                                                {"items", dict_view, PAIRS},
+                                                {"copy", same, 0},
+                                                {"clear", NULL, 0},
+                                                {"pop", NULL, 0},
+                                                {"popitem", NULL, 0},
+                                                {"setdefault", NULL, 0},
+                                                {"update", NULL, 0},
+                                                {NULL, NULL, 0}};
 
 /* ---- lists -------------------------------------------------------------------------------- */
 
-static struct value list_index(struct machine* m, struct value v, const struct arguments* a) {
+static struct value list_index(struct machine* m, struct value v, const struct arguments* a,
+                               const struct method_of* self) {
 	static const char* const name[] = {"value", NULL};
 	struct value what;
-	arguments_take(m, a, "index", name, 1, &what);
+	arguments_take(m, a, self->name, name, 1, &what);
 	for (int i = 0; i < v.list->n; i++)
 		if (value_equal(m, v.list->item[i], what))
 			return value_integer(i);
 	machine_fail(m, "a value is not in list");
 }
 
-static struct value list_count(struct machine* m, struct value v, const struct arguments* a) {
+static struct value list_count(struct machine* m, struct value v, const struct arguments* a,
+                               const struct method_of* self) {
 	static const char* const name[] = {"value", NULL};
 	struct value what;
 	int64_t n = 0;
-	arguments_take(m, a, "count", name, 1, &what);
+	arguments_take(m, a, self->name, name, 1, &what);
 	for (int i = 0; i < v.list->n; i++)
 		n += value_equal(m, v.list->item[i], what);
 	return value_integer(n);
 }
 
-const struct method_of list_methods[] = {{"index", list_index}, {"count", list_count}, {"copy", same},
-                                         {"append", NULL},      {"clear", NULL},       {"pop", NULL},
-                                         {"reverse", NULL},     {"insert", NULL},      {"sort", NULL},
-                                         {"extend", NULL},      {"remove", NULL},      {NULL, NULL}};
+static const struct method_of list_methods[] = {
+    {"index", list_index, 0}, {"count", list_count, 0}, {"copy", same, 0},    {"append", NULL, 0},
+    {"clear", NULL, 0},       {"pop", NULL, 0},         {"reverse", NULL, 0}, {"insert", NULL, 0},
+    {"sort", NULL, 0},        {"extend", NULL, 0},      {"remove", NULL, 0},  {NULL, NULL, 0}};
 
 /* ---- loops -------------------------------------------------------------------------------- */
 
-static struct value loop_cycle(struct machine* m, struct value v, const struct arguments* a) {
+static struct value loop_cycle(struct machine* m, struct value v, const struct arguments* a,
+                               const struct method_of* self) {
+	(void)self;
 	if (a->n == 0)
 		machine_fail(m, "no items for cycling given");
 	return a->value[v.loop->at % a->n];
 }
 
-static struct value loop_changed(struct machine* m, struct value v, const struct arguments* a) {
+static struct value loop_changed(struct machine* m, struct value v, const struct arguments* a,
+                                 const struct method_of* self) {
+	(void)self;
 	struct value now = value_list(m, TUPLE);
 	for (int i = 0; i < a->n; i++)
 		list_add(m, now.list, a->value[i]);
@@ -692,7 +629,7 @@ static struct value loop_changed(struct machine* m, struct value v, const struct
 }
 
 static const struct method_of loop_methods[] = {
-    {"cycle", loop_cycle}, {"changed", loop_changed}, {NULL, NULL}};
+    {"cycle", loop_cycle, 0}, {"changed", loop_changed, 0}, {NULL, NULL, 0}};
 
 const struct method_of* library_method(enum kind kind, const struct string* name) {
 	const struct method_of* table = kind == STRING ? text_methods
@@ -709,4 +646,10 @@ const struct method_of* library_method(enum kind kind, const struct string* name
 		if (string_is(name, table->name))
 			return table;
 	return NULL;
+}
+
+struct value text_method(struct machine* m, const struct string* text, const char* name,
+                         const struct arguments* a) {
+	const struct method_of* const method = library_method(STRING, string_of(m, name));
+	return method->call(m, value_string(text), a, method);
 }

@@ -158,7 +158,7 @@ static void parse_arguments(struct parser* p, struct node* call) {
 	}
 }
 
-const struct node* parse_call(struct parser* p, const struct node* callee) {
+static const struct node* parse_call(struct parser* p, const struct node* callee) {
 	struct node* const call = binary(p, NODE_CALL, callee);
 	parse_arguments(p, call);
 	return call;

@@ -81,7 +81,9 @@ struct function {
 
 struct method_of {
 	const char* name;
-	struct value (*call)(struct machine*, struct value self, const struct arguments*);
+	struct value (*call)(struct machine*, struct value, const struct arguments*,
+	                     const struct method_of* self);
+	int how; /* which one, where several share a function */
 };
 struct method {
 	struct value self;

@@ -345,7 +345,9 @@ float rope_yarn_attention(float factor, float mscale, float mscale_all_dim) {
 	return (float)(log_factor + 1);
 }
 
-float rope_long_attention(float factor, int original_context) {
+/* The factor on cos and sin of LongRoPE: sqrt(1 + ln(factor) / ln(original context)) (Ding et al. 2024,
+ * section 3.3). */
+static float rope_long_attention(float factor, int original_context) {
 	return factor <= 1 ? 1 : (float)sqrt(1 + log((double)factor) / log((double)original_context));
 }
 

@@ -36,7 +36,5 @@ bool config_check(const struct config*, const char* file, struct error*);
 
 /* The factor on cos and sin of YaRN (Peng et al. 2023, section 3.4) for a scaling factor. */
 float rope_yarn_attention(float factor, float mscale, float mscale_all_dim);
-/* The same for LongRoPE: sqrt(1 + ln(factor) / ln(original context)) (Ding et al. 2024, section 3.3). */
-float rope_long_attention(float factor, int original_context);
 
 #endif

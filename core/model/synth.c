@@ -45,7 +45,8 @@ struct synth_owned {
 
 /* ---- what is planted ---------------------------------------------------------------------- */
 
-int synth_planted_count(const struct synth_spec* s) {
+/* Sub-layers the spec plants in one half. */
+static int planted_count(const struct synth_spec* s) {
 	/* the search's own formula for the size of a proposal */
 	return s->layers < 3 ? 0 : (int)floor(s->plant * 2 * (s->layers - 2));
 }
@@ -67,7 +68,7 @@ static void plant(struct mask* mask, int layers, int kind, int n, uint64_t seed)
 
 struct mask synth_planted(const struct synth_spec* s, int half) {
 	struct mask mask = {.word = {0}};
-	const int n = synth_planted_count(s);
+	const int n = planted_count(s);
 	const uint64_t seed = synth_mix(s->seed * 4 + (uint64_t)half);
 	if (n > 0) {
 		plant(&mask, s->layers, 0, n / 2, synth_mix(seed));
@@ -202,7 +203,7 @@ static void fill_block(struct block_weights* b, struct expert* expert, struct re
 static void fill_table(struct weight_table* w, const struct synth_owned* owned, const struct synth_spec* s,
                        const struct mask* planted) {
 	enum { FINE = 4096 };
-	const int adding = 2 * s->layers - synth_planted_count(s);
+	const int adding = 2 * s->layers - planted_count(s);
 	struct synth_landscape landscape;
 	struct recipe r = {.spec = s, .planted = planted, .sub_layer = sqrt(LAYER_VARIANCE / adding)};
 	if (s->graded) {
@@ -337,7 +338,7 @@ static bool make_weights(struct synth_owned* owned, struct tensor** list, int n,
 static bool fill_model(struct model* model, struct synth_owned* owned, struct tensor** list,
                        const struct synth_spec* s, const char* text, const struct model_options* options,
                        struct error* error) {
-	if (synth_planted_count(s) > 0)
+	if (planted_count(s) > 0)
 		model->n_planted = s->tasks;
 	for (int half = 0; half < s->tasks; half++)
 		model->planted[half] = synth_planted(s, half);

@@ -22,8 +22,6 @@ struct synth_spec {
 /* Reads the text behind "synth:". False with the error set; the message names the key. */
 bool synth_spec_parse(struct synth_spec*, const char* text, struct error*);
 
-/* Sub-layers the spec plants in one half. */
-int synth_planted_count(const struct synth_spec*);
 /* The planted set of a half: blocks drawn by the seed, as many attention as MLP (±1). */
 struct mask synth_planted(const struct synth_spec*, int half);
 

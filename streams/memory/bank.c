@@ -80,7 +80,9 @@ static void signature_add(struct bank_signature* to, const struct bank_signature
 	to->prompts += from->prompts;
 }
 
-double bank_similarity(const struct bank* b, const struct bank_signature* x, const struct bank_signature* y) {
+/* Cosine of two signatures after the bank's common mean is taken off; 0 when either says nothing. */
+static double similarity(const struct bank* b, const struct bank_signature* x,
+                         const struct bank_signature* y) {
 	if (!(x->prompts > 0) || !(y->prompts > 0))
 		return 0;
 	/* With few prompts seen the common mean is mostly these two themselves: it is taken off in part. */
@@ -153,7 +155,7 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 		if (seen)
 			continue;
 		const struct bank_signature all = kind_signature(b, b->entry[i].kind, labelled);
-		const double agrees = bank_similarity(b, &all, s);
+		const double agrees = similarity(b, &all, s);
 		if (agrees >= best) {
 			best = agrees;
 			kind = b->entry[i].kind;
@@ -166,11 +168,12 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 
 void bank_tick(struct bank* b) { b->clock++; }
 
-double bank_usefulness(const struct bank* b, const struct bank_entry* e) {
+/* What eviction compares: tokens served, halved for each 512 instances without use. */
+static double usefulness(const struct bank* b, const struct bank_entry* e) {
 	return (double)(e->record.tokens + 1) * exp2(-(double)(b->clock - e->last_used) / 512);
 }
 
-void bank_record_add(struct bank_record* to, const struct bank_record* from) {
+static void record_add(struct bank_record* to, const struct bank_record* from) {
 	to->matches += from->matches;
 	to->rows += from->rows;
 	to->accepted += from->accepted;
@@ -214,7 +217,7 @@ static int least_useful(const struct bank* b, int64_t kind) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)
 		if ((!kind || b->entry[i].kind == kind) &&
-		    (least < 0 || bank_usefulness(b, &b->entry[i]) < bank_usefulness(b, &b->entry[least])))
+		    (least < 0 || usefulness(b, &b->entry[i]) < usefulness(b, &b->entry[least])))
 			least = i;
 	return least;
 }
@@ -269,8 +272,8 @@ int64_t bank_new_kind(struct bank* b, const char* task) { return kind_of(b, task
 
 void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
               const struct bank_signature* s) {
-	bank_record_add(&e->record, r);
-	bank_record_add(&e->unsaved, r);
+	record_add(&e->record, r);
+	record_add(&e->unsaved, r);
 	if (s && s->prompts > 0) {
 		signature_add(&e->signature, s);
 		signature_add(&e->unsaved_signature, s);
@@ -284,7 +287,7 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 		signature_add(&b->common, &stored->signature);
 	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
 	if (e) { /* coincides with one that is here: one entry, with both records */
-		bank_record_add(&e->record, &stored->record);
+		record_add(&e->record, &stored->record);
 		signature_add(&e->signature, &stored->signature);
 		e->settled |= stored->settled;
 		b->merges++;
@@ -292,7 +295,7 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	}
 	const int64_t kind = kind_of(b, stored->task, stored->kind);
 	const struct bank_entry* least = in_the_way(b, kind);
-	if (least && bank_usefulness(b, least) >= (double)(stored->record.tokens + 1))
+	if (least && usefulness(b, least) >= (double)(stored->record.tokens + 1))
 		return false;
 	e = append(b, kind);
 	const int64_t id = e->id;
@@ -313,7 +316,7 @@ bool bank_refresh(struct bank* b, const struct bank_entry* stored) {
 	if (!e)
 		return bank_restore(b, stored);
 	e->record = stored->record;
-	bank_record_add(&e->record, &e->unsaved);
+	record_add(&e->record, &e->unsaved);
 	e->signature = stored->signature;
 	signature_add(&e->signature, &e->unsaved_signature);
 	e->settled |= stored->settled;

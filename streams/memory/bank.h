@@ -62,8 +62,6 @@ void bank_close(struct bank*);
 /* Projects a mean hidden state (dim) to a signature of one prompt. A state that is not finite, or NULL,
  * gives one that says nothing. */
 void bank_signature(struct bank_signature*, const float* state, int dim);
-/* Cosine of two signatures after the bank's common mean is taken off; 0 when either says nothing. */
-double bank_similarity(const struct bank*, const struct bank_signature*, const struct bank_signature*);
 
 /* The entry learned on this kind of text, or NULL; of several the settled one, else the last used. A label on
  * both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of the
@@ -89,8 +87,5 @@ bool bank_refresh(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);
 /* One more instance has begun: ages what is not used. */
 void bank_tick(struct bank*);
-/* What eviction compares: tokens served, halved for each 512 instances without use. */
-double bank_usefulness(const struct bank*, const struct bank_entry*);
-void bank_record_add(struct bank_record* to, const struct bank_record* from);
 
 #endif

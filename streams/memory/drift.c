@@ -10,16 +10,17 @@ static const double ODDS = 4, THRESHOLD = 7.5;
  */
 enum { FIRST = 64, MEMORY = 1024, BLOCK = 32 };
 
-void drift_open(struct drift* d) {
-	*d = (struct drift){.falls = 0};
-	drift_restart(d);
-}
-
-void drift_restart(struct drift* d) {
+/* The baseline is learned anew. Counters stay. */
+static void restart(struct drift* d) {
 	d->successes = d->trials = 0;
 	d->fall = 0;
 	d->block_trials = d->block_failures = 0;
 	d->dispersion_sum = d->dispersion_weight = 16; /* blocks of belief in a fair coin */
+}
+
+void drift_open(struct drift* d) {
+	*d = (struct drift){.falls = 0};
+	restart(d);
 }
 
 /* So that the baseline follows slow changes. */
@@ -30,7 +31,7 @@ static void forget_old(struct drift* d) {
 }
 
 void drift_expect(struct drift* d, double successes, double trials) {
-	drift_restart(d);
+	restart(d);
 	if (!(trials > 0) || !(successes >= 0) || successes > trials)
 		return;
 	d->successes = successes;
@@ -40,8 +41,6 @@ void drift_expect(struct drift* d, double successes, double trials) {
 
 /* Half a success and half a failure more than seen (Jeffreys), so that it is never 0 or 1. */
 static double estimate(const struct drift* d) { return (d->successes + 0.5) / (d->trials + 1); }
-
-double drift_baseline(const struct drift* d) { return d->trials > 0 ? estimate(d) : NAN; }
 
 static double shift_odds(double p, double ratio) { return p * ratio / (1 - p + p * ratio); }
 
@@ -77,7 +76,7 @@ static bool trial(struct drift* d, bool success) {
 		d->fall = fmax(d->fall, 0);
 		if (d->fall > THRESHOLD) {
 			d->falls++;
-			drift_restart(d);
+			restart(d);
 			return true;
 		}
 	}

@@ -28,15 +28,11 @@ struct drift {
 };
 
 void drift_open(struct drift*);
-/* The mask has changed: the baseline is learned anew. Counters stay. */
-void drift_restart(struct drift*);
 /* What a stored mask is known to reach, as successes of trials: the test can start at once. */
 void drift_expect(struct drift*, double successes, double trials);
 /* One verify pass: `accepted` of `steps` draft steps, 0 <= accepted <= steps. steps = 0 is no trial. True
  * when acceptance has fallen: the mask fits the text worse than before, and the search is to begin anew. The
  * baseline then starts again. */
 bool drift_add(struct drift*, int accepted, int steps);
-/* The acceptance a trial is expected to have, NaN before the first. */
-double drift_baseline(const struct drift*);
 
 #endif

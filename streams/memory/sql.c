@@ -28,7 +28,6 @@ const char* sql_text(struct sql_query* q, int column) { return q->store->driver-
 const void* sql_blob(struct sql_query* q, int column, size_t* size) {
 	return q->store->driver->get_blob(q, column, size);
 }
-int sql_changes(struct sql_query* q) { return q->store->driver->changes(q); }
 void sql_reset(struct sql_query* q) { q->store->driver->reset(q); }
 void sql_finish(struct sql_query* q) {
 	if (q)
@@ -38,7 +37,7 @@ void sql_finish(struct sql_query* q) {
 bool sql_run(struct sql_query* q, int* changes, struct error* e) {
 	const bool good = sql_step(q, e) != SQL_FAILED;
 	if (good && changes)
-		*changes = sql_changes(q);
+		*changes = q->store->driver->changes(q);
 	sql_finish(q);
 	return good;
 }

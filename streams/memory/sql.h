@@ -40,7 +40,6 @@ struct sql_driver {
 	void (*finish)(struct sql_query*);
 };
 
-extern const struct sql_driver sqlite_driver;
 extern const struct sql_driver postgres_driver; /* where the program was built with libpq */
 
 bool sql_execute(struct store*, const char* sql, const char* doing, struct error*);
@@ -56,7 +55,6 @@ int64_t sql_int(struct sql_query*, int column);
 double sql_real(struct sql_query*, int column);
 const char* sql_text(struct sql_query*, int column);
 const void* sql_blob(struct sql_query*, int column, size_t* size);
-int sql_changes(struct sql_query*);
 void sql_reset(struct sql_query*);
 void sql_finish(struct sql_query*); /* NULL is nothing */
 /* Runs a statement that gives no rows and finishes it. *changes (may be NULL): rows written. */

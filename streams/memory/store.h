@@ -90,8 +90,6 @@ bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user
 int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
 /* 1 deleted, 0 not there, -1 error. */
 int store_delete(struct store*, int64_t id, struct error*);
-/* Deletes all masks and observations of a model (NULL: of all), owners' too; *n tells how many masks. */
-bool store_delete_model(struct store*, const char* fingerprint, int* n, struct error*);
 
 /* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
 bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);

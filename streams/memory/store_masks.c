@@ -302,27 +302,6 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	return sql_end(s, q && sql_run(q, NULL, e), doing, e);
 }
 
-static bool delete_model_locked(struct store* s, const char* fingerprint, int* n, struct error* e) {
-	const char* doing = "deleting masks";
-#define OF_MODEL " WHERE ?1 IS NULL OR model IN (SELECT id FROM model WHERE substr(fingerprint, 1, 64) = ?1)"
-	static const char* const sql[] = {"DELETE FROM influence" OF_MODEL, "DELETE FROM observation" OF_MODEL,
-	                                  "DELETE FROM chance" OF_MODEL, "DELETE FROM cost" OF_MODEL,
-	                                  "DELETE FROM mask" OF_MODEL};
-	*n = 0;
-	if (!sql_begin(s, doing, e))
-		return false;
-	bool good = true;
-	for (size_t i = 0; i < sizeof sql / sizeof *sql && good; i++) {
-		struct sql_query* q = sql_prepare(s, sql[i], doing, e);
-		good = q != NULL;
-		if (!good)
-			break;
-		sql_bind_text(q, 1, fingerprint);
-		good = sql_run(q, n, e);
-	}
-	return sql_end(s, good, doing, e);
-}
-
 /* A settled mask outranks all others: it is what its kind of text is served with. */
 bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
 	struct sql_query* q = sql_prepare(
@@ -354,13 +333,6 @@ bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, c
 int store_get(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	const int result = get_locked(s, id, out, e);
-	pthread_mutex_unlock(&s->lock);
-	return result;
-}
-
-bool store_delete_model(struct store* s, const char* fingerprint, int* n, struct error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool result = delete_model_locked(s, fingerprint, n, e);
 	pthread_mutex_unlock(&s->lock);
 	return result;
 }

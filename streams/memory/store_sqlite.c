@@ -123,24 +123,24 @@ static void finish(struct sql_query* q) {
 	free(q);
 }
 
-const struct sql_driver sqlite_driver = {.close = close_file,
-                                         .set_patience = set_patience,
-                                         .execute = execute,
-                                         .begin = begin,
-                                         .end = end,
-                                         .prepare = prepare,
-                                         .bind_int = bind_int,
-                                         .bind_real = bind_real,
-                                         .bind_text = bind_text,
-                                         .bind_blob = bind_blob,
-                                         .step = step,
-                                         .get_int = get_int,
-                                         .get_real = get_real,
-                                         .get_text = get_text,
-                                         .get_blob = get_blob,
-                                         .changes = changes,
-                                         .reset = reset,
-                                         .finish = finish};
+static const struct sql_driver sqlite_driver = {.close = close_file,
+                                                .set_patience = set_patience,
+                                                .execute = execute,
+                                                .begin = begin,
+                                                .end = end,
+                                                .prepare = prepare,
+                                                .bind_int = bind_int,
+                                                .bind_real = bind_real,
+                                                .bind_text = bind_text,
+                                                .bind_blob = bind_blob,
+                                                .step = step,
+                                                .get_int = get_int,
+                                                .get_real = get_real,
+                                                .get_text = get_text,
+                                                .get_blob = get_blob,
+                                                .changes = changes,
+                                                .reset = reset,
+                                                .finish = finish};
 
 /* ---- schema ------------------------------------------------------------------------------- */
 

@@ -62,8 +62,6 @@ static const struct {
      "every method side by side on one stream of prompts: one table, one drawing"},
     {"match-rate", bench_match_rate_main,
      "how often an early exit is right, by block, rank and position; ppd's model beside it"},
-    {"learn", bench_learn_main,
-     "what a cold start brings with the defaults, on made-up models at stated prices"},
     {"real", bench_real_main,
      "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
      "            plain decoding"},

@@ -92,13 +92,6 @@ bool prices_read(struct price_list* prices, const char* text, struct error* erro
 	return true;
 }
 
-struct price_list prices_of_slope(double slope) {
-	struct price_list prices = {.draft = NAN};
-	for (int n = 1; n <= SLICE_ROWS; n++)
-		prices.verify[n] = 1 + slope * (n - 1);
-	return prices;
-}
-
 double prices_verify(const struct price_list* prices, int rows) {
 	const double *v = prices->verify, last = v[SLICE_ROWS];
 	return rows <= SLICE_ROWS ? v[rows] : last + (rows - SLICE_ROWS) * (last - v[SLICE_ROWS - 1]);

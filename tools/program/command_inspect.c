@@ -102,16 +102,16 @@ static const double SEARCHED_PARAMETERS = 1e7;
 static bool search(const struct model* model, struct error* error) {
 	const int blocks = model->weights.shape.n_blocks, skippable = 2 * (blocks - 2);
 	const struct backend_options options = {.isa = "auto", .context = reference_context()};
-	const struct reference_goal goal = {.size = (int)(REFERENCE_RATIO * skippable)};
+	const int size = (int)(REFERENCE_RATIO * skippable);
 	struct reference found;
 	struct backend* const backend = cpu_open(&model->weights, &options, error);
 	struct reference_texts* const texts = backend ? reference_open(backend, error) : NULL;
-	const bool done = texts && reference_search(texts, &goal, &found, error);
+	const bool done = texts && reference_search(texts, size, &found, error);
 	if (done) {
 		printf(
 		    "reference    matchness %.3f with %d of %d sub-layers skipped, found by local search among %ld "
 		    "masks\n",
-		    found.matchness, goal.size, skippable, found.scored);
+		    found.matchness, size, skippable, found.scored);
 		draw_mask(stdout, &found.mask, blocks);
 	}
 	reference_close(texts);

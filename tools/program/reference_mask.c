@@ -22,10 +22,9 @@ struct reference_texts {
 	int32_t token[GROUPS * TEXTS][LENGTH];
 	struct result out[ROWS];
 	/* of the search that runs */
-	const struct reference_goal* goal;
 	struct mask mask;                            /* the best so far */
 	bool hit[GROUPS][ROWS], tried[GROUPS][ROWS]; /* which tokens it predicts, and the mask tried */
-	double worth;
+	double matchness;
 	float* state; /* (2L, GROUPS, ROWS, dim) before each sub-layer, under the mask */
 	long scored;
 };
@@ -160,15 +159,7 @@ static double score(struct reference_texts* t, const struct mask* mask, bool jud
 	return (double)count(hit[0], GROUPS * ROWS) / (GROUPS * ROWS);
 }
 
-double reference_judge(struct reference_texts* t, const struct mask* mask, struct error* error) {
-	return score(t, mask, true, t->tried, error);
-}
-
 /* ---- the mask at hand ----------------------------------------------------------------------- */
-
-static double worth(const struct reference_goal* goal, const struct mask* mask, double matchness) {
-	return goal->worth ? goal->worth(goal->user, mask, matchness) : matchness;
-}
 
 static float* state_at(const struct reference_texts* t, int sub_layer, int window) {
 	const size_t dim = (size_t)t->backend->weights->shape.dim;
@@ -184,7 +175,7 @@ static bool keep_states(struct reference_texts* t, int first, struct error* erro
 	return true;
 }
 
-/* Whether a mask that is the one at hand below sub-layer `first` is worth more; if so it is taken. Groups
+/* Whether a mask that is the one at hand below sub-layer `first` predicts more; if so it is taken. Groups
  * still to come are given what the mask at hand has there, and two standard errors of the difference so far.
  */
 static bool try(struct reference_texts* t, const struct mask* mask, int first, bool* better,
@@ -201,13 +192,13 @@ static bool try(struct reference_texts* t, const struct mask* mask, int first, b
 			different += t->tried[w][i] != t->hit[w][i];
 		}
 		const double margin = w + 1 < GROUPS ? 2 * sqrt(different + 1.0) : 0;
-		here = worth(t->goal, mask, fmin(1, (have + more + margin) / (GROUPS * ROWS)));
-		if (here <= t->worth)
+		here = fmin(1, (have + more + margin) / (GROUPS * ROWS));
+		if (here <= t->matchness)
 			return true;
 	}
 	t->mask = *mask;
 	memcpy(t->hit, t->tried, sizeof t->hit);
-	t->worth = here;
+	t->matchness = here;
 	*better = true;
 	return keep_states(t, first, error);
 }
@@ -239,96 +230,50 @@ static bool order_singles(struct reference_texts* t, struct candidate* order, st
 	return true;
 }
 
-static bool begin_at(struct reference_texts* t, const struct mask* start, struct error* error) {
-	const double matchness = score(t, start, false, t->hit, error);
-	if (matchness < 0)
-		return false;
-	t->mask = *start;
-	t->worth = worth(t->goal, start, matchness);
-	return keep_states(t, 0, error);
-}
-
-/* The first of that order, of the size wanted or of the size that is worth most. */
-static bool begin(struct reference_texts* t, struct error* error) {
+/* The first `size` of that order. */
+static bool begin(struct reference_texts* t, int size, struct error* error) {
 	struct candidate order[2 * MAX_BLOCKS];
-	struct mask mask = {.word = {0}};
-	if (t->goal->start)
-		return begin_at(t, t->goal->start, error);
 	if (!order_singles(t, order, error))
 		return false;
-	t->worth = -INFINITY;
-	for (int i = 0; i <= sub_layers(t) - 4; i++) {
-		if (i > 0)
-			mask_set(&mask, order[i - 1].sub_layer, true);
-		if (t->goal->size >= 0 && t->goal->size != i)
-			continue;
-		const double matchness = score(t, &mask, false, t->tried, error);
-		if (matchness < 0)
-			return false;
-		const double here = worth(t->goal, &mask, matchness);
-		if (here > t->worth) {
-			t->worth = here;
-			t->mask = mask;
-			memcpy(t->hit, t->tried, sizeof t->hit);
-		}
-	}
-	return keep_states(t, 0, error);
+	t->mask = (struct mask){.word = {0}};
+	for (int i = 0; i < size; i++)
+		mask_set(&t->mask, order[i].sub_layer, true);
+	t->matchness = score(t, &t->mask, false, t->hit, error);
+	return t->matchness >= 0 && keep_states(t, 0, error);
 }
 
-/* One move: a and b change state; a == b: that one alone. A swap has one of the two in the mask. */
-static bool move(struct reference_texts* t, int a, int b, bool* better, struct error* error) {
+/* One swap, where one of the two is in the mask. */
+static bool swap(struct reference_texts* t, int a, int b, bool* better, struct error* error) {
 	const bool in = mask_has(&t->mask, a), other = mask_has(&t->mask, b);
 	*better = false;
-	if (a == b ? t->goal->size >= 0 : in == other)
+	if (in == other)
 		return true;
 	struct mask mask = t->mask;
 	mask_set(&mask, a, !in);
-	if (a != b)
-		mask_set(&mask, b, !other);
-	return try(t, &mask, a < b ? a : b, better, error);
+	mask_set(&mask, b, !other);
+	return try(t, &mask, a, better, error);
 }
 
-/* All moves in turn, round and round, until as many as there are have failed. */
+/* All swaps in turn, round and round, until as many as there are have failed. */
 static bool climb(struct reference_texts* t, struct error* error) {
 	const int n = sub_layers(t) - 4;
 	for (long failed = 0, i = 0; failed < (long)n * n; i++) {
 		const int a = (int)(i % ((long)n * n)) / n, b = (int)(i % n);
 		bool better = false;
-		if (a <= b && !move(t, a + 2, b + 2, &better, error))
+		if (a < b && !swap(t, a + 2, b + 2, &better, error))
 			return false;
 		failed = better ? 0 : failed + 1;
 	}
 	return true;
 }
 
-bool reference_search(struct reference_texts* t, const struct reference_goal* goal, struct reference* out,
-                      struct error* error) {
-	t->goal = goal;
+bool reference_search(struct reference_texts* t, int size, struct reference* out, struct error* error) {
 	t->scored = 0;
-	if (sub_layers(t) < 6 || goal->size > sub_layers(t) - 4)
-		return error_set(error, "a reference mask of %d sub-layers in a model of %d", goal->size,
-		                 sub_layers(t));
-	if (!begin(t, error) || !climb(t, error))
+	if (sub_layers(t) < 6 || size > sub_layers(t) - 4)
+		return error_set(error, "a reference mask of %d sub-layers in a model of %d", size, sub_layers(t));
+	if (!begin(t, size, error) || !climb(t, error))
 		return false;
-	const double matchness = reference_judge(t, &t->mask, error);
-	if (matchness < 0)
-		return false;
-	*out = (struct reference){t->mask, matchness, worth(goal, &t->mask, matchness), t->scored};
-	return true;
-}
-
-/* ---- speed ---------------------------------------------------------------------------------- */
-
-double reference_speed(const void* user, const struct mask* mask, double matchness) {
-	const struct reference_prices* p = user;
-	double c = 1, best = 0, m = 1, chance = 1;
-	for (int s = 0; s < 2 * MAX_BLOCKS; s++)
-		if (mask_has(mask, s))
-			c -= s % 2 ? p->mlp : p->attention;
-	for (int n = 1; n <= p->most; n++) {
-		chance *= matchness;
-		m += chance;
-		best = fmax(best, m / (n * c + p->v[n + 1]));
-	}
-	return best;
+	const double matchness = score(t, &t->mask, true, t->tried, error);
+	*out = (struct reference){t->mask, matchness, t->scored};
+	return matchness >= 0;
 }
