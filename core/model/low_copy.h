@@ -25,9 +25,9 @@ struct low_copy {
 
 struct low_wish {
 	struct low_form form; /* woven and coarse_head as the backend says that runs it */
-	double most_bytes;  /* a larger copy is refused; 0: a quarter of the memory that is available */
-	const char* folder; /* of the files, made when missing; NULL: nothing is kept */
-	int threads;        /* that make it; 0: one for each CPU that the process may use */
+	double most_bytes;    /* a larger copy is refused; 0: a quarter of the memory that is available */
+	const char* folder;   /* of the files, made when missing; NULL: nothing is kept */
+	int threads;          /* that make it; 0: one for each CPU that the process may use */
 	void (*progress)(void* user, double share); /* of making it; may be NULL */
 	void* user;
 };
