@@ -84,6 +84,13 @@ static void take(struct answer* a, const struct watch* w) {
 	}
 }
 
+/* Which may be from before the copy for drafting was there: another contender's passes have made it since. */
+static void take_prices(struct engine* engine, const struct cost_model* cost) {
+	engine->cost = *cost;
+	if (engine->low_joined)
+		cost_take_low(&engine->cost, &engine->low.table);
+}
+
 static bool answer(struct contest* t, int which, int prompt, struct watch* w, struct error* error) {
 	struct contender* c = &t->contender[which];
 	const struct prompt* p = &t->prompts.prompt[prompt];
@@ -98,7 +105,7 @@ static bool answer(struct contest* t, int which, int prompt, struct watch* w, st
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
-		t->bench.engine->cost = c->cost;
+		take_prices(t->bench.engine, &c->cost);
 	if (!generation_run(&w->generation, c->session, &request, error))
 		return false;
 	take(&c->answer[prompt], w);
