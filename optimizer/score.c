@@ -141,6 +141,8 @@ static bool may_pay(const struct optimizer* o) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
 		return true;
+	if (search_hopeless(o->search))
+		return false;
 	double matchness = search_hope(o->search), c = INFINITY;
 	const struct states states = session_states(s, &s->mask);
 	if (mask_count(&s->mask) > 0 || states.any)

@@ -323,6 +323,7 @@ static void weigh_again(struct search* s) {
 	} else {
 		incumbent_compare(s, false);
 	}
+	s->hopeless = !value_hopes(s);
 }
 
 void search_set_influence(struct search* s, const double* influence, double rows) {
@@ -392,6 +393,8 @@ double search_hope(const struct search* s) {
 	                                                          : sqrt(value_matchness(s, search_incumbent(s)));
 }
 
+bool search_hopeless(const struct search* s) { return s->hopeless; }
+
 double search_speedup(const struct search* s) {
 	if (!s->have_costs || s->option.published)
 		return NAN;
@@ -434,6 +437,7 @@ void search_take_copy(struct search* s) {
 	const bool asked = runs_as_asked(s, &v), free = s->pending && !s->given;
 	double damage[MAX_BITS];
 	s->copied = s->planned;
+	s->hopeless = !value_hopes(s);
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);
 	else if (free || s->free_size)
@@ -474,6 +478,7 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	} else {
 		incumbent_compare(s, false);
 	}
+	s->hopeless = !value_hopes(s);
 }
 
 void search_settle(struct search* s) {

@@ -62,6 +62,7 @@ struct search {
 	int improved_at; /* steps when the incumbent last changed */
 	bool sparing;    /* windows may not cost what they like */
 	bool exhausted;  /* no mask of this size is left */
+	bool hopeless;   /* no mask is thought to pay */
 	double seconds;
 };
 
@@ -103,6 +104,9 @@ struct vector value_best(const struct search*, const double* damage);
 struct vector value_first_guess(const struct search*);
 /* Of what is not skipped, runs low what pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);
+
+/* Whether some span would pay beside a copy if leaving it out hurt half as much as is believed. */
+bool value_hopes(const struct search*);
 
 /* What leaving a skippable sub-layer out saves, and all that a mask leaves out: in plain steps, or counted
  * where that is what is given. */

@@ -158,109 +158,83 @@ static void value_trim(const struct search* s, struct vector* v, const double* d
 
 /* ---- states by price ---------------------------------------------------------------------- */
 
-/* From the full model towards the empty one: a sub-layer goes from stored to low, from low to skipped, or
- * where low is a poor bargain at once to skipped. Steps of least damage for what they save come first, so
- * that the states before each are the best of their price, if damage adds up. */
-struct step {
-	int bit; /* that is set */
-	double damage, saved, key;
-};
-
-static void add_step(struct step* step, int* n, int bit, double damage, double saved) {
-	const double key = damage > 0 && saved > 0 ? damage / saved : damage;
-	int at = (*n)++;
-	for (; at > 0 && step[at - 1].key > key; at--)
-		step[at] = step[at - 1];
-	step[at] = (struct step){bit, damage, saved, key};
+/* What a copy makes cheaper runs low, all of it or nothing: which sub-layers rounding hurts is not worth
+ * finding out (tools/bench.md). */
+static bool rounds(const struct search* s, int i) {
+	const bool cheaper = i & 1 ? s->cost.low_mlp < s->cost.mlp : s->cost.low_attention < s->cost.attention;
+	return copied_has(&s->copied, i) && (cheaper || !value_by_speedup(s));
 }
 
-/* The steps of sub-layer i; `skips`: it may be skipped. */
-static void steps_of(const struct search* s, int i, bool skips, const double* damage, struct step* step,
-                     int* n) {
-	const int low_bit = vector_low_bit(i, s->dims);
-	const double stored = i & 1 ? s->cost.mlp : s->cost.attention;
-	const double low = i & 1 ? s->cost.low_mlp : s->cost.low_attention;
-	const bool rounds = copied_has(&s->copied, i) && low < stored;
-	const double by_low = rounds ? damage[low_bit] : 0, by_skip = skips ? damage[i - 2] : 0;
-	/* rounding first, where it is the better bargain */
-	const bool both = rounds && (!skips || by_low * low <= (by_skip - by_low) * (stored - low));
-	if (both)
-		add_step(step, n, low_bit, by_low, stored - low);
-	if (skips)
-		add_step(step, n, i - 2, by_skip - (both ? by_low : 0), both ? low : stored);
+static void round_all(const struct search* s, struct vector* v) {
+	for (int i = 0; i < s->dims + 4; i++) {
+		const bool skipped = i >= 2 && i < s->dims + 2 && vector_has(v, i - 2);
+		vector_set(v, vector_low_bit(i, s->dims), !skipped && rounds(s, i));
+	}
+	const bool cheaper = s->cost.low_fixed < s->cost.fixed || !value_by_speedup(s);
+	vector_set(v, vector_head_bit(s->dims), s->copied.head && cheaper);
 }
 
-static void take_step(const struct search* s, struct vector* v, int bit) {
-	if (bit < s->dims)
-		vector_set(v, vector_low_bit(bit + 2, s->dims), false);
-	vector_set(v, bit, true);
+static double sum_of(const struct vector* v, int bits, const double* damage) {
+	double sum = 0;
+	for (int i = 0; i < bits; i++)
+		sum += vector_has(v, i) ? damage[i] : 0;
+	return sum;
 }
 
-/* The best way to go on from v, whose damage is `sum`; `stay`: not at all is one. */
-static struct vector best_way(const struct search* s, struct vector v, double sum, const struct step* step,
-                              int n, bool stay) {
+/* What is to be expected of states whose damage adds up. */
+static double value_by(const struct search* s, const struct vector* v, double damage) {
+	const double alpha =
+	    cautious(calibration_matchness(&s->belief.link, fmax(0, damage)), s->record.observations);
+	return speedup_of(&s->cost, value_cost(s, v), alpha) + 1e-6 * alpha;
+}
+
+void value_round(const struct search* s, struct vector* v, const double* damage) {
+	*v = vector_skips(v, s->dims);
+	if (!copied_any(&s->copied))
+		return;
+	struct vector low = *v;
+	round_all(s, &low);
+	if (!value_by_speedup(s) || value_by(s, &low, sum_of(&low, s->belief.bits, damage)) >=
+	                                value_by(s, v, sum_of(v, s->belief.bits, damage)))
+		*v = low;
+}
+
+/* From these states towards the empty model: sub-layers of least damage for what they save are skipped first,
+ * so that the masks on the way are the best of their price, if damage adds up. The best; its value. */
+static double skip_on(const struct search* s, struct vector* v, const double* damage) {
+	double key[MAX_DIMS];
+	int order[MAX_DIMS];
+	for (int i = 0; i < s->dims; i++) {
+		const bool low = vector_has(v, vector_low_bit(i + 2, s->dims));
+		const double saved =
+		    i & 1 ? (low ? s->cost.low_mlp : s->cost.mlp) : (low ? s->cost.low_attention : s->cost.attention);
+		const double hurt = damage[i] - (low ? damage[vector_low_bit(i + 2, s->dims)] : 0);
+		key[i] = hurt > 0 && saved > 0 ? hurt / saved : hurt;
+	}
+	value_sort(key, order, s->dims);
 	const int most = value_size(s, MOST_RATIO[s->record.observations > 0]);
-	struct vector best = v;
-	double c = value_cost(s, &v), value, most_value = 0;
-	for (int i = stay ? -1 : 0, skipped = vector_count(&v, s->dims); i < n; i++) {
-		if (i >= 0 && step[i].bit < s->dims && ++skipped > most)
-			break;
-		if (i >= 0) {
-			take_step(s, &v, step[i].bit);
-			sum += step[i].damage;
-			c -= step[i].saved;
-		}
-		const double alpha =
-		    cautious(calibration_matchness(&s->belief.link, fmax(0, sum)), s->record.observations);
-		value = speedup_of(&s->cost, c, alpha) + 1e-6 * alpha;
-		if (value > most_value) {
-			most_value = value;
-			best = v;
+	const struct vector full = {{0}};
+	struct vector now = *v;
+	/* the full model is no draft */
+	double best = vector_equal(v, &full) ? 0 : value_by(s, v, sum_of(v, s->belief.bits, damage));
+	for (int n = 0; n < most; n++) {
+		vector_set(&now, vector_low_bit(order[n] + 2, s->dims), false);
+		vector_set(&now, order[n], true);
+		const double value = value_by(s, &now, sum_of(&now, s->belief.bits, damage));
+		if (value > best) {
+			best = value;
+			*v = now;
 		}
 	}
 	return best;
 }
 
-/* Whatever has a copy runs low. */
-static void round_all(const struct search* s, struct vector* v) {
-	const struct mask mask = mask_of(v, &(struct copied){.head = false}, s->dims);
-	vector_of(&mask, &s->copied, s->dims, v);
-}
-
-static double head_saved(const struct search* s) {
-	return s->copied.head ? s->cost.fixed - s->cost.low_fixed : 0;
-}
-
-void value_round(const struct search* s, struct vector* v, const double* damage) {
-	struct step step[MAX_BITS];
-	int n = 0;
-	double sum = 0;
-	if (!value_by_speedup(s)) {
-		round_all(s, v);
-		return;
-	}
-	*v = vector_skips(v, s->dims);
-	for (int i = 0; i < s->dims + 4; i++) {
-		const bool skipped = i >= 2 && i < s->dims + 2 && vector_has(v, i - 2);
-		if (skipped)
-			sum += damage[i - 2];
-		else
-			steps_of(s, i, false, damage, step, &n);
-	}
-	if (head_saved(s) > 0)
-		add_step(step, &n, vector_head_bit(s->dims), damage[vector_head_bit(s->dims)], head_saved(s));
-	*v = best_way(s, *v, sum, step, n, true);
-}
-
 struct vector value_best(const struct search* s, const double* damage) {
 	if (s->free_size && value_by_speedup(s)) {
-		struct step step[MAX_BITS];
-		int n = 0;
-		for (int i = 0; i < s->dims + 4; i++)
-			steps_of(s, i, i >= 2 && i < s->dims + 2, damage, step, &n);
-		if (head_saved(s) > 0)
-			add_step(step, &n, vector_head_bit(s->dims), damage[vector_head_bit(s->dims)], head_saved(s));
-		return best_way(s, (struct vector){{0}}, 0, step, n, false);
+		struct vector stored = {{0}}, low = {{0}};
+		const double without = skip_on(s, &stored, damage);
+		round_all(s, &low);
+		return skip_on(s, &low, damage) >= without ? low : stored;
 	}
 	int order[MAX_DIMS];
 	value_sort(damage, order, s->dims);
@@ -268,6 +242,34 @@ struct vector value_best(const struct search* s, const double* damage) {
 	value_trim(s, &v, damage);
 	value_round(s, &v, damage);
 	return v;
+}
+
+bool value_hopes(const struct search* s) {
+	double damage[MAX_BITS];
+	struct vector low = {{0}};
+	if (!copied_any(&s->copied) || !s->free_size || !value_by_speedup(s) || !s->belief.informed)
+		return true;
+	linear_weights(s->belief.linear, damage);
+	round_all(s, &low);
+	const double c = value_cost(s, &low), sum = sum_of(&low, s->belief.bits, damage);
+	const double present = value_by(s, &low, sum);
+	for (int i = 0; i < s->dims; i++) {
+		double saved = 0, hurt = 0, rounding = 0;
+		for (int j = i; j < s->dims; j++) {
+			const int low_bit = vector_low_bit(j + 2, s->dims);
+			const bool is_low = vector_has(&low, low_bit);
+			saved += j & 1 ? (is_low ? s->cost.low_mlp : s->cost.mlp)
+			               : (is_low ? s->cost.low_attention : s->cost.attention);
+			hurt += damage[j];
+			rounding += is_low ? damage[low_bit] : 0;
+			const double all = sum - rounding + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
+			const double alpha =
+			    cautious(calibration_matchness(&s->belief.link, fmax(0, all)), s->record.observations);
+			if (speedup_of(&s->cost, c - saved, alpha) > present)
+				return true;
+		}
+	}
+	return false;
 }
 
 struct vector value_first_guess(const struct search* s) {

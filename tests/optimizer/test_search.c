@@ -822,6 +822,22 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 	search_close(s);
 }
 
+/* Beside a copy that is cheap there is nothing to look for, unless something can be skipped for next to nothing;
+ * without one there always is. */
+static void what_to_hope_for_beside_a_copy(void** state) {
+	(void)state;
+	struct rounded r;
+	struct search* s = open_states(&r, 0, 0.28, NULL);
+	assert_false(search_hopeless(s));
+	search_take_copy(s);
+	assert_true(search_hopeless(s));
+	for (int i = 20; i < 32; i++)
+		r.influence[i] = 1e-6;
+	search_set_influence(s, r.influence, 128);
+	assert_false(search_hopeless(s));
+	search_close(s);
+}
+
 /* A few sub-layers lose by rounding what they would by being skipped: a mask that keeps them as stored wins
  * once it has been scored. */
 static void what_rounding_hurts_is_stored(void** state) {
@@ -1038,6 +1054,7 @@ int main(void) {
 	    cmocka_unit_test(costs_change_the_size),
 	    cmocka_unit_test(a_given_ratio_stays),
 	    cmocka_unit_test(a_copy_is_taken_where_it_pays),
+	    cmocka_unit_test(what_to_hope_for_beside_a_copy),
 	    cmocka_unit_test(what_rounding_hurts_is_stored),
 	    cmocka_unit_test(a_given_mask_keeps_its_states),
 	    cmocka_unit_test(memories_are_of_their_states),
