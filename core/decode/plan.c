@@ -282,7 +282,7 @@ void plan_round(struct session* s) {
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
-	if (s->pace.rounds % PRICES_EVERY == 0)
+	if (s->pace.rounds % PRICES_EVERY == 0 || !s->engine->backend->carry_low)
 		join_copy(s);
 	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
