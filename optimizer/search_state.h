@@ -97,12 +97,12 @@ double value_expected(const struct search*, const struct entry*);
 struct vector value_best_span(const struct search*, const double* damage, double share);
 /* Whether that much is saved, or that many are left out. */
 bool value_enough(const struct search*, const struct vector*);
-/* The sub-layers of least damage (bits), or of least damage for what skipping or rounding them saves: exactly
+/* The sub-layers of least damage (bits), or of least damage for what skipping them saves: exactly
  * s->size of them skipped, or where the size is free as many as pay. */
 struct vector value_best(const struct search*, const double* damage);
 /* The best by influence, or without it by what scores have said. */
 struct vector value_first_guess(const struct search*);
-/* Of what is not skipped, runs low what pays by this damage (bits). */
+/* Of what is not skipped all that a copy makes cheaper runs low, where that pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);
 
 /* Whether some span would pay beside a copy if leaving it out hurt half as much as is believed. */
