@@ -5,10 +5,7 @@
 #include "kernels/cpu/lane_sums.h"
 
 typedef __m256 V;
-enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STREAM_N = 3, STREAM_ROWS = 4 };
-#define STREAM_CASES(type)                                                                                   \
-	STREAM_CASE(type, 2)                                                                                     \
-	STREAM_CASE(type, 3)
+enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
 
 static inline V v_zero(void) { return _mm256_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm256_loadu_ps(p); }

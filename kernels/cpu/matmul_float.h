@@ -7,9 +7,6 @@
  *   v_weights(type, bytes)        the next V_LANES weights as floats
  *   TILE_ROWS (4), TILE_N (6 or less)
  *                                 weight rows and activation rows whose products fit in registers
- *   STREAM_N, STREAM_ROWS, STREAM_CASES(type)
- *                                 up to STREAM_N activation rows meet STREAM_ROWS weight rows at a time, from
- *                                 end to end; the cases are 2…STREAM_N
  *
  * An element has one accumulator of V_LANES sums: column k goes to sum k mod V_LANES by fused
  * multiply-add, columns in ascending order, and v_sum adds the lanes up in a fixed order. Everything else
@@ -29,7 +26,8 @@
 
 enum {
 	LINE = 64,
-	TILES = 4, /* of a block */
+	TILES = 4,    /* of a block */
+	STREAM_N = 3, /* activation rows that meet one weight row at a time */
 	MAX_GROUPS = (SLICE_ROWS + TILE_N - 1) / TILE_N,
 	TILE_SUMS = TILE_ROWS * TILE_N * V_LANES,
 	PIECE_BYTES = 24 << 10,  /* of a group of activation rows: half a first-level cache */
@@ -245,84 +243,61 @@ static void block_product(const struct cut* c, const struct block* b, const uint
 		block_piece(c, b, k, x, &fetched);
 }
 
-/* sum (rows, n) += w · x for `vectors` vectors of columns */
-INLINED void stream_vectors(enum dtype type, int rows, int n, V sum[STREAM_ROWS][STREAM_N], const uint8_t* w,
-                            size_t w_stride, const uint8_t* x, size_t x_stride, int vectors) {
+/* sum (n) += w · x for `vectors` vectors of columns */
+INLINED void stream_vectors(enum dtype type, int n, V sum[STREAM_N], const uint8_t* w, const uint8_t* x,
+                            size_t x_stride, int vectors) {
 	UNROLLED for (int v = 0; v < vectors; v++) {
-		V ws[STREAM_ROWS];
-		UNROLLED for (int r = 0; r < rows; r++) ws[r] =
-		    v_weights(type, w + (size_t)r * w_stride + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
-		UNROLLED for (int i = 0; i < n; i++) {
-			const V xs = v_load((const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES);
-			UNROLLED for (int r = 0; r < rows; r++) sum[r][i] = v_fma(ws[r], xs, sum[r][i]);
-		}
+		const V ws = v_weights(type, w + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
+		UNROLLED for (int i = 0; i < n; i++) sum[i] =
+		    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES), sum[i]);
 	}
 }
 
-/* `rows` weight rows side by side, from end to end: memory is fastest at few long streams, each line
- * fetched once, well ahead. */
-INLINED void stream_group(enum dtype type, int rows, int n, const uint8_t* w, int64_t cols, const uint8_t* x,
-                          size_t x_stride, float* out, size_t out_stride) {
-	const size_t size = type == DTYPE_F32 ? 4 : 2, w_stride = (size_t)cols * size;
+/* One weight row from end to end: memory is fastest at one long stream, each line fetched once, well ahead.
+ */
+INLINED void stream_row(enum dtype type, int n, const uint8_t* w, int64_t cols, const uint8_t* x,
+                        size_t x_stride, float* out, size_t out_stride) {
+	const size_t size = type == DTYPE_F32 ? 4 : 2;
 	const int line = LINE / (int)size, tail = (int)(cols % V_LANES);
-	V sum[STREAM_ROWS][STREAM_N];
-	UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] = v_zero();
+	V sum[STREAM_N];
+	UNROLLED for (int i = 0; i < n; i++) sum[i] = v_zero();
 	int64_t k = 0;
 	for (; k + line <= cols; k += line) {
 		const uint8_t* at = w + (size_t)k * size;
-		if (rows == 1)
-			__builtin_prefetch(at + STREAM_AHEAD, 0, 2);
-		else
-			UNROLLED for (int r = 0; r < rows; r++)
-			    __builtin_prefetch(at + (size_t)(rows + r) * w_stride, 0, 3); /* the next group's */
-		stream_vectors(type, rows, n, sum, at, w_stride, x + (size_t)k * 4, x_stride, line / V_LANES);
+		__builtin_prefetch(at + STREAM_AHEAD, 0, 2);
+		stream_vectors(type, n, sum, at, x + (size_t)k * 4, x_stride, line / V_LANES);
 	}
 	for (; k + V_LANES <= cols; k += V_LANES)
-		stream_vectors(type, rows, n, sum, w + (size_t)k * size, w_stride, x + (size_t)k * 4, x_stride, 1);
-	if (tail)
-		UNROLLED for (int r = 0; r < rows; r++) {
-			const V ws = last_weights(type, w + (size_t)r * w_stride + (size_t)k * size, tail);
-			UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
-			    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[r][i]);
-		}
-	UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int i = 0; i < n; i++)
-	    out[(size_t)i * out_stride + (size_t)r] = v_sum(sum[r][i]);
+		stream_vectors(type, n, sum, w + (size_t)k * size, x + (size_t)k * 4, x_stride, 1);
+	if (tail) {
+		const V ws = last_weights(type, w + (size_t)k * size, tail);
+		UNROLLED for (int i = 0; i < n; i++) sum[i] =
+		    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[i]);
+	}
+	UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride] = v_sum(sum[i]);
 }
 
-/* Groups of `side` weight rows, and the rest of them one by one. */
-INLINED void stream_rows(enum dtype type, int side, int n, const uint8_t* w, int64_t rows, int64_t cols,
+INLINED void stream_rows(enum dtype type, int n, const uint8_t* w, int64_t rows, int64_t cols,
                          const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
 	const size_t row_bytes = (size_t)cols * (type == DTYPE_F32 ? 4 : 2);
-	int64_t r = 0;
-	if (side > 1)
-		for (; r + side <= rows; r += side)
-			stream_group(type, side, n, w + (size_t)r * row_bytes, cols, x, x_stride, out + r, out_stride);
-	for (; r < rows; r++)
-		stream_group(type, 1, n, w + (size_t)r * row_bytes, cols, x, x_stride, out + r, out_stride);
+	for (int64_t r = 0; r < rows; r++)
+		stream_row(type, n, w + (size_t)r * row_bytes, cols, x, x_stride, out + r, out_stride);
 }
 
-/* One weight row at a time while the activation rows fit in the first-level cache beside it: one stream.
- * Else several, so that each activation that comes from the second level serves all of them. */
-static bool one_stream(int n, int64_t cols) {
-	return n == 1 || (n <= 3 && n * cols * (int64_t)sizeof(float) <= STREAM_BYTES);
+/* One weight row at a time while the activation rows fit in the first-level cache beside it. */
+static bool is_streamed(int n, int64_t cols) {
+	return n == 1 || (n <= STREAM_N && n * cols * (int64_t)sizeof(float) <= STREAM_BYTES);
 }
-
-#define STREAM_CASE(type, n)                                                                                 \
-	case n:                                                                                                  \
-		stream_rows(type, STREAM_ROWS, n, w, rows, cols, x, x_stride, out, out_stride);                      \
-		break;
 
 #define STREAM(type)                                                                                         \
 	static void stream_##type(int n, const uint8_t* w, int64_t rows, int64_t cols, const uint8_t* x,         \
 	                          size_t x_stride, float* out, size_t out_stride) {                              \
-		if (!one_stream(n, cols))                                                                            \
-			switch (n) { STREAM_CASES(type) }                                                                \
-		else if (n == 1)                                                                                     \
-			stream_rows(type, 1, 1, w, rows, cols, x, x_stride, out, out_stride);                            \
+		if (n == 1)                                                                                          \
+			stream_rows(type, 1, w, rows, cols, x, x_stride, out, out_stride);                               \
 		else if (n == 2)                                                                                     \
-			stream_rows(type, 1, 2, w, rows, cols, x, x_stride, out, out_stride);                            \
+			stream_rows(type, 2, w, rows, cols, x, x_stride, out, out_stride);                               \
 		else                                                                                                 \
-			stream_rows(type, 1, 3, w, rows, cols, x, x_stride, out, out_stride);                            \
+			stream_rows(type, 3, w, rows, cols, x, x_stride, out, out_stride);                               \
 	}
 
 STREAM(DTYPE_F32)
@@ -370,7 +345,7 @@ static void float_tiles(float* out, size_t out_stride, const struct tensor* w, i
  * meet a panel of weights while that is in one. */
 static void float_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
-	if (n <= STREAM_N) {
+	if (is_streamed(n, w->cols)) {
 		float_stream(out, out_stride, w, begin, end, x, n);
 		return;
 	}

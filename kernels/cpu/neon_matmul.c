@@ -7,10 +7,7 @@
 typedef struct {
 	float32x4_t low, high;
 } V;
-enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STREAM_N = 3, STREAM_ROWS = 4 };
-#define STREAM_CASES(type)                                                                                   \
-	STREAM_CASE(type, 2)                                                                                     \
-	STREAM_CASE(type, 3)
+enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
 
 static inline V v_zero(void) { return (V){vdupq_n_f32(0), vdupq_n_f32(0)}; }
 static inline V v_load(const float* p) { return (V){vld1q_f32(p), vld1q_f32(p + 4)}; }
