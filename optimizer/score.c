@@ -161,7 +161,8 @@ static bool is_affordable(const struct optimizer* o) {
 	if (is_free(s))
 		return true;
 	const struct cost_model* cost = &s->engine->cost;
-	if (s->batch.quiet || cost_plain_seconds(cost) <= 0 || !may_pay(o))
+	/* the others' tokens would wait for it */
+	if (s->batch.sequences > 0 || s->batch.hurried || cost_plain_seconds(cost) <= 0 || !may_pay(o))
 		return false;
 	const struct mask none = {.word = {0}};
 	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, o->window.size);

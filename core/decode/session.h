@@ -32,7 +32,6 @@ struct batch {
 	int sequences; /* others that decode */
 	double rows;   /* theirs in a full pass, lately */
 	int drafting;  /* others whose draft steps share its own */
-	bool quiet;    /* no proposal is scored now: another sequence's is, or a prompt waits */
 	bool prompts;  /* rows of prompts share its full passes, whose tap is theirs */
 	bool hurried;  /* a plain step at most: someone waits for a first token */
 };

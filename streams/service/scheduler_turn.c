@@ -198,11 +198,10 @@ static int fellow_drafters(const struct scheduler* s, const struct seat* seat) {
 	return n;
 }
 
-/* One sequence a turn may score a proposal, each in its turn: the others' tokens wait for that pass. While a
- * prompt waits that ends in this turn there is neither that nor a draft. */
+/* While a prompt waits that ends in this turn nobody drafts. */
 static void size_batch(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
-	int decoding = 0, nth = 0;
+	int decoding = 0;
 	double rows = 0;
 	bool prompts = false, hurried = false;
 	for (int i = 0; i < s->option.sessions; i++)
@@ -222,7 +221,6 @@ static void size_batch(struct scheduler* s) {
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - seat->rows,
 		                            .drafting = fellow_drafters(s, seat),
-		                            .quiet = hurried || s->turns % decoding != nth++,
 		                            .prompts = prompts,
 		                            .hurried = hurried};
 		session_set_batch(seat->session, &batch);
