@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static const float memory = 400, prior_weight = 16, first_weight = 8, first_memory = 200;
+static const float memory = 400, prior_weight = 16, first_weight = 8, first_memory = 200, misses_weight = 1;
 static const float most_chance = 0.998f, unknown_first = 0.75f;
 
 static float mean(struct tally tally, float prior, float weight) {
@@ -26,8 +26,17 @@ void chances_open(struct chances* chances) {
 		chances_first_anew(chances, source, NAN);
 }
 
+/* The drafter's prior, with the odds of a miss as many times as high as misses came more often than it said:
+ * every bin learns so from all of them. */
+static float prior_of(const struct chances* chances, int source, int bin, int rank) {
+	const float said = drafters[source]->prior(bin, rank % TREE_RANKS);
+	const struct misses* misses = &chances->misses[source];
+	const float times = (misses->came + misses_weight) / (misses->expected + misses_weight);
+	return rank % TREE_RANKS > 0 ? said : said / (said + (1 - said) * times);
+}
+
 float chances_of(const struct chances* chances, int source, int bin, int rank) {
-	const float prior = drafters[source]->prior(bin, rank % TREE_RANKS);
+	const float prior = prior_of(chances, source, bin, rank);
 	return fminf(most_chance, mean(chances->seen[source][bin][rank], prior, prior_weight));
 }
 
@@ -38,6 +47,7 @@ float chances_first(const struct chances* chances, int source) {
 void chances_first_anew(struct chances* chances, int source, float start) {
 	const float right = isnan(start) ? unknown_first : start;
 	chances->first[source] = (struct tally){first_weight * right, first_weight};
+	chances->misses[source] = (struct misses){0, 0};
 }
 
 void chances_begin(struct chances* chances, int source, int bin, int rank, double right, double trials) {
@@ -49,9 +59,16 @@ void chances_begin(struct chances* chances, int source, int bin, int rank, doubl
 		*tally = (struct tally){(float)(right * share), (float)(trials * share)};
 }
 
+static void count_misses(struct misses* misses, float said, bool right) {
+	misses->came = misses->came * (1 - 1 / first_memory) + (right ? 0.0f : 1.0f);
+	misses->expected = misses->expected * (1 - 1 / first_memory) + 1 - said;
+}
+
 void chances_see(struct chances* chances, int source, int bin, int rank, bool right) {
 	count(&chances->seen[source][bin][rank], right, memory);
 	count(&chances->fresh[source][bin][rank], right, INFINITY);
-	if (rank % TREE_RANKS == 0)
-		count(&chances->first[source], right, first_memory);
+	if (rank % TREE_RANKS > 0)
+		return;
+	count(&chances->first[source], right, first_memory);
+	count_misses(&chances->misses[source], drafters[source]->prior(bin, 0), right);
 }

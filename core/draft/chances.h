@@ -17,10 +17,17 @@ struct tally {
 	float right, trials;
 };
 
+/* Of first choices, fading: those that came, and those that the prior told of. A copy of the weights in few
+ * bits misses far less often than its probabilities say, much left out more often. */
+struct misses {
+	float came, expected;
+};
+
 struct chances {
 	struct tally seen[DRAFTER_COUNT][EVIDENCE_BINS][CHANCE_RANKS];
 	struct tally fresh[DRAFTER_COUNT][EVIDENCE_BINS][CHANCE_RANKS]; /* trials that nobody has stored yet */
 	struct tally first[DRAFTER_COUNT]; /* each drafter's first choices, whatever the evidence */
+	struct misses misses[DRAFTER_COUNT];
 };
 
 void chances_open(struct chances*);
