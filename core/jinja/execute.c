@@ -106,9 +106,9 @@ static enum flow run_loop(struct machine* m, struct scope* s, const struct node*
 }
 
 struct value call_loop(struct machine* m, struct loop* loop, const struct arguments* arguments) {
-	static const char* const name[] = {"iterable", NULL};
+	static const struct routine self = {"loop", NULL, 0, 1, {"iterable"}};
 	struct value over;
-	arguments_take(m, arguments, "loop", name, 1, &over);
+	arguments_take(m, &self, arguments, &over);
 	if (!loop->node)
 		machine_fail(m, "The loop must have the 'recursive' marker to be called recursively.");
 	struct builder b = {.machine = m};

@@ -22,11 +22,7 @@ struct reader {
 
 static struct value read_value(struct reader*, bool trusted);
 
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-static void
-fail_json(const struct reader* r, const char* wanted) {
+static _Noreturn void fail_json(const struct reader* r, const char* wanted) {
 	machine_fail(r->machine, "%s: byte %zu of the JSON: expected %s", r->what, (size_t)(r->at - r->start),
 	             wanted);
 }

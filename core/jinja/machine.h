@@ -58,9 +58,6 @@ __attribute__((format(printf, 2, 3), noreturn))
 #endif
 void machine_fail(struct machine*, const char* format, ...);
 /* Leaves with raise_exception's message. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void machine_raise(struct machine*, const char* message, size_t size);
+_Noreturn void machine_raise(struct machine*, const char* message, size_t size);
 
 #endif

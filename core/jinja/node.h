@@ -149,10 +149,7 @@ bool parser_take(struct parser*, enum operator);
 bool parser_take_name(struct parser*, const char* name);
 void parser_want(struct parser*, enum operator, const char* what);
 const struct string* parser_want_name(struct parser*, const char* what);
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void parser_fail(struct parser*, const char* wanted);
+_Noreturn void parser_fail(struct parser*, const char* wanted);
 struct node* parser_node(struct parser*, enum node_kind);
 void node_add(struct machine*, struct node*, const struct node*);
 void parser_nest(struct parser*);

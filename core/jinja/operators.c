@@ -12,11 +12,7 @@ static const char* show(enum operator o, char out[2]) {
 	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
 }
 
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-static void
-unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
+static _Noreturn void unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
 	char text[2];
 	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
 		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);

@@ -14,7 +14,7 @@ void jinja_text_free(struct jinja_text* text) {
 
 static struct scope* globals(struct machine* m) {
 	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = NULL);
-	for (const struct function* f = global_functions; f->name; f++)
+	for (const struct routine* f = global_functions; f->name; f++)
 		scope_set(m, s, string_intern(m, f->name, strlen(f->name)),
 		          (struct value){.kind = FUNCTION, .function = f});
 	return s;

@@ -37,7 +37,7 @@ struct value {
 		struct list* list;           /* LIST to ITERATOR */
 		struct dict* dict;           /* DICT, NAMESPACE */
 		struct loop* loop;
-		const struct function* function;
+		const struct routine* function;
 		const struct method* method;
 		const struct macro* macro;
 	};
@@ -74,20 +74,9 @@ struct arguments {
 	int n_keywords, keyword_capacity;
 };
 
-struct function {
-	const char* name;
-	struct value (*call)(struct machine*, const struct arguments*);
-};
-
-struct method_of {
-	const char* name;
-	struct value (*call)(struct machine*, struct value, const struct arguments*,
-	                     const struct method_of* self);
-	int how; /* which one, where several share a function */
-};
 struct method {
 	struct value self;
-	const struct method_of* what;
+	const struct routine* what;
 };
 
 static inline struct value value_none(void) { return (struct value){.kind = NONE}; }
@@ -128,10 +117,7 @@ bool value_is_iterable(struct value);
 /* len(); -1 when there is none. */
 int64_t value_length(struct machine*, struct value);
 /* Fails with Undefined's message, or with the sandbox's. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void value_fail_undefined(struct machine*, struct value);
+_Noreturn void value_fail_undefined(struct machine*, struct value);
 
 /* str() and repr(). */
 const struct string* value_show(struct machine*, struct value);
