@@ -78,10 +78,7 @@ static uint32_t hexadecimal(struct reader* r, int digits) {
 	uint32_t code = 0;
 	for (int i = 0; i < digits; i++) {
 		const char c = reader_more(r) ? r->text[r->at++] : 0;
-		const int value = c >= '0' && c <= '9'   ? c - '0'
-		                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
-		                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
-		                                         : -1;
+		const int value = hexadecimal_digit(c);
 		if (value < 0)
 			return (uint32_t)reader_fail(r, "a hexadecimal digit is missing");
 		code = code << 4 | (uint32_t)value;

@@ -147,7 +147,7 @@ static void set_rest(struct machine* m, struct scope* s, const struct node* macr
 			dict_set(m, rest.dict, value_string(a->keyword[i].text), a->keyword[i].value);
 		else
 			machine_fail(m, "macro '%.60s' takes no keyword argument '%.*s'", macro->name->data,
-			             (int)(name->size < 60 ? name->size : 60), name->data);
+			             EXCERPT(name));
 	}
 	if (macro->caller)
 		set_named(m, s, "caller", caller);
@@ -158,8 +158,7 @@ static void set_rest(struct machine* m, struct scope* s, const struct node* macr
 static void set_surplus(struct machine* m, struct scope* s, const struct node* macro,
                         const struct arguments* a) {
 	if (a->n > macro->n && !macro->varargs)
-		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)",
-		             (int)(macro->name->size < 60 ? macro->name->size : 60), macro->name->data, macro->n);
+		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)", EXCERPT(macro->name), macro->n);
 	if (!macro->varargs)
 		return;
 	struct value surplus = value_list(m, TUPLE);

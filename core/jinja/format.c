@@ -273,8 +273,7 @@ static struct value field_root(struct machine* m, const struct string* s, size_t
 	for (int i = 0; i < f->arguments->n_keywords; i++)
 		if (f->arguments->keyword[i].name == name)
 			return f->arguments->keyword[i].value;
-	machine_fail(m, "format names '%.*s', which is not given", (int)(name->size < 60 ? name->size : 60),
-	             name->data);
+	machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
 }
 
 static size_t span_without(const struct string* s, size_t at, size_t end, const char* stops) {

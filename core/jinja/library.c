@@ -21,8 +21,7 @@ void arguments_take(struct machine* m, const struct routine* r, const struct arg
 		while (i < n && !string_is(keyword->name, r->parameter[i]))
 			i++;
 		if (i == n || given[i].kind != ABSENT)
-			machine_fail(m, "%s: unexpected argument '%.*s'", r->name,
-			             (int)(keyword->name->size < 60 ? keyword->name->size : 60), keyword->name->data);
+			machine_fail(m, "%s: unexpected argument '%.*s'", r->name, EXCERPT(keyword->name));
 		given[i] = keyword->value;
 	}
 	for (int i = 0; i < r->required; i++)
@@ -208,7 +207,7 @@ const struct routine* library_method(enum kind kind, const struct string* name) 
 void library_fail(struct machine* m, const struct node* n) {
 	m->line = n->line;
 	machine_fail(m, "the %s '%.*s' is not known here", n->kind == NODE_FILTER ? "filter" : "test",
-	             (int)(n->name->size < 60 ? n->name->size : 60), n->name->data);
+	             EXCERPT(n->name));
 }
 
 /* ---- global functions --------------------------------------------------------------------- */

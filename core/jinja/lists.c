@@ -236,8 +236,7 @@ static struct value filter_map(struct machine* m, struct call* c) {
 	const struct routine* const filter = library_filter(by);
 	const struct arguments rest = arguments_rest(c->all, 1);
 	if (!filter)
-		machine_fail(m, "the filter '%.*s' is not known here", (int)(by->size < 60 ? by->size : 60),
-		             by->data);
+		machine_fail(m, "the filter '%.*s' is not known here", EXCERPT(by));
 	for (int i = 0; i < items->n; i++)
 		list_add(m, out.list, routine_call(m, filter, items->item[i], &rest));
 	return out;
@@ -260,8 +259,7 @@ static struct value filter_select(struct machine* m, struct call* c) {
 		const struct string* const name = argument_string(m, a->value[first], c->name, NULL);
 		test = library_test(name);
 		if (!test)
-			machine_fail(m, "the test '%.*s' is not known here", (int)(name->size < 60 ? name->size : 60),
-			             name->data);
+			machine_fail(m, "the test '%.*s' is not known here", EXCERPT(name));
 	}
 	const struct arguments rest = arguments_rest(a, first + 1);
 	const struct list* const items = value_items(m, c->self);

@@ -29,7 +29,7 @@ const struct string* string_part(struct machine* m, const struct string* s, size
 	return machine_new(m, &part, sizeof part);
 }
 
-static uint64_t hash_bytes(const char* data, size_t size) {
+uint64_t hash_bytes(const char* data, size_t size) {
 	uint64_t h = 0xcbf29ce484222325u;
 	for (size_t i = 0; i < size; i++)
 		h = (h ^ (uint8_t)data[i]) * 0x100000001b3u;

@@ -50,6 +50,9 @@ enum operator{
 	NOT_IN
 };
 
+/* As it is written; one of a letter into `out`. */
+const char* operator_text(enum operator, char out[2]);
+
 struct token {
 	enum token_kind kind;
 	enum operator operator;

@@ -203,9 +203,7 @@ static uint64_t mix_hash(uint64_t h) {
 static uint64_t hash(struct machine* m, struct value v) {
 	if (v.kind == STRING) {
 		machine_charge(m, v.string->size);
-		uint64_t h = 0xcbf29ce484222325u;
-		for (size_t i = 0; i < v.string->size; i++)
-			h = (h ^ (uint8_t)v.string->data[i]) * 0x100000001b3u;
+		const uint64_t h = hash_bytes(v.string->data, v.string->size);
 		return h ^ h >> 32;
 	}
 	if (v.kind == TUPLE) {
