@@ -97,7 +97,7 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 	if (index.kind == STRING) {
 		if (v.kind == DICT)
 			return method_attribute(m, v, index.string);
-		return value_attribute(m, v, string_intern(m, index.string->data, index.string->size));
+		return value_attribute(m, v, index.string);
 	}
 	if (index.kind == UNDEFINED && index.unsafe)
 		value_fail_undefined(m, index);
@@ -201,10 +201,9 @@ static void add_argument(struct machine* m, struct arguments* a, struct value v)
 	a->value[a->n++] = v;
 }
 
-static void add_keyword(struct machine* m, struct arguments* a, const struct string* text, struct value v) {
-	const struct string* const name = string_intern(m, text->data, text->size);
+static void add_keyword(struct machine* m, struct arguments* a, const struct string* name, struct value v) {
 	a->keyword = machine_grow(m, a->keyword, &a->keyword_capacity, a->n_keywords + 1, sizeof *a->keyword);
-	a->keyword[a->n_keywords++] = (struct keyword){name, text, v};
+	a->keyword[a->n_keywords++] = (struct keyword){name, v};
 }
 
 static void spread_dict(struct machine* m, struct arguments* a, struct value v) {
@@ -332,8 +331,8 @@ static struct value evaluate_sign(struct machine* m, struct scope* s, const stru
 	return operator_binary(m, n->kind == NODE_NEGATE ? MINUS : PLUS, zero, v);
 }
 
-static struct value evaluate_name(struct scope* s, const struct node* n) {
-	const struct value* const found = scope_find(s, n->name);
+static struct value evaluate_name(struct machine* m, struct scope* s, const struct node* n) {
+	const struct value* const found = scope_find(m, s, n->name);
 	return found ? *found : value_undefined(n->name);
 }
 
@@ -356,7 +355,7 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 	case NODE_LITERAL:
 		return n->value;
 	case NODE_NAME:
-		return evaluate_name(s, n);
+		return evaluate_name(m, s, n);
 	case NODE_TUPLE:
 		return evaluate_items(m, s, n, TUPLE);
 	case NODE_LIST:

@@ -36,7 +36,7 @@ static struct value filter_format(struct machine* m, struct call* c) {
 	if (c->all->n_keywords)
 		operands = value_dict(m);
 	for (int i = 0; i < c->all->n_keywords; i++)
-		dict_set(m, operands.dict, value_string(c->all->keyword[i].text), c->all->keyword[i].value);
+		dict_set(m, operands.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
 	return format_percent(m, value_show(m, c->self), operands);
 }
 
@@ -218,9 +218,8 @@ static struct value filter_default(struct machine* m, struct call* c) {
 static struct value filter_attr(struct machine* m, struct call* c) {
 	const struct string* const s = value_show(m, c->given[0]);
 	if (c->self.kind == DICT) /* members are no attributes */
-		return library_method(DICT, s) ? value_attribute(m, c->self, string_intern(m, s->data, s->size))
-		                               : value_undefined(s);
-	return value_attribute(m, c->self, string_intern(m, s->data, s->size));
+		return library_method(DICT, s) ? value_attribute(m, c->self, s) : value_undefined(s);
+	return value_attribute(m, c->self, s);
 }
 
 const struct routine value_filters[] = {

@@ -274,7 +274,7 @@ static struct value make_dict(struct machine* m, struct call* c) {
 		}
 	}
 	for (int i = 0; i < c->all->n_keywords; i++)
-		dict_set(m, out.dict, value_string(c->all->keyword[i].text), c->all->keyword[i].value);
+		dict_set(m, out.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
 	return out;
 }
 

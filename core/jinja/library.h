@@ -79,7 +79,7 @@ struct list* string_lines(struct machine*, const struct string*, bool keep);
 /* ---- evaluation --------------------------------------------------------------------------- */
 
 struct binding {
-	const struct string* name; /* interned */
+	const struct string* name;
 	struct value value;
 };
 struct scope {
@@ -101,7 +101,7 @@ struct loop {
 };
 void scope_set(struct machine*, struct scope*, const struct string* name, struct value);
 /* NULL when the name is bound nowhere. */
-struct value* scope_find(struct scope*, const struct string* name);
+struct value* scope_find(struct machine*, struct scope*, const struct string* name);
 
 struct value evaluate(struct machine*, struct scope*, const struct node*);
 struct value call_value(struct machine*, struct value callee, const struct arguments*);

@@ -57,7 +57,7 @@ struct token {
 	enum token_kind kind;
 	enum operator operator;
 	int line;
-	const struct string* text; /* TEXT, STRING; NAME: interned */
+	const struct string* text; /* TEXT, STRING, NAME */
 	struct value number;
 };
 
@@ -112,7 +112,7 @@ struct node {
 	bool flag;                    /* TEST: negated; FOR: recursive */
 	bool varargs, kwargs, caller; /* MACRO: the body uses them */
 	struct value value;           /* LITERAL */
-	const struct string* name;    /* interned; TEXT: the text */
+	const struct string* name;    /* TEXT: the text */
 	const void* table;            /* FILTER, TEST: its row, NULL when unknown */
 	const struct node *a, *b, *c, *d, *e;
 	const struct node** item; /* (n) */

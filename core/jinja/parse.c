@@ -294,7 +294,7 @@ static const struct node* parse_call_block(struct parser* p) {
 	struct node* const n = parser_node(p, NODE_CALL_BLOCK);
 	struct node* const caller = parser_node(p, NODE_MACRO);
 	parser_next(p);
-	caller->name = string_intern(p->machine, "caller", 6);
+	caller->name = string_of(p->machine, "caller");
 	if (parser_at(p, OPEN))
 		parse_signature(p, caller);
 	n->a = parse_expression(p, true);

@@ -63,8 +63,7 @@ struct dict { /* in the order of first insertion */
 
 /* Arguments of a call. */
 struct keyword {
-	const struct string* name; /* interned */
-	const struct string* text; /* the same as it came, with its marks: f(**mapping) */
+	const struct string* name; /* as it came, with its marks: f(**mapping) */
 	struct value value;
 };
 struct arguments {
@@ -86,7 +85,7 @@ static inline struct value value_float(double d) { return (struct value){.kind =
 static inline struct value value_string(const struct string* s) {
 	return (struct value){.kind = STRING, .string = s};
 }
-/* name: interned or made for it, may be NULL. */
+/* name may be NULL. */
 static inline struct value value_undefined(const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .string = name};
 }
