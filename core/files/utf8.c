@@ -74,6 +74,13 @@ size_t utf8_put(uint32_t code, char out[4]) {
 	return length;
 }
 
+int hexadecimal_digit(char c) {
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	const char lower = (char)(c | 0x20);
+	return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 bool utf8_is_white(uint32_t code) {
 	if (code < 0x80)
 		return code == ' ' || (code >= 9 && code <= 13);

@@ -17,6 +17,9 @@ size_t utf8_malformed(const char* text, size_t size);
 /* Writes a character (code <= U+10FFFF), returns its bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
 
+/* 0 to 15 of a hexadecimal digit, in either case; -1 of what is none. */
+int hexadecimal_digit(char);
+
 /* Unicode's White_Space; what a word is made of (Unicode's \w): alphabetic, marks, digits, connectors,
  * joiners. */
 bool utf8_is_white(uint32_t code);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/utf8.h"
 #include "core/grammar/emission.h"
 #include "core/grammar/program.h"
 #include "core/grammar/reader.h"
@@ -52,71 +51,18 @@ static void skip(struct reader* r, bool lines) {
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-static uint32_t character(struct reader* r) {
-	uint32_t code = 0;
-	if (!reader_take(r, '\\')) {
-		const size_t length = utf8_character(r->text + r->at, r->size - r->at, &code);
-		if (length == 0)
-			return (uint32_t)reader_fail(r, "malformed UTF-8");
-		r->at += length;
-		return code;
-	}
-	const char c = reader_more(r) ? r->text[r->at++] : 0;
-	switch (c) {
-	case 'n':
-		return '\n';
-	case 't':
-		return '\t';
-	case 'r':
-		return '\r';
-	case 'x':
-		return reader_hexadecimal(r, 2);
-	case 'u':
-		return reader_hexadecimal(r, 4);
-	case 'U':
-		return reader_hexadecimal(r, 8);
-	case '"':
-	case '\\':
-	case '[':
-	case ']':
-	case '^':
-	case '-':
-		return (uint8_t)c;
-	default:
-		return (uint32_t)reader_fail(r, "this escape is not known");
-	}
-}
+static const struct dialect dialect = {
+    .letters = "ntr", .means = "\n\t\r", .hexadecimal = "xuU", .itself = "\"\\[]^-"};
 
 static int literal(struct reader* r) { /* after '"' */
 	const int from = r->n_ranges;
 	while (reader_more(r) && !reader_at(r, '"')) {
-		const uint32_t code = character(r);
+		const uint32_t code = reader_character(r, &dialect);
 		reader_range(r, code, code);
 	}
 	if (!reader_take(r, '"'))
 		return reader_fail(r, "a literal is not closed");
 	return reader_node(r, (struct node){.kind = NODE_TEXT, .a = from, .b = r->n_ranges});
-}
-
-static int class(struct reader* r) { /* after '[' */
-	const int from = r->n_ranges;
-	const bool negated = reader_take(r, '^');
-	while (reader_more(r) && !reader_at(r, ']')) {
-		const uint32_t low = character(r);
-		uint32_t high = low;
-		if (reader_at(r, '-') && r->at + 1 < r->size && r->text[r->at + 1] != ']') {
-			r->at++;
-			high = character(r);
-		}
-		if (high < low)
-			return reader_fail(r, "a range is the wrong way round");
-		reader_range(r, low, high);
-	}
-	if (!reader_take(r, ']'))
-		return reader_fail(r, "a class is not closed");
-	if (negated && !r->failed)
-		reader_negate(r, from);
-	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -150,7 +96,7 @@ static int atom(struct reader* r) {
 	if (reader_take(r, '"'))
 		return literal(r);
 	if (reader_take(r, '['))
-		return class(r);
+		return reader_class(r, &dialect);
 	if (reader_take(r, '.')) {
 		reader_range(r, 0, LAST_CODE);
 		return reader_node(r, (struct node){.kind = NODE_CLASS, .a = r->n_ranges - 1, .b = r->n_ranges});

@@ -98,12 +98,7 @@ static unsigned declared_types(struct compiler* c, const cJSON* schema) {
 		types = schema_types(c, schema);
 	else if (value || values)
 		for (const cJSON* one = values ? values->child : value; one; one = values ? one->next : NULL)
-			types |= cJSON_IsObject(one)   ? 1u << TYPE_OBJECT
-			         : cJSON_IsArray(one)  ? 1u << TYPE_ARRAY
-			         : cJSON_IsString(one) ? 1u << TYPE_STRING
-			         : cJSON_IsNumber(one) ? 1u << TYPE_NUMBER
-			         : cJSON_IsBool(one)   ? 1u << TYPE_BOOLEAN
-			                               : 1u << TYPE_NULL;
+			types |= schema_type_of(one);
 	if (types == 0)
 		return ALL_TYPES;
 	return types >> TYPE_NUMBER & 1u ? types | 1u << TYPE_INTEGER : types;
@@ -196,11 +191,8 @@ static bool add_exclusions(struct compiler* c, const cJSON* const* list, int n, 
 	}
 	if (properties && !properties->child)
 		cJSON_DeleteItemFromObjectCaseSensitive(to, "properties");
-	static const char* const names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-	cJSON* allowed = narrower ? cJSON_AddArrayToObject(to, "type") : NULL;
-	for (int type = 0; type < TYPE_COUNT && allowed; type++)
-		if (types >> type & 1u)
-			cJSON_AddItemToArray(allowed, cJSON_CreateString(names[type]));
+	if (narrower)
+		cJSON_AddItemToObject(to, "type", schema_type_list(types));
 	return types != 0;
 }
 

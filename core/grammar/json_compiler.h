@@ -71,6 +71,8 @@ const cJSON* schema_joined_with(struct compiler*, const cJSON* schema, const cJS
 
 /* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
+/* The type of a value, as a set of one. */
+unsigned schema_type_of(const cJSON* value);
 /* Fails: NOWHERE. */
 int32_t schema_refuse(struct compiler*, const char* what);
 int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char* why);

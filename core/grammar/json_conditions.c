@@ -9,9 +9,6 @@
 
 enum { MAX_WORK = 1 << 17, MAX_NESTED = 16 };
 
-static const char* const type_names[] = {"object",  "array",   "string", "number",
-                                         "integer", "boolean", "null",   NULL};
-
 /* Each takes what it is given over; NULL where that is NULL. */
 static cJSON* wrapped(const char* keyword, cJSON* value) {
 	cJSON* to = value ? cJSON_CreateObject() : NULL;
@@ -93,10 +90,11 @@ static bool add_failures(struct schema_join* j, const cJSON* field, cJSON* ways)
 	} else if (strcmp(name, "type") == 0) {
 		cJSON* types = cJSON_CreateArray();
 		const bool numbers = lists(field, "number") || lists(field, "integer"); /* integers are numbers */
-		for (int i = 0; type_names[i] && types; i++) {
-			const bool number = strcmp(type_names[i], "number") == 0 || strcmp(type_names[i], "integer") == 0;
-			if (number ? !numbers : !lists(field, type_names[i]))
-				cJSON_AddItemToArray(types, cJSON_CreateString(type_names[i]));
+		for (int i = 0; schema_type_names[i] && types; i++) {
+			const bool number =
+			    strcmp(schema_type_names[i], "number") == 0 || strcmp(schema_type_names[i], "integer") == 0;
+			if (number ? !numbers : !lists(field, schema_type_names[i]))
+				cJSON_AddItemToArray(types, cJSON_CreateString(schema_type_names[i]));
 		}
 		add(ways, wrapped("type", types), &good);
 	} else if (strcmp(name, "anyOf") == 0) {

@@ -8,8 +8,9 @@
 
 enum { MAX_WORK = 1 << 17, MAX_CHAIN = 64 };
 
-static const char* const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-enum { TYPES = sizeof type_names / sizeof *type_names, NUMBER = 3, INTEGER = 4 };
+const char* const schema_type_names[] = {"object",  "array",   "string", "number",
+                                         "integer", "boolean", "null",   NULL};
+enum { NUMBER = 3, INTEGER = 4 };
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
@@ -41,7 +42,7 @@ const cJSON* schema_resolve(const cJSON* root, const char* reference) {
 	return at;
 }
 
-static bool is_one_of(const char* word, const char* const* list) {
+bool schema_is_one_of(const char* word, const char* const* list) {
 	for (; *list; list++)
 		if (strcmp(word, *list) == 0)
 			return true;
@@ -96,7 +97,7 @@ bool schema_describes(const char* keyword) {
 	                                           "nullable",
 	                                           SCHEMA_EXCEPT,
 	                                           NULL};
-	return !is_one_of(keyword, constraining);
+	return !schema_is_one_of(keyword, constraining);
 }
 
 bool schema_has_more_than(const cJSON* schema, const char* keyword) {
@@ -166,19 +167,19 @@ static unsigned types_in(const cJSON* type) {
 	unsigned types = 0;
 	for (const cJSON* one = cJSON_IsArray(type) ? type->child : type; one;
 	     one = cJSON_IsArray(type) ? one->next : NULL)
-		for (unsigned i = 0; i < TYPES; i++)
-			if (cJSON_IsString(one) && strcmp(one->valuestring, type_names[i]) == 0)
+		for (unsigned i = 0; schema_type_names[i]; i++)
+			if (cJSON_IsString(one) && strcmp(one->valuestring, schema_type_names[i]) == 0)
 				types |= 1u << i;
 	return types >> NUMBER & 1u ? types | 1u << INTEGER : types;
 }
 
-static cJSON* type_list(unsigned types) {
+cJSON* schema_type_list(unsigned types) {
 	cJSON* list = cJSON_CreateArray();
 	if (types >> NUMBER & 1u)
 		types &= ~(1u << INTEGER);
-	for (unsigned i = 0; i < TYPES && list; i++)
+	for (unsigned i = 0; schema_type_names[i] && list; i++)
 		if (types >> i & 1u)
-			cJSON_AddItemToArray(list, cJSON_CreateString(type_names[i]));
+			cJSON_AddItemToArray(list, cJSON_CreateString(schema_type_names[i]));
 	return list;
 }
 
@@ -233,7 +234,7 @@ static bool is_bound(const char* keyword, bool upper) {
 	                                         "minItems", "minProperties",    NULL};
 	static const char* const upper_ones[] = {"maximum",  "exclusiveMaximum", "maxLength",
 	                                         "maxItems", "maxProperties",    NULL};
-	return is_one_of(keyword, upper ? upper_ones : lower_ones);
+	return schema_is_one_of(keyword, upper ? upper_ones : lower_ones);
 }
 
 /* A keyword that both have. NULL: joined; else what is wrong with it. */
@@ -243,7 +244,7 @@ static const char* join_keyword(cJSON* to, const cJSON* mine, const cJSON* more)
 	if (cJSON_Compare(mine, more, true))
 		return NULL;
 	if (strcmp(name, "type") == 0)
-		return put(to, name, type_list(types_in(mine) & types_in(more))) ? NULL : no_memory;
+		return put(to, name, schema_type_list(types_in(mine) & types_in(more))) ? NULL : no_memory;
 	if (strcmp(name, "enum") == 0)
 		return put(to, name, common_values(mine, more)) ? NULL : no_memory;
 	if (strcmp(name, "const") == 0) /* two of them */
@@ -398,7 +399,7 @@ cJSON* schema_without(struct schema_join* j, const cJSON* schema, const char* co
 	cJSON* to = cJSON_CreateObject();
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (to && !is_one_of(field->string, keywords) && !schema_describes(field->string) &&
+		if (to && !schema_is_one_of(field->string, keywords) && !schema_describes(field->string) &&
 		    !copy_to(to, field))
 			return fail(j, to, NULL);
 	}

@@ -16,6 +16,12 @@ struct schema_join {
 	int nested;          /* conditions within conditions: bounded */
 };
 
+/* JSON's types, NULL-ended; a set of them has bit i for name i. */
+extern const char* const schema_type_names[];
+/* The set as "type" lists it; NULL: no memory. */
+cJSON* schema_type_list(unsigned types);
+bool schema_is_one_of(const char* word, const char* const* list); /* NULL-ended */
+
 /* What a local reference points to, by RFC 6901; NULL: nothing. */
 const cJSON* schema_resolve(const cJSON* root, const char* reference);
 /* Whether a keyword says nothing of which values are valid. */

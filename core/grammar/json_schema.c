@@ -125,13 +125,6 @@ static int32_t emit_shared(struct compiler* c, enum shared which, int32_t next) 
 
 /* ---- keywords ------------------------------------------------------------------------------- */
 
-static bool is_one_of(const char* word, const char* const* list) {
-	for (; *list; list++)
-		if (strcmp(word, *list) == 0)
-			return true;
-	return false;
-}
-
 /* Every keyword is one that is kept, an annotation, or an error. */
 static bool check_keywords(struct compiler* c, const cJSON* schema) {
 	static const char* const not_kept[] = {
@@ -139,7 +132,7 @@ static bool check_keywords(struct compiler* c, const cJSON* schema) {
 	    "maxContains", "additionalItems", "unevaluatedItems", NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (is_one_of(field->string, not_kept))
+		if (schema_is_one_of(field->string, not_kept))
 			return schema_refuse_keyword(c, field->string, "is not supported"), false;
 	}
 	return true;
@@ -154,11 +147,9 @@ static int count_of(struct compiler* c, const cJSON* schema, const char* keyword
 	return (int)n;
 }
 
-static const char* const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
-
 static unsigned type_bit(struct compiler* c, const cJSON* name) {
 	for (int i = 0; i < TYPE_COUNT; i++)
-		if (cJSON_IsString(name) && strcmp(name->valuestring, type_names[i]) == 0)
+		if (cJSON_IsString(name) && strcmp(name->valuestring, schema_type_names[i]) == 0)
 			return 1u << i;
 	schema_refuse(c, "\"type\" names none of JSON's types");
 	return 0;
@@ -613,15 +604,18 @@ static int32_t emit_object(struct compiler* c, const cJSON* schema, int32_t next
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+unsigned schema_type_of(const cJSON* value) {
+	return 1u << (cJSON_IsObject(value)   ? TYPE_OBJECT
+	              : cJSON_IsArray(value)  ? TYPE_ARRAY
+	              : cJSON_IsString(value) ? TYPE_STRING
+	              : cJSON_IsNumber(value) ? TYPE_NUMBER
+	              : cJSON_IsBool(value)   ? TYPE_BOOLEAN
+	                                      : TYPE_NULL);
+}
+
 static bool fits_type(const cJSON* value, unsigned types) {
-	const double number = cJSON_IsNumber(value) ? value->valuedouble : 0;
-	const bool whole = cJSON_IsNumber(value) && fabs(number - floor(number)) < 1e-300;
-	return types == 0 || (cJSON_IsObject(value) && types >> TYPE_OBJECT & 1u) ||
-	       (cJSON_IsArray(value) && types >> TYPE_ARRAY & 1u) ||
-	       (cJSON_IsString(value) && types >> TYPE_STRING & 1u) ||
-	       (cJSON_IsNumber(value) && (types >> TYPE_NUMBER & 1u || (whole && types >> TYPE_INTEGER & 1u))) ||
-	       (cJSON_IsBool(value) && types >> TYPE_BOOLEAN & 1u) ||
-	       (cJSON_IsNull(value) && types >> TYPE_NULL & 1u);
+	const bool whole = cJSON_IsNumber(value) && fabs(value->valuedouble - floor(value->valuedouble)) < 1e-300;
+	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
 }
 
 /* cJSON holds numbers as doubles. */
@@ -711,7 +705,7 @@ static bool is_plain_rest(const cJSON* schema) {
 	static const char* const plain[] = {"enum", "const", "type", "nullable", SCHEMA_EXCEPT, NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (!is_one_of(field->string, plain) && !schema_describes(field->string))
+		if (!schema_is_one_of(field->string, plain) && !schema_describes(field->string))
 			return false;
 	}
 	return true;
@@ -817,14 +811,17 @@ int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t n
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* compile(const cJSON* schema, struct error* error) {
+static struct grammar* opened(struct error* error) {
 	struct grammar* g = program_open();
-	if (!g) {
+	if (!g)
 		error_set(error, "out of memory for a grammar");
-		return NULL;
-	}
-	const int32_t start = json_schema_emit(g, schema, RETURNS, error);
-	return finished(g, start, start == NOWHERE, error);
+	return g;
+}
+
+static struct grammar* compile(const cJSON* schema, struct error* error) {
+	struct grammar* g = opened(error);
+	const int32_t start = g ? json_schema_emit(g, schema, RETURNS, error) : NOWHERE;
+	return g ? finished(g, start, start == NOWHERE, error) : NULL;
 }
 
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
@@ -845,21 +842,17 @@ struct grammar* grammar_from_json_object(struct error* error) {
 }
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {
-	struct grammar* const g = program_open();
-	if (!g) {
-		error_set(error, "out of memory for a grammar");
+	struct grammar* const g = opened(error);
+	if (!g)
 		return NULL;
-	}
 	const int32_t start = pattern_emit(g, expression, size, true, PATTERN_PLAIN, RETURNS, error);
 	return finished(g, start, start == NOWHERE, error);
 }
 
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error* error) {
-	struct grammar* const g = program_open();
-	if (!g) {
-		error_set(error, "out of memory for a grammar");
+	struct grammar* const g = opened(error);
+	if (!g)
 		return NULL;
-	}
 	int32_t all = NOWHERE;
 	for (int i = 0; i < n; i++)
 		all = emit_split(g, emit_text(g, choice[i], strlen(choice[i]), RETURNS), all);

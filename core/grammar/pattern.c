@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/utf8.h"
 #include "core/grammar/emission.h"
 #include "core/grammar/reader.h"
 
@@ -20,17 +19,19 @@ static void say(const struct reader* r, const char* why) {
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* \d, \w, \s and what is not of them. False: the letter is another escape's. */
-static bool add_named(struct reader* r, char letter) {
+/* \d, \w, \s and what is not of them. False where none of them stands. */
+static bool take_named(struct reader* r) {
 	static const struct range digit[] = {{'0', '9'}};
 	static const struct range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 	static const struct range space[] = {
 	    {9, 13},          {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
 	    {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
-	const char lower = (char)(letter | 0x20);
-	const struct range* of = lower == 'd' ? digit : lower == 'w' ? word : lower == 's' ? space : NULL;
-	if (!of)
+	if (!reader_at(r, '\\') || r->at + 1 >= r->size || !r->text[r->at + 1] ||
+	    !strchr("dDwWsS", r->text[r->at + 1]))
 		return false;
+	const char letter = r->text[r->at + 1], lower = (char)(letter | 0x20);
+	const struct range* of = lower == 'd' ? digit : lower == 'w' ? word : space;
+	r->at += 2;
 	const int n = lower == 'd' ? 1 : lower == 'w' ? 4 : 10, from = r->n_ranges;
 	for (int i = 0; i < n; i++)
 		reader_range(r, of[i].low, of[i].high);
@@ -39,80 +40,10 @@ static bool add_named(struct reader* r, char letter) {
 	return true;
 }
 
-/* One character that stands for itself, or an escape of one. */
-static uint32_t character(struct reader* r) {
-	uint32_t code = 0;
-	if (!reader_take(r, '\\')) {
-		const size_t length = utf8_character(r->text + r->at, r->size - r->at, &code);
-		if (length == 0)
-			return (uint32_t)reader_fail(r, "malformed UTF-8");
-		r->at += length;
-		return code;
-	}
-	if (!reader_more(r))
-		return (uint32_t)reader_fail(r, "nothing follows the backslash");
-	const char c = r->text[r->at++];
-	switch (c) {
-	case 'n':
-		return '\n';
-	case 't':
-		return '\t';
-	case 'r':
-		return '\r';
-	case 'f':
-		return '\f';
-	case 'v':
-		return '\v';
-	case '0':
-		return 0;
-	case 'x':
-		return reader_hexadecimal(r, 2);
-	case 'u':
-		return reader_hexadecimal(r, 4);
-	default:
-		if ((c >= '1' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (uint8_t)c >= 0x80)
-			return (uint32_t)reader_fail(r, "this escape is not supported");
-		return (uint8_t)c;
-	}
-}
-
-static bool named_ahead(const struct reader* r) {
-	return reader_at(r, '\\') && r->at + 1 < r->size && strchr("dDwWsS", r->text[r->at + 1]);
-}
-
-/* After '['. */
-static int class(struct reader* r) {
-	const int from = r->n_ranges;
-	const bool negated = reader_take(r, '^');
-	while (reader_more(r) && !reader_at(r, ']')) {
-		if (named_ahead(r)) {
-			r->at += 2;
-			add_named(r, r->text[r->at - 1]);
-			continue;
-		}
-		const bool backspace = r->at + 1 < r->size && r->text[r->at] == '\\' && r->text[r->at + 1] == 'b';
-		if (backspace)
-			r->at += 2;
-		const uint32_t low = backspace ? 8 : character(r);
-		uint32_t high = low;
-		if (reader_at(r, '-') && r->at + 1 < r->size && r->text[r->at + 1] != ']') {
-			r->at++;
-			if (named_ahead(r))
-				return reader_fail(r, "a class cannot end a range");
-			high = character(r);
-		}
-		if (high < low)
-			return reader_fail(r, "a range is the wrong way round");
-		reader_range(r, low, high);
-	}
-	if (!reader_take(r, ']'))
-		return reader_fail(r, "a class is not closed");
-	if (negated && !r->failed)
-		reader_negate(r, from);
-	else
-		reader_tidy(r, from);
-	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
-}
+static const struct dialect outside = {
+    .letters = "ntrfv0", .means = "\n\t\r\f\v\0", .hexadecimal = "xu", .named = take_named};
+static const struct dialect in_class = {
+    .letters = "bntrfv0", .means = "\b\n\t\r\f\v\0", .hexadecimal = "xu", .named = take_named};
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
@@ -145,7 +76,7 @@ static int atom(struct reader* r) {
 	if (reader_take(r, '('))
 		return group(r);
 	if (reader_take(r, '['))
-		return class(r);
+		return reader_class(r, &in_class);
 	if (reader_take(r, '^'))
 		return reader_node(r, (struct node){.kind = NODE_START});
 	if (reader_take(r, '$'))
@@ -158,14 +89,11 @@ static int atom(struct reader* r) {
 			reader_negate(r, from);
 		return one_class(r, from);
 	}
-	if (named_ahead(r)) {
-		r->at += 2;
-		add_named(r, r->text[r->at - 1]);
+	if (take_named(r))
 		return one_class(r, from);
-	}
 	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?'))
 		return reader_fail(r, "nothing to repeat");
-	const uint32_t code = character(r);
+	const uint32_t code = reader_character(r, &outside);
 	reader_range(r, code, code);
 	return one_class(r, from);
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/utf8.h"
+
 bool reader_open(struct reader* r) {
 	r->node = malloc(READER_NODES * sizeof *r->node);
 	r->range = malloc(READER_RANGES * sizeof *r->range);
@@ -72,19 +74,68 @@ void reader_negate(struct reader* r, int from) {
 	r->n_ranges -= n;
 }
 
-uint32_t reader_hexadecimal(struct reader* r, int digits) {
+static uint32_t hexadecimal(struct reader* r, int digits) {
 	uint32_t code = 0;
 	for (int i = 0; i < digits; i++) {
 		const char c = reader_more(r) ? r->text[r->at++] : 0;
-		const int value = c >= '0' && c <= '9'   ? c - '0'
-		                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
-		                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
-		                                         : -1;
+		const int value = hexadecimal_digit(c);
 		if (value < 0)
 			return (uint32_t)reader_fail(r, "a hexadecimal digit is missing");
 		code = code << 4 | (uint32_t)value;
 	}
 	return code <= LAST_CODE ? code : (uint32_t)reader_fail(r, "no character has this number");
+}
+
+static bool is_plain(char c) {
+	return !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	         (uint8_t)c >= 0x80);
+}
+
+uint32_t reader_character(struct reader* r, const struct dialect* d) {
+	uint32_t code = 0;
+	if (!reader_take(r, '\\')) {
+		const size_t length = utf8_character(r->text + r->at, r->size - r->at, &code);
+		if (length == 0)
+			return (uint32_t)reader_fail(r, "malformed UTF-8");
+		r->at += length;
+		return code;
+	}
+	if (!reader_more(r))
+		return (uint32_t)reader_fail(r, "nothing follows the backslash");
+	const char c = r->text[r->at++];
+	const char* const letter = c ? strchr(d->letters, c) : NULL;
+	if (letter)
+		return (uint8_t)d->means[letter - d->letters];
+	if (c && strchr(d->hexadecimal, c))
+		return hexadecimal(r, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+	if (d->itself ? c && strchr(d->itself, c) : is_plain(c))
+		return (uint8_t)c;
+	return (uint32_t)reader_fail(r, "this escape is not supported");
+}
+
+int reader_class(struct reader* r, const struct dialect* d) {
+	const int from = r->n_ranges;
+	const bool negated = reader_take(r, '^');
+	while (reader_more(r) && !reader_at(r, ']')) {
+		if (d->named && d->named(r))
+			continue;
+		const uint32_t low = reader_character(r, d);
+		uint32_t high = low;
+		if (reader_at(r, '-') && r->at + 1 < r->size && r->text[r->at + 1] != ']') {
+			r->at++;
+			if (d->named && d->named(r))
+				return reader_fail(r, "a class cannot end a range");
+			high = reader_character(r, d);
+		}
+		if (high < low)
+			return reader_fail(r, "a range is the wrong way round");
+		reader_range(r, low, high);
+	}
+	if (!reader_take(r, ']'))
+		return reader_fail(r, "a class is not closed");
+	if (!r->failed)
+		(negated ? reader_negate : reader_tidy)(r, from);
+	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 
 int reader_number(struct reader* r) {

@@ -64,7 +64,17 @@ static inline bool reader_take(struct reader* r, char c) {
 	r->at += here;
 	return here;
 }
-uint32_t reader_hexadecimal(struct reader*, int digits); /* a character's number */
-int reader_number(struct reader*);                       /* of a repeat; UNBOUNDED where none stands */
+/* How a character is written: by itself, or after a backslash. */
+struct dialect {
+	const char *letters, *means; /* escapes of a letter each, and what they stand for */
+	const char* hexadecimal;     /* of x, u and U those that 2, 4 and 8 digits follow */
+	const char* itself;          /* what an escape leaves as it is; NULL: all that is no letter or digit */
+	bool (*named)(
+	    struct reader*); /* takes a set of characters that has a name, such as \d; NULL: there are none */
+};
+uint32_t reader_character(struct reader*, const struct dialect*);
+/* A class, after its [: the node. */
+int reader_class(struct reader*, const struct dialect*);
+int reader_number(struct reader*); /* of a repeat; UNBOUNDED where none stands */
 
 #endif

@@ -9,7 +9,7 @@ static struct value missing(struct value of, const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .of = (uint8_t)of.kind, .string = name};
 }
 
-static struct value loop_attribute(struct machine* m, struct value v, const struct string* name) {
+static struct value loop_attribute(struct value v, const struct string* name) {
 	const struct loop* const l = v.loop;
 	const struct {
 		const char* name;
@@ -28,18 +28,17 @@ static struct value loop_attribute(struct machine* m, struct value v, const stru
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (string_is(name, known[i].name))
 			return known[i].value;
-	(void)m;
 	return missing(v, name);
 }
 
 /* A bound method, or undefined where the kind has none of that name. */
 static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
-	const struct method_of* const what = library_method(v.kind, name);
+	const struct routine* const what = library_method(v.kind, name);
 	if (!what)
 		return missing(v, name);
 	struct value method = {.kind = METHOD};
 	method.method = MACHINE_NEW(m, struct method, .self = v, .what = what);
-	if (!what->call) { /* one that would change the value in place */
+	if (!what->run) { /* one that would change the value in place */
 		method = missing(v, name);
 		method.unsafe = true;
 	}
@@ -50,7 +49,7 @@ struct value value_attribute(struct machine* m, struct value v, const struct str
 	if (v.kind == UNDEFINED)
 		value_fail_undefined(m, v);
 	if (v.kind == LOOP) {
-		const struct value found = loop_attribute(m, v, name);
+		const struct value found = loop_attribute(v, name);
 		return found.kind == UNDEFINED && found.of == LOOP ? method_attribute(m, v, name) : found;
 	}
 	if (v.kind == MACRO && string_is(name, "name"))
@@ -98,7 +97,7 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 	if (index.kind == STRING) {
 		if (v.kind == DICT)
 			return method_attribute(m, v, index.string);
-		return value_attribute(m, v, string_intern(m, index.string->data, index.string->size));
+		return value_attribute(m, v, index.string);
 	}
 	if (index.kind == UNDEFINED && index.unsafe)
 		value_fail_undefined(m, index);
@@ -202,10 +201,9 @@ static void add_argument(struct machine* m, struct arguments* a, struct value v)
 	a->value[a->n++] = v;
 }
 
-static void add_keyword(struct machine* m, struct arguments* a, const struct string* text, struct value v) {
-	const struct string* const name = string_intern(m, text->data, text->size);
+static void add_keyword(struct machine* m, struct arguments* a, const struct string* name, struct value v) {
 	a->keyword = machine_grow(m, a->keyword, &a->keyword_capacity, a->n_keywords + 1, sizeof *a->keyword);
-	a->keyword[a->n_keywords++] = (struct keyword){name, text, v};
+	a->keyword[a->n_keywords++] = (struct keyword){name, v};
 }
 
 static void spread_dict(struct machine* m, struct arguments* a, struct value v) {
@@ -241,9 +239,9 @@ struct arguments evaluate_arguments(struct machine* m, struct scope* s, const st
 struct value call_value(struct machine* m, struct value callee, const struct arguments* a) {
 	switch (callee.kind) {
 	case FUNCTION:
-		return callee.function->call(m, a);
+		return routine_call(m, callee.function, value_none(), a);
 	case METHOD:
-		return callee.method->what->call(m, callee.method->self, a, callee.method->what);
+		return routine_call(m, callee.method->what, callee.method->self, a);
 	case MACRO:
 		return call_macro(m, callee.macro, a);
 	case LOOP:
@@ -257,12 +255,12 @@ struct value call_value(struct machine* m, struct value callee, const struct arg
 
 static struct value evaluate_filter(struct machine* m, struct scope* s, const struct node* n,
                                     struct value v) {
-	const struct filter* const filter = n->table;
+	const struct routine* const filter = n->table;
 	const struct arguments a = evaluate_arguments(m, s, n);
 	m->line = n->line;
 	if (!filter)
 		library_fail(m, n);
-	return filter_call(m, filter, v, &a);
+	return routine_call(m, filter, v, &a);
 }
 
 struct value evaluate_filters(struct machine* m, struct scope* s, const struct node* n, struct value inner) {
@@ -275,13 +273,13 @@ struct value evaluate_filters(struct machine* m, struct scope* s, const struct n
 /* `x is defined` of what is no name at all is no failure; nor is a test that is not known where it is not
  * met. */
 static bool evaluate_test(struct machine* m, struct scope* s, const struct node* n) {
-	const struct test* const test = n->table;
+	const struct routine* const test = n->table;
 	const struct value v = evaluate(m, s, n->a);
 	const struct arguments a = evaluate_arguments(m, s, n);
 	m->line = n->line;
 	if (!test)
 		library_fail(m, n);
-	return test_call(m, test, v, &a) != n->flag;
+	return value_truth(routine_call(m, test, v, &a)) != n->flag;
 }
 
 /* ---- expressions -------------------------------------------------------------------------- */
@@ -333,8 +331,8 @@ static struct value evaluate_sign(struct machine* m, struct scope* s, const stru
 	return operator_binary(m, n->kind == NODE_NEGATE ? MINUS : PLUS, zero, v);
 }
 
-static struct value evaluate_name(struct scope* s, const struct node* n) {
-	const struct value* const found = scope_find(s, n->name);
+static struct value evaluate_name(struct machine* m, struct scope* s, const struct node* n) {
+	const struct value* const found = scope_find(m, s, n->name);
 	return found ? *found : value_undefined(n->name);
 }
 
@@ -357,7 +355,7 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 	case NODE_LITERAL:
 		return n->value;
 	case NODE_NAME:
-		return evaluate_name(s, n);
+		return evaluate_name(m, s, n);
 	case NODE_TUPLE:
 		return evaluate_items(m, s, n, TUPLE);
 	case NODE_LIST:

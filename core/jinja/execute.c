@@ -5,17 +5,17 @@
 
 /* ---- scopes ------------------------------------------------------------------------------- */
 
-struct value* scope_find(struct scope* s, const struct string* name) {
+struct value* scope_find(struct machine* m, struct scope* s, const struct string* name) {
 	for (; s; s = s->outer)
 		for (int i = s->n - 1; i >= 0; i--)
-			if (s->binding[i].name == name)
+			if (string_equal(m, s->binding[i].name, name))
 				return &s->binding[i].value;
 	return NULL;
 }
 
 void scope_set(struct machine* m, struct scope* s, const struct string* name, struct value v) {
 	for (int i = 0; i < s->n; i++)
-		if (s->binding[i].name == name) {
+		if (string_equal(m, s->binding[i].name, name)) {
 			s->binding[i].value = v;
 			return;
 		}
@@ -40,7 +40,7 @@ static void set_tuple(struct machine* m, struct scope* s, const struct node* tar
 }
 
 static void set_member(struct machine* m, struct scope* s, const struct node* target, struct value v) {
-	const struct value* const of = scope_find(s, target->a->name);
+	const struct value* const of = scope_find(m, s, target->a->name);
 	if (!of || of->kind != NAMESPACE)
 		machine_fail(m, "cannot assign attribute on non-namespace object");
 	dict_set(m, of->dict, value_string(target->name), v);
@@ -88,13 +88,12 @@ static const struct list* chosen(struct machine* m, struct scope* s, const struc
 
 static enum flow run_loop(struct machine* m, struct scope* s, const struct node* n, struct value over,
                           int depth, struct builder* out) {
-	static const char name[] = "loop";
 	const struct list* const items = chosen(m, s, n, value_items(m, over));
 	if (items->n == 0)
 		return n->e ? execute(m, scope_within(m, s), n->e, out) : GO_ON;
 	struct loop* const loop = MACHINE_NEW(m, struct loop, .item = items->item, .n = items->n, .depth = depth,
 	                                      .node = n->flag ? n : NULL, .scope = s);
-	const struct string* const loop_name = string_intern(m, name, sizeof name - 1);
+	const struct string* const loop_name = string_of(m, "loop");
 	for (; loop->at < loop->n; loop->at++) {
 		struct scope* const inner = scope_within(m, s);
 		scope_set(m, inner, loop_name, (struct value){.kind = LOOP, .loop = loop});
@@ -106,9 +105,9 @@ static enum flow run_loop(struct machine* m, struct scope* s, const struct node*
 }
 
 struct value call_loop(struct machine* m, struct loop* loop, const struct arguments* arguments) {
-	static const char* const name[] = {"iterable", NULL};
+	static const struct routine self = {"loop", NULL, 0, 1, {"iterable"}};
 	struct value over;
-	arguments_take(m, arguments, "loop", name, 1, &over);
+	arguments_take(m, &self, arguments, &over);
 	if (!loop->node)
 		machine_fail(m, "The loop must have the 'recursive' marker to be called recursively.");
 	struct builder b = {.machine = m};
@@ -119,9 +118,10 @@ struct value call_loop(struct machine* m, struct loop* loop, const struct argume
 /* ---- macros ------------------------------------------------------------------------------- */
 
 /* The value given by name, and that it was used; NULL when none was. */
-static const struct value* by_name(const struct arguments* a, const struct string* name, bool* used) {
+static const struct value* by_name(struct machine* m, const struct arguments* a, const struct string* name,
+                                   bool* used) {
 	for (int i = 0; i < a->n_keywords; i++)
-		if (a->keyword[i].name == name) {
+		if (string_equal(m, a->keyword[i].name, name)) {
 			used[i] = true;
 			return &a->keyword[i].value;
 		}
@@ -129,14 +129,14 @@ static const struct value* by_name(const struct arguments* a, const struct strin
 }
 
 static void set_named(struct machine* m, struct scope* s, const char* name, struct value v) {
-	scope_set(m, s, string_intern(m, name, strlen(name)), v);
+	scope_set(m, s, string_of(m, name), v);
 }
 
 /* kwargs: the arguments by name that are no parameter's; `caller` is told apart. */
 static void set_rest(struct machine* m, struct scope* s, const struct node* macro, const struct arguments* a,
                      const bool* used) {
 	struct value rest = value_dict(m);
-	struct value caller = value_undefined(string_intern(m, "caller", 6));
+	struct value caller = value_undefined(string_of(m, "caller"));
 	for (int i = 0; i < a->n_keywords; i++) {
 		const struct string* const name = a->keyword[i].name;
 		if (used[i])
@@ -144,10 +144,10 @@ static void set_rest(struct machine* m, struct scope* s, const struct node* macr
 		if (macro->caller && string_is(name, "caller"))
 			caller = a->keyword[i].value;
 		else if (macro->kwargs)
-			dict_set(m, rest.dict, value_string(a->keyword[i].text), a->keyword[i].value);
+			dict_set(m, rest.dict, value_string(name), a->keyword[i].value);
 		else
 			machine_fail(m, "macro '%.60s' takes no keyword argument '%.*s'", macro->name->data,
-			             (int)(name->size < 60 ? name->size : 60), name->data);
+			             EXCERPT(name));
 	}
 	if (macro->caller)
 		set_named(m, s, "caller", caller);
@@ -158,8 +158,7 @@ static void set_rest(struct machine* m, struct scope* s, const struct node* macr
 static void set_surplus(struct machine* m, struct scope* s, const struct node* macro,
                         const struct arguments* a) {
 	if (a->n > macro->n && !macro->varargs)
-		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)",
-		             (int)(macro->name->size < 60 ? macro->name->size : 60), macro->name->data, macro->n);
+		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)", EXCERPT(macro->name), macro->n);
 	if (!macro->varargs)
 		return;
 	struct value surplus = value_list(m, TUPLE);
@@ -177,7 +176,7 @@ struct value call_macro(struct machine* m, const struct macro* macro, const stru
 	machine_enter(m);
 	for (int i = 0; i < n->n; i++) {
 		const struct node* const parameter = n->item[i];
-		const struct value* const named = i < a->n ? NULL : by_name(a, parameter->name, used);
+		const struct value* const named = i < a->n ? NULL : by_name(m, a, parameter->name, used);
 		struct value v = value_undefined(parameter->name);
 		if (i < a->n)
 			v = a->value[i];
@@ -204,7 +203,7 @@ static void call_block(struct machine* m, struct scope* s, const struct node* n,
 	const struct value callee = evaluate(m, s, n->a->a);
 	struct arguments a = evaluate_arguments(m, s, n->a);
 	a.keyword = machine_grow(m, a.keyword, &a.keyword_capacity, a.n_keywords + 1, sizeof *a.keyword);
-	a.keyword[a.n_keywords++] = (struct keyword){n->b->name, n->b->name, make_macro(m, s, n->b)};
+	a.keyword[a.n_keywords++] = (struct keyword){n->b->name, make_macro(m, s, n->b)};
 	value_write(out, call_value(m, callee, &a));
 }
 

@@ -269,12 +269,11 @@ static struct value field_root(struct machine* m, const struct string* s, size_t
 			machine_fail(m, "Replacement index %d out of range for positional args tuple", i);
 		return f->arguments->value[i];
 	}
-	const struct string* const name = string_intern(m, s->data + at, end - at);
+	const struct string* const name = string_part(m, s, at, end);
 	for (int i = 0; i < f->arguments->n_keywords; i++)
-		if (f->arguments->keyword[i].name == name)
+		if (string_equal(m, f->arguments->keyword[i].name, name))
 			return f->arguments->keyword[i].value;
-	machine_fail(m, "format names '%.*s', which is not given", (int)(name->size < 60 ? name->size : 60),
-	             name->data);
+	machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
 }
 
 static size_t span_without(const struct string* s, size_t at, size_t end, const char* stops) {
@@ -292,7 +291,7 @@ static struct value field_value(struct machine* m, const struct string* s, size_
 		at = stop + 1;
 		stop = span_without(s, at, end, index ? "]" : ".[");
 		const struct string* const name = string_part(m, s, at, stop);
-		v = index ? value_path(m, v, name) : value_attribute(m, v, string_intern(m, name->data, name->size));
+		v = index ? value_path(m, v, name) : value_attribute(m, v, name);
 		stop += index && stop < end;
 	}
 	return v;

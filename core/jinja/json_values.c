@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/utf8.h"
 #include "core/jinja/value.h"
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -22,11 +23,7 @@ struct reader {
 
 static struct value read_value(struct reader*, bool trusted);
 
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-static void
-fail_json(const struct reader* r, const char* wanted) {
+static _Noreturn void fail_json(const struct reader* r, const char* wanted) {
 	machine_fail(r->machine, "%s: byte %zu of the JSON: expected %s", r->what, (size_t)(r->at - r->start),
 	             wanted);
 }
@@ -48,10 +45,7 @@ static unsigned read_hex(struct reader* r) {
 	unsigned code = 0;
 	for (int i = 0; i < 4; i++, r->at++) {
 		const char c = r->at < r->end ? *r->at : 0;
-		const int digit = c >= '0' && c <= '9'   ? c - '0'
-		                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
-		                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
-		                                         : -1;
+		const int digit = hexadecimal_digit(c);
 		if (digit < 0)
 			fail_json(r, "four hexadecimal digits");
 		code = code * 16 + (unsigned)digit;

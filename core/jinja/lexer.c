@@ -245,10 +245,7 @@ static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
 	uint32_t code = 0;
 	for (int i = 0; i < n; i++) {
 		const char c = x->at + 1 < end ? x->source[x->at + 1] : 0;
-		const int digit = is_digit(c)            ? c - '0'
-		                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
-		                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
-		                                         : -1;
+		const int digit = hexadecimal_digit(c);
 		if (digit < 0)
 			machine_fail(x->machine, "a string with a broken \\x, \\u or \\U escape");
 		code = code << 4 | (uint32_t)digit;
@@ -364,7 +361,7 @@ static struct token next_inside(struct lexer* x) {
 	while (in_name(peek(x, n)))
 		n++;
 	token = (struct token){.kind = TOKEN_NAME, .line = x->line};
-	token.text = string_intern(x->machine, x->source + x->at, n);
+	token.text = string_new(x->machine, x->source + x->at, n, false);
 	advance(x, x->at + n);
 	return token;
 }

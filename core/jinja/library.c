@@ -8,26 +8,36 @@
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-void arguments_take(struct machine* m, const struct arguments* a, const char* of, const char* const* name,
-                    int required, struct value* out) {
+void arguments_take(struct machine* m, const struct routine* r, const struct arguments* a,
+                    struct value* given) {
 	int n = 0;
-	for (; name[n]; n++)
-		out[n] = n < a->n ? a->value[n] : (struct value){.kind = ABSENT};
+	for (; n < MOST_PARAMETERS && r->parameter[n]; n++)
+		given[n] = n < a->n ? a->value[n] : (struct value){.kind = ABSENT};
 	if (a->n > n)
-		machine_fail(m, "%s takes at most %d argument%s, %d were given", of, n, n == 1 ? "" : "s", a->n);
+		machine_fail(m, "%s takes at most %d argument%s, %d were given", r->name, n, n == 1 ? "" : "s", a->n);
 	for (int k = 0; k < a->n_keywords; k++) {
-		const struct keyword* const given = &a->keyword[k];
+		const struct keyword* const keyword = &a->keyword[k];
 		int i = 0;
-		while (i < n && !string_is(given->name, name[i]))
+		while (i < n && !string_is(keyword->name, r->parameter[i]))
 			i++;
-		if (i == n || out[i].kind != ABSENT)
-			machine_fail(m, "%s: unexpected argument '%.*s'", of,
-			             (int)(given->name->size < 60 ? given->name->size : 60), given->name->data);
-		out[i] = given->value;
+		if (i == n || given[i].kind != ABSENT)
+			machine_fail(m, "%s: unexpected argument '%.*s'", r->name, EXCERPT(keyword->name));
+		given[i] = keyword->value;
 	}
-	for (int i = 0; i < required; i++)
-		if (out[i].kind == ABSENT)
-			machine_fail(m, "%s: the argument '%s' is missing", of, name[i]);
+	for (int i = 0; i < r->required; i++)
+		if (given[i].kind == ABSENT)
+			machine_fail(m, "%s: the argument '%s' is missing", r->name, r->parameter[i]);
+}
+
+struct value routine_call(struct machine* m, const struct routine* r, struct value self,
+                          const struct arguments* a) {
+	struct call call = {.name = r->name, .how = r->how, .self = self, .all = a};
+	machine_enter(m);
+	if (r->required != AS_THEY_CAME)
+		arguments_take(m, r, a, call.given);
+	const struct value out = r->run(m, &call);
+	machine_leave(m);
+	return out;
 }
 
 struct arguments arguments_rest(const struct arguments* a, int skip) {
@@ -60,176 +70,157 @@ const struct string* argument_string(struct machine* m, struct value v, const ch
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static struct value operand(struct machine* m, const struct arguments* a, const struct test* self) {
-	static const char* const name[] = {"other", NULL};
-	struct value other;
-	arguments_take(m, a, self->name, name, 1, &other);
-	return other;
-}
-
 /* how: the kinds that are meant */
-static bool is_of(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	(void)m, (void)a;
-	return self->how >> v.kind & 1;
+static struct value is_of(struct machine* m, struct call* c) {
+	(void)m;
+	return value_boolean(c->how >> c->self.kind & 1);
 }
 #define OF(kind) (1 << (kind))
 
 /* how: which of the two */
-static bool is_truth(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	(void)m, (void)a;
-	return v.kind == BOOLEAN && v.boolean == self->how;
+static struct value is_truth(struct machine* m, struct call* c) {
+	(void)m;
+	return value_boolean(c->self.kind == BOOLEAN && c->self.boolean == c->how);
 }
-static bool is_iterable(struct machine* m, struct value v, const struct arguments* a,
-                        const struct test* self) {
-	(void)m, (void)a, (void)self;
-	return value_is_iterable(v);
+static struct value is_iterable(struct machine* m, struct call* c) {
+	(void)m;
+	return value_boolean(value_is_iterable(c->self));
 }
-static bool is_escaped(struct machine* m, struct value v, const struct arguments* a,
-                       const struct test* self) {
-	(void)m, (void)a, (void)self;
-	return v.kind == STRING && v.string->markup;
+static struct value is_escaped(struct machine* m, struct call* c) {
+	(void)m;
+	return value_boolean(c->self.kind == STRING && c->self.string->markup);
 }
 
-static bool leaves(struct machine* m, struct value v, struct value divisor, int64_t rest) {
-	return value_equal(m, operator_binary(m, MODULO, v, divisor), value_integer(rest));
+static struct value leaves(struct machine* m, struct value v, struct value divisor, int64_t rest) {
+	return value_boolean(value_equal(m, operator_binary(m, MODULO, v, divisor), value_integer(rest)));
 }
 /* how: what is left over */
-static bool is_by_two(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	(void)a;
-	return leaves(m, v, value_integer(2), self->how);
+static struct value is_by_two(struct machine* m, struct call* c) {
+	return leaves(m, c->self, value_integer(2), c->how);
 }
-static bool is_divisible(struct machine* m, struct value v, const struct arguments* a,
-                         const struct test* self) {
-	return leaves(m, v, operand(m, a, self), 0);
+static struct value is_divisible(struct machine* m, struct call* c) {
+	return leaves(m, c->self, c->given[0], 0);
 }
 
-static bool is_in(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	return value_in(m, v, operand(m, a, self));
+static struct value is_in(struct machine* m, struct call* c) {
+	return value_boolean(value_in(m, c->self, c->given[0]));
 }
-static bool is_same(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	const struct value other = operand(m, a, self);
-	if (v.kind != other.kind)
-		return false;
-	return v.kind >= STRING ? v.list == other.list : value_equal(m, v, other);
+static struct value is_same(struct machine* m, struct call* c) {
+	const struct value v = c->self, other = c->given[0];
+	return value_boolean(v.kind == other.kind &&
+	                     (v.kind >= STRING ? v.list == other.list : value_equal(m, v, other)));
 }
 /* how: the operator */
-static bool compares(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	return operator_compare(m, (enum operator)self->how, v, operand(m, a, self));
+static struct value compares(struct machine* m, struct call* c) {
+	return value_boolean(operator_compare(m, (enum operator)c->how, c->self, c->given[0]));
 }
 
-/* how: whether upper */
-static bool is_in_case(struct machine* m, struct value v, const struct arguments* a,
-                       const struct test* self) {
-	static const struct arguments none = {0};
-	(void)a;
-	return value_truth(text_method(m, value_show(m, v), self->how ? "isupper" : "islower", &none));
+static struct value is_filter(struct machine* m, struct call* c) {
+	(void)m;
+	return value_boolean(c->self.kind == STRING && library_filter(c->self.string));
+}
+static struct value is_test(struct machine* m, struct call* c) {
+	(void)m;
+	return value_boolean(c->self.kind == STRING && library_test(c->self.string));
 }
 
-static bool is_filter(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	(void)m, (void)a, (void)self;
-	return v.kind == STRING && library_filter(v.string);
-}
-static bool is_test(struct machine* m, struct value v, const struct arguments* a, const struct test* self) {
-	(void)m, (void)a, (void)self;
-	return v.kind == STRING && library_test(v.string);
-}
-
-static const struct test tests[] = {
-    {"defined", is_of, ~OF(UNDEFINED), false},
-    {"undefined", is_of, OF(UNDEFINED), false},
-    {"none", is_of, OF(NONE), false},
-    {"boolean", is_of, OF(BOOLEAN), false},
-    {"true", is_truth, true, false},
-    {"false", is_truth, false, false},
-    {"integer", is_of, OF(INTEGER), false},
-    {"float", is_of, OF(FLOAT), false},
-    {"number", is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), false},
-    {"string", is_of, OF(STRING), false},
-    {"mapping", is_of, OF(DICT), false},
-    {"iterable", is_iterable, 0, false},
+static const struct routine value_tests[] = {
+    {"defined", is_of, ~OF(UNDEFINED), 0, {NULL}},
+    {"undefined", is_of, OF(UNDEFINED), 0, {NULL}},
+    {"none", is_of, OF(NONE), 0, {NULL}},
+    {"boolean", is_of, OF(BOOLEAN), 0, {NULL}},
+    {"true", is_truth, true, 0, {NULL}},
+    {"false", is_truth, false, 0, {NULL}},
+    {"integer", is_of, OF(INTEGER), 0, {NULL}},
+    {"float", is_of, OF(FLOAT), 0, {NULL}},
+    {"number", is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), 0, {NULL}},
+    {"string", is_of, OF(STRING), 0, {NULL}},
+    {"mapping", is_of, OF(DICT), 0, {NULL}},
+    {"iterable", is_iterable, 0, 0, {NULL}},
     /* what has a length and an index: dicts and the undefined too */
-    {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), false},
-    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO) | OF(LOOP), false},
-    {"escaped", is_escaped, 0, false},
-    {"even", is_by_two, 0, false},
-    {"odd", is_by_two, 1, false},
-    {"divisibleby", is_divisible, 0, true},
-    {"in", is_in, 0, true},
-    {"sameas", is_same, 0, true},
-    {"eq", compares, EQUAL, true},
-    {"equalto", compares, EQUAL, true},
-    {"==", compares, EQUAL, true},
-    {"ne", compares, NOT_EQUAL, true},
-    {"!=", compares, NOT_EQUAL, true},
-    {"lt", compares, LESS, true},
-    {"lessthan", compares, LESS, true},
-    {"<", compares, LESS, true},
-    {"le", compares, LESS_EQUAL, true},
-    {"<=", compares, LESS_EQUAL, true},
-    {"gt", compares, GREATER, true},
-    {"greaterthan", compares, GREATER, true},
-    {">", compares, GREATER, true},
-    {"ge", compares, GREATER_EQUAL, true},
-    {">=", compares, GREATER_EQUAL, true},
-    {"upper", is_in_case, true, false},
-    {"lower", is_in_case, false, false},
-    {"filter", is_filter, 0, false},
-    {"test", is_test, 0, false},
-};
+    {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), 0, {NULL}},
+    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO) | OF(LOOP), 0, {NULL}},
+    {"escaped", is_escaped, 0, 0, {NULL}},
+    {"even", is_by_two, 0, 0, {NULL}},
+    {"odd", is_by_two, 1, 0, {NULL}},
+    {"divisibleby", is_divisible, 0, 1, {"num"}},
+    {"in", is_in, 0, 1, {"seq"}},
+    {"sameas", is_same, 0, 1, {"other"}},
+    {"eq", compares, EQUAL, 1, {"other"}},
+    {"equalto", compares, EQUAL, 1, {"other"}},
+    {"==", compares, EQUAL, 1, {"other"}},
+    {"ne", compares, NOT_EQUAL, 1, {"other"}},
+    {"!=", compares, NOT_EQUAL, 1, {"other"}},
+    {"lt", compares, LESS, 1, {"other"}},
+    {"lessthan", compares, LESS, 1, {"other"}},
+    {"<", compares, LESS, 1, {"other"}},
+    {"le", compares, LESS_EQUAL, 1, {"other"}},
+    {"<=", compares, LESS_EQUAL, 1, {"other"}},
+    {"gt", compares, GREATER, 1, {"other"}},
+    {"greaterthan", compares, GREATER, 1, {"other"}},
+    {">", compares, GREATER, 1, {"other"}},
+    {"ge", compares, GREATER_EQUAL, 1, {"other"}},
+    {">=", compares, GREATER_EQUAL, 1, {"other"}},
+    {"filter", is_filter, 0, 0, {NULL}},
+    {"test", is_test, 0, 0, {NULL}},
+    {NULL, NULL, 0, 0, {NULL}}};
 
-const struct test* library_test(const struct string* name) {
-	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-		if (string_is(name, tests[i].name))
-			return &tests[i];
+/* ---- by name ------------------------------------------------------------------------------ */
+
+static const struct routine* find(const struct routine* table, const struct string* name) {
+	for (; table->name; table++)
+		if (string_is(name, table->name))
+			return table;
 	return NULL;
 }
 
-bool test_call(struct machine* m, const struct test* test, struct value v, const struct arguments* a) {
-	if (!test->operand && (a->n || a->n_keywords))
-		machine_fail(m, "the test '%s' takes no argument", test->name);
-	return test->call(m, v, a, test);
+const struct routine* library_test(const struct string* name) {
+	const struct routine* const found = find(value_tests, name);
+	return found ? found : find(text_tests, name);
 }
 
-const struct filter* library_filter(const struct string* name) {
-	const struct filter* const table[] = {text_filters, list_filters};
-	for (int i = 0; i < 2; i++)
-		for (const struct filter* f = table[i]; f->name; f++)
-			if (string_is(name, f->name))
-				return f;
-	return NULL;
+const struct routine* library_filter(const struct string* name) {
+	const struct routine* found = find(text_filters, name);
+	if (!found)
+		found = find(list_filters, name);
+	return found ? found : find(value_filters, name);
+}
+
+const struct routine* library_method(enum kind kind, const struct string* name) {
+	switch (kind) {
+	case STRING:
+		return find(text_methods, name);
+	case DICT:
+		return find(dict_methods, name);
+	case LOOP:
+		return find(loop_methods, name);
+	case LIST:
+		return find(list_methods, name);
+	case TUPLE:
+	case RANGE: /* of a list's index and count alone */
+		return string_is(name, "index") || string_is(name, "count") ? find(list_methods, name) : NULL;
+	default:
+		return NULL;
+	}
 }
 
 void library_fail(struct machine* m, const struct node* n) {
 	m->line = n->line;
 	machine_fail(m, "the %s '%.*s' is not known here", n->kind == NODE_FILTER ? "filter" : "test",
-	             (int)(n->name->size < 60 ? n->name->size : 60), n->name->data);
-}
-
-struct value filter_call(struct machine* m, const struct filter* filter, struct value v,
-                         const struct arguments* a) {
-	machine_enter(m);
-	const struct value out = filter->call(m, v, a);
-	machine_leave(m);
-	return out;
+	             EXCERPT(n->name));
 }
 
 /* ---- global functions --------------------------------------------------------------------- */
 
-static struct value raise_exception(struct machine* m, const struct arguments* a) {
-	static const char* const name[] = {"message", NULL};
-	struct value message;
-	arguments_take(m, a, "raise_exception", name, 1, &message);
-	const struct string* const text = value_show(m, message);
+static struct value raise_exception(struct machine* m, struct call* c) {
+	const struct string* const text = value_show(m, c->given[0]);
 	machine_raise(m, text->data, text->size);
 }
 
-static struct value strftime_now(struct machine* m, const struct arguments* a) {
-	static const char* const name[] = {"format", NULL};
-	struct value format;
+static struct value strftime_now(struct machine* m, struct call* c) {
 	struct tm now;
 	char text[512];
-	arguments_take(m, a, "strftime_now", name, 1, &format);
-	const struct string* const f = argument_string(m, format, "strftime_now", NULL);
+	const struct string* const f = argument_string(m, c->given[0], "strftime_now", NULL);
 	char pattern[256];
 	if (f->size >= sizeof pattern || !localtime_r(&m->now, &now))
 		machine_fail(m, "strftime_now: a format of more than %zu bytes", sizeof pattern - 1);
@@ -244,12 +235,12 @@ static struct value strftime_now(struct machine* m, const struct arguments* a) {
 
 enum { RANGE_MOST = 100000 }; /* the sandbox's */
 
-static struct value range(struct machine* m, const struct arguments* a) {
+static struct value range(struct machine* m, struct call* c) {
 	int64_t part[3] = {0, 0, 1};
-	if (a->n_keywords || a->n < 1 || a->n > 3)
+	if (c->all->n_keywords || c->all->n < 1 || c->all->n > 3)
 		machine_fail(m, "range takes from 1 to 3 arguments");
-	for (int i = 0; i < a->n; i++)
-		part[a->n == 1 ? 1 : i] = argument_integer(m, a->value[i], "range", 0);
+	for (int i = 0; i < c->all->n; i++)
+		part[c->all->n == 1 ? 1 : i] = argument_integer(m, c->all->value[i], "range", 0);
 	if (part[2] == 0)
 		machine_fail(m, "range() arg 3 must not be zero");
 	for (int i = 0; i < 3; i++)
@@ -266,15 +257,15 @@ static struct value range(struct machine* m, const struct arguments* a) {
 }
 
 /* dict(mapping or pairs, name=value…). */
-static struct value make_dict(struct machine* m, const struct arguments* a) {
+static struct value make_dict(struct machine* m, struct call* c) {
 	struct value out = value_dict(m);
-	if (a->n > 1)
-		machine_fail(m, "dict expected at most 1 argument, got %d", a->n);
-	if (a->n && a->value[0].kind == DICT) {
-		for (int i = 0; i < a->value[0].dict->n; i++)
-			dict_set(m, out.dict, a->value[0].dict->entry[i].key, a->value[0].dict->entry[i].value);
-	} else if (a->n) {
-		const struct list* const pairs = value_items(m, a->value[0]);
+	if (c->all->n > 1)
+		machine_fail(m, "dict expected at most 1 argument, got %d", c->all->n);
+	if (c->all->n && c->all->value[0].kind == DICT) {
+		for (int i = 0; i < c->all->value[0].dict->n; i++)
+			dict_set(m, out.dict, c->all->value[0].dict->entry[i].key, c->all->value[0].dict->entry[i].value);
+	} else if (c->all->n) {
+		const struct list* const pairs = value_items(m, c->all->value[0]);
 		for (int i = 0; i < pairs->n; i++) {
 			const struct list* const pair = value_items(m, pairs->item[i]);
 			if (pair->n != 2)
@@ -282,20 +273,20 @@ static struct value make_dict(struct machine* m, const struct arguments* a) {
 			dict_set(m, out.dict, pair->item[0], pair->item[1]);
 		}
 	}
-	for (int i = 0; i < a->n_keywords; i++)
-		dict_set(m, out.dict, value_string(a->keyword[i].text), a->keyword[i].value);
+	for (int i = 0; i < c->all->n_keywords; i++)
+		dict_set(m, out.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
 	return out;
 }
 
-static struct value make_namespace(struct machine* m, const struct arguments* a) {
-	struct value out = make_dict(m, a);
+static struct value make_namespace(struct machine* m, struct call* c) {
+	struct value out = make_dict(m, c);
 	out.kind = NAMESPACE;
 	return out;
 }
 
-const struct function global_functions[] = {{"raise_exception", raise_exception},
-                                            {"strftime_now", strftime_now},
-                                            {"range", range},
-                                            {"dict", make_dict},
-                                            {"namespace", make_namespace},
-                                            {NULL, NULL}};
+const struct routine global_functions[] = {{"raise_exception", raise_exception, 0, 1, {"message"}},
+                                           {"strftime_now", strftime_now, 0, 1, {"format"}},
+                                           {"range", range, 0, AS_THEY_CAME, {NULL}},
+                                           {"dict", make_dict, 0, AS_THEY_CAME, {NULL}},
+                                           {"namespace", make_namespace, 0, AS_THEY_CAME, {NULL}},
+                                           {NULL, NULL, 0, 0, {NULL}}};

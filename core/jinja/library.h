@@ -5,48 +5,55 @@
 
 #include "core/jinja/node.h"
 
-/* ---- tables ------------------------------------------------------------------------------- */
+/* ---- routines ----------------------------------------------------------------------------- */
 
-struct filter {
+enum { MOST_PARAMETERS = 4, AS_THEY_CAME = -1 };
+
+/* One call of a routine. */
+struct call {
 	const char* name;
-	struct value (*call)(struct machine*, struct value, const struct arguments*);
+	int how;
+	struct value self;                   /* what is filtered or tested, or whose method it is */
+	struct value given[MOST_PARAMETERS]; /* by parameter, ABSENT where not given */
+	const struct arguments* all;         /* as they came */
 };
-struct test {
+
+/* What a template calls by a name: a filter, a test, a method, a global function. A row of a table each. */
+struct routine {
 	const char* name;
-	bool (*call)(struct machine*, struct value, const struct arguments*, const struct test* self);
-	int how;      /* which one, where several share a function */
-	bool operand; /* takes one, as `eq` does */
+	struct value (*run)(struct machine*, struct call*); /* NULL: what the sandbox forbids */
+	int how;                                            /* which one, where several share a function */
+	int required;                                       /* parameters that must be given, or AS_THEY_CAME */
+	const char* parameter[MOST_PARAMETERS];
 };
 /* NULL when there is none of that name. */
-const struct filter* library_filter(const struct string* name);
-const struct test* library_test(const struct string* name);
-const struct method_of* library_method(enum kind, const struct string* name);
-/* text.name(…) of a string that has such a method. */
-struct value text_method(struct machine*, const struct string* text, const char* name,
-                         const struct arguments*);
-extern const struct filter text_filters[], list_filters[]; /* up to a row without a name */
-extern const struct function global_functions[];
+const struct routine* library_filter(const struct string* name);
+const struct routine* library_test(const struct string* name);
+const struct routine* library_method(enum kind, const struct string* name);
+extern const struct routine global_functions[]; /* this and the tables below: up to a row without a name */
+extern const struct routine text_methods[], text_filters[], text_tests[];
+extern const struct routine list_methods[], dict_methods[], loop_methods[], list_filters[];
+extern const struct routine value_filters[];
 /* Fails naming the filter or test that the node asks for. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void library_fail(struct machine*, const struct node*);
+_Noreturn void library_fail(struct machine*, const struct node*);
 
-bool test_call(struct machine*, const struct test*, struct value, const struct arguments*);
-struct value filter_call(struct machine*, const struct filter*, struct value, const struct arguments*);
+/* Puts arguments by place and by name where they belong, and runs it. */
+struct value routine_call(struct machine*, const struct routine*, struct value self, const struct arguments*);
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-/* Puts arguments by place and by name where they belong: out[i] is that of name[i] (NULL ends them), ABSENT
- * when not given. The first `required` must be. Fails naming `of`. */
-void arguments_take(struct machine*, const struct arguments*, const char* of, const char* const* name,
-                    int required, struct value* out);
+/* Fills given; fails where an argument is missing or too many. */
+void arguments_take(struct machine*, const struct routine*, const struct arguments*, struct value* given);
 /* Those of a filter's filter (map('join', ', ')): without the first `skip` by place. */
 struct arguments arguments_rest(const struct arguments*, int skip);
 /* Each fails naming what it is for; ABSENT gives the default. */
 int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
 const struct string* argument_string(struct machine*, struct value, const char* what,
                                      const struct string* otherwise);
+/* None is as good as nothing. */
+static inline struct value argument_or_none(struct value v) {
+	return v.kind == NONE ? (struct value){.kind = ABSENT} : v;
+}
 /* An index as slices and find() take it: in [0, length], from the end when negative. */
 int64_t clamp_index(int64_t index, int64_t length);
 
@@ -66,11 +73,13 @@ struct value value_index(struct machine*, struct value, struct value index);
 struct value value_path(struct machine*, struct value, const struct string* path);
 const struct string* string_lower(struct machine*, const struct string*);
 const struct string* string_upper(struct machine*, const struct string*);
+/* The lines, without what ends them unless `keep`. */
+struct list* string_lines(struct machine*, const struct string*, bool keep);
 
 /* ---- evaluation --------------------------------------------------------------------------- */
 
 struct binding {
-	const struct string* name; /* interned */
+	const struct string* name;
 	struct value value;
 };
 struct scope {
@@ -92,7 +101,7 @@ struct loop {
 };
 void scope_set(struct machine*, struct scope*, const struct string* name, struct value);
 /* NULL when the name is bound nowhere. */
-struct value* scope_find(struct scope*, const struct string* name);
+struct value* scope_find(struct machine*, struct scope*, const struct string* name);
 
 struct value evaluate(struct machine*, struct scope*, const struct node*);
 struct value call_value(struct machine*, struct value callee, const struct arguments*);

@@ -20,7 +20,6 @@ enum {
 };
 
 struct chunk;
-struct string;
 
 struct machine {
 	struct chunk* chunk;
@@ -31,8 +30,6 @@ struct machine {
 	bool raised; /* the error is raise_exception's */
 	struct error* error;
 	jmp_buf escape;
-	const struct string** name; /* (n_names_slots, a power of two) interned, open-addressed */
-	size_t n_names, n_name_slots;
 	time_t now;
 };
 
@@ -58,9 +55,6 @@ __attribute__((format(printf, 2, 3), noreturn))
 #endif
 void machine_fail(struct machine*, const char* format, ...);
 /* Leaves with raise_exception's message. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void machine_raise(struct machine*, const char* message, size_t size);
+_Noreturn void machine_raise(struct machine*, const char* message, size_t size);
 
 #endif

@@ -29,41 +29,6 @@ const struct string* string_part(struct machine* m, const struct string* s, size
 	return machine_new(m, &part, sizeof part);
 }
 
-static uint64_t hash_bytes(const char* data, size_t size) {
-	uint64_t h = 0xcbf29ce484222325u;
-	for (size_t i = 0; i < size; i++)
-		h = (h ^ (uint8_t)data[i]) * 0x100000001b3u;
-	return h;
-}
-
-static void grow_names(struct machine* m) {
-	const size_t n = m->n_name_slots ? 2 * m->n_name_slots : 256;
-	const struct string** const slot = machine_alloc(m, n * sizeof *slot);
-	memset(slot, 0, n * sizeof *slot);
-	for (size_t i = 0; i < m->n_name_slots; i++) {
-		if (!m->name[i])
-			continue;
-		size_t at = hash_bytes(m->name[i]->data, m->name[i]->size) & (n - 1);
-		while (slot[at])
-			at = (at + 1) & (n - 1);
-		slot[at] = m->name[i];
-	}
-	m->name = slot;
-	m->n_name_slots = n;
-}
-
-const struct string* string_intern(struct machine* m, const char* data, size_t size) {
-	if (2 * m->n_names >= m->n_name_slots)
-		grow_names(m);
-	machine_charge(m, size);
-	size_t at = hash_bytes(data, size) & (m->n_name_slots - 1);
-	for (; m->name[at]; at = (at + 1) & (m->n_name_slots - 1))
-		if (m->name[at]->size == size && memcmp(m->name[at]->data, data, size) == 0)
-			return m->name[at];
-	m->n_names++;
-	return m->name[at] = string_new(m, data, size, false);
-}
-
 bool string_equal(struct machine* m, const struct string* a, const struct string* b) {
 	if (a == b)
 		return true;

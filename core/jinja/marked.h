@@ -30,10 +30,10 @@ static inline bool string_foreign_at(const struct string* s, size_t i) {
 const struct string* string_new(struct machine*, const char* data, size_t size, bool foreign); /* copies */
 const struct string* string_of(struct machine*, const char* words); /* copies; the template's own */
 const struct string* string_part(struct machine*, const struct string*, size_t start, size_t end);
-/* The same words, one object: equal names are equal pointers. Never foreign. */
-const struct string* string_intern(struct machine*, const char* data, size_t size);
 bool string_equal(struct machine*, const struct string*, const struct string*);
 bool string_is(const struct string*, const char* words);
+/* Of a string in a message, as "%.*s" takes it. */
+#define EXCERPT(s) (int)((s)->size < 60 ? (s)->size : 60), (s)->data
 int string_order(struct machine*, const struct string*, const struct string*); /* by character: -1, 0, 1 */
 
 /* Bytes of the character at a place below size, and which it is (U+FFFD + 0x110000 | byte when broken). */

@@ -50,11 +50,14 @@ enum operator{
 	NOT_IN
 };
 
+/* As it is written; one of a letter into `out`. */
+const char* operator_text(enum operator, char out[2]);
+
 struct token {
 	enum token_kind kind;
 	enum operator operator;
 	int line;
-	const struct string* text; /* TEXT, STRING; NAME: interned */
+	const struct string* text; /* TEXT, STRING, NAME */
 	struct value number;
 };
 
@@ -109,7 +112,7 @@ struct node {
 	bool flag;                    /* TEST: negated; FOR: recursive */
 	bool varargs, kwargs, caller; /* MACRO: the body uses them */
 	struct value value;           /* LITERAL */
-	const struct string* name;    /* interned; TEXT: the text */
+	const struct string* name;    /* TEXT: the text */
 	const void* table;            /* FILTER, TEST: its row, NULL when unknown */
 	const struct node *a, *b, *c, *d, *e;
 	const struct node** item; /* (n) */
@@ -149,10 +152,7 @@ bool parser_take(struct parser*, enum operator);
 bool parser_take_name(struct parser*, const char* name);
 void parser_want(struct parser*, enum operator, const char* what);
 const struct string* parser_want_name(struct parser*, const char* what);
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void parser_fail(struct parser*, const char* wanted);
+_Noreturn void parser_fail(struct parser*, const char* wanted);
 struct node* parser_node(struct parser*, enum node_kind);
 void node_add(struct machine*, struct node*, const struct node*);
 void parser_nest(struct parser*);

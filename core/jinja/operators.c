@@ -5,23 +5,19 @@
 
 #include "core/jinja/library.h"
 
-static const char* show(enum operator o, char out[2]) {
+const char* operator_text(enum operator o, char out[2]) {
 	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in"};
 	out[0] = (char)o;
 	out[1] = 0;
 	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
 }
 
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-static void
-unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
+static _Noreturn void unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
 	char text[2];
 	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
 		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);
-	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", show(o, text), value_type(a),
-	             value_type(b));
+	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", operator_text(o, text),
+	             value_type(a), value_type(b));
 }
 
 static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
@@ -199,7 +195,7 @@ bool operator_compare(struct machine* m, enum operator o, struct value a, struct
 		return value_equal(m, a, b) == (o == EQUAL);
 	if (o == IN || o == NOT_IN)
 		return value_in(m, a, b) == (o == IN);
-	const int order = value_order(m, a, b, show(o, text));
+	const int order = value_order(m, a, b, operator_text(o, text));
 	switch (o) {
 	case LESS:
 		return order == -1;

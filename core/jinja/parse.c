@@ -35,14 +35,6 @@ bool parser_take_name(struct parser* p, const char* name) {
 	return true;
 }
 
-static const char* show_operator(enum operator o, char out[4]) {
-	static const char* const pairs[] = {"//", "**", "==", "!=", "<=", ">="};
-	if (o >= FLOOR_DIVIDE && o <= GREATER_EQUAL)
-		return pairs[o - FLOOR_DIVIDE];
-	snprintf(out, 4, "%c", (char)o);
-	return out;
-}
-
 void parser_fail(struct parser* p, const char* wanted) {
 	static const char* const shown[] = {"text",
 	                                    "{{",
@@ -55,14 +47,13 @@ void parser_fail(struct parser* p, const char* wanted) {
 	                                    "a number",
 	                                    "",
 	                                    "the end of the template"};
-	char operator[4];
+	char written[2];
 	const struct token* const t = &p->token;
 	p->machine->line = t->line;
 	if (t->kind == TOKEN_NAME)
-		machine_fail(p->machine, "found '%.*s', expected %s", (int)(t->text->size < 60 ? t->text->size : 60),
-		             t->text->data, wanted);
+		machine_fail(p->machine, "found '%.*s', expected %s", EXCERPT(t->text), wanted);
 	if (t->kind == TOKEN_OPERATOR)
-		machine_fail(p->machine, "found '%s', expected %s", show_operator(t->operator, operator), wanted);
+		machine_fail(p->machine, "found '%s', expected %s", operator_text(t->operator, written), wanted);
 	machine_fail(p->machine, "found %s, expected %s", shown[t->kind], wanted);
 }
 
@@ -303,7 +294,7 @@ static const struct node* parse_call_block(struct parser* p) {
 	struct node* const n = parser_node(p, NODE_CALL_BLOCK);
 	struct node* const caller = parser_node(p, NODE_MACRO);
 	parser_next(p);
-	caller->name = string_intern(p->machine, "caller", 6);
+	caller->name = string_of(p->machine, "caller");
 	if (parser_at(p, OPEN))
 		parse_signature(p, caller);
 	n->a = parse_expression(p, true);
@@ -367,8 +358,7 @@ static const struct node* parse_statement(struct parser* p) {
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (string_is(p->token.text, known[i].name))
 			return known[i].parse(p);
-	machine_fail(p->machine, "the tag '%.*s' is not known here",
-	             (int)(p->token.text->size < 60 ? p->token.text->size : 60), p->token.text->data);
+	machine_fail(p->machine, "the tag '%.*s' is not known here", EXCERPT(p->token.text));
 }
 
 /* ---- filters and tests -------------------------------------------------------------------- */

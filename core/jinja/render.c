@@ -14,9 +14,8 @@ void jinja_text_free(struct jinja_text* text) {
 
 static struct scope* globals(struct machine* m) {
 	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = NULL);
-	for (const struct function* f = global_functions; f->name; f++)
-		scope_set(m, s, string_intern(m, f->name, strlen(f->name)),
-		          (struct value){.kind = FUNCTION, .function = f});
+	for (const struct routine* f = global_functions; f->name; f++)
+		scope_set(m, s, string_of(m, f->name), (struct value){.kind = FUNCTION, .function = f});
 	return s;
 }
 
@@ -25,7 +24,7 @@ static void set_members(struct machine* m, struct scope* s, struct value object,
 		machine_fail(m, "%s: expected a JSON object", what);
 	for (int i = 0; i < object.dict->n; i++) {
 		const struct entry* const e = &object.dict->entry[i];
-		scope_set(m, s, string_intern(m, e->key.string->data, e->key.string->size), e->value);
+		scope_set(m, s, e->key.string, e->value);
 	}
 }
 
@@ -41,7 +40,7 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 		if (v->form == JINJA_MEMBERS)
 			set_members(m, s, value, v->name);
 		else
-			scope_set(m, s, string_intern(m, v->name, strlen(v->name)), value);
+			scope_set(m, s, string_of(m, v->name), value);
 	}
 	return s;
 }

@@ -200,12 +200,18 @@ static uint64_t mix_hash(uint64_t h) {
 	return h ^ h >> 33;
 }
 
+/* FNV-1a. */
+static uint64_t hash_bytes(const char* data, size_t size) {
+	uint64_t h = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < size; i++)
+		h = (h ^ (uint8_t)data[i]) * 0x100000001b3u;
+	return h;
+}
+
 static uint64_t hash(struct machine* m, struct value v) {
 	if (v.kind == STRING) {
 		machine_charge(m, v.string->size);
-		uint64_t h = 0xcbf29ce484222325u;
-		for (size_t i = 0; i < v.string->size; i++)
-			h = (h ^ (uint8_t)v.string->data[i]) * 0x100000001b3u;
+		const uint64_t h = hash_bytes(v.string->data, v.string->size);
 		return h ^ h >> 32;
 	}
 	if (v.kind == TUPLE) {

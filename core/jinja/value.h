@@ -37,7 +37,7 @@ struct value {
 		struct list* list;           /* LIST to ITERATOR */
 		struct dict* dict;           /* DICT, NAMESPACE */
 		struct loop* loop;
-		const struct function* function;
+		const struct routine* function;
 		const struct method* method;
 		const struct macro* macro;
 	};
@@ -63,8 +63,7 @@ struct dict { /* in the order of first insertion */
 
 /* Arguments of a call. */
 struct keyword {
-	const struct string* name; /* interned */
-	const struct string* text; /* the same as it came, with its marks: f(**mapping) */
+	const struct string* name; /* as it came, with its marks: f(**mapping) */
 	struct value value;
 };
 struct arguments {
@@ -74,20 +73,9 @@ struct arguments {
 	int n_keywords, keyword_capacity;
 };
 
-struct function {
-	const char* name;
-	struct value (*call)(struct machine*, const struct arguments*);
-};
-
-struct method_of {
-	const char* name;
-	struct value (*call)(struct machine*, struct value, const struct arguments*,
-	                     const struct method_of* self);
-	int how; /* which one, where several share a function */
-};
 struct method {
 	struct value self;
-	const struct method_of* what;
+	const struct routine* what;
 };
 
 static inline struct value value_none(void) { return (struct value){.kind = NONE}; }
@@ -97,7 +85,7 @@ static inline struct value value_float(double d) { return (struct value){.kind =
 static inline struct value value_string(const struct string* s) {
 	return (struct value){.kind = STRING, .string = s};
 }
-/* name: interned or made for it, may be NULL. */
+/* name may be NULL. */
 static inline struct value value_undefined(const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .string = name};
 }
@@ -128,10 +116,7 @@ bool value_is_iterable(struct value);
 /* len(); -1 when there is none. */
 int64_t value_length(struct machine*, struct value);
 /* Fails with Undefined's message, or with the sandbox's. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void value_fail_undefined(struct machine*, struct value);
+_Noreturn void value_fail_undefined(struct machine*, struct value);
 
 /* str() and repr(). */
 const struct string* value_show(struct machine*, struct value);

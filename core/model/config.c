@@ -19,38 +19,60 @@ struct source {
 	struct error* error;
 };
 
+/* Each keeps *out where the field is not there. */
+static bool read_int(const struct source* s, const char* field, int low, int high, int* out) {
+	return json_int32(s->json, s->file, field, low, high, out, s->error);
+}
+static bool read_float(const struct source* s, const char* field, double low, double high, float* out) {
+	return json_float(s->json, s->file, field, low, high, out, s->error);
+}
+static bool read_bool(const struct source* s, const char* field, bool* out) {
+	return json_bool(s->json, s->file, field, out, s->error);
+}
+static bool read_string(const struct source* s, const char* field, const char** out) {
+	return json_string(s->json, s->file, field, out, s->error);
+}
+/* The same file, one object further in. */
+static struct source within(const struct source* s, const cJSON* object) {
+	struct source inner = *s;
+	inner.json = object;
+	return inner;
+}
+
 static bool required(const struct source* s, const char* field, int high, int* out) {
 	if (!json_field(s->json, field))
 		return error_set(s->error, "%s: %s is missing", s->file, field);
-	return json_int32(s->json, s->file, field, 1, high, out, s->error);
+	return read_int(s, field, 1, high, out);
 }
 
 /* ---- what is not done --------------------------------------------------------------------- */
 
-/* Fields that change the arithmetic in ways the pass does not know, with the one value it does: none, or
- * the number given. */
+#define BY(special) (1u << SPECIAL_##special)
+/* Fields that change the arithmetic in ways the pass does not know, with the one value it does, none or the
+ * number given, and the families whose special part reads them. */
 static const struct refused {
 	const char* field;
 	double neutral;
+	unsigned read_by;
 } refused[] = {
-    {"pruned_heads", 0},
-    {"clip_qkv", 0},
-    {"qk_layernorm", 0},
-    {"use_qk_norm", 0},
-    {"embedding_multiplier", 1},
-    {"residual_multiplier", 1},
-    {"attention_multiplier", 0},
-    {"logits_scaling", 1},
-    {"n_shared_experts", 0},
-    {"logit_scale", 1},
-    {"num_experts", 0},
-    {"num_local_experts", 0},
-    {"is_encoder_decoder", 0},
-    {"no_rope_layers", 0},
-    {"use_parallel_residual", 0},
-    {"alibi", 0},
-    {"use_bidirectional_attention", 0},
-    {"use_mrope", 0},
+    {"pruned_heads", 0, 0},
+    {"clip_qkv", 0, 0},
+    {"qk_layernorm", 0, 0},
+    {"use_qk_norm", 0, 0},
+    {"embedding_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
+    {"residual_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
+    {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
+    {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
+    {"n_shared_experts", 0, 0},
+    {"logit_scale", 1, 0},
+    {"num_experts", 0, BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS)},
+    {"num_local_experts", 0, BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS)},
+    {"is_encoder_decoder", 0, 0},
+    {"no_rope_layers", 0, BY(SMOLLM3)},
+    {"use_parallel_residual", 0, 0},
+    {"alibi", 0, 0},
+    {"use_bidirectional_attention", 0, 0},
+    {"use_mrope", 0, 0},
 };
 
 static bool is_neutral(const cJSON* value, double neutral) {
@@ -61,37 +83,11 @@ static bool is_neutral(const cJSON* value, double neutral) {
 	return (cJSON_IsArray(value) || cJSON_IsObject(value)) && !value->child;
 }
 
-/* Fields of these that a family's special part reads. */
-static bool is_read(const struct family* family, const char* field) {
-	static const struct {
-		enum special special;
-		const char* field;
-	} known[] = {{SPECIAL_GRANITE, "embedding_multiplier"},
-	             {SPECIAL_GRANITE, "residual_multiplier"},
-	             {SPECIAL_GRANITE, "attention_multiplier"},
-	             {SPECIAL_GRANITE, "logits_scaling"},
-	             {SPECIAL_GRANITE4, "embedding_multiplier"},
-	             {SPECIAL_GRANITE4, "residual_multiplier"},
-	             {SPECIAL_GRANITE4, "attention_multiplier"},
-	             {SPECIAL_GRANITE4, "logits_scaling"},
-	             {SPECIAL_SMOLLM3, "no_rope_layers"},
-	             {SPECIAL_MIXTRAL, "num_local_experts"},
-	             {SPECIAL_MIXTRAL, "num_experts"},
-	             {SPECIAL_QWEN3_MOE, "num_experts"},
-	             {SPECIAL_QWEN3_MOE, "num_local_experts"},
-	             {SPECIAL_GPT_OSS, "num_local_experts"},
-	             {SPECIAL_GPT_OSS, "num_experts"}};
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (known[i].special == family->special && strcmp(known[i].field, field) == 0)
-			return true;
-	return false;
-}
-
 static bool check_refused(const struct source* s) {
 	char shown[80];
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		const cJSON* value = json_field(s->json, refused[i].field);
-		if (!is_neutral(value, refused[i].neutral) && !is_read(s->config->family, refused[i].field))
+		if (!is_neutral(value, refused[i].neutral) && !(refused[i].read_by >> s->config->family->special & 1))
 			return error_set(s->error, "%s: %s is %s, which this runtime does not do", s->file,
 			                 refused[i].field, json_show(value, shown, sizeof shown));
 	}
@@ -102,7 +98,7 @@ static bool check_refused(const struct source* s) {
 
 static bool read_type(const struct source* s, const char** type) {
 	*type = NULL;
-	return json_string(s->json, s->file, "model_type", type, s->error);
+	return read_string(s, "model_type", type);
 }
 
 /* A model of images and text nests what concerns us as text_config; s->json becomes that. */
@@ -146,7 +142,7 @@ static bool read_activation(const struct source* s) {
 	const struct family* family = s->config->family;
 	const char* field = family->activation_field ? family->activation_field : "hidden_act";
 	const char* name = family->activation == ACTIVATION_SILU ? "silu" : "gelu_pytorch_tanh";
-	if (!json_string(s->json, s->file, field, &name, s->error))
+	if (!read_string(s, field, &name))
 		return false;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(name, known[i].name) == 0) {
@@ -169,18 +165,16 @@ static bool not_read(const struct source* s, const char* method, const char* wha
 }
 
 /* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
-static bool read_groups(const struct source* s, const cJSON* q, const char* method) {
+static bool read_groups(const struct source* s, const char* method) {
 	struct packing* p = &s->config->packing;
 	const bool awq = strcmp(method, "awq") == 0;
 	int bits = 4, group = 128;
 	const char *version = "gemm", *format = "gptq";
 	char text[32];
-	if (!json_int32(q, s->file, "bits", 1, 64, &bits, s->error) ||
-	    !json_int32(q, s->file, "w_bit", 1, 64, &bits, s->error) ||
-	    !json_int32(q, s->file, "group_size", -1, LARGEST, &group, s->error) ||
-	    !json_int32(q, s->file, "q_group_size", -1, LARGEST, &group, s->error) ||
-	    !json_string(q, s->file, "version", &version, s->error) ||
-	    !json_string(q, s->file, "checkpoint_format", &format, s->error))
+	if (!read_int(s, "bits", 1, 64, &bits) || !read_int(s, "w_bit", 1, 64, &bits) ||
+	    !read_int(s, "group_size", -1, LARGEST, &group) ||
+	    !read_int(s, "q_group_size", -1, LARGEST, &group) || !read_string(s, "version", &version) ||
+	    !read_string(s, "checkpoint_format", &format))
 		return false;
 	snprintf(text, sizeof text, "%d", bits);
 	if (bits != 4)
@@ -201,13 +195,13 @@ static bool read_quantization(const struct source* s) {
 	                            "quantization_config");
 	const char *method = NULL, *format = NULL;
 	s->config->packing.experts_inverted = s->config->family->special == SPECIAL_GPT_OSS;
+	const struct source in = within(s, q);
 	if (!q)
 		return true;
-	if (!json_string(q, s->file, "quant_method", &method, s->error) ||
-	    !json_string(q, s->file, "format", &format, s->error))
+	if (!read_string(&in, "quant_method", &method) || !read_string(&in, "format", &format))
 		return false;
 	if (method && (strcmp(method, "gptq") == 0 || strcmp(method, "awq") == 0))
-		return read_groups(s, q, method);
+		return read_groups(&in, method);
 	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
 		return true;
 	const bool fp8 = method && strcmp(method, "fp8") == 0;
@@ -232,8 +226,7 @@ static bool read_quantization(const struct source* s) {
 /* Required unless the family has a default. */
 static bool read_size(const struct source* s, const char* field, int by_default, int* out) {
 	*out = by_default;
-	return by_default ? json_int32(s->json, s->file, field, 1, LARGEST, out, s->error)
-	                  : required(s, field, LARGEST, out);
+	return by_default ? read_int(s, field, 1, LARGEST, out) : required(s, field, LARGEST, out);
 }
 
 static bool read_sizes(const struct source* s) {
@@ -254,11 +247,10 @@ static bool read_sizes(const struct source* s) {
 	if (!f->head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
 		return error_set(s->error, "%s: hidden_size %d is not a multiple of num_attention_heads %d", s->file,
 		                 m->dim, m->heads);
-	return json_int32(s->json, s->file, "num_key_value_heads", 1, LARGEST, &m->kv_heads, s->error) &&
-	       json_int32(s->json, s->file, "head_dim", 1, LARGEST, &m->head_dim, s->error) &&
-	       json_int32(s->json, s->file, "max_position_embeddings", 1, INT32_MAX / 2, &m->context, s->error) &&
-	       json_float(s->json, s->file, f->epsilon_field ? f->epsilon_field : "rms_norm_eps", 0, 1,
-	                  &m->norm_epsilon, s->error);
+	return read_int(s, "num_key_value_heads", 1, LARGEST, &m->kv_heads) &&
+	       read_int(s, "head_dim", 1, LARGEST, &m->head_dim) &&
+	       read_int(s, "max_position_embeddings", 1, INT32_MAX / 2, &m->context) &&
+	       read_float(s, f->epsilon_field ? f->epsilon_field : "rms_norm_eps", 0, 1, &m->norm_epsilon);
 }
 
 /* ---- attention that sees a window --------------------------------------------------------- */
@@ -286,7 +278,7 @@ static bool apply_rule(const struct source* s, int first_sliding) {
 	const cJSON* letters = json_field(s->json, "sliding_window_pattern"); /* EXAONE 4 may write "LLLG" */
 	if (cJSON_IsString(letters))
 		period = (int)strlen(letters->valuestring);
-	else if (!json_int32(s->json, s->file, "sliding_window_pattern", 0, LARGEST, &period, s->error))
+	else if (!read_int(s, "sliding_window_pattern", 0, LARGEST, &period))
 		return false;
 	for (int b = 0; b < m->n_blocks; b++)
 		if (s->config->family->window_rule == WINDOW_PERIOD ? period && (b + 1) % period : b >= first_sliding)
@@ -313,12 +305,12 @@ static bool read_window(const struct source* s) {
 	if (f->window_rule == WINDOW_OPTED) {
 		used = false;
 		first = f->first_sliding;
-		if (!json_bool(s->json, s->file, "use_sliding_window", &used, s->error) ||
-		    !json_int32(s->json, s->file, "max_window_layers", 0, LARGEST, &first, s->error))
+		if (!read_bool(s, "use_sliding_window", &used) ||
+		    !read_int(s, "max_window_layers", 0, LARGEST, &first))
 			return false;
 	}
 	m->sliding_window = cJSON_IsNull(window) ? 0 : f->window;
-	if (!json_int32(s->json, s->file, "sliding_window", 1, INT32_MAX / 2, &m->sliding_window, s->error))
+	if (!read_int(s, "sliding_window", 1, INT32_MAX / 2, &m->sliding_window))
 		return false;
 	if (!used)
 		m->sliding_window = 0;
@@ -351,8 +343,8 @@ static float rope_long_attention(float factor, int original_context) {
 	return factor <= 1 ? 1 : (float)sqrt(1 + log((double)factor) / log((double)original_context));
 }
 
-static bool read_factors(const struct source* s, const cJSON* scaling, const char* field, int n, float* out) {
-	const cJSON* list = json_field(scaling, field);
+static bool read_factors(const struct source* s, const char* field, int n, float* out) {
+	const cJSON* list = json_field(s->json, field);
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n)
 		return error_set(s->error, "%s: rope_scaling.%s is not an array of %d numbers", s->file, field, n);
 	const cJSON* value = list->child;
@@ -364,7 +356,7 @@ static bool read_factors(const struct source* s, const cJSON* scaling, const cha
 	return true;
 }
 
-static bool read_longrope(const struct source* s, const cJSON* scaling, bool has_factor, struct rope* r) {
+static bool read_longrope(const struct source* s, bool has_factor, struct rope* r) {
 	const int n = r->dim / 2;
 	if (s->config->factors)
 		return error_set(s->error, "%s: two LongRoPE scalings, which this runtime does not do", s->file);
@@ -373,8 +365,8 @@ static bool read_longrope(const struct source* s, const cJSON* scaling, bool has
 		return error_set(s->error, "%s: out of memory", s->file);
 	r->short_factor = s->config->factors;
 	r->long_factor = s->config->factors + n;
-	if (!read_factors(s, scaling, "short_factor", n, s->config->factors) ||
-	    !read_factors(s, scaling, "long_factor", n, s->config->factors + n))
+	if (!read_factors(s, "short_factor", n, s->config->factors) ||
+	    !read_factors(s, "long_factor", n, s->config->factors + n))
 		return false;
 	if (!has_factor)
 		r->factor = (float)((double)s->config->shape.context / r->original_context);
@@ -382,11 +374,11 @@ static bool read_longrope(const struct source* s, const cJSON* scaling, bool has
 	return true;
 }
 
-static bool read_llama3(const struct source* s, const cJSON* scaling, struct rope* r) {
+static bool read_llama3(const struct source* s, struct rope* r) {
 	r->low_frequency_factor = 1;
 	r->high_frequency_factor = 4;
-	if (!json_float(scaling, s->file, "low_freq_factor", 1e-6, 1e6, &r->low_frequency_factor, s->error) ||
-	    !json_float(scaling, s->file, "high_freq_factor", 1e-6, 1e6, &r->high_frequency_factor, s->error))
+	if (!read_float(s, "low_freq_factor", 1e-6, 1e6, &r->low_frequency_factor) ||
+	    !read_float(s, "high_freq_factor", 1e-6, 1e6, &r->high_frequency_factor))
 		return false;
 	if (r->high_frequency_factor <= r->low_frequency_factor)
 		return error_set(s->error, "%s: rope_scaling.high_freq_factor %g is not above low_freq_factor %g",
@@ -394,16 +386,15 @@ static bool read_llama3(const struct source* s, const cJSON* scaling, struct rop
 	return true;
 }
 
-static bool read_yarn(const struct source* s, const cJSON* scaling, bool has_factor, struct rope* r) {
+static bool read_yarn(const struct source* s, bool has_factor, struct rope* r) {
 	float mscale = 0, mscale_all_dim = 0;
 	r->whole_turns = true;
 	r->beta_fast = 32;
 	r->beta_slow = 1;
-	if (!json_float(scaling, s->file, "beta_fast", 1e-6, 1e6, &r->beta_fast, s->error) ||
-	    !json_float(scaling, s->file, "beta_slow", 1e-6, 1e6, &r->beta_slow, s->error) ||
-	    !json_float(scaling, s->file, "mscale", 0, 1e6, &mscale, s->error) ||
-	    !json_float(scaling, s->file, "mscale_all_dim", 0, 1e6, &mscale_all_dim, s->error) ||
-	    !json_bool(scaling, s->file, "truncate", &r->whole_turns, s->error))
+	if (!read_float(s, "beta_fast", 1e-6, 1e6, &r->beta_fast) ||
+	    !read_float(s, "beta_slow", 1e-6, 1e6, &r->beta_slow) || !read_float(s, "mscale", 0, 1e6, &mscale) ||
+	    !read_float(s, "mscale_all_dim", 0, 1e6, &mscale_all_dim) ||
+	    !read_bool(s, "truncate", &r->whole_turns))
 		return false;
 	if (!has_factor)
 		r->factor = (float)((double)s->config->shape.context / r->original_context);
@@ -411,7 +402,7 @@ static bool read_yarn(const struct source* s, const cJSON* scaling, bool has_fac
 	return true;
 }
 
-static bool scaling_kind(const struct source* s, const cJSON* scaling, struct rope* r) {
+static bool scaling_kind(const struct source* s, struct rope* r) {
 	static const struct {
 		const char* name;
 		enum rope_scaling scaling;
@@ -419,8 +410,7 @@ static bool scaling_kind(const struct source* s, const cJSON* scaling, struct ro
 	             {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
 	             {"su", ROPE_LONGROPE}};
 	const char* name = NULL;
-	if (!json_string(scaling, s->file, "type", &name, s->error) ||
-	    !json_string(scaling, s->file, "rope_type", &name, s->error))
+	if (!read_string(s, "type", &name) || !read_string(s, "rope_type", &name))
 		return false;
 	if (!name)
 		name = "default";
@@ -440,19 +430,19 @@ static bool scaling_kind(const struct source* s, const cJSON* scaling, struct ro
 }
 
 static bool read_scaling(const struct source* s, const cJSON* scaling, struct rope* r) {
+	const struct source in = within(s, scaling);
 	if (!cJSON_IsObject(scaling))
 		return error_set(s->error, "%s: rope_scaling is not a JSON object", s->file);
-	if (!scaling_kind(s, scaling, r))
+	if (!scaling_kind(&in, r))
 		return false;
 	const bool has_factor = json_field(scaling, "factor") != NULL;
-	if (!json_float(scaling, s->file, "factor", 1e-3, 1e6, &r->factor, s->error))
+	if (!read_float(&in, "factor", 1e-3, 1e6, &r->factor))
 		return false;
 	r->original_context = s->config->shape.context;
 	/* In transformers dynamic scaling counts from max_position_embeddings whatever else is written. */
-	if (r->scaling != ROPE_DYNAMIC && (!json_int32(s->json, s->file, "original_max_position_embeddings", 1,
-	                                               INT32_MAX / 2, &r->original_context, s->error) ||
-	                                   !json_int32(scaling, s->file, "original_max_position_embeddings", 1,
-	                                               INT32_MAX / 2, &r->original_context, s->error)))
+	if (r->scaling != ROPE_DYNAMIC &&
+	    (!read_int(s, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context) ||
+	     !read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context)))
 		return false;
 	bool good = true;
 	switch (r->scaling) {
@@ -468,25 +458,26 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, struct ro
 	case ROPE_LLAMA3:
 		if (!has_factor)
 			return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
-		return read_llama3(s, scaling, r);
+		return read_llama3(&in, r);
 	case ROPE_YARN:
-		good = read_yarn(s, scaling, has_factor, r);
+		good = read_yarn(&in, has_factor, r);
 		break;
 	case ROPE_LONGROPE:
-		good = read_longrope(s, scaling, has_factor, r);
+		good = read_longrope(&in, has_factor, r);
 		break;
 	}
-	return good && json_float(scaling, s->file, "attention_factor", 0, 1e6, &r->attention_factor, s->error);
+	return good && read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor);
 }
 
 /* One kind of blocks' RoPE out of its parameters, which may be absent. */
 static bool read_one_rope(const struct source* s, const cJSON* parameters, float theta, float rotary,
                           struct rope* r) {
+	const struct source in = within(s, parameters);
 	r->theta = theta;
 	r->factor = r->attention_factor = 1;
 	r->interleaved = s->config->family->interleaved;
-	if (!json_float(parameters, s->file, "rope_theta", 1.001, 1e12, &r->theta, s->error) ||
-	    !json_float(parameters, s->file, "partial_rotary_factor", 0.01, 1, &rotary, s->error))
+	if (!read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
+	    !read_float(&in, "partial_rotary_factor", 0.01, 1, &rotary))
 		return false;
 	if (rotary < 1 && s->config->family->rotary == 0)
 		return error_set(
@@ -511,9 +502,9 @@ static bool read_rope(const struct source* s) {
 	const bool by_kind = cJSON_IsObject(full) || cJSON_IsObject(sliding);
 	float theta = f->theta > 0 ? f->theta : 10000, sliding_theta = f->sliding_theta;
 	float rotary = f->rotary > 0 ? f->rotary : 1;
-	if (!json_float(s->json, s->file, "rope_theta", 1.001, 1e12, &theta, s->error) ||
-	    !json_float(s->json, s->file, "rope_local_base_freq", 1.001, 1e12, &sliding_theta, s->error) ||
-	    !json_float(s->json, s->file, "partial_rotary_factor", 0.01, 1, &rotary, s->error) ||
+	if (!read_float(s, "rope_theta", 1.001, 1e12, &theta) ||
+	    !read_float(s, "rope_local_base_freq", 1.001, 1e12, &sliding_theta) ||
+	    !read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
 	    !read_one_rope(s, by_kind ? full : parameters, theta, rotary, &m->rope))
 		return false;
 	if (f->sliding_theta == 0)
@@ -527,13 +518,13 @@ static bool read_rope(const struct source* s) {
 
 static bool read_cap(const struct source* s, const char* field, float by_default, float* out) {
 	*out = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, field)) ? 0 : by_default;
-	return json_float(s->json, s->file, field, 0, 1e9, out, s->error);
+	return read_float(s, field, 0, 1e9, out);
 }
 
 static bool read_gemma(const struct source* s, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	float scalar = 256;
-	if (!json_float(s->json, s->file, "query_pre_attn_scalar", 1e-6, 1e9, &scalar, s->error) ||
+	if (!read_float(s, "query_pre_attn_scalar", 1e-6, 1e9, &scalar) ||
 	    !read_cap(s, "attn_logit_softcapping", attention_cap, &m->attention_softcap) ||
 	    !read_cap(s, "final_logit_softcapping", logit_cap, &m->logit_softcap))
 		return false;
@@ -545,10 +536,10 @@ static bool read_granite(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	float divisor = 1;
 	m->attention_scale = 1;
-	if (!json_float(s->json, s->file, "embedding_multiplier", -1e6, 1e6, &m->embedding_scale, s->error) ||
-	    !json_float(s->json, s->file, "residual_multiplier", -1e6, 1e6, &m->residual_scale, s->error) ||
-	    !json_float(s->json, s->file, "attention_multiplier", 0, 1e6, &m->attention_scale, s->error) ||
-	    !json_float(s->json, s->file, "logits_scaling", 1e-6, 1e6, &divisor, s->error))
+	if (!read_float(s, "embedding_multiplier", -1e6, 1e6, &m->embedding_scale) ||
+	    !read_float(s, "residual_multiplier", -1e6, 1e6, &m->residual_scale) ||
+	    !read_float(s, "attention_multiplier", 0, 1e6, &m->attention_scale) ||
+	    !read_float(s, "logits_scaling", 1e-6, 1e6, &divisor))
 		return false;
 	m->logit_scale = 1 / divisor;
 	return true;
@@ -575,7 +566,7 @@ static bool read_granite4(const struct source* s) {
 			return error_set(s->error,
 			                 "%s: layer_types has a block without attention, which this runtime does not do",
 			                 s->file);
-	if (!json_string(s->json, s->file, "position_embedding_type", &positions, s->error) ||
+	if (!read_string(s, "position_embedding_type", &positions) ||
 	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
 		return false;
 	for (int b = 0; b < m->n_blocks && (!positions || strcmp(positions, "rope") != 0); b++)
@@ -588,7 +579,7 @@ static bool read_smollm3(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const cJSON* list = json_field(s->json, "no_rope_layers");
 	int interval = 4;
-	if (!json_int32(s->json, s->file, "no_rope_layer_interval", 1, LARGEST, &interval, s->error))
+	if (!read_int(s, "no_rope_layer_interval", 1, LARGEST, &interval))
 		return false;
 	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != m->n_blocks))
 		return error_set(s->error, "%s: no_rope_layers is not an array of %d numbers", s->file, m->n_blocks);
@@ -615,20 +606,19 @@ static bool read_exaone4(const struct source* s) {
 
 static bool read_ministral3(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* parameters = json_field(s->json, "rope_parameters");
+	const struct source in = within(s, json_field(s->json, "rope_parameters"));
 	m->growth_context = 1;
-	return json_float(parameters, s->file, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth, s->error) &&
-	       json_int32(parameters, s->file, "original_max_position_embeddings", 1, INT32_MAX / 2,
-	                  &m->growth_context, s->error);
+	return read_float(&in, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth) &&
+	       read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &m->growth_context);
 }
 
 enum { MOST_EXPERTS = 4096 };
 
 static bool read_expert_counts(const struct source* s, const char* other_name) {
 	struct model_shape* m = &s->config->shape;
-	if (!json_int32(s->json, s->file, "num_local_experts", 1, MOST_EXPERTS, &m->n_experts, s->error) ||
-	    !json_int32(s->json, s->file, other_name, 1, MOST_EXPERTS, &m->n_experts, s->error) ||
-	    !json_int32(s->json, s->file, "num_experts_per_tok", 1, MOST_EXPERTS, &m->experts_used, s->error))
+	if (!read_int(s, "num_local_experts", 1, MOST_EXPERTS, &m->n_experts) ||
+	    !read_int(s, other_name, 1, MOST_EXPERTS, &m->n_experts) ||
+	    !read_int(s, "num_experts_per_tok", 1, MOST_EXPERTS, &m->experts_used))
 		return false;
 	return m->experts_used <= m->n_experts ||
 	       error_set(s->error, "%s: num_experts_per_tok is %d, of %d experts", s->file, m->experts_used,
@@ -653,9 +643,9 @@ static bool read_qwen3_moe(const struct source* s) {
 	m->experts_used = 8;
 	m->expert_ffn = 768;
 	if (!read_expert_counts(s, "num_experts") ||
-	    !json_int32(s->json, s->file, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn, s->error) ||
-	    !json_bool(s->json, s->file, "norm_topk_prob", &m->experts_normalised, s->error) ||
-	    !json_int32(s->json, s->file, "decoder_sparse_step", 1, LARGEST, &step, s->error))
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
+	    !read_int(s, "decoder_sparse_step", 1, LARGEST, &step))
 		return false;
 	for (int b = 0; b < m->n_blocks; b++)
 		if ((b + 1) % step)
@@ -678,8 +668,7 @@ static bool read_gpt_oss(const struct source* s) {
 	m->experts_used = 4;
 	m->expert_ffn = m->ffn;
 	m->experts_normalised = true;
-	if (!json_float(s->json, s->file, "swiglu_limit", 0, 1e6, &limit, s->error) ||
-	    !json_float(s->json, s->file, "swiglu_alpha", 0, 1e6, &alpha, s->error))
+	if (!read_float(s, "swiglu_limit", 0, 1e6, &limit) || !read_float(s, "swiglu_alpha", 0, 1e6, &alpha))
 		return false;
 	if (limit < 7 || limit > 7 || fabsf(alpha - 1.702f) > 1e-6f)
 		return error_set(s->error,
@@ -717,7 +706,7 @@ static bool read_special(const struct source* s) {
 }
 
 static bool read_bias(const struct source* s, const char* field, bool* out) {
-	return !field || json_bool(s->json, s->file, field, out, s->error);
+	return !field || read_bool(s, field, out);
 }
 
 static bool read_parts(const struct source* s) {
@@ -730,7 +719,7 @@ static bool read_parts(const struct source* s) {
 	m->embedding_scale = f->scaled_embedding ? sqrtf((float)m->dim) : 1;
 	m->residual_scale = m->logit_scale = 1;
 	m->attention_scale = 1 / sqrtf((float)m->head_dim);
-	return json_bool(s->json, s->file, "tie_word_embeddings", &c->tied, s->error) &&
+	return read_bool(s, "tie_word_embeddings", &c->tied) &&
 	       (!s->outer || json_bool(s->outer, s->file, "tie_word_embeddings", &c->tied, s->error)) &&
 	       read_bias(s, f->qkv_bias_field, &c->qkv_bias) &&
 	       read_bias(s, f->output_bias_field, &c->output_bias) &&

@@ -7,51 +7,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct shape {
-	const char* name;
-	int layers, dim, heads, kv_heads, head_dim, ffn, vocab, context;
-	double theta;
-	int experts, experts_used, expert_ffn;
-};
-
 /* As their config.json files say. */
-static const struct shape published[] = {
-    {"tinyllama-1.1b", 22, 2048, 32, 4, 64, 5632, 32000, 2048, 1e4, 0, 0, 0},
-    {"llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096, 1e4, 0, 0, 0},
-    {"llama-2-13b", 40, 5120, 40, 40, 128, 13824, 32000, 4096, 1e4, 0, 0, 0},
-    {"llama-2-70b", 80, 8192, 64, 8, 128, 28672, 32000, 4096, 1e4, 0, 0, 0},
-    {"codellama-34b", 48, 8192, 64, 8, 128, 22016, 32000, 16384, 1e6, 0, 0, 0},
-    {"llama-3-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 5e5, 0, 0, 0},
-    {"llama-3-70b", 80, 8192, 64, 8, 128, 28672, 128256, 8192, 5e5, 0, 0, 0},
-    {"llama-3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5, 0, 0, 0},
-    {"llama-3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256, 131072, 5e5, 0, 0, 0},
-    {"mistral-7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 0, 0, 0},
-    {"qwen2.5-0.5b", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, 0, 0, 0},
-    {"qwen2-7b", 28, 3584, 28, 4, 128, 18944, 152064, 32768, 1e6, 0, 0, 0},
-    {"mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 8, 2, 14336},
-    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 6144, 151936, 40960, 1e6, 128, 8, 768},
+static const struct {
+	const char *name, *numbers;
+} published[] = {
+    {"tinyllama-1.1b",
+     "layers=22,dim=2048,heads=32,kv-heads=4,head-dim=64,ffn=5632,vocab=32000,context=2048,theta=1e4"},
+    {"llama-2-7b",
+     "layers=32,dim=4096,heads=32,kv-heads=32,head-dim=128,ffn=11008,vocab=32000,context=4096,theta=1e4"},
+    {"llama-2-13b",
+     "layers=40,dim=5120,heads=40,kv-heads=40,head-dim=128,ffn=13824,vocab=32000,context=4096,theta=1e4"},
+    {"llama-2-70b",
+     "layers=80,dim=8192,heads=64,kv-heads=8,head-dim=128,ffn=28672,vocab=32000,context=4096,theta=1e4"},
+    {"codellama-34b",
+     "layers=48,dim=8192,heads=64,kv-heads=8,head-dim=128,ffn=22016,vocab=32000,context=16384,theta=1e6"},
+    {"llama-3-8b",
+     "layers=32,dim=4096,heads=32,kv-heads=8,head-dim=128,ffn=14336,vocab=128256,context=8192,theta=5e5"},
+    {"llama-3-70b",
+     "layers=80,dim=8192,heads=64,kv-heads=8,head-dim=128,ffn=28672,vocab=128256,context=8192,theta=5e5"},
+    {"llama-3.2-1b",
+     "layers=16,dim=2048,heads=32,kv-heads=8,head-dim=64,ffn=8192,vocab=128256,context=131072,theta=5e5"},
+    {"llama-3.2-3b",
+     "layers=28,dim=3072,heads=24,kv-heads=8,head-dim=128,ffn=8192,vocab=128256,context=131072,theta=5e5"},
+    {"mistral-7b",
+     "layers=32,dim=4096,heads=32,kv-heads=8,head-dim=128,ffn=14336,vocab=32000,context=32768,theta=1e6"},
+    {"qwen2.5-0.5b",
+     "layers=24,dim=896,heads=14,kv-heads=2,head-dim=64,ffn=4864,vocab=151936,context=32768,theta=1e6"},
+    {"qwen2-7b",
+     "layers=28,dim=3584,heads=28,kv-heads=4,head-dim=128,ffn=18944,vocab=152064,context=32768,theta=1e6"},
+    {"mixtral-8x7b", "layers=32,dim=4096,heads=32,kv-heads=8,head-dim=128,ffn=14336,vocab=32000,context="
+                     "32768,theta=1e6,experts=8,experts-used=2,expert-ffn=14336"},
+    {"qwen3-30b-a3b", "layers=48,dim=2048,heads=32,kv-heads=4,head-dim=128,ffn=6144,vocab=151936,context="
+                      "40960,theta=1e6,experts=128,experts-used=8,expert-ffn=768"},
 };
 enum { PUBLISHED = sizeof published / sizeof *published, TEXT_SIZE = 1024 };
 
+static bool take_all(struct synth_spec*, const char* text, struct error*);
+
 static bool take_shape(struct synth_spec* s, const char* name, struct error* error) {
-	for (int i = 0; i < PUBLISHED; i++) {
-		const struct shape* p = &published[i];
-		if (strcmp(p->name, name) != 0)
-			continue;
-		s->layers = p->layers;
-		s->dim = p->dim;
-		s->heads = p->heads;
-		s->kv_heads = p->kv_heads;
-		s->head_dim = p->head_dim;
-		s->ffn = p->ffn;
-		s->vocab = p->vocab;
-		s->context = p->context;
-		s->theta = p->theta;
-		s->experts = p->experts;
-		s->experts_used = p->experts_used;
-		s->expert_ffn = p->expert_ffn;
-		return true;
-	}
+	for (int i = 0; i < PUBLISHED; i++)
+		if (strcmp(published[i].name, name) == 0)
+			return take_all(s, published[i].numbers, error);
 	char list[320] = "";
 	for (int i = 0; i < PUBLISHED; i++) {
 		strncat(list, published[i].name, sizeof list - strlen(list) - 1);
@@ -240,10 +236,8 @@ static bool check(struct synth_spec* s, struct error* error) {
 	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error);
 }
 
-bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {
+static bool take_all(struct synth_spec* s, const char* text, struct error* error) {
 	char copy[TEXT_SIZE];
-	*s = (struct synth_spec){
-	    .context = 4096, .theta = 1e4, .dtype = DTYPE_F16, .seed = 1, .epsilon = 0.02, .tasks = 1};
 	if (strlen(text) >= sizeof copy)
 		return error_set(error, "synth: the text is longer than %d bytes", TEXT_SIZE - 1);
 	memcpy(copy, text, strlen(text) + 1);
@@ -261,5 +255,11 @@ bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* erro
 			return false;
 		part = comma ? comma + 1 : NULL;
 	}
-	return check(s, error);
+	return true;
+}
+
+bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {
+	*s = (struct synth_spec){
+	    .context = 4096, .theta = 1e4, .dtype = DTYPE_F16, .seed = 1, .epsilon = 0.02, .tasks = 1};
+	return take_all(s, text, error) && check(s, error);
 }

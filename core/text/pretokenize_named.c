@@ -71,79 +71,54 @@ static const char letters[] = "";
 enum { MAX_EXPRESSIONS = 6 };
 
 static const struct named {
-	const char* name;
+	const char* names; /* with spaces between */
 	const char* expression[MAX_EXPRESSIONS];
 	struct named_habits habits;
 } known[] = {
     {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
-    {"gpt-2", {pretokenize_gpt2}, {0}},
-    {"phi-2", {pretokenize_gpt2}, {0}},
-    {"mpt", {pretokenize_gpt2}, {0}},
-    {"olmo", {pretokenize_gpt2}, {0}},
-    {"exaone4", {pretokenize_gpt2}, {0}},
-    {"mellum", {pretokenize_gpt2}, {0}},
-    {"gigachat", {pretokenize_gpt2}, {0}},
-    {"a.x-4.0", {pretokenize_gpt2}, {0}},
-    {"jais", {pretokenize_gpt2}, {0}},
-    {"trillion", {pretokenize_gpt2}, {0}},
-    {"granite-docling", {pretokenize_gpt2}, {0}},
-    {"llama3", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"llama-v3", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"llama-bpe", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"falcon3", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"falcon-h1", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"pixtral", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"midm-2.0", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"lfm2", {llama3}, {.ignore_merges = true, .adds_bos = true}},
-    {"dbrx", {llama3}, {0}},
-    {"glm4", {llama3}, {0}},
-    {"chatglm-bpe", {llama3}, {0}},
-    {"smaug-bpe", {llama3}, {0}},
-    {"qwen2", {qwen2}, {0}},
-    {"deepseek-r1-qwen", {qwen2}, {0}},
-    {"stablelm2", {qwen2}, {0}},
-    {"megrez", {qwen2}, {0}},
-    {"hunyuan", {qwen2}, {0}},
-    {"grok-2", {qwen2}, {0}},
-    {"kormo", {qwen2}, {0}},
-    {"solar-open", {qwen2}, {0}},
+    {"gpt-2 phi-2 mpt olmo exaone4 mellum gigachat a.x-4.0 jais trillion granite-docling",
+     {pretokenize_gpt2},
+     {0}},
+    {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+     {llama3},
+     {.ignore_merges = true, .adds_bos = true}},
+    {"dbrx glm4 chatglm-bpe smaug-bpe", {llama3}, {0}},
+    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 kormo solar-open", {qwen2}, {0}},
     {"qwen35", {qwen35}, {0}},
     {"seed-coder", {seed_coder}, {0}},
     {"minicpm5", {"\\p{N}{1,3}", minicpm5}, {.ignore_merges = true}},
-    {"bailingmoe", {bailing}, {0}},
-    {"bailingmoe2", {bailing}, {0}},
+    {"bailingmoe bailingmoe2", {bailing}, {0}},
     {"exaone-moe", {exaone_moe}, {0}},
-    {"gpt-4o", {gpt4o}, {0}},
-    {"llama4", {gpt4o}, {0}},
-    {"kanana2", {gpt4o}, {0}},
-    {"minimax-m2", {gpt4o}, {0}},
+    {"gpt-4o llama4 kanana2 minimax-m2", {gpt4o}, {0}},
     {"tekken", {tekken}, {.ignore_merges = true, .adds_bos = true}},
     {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}, {0}},
     {"deepseek-llm", {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}, {0}},
-    {"deepseek-v3",
-     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
-     {0}},
-    {"hunyuan-dense",
+    {"deepseek-v3 hunyuan-dense",
      {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
      {0}},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
-    {"starcoder", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"refact", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"command-r", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"smollm", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"codeshell", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"exaone", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"minerva-7b", {"\\p{N}", pretokenize_gpt2}, {0}},
-    {"mellum2", {"\\p{N}", pretokenize_gpt2}, {0}},
+    {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
+     {"\\p{N}", pretokenize_gpt2},
+     {0}},
 };
+
+static bool is_among(const char* names, const char* name) {
+	for (size_t n; *names; names += n + (names[n] == ' ')) {
+		n = strcspn(names, " ");
+		if (strlen(name) == n && memcmp(names, name, n) == 0)
+			return true;
+	}
+	return false;
+}
 
 static bool unknown(const char* name, struct error* error) {
 	char list[420] = "";
-	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-		if (i > 0)
-			strncat(list, ", ", sizeof list - strlen(list) - 1);
-		strncat(list, known[i].name, sizeof list - strlen(list) - 1);
-	}
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+		for (const char* at = known[i].names; *at; at += strcspn(at, " ") + (strchr(at, ' ') != NULL)) {
+			strncat(list, *list ? ", " : "", sizeof list - strlen(list) - 1);
+			const size_t n = strcspn(at, " "), room = sizeof list - strlen(list) - 1;
+			strncat(list, at, n < room ? n : room);
+		}
 	return error_set(error, "tokenizer.ggml.pre: \"%.40s\" is not supported, expected one of %s", name, list);
 }
 
@@ -164,7 +139,7 @@ bool pretokenizer_add_named(struct pretokenizer* p, const char* name, struct nam
                             struct error* error) {
 	name = name && *name ? name : "default";
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-		if (strcmp(name, known[i].name) == 0) {
+		if (is_among(known[i].names, name)) {
 			*habits = known[i].habits;
 			return add(p, &known[i], error);
 		}

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/text/byte_level.h"
-#include "core/text/tokenizer_parts.h"
+#include "core/text/tokenizer_config.h"
 
-struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
+static struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
 	struct tokenizer* t = calloc(1, sizeof *t);
 	if (!t) {
 		error_set(error, "no memory for a tokenizer");
@@ -225,10 +225,26 @@ static bool finish(struct tokenizer* t, struct error* error) {
 	return t->lists_added || register_added(t, error);
 }
 
-struct tokenizer* tokenizer_finish(struct tokenizer* t, struct error* error) {
-	if (t && !finish(t, error)) {
-		tokenizer_free(t);
+struct tokenizer* tokenizer_make(enum tokenizer_kind kind, const char* config_text,
+                                 bool (*read)(struct tokenizer*, const struct tokenizer_config*, const void*,
+                                              struct error*),
+                                 const void* source, struct error* error) {
+	struct tokenizer_config config;
+	if (!tokenizer_config_read(&config, config_text, error))
 		return NULL;
+	struct tokenizer* t = tokenizer_new(kind, error);
+	if (t &&
+	    !(read(t, &config, source, error) && finish(t, error) && tokenizer_config_apply(&config, t, error))) {
+		tokenizer_free(t);
+		t = NULL;
 	}
+	tokenizer_config_free(&config);
 	return t;
+}
+
+bool tokenizer_fail_in(const char* where, struct error* error) {
+	if (!error)
+		return false;
+	const struct error inner = *error;
+	return error_set(error, "%s: %s", where, inner.message);
 }

@@ -77,37 +77,30 @@ static struct tokenizer* open_merges(const char* folder, const char* config, str
 	return t;
 }
 
-static struct tokenizer* open_tekken(const char* folder, const char* config, struct error* error) {
-	struct text text;
-	if (!read_file(folder, "tekken.json", &text, error))
-		return NULL;
-	if (!text.data)
-		return open_merges(folder, config, error);
-	struct tokenizer* t = tokenizer_from_tekken(text.data, text.size, config, error);
-	free(text.data);
-	if (!t)
-		name_folder(folder, error);
-	return t;
+static struct tokenizer* from_model(const char* data, size_t size, const char* config, struct error* error) {
+	return tokenizer_from_sentencepiece((const uint8_t*)data, size, config, error);
 }
 
 static struct tokenizer* open_any(const char* folder, const char* config, struct error* error) {
-	struct text file;
-	struct tokenizer* t = NULL;
-	if (!read_file(folder, "tokenizer.json", &file, error))
-		return NULL;
-	if (file.data) {
-		t = tokenizer_from_json(file.data, file.size, config, error);
-	} else {
-		if (!read_file(folder, "tokenizer.model", &file, error))
+	static const struct {
+		const char* name;
+		struct tokenizer* (*from)(const char* data, size_t size, const char* config, struct error*);
+	} known[] = {{"tokenizer.json", tokenizer_from_json},
+	             {"tokenizer.model", from_model},
+	             {"tekken.json", tokenizer_from_tekken}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		struct text file;
+		if (!read_file(folder, known[i].name, &file, error))
 			return NULL;
 		if (!file.data)
-			return open_tekken(folder, config, error);
-		t = tokenizer_from_sentencepiece((const uint8_t*)file.data, file.size, config, error);
+			continue;
+		struct tokenizer* t = known[i].from(file.data, file.size, config, error);
+		free(file.data);
+		if (!t)
+			name_folder(folder, error);
+		return t;
 	}
-	free(file.data);
-	if (!t)
-		name_folder(folder, error);
-	return t;
+	return open_merges(folder, config, error);
 }
 
 struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct error* error) {

@@ -28,10 +28,23 @@ static bool check_id(const char* field, int32_t id, const struct gguf_vocabulary
 }
 
 static bool seal(struct tokenizer* t, struct error* error) {
-	if (vocabulary_seal(&t->vocabulary, error))
-		return true;
-	struct error inner = *error;
-	return error_set(error, "tokenizer.ggml.tokens: %s", inner.message);
+	return vocabulary_seal(&t->vocabulary, error) || tokenizer_fail_in("tokenizer.ggml.tokens", error);
+}
+
+/* Pieces that the file marks are added tokens, met before normalizing. */
+static bool add_pieces(struct tokenizer* t, struct error* error) {
+	struct vocabulary* v = &t->vocabulary;
+	for (int32_t id = 0; id < v->n; id++) {
+		struct piece* p = &v->piece[id];
+		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		if (!special && p->type != PIECE_USER_DEFINED)
+			continue;
+		p->added = true;
+		const struct added_token token = {.id = id, .special = special};
+		if (!tokenizer_add_token(t, vocabulary_text(v, id), p->text_size, token, false, error))
+			return false;
+	}
+	return true;
 }
 
 /* ---- sentencepiece ("llama") and unigram ("t5") ---------------------------------------------- */
@@ -108,32 +121,20 @@ static bool add_merges(struct tokenizer* t, const struct gguf_vocabulary* g, str
 	if (!tokenizer_start_merges(t, (size_t)g->n_merges, error))
 		return false;
 	for (int i = 0; i < g->n_merges; i++) {
-		if (!tokenizer_add_merge_line(t, g->merge[i], g->merge_size[i], error)) {
-			struct error inner = *error;
-			return error_set(error, "tokenizer.ggml.merges: %s", inner.message);
-		}
+		if (!tokenizer_add_merge_line(t, g->merge[i], g->merge_size[i], error))
+			return tokenizer_fail_in("tokenizer.ggml.merges", error);
 	}
 	return true;
 }
 
 static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, struct named_habits* habits,
                             struct error* error) {
-	struct vocabulary* v = &t->vocabulary;
 	if (!pretokenizer_add_named(&t->pretokenizer, g->pre, habits, error))
 		return false;
 	t->ignore_merges = habits->ignore_merges;
 	t->lists_added = true;
-	for (int32_t id = 0; id < v->n; id++) {
-		struct piece* p = &v->piece[id];
-		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
-		if (!special && p->type != PIECE_USER_DEFINED)
-			continue;
-		p->added = true;
-		struct added_token token = {.id = id, .special = special};
-		if (!tokenizer_add_token(t, vocabulary_text(v, id), p->text_size, token, false, error))
-			return false;
-	}
-	return tokenizer_print_byte_level(t, error) && seal(t, error) && add_merges(t, g, error);
+	return add_pieces(t, error) && tokenizer_print_byte_level(t, error) && seal(t, error) &&
+	       add_merges(t, g, error);
 }
 
 /* ---- BPE over characters ("gemma4") ----------------------------------------------------------- */
@@ -141,22 +142,11 @@ static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g
 /* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
 static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	static const char lines[] = "\\n+";
-	struct vocabulary* v = &t->vocabulary;
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
 	t->lists_added = true;
-	for (int32_t id = 0; id < v->n; id++) {
-		struct piece* p = &v->piece[id];
-		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
-		if (!special && p->type != PIECE_USER_DEFINED)
-			continue;
-		p->added = true;
-		const struct added_token token = {.id = id, .special = special};
-		if (!tokenizer_add_token(t, vocabulary_text(v, id), p->text_size, token, false, error))
-			return false;
-	}
 	tokenizer_find_bytes(t);
-	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
+	return add_pieces(t, error) && tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
 	       pretokenizer_add_split(&t->pretokenizer, lines, sizeof lines - 1, SPLIT_ISOLATED, false, error) &&
 	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_merges(t, g, error);
 }
@@ -192,7 +182,8 @@ static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct er
 	return true;
 }
 
-struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct error* error) {
+static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                 struct error* error) {
 	static const struct {
 		const char* name;
 		enum tokenizer_kind kind;
@@ -200,23 +191,18 @@ struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct er
 	             {"gpt2", TOKENIZER_RANKED},
 	             {"t5", TOKENIZER_UNIGRAM},
 	             {"gemma4", TOKENIZER_RANKED}};
-	struct tokenizer* t = NULL;
-	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++) {
-		if (!g->model || strcmp(g->model, model[i].name) != 0)
-			continue;
-		t = tokenizer_new(model[i].kind, error);
-		if (!t)
-			return NULL;
-	}
-	if (!t) {
-		error_set(error,
-		          "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2, t5 or gemma4",
-		          g->model ? g->model : "");
-		return NULL;
-	}
-	if (!fill(t, g, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	return tokenizer_finish(t, error);
+	const struct gguf_vocabulary* g = source;
+	(void)config;
+	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++)
+		if (g->model && strcmp(g->model, model[i].name) == 0) {
+			t->kind = model[i].kind;
+			return fill(t, g, error);
+		}
+	return error_set(error,
+	                 "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2, t5 or gemma4",
+	                 g->model ? g->model : "");
+}
+
+struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct error* error) {
+	return tokenizer_make(TOKENIZER_RANKED, NULL, read, g, error);
 }

@@ -28,10 +28,8 @@ bool tokenizer_json_read_pieces(struct tokenizer* t, const cJSON* vocab, const c
 			return error_set(error, "%s: piece \"%.60s\": expected an id from 0 to %d", where, entry->string,
 			                 MAX_VOCABULARY - 1);
 		enum piece_type type = t->byte_fallback && is_byte_name(entry->string) ? PIECE_BYTE : PIECE_NORMAL;
-		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), type, 0, error)) {
-			struct error inner = *error;
-			return error_set(error, "%s: %s", where, inner.message);
-		}
+		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), type, 0, error))
+			return tokenizer_fail_in(where, error);
 	}
 	return true;
 }
@@ -89,10 +87,8 @@ static bool read_merges(struct tokenizer* t, const cJSON* merges, struct error* 
 			return error_set(error,
 			                 "tokenizer.json: model.merges: entry %zu: expected \"left right\" or two pieces",
 			                 t->merges.n);
-		if (!good) {
-			struct error inner = *error;
-			return error_set(error, "tokenizer.json: model.merges: %s", inner.message);
-		}
+		if (!good)
+			return tokenizer_fail_in("tokenizer.json: model.merges", error);
 	}
 	return true;
 }
@@ -208,10 +204,8 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 	tokenizer_find_bytes(t);
 	if (!tokenizer_json_decoder(t, field(root, "decoder"), error))
 		return false;
-	if (!vocabulary_seal(&t->vocabulary, error)) {
-		struct error inner = *error;
-		return error_set(error, "tokenizer.json: %s", inner.message);
-	}
+	if (!vocabulary_seal(&t->vocabulary, error))
+		return tokenizer_fail_in("tokenizer.json", error);
 	if (!find_unknown(t, model, error) ||
 	    !tokenizer_json_post_processor(t, field(root, "post_processor"), error))
 		return false;
@@ -231,33 +225,19 @@ static void default_ends(struct tokenizer* t) {
 		t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
 }
 
-static struct tokenizer* build(const cJSON* root, const struct tokenizer_config* config,
-                               struct error* error) {
-	struct tokenizer* t = tokenizer_new(TOKENIZER_RANKED, error);
-	if (!t)
-		return NULL;
-	if (!fill(t, root, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	t = tokenizer_finish(t, error);
-	if (t && !tokenizer_config_apply(config, t, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	if (t && !config->root)
+static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                 struct error* error) {
+	const struct tokenizer_file* file = source;
+	cJSON* root = json_parse(file->data, file->size, "tokenizer.json", error);
+	const bool good = root && fill(t, root, error);
+	if (good && !config->root)
 		default_ends(t);
-	return t;
+	cJSON_Delete(root);
+	return good;
 }
 
 struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config_text,
                                       struct error* error) {
-	struct tokenizer_config config;
-	if (!tokenizer_config_read(&config, config_text, error))
-		return NULL;
-	cJSON* root = json_parse(data, size, "tokenizer.json", error);
-	struct tokenizer* t = root ? build(root, &config, error) : NULL;
-	cJSON_Delete(root);
-	tokenizer_config_free(&config);
-	return t;
+	const struct tokenizer_file file = {data, size};
+	return tokenizer_make(TOKENIZER_RANKED, config_text, read, &file, error);
 }

@@ -38,6 +38,22 @@ static const char* pattern_of(const cJSON* section, bool* regex) {
 	return text ? text : text_of(pattern, "String");
 }
 
+/* A section, or one after the other those of a Sequence, which are listed under `list`; none is good too. */
+static bool add_each(struct tokenizer* t, const cJSON* section, const char* list,
+                     bool (*add)(struct tokenizer*, const cJSON*, struct error*), int depth,
+                     struct error* error) {
+	if (depth == 0 && (!section || cJSON_IsNull(section)))
+		return true;
+	if (!is(tokenizer_json_type(section), "Sequence") || depth == MAX_DEPTH)
+		return add(t, section, error);
+	const cJSON* inner;
+	cJSON_ArrayForEach (inner, cJSON_GetObjectItemCaseSensitive(section, list)) {
+		if (!add_each(t, inner, list, add, depth + 1, error))
+			return false;
+	}
+	return true;
+}
+
 /* ---- normalizer --------------------------------------------------------------------------- */
 
 static bool add_replace(struct tokenizer* t, const cJSON* section, struct error* error) {
@@ -69,7 +85,7 @@ static bool add_strip(struct tokenizer* t, const cJSON* section, struct error* e
 	return true;
 }
 
-static bool add_normalizer(struct tokenizer* t, const cJSON* section, int depth, struct error* error) {
+static bool add_normalizer(struct tokenizer* t, const cJSON* section, struct error* error) {
 	static const struct {
 		const char* name;
 		enum normalize_kind kind;
@@ -80,14 +96,6 @@ static bool add_normalizer(struct tokenizer* t, const cJSON* section, int depth,
 	             {"Lowercase", NORMALIZE_LOWERCASE},
 	             {"StripAccents", NORMALIZE_STRIP_ACCENTS}};
 	const char* type = tokenizer_json_type(section);
-	if (is(type, "Sequence") && depth < MAX_DEPTH) {
-		const cJSON* inner;
-		cJSON_ArrayForEach (inner, cJSON_GetObjectItemCaseSensitive(section, "normalizers")) {
-			if (!add_normalizer(t, inner, depth + 1, error))
-				return false;
-		}
-		return true;
-	}
 	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
 		if (is(type, plain[i].name))
 			return normalizer_add(&t->normalizer, plain[i].kind, error) != NULL;
@@ -104,7 +112,7 @@ static bool add_normalizer(struct tokenizer* t, const cJSON* section, int depth,
 }
 
 bool tokenizer_json_normalizer(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return !section || cJSON_IsNull(section) || add_normalizer(t, section, 0, error);
+	return add_each(t, section, "normalizers", add_normalizer, 0, error);
 }
 
 /* ---- pre_tokenizer ------------------------------------------------------------------------ */
@@ -196,16 +204,8 @@ static bool add_pattern(struct tokenizer* t, const char* pattern, enum split_beh
 	return pretokenizer_add_split(&t->pretokenizer, pattern, strlen(pattern), behavior, invert, error);
 }
 
-static bool add_pretokenizer(struct tokenizer* t, const cJSON* section, int depth, struct error* error) {
+static bool add_pretokenizer(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* type = tokenizer_json_type(section);
-	if (is(type, "Sequence") && depth < MAX_DEPTH) {
-		const cJSON* inner;
-		cJSON_ArrayForEach (inner, cJSON_GetObjectItemCaseSensitive(section, "pretokenizers")) {
-			if (!add_pretokenizer(t, inner, depth + 1, error))
-				return false;
-		}
-		return true;
-	}
 	if (is(type, "Split"))
 		return add_split(t, section, error);
 	if (is(type, "ByteLevel"))
@@ -232,7 +232,7 @@ static bool add_pretokenizer(struct tokenizer* t, const cJSON* section, int dept
 }
 
 bool tokenizer_json_pretokenizer(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return !section || cJSON_IsNull(section) || add_pretokenizer(t, section, 0, error);
+	return add_each(t, section, "pretokenizers", add_pretokenizer, 0, error);
 }
 
 /* ---- decoder ------------------------------------------------------------------------------ */
@@ -263,16 +263,8 @@ static bool add_decoder_metaspace(struct tokenizer* t, const cJSON* section, str
 	return tokenizer_print_sentencepiece(t, error);
 }
 
-static bool add_decoder(struct tokenizer* t, const cJSON* section, int depth, struct error* error) {
+static bool add_decoder(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* type = tokenizer_json_type(section);
-	if (is(type, "Sequence") && depth < MAX_DEPTH) {
-		const cJSON* inner;
-		cJSON_ArrayForEach (inner, cJSON_GetObjectItemCaseSensitive(section, "decoders")) {
-			if (!add_decoder(t, inner, depth + 1, error))
-				return false;
-		}
-		return true;
-	}
 	if (is(type, "ByteLevel"))
 		return tokenizer_print_byte_level(t, error);
 	if (is(type, "Metaspace"))
@@ -291,7 +283,7 @@ static bool add_decoder(struct tokenizer* t, const cJSON* section, int depth, st
 }
 
 bool tokenizer_json_decoder(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return !section || cJSON_IsNull(section) || add_decoder(t, section, 0, error);
+	return add_each(t, section, "decoders", add_decoder, 0, error);
 }
 
 /* ---- post_processor ----------------------------------------------------------------------- */
@@ -351,16 +343,8 @@ static bool read_pair(struct tokenizer* t, const cJSON* section, struct error* e
 	                 "sep", error);
 }
 
-static bool add_post_processor(struct tokenizer* t, const cJSON* section, int depth, struct error* error) {
+static bool add_post_processor(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* type = tokenizer_json_type(section);
-	if (is(type, "Sequence") && depth < MAX_DEPTH) {
-		const cJSON* inner;
-		cJSON_ArrayForEach (inner, cJSON_GetObjectItemCaseSensitive(section, "processors")) {
-			if (!add_post_processor(t, inner, depth + 1, error))
-				return false;
-		}
-		return true;
-	}
 	if (is(type, "TemplateProcessing"))
 		return read_template(t, section, error);
 	if (is(type, "BertProcessing") || is(type, "RobertaProcessing"))
@@ -375,5 +359,5 @@ static bool add_post_processor(struct tokenizer* t, const cJSON* section, int de
 }
 
 bool tokenizer_json_post_processor(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return !section || cJSON_IsNull(section) || add_post_processor(t, section, 0, error);
+	return add_each(t, section, "processors", add_post_processor, 0, error);
 }

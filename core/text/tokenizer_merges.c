@@ -99,15 +99,13 @@ static bool read_merges(struct tokenizer* t, const char* text, size_t size, stru
 			length--;
 		bool version = first && length >= 9 && memcmp(line, "#version:", 9) == 0;
 		first = false;
-		if (length > 0 && !version && !tokenizer_add_merge_line(t, line, length, error)) {
-			struct error inner = *error;
-			return error_set(error, "merges.txt: %s", inner.message);
-		}
+		if (length > 0 && !version && !tokenizer_add_merge_line(t, line, length, error))
+			return tokenizer_fail_in("merges.txt", error);
 	}
 	return true;
 }
 
-static bool fill(struct tokenizer* t, const cJSON* vocab, const char* merges, size_t merges_size,
+static bool fill(struct tokenizer* t, const cJSON* vocab, const struct tokenizer_file* merges,
                  const struct tokenizer_config* config, struct error* error) {
 	if (!tokenizer_json_read_pieces(t, vocab, "vocab.json", error) ||
 	    !tokenizer_config_add_tokens(config, t, error))
@@ -131,34 +129,21 @@ static bool fill(struct tokenizer* t, const cJSON* vocab, const char* merges, si
 	    !tokenizer_print_byte_level(t, error) || !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	t->bos = t->eos = id;
-	return read_merges(t, merges, merges_size, error);
+	return read_merges(t, merges->data, merges->size, error);
 }
 
-static struct tokenizer* build(const cJSON* vocab, const char* merges, size_t merges_size,
-                               const struct tokenizer_config* config, struct error* error) {
-	struct tokenizer* t = tokenizer_new(TOKENIZER_RANKED, error);
-	if (!t)
-		return NULL;
-	if (!fill(t, vocab, merges, merges_size, config, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	t = tokenizer_finish(t, error);
-	if (t && !tokenizer_config_apply(config, t, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	return t;
+/* The source: vocab.json, merges.txt. */
+static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                 struct error* error) {
+	const struct tokenizer_file* file = source;
+	cJSON* vocab = json_parse(file[0].data, file[0].size, "vocab.json", error);
+	const bool good = vocab && fill(t, vocab, &file[1], config, error);
+	cJSON_Delete(vocab);
+	return good;
 }
 
 struct tokenizer* tokenizer_from_merges(const char* vocab_json, size_t vocab_size, const char* merges,
                                         size_t merges_size, const char* config_text, struct error* error) {
-	struct tokenizer_config config;
-	if (!tokenizer_config_read(&config, config_text, error))
-		return NULL;
-	cJSON* vocab = json_parse(vocab_json, vocab_size, "vocab.json", error);
-	struct tokenizer* t = vocab ? build(vocab, merges, merges_size, &config, error) : NULL;
-	cJSON_Delete(vocab);
-	tokenizer_config_free(&config);
-	return t;
+	const struct tokenizer_file file[] = {{vocab_json, vocab_size}, {merges, merges_size}};
+	return tokenizer_make(TOKENIZER_RANKED, config_text, read, file, error);
 }

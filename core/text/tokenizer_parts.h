@@ -106,7 +106,20 @@ bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool 
 bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element);
 
 /* For the readers. ---------------------------------------------------------------------------- */
-struct tokenizer* tokenizer_new(enum tokenizer_kind, struct error*);
+struct tokenizer_config;
+struct tokenizer_file {
+	const char* data;
+	size_t size;
+};
+/* Makes a tokenizer of what `read` fills in from its source: registers control, unknown and user-defined
+ * pieces as added tokens unless the source listed them, and applies tokenizer_config.json (NULL: there is
+ * none). NULL with the error set. */
+struct tokenizer* tokenizer_make(enum tokenizer_kind, const char* config,
+                                 bool (*read)(struct tokenizer*, const struct tokenizer_config*,
+                                              const void* source, struct error*),
+                                 const void* source, struct error*);
+/* Puts where it happened before the error's sentence. Returns false. */
+bool tokenizer_fail_in(const char* where, struct error*);
 /* The printed bytes of sentencepiece-like pieces: U+2581 as a space, <0x0A> as its byte. */
 bool tokenizer_print_sentencepiece(struct tokenizer*, struct error*);
 /* Fills vocabulary.byte from pieces <0x00>… of type PIECE_BYTE. */
@@ -127,8 +140,5 @@ bool tokenizer_space_as_block(struct tokenizer*, enum prefix_scheme, bool squeez
 /* An added token, on the raw or the normalized text. */
 bool tokenizer_add_token(struct tokenizer*, const char* content, size_t size, struct added_token,
                          bool on_normalized, struct error*);
-/* Seals the vocabulary, orders scored pieces, builds a unigram's trie, registers control, unknown and
- * user-defined pieces as added tokens; frees the tokenizer and returns NULL on an error. */
-struct tokenizer* tokenizer_finish(struct tokenizer*, struct error*);
 
 #endif

@@ -146,37 +146,23 @@ static void default_ends(struct tokenizer* t) {
 		t->eos = vocabulary_find(v, "<eos>", 5);
 }
 
-static struct tokenizer* build(const uint8_t* data, size_t size, const struct tokenizer_config* config,
-                               struct error* error) {
+static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                 struct error* error) {
+	const struct tokenizer_file* file = source;
 	struct specification s = {
 	    .model_type = MODEL_UNIGRAM, .dummy_prefix = true, .squeeze = true, .escape = true};
-	struct tokenizer* t = tokenizer_new(TOKENIZER_SCORED, error);
-	if (!t)
-		return NULL;
-	if (!read_model(t, &s, data, size, error) || !set_up(t, &s, config, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	t = tokenizer_finish(t, error);
-	if (!t)
-		return NULL;
+	if (!read_model(t, &s, (const uint8_t*)file->data, file->size, error) || !set_up(t, &s, config, error) ||
+	    !vocabulary_seal(&t->vocabulary, error))
+		return false;
 	default_ends(t);
 	/* Llama's tokenizer classes put a BOS before a text unless told otherwise. */
 	if (t->bos >= 0 && config->add_bos != 0)
 		t->before = (struct id_list){.id = {t->bos}, .n = 1};
-	if (!tokenizer_config_apply(config, t, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	return t;
+	return true;
 }
 
 struct tokenizer* tokenizer_from_sentencepiece(const uint8_t* data, size_t size, const char* config_text,
                                                struct error* error) {
-	struct tokenizer_config config;
-	if (!tokenizer_config_read(&config, config_text, error))
-		return NULL;
-	struct tokenizer* t = build(data, size, &config, error);
-	tokenizer_config_free(&config);
-	return t;
+	const struct tokenizer_file file = {(const char*)data, size};
+	return tokenizer_make(TOKENIZER_SCORED, config_text, read, &file, error);
 }

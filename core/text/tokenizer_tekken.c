@@ -214,31 +214,19 @@ static bool fill(struct tekken* k) {
 	return read_merges(k);
 }
 
-static struct tokenizer* build(const cJSON* root, const struct tokenizer_config* config,
-                               struct error* error) {
-	struct tekken k = {.root = root, .error = error};
-	if (!read_sizes(&k) || !(k.t = tokenizer_new(TOKENIZER_RANKED, error)))
-		return NULL;
-	if (!fill(&k)) {
-		tokenizer_free(k.t);
-		return NULL;
-	}
-	struct tokenizer* t = tokenizer_finish(k.t, error);
-	if (t && config->root && !tokenizer_config_apply(config, t, error)) {
-		tokenizer_free(t);
-		return NULL;
-	}
-	return t;
+static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                 struct error* error) {
+	const struct tokenizer_file* text = source;
+	cJSON* root = json_parse(text->data, text->size, file, error);
+	struct tekken k = {.t = t, .root = root, .error = error};
+	(void)config;
+	const bool good = root && read_sizes(&k) && fill(&k);
+	cJSON_Delete(root);
+	return good;
 }
 
 struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config_text,
                                         struct error* error) {
-	struct tokenizer_config config;
-	if (!tokenizer_config_read(&config, config_text, error))
-		return NULL;
-	cJSON* root = json_parse(data, size, file, error);
-	struct tokenizer* t = root ? build(root, &config, error) : NULL;
-	cJSON_Delete(root);
-	tokenizer_config_free(&config);
-	return t;
+	const struct tokenizer_file text = {data, size};
+	return tokenizer_make(TOKENIZER_RANKED, config_text, read, &text, error);
 }

@@ -1,0 +1,388 @@
+/* Filters and methods of lists and dicts, and methods of loops. Methods that change a value in place have no
+ * function: the sandbox of chat templates forbids them. */
+#include <string.h>
+
+#include "core/jinja/library.h"
+
+/* ---- sorting ------------------------------------------------------------------------------ */
+
+struct pair {
+	struct value item, key;
+};
+
+/* Merges sorted [start, middle) and [middle, end) of from into to; of equals the first stays first. */
+static void merge(struct machine* m, const struct pair* from, struct pair* to, int start, int middle, int end,
+                  bool reverse) {
+	for (int a = start, b = middle, out = start; out < end; out++) {
+		bool second = a == middle;
+		if (!second && b < end)
+			second = reverse ? value_order(m, from[a].key, from[b].key, "<") == -1
+			                 : value_order(m, from[b].key, from[a].key, "<") == -1;
+		to[out] = second ? from[b++] : from[a++];
+	}
+}
+
+/* A stable sort; `keys` go with `items`. */
+static void sort_by(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
+	struct pair* from = machine_alloc(m, (size_t)n * sizeof *from);
+	struct pair* to = machine_alloc(m, (size_t)n * sizeof *to);
+	for (int i = 0; i < n; i++)
+		from[i] = (struct pair){items[i], keys[i]};
+	for (int64_t width = 1; width < n; width *= 2) {
+		for (int64_t start = 0; start < n; start += 2 * width) {
+			const int64_t middle = start + width < n ? start + width : n;
+			const int64_t end = middle + width < n ? middle + width : n;
+			machine_charge(m, (size_t)(end - start) * sizeof *from);
+			merge(m, from, to, (int)start, (int)middle, (int)end, reverse);
+		}
+		struct pair* const other = from;
+		from = to;
+		to = other;
+	}
+	for (int i = 0; i < n; i++) {
+		items[i] = from[i].item;
+		keys[i] = from[i].key;
+	}
+}
+
+/* Strings in lower case when case does not count. */
+static struct value sort_key(struct machine* m, struct value v, bool case_sensitive) {
+	return v.kind == STRING && !case_sensitive ? value_string(string_lower(m, v.string)) : v;
+}
+
+/* ---- parts -------------------------------------------------------------------------------- */
+
+/* The attribute that `by` names, or the value itself. */
+static struct value part(struct machine* m, struct value v, struct value by) {
+	if (by.kind == ABSENT || by.kind == NONE)
+		return v;
+	return by.kind == STRING ? value_path(m, v, by.string) : value_index(m, v, by);
+}
+
+static struct list* copy_items(struct machine* m, struct value v) {
+	const struct list* const items = value_items(m, v);
+	struct list* const copy = value_list(m, LIST).list;
+	for (int i = 0; i < items->n; i++)
+		list_add(m, copy, items->item[i]);
+	return copy;
+}
+
+static struct value as(enum kind kind, struct list* list) {
+	return (struct value){.kind = kind, .list = list};
+}
+
+static struct value* keys_of(struct machine* m, const struct list* items, struct value by,
+                             struct value sensitive) {
+	struct value* const keys = machine_alloc(m, (size_t)items->n * sizeof *keys);
+	for (int i = 0; i < items->n; i++)
+		keys[i] = sort_key(m, part(m, items->item[i], by), value_truth(sensitive));
+	return keys;
+}
+
+static struct value filter_length(struct machine* m, struct call* c) {
+	const int64_t n = value_length(m, c->self);
+	if (n < 0)
+		machine_fail(m, "object of type '%s' has no len()", value_type(c->self));
+	return value_integer(n);
+}
+
+static struct value filter_list(struct machine* m, struct call* c) {
+	return as(LIST, copy_items(m, c->self));
+}
+
+static struct value filter_first(struct machine* m, struct call* c) {
+	if (c->self.kind == ITERATOR && c->self.list->at < c->self.list->n)
+		return c->self.list->item[c->self.list->at++];
+	const struct list* const items = value_items(m, c->self);
+	return items->n ? items->item[0] : value_undefined(NULL);
+}
+
+static struct value filter_last(struct machine* m, struct call* c) {
+	if (c->self.kind == ITERATOR)
+		machine_fail(m, "'generator' object is not reversible");
+	const struct list* const items = value_items(m, c->self);
+	return items->n ? items->item[items->n - 1] : value_undefined(NULL);
+}
+
+static struct value filter_reverse(struct machine* m, struct call* c) {
+	const struct list* const items = value_items(m, c->self);
+	struct value out = value_list(m, ITERATOR);
+	struct builder text = {.machine = m};
+	for (int i = items->n - 1; i >= 0; i--) {
+		if (c->self.kind == STRING)
+			builder_string(&text, items->item[i].string);
+		else
+			list_add(m, out.list, items->item[i]);
+	}
+	return c->self.kind == STRING ? value_string(builder_end(&text)) : out;
+}
+
+static struct value filter_sort(struct machine* m, struct call* c) {
+	struct list* const items = copy_items(m, c->self);
+	sort_by(m, items->item, keys_of(m, items, c->given[2], c->given[1]), items->n,
+	        argument_integer(m, c->given[0], "sort", 0) != 0);
+	return as(LIST, items);
+}
+
+static struct value filter_unique(struct machine* m, struct call* c) {
+	struct value out = value_list(m, ITERATOR), seen = value_dict(m);
+	const struct list* const items = value_items(m, c->self);
+	const struct value* const keys = keys_of(m, items, c->given[1], c->given[0]);
+	for (int i = 0; i < items->n; i++) {
+		if (dict_find(m, seen.dict, keys[i]))
+			continue;
+		dict_set(m, seen.dict, keys[i], value_none());
+		list_add(m, out.list, items->item[i]);
+	}
+	return out;
+}
+
+/* how: -1 the least, 1 the most */
+static struct value filter_extreme(struct machine* m, struct call* c) {
+	const struct list* const items = value_items(m, c->self);
+	const struct value* const keys = keys_of(m, items, c->given[1], c->given[0]);
+	int best = 0;
+	for (int i = 1; i < items->n; i++)
+		if (value_order(m, keys[i], keys[best], c->how < 0 ? "<" : ">") == c->how)
+			best = i;
+	return items->n ? items->item[best] : value_undefined(NULL);
+}
+
+static struct value filter_sum(struct machine* m, struct call* c) {
+	struct value sum = c->given[1].kind == ABSENT ? value_integer(0) : c->given[1];
+	if (sum.kind == STRING)
+		machine_fail(m, "sum() can't sum strings [use ''.join(seq) instead]");
+	const struct list* const items = value_items(m, c->self);
+	for (int i = 0; i < items->n; i++)
+		sum = operator_binary(m, PLUS, sum, part(m, items->item[i], c->given[0]));
+	return sum;
+}
+
+static struct value filter_join(struct machine* m, struct call* c) {
+	struct builder b = {.machine = m};
+	const struct list* const items = value_items(m, c->self);
+	for (int i = 0; i < items->n; i++) {
+		if (i && c->given[0].kind != ABSENT)
+			value_write(&b, c->given[0]);
+		value_write(&b, part(m, items->item[i], c->given[1]));
+	}
+	return value_string(builder_end(&b));
+}
+
+static struct value filter_batch(struct machine* m, struct call* c) {
+	struct value out = value_list(m, ITERATOR), row = value_list(m, LIST);
+	const int64_t n = argument_integer(m, c->given[0], "batch", 0);
+	const struct list* const items = value_items(m, c->self);
+	for (int i = 0; i < items->n; i++) {
+		if (row.list->n == n) {
+			list_add(m, out.list, row);
+			row = value_list(m, LIST);
+		}
+		list_add(m, row.list, items->item[i]);
+	}
+	while (row.list->n && row.list->n < n && c->given[1].kind != ABSENT && c->given[1].kind != NONE)
+		list_add(m, row.list, c->given[1]);
+	if (row.list->n)
+		list_add(m, out.list, row);
+	return out;
+}
+
+/* ---- dicts -------------------------------------------------------------------------------- */
+
+static struct value filter_items(struct machine* m, struct call* c) {
+	struct value out = value_list(m, ITERATOR);
+	if (c->self.kind == UNDEFINED)
+		return out;
+	if (c->self.kind != DICT)
+		machine_fail(m, "Can only get item pairs from a mapping.");
+	for (int i = 0; i < c->self.dict->n; i++)
+		list_add(m, out.list, value_pair(m, c->self.dict->entry[i].key, c->self.dict->entry[i].value));
+	return out;
+}
+
+static struct value filter_dictsort(struct machine* m, struct call* c) {
+	const struct string* const by = argument_string(m, c->given[1], "dictsort", string_of(m, "key"));
+	if (!string_is(by, "key") && !string_is(by, "value"))
+		machine_fail(m, "You can only sort by either \"key\" or \"value\"");
+	if (c->self.kind == UNDEFINED)
+		value_fail_undefined(m, c->self);
+	if (c->self.kind != DICT)
+		machine_fail(m, "'%s' object has no attribute 'items'", value_type(c->self));
+	struct list* const pairs = filter_items(m, c).list;
+	struct value* const keys = keys_of(m, pairs, value_integer(string_is(by, "value")), c->given[0]);
+	sort_by(m, pairs->item, keys, pairs->n, argument_integer(m, c->given[2], "dictsort", 0) != 0);
+	return as(LIST, pairs);
+}
+
+/* ---- choosing and mapping ------------------------------------------------------------------ */
+
+static struct value filter_map(struct machine* m, struct call* c) {
+	static const struct routine by_attribute = {"map", NULL, 0, 1, {"attribute", "default"}};
+	struct value out = value_list(m, ITERATOR);
+	const struct value *const attribute = &c->given[0], *const otherwise = &c->given[1];
+	if (!value_truth(c->self)) /* so None is an empty list here, and nothing is asked for */
+		return out;
+	const struct list* const items = value_items(m, c->self);
+	if (c->all->n == 0) {
+		arguments_take(m, &by_attribute, c->all, c->given);
+		for (int i = 0; i < items->n; i++) {
+			const struct value one = part(m, items->item[i], *attribute);
+			const bool none = one.kind == UNDEFINED && otherwise->kind != ABSENT && otherwise->kind != NONE;
+			list_add(m, out.list, none ? *otherwise : one);
+		}
+		return out;
+	}
+	const struct string* const by = argument_string(m, c->all->value[0], "map", NULL);
+	const struct routine* const filter = library_filter(by);
+	const struct arguments rest = arguments_rest(c->all, 1);
+	if (!filter)
+		machine_fail(m, "the filter '%.*s' is not known here", EXCERPT(by));
+	for (int i = 0; i < items->n; i++)
+		list_add(m, out.list, routine_call(m, filter, items->item[i], &rest));
+	return out;
+}
+
+/* how: those that pass the test, or the others; of an attribute that is named first */
+enum { PASSING = 1, OF_ATTRIBUTE = 2 };
+
+static struct value filter_select(struct machine* m, struct call* c) {
+	const struct arguments* const a = c->all;
+	struct value out = value_list(m, ITERATOR);
+	const bool attribute = c->how & OF_ATTRIBUTE, wanted = c->how & PASSING;
+	const int first = attribute ? 1 : 0;
+	if (!value_truth(c->self))
+		return out;
+	if (a->n < first)
+		machine_fail(m, "%s: the attribute is missing", c->name);
+	const struct routine* test = NULL;
+	if (a->n > first) {
+		const struct string* const name = argument_string(m, a->value[first], c->name, NULL);
+		test = library_test(name);
+		if (!test)
+			machine_fail(m, "the test '%.*s' is not known here", EXCERPT(name));
+	}
+	const struct arguments rest = arguments_rest(a, first + 1);
+	const struct list* const items = value_items(m, c->self);
+	for (int i = 0; i < items->n; i++) {
+		const struct value one = attribute ? part(m, items->item[i], a->value[0]) : items->item[i];
+		machine_charge(m, 0);
+		if (value_truth(test ? routine_call(m, test, one, &rest) : one) == wanted)
+			list_add(m, out.list, items->item[i]);
+	}
+	return out;
+}
+
+/* ---- methods ------------------------------------------------------------------------------ */
+
+static struct value dict_get(struct machine* m, struct call* c) {
+	const struct value* const found = dict_find(m, c->self.dict, c->given[0]);
+	return found ? *found : c->given[1].kind == ABSENT ? value_none() : c->given[1];
+}
+
+enum { KEYS, VALUES, PAIRS };
+
+static struct value dict_view(struct machine* m, struct call* c) {
+	const int part = c->how;
+	static const char* const name[] = {"dict_keys", "dict_values", "dict_items"};
+	struct value view = value_list(m, VIEW);
+	view.list->name = name[part];
+	for (int i = 0; i < c->self.dict->n; i++) {
+		const struct entry* const e = &c->self.dict->entry[i];
+		list_add(m, view.list,
+		         part == KEYS     ? e->key
+		         : part == VALUES ? e->value
+		                          : value_pair(m, e->key, e->value));
+	}
+	return view;
+}
+
+/* Nothing is changed in place, so a copy is the thing itself. */
+static struct value same(struct machine* m, struct call* c) {
+	(void)m;
+	return c->self;
+}
+
+static struct value list_index(struct machine* m, struct call* c) {
+	for (int i = 0; i < c->self.list->n; i++)
+		if (value_equal(m, c->self.list->item[i], c->given[0]))
+			return value_integer(i);
+	machine_fail(m, "a value is not in list");
+}
+
+static struct value list_count(struct machine* m, struct call* c) {
+	int64_t n = 0;
+	for (int i = 0; i < c->self.list->n; i++)
+		n += value_equal(m, c->self.list->item[i], c->given[0]);
+	return value_integer(n);
+}
+
+static struct value loop_cycle(struct machine* m, struct call* c) {
+	if (c->all->n == 0)
+		machine_fail(m, "no items for cycling given");
+	return c->all->value[c->self.loop->at % c->all->n];
+}
+
+static struct value loop_changed(struct machine* m, struct call* c) {
+	struct value now = value_list(m, TUPLE);
+	for (int i = 0; i < c->all->n; i++)
+		list_add(m, now.list, c->all->value[i]);
+	const bool changed = c->self.loop->changed.kind == ABSENT || !value_equal(m, c->self.loop->changed, now);
+	c->self.loop->changed = now;
+	return value_boolean(changed);
+}
+
+/* ---- tables ------------------------------------------------------------------------------- */
+
+const struct routine list_filters[] = {
+    {"length", filter_length, 0, 0, {NULL}},
+    {"count", filter_length, 0, 0, {NULL}},
+    {"list", filter_list, 0, 0, {NULL}},
+    {"first", filter_first, 0, 0, {NULL}},
+    {"last", filter_last, 0, 0, {NULL}},
+    {"reverse", filter_reverse, 0, 0, {NULL}},
+    {"sort", filter_sort, 0, 0, {"reverse", "case_sensitive", "attribute"}},
+    {"unique", filter_unique, 0, 0, {"case_sensitive", "attribute"}},
+    {"min", filter_extreme, -1, 0, {"case_sensitive", "attribute"}},
+    {"max", filter_extreme, 1, 0, {"case_sensitive", "attribute"}},
+    {"sum", filter_sum, 0, 0, {"attribute", "start"}},
+    {"join", filter_join, 0, 0, {"d", "attribute"}},
+    {"batch", filter_batch, 0, 1, {"linecount", "fill_with"}},
+    {"items", filter_items, 0, 0, {NULL}},
+    {"dictsort", filter_dictsort, 0, 0, {"case_sensitive", "by", "reverse"}},
+    {"map", filter_map, 0, AS_THEY_CAME, {NULL}},
+    {"select", filter_select, PASSING, AS_THEY_CAME, {NULL}},
+    {"reject", filter_select, 0, AS_THEY_CAME, {NULL}},
+    {"selectattr", filter_select, PASSING | OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
+    {"rejectattr", filter_select, OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
+    {NULL, NULL, 0, 0, {NULL}}};
+
+#define FORBIDDEN                                                                                            \
+	NULL, 0, 0, { NULL }
+const struct routine dict_methods[] = {{"get", dict_get, 0, 1, {"key", "default"}},
+                                       {"keys", dict_view, KEYS, 0, {NULL}},
+                                       {"values", dict_view, VALUES, 0, {NULL}},
+                                       {"items", dict_view, PAIRS, 0, {NULL}},
+                                       {"copy", same, 0, 0, {NULL}},
+                                       {"clear", FORBIDDEN},
+                                       {"pop", FORBIDDEN},
+                                       {"popitem", FORBIDDEN},
+                                       {"setdefault", FORBIDDEN},
+                                       {"update", FORBIDDEN},
+                                       {NULL, NULL, 0, 0, {NULL}}};
+
+const struct routine list_methods[] = {{"index", list_index, 0, 1, {"value"}},
+                                       {"count", list_count, 0, 1, {"value"}},
+                                       {"copy", same, 0, 0, {NULL}},
+                                       {"append", FORBIDDEN},
+                                       {"clear", FORBIDDEN},
+                                       {"pop", FORBIDDEN},
+                                       {"reverse", FORBIDDEN},
+                                       {"insert", FORBIDDEN},
+                                       {"sort", FORBIDDEN},
+                                       {"extend", FORBIDDEN},
+                                       {"remove", FORBIDDEN},
+                                       {NULL, NULL, 0, 0, {NULL}}};
+
+const struct routine loop_methods[] = {{"cycle", loop_cycle, 0, AS_THEY_CAME, {NULL}},
+                                       {"changed", loop_changed, 0, AS_THEY_CAME, {NULL}},
+                                       {NULL, NULL, 0, 0, {NULL}}};

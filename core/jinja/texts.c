@@ -1,0 +1,573 @@
+/* What is done to texts: methods of strings, and filters and tests that do the same to whatever prints. */
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "core/jinja/library.h"
+
+static struct value marked_as(struct machine* m, const struct string* s, const struct string* like) {
+	if (s->markup == like->markup)
+		return value_string(s);
+	struct string copy = *s;
+	copy.markup = like->markup;
+	return value_string(machine_new(m, &copy, sizeof copy));
+}
+
+/* ---- case --------------------------------------------------------------------------------- */
+
+static bool is_cased(uint32_t code) {
+	if (code > 0x10FFFF)
+		return false;
+	const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
+	return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
+}
+
+enum letter { LOWER, UPPER, TITLE, SWAP };
+
+static void write_case(struct builder* b, uint32_t code, enum letter to, bool foreign) {
+	const utf8proc_int32_t c = (utf8proc_int32_t)code;
+	if (code > 0x10FFFF) {
+		builder_code(b, code, foreign);
+		return;
+	}
+	if (to == SWAP)
+		to = utf8proc_tolower(c) != c ? LOWER : UPPER;
+	if (code == 0xDF && to != LOWER) { /* ß has no capital of one character */
+		builder_add(b, to == UPPER ? "SS" : "Ss", 2, foreign);
+		return;
+	}
+	builder_code(b,
+	             (uint32_t)(to == LOWER   ? utf8proc_tolower(c)
+	                        : to == UPPER ? utf8proc_toupper(c)
+	                                      : utf8proc_totitle(c)),
+	             foreign);
+}
+
+static const struct string* with_case(struct machine* m, const struct string* s, enum letter first,
+                                      enum letter rest, bool words) {
+	struct builder b = {.machine = m};
+	uint32_t code;
+	bool begins = true;
+	for (size_t at = 0; at < s->size;) {
+		const bool foreign = string_foreign_at(s, at);
+		at += string_character(s, at, &code);
+		write_case(&b, code, begins ? first : rest, foreign);
+		begins = words && !is_cased(code);
+	}
+	return marked_as(m, builder_end(&b), s).string;
+}
+
+const struct string* string_lower(struct machine* m, const struct string* s) {
+	return with_case(m, s, LOWER, LOWER, false);
+}
+const struct string* string_upper(struct machine* m, const struct string* s) {
+	return with_case(m, s, UPPER, UPPER, false);
+}
+
+/* how: the case of the first letter and of the rest */
+enum { FIRST_OF_WORDS = 16 };
+#define CASES(first, rest) ((first) << 2 | (rest))
+static struct value change_case(struct machine* m, struct call* c) {
+	const int how = c->how & (FIRST_OF_WORDS - 1);
+	return value_string(with_case(m, value_show(m, c->self), (enum letter)(how >> 2), (enum letter)(how & 3),
+	                              c->how & FIRST_OF_WORDS));
+}
+
+/* Words begin after white space and -({[<; the rest of each goes lower. */
+static struct value filter_title(struct machine* m, struct call* c) {
+	const struct string* const s = value_show(m, c->self);
+	struct builder b = {.machine = m};
+	bool begins = true;
+	uint32_t code;
+	for (size_t at = 0, length; at < s->size; at += length) {
+		length = string_character(s, at, &code);
+		const struct string* const one = string_part(m, s, at, at + length);
+		builder_string(&b, begins ? string_upper(m, one) : string_lower(m, one));
+		begins = code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
+	}
+	return value_string(builder_end(&b));
+}
+
+/* ---- what a string is made of ------------------------------------------------------------- */
+
+enum { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
+
+static int classes_of(uint32_t code) {
+	int is = (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0);
+	if (code > 0x10FFFF)
+		return is;
+	switch (utf8proc_category((utf8proc_int32_t)code)) {
+	case UTF8PROC_CATEGORY_LU:
+	case UTF8PROC_CATEGORY_LL:
+	case UTF8PROC_CATEGORY_LT:
+	case UTF8PROC_CATEGORY_LM:
+	case UTF8PROC_CATEGORY_LO:
+		return is | LETTER;
+	case UTF8PROC_CATEGORY_ND:
+		return is | DECIMAL | NUMERIC;
+	case UTF8PROC_CATEGORY_NL:
+	case UTF8PROC_CATEGORY_NO:
+		return is | NUMERIC;
+	default:
+		return is;
+	}
+}
+
+/* how: of which classes all characters are */
+static struct value all_are(struct machine* m, struct call* c) {
+	(void)m;
+	const struct string* const s = c->self.string;
+	uint32_t code;
+	for (size_t at = 0; at < s->size;) {
+		at += string_character(s, at, &code);
+		if (!(classes_of(code) & c->how))
+			return value_boolean(false);
+	}
+	return value_boolean(s->size > 0 || c->how == ASCII);
+}
+
+/* Some letter has a case, and changing to the case `how` changes nothing. */
+static struct value all_in_case(struct machine* m, struct call* c) {
+	const struct string* const s = value_show(m, c->self);
+	const enum letter to = (enum letter)c->how;
+	bool cased = false;
+	uint32_t code;
+	for (size_t at = 0; at < s->size;) {
+		at += string_character(s, at, &code);
+		cased |= is_cased(code);
+	}
+	return value_boolean(cased && string_equal(m, s, with_case(m, s, to, to, false)));
+}
+
+static struct value filter_wordcount(struct machine* m, struct call* c) {
+	const struct string* const s = value_show(m, c->self);
+	int64_t n = 0;
+	bool before = false;
+	uint32_t code;
+	for (size_t at = 0, length; at < s->size; at += length) {
+		length = string_character(s, at, &code);
+		const bool word = code == '_' || classes_of(code) & (LETTER | NUMERIC);
+		n += word && !before;
+		before = word;
+	}
+	return value_integer(n);
+}
+
+/* ---- ends --------------------------------------------------------------------------------- */
+
+/* how: which ends are meant */
+enum { LEFT = 1, RIGHT = 2 };
+
+static struct value strip(struct machine* m, struct call* c) {
+	const struct string* const set = argument_string(m, argument_or_none(c->given[0]), c->name, NULL);
+	return value_string(string_strip(m, value_show(m, c->self), set, c->how & LEFT, c->how & RIGHT));
+}
+
+/* Bytes [*start, *end) of the characters that the arguments start and end name. */
+static void byte_range(struct machine* m, const struct string* s, struct value start, struct value end,
+                       size_t range[2]) {
+	const int64_t n = string_length(m, s);
+	const int64_t from = argument_integer(m, argument_or_none(start), "start", 0);
+	const int64_t to = argument_integer(m, argument_or_none(end), "end", n);
+	range[0] = from > n ? SIZE_MAX : string_offset(m, s, clamp_index(from, n));
+	range[1] = string_offset(m, s, clamp_index(to, n));
+}
+
+static bool has_end(struct machine* m, const struct call* c, struct value what, const size_t range[2]) {
+	const struct string* const s = c->self.string;
+	const bool at_start = c->how == LEFT;
+	if (what.kind == TUPLE) {
+		for (int i = 0; i < what.list->n; i++)
+			if (has_end(m, c, what.list->item[i], range))
+				return true;
+		return false;
+	}
+	const struct string* const w = argument_string(m, what, c->name, NULL);
+	if (range[0] > range[1] || w->size > range[1] - range[0])
+		return false;
+	machine_charge(m, w->size);
+	return w->size == 0 ||
+	       memcmp(s->data + (at_start ? range[0] : range[1] - w->size), w->data, w->size) == 0;
+}
+
+static struct value test_end(struct machine* m, struct call* c) {
+	size_t range[2] = {0, c->self.string->size};
+	if (c->given[1].kind != ABSENT || c->given[2].kind != ABSENT)
+		byte_range(m, c->self.string, c->given[1], c->given[2], range);
+	if (c->given[0].kind == TUPLE && c->given[0].list->n && c->given[0].list->item[0].kind == TUPLE)
+		machine_fail(m, "startswith and endswith take a string or a tuple of strings");
+	return value_boolean(has_end(m, c, c->given[0], range));
+}
+
+static struct value remove_end(struct machine* m, struct call* c) {
+	const size_t n = c->self.string->size, range[2] = {0, n};
+	const struct string* const w = argument_string(m, c->given[0], c->name, NULL);
+	if (!has_end(m, c, c->given[0], range))
+		return c->self;
+	return value_string(c->how == LEFT ? string_part(m, c->self.string, w->size, n)
+	                                   : string_part(m, c->self.string, 0, n - w->size));
+}
+
+/* ---- width -------------------------------------------------------------------------------- */
+
+/* how: where the room goes */
+static struct value justify(struct machine* m, struct call* c) {
+	const struct string *const s = value_show(m, c->self), *const fill = argument_string(
+	                                                           m, c->given[1], c->name, string_of(m, " "));
+	const int64_t width = argument_integer(m, c->given[0], c->name, 80);
+	const int64_t length = string_length(m, s), room = width > length ? width - length : 0;
+	const int64_t before = c->how == (LEFT | RIGHT) ? room / 2 + (room & width & 1)
+	                       : c->how == LEFT         ? room
+	                                                : 0;
+	struct builder b = {.machine = m};
+	if (string_length(m, fill) != 1)
+		machine_fail(m, "The fill character must be exactly one character long");
+	for (int64_t i = 0; i < before; i++)
+		builder_string(&b, fill);
+	builder_string(&b, s);
+	for (int64_t i = before; i < room; i++)
+		builder_string(&b, fill);
+	return marked_as(m, builder_end(&b), s);
+}
+
+static struct value zfill(struct machine* m, struct call* c) {
+	const struct string* const s = c->self.string;
+	const size_t sign = s->size && (s->data[0] == '-' || s->data[0] == '+');
+	int64_t room = argument_integer(m, c->given[0], c->name, 0) - string_length(m, s);
+	struct builder b = {.machine = m};
+	builder_part(&b, s, 0, sign);
+	for (; room > 0; room--)
+		builder_words(&b, "0");
+	builder_part(&b, s, sign, s->size);
+	return marked_as(m, builder_end(&b), s);
+}
+
+/* ---- finding ------------------------------------------------------------------------------ */
+
+static int64_t characters_before(struct machine* m, const struct string* s, size_t at) {
+	struct string part = *s;
+	part.size = at;
+	return string_length(m, &part);
+}
+
+/* how: the last; failing where there is none */
+enum { LAST = 1, FAILING = 2 };
+
+/* The character where `sub` lies first or last, or -1. */
+static struct value find(struct machine* m, struct call* c) {
+	size_t range[2];
+	const struct string* const sub = argument_string(m, c->given[0], c->name, NULL);
+	byte_range(m, c->self.string, c->given[1], c->given[2], range);
+	const size_t at =
+	    (c->how & LAST ? string_find_last : string_find)(m, c->self.string, sub, range[0], range[1]);
+	if (at == SIZE_MAX && c->how & FAILING)
+		machine_fail(m, "substring not found");
+	return value_integer(at == SIZE_MAX ? -1 : characters_before(m, c->self.string, at));
+}
+
+static struct value count(struct machine* m, struct call* c) {
+	size_t range[2];
+	int64_t n = 0;
+	const struct string* const sub = argument_string(m, c->given[0], c->name, NULL);
+	byte_range(m, c->self.string, c->given[1], c->given[2], range);
+	if (range[0] > range[1])
+		return value_integer(0);
+	if (sub->size == 0)
+		return value_integer(characters_before(m, c->self.string, range[1]) -
+		                     characters_before(m, c->self.string, range[0]) + 1);
+	for (size_t at = range[0]; (at = string_find(m, c->self.string, sub, at, range[1])) != SIZE_MAX;
+	     at += sub->size)
+		n++;
+	return value_integer(n);
+}
+
+static struct value replace(struct machine* m, struct call* c) {
+	const struct string *const s = c->self.string,
+	                           *const from = argument_string(m, c->given[0], c->name, NULL),
+	                           *const to = argument_string(m, c->given[1], c->name, NULL);
+	int64_t left = argument_integer(m, argument_or_none(c->given[2]), c->name, -1);
+	struct builder b = {.machine = m};
+	size_t kept = 0;
+	uint32_t code;
+	for (size_t at = 0; left != 0; left--) {
+		at = string_find(m, s, from, at, s->size);
+		if (at == SIZE_MAX)
+			break;
+		builder_part(&b, s, kept, at);
+		builder_string(&b, to);
+		kept = at += from->size;
+		if (from->size == 0) { /* before every character, and at the end */
+			if (at == s->size)
+				break;
+			at += string_character(s, at, &code);
+		}
+	}
+	builder_part(&b, s, kept, s->size);
+	return marked_as(m, builder_end(&b), s);
+}
+
+/* The filter: all three are shown first. */
+static struct value filter_replace(struct machine* m, struct call* c) {
+	struct string plain = *value_show(m, c->self);
+	plain.markup = false;
+	c->self = value_string(machine_new(m, &plain, sizeof plain));
+	c->given[0] = value_string(value_show(m, c->given[0]));
+	c->given[1] = value_string(value_show(m, c->given[1]));
+	return replace(m, c);
+}
+
+/* ---- cutting ------------------------------------------------------------------------------ */
+
+static void add_part(struct machine* m, struct list* list, const struct string* s, size_t start, size_t end) {
+	list_add(m, list, value_string(string_part(m, s, start, end)));
+}
+
+static void reverse_list(struct list* list) {
+	for (int i = 0, k = list->n - 1; i < k; i++, k--) {
+		const struct value v = list->item[i];
+		list->item[i] = list->item[k];
+		list->item[k] = v;
+	}
+}
+
+static size_t skip_class(const struct string* s, size_t at, bool space) {
+	uint32_t code;
+	while (at < s->size) {
+		const size_t length = string_character(s, at, &code);
+		if (code_is_space(code) != space)
+			break;
+		at += length;
+	}
+	return at;
+}
+
+/* At stretches of white space. */
+static void split_words(struct machine* m, const struct string* s, int64_t most, struct list* list) {
+	for (size_t at = skip_class(s, 0, true); at < s->size;) {
+		if (most-- == 0) {
+			add_part(m, list, s, at, s->size);
+			return;
+		}
+		const size_t end = skip_class(s, at, false);
+		add_part(m, list, s, at, end);
+		at = skip_class(s, end, true);
+	}
+}
+
+/* The same from the right: the words, all but the last `most` of them joined as they stood. */
+static void split_words_right(struct machine* m, const struct string* s, int64_t most, struct list* list) {
+	struct list* const all = value_list(m, LIST).list;
+	split_words(m, s, -1, all);
+	const int64_t first = most < 0 || most >= all->n ? 0 : all->n - most;
+	if (first > 0) {
+		const struct string* const last = all->item[first - 1].string;
+		const size_t end = (size_t)(last->data - s->data) + last->size;
+		add_part(m, list, s, 0, end);
+	}
+	for (int64_t i = first; i < all->n; i++)
+		list_add(m, list, all->item[i]);
+}
+
+static void split_at(struct machine* m, const struct string* s, const struct string* by, int64_t most,
+                     struct list* list) {
+	size_t start = 0;
+	for (; most != 0; most--) {
+		const size_t at = string_find(m, s, by, start, s->size);
+		if (at == SIZE_MAX)
+			break;
+		add_part(m, list, s, start, at);
+		start = at + by->size;
+	}
+	add_part(m, list, s, start, s->size);
+}
+
+static void split_at_right(struct machine* m, const struct string* s, const struct string* by, int64_t most,
+                           struct list* list) {
+	size_t end = s->size;
+	for (; most != 0; most--) {
+		const size_t at = string_find_last(m, s, by, 0, end);
+		if (at == SIZE_MAX)
+			break;
+		add_part(m, list, s, at + by->size, end);
+		end = at;
+	}
+	add_part(m, list, s, 0, end);
+	reverse_list(list);
+}
+
+static struct value split(struct machine* m, struct call* c) {
+	struct value out = value_list(m, LIST);
+	const struct string* const by = argument_string(m, argument_or_none(c->given[0]), c->name, NULL);
+	const int64_t most = argument_integer(m, c->given[1], c->name, -1);
+	if (by && by->size == 0)
+		machine_fail(m, "empty separator");
+	if (by)
+		(c->how == RIGHT ? split_at_right : split_at)(m, c->self.string, by, most, out.list);
+	else
+		(c->how == RIGHT ? split_words_right : split_words)(m, c->self.string, most, out.list);
+	return out;
+}
+
+static bool ends_line(uint32_t code) {
+	return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 ||
+	       code == 0x2028 || code == 0x2029;
+}
+
+struct list* string_lines(struct machine* m, const struct string* s, bool keep) {
+	struct list* const lines = value_list(m, LIST).list;
+	size_t start = 0;
+	uint32_t code;
+	for (size_t at = 0, length; at < s->size; at += length) {
+		length = string_character(s, at, &code);
+		if (!ends_line(code))
+			continue;
+		length += code == '\r' && at + 1 < s->size && s->data[at + 1] == '\n';
+		add_part(m, lines, s, start, keep ? at + length : at);
+		start = at + length;
+	}
+	if (start < s->size)
+		add_part(m, lines, s, start, s->size);
+	return lines;
+}
+
+static struct value splitlines(struct machine* m, struct call* c) {
+	return (struct value){.kind = LIST, .list = string_lines(m, c->self.string, value_truth(c->given[0]))};
+}
+
+static struct value partition(struct machine* m, struct call* c) {
+	const bool right = c->how == RIGHT;
+	struct value out = value_list(m, TUPLE);
+	const struct string* const s = c->self.string;
+	const struct string* const w = argument_string(m, c->given[0], c->name, NULL);
+	if (w->size == 0)
+		machine_fail(m, "empty separator");
+	size_t at = (right ? string_find_last : string_find)(m, s, w, 0, s->size);
+	const size_t width = at == SIZE_MAX ? 0 : w->size;
+	at = at == SIZE_MAX ? (right ? 0 : s->size) : at;
+	add_part(m, out.list, s, 0, at);
+	add_part(m, out.list, s, at, at + width);
+	add_part(m, out.list, s, at + width, s->size);
+	return out;
+}
+
+static struct value join(struct machine* m, struct call* c) {
+	struct builder b = {.machine = m};
+	const struct list* const items = value_items(m, c->given[0]);
+	for (int i = 0; i < items->n; i++) {
+		if (items->item[i].kind != STRING)
+			machine_fail(m, "sequence item %d: expected str instance, %s found", i,
+			             value_type(items->item[i]));
+		if (i)
+			builder_string(&b, c->self.string);
+		builder_string(&b, items->item[i].string);
+	}
+	return marked_as(m, builder_end(&b), c->self.string);
+}
+
+static struct value format(struct machine* m, struct call* c) {
+	return format_braces(m, c->self.string, c->all);
+}
+
+/* ---- shaping ------------------------------------------------------------------------------ */
+
+static struct value filter_indent(struct machine* m, struct call* c) {
+	struct builder by = {.machine = m}, b = {.machine = m};
+	if (c->given[0].kind == STRING)
+		builder_string(&by, c->given[0].string);
+	else
+		for (int64_t n = argument_integer(m, c->given[0], "indent", 4); n > 0; n--)
+			builder_words(&by, " ");
+	const struct string *const step = builder_end(&by), *const text =
+	                                                        argument_string(m, c->self, "indent", NULL);
+	struct builder ended = {.machine = m};
+	builder_string(&ended, text);
+	builder_words(&ended, "\n"); /* so that a line break at the end is kept */
+	const struct list* const lines = string_lines(m, builder_end(&ended), false);
+	for (int i = 0; i < lines->n; i++) {
+		const struct string* const line = lines->item[i].string;
+		if (i)
+			builder_words(&b, "\n");
+		if (i ? line->size || value_truth(c->given[2]) : value_truth(c->given[1]))
+			builder_string(&b, step);
+		builder_string(&b, line);
+	}
+	return value_string(builder_end(&b));
+}
+
+static struct value filter_truncate(struct machine* m, struct call* c) {
+	const struct string *s = argument_string(m, c->self, "truncate", NULL), *const end = argument_string(
+	                                                                            m, c->given[2], "truncate",
+	                                                                            string_of(m, "..."));
+	const int64_t length = argument_integer(m, c->given[0], "truncate", 255), tail = string_length(m, end);
+	if (length < tail)
+		machine_fail(m, "truncate: expected a length of at least %d, found %d", (int)tail, (int)length);
+	if (string_length(m, s) <= length + argument_integer(m, c->given[3], "truncate", 5))
+		return c->self;
+	s = string_part(m, s, 0, string_offset(m, s, length - tail));
+	const struct string space = {.data = " ", .size = 1};
+	const size_t cut = value_truth(c->given[1]) ? SIZE_MAX : string_find_last(m, s, &space, 0, s->size);
+	struct builder b = {.machine = m};
+	builder_part(&b, s, 0, cut == SIZE_MAX ? s->size : cut);
+	builder_string(&b, end);
+	return value_string(builder_end(&b));
+}
+
+const struct routine text_methods[] = {
+    {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
+    {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
+    {"title", change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
+    {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
+    {"swapcase", change_case, CASES(SWAP, SWAP), 0, {NULL}},
+    {"casefold", change_case, CASES(LOWER, LOWER), 0, {NULL}},
+    {"isdigit", all_are, DECIMAL, 0, {NULL}},
+    {"isdecimal", all_are, DECIMAL, 0, {NULL}},
+    {"isnumeric", all_are, NUMERIC, 0, {NULL}},
+    {"isalpha", all_are, LETTER, 0, {NULL}},
+    {"isalnum", all_are, LETTER | NUMERIC, 0, {NULL}},
+    {"isspace", all_are, SPACE, 0, {NULL}},
+    {"isascii", all_are, ASCII, 0, {NULL}},
+    {"isupper", all_in_case, UPPER, 0, {NULL}},
+    {"islower", all_in_case, LOWER, 0, {NULL}},
+    {"strip", strip, LEFT | RIGHT, 0, {"chars"}},
+    {"lstrip", strip, LEFT, 0, {"chars"}},
+    {"rstrip", strip, RIGHT, 0, {"chars"}},
+    {"startswith", test_end, LEFT, 1, {"prefix", "start", "end"}},
+    {"endswith", test_end, RIGHT, 1, {"prefix", "start", "end"}},
+    {"removeprefix", remove_end, LEFT, 1, {"affix"}},
+    {"removesuffix", remove_end, RIGHT, 1, {"affix"}},
+    {"center", justify, LEFT | RIGHT, 1, {"width", "fillchar"}},
+    {"ljust", justify, RIGHT, 1, {"width", "fillchar"}},
+    {"rjust", justify, LEFT, 1, {"width", "fillchar"}},
+    {"zfill", zfill, 0, 1, {"width"}},
+    {"find", find, 0, 1, {"sub", "start", "end"}},
+    {"rfind", find, LAST, 1, {"sub", "start", "end"}},
+    {"index", find, FAILING, 1, {"sub", "start", "end"}},
+    {"rindex", find, LAST | FAILING, 1, {"sub", "start", "end"}},
+    {"count", count, 0, 1, {"sub", "start", "end"}},
+    {"replace", replace, 0, 2, {"old", "new", "count"}},
+    {"split", split, LEFT, 0, {"sep", "maxsplit"}},
+    {"rsplit", split, RIGHT, 0, {"sep", "maxsplit"}},
+    {"splitlines", splitlines, 0, 0, {"keepends"}},
+    {"partition", partition, LEFT, 1, {"sep"}},
+    {"rpartition", partition, RIGHT, 1, {"sep"}},
+    {"join", join, 0, 1, {"iterable"}},
+    {"format", format, 0, AS_THEY_CAME, {NULL}},
+    {NULL, NULL, 0, 0, {NULL}}};
+
+/* Filters are asked of anything, and show it first. */
+const struct routine text_filters[] = {
+    {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
+    {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
+    {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
+    {"title", filter_title, 0, 0, {NULL}},
+    {"trim", strip, LEFT | RIGHT, 0, {"chars"}},
+    {"center", justify, LEFT | RIGHT, 0, {"width"}},
+    {"indent", filter_indent, 0, 0, {"width", "first", "blank"}},
+    {"truncate", filter_truncate, 0, 0, {"length", "killwords", "end", "leeway"}},
+    {"wordcount", filter_wordcount, 0, 0, {NULL}},
+    {"replace", filter_replace, 0, 2, {"old", "new", "count"}},
+    {NULL, NULL, 0, 0, {NULL}}};
+
+const struct routine text_tests[] = {{"upper", all_in_case, UPPER, 0, {NULL}},
+                                     {"lower", all_in_case, LOWER, 0, {NULL}},
+                                     {NULL, NULL, 0, 0, {NULL}}};
