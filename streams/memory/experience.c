@@ -43,43 +43,45 @@ static struct figure figure_of(struct cost_model* c, const char* what) {
 	return (struct figure){NULL, NULL};
 }
 
-static void take_cost(void* user, const struct store_cost* stored) {
+static void take_cost(void* user, const struct store_figure* stored) {
 	const struct figure f = figure_of(user, stored->what);
-	if (!f.mean || *f.seen > 0)
+	if (!f.mean || *f.seen > 0 || !(stored->total > 0))
 		return;
 	*f.mean = stored->total / stored->samples;
 	*f.seen = 1;
 }
 
+static struct store_place costs_of(const char* device) { return (struct store_place){device, "", 0}; }
+
 void experience_load_costs(struct store* s, const struct store_model* model, const char* device,
                            struct cost_model* cost) {
 	struct error unsaid;
-	store_each_cost(s, model, device, take_cost, cost, &unsaid);
+	store_each_figure(s, model, costs_of(device), take_cost, cost, &unsaid);
 }
 
 bool experience_save_costs(struct store* s, const struct store_model* model, const char* device,
                            const struct cost_model* cost, int64_t* passes, struct error* e) {
 	static const char* const ratio[] = {"plain", "draft", "low", "score"};
 	struct cost_model copy = *cost;
-	struct store_cost list[COST_KNOTS + 4];
+	struct store_figure list[COST_KNOTS + 4];
 	int n = 0;
 	if (cost->passes == *passes)
 		return true;
 	for (int i = 0; i < COST_KNOTS + 4; i++) {
-		char what[16];
+		char* const what = list[n].what;
 		if (i < COST_KNOTS && (cost->rows_last[i] <= *passes || cost->rows_seen[i] < 1))
 			continue;
 		if (i < COST_KNOTS)
-			snprintf(what, sizeof what, "rows-%d", i);
+			snprintf(what, STORE_WHAT, "rows-%d", i);
 		else
-			snprintf(what, sizeof what, "%s", ratio[i - COST_KNOTS]);
+			snprintf(what, STORE_WHAT, "%s", ratio[i - COST_KNOTS]);
 		const struct figure f = figure_of(&copy, what);
 		if (*f.seen < 1 || !(*f.mean > 0))
 			continue;
-		list[n] = (struct store_cost){.total = *f.mean, .samples = 1};
-		memcpy(list[n++].what, what, sizeof what);
+		list[n].total = *f.mean;
+		list[n++].samples = 1;
 	}
-	if (!store_add_costs(s, model, device, list, n, e))
+	if (!store_add_figures(s, model, costs_of(device), list, n, e))
 		return false;
 	*passes = cost->passes;
 	return true;
@@ -87,29 +89,30 @@ bool experience_save_costs(struct store* s, const struct store_model* model, con
 
 /* ---- chances ------------------------------------------------------------------------------ */
 
-/* What bins and ranks mean changes with the program: a drafter's name and the version of them. */
-static void name_source(char name[sizeof((struct store_chance*)0)->source], int source) {
-	snprintf(name, sizeof((struct store_chance*)0)->source, "%s/2", drafters[source]->name);
+/* "retrieval/2 BIN RANK": what bins and ranks mean changes with the program, which the version tells. */
+enum { EVIDENCE_VERSION = 2 };
+
+static void take_chance(void* user, const struct store_figure* stored) {
+	char name[16];
+	int version, bin, rank, end = 0;
+	if (sscanf(stored->what, "%15[^/]/%d %d %d%n", name, &version, &bin, &rank, &end) != 4 ||
+	    stored->what[end] || version != EVIDENCE_VERSION || bin < 0 || rank < 0 ||
+	    stored->total > stored->samples)
+		return;
+	for (int source = 0; source < DRAFTER_COUNT; source++)
+		if (strcmp(name, drafters[source]->name) == 0)
+			chances_begin(user, source, bin, rank, stored->total, stored->samples);
 }
 
-static void take_chance(void* user, const struct store_chance* stored) {
-	char name[sizeof stored->source];
-	for (int source = 0; source < DRAFTER_COUNT; source++) {
-		name_source(name, source);
-		if (strcmp(name, stored->source) == 0)
-			chances_begin(user, source, stored->bin, stored->rank, stored->hits, stored->trials);
-	}
-}
-
-void experience_load_chances(struct store* s, const struct store_model* model, const char* device,
-                             const char* task, int64_t kind, struct chances* chances) {
+void experience_load_chances(struct store* s, const struct store_model* model, struct store_place at,
+                             struct chances* chances) {
 	struct error unsaid;
-	store_each_chance(s, model, device, task, kind, take_chance, chances, &unsaid);
+	store_each_figure(s, model, at, take_chance, chances, &unsaid);
 }
 
-bool experience_save_chances(struct store* s, const struct store_model* model, const char* device,
-                             const char* task, int64_t kind, struct chances* chances, struct error* e) {
-	struct store_chance* list = calloc((size_t)DRAFTER_COUNT * EVIDENCE_BINS * CHANCE_RANKS, sizeof *list);
+bool experience_save_chances(struct store* s, const struct store_model* model, struct store_place at,
+                             struct chances* chances, struct error* e) {
+	struct store_figure* list = calloc((size_t)DRAFTER_COUNT * EVIDENCE_BINS * CHANCE_RANKS, sizeof *list);
 	int n = 0;
 	if (!list)
 		return error_set(e, "out of memory");
@@ -119,13 +122,58 @@ bool experience_save_chances(struct store* s, const struct store_model* model, c
 				const struct tally* t = &chances->fresh[source][bin][rank];
 				if (!(t->trials > 0))
 					continue;
-				list[n] = (struct store_chance){
-				    .bin = bin, .rank = rank, .hits = (double)t->right, .trials = (double)t->trials};
-				name_source(list[n++].source, source);
+				list[n].total = (double)t->right;
+				list[n].samples = (double)t->trials;
+				snprintf(list[n++].what, STORE_WHAT, "%s/%d %d %d", drafters[source]->name, EVIDENCE_VERSION,
+				         bin, rank);
 			}
-	const bool good = store_add_chances(s, model, device, task, kind, list, n, e);
+	const bool good = store_add_figures(s, model, at, list, n, e);
 	if (good)
 		memset(chances->fresh, 0, sizeof chances->fresh);
 	free(list);
 	return good;
+}
+
+/* ---- influence ---------------------------------------------------------------------------- */
+
+static struct store_place influence_of(const char* task, int64_t kind) {
+	return (struct store_place){"", task, kind};
+}
+
+struct taking {
+	struct influence* influence;
+	int blocks, found;
+};
+static void take_influence(void* user, const struct store_figure* stored) {
+	struct taking* t = user;
+	int i, end = 0;
+	if (sscanf(stored->what, "influence %d%n", &i, &end) != 1 || stored->what[end] || i < 0 ||
+	    i >= 2 * t->blocks || stored->total > 2.0001 * stored->samples) /* 1 - cos */
+		return;
+	t->influence->sum[i] = stored->total;
+	t->influence->rows = stored->samples;
+	t->found++;
+}
+
+bool experience_load_influence(struct store* s, const struct store_model* model, const char* task,
+                               int64_t kind, struct influence* out, struct error* e) {
+	struct taking t = {out, model->blocks, 0};
+	e->message[0] = 0;
+	*out = (struct influence){.rows = 0};
+	const bool good = store_each_figure(s, model, influence_of(task, kind), take_influence, &t, e) &&
+	                  t.found == 2 * model->blocks;
+	if (!good)
+		*out = (struct influence){.rows = 0};
+	return good;
+}
+
+bool experience_save_influence(struct store* s, const struct store_model* model, const char* task,
+                               int64_t kind, const struct influence* of, struct error* e) {
+	struct store_figure list[2 * MAX_BLOCKS];
+	for (int i = 0; i < 2 * model->blocks; i++) {
+		list[i].total = of->sum[i];
+		list[i].samples = of->rows;
+		store_name_influence(list[i].what, i);
+	}
+	return store_add_figures(s, model, influence_of(task, kind), list, 2 * model->blocks, e);
 }

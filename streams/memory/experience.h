@@ -1,10 +1,12 @@
-/* What a device teaches and the store keeps: what passes cost there, and how often drafters are right on a
- * kind of text. It is where a later process begins; what it sees itself soon weighs more. */
+/* What the store keeps as figures: what passes cost on a device, how often drafters are right there on a kind
+ * of text, and what its sub-layers do to it. It is where a later process begins; what it sees itself soon
+ * weighs more. */
 #ifndef SWIFTLET_STREAMS_MEMORY_EXPERIENCE_H
 #define SWIFTLET_STREAMS_MEMORY_EXPERIENCE_H
 
 #include "core/decode/engine.h"
 #include "core/draft/chances.h"
+#include "optimizer/influence.h"
 #include "streams/memory/store.h"
 
 /* Backend, threads and processor: what costs depend on beside the model. */
@@ -16,10 +18,16 @@ void experience_load_costs(struct store*, const struct store_model*, const char*
 bool experience_save_costs(struct store*, const struct store_model*, const char* device,
                            const struct cost_model*, int64_t* passes, struct error*);
 
-void experience_load_chances(struct store*, const struct store_model*, const char* device, const char* task,
-                             int64_t kind, struct chances*);
+void experience_load_chances(struct store*, const struct store_model*, struct store_place, struct chances*);
 /* Adds what was seen since the last time; kept for the next where it cannot be stored. */
-bool experience_save_chances(struct store*, const struct store_model*, const char* device, const char* task,
-                             int64_t kind, struct chances*, struct error*);
+bool experience_save_chances(struct store*, const struct store_model*, struct store_place, struct chances*,
+                             struct error*);
+
+/* On texts of this label, or of this kind without one. False when there is none (the message is then empty),
+ * or on an error. */
+bool experience_load_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
+                               struct influence*, struct error*);
+bool experience_save_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
+                               const struct influence*, struct error*);
 
 #endif

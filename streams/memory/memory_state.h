@@ -1,5 +1,5 @@
 /* What the memory's files share: memory.c (the memory of a model: bank, store, doors from outside),
- * memory_watch.c (a session's texts, one after another), memory_carry.c (what a session's search has learned,
+ * memory_watch.c (a session's texts, one after another), memory_carry.c (what a session's texts have shown,
  * to and from the store). */
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
@@ -10,9 +10,6 @@
 #include "streams/memory/experience.h"
 #include "streams/memory/memory.h"
 #include "streams/memory/searches.h"
-
-/* Observations that wait for the store at most. */
-enum { GATHERED = 512 };
 
 /* Whether a mask's acceptance is good enough to rest on it early. */
 static inline bool memory_drafts_well(const struct bank_record* r) {
@@ -57,8 +54,6 @@ struct memory_watch {
 	int64_t round_seen;                 /* session_last_round's count */
 	int steps_seen;                     /* search_steps */
 	struct kind_search present;         /* of the session's search */
-	struct store_observation* gathered; /* (GATHERED) for the store; NULL without one */
-	int n_gathered;
 	struct influence unsaved_influence; /* of this kind, for the store */
 	int64_t unsaved_kind;
 	char unsaved_task[BANK_TASK];
@@ -74,9 +69,7 @@ static inline struct memory* memory_common(struct memory* m) { return m->common 
 void memory_take_news(struct memory*);
 
 /* memory_carry.c */
-/* What the present search has observed since the last time was observed on this text. */
-void carry_gather(struct memory_watch*);
-/* What was gathered goes to the store; what cannot be stored is kept for the next time, and false returned
+/* What was measured goes to the store; what cannot be stored is kept for the next time, and false returned
  * with the error set. */
 bool carry_store(struct memory_watch*, struct error*);
 /* What the text told of influence waits for the store, with its kind. */

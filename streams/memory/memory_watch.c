@@ -24,10 +24,6 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 		experience_load_costs(m->store, &m->model, m->device, &engine->cost);
 		m->cost_passes = engine->cost.passes;
 	}
-	if (m->store && w->search && !(w->gathered = calloc(GATHERED, sizeof *w->gathered))) {
-		free(w);
-		return NULL;
-	}
 	session_want_signature(session, true);
 	return w;
 }
@@ -57,10 +53,8 @@ void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
 	struct error unsaid;
-	carry_gather(w);
 	carry_store(w, &unsaid);
 	save_costs(w, &unsaid);
-	free(w->gathered);
 	free(w);
 }
 
@@ -305,9 +299,8 @@ void memory_step(struct memory_watch* w, const struct swiftlet_step* step) {
 	if (!w->placed || step->n == 0)
 		return;
 	watch_rounds(w);
-	if (!w->search)
-		return;
-	take_improvement(w);
+	if (w->search)
+		take_improvement(w);
 }
 
 void memory_end(struct memory_watch* w) {
@@ -333,14 +326,11 @@ void memory_end(struct memory_watch* w) {
 	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);
-	carry_gather(w);
 	if (flush)
 		store_all(w);
 }
 
 void memory_idle(struct memory_watch* w) {
-	if (!w->placed || !w->search)
-		return;
-	take_improvement(w);
-	carry_gather(w);
+	if (w->placed && w->search)
+		take_improvement(w);
 }

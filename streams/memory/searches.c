@@ -73,6 +73,6 @@ enum searches_move searches_move(struct searches* s, swiftlet_session* session, 
 		keep(s, &last);
 	else
 		search_close(last.search);
-	*present = (struct kind_search){.kind = kind, .observed = next.observed};
+	*present = (struct kind_search){.kind = kind};
 	return aside ? SEARCHES_MOVED : SEARCHES_NEW;
 }

@@ -16,7 +16,6 @@ struct kind_search {
 	int64_t kind;          /* 0: a free place; before a session's first move */
 	struct search* search; /* NULL: a free place; of a session's present one, which is the session's own */
 	struct influence influence;
-	int observed; /* observations of it that are stored */
 	int64_t used;
 };
 

@@ -13,13 +13,10 @@ bool sql_end(struct store* s, bool good, const char* doing, struct error* e) {
 struct sql_query* sql_prepare(struct store* s, const char* sql, const char* doing, struct error* e) {
 	return s->driver->prepare(s, sql, doing, e);
 }
-void sql_bind_int(struct sql_query* q, int index, int64_t v) { q->store->driver->bind_int(q, index, v); }
-void sql_bind_real(struct sql_query* q, int index, double v) { q->store->driver->bind_real(q, index, v); }
-void sql_bind_text(struct sql_query* q, int index, const char* v) {
-	q->store->driver->bind_text(q, index, v);
-}
-void sql_bind_blob(struct sql_query* q, int index, const void* v, size_t size) {
-	q->store->driver->bind_blob(q, index, v, size);
+void sql_bind_all(struct sql_query* q, const struct sql_value* value, int n) {
+	q->store->driver->reset(q);
+	for (int i = 0; i < n; i++)
+		q->store->driver->bind(q, i + 1, &value[i]);
 }
 enum sql_step sql_step(struct sql_query* q, struct error* e) { return q->store->driver->step(q, e); }
 int64_t sql_int(struct sql_query* q, int column) { return q->store->driver->get_int(q, column); }
@@ -28,7 +25,6 @@ const char* sql_text(struct sql_query* q, int column) { return q->store->driver-
 const void* sql_blob(struct sql_query* q, int column, size_t* size) {
 	return q->store->driver->get_blob(q, column, size);
 }
-void sql_reset(struct sql_query* q) { q->store->driver->reset(q); }
 void sql_finish(struct sql_query* q) {
 	if (q)
 		q->store->driver->finish(q);

@@ -15,6 +15,14 @@ struct sql_query { /* a driver's own follows it */
 	const char* doing;
 };
 
+struct sql_value { /* of a parameter */
+	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
+	int64_t number;
+	double real;
+	const void* data; /* NULL is NULL */
+	size_t size;      /* of a blob */
+};
+
 enum sql_step { SQL_FAILED, SQL_ROW, SQL_DONE };
 
 struct sql_driver {
@@ -25,10 +33,7 @@ struct sql_driver {
 	bool (*begin)(struct store*, const char* doing, struct error*);
 	bool (*end)(struct store*, bool good, const char* doing, struct error*);
 	struct sql_query* (*prepare)(struct store*, const char* sql, const char* doing, struct error*); /* NULL */
-	void (*bind_int)(struct sql_query*, int index, int64_t);
-	void (*bind_real)(struct sql_query*, int index, double);
-	void (*bind_text)(struct sql_query*, int index, const char*); /* NULL binds NULL */
-	void (*bind_blob)(struct sql_query*, int index, const void*, size_t);
+	void (*bind)(struct sql_query*, int index, const struct sql_value*);
 	enum sql_step (*step)(struct sql_query*, struct error*);
 	int64_t (*get_int)(struct sql_query*, int column);
 	double (*get_real)(struct sql_query*, int column);
@@ -46,16 +51,28 @@ bool sql_execute(struct store*, const char* sql, const char* doing, struct error
 bool sql_begin(struct store*, const char* doing, struct error*);
 bool sql_end(struct store*, bool good, const char* doing, struct error*);
 struct sql_query* sql_prepare(struct store*, const char* sql, const char* doing, struct error*);
-void sql_bind_int(struct sql_query*, int index, int64_t);
-void sql_bind_real(struct sql_query*, int index, double);
-void sql_bind_text(struct sql_query*, int index, const char*);
-void sql_bind_blob(struct sql_query*, int index, const void*, size_t);
+static inline struct sql_value sql_of_int(int64_t v) {
+	return (struct sql_value){.kind = SQL_INT, .number = v};
+}
+static inline struct sql_value sql_of_real(double v) {
+	return (struct sql_value){.kind = SQL_REAL, .real = v};
+}
+static inline struct sql_value sql_of_text(const char* v) {
+	return (struct sql_value){.kind = SQL_TEXT, .data = v};
+}
+static inline struct sql_value sql_of_blob(const void* v, size_t size) {
+	return (struct sql_value){.kind = SQL_BLOB, .data = v, .size = size};
+}
+/* All parameters from ?1 on; a statement that was stepped begins anew. */
+void sql_bind_all(struct sql_query*, const struct sql_value*, int n);
+#define sql_bind(query, ...)                                                                                 \
+	sql_bind_all(query, (const struct sql_value[]){__VA_ARGS__},                                             \
+	             sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value))
 enum sql_step sql_step(struct sql_query*, struct error*);
 int64_t sql_int(struct sql_query*, int column);
 double sql_real(struct sql_query*, int column);
 const char* sql_text(struct sql_query*, int column);
 const void* sql_blob(struct sql_query*, int column, size_t* size);
-void sql_reset(struct sql_query*);
 void sql_finish(struct sql_query*); /* NULL is nothing */
 /* Runs a statement that gives no rows and finishes it. *changes (may be NULL): rows written. */
 bool sql_run(struct sql_query*, int* changes, struct error*);

@@ -2,6 +2,7 @@
 #include "streams/memory/store.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,14 +90,8 @@ bool run_job(struct store* s, const struct store_job* job, struct error* e) {
 		return run_delete(s, job, e);
 	case JOB_TRIM:
 		return run_trim(s, job, e);
-	case JOB_OBSERVE:
-		return run_observe(s, job, e);
-	case JOB_INFLUENCE:
-		return run_influence(s, job, e);
-	case JOB_CHANCES:
-		return run_chances(s, job, e);
-	case JOB_COSTS:
-		return run_costs(s, job, e);
+	case JOB_FIGURES:
+		return run_figures(s, job, e);
 	}
 	return false;
 }
@@ -141,40 +136,15 @@ bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_ki
 	return run(s, &job, e);
 }
 
-bool store_observe(struct store* s, const struct store_model* model, const struct store_observation* o, int n,
-                   struct error* e) {
-	const struct store_job job = {.kind = JOB_OBSERVE, .model = *model, .observation = o, .n = n};
+bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at,
+                       const struct store_figure* figure, int n, struct error* e) {
+	struct store_job job = {
+	    .kind = JOB_FIGURES, .model = *model, .text_kind = at.kind, .figure = figure, .n = n};
+	strncpy(job.device, at.device, sizeof job.device - 1);
+	strncpy(job.task, at.task, sizeof job.task - 1);
 	return n == 0 || run(s, &job, e);
 }
 
-static struct store_job job_of_text(enum job_kind kind, const struct store_model* model, const char* task,
-                                    int64_t text_kind) {
-	struct store_job job = {.kind = kind, .model = *model, .text_kind = *task ? 0 : text_kind};
-	strncpy(job.task, task, sizeof job.task - 1);
-	return job;
-}
-
-bool store_add_influence(struct store* s, const struct store_model* model, const char* task, int64_t kind,
-                         const struct influence* of, struct error* e) {
-	struct store_job job = job_of_text(JOB_INFLUENCE, model, task, kind);
-	job.influence = of;
-	return run(s, &job, e);
-}
-
-bool store_add_chances(struct store* s, const struct store_model* model, const char* device, const char* task,
-                       int64_t kind, const struct store_chance* chance, int n, struct error* e) {
-	struct store_job job = job_of_text(JOB_CHANCES, model, task, kind);
-	strncpy(job.device, device, sizeof job.device - 1);
-	job.chance = chance;
-	job.n = n;
-	return n == 0 || run(s, &job, e);
-}
-
-bool store_add_costs(struct store* s, const struct store_model* model, const char* device,
-                     const struct store_cost* cost, int n, struct error* e) {
-	struct store_job job = job_of_text(JOB_COSTS, model, "", 0);
-	strncpy(job.device, device, sizeof job.device - 1);
-	job.cost = cost;
-	job.n = n;
-	return n == 0 || run(s, &job, e);
+void store_name_influence(char what[STORE_WHAT], int sub_layer) {
+	snprintf(what, STORE_WHAT, "influence %d", sub_layer);
 }

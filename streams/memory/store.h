@@ -13,10 +13,8 @@
  *   model(id, fingerprint, name, blocks)
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
  *        created, updated)                                       one a model, task, kind and mask
- *   influence(model, task, kind, rows, sums, updated)              sums over rows, one float64 a sub-layer
- *   observation(id, model, task, kind, skipped, matches, rows, window, made)   the last STORE_OBSERVATIONS
- *   chance(model, device, task, kind, source, bin, rank, hits, trials)         of drafters, sums
- *   cost(model, device, what, total, samples)                      of passes, sums
+ *   figure(model, device, task, kind, what, total, samples)        influence, chances of drafters, costs of
+ *                                                                  passes: sums (streams/memory/experience.h)
  *   text(model, tenant, number, writer, length, tokens, made)      of requests, where that was asked for
  *
  * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
@@ -26,10 +24,9 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
-#include "optimizer/influence.h"
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 7, STORE_OBSERVATIONS = 4096, STORE_NAME = 128, STORE_DEVICE = 128 };
+enum { STORE_SCHEMA = 8, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
@@ -94,50 +91,24 @@ int store_delete(struct store*, int64_t id, struct error*);
 /* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
 bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);
 
-struct store_observation {
-	struct mask mask;
-	bool low; /* it ran with a low-bit copy of what it does not keep as stored */
-	int matches, rows;
-	int64_t window;
-	char task[BANK_TASK]; /* the text's label, "" none: then its kind tells */
-	int64_t kind;
-};
-bool store_observe(struct store*, const struct store_model*, const struct store_observation*, int n,
-                   struct error*);
-/* Oldest first, those of one task, or without a label ("") of one kind. Their task and kind are not set. */
-bool store_each_observation(struct store*, const char* fingerprint, const char* task, int64_t kind,
-                            void (*visit)(void* user, const struct store_observation*), void* user,
-                            struct error*);
-
-/* Adds what was measured on texts of this label, or of this kind without one, to what is stored. */
-bool store_add_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
-                         const struct influence*, struct error*);
-/* False when there is none (the message is then empty), or on an error. */
-bool store_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
-                     struct influence*, struct error*);
-
-/* How often a drafter's candidates were right: of `trials` of one evidence bin and rank, `hits`. */
-struct store_chance {
-	char source[16];
-	int bin, rank;
-	double hits, trials;
-};
-/* Adds to what is stored of this device and label, or of this kind without one. */
-bool store_add_chances(struct store*, const struct store_model*, const char* device, const char* task,
-                       int64_t kind, const struct store_chance*, int n, struct error*);
-bool store_each_chance(struct store*, const struct store_model*, const char* device, const char* task,
-                       int64_t kind, void (*visit)(void* user, const struct store_chance*), void* user,
-                       struct error*);
-
-/* What passes cost on a device: `samples` of them `total` (core/decode/cost.h says what of which). */
-struct store_cost {
-	char what[16];
+/* A sum of what was measured: `samples` of it came to `total`. experience.h says of what. */
+struct store_figure {
+	char what[STORE_WHAT];
 	double total, samples;
 };
-bool store_add_costs(struct store*, const struct store_model*, const char* device, const struct store_cost*,
-                     int n, struct error*);
-bool store_each_cost(struct store*, const struct store_model*, const char* device,
-                     void (*visit)(void* user, const struct store_cost*), void* user, struct error*);
+/* What it was measured on: a device, "" where it matters little; texts of this label, or of this kind without
+ * one (""), 0 where that matters little. */
+struct store_place {
+	const char *device, *task;
+	int64_t kind;
+};
+/* Adds to what is stored. */
+bool store_add_figures(struct store*, const struct store_model*, struct store_place,
+                       const struct store_figure*, int n, struct error*);
+bool store_each_figure(struct store*, const struct store_model*, struct store_place,
+                       void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
+/* The figure of a sub-layer's influence. */
+void store_name_influence(char what[STORE_WHAT], int sub_layer);
 
 /* An earlier text of a tenant, as tokens: what retrieval counts in; the same whatever the device. A tenant is
  * known by a name that does not give his API key away. No call gives one tenant's text to another: his name

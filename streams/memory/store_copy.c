@@ -13,30 +13,21 @@ static const struct table {
      " accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held, created, updated",
      "iititribriiiiiiiiiiiii",
      "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22"},
-    {"observation", "id, model, task, skipped, matches, rows, \"window\", made, kind, low", "iittiiiiii",
-     "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10"},
-    {"influence", "model, task, kind, rows, sums, updated", "itirbi", "?1, ?2, ?3, ?4, ?5, ?6"},
-    {"chance", "model, device, task, kind, source, bin, rank, hits, trials", "ittitiirr",
-     "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"},
-    {"cost", "model, device, what, total, samples", "ittrr", "?1, ?2, ?3, ?4, ?5"},
+    {"figure", "model, device, task, kind, what, total, samples", "ittitrr", "?1, ?2, ?3, ?4, ?5, ?6, ?7"},
 };
 
-static void copy_column(struct sql_query* to, struct sql_query* from, int column, char type) {
+static struct sql_value column_of(struct sql_query* from, int column, char type) {
 	size_t size = 0;
-	const void* blob;
 	switch (type) {
 	case 'i':
-		sql_bind_int(to, column + 1, sql_int(from, column));
-		break;
+		return sql_of_int(sql_int(from, column));
 	case 'r':
-		sql_bind_real(to, column + 1, sql_real(from, column));
-		break;
+		return sql_of_real(sql_real(from, column));
 	case 't':
-		sql_bind_text(to, column + 1, sql_text(from, column));
-		break;
-	default:
-		blob = sql_blob(from, column, &size);
-		sql_bind_blob(to, column + 1, blob, size);
+		return sql_of_text(sql_text(from, column));
+	default:;
+		const void* blob = sql_blob(from, column, &size);
+		return sql_of_blob(blob, size);
 	}
 }
 
@@ -50,9 +41,11 @@ static bool copy_table(struct store* to, struct store* from, const struct table*
 	bool good = out != NULL;
 	enum sql_step step = SQL_FAILED;
 	while (good && (step = sql_step(in, e)) == SQL_ROW) {
-		sql_reset(out);
-		for (int i = 0; t->type[i]; i++)
-			copy_column(out, in, i, t->type[i]);
+		struct sql_value value[32];
+		int n = 0;
+		for (; t->type[n]; n++)
+			value[n] = column_of(in, n, t->type[n]);
+		sql_bind_all(out, value, n);
 		good = sql_step(out, e) != SQL_FAILED;
 	}
 	sql_finish(in);

@@ -21,17 +21,14 @@ struct store {
 	struct outbox* outbox; /* NULL: this is the store; else a copy in memory of one that others share */
 };
 
-enum job_kind { JOB_ADD, JOB_PUT, JOB_DELETE, JOB_TRIM, JOB_OBSERVE, JOB_INFLUENCE, JOB_CHANCES, JOB_COSTS };
+enum job_kind { JOB_ADD, JOB_PUT, JOB_DELETE, JOB_TRIM, JOB_FIGURES };
 
 /* A write. The arrays are the caller's. */
 struct store_job {
 	enum job_kind kind;
 	struct store_model model;
-	const struct bank_entry* entry;              /* (n) ADD; one of PUT and DELETE (task, kind, mask) */
-	const struct store_observation* observation; /* (n) */
-	const struct influence* influence;
-	const struct store_chance* chance; /* (n) */
-	const struct store_cost* cost;     /* (n) */
+	const struct bank_entry* entry;    /* (n) ADD; one of PUT and DELETE (task, kind, mask) */
+	const struct store_figure* figure; /* (n) */
 	int n, capacity, a_kind;
 	char task[BANK_TASK];
 	int64_t text_kind;
@@ -45,10 +42,7 @@ bool run_add(struct store*, const struct store_job*, struct error*);
 bool run_put(struct store*, const struct store_job*, struct error*);
 bool run_delete(struct store*, const struct store_job*, struct error*);
 bool run_trim(struct store*, const struct store_job*, struct error*);
-bool run_observe(struct store*, const struct store_job*, struct error*);
-bool run_influence(struct store*, const struct store_job*, struct error*);
-bool run_chances(struct store*, const struct store_job*, struct error*);
-bool run_costs(struct store*, const struct store_job*, struct error*);
+bool run_figures(struct store*, const struct store_job*, struct error*);
 
 /* The model's row, made when there is none, and locked until the transaction ends: those of one model do not
  * cross. -1 with the error set. */
@@ -57,6 +51,8 @@ int64_t store_model_row(struct store*, const struct store_model*, struct error*)
 /* A store without a driver: freed by store_close. NULL with the error set. */
 struct store* store_new(const char* path, struct error*);
 struct store* sqlite_open(const char* path, enum store_mode, struct error*); /* ":memory:" too */
+/* A part of a migration, in its transaction: the table of influence, of rows of numbers, into figures. */
+bool store_move_influence(struct store*, struct error*);
 /* Fills an empty store in memory with all that another holds. */
 bool store_copy(struct store* to, struct store* from, struct error*);
 

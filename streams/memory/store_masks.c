@@ -78,9 +78,7 @@ int64_t store_model_row(struct store* s, const struct store_model* model, struct
 	                doing, e);
 	if (!q)
 		return -1;
-	sql_bind_text(q, 1, model->fingerprint);
-	sql_bind_text(q, 2, model->name);
-	sql_bind_int(q, 3, model->blocks);
+	sql_bind(q, sql_of_text(model->fingerprint), sql_of_text(model->name), sql_of_int(model->blocks));
 	int64_t id = -1;
 	if (sql_step(q, e) == SQL_ROW)
 		id = sql_int(q, 0);
@@ -96,7 +94,7 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	    sql_prepare(s, "SELECT signature, signature_prompts FROM mask WHERE id = ?1", doing, e);
 	if (!q)
 		return false;
-	sql_bind_int(q, 1, row);
+	sql_bind(q, sql_of_int(row));
 	size_t size = 0;
 	const void* stored = sql_step(q, e) == SQL_ROW ? sql_blob(q, 0, &size) : NULL;
 	if (stored && size == sizeof sum.value) {
@@ -110,9 +108,7 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	q = sql_prepare(s, "UPDATE mask SET signature = ?2, signature_prompts = ?3 WHERE id = ?1", doing, e);
 	if (!q)
 		return false;
-	sql_bind_int(q, 1, row);
-	sql_bind_blob(q, 2, sum.value, sizeof sum.value);
-	sql_bind_real(q, 3, sum.prompts);
+	sql_bind(q, sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
 	return sql_run(q, NULL, e);
 }
 
@@ -150,18 +146,12 @@ static int64_t write_row(struct store* s, const char* sql, int64_t model, const 
 	struct sql_query* q = sql_prepare(s, sql, doing, e);
 	if (!q)
 		return -1;
-	sql_bind_int(q, 1, model);
-	sql_bind_text(q, 2, entry->task);
-	sql_bind_text(q, 3, text);
-	sql_bind_real(q, 4, isfinite(entry->skip_ratio) ? entry->skip_ratio : 0);
-	sql_bind_int(q, 5, entry->settled);
-	const int64_t sums[] = {r->matches,      r->rows,   r->accepted,  r->draft_steps, r->trials, r->rounds,
-	                        r->round_tokens, r->tokens, r->instances, r->steps,       r->held};
-	for (int i = 0; i < 11; i++)
-		sql_bind_int(q, 6 + i, sums[i]);
-	sql_bind_int(q, 17, (int64_t)time(NULL));
-	sql_bind_int(q, 18, entry->kind);
-	sql_bind_int(q, 19, new_kind());
+	sql_bind(q, sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
+	         sql_of_real(isfinite(entry->skip_ratio) ? entry->skip_ratio : 0), sql_of_int(entry->settled),
+	         sql_of_int(r->matches), sql_of_int(r->rows), sql_of_int(r->accepted), sql_of_int(r->draft_steps),
+	         sql_of_int(r->trials), sql_of_int(r->rounds), sql_of_int(r->round_tokens), sql_of_int(r->tokens),
+	         sql_of_int(r->instances), sql_of_int(r->steps), sql_of_int(r->held), sql_of_int(time(NULL)),
+	         sql_of_int(entry->kind), sql_of_int(new_kind()));
 	int64_t id = -1;
 	if (sql_step(q, e) == SQL_ROW)
 		id = sql_int(q, 0);
@@ -245,17 +235,17 @@ static bool read_row(const struct store* s, struct sql_query* q, struct store_ma
 	return true;
 }
 
-static bool each_locked(struct store* s, const char* fingerprint,
-                        bool (*visit)(void*, const struct store_mask*), void* user, struct error* e) {
+bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, const struct store_mask*),
+                void* user, struct error* e) {
+	pthread_mutex_lock(&s->lock);
 	struct sql_query* q =
 	    sql_prepare(s, MASK_COLUMNS "WHERE ?1 IS NULL OR fingerprint = ?1 ORDER BY tokens DESC, mask.id",
 	                "reading masks", e);
-	if (!q)
-		return false;
-	sql_bind_text(q, 1, fingerprint);
 	struct store_mask* m = malloc(sizeof *m);
-	bool good = m != NULL || error_set(e, "out of memory");
+	bool good = q && (m || error_set(e, "out of memory"));
 	enum sql_step step = SQL_DONE;
+	if (q)
+		sql_bind(q, sql_of_text(fingerprint));
 	while (good && (step = sql_step(q, e)) == SQL_ROW) {
 		good = read_row(s, q, m, e);
 		if (good && !visit(user, m)) {
@@ -265,20 +255,22 @@ static bool each_locked(struct store* s, const char* fingerprint,
 	}
 	free(m);
 	sql_finish(q);
+	pthread_mutex_unlock(&s->lock);
 	return good && step == SQL_DONE;
 }
 
-static int get_locked(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
+int store_get(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
+	enum sql_step step = SQL_FAILED;
+	pthread_mutex_lock(&s->lock);
 	struct sql_query* q = sql_prepare(s, MASK_COLUMNS "WHERE mask.id = ?1", "reading a mask", e);
-	if (!q)
-		return -1;
-	sql_bind_int(q, 1, id);
-	const enum sql_step step = sql_step(q, e);
-	int found = step == SQL_DONE ? 0 : -1;
-	if (step == SQL_ROW && read_row(s, q, out, e))
-		found = 1;
+	if (q) {
+		sql_bind(q, sql_of_int(id));
+		step = sql_step(q, e);
+	}
+	const bool found = step == SQL_ROW && read_row(s, q, out, e);
 	sql_finish(q);
-	return found;
+	pthread_mutex_unlock(&s->lock);
+	return found ? 1 : step == SQL_DONE ? 0 : -1;
 }
 
 /* ---- deleting ----------------------------------------------------------------------------- */
@@ -293,12 +285,9 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	                                  "DELETE FROM mask WHERE model IN (SELECT id FROM model WHERE"
 	                                  " fingerprint = ?1) AND task = ?2 AND kind = ?3 AND skipped = ?4",
 	                                  doing, e);
-	if (q) {
-		sql_bind_text(q, 1, job->model.fingerprint);
-		sql_bind_text(q, 2, job->entry->task);
-		sql_bind_int(q, 3, job->entry->kind);
-		sql_bind_text(q, 4, text);
-	}
+	if (q)
+		sql_bind(q, sql_of_text(job->model.fingerprint), sql_of_text(job->entry->task),
+		         sql_of_int(job->entry->kind), sql_of_text(text));
 	return sql_end(s, q && sql_run(q, NULL, e), doing, e);
 }
 
@@ -314,25 +303,6 @@ bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
 	    "trimming masks", e);
 	if (!q)
 		return false;
-	sql_bind_text(q, 1, job->model.fingerprint);
-	sql_bind_int(q, 2, job->capacity);
-	sql_bind_int(q, 3, job->a_kind);
+	sql_bind(q, sql_of_text(job->model.fingerprint), sql_of_int(job->capacity), sql_of_int(job->a_kind));
 	return sql_run(q, NULL, e);
-}
-
-/* ---- the door: one caller at a time ------------------------------------------------------ */
-
-bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, const struct store_mask*),
-                void* user, struct error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool result = each_locked(s, fingerprint, visit, user, e);
-	pthread_mutex_unlock(&s->lock);
-	return result;
-}
-
-int store_get(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
-	pthread_mutex_lock(&s->lock);
-	const int result = get_locked(s, id, out, e);
-	pthread_mutex_unlock(&s->lock);
-	return result;
 }

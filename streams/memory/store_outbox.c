@@ -44,30 +44,8 @@ struct outbox {
 /* ---- the queue ---------------------------------------------------------------------------- */
 
 static size_t data_of(const struct store_job* job, const void** data) {
-	const size_t n = (size_t)job->n;
-	switch (job->kind) {
-	case JOB_ADD:
-	case JOB_PUT:
-	case JOB_DELETE:
-		*data = job->entry;
-		return n * sizeof *job->entry;
-	case JOB_OBSERVE:
-		*data = job->observation;
-		return n * sizeof *job->observation;
-	case JOB_INFLUENCE:
-		*data = job->influence;
-		return sizeof *job->influence;
-	case JOB_CHANCES:
-		*data = job->chance;
-		return n * sizeof *job->chance;
-	case JOB_COSTS:
-		*data = job->cost;
-		return n * sizeof *job->cost;
-	case JOB_TRIM:
-		break;
-	}
-	*data = NULL;
-	return 0;
+	*data = job->kind == JOB_FIGURES ? (const void*)job->figure : job->entry;
+	return (size_t)job->n * (job->kind == JOB_FIGURES ? sizeof *job->figure : sizeof *job->entry);
 }
 
 bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) {
@@ -79,10 +57,7 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 	if (bytes)
 		memcpy(w.data, data, bytes);
 	w.job.entry = w.data;
-	w.job.observation = w.data;
-	w.job.influence = w.data;
-	w.job.chance = w.data;
-	w.job.cost = w.data;
+	w.job.figure = w.data;
 	w.job.id = NULL;
 	pthread_mutex_lock(&o->lock);
 	const bool fits = o->n < JOBS && o->bytes + bytes <= BYTES;

@@ -8,7 +8,7 @@
 
 #include "streams/memory/store.h"
 
-enum { POSTGRES_SCHEMA = 6 };
+enum { POSTGRES_SCHEMA = 7 };
 
 bool postgres_is(const char* path); /* "postgresql://…" or "postgres://…" */
 struct store* postgres_open(const char* path, enum store_mode, struct error*);

@@ -109,28 +109,20 @@ static struct sql_query* prepare(struct store* s, const char* sql, const char* d
 	return &q->base;
 }
 
-static void bind(struct query* q, int i, Oid type, const char* value, int length, int format) {
-	i--;
-	q->type[i] = type;
-	q->value[i] = value;
-	q->length[i] = length;
-	q->format[i] = format;
-	q->n = i + 1 > q->n ? i + 1 : q->n;
-}
-
-static void bind_int(struct sql_query* base, int i, int64_t v) {
-	char* text = of(base)->number[i - 1];
-	snprintf(text, sizeof of(base)->number[0], "%lld", (long long)v);
-	bind(of(base), i, INT8, text, 0, 0);
-}
-static void bind_real(struct sql_query* base, int i, double v) {
-	char* text = of(base)->number[i - 1];
-	snprintf(text, sizeof of(base)->number[0], "%.17g", v);
-	bind(of(base), i, FLOAT8, text, 0, 0);
-}
-static void bind_text(struct sql_query* q, int i, const char* v) { bind(of(q), i, TEXT, v, 0, 0); }
-static void bind_blob(struct sql_query* q, int i, const void* v, size_t size) {
-	bind(of(q), i, BYTEA, v, (int)size, 1);
+static void bind(struct sql_query* base, int index, const struct sql_value* v) {
+	static const Oid type[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT, [SQL_BLOB] = BYTEA};
+	struct query* q = of(base);
+	const int i = index - 1;
+	char* number = q->number[i];
+	if (v->kind == SQL_INT)
+		snprintf(number, sizeof q->number[i], "%lld", (long long)v->number);
+	else if (v->kind == SQL_REAL)
+		snprintf(number, sizeof q->number[i], "%.17g", v->real);
+	q->type[i] = type[v->kind];
+	q->value[i] = v->kind == SQL_INT || v->kind == SQL_REAL ? number : v->data;
+	q->length[i] = (int)v->size;
+	q->format[i] = v->kind == SQL_BLOB;
+	q->n = index > q->n ? index : q->n;
 }
 
 static void forget_blobs(struct query* q) {
@@ -196,10 +188,7 @@ const struct sql_driver postgres_driver = {.close = close_connection,
                                            .begin = begin,
                                            .end = end,
                                            .prepare = prepare,
-                                           .bind_int = bind_int,
-                                           .bind_real = bind_real,
-                                           .bind_text = bind_text,
-                                           .bind_blob = bind_blob,
+                                           .bind = bind,
                                            .step = step,
                                            .get_int = get_int,
                                            .get_real = get_real,

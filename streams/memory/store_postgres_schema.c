@@ -52,7 +52,18 @@ static const char* const migration[POSTGRES_SCHEMA] = {
 
     /* 6: of observations, whether they ran with a low-bit copy; in "skipped", what a mask keeps as stored */
     "ALTER TABLE observation ADD COLUMN low BIGINT NOT NULL DEFAULT 0;",
+
+    /* 7: chances, costs and influence (store_move_influence) are sums in one table; observations are no more
+     */
+    "CREATE TABLE figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
+    " task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"
+    " samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
+    "INSERT INTO figure SELECT model, device, task, kind, source || ' ' || bin || ' ' || rank, hits, trials"
+    " FROM chance;"
+    "INSERT INTO figure SELECT model, device, '', 0, what, total, samples FROM cost;"
+    "DROP TABLE chance; DROP TABLE cost; DROP TABLE observation;",
 };
+enum { FIGURES = 6 }; /* the version before them */
 
 /* The version; 0 where there is none of our tables, -1 with the error set. */
 static int64_t read_version(struct store* s, const char* doing, struct error* e) {
@@ -83,7 +94,8 @@ static bool migrate(struct store* s, struct error* e) {
 	int64_t version = read_version(s, doing, e);
 	bool good = version >= 0;
 	for (; good && version < POSTGRES_SCHEMA; version++)
-		good = sql_execute(s, migration[version], doing, e);
+		good = sql_execute(s, migration[version], doing, e) &&
+		       (version != FIGURES || store_move_influence(s, e));
 	char sql[128];
 	snprintf(sql, sizeof sql, "UPDATE version SET number = %d", POSTGRES_SCHEMA);
 	good = good && sql_execute(s, sql, doing, e);

@@ -85,13 +85,20 @@ static struct sql_query* prepare(struct store* s, const char* sql, const char* d
 	return NULL;
 }
 
-static void bind_int(struct sql_query* q, int i, int64_t v) { sqlite3_bind_int64(of(q), i, v); }
-static void bind_real(struct sql_query* q, int i, double v) { sqlite3_bind_double(of(q), i, v); }
-static void bind_text(struct sql_query* q, int i, const char* v) {
-	sqlite3_bind_text(of(q), i, v, -1, SQLITE_STATIC);
-}
-static void bind_blob(struct sql_query* q, int i, const void* v, size_t size) {
-	sqlite3_bind_blob(of(q), i, v, (int)size, SQLITE_STATIC);
+static void bind(struct sql_query* q, int i, const struct sql_value* v) {
+	switch (v->kind) {
+	case SQL_INT:
+		sqlite3_bind_int64(of(q), i, v->number);
+		break;
+	case SQL_REAL:
+		sqlite3_bind_double(of(q), i, v->real);
+		break;
+	case SQL_TEXT:
+		sqlite3_bind_text(of(q), i, v->data, -1, SQLITE_STATIC);
+		break;
+	case SQL_BLOB:
+		sqlite3_bind_blob(of(q), i, v->data, (int)v->size, SQLITE_STATIC);
+	}
 }
 
 static enum sql_step step(struct sql_query* q, struct error* e) {
@@ -129,10 +136,7 @@ static const struct sql_driver sqlite_driver = {.close = close_file,
                                                 .begin = begin,
                                                 .end = end,
                                                 .prepare = prepare,
-                                                .bind_int = bind_int,
-                                                .bind_real = bind_real,
-                                                .bind_text = bind_text,
-                                                .bind_blob = bind_blob,
+                                                .bind = bind,
                                                 .step = step,
                                                 .get_int = get_int,
                                                 .get_real = get_real,
@@ -203,7 +207,18 @@ static const char* const migration[STORE_SCHEMA] = {
 
     /* 7: of observations, whether they ran with a low-bit copy; in "skipped", what a mask keeps as stored */
     "ALTER TABLE observation ADD COLUMN low INTEGER NOT NULL DEFAULT 0;",
+
+    /* 8: chances, costs and influence (store_move_influence) are sums in one table; observations are no more
+     */
+    "CREATE TABLE figure(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
+    " task TEXT NOT NULL, kind INTEGER NOT NULL, what TEXT NOT NULL, total REAL NOT NULL,"
+    " samples REAL NOT NULL, PRIMARY KEY(model, device, task, kind, what)) WITHOUT ROWID;"
+    "INSERT INTO figure SELECT model, device, task, kind, source || ' ' || bin || ' ' || rank, hits, trials"
+    " FROM chance;"
+    "INSERT INTO figure SELECT model, device, '', 0, what, total, samples FROM cost;"
+    "DROP TABLE chance; DROP TABLE cost; DROP TABLE observation;",
 };
+enum { FIGURES = 7 }; /* the version before them */
 
 static bool migrate(struct store* s, struct error* e) {
 	const char* doing = "bringing its schema up to date";
@@ -213,7 +228,8 @@ static bool migrate(struct store* s, struct error* e) {
 	int64_t version = sql_number(s, "PRAGMA user_version", doing, e);
 	bool good = version >= 0;
 	for (; good && version < STORE_SCHEMA; version++)
-		good = sql_execute(s, migration[version], doing, e);
+		good = sql_execute(s, migration[version], doing, e) &&
+		       (version != FIGURES || store_move_influence(s, e));
 	char sql[128];
 	snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
 	         STORE_SCHEMA);

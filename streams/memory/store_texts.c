@@ -13,7 +13,7 @@ static bool act_for(struct store* s, const char* tenant, struct error* e) {
 	    sql_prepare(s, "SELECT set_config('swiftlet.tenant', ?1, false)", "choosing a tenant", e);
 	if (!q)
 		return false;
-	sql_bind_text(q, 1, tenant);
+	sql_bind(q, sql_of_text(tenant));
 	const bool good = sql_step(q, e) == SQL_ROW;
 	sql_finish(q);
 	return good;
@@ -30,12 +30,8 @@ static bool insert(struct store* s, int64_t model, const char* tenant, const cha
 	                "storing a text", e);
 	if (!q)
 		return false;
-	sql_bind_int(q, 1, model);
-	sql_bind_text(q, 2, tenant);
-	sql_bind_text(q, 3, writer);
-	sql_bind_int(q, 4, n);
-	sql_bind_blob(q, 5, token, (size_t)n * sizeof *token);
-	sql_bind_int(q, 6, (int64_t)time(NULL));
+	sql_bind(q, sql_of_int(model), sql_of_text(tenant), sql_of_text(writer), sql_of_int(n),
+	         sql_of_blob(token, (size_t)n * sizeof *token), sql_of_int(time(NULL)));
 	return sql_run(q, NULL, e);
 }
 
@@ -49,53 +45,46 @@ static bool trim(struct store* s, int64_t model, const char* tenant, int capacit
 	                                  "forgetting old texts", e);
 	if (!q)
 		return false;
-	sql_bind_int(q, 1, model);
-	sql_bind_text(q, 2, tenant);
-	sql_bind_int(q, 3, capacity);
+	sql_bind(q, sql_of_int(model), sql_of_text(tenant), sql_of_int(capacity));
 	return sql_run(q, NULL, e);
-}
-
-static bool add_text(struct store* s, const struct store_model* model, const char* tenant, const char* writer,
-                     const int32_t* token, int n, int capacity, struct error* e) {
-	const char* doing = "storing a text";
-	if (!sql_begin(s, doing, e))
-		return false;
-	const int64_t row = store_model_row(s, model, e);
-	const bool good = row >= 0 && act_for(s, tenant, e) && insert(s, row, tenant, writer, token, n, e) &&
-	                  trim(s, row, tenant, capacity, e);
-	return sql_end(s, good, doing, e);
 }
 
 bool store_add_text(struct store* s, const struct store_model* model, const char* tenant, const char* writer,
                     const int32_t* token, int n, int capacity, struct error* e) {
+	const char* doing = "storing a text";
 	const int over = n > capacity ? n - capacity : 0;
 	if (n - over < 1)
 		return true;
 	pthread_mutex_lock(&s->lock);
-	const bool good = add_text(s, model, tenant, writer, token + over, n - over, capacity, e);
+	bool good = sql_begin(s, doing, e);
+	if (good) {
+		const int64_t row = store_model_row(s, model, e);
+		good = row >= 0 && act_for(s, tenant, e) &&
+		       insert(s, row, tenant, writer, token + over, n - over, e) && trim(s, row, tenant, capacity, e);
+		good = sql_end(s, good, doing, e);
+	}
 	pthread_mutex_unlock(&s->lock);
 	return good;
 }
 
-static bool each_text(struct store* s, const struct store_model* model, const char* tenant,
-                      const char* writer, int64_t after, bool (*visit)(void*, const struct store_text*),
-                      void* user, struct error* e) {
-	if (!act_for(s, tenant, e))
-		return false;
-	struct sql_query* q =
-	    sql_prepare(s,
-	                "SELECT number, tokens FROM text JOIN model ON model.id = text.model WHERE"
-	                " fingerprint = ?1 AND tenant = ?2 AND writer <> ?3 AND number > ?4 ORDER BY number",
-	                "reading texts", e);
-	if (!q)
-		return false;
-	sql_bind_text(q, 1, model->fingerprint);
-	sql_bind_text(q, 2, tenant);
-	sql_bind_text(q, 3, writer);
-	sql_bind_int(q, 4, after);
-	enum sql_step step;
+bool store_each_text(struct store* s, const struct store_model* model, const char* tenant, const char* writer,
+                     int64_t after, bool (*visit)(void*, const struct store_text*), void* user,
+                     struct error* e) {
+	enum sql_step step = SQL_FAILED;
 	bool more = true;
-	while (more && (step = sql_step(q, e)) == SQL_ROW) {
+	pthread_mutex_lock(&s->lock);
+	struct sql_query* q =
+	    !act_for(s, tenant, e)
+	        ? NULL
+	        : sql_prepare(
+	              s,
+	              "SELECT number, tokens FROM text JOIN model ON model.id = text.model WHERE"
+	              " fingerprint = ?1 AND tenant = ?2 AND writer <> ?3 AND number > ?4 ORDER BY number",
+	              "reading texts", e);
+	if (q)
+		sql_bind(q, sql_of_text(model->fingerprint), sql_of_text(tenant), sql_of_text(writer),
+		         sql_of_int(after));
+	while (q && more && (step = sql_step(q, e)) == SQL_ROW) {
 		size_t size = 0;
 		const void* blob = sql_blob(q, 1, &size);
 		const size_t n = size / sizeof(int32_t);
@@ -107,14 +96,6 @@ static bool each_text(struct store* s, const struct store_model* model, const ch
 		free(token);
 	}
 	sql_finish(q);
-	return !more || step == SQL_DONE;
-}
-
-bool store_each_text(struct store* s, const struct store_model* model, const char* tenant, const char* writer,
-                     int64_t after, bool (*visit)(void*, const struct store_text*), void* user,
-                     struct error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool good = each_text(s, model, tenant, writer, after, visit, user, e);
 	pthread_mutex_unlock(&s->lock);
-	return good;
+	return !more || step == SQL_DONE;
 }

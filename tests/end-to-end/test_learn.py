@@ -13,7 +13,7 @@ GRADED = "synth:layers=8,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f32,l
 
 def influence_rows(store):
     db = sqlite3.connect(store)
-    rows = db.execute("SELECT coalesce(sum(rows), 0) FROM influence").fetchone()[0]
+    rows = db.execute("SELECT coalesce(sum(samples), 0) FROM figure WHERE what = 'influence 0'").fetchone()[0]
     db.close()
     return rows
 

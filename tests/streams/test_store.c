@@ -1,4 +1,5 @@
 /* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
+#include "streams/memory/experience.h"
 #include "streams/memory/store.h"
 #include "streams/memory/texts.h"
 
@@ -125,45 +126,6 @@ static void what_is_stored_comes_back(void** unused) {
 	seen.n = 0;
 	assert_true(store_each(s, NULL, see, &seen, &e));
 	assert_int_equal(seen.n, 2);
-	store_close(s);
-}
-
-static void count(void* user, const struct store_observation* o) {
-	struct store_observation* last = user;
-	assert_true(o->window > last->window); /* oldest first */
-	*last = *o;
-	last[1].rows++;
-}
-
-static void observations_are_bounded(void** unused) {
-	(void)unused;
-	struct store* s = must_open("observations.db", STORE_WRITE);
-	static struct store_observation o[3000];
-	for (int round = 0; round < 2; round++) {
-		for (int i = 0; i < 3000; i++) {
-			o[i] = (struct store_observation){.matches = i % 33, .rows = 32, .window = round * 3000 + i + 1};
-			mask_set(&o[i].mask, 2 + i % 30, true);
-			strcpy(o[i].task, "math");
-			o[i].kind = i % 7; /* under a label it does not matter */
-		}
-		assert_true(store_observe(s, &model, o, 3000, &e));
-	}
-	struct store_observation seen[2] = {{.window = 0}, {.rows = 0}};
-	assert_true(store_each_observation(s, "00ff", "math", 3, count, seen, &e));
-	assert_int_equal(seen[1].rows, STORE_OBSERVATIONS);
-	assert_int_equal(seen[0].window, 6000);
-	assert_true(mask_has(&seen[0].mask, 2 + 2999 % 30));
-	/* without a label the kind tells them apart */
-	for (int i = 0; i < 30; i++) {
-		o[i].task[0] = '\0';
-		o[i].window = i + 1;
-		o[i].kind = 1 + i % 3;
-	}
-	assert_true(store_observe(s, &model, o, 30, &e));
-	memset(seen, 0, sizeof seen);
-	assert_true(store_each_observation(s, "00ff", "", 2, count, seen, &e));
-	assert_int_equal(seen[1].rows, 10);
-	assert_int_equal(seen[0].window, 29);
 	store_close(s);
 }
 
@@ -480,10 +442,12 @@ static void a_full_disk_loses_nothing(void** unused) {
 		const struct rlimit limit = {.rlim_cur = 60000, .rlim_max = 60000};
 		setrlimit(RLIMIT_FSIZE, &limit);
 		for (int i = 0; s && i < 200; i++) {
-			static struct store_observation o[200];
-			for (int j = 0; j < 200; j++)
-				o[j] = (struct store_observation){.matches = 1, .rows = 32, .window = 1};
-			if (!store_observe(s, &model, o, 200, &e))
+			static struct store_figure f[200];
+			for (int j = 0; j < 200; j++) {
+				snprintf(f[j].what, sizeof f[j].what, "figure %d", 200 * i + j);
+				f[j].total = f[j].samples = 1;
+			}
+			if (!store_add_figures(s, &model, (struct store_place){"", "", 0}, f, 200, &e))
 				_exit(strstr(e.message, "what was stored before is kept") ? 0 : 2);
 		}
 		_exit(1);
@@ -534,24 +498,38 @@ static void older_schemas_are_migrated(void** unused) {
 	assert_int_equal(seen.masks[0].entry.kind, 0);
 	assert_int_not_equal(seen.masks[1].entry.kind, seen.masks[2].entry.kind);
 	assert_false(seen.last.entry.settled);
-	struct store_observation observed[2] = {{.window = 0}, {.rows = 0}};
-	assert_true(store_each_observation(s, "00ff", "math", 0, count, observed, &e));
-	assert_int_equal(observed[0].window, 9);
 	assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
-	assert_false(observed[0].low); /* as all were that came before copies */
 	store_close(s);
 	store_close(must_open("old.db", STORE_READ));
 }
 
+static void see_figure(void* user, const struct store_figure* f) { *(struct store_figure*)user = *f; }
+
 /* From each version on: a store of today, taken back to it, comes forward again with what it held. */
 static void every_earlier_version_is_migrated(void** unused) {
 	(void)unused;
-	static const char* const back[] = {[6] = "ALTER TABLE observation DROP COLUMN low",
-	                                   [5] = "DROP TABLE text",
-	                                   [4] = "DROP TABLE chance; DROP TABLE cost",
-	                                   [3] = "DROP TABLE influence"};
+	static const char* const back[] = {
+	    [7] = "CREATE TABLE observation(id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	          " model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL, skipped TEXT NOT NULL,"
+	          " matches INTEGER NOT NULL, rows INTEGER NOT NULL, window INTEGER NOT NULL, made INTEGER NOT"
+	          " NULL, kind INTEGER NOT NULL DEFAULT 0, low INTEGER NOT NULL DEFAULT 0);"
+	          "CREATE TABLE influence(model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL,"
+	          " kind INTEGER NOT NULL, rows REAL NOT NULL, sums BLOB NOT NULL, updated INTEGER NOT NULL,"
+	          " PRIMARY KEY(model, task, kind)) WITHOUT ROWID;"
+	          "CREATE TABLE chance(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
+	          " task TEXT NOT NULL, kind INTEGER NOT NULL, source TEXT NOT NULL, bin INTEGER NOT NULL,"
+	          " rank INTEGER NOT NULL, hits REAL NOT NULL, trials REAL NOT NULL,"
+	          " PRIMARY KEY(model, device, task, kind, source, bin, rank)) WITHOUT ROWID;"
+	          "CREATE TABLE cost(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
+	          " what TEXT NOT NULL, total REAL NOT NULL, samples REAL NOT NULL,"
+	          " PRIMARY KEY(model, device, what)) WITHOUT ROWID;"
+	          "DROP TABLE figure",
+	    [6] = "ALTER TABLE observation DROP COLUMN low",
+	    [5] = "DROP TABLE text",
+	    [4] = "DROP TABLE chance; DROP TABLE cost",
+	    [3] = "DROP TABLE influence"};
 	for (int version = STORE_SCHEMA - 1; version >= 3; version--) {
-		char name[32], statement[256];
+		char name[32], statement[1024];
 		snprintf(name, sizeof name, "from-%d.db", version);
 		struct store* s = must_open(name, STORE_WRITE);
 		const struct bank_entry entry = entry_of(1, 7);
@@ -561,16 +539,40 @@ static void every_earlier_version_is_migrated(void** unused) {
 			sql(name, back[v]);
 		snprintf(statement, sizeof statement, "PRAGMA user_version = %d", version);
 		sql(name, statement);
+		if (version == STORE_SCHEMA - 1) {
+			int n = snprintf(statement, sizeof statement,
+			                 "INSERT INTO chance VALUES(1, 'a cpu', '', 77, 'mask/2', 3, 1, 2.5, 4);"
+			                 "INSERT INTO cost VALUES(1, 'a cpu', 'rows-9', 0.5, 2);"
+			                 "INSERT INTO influence VALUES(1, 'code', 0, 8, x'");
+			for (int i = 0; i < 2 * model.blocks; i++)
+				n += snprintf(statement + n, sizeof statement - (size_t)n, "000000000000f83f"); /* 1.5 */
+			snprintf(statement + n, sizeof statement - (size_t)n, "', 1)");
+			sql(name, statement);
+		}
 		assert_null(store_open(path_of(name), STORE_READ, &e));
 		s = must_open(name, STORE_WRITE);
 		static struct seen seen;
 		memset(&seen, 0, sizeof seen);
 		assert_true(store_each(s, NULL, see, &seen, &e));
 		assert_int_equal(seen.tokens, 7);
-		const struct store_cost cost = {"rows-8", 0.5, 2};
-		const struct influence influence = {.rows = 8};
-		assert_true(store_add_costs(s, &model, "a cpu", &cost, 1, &e));
-		assert_true(store_add_influence(s, &model, "math", 0, &influence, &e));
+		struct store_figure figure = {.total = 0};
+		const struct store_figure cost = {"rows-8", 0.5, 2};
+		struct influence influence = {.rows = 8};
+		if (version == STORE_SCHEMA - 1) {
+			assert_true(
+			    store_each_figure(s, &model, (struct store_place){"a cpu", "", 77}, see_figure, &figure, &e));
+			assert_string_equal(figure.what, "mask/2 3 1");
+			assert_true(figure.total == 2.5 && figure.samples == 4);
+			assert_true(
+			    store_each_figure(s, &model, (struct store_place){"a cpu", "", 0}, see_figure, &figure, &e));
+			assert_string_equal(figure.what, "rows-9");
+			assert_true(figure.total == 0.5 && figure.samples == 2);
+			assert_true(experience_load_influence(s, &model, "code", 5, &influence, &e));
+			assert_true(influence.rows == 8 && influence.sum[0] == 1.5 &&
+			            influence.sum[2 * model.blocks - 1] == 1.5);
+		}
+		assert_true(store_add_figures(s, &model, (struct store_place){"a cpu", "", 0}, &cost, 1, &e));
+		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
 		assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
 		store_close(s);
 	}
@@ -676,32 +678,30 @@ static void influence_adds_up_by_kind(void** unused) {
 	struct influence out, one = {.rows = 8};
 	for (int i = 0; i < 2 * model.blocks; i++)
 		one.sum[i] = 0.01 * i;
-	assert_false(store_influence(s, &model, "math", 0, &out, &e));
+	assert_false(experience_load_influence(s, &model, "math", 0, &out, &e));
 	assert_string_equal(e.message, "");
-	assert_true(store_add_influence(s, &model, "math", 5, &one, &e)); /* under a label its kind is one */
-	assert_true(store_add_influence(s, &model, "", 7, &one, &e));
+	assert_true(
+	    experience_save_influence(s, &model, "math", 5, &one, &e)); /* under a label its kind is one */
+	assert_true(experience_save_influence(s, &model, "", 7, &one, &e));
 	store_close(s);
 	s = must_open("influence.db", STORE_WRITE);
-	assert_true(store_add_influence(s, &model, "math", 0, &one, &e));
-	assert_true(store_influence(s, &model, "math", 9, &out, &e));
+	assert_true(experience_save_influence(s, &model, "math", 0, &one, &e));
+	assert_true(experience_load_influence(s, &model, "math", 9, &out, &e));
 	assert_float_equal(out.rows, 16, 1e-9);
 	for (int i = 0; i < 2 * model.blocks; i++)
 		assert_true(fabs(out.sum[i] - 0.02 * i) < 1e-9);
-	assert_true(store_influence(s, &model, "", 7, &out, &e));
+	assert_true(experience_load_influence(s, &model, "", 7, &out, &e));
 	assert_float_equal(out.rows, 8, 1e-9);
-	assert_false(store_influence(s, &model, "", 8, &out, &e));
+	assert_false(experience_load_influence(s, &model, "", 8, &out, &e));
 	const struct store_model other = {.fingerprint = "00fe", .name = "a-model", .blocks = 20};
-	assert_false(store_influence(s, &other, "math", 0, &out, &e));
+	assert_false(experience_load_influence(s, &other, "math", 0, &out, &e));
 	store_close(s);
-	sql("influence.db", "UPDATE influence SET sums = x'00' WHERE task = 'math'");
-	sql("influence.db", "UPDATE influence SET rows = 1 WHERE task = ''"); /* 1 - cos is 2 at most */
-	sql("influence.db", "UPDATE influence SET sums = zeroblob(312) || x'000000000000f87f' WHERE task = ''");
+	sql("influence.db", "DELETE FROM figure WHERE what = 'influence 39' AND task = 'math'");
+	sql("influence.db",
+	    "UPDATE figure SET total = 17 WHERE what = 'influence 39'"); /* 1 - cos is 2 at most */
 	s = must_open("influence.db", STORE_WRITE);
-	assert_false(store_influence(s, &model, "math", 0, &out, &e));
-	assert_false(store_influence(s, &model, "", 7, &out, &e));
-	assert_true(store_add_influence(s, &model, "math", 0, &one, &e)); /* what is damaged is begun again */
-	assert_true(store_influence(s, &model, "math", 0, &out, &e));
-	assert_float_equal(out.rows, 8, 1e-9);
+	assert_false(experience_load_influence(s, &model, "math", 0, &out, &e));
+	assert_false(experience_load_influence(s, &model, "", 7, &out, &e));
 	store_close(s);
 }
 
@@ -709,7 +709,6 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(masks_as_text),
 	    cmocka_unit_test(what_is_stored_comes_back),
-	    cmocka_unit_test(observations_are_bounded),
 	    cmocka_unit_test(kinds_without_a_label_are_told_apart),
 	    cmocka_unit_test(processes_share_a_file),
 	    cmocka_unit_test(committed_entries_survive_kills),

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "streams/memory/experience.h"
 #include "streams/memory/store.h"
 
 static const struct store_model model = {.fingerprint = "00ff", .name = "a-model", .blocks = 20};
@@ -110,18 +111,16 @@ static bool is_away(const struct store_state* s) { return s->away; }
 
 /* ---- what is kept ------------------------------------------------------------------------- */
 
-static void count_observation(void* user, const struct store_observation* o) {
-	assert_int_equal(o->rows, 32);
-	++*(int*)user;
+static void sum_chance(void* user, const struct store_figure* c) {
+	assert_string_equal(c->what, "mask/2 3 1");
+	*(double*)user += c->total * 1000 + c->samples;
 }
-static void sum_chance(void* user, const struct store_chance* c) {
-	assert_string_equal(c->source, "mask");
-	*(double*)user += c->hits * 1000 + c->trials;
-}
-static void sum_cost(void* user, const struct store_cost* c) {
+static void sum_cost(void* user, const struct store_figure* c) {
 	assert_string_equal(c->what, "rows-8");
 	*(double*)user += c->total * 1000 + c->samples;
 }
+static const struct store_place chances_here = {"a cpu", "", 77}, chances_there = {"another", "", 77},
+                                costs_here = {"a cpu", "", 0}, costs_there = {"another", "", 0};
 
 /* Run over either kind of store, so that they agree. */
 static void keeps_everything(const char* path) {
@@ -137,17 +136,15 @@ static void keeps_everything(const char* path) {
 	entry.settled = true;
 	assert_true(store_add(s, &model, &entry, &again, &e));
 	assert_int_equal(id, again);
-	struct store_observation o = {.matches = 30, .rows = 32, .window = 9, .task = "math", .mask = entry.mask};
-	assert_true(store_observe(s, &model, &o, 1, &e));
 	struct influence influence = {.rows = 8};
 	for (int i = 0; i < 40; i++)
 		influence.sum[i] = 0.125 * i / 8;
 	for (int i = 0; i < 2; i++) {
-		assert_true(store_add_influence(s, &model, "math", 0, &influence, &e));
-		const struct store_chance chance = {"mask", 3, 1, 2.5, 4};
-		assert_true(store_add_chances(s, &model, "a cpu", "", 77, &chance, 1, &e));
-		const struct store_cost cost = {"rows-8", 0.5, 2};
-		assert_true(store_add_costs(s, &model, "a cpu", &cost, 1, &e));
+		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
+		const struct store_figure chance = {"mask/2 3 1", 2.5, 4};
+		assert_true(store_add_figures(s, &model, chances_here, &chance, 1, &e));
+		const struct store_figure cost = {"rows-8", 0.5, 2};
+		assert_true(store_add_figures(s, &model, costs_here, &cost, 1, &e));
 	}
 	store_close(s);
 
@@ -163,18 +160,15 @@ static void keeps_everything(const char* path) {
 	assert_true(seen.last.entry.signature.prompts > 1.5 && seen.last.entry.signature.prompts < 2.5);
 	assert_memory_equal(&seen.last.entry.signature.value[39], &(float){2 * entry.unsaved_signature.value[39]},
 	                    sizeof(float));
-	int observed = 0;
-	assert_true(store_each_observation(s, "00ff", "math", 0, count_observation, &observed, &e));
-	assert_int_equal(observed, 1);
 	struct influence sum;
-	assert_true(store_influence(s, &model, "math", 0, &sum, &e));
+	assert_true(experience_load_influence(s, &model, "math", 0, &sum, &e));
 	assert_true(sum.rows > 15.9 && sum.rows < 16.1 && sum.sum[39] > 1.2 && sum.sum[39] < 1.23);
 	double chances = 0, costs = 0;
-	assert_true(store_each_chance(s, &model, "a cpu", "", 77, sum_chance, &chances, &e));
-	assert_true(store_each_chance(s, &model, "another", "", 77, sum_chance, &chances, &e));
+	assert_true(store_each_figure(s, &model, chances_here, sum_chance, &chances, &e));
+	assert_true(store_each_figure(s, &model, chances_there, sum_chance, &chances, &e));
 	assert_true(chances > 5007.9 && chances < 5008.1);
-	assert_true(store_each_cost(s, &model, "a cpu", sum_cost, &costs, &e));
-	assert_true(store_each_cost(s, &model, "another", sum_cost, &costs, &e));
+	assert_true(store_each_figure(s, &model, costs_here, sum_cost, &costs, &e));
+	assert_true(store_each_figure(s, &model, costs_there, sum_cost, &costs, &e));
 	assert_true(costs > 1003.9 && costs < 1004.1);
 	assert_false(store_add(s, &model, &entry, NULL, &e)); /* opened for reading */
 	store_close(s);
@@ -476,7 +470,10 @@ static const char* const released[] = {
     " PRIMARY KEY(model, device, what))",
     "SET search_path = swiftlet; UPDATE version SET number = 4;"
     "CREATE TABLE writer(id TEXT PRIMARY KEY, number BIGINT NOT NULL,"
-    " seen TIMESTAMPTZ NOT NULL DEFAULT now())"};
+    " seen TIMESTAMPTZ NOT NULL DEFAULT now());"
+    "INSERT INTO chance VALUES(1, 'a cpu', '', 77, 'mask/2', 3, 1, 2.5, 4);"
+    "INSERT INTO cost VALUES(1, 'a cpu', 'rows-8', 0.5, 2);"
+    "INSERT INTO influence VALUES(1, 'code', 0, 8, decode(repeat('000000000000f83f', 40), 'hex'), 1)"};
 
 static void older_schemas_are_migrated(void** unused) {
 	(void)unused;
@@ -490,10 +487,18 @@ static void older_schemas_are_migrated(void** unused) {
 		assert_int_equal(look(s).tokens, 77);
 		assert_true(look(s).last.entry.settled);
 		add_many(s, 2);
-		const struct store_cost cost = {"rows-8", 0.5, 2};
-		const struct influence influence = {.rows = 8};
-		assert_true(store_add_costs(s, &model, "a cpu", &cost, 1, &e));
-		assert_true(store_add_influence(s, &model, "math", 0, &influence, &e));
+		const struct store_figure cost = {"rows-8", 0.5, 2};
+		struct influence influence = {.rows = 8};
+		if (version == sizeof released / sizeof *released) {
+			double chances = 0, costs = 0;
+			assert_true(store_each_figure(s, &model, chances_here, sum_chance, &chances, &e));
+			assert_true(store_each_figure(s, &model, costs_here, sum_cost, &costs, &e));
+			assert_true(chances > 2503.9 && chances < 2504.1 && costs > 501.9 && costs < 502.1);
+			assert_true(experience_load_influence(s, &model, "code", 0, &influence, &e));
+			assert_true(influence.rows == 8 && influence.sum[39] == 1.5);
+		}
+		assert_true(store_add_figures(s, &model, costs_here, &cost, 1, &e));
+		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
 		assert_true(store_add_text(s, &model, "anna", "w", (const int32_t[]){1, 2}, 2, 8, &e));
 		store_close(s);
 		s = must_open(STORE_READ);

@@ -9,7 +9,7 @@
 static void progress(double share, const char* what) { bench_progress(share, "%s", what); }
 
 static int run(const char* model, const struct swiftlet_options* options, bool json,
-               struct bridge_trial* trial, const char* const file[2], const char* spans, const char* tokens) {
+               struct bridge_trial* trial, const char* const file[2], const char* spans) {
 	struct error error = {{0}};
 	struct bench bench;
 	int status = bench_open(&bench, model, options, json);
@@ -18,7 +18,7 @@ static int run(const char* model, const struct swiftlet_options* options, bool j
 		const bool good = prompt_list_read(&trial->judge, bench.model, file[0], &error) &&
 		                  (file[1] ? prompt_list_read(&trial->learn, bench.model, file[1], &error)
 		                           : bridge_trial_split(trial, &error)) &&
-		                  bridge_trial_run(trial, spans, tokens, &error);
+		                  bridge_trial_run(trial, spans, &error);
 		bench_progress_end();
 		status = STATUS_DONE;
 		if (!good)
@@ -40,12 +40,13 @@ static int run(const char* model, const struct swiftlet_options* options, bool j
 
 int bench_bridge_main(int argc, char** argv) {
 	struct swiftlet_options options;
-	const char *model_option = NULL, *spans = NULL, *tokens = "2000,8000,32000";
+	const char *model_option = NULL, *spans = NULL;
 	const char* file[2] = {NULL, NULL};
 	bool json = false;
 	struct bridge_trial* trial = calloc(1, sizeof *trial);
 	if (!trial)
 		return complain(STATUS_FAILED, "out of memory");
+	trial->tokens = 8000;
 	const struct option option[] = {
 	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
 	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
@@ -54,15 +55,13 @@ int bench_bridge_main(int argc, char** argv) {
 	     0},
 	    {"spans", 0, "LIST", "blocks that are left out, 9-16,4-18 (those of least influence)", OPTION_TEXT,
 	     &spans, 0, 0},
-	    {"tokens", 0, "LIST", "judged after so many tokens learned from (2000,8000,32000)", OPTION_TEXT,
-	     &tokens, 0, 0},
+	    {"tokens", 0, "N", "tokens to learn from (8000)", OPTION_COUNT, &trial->tokens, 1, 1 << 30},
 	    {"save", 0, "PREFIX", "keep the bridges in PREFIX-FIRST-LAST.safetensors", OPTION_TEXT, &trial->save,
 	     0, 0},
 	};
 	struct command_line line = {
 	    .name = "bench bridge",
-	    .usage =
-	        "[MODEL|-m MODEL] [-i FILE] [--learn FILE] [--spans LIST] [--tokens LIST] [--json] [options]",
+	    .usage = "[MODEL|-m MODEL] [-i FILE] [--learn FILE] [--spans LIST] [--tokens N] [--json] [options]",
 	    .about = "Counts how often a draft step is right that leaves a span of blocks out, bare and with a\n"
 	             "bridge in its place that was fitted by least squares to states of full passes.",
 	    .examples = "  swiftlet bench bridge -m model.gguf -i tools/chat.jsonl --tokens 2000",
@@ -74,7 +73,7 @@ int bench_bridge_main(int argc, char** argv) {
 	int status = options_parse(&line, argc, argv);
 	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, model_option) : NULL;
 	if (status == OPTIONS_GO_ON)
-		status = model ? run(model, &options, json, trial, file, spans, tokens) : STATUS_USAGE;
+		status = model ? run(model, &options, json, trial, file, spans) : STATUS_USAGE;
 	free(trial);
 	return status;
 }

@@ -1,19 +1,7 @@
-/* `swiftlet bench match-rate`: how often an exit's choices are the target's (PPD's Table 1), and what that is
- * worth.
+/* `swiftlet bench match-rate`: how often an exit's choices are the target's (PPD's Table 1).
  *
  * Each prompt is decoded plainly; then its text's rows run once more from exit to exit, and at each the
- * model's head, and the trained head where there is one, say which tokens they expect. The second part sets
- * PPD's Theorem 4.1 beside this runtime: latency 1 - (1 - e)·p and compute 1 - (1 - e)·p + k·(1 - e) in plain
- * steps a token, e = d/L, where children run ahead on processors of their own. Here they share one read of
- * the weights, and a round is three passes: the present row up to the exit and its head there, k children up
- * to it, and k + 1 rows from it on. With R their seconds over a plain step's, measured by themselves, N
- * rounds and S plain steps (a text's last token has nothing to run ahead of),
- *
- *     (N·R + S) / (N·(1 + p) + S)
- *
- * plain steps a token is what this runtime's model expects; beside it what whole texts took. The theorem
- * leaves out the head at the exit, what rows beyond the first cost, and that a token which was found does not
- * itself go on to find the next one: here a round finds two at most. */
+ * model's head, and the trained head where there is one, say which tokens they expect. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,12 +9,11 @@
 
 #include "core/decode/exit_choice.h"
 #include "tools/lab/bench.h"
-#include "tools/lab/timed_backend.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
 
-enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128, POINTS = 12, REPEATS = 3, IN_A_ROW = 6, MOST_SAMPLES = 512 };
+enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128 };
 static const int k_of[KS] = {1, 3, 5, 10};
 static const int upto[POSITIONS] = {16, 32, 64, ALL_ROWS};
 
@@ -34,18 +21,9 @@ struct rates {
 	int64_t hits[POSITIONS][TREE_RANKS];
 };
 
-struct point { /* of ppd */
-	int block, k;
-	double p, seconds, tokens, plain_seconds, plain_tokens;
-	int64_t rounds, plain_steps;
-	int samples; /* of seconds, of some in a row: */
-	double plain_step[MOST_SAMPLES], round[MOST_SAMPLES];
-};
-
 struct match_bench {
 	struct bench bench;
-	const char *input, *prices;
-	struct timed_backend timed;
+	const char* input;
 	int64_t most_prompts;
 	struct prompt_list prompts;
 	struct cache *cache, *scratch;
@@ -53,8 +31,6 @@ struct match_bench {
 	int exits, block[MAX_BLOCKS];
 	int64_t rows[POSITIONS];
 	struct rates own[MAX_BLOCKS], trained[MAX_BLOCKS]; /* by exit */
-	struct point point[POINTS];
-	int points;
 	/* work space of a text */
 	struct result out[ALL_ROWS];
 	uint8_t want[ALL_ROWS];
@@ -179,139 +155,6 @@ static bool measure_text(struct match_bench* b, const struct prompt* p, struct e
 	return good;
 }
 
-/* ---- ppd ------------------------------------------------------------------------------------ */
-
-/* Rows of the draft or the verify pass of a round; out and want are the bench's. */
-static bool run_rows(struct match_bench* b, const int32_t* token, const int32_t* parent, int n, int first,
-                     int last, bool head, struct error* error) {
-	struct backend* backend = b->bench.engine->backend;
-	const struct segment segment = {.cache = b->cache, .base = b->cache->committed, .n = n};
-	struct pass pass = pass_over(&segment, token, parent, last, b->want, b->out);
-	pass.row = b->row;
-	pass.first = first;
-	pass.head = head;
-	pass.tap = first == 0 && last < 2 * b->bench.engine->model->weights.shape.n_blocks ? last - 1 : -1;
-	pass.tap_out = b->state;
-	return backend->run(backend, &pass, error);
-}
-
-static bool run_round(struct match_bench* b, const struct point* point, int32_t root, struct error* error) {
-	struct backend* backend = b->bench.engine->backend;
-	const struct heads* heads = &b->bench.engine->heads;
-	const int end = 2 * b->bench.engine->model->weights.shape.n_blocks, exit = 2 * point->block, k = point->k;
-	const int32_t none = -1, below[TREE_RANKS] = {0};
-	int32_t child[TREE_RANKS];
-	const bool trained = heads->bytes > 0 && heads->weight[point->block];
-	ask(b, 1);
-	if (!run_rows(b, &root, &none, 1, 0, exit, !trained, error) ||
-	    (trained && !run_heads(b, point->block - 1, 1, error)))
-		return false;
-	memcpy(child, b->out[0].top_token, sizeof child);
-	if (!run_rows(b, child, below, k, 0, exit, false, error) || !backend->rewind(b->cache, exit))
-		return false;
-	for (int i = 0; i <= k; i++) {
-		b->want[i] = WANT_TOKEN;
-		b->row[i] = i;
-	}
-	const bool good = run_rows(b, child, below, k + 1, exit, end, true, error);
-	backend->discard(b->cache);
-	return good;
-}
-
-/* Some plain steps and some rounds by turns, in the middle of a text: caches are as full of weights as while
- * it is generated. */
-static bool time_pieces(struct match_bench* b, struct point* point, const struct prompt* p,
-                        const struct generation* text, struct error* error) {
-	const int end = 2 * b->bench.engine->model->weights.shape.n_blocks, half = text->n_tokens / 2;
-	struct prompt part = *p;
-	const int32_t none = -1;
-	bool good = true;
-	part.n = p->n + half;
-	part.id = malloc((size_t)part.n * sizeof *part.id);
-	if (!part.id)
-		return error_set(error, "out of memory for a text of %d tokens", part.n);
-	memcpy(part.id, p->id, (size_t)p->n * sizeof *part.id);
-	memcpy(part.id + p->n, text->token, (size_t)half * sizeof *part.id);
-	good = take_prompt(b, &part, error);
-	const int32_t root = part.id[part.n - 1];
-	for (int i = 0; good && i < REPEATS && point->samples < MOST_SAMPLES; i++) {
-		const double began = options_clock(&b->bench.options);
-		for (int step = 0; good && step < IN_A_ROW; step++) {
-			b->want[0] = WANT_TOKEN;
-			good = run_rows(b, &root, &none, 1, 0, end, true, error);
-			b->cache->backend->discard(b->cache);
-		}
-		const double between = options_clock(&b->bench.options);
-		for (int step = 0; good && step < IN_A_ROW; step++)
-			good = run_round(b, point, root, error);
-		point->plain_step[point->samples] = between - began;
-		point->round[point->samples++] = options_clock(&b->bench.options) - between;
-	}
-	free(part.id);
-	return good;
-}
-
-static bool time_point(struct match_bench* b, struct point* point, struct error* error) {
-	struct swiftlet_options o = b->bench.options;
-	o.method = SWIFTLET_PPD;
-	o.exit_block = point->block;
-	o.children = point->k;
-	if (!b->bench.engine->heads.weight[point->block])
-		o.heads[0] = 0; /* the model's own head */
-	struct session* s = swiftlet_session_open(b->bench.engine, &o, error->message, sizeof error->message);
-	bool good = s != NULL;
-	int64_t accepted = 0;
-	for (int i = 0; good && i < b->prompts.n && i < b->most_prompts && !interrupted(); i++) {
-		struct generation plain = {.show = NULL}, ppd = {.show = NULL};
-		good = generate(b, b->plain, &b->prompts.prompt[i], &plain, error) &&
-		       generate(b, s, &b->prompts.prompt[i], &ppd, error) &&
-		       time_pieces(b, point, &b->prompts.prompt[i], &plain, error);
-		point->plain_seconds += plain.figures.seconds.decode;
-		point->plain_tokens += plain.n_tokens - 1;
-		point->seconds += ppd.figures.seconds.decode;
-		point->tokens += ppd.n_tokens - 1;
-		point->rounds += ppd.figures.rounds;
-		point->plain_steps += ppd.figures.plain_steps;
-		accepted += ppd.figures.draft_accepted;
-		generation_free(&plain);
-		generation_free(&ppd);
-	}
-	point->p = point->rounds > 0 ? (double)accepted / (double)point->rounds : 0;
-	if (s)
-		swiftlet_session_close(s);
-	return good;
-}
-
-static bool time_points(struct match_bench* b, struct error* error) {
-	const int blocks = b->bench.engine->model->weights.shape.n_blocks;
-	const int at[] = {blocks / 2, 3 * blocks / 4};
-	for (int i = 0; i < 2; i++)
-		for (int k = 0; k < 3; k++) {
-			b->point[b->points] = (struct point){.block = at[i] > 0 ? at[i] : 1, .k = k_of[k]};
-			bench_progress((double)b->points / 6, "ppd with %d children at block %d", k_of[k], at[i]);
-			if (!time_point(b, &b->point[b->points++], error))
-				return false;
-		}
-	return true;
-}
-
-struct ppd_figures {
-	double latency, compute, here, timed;
-};
-
-static struct ppd_figures ppd_figures(const struct match_bench* b, struct point* point) {
-	const double e = (double)point->block / b->bench.engine->model->weights.shape.n_blocks;
-	const double n = (double)point->rounds, s = (double)point->plain_steps;
-	const double round =
-	    bench_median(point->round, point->samples) / bench_median(point->plain_step, point->samples);
-	return (struct ppd_figures){
-	    .latency = 1 - (1 - e) * point->p,
-	    .compute = 1 - (1 - e) * point->p + point->k * (1 - e),
-	    .here = (n * round + s) / (n * (1 + point->p) + s),
-	    .timed = point->seconds / point->tokens / (point->plain_seconds / point->plain_tokens),
-	};
-}
-
 /* ---- telling -------------------------------------------------------------------------------- */
 
 /* Over all positions where `position` is negative. */
@@ -351,14 +194,6 @@ static int tell(struct match_bench* b) {
 		if (has_trained(b, e))
 			tell_rates(b, &b->trained[e], e, "Y");
 	}
-	printf(
-	    "\nppd, in plain steps a token: Theorem 4.1's latency and compute units; here by its passes; timed\n"
-	    "block   k  p_correct  latency  compute     here    timed  here/timed\n");
-	for (int i = 0; i < b->points; i++) {
-		const struct ppd_figures f = ppd_figures(b, &b->point[i]);
-		printf("%5d  %2d  %9.3f  %7.3f  %7.3f  %7.3f  %7.3f  %10.3f\n", b->point[i].block, b->point[i].k,
-		       b->point[i].p, f.latency, f.compute, f.here, f.timed, f.here / f.timed);
-	}
 	return STATUS_DONE;
 }
 
@@ -384,19 +219,6 @@ static int tell_json(struct match_bench* b) {
 		rates_json(rows, b, &b->own[e], e, false);
 		if (has_trained(b, e))
 			rates_json(rows, b, &b->trained[e], e, true);
-	}
-	cJSON* const points = cJSON_AddArrayToObject(out, "ppd");
-	for (int i = 0; points && i < b->points; i++) {
-		const struct ppd_figures f = ppd_figures(b, &b->point[i]);
-		cJSON* const to = cJSON_CreateObject();
-		cJSON_AddItemToArray(points, to);
-		bench_json_number(to, "block", b->point[i].block);
-		bench_json_number(to, "k", b->point[i].k);
-		bench_json_number(to, "p_correct", b->point[i].p);
-		bench_json_number(to, "theorem_latency", f.latency);
-		bench_json_number(to, "theorem_compute", f.compute);
-		bench_json_number(to, "model_latency", f.here);
-		bench_json_number(to, "measured_latency", f.timed);
 	}
 	return bench_print_json(out);
 }
@@ -440,7 +262,6 @@ static void close_all(struct match_bench* b) {
 	free(b->state);
 	free(b->logits);
 	prompt_list_free(&b->prompts);
-	timed_backend_remove(&b->timed);
 	bench_close(&b->bench);
 }
 
@@ -451,7 +272,7 @@ static bool measure(struct match_bench* b, struct error* error) {
 		if (!measure_text(b, &b->prompts.prompt[i], error))
 			return false;
 	}
-	return time_points(b, error);
+	return true;
 }
 
 int bench_match_rate_main(int argc, char** argv) {
@@ -469,15 +290,13 @@ int bench_match_rate_main(int argc, char** argv) {
 	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", OPTION_TEXT,
 	     &b->input, 0, 0},
 	    {"prompts", 'n', "N", "stop after so many (32)", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
-	    {"prices", 0, "LIST|FILE", timed_backend_option_help, OPTION_TEXT, &b->prices, 0, 0},
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
 	    .usage = "[MODEL|-m MODEL] [-i FILE] [--heads FILE] [--json] [options]",
 	    .about =
 	        "How often the token that the whole model says is among the k likeliest at an early exit, by\n"
-	        "block, k and position, with the model's head and with trained ones (--heads); then what\n"
-	        "predictive pipelined decoding makes of that: its theorem, a round's passes here, the clock.",
+	        "block, k and position, with the model's head and with trained ones (--heads).",
 	    .examples = "  swiftlet bench match-rate -i streams/demo.jsonl\n"
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",
 	    .option = option,
@@ -491,9 +310,7 @@ int bench_match_rate_main(int argc, char** argv) {
 		status = model ? bench_open(&b->bench, model, &options, json) : STATUS_USAGE;
 	if (status == OPTIONS_GO_ON) {
 		interrupt_watch();
-		const bool good =
-		    timed_backend_by_option(&b->timed, b->bench.engine, &b->bench.options, b->prices, &error) &&
-		    open_all(b, &error) && measure(b, &error);
+		const bool good = open_all(b, &error) && measure(b, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(b) : tell(b);
 	}

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/program/bridge_trial.h"
 #include "tools/program/runtime.h"
@@ -129,44 +130,49 @@ static struct pay pay_of(const struct bridge_trial* r, double alpha, double c, b
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static const char* const kind_name[BRIDGE_KINDS] = {"bare", "bridge", "with final"};
-
-struct bridge_line {
-	int64_t tokens; /* learned from */
-	double alpha, c;
-	struct pay here, flat; /* at this machine's prices and where v grows by 0.006 a row */
+enum { COLUMNS = 8 };
+static const struct column {
+	const char *heading, *name;
+	int width, digits; /* significant */
+} column[COLUMNS] = {
+    {"alpha", "alpha", 7, 3},         {"c", "c", 7, 3},
+    {"error", "error", 8, 3},         {"ridge", "ridge", 8, 1},
+    {"gain here", "gain", 10, 4},     {"beside", "pays_beside", 7, 3},
+    {"at 0.006", "gain_flat", 10, 4}, {"beside", "pays_beside_flat", 7, 3},
 };
+static const char* const kind_name[2] = {"bare", "with final"};
 
-static struct bridge_line line_of(const struct bridge_trial* r, const struct bridge_span* s, int amount,
-                                  int kind) {
-	const double alpha = s->right[amount][kind], c = s->cost[kind > 0];
-	return (struct bridge_line){.tokens = kind ? r->amount[amount] : 0,
-	                            .alpha = alpha,
-	                            .c = c,
-	                            .here = pay_of(r, alpha, c, false),
-	                            .flat = pay_of(r, alpha, c, true)};
+static void line_of(const struct bridge_trial* r, const struct bridge_span* s, int kind,
+                    double value[COLUMNS]) {
+	const double alpha = s->right[kind], c = s->cost[kind];
+	const struct pay here = pay_of(r, alpha, c, false), flat = pay_of(r, alpha, c, true);
+	const double line[COLUMNS] = {
+	    alpha,     c,          kind ? s->fit.error : 0, kind ? s->fit.lambda : 0, here.gain, here.beside,
+	    flat.gain, flat.beside};
+	memcpy(value, line, sizeof line);
 }
 
 void bridge_trial_print(const struct bridge_trial* r) {
 	double here = 0, flat = 0;
-	printf("%d unseen texts, %ld positions; v(2) %.2f, v(4) %.2f\n\n", r->judge.n, r->positions,
-	       verify_cost(r, false, 2), verify_cost(r, false, 4));
-	printf("%-9s %-11s %8s %7s %7s %8s %8s %10s %7s %10s %7s\n", "blocks", "", "tokens", "alpha", "c",
-	       "error", "ridge", "gain here", "beside", "at 0.006", "beside");
-	for (int i = 0; i < r->n_spans; i++)
-		for (int a = 0; a < r->n_amounts; a++)
-			for (int kind = a > 0; kind < BRIDGE_KINDS; kind++) {
-				const struct bridge_span* s = &r->span[i];
-				const struct bridge_line line = line_of(r, s, a, kind);
-				char blocks[24];
-				snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
-				printf("%-9s %-11s %8lld %7.3f %7.3f %8.3f %8.0e %10.3f %7.2f %10.3f %7.2f\n", blocks,
-				       kind_name[kind], (long long)line.tokens, line.alpha, line.c, s->fit[a][kind].error,
-				       s->fit[a][kind].lambda, line.here.gain, line.here.beside, line.flat.gain,
-				       line.flat.beside);
-				here = fmax(here, line.here.beside);
-				flat = fmax(flat, line.flat.beside);
-			}
+	printf("%d unseen texts, %ld positions; %ld tokens to learn from; v(2) %.2f, v(4) %.2f\n\n%-9s %-11s",
+	       r->judge.n, r->positions, r->rows, verify_cost(r, false, 2), verify_cost(r, false, 4), "blocks",
+	       "");
+	for (int c = 0; c < COLUMNS; c++)
+		printf(" %*s", column[c].width, column[c].heading);
+	putchar('\n');
+	for (int i = 0; i < 2 * r->n_spans; i++) {
+		const struct bridge_span* s = &r->span[i / 2];
+		double value[COLUMNS];
+		char blocks[24];
+		line_of(r, s, i % 2, value);
+		snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
+		printf("%-9s %-11s", blocks, kind_name[i % 2]);
+		for (int c = 0; c < COLUMNS; c++)
+			printf(" %*.*g", column[c].width, column[c].digits, value[c]);
+		putchar('\n');
+		here = fmax(here, value[5]);
+		flat = fmax(flat, value[7]);
+	}
 	printf("\nA draft step that leaves blocks out pays beside drafters that bring less than %.2f here,\n"
 	       "less than %.2f where v grows by 0.006 a row%s.\n",
 	       here, flat,
@@ -184,24 +190,18 @@ bool bridge_trial_json(const struct bridge_trial* r, cJSON* out) {
 		cJSON_AddNumberToObject(one, "v", verify_cost(r, false, timed_rows[i]));
 		cJSON_AddItemToArray(rows, one);
 	}
-	for (int i = 0; i < r->n_spans; i++)
-		for (int a = 0; a < r->n_amounts; a++)
-			for (int kind = a > 0; kind < BRIDGE_KINDS; kind++) {
-				const struct bridge_span* s = &r->span[i];
-				const struct bridge_line line = line_of(r, s, a, kind);
-				cJSON* one = cJSON_CreateObject();
-				cJSON_AddNumberToObject(one, "first", s->first);
-				cJSON_AddNumberToObject(one, "last", s->last);
-				cJSON_AddStringToObject(one, "kind", kind_name[kind]);
-				cJSON_AddNumberToObject(one, "tokens", (double)line.tokens);
-				cJSON_AddNumberToObject(one, "alpha", line.alpha);
-				cJSON_AddNumberToObject(one, "c", line.c);
-				cJSON_AddNumberToObject(one, "error", s->fit[a][kind].error);
-				cJSON_AddNumberToObject(one, "gain", line.here.gain);
-				cJSON_AddNumberToObject(one, "pays_beside", line.here.beside);
-				cJSON_AddNumberToObject(one, "gain_flat", line.flat.gain);
-				cJSON_AddNumberToObject(one, "pays_beside_flat", line.flat.beside);
-				cJSON_AddItemToArray(list, one);
-			}
+	for (int i = 0; i < 2 * r->n_spans; i++) {
+		const struct bridge_span* s = &r->span[i / 2];
+		double value[COLUMNS];
+		cJSON* one = cJSON_CreateObject();
+		line_of(r, s, i % 2, value);
+		cJSON_AddNumberToObject(one, "first", s->first);
+		cJSON_AddNumberToObject(one, "last", s->last);
+		cJSON_AddStringToObject(one, "kind", kind_name[i % 2]);
+		cJSON_AddNumberToObject(one, "tokens", i % 2 ? (double)r->rows : 0);
+		for (int c = 0; c < COLUMNS; c++)
+			cJSON_AddNumberToObject(one, column[c].name, value[c]);
+		cJSON_AddItemToArray(list, one);
+	}
 	return list && rows;
 }

@@ -218,25 +218,21 @@ static bool choices(struct bridge_trial* r, struct cache* cache, int base, int n
 }
 
 /* bridged = before + W·[before; final of the row before] + b, n rows. */
-static void apply(struct bridge_trial* r, int kind, const float* before, const float* final, int n) {
-	const size_t dim = (size_t)dim_of(r), inputs = kind == 2 ? 2 * dim : dim;
-	memcpy(r->bridged, before, (size_t)n * dim * sizeof(float));
-	if (kind == 0)
-		return;
+static void apply(struct bridge_trial* r, const float* before, const float* final, int n) {
+	const size_t dim = (size_t)dim_of(r);
 	gsl_matrix_float_view to = gsl_matrix_float_view_array(r->bridged, (size_t)n, dim);
-	gsl_matrix_float_const_view x = gsl_matrix_float_const_view_array(before, (size_t)n, dim);
-	gsl_matrix_float_const_view f = gsl_matrix_float_const_view_array(final, (size_t)n, dim);
-	gsl_matrix_float_view w = gsl_matrix_float_view_array_with_tda(r->weight, dim, dim, inputs);
-	gsl_blas_sgemm(CblasNoTrans, CblasTrans, 1, &x.matrix, &w.matrix, 1, &to.matrix);
-	if (kind == 2) {
-		gsl_matrix_float_view v = gsl_matrix_float_view_array_with_tda(r->weight + dim, dim, dim, inputs);
-		gsl_blas_sgemm(CblasNoTrans, CblasTrans, 1, &f.matrix, &v.matrix, 1, &to.matrix);
+	for (int part = 0; part < 2; part++) {
+		gsl_matrix_float_const_view in =
+		    gsl_matrix_float_const_view_array(part ? final : before, (size_t)n, dim);
+		gsl_matrix_float_view w =
+		    gsl_matrix_float_view_array_with_tda(r->weight + (size_t)part * dim, dim, dim, 2 * dim);
+		gsl_blas_sgemm(CblasNoTrans, CblasTrans, 1, &in.matrix, &w.matrix, 1, &to.matrix);
 	}
 	for (size_t i = 0; i < (size_t)n * dim; i++)
 		r->bridged[i] += r->bias[i % dim];
 }
 
-static bool judge(struct bridge_trial* r, const struct bridge_span* s, int kind, double* share,
+static bool judge(struct bridge_trial* r, const struct bridge_span* s, bool bridged, double* share,
                   struct error* error) {
 	const size_t dim = (size_t)dim_of(r);
 	struct result out[BATCH];
@@ -247,7 +243,9 @@ static bool judge(struct bridge_trial* r, const struct bridge_span* s, int kind,
 		const float* final = r->state[i] + (size_t)(r->points.n - 1) * (size_t)t->n * dim;
 		for (int first = t->n_prompt; first < t->n - 1; first += BATCH) {
 			const int n = t->n - 1 - first < BATCH ? t->n - 1 - first : BATCH;
-			apply(r, kind, before + (size_t)first * dim, final + (size_t)(first - 1) * dim, n);
+			memcpy(r->bridged, before + (size_t)first * dim, (size_t)n * dim * sizeof(float));
+			if (bridged)
+				apply(r, before + (size_t)first * dim, final + (size_t)(first - 1) * dim, n);
 			if (!choices(r, t->cache, first, n, 2 * s->last + 2, r->bridged, out, error))
 				return false;
 			for (int j = 0; j < n; j++)
@@ -271,65 +269,37 @@ static bool keep_bridge(struct bridge_trial* r, struct bridge_span* s, struct er
 	return bridge_file_write(path, &s->bridge.bridge, model_of(r)->fingerprint, error);
 }
 
-static bool judge_amount(struct bridge_trial* r, struct error* error) {
-	const int dim = dim_of(r);
-	for (int i = 0; i < r->n_spans; i++)
-		for (int kind = 0; kind < BRIDGE_KINDS; kind++) {
-			struct bridge_span* s = &r->span[i];
-			struct ridge_fit* fit = &s->fit[r->at][kind];
-			tell_progress(r, (double)i / r->n_spans, "bridges");
-			if (kind > 0 &&
-			    !ridge_solve(&s->gram, kind == 2 ? 1 + 2 * dim : 1 + dim, r->weight, r->bias, fit))
-				return error_set(error, "%ld tokens are too few to learn from, or memory is",
-				                 gram_rows(&s->gram));
-			if (kind == 0 && r->at > 0)
-				s->right[r->at][0] = s->right[0][0];
-			else if (!judge(r, s, kind, &s->right[r->at][kind], error))
-				return false;
-			if (kind == BRIDGE_KINDS - 1 && !keep_bridge(r, s, error))
-				return false;
-		}
-	r->amount[r->at++] = r->rows;
+static bool judge_all(struct bridge_trial* r, struct error* error) {
+	for (int i = 0; i < r->n_spans; i++) {
+		struct bridge_span* s = &r->span[i];
+		tell_progress(r, (double)i / r->n_spans, "bridges");
+		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->fit))
+			return error_set(error, "%ld tokens are too few to learn from, or memory is",
+			                 gram_rows(&s->gram));
+		if (!judge(r, s, false, &s->right[0], error) || !judge(r, s, true, &s->right[1], error) ||
+		    !keep_bridge(r, s, error))
+			return false;
+	}
 	return true;
 }
 
 static bool learn(struct bridge_trial* r, struct error* error) {
-	for (int i = 0; i < r->learn.n && r->at < r->n_amounts; i++) {
+	for (int i = 0; i < r->learn.n && r->rows < r->tokens; i++) {
 		tell_progress(r, (double)i / r->learn.n, "states to learn from");
 		if (!state_text_walk(&r->maker, &r->learned[i], false, &r->points, take_rows, r, error))
 			return false;
-		if (r->rows >= r->amount[r->at] && !judge_amount(r, error))
-			return false;
 	}
-	if (r->at < r->n_amounts && (r->at == 0 || r->rows > r->amount[r->at - 1]) && !judge_amount(r, error))
-		return false;
-	r->n_amounts = r->at;
-	return true;
+	return judge_all(r, error);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-static bool read_amounts(struct bridge_trial* r, const char* text, struct error* error) {
-	while (*text) {
-		int used = 0;
-		long long amount;
-		if (r->n_amounts == BRIDGE_AMOUNTS || sscanf(text, "%lld%n", &amount, &used) != 1 || amount < 1 ||
-		    (r->n_amounts > 0 && amount <= r->amount[r->n_amounts - 1]))
-			return error_set(error, "--tokens: expected up to %d ascending numbers at \"%.20s\"",
-			                 BRIDGE_AMOUNTS, text);
-		r->amount[r->n_amounts++] = amount;
-		text += used;
-		text += *text == ',';
-	}
-	return r->n_amounts > 0 || error_set(error, "--tokens: no number");
-}
-
-/* Prompts are answered as far as the most tokens to learn from ask for. */
+/* Prompts are answered as far as the tokens to learn from ask for. */
 static bool answer_learned(struct bridge_trial* r, struct error* error) {
 	enum { STRIDE = 16 };
 	long tokens = 0;
 	int done = 0;
-	while (done < r->learn.n && tokens < r->amount[r->n_amounts - 1]) {
+	while (done < r->learn.n && tokens < r->tokens) {
 		const int n = r->learn.n - done < STRIDE ? r->learn.n - done : STRIDE;
 		if (!state_texts_answer(&r->maker, r->learn.prompt + done, n, r->learned + done, error))
 			return false;
@@ -356,7 +326,7 @@ bool bridge_trial_split(struct bridge_trial* r, struct error* error) {
 	return kept > 0 || error_set(error, "one prompt is too few: some are learned from, the others judge");
 }
 
-bool bridge_trial_run(struct bridge_trial* r, const char* spans, const char* tokens, struct error* error) {
+bool bridge_trial_run(struct bridge_trial* r, const char* spans, struct error* error) {
 	if (!r->maker.engine->backend->has_bridges)
 		return error_set(error, "bridges run in one process: leave out mpirun");
 	prompt_list_fit(&r->judge, r->maker.context);
@@ -367,8 +337,7 @@ bool bridge_trial_run(struct bridge_trial* r, const char* spans, const char* tok
 		return error_set(error, "out of memory for texts");
 	if (r->judge.n == 0 || r->learn.n == 0)
 		return error_set(error, "no prompts to %s", r->learn.n == 0 ? "learn from" : "judge by");
-	return read_amounts(r, tokens, error) &&
-	       state_texts_answer(&r->maker, r->judge.prompt, r->judge.n, r->judged, error) &&
+	return state_texts_answer(&r->maker, r->judge.prompt, r->judge.n, r->judged, error) &&
 	       answer_learned(r, error) && (spans ? read_spans(r, spans, error) : choose_spans(r, error)) &&
 	       open_spans(r, error) && keep_judged(r, error) && learn(r, error) && bridge_trial_price(r, error);
 }

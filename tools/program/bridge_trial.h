@@ -3,8 +3,8 @@
  *
  * The model answers prompts greedily. On the texts that judge, one-step alpha is counted: how often the first
  * choice of a draft step after each position of the answer is the full model's, where the step's own row
- * leaves a span out, bare, with a bridge that reads the state before the span alone, and with one that reads
- * the previous token's final state too. Prices of passes are measured; a GPU's stand beside them, where v
+ * leaves a span out, bare, and with a bridge, which reads the state before the span and the previous token's
+ * final state. Prices of passes are measured; a GPU's stand beside them, where v
  * grows by 0.006 a row. At both it is said what a span gains where nothing else drafts, and beside what
  * speed-up of other drafters one more of its steps still pays. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_BRIDGE_TRIAL_H
@@ -16,20 +16,20 @@
 #include "core/bridge/solve.h"
 #include "tools/program/state_texts.h"
 
-enum { BRIDGE_SPANS = 8, BRIDGE_AMOUNTS = 8, BRIDGE_KINDS = 3, BRIDGE_ROWS = 5 };
+enum { BRIDGE_SPANS = 8, BRIDGE_ROWS = 5 };
 
 struct bridge_span {
 	int first, last;   /* blocks, both left out */
 	int before, after; /* which of the states */
 	struct gram gram;
-	double cost[2]; /* of a draft step, in plain ones: bare, with a bridge */
-	double right[BRIDGE_AMOUNTS][BRIDGE_KINDS];
-	struct ridge_fit fit[BRIDGE_AMOUNTS][BRIDGE_KINDS];
-	struct kept_bridge bridge; /* of the most tokens */
+	double cost[2], right[2]; /* of a draft step, bare and with a bridge: in plain ones; one-step alpha */
+	struct ridge_fit fit;
+	struct kept_bridge bridge;
 };
 
 struct bridge_trial {
-	struct text_maker maker; /* the caller's, as are save and the prompts */
+	struct text_maker maker; /* the caller's, as are tokens, save and the prompts */
+	int64_t tokens;          /* to learn from, or all there are */
 	const char* save;        /* bridges are kept in SAVE-FIRST-LAST.safetensors; NULL: nowhere */
 	struct prompt_list learn, judge;
 
@@ -37,10 +37,8 @@ struct bridge_trial {
 	float** state;                       /* (judge.n) each (points, text's rows, dim) */
 	struct bridge_span span[BRIDGE_SPANS];
 	struct state_points points;
-	int n_spans, n_amounts;
-	int64_t amount[BRIDGE_AMOUNTS];
+	int n_spans;
 	long rows, positions;         /* learned from; judged */
-	int at;                       /* the amount that comes next */
 	float *previous, *difference; /* (dim) the row before's final state; of the row at hand */
 	double row_seconds[BRIDGE_ROWS];
 	float *weight, *bias, *bridged; /* (dim, 2·dim), (dim), (64, dim) */
@@ -49,10 +47,9 @@ struct bridge_trial {
 /* Every other of the prompts that judge is learned from. False with the error set where there are fewer than
  * two. */
 bool bridge_trial_split(struct bridge_trial*, struct error*);
-/* spans: "9-16,4-18", or NULL: of some lengths those of least influence. tokens: ascending, "2000,8000":
- * judged after so many are learned from, or after all there are. False with the error set; close in any case.
- */
-bool bridge_trial_run(struct bridge_trial*, const char* spans, const char* tokens, struct error*);
+/* spans: "9-16,4-18", or NULL: of some lengths those of least influence. False with the error set; close in
+ * any case. */
+bool bridge_trial_run(struct bridge_trial*, const char* spans, struct error*);
 void bridge_trial_close(struct bridge_trial*);
 /* Times passes and draft steps (bridge_tell.c), at the end of a text that judges. */
 bool bridge_trial_price(struct bridge_trial*, struct error*);

@@ -198,8 +198,9 @@ static bool try_bridges(struct learn* l, struct bridge_trial* trial, struct erro
 	trial->maker = (struct text_maker){l->runtime.engine,
 	                                   options_context(&l->runtime.options, l->runtime.model), show_trial};
 	trial->judge = l->prompts;
+	trial->tokens = 8000;
 	l->prompts.n = 0;
-	const bool good = bridge_trial_split(trial, error) && bridge_trial_run(trial, NULL, "2000,8000", error);
+	const bool good = bridge_trial_split(trial, error) && bridge_trial_run(trial, NULL, error);
 	show_trial(1, "");
 	return good;
 }

@@ -182,7 +182,7 @@ static void run_warp(unsigned first, unsigned last) {
 		unsigned waiting = 0, done = 0;
 		for (unsigned i = 0; i < count; i++) {
 			const unsigned at = (backwards ? count - i - 1 : i) + turn;
-			struct fiber* f = &fibers[first + at % count];
+			struct fiber* f = &fibers[first + (at < count ? at : at - count)];
 			if (f->state == READY)
 				resume(f);
 			waiting += f->state == AT_WARP;
@@ -206,7 +206,7 @@ static void run_block(size_t shared) {
 	for (;;) {
 		const unsigned turn = random_below(count), backwards = random_below(2);
 		for (unsigned i = 0; i < count; i++) {
-			const unsigned w = ((backwards ? count - i - 1 : i) + turn) % count;
+			const unsigned at = (backwards ? count - i - 1 : i) + turn, w = at < count ? at : at - count;
 			run_warp(32 * w, 32 * w + 32 < n_threads ? 32 * w + 32 : n_threads);
 		}
 		unsigned done = 0;
