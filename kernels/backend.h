@@ -488,6 +488,7 @@ struct backend {
 	bool has_bridges;   /* passes may */
 	/* That the certified head takes beside the weights, and passes read in the head's place; 0: none. */
 	size_t certified_bytes;
+	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */
 	bool times_parts;
 	double*
 	    part_seconds; /* (PASS_PARTS) the caller's, to which passes add where times_parts; NULL: unasked */

@@ -74,8 +74,10 @@ REAL = {
 # tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --prices slope=0.006,c=0.9`, PROMPTS the first eight of
 # tools/chat.jsonl with 64 tokens each
 REPLAYED = {"smollm2-135m": (1.831, 17.29), "qwen2.5-coder-0.5b": (2.279, 19.70), "qwen2.5-coder-1.5b": (1.877, 18.38)}
-SHORTLIST = 2560  # rows of a draft's head: the most frequent tokens and the context's
 SURVIVORS = 0.034  # share of the head's rows that can win, by a copy in 4 bits (Qwen2.5-Coder-0.5B, 400 positions)
+CERTIFIED = ("f16", "bf16", "q8_0")  # types of heads that kernels/cuda/certified.cu makes a copy of
+LEAST_SAVED = 24 << 20  # bytes, as there
+LEAST_SHARE = 0.1  # of a step's bytes, from which a head is certified unasked (core/model/low_copy.c)
 SLOPE = 0.006  # what each row more adds to a pass, in plain steps
 PLAN = 270e-6  # of the host between two verify passes with all drafters, on the busy machine of the tests
 
@@ -99,8 +101,7 @@ def step_seconds(model, device, rows=1):
 
 def share(model, device):
     """Of a copy's speed, as `bench decode` gives it: the weights' bytes over the step."""
-    weights = model.blocks * sum(map(bytes_of, model.products)) + bytes_of(model.head)
-    return weights / BANDWIDTH[device] / step_seconds(model, device)
+    return weights_of(model) / BANDWIDTH[device] / step_seconds(model, device)
 
 
 def v(model, device, rows):
@@ -114,22 +115,20 @@ def tokens_per_second(model, device):
 def default_over_plain(name, device):
     """Tokens a verify pass brings, over its time in plain steps, the host's planning among it."""
     tokens, rows = REPLAYED[name]
-    plain = step_seconds(REAL[name], device)
+    plain = usual_step_seconds(REAL[name], device)
     return tokens * plain / (plain * (1 + SLOPE * (rows - 1)) + PLAN)
 
 
-def draft_step(model, device, blocks_left_out, bridged, shortlisted=False):
+def draft_step(model, device, blocks_left_out, bridged):
     """c: a draft step without so many blocks over a plain step. What a mask leaves out is in the graph all the same, as launches
     that look at the mask and end. A bridge's graph has none of its span (kernels/cuda/bridge.cu), but a launch that puts the state
-    before it and the last token's final state side by side, and their product in halves. A shortlisted head multiplies
-    SHORTLIST rows."""
+    before it and the last token's final state side by side, and their product in halves."""
     state = model.products[0][0][0]  # what queries read
-    plain = step_seconds(model, device)
+    plain = usual_step_seconds(model, device)
     block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products)
     block += ((model.launches_a_block() if bridged else 0) - len(model.products)) * FLOOR
     bridge = product_seconds([(2 * state, state, "f16")], 1, BANDWIDTH[device]) + FLOOR if bridged else 0
-    head = product_seconds(head_of(model, SHORTLIST), 1, BANDWIDTH[device]) if shortlisted else head_seconds(model, device)
-    return (plain - blocks_left_out * block + bridge - head_seconds(model, device) + head) / plain
+    return (plain - blocks_left_out * block + bridge) / plain
 
 
 def head_of(model, rows, kind=None):
@@ -141,13 +140,39 @@ def head_seconds(model, device):
     return product_seconds(model.head, 1, BANDWIDTH[device])
 
 
+def certified_seconds(model, device, read=1.0):
+    """A certified head: `read` of a coarse copy in 4 bits with their minima, two launches' time for a launch that looks for the best
+    and computes it, the rows that can win as stored."""
+    _, vocab, _ = model.head[0]
+    coarse = product_seconds(head_of(model, read * vocab, "q4_1"), 1, BANDWIDTH[device])
+    return coarse + 2 * FLOOR + product_seconds(head_of(model, SURVIVORS * vocab), 1, BANDWIDTH[device])
+
+
 def certified_over_stored(model, device):
-    """A plain step's time over that with a certified head: a coarse copy in 4 bits, a launch that bounds and lists, the
-    rows that can win as stored."""
-    plain, vocab = step_seconds(model, device), sum(rows for _, rows, _ in model.head)
-    coarse = product_seconds(head_of(model, vocab, "q4_k"), 1, BANDWIDTH[device])
-    exact = product_seconds(head_of(model, SURVIVORS * vocab), 1, BANDWIDTH[device])
-    return plain / (plain - head_seconds(model, device) + coarse + FLOOR + exact)
+    """A plain step's time over that with a certified head."""
+    plain = step_seconds(model, device)
+    if model.head[0][2] not in CERTIFIED:
+        return 1.0
+    return plain / (plain - head_seconds(model, device) + certified_seconds(model, device))
+
+
+def weights_of(model):
+    return model.blocks * sum(map(bytes_of, model.products)) + bytes_of(model.head)
+
+
+def usual_step_seconds(model, device):
+    """With a certified head where it is certified unasked."""
+    head, vocab = bytes_of(model.head), sum(rows for _, rows, _ in model.head)
+    saved = head - bytes_of(head_of(model, vocab, "q4_1"))
+    certified = head >= LEAST_SHARE * weights_of(model) and saved >= LEAST_SAVED
+    return step_seconds(model, device) / (certified_over_stored(model, device) if certified else 1)
+
+
+def shortlist_saves(model, device):
+    """Of a plain step, what a draft step would save beyond a certified head if it read an eighth of the coarse copy."""
+    if model.head[0][2] not in CERTIFIED:
+        return 0.0
+    return (certified_seconds(model, device) - certified_seconds(model, device, 1 / 8)) / step_seconds(model, device)
 
 
 def both(figure, form):
@@ -157,6 +182,9 @@ def both(figure, form):
 def of_step(name):
     """What a step of tools/cuda-first-light should find; "" where nothing is predicted of it."""
     words = name.replace(",", "").split()
+    if words[0] == "decode" and name.endswith("certified head"):
+        model = shapes(words[2].lower())[words[1].lower()]
+        return both(lambda device: certified_over_stored(model, device) / step_seconds(model, device), "%.0f tokens/s")
     if len(words) > 2 and words[0] == "decode" and name.endswith("context 128") and "two" not in words:
         model = shapes(words[2].lower())[words[1].lower()]
         return both(lambda device: share(model, device), "%.2f")
@@ -164,7 +192,7 @@ def of_step(name):
         model = shapes(words[-1].lower())[words[-2].lower()]
         return "; ".join("v(%d) %s" % (n, both(lambda device: v(model, device, n), "%.2f")) for n in (16, 32))
     if words[-1] == "plain" and words[0] in REAL:
-        plain = both(lambda device: tokens_per_second(REAL[words[0]], device), "%.0f tokens/s")
+        plain = both(lambda device: 1 / usual_step_seconds(REAL[words[0]], device), "%.0f tokens/s")
         if words[0] not in REPLAYED:
             return plain
         return plain + "; default over plain " + both(lambda device: default_over_plain(words[0], device), "%.2f")
@@ -176,8 +204,7 @@ def lines():
     yield "| --- | --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
     models = [m for kind in ("f16", "q8_0", "q4_k") for m in shapes(kind).values()] + list(REAL.values())
     for m in models:
-        weights = m.blocks * sum(map(bytes_of, m.products)) + bytes_of(m.head)
-        yield "| %s | %d | %.0f | %s |" % (m.name, m.launches(), weights / 2**20, " | ".join(
+        yield "| %s | %d | %.0f | %s |" % (m.name, m.launches(), weights_of(m) / 2**20, " | ".join(
             "%.2f, %.0f, %.2f, %.2f, %.2f, %.2f" % (1e3 * step_seconds(m, d), tokens_per_second(m, d), share(m, d), v(m, d, 8),
                                                     v(m, d, 16), v(m, d, 32)) for d in BANDWIDTH))
 
@@ -191,23 +218,24 @@ def of_drafts():
 
 
 def of_spans():
-    yield "| model | blocks left out | " + " | ".join("%s: c bare, with a bridge, and a shortlisted head" % d for d in BANDWIDTH) + " |"
+    yield "| model | blocks left out | " + " | ".join("%s: c bare, with a bridge" % d for d in BANDWIDTH) + " |"
     yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
     for m in REAL.values():
         for part in (0.25, 0.5):
             n = round(part * m.blocks)
             yield "| %s | %d of %d | %s |" % (m.name, n, m.blocks, " | ".join(
-                "%.2f, %.2f, %.2f" % (draft_step(m, d, n, False), draft_step(m, d, n, True), draft_step(m, d, n, True, True))
-                for d in BANDWIDTH))
+                "%.2f, %.2f" % (draft_step(m, d, n, False), draft_step(m, d, n, True)) for d in BANDWIDTH))
 
 
 def of_heads():
-    yield "| model | head of a step, MiB | " + " | ".join("%s: head's share, certified over stored" % d for d in BANDWIDTH) + " |"
-    yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
-    for m in [*shapes("f16").values(), *REAL.values()]:
-        weights = m.blocks * sum(map(bytes_of, m.products)) + bytes_of(m.head)
-        yield "| %s | %.0f of %.0f | %s |" % (m.name, bytes_of(m.head) / 2**20, weights / 2**20, " | ".join(
-            "%.2f, %.2f" % (head_seconds(m, d) / step_seconds(m, d), certified_over_stored(m, d)) for d in BANDWIDTH))
+    yield ("| model | head of a step, MiB | copy, MiB | "
+           + " | ".join("%s: head's share, certified over stored, an eighth of the copy saves a draft step" % d for d in BANDWIDTH) + " |")
+    yield "| --- | --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
+    for m in [*shapes("f16").values(), *shapes("q8_0").values(), *REAL.values()]:
+        copy = bytes_of(head_of(m, m.head[0][1], "q4_1")) / 2**20 if m.head[0][2] in CERTIFIED else 0
+        yield "| %s | %.0f of %.0f | %.0f | %s |" % (m.name, bytes_of(m.head) / 2**20, weights_of(m) / 2**20, copy, " | ".join(
+            "%.2f, %.3f, %.3f" % (head_seconds(m, d) / step_seconds(m, d), certified_over_stored(m, d), shortlist_saves(m, d))
+            for d in BANDWIDTH))
 
 
 if __name__ == "__main__":

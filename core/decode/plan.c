@@ -256,7 +256,7 @@ static void rest(struct session* s, int source, bool passed) {
 
 /* Of a draft step, where the backend has a coarse head to read a part of. */
 static double head_share(const struct session* s) {
-	const bool coarse = s->engine->backend->certified_bytes > 0 && !s->drafts.head;
+	const bool coarse = s->engine->backend->bounds_guesses && !s->drafts.head;
 	return coarse ? cost_head_share(&s->engine->cost, session_drafts_with(s)) : 0;
 }
 

@@ -136,6 +136,7 @@ void certified_open(struct cpu_backend* b) {
 	if (atomic_load(&making.bad))
 		certified_close(c);
 	b->head.certified_bytes = c->memory ? c->bytes : 0;
+	b->head.bounds_guesses = c->memory != NULL;
 }
 
 void certified_close(struct certified_head* c) {

@@ -268,6 +268,13 @@ static void take_share(struct cuda_backend* b) {
 	b->shape.ffn = ffn.first[b->rank + 1] - ffn.first[b->rank];
 }
 
+/* With a certified head where there is room for it, too. */
+static bool fits(struct cuda_backend* b, bool library, struct error* error) {
+	const size_t room = certified_room(b), beside = library ? CUBLAS_WORKSPACE : 0;
+	b->certifies = room > 0 && weights_fit(b, beside + room, error);
+	return b->certifies || weights_fit(b, beside, error);
+}
+
 /* The group's next device; cuda_close frees it whether it opened or not. */
 static bool open_one(struct device_group* g, int rank, const struct weight_table* weights,
                      const struct backend_options* options, struct error* error) {
@@ -277,6 +284,7 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 	g->device[rank] = b;
 	b->group = g;
 	b->rank = rank;
+	b->certifies = options->certified_head;
 	b->whole = weights->shape;
 	b->device = options->device + rank;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
@@ -289,11 +297,10 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 	const bool library = options->devices == 0;
 	if (!rope_open(&b->rope, &weights->shape.rope, error) ||
 	    !rope_open(&b->sliding_rope, &weights->shape.sliding_rope, error) || !open_device(b, error) ||
-	    !weights_fit(b, library ? CUBLAS_WORKSPACE : 0, error) || (library && !open_cublas(b, error)) ||
-	    !upload_weights(b, error))
+	    !fits(b, library, error) || (library && !open_cublas(b, error)) || !upload_weights(b, error))
 		return false;
 	b->head.prefill_is_exact = !b->cublas;
-	return workspace_open(b, error);
+	return workspace_open(b, error) && (!b->certifies || certified_open(b, error));
 }
 
 struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,

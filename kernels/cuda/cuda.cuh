@@ -62,12 +62,16 @@ struct device_row {
 	float* hidden; /* (MAX_ROWS + 1, dim) */
 };
 
+/* What a slice multiplies in the head's place. */
+enum head_matrix { HEAD_STORED, HEAD_LOW, HEAD_COARSE };
+
 struct device_slice {
 	int n;
 	int first;   /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
 	int measure; /* influence is asked for */
 	uint64_t skip[MASK_WORDS], low[MASK_WORDS];
-	int low_head;
+	enum head_matrix head;
+	unsigned survivors; /* rows of a certified head that were computed, counted on the device */
 	int ancestors;      /* byte offset of int32 slots behind this struct and the rows */
 	int angles;         /* byte offset of (rows, pairs) cosines, then as many sines */
 	int sliding_angles; /* likewise, of sliding blocks that are turned otherwise */
@@ -85,6 +89,7 @@ struct device_result {
 	int32_t top_token[MAX_TOP];
 	float top_probability[MAX_TOP];
 	int finite;
+	unsigned survivors; /* the slice's */
 };
 
 /* ---- the backend -------------------------------------------------------------------------- */
@@ -164,6 +169,16 @@ struct device_bridge {
 	void* memory;
 };
 
+/* The certified head (certified.cu); without rows where there is none. */
+struct device_certified {
+	struct matrix coarse;          /* (vocab, dim) q4_1 */
+	float* slack;                  /* (vocab) */
+	struct certified_reach* reach; /* (SLICE_ROWS) */
+	unsigned* done;                /* (SLICE_ROWS) as workspace.row_done */
+	double price;                  /* of late, in the stored head's bytes */
+	int resting;                   /* passes that do without because of it */
+};
+
 struct cuda_backend {
 	struct backend head;
 	struct model_shape whole; /* the model's */
@@ -174,6 +189,7 @@ struct cuda_backend {
 	int device, context, chunks, segments, multiprocessors;
 	enum launches launches;
 	int column_parts; /* of products with few rows; 0: by their shape (parts.h). The same bits */
+	bool certifies;   /* a certified head is asked for */
 	bool bf16;        /* activations and half-precision weights are BF16, else F16 */
 	cudaStream_t stream;
 	struct cublas_calls calls;
@@ -200,6 +216,7 @@ struct cuda_backend {
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
 	} captured[4];
 	struct device_bridge bridge;
+	struct device_certified certified;
 	struct low_state* low; /* low.cu; NULL: no copy */
 	void** allocation;     /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
@@ -405,6 +422,18 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
                const struct bridge*, const struct mask* low, bool low_head, const struct draft_policy*,
                struct result*, struct error*);
 
+/* certified.cu */
+/* Bytes that it takes where it is wanted; 0: it cannot be, or saves nothing. */
+size_t certified_room(const struct cuda_backend*);
+/* Makes it of the head on the device. Where weights are not finite, or too large, there is none. */
+bool certified_open(struct cuda_backend*, struct error*);
+/* What reads the head for the slice's rows as they are described: `low_head` as a pass asks for it. */
+enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool low_head);
+/* After the coarse product of the normed states: what may be the largest logit becomes exact. */
+void launch_certified(const struct cuda_backend*, cudaStream_t, int bucket);
+/* So many rows were computed as stored, in a slice. */
+void certified_weigh(struct cuda_backend*, unsigned survivors);
+
 /* bridge.cu */
 bool cuda_use_bridge(struct backend*, const struct bridge*, struct error*);
 void bridge_close(struct cuda_backend*);
@@ -468,7 +497,7 @@ __device__ __forceinline__ bool leaves_out(const struct device_slice* s, int sub
 }
 
 __device__ __forceinline__ bool runs_low(const struct device_slice* s, int sub_layer) {
-	return sub_layer < 0 ? s->low_head : (s->low[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
+	return (s->low[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
 }
 
 /* Where a slot's keys and values lie: of this head of a block's keys, or values, as they are numbered in a
@@ -506,6 +535,33 @@ __device__ __forceinline__ float block_max(float x, float* shared) {
 	for (int i = 1; i < warps; i++)
 		most = fmaxf(most, shared[i]);
 	return most;
+}
+
+/* A score and its id; larger first, then the lower id. */
+struct choice {
+	float score;
+	int32_t token;
+};
+
+__device__ __forceinline__ struct choice better(struct choice a, struct choice b) {
+	return a.score > b.score || (a.score == b.score && a.token < b.token) ? a : b;
+}
+
+__device__ inline struct choice block_best(struct choice mine, struct choice* shared) {
+	for (int step = 16; step > 0; step /= 2) {
+		struct choice other;
+		other.score = __shfl_xor_sync(0xffffffffu, mine.score, step);
+		other.token = __shfl_xor_sync(0xffffffffu, mine.token, step);
+		mine = better(mine, other);
+	}
+	__syncthreads();
+	if (threadIdx.x % 32 == 0)
+		shared[threadIdx.x / 32] = mine;
+	__syncthreads();
+	struct choice best = shared[0];
+	for (unsigned i = 1; i < blockDim.x / 32; i++)
+		best = better(best, shared[i]);
+	return best;
 }
 
 /* Whether this block is the last of `blocks` to get here, and may read what the others wrote, past the

@@ -86,7 +86,6 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 		memcpy(s->skip, skip->word, sizeof s->skip);
 	if (low)
 		memcpy(s->low, low->word, sizeof s->low);
-	s->low_head = low_head;
 	s->max_steps = steps;
 	s->chance = 1;
 	s->threshold = policy->threshold;
@@ -103,13 +102,14 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	row.ancestor = -1; /* a chain after the committed tokens: slot = position */
 	row.pages = (int)at;
 	at += list_pages(b, &c->paged, at);
-	row.want = WANT_TOKEN | WANT_TOP;
+	row.want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	row.top = policy->top;
 	row.sampled = segment->sampler != NULL;
 	if (segment->sampler)
 		row.sampler = *segment->sampler;
 	row.hidden = c->hidden[0];
 	s->row[0] = row;
+	s->head = head_for(b, s, low_head);
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
 	return true;
 }

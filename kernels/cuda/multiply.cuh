@@ -142,18 +142,27 @@ template <bool MIXED> __device__ __forceinline__ int units_of(const struct matri
 	return (w.cols + columns - 1) / columns;
 }
 
-/* Where the lane's weights of two rows (r, r + 8) begin. */
+/* The two rows of weights that a lane takes: of a tile that begins at `row`, row + group and 8 further. */
+struct lane_rows {
+	int r0, r1;
+};
+__device__ __forceinline__ struct lane_rows rows_of_tile(const struct matrix& w, int row) {
+	const int group = threadIdx.x % 32 / 4;
+	return {min(row + group, w.rows - 1), min(row + group + 8, w.rows - 1)};
+}
+
+/* Where the lane's weights of its two rows begin. */
 struct lane_weights {
 	const unsigned char *low, *high;
 	int r0, r1;
 };
 template <bool MIXED>
-__device__ __forceinline__ struct lane_weights weights_of(const struct matrix& w, int row) {
-	const int lane = threadIdx.x % 32, group = lane / 4, q = lane % 4;
+__device__ __forceinline__ struct lane_weights weights_of(const struct matrix& w, struct lane_rows rows) {
+	const int q = threadIdx.x % 4;
 	const size_t bytes = (size_t)units_of<MIXED>(w) * UNIT_BYTES;
 	struct lane_weights l;
-	l.r0 = min(row + group, w.rows - 1);
-	l.r1 = min(row + group + 8, w.rows - 1);
+	l.r0 = rows.r0;
+	l.r1 = rows.r1;
 	l.low = static_cast<const unsigned char*>(w.data) + l.r0 * bytes + 16 * q;
 	l.high = static_cast<const unsigned char*>(w.data) + l.r1 * bytes + 16 * q;
 	return l;
@@ -178,8 +187,9 @@ __device__ __forceinline__ void each_unit(const struct lane_weights& l, int begi
 }
 
 template <class T, int TILES, bool NORM>
-__device__ __forceinline__ void accumulate_plain(float (*acc)[4], const struct matrix& w, int row,
-                                                 const struct input& in, int begin, int end) {
+__device__ __forceinline__ void accumulate_plain(float (*acc)[4], const struct matrix& w,
+                                                 struct lane_rows row, const struct input& in, int begin,
+                                                 int end) {
 	const int q = threadIdx.x % 4;
 	each_unit<AHEAD>(weights_of<false>(w, row), begin, end, [&](int u, uint4 low, uint4 high) {
 		uint4 b[TILES];
@@ -199,8 +209,9 @@ __device__ __forceinline__ void add_scaled(float* acc, const float* part, float 
 /* Q8_0: a lane's 16 bytes are 8 of one block and 8 of the next. Each block's products with whole numbers are
  * summed by themselves and then scaled, in the order of the blocks. */
 template <class T, int TILES, bool NORM>
-__device__ __forceinline__ void accumulate_bytes(float (*acc)[4], const struct matrix& w, int row,
-                                                 const struct input& in, int begin, int end) {
+__device__ __forceinline__ void accumulate_bytes(float (*acc)[4], const struct matrix& w,
+                                                 struct lane_rows row, const struct input& in, int begin,
+                                                 int end) {
 	const int q = threadIdx.x % 4, blocks = w.cols / UNIT;
 	const struct lane_weights l = weights_of<true>(w, row);
 	const __half* scale = static_cast<const __half*>(w.scale);
@@ -264,8 +275,9 @@ __device__ __forceinline__ struct group_scales scales_of(const struct matrix& w,
 
 /* Q4_1 and Q4_K: Σ(scale·q + added)·x = scale·Σqx + added·Σx over a group, both sums by the tensor core. */
 template <class T, int TILES>
-__device__ __forceinline__ void accumulate_nibbles(float (*acc)[4], const struct matrix& w, int row,
-                                                   const struct input& in, int begin, int end) {
+__device__ __forceinline__ void accumulate_nibbles(float (*acc)[4], const struct matrix& w,
+                                                   struct lane_rows row, const struct input& in, int begin,
+                                                   int end) {
 	const int q = threadIdx.x % 4, groups = w.cols / UNIT;
 	const struct lane_weights l = weights_of<true>(w, row);
 	const uint32_t one = whole<T>::ones;
@@ -296,8 +308,9 @@ __device__ __forceinline__ void accumulate_nibbles(float (*acc)[4], const struct
 
 /* Q6_K: as Q8_0, with a scale for every 16 columns: one instruction's worth, as the columns are laid out. */
 template <class T, int TILES>
-__device__ __forceinline__ void accumulate_sixes(float (*acc)[4], const struct matrix& w, int row,
-                                                 const struct input& in, int begin, int end) {
+__device__ __forceinline__ void accumulate_sixes(float (*acc)[4], const struct matrix& w,
+                                                 struct lane_rows row, const struct input& in, int begin,
+                                                 int end) {
 	const int q = threadIdx.x % 4, units = units_of<true>(w), supers = w.cols / SUPER;
 	const struct lane_weights l = weights_of<true>(w, row);
 	const int lane_row[2] = {l.r0, l.r1};
@@ -338,6 +351,34 @@ __device__ __forceinline__ void accumulate_sixes(float (*acc)[4], const struct m
 	});
 }
 
+/* One element, as floats. */
+__device__ inline float element_of(const struct matrix& w, int row, int column) {
+	if (w.type == DTYPE_F16)
+		return to_float(static_cast<const __half*>(w.data)[(size_t)row * w.cols + column]);
+	if (w.type == DTYPE_BF16)
+		return to_float(static_cast<const __nv_bfloat16*>(w.data)[(size_t)row * w.cols + column]);
+	const int units = units_of<true>(w), group = column / UNIT, within = column % UNIT;
+	const unsigned char* bytes = static_cast<const unsigned char*>(w.data) + (size_t)row * units * UNIT_BYTES;
+	if (w.type == DTYPE_Q8_0) {
+		const float scale =
+		    __half2float(static_cast<const __half*>(w.scale)[(size_t)row * (w.cols / UNIT) + group]);
+		return (float)(signed char)bytes[interleaved_byte(group, within)] * scale;
+	}
+	const bool six = w.type == DTYPE_Q6_K;
+	const struct nibble_place at = nibble_place(group, within, six);
+	const int nibble = bytes[at.byte] >> at.shift & 15;
+	if (!six) {
+		const struct group_scales s = scales_of(w, row, group / 4);
+		return s.scale[group % 4] * (float)nibble + s.added[group % 4];
+	}
+	const unsigned char* high =
+	    static_cast<const unsigned char*>(w.high) + (size_t)row * units * (UNIT_BYTES / 2);
+	const int value = nibble | (high[at.high_byte] >> at.high_shift & 3) << 4;
+	const size_t super = (size_t)row * (w.cols / SUPER) + column / SUPER;
+	const signed char scale = static_cast<const signed char*>(w.scale)[16 * super + column % SUPER / 16];
+	return __half2float(w.factor[super]) * (float)scale * (float)(value - 32);
+}
+
 /* A warp's share of the columns in units, fixed by the shape: [share(warp), share(warp + 1)). */
 template <bool MIXED> __device__ __forceinline__ int share(const struct matrix& w, int warp) {
 	return (int)((int64_t)units_of<MIXED>(w) * warp / WARPS);
@@ -345,7 +386,7 @@ template <bool MIXED> __device__ __forceinline__ int share(const struct matrix& 
 
 /* The first weights that the lane will load are on their way before what they multiply is there. */
 template <bool MIXED> __device__ __forceinline__ void fetch_first(const struct matrix& w, int row, int warp) {
-	const struct lane_weights l = weights_of<MIXED>(w, row);
+	const struct lane_weights l = weights_of<MIXED>(w, rows_of_tile(w, row));
 	const int begin = share<MIXED>(w, warp), end = share<MIXED>(w, warp + 1);
 #pragma unroll
 	for (int i = 0; i < AHEAD; i++)
@@ -356,8 +397,8 @@ template <bool MIXED> __device__ __forceinline__ void fetch_first(const struct m
 }
 
 template <class T, int TILES, bool MIXED, bool NORM>
-__device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix& w, int row, int warp,
-                                           const struct input& in) {
+__device__ __forceinline__ void accumulate(float (*acc)[4], const struct matrix& w, struct lane_rows row,
+                                           int warp, const struct input& in) {
 #pragma unroll
 	for (int t = 0; t < TILES; t++)
 		for (int i = 0; i < 4; i++)

@@ -125,10 +125,15 @@ static void head_launches(const struct cuda_backend* b, int rows, bool bare) {
 		struct product head = {};
 		take_part(p, &head, p->output, p->low_output, is_alone(p) ? p->work.logits : (float*)p->work.part,
 		          NULL);
+		if (p->certified.coarse.rows > 0) {
+			head.low[HEAD_COARSE - HEAD_LOW] = p->certified.coarse;
+			head.has_low = true;
+		}
 		launch_product(p, p->stream, &head, p->work.normed, bucket, -1);
 	});
 	launch_gather(b, rows, GATHERED_LOGITS, -1);
 	cudaSetDevice(b->device);
+	launch_certified(b, b->stream, bucket);
 	launch_results(b, b->stream, 8 * bucket, b->result);
 }
 
@@ -271,7 +276,6 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		memcpy(s->skip, pass->skip->word, sizeof s->skip);
 	if (pass->low)
 		memcpy(s->low, pass->low->word, sizeof s->low);
-	s->low_head = pass->low_head;
 	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
 	s->ancestors = (int)at;
 	int32_t* ancestors = (int32_t*)(b->staging + at);
@@ -290,8 +294,11 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 			s->chunks = row.position / ATTENTION_CHUNK + 1;
 		s->row[i] = row;
 		b->of_row[i] = &pass->segment[walk->segment];
-		b->allowed[i] = b->of_row[i]->allowed ? b->of_row[i]->allowed[within] : NULL;
+		/* a guess may be any token */
+		b->allowed[i] =
+		    b->of_row[i]->allowed && !(row.want & WANT_GUESS) ? b->of_row[i]->allowed[within] : NULL;
 	}
+	s->head = head_for(b, s, pass->low_head);
 	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && send_to(p, b, at, error); });
@@ -353,6 +360,7 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			                         vocab * sizeof(float), cudaMemcpyDeviceToHost, b->stream),
 			         error);
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
+	bool weighed = ((const struct device_slice*)b->staging)->head != HEAD_COARSE;
 	for (int i = 0; i < n; i++) {
 		struct result* out = &pass->out[r0 + i];
 		const struct device_result* in = &b->host_result[i];
@@ -362,6 +370,9 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			return error_set(error,
 			                 "the model gave logits that are not finite numbers: its weights are damaged or "
 			                 "overflow f16");
+		if (!weighed)
+			certified_weigh(b, in->survivors);
+		weighed = true;
 		out->log_normaliser = in->log_normaliser;
 		if (b->of_row[i]->penalties || b->allowed[i]) {
 			if (!host_result(b, i, pass->want[r0 + i], out, error))

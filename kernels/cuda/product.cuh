@@ -84,12 +84,17 @@ __device__ inline void finish_head(const struct turn& t, int part, int head, con
 	}
 }
 
-/* The matrix of a part that the slice asks for: as stored, or its low-bit copy. That is known before the
- * launch, and does not change during it. */
+/* The matrix of a part that the slice asks for: as stored, or its low-bit copy; of the head, which is alone
+ * in its product, also the coarse one (certified.cu), behind that. That is known before the launch, and does
+ * not change during it. */
 template <bool MIXED>
 __device__ __forceinline__ const struct matrix& chosen(const struct product& p, int part,
                                                        const struct device_slice* s, int sub_layer) {
-	return MIXED && p.has_low && runs_low(s, sub_layer) ? p.low[part] : p.w[part];
+	if (!MIXED || !p.has_low)
+		return p.w[part];
+	if (sub_layer >= 0)
+		return runs_low(s, sub_layer) ? p.low[part] : p.w[part];
+	return s->head == HEAD_STORED ? p.w[part] : p.low[s->head == HEAD_COARSE];
 }
 
 __device__ __forceinline__ void put_output(const struct product& p, int part, int rows, int row, int column,
@@ -131,8 +136,8 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 #pragma unroll 1
 	for (int of = 0; of <= (int)GATE; of++) {
 		float acc[TILES][4];
-		accumulate<T, TILES, MIXED, NORM>(acc, chosen<MIXED>(p, GATE ? of : part, slice, sub_layer), row0,
-		                                  warp, in);
+		const struct matrix& from = chosen<MIXED>(p, GATE ? of : part, slice, sub_layer);
+		accumulate<T, TILES, MIXED, NORM>(acc, from, rows_of_tile(from, row0), warp, in);
 		spill<TILES>(shared, warp, 8 * TILES, acc);
 		__syncthreads();
 		if (of == (int)GATE)
@@ -190,7 +195,7 @@ __global__ void __launch_bounds__(WARPS * 32 / 2)
 		return;
 	const struct input in = {x, NULL, NULL, 0, slice->n, w.cols};
 	float acc[TILES][4];
-	accumulate<T, TILES, MIXED, false>(acc, w, row0, warp, in);
+	accumulate<T, TILES, MIXED, false>(acc, w, rows_of_tile(w, row0), warp, in);
 	float* sums = split.sums + (size_t)tile * WARPS * TILE * 8 * TILES;
 	spill<TILES>(sums, warp, in.n, acc);
 	if (!is_last_block(&split.done[tile], split.parts))

@@ -11,33 +11,6 @@ enum { THREADS = 256, EACH = RESULT_SEGMENT / THREADS, LEVELS = 3, BINS = 2048 }
  */
 enum { SAMPLE_THREADS = 1024, SAMPLE_WARPS = SAMPLE_THREADS / 32, OWN_BINS = BINS / SAMPLE_THREADS };
 
-/* A score and its id; larger first, then the lower id. */
-struct choice {
-	float score;
-	int32_t token;
-};
-
-__device__ __forceinline__ struct choice better(struct choice a, struct choice b) {
-	return a.score > b.score || (a.score == b.score && a.token < b.token) ? a : b;
-}
-
-__device__ struct choice block_best(struct choice mine, struct choice* shared) {
-	for (int step = 16; step > 0; step /= 2) {
-		struct choice other;
-		other.score = __shfl_xor_sync(0xffffffffu, mine.score, step);
-		other.token = __shfl_xor_sync(0xffffffffu, mine.token, step);
-		mine = better(mine, other);
-	}
-	__syncthreads();
-	if (threadIdx.x % 32 == 0)
-		shared[threadIdx.x / 32] = mine;
-	__syncthreads();
-	struct choice best = shared[0];
-	for (unsigned i = 1; i < blockDim.x / 32; i++)
-		best = better(best, shared[i]);
-	return best;
-}
-
 /* ---- finishing the logits ----------------------------------------------------------------- */
 
 __global__ void finish_kernel(float* logits, const float* bias, float cap, int vocab,
@@ -314,6 +287,7 @@ __global__ void join_kernel(struct choosing c, const struct device_slice* s, str
 		for (int i = 0; i < c.segments; i++)
 			sum += c.sums[2 * (at + i) + 1] * noise_exp(c.sums[2 * (at + i)] - most);
 		result->finite = finite;
+		result->survivors = s->survivors;
 		result->log_normaliser = most + noise_log(sum);
 		result->max_probability = 1.0f / sum;
 	}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # test_cuda_sanitizer.sh [TOOL [WHAT]]: on a GPU compute-sanitizer finds no bad access and no race in the backend's
-# tests on small shapes. TOOL is memcheck, racecheck or synccheck, WHAT "first tokens", "low-bit copies" or "every
-# kernel"; without them the first two look at all, which takes long. Skipped, with the reason, where there is no
-# GPU or no compute-sanitizer.
+# tests on small shapes. TOOL is memcheck, racecheck or synccheck, WHAT "first tokens", "low-bit copies", "certified
+# head" or "every kernel"; without them the first two look at all, which takes long. Skipped, with the reason, where
+# there is no GPU or no compute-sanitizer.
 set -euo pipefail
 folder=$(dirname "$SWIFTLET")/tests
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null || true)
@@ -18,9 +18,10 @@ look() { # TOOL WHAT
 	case $2 in
 	"first tokens") set -- "$1" "$SWIFTLET" run --backend cuda --no-store -n 8 -p "Tom has 3 apples." ;;
 	"low-bit copies") set -- "$1" "$folder/test-kernels-cuda_low" ;;
+	"certified head") set -- "$1" "$folder/test-kernels-cuda_certified" ;;
 	"every kernel") set -- "$1" "$folder/test-checkkernels-cuda" ;;
 	*)
-		echo "$2: first tokens, low-bit copies or every kernel was expected" >&2
+		echo "$2: first tokens, low-bit copies, certified head or every kernel was expected" >&2
 		exit 2
 		;;
 	esac
@@ -31,7 +32,7 @@ if [ $# -gt 0 ]; then
 	exit
 fi
 for tool in memcheck racecheck; do
-	for what in "first tokens" "low-bit copies" "every kernel"; do
+	for what in "first tokens" "low-bit copies" "certified head" "every kernel"; do
 		look "$tool" "$what"
 	done
 done

@@ -116,11 +116,12 @@ static void penalties_hold_there_too(void** state) {
 }
 
 /* Greedy tokens over so many devices; 40 of them. */
-static void generate_on(int devices, enum swiftlet_method method, int32_t out[40]) {
+static void generate_on(int devices, bool certified, enum swiftlet_method method, int32_t out[40]) {
 	char message[512] = "";
 	struct swiftlet_options o;
 	swiftlet_options_default(&o);
 	o.devices = devices;
+	o.certified_head = certified;
 	o.context = 64;
 	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
 	if (!model)
@@ -128,6 +129,7 @@ static void generate_on(int devices, enum swiftlet_method method, int32_t out[40
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
 		fail_msg("%s", message);
+	assert_int_equal(strncmp(swiftlet_engine_note(engine), "certified head:", 15) == 0, certified);
 	assert_int_equal(generate(engine, method, 0, out), 40);
 	swiftlet_engine_close(engine);
 	swiftlet_model_close(model);
@@ -137,14 +139,29 @@ static void several_give_the_tokens_of_one(void** state) {
 	(void)state;
 	int32_t alone[40], plainly[40], drafted[40], skipping[40];
 	setenv("EMULATED_DEVICES", "2", 1);
-	generate_on(1, SWIFTLET_VANILLA, alone);
-	generate_on(2, SWIFTLET_VANILLA, plainly);
-	generate_on(2, SWIFTLET_AUTO, drafted);
-	generate_on(2, SWIFTLET_SWIFT, skipping);
+	generate_on(1, false, SWIFTLET_VANILLA, alone);
+	generate_on(2, false, SWIFTLET_VANILLA, plainly);
+	generate_on(2, false, SWIFTLET_AUTO, drafted);
+	generate_on(2, false, SWIFTLET_SWIFT, skipping);
 	assert_memory_equal(plainly, alone, sizeof alone);
 	assert_memory_equal(drafted, alone, sizeof alone);
 	assert_memory_equal(skipping, alone, sizeof alone);
 	unsetenv("EMULATED_DEVICES");
+}
+
+/* In plain steps, verify passes of several rows, and draft steps by the device's loop. */
+static void a_certified_head_gives_the_whole_ones_tokens(void** state) {
+	(void)state;
+	int32_t whole[40], plainly[40], drafted[40], skipping[40];
+	setenv("SWIFTLET_CUDA_HEAD", "certified", 1);
+	generate_on(1, false, SWIFTLET_VANILLA, whole);
+	generate_on(1, true, SWIFTLET_VANILLA, plainly);
+	generate_on(1, true, SWIFTLET_AUTO, drafted);
+	generate_on(1, true, SWIFTLET_SWIFT, skipping);
+	assert_memory_equal(plainly, whole, sizeof whole);
+	assert_memory_equal(drafted, whole, sizeof whole);
+	assert_memory_equal(skipping, whole, sizeof whole);
+	unsetenv("SWIFTLET_CUDA_HEAD");
 }
 
 static void expect_refusal(const char* backend, int devices, const char* expected) {
@@ -221,6 +238,7 @@ int main(void) {
 	                                   cmocka_unit_test(unless_the_gpu_was_asked_for),
 	                                   cmocka_unit_test(penalties_hold_there_too),
 	                                   cmocka_unit_test(several_give_the_tokens_of_one),
+	                                   cmocka_unit_test(a_certified_head_gives_the_whole_ones_tokens),
 	                                   cmocka_unit_test(devices_that_are_not_there_are_missed),
 	                                   cmocka_unit_test(a_copy_without_room_is_done_without)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,7 @@ uint32_t emulated_exchange(uint32_t value, unsigned from_lane);
 /* What the lanes of the warp give, (32); another call gives other memory. */
 const uint32_t* emulated_posted(uint32_t value);
 void emulated_count_add(const void* where);
+void emulated_count_weights();
 void emulated_check(bool, const char* what);
 void __syncthreads();
 int __syncthreads_and(int);
@@ -101,6 +102,15 @@ inline unsigned __reduce_add_sync(unsigned mask, unsigned x) {
 		sum += mask >> i & 1 ? all[i] : 0;
 	return sum;
 }
+inline unsigned __ballot_sync(unsigned mask, bool x) {
+	emulated_check(mask == 0xffffffffu, "a vote of part of a warp");
+	const uint32_t* all = emulated_posted(x);
+	unsigned lanes = 0;
+	for (int i = 0; i < 32; i++)
+		lanes |= (all[i] != 0 ? 1u : 0u) << i;
+	return lanes;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned atomicMax(unsigned* p, unsigned x) {
 	const unsigned old = *p;
@@ -119,7 +129,7 @@ inline unsigned atomicAdd(unsigned* p, unsigned x) {
 	return old;
 }
 inline void __threadfence() {}
-inline float __ldcg(const float* p) { return *p; }
+template <class T> T __ldcg(const T* p) { return *p; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

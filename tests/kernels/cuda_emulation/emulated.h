@@ -11,8 +11,13 @@ struct emulated_counts {
 	unsigned long blocks;    /* of them */
 	unsigned long waits;     /* of the host for a stream */
 	unsigned long most_adds; /* of 64 bits to one address within a launch */
+	unsigned long weights;   /* loads of 16 bytes of them */
 };
 struct emulated_counts emulated_counts(void);
+
+/* The logits (rows, vocab) that the last slice left. */
+struct backend;
+void emulated_logits(const struct backend*, int rows, float* out);
 
 #ifdef __cplusplus
 }

@@ -158,6 +158,7 @@ const uint32_t* emulated_posted(uint32_t value) {
 }
 
 static std::map<const void*, unsigned long> adds; /* of the launch that runs */
+void emulated_count_weights() { counts.weights++; }
 void emulated_count_add(const void* where) {
 	const unsigned long n = ++adds[where];
 	counts.most_adds = n > counts.most_adds ? n : counts.most_adds;

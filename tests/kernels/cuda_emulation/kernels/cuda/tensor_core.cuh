@@ -40,6 +40,7 @@ template <class T> struct tensor_core {
 
 inline uint4 load_once(const void* p) {
 	emulated_check((uintptr_t)p % 16 == 0, "a load of 16 bytes from an address that is not a multiple of 16");
+	emulated_count_weights();
 	return *(const uint4*)p;
 }
 
