@@ -46,15 +46,12 @@ static bool answer_metrics(struct call* c) {
 	                          .queue = n.queue,
 	                          .queue_limit = n.queue_limit,
 	                          .busy = n.busy,
+	                          .connections = doorman_present(s->doorman),
 	                          .sessions = n.sessions,
 	                          .up_seconds = server_clock() - s->began,
 	                          .cache_used = n.cache_used,
 	                          .cache_tokens = n.cache_tokens,
 	                          .cache_block = PREFILL_CHUNK};
-	struct MHD_Daemon* daemon = atomic_load(&s->daemon);
-	const union MHD_DaemonInfo* info =
-	    daemon ? MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS) : NULL;
-	now.connections = info ? (int)info->num_connections : 0;
 	if (s->memory)
 		memory_counts(s->memory, &now.memory);
 	if (s->prompts)
