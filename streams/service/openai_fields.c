@@ -176,7 +176,7 @@ bool read_logit_bias(struct reading* r, const char* name) {
 		                  API_MAX_BIASES);
 	r->to->bias = n ? calloc((size_t)n, sizeof *r->to->bias) : NULL;
 	if (n && !r->to->bias)
-		return reading_no_memory(r);
+		return api_no_memory(r->error);
 	for (const cJSON* item = biases->child; item; item = item->next)
 		if (!add_bias(r, item))
 			return false;

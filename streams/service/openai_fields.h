@@ -13,7 +13,6 @@ struct reading {
 	struct api_error* error;
 };
 
-bool reading_no_memory(struct reading*); /* false */
 bool reading_copy(struct reading*, const char* from, char** to);
 const cJSON* reading_get(const struct reading*, const char* name); /* NULL for null too */
 

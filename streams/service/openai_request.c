@@ -7,19 +7,12 @@
 
 enum { COMPLETION = 1, CHAT = 2, BOTH = 3 };
 
-bool reading_no_memory(struct reading* r) {
-	return api_fail(r->error, 500, "server_error", NULL, "The server is out of memory.");
-}
-
 bool reading_copy(struct reading* r, const char* from, char** to) {
 	*to = strdup(from);
-	return *to || reading_no_memory(r);
+	return *to || api_no_memory(r->error);
 }
 
-const cJSON* reading_get(const struct reading* r, const char* name) {
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(r->body, name);
-	return cJSON_IsNull(value) ? NULL : value;
-}
+const cJSON* reading_get(const struct reading* r, const char* name) { return api_get(r->body, name); }
 
 /* ---- the table ---------------------------------------------------------------------------- */
 

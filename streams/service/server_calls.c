@@ -166,7 +166,7 @@ static enum MHD_Result take_body(struct call* c, const char* data, size_t* size)
 
 static enum MHD_Result answer(struct call* c) {
 	if (!c->error.status && c->body.failed)
-		api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		api_no_memory(&c->error);
 	if (!c->error.status && c->route->answer(c))
 		return MHD_YES;
 	if (!c->error.status)

@@ -114,14 +114,13 @@ static bool make_room(struct doorman* d) {
 
 /* ---- coming ------------------------------------------------------------------------------- */
 
-/* An IPv6 client is its /64: the rest is its own to choose. */
-static void address_of(const struct sockaddr_storage* from, uint8_t out[16]) {
+void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
 	memset(out, 0, 16);
-	if (from->ss_family == AF_INET) {
+	if (from->sa_family == AF_INET) {
 		const struct in_addr four = ((const struct sockaddr_in*)(const void*)from)->sin_addr;
 		if (ntohl(four.s_addr) >> 24 != 127)
 			memcpy(out, &four, 4);
-	} else if (from->ss_family == AF_INET6) {
+	} else if (from->sa_family == AF_INET6) {
 		const struct in6_addr* six = &((const struct sockaddr_in6*)(const void*)from)->sin6_addr;
 		if (!IN6_IS_ADDR_LOOPBACK(six))
 			memcpy(out, six, IN6_IS_ADDR_V4MAPPED(six) ? 16 : 8);
@@ -138,11 +137,15 @@ static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 
 static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
 	struct api_error e;
-	struct visitor* v = d->visitor;
-	while (v->where != NOBODY) /* there are more than may be inside and outside */
-		v++;
+	struct visitor* v = NULL; /* there are more than may be inside and outside */
+	for (int i = 0; i < d->n; i++) {
+		if (d->visitor[i].fd == fd) /* libmicrohttpd closed it and could not say so */
+			set_free(d, &d->visitor[i]);
+		if (d->visitor[i].where == NOBODY)
+			v = &d->visitor[i];
+	}
 	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = server_clock(), .from = *from};
-	address_of(from, v->address);
+	doorman_address((const struct sockaddr*)from, v->address);
 	d->outside++;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = v};
 	if (epoll_ctl(d->poll, EPOLL_CTL_ADD, fd, &event) != 0) {

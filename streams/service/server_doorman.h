@@ -29,6 +29,9 @@ bool doorman_begin(struct doorman*, int listening, struct MHD_Daemon* const* dae
 void doorman_shut(struct doorman*);
 /* After that. NULL is nothing. */
 void doorman_close(struct doorman*);
+/* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
+ * to choose. */
+void doorman_address(const struct sockaddr*, uint8_t out[16]);
 /* Connections inside. */
 int doorman_present(struct doorman*);
 /* MHD's callback for connections that come and go. */

@@ -14,7 +14,7 @@ static bool reply_json(struct call* c, struct text* out) {
 	if (!out->failed)
 		return call_reply(c, 200, json_type, out) == MHD_YES;
 	text_free(out);
-	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+	return api_no_memory(&c->error);
 }
 
 /* ---- health, metrics, models, the page ---------------------------------------------------- */

@@ -60,7 +60,7 @@ static void response_freed(void* user) { let_go(user); }
 bool watch_begin(struct call* c) {
 	struct watcher* w = calloc(1, sizeof *w);
 	if (!w)
-		return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(&c->error);
 	w->server = c->server;
 	w->connection = c->connection;
 	atomic_init(&w->holders, 2);
@@ -75,7 +75,7 @@ bool watch_begin(struct call* c) {
 	if (!r) {
 		events_unsubscribe(&c->server->events, w->slot);
 		free(w);
-		return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(&c->error);
 	}
 	c->watcher = w;
 	MHD_add_response_header(r, "Content-Type", "text/event-stream");

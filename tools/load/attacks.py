@@ -4,9 +4,10 @@
     attacks.py requests [-m MODEL]    raw requests that are none, or that two readers see differently: a line each
     attacks.py keys [-m MODEL]        a key guesses a word of another key's letter by cached_tokens: a table, kept apart and shared
     attacks.py slow [-m MODEL]        1,000 connections that send a header now and then, while honest requests go on
+    attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
 
 end-to-end/tenants asserts the same."""
-import argparse, json, os, re, resource, signal, socket, subprocess, sys, tempfile, time, urllib.request
+import argparse, collections, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
 
 PROGRAM = os.environ.get("SWIFTLET", "build/swiftlet")
 
@@ -77,8 +78,8 @@ def told(port, data, wait=60):
                 said += more
         except (ConnectionResetError, BrokenPipeError):
             pass  # what was still on its way
-    head, _, body = said[said.rfind(b"HTTP/1."):].partition(b"\r\n\r\n")
-    return int(head.split()[1]) if head else None, body
+    answers = list(re.finditer(rb"HTTP/1\.1 (\d{3}) ", said))
+    return int(answers[-1][1]) if answers else None, said[answers[-1].start():].partition(b"\r\n\r\n")[2] if answers else said
 
 
 def is_error(body):
@@ -198,9 +199,58 @@ def slow(model):
         print("%d slow connections: the longest of the honest answers took %.3f s, of %d" % slow_headers(s.port, health))
 
 
+def end(model):
+    """Eight clients on four sessions ask for whole and streamed answers of 20 to 160 tokens, one after another."""
+    for grace in (0, 1, 5, 30):
+        with Server(model, "--grace", str(grace), "--sessions", "4") as s:
+            ended, said, lock = [False], collections.Counter(), threading.Lock()
+
+            def client(i):
+                r = random.Random(i)
+                while True:
+                    stream, tokens, after = r.random() < 0.5, r.randrange(20, 160), False
+                    body = {"prompt": "Once upon a time there was a fox who", "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": stream,
+                            **({"stream_options": {"include_usage": True}} if stream else {})}
+                    begun_before = not ended[0]
+                    try:
+                        request = urllib.request.Request("http://127.0.0.1:%d/v1/completions" % s.port, json.dumps(body).encode(), {"Content-Type": "application/json"})
+                        text = urllib.request.urlopen(request, timeout=120).read().decode()
+                        parts = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")] if stream else [json.loads(text)]
+                        if "error" in parts[-1]:
+                            what = "told that the server stops"
+                        elif parts[-1]["usage"]["completion_tokens"] == tokens:
+                            what = "finished"
+                        else:
+                            reasons = [c["finish_reason"] for p in parts for c in p["choices"] if c["finish_reason"]]
+                            what = "the text so far, with finish_reason" if reasons == ["length"] else "lost"
+                    except urllib.error.HTTPError as e:
+                        what = "told that the server stops" if e.code == 503 else "status %d" % e.code
+                    except OSError as e:
+                        what = "lost" if begun_before else "not begun"
+                    after = ended[0]
+                    with lock:
+                        if after and begun_before:
+                            said[what] += 1
+                    if after:
+                        return
+
+            clients = [threading.Thread(target=client, args=(i,)) for i in range(8)]
+            for c in clients:
+                c.start()
+            time.sleep(4)
+            ended[0] = True
+            began = time.monotonic()
+            s.process.send_signal(signal.SIGTERM)
+            status = s.process.wait(120)
+            seconds = time.monotonic() - began
+            for c in clients:
+                c.join()
+        print("--grace %2d: ended with %d after %4.1f s; of %d that had begun: %s" % (grace, status, seconds, sum(said.values()), dict(said)), flush=True)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("requests", "keys", "slow"))
+    p.add_argument("what", choices=("requests", "keys", "slow", "end"))
     p.add_argument("-m", "--model", default="builtin")
     o = p.parse_args()
-    {"requests": requests, "keys": keys, "slow": slow}[o.what](o.model)
+    {"requests": requests, "keys": keys, "slow": slow, "end": end}[o.what](o.model)
