@@ -49,6 +49,16 @@ enum MHD_Result call_reply(struct call* c, int status, const char* type, struct 
 	return call_queue(c, status, r);
 }
 
+struct MHD_Response* event_stream(MHD_ContentReaderCallback read, void* user,
+                                  MHD_ContentReaderFreeCallback freed) {
+	struct MHD_Response* r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read, user, freed);
+	if (r) {
+		MHD_add_response_header(r, "Content-Type", "text/event-stream");
+		MHD_add_response_header(r, "X-Accel-Buffering", "no");
+	}
+	return r;
+}
+
 static char* error_text(const struct call* c, const struct api_error* e) {
 	const bool anthropic = strncmp(c->path, "/v1/messages", strlen("/v1/messages")) == 0;
 	return anthropic ? messages_error_text(e) : api_error_text(e);

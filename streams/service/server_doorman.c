@@ -97,14 +97,21 @@ static void turn_away_slow(struct doorman* d, struct visitor* v) {
 	turn_away(d, v, &e);
 }
 
-/* Of those outside who has waited longest goes; whether there was one. */
-static bool make_room(struct doorman* d) {
+/* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
+static struct visitor* longest(struct doorman* d, bool ready) {
 	struct visitor* first = NULL;
 	for (int i = 0; i < d->n; i++) {
 		struct visitor* v = &d->visitor[i];
-		if (v->where != NOBODY && v->where != INSIDE && (!first || v->since < first->since))
+		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
+		if (one && (!first || v->since < first->since))
 			first = v;
 	}
+	return first;
+}
+
+/* Who has waited longest goes; whether there was one. */
+static bool make_room(struct doorman* d) {
+	struct visitor* first = longest(d, false);
 	if (first && first->where == KNOCKING)
 		turn_away_slow(d, first);
 	if (first && first->where != NOBODY)
@@ -221,17 +228,8 @@ static void let_in(struct doorman* d, struct visitor* v) {
 
 /* Those who are ready, first come first. */
 static void let_in_all(struct doorman* d) {
-	while (d->inside < d->option.connections) {
-		struct visitor* first = NULL;
-		for (int i = 0; i < d->n; i++) {
-			struct visitor* v = &d->visitor[i];
-			if (v->where == READY && (!first || v->since < first->since))
-				first = v;
-		}
-		if (!first)
-			return;
-		let_in(d, first);
-	}
+	for (struct visitor* v; d->inside < d->option.connections && (v = longest(d, true));)
+		let_in(d, v);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */

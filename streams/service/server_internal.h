@@ -88,6 +88,8 @@ double server_clock(void); /* monotonic, seconds */
 enum MHD_Result call_reply(struct call*, int status, const char* type, struct text* text);
 enum MHD_Result call_reply_error(struct call*, const struct api_error*);
 enum MHD_Result call_queue(struct call*, int status, struct MHD_Response*);
+/* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
+struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
 const char* call_header(const struct call*, const char* name);
 
