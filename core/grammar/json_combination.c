@@ -78,7 +78,7 @@ const cJSON* schema_joined_with(struct compiler* c, const cJSON* schema, const c
 
 enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
 
-static const cJSON* followed(const struct compiler* c, const cJSON* schema) {
+const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 	for (int i = 0; i < MAX_SCHEMA_DEPTH && cJSON_IsObject(schema); i++) {
 		const cJSON* reference = json_field(schema, "$ref");
 		if (!cJSON_IsString(reference))
@@ -104,47 +104,52 @@ static unsigned declared_types(struct compiler* c, const cJSON* schema) {
 	return types >> TYPE_NUMBER & 1u ? types | 1u << TYPE_INTEGER : types;
 }
 
-/* Whether no value can be valid under both: other types, or a member that both require with other constants.
+/* Whether both have a few values, and none in common. */
+static bool values_differ(const cJSON* a, const cJSON* b) {
+	const cJSON *of_a = json_field(a, "const"), *of_b = json_field(b, "const");
+	const bool one_a = of_a, one_b = of_b;
+	if (!of_a && cJSON_IsArray(json_field(a, "enum")))
+		of_a = json_field(a, "enum")->child;
+	if (!of_b && cJSON_IsArray(json_field(b, "enum")))
+		of_b = json_field(b, "enum")->child;
+	if (!of_a || !of_b)
+		return false;
+	for (const cJSON* x = of_a; x; x = one_a ? NULL : x->next)
+		for (const cJSON* y = of_b; y; y = one_b ? NULL : y->next)
+			if (cJSON_Compare(x, y, true))
+				return false;
+	return true;
+}
+
+/* Whether no value can be valid under both: other types or values, or a member that both require with others.
  */
 static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
-	a = followed(c, a);
-	b = followed(c, b);
+	a = schema_followed(c, a);
+	b = schema_followed(c, b);
 	if (!cJSON_IsObject(a) || !cJSON_IsObject(b))
 		return false;
 	const unsigned both = declared_types(c, a) & declared_types(c, b);
-	if (both == 0)
+	if (both == 0 || values_differ(a, b))
 		return true;
-	const cJSON *x = json_field(a, "const"), *y = json_field(b, "const"), *field;
-	if (x && y)
-		return !cJSON_Compare(x, y, true);
-	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties");
 	if (both != 1u << TYPE_OBJECT)
 		return false;
-	cJSON_ArrayForEach (field, json_field(a, "required")) {
-		if (!cJSON_IsString(field))
-			continue;
-		const cJSON* of_both = NULL;
-		cJSON_ArrayForEach (of_both, json_field(b, "required")) {
-			if (cJSON_IsString(of_both) && strcmp(of_both->valuestring, field->valuestring) == 0)
-				break;
+	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties"), *name, *other;
+	cJSON_ArrayForEach (name, json_field(a, "required")) {
+		cJSON_ArrayForEach (other, json_field(b, "required")) {
+			if (!cJSON_IsString(name) || !cJSON_Compare(name, other, true))
+				continue;
+			const char* member = name->valuestring;
+			if (values_differ(schema_followed(c, cJSON_GetObjectItemCaseSensitive(of_a, member)),
+			                  schema_followed(c, cJSON_GetObjectItemCaseSensitive(of_b, member))))
+				return true;
 		}
-		const cJSON* one = followed(c, cJSON_GetObjectItemCaseSensitive(of_a, field->valuestring));
-		const cJSON* other = followed(c, cJSON_GetObjectItemCaseSensitive(of_b, field->valuestring));
-		x = cJSON_IsObject(one) ? json_field(one, "const") : NULL;
-		y = cJSON_IsObject(other) ? json_field(other, "const") : NULL;
-		if (!x && cJSON_IsObject(one) && cJSON_GetArraySize(json_field(one, "enum")) == 1)
-			x = cJSON_GetArrayItem(json_field(one, "enum"), 0);
-		if (!y && cJSON_IsObject(other) && cJSON_GetArraySize(json_field(other, "enum")) == 1)
-			y = cJSON_GetArrayItem(json_field(other, "enum"), 0);
-		if (of_both && x && y && !cJSON_Compare(x, y, true))
-			return true;
 	}
 	return false;
 }
 
 /* Of those the ones that are emitted. */
 static unsigned emitted_types(struct compiler* c, const cJSON* schema) {
-	const cJSON* target = followed(c, schema);
+	const cJSON* target = schema_followed(c, schema);
 	if (!cJSON_IsObject(target))
 		return ALL_TYPES;
 	const unsigned implied = schema_types(c, target), declared = declared_types(c, target);
@@ -152,16 +157,16 @@ static unsigned emitted_types(struct compiler* c, const cJSON* schema) {
 }
 
 static unsigned possible_types(struct compiler* c, const cJSON* schema) {
-	const cJSON* target = followed(c, schema);
+	const cJSON* target = schema_followed(c, schema);
 	return cJSON_IsObject(target) ? declared_types(c, target) : ALL_TYPES;
 }
 
 /* A member that the one requires and the other does not. */
 static const char* required_alone(const struct compiler* c, const cJSON* one, const cJSON* other) {
 	const cJSON *name, *known;
-	cJSON_ArrayForEach (name, json_field(followed(c, one), "required")) {
+	cJSON_ArrayForEach (name, json_field(schema_followed(c, one), "required")) {
 		bool found = !cJSON_IsString(name);
-		cJSON_ArrayForEach (known, json_field(followed(c, other), "required"))
+		cJSON_ArrayForEach (known, json_field(schema_followed(c, other), "required"))
 			found |= cJSON_Compare(name, known, true);
 		if (!found)
 			return name->valuestring;

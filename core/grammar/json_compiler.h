@@ -12,6 +12,7 @@ enum {
 	MAX_SCHEMA_DEPTH = 64,
 	MAX_SCHEMAS = 1 << 14,
 	MAX_ITEMS = 4096,
+	MAX_DIFFERENT = 256, /* values of an enum whose items differ */
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
 	MAX_SCHEMA_BYTES = 128 << 10
@@ -60,6 +61,8 @@ enum type {
 	TYPE_COUNT
 };
 
+/* What a schema's references lead to. */
+const cJSON* schema_followed(const struct compiler*, const cJSON* schema);
 /* Each emits before `next`; NOWHERE: nothing is valid, or the compiler has failed. */
 int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);

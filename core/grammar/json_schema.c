@@ -306,6 +306,40 @@ static int32_t emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 	return at;
 }
 
+/* ---- values --------------------------------------------------------------------------------- */
+
+unsigned schema_type_of(const cJSON* value) {
+	return 1u << (cJSON_IsObject(value)   ? TYPE_OBJECT
+	              : cJSON_IsArray(value)  ? TYPE_ARRAY
+	              : cJSON_IsString(value) ? TYPE_STRING
+	              : cJSON_IsNumber(value) ? TYPE_NUMBER
+	              : cJSON_IsBool(value)   ? TYPE_BOOLEAN
+	                                      : TYPE_NULL);
+}
+
+static bool fits_type(const cJSON* value, unsigned types) {
+	const bool whole = cJSON_IsNumber(value) && fabs(value->valuedouble - floor(value->valuedouble)) < 1e-300;
+	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
+}
+
+/* cJSON holds numbers as doubles. */
+static bool is_exact(const cJSON* value) {
+	const cJSON* one;
+	bool exact = !cJSON_IsNumber(value) || fabs(value->valuedouble) <= 0x1p53;
+	cJSON_ArrayForEach (one, value)
+		exact = exact && is_exact(one);
+	return exact;
+}
+
+static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
+	if (!is_exact(value))
+		return schema_refuse(c, "a number beyond ±2^53 is not supported");
+	char* const text = cJSON_PrintUnformatted(value);
+	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
+	cJSON_free(text);
+	return at;
+}
+
 /* ---- arrays --------------------------------------------------------------------------------- */
 
 static int32_t emit_item(struct compiler* c, const cJSON* schema, int32_t next) {
@@ -349,6 +383,34 @@ static int32_t emit_same_items(struct compiler* c, int rule, int least, int most
 	return emit_split(c->grammar, emit_space(c, emit_call(c->grammar, rule, rest)), none);
 }
 
+/* Items that differ from one another, of a few values: some of these, in their order. */
+static int32_t emit_different_items(struct compiler* c, const cJSON* items, int least, int most,
+                                    int32_t close, int32_t end) {
+	static const char* const known[] = {"enum", "type", NULL};
+	const cJSON *values = json_field(schema_followed(c, items), "enum"), *field;
+	const int n = cJSON_GetArraySize(values);
+	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n);
+	cJSON_ArrayForEach (field, schema_followed(c, items))
+		plain &= schema_is_one_of(field->string, known) || schema_describes(field->string);
+	for (int i = 0; i < n && plain; i++)
+		for (int j = 0; j < i; j++)
+			plain &= !cJSON_Compare(cJSON_GetArrayItem(values, i), cJSON_GetArrayItem(values, j), true);
+	if (!plain)
+		return schema_refuse(c,
+		                     "\"uniqueItems\" is supported for items of an \"enum\", as many as there are");
+	const unsigned types = schema_types(c, schema_followed(c, items));
+	int32_t more = end, first = least == 0 ? close : NOWHERE;
+	for (int i = n - 1; i >= 0; i--) {
+		const cJSON* value = cJSON_GetArrayItem(values, i);
+		if (!fits_type(value, types))
+			continue;
+		const int32_t at = emit_space(c, emit_constant(c, value, more));
+		first = emit_split(c->grammar, at, first);
+		more = emit_split(c->grammar, emit_literal(c, ",", at), more);
+	}
+	return first;
+}
+
 static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON *prefix = json_field(schema, "prefixItems"), *items = json_field(schema, "items");
 	int least = count_of(c, schema, "minItems");
@@ -357,8 +419,6 @@ static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next)
 		prefix = items;
 		items = NULL;
 	}
-	if (cJSON_IsTrue(json_field(schema, "uniqueItems")) && most != 1 && most != 0)
-		return schema_refuse(c, "\"uniqueItems\" is not supported");
 	least = least < 0 ? 0 : least;
 	const int fixed = prefix ? cJSON_GetArraySize(prefix) : 0;
 	if (least > MAX_ITEMS || most > MAX_ITEMS || fixed > MAX_ITEMS)
@@ -367,10 +427,13 @@ static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next)
 		return most < least
 		           ? NOWHERE
 		           : schema_refuse(c, "\"maxItems\" below the number of \"prefixItems\" is not supported");
-	const int rule = most == fixed || cJSON_IsFalse(items) ? 0 : item_rule(c, items);
+	const bool different = cJSON_IsTrue(json_field(schema, "uniqueItems")) && most != 1 && most != 0;
+	const int rule = most == fixed || different || cJSON_IsFalse(items) ? 0 : item_rule(c, items);
 	const int32_t close = emit_literal(c, "]", next), end = emit_space(c, close);
 	int32_t at;
-	if (fixed == 0)
+	if (different)
+		at = emit_different_items(c, prefix ? NULL : items, least, most, close, end);
+	else if (fixed == 0)
 		at = emit_same_items(c, rule, least, most, close, end);
 	else {
 		at = emit_more_items(c, rule, least > fixed ? least - fixed : 0, most < 0 ? -1 : most - fixed, end);
@@ -602,39 +665,7 @@ static int32_t emit_object(struct compiler* c, const cJSON* schema, int32_t next
 	return at;
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
-
-unsigned schema_type_of(const cJSON* value) {
-	return 1u << (cJSON_IsObject(value)   ? TYPE_OBJECT
-	              : cJSON_IsArray(value)  ? TYPE_ARRAY
-	              : cJSON_IsString(value) ? TYPE_STRING
-	              : cJSON_IsNumber(value) ? TYPE_NUMBER
-	              : cJSON_IsBool(value)   ? TYPE_BOOLEAN
-	                                      : TYPE_NULL);
-}
-
-static bool fits_type(const cJSON* value, unsigned types) {
-	const bool whole = cJSON_IsNumber(value) && fabs(value->valuedouble - floor(value->valuedouble)) < 1e-300;
-	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
-}
-
-/* cJSON holds numbers as doubles. */
-static bool is_exact(const cJSON* value) {
-	const cJSON* one;
-	bool exact = !cJSON_IsNumber(value) || fabs(value->valuedouble) <= 0x1p53;
-	cJSON_ArrayForEach (one, value)
-		exact = exact && is_exact(one);
-	return exact;
-}
-
-static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
-	if (!is_exact(value))
-		return schema_refuse(c, "a number beyond ±2^53 is not supported");
-	char* const text = cJSON_PrintUnformatted(value);
-	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
-	cJSON_free(text);
-	return at;
-}
+/* ---- any schema ---------------------------------------------------------------------------- */
 
 static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type, int32_t next) {
 	switch (type) {

@@ -229,7 +229,7 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 		if (r->failed)
 			start = NOWHERE;
 		else if (start == NOWHERE)
-			reader_fail(r, "it matches nothing");
+			reader_fail(r, grammar->failed ? "with it the form is too large" : "it matches nothing");
 	}
 	reader_close(r);
 	return start;

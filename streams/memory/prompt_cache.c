@@ -17,7 +17,14 @@
 #include "core/model/sha256.h"
 #include "kernels/pages.h"
 
-enum { BUCKETS = 4096, NAME = 64, QUEUED_BYTES = 64 << 20 };
+enum {
+	BUCKETS = 4096,
+	NAME = 64,
+	QUEUED_BYTES = 64 << 20,
+	/* Others wait while a request's pages are read: no longer than this, beyond some that are worth it. */
+	READ_BYTES = 16 << 20,
+	READ_TIME = 100000000 /* nanoseconds */
+};
 
 /* A file, in the machine's byte order: what another machine wrote has another program's name. */
 struct page_file {
@@ -371,6 +378,8 @@ void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, 
 	int64_t found = 0;
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n - 1; page++) {
 		const int32_t* of_page = token + page * PAGE_SLOTS;
+		if (found * (int64_t)cache->backend->page_bytes(cache) > READ_BYTES && clock_now() - now > READ_TIME)
+			break;
 		name_next(name, of_page);
 		if (page >= held && !bring_page(p, cache, name, of_page))
 			break;

@@ -5,7 +5,8 @@
  * build asks for other names. Kept is what a second request of its owner has found in memory; texts that come
  * once are never written. A thread writes, each file whole or not at all (written aside, synced, renamed);
  * above the size the longest unused go. Files are read when a request sits down, between turns, never in a
- * round, and checked before use: one that is damaged is told of and removed. One process a folder. */
+ * round, 16 MiB or for a tenth of a second, and checked before use: one that is damaged is told of and
+ * removed. One process a folder. */
 #ifndef SWIFTLET_STREAMS_MEMORY_PROMPT_CACHE_H
 #define SWIFTLET_STREAMS_MEMORY_PROMPT_CACHE_H
 

@@ -12,29 +12,34 @@
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-bool api_refuse(struct api_error* e, const char* param, const char* code, const char* format, ...) {
+static void say(struct api_error* e, int status, const char* type, const char* param, const char* code,
+                const char* format, va_list arguments) {
 	memset(e, 0, sizeof *e);
-	e->status = 400;
-	snprintf(e->type, sizeof e->type, "invalid_request_error");
+	e->status = status;
+	snprintf(e->type, sizeof e->type, "%s", type ? type : "invalid_request_error");
 	snprintf(e->param, sizeof e->param, "%s", param ? param : "");
 	snprintf(e->code, sizeof e->code, "%s", code ? code : "");
+	vsnprintf(e->message, sizeof e->message, format, arguments);
+}
+
+bool api_refuse(struct api_error* e, const char* param, const char* code, const char* format, ...) {
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(e->message, sizeof e->message, format, arguments);
+	say(e, 400, NULL, param, code, format, arguments);
 	va_end(arguments);
 	return false;
 }
 
 bool api_fail(struct api_error* e, int status, const char* type, const char* code, const char* format, ...) {
-	memset(e, 0, sizeof *e);
-	e->status = status;
-	snprintf(e->type, sizeof e->type, "%s", type ? type : "invalid_request_error");
-	snprintf(e->code, sizeof e->code, "%s", code ? code : "");
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(e->message, sizeof e->message, format, arguments);
+	say(e, status, type, NULL, code, format, arguments);
 	va_end(arguments);
 	return false;
+}
+
+bool api_no_memory(struct api_error* e) {
+	return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
 }
 
 char* api_error_text(const struct api_error* e) {
@@ -121,10 +126,18 @@ cJSON* api_parse(const char* body, size_t size, struct api_error* e) {
 
 /* ---- fields ------------------------------------------------------------------------------- */
 
+const cJSON* api_get(const cJSON* object, const char* name) {
+	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
+	return cJSON_IsNull(value) ? NULL : value;
+}
+
+const char* api_text(const cJSON* object, const char* name) {
+	return cJSON_GetStringValue(api_get(object, name));
+}
+
 static const cJSON* field(const cJSON* object, const char* name) {
 	const char* dot = strrchr(name, '.');
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, dot ? dot + 1 : name);
-	return cJSON_IsNull(value) ? NULL : value;
+	return api_get(object, dot ? dot + 1 : name);
 }
 
 bool api_number(const cJSON* object, const char* name, double least, double most, bool whole, double* out,

@@ -32,12 +32,16 @@ bool api_refuse(struct api_error*, const char* param, const char* code, const ch
 __attribute__((format(printf, 5, 6)))
 #endif
 bool api_fail(struct api_error*, int status, const char* type, const char* code, const char* format, ...);
+bool api_no_memory(struct api_error*); /* false, with a 500 */
 /* The body of the answer, malloc'd; NULL on no memory. */
 char* api_error_text(const struct api_error*);
 
 /* The body as an object without duplicated keys; free with cJSON_Delete. NULL with a 400. */
 cJSON* api_parse(const char* body, size_t size, struct api_error*);
 
+/* A member, NULL for null and where there is none; a string's text, NULL for what is none. */
+const cJSON* api_get(const cJSON* object, const char* name);
+const char* api_text(const cJSON* object, const char* name);
 /* object.name as a number in [least, most] (whole where `whole`); `name` may be a path for messages, of
  * which the last part is the key. False with a 400 on another type, out of range or not whole. Absent or
  * null: *out keeps its value. */

@@ -5,15 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const cJSON* get(const cJSON* object, const char* name) {
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
-	return cJSON_IsNull(value) ? NULL : value;
-}
-
 bool translation_open(struct translation* t, cJSON* body, struct api_error* error) {
 	*t = (struct translation){.from = body, .to = cJSON_CreateObject(), .error = error};
 	t->messages = cJSON_AddArrayToObject(t->to, "messages");
-	return t->messages || api_fail(error, 500, "server_error", NULL, "The server is out of memory.");
+	return t->messages || api_no_memory(error);
 }
 
 void translation_close(struct translation* t) {
@@ -37,7 +32,7 @@ static void append(struct translation* t, cJSON* list, cJSON* value) {
 }
 
 void translate_as(struct translation* t, const char* name, const char* as) {
-	const cJSON* value = get(t->from, name);
+	const cJSON* value = api_get(t->from, name);
 	if (value)
 		add(t, t->to, as, cJSON_Duplicate(value, true));
 }
@@ -73,7 +68,7 @@ cJSON* translate_message(struct translation* t, const char* role, const char* te
 
 void translate_call(struct translation* t, const char* id, const char* name, const char* arguments) {
 	cJSON* last = cJSON_GetArrayItem(t->messages, cJSON_GetArraySize(t->messages) - 1);
-	const char* role = cJSON_GetStringValue(get(last, "role"));
+	const char* role = api_text(last, "role");
 	if (!role || strcmp(role, "assistant") != 0)
 		last = translate_message(t, "assistant", NULL);
 	cJSON* calls = last ? cJSON_GetObjectItemCaseSensitive(last, "tool_calls") : NULL;
@@ -109,7 +104,7 @@ void translate_tool(struct translation* t, cJSON* tools, const cJSON* tool, cons
 	}
 	add(t, translated, "type", cJSON_CreateString("function"));
 	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-		const cJSON* value = get(tool, members[i][0]);
+		const cJSON* value = api_get(tool, members[i][0]);
 		if (value)
 			add(t, function, members[i][1], cJSON_Duplicate(value, true));
 	}
@@ -126,8 +121,8 @@ char* translate_text(struct translation* t, const cJSON* content, const char* fi
 		return NULL;
 	}
 	for (const cJSON* part = cJSON_IsArray(content) ? content->child : NULL; part; part = part->next) {
-		const char* type = cJSON_GetStringValue(get(part, "type"));
-		const char* text = cJSON_GetStringValue(get(part, "text"));
+		const char* type = api_text(part, "type");
+		const char* text = api_text(part, "text");
 		if (!type || !is_one_of(type, types) || !text) {
 			text_free(&all);
 			api_refuse(t->error, field, "unsupported_field",
@@ -140,9 +135,26 @@ char* translate_text(struct translation* t, const cJSON* content, const char* fi
 	text_put(&all, "");
 	char* out = all.failed ? NULL : all.data ? text_take(&all) : strdup("");
 	if (!out)
-		api_fail(t->error, 500, "server_error", NULL, "The server is out of memory.");
+		api_no_memory(t->error);
 	text_free(&all);
 	return out;
+}
+
+bool translate_result(struct translation* t, const char* id, const cJSON* content, const char* field,
+                      const char* const* types) {
+	char* text = translate_text(t, content, field, types);
+	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
+	if (message)
+		add(t, message, "tool_call_id", cJSON_CreateString(id));
+	free(text);
+	return text != NULL;
+}
+
+void translate_choice(struct translation* t, const char* name) {
+	cJSON* choice = cJSON_AddObjectToObject(t->to, "tool_choice");
+	cJSON* function = choice ? cJSON_AddObjectToObject(choice, "function") : NULL;
+	t->failed |= !function || !cJSON_AddStringToObject(choice, "type", "function") ||
+	             !cJSON_AddStringToObject(function, "name", name);
 }
 
 /* "messages[3].content" is of "messages" too. */
@@ -157,8 +169,7 @@ static void rename_error(struct api_error* error, const char* const (*renamed)[2
 bool translation_read(struct translation* t, int vocab, const char* const (*renamed)[2],
                       struct api_request* q) {
 	char* text = t->failed ? NULL : cJSON_PrintUnformatted(t->to);
-	const bool good = text ? api_read_chat(text, strlen(text), vocab, q, t->error)
-	                       : api_fail(t->error, 500, "server_error", NULL, "The server is out of memory.");
+	const bool good = text ? api_read_chat(text, strlen(text), vocab, q, t->error) : api_no_memory(t->error);
 	if (!good)
 		rename_error(t->error, renamed);
 	cJSON_free(text);

@@ -28,6 +28,11 @@ void translate_tool(struct translation*, cJSON* tools, const cJSON* tool, const 
 /* The texts of a list of parts whose types are among `types` (NULL-ended), joined; a string is itself. NULL
  * with a 400 that names the field. free() it. */
 char* translate_text(struct translation*, const cJSON* content, const char* field, const char* const* types);
+/* What a call gave, as translate_text reads it; false with a 400. */
+bool translate_result(struct translation*, const char* id, const cJSON* content, const char* field,
+                      const char* const* types);
+/* The tool that has to be called. */
+void translate_choice(struct translation*, const char* name);
 
 /* Reads what was translated, and frees it. renamed: pairs of chat's and the vendor's name of a field, for
  * errors, NULL-ended. */

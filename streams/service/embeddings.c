@@ -42,7 +42,7 @@ static bool embeddings_read(const char* body, size_t size, int vocab, struct api
 	                 ? cJSON_PrintUnformatted(completion)
 	                 : NULL;
 	if (good && !text)
-		good = api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+		good = api_no_memory(e);
 	if (good && !api_read_completion(text, strlen(text), vocab, q, e)) {
 		if (strcmp(e->param, "prompt") == 0)
 			strcpy(e->param, "input");

@@ -12,10 +12,6 @@
 
 enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
 
-static bool no_memory(struct call* c) {
-	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
-}
-
 static bool check_model(struct call* c, const struct api_request* q) {
 	const char* name = c->server->option.name;
 	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
@@ -63,7 +59,7 @@ static bool encode_begin(struct call* c, struct exchange* x, struct token_list* 
 	token_list_free(&more);
 	x->prompt[0] = prompt->id;
 	x->prompt_n[0] = prompt->n;
-	return good || no_memory(c);
+	return good || api_no_memory(&c->error);
 }
 
 static bool encode_chat(struct call* c, struct exchange* x) {
@@ -89,7 +85,7 @@ static bool encode_prediction(struct call* c, struct exchange* x) {
 	if (!tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size, TOKENIZE_NO_SPECIAL,
 	                      &list)) {
 		token_list_free(&list);
-		return no_memory(c);
+		return api_no_memory(&c->error);
 	}
 	x->expected = list.id;
 	x->n_expected = list.n;
@@ -113,7 +109,7 @@ static bool encode_text(struct call* c, struct exchange* x, int i) {
 	x->prompt[i] = list.id;
 	x->prompt_n[i] = list.n;
 	if (!good)
-		return no_memory(c);
+		return api_no_memory(&c->error);
 	return list.n > 0 || api_refuse(&c->error, "prompt", "invalid_value",
 	                                "'prompt' is empty and the model has no token to begin with.");
 }
@@ -124,7 +120,7 @@ static bool encode_prompts(struct call* c, struct exchange* x) {
 	x->prompt_n = calloc((size_t)x->n_prompts, sizeof *x->prompt_n);
 	if (!x->prompt || !x->prompt_n) {
 		x->n_prompts = 0;
-		return no_memory(c);
+		return api_no_memory(&c->error);
 	}
 	bool good = encode_prediction(c, x);
 	for (int i = 0; i < x->n_prompts && good; i++)
@@ -245,7 +241,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 		return api_fail(&c->error, 500, "server_error", NULL, "No random seed could be had.");
 	x->choice = calloc((size_t)n, sizeof *x->choice);
 	if (!x->choice)
-		return no_memory(c);
+		return api_no_memory(&c->error);
 	x->n = n;
 	for (int i = 0; i < n; i++) {
 		struct choice* choice = &x->choice[i];
@@ -256,7 +252,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 			choice->embedding = calloc((size_t)swiftlet_model_dim(c->server->model), sizeof(float));
 			choice->job.request.embedding = choice->embedding;
 			if (!choice->embedding)
-				return no_memory(c);
+				return api_no_memory(&c->error);
 		}
 		choice->job.owner = c->owner;
 		choice->speculation.most = x->server->option.session.max_draft;
@@ -267,7 +263,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 			x->voice->first(&x->out, &head, i);
 		}
 		if (x->request.echo && !echo_prompt(x, choice))
-			return no_memory(c);
+			return api_no_memory(&c->error);
 	}
 	return true;
 }
@@ -285,7 +281,7 @@ static bool name_exchange(struct call* c, struct exchange* x) {
 struct exchange* exchange_open(struct call* c, const struct reply_voice* voice) {
 	struct exchange* x = calloc(1, sizeof *x);
 	if (!x) {
-		no_memory(c);
+		api_no_memory(&c->error);
 		return NULL;
 	}
 	pthread_mutex_init(&x->lock, NULL);

@@ -184,7 +184,7 @@ static void finish(struct exchange* x) {
 	for (int i = 0; i < x->n; i++)
 		failed |= x->choice[i].reader.failed;
 	if (failed)
-		api_fail(&x->error, 500, "server_error", NULL, "The server is out of memory.");
+		api_no_memory(&x->error);
 	x->finished = true;
 	exchange_wake(x);
 }

@@ -76,36 +76,23 @@ static void put_block_end(struct text* out, const struct reply_head* h) {
 	finish(out);
 }
 
-static void close_block(struct text* out, const struct reply_head* h) {
-	struct reply_story* s = h->story;
-	if (s->open == STORY_NOTHING)
-		return;
-	put_block_end(out, h);
-	text_put(&s->said, s->items++ ? ", " : "");
-	put_block(&s->said, s->open, s->text.data ? s->text.data : "", s->text.size);
-	text_clear(&s->text);
-	s->open = STORY_NOTHING;
-}
-
-static void open_block(struct text* out, const struct reply_head* h, enum story_part what) {
-	if (h->story->open == what)
-		return;
-	close_block(out, h);
-	h->story->open = what;
+static void open_block(struct text* out, const struct reply_head* h) {
 	put_start(out, h);
-	put_block(out, what, "", 0);
+	put_block(out, h->story->open, "", 0);
 	finish(out);
 }
 
-static void say(struct text* out, const struct reply_head* h, enum story_part what, const char* text,
-                size_t size) {
-	const bool thought = what == STORY_REASONING;
-	if (!size)
-		return;
-	open_block(out, h, what);
+static void more_of_block(struct text* out, const struct reply_head* h, const char* text, size_t size) {
+	const bool thought = h->story->open == STORY_REASONING;
 	put_delta(out, h, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
-	text_add(&h->story->text, text, size);
 }
+
+static void close_block(struct text* out, const struct reply_head* h, struct text* item) {
+	put_block_end(out, h);
+	put_block(item, h->story->open, h->story->text.data, h->story->text.size);
+}
+
+static const struct story_voice blocks = {open_block, more_of_block, close_block};
 
 /* Theirs are objects: whatever else a model wrote is kept in one. */
 static void put_input(struct text* out, const char* arguments) {
@@ -130,21 +117,21 @@ static void put_use(struct text* out, const struct tool_call* call, const char* 
 
 static void calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
                   int first, int n) {
-	struct reply_story* s = h->story;
 	(void)index;
 	for (int i = first; i < n; i++) {
-		struct text input = {0};
-		close_block(out, h);
+		struct text input = {0}, item = {0};
+		story_close(out, h, &blocks);
 		put_input(&input, call[i].arguments);
 		put_start(out, h);
 		put_use(out, &call[i], "{}");
 		finish(out);
 		put_delta(out, h, "input_json_delta", "partial_json", input.data ? input.data : "", input.size);
 		put_block_end(out, h);
-		text_put(&s->said, s->items++ ? ", " : "");
-		put_use(&s->said, &call[i], input.data ? input.data : "{}");
-		s->said.failed |= input.failed;
+		put_use(&item, &call[i], input.data ? input.data : "{}");
+		item.failed |= input.failed;
+		story_keep(h->story, &item);
 		text_free(&input);
+		text_free(&item);
 	}
 }
 
@@ -165,14 +152,13 @@ static void first_events(struct text* out, const struct reply_head* h, int index
 static void part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
                  const char* detail) {
 	(void)detail;
-	say(out, h, STORY_REASONING, c->reasoning, c->reasoning_size);
-	say(out, h, STORY_TEXT, c->text, c->size);
+	story_tell(out, h, &blocks, c);
 }
 
 static void last(struct text* out, const struct reply_head* h, const struct reply_choice* c,
                  const char* detail) {
 	(void)detail;
-	close_block(out, h);
+	story_close(out, h, &blocks);
 	h->story->stop = c->stop;
 	h->story->n_calls = c->n_calls;
 	h->story->stop_string = c->stop_string;
@@ -200,20 +186,15 @@ static void end(struct text* out, const struct reply_head* h, const struct reply
 
 static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
                   const struct reply_usage* u) {
-	struct text events = {0};
 	(void)n;
-	part(&events, h, c, NULL);
-	calls(&events, h, 0, c->call, 0, c->n_calls);
-	last(&events, h, c, NULL);
-	text_free(&events);
+	out->failed |= !story_whole(&voice_messages, h, c);
 	put_head(out, h);
-	text_add(out, h->story->said.data ? h->story->said.data : "", h->story->said.size);
+	text_add(out, h->story->said.data, h->story->said.size);
 	text_put(out, "], ");
 	put_stop(out, h);
 	text_put(out, ", \"usage\": ");
 	put_usage(out, u);
 	text_put(out, "}\n");
-	out->failed |= h->story->said.failed || h->story->text.failed;
 }
 
 char* messages_error_text(const struct api_error* e) {

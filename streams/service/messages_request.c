@@ -8,33 +8,20 @@
 
 static const char* const text_types[] = {"text", NULL};
 
-static const cJSON* get(const cJSON* object, const char* name) {
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
-	return cJSON_IsNull(value) ? NULL : value;
-}
-
-static const char* string_of(const cJSON* object, const char* name) {
-	return cJSON_GetStringValue(get(object, name));
-}
-
 /* ---- messages ----------------------------------------------------------------------------- */
 
 static bool read_result(struct translation* t, const cJSON* block) {
-	const char* id = string_of(block, "tool_use_id");
-	const cJSON* content = get(block, "content");
+	static const cJSON nothing = {.type = cJSON_String, .valuestring = ""};
+	const char* id = api_text(block, "tool_use_id");
+	const cJSON* content = api_get(block, "content");
 	if (!id)
 		return api_refuse(t->error, "messages", "invalid_value", "A tool_result needs 'tool_use_id'.");
-	char* text = content ? translate_text(t, content, "messages", text_types) : strdup("");
-	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
-	free(text);
-	if (message && !cJSON_AddStringToObject(message, "tool_call_id", id))
-		t->failed = true;
-	return text != NULL;
+	return translate_result(t, id, content ? content : &nothing, "messages", text_types);
 }
 
 static bool read_use(struct translation* t, const cJSON* block) {
-	const char *id = string_of(block, "id"), *name = string_of(block, "name");
-	const cJSON* input = get(block, "input");
+	const char *id = api_text(block, "id"), *name = api_text(block, "name");
+	const cJSON* input = api_get(block, "input");
 	if (!id || !name || (input && !cJSON_IsObject(input)))
 		return api_refuse(t->error, "messages", "invalid_value",
 		                  "A tool_use needs 'id', 'name' and an object 'input'.");
@@ -51,7 +38,7 @@ static bool read_use(struct translation* t, const cJSON* block) {
 static bool read_texts(struct translation* t, const char* role, const cJSON** block) {
 	struct text all = {0};
 	for (; *block; *block = (*block)->next) {
-		const char *type = string_of(*block, "type"), *text = string_of(*block, "text");
+		const char *type = api_text(*block, "type"), *text = api_text(*block, "text");
 		if (!type || strcmp(type, "text") != 0)
 			break;
 		text_put(&all, text ? text : "");
@@ -64,7 +51,7 @@ static bool read_texts(struct translation* t, const char* role, const cJSON** bl
 
 static bool read_blocks(struct translation* t, const char* role, const cJSON* block) {
 	while (block) {
-		const char* type = string_of(block, "type");
+		const char* type = api_text(block, "type");
 		if (type && strcmp(type, "text") == 0) {
 			read_texts(t, role, &block);
 			continue;
@@ -83,7 +70,7 @@ static bool read_blocks(struct translation* t, const char* role, const cJSON* bl
 }
 
 static bool read_messages(struct translation* t) {
-	const cJSON *messages = get(t->from, "messages"), *system = get(t->from, "system");
+	const cJSON *messages = api_get(t->from, "messages"), *system = api_get(t->from, "system");
 	if (system) {
 		char* text = translate_text(t, system, "system", text_types);
 		if (!text)
@@ -94,8 +81,8 @@ static bool read_messages(struct translation* t) {
 	if (!cJSON_IsArray(messages))
 		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
 	for (const cJSON* message = messages->child; message; message = message->next) {
-		const cJSON* content = get(message, "content");
-		const char* role = string_of(message, "role");
+		const cJSON* content = api_get(message, "content");
+		const char* role = api_text(message, "role");
 		if (!role ||
 		    (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
 			return api_refuse(t->error, "messages", "invalid_value",
@@ -114,13 +101,13 @@ static bool read_messages(struct translation* t) {
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
 static bool read_tools(struct translation* t) {
-	const cJSON* tools = get(t->from, "tools");
+	const cJSON* tools = api_get(t->from, "tools");
 	if (tools && !cJSON_IsArray(tools))
 		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
 	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
 	for (const cJSON* tool = tools ? tools->child : NULL; tool; tool = tool->next) {
-		const char* type = string_of(tool, "type");
-		if ((type && strcmp(type, "custom") != 0) || !string_of(tool, "name"))
+		const char* type = api_text(tool, "type");
+		if ((type && strcmp(type, "custom") != 0) || !api_text(tool, "name"))
 			return api_refuse(t->error, "tools", "unsupported_field",
 			                  "A tool of type \"%.40s\" is not supported; \"custom\", with a name, is.",
 			                  type ? type : "custom");
@@ -130,35 +117,32 @@ static bool read_tools(struct translation* t) {
 }
 
 static bool read_tool_choice(struct translation* t) {
-	const cJSON* choice = get(t->from, "tool_choice");
-	const char* type = string_of(choice, "type");
+	const cJSON* choice = api_get(t->from, "tool_choice");
+	const char* type = api_text(choice, "type");
 	static const char* const words[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
 	if (!choice)
 		return true;
-	if (cJSON_IsTrue(get(choice, "disable_parallel_tool_use")))
+	if (cJSON_IsTrue(api_get(choice, "disable_parallel_tool_use")))
 		t->failed |= !cJSON_AddFalseToObject(t->to, "parallel_tool_calls");
 	for (size_t i = 0; type && i < sizeof words / sizeof *words; i++)
 		if (strcmp(type, words[i][0]) == 0) {
 			t->failed |= !cJSON_AddStringToObject(t->to, "tool_choice", words[i][1]);
 			return true;
 		}
-	const char* name = string_of(choice, "name");
+	const char* name = api_text(choice, "name");
 	if (!type || strcmp(type, "tool") != 0 || !name)
 		return api_refuse(
 		    t->error, "tool_choice", "invalid_value",
 		    "'tool_choice' has a type of \"auto\", \"any\", \"none\" or \"tool\" with a 'name'.");
-	cJSON* to = cJSON_AddObjectToObject(t->to, "tool_choice");
-	cJSON* function = to ? cJSON_AddObjectToObject(to, "function") : NULL;
-	t->failed |= !function || !cJSON_AddStringToObject(to, "type", "function") ||
-	             !cJSON_AddStringToObject(function, "name", name);
+	translate_choice(t, name);
 	return true;
 }
 
 static bool read_form(struct translation* t) {
-	const cJSON* format = get(get(t->from, "output_config"), "format");
-	format = format ? format : get(t->from, "output_format");
-	const char* type = string_of(format, "type");
-	const cJSON* schema = get(format, "schema");
+	const cJSON* format = api_get(api_get(t->from, "output_config"), "format");
+	format = format ? format : api_get(t->from, "output_format");
+	const char* type = api_text(format, "type");
+	const cJSON* schema = api_get(format, "schema");
 	if (!format)
 		return true;
 	if (!type || strcmp(type, "json_schema") != 0 || !schema)
@@ -177,7 +161,7 @@ static bool read_form(struct translation* t) {
 
 /* As Qwen3's templates name it. */
 static bool read_thinking(struct translation* t) {
-	const char* type = string_of(get(t->from, "thinking"), "type");
+	const char* type = api_text(api_get(t->from, "thinking"), "type");
 	cJSON* variables = type ? cJSON_AddObjectToObject(t->to, "chat_template_kwargs") : NULL;
 	t->failed |= type && (!variables || !cJSON_AddBoolToObject(variables, "enable_thinking",
 	                                                           strcmp(type, "disabled") != 0));
@@ -201,7 +185,7 @@ static bool read_any(const char* body, size_t size, int vocab, bool counted, str
 	cJSON* parsed = api_parse(body, size, e);
 	if (!parsed)
 		return false;
-	bool good = counted || get(parsed, "max_tokens") ||
+	bool good = counted || api_get(parsed, "max_tokens") ||
 	            api_refuse(e, "max_tokens", "missing_required_parameter", "'max_tokens' is required.");
 	good = good && translation_open(&t, parsed, e);
 	if (good) {

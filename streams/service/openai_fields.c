@@ -7,13 +7,25 @@
 
 /* ---- numbers and flags -------------------------------------------------------------------- */
 
-static bool read_int(struct reading* r, const char* name, int least, int most, int* out) {
+static void* member(const struct reading* r) { return (char*)r->to + r->field->at; }
+
+bool read_number(struct reading* r, const char* name) {
+	return api_number(r->body, name, r->field->least, r->field->most, false, member(r), r->error);
+}
+
+static bool read_int(struct reading* r, const char* name, double least, double most, int* out) {
 	double v = *out;
 	if (!api_number(r->body, name, least, most, true, &v, r->error))
 		return false;
 	*out = (int)v;
 	return true;
 }
+
+bool read_whole_number(struct reading* r, const char* name) {
+	return read_int(r, name, r->field->least, r->field->most, member(r));
+}
+
+bool read_flag(struct reading* r, const char* name) { return api_flag(r->body, name, member(r), r->error); }
 
 bool read_model(struct reading* r, const char* name) {
 	const char* model = NULL;
@@ -34,35 +46,12 @@ bool read_max_tokens(struct reading* r, const char* name) {
 	return true;
 }
 
-bool read_temperature(struct reading* r, const char* name) {
-	return api_number(r->body, name, 0, 2, false, &r->to->temperature, r->error);
-}
 bool read_top_p(struct reading* r, const char* name) {
 	if (!api_number(r->body, name, 0, 1, false, &r->to->top_p, r->error))
 		return false;
 	/* 0 keeps the most probable token, as the smallest positive share does */
 	r->to->top_p = fmax(r->to->top_p, 1e-6);
 	return true;
-}
-bool read_min_p(struct reading* r, const char* name) {
-	return api_number(r->body, name, 0, 1, false, &r->to->min_p, r->error);
-}
-bool read_top_k(struct reading* r, const char* name) { return read_int(r, name, 0, 1 << 24, &r->to->top_k); }
-bool read_presence(struct reading* r, const char* name) {
-	return api_number(r->body, name, -2, 2, false, &r->to->presence_penalty, r->error);
-}
-bool read_frequency(struct reading* r, const char* name) {
-	return api_number(r->body, name, -2, 2, false, &r->to->frequency_penalty, r->error);
-}
-bool read_repetition(struct reading* r, const char* name) {
-	return api_number(r->body, name, 0.01, 10, false, &r->to->repetition_penalty, r->error);
-}
-bool read_n(struct reading* r, const char* name) { return read_int(r, name, 1, API_MAX_CHOICES, &r->to->n); }
-bool read_stream(struct reading* r, const char* name) {
-	return api_flag(r->body, name, &r->to->stream, r->error);
-}
-bool read_echo(struct reading* r, const char* name) {
-	return api_flag(r->body, name, &r->to->echo, r->error);
 }
 
 bool read_seed(struct reading* r, const char* name) {
@@ -86,10 +75,6 @@ bool read_logprobs_count(struct reading* r, const char* name) {
 	r->to->logprobs = v >= 0;
 	r->to->top_logprobs = v > 0 ? v : 0;
 	return true;
-}
-
-bool read_logprobs_flag(struct reading* r, const char* name) {
-	return api_flag(r->body, name, &r->to->logprobs, r->error);
 }
 
 bool read_top_logprobs(struct reading* r, const char* name) {
@@ -176,7 +161,7 @@ bool read_logit_bias(struct reading* r, const char* name) {
 		                  API_MAX_BIASES);
 	r->to->bias = n ? calloc((size_t)n, sizeof *r->to->bias) : NULL;
 	if (n && !r->to->bias)
-		return reading_no_memory(r);
+		return api_no_memory(r->error);
 	for (const cJSON* item = biases->child; item; item = item->next)
 		if (!add_bias(r, item))
 			return false;
@@ -209,10 +194,6 @@ bool read_stop(struct reading* r, const char* name) {
 		if (!add_stop(r, item))
 			return false;
 	return true;
-}
-
-bool read_ignore_eos(struct reading* r, const char* name) {
-	return api_flag(r->body, name, &r->to->ignore_eos, r->error);
 }
 
 bool read_end_tokens(struct reading* r, const char* name) {

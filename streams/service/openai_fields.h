@@ -4,41 +4,45 @@
 
 #include "streams/service/openai.h"
 
+struct reading;
+/* A row of the table: in which requests, who reads it, and for those that only store it where and within
+ * what. */
+struct field {
+	const char* name;
+	int where;
+	bool (*read)(struct reading*, const char* name);
+	size_t at;
+	double least, most;
+};
+
 struct reading {
 	const cJSON* body;
 	const char* text; /* the body's */
 	size_t size;
 	struct api_request* to;
 	int vocab;
+	const struct field* field; /* that is read */
 	struct api_error* error;
 };
 
-bool reading_no_memory(struct reading*); /* false */
 bool reading_copy(struct reading*, const char* from, char** to);
 const cJSON* reading_get(const struct reading*, const char* name); /* NULL for null too */
 
 /* Each takes its field from the body into the request; false with the error, which names the field. */
+/* Into the member that the table names. */
+bool read_number(struct reading*, const char* name);
+bool read_whole_number(struct reading*, const char* name);
+bool read_flag(struct reading*, const char* name);
 bool read_model(struct reading*, const char* name);
 bool read_max_tokens(struct reading*, const char* name);
-bool read_temperature(struct reading*, const char* name);
 bool read_top_p(struct reading*, const char* name);
-bool read_min_p(struct reading*, const char* name);
-bool read_top_k(struct reading*, const char* name);
-bool read_presence(struct reading*, const char* name);
-bool read_frequency(struct reading*, const char* name);
-bool read_repetition(struct reading*, const char* name);
-bool read_n(struct reading*, const char* name);
-bool read_stream(struct reading*, const char* name);
-bool read_echo(struct reading*, const char* name);
 bool read_seed(struct reading*, const char* name);
 bool read_logprobs_count(struct reading*, const char* name);
-bool read_logprobs_flag(struct reading*, const char* name);
 bool read_top_logprobs(struct reading*, const char* name);
 bool read_stream_options(struct reading*, const char* name);
 bool read_metadata(struct reading*, const char* name);
 bool read_logit_bias(struct reading*, const char* name);
 bool read_stop(struct reading*, const char* name);
-bool read_ignore_eos(struct reading*, const char* name);
 bool read_end_tokens(struct reading*, const char* name);
 /* openai_form.c */
 bool read_response_format(struct reading*, const char* name);

@@ -18,7 +18,7 @@ static bool read_id_prompt(struct reading* r, const cJSON* list, struct api_prom
 		return api_refuse(r->error, "prompt", "invalid_value", "'prompt' holds an empty array.");
 	p->id = malloc((size_t)n * sizeof *p->id);
 	if (!p->id)
-		return reading_no_memory(r);
+		return api_no_memory(r->error);
 	for (const cJSON* item = list->child; item; item = item->next) {
 		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
 		if (!(v >= 0 && v < r->vocab) || v != floor(v))
@@ -52,7 +52,7 @@ bool read_prompt(struct reading* r, const char* name) {
 		                  API_MAX_CHOICES);
 	r->to->prompt = calloc((size_t)n, sizeof *r->to->prompt);
 	if (!r->to->prompt)
-		return reading_no_memory(r);
+		return api_no_memory(r->error);
 	if (!several)
 		return read_one_prompt(r, prompt);
 	for (const cJSON* item = prompt->child; item; item = item->next) {
@@ -98,7 +98,7 @@ static bool read_content(struct reading* r, const cJSON* content, const char* fi
 			at += length;
 		}
 		if (!pass && !(*out = calloc(1, at + 1)))
-			return reading_no_memory(r);
+			return api_no_memory(r->error);
 		*size = at;
 	}
 	return true;

@@ -367,22 +367,13 @@ static void end(struct text* out, const struct reply_head* h, const struct reply
 	text_put(out, "data: [DONE]\n\n");
 }
 
-const struct reply_voice voice_completion = {.id = "cmpl-",
-                                             .read = api_read_completion,
-                                             .first = first_chunk,
-                                             .part = part,
-                                             .calls = calls,
-                                             .last = last,
-                                             .end = end,
-                                             .whole = whole};
-const struct reply_voice voice_chat = {.id = "chatcmpl-",
-                                       .read = api_read_chat,
-                                       .first = first_chunk,
-                                       .part = part,
-                                       .calls = calls,
-                                       .last = last,
-                                       .end = end,
-                                       .whole = whole};
+#define VOICE(name, reader)                                                                                  \
+	{                                                                                                        \
+		.id = name, .read = reader, .first = first_chunk, .part = part, .calls = calls, .last = last,        \
+		.end = end, .whole = whole                                                                           \
+	}
+const struct reply_voice voice_completion = VOICE("cmpl-", api_read_completion);
+const struct reply_voice voice_chat = VOICE("chatcmpl-", api_read_chat);
 
 void reply_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
 	text_put(out, "[");

@@ -1,4 +1,5 @@
 /* The readers of the two requests: one table of fields. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,77 +8,69 @@
 
 enum { COMPLETION = 1, CHAT = 2, BOTH = 3 };
 
-bool reading_no_memory(struct reading* r) {
-	return api_fail(r->error, 500, "server_error", NULL, "The server is out of memory.");
-}
-
 bool reading_copy(struct reading* r, const char* from, char** to) {
 	*to = strdup(from);
-	return *to || reading_no_memory(r);
+	return *to || api_no_memory(r->error);
 }
 
-const cJSON* reading_get(const struct reading* r, const char* name) {
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(r->body, name);
-	return cJSON_IsNull(value) ? NULL : value;
-}
+const cJSON* reading_get(const struct reading* r, const char* name) { return api_get(r->body, name); }
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
 /* Read in this order: `n` before `best_of`. */
-static const struct {
-	const char* name;
-	int where;
-	bool (*read)(struct reading*, const char* name);
-} fields[] = {
-    {"model", BOTH, read_model},
-    {"prompt", COMPLETION, read_prompt},
-    {"messages", CHAT, read_chat},
-    {"tools", CHAT, was_read},
-    {"documents", CHAT, was_read},
-    {"chat_template_kwargs", CHAT, was_read}, /* as vLLM and llama.cpp name it */
-    {"max_tokens", BOTH, read_max_tokens},
-    {"max_completion_tokens", CHAT, read_max_tokens},
-    {"temperature", BOTH, read_temperature},
-    {"top_p", BOTH, read_top_p},
-    {"min_p", BOTH, read_min_p}, /* ours, as vLLM names it */
-    {"top_k", BOTH, read_top_k}, /* the same */
-    {"n", BOTH, read_n},
-    {"stream", BOTH, read_stream},
-    {"stream_options", BOTH, read_stream_options},
-    {"logprobs", COMPLETION, read_logprobs_count},
-    {"logprobs", CHAT, read_logprobs_flag},
-    {"top_logprobs", CHAT, read_top_logprobs},
-    {"echo", COMPLETION, read_echo},
-    {"stop", BOTH, read_stop},
-    {"ignore_eos", BOTH, read_ignore_eos},     /* ours, as vLLM names it */
-    {"stop_token_ids", BOTH, read_end_tokens}, /* the same */
-    {"seed", BOTH, read_seed},
-    {"metadata", BOTH, read_metadata},
-    {"prediction", BOTH, read_prediction},
-    {"user", BOTH, want_string},
-    {"best_of", COMPLETION, want_best_of},
-    {"suffix", COMPLETION, want_nothing},
-    {"presence_penalty", BOTH, read_presence},
-    {"frequency_penalty", BOTH, read_frequency},
-    {"repetition_penalty", BOTH, read_repetition}, /* ours, as vLLM names it */
-    {"logit_bias", BOTH, read_logit_bias},
-    {"response_format", CHAT, read_response_format},
-    {"guided_json", BOTH, read_guided}, /* ours, as vLLM names them */
-    {"guided_regex", BOTH, read_guided},
-    {"guided_choice", BOTH, read_guided},
-    {"guided_grammar", BOTH, read_guided},
-    {"grammar", BOTH, read_guided}, /* as llama.cpp names it */
-    {"functions", CHAT, want_empty},
-    {"tool_choice", CHAT, read_tool_choice},
-    {"function_call", CHAT, want_word},
-    {"parallel_tool_calls", CHAT, read_parallel},
-    {"store", CHAT, is_hint}, /* nothing is ever stored of a request */
-    {"service_tier", CHAT, is_hint},
-    {"reasoning_effort", CHAT, is_hint},
-    {"verbosity", CHAT, is_hint},
-    {"prompt_cache_key", BOTH, is_hint},
-    {"safety_identifier", BOTH, is_hint},
-    {"modalities", CHAT, want_text_only},
+#define BY(reader) reader, 0, 0, 0
+#define INTO(reader, member, least, most) reader, offsetof(struct api_request, member), least, most
+static const struct field fields[] = {
+    {"model", BOTH, BY(read_model)},
+    {"prompt", COMPLETION, BY(read_prompt)},
+    {"messages", CHAT, BY(read_chat)},
+    {"tools", CHAT, BY(was_read)},
+    {"documents", CHAT, BY(was_read)},
+    {"chat_template_kwargs", CHAT, BY(was_read)}, /* as vLLM and llama.cpp name it */
+    {"max_tokens", BOTH, BY(read_max_tokens)},
+    {"max_completion_tokens", CHAT, BY(read_max_tokens)},
+    {"temperature", BOTH, INTO(read_number, temperature, 0, 2)},
+    {"top_p", BOTH, BY(read_top_p)},
+    {"min_p", BOTH, INTO(read_number, min_p, 0, 1)},             /* ours, as vLLM names it */
+    {"top_k", BOTH, INTO(read_whole_number, top_k, 0, 1 << 24)}, /* the same */
+    {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_CHOICES)},
+    {"stream", BOTH, INTO(read_flag, stream, 0, 1)},
+    {"stream_options", BOTH, BY(read_stream_options)},
+    {"logprobs", COMPLETION, BY(read_logprobs_count)},
+    {"logprobs", CHAT, INTO(read_flag, logprobs, 0, 1)},
+    {"top_logprobs", CHAT, BY(read_top_logprobs)},
+    {"echo", COMPLETION, INTO(read_flag, echo, 0, 1)},
+    {"stop", BOTH, BY(read_stop)},
+    {"ignore_eos", BOTH, INTO(read_flag, ignore_eos, 0, 1)}, /* ours, as vLLM names it */
+    {"stop_token_ids", BOTH, BY(read_end_tokens)},           /* the same */
+    {"seed", BOTH, BY(read_seed)},
+    {"metadata", BOTH, BY(read_metadata)},
+    {"prediction", BOTH, BY(read_prediction)},
+    {"user", BOTH, BY(want_string)},
+    {"best_of", COMPLETION, BY(want_best_of)},
+    {"suffix", COMPLETION, BY(want_nothing)},
+    {"presence_penalty", BOTH, INTO(read_number, presence_penalty, -2, 2)},
+    {"frequency_penalty", BOTH, INTO(read_number, frequency_penalty, -2, 2)},
+    {"repetition_penalty", BOTH,
+     INTO(read_number, repetition_penalty, 0.01, 10)}, /* ours, as vLLM names it */
+    {"logit_bias", BOTH, BY(read_logit_bias)},
+    {"response_format", CHAT, BY(read_response_format)},
+    {"guided_json", BOTH, BY(read_guided)}, /* ours, as vLLM names them */
+    {"guided_regex", BOTH, BY(read_guided)},
+    {"guided_choice", BOTH, BY(read_guided)},
+    {"guided_grammar", BOTH, BY(read_guided)},
+    {"grammar", BOTH, BY(read_guided)}, /* as llama.cpp names it */
+    {"functions", CHAT, BY(want_empty)},
+    {"tool_choice", CHAT, BY(read_tool_choice)},
+    {"function_call", CHAT, BY(want_word)},
+    {"parallel_tool_calls", CHAT, BY(read_parallel)},
+    {"store", CHAT, BY(is_hint)}, /* nothing is ever stored of a request */
+    {"service_tier", CHAT, BY(is_hint)},
+    {"reasoning_effort", CHAT, BY(is_hint)},
+    {"verbosity", CHAT, BY(is_hint)},
+    {"prompt_cache_key", BOTH, BY(is_hint)},
+    {"safety_identifier", BOTH, BY(is_hint)},
+    {"modalities", CHAT, BY(want_text_only)},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -97,7 +90,7 @@ static bool read_fields(struct reading* r, int where) {
 	if (!all_known(r, where))
 		return false;
 	for (int i = 0; i < FIELDS; i++)
-		if ((fields[i].where & where) && !fields[i].read(r, fields[i].name))
+		if ((fields[i].where & where) && !(r->field = &fields[i])->read(r, fields[i].name))
 			return false;
 	const struct api_request* q = r->to;
 	if (q->grammar && q->ignore_eos && q->n_end_tokens == 0)

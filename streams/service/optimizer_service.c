@@ -172,10 +172,11 @@ static struct remote* make_room(struct optimizer_service* s, int owner) {
 	return oldest;
 }
 
-/* ---- the five ----------------------------------------------------------------------------- */
+/* ---- the six ------------------------------------------------------------------------------ */
 
-static bool create(struct optimizer_service* s, int owner, const cJSON* body, struct text* out,
-                   struct api_error* e) {
+static bool create(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
+                   struct text* out, struct api_error* e) {
+	(void)id;
 	struct search_options o;
 	struct error why;
 	int window;
@@ -293,57 +294,32 @@ static bool observe(struct optimizer_service* s, int owner, const char* id, cons
 	return true;
 }
 
-bool optimizer_create(struct optimizer_service* s, int owner, const cJSON* body, struct text* out,
-                      struct api_error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool good = create(s, owner, body, out, e);
-	pthread_mutex_unlock(&s->lock);
-	return good;
-}
-
-bool optimizer_propose(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
-                       struct text* out, struct api_error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool good = propose(s, owner, id, body, out, e);
-	pthread_mutex_unlock(&s->lock);
-	return good;
-}
-
-bool optimizer_observe(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
-                       struct text* out, struct api_error* e) {
-	pthread_mutex_lock(&s->lock);
-	const bool good = observe(s, owner, id, body, out, e);
-	pthread_mutex_unlock(&s->lock);
-	return good;
-}
-
-bool optimizer_best(struct optimizer_service* s, int owner, const char* id, struct text* out,
-                    struct api_error* e) {
-	pthread_mutex_lock(&s->lock);
+static bool best(struct optimizer_service* s, int owner, const char* id, const cJSON* body, struct text* out,
+                 struct api_error* e) {
 	const struct remote* r = find(s, owner, id, e);
-	if (r) {
-		put_best(out, r);
-		text_put(out, "\n");
-	}
-	pthread_mutex_unlock(&s->lock);
-	return r != NULL;
+	(void)body;
+	if (!r)
+		return false;
+	put_best(out, r);
+	text_put(out, "\n");
+	return true;
 }
 
-bool optimizer_delete(struct optimizer_service* s, int owner, const char* id, struct text* out,
-                      struct api_error* e) {
-	pthread_mutex_lock(&s->lock);
+static bool delete (struct optimizer_service* s, int owner, const char* id, const cJSON* body,
+                    struct text* out, struct api_error* e) {
 	struct remote* r = find(s, owner, id, e);
-	if (r) {
-		search_close(r->search);
-		r->search = NULL;
-		text_print(out, "{\"id\": \"%s\", \"deleted\": true}\n", r->id);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return r != NULL;
+	(void)body;
+	if (!r)
+		return false;
+	search_close(r->search);
+	r->search = NULL;
+	text_print(out, "{\"id\": \"%s\", \"deleted\": true}\n", r->id);
+	return true;
 }
 
-void optimizer_list(struct optimizer_service* s, int owner, struct text* out) {
-	pthread_mutex_lock(&s->lock);
+static bool list(struct optimizer_service* s, int owner, const char* id, const cJSON* body, struct text* out,
+                 struct api_error* e) {
+	(void)id, (void)body, (void)e;
 	text_put(out, "{\"object\": \"list\", \"data\": [");
 	const char* separator = "";
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
@@ -356,5 +332,15 @@ void optimizer_list(struct optimizer_service* s, int owner, struct text* out) {
 		separator = ", ";
 	}
 	text_put(out, "]}\n");
+	return true;
+}
+
+bool optimizer_answer(struct optimizer_service* s, enum optimizer_request what, int owner, const char* id,
+                      const cJSON* body, struct text* out, struct api_error* e) {
+	static bool (*const answers[])(struct optimizer_service*, int, const char*, const cJSON*, struct text*,
+	                               struct api_error*) = {list, create, propose, observe, best, delete};
+	pthread_mutex_lock(&s->lock);
+	const bool good = answers[what](s, owner, id, body, out, e);
 	pthread_mutex_unlock(&s->lock);
+	return good;
 }

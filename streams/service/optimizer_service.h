@@ -17,24 +17,23 @@ struct optimizer_service;
 struct optimizer_service* optimizer_service_open(int owners);
 void optimizer_service_close(struct optimizer_service*);
 
-/* {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32, "bayes_interval"? 25, "max_steps"?
- * 1000, "patience"? 300, "max_matchness"? 0.95, "confirm"? 1, "acquisition"? "ucb"|"ei", "kernel"?
- * "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"}} -> {"id", …} */
-bool optimizer_create(struct optimizer_service*, int owner, const cJSON* body, struct text* out,
-                      struct api_error*);
-/* {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention", "mlp", "needed",
- * "window", "size"}, or {"done": true, "state"} when the search has ended. body may be NULL. */
-bool optimizer_propose(struct optimizer_service*, int owner, const char* id, const cJSON* body,
-                       struct text* out, struct api_error*);
-/* {"attention", "mlp", "matches", "rows", "window"?, "distance"?: mean over the rows of 1 - cosine between
- * the two models' last hidden states} -> {"state", "steps", "best": {…}} */
-bool optimizer_observe(struct optimizer_service*, int owner, const char* id, const cJSON* body,
-                       struct text* out, struct api_error*);
-/* -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"} */
-bool optimizer_best(struct optimizer_service*, int owner, const char* id, struct text* out,
-                    struct api_error*);
-bool optimizer_delete(struct optimizer_service*, int owner, const char* id, struct text* out,
-                      struct api_error*);
-void optimizer_list(struct optimizer_service*, int owner, struct text* out);
+enum optimizer_request {
+	OPTIMIZER_LIST, /* -> {"data": [{"id", "model", "blocks", "steps"}]} */
+	/* {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32, "bayes_interval"? 25, "max_steps"?
+	 * 1000, "patience"? 300, "max_matchness"? 0.95, "confirm"? 1, "acquisition"? "ucb"|"ei", "kernel"?
+	 * "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"}} -> {"id", …} */
+	OPTIMIZER_CREATE,
+	/* {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention", "mlp", "needed",
+	 * "window", "size"}, or {"done": true, "state"} when the search has ended. The body may be NULL. */
+	OPTIMIZER_PROPOSE,
+	/* {"attention", "mlp", "matches", "rows", "window"?, "distance"?: mean over the rows of 1 - cosine
+	 * between the two models' last hidden states} -> {"state", "steps", "best": {…}} */
+	OPTIMIZER_OBSERVE,
+	OPTIMIZER_BEST, /* -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"} */
+	OPTIMIZER_DELETE
+};
+/* id: where the request is about one. */
+bool optimizer_answer(struct optimizer_service*, enum optimizer_request, int owner, const char* id,
+                      const cJSON* body, struct text* out, struct api_error*);
 
 #endif

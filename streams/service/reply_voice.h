@@ -40,4 +40,22 @@ struct reply_story {
 };
 void story_free(struct reply_story*);
 
+/* How a voice with a story says a thought or a text: that it begins, more of it, and that it ends, with the
+ * whole item (JSON, added to `item`). The story's `open` says which of both it is. */
+struct story_voice {
+	void (*open)(struct text*, const struct reply_head*);
+	void (*more)(struct text*, const struct reply_head*, const char* text, size_t size);
+	void (*close)(struct text*, const struct reply_head*, struct text* item);
+};
+/* Begins another item, if it is not the one that is open. */
+void story_open(struct text*, const struct reply_head*, const struct story_voice*, enum story_part);
+/* Ends the item that is open, if one is. */
+void story_close(struct text*, const struct reply_head*, const struct story_voice*);
+void story_keep(struct reply_story*, const struct text* item);
+/* A choice's part: its thought, then its text. */
+void story_tell(struct text*, const struct reply_head*, const struct story_voice*,
+                const struct reply_choice*);
+/* A whole answer becomes the story that a stream would have told; whether there was memory for it. */
+bool story_whole(const struct reply_voice*, const struct reply_head*, const struct reply_choice*);
+
 #endif

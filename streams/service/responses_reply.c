@@ -6,11 +6,6 @@
 #include "streams/service/reply_voice.h"
 #include "streams/service/responses.h"
 
-void story_free(struct reply_story* s) {
-	text_free(&s->text);
-	text_free(&s->said);
-}
-
 static const char* suffix(const struct reply_head* h) { return h->id + strlen(voice_responses.id); }
 
 static void begin(struct text* out, const struct reply_head* h, const char* type) {
@@ -115,55 +110,34 @@ static void put_part_event(struct text* out, const struct reply_head* h, const c
 	finish(out);
 }
 
-static void keep(struct reply_story* s, const struct text* item) {
-	text_put(&s->said, s->items ? ", " : "");
-	text_add(&s->said, item->data, item->size);
-	s->said.failed |= item->failed;
-	s->items++;
-}
-
-static void close_item(struct text* out, const struct reply_head* h) {
-	struct reply_story* s = h->story;
-	struct text item = {0};
-	if (s->open == STORY_NOTHING)
-		return;
-	begin_part(out, h,
-	           s->open == STORY_REASONING ? "response.reasoning_text.done" : "response.output_text.done");
-	text_put(out, ", \"text\": ");
-	text_quote(out, s->text.data ? s->text.data : "", s->text.size);
-	text_put(out, s->open == STORY_REASONING ? "" : ", \"logprobs\": []");
-	finish(out);
-	put_part_event(out, h, "response.content_part.done");
-	put_item_event(out, h, "response.output_item.done", true);
-	put_item(&item, h, true);
-	keep(s, &item);
-	text_free(&item);
-	text_clear(&s->text);
-	s->open = STORY_NOTHING;
-}
-
-static void open_item(struct text* out, const struct reply_head* h, enum story_part what) {
-	if (h->story->open == what)
-		return;
-	close_item(out, h);
-	h->story->open = what;
+static void open_item(struct text* out, const struct reply_head* h) {
 	put_item_event(out, h, "response.output_item.added", false);
 	put_part_event(out, h, "response.content_part.added");
 }
 
-static void say(struct text* out, const struct reply_head* h, enum story_part what, const char* text,
-                size_t size) {
-	if (!size)
-		return;
-	open_item(out, h, what);
-	begin_part(out, h,
-	           what == STORY_REASONING ? "response.reasoning_text.delta" : "response.output_text.delta");
+static void more_of_item(struct text* out, const struct reply_head* h, const char* text, size_t size) {
+	const bool thought = h->story->open == STORY_REASONING;
+	begin_part(out, h, thought ? "response.reasoning_text.delta" : "response.output_text.delta");
 	text_put(out, ", \"delta\": ");
 	text_quote(out, text, size);
-	text_put(out, what == STORY_REASONING ? "" : ", \"logprobs\": []");
+	text_put(out, thought ? "" : ", \"logprobs\": []");
 	finish(out);
-	text_add(&h->story->text, text, size);
 }
+
+static void close_item(struct text* out, const struct reply_head* h, struct text* item) {
+	const struct reply_story* s = h->story;
+	const bool thought = s->open == STORY_REASONING;
+	begin_part(out, h, thought ? "response.reasoning_text.done" : "response.output_text.done");
+	text_put(out, ", \"text\": ");
+	text_quote(out, s->text.data, s->text.size);
+	text_put(out, thought ? "" : ", \"logprobs\": []");
+	finish(out);
+	put_part_event(out, h, "response.content_part.done");
+	put_item_event(out, h, "response.output_item.done", true);
+	put_item(item, h, true);
+}
+
+static const struct story_voice items = {open_item, more_of_item, close_item};
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -206,13 +180,13 @@ static void calls(struct text* out, const struct reply_head* h, int index, const
 	(void)index;
 	for (int i = first; i < n; i++) {
 		struct text item = {0};
-		close_item(out, h);
+		story_close(out, h, &items);
 		put_call_event(out, h, &call[i], false);
 		put_arguments(out, h, &call[i], false);
 		put_arguments(out, h, &call[i], true);
 		put_call_event(out, h, &call[i], true);
 		put_call(&item, h, &call[i], true);
-		keep(h->story, &item);
+		story_keep(h->story, &item);
 		text_free(&item);
 	}
 }
@@ -228,8 +202,7 @@ static void first_events(struct text* out, const struct reply_head* h, int index
 static void part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
                  const char* detail) {
 	(void)detail;
-	say(out, h, STORY_REASONING, c->reasoning, c->reasoning_size);
-	say(out, h, STORY_TEXT, c->text, c->size);
+	story_tell(out, h, &items, c);
 }
 
 /* An answer without a word is an empty message. */
@@ -237,8 +210,8 @@ static void last(struct text* out, const struct reply_head* h, const struct repl
                  const char* detail) {
 	(void)detail;
 	if (h->story->items == 0 && h->story->open == STORY_NOTHING)
-		open_item(out, h, STORY_TEXT);
-	close_item(out, h);
+		story_open(out, h, &items, STORY_TEXT);
+	story_close(out, h, &items);
 	h->story->stop = c->stop;
 }
 
@@ -258,15 +231,10 @@ static void end(struct text* out, const struct reply_head* h, const struct reply
 
 static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
                   const struct reply_usage* u) {
-	struct text events = {0};
 	(void)n;
-	part(&events, h, c, NULL);
-	calls(&events, h, 0, c->call, 0, c->n_calls);
-	last(&events, h, c, NULL);
-	text_free(&events);
+	out->failed |= !story_whole(&voice_responses, h, c);
 	put_response(out, h, status_of(h->story), u, NULL);
 	text_put(out, "\n");
-	out->failed |= h->story->said.failed || h->story->text.failed;
 }
 
 const struct reply_voice voice_responses = {.id = "resp_",

@@ -9,23 +9,14 @@
 #include "streams/service/reply_voice.h"
 #include "streams/service/responses.h"
 
-static const cJSON* get(const cJSON* object, const char* name) {
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
-	return cJSON_IsNull(value) ? NULL : value;
-}
-
-static const char* string_of(const cJSON* object, const char* name) {
-	return cJSON_GetStringValue(get(object, name));
-}
-
 /* ---- items -------------------------------------------------------------------------------- */
 
 static bool read_message(struct translation* t, const cJSON* item) {
 	static const char* const types[] = {"input_text", "output_text", "text", "refusal", NULL};
-	const char* role = string_of(item, "role");
+	const char* role = api_text(item, "role");
 	if (!role)
 		return api_refuse(t->error, "input", "invalid_value", "A message of 'input' has no 'role'.");
-	char* text = translate_text(t, get(item, "content"), "input", types);
+	char* text = translate_text(t, api_get(item, "content"), "input", types);
 	if (text)
 		translate_message(t, role, text);
 	free(text);
@@ -33,8 +24,8 @@ static bool read_message(struct translation* t, const cJSON* item) {
 }
 
 static bool read_call(struct translation* t, const cJSON* item) {
-	const char *id = string_of(item, "call_id"), *name = string_of(item, "name"),
-	           *arguments = string_of(item, "arguments");
+	const char *id = api_text(item, "call_id"), *name = api_text(item, "name"),
+	           *arguments = api_text(item, "arguments");
 	if (!id || !name || !arguments)
 		return api_refuse(t->error, "input", "invalid_value",
 		                  "A function_call needs 'call_id', 'name' and 'arguments'.");
@@ -44,19 +35,14 @@ static bool read_call(struct translation* t, const cJSON* item) {
 
 static bool read_result(struct translation* t, const cJSON* item) {
 	static const char* const types[] = {"input_text", "output_text", "text", NULL};
-	const char* id = string_of(item, "call_id");
+	const char* id = api_text(item, "call_id");
 	if (!id)
 		return api_refuse(t->error, "input", "invalid_value", "A function_call_output needs 'call_id'.");
-	char* text = translate_text(t, get(item, "output"), "input", types);
-	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
-	free(text);
-	if (message && !cJSON_AddStringToObject(message, "tool_call_id", id))
-		t->failed = true;
-	return text != NULL;
+	return translate_result(t, id, api_get(item, "output"), "input", types);
 }
 
 static bool read_item(struct translation* t, const cJSON* item) {
-	const char* type = string_of(item, "type");
+	const char* type = api_text(item, "type");
 	if (!type || strcmp(type, "message") == 0)
 		return read_message(t, item);
 	if (strcmp(type, "function_call") == 0)
@@ -68,7 +54,7 @@ static bool read_item(struct translation* t, const cJSON* item) {
 }
 
 static bool read_input(struct translation* t) {
-	const cJSON *input = get(t->from, "input"), *instructions = get(t->from, "instructions");
+	const cJSON *input = api_get(t->from, "input"), *instructions = api_get(t->from, "instructions");
 	if (instructions && !cJSON_IsString(instructions))
 		return api_refuse(t->error, "instructions", "invalid_type", "'instructions' must be a string.");
 	if (instructions)
@@ -89,13 +75,13 @@ static bool read_input(struct translation* t) {
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
 static bool read_tools(struct translation* t) {
-	const cJSON *tools = get(t->from, "tools"), *choice = get(t->from, "tool_choice");
+	const cJSON *tools = api_get(t->from, "tools"), *choice = api_get(t->from, "tool_choice");
 	if (tools && !cJSON_IsArray(tools))
 		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
 	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
 	for (const cJSON* tool = tools ? tools->child : NULL; tool; tool = tool->next) {
-		const char* type = string_of(tool, "type");
-		if (!type || strcmp(type, "function") != 0 || !string_of(tool, "name"))
+		const char* type = api_text(tool, "type");
+		if (!type || strcmp(type, "function") != 0 || !api_text(tool, "name"))
 			return api_refuse(t->error, "tools", "unsupported_field",
 			                  "A tool of type \"%.40s\" is not supported; \"function\", with a name, is.",
 			                  type ? type : "");
@@ -105,18 +91,15 @@ static bool read_tools(struct translation* t) {
 		translate_as(t, "tool_choice", "tool_choice");
 		return true;
 	}
-	cJSON* named = cJSON_AddObjectToObject(t->to, "tool_choice");
-	cJSON* function = named ? cJSON_AddObjectToObject(named, "function") : NULL;
-	const char* name = string_of(choice, "name");
-	t->failed |= !function || !cJSON_AddStringToObject(named, "type", "function") ||
-	             !cJSON_AddStringToObject(function, "name", name ? name : "");
+	const char* name = api_text(choice, "name");
+	translate_choice(t, name ? name : "");
 	return true;
 }
 
 /* {"format": {"type": "json_schema", "name", "schema"}}, flat where chat nests it. */
 static bool read_text(struct translation* t) {
-	const cJSON* format = get(get(t->from, "text"), "format");
-	const char* type = string_of(format, "type");
+	const cJSON* format = api_get(api_get(t->from, "text"), "format");
+	const char* type = api_text(format, "type");
 	if (!format)
 		return true;
 	cJSON* to = cJSON_AddObjectToObject(t->to, "response_format");
@@ -152,7 +135,7 @@ static const struct {
 static char* echo_of(const cJSON* body) {
 	struct text out = {0};
 	for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
-		const cJSON* value = get(body, repeated[i].name);
+		const cJSON* value = api_get(body, repeated[i].name);
 		char* text = value ? cJSON_PrintUnformatted(value) : NULL;
 		out.failed |= value && !text;
 		text_print(&out, ", \"%s\": ", repeated[i].name);
@@ -171,11 +154,11 @@ static bool refuse_stored(struct translation* t) {
 	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls",
 	                                    NULL};
 	for (const char* const* name = names; *name; name++)
-		if (get(t->from, *name))
+		if (api_get(t->from, *name))
 			return api_refuse(t->error, *name, "unsupported_field",
 			                  "'%s' is not supported: this server stores nothing; send the whole input.",
 			                  *name);
-	return !cJSON_IsTrue(get(t->from, "background")) ||
+	return !cJSON_IsTrue(api_get(t->from, "background")) ||
 	       api_refuse(t->error, "background", "unsupported_field", "'background' is not supported.");
 }
 
@@ -230,7 +213,7 @@ bool responses_read(const char* body, size_t size, int vocab, struct api_request
 	good = good && translation_read(&t, vocab, renamed, q);
 	if (good && !(q->echoed = echo_of(parsed))) {
 		api_request_free(q);
-		good = api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+		good = api_no_memory(e);
 	}
 	translation_close(&t);
 	cJSON_Delete(parsed);

@@ -15,8 +15,6 @@
 #include "core/decode/engine.h"
 #include "streams/service/server_internal.h"
 
-enum { HTTP_THREADS = 2 };
-
 double server_clock(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -47,23 +45,54 @@ static bool resolve(const struct server* s, struct sockaddr_storage* out, struct
 	return true;
 }
 
+/* A socket that listens; -1 with errno. */
+static int listen_at(struct sockaddr_storage* address) {
+	const bool six = address->ss_family == AF_INET6;
+	const socklen_t size = six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	const int yes = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+	if (six)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+	socklen_t told = sizeof *address;
+	if (bind(fd, (struct sockaddr*)address, size) == 0 && listen(fd, SOMAXCONN) == 0 &&
+	    getsockname(fd, (struct sockaddr*)address, &told) == 0)
+		return fd;
+	const int problem = errno;
+	close(fd);
+	errno = problem;
+	return -1;
+}
+
+static struct MHD_Daemon* open_daemon(struct server* s) {
+	const unsigned flags =
+	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
+	return MHD_start_daemon(
+	    flags, 0, NULL, NULL, server_on_request, s, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s,
+	    MHD_OPTION_NOTIFY_CONNECTION, doorman_on_connection, s->doorman, MHD_OPTION_CONNECTION_LIMIT,
+	    (unsigned)SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)2 * SERVER_HEADERS,
+	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->option.idle_seconds, MHD_OPTION_UNESCAPE_CALLBACK,
+	    server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+}
+
 static bool open_port(struct server* s, struct error* e) {
 	struct sockaddr_storage address = {0};
 	if (!resolve(s, &address, e))
 		return false;
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
-	if (address.ss_family == AF_INET6)
-		flags |= MHD_USE_IPv6;
 	errno = 0;
-	s->daemon = MHD_start_daemon(
-	    flags, 0, NULL, NULL, server_on_request, s, MHD_OPTION_SOCK_ADDR, (struct sockaddr*)&address,
-	    MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
-	    doorman_on_connection, s->doorman, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS,
-	    MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-	    (size_t)SERVER_HEADERS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->option.idle_seconds,
-	    MHD_OPTION_UNESCAPE_CALLBACK, server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
-	return s->daemon || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
-	                              strerror(errno ? errno : EADDRNOTAVAIL));
+	const int fd = listen_at(&address);
+	bool good = fd >= 0;
+	for (int i = 0; i < HTTP_THREADS && good; i++)
+		good = (s->daemon[i] = open_daemon(s));
+	if (good) {
+		s->port = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6*)(void*)&address)->sin6_port
+		                                              : ((struct sockaddr_in*)(void*)&address)->sin_port);
+		good = doorman_begin(s->doorman, fd, s->daemon, HTTP_THREADS);
+	} else if (fd >= 0)
+		close(fd);
+	return good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
+	                         strerror(errno ? errno : EADDRNOTAVAIL));
 }
 
 /* Tenants are the owners by their numbers; 0 is who needs no key. */
@@ -119,7 +148,8 @@ static bool open_parts(struct server* s, struct error* e) {
 	s->doorman = doorman_open(&(struct doorman_options){.connections = SERVER_CONNECTIONS,
 	                                                    .an_address = s->option.address_connections,
 	                                                    .header_seconds = s->option.header_seconds,
-	                                                    .idle_seconds = s->option.idle_seconds});
+	                                                    .idle_seconds = s->option.idle_seconds,
+	                                                    .metrics = s->metrics});
 	if (!s->optimizer || !s->doorman || (s->option.rate > 0 && !s->rate))
 		return error_set(e, "out of memory");
 	const struct scheduler_options o = {.sessions = s->option.sessions,
@@ -165,20 +195,15 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 	return s;
 }
 
-int server_port(const struct server* s) {
-	const union MHD_DaemonInfo* info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
-	return info ? info->port : s->option.port;
-}
+int server_port(const struct server* s) { return s->port; }
 
 /* Answers that are ready are given time to be written, the connections beside them a moment. */
 static void wait_for_answers(struct server* s) {
 	enum { MOMENT = 2, ANSWERS = 10 }; /* seconds */
 	const double began = server_clock();
 	for (;;) {
-		const union MHD_DaemonInfo* info =
-		    MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
 		const double limit = atomic_load(&s->answers) > 0 ? ANSWERS : MOMENT;
-		if (!info || info->num_connections == 0 || server_clock() - began > limit)
+		if (doorman_present(s->doorman) == 0 || server_clock() - began > limit)
 			return;
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
@@ -188,15 +213,15 @@ void server_close(struct server* s, double grace) {
 	if (!s)
 		return;
 	atomic_store(&s->stopping, true);
-	if (s->daemon) {
+	if (s->port) {
 		scheduler_drain(s->scheduler, grace);
 		events_beat(&s->events); /* event streams see that it ends */
-		const MHD_socket listening = MHD_quiesce_daemon(s->daemon);
+		doorman_shut(s->doorman);
 		wait_for_answers(s);
-		MHD_stop_daemon(s->daemon);
-		if (listening != MHD_INVALID_SOCKET)
-			close(listening);
 	}
+	for (int i = 0; i < HTTP_THREADS; i++)
+		if (s->daemon[i])
+			MHD_stop_daemon(s->daemon[i]);
 	doorman_close(s->doorman);
 	scheduler_close(s->scheduler);
 	texts_close(s->texts);

@@ -191,25 +191,15 @@ bool call_origin_allowed(const struct call* c) {
 
 /* ---- rates -------------------------------------------------------------------------------- */
 
-/* An IPv6 client is its /64: the rest is its own to choose. */
-static void client_address(const struct call* c, uint8_t out[16]) {
-	memset(out, 0, 16);
-	const union MHD_ConnectionInfo* info =
-	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	if (!info)
-		return;
-	if (info->client_addr->sa_family == AF_INET)
-		memcpy(out, &((const struct sockaddr_in*)(const void*)info->client_addr)->sin_addr, 4);
-	else if (info->client_addr->sa_family == AF_INET6)
-		memcpy(out, &((const struct sockaddr_in6*)(const void*)info->client_addr)->sin6_addr, 8);
-}
-
 bool call_within_rate(const struct call* c) {
 	struct server* s = c->server;
 	if (s->option.rate <= 0)
 		return true;
-	uint8_t address[16];
-	client_address(c, address);
+	uint8_t address[16] = {0};
+	const union MHD_ConnectionInfo* info =
+	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	if (info)
+		doorman_address(info->client_addr, address);
 	const double now = server_clock(), most = s->option.rate;
 	pthread_mutex_lock(&s->rate_lock);
 	struct rate_client* mine = &s->rate[0];

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include "streams/service/messages.h"
+#include "streams/service/server_head.h"
 #include "streams/service/server_internal.h"
 
 enum { SWALLOW = 2 * SERVER_BODY };
@@ -49,9 +49,23 @@ enum MHD_Result call_reply(struct call* c, int status, const char* type, struct 
 	return call_queue(c, status, r);
 }
 
-enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
+struct MHD_Response* event_stream(MHD_ContentReaderCallback read, void* user,
+                                  MHD_ContentReaderFreeCallback freed) {
+	struct MHD_Response* r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read, user, freed);
+	if (r) {
+		MHD_add_response_header(r, "Content-Type", "text/event-stream");
+		MHD_add_response_header(r, "X-Accel-Buffering", "no");
+	}
+	return r;
+}
+
+static char* error_text(const struct call* c, const struct api_error* e) {
 	const bool anthropic = strncmp(c->path, "/v1/messages", strlen("/v1/messages")) == 0;
-	char* text = anthropic ? messages_error_text(e) : api_error_text(e);
+	return anthropic ? messages_error_text(e) : api_error_text(e);
+}
+
+enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
+	char* text = error_text(c, e);
 	struct MHD_Response* r =
 	    text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
 	if (!r) {
@@ -73,21 +87,17 @@ enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
 
 /* ---- a request's life --------------------------------------------------------------------- */
 
-static enum MHD_Result count_length(void* user, enum MHD_ValueKind kind, const char* name,
-                                    const char* value) {
-	int* const n = user;
+static enum MHD_Result take_field(void* head, enum MHD_ValueKind kind, const char* name, size_t name_size,
+                                  const char* value, size_t value_size) {
 	(void)kind;
-	/* two lengths, or a length beside chunks: where a proxy in front takes the other, one request hides in
-	 * another */
-	*n += strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
-	*n += value && strcasecmp(name, "Transfer-Encoding") == 0 && strcasecmp(value, "chunked") != 0;
+	head_field(head, name, name_size, value, value_size);
 	return MHD_YES;
 }
 
-static bool lengths_conflict(struct MHD_Connection* connection) {
-	int n = 0;
-	MHD_get_connection_values(connection, MHD_HEADER_KIND, count_length, &n);
-	return n > 1;
+static bool head_is_good(struct call* c, const char* version) {
+	struct head head = {0};
+	MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, take_field, &head);
+	return head_allowed(&head, strcmp(version, "HTTP/1.0") == 0, &c->error);
 }
 
 /* Escapes are resolved but for those that would change what the path is: a NUL, which ends it, and a slash.
@@ -110,7 +120,7 @@ size_t server_unescape(void* user, struct MHD_Connection* connection, char* text
 }
 
 static struct call* begin_call(struct server* s, struct MHD_Connection* connection, const char* url,
-                               const char* method) {
+                               const char* method, const char* version) {
 	struct call* c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
@@ -121,9 +131,7 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 	snprintf(c->method, sizeof c->method, "%s", method);
 	if (strlen(url) >= sizeof c->path)
 		api_fail(&c->error, 414, NULL, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
-	else if (lengths_conflict(connection))
-		api_fail(&c->error, 400, NULL, NULL, "Content-Length and Transfer-Encoding contradict each other.");
-	else {
+	else if (head_is_good(c, version)) {
 		snprintf(c->path, sizeof c->path, "%s", url);
 		call_first_look(c);
 	}
@@ -131,28 +139,20 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 }
 
 /* Whoever is still writing is told so by hand: MHD takes no answer in the middle of a body. */
-static enum MHD_Result give_up(struct call* c, int status, const char* phrase, const char* message) {
-	char body[256], answer[512];
-	const int n =
-	    snprintf(body, sizeof body,
-	             "{\"error\": {\"message\": \"%s\", \"type\": \"invalid_request_error\", \"param\": "
-	             "null, \"code\": null}}\n",
-	             message);
-	const int size = snprintf(answer, sizeof answer,
-	                          "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: application/json\r\n"
-	                          "Content-Length: %d\r\n\r\n%s",
-	                          status, phrase, n, body);
+static enum MHD_Result give_up(struct call* c, int status, const char* message) {
+	struct api_error e;
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	if (info)
-		(void)!send(info->connect_fd, answer, (size_t)size, MSG_NOSIGNAL | MSG_DONTWAIT);
+	api_fail(&e, status, NULL, NULL, "%s", message);
+	char* body = error_text(c, &e);
+	if (info && body)
+		head_answer(info->connect_fd, status, body);
+	free(body);
 	c->status = status;
 	return MHD_NO;
 }
 
-static enum MHD_Result too_slow(struct call* c) {
-	return give_up(c, 408, "Request Timeout", "The body took too long.");
-}
+static enum MHD_Result too_slow(struct call* c) { return give_up(c, 408, "The body took too long."); }
 
 static enum MHD_Result take_body(struct call* c, const char* data, size_t* size) {
 	if (server_clock() - c->began > c->server->option.body_seconds)
@@ -160,7 +160,7 @@ static enum MHD_Result take_body(struct call* c, const char* data, size_t* size)
 	if (c->error.status) {
 		c->body.size += *size; /* counted, not kept */
 		if (c->body.size > SWALLOW)
-			return give_up(c, c->error.status, "Refused",
+			return give_up(c, c->error.status,
 			               c->error.status == 413 ? "The body is too large."
 			                                      : "The body is too large for a request that is refused.");
 	} else if (c->body.size + *size > SERVER_BODY) {
@@ -176,7 +176,7 @@ static enum MHD_Result take_body(struct call* c, const char* data, size_t* size)
 
 static enum MHD_Result answer(struct call* c) {
 	if (!c->error.status && c->body.failed)
-		api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		api_no_memory(&c->error);
 	if (!c->error.status && c->route->answer(c))
 		return MHD_YES;
 	if (!c->error.status)
@@ -187,10 +187,9 @@ static enum MHD_Result answer(struct call* c) {
 enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection, const char* url,
                                   const char* method, const char* version, const char* data, size_t* size,
                                   void** state) {
-	(void)version;
 	struct call* c = *state;
 	if (!c) {
-		*state = c = begin_call(user, connection, url, method);
+		*state = c = begin_call(user, connection, url, method, version);
 		if (!c)
 			return MHD_NO;
 		/* far too much is refused before it is sent, and what has no certain end at once */

@@ -1,97 +1,127 @@
-/* See server_doorman.h. A thread looks at the waiting ones four times a second; it shuts a socket down, and
- * the daemon finds it at its end and closes it. */
+/* See server_doorman.h. A thread waits for what comes to the door, and looks at all who wait four times a
+ * second. Bytes outside are looked at and left where they are, for libmicrohttpd to read. */
 #include "streams/service/server_doorman.h"
 
+#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "streams/service/server_head.h"
 #include "streams/service/server_internal.h"
 
+enum {
+	OUTSIDE = 256, /* places before the door */
+	DAEMONS = 4,
+	LOOKS = 64, /* at bytes as they come; after that only four times a second */
+	BEAT = 250, /* milliseconds */
+	AT_ONCE = 64
+};
+
 struct visitor {
-	int fd;       /* -1: the place is free */
-	bool waiting; /* for headers */
-	bool known;   /* has had an answer */
+	int fd;
+	enum { NOBODY, KNOCKING, READY, LEAVING, INSIDE } where;
+	bool waiting; /* inside: for a further request's headers */
+	int looks, daemon;
 	double since;
 	uint8_t address[16]; /* all zero: this machine's own */
+	struct sockaddr_storage from;
 };
 
 struct doorman {
-	pthread_mutex_t lock;
-	pthread_cond_t closing;
+	pthread_mutex_t lock; /* of visitors */
 	pthread_t thread;
-	bool closed;
+	bool begun;
+	atomic_bool shut;
 	struct doorman_options option;
-	int n, present;
+	int listening, poll;
+	struct MHD_Daemon* daemon[DAEMONS];
+	int n_daemons, inside_of[DAEMONS];
+	char bytes[SERVER_HEADERS + 1];
+	int n, inside, outside;
 	struct visitor visitor[]; /* (n) */
 };
 
-static const double pressed_seconds = 1; /* for headers, while places are scarce */
+static const double pressed_seconds = 1; /* for headers, while places are scarce; to read a refusal */
 
-static double patience(const struct doorman* d, const struct visitor* v) {
-	const bool scarce = 4 * d->present > 3 * d->n, none_left = 32 * (d->n - d->present) <= d->n;
-	if (v->known ? none_left : scarce)
-		return pressed_seconds;
-	return d->option.header_seconds + (v->known ? d->option.idle_seconds : 0);
+/* ---- leaving ------------------------------------------------------------------------------ */
+
+static void set_free(struct doorman* d, struct visitor* v) {
+	if (v->where == INSIDE) {
+		d->inside--;
+		d->inside_of[v->daemon]--;
+	} else
+		d->outside--;
+	*v = (struct visitor){.fd = -1};
 }
 
-static void* watch(void* user) {
-	struct doorman* d = user;
-	pthread_mutex_lock(&d->lock);
-	while (!d->closed) {
-		const double now = server_clock();
-		for (int i = 0; i < d->n; i++) {
-			const struct visitor* v = &d->visitor[i];
-			if (v->fd >= 0 && v->waiting && now - v->since > patience(d, v))
-				shutdown(v->fd, SHUT_RDWR);
-		}
-		struct timespec until;
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += 250000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		pthread_cond_timedwait(&d->closing, &d->lock, &until);
-	}
-	pthread_mutex_unlock(&d->lock);
-	return NULL;
+static void hang_up(struct doorman* d, struct visitor* v) {
+	close(v->fd);
+	set_free(d, v);
 }
 
-struct doorman* doorman_open(const struct doorman_options* o) {
-	struct doorman* d = calloc(1, sizeof *d + (size_t)o->connections * sizeof d->visitor[0]);
-	if (!d)
-		return NULL;
-	d->option = *o;
-	d->n = o->connections;
-	for (int i = 0; i < d->n; i++)
-		d->visitor[i].fd = -1;
-	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->closing, NULL);
-	if (pthread_create(&d->thread, NULL, watch, d) == 0)
-		return d;
-	pthread_cond_destroy(&d->closing);
-	pthread_mutex_destroy(&d->lock);
-	free(d);
-	return NULL;
+static void read_what_came(struct doorman* d, struct visitor* v) {
+	ssize_t n = 1;
+	for (int i = 0; i < AT_ONCE && n > 0; i++)
+		n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_DONTWAIT);
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		hang_up(d, v);
 }
 
-void doorman_close(struct doorman* d) {
-	if (!d)
+/* Once he has read it he goes, or is sent; what he sends meanwhile is read, since closing before would undo
+ * the answer. */
+static void turn_away(struct doorman* d, struct visitor* v, const struct api_error* e) {
+	char* body = api_error_text(e);
+	if (body)
+		head_answer(v->fd, e->status, body);
+	free(body);
+	shutdown(v->fd, SHUT_WR);
+	metrics_request(d->option.metrics, "(other)", e->status);
+	v->where = LEAVING;
+	v->since = server_clock();
+	read_what_came(d, v);
+}
+
+/* Who has said nothing is told nothing. */
+static void turn_away_slow(struct doorman* d, struct visitor* v) {
+	struct api_error e;
+	if (recv(v->fd, d->bytes, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {
+		hang_up(d, v);
 		return;
-	pthread_mutex_lock(&d->lock);
-	d->closed = true;
-	pthread_cond_signal(&d->closing);
-	pthread_mutex_unlock(&d->lock);
-	pthread_join(d->thread, NULL);
-	pthread_cond_destroy(&d->closing);
-	pthread_mutex_destroy(&d->lock);
-	free(d);
+	}
+	api_fail(&e, 408, NULL, NULL, "The request's headers took too long.");
+	turn_away(d, v, &e);
 }
 
-/* An IPv6 client is its /64: the rest is its own to choose. */
-static void address_of(const struct sockaddr* from, uint8_t out[16]) {
+/* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
+static struct visitor* longest(struct doorman* d, bool ready) {
+	struct visitor* first = NULL;
+	for (int i = 0; i < d->n; i++) {
+		struct visitor* v = &d->visitor[i];
+		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
+		if (one && (!first || v->since < first->since))
+			first = v;
+	}
+	return first;
+}
+
+/* Who has waited longest goes; whether there was one. */
+static bool make_room(struct doorman* d) {
+	struct visitor* first = longest(d, false);
+	if (first && first->where == KNOCKING)
+		turn_away_slow(d, first);
+	if (first && first->where != NOBODY)
+		hang_up(d, first);
+	return first;
+}
+
+/* ---- coming ------------------------------------------------------------------------------- */
+
+void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
 	memset(out, 0, 16);
 	if (from->sa_family == AF_INET) {
 		const struct in_addr four = ((const struct sockaddr_in*)(const void*)from)->sin_addr;
@@ -108,47 +138,233 @@ static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 	static const uint8_t own[16];
 	int n = 0;
 	for (int i = 0; i < d->n; i++)
-		n += d->visitor[i].fd >= 0 && memcmp(d->visitor[i].address, address, 16) == 0;
+		n += d->visitor[i].where != NOBODY && memcmp(d->visitor[i].address, address, 16) == 0;
 	return d->option.an_address > 0 && n > d->option.an_address && memcmp(address, own, 16) != 0;
 }
 
-static void turn_away(int fd) {
-	static const char body[] =
-	    "{\"error\": {\"message\": \"Too many connections from this address.\", \"type\": "
-	    "\"rate_limit_error\", \"param\": null, \"code\": \"too_many_connections\"}}\n";
-	char answer[512];
-	const int n = snprintf(answer, sizeof answer,
-	                       "HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nRetry-After: 10\r\n"
-	                       "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-	                       sizeof body - 1, body);
-	(void)!send(fd, answer, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
-	shutdown(fd, SHUT_RDWR);
+static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
+	struct api_error e;
+	struct visitor* v = NULL; /* there are more than may be inside and outside */
+	for (int i = 0; i < d->n; i++) {
+		if (d->visitor[i].fd == fd) /* libmicrohttpd closed it and could not say so */
+			set_free(d, &d->visitor[i]);
+		if (d->visitor[i].where == NOBODY)
+			v = &d->visitor[i];
+	}
+	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = server_clock(), .from = *from};
+	doorman_address((const struct sockaddr*)from, v->address);
+	d->outside++;
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = v};
+	if (epoll_ctl(d->poll, EPOLL_CTL_ADD, fd, &event) != 0) {
+		hang_up(d, v);
+	} else if (too_many(d, v->address)) {
+		api_fail(&e, 429, "rate_limit_error", "too_many_connections",
+		         "Too many connections from this address.");
+		turn_away(d, v, &e);
+	}
 }
 
-static struct visitor* seat(struct doorman* d, int fd, const struct sockaddr* from) {
-	for (int i = 0; i < d->n; i++)
-		if (d->visitor[i].fd < 0) {
-			d->visitor[i] = (struct visitor){.fd = fd, .waiting = true, .since = server_clock()};
-			address_of(from, d->visitor[i].address);
-			d->present++;
-			if (too_many(d, d->visitor[i].address))
-				turn_away(fd);
-			return &d->visitor[i];
-		}
-	return NULL; /* more than there were to be: it goes unwatched */
+static void answer_door(struct doorman* d) {
+	for (int i = 0; i < AT_ONCE; i++) {
+		struct sockaddr_storage from = {0};
+		socklen_t size = sizeof from;
+		if (d->outside >= OUTSIDE)
+			make_room(d);
+		const int fd = accept4(d->listening, (struct sockaddr*)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0)
+			receive(d, fd, &from);
+		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			if (!make_room(d))
+				nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+			return;
+		} else if (errno != EINTR && errno != ECONNABORTED)
+			return;
+	}
 }
+
+static void look(struct doorman* d, struct visitor* v) {
+	struct api_error e;
+	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
+	v->looks++;
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+		hang_up(d, v);
+		return;
+	}
+	switch (n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART) {
+	case HEAD_PART:
+		break;
+	case HEAD_WHOLE:
+		v->where = READY;
+		break;
+	case HEAD_REFUSED:
+		turn_away(d, v, &e);
+		break;
+	}
+}
+
+/* ---- going in ----------------------------------------------------------------------------- */
+
+/* With the lock, which is given up meanwhile: libmicrohttpd says at once that the connection has come. */
+static void let_in(struct doorman* d, struct visitor* v) {
+	int to = 0;
+	for (int i = 1; i < d->n_daemons; i++)
+		to = d->inside_of[i] < d->inside_of[to] ? i : to;
+	const int fd = v->fd;
+	const struct sockaddr_storage from = v->from;
+	epoll_ctl(d->poll, EPOLL_CTL_DEL, fd, NULL);
+	v->where = INSIDE;
+	v->daemon = to;
+	d->outside--;
+	d->inside++;
+	d->inside_of[to]++;
+	pthread_mutex_unlock(&d->lock);
+	const bool in = MHD_add_connection(d->daemon[to], fd, (const struct sockaddr*)&from,
+	                                   from.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+	                                                              : sizeof(struct sockaddr_in)) == MHD_YES;
+	pthread_mutex_lock(&d->lock);
+	if (!in) /* it has closed it */
+		set_free(d, v);
+}
+
+/* Those who are ready, first come first. */
+static void let_in_all(struct doorman* d) {
+	for (struct visitor* v; d->inside < d->option.connections && (v = longest(d, true));)
+		let_in(d, v);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+static void beat(struct doorman* d, struct visitor* v, double now) {
+	const struct doorman_options* o = &d->option;
+	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
+	const bool none_left = 32 * (o->connections - d->inside) <= o->connections;
+	const double waits = now - v->since;
+	struct api_error e;
+	switch (v->where) {
+	case NOBODY:
+		break;
+	case KNOCKING:
+		if (v->looks > LOOKS)
+			look(d, v);
+		if (v->where == KNOCKING && waits > (crowded ? pressed_seconds : o->header_seconds))
+			turn_away_slow(d, v);
+		break;
+	case READY:
+		if (waits <= o->header_seconds)
+			break;
+		api_fail(&e, 503, "server_error", "no_connection_free", "The server is busy: no connection is free.");
+		turn_away(d, v, &e);
+		break;
+	case LEAVING:
+		if (waits > pressed_seconds)
+			hang_up(d, v);
+		break;
+	case INSIDE: /* the daemon finds it at its end, and closes it */
+		if (v->waiting && waits > (none_left ? pressed_seconds : o->header_seconds + o->idle_seconds))
+			shutdown(v->fd, SHUT_RDWR);
+		break;
+	}
+}
+
+static void see_to(struct doorman* d, struct visitor* v) {
+	if (!v)
+		answer_door(d);
+	else if (v->where == LEAVING)
+		read_what_came(d, v);
+	else if (v->where == KNOCKING && v->looks <= LOOKS)
+		look(d, v);
+}
+
+static void* watch(void* user) {
+	struct doorman* d = user;
+	struct epoll_event event[64];
+	double beaten = 0;
+	while (!atomic_load(&d->shut)) {
+		const int n = epoll_wait(d->poll, event, 64, BEAT);
+		const double now = server_clock();
+		pthread_mutex_lock(&d->lock);
+		for (int i = 0; i < n; i++)
+			see_to(d, event[i].data.ptr);
+		for (int i = 0; i < d->n && now - beaten >= 1e-3 * BEAT; i++)
+			beat(d, &d->visitor[i], now);
+		beaten = now - beaten >= 1e-3 * BEAT ? now : beaten;
+		let_in_all(d);
+		pthread_mutex_unlock(&d->lock);
+	}
+	return NULL;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
+struct doorman* doorman_open(const struct doorman_options* o) {
+	const int n = o->connections + OUTSIDE;
+	struct doorman* d = calloc(1, sizeof *d + (size_t)n * sizeof d->visitor[0]);
+	if (!d)
+		return NULL;
+	d->option = *o;
+	d->n = n;
+	d->listening = -1;
+	for (int i = 0; i < n; i++)
+		d->visitor[i].fd = -1;
+	d->poll = epoll_create1(EPOLL_CLOEXEC);
+	pthread_mutex_init(&d->lock, NULL);
+	return d;
+}
+
+bool doorman_begin(struct doorman* d, int listening, struct MHD_Daemon* const* daemon, int n) {
+	struct epoll_event event = {.events = EPOLLIN};
+	d->listening = listening;
+	d->n_daemons = n;
+	memcpy(d->daemon, daemon, (size_t)n * sizeof daemon[0]);
+	return d->begun = epoll_ctl(d->poll, EPOLL_CTL_ADD, listening, &event) == 0 &&
+	                  pthread_create(&d->thread, NULL, watch, d) == 0;
+}
+
+void doorman_shut(struct doorman* d) {
+	atomic_store(&d->shut, true);
+	if (d->begun)
+		pthread_join(d->thread, NULL);
+	d->begun = false;
+	if (d->listening >= 0)
+		close(d->listening);
+	d->listening = -1;
+	pthread_mutex_lock(&d->lock);
+	for (int i = 0; i < d->n; i++)
+		if (d->visitor[i].where != NOBODY && d->visitor[i].where != INSIDE)
+			hang_up(d, &d->visitor[i]);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void doorman_close(struct doorman* d) {
+	if (!d)
+		return;
+	doorman_shut(d);
+	if (d->poll >= 0)
+		close(d->poll);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+int doorman_present(struct doorman* d) {
+	pthread_mutex_lock(&d->lock);
+	const int n = d->inside;
+	pthread_mutex_unlock(&d->lock);
+	return n;
+}
+
+/* ---- what goes on inside ------------------------------------------------------------------ */
 
 void doorman_on_connection(void* user, struct MHD_Connection* connection, void** context,
                            enum MHD_ConnectionNotificationCode code) {
 	struct doorman* d = user;
 	pthread_mutex_lock(&d->lock);
-	struct visitor* v = *context;
-	if (code == MHD_CONNECTION_NOTIFY_STARTED)
-		*context = seat(d, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
-		                MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
-	else if (v) {
-		v->fd = -1;
-		d->present--;
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+		for (int i = 0; i < d->n && !*context; i++)
+			if (d->visitor[i].where == INSIDE && d->visitor[i].fd == fd)
+				*context = &d->visitor[i];
+	} else if (*context) {
+		set_free(d, *context);
 		*context = NULL;
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -160,7 +376,6 @@ static void set_waiting(struct doorman* d, struct MHD_Connection* connection, bo
 	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 	if (v) {
 		v->waiting = waiting;
-		v->known = true;
 		v->since = server_clock();
 	}
 	pthread_mutex_unlock(&d->lock);

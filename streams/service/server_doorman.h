@@ -1,10 +1,11 @@
-/* Connections that keep the service waiting for a request's headers, silently or byte by byte.
+/* The door: who comes in, and who has to go because he keeps the service waiting for a request's headers.
  *
- * libmicrohttpd ends a connection that is silent; one that sends a header now and then it would keep for
- * ever. Each has until a deadline for all its headers, and while places are scarce hardly any time; who has
- * had an answer keeps his until there is none left for others. While a request is answered its connection is
- * never closed. One address, this machine's own apart, has so many places and no more: a further connection
- * is told so (429) and closed. */
+ * A connection waits outside until all headers of its first request are there and are HTTP (server_head.h);
+ * then libmicrohttpd gets it. So whoever is silent, slow or writes nonsense takes no place inside, and is
+ * told so in JSON. Outside each has until a deadline, while it is crowded hardly any time, and beyond that
+ * who has waited longest goes first. Inside, a connection between two requests is closed at its deadline, or
+ * sooner where others find no place; while a request is answered it never is. One address, this machine's own
+ * apart, has so many places and no more: a further connection is told so (429). */
 #ifndef SWIFTLET_STREAMS_SERVICE_SERVER_DOORMAN_H
 #define SWIFTLET_STREAMS_SERVICE_SERVER_DOORMAN_H
 
@@ -14,14 +15,25 @@
 struct doorman;
 
 struct doorman_options {
-	int connections, an_address; /* in all; of one address that is not this machine's (0: any number) */
+	int connections, an_address; /* inside; of one address that is not this machine's (0: any number) */
 	double header_seconds;       /* for a first request's headers */
 	double idle_seconds;         /* more for a further one's on the same connection */
+	struct metrics* metrics;     /* that count who is turned away */
 };
-/* NULL on no memory, or no thread. */
+/* NULL on no memory. */
 struct doorman* doorman_open(const struct doorman_options*);
-/* After the daemon has been stopped. */
+/* Begins to let in: from a socket that listens, which is the doorman's then, to daemons (n) in turn. False
+ * where no thread can be had. */
+bool doorman_begin(struct doorman*, int listening, struct MHD_Daemon* const* daemon, int n);
+/* Lets nobody in any more: before daemons are stopped. */
+void doorman_shut(struct doorman*);
+/* After that. NULL is nothing. */
 void doorman_close(struct doorman*);
+/* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
+ * to choose. */
+void doorman_address(const struct sockaddr*, uint8_t out[16]);
+/* Connections inside. */
+int doorman_present(struct doorman*);
 /* MHD's callback for connections that come and go. */
 void doorman_on_connection(void* doorman, struct MHD_Connection*, void** context,
                            enum MHD_ConnectionNotificationCode);

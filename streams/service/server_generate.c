@@ -78,14 +78,11 @@ static void stream_freed(void* user) { exchange_let_go(user); }
 
 static bool begin_stream(struct call* c, struct exchange* x) {
 	atomic_fetch_add(&x->holders, 1);
-	struct MHD_Response* r =
-	    MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_stream, x, stream_freed);
+	struct MHD_Response* r = event_stream(read_stream, x, stream_freed);
 	if (!r) {
 		exchange_let_go(x);
-		return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(&c->error);
 	}
-	MHD_add_response_header(r, "Content-Type", "text/event-stream");
-	MHD_add_response_header(r, "X-Accel-Buffering", "no");
 	return call_queue(c, 200, r) == MHD_YES;
 }
 

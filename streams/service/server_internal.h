@@ -15,7 +15,7 @@
 #include "streams/service/server_doorman.h"
 #include "streams/text.h"
 
-enum { RATE_CLIENTS = 1024, MAX_PATH = 512 };
+enum { RATE_CLIENTS = 1024, MAX_PATH = 512, HTTP_THREADS = 2 };
 
 struct rate_client { /* a token bucket */
 	uint8_t address[16];
@@ -33,9 +33,10 @@ struct server {
 	struct model* model;
 	swiftlet_engine* engine;
 	struct memory* memory;
-	struct prompt_cache* prompts;       /* NULL: not kept */
-	struct texts* texts;                /* NULL: not kept */
-	_Atomic(struct MHD_Daemon*) daemon; /* its threads run before its name is known here */
+	struct prompt_cache* prompts;            /* NULL: not kept */
+	struct texts* texts;                     /* NULL: not kept */
+	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
+	int port;
 	struct doorman* doorman;
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;
@@ -87,6 +88,8 @@ double server_clock(void); /* monotonic, seconds */
 enum MHD_Result call_reply(struct call*, int status, const char* type, struct text* text);
 enum MHD_Result call_reply_error(struct call*, const struct api_error*);
 enum MHD_Result call_queue(struct call*, int status, struct MHD_Response*);
+/* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
+struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
 const char* call_header(const struct call*, const char* name);
 

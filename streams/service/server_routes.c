@@ -14,7 +14,7 @@ static bool reply_json(struct call* c, struct text* out) {
 	if (!out->failed)
 		return call_reply(c, 200, json_type, out) == MHD_YES;
 	text_free(out);
-	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+	return api_no_memory(&c->error);
 }
 
 /* ---- health, metrics, models, the page ---------------------------------------------------- */
@@ -46,15 +46,12 @@ static bool answer_metrics(struct call* c) {
 	                          .queue = n.queue,
 	                          .queue_limit = n.queue_limit,
 	                          .busy = n.busy,
+	                          .connections = doorman_present(s->doorman),
 	                          .sessions = n.sessions,
 	                          .up_seconds = server_clock() - s->began,
 	                          .cache_used = n.cache_used,
 	                          .cache_tokens = n.cache_tokens,
 	                          .cache_block = PREFILL_CHUNK};
-	struct MHD_Daemon* daemon = atomic_load(&s->daemon);
-	const union MHD_DaemonInfo* info =
-	    daemon ? MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS) : NULL;
-	now.connections = info ? (int)info->num_connections : 0;
 	if (s->memory)
 		memory_counts(s->memory, &now.memory);
 	if (s->prompts)
@@ -300,90 +297,45 @@ static bool put_mask(struct call* c) {
 
 /* ---- the optimizer ------------------------------------------------------------------------ */
 
-/* NULL with no error when there is no body and none is needed. */
-static bool optional_body(struct call* c, cJSON** body) {
-	*body = c->body.size ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
-	return *body || !c->body.size;
-}
-
-/* Whose searches: an admin's are all. */
-static int whose(const struct call* c) { return c->admin && c->owner ? -c->owner : c->owner; }
-
-static bool answer_optimizers(struct call* c) {
+/* An admin's searches are all. A proposal can do without a body. */
+static bool run_optimizer(struct call* c, enum optimizer_request what, const char* id) {
+	const int whose = c->admin && c->owner ? -c->owner : c->owner;
+	const bool reads =
+	    what == OPTIMIZER_CREATE || what == OPTIMIZER_OBSERVE || (what == OPTIMIZER_PROPOSE && c->body.size);
+	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	struct text out = {0};
-	optimizer_list(c->server->optimizer, whose(c), &out);
-	return reply_json(c, &out);
-}
-
-static bool reply_optimizer(struct call* c, bool good, struct text* out) {
+	const bool good =
+	    (body || !reads) && optimizer_answer(c->server->optimizer, what, whose, id, body, &out, &c->error);
+	cJSON_Delete(body);
 	if (good)
-		return reply_json(c, out);
-	text_free(out);
+		return reply_json(c, &out);
+	text_free(&out);
 	return false;
 }
 
-static bool create_optimizer(struct call* c) {
-	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
-	if (!body)
-		return false;
-	struct text out = {0};
-	const bool good = optimizer_create(c->server->optimizer, whose(c), body, &out, &c->error);
-	cJSON_Delete(body);
-	return reply_optimizer(c, good, &out);
-}
+static bool answer_optimizers(struct call* c) { return run_optimizer(c, OPTIMIZER_LIST, NULL); }
+static bool create_optimizer(struct call* c) { return run_optimizer(c, OPTIMIZER_CREATE, NULL); }
 
 /* /v1/swiftlet/optimizer/ID, ID/propose, ID/observe, ID/best */
-static bool split_rest(struct call* c, char id[64], const char** verb) {
-	const char* slash = strchr(c->rest, '/');
-	const size_t n = slash ? (size_t)(slash - c->rest) : strlen(c->rest);
-	*verb = slash ? slash + 1 : "";
-	if (n == 0 || n >= 64)
+static bool answer_optimizer(struct call* c) {
+	static const struct {
+		const char *method, *verb;
+		enum optimizer_request what;
+	} known[] = {{"POST", "propose", OPTIMIZER_PROPOSE},
+	             {"POST", "observe", OPTIMIZER_OBSERVE},
+	             {"GET", "", OPTIMIZER_BEST},
+	             {"GET", "best", OPTIMIZER_BEST},
+	             {"DELETE", "", OPTIMIZER_DELETE}};
+	char id[64];
+	const size_t n = strcspn(c->rest, "/");
+	const char* verb = c->rest[n] ? c->rest + n + 1 : "";
+	if (n == 0 || n >= sizeof id)
 		return api_fail(&c->error, 404, NULL, "not_found", "There is no optimizer with this id.");
-	memcpy(id, c->rest, n);
-	id[n] = '\0';
-	return true;
-}
-
-static bool post_optimizer(struct call* c) {
-	char id[64];
-	const char* verb;
-	cJSON* body;
-	if (!split_rest(c, id, &verb))
-		return false;
-	const bool proposing = strcmp(verb, "propose") == 0, observing = strcmp(verb, "observe") == 0;
-	if (!proposing && !observing)
-		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
-	if (!optional_body(c, &body))
-		return false;
-	struct text out = {0};
-	bool good;
-	if (observing && !body)
-		good = api_refuse(&c->error, NULL, NULL, "The request has no body; a JSON object is expected.");
-	else
-		good = proposing ? optimizer_propose(c->server->optimizer, whose(c), id, body, &out, &c->error)
-		                 : optimizer_observe(c->server->optimizer, whose(c), id, body, &out, &c->error);
-	cJSON_Delete(body);
-	return reply_optimizer(c, good, &out);
-}
-
-static bool get_optimizer(struct call* c) {
-	char id[64];
-	const char* verb;
-	if (!split_rest(c, id, &verb))
-		return false;
-	if (*verb && strcmp(verb, "best") != 0)
-		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
-	struct text out = {0};
-	return reply_optimizer(c, optimizer_best(c->server->optimizer, whose(c), id, &out, &c->error), &out);
-}
-
-static bool delete_optimizer(struct call* c) {
-	char id[64];
-	const char* verb;
-	struct text out = {0};
-	if (!split_rest(c, id, &verb))
-		return false;
-	return reply_optimizer(c, optimizer_delete(c->server->optimizer, whose(c), id, &out, &c->error), &out);
+	snprintf(id, sizeof id, "%.*s", (int)n, c->rest);
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strcmp(c->route->method, known[i].method) == 0 && strcmp(verb, known[i].verb) == 0)
+			return run_optimizer(c, known[i].what, id);
+	return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
 }
 
 /* A browser asks before it calls from another origin; only where --cors allows one. */
@@ -425,8 +377,8 @@ const struct route server_routes[] = {
     {"DELETE", "/v1/swiftlet/masks/", delete_mask, false, true},
     {"GET", "/v1/swiftlet/optimizer", answer_optimizers, false, false},
     {"POST", "/v1/swiftlet/optimizer", create_optimizer, false, false},
-    {"POST", "/v1/swiftlet/optimizer/", post_optimizer, false, false},
-    {"GET", "/v1/swiftlet/optimizer/", get_optimizer, false, false},
-    {"DELETE", "/v1/swiftlet/optimizer/", delete_optimizer, false, false},
+    {"POST", "/v1/swiftlet/optimizer/", answer_optimizer, false, false},
+    {"GET", "/v1/swiftlet/optimizer/", answer_optimizer, false, false},
+    {"DELETE", "/v1/swiftlet/optimizer/", answer_optimizer, false, false},
 };
 const int server_n_routes = sizeof server_routes / sizeof *server_routes;

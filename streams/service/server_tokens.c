@@ -9,15 +9,11 @@
 #include "streams/service/messages.h"
 #include "streams/service/server_internal.h"
 
-static bool no_memory(struct call* c) {
-	return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
-}
-
 static bool reply(struct call* c, struct text* out) {
 	if (!out->failed)
 		return call_reply(c, 200, "application/json", out) == MHD_YES;
 	text_free(out);
-	return no_memory(c);
+	return api_no_memory(&c->error);
 }
 
 bool answer_version(struct call* c) {
@@ -53,7 +49,7 @@ static bool encode_prompt(struct call* c, const cJSON* body, struct token_list* 
 		                  "'prompt' or 'messages' is required.");
 	return tokenizer_encode(c->server->model->tokenizer, text, strlen(text),
 	                        special ? TOKENIZE_ADD_SPECIAL : 0, list) ||
-	       no_memory(c);
+	       api_no_memory(&c->error);
 }
 
 static void put_pieces(struct text* out, const struct tokenizer* t, const struct token_list* list) {
@@ -137,7 +133,7 @@ static bool read_tokens(struct call* c, const cJSON* body, struct token_list* li
 			return api_refuse(&c->error, "tokens", "invalid_value",
 			                  "'tokens' holds what is no whole number from 0 to %d.", vocab - 1);
 		if (!token_list_append(list, (int32_t)v))
-			return no_memory(c);
+			return api_no_memory(&c->error);
 	}
 	return true;
 }
@@ -148,7 +144,7 @@ static bool reply_text_of(struct call* c, const struct token_list* list) {
 	size_t size = 0;
 	char* text = tokenizer_decode(c->server->model->tokenizer, list->id, list->n, true, true, &size);
 	if (!text)
-		return no_memory(c);
+		return api_no_memory(&c->error);
 	text_put(&out, "{\"prompt\": ");
 	text_quote(&out, text, size);
 	text_put(&out, ", \"content\": ");

@@ -60,7 +60,7 @@ static void response_freed(void* user) { let_go(user); }
 bool watch_begin(struct call* c) {
 	struct watcher* w = calloc(1, sizeof *w);
 	if (!w)
-		return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(&c->error);
 	w->server = c->server;
 	w->connection = c->connection;
 	atomic_init(&w->holders, 2);
@@ -70,16 +70,13 @@ bool watch_begin(struct call* c) {
 		return api_fail(&c->error, 503, "server_error", "too_many_watchers",
 		                "%d connections watch already; try again later.", EVENTS_SUBSCRIBERS);
 	}
-	struct MHD_Response* r =
-	    MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_events, w, response_freed);
+	struct MHD_Response* r = event_stream(read_events, w, response_freed);
 	if (!r) {
 		events_unsubscribe(&c->server->events, w->slot);
 		free(w);
-		return api_fail(&c->error, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(&c->error);
 	}
 	c->watcher = w;
-	MHD_add_response_header(r, "Content-Type", "text/event-stream");
-	MHD_add_response_header(r, "X-Accel-Buffering", "no");
 	return call_queue(c, 200, r) == MHD_YES;
 }
 

@@ -44,7 +44,7 @@ static bool add_tool(struct binding* b, const cJSON* tool, struct api_error* e) 
 	if (is_strict(tool) && cJSON_IsObject(schema))
 		b->schema[i] = cJSON_PrintUnformatted(schema);
 	if (b->text[i][0].failed || b->text[i][1].failed || (is_strict(tool) && schema && !b->schema[i]))
-		return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(e);
 	b->call[i] = (struct grammar_call){.first = b->text[i][0].data,
 	                                   .before = b->text[i][1].data,
 	                                   .schema = b->schema[i],
@@ -106,7 +106,7 @@ bool tools_bind(const struct api_request* q, const char* chat_template, const st
 	struct binding* b = tools ? calloc(1, sizeof *b) : NULL;
 	if (q->tool_choice && q->parts.tools && !b) {
 		cJSON_Delete(tools);
-		return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
+		return api_no_memory(e);
 	}
 	const bool good = !b || bind(b, tools, q, chat_template, t, begun, out, e);
 	for (int i = 0; b && i < MAX_TOOLS; i++) {

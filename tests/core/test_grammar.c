@@ -172,6 +172,17 @@ static void test_combinations(void** state) {
 	    {"{\"oneOf\":[{\"type\":[\"string\",\"null\"]},{\"type\":[\"integer\",\"null\"]}]}",
 	     {"\"x\"", "5"},
 	     {"null", "true"}},
+	    {"{\"type\":\"string\",\"oneOf\":[{\"enum\":[\"a\",\"b\"]},{\"enum\":[\"c\"]}]}",
+	     {"\"a\"", "\"b\"", "\"c\""},
+	     {"\"d\"", "1"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"$ref\":\"#/$defs/"
+	     "e\"},\"$defs\":{\"e\":{\"type\":"
+	     "\"string\",\"enum\":[\"a\",\"b\",1,\"c\"]}}}",
+	     {"[]", "[\"a\"]", "[\"b\",\"c\"]", "[ \"a\", \"b\",\"c\" ]"},
+	     {"[\"a\",\"a\"]", "[\"d\"]", "[1]", "[\"a\",]", "[,\"a\"]", "\"a\""}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":1,\"items\":{\"enum\":[1,2]}}",
+	     {"[1]", "[2]", "[1,2]"},
+	     {"[]", "[1,1]"}},
 	    /* a string is valid under both: the first says nothing of strings */
 	    {"{\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]},{\"type\":"
 	     "\"string\"}]}",
@@ -263,6 +274,10 @@ static void test_refused(void** state) {
 	    {"{\"not\":{\"$ref\":\"#\"}}", "too many schemas"},
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"contains\":{}}}}", "#/properties/a: \"contains\""},
 	    {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,1.0]}}", "uniqueItems"},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":2,\"items\":{\"enum\":[1,2,3]}}",
+	     "uniqueItems"},
+	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,3]}]}", "oneOf"},
 	    {"{\"type\":\"number\",\"multipleOf\":3}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
 	    {"{\"$ref\":\"#\"}", "no text at all"},

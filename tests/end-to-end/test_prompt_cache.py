@@ -1,5 +1,5 @@
 """Beginnings of prompts on disk: found after a restart with the same text, by their owner alone, and never when damaged."""
-import glob, os, random, signal, subprocess, tempfile
+import glob, os, random, shutil, signal, subprocess, tempfile
 
 from service import MODEL, PROGRAM, Server, run_text, wait_for
 
@@ -66,6 +66,45 @@ def killed_and_found_again(options, folder, text):
             assert ask(s)[0] == 0, "another model's"
 
 
+def killed_amid_a_write(options, folder, text, work):
+    """At half a file, before it is synced, before it has its name and after: what is found is whole, and the next life writes on."""
+    shim = os.path.join(work, "kill_at.so")
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if not compiler:
+        print("a kill amid a write: not tried, there is no C compiler")
+        return
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kill_at.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+    for at, whole in (("write", 0), ("fsync", 0), ("rename", 0), ("renamed", 1)):
+        for p in pages(folder):
+            os.remove(p)
+        set_up = {"LD_PRELOAD": shim, "SWIFTLET_KILL_AT": at, "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        os.environ.update(set_up)
+        try:
+            s = Server(*options).__enter__()
+        finally:
+            for name in set_up:
+                del os.environ[name]
+        try:
+            ask(s)
+            ask(s)
+        except OSError:
+            pass  # it was killed before the answer was written
+        assert s.process.wait(120) == -signal.SIGKILL
+        s.errors.close()
+        s.folder.cleanup()
+        left = os.path.join(folder, "page.new")
+        assert len(pages(folder)) == whole and os.path.exists(left) != whole, (at, os.listdir(folder))
+        with Server(*options) as s:
+            found, again = ask(s)
+            assert (found, again) == (32 * whole, text), (at, found)
+            ask(s)
+            wait_for("pages to be written", lambda: len(pages(folder)) > 3)
+            assert figure(s, "damaged_total") == 0
+        with Server(*options) as s:
+            assert ask(s)[0] > 64 and not os.path.exists(left)
+
+
 def damage(data, draw):
     kind = draw.randrange(4)
     if kind == 0:
@@ -127,6 +166,7 @@ with tempfile.TemporaryDirectory() as work:
     options = ("--api-key-file", keys, "--prompt-cache", folder, "--idle-learning", "off")
     text = run_text(PROMPT, "-n", "24", "--method", "vanilla")["text"]
     killed_and_found_again(options, folder, text)
+    killed_amid_a_write(options, folder, text, work)
     damaged_ones_are_ignored(options, folder, text)
     the_longest_unused_go(os.path.join(work, "small"))
     refused = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", "--prompt-cache", keys], capture_output=True, text=True)

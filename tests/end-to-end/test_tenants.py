@@ -1,9 +1,12 @@
 """Keys are kept apart: what one has sent shows in no figure of another's. Doors: hosts, lengths, paths, slow headers."""
-import json, os, resource, socket, tempfile, time
+import os, socket, sys, tempfile, time
 
-from service import Server, wait_for
+from service import SOURCE, Server, wait_for
 
-SECRET = "Dear Agnes, the safe behind the clock opens with the word lantern, and nobody but you may ever know of it. Burn this letter."
+sys.path.insert(0, os.path.join(SOURCE, "tools", "load"))
+import attacks
+
+SECRET = attacks.letter("lantern")
 KEYS = "first-key-0001\nsecond-key-0002\n"
 
 
@@ -14,16 +17,6 @@ def ask(server, key, prompt):
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
-WORDS = ["bicycle", "gallery", "kitchen", "lantern", "mailbox", "station"]
-
-
-def guesses(server, key):
-    """What a key is told for each word that it supposes in the letter. One that is none of them is asked first, so that
-    what guesses have in common with one another is found alike."""
-    ask(server, key, SECRET.replace("lantern", "village"))
-    return [ask(server, key, SECRET.replace("lantern", word)) for word in WORDS]
-
-
 def keys_are_kept_apart(folder):
     file = os.path.join(folder, "keys")
     with open(file, "w") as f:
@@ -31,17 +24,16 @@ def keys_are_kept_apart(folder):
     with Server("--api-key-file", file, "--sessions", "2") as s:
         assert ask(s, "first-key-0001", SECRET) == 0
         assert ask(s, "first-key-0001", SECRET) > 0, "its own prefix is found again"
-        told = guesses(s, "second-key-0002")
-        assert len(set(told)) == 1, "the right word shows: %s" % told
+        rows = attacks.attack(lambda key, prompt: ask(s, key, prompt), "first-key-0001", "second-key-0002")
+        assert all(len(set(told)) == 1 for _, told in rows), "the right word shows: %s" % rows
         assert ask(s, "first-key-0001", SECRET) > 0, "and still after another key's request"
     with Server("--api-key-file", file, "--sessions", "1") as s:  # one seat, which passes from key to key
         assert ask(s, "first-key-0001", SECRET) == 0
         assert ask(s, "second-key-0002", SECRET) == 0
         assert ask(s, "first-key-0001", SECRET) > 0
     with Server("--api-key-file", file, "--share-prefixes") as s:
-        assert ask(s, "first-key-0001", SECRET) == 0
-        told = guesses(s, "second-key-0002")
-        assert told.index(max(told)) == WORDS.index("lantern") and len(set(told)) > 1, "where it is asked for, it does: %s" % told
+        rows = attacks.attack(lambda key, prompt: ask(s, key, prompt), "first-key-0001", "second-key-0002")
+        assert attacks.found(rows) == len(rows), "where it is asked for, it does: %s" % rows
 
 
 FILE = """# the operator's, two keys of one customer, and another's
@@ -160,34 +152,12 @@ def learned_things_are_kept_apart(folder):
             assert words in str(said), said
 
 
-def raw(server, text, wait=10):
-    """The answer's first line to bytes sent as they are."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as s:
-        s.sendall(text.encode())
-        said = b""
-        while b"\r\n" not in said:
-            more = s.recv(4096)
-            if not more:
-                break
-            said += more
-    return said.split(b"\r\n")[0].decode()
-
-
 def doors(s):
-    get = "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
-    for host, status in (("127.0.0.1", 200), ("127.0.0.2:80", 200), ("localhost:1", 200), ("[::1]", 200), ("LOCALHOST", 200),
-                         ("127.evil.com", 403), ("127.0.0.1.evil.com", 403), ("127.0.0.1x", 403), ("evil.com", 403), ("[::2]", 403),
-                         ("[::1", 403), ("127.1", 403)):
-        got = raw(s, get % ("/v1/models", host))
-        assert (" %d " % status) in got, (host, got)
-    for path, status in (("/health", 200), ("/health%00x", 404), ("/v1%2fmodels", 404), ("/%76%31/models", 200), ("/health%0", 404)):
-        got = raw(s, get % (path, "localhost"))
-        assert (" %d " % status) in got, (path, got)
-    post = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n"
-    for lengths in ("Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
-                    "Transfer-Encoding: gzip\r\n"):
-        got = raw(s, post % lengths + "{}")
-        assert " 400 " in got, (lengths, got)
+    for what, data, status in attacks.REQUESTS:
+        got, body = attacks.told(s.port, data)
+        assert got == status and (status == 200 or attacks.is_error(body)), (what, got, body)
+    for what, data, status in attacks.OTHERS:
+        assert attacks.told(s.port, data)[0] == status, what
 
 
 def a_chunked_body_that_never_ends_is_told_so(s):
@@ -210,36 +180,18 @@ def a_chunked_body_that_never_ends_is_told_so(s):
 
 def slow_headers_keep_nobody_out():
     """A thousand connections, more than there are places, each with a header now and then."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = 4096 if most == resource.RLIM_INFINITY else min(4096, most)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     with Server("--header-seconds", "3") as s:
-        slow = []
-        for _ in range(min(1000, files - 100)):
-            c = socket.socket()
-            c.setblocking(False)
-            c.connect_ex(("127.0.0.1", s.port))
-            slow.append(c)
-        began, longest = time.monotonic(), 0.0
-        while time.monotonic() - began < 8:
-            for c in slow:
-                try:
-                    c.send(b"GET / HTTP/1.1\r\nX: y\r\n")
-                except OSError:
-                    pass
-            asked = time.monotonic()
-            status, _, _ = s.call("GET", "/health")
-            longest = max(longest, time.monotonic() - asked)
-            assert status == 200
-        for c in slow:
-            c.close()
-        print("%d slow connections: the longest of the honest answers took %.3f s" % (len(slow), longest))
+        def honest():
+            assert s.call("GET", "/health")[0] == 200
+
+        n, longest, _ = attacks.slow_headers(s.port, honest)
+        print("%d slow connections: the longest of the honest answers took %.3f s" % (n, longest))
         assert longest < 8, longest
         slow = [socket.create_connection(("127.0.0.1", s.port))]
         slow[0].sendall(b"GET /health HTTP/1.1\r\nX: y\r\n")
         slow[0].settimeout(30)
         asked = time.monotonic()
-        assert slow[0].recv(100) == b"", "it is closed"
+        assert b" 408 " in slow[0].recv(1000).split(b"\r\n")[0] and slow[0].recv(100) == b"", "it is told so and closed"
         assert 2 < time.monotonic() - asked < 20
 
 

@@ -134,6 +134,9 @@ def streams():
     words("stream_line", ["id", "task", "prompt", "messages", "max_tokens", "role", "content", "user", "assistant", "system",
                           "tool", "tools", "documents", "chat_template_kwargs", "tool_calls", "function", "arguments", "text", "type"],
           ["null", "1e3", "-1", "4294967296", "\\u0000", "\\ud800", "\\udc00"])
+    put("head", "get", b"GET /v1/models HTTP/1.1\r\nHost: localhost:8080\r\nAccept: */*\r\n\r\n")
+    put("head", "post", b"\r\nPOST / HTTP/1.0\nHost: a\nContent-Length: 12\nTransfer-Encoding: chunked\n\n{}")
+    words("head", [], ["HTTP/1.", "\r\n", "\r\n\r\n", "Host: ", "Content-Length: ", "Transfer-Encoding: chunked", ": "])
     words("request", ["model", "prompt", "messages", "role", "content", "user", "assistant", "system", "developer", "max_tokens",
                       "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "n", "best_of", "stop", "stream",
                       "stream_options", "include_usage", "seed", "logprobs", "top_logprobs", "logit_bias", "echo", "suffix",

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """How `swiftlet serve` fares with many clients. Starts the servers it needs; prints a table, or --json for programs.
 
-    batch.py scaling -m MODEL [-i PROMPTS.jsonl] [--clients 1,4,8] [--methods vanilla,auto]
-        tokens a second by number of clients, and drafting over --method vanilla. Each measurement has a server of its own,
-        fresh and alone, which answers every prompt once; the methods take turns, the median of --rounds is told.
+    batch.py scaling -m MODEL[,MODEL...] [-i PROMPTS.jsonl] [--clients 1,4,8,16] [--methods vanilla,auto]
+        tokens a second by number of clients, and drafting over --method vanilla: the median of the --rounds' ratios, and
+        the least and the greatest of them. Each measurement has a server of its own, fresh and alone, which answers every
+        prompt once; the methods take turns, and who begins changes. A line is printed as soon as it is measured.
     batch.py latency -m MODEL [--long 1500] [--limit 110]
         time to the first token of short prompts while long ones arrive, in chunks of the prefill
     batch.py prefix -m MODEL [--chats 16] [--system 1000]
@@ -147,23 +148,28 @@ def rate(model, method, clients, bodies, options):
     return sum(tokens) / seconds
 
 
+def compare(model, clients, methods, bodies, o):
+    """A row: the median of each method's rates, and of auto's over vanilla's round by round."""
+    got = {m: [] for m in methods}
+    for turn in range(o.rounds):
+        for m in methods if turn % 2 == 0 else reversed(methods):
+            got[m].append(rate(model, m, clients, bodies, o.rest))
+    row = {"model": os.path.basename(model), "clients": clients, **{m: round(statistics.median(got[m]), 2) for m in methods}}
+    if set(methods) == {"vanilla", "auto"}:
+        ratios = [a / b for a, b in zip(got["auto"], got["vanilla"])]
+        row.update(auto_over_vanilla=round(statistics.median(ratios), 3), least=round(min(ratios), 3), most=round(max(ratios), 3))
+    return row
+
+
 def scaling(o):
-    methods, rows, first = o.methods.split(","), [], {}
-    bodies = list(read_bodies(o.input, o.tokens))
-    for clients in o.clients:
-        got = {m: [] for m in methods}
-        for turn in range(o.rounds):
-            for m in methods if turn % 2 == 0 else reversed(methods):
-                got[m].append(rate(o.model, m, clients, bodies, o.rest))
-        row = {"clients": clients}
-        for m in methods:
-            row[m] = round(statistics.median(got[m]), 2)
-            row[m + "_over_first"] = round(row[m] / first.setdefault(m, row[m]), 2)
-        if set(methods) == {"vanilla", "auto"}:
-            row["auto_over_vanilla"] = round(statistics.median(a / b for a, b in zip(got["auto"], got["vanilla"])), 2)
-        rows.append(row)
-        print("%d clients measured" % clients, file=sys.stderr, flush=True)
-    return {"model": o.model, "prompts": len(bodies), "rows": rows}
+    rows, bodies = [], list(read_bodies(o.input, o.tokens))
+    for model in o.model.split(","):
+        for clients in o.clients:
+            rows.append(compare(model, clients, o.methods.split(","), bodies, o))
+            first = next(r for r in rows if r["model"] == rows[-1]["model"])
+            rows[-1].update({m + "_over_first": round(rows[-1][m] / first[m], 2) for m in o.methods.split(",")})
+            print(", ".join("%s %s" % pair for pair in rows[-1].items()), file=sys.stderr, flush=True)
+    return {"prompts": len(bodies), "rounds": o.rounds, "rows": rows}
 
 
 # ---- latency ---------------------------------------------------------------------------------------------
@@ -370,11 +376,11 @@ def show(result):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=["scaling", "latency", "prefix", "restart", "idle"])
-    p.add_argument("-m", "--model", required=True)
+    p.add_argument("-m", "--model", required=True, help="scaling: one or more, commas between")
     p.add_argument("-i", "--input", default=os.path.join(ROOT, "tools", "chat.jsonl"), help="prompts of scaling (tools/chat.jsonl)")
-    p.add_argument("--clients", default="1,4,8", help="numbers of clients, the first is what others are compared with (%(default)s)")
+    p.add_argument("--clients", default="1,4,8,16", help="numbers of clients, the first is what others are compared with (%(default)s)")
     p.add_argument("--methods", default="vanilla,auto", help="vanilla, auto or both (%(default)s)")
-    p.add_argument("--rounds", type=int, default=2, help="turns of each method at each number; medians are given (%(default)s)")
+    p.add_argument("--rounds", type=int, default=3, help="turns of each method at each number; medians are given (%(default)s)")
     p.add_argument("--seconds", type=float, default=60, help="of searching while idle (60)")
     p.add_argument("--tokens", type=int, help="of an answer, at most (scaling: as the prompts say; prefix: 32)")
     p.add_argument("--long", type=int, default=1500, help="tokens of a long prompt (%(default)s)")

@@ -225,8 +225,9 @@ int command_serve(int argc, char** argv) {
 	    .name = "serve",
 	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
 	    .about =
-	        "Serves OpenAI's /v1/completions and /v1/chat/completions, and a page at / to watch it learn.\n"
-	        "Also: /v1/models, /health, /ready, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
+	        "Serves OpenAI's /v1/chat/completions, /v1/completions, /v1/responses and /v1/embeddings,\n"
+	        "Anthropic's /v1/messages, and a page at / to watch it learn. Also: /tokenize, /detokenize,\n"
+	        "/version, /v1/models, /health, /ready, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
 	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
 	    .examples = "  swiftlet serve --port 8080\n"
 	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""What a hostile client tries of `swiftlet serve`, and what it is told. Starts the servers it needs; standard library alone.
+
+    attacks.py requests [-m MODEL]    raw requests that are none, or that two readers see differently: a line each
+    attacks.py keys [-m MODEL]        a key guesses a word of another key's letter by cached_tokens: a table, kept apart and shared
+    attacks.py slow [-m MODEL]        1,000 connections that send a header now and then, while honest requests go on
+    attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
+
+end-to-end/tenants asserts the same."""
+import argparse, collections, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
+
+PROGRAM = os.environ.get("SWIFTLET", "build/swiftlet")
+
+# ---- raw requests --------------------------------------------------------------------------------------------------------
+
+END = b"Host: localhost\r\nConnection: close\r\n\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+
+
+def get(path=b"/v1/models", host=b"localhost"):
+    return b"GET " + path + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+
+
+# (what it is, its bytes, the status it is answered with)
+REQUESTS = [
+    *[("Host: " + host, get(host=host.encode()), status) for host, status in (
+        ("127.0.0.1", 200), ("127.0.0.2:80", 200), ("localhost:1", 200), ("[::1]", 200), ("LOCALHOST", 200), ("127.evil.com", 403),
+        ("127.0.0.1.evil.com", 403), ("127.0.0.1x", 403), ("evil.com", 403), ("[::2]", 403), ("[::1", 403), ("127.1", 403))],
+    ("no Host", b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+    ("two Hosts", b"GET /health HTTP/1.1\r\nHost: evil.com\r\n" + END, 400),
+    *[("path " + path, get(path.encode()), status) for path, status in (
+        ("/health", 200), ("/health%00x", 404), ("/v1%2fmodels", 404), ("/%76%31/models", 200), ("/health%0", 404), ("/" + "x" * 600, 414))],
+    ("a line without version", b"GET /health\r\n\r\n", 400),
+    ("two blanks in the line", b"GET  /health HTTP/1.1\r\n" + END, 400),
+    ("HTTP/2's preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+    ("HTTP/0.9", b"GET /health HTTP/0.9\r\n" + END, 505),
+    ("TLS", bytes.fromhex("16030100c8010000c403"), 400),
+    ("a header without colon", b"GET /health HTTP/1.1\r\nfoo\r\n" + END, 400),
+    ("a blank before the colon", POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+    ("a folded header", b"GET /health HTTP/1.1\r\na: b\r\n c\r\n" + END, 400),
+    ("a NUL in a header", b"GET /health HTTP/1.1\r\na: b\0c\r\n" + END, 400),
+    ("a header of 40,000 bytes", b"GET /health HTTP/1.1\r\na: " + b"x" * 40000 + b"\r\n" + END, 431),
+    ("1,000 headers", b"GET /health HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + END, 431),
+    ("a path of 40,000 bytes", get(b"/" + b"x" * 40000), 414),
+    ("two Content-Lengths", POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+    ("a list of lengths", POST + b"Content-Length: 2, 2\r\n\r\n{}", 400),
+    ("a length below zero", POST + b"Content-Length: -1\r\n\r\n{}", 400),
+    ("a length of 23 digits", POST + b"Content-Length: " + b"9" * 23 + b"\r\n\r\n{}", 413),
+    ("a length of 4 GiB", POST + b"Content-Length: 4294967298\r\n\r\n{}", 413),
+    ("a length beside chunks", POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", 400),
+    ("Transfer-Encoding: gzip", POST + b"Transfer-Encoding: gzip\r\n\r\n{}", 400),
+    ("no JSON", POST + b"Content-Length: 2\r\n\r\n{]", 400),
+    ("a key given twice", POST + b"Content-Length: 29\r\n\r\n" + b'{"prompt": "a", "prompt": 22}', 400),
+    ("JSON 100,000 deep", POST + b"Content-Length: 100000\r\n\r\n" + b"[" * 100000, 400),
+    ("no type of its body", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 2\r\n" + END + b"{}", 415),
+    ("a method of its own", b"BREW /v1/models HTTP/1.1\r\n" + END, 405),
+    # further requests of a connection: their fields are looked at too
+    ("then two Hosts", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: evil.com\r\n" + END, 400),
+    ("then two lengths", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+]
+# What libmicrohttpd itself refuses inside a connection that has been let in, in its own words, which are HTML.
+OTHERS = [
+    ("a chunk without size", POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400),
+    ("then no request", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health\r\n\r\n", 400),
+]
+
+
+def told(port, data, wait=60):
+    """(status, body) of the last answer to bytes that are sent as they are."""
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as s:
+        said = b""
+        try:
+            s.sendall(data)
+            while True:
+                more = s.recv(65536)
+                if not more:
+                    break
+                said += more
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # what was still on its way
+    answers = list(re.finditer(rb"HTTP/1\.1 (\d{3}) ", said))
+    return int(answers[-1][1]) if answers else None, said[answers[-1].start():].partition(b"\r\n\r\n")[2] if answers else said
+
+
+def is_error(body):
+    try:
+        return set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+# ---- another key's letter ------------------------------------------------------------------------------------------------
+
+WORDS = ["bicycle", "gallery", "kitchen", "lantern", "mailbox", "station"]
+
+
+def letter(word, to="Agnes"):
+    return "Dear %s, the safe behind the clock opens with the word %s, and nobody but you may ever know of it. Burn this letter." % (to, word)
+
+
+def guesses(ask, key, to="Agnes"):
+    """What a key is told (cached_tokens) for each word that it supposes. One that is none of them is asked first, so that what
+    guesses have in common with one another is found alike."""
+    ask(key, letter("village", to))
+    return [ask(key, letter(word, to)) for word in WORDS]
+
+
+def attack(ask, first, second):
+    """A row for each word: what the second key is told for each that it supposes in the first key's letter."""
+    rows = []
+    for word, to in zip(WORDS, ("Agnes", "Bruno", "Clara", "David", "Elena", "Frank")):
+        ask(first, letter(word, to))
+        rows.append((word, guesses(ask, second, to)))
+    return rows
+
+
+def found(rows):
+    """Rows in which one guess is told more than all others, and is right."""
+    return sum(told.count(max(told)) == 1 and WORDS[told.index(max(told))] == word for word, told in rows)
+
+
+# ---- slow headers --------------------------------------------------------------------------------------------------------
+
+def slow_headers(port, honest, n=1000, seconds=8):
+    """(how many there were, the longest that an honest request took, how many were answered): each of n connections sends a
+    header line now and then."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = 4096 if most == resource.RLIM_INFINITY else min(4096, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    slow = []
+    for _ in range(min(n, files - 100)):
+        c = socket.socket()
+        c.setblocking(False)
+        c.connect_ex(("127.0.0.1", port))
+        slow.append(c)
+    began, longest, answered, begun = time.monotonic(), 0.0, 0, set()
+    while time.monotonic() - began < seconds:
+        for c in slow:
+            try:
+                c.send(b"X: y\r\n" if c in begun else b"GET / HTTP/1.1\r\n")
+                begun.add(c)
+            except OSError:
+                pass
+        asked = time.monotonic()
+        honest()
+        longest, answered = max(longest, time.monotonic() - asked), answered + 1
+    for c in slow:
+        c.close()
+    return len(slow), longest, answered
+
+
+# ---- the command line ----------------------------------------------------------------------------------------------------
+
+class Server:
+    def __init__(self, model, *options):
+        command = [PROGRAM, "serve", "-m", model, "--port", "0", "--no-store", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.port = int(re.search(r":(\d+)/", self.process.stdout.readline()).group(1))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+    def ask(self, key, prompt):
+        request = urllib.request.Request("http://127.0.0.1:%d/v1/completions" % self.port,
+                                         json.dumps({"prompt": prompt, "max_tokens": 4, "temperature": 0}).encode(),
+                                         {"Content-Type": "application/json", "Authorization": "Bearer " + key})
+        return json.load(urllib.request.urlopen(request))["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def requests(model):
+    with Server(model) as s:
+        for what, data, status in REQUESTS + OTHERS:
+            got, body = told(s.port, data)
+            says = json.loads(body)["error"]["message"] if is_error(body) else body.decode(errors="replace").strip()[:60]
+            print("%-28s %s %s  %s" % (what[:28], got, "   " if got == status else "(!)", says))
+
+
+def keys(model):
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
+        file.write("first-key-0001\nsecond-key-0002\n")
+        file.flush()
+        for name, options in (("keys share beginnings (--share-prefixes; all keys did before they were kept apart)", ["--share-prefixes"]),
+                              ("kept apart (the default)", [])):
+            with Server(model, "--api-key-file", file.name, *options) as s:
+                rows = attack(s.ask, "first-key-0001", "second-key-0002")
+            print("%s: %d of %d words found" % (name, found(rows), len(rows)))
+            print("  %-10s" % "letter" + "".join("%9s" % w for w in WORDS) + "   <- supposed; cached_tokens told")
+            for word, told_ in rows:
+                print("  %-10s" % word + "".join("%9d" % n for n in told_))
+
+
+def slow(model):
+    with Server(model) as s:
+        health = lambda: urllib.request.urlopen("http://127.0.0.1:%d/health" % s.port, timeout=60).read()
+        print("%d slow connections: the longest of the honest answers took %.3f s, of %d" % slow_headers(s.port, health))
+
+
+def end(model):
+    """Eight clients on four sessions ask for whole and streamed answers of 20 to 160 tokens, one after another."""
+    for grace in (0, 1, 5, 30):
+        with Server(model, "--grace", str(grace), "--sessions", "4") as s:
+            ended, said, lock = [False], collections.Counter(), threading.Lock()
+
+            def client(i):
+                r = random.Random(i)
+                while True:
+                    stream, tokens, after = r.random() < 0.5, r.randrange(20, 160), False
+                    body = {"prompt": "Once upon a time there was a fox who", "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": stream,
+                            **({"stream_options": {"include_usage": True}} if stream else {})}
+                    begun_before = not ended[0]
+                    try:
+                        request = urllib.request.Request("http://127.0.0.1:%d/v1/completions" % s.port, json.dumps(body).encode(), {"Content-Type": "application/json"})
+                        text = urllib.request.urlopen(request, timeout=120).read().decode()
+                        parts = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")] if stream else [json.loads(text)]
+                        if "error" in parts[-1]:
+                            what = "told that the server stops"
+                        elif parts[-1]["usage"]["completion_tokens"] == tokens:
+                            what = "finished"
+                        else:
+                            reasons = [c["finish_reason"] for p in parts for c in p["choices"] if c["finish_reason"]]
+                            what = "the text so far, with finish_reason" if reasons == ["length"] else "lost"
+                    except urllib.error.HTTPError as e:
+                        what = "told that the server stops" if e.code == 503 else "status %d" % e.code
+                    except OSError as e:
+                        what = "lost" if begun_before else "not begun"
+                    after = ended[0]
+                    with lock:
+                        if after and begun_before:
+                            said[what] += 1
+                    if after:
+                        return
+
+            clients = [threading.Thread(target=client, args=(i,)) for i in range(8)]
+            for c in clients:
+                c.start()
+            time.sleep(4)
+            ended[0] = True
+            began = time.monotonic()
+            s.process.send_signal(signal.SIGTERM)
+            status = s.process.wait(120)
+            seconds = time.monotonic() - began
+            for c in clients:
+                c.join()
+        print("--grace %2d: ended with %d after %4.1f s; of %d that had begun: %s" % (grace, status, seconds, sum(said.values()), dict(said)), flush=True)
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("what", choices=("requests", "keys", "slow", "end"))
+    p.add_argument("-m", "--model", default="builtin")
+    o = p.parse_args()
+    {"requests": requests, "keys": keys, "slow": slow, "end": end}[o.what](o.model)
