@@ -225,12 +225,12 @@ static void score_block(const struct attention_row* a, int n, const float* q, si
 	}
 }
 
-/* scores (n, group, stride), in blocks cut at multiples of LANES */
+/* scores (n, group, stride) of the positions [first, end), both multiples of LANES behind c->start */
 static void score(const struct attention_row* a, int n, const float* q, size_t row_stride,
-                  const struct common* c, float* scores) {
+                  const struct common* c, int first, int end, float* scores) {
 	const unsigned char* key[LANES];
 	const size_t stride = (size_t)c->stride;
-	for (int first = c->start; first < c->end; first += LANES, scores += LANES) {
+	for (scores += first - c->start; first < end; first += LANES, scores += LANES) {
 		if (first + LANES <= c->shared) {
 			find_keys(a, first, c->least_from, c->shared, key);
 			score_block(a, n, q, row_stride, key, first, row_ahead(a, a->key, first), scores, stride);
@@ -345,40 +345,64 @@ __attribute__((always_inline)) static inline void mix_tile(const struct mixed* m
 
 #define MIX_TILES(heads)                                                                                     \
 	do {                                                                                                     \
-		const int head_dim = m->row->head_dim;                                                               \
-		int at = 0;                                                                                          \
-		for (; at + TILE_CHUNKS * LANES <= head_dim; at += TILE_CHUNKS * LANES)                              \
+		for (; at + TILE_CHUNKS * LANES <= end; at += TILE_CHUNKS * LANES)                                   \
 			mix_tile(m, c, at, heads, TILE_CHUNKS);                                                          \
-		for (; at < head_dim; at += LANES)                                                                   \
+		for (; at + 2 * LANES <= end; at += 2 * LANES)                                                       \
+			mix_tile(m, c, at, heads, 2);                                                                    \
+		for (; at < end; at += LANES)                                                                        \
 			mix_tile(m, c, at, heads, 1);                                                                    \
 	} while (0)
 
-static void mix_four(const struct mixed* m, const struct common* c) { MIX_TILES(TILE_HEADS); }
+/* Dimensions [at, end) of the heads' mixed values */
+typedef void mix_function(const struct mixed* m, const struct common* c, int at, int end);
+static void mix_four(const struct mixed* m, const struct common* c, int at, int end) {
+	MIX_TILES(TILE_HEADS);
+}
+static void mix_three(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(3); }
+static void mix_two(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(2); }
+static void mix_one(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(1); }
 
-static void mix_three(const struct mixed* m, const struct common* c) { MIX_TILES(3); }
-
-static void mix_two(const struct mixed* m, const struct common* c) { MIX_TILES(2); }
-
-static void mix_one(const struct mixed* m, const struct common* c) { MIX_TILES(1); }
+/* The share's part of n things */
+static inline void part_of(const struct attention_share* share, int n, int* first, int* end) {
+	*first = n * share->part / share->parts;
+	*end = n * (share->part + 1) / share->parts;
+}
 
 static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
-                      float* scores) {
+                      float* scores, const struct attention_share* share) {
+	const struct attention_share all = {.parts = 1}, *mine = share ? share : &all;
 	const struct common c = in_common(a, n);
-	const int queries = n * a->group;
-	score(a, n, q, row_stride, &c, scores);
+	const int queries = n * a->group, tiles = (queries + TILE_HEADS - 1) / TILE_HEADS;
+	float* rescale = scores + (size_t)queries * (size_t)c.stride; /* (queries) */
+	int first, end;
+	if (!share || share->step == ATTENTION_SCORES) {
+		part_of(mine, c.stride / LANES, &first, &end);
+		score(a, n, q, row_stride, &c, c.start + first * LANES, c.start + end * LANES, scores);
+	}
+	if (share && share->step == ATTENTION_WEIGHTS) {
+		part_of(mine, queries, &first, &end);
+		for (int i = first; i < end; i++)
+			rescale[i] = exponentials(scores + (size_t)i * (size_t)c.stride, c.stride,
+			                          a->sinks ? a->sinks + i % a->group : NULL);
+	}
+	if (share && share->step != ATTENTION_MIX)
+		return;
+	part_of(mine, (a->head_dim + 31) / 32, &first, &end);
 	struct mixed m[TILE_HEADS];
-	const int tiles = (queries + TILE_HEADS - 1) / TILE_HEADS;
 	for (int t = 0; t < tiles; t++) {
-		const int first = queries * t / tiles, count = queries * (t + 1) / tiles - first;
+		const int from = queries * t / tiles, count = queries * (t + 1) / tiles - from;
 		for (int i = 0; i < count; i++) {
-			const int row = (first + i) / a->group, g = (first + i) % a->group;
-			float* weight = scores + (size_t)(first + i) * (size_t)c.stride;
+			const int row = (from + i) / a->group, g = (from + i) % a->group;
+			float* weight = scores + (size_t)(from + i) * (size_t)c.stride;
 			m[i] = (struct mixed){.row = a + row,
 			                      .out = out + (size_t)row * row_stride + g * a->head_dim,
 			                      .weight = weight,
-			                      .rescale = exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
+			                      .rescale =
+			                          share ? rescale[from + i]
+			                                : exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
 		}
-		(count > 3 ? mix_four : count == 3 ? mix_three : count == 2 ? mix_two : mix_one)(m, &c);
+		mix_function* const mix[] = {mix_one, mix_two, mix_three, mix_four};
+		mix[count - 1](m, &c, first * 32, smaller(end * 32, a->head_dim));
 	}
 }
 
