@@ -8,6 +8,7 @@
  */
 
 enum {
+	MAX_HEAD_DIM = 1024,
 	TILE_QUERIES = 3,        /* whose sums with KEYS keys fit the registers */
 	FETCHED = 2 * PAGE_SLOTS /* positions ahead */
 };
@@ -80,8 +81,8 @@ __attribute__((always_inline)) static inline void fetch(const unsigned char* at,
  * that it does not matter which keys and queries stand beside it. What is widened of a key serves all queries
  * from the register; type and count are constants where it is called. */
 __attribute__((always_inline)) static inline void dots(enum dtype type, const float* const q[],
-                                                       const unsigned char* const key[KEYS], int head_dim,
-                                                       int count, key_sums out[]) {
+                                                       const unsigned char* key, size_t slot_bytes,
+                                                       int head_dim, int count, key_sums out[]) {
 	vec sum[TILE_QUERIES][KEYS];
 #pragma GCC unroll 4
 	for (int j = 0; j < count; j++)
@@ -96,7 +97,7 @@ __attribute__((always_inline)) static inline void dots(enum dtype type, const fl
 			x[j] = left >= LANES ? vec_load(q[j] + at) : vec_load_part(q[j] + at, left, 0);
 #pragma GCC unroll 8
 		for (int i = 0; i < KEYS; i++) {
-			const vec k = load_chunk(type, key[i], at, left);
+			const vec k = load_chunk(type, key + (size_t)i * slot_bytes, at, left);
 #pragma GCC unroll 4
 			for (int j = 0; j < count; j++)
 				sum[j][i] = vec_fma(x[j], k, sum[j][i]);
@@ -112,7 +113,6 @@ static inline int end_of(const struct attention_row* a) { return a->base + a->n_
 /* What the rows of a call have in common. */
 struct common {
 	int start, end;   /* of the positions that any of them sees; start is a multiple of LANES */
-	int least_from;   /* the first of them */
 	int from, shared; /* [from, shared): seen by all, at the same slots */
 	int stride;       /* of scores */
 };
@@ -130,7 +130,6 @@ static struct common in_common(const struct attention_row* a, int n) {
 	const int start = least / LANES * LANES, shared = a->base + same;
 	return (struct common){.start = start,
 	                       .end = end,
-	                       .least_from = least,
 	                       .from = smaller(most, shared),
 	                       .shared = shared,
 	                       .stride = (end - start + LANES - 1) / LANES * LANES};
@@ -146,18 +145,18 @@ struct scored {
 /* scale·q·k of LANES keys, softcapped; -infinity where the row does not look. The keys `ahead` are fetched.
  */
 __attribute__((always_inline)) static inline void score_tile(enum dtype type, const struct scored* s,
-                                                             int count, const unsigned char* const key[LANES],
-                                                             int first, const unsigned char* ahead) {
-	const size_t half = ahead ? KEYS * s->row->slot_bytes : 0;
+                                                             int count, const unsigned char* key, int first,
+                                                             const unsigned char* ahead) {
+	const size_t slot_bytes = s->row->slot_bytes, half = ahead ? KEYS * slot_bytes : 0;
 	const float* q[TILE_QUERIES];
 	key_sums low[TILE_QUERIES], high[TILE_QUERIES];
 #pragma GCC unroll 4
 	for (int j = 0; j < count; j++)
 		q[j] = s[j].q;
 	fetch(ahead, half);
-	dots(type, q, key, s->row->head_dim, count, low);
+	dots(type, q, key, slot_bytes, s->row->head_dim, count, low);
 	fetch(ahead + half, half);
-	dots(type, q, key + KEYS, s->row->head_dim, count, high);
+	dots(type, q, key + KEYS * slot_bytes, slot_bytes, s->row->head_dim, count, high);
 #pragma GCC unroll 4
 	for (int j = 0; j < count; j++) {
 		const struct attention_row* a = s[j].row;
@@ -184,28 +183,33 @@ __attribute__((always_inline)) static inline void score_tile(enum dtype type, co
 		score_tile(type, s, TILE_QUERIES, key, first, ahead);                                                \
 	}
 
-static void score_half(const struct scored* s, int count, const unsigned char* const key[LANES], int first,
+static void score_half(const struct scored* s, int count, const unsigned char* key, int first,
                        const unsigned char* ahead) {
 	SCORE_TILES(DTYPE_F16)
 }
 
-static void score_other(enum dtype type, const struct scored* s, int count,
-                        const unsigned char* const key[LANES], int first, const unsigned char* ahead) {
+static void score_other(enum dtype type, const struct scored* s, int count, const unsigned char* key,
+                        int first, const unsigned char* ahead) {
 	SCORE_TILES(type)
 }
 
-/* The keys of positions [first, first + LANES); those outside [from, end) repeat a neighbour. */
-static inline void find_keys(const struct attention_row* a, int first, int from, int end,
-                             const unsigned char* key[LANES]) {
+/* The keys of positions [first, first + LANES), side by side: as they lie where all are committed, else
+ * gathered; those behind the end repeat the last. */
+static inline const unsigned char* find_keys(const struct attention_row* a, int first, int end,
+                                             unsigned char* gathered) {
+	if (first + LANES <= a->base)
+		return row_at(a, a->key, first);
 	for (int i = 0; i < LANES; i++)
-		key[i] = row_at(a, a->key, first + i < from ? from : smaller(first + i, end - 1));
+		memcpy(gathered + (size_t)i * a->slot_bytes, row_at(a, a->key, smaller(first + i, end - 1)),
+		       a->slot_bytes);
+	return gathered;
 }
 
 /* Scores of n rows' queries with the block of LANES keys from `first` on, in tiles as even as they can be.
  * What the block's scores begin with lies at `to`, `stride` floats apart. */
 static void score_block(const struct attention_row* a, int n, const float* q, size_t row_stride,
-                        const unsigned char* const key[LANES], int first, const unsigned char* ahead,
-                        float* to, size_t stride) {
+                        const unsigned char* key, int first, const unsigned char* ahead, float* to,
+                        size_t stride) {
 	const int queries = n * a->group, tiles = (queries + TILE_QUERIES - 1) / TILE_QUERIES;
 	struct scored s[TILE_QUERIES];
 	for (int t = 0, i = 0, g = 0; t < tiles; t++) {
@@ -228,16 +232,16 @@ static void score_block(const struct attention_row* a, int n, const float* q, si
 /* scores (n, group, stride) of the positions [first, end), both multiples of LANES behind c->start */
 static void score(const struct attention_row* a, int n, const float* q, size_t row_stride,
                   const struct common* c, int first, int end, float* scores) {
-	const unsigned char* key[LANES];
+	_Alignas(64) unsigned char gathered[LANES * MAX_HEAD_DIM * sizeof(float)];
 	const size_t stride = (size_t)c->stride;
 	for (scores += first - c->start; first < end; first += LANES, scores += LANES) {
 		if (first + LANES <= c->shared) {
-			find_keys(a, first, c->least_from, c->shared, key);
+			const unsigned char* key = find_keys(a, first, c->shared, gathered);
 			score_block(a, n, q, row_stride, key, first, row_ahead(a, a->key, first), scores, stride);
 			continue;
 		}
 		for (int i = 0; i < n; i++) {
-			find_keys(a + i, first, a[i].from, end_of(a + i), key);
+			const unsigned char* key = find_keys(a + i, first, end_of(a + i), gathered);
 			score_block(a + i, 1, q + (size_t)i * row_stride, row_stride, key, first, NULL,
 			            scores + (size_t)(i * a->group) * stride, stride);
 		}
