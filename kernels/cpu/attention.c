@@ -1,4 +1,5 @@
-/* Attention of a slice: one part a bundle of rows of a sequence and key/value head.
+/* Attention of a slice: one part a bundle of rows of a sequence and key/value head. Where those do not go
+ * round among the threads and the texts are long, threads share each of them, step by step.
  *
  * A row sees the committed tokens under its base and its own ancestors, in order of position; what else
  * is in the cache, or in the pass, it never touches. */
@@ -17,6 +18,7 @@ static float scale_at(const struct model_shape* s, int position) {
 struct attend_job {
 	struct cpu_backend* b;
 	int block, window, bundles;
+	struct attention_share share; /* parts 0: each bundle is one thread's */
 };
 
 static struct attention_row row_of(const struct attend_job* job, int i, int h) {
@@ -44,8 +46,11 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 }
 
 /* The bundles of a head follow one another: its keys and values are still near. */
-static void attend_part(void* user, int part, int thread) {
+static void attend_part(void* user, int number, int thread) {
 	const struct attend_job* job = user;
+	struct attention_share share = job->share;
+	const int part = share.parts ? number / share.parts : number;
+	share.part = share.parts ? number % share.parts : 0;
 	struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int h = part / job->bundles, first = b->bundle[part % job->bundles];
@@ -56,7 +61,9 @@ static void attend_part(void* user, int part, int thread) {
 	const size_t row_stride = (size_t)s->heads * (size_t)s->head_dim;
 	const size_t at = (size_t)first * row_stride + (size_t)h * (size_t)group * (size_t)s->head_dim;
 	const size_t scores = (size_t)attention_rows(s) * (size_t)group * score_positions(b);
-	b->kernels->attention(b->mixed + at, b->q + at, row_stride, rows, n, b->scores + (size_t)thread * scores);
+	b->kernels->attention(b->mixed + at, b->q + at, row_stride, rows, n,
+	                      b->scores + (size_t)(share.parts ? part : thread) * scores,
+	                      share.parts ? &share : NULL);
 }
 
 /* Cuts the rows [first, end) of one sequence into bundles, as even as they can be, enough for all threads. */
@@ -83,6 +90,16 @@ static int make_bundles(struct cpu_backend* b, int n) {
 	return n_bundles;
 }
 
+/* Whether some threads would have nothing to do for a good while. */
+static bool worth_sharing(const struct cpu_backend* b, int window, int n, int parts) {
+	enum { LONG = 512 }; /* positions: from there on a step takes longer than threads need to meet */
+	int most = 0;
+	for (int i = 0; i < n; i++)
+		most = b->row[i].position > most ? b->row[i].position : most;
+	most = window > 0 && window < most ? window : most;
+	return most >= LONG && parts <= attention_turns(b) && parts % b->threads != 0;
+}
+
 void attend(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct attend_job job = {
@@ -91,8 +108,17 @@ void attend(struct cpu_backend* b, int block, int n) {
 	    .window = block_set_has(&s->sliding, block) ? s->sliding_window : 0,
 	    .bundles = make_bundles(b, n),
 	};
+	const int parts = job.bundles * s->kv_heads;
 	double cost = 0;
 	for (int i = 0; i < n; i++)
 		cost += (double)(b->row[i].position + 1) * (double)b->row[i].cache->slot_bytes * 2 * s->heads;
-	spread(b, job.bundles * s->kv_heads, cost, attend_part, &job);
+	if (!worth_sharing(b, job.window, n, parts)) {
+		spread(b, parts, cost, attend_part, &job);
+		return;
+	}
+	for (int step = 0; step < ATTENTION_STEPS; step++) {
+		job.share.step = (enum attention_step)step;
+		job.share.parts = step == ATTENTION_MIX ? (s->head_dim + 31) / 32 : 4 * b->threads;
+		spread(b, parts * job.share.parts, cost, attend_part, &job);
+	}
 }

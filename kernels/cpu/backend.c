@@ -337,7 +337,8 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->given = take(b, &used, experts ? rows : 0, dim, sizeof(float));
 	for (int i = 0; i < prepared_kinds(w->block, s); i++)
 		b->prepared[i] = take(b, &used, rows, prepared, 1);
-	b->scores = take(b, &used, threads * (size_t)attention_rows(s) * group, positions, sizeof(float));
+	b->scores = take(b, &used, (size_t)attention_turns(b) * (size_t)attention_rows(s) * group, positions,
+	                 sizeof(float));
 	b->logits = take(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
 	b->scratch = take(b, &used, threads * 2, vocab, sizeof(float));
 	return used;

@@ -88,7 +88,7 @@ struct cpu_backend {
 	int32_t* chosen;           /* (slice_rows, experts_used) ascending */
 	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
-	float* scores;                         /* (threads, attention_rows, group, score_positions) */
+	float* scores;                         /* (attention_turns, attention_rows, group, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
 	float* logits;                         /* (head_rows, vocab) */
 	float* scratch;                        /* (threads, 2·vocab) */
@@ -110,6 +110,12 @@ enum { MOST_ATTENTION_ROWS = 8 };
 static inline int attention_rows(const struct model_shape* s) {
 	const int group = s->heads / s->kv_heads;
 	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
+}
+
+/* Parts of attention whose scores are kept at once: one a thread, or all that threads share */
+static inline int attention_turns(const struct cpu_backend* b) {
+	const int kv_heads = b->head.weights->shape.kv_heads;
+	return b->threads > kv_heads ? b->threads : kv_heads;
 }
 
 /* ---- cache.c ---- */

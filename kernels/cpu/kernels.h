@@ -29,6 +29,13 @@ struct attention_row {
 	const float* sinks;   /* (group) a score each that takes its share and gives nothing; NULL = none */
 };
 
+/* A part of one of attention's steps, where several threads share a call: each begins when all parts of the
+ * one before have ended. Weights are cut by query, what is mixed by dimension, so no bit changes. */
+struct attention_share {
+	enum attention_step { ATTENTION_SCORES, ATTENTION_WEIGHTS, ATTENTION_MIX, ATTENTION_STEPS } step;
+	int part, parts;
+};
+
 struct cpu_kernels {
 	const char* name;
 
@@ -45,9 +52,9 @@ struct cpu_kernels {
 	/* out (group, head_dim) = softmax(scale·q·K)·V for one key/value head and each of n rows of one sequence,
 	 * which differ in n_ancestors, ancestor, from and scale alone. q (group, head_dim); q and out of a row
 	 * lie row_stride floats behind the row's before it; scores: (n, group, base + the longest n_ancestors,
-	 * and 32 more each) scratch. */
+	 * and 32 more each) scratch, the same for all shares. share: NULL for all of it. */
 	void (*attention)(float* out, const float* q, size_t row_stride, const struct attention_row*, int n,
-	                  float* scores);
+	                  float* scores, const struct attention_share* share);
 
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);

@@ -80,7 +80,9 @@ static void attend_row(float* out, const float* q, const struct attention_row* a
 }
 
 static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
-                      float* scores) {
+                      float* scores, const struct attention_share* share) {
+	if (share && (share->step != ATTENTION_MIX || share->part > 0)) /* the last step does all of it */
+		return;
 	for (int i = 0; i < n; i++)
 		attend_row(out + (size_t)i * row_stride, q + (size_t)i * row_stride, a + i, scores);
 }

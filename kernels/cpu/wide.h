@@ -3,9 +3,15 @@
  * avx2.c and avx512.c define `vec`, LANES and the vec_ operations, then include this file. An element is
  * computed alike in the middle of a row and in its tail, and sums are cut by index or by absolute
  * position: element i of a sum always falls to lane i mod LANES, lanes are added up in one tree at the
- * end. TILE_HEADS × TILE_CHUNKS accumulators fit the registers. */
+ * end. TILE_HEADS × TILE_CHUNKS accumulators fit the registers, and so do TILE_QUERIES × KEYS: of the LANES
+ * keys of a block half come at a time. part_sums takes a half's sums as far as it can, whole_sums ends them.
+ */
 
-enum { MAX_HEAD_DIM = 1024 };
+enum {
+	MAX_HEAD_DIM = 1024,
+	TILE_QUERIES = 3,        /* whose sums with KEYS keys fit the registers */
+	FETCHED = 2 * PAGE_SLOTS /* positions ahead */
+};
 
 static inline int smaller(int a, int b) { return a < b ? a : b; }
 
@@ -59,67 +65,47 @@ __attribute__((always_inline)) static inline vec load_chunk(enum dtype type, con
 	return n >= LANES ? vec_load(x) : vec_load_part(x, n, 0);
 }
 
-/* Pages lie apart, which the processor's own fetching does not see: n rows, of a page ahead, are on their
- * way. */
-static inline void fetch_rows(const struct attention_row* a, size_t rows, int position, int n) {
-	if (position + n > a->base)
-		return;
-	const unsigned char* row = row_at(a, rows, position);
-	for (size_t at = 0; at < (size_t)n * a->slot_bytes; at += 64)
-		__builtin_prefetch(row + at, 0, 2);
+/* Pages lie apart, which the processor's own fetching does not see: where the slot lies that is FETCHED
+ * positions behind this one, or this one where there is none. A few lines at a time are fetched: more than
+ * the processor can wait for would make it wait. */
+static inline const unsigned char* row_ahead(const struct attention_row* a, size_t rows, int position) {
+	return row_at(a, rows, position + FETCHED < a->base ? position + FETCHED : position);
 }
 
-/* One query against LANES keys: each product has its own accumulators, so that it does not matter which
- * keys stand beside it. */
-static inline vec dots(const float* q, const float* const key[LANES], int head_dim) {
-	vec sum[LANES];
-#pragma GCC unroll 16
-	for (int i = 0; i < LANES; i++)
-		sum[i] = vec_set(0);
-	int at = 0;
-	for (; at + LANES <= head_dim; at += LANES) {
-		const vec x = vec_load(q + at);
-#pragma GCC unroll 16
-		for (int i = 0; i < LANES; i++)
-			sum[i] = vec_fma(x, vec_load(key[i] + at), sum[i]);
-	}
-	if (at < head_dim) {
+__attribute__((always_inline)) static inline void fetch(const unsigned char* at, size_t bytes) {
+	for (size_t i = 0; i < bytes; i += 64)
+		__builtin_prefetch(at + i, 0, 2);
+}
+
+/* The products of `count` queries with the keys of half a block: each product has its own accumulators, so
+ * that it does not matter which keys and queries stand beside it. What is widened of a key serves all queries
+ * from the register; type and count are constants where it is called. */
+__attribute__((always_inline)) static inline void dots(enum dtype type, const float* const q[],
+                                                       const unsigned char* key, size_t slot_bytes,
+                                                       int head_dim, int count, key_sums out[]) {
+	vec sum[TILE_QUERIES][KEYS];
+#pragma GCC unroll 4
+	for (int j = 0; j < count; j++)
+#pragma GCC unroll 8
+		for (int i = 0; i < KEYS; i++)
+			sum[j][i] = vec_set(0);
+	for (int at = 0; at < head_dim; at += LANES) {
 		const int left = head_dim - at;
-		const vec x = vec_load_part(q + at, left, 0);
-#pragma GCC unroll 16
-		for (int i = 0; i < LANES; i++)
-			sum[i] = vec_fma(x, vec_load_part(key[i] + at, left, 0), sum[i]);
-	}
-	return vec_sums(sum);
-}
-
-/* One slot's (n) as floats; type is a constant where it is called. */
-__attribute__((always_inline)) static inline void widen(enum dtype type, const unsigned char* row, int n,
-                                                        float* out) {
-	int at = 0;
-	for (; at + LANES <= n; at += LANES)
-		vec_store(out + at, load_chunk(type, row, at, LANES));
-	if (at < n)
-		vec_store(out + at, load_chunk(type, row, at, n - at));
-}
-
-/* The keys of positions [first, first + LANES) as floats; those outside [from, end) repeat a neighbour. */
-static inline void gather_keys(const struct attention_row* a, int first, int from, int end, float* widened,
-                               const float* key[LANES]) {
-	for (int i = 0; i < LANES; i++) {
-		const int inside = first + i < from ? from : smaller(first + i, end - 1);
-		const unsigned char* row = row_at(a, a->key, inside);
-		if (a->type == DTYPE_F32) {
-			key[i] = (const float*)(const void*)row;
-			continue;
+		vec x[TILE_QUERIES];
+#pragma GCC unroll 4
+		for (int j = 0; j < count; j++)
+			x[j] = left >= LANES ? vec_load(q[j] + at) : vec_load_part(q[j] + at, left, 0);
+#pragma GCC unroll 8
+		for (int i = 0; i < KEYS; i++) {
+			const vec k = load_chunk(type, key + (size_t)i * slot_bytes, at, left);
+#pragma GCC unroll 4
+			for (int j = 0; j < count; j++)
+				sum[j][i] = vec_fma(x[j], k, sum[j][i]);
 		}
-		float* out = widened + (size_t)i * (size_t)((a->head_dim + LANES - 1) / LANES * LANES);
-		if (a->type == DTYPE_F16)
-			widen(DTYPE_F16, row, a->head_dim, out);
-		else
-			widen(DTYPE_Q8_0, row, a->head_dim, out);
-		key[i] = out;
 	}
+#pragma GCC unroll 4
+	for (int j = 0; j < count; j++)
+		out[j] = part_sums(sum[j]);
 }
 
 static inline int end_of(const struct attention_row* a) { return a->base + a->n_ancestors; }
@@ -127,7 +113,6 @@ static inline int end_of(const struct attention_row* a) { return a->base + a->n_
 /* What the rows of a call have in common. */
 struct common {
 	int start, end;   /* of the positions that any of them sees; start is a multiple of LANES */
-	int least_from;   /* the first of them */
 	int from, shared; /* [from, shared): seen by all, at the same slots */
 	int stride;       /* of scores */
 };
@@ -145,42 +130,120 @@ static struct common in_common(const struct attention_row* a, int n) {
 	const int start = least / LANES * LANES, shared = a->base + same;
 	return (struct common){.start = start,
 	                       .end = end,
-	                       .least_from = least,
 	                       .from = smaller(most, shared),
 	                       .shared = shared,
 	                       .stride = (end - start + LANES - 1) / LANES * LANES};
 }
 
-/* One row's scores (group, stride) of LANES keys: scale·q·k, softcapped; -infinity where it does not look. */
-static inline void score_row(const struct attention_row* a, const float* q, const float* const key[LANES],
-                             int first, float* scores, int stride) {
-	for (int g = 0; g < a->group; g++) {
-		vec s = vec_mul(dots(q + g * a->head_dim, key, a->head_dim), vec_set(a->scale));
+/* Queries whose scores of a block of keys are computed together, and where those go. */
+struct scored {
+	const struct attention_row* row;
+	const float* q;
+	float* to; /* (LANES) */
+};
+
+/* scale·q·k of LANES keys, softcapped; -infinity where the row does not look. The keys `ahead` are fetched.
+ */
+__attribute__((always_inline)) static inline void score_tile(enum dtype type, const struct scored* s,
+                                                             int count, const unsigned char* key, int first,
+                                                             const unsigned char* ahead) {
+	const size_t slot_bytes = s->row->slot_bytes, half = ahead ? KEYS * slot_bytes : 0;
+	const float* q[TILE_QUERIES];
+	key_sums low[TILE_QUERIES], high[TILE_QUERIES];
+#pragma GCC unroll 4
+	for (int j = 0; j < count; j++)
+		q[j] = s[j].q;
+	fetch(ahead, half);
+	dots(type, q, key, slot_bytes, s->row->head_dim, count, low);
+	fetch(ahead + half, half);
+	dots(type, q, key + KEYS * slot_bytes, slot_bytes, s->row->head_dim, count, high);
+#pragma GCC unroll 4
+	for (int j = 0; j < count; j++) {
+		const struct attention_row* a = s[j].row;
+		vec score = vec_mul(whole_sums(low[j], high[j]), vec_set(a->scale));
 		if (a->softcap > 0)
-			s = vec_softcap(s, a->softcap);
-		float* out = scores + (size_t)g * (size_t)stride;
-		vec_store(out, s);
-		for (int i = 0; i < LANES; i++)
-			if (first + i < a->from || first + i >= end_of(a))
-				out[i] = -INFINITY;
+			score = vec_softcap(score, a->softcap);
+		vec_store(s[j].to, score);
+		if (first < a->from || first + LANES > end_of(a))
+			for (int i = 0; i < LANES; i++)
+				if (first + i < a->from || first + i >= end_of(a))
+					s[j].to[i] = -INFINITY;
 	}
 }
 
-/* scores (n, group, stride), in blocks cut at multiples of LANES: keys that all rows see are widened once. */
+#define SCORE_TILES(type)                                                                                    \
+	switch (count) {                                                                                         \
+	case 1:                                                                                                  \
+		score_tile(type, s, 1, key, first, ahead);                                                           \
+		break;                                                                                               \
+	case 2:                                                                                                  \
+		score_tile(type, s, 2, key, first, ahead);                                                           \
+		break;                                                                                               \
+	default:                                                                                                 \
+		score_tile(type, s, TILE_QUERIES, key, first, ahead);                                                \
+	}
+
+static void score_half(const struct scored* s, int count, const unsigned char* key, int first,
+                       const unsigned char* ahead) {
+	SCORE_TILES(DTYPE_F16)
+}
+
+static void score_other(enum dtype type, const struct scored* s, int count, const unsigned char* key,
+                        int first, const unsigned char* ahead) {
+	SCORE_TILES(type)
+}
+
+/* The keys of positions [first, first + LANES), side by side: as they lie where all are committed, else
+ * gathered; those behind the end repeat the last. */
+static inline const unsigned char* find_keys(const struct attention_row* a, int first, int end,
+                                             unsigned char* gathered) {
+	if (first + LANES <= a->base)
+		return row_at(a, a->key, first);
+	for (int i = 0; i < LANES; i++)
+		memcpy(gathered + (size_t)i * a->slot_bytes, row_at(a, a->key, smaller(first + i, end - 1)),
+		       a->slot_bytes);
+	return gathered;
+}
+
+/* Scores of n rows' queries with the block of LANES keys from `first` on, in tiles as even as they can be.
+ * What the block's scores begin with lies at `to`, `stride` floats apart. */
+static void score_block(const struct attention_row* a, int n, const float* q, size_t row_stride,
+                        const unsigned char* key, int first, const unsigned char* ahead, float* to,
+                        size_t stride) {
+	const int queries = n * a->group, tiles = (queries + TILE_QUERIES - 1) / TILE_QUERIES;
+	struct scored s[TILE_QUERIES];
+	for (int t = 0, i = 0, g = 0; t < tiles; t++) {
+		const int count = queries * (t + 1) / tiles - queries * t / tiles;
+		for (int j = 0; j < count; j++, to += stride) {
+			s[j] = (struct scored){.row = a + i, .q = q + g * a->head_dim, .to = to};
+			if (++g == a->group) {
+				g = 0;
+				i++;
+				q += row_stride;
+			}
+		}
+		if (a->type == DTYPE_F16)
+			score_half(s, count, key, first, t == 0 ? ahead : NULL);
+		else
+			score_other(a->type, s, count, key, first, t == 0 ? ahead : NULL);
+	}
+}
+
+/* scores (n, group, stride) of the positions [first, end), both multiples of LANES behind c->start */
 static void score(const struct attention_row* a, int n, const float* q, size_t row_stride,
-                  const struct common* c, float* scores) {
-	float widened[LANES * MAX_HEAD_DIM];
-	const float* key[LANES];
-	for (int first = c->start; first < c->end; first += LANES) {
-		const bool together = first + LANES <= c->shared;
-		fetch_rows(a, a->key, first + PAGE_SLOTS, LANES);
-		if (together)
-			gather_keys(a, first, c->least_from, c->shared, widened, key);
+                  const struct common* c, int first, int end, float* scores) {
+	_Alignas(64) unsigned char gathered[LANES * MAX_HEAD_DIM * sizeof(float)];
+	const size_t stride = (size_t)c->stride;
+	for (scores += first - c->start; first < end; first += LANES, scores += LANES) {
+		if (first + LANES <= c->shared) {
+			const unsigned char* key = find_keys(a, first, c->shared, gathered);
+			score_block(a, n, q, row_stride, key, first, row_ahead(a, a->key, first), scores, stride);
+			continue;
+		}
 		for (int i = 0; i < n; i++) {
-			if (!together)
-				gather_keys(a + i, first, a[i].from, end_of(a + i), widened, key);
-			score_row(a + i, q + (size_t)i * row_stride, key, first,
-			          scores + (size_t)(i * a->group) * (size_t)c->stride + (first - c->start), c->stride);
+			const unsigned char* key = find_keys(a + i, first, end_of(a + i), gathered);
+			score_block(a + i, 1, q + (size_t)i * row_stride, row_stride, key, first, NULL,
+			            scores + (size_t)(i * a->group) * stride, stride);
 		}
 	}
 }
@@ -217,11 +280,14 @@ struct mixed {
  * `weight`: the loop that attention's time goes to, so type, heads and chunks are constants where it is
  * called. */
 __attribute__((always_inline)) static inline void mix_slots(enum dtype type, vec* sum, const struct mixed* m,
-                                                            const unsigned char* row, int slots, int weight,
+                                                            const unsigned char* row,
+                                                            const unsigned char* ahead, int slots, int weight,
                                                             int at, int heads, int chunks) {
-	const size_t slot_bytes = m->row->slot_bytes;
+	const size_t slot_bytes = m->row->slot_bytes, width = type == DTYPE_F16 ? 2 : 4;
 	const int left = chunks > 1 ? LANES : m->row->head_dim - at;
-	for (int i = weight; i < weight + slots; i++, row += slot_bytes) {
+	ahead += (size_t)at * width;
+	for (int i = weight; i < weight + slots; i++, row += slot_bytes, ahead += slot_bytes) {
+		fetch(ahead, (size_t)(chunks * LANES) * width);
 #pragma GCC unroll 8
 		for (int c = 0; c < chunks; c++) {
 			const vec value = load_chunk(type, row, at + c * LANES, left);
@@ -245,12 +311,11 @@ mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int 
 	for (int p = from; p < end;) {
 		const int slots = side_by_side(a, p, end);
 		const unsigned char* row = row_at(a, a->value, p);
-		if (at == 0)
-			fetch_rows(a, a->value, p + PAGE_SLOTS, slots);
+		const unsigned char* ahead = row_ahead(a, a->value, p);
 		if (a->type == DTYPE_F16)
-			mix_slots(DTYPE_F16, sum, m, row, slots, p - start, at, heads, chunks);
+			mix_slots(DTYPE_F16, sum, m, row, ahead, slots, p - start, at, heads, chunks);
 		else
-			mix_slots(a->type, sum, m, row, slots, p - start, at, heads, chunks);
+			mix_slots(a->type, sum, m, row, ahead, slots, p - start, at, heads, chunks);
 		p += slots;
 	}
 #pragma GCC unroll 16
@@ -284,43 +349,64 @@ __attribute__((always_inline)) static inline void mix_tile(const struct mixed* m
 
 #define MIX_TILES(heads)                                                                                     \
 	do {                                                                                                     \
-		const int head_dim = m->row->head_dim;                                                               \
-		int at = 0;                                                                                          \
-		for (; at + TILE_CHUNKS * LANES <= head_dim; at += TILE_CHUNKS * LANES)                              \
+		for (; at + TILE_CHUNKS * LANES <= end; at += TILE_CHUNKS * LANES)                                   \
 			mix_tile(m, c, at, heads, TILE_CHUNKS);                                                          \
-		for (; at < head_dim; at += LANES)                                                                   \
+		for (; at + 2 * LANES <= end; at += 2 * LANES)                                                       \
+			mix_tile(m, c, at, heads, 2);                                                                    \
+		for (; at < end; at += LANES)                                                                        \
 			mix_tile(m, c, at, heads, 1);                                                                    \
 	} while (0)
 
-static void mix_many(const struct mixed* m, const struct common* c) { MIX_TILES(TILE_HEADS); }
+/* Dimensions [at, end) of the heads' mixed values */
+typedef void mix_function(const struct mixed* m, const struct common* c, int at, int end);
+static void mix_four(const struct mixed* m, const struct common* c, int at, int end) {
+	MIX_TILES(TILE_HEADS);
+}
+static void mix_three(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(3); }
+static void mix_two(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(2); }
+static void mix_one(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(1); }
 
-static void mix_two(const struct mixed* m, const struct common* c) { MIX_TILES(2); }
-
-static void mix_one(const struct mixed* m, const struct common* c) { MIX_TILES(1); }
+/* The share's part of n things */
+static inline void part_of(const struct attention_share* share, int n, int* first, int* end) {
+	*first = n * share->part / share->parts;
+	*end = n * (share->part + 1) / share->parts;
+}
 
 static void attention(float* out, const float* q, size_t row_stride, const struct attention_row* a, int n,
-                      float* scores) {
+                      float* scores, const struct attention_share* share) {
+	const struct attention_share all = {.parts = 1}, *mine = share ? share : &all;
 	const struct common c = in_common(a, n);
-	const int queries = n * a->group;
-	score(a, n, q, row_stride, &c, scores);
+	const int queries = n * a->group, tiles = (queries + TILE_HEADS - 1) / TILE_HEADS;
+	float* rescale = scores + (size_t)queries * (size_t)c.stride; /* (queries) */
+	int first, end;
+	if (!share || share->step == ATTENTION_SCORES) {
+		part_of(mine, c.stride / LANES, &first, &end);
+		score(a, n, q, row_stride, &c, c.start + first * LANES, c.start + end * LANES, scores);
+	}
+	if (share && share->step == ATTENTION_WEIGHTS) {
+		part_of(mine, queries, &first, &end);
+		for (int i = first; i < end; i++)
+			rescale[i] = exponentials(scores + (size_t)i * (size_t)c.stride, c.stride,
+			                          a->sinks ? a->sinks + i % a->group : NULL);
+	}
+	if (share && share->step != ATTENTION_MIX)
+		return;
+	part_of(mine, (a->head_dim + 31) / 32, &first, &end);
 	struct mixed m[TILE_HEADS];
-	for (int first = 0; first < queries;) {
-		const int left = queries - first, count = left >= TILE_HEADS ? TILE_HEADS : left >= 2 ? 2 : 1;
+	for (int t = 0; t < tiles; t++) {
+		const int from = queries * t / tiles, count = queries * (t + 1) / tiles - from;
 		for (int i = 0; i < count; i++) {
-			const int row = (first + i) / a->group, g = (first + i) % a->group;
-			float* weight = scores + (size_t)(first + i) * (size_t)c.stride;
+			const int row = (from + i) / a->group, g = (from + i) % a->group;
+			float* weight = scores + (size_t)(from + i) * (size_t)c.stride;
 			m[i] = (struct mixed){.row = a + row,
 			                      .out = out + (size_t)row * row_stride + g * a->head_dim,
 			                      .weight = weight,
-			                      .rescale = exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
+			                      .rescale =
+			                          share ? rescale[from + i]
+			                                : exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
 		}
-		if (count == TILE_HEADS)
-			mix_many(m, &c);
-		else if (count == 2)
-			mix_two(m, &c);
-		else
-			mix_one(m, &c);
-		first += count;
+		mix_function* const mix[] = {mix_one, mix_two, mix_three, mix_four};
+		mix[count - 1](m, &c, first * 32, smaller(end * 32, a->head_dim));
 	}
 }
 

@@ -301,10 +301,10 @@ static void attentions(void** state) {
 		make_case(&c);
 		const int n = c.row.group * c.row.head_dim;
 		if (n <= MOST * 3) {
-			cpu_reference.attention((float*)(void*)expected.bytes, c.q, 0, &c.row, 1, scores);
+			cpu_reference.attention((float*)(void*)expected.bytes, c.q, 0, &c.row, 1, scores, NULL);
 			for (int i = 0; i < n_fast; i++) {
 				poison(&got);
-				fast[i]->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores);
+				fast[i]->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, NULL);
 				unharmed(&got, (size_t)n * 4, "attention");
 				near((float*)(void*)expected.bytes, (float*)(void*)got.bytes, n, 3e-6f, "attention");
 			}
@@ -326,7 +326,7 @@ static void attention_division(void** state) {
 		make_case(&c);
 		const int n = c.row.group * c.row.head_dim, end = c.row.base + c.row.n_ancestors;
 		if (n <= MOST * 3 && end <= 300) {
-			k->attention((float*)(void*)pending.bytes, c.q, 0, &c.row, 1, scores);
+			k->attention((float*)(void*)pending.bytes, c.q, 0, &c.row, 1, scores, NULL);
 			/* gather the rows to the front, in order */
 			for (int i = 0; i < c.row.n_ancestors; i++) {
 				const int to = c.row.base + i, from = c.ancestor[i];
@@ -337,7 +337,7 @@ static void attention_division(void** state) {
 			c.row.base = end - 1;
 			c.row.n_ancestors = 1;
 			c.row.ancestor = &last;
-			k->attention((float*)(void*)committed.bytes, c.q, 0, &c.row, 1, scores);
+			k->attention((float*)(void*)committed.bytes, c.q, 0, &c.row, 1, scores, NULL);
 			assert_memory_equal(pending.bytes, committed.bytes, (size_t)n * sizeof(float));
 		}
 		free(c.q);
@@ -365,7 +365,17 @@ static void make_rows(const struct attention_case* c, struct attention_row* rows
 	}
 }
 
-/* Whoever shares the call: the bits of a row alone. */
+/* Step by step, each in parts. */
+static void attend_in_shares(const struct cpu_kernels* k, float* out, const float* q, size_t stride,
+                             const struct attention_row* rows, int n, float* scores) {
+	for (int step = 0; step < ATTENTION_STEPS; step++) {
+		struct attention_share share = {.step = (enum attention_step)step, .parts = 1 + random_below(6)};
+		for (share.part = share.parts; share.part-- > 0;)
+			k->attention(out, q, stride, rows, n, scores, &share);
+	}
+}
+
+/* Whoever shares the call, and whoever the work: the bits of a row alone. */
 static void attention_together(void** state) {
 	(void)state;
 	static float scores[TOGETHER * 70 * 600];
@@ -383,9 +393,13 @@ static void attention_together(void** state) {
 		float *q = calloc((size_t)n * stride, sizeof *q), *got = calloc((size_t)n * stride, sizeof *got);
 		random_row(q, n * (int)stride, 2);
 		if (width <= MOST * 3) {
-			k->attention(got, q, stride, rows, n, scores);
+			if (round % 2)
+				attend_in_shares(k, got, q, stride, rows, n, scores);
+			else
+				k->attention(got, q, stride, rows, n, scores, NULL);
 			for (int i = 0; i < n; i++) {
-				k->attention((float*)(void*)alone.bytes, q + (size_t)i * stride, 0, rows + i, 1, scores);
+				k->attention((float*)(void*)alone.bytes, q + (size_t)i * stride, 0, rows + i, 1, scores,
+				             NULL);
 				assert_memory_equal(alone.bytes, got + (size_t)i * stride, (size_t)width * sizeof *got);
 			}
 		}

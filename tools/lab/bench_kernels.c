@@ -112,7 +112,7 @@ static void attention_part(void* user, int part, int thread) {
 	                                  .group = GROUP,
 	                                  .scale = 0.125f};
 	b->kernels->attention(b->out + (size_t)thread * GROUP * HEAD_DIM, b->x, GROUP * HEAD_DIM, &row, 1,
-	                      b->scores + (size_t)thread * GROUP * (CONTEXT + 1));
+	                      b->scores + (size_t)thread * GROUP * (CONTEXT + 1), NULL);
 }
 
 /* floor 0: none; one: one row's time, or 0 */
