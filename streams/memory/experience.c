@@ -142,11 +142,12 @@ static struct store_place influence_of(const char* task, int64_t kind) {
 
 struct taking {
 	struct influence* influence;
-	int blocks, found;
+	int blocks, seen, found;
 };
 static void take_influence(void* user, const struct store_figure* stored) {
 	struct taking* t = user;
 	int i, end = 0;
+	t->seen++;
 	if (sscanf(stored->what, "influence %d%n", &i, &end) != 1 || stored->what[end] || i < 0 ||
 	    i >= 2 * t->blocks || stored->total > 2.0001 * stored->samples) /* 1 - cos */
 		return;
@@ -155,16 +156,24 @@ static void take_influence(void* user, const struct store_figure* stored) {
 	t->found++;
 }
 
-bool experience_load_influence(struct store* s, const struct store_model* model, const char* task,
-                               int64_t kind, struct influence* out, struct error* e) {
-	struct taking t = {out, model->blocks, 0};
+/* Whether all is there; *damaged: not all is, or not as it can be. */
+static bool load_influence(struct store* s, const struct store_model* model, struct store_place at,
+                           struct influence* out, bool* damaged, struct error* e) {
+	struct taking t = {out, model->blocks, 0, 0};
 	e->message[0] = 0;
 	*out = (struct influence){.rows = 0};
-	const bool good = store_each_figure(s, model, influence_of(task, kind), take_influence, &t, e) &&
-	                  t.found == 2 * model->blocks;
+	const bool read = store_each_figure(s, model, at, take_influence, &t, e);
+	const bool good = read && t.found == 2 * model->blocks;
+	*damaged = read && !good && t.seen > 0;
 	if (!good)
 		*out = (struct influence){.rows = 0};
 	return good;
+}
+
+bool experience_load_influence(struct store* s, const struct store_model* model, const char* task,
+                               int64_t kind, struct influence* out, struct error* e) {
+	bool damaged;
+	return load_influence(s, model, influence_of(task, kind), out, &damaged, e);
 }
 
 bool experience_save_influence(struct store* s, const struct store_model* model, const char* task,
@@ -175,5 +184,9 @@ bool experience_save_influence(struct store* s, const struct store_model* model,
 		list[i].samples = of->rows;
 		store_name_influence(list[i].what, i);
 	}
-	return store_add_figures(s, model, influence_of(task, kind), list, 2 * model->blocks, e);
+	struct influence stored;
+	bool damaged;
+	load_influence(s, model, influence_of(task, kind), &stored, &damaged, e);
+	return (damaged ? store_put_figures : store_add_figures)(s, model, influence_of(task, kind), list,
+	                                                         2 * model->blocks, e);
 }

@@ -136,13 +136,23 @@ bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_ki
 	return run(s, &job, e);
 }
 
-bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at,
-                       const struct store_figure* figure, int n, struct error* e) {
+static bool figures(struct store* s, const struct store_model* model, struct store_place at, bool anew,
+                    const struct store_figure* figure, int n, struct error* e) {
 	struct store_job job = {
-	    .kind = JOB_FIGURES, .model = *model, .text_kind = at.kind, .figure = figure, .n = n};
+	    .kind = JOB_FIGURES, .model = *model, .text_kind = at.kind, .figure = figure, .n = n, .anew = anew};
 	strncpy(job.device, at.device, sizeof job.device - 1);
 	strncpy(job.task, at.task, sizeof job.task - 1);
 	return n == 0 || run(s, &job, e);
+}
+
+bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at,
+                       const struct store_figure* figure, int n, struct error* e) {
+	return figures(s, model, at, false, figure, n, e);
+}
+
+bool store_put_figures(struct store* s, const struct store_model* model, struct store_place at,
+                       const struct store_figure* figure, int n, struct error* e) {
+	return figures(s, model, at, true, figure, n, e);
 }
 
 void store_name_influence(char what[STORE_WHAT], int sub_layer) {

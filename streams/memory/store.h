@@ -105,6 +105,9 @@ struct store_place {
 /* Adds to what is stored. */
 bool store_add_figures(struct store*, const struct store_model*, struct store_place,
                        const struct store_figure*, int n, struct error*);
+/* In place of what is stored, which is damaged. */
+bool store_put_figures(struct store*, const struct store_model*, struct store_place,
+                       const struct store_figure*, int n, struct error*);
 bool store_each_figure(struct store*, const struct store_model*, struct store_place,
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
 /* The figure of a sub-layer's influence. */

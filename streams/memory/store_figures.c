@@ -14,11 +14,14 @@ static bool add(struct sql_query* q, int64_t model, struct store_place at, const
 	return sql_step(q, e) != SQL_FAILED;
 }
 
-static struct sql_query* prepare_add(struct store* s, const char* doing, struct error* e) {
+#define INSERT_FIGURE                                                                                        \
+	"INSERT INTO figure(model, device, task, kind, what, total, samples)"                                    \
+	" VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(model, device, task, kind, what) DO UPDATE SET "
+
+static struct sql_query* prepare_add(struct store* s, bool anew, const char* doing, struct error* e) {
 	return sql_prepare(s,
-	                   "INSERT INTO figure(model, device, task, kind, what, total, samples)"
-	                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(model, device, task, kind, what)"
-	                   " DO UPDATE SET total = figure.total + ?6, samples = figure.samples + ?7",
+	                   anew ? INSERT_FIGURE "total = ?6, samples = ?7"
+	                        : INSERT_FIGURE "total = figure.total + ?6, samples = figure.samples + ?7",
 	                   doing, e);
 }
 
@@ -28,7 +31,7 @@ bool run_figures(struct store* s, const struct store_job* job, struct error* e) 
 	if (!sql_begin(s, doing, e))
 		return false;
 	const int64_t row = store_model_row(s, &job->model, e);
-	struct sql_query* q = row < 0 ? NULL : prepare_add(s, doing, e);
+	struct sql_query* q = row < 0 ? NULL : prepare_add(s, job->anew, doing, e);
 	bool good = q != NULL;
 	for (int i = 0; i < job->n && good; i++)
 		good = add(q, row, at, &job->figure[i], e);
@@ -84,7 +87,7 @@ bool store_move_influence(struct store* s, struct error* e) {
 	                                     "SELECT model, task, kind, blocks, influence.rows, sums FROM"
 	                                     " influence JOIN model ON model.id = influence.model",
 	                                     doing, e);
-	struct sql_query* to = from ? prepare_add(s, doing, e) : NULL;
+	struct sql_query* to = from ? prepare_add(s, false, doing, e) : NULL;
 	enum sql_step step = SQL_FAILED;
 	while (to && (step = sql_step(from, e)) == SQL_ROW && move_row(from, to, e)) {
 	}

@@ -29,6 +29,7 @@ struct store_job {
 	struct store_model model;
 	const struct bank_entry* entry;    /* (n) ADD; one of PUT and DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
+	bool anew;                         /* figures: in place of what is stored */
 	int n, capacity, a_kind;
 	char task[BANK_TASK];
 	int64_t text_kind;

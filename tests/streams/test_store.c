@@ -702,6 +702,10 @@ static void influence_adds_up_by_kind(void** unused) {
 	s = must_open("influence.db", STORE_WRITE);
 	assert_false(experience_load_influence(s, &model, "math", 0, &out, &e));
 	assert_false(experience_load_influence(s, &model, "", 7, &out, &e));
+	assert_true(
+	    experience_save_influence(s, &model, "math", 0, &one, &e)); /* what is damaged is begun again */
+	assert_true(experience_load_influence(s, &model, "math", 0, &out, &e));
+	assert_float_equal(out.rows, 8, 1e-9);
 	store_close(s);
 }
 
