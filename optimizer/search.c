@@ -258,18 +258,6 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	s->seconds += now(s) - began;
 }
 
-void search_remember(struct search* s, const struct mask* mask, bool low, int matches, int rows) {
-	struct vector v;
-	if (s->option.published || !plausible(s, mask, matches, rows, &v) || (low && s->option.copy_bits == 0))
-		return;
-	const double began = now(s);
-	vector_of(mask, low ? &s->planned : &(struct copied){.head = false}, s->dims, &v);
-	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, 0})].may_draft = true;
-	incumbent_compare(s, false);
-	incumbent_check_stop(s);
-	s->seconds += now(s) - began;
-}
-
 /* Looked at again once as many draft steps have been seen as a mask's acceptance may have moved by. */
 enum { DRAFTS_TO_COMPARE = 64 };
 

@@ -64,8 +64,6 @@ void search_observe(struct search*, const struct proposal*, int matches, int row
 void search_spend(struct search*, bool freely);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
-/* One from earlier, of a mask that ran with a copy like the search's (low), or as stored whatever it says. */
-void search_remember(struct search*, const struct mask*, bool low, int matches, int rows);
 
 /* Block Influence (Men et al. 2024, ShortGPT) by sub-layer: influence (2L), the mean of 1 - cos(x, x + f(x))
  * over `rows` rows of text. It is the prior mean of what a sub-layer costs, and an order: while no mask was

@@ -885,39 +885,6 @@ static void a_given_mask_keeps_its_states(void** state) {
 	search_close(s);
 }
 
-/* What earlier runs measured with a copy waits for one; what they measured without speaks for stored weights.
- */
-static void memories_are_of_their_states(void** state) {
-	(void)state;
-	struct rounded r;
-	struct search* s = open_states(&r, 0, 0.28, NULL);
-	struct mask mask = {.word = {0}};
-	const struct mask before = search_best(s, NULL);
-	for (int i = 0; i < 8; i++)
-		search_remember(s, &mask, true, 31, WINDOW);
-	struct mask best = search_best(s, NULL);
-	assert_true(mask_equal(&best, &before));
-	mask_set(&mask, 9, true);
-	search_remember(s, &mask, false, 32, WINDOW);
-	search_take_copy(s);
-	best = search_best(s, NULL);
-	assert_int_equal(mask_count(&best), 0);
-	assert_false(mask_says_stored(&best));
-	assert_true(search_expected(s) > 0.94);
-	search_close(s);
-	/* a search that knows no copy has no use for the first, and takes the second */
-	const struct search_options o = options(24, 1);
-	s = open_search(&o);
-	search_remember(s, &mask, true, 31, WINDOW);
-	struct search_costs costs = costs_of(24, 0.02);
-	costs.low_mlp = NAN;
-	search_set_costs(s, &costs);
-	assert_true(isnan(search_speedup(s)));
-	search_take_copy(s);
-	assert_false(search_has_copy(s));
-	search_close(s);
-}
-
 /* ---- drafting's evidence ------------------------------------------------------------------ */
 
 static void drafts_move_the_choice(void** state) {
@@ -1057,7 +1024,6 @@ int main(void) {
 	    cmocka_unit_test(what_to_hope_for_beside_a_copy),
 	    cmocka_unit_test(what_rounding_hurts_is_stored),
 	    cmocka_unit_test(a_given_mask_keeps_its_states),
-	    cmocka_unit_test(memories_are_of_their_states),
 	    cmocka_unit_test(drafts_move_the_choice),
 	    cmocka_unit_test(published_steps),
 	    cmocka_unit_test(published_rules),
