@@ -92,8 +92,8 @@ double search_expected(const struct search*);
  * be mended (full greedy removal comes to the 0.5th to 0.7th power of a first mask's on real models). NaN
  * before any score. */
 double search_hope(const struct search*);
-/* Beside a copy of the sub-layers nothing is thought to pay, even if skipping hurt half as much as is believed:
- * learning is not worth a request's time. */
+/* Beside a copy of the sub-layers nothing is thought to pay, even if skipping hurt half as much as is
+ * believed: learning is not worth a request's time. */
 bool search_hopeless(const struct search*);
 /* The speed-up to expect from drafting with it, max over D of M / ((M - 1)·c/alpha + v(n)), under the costs
  * that were set; not over 1: drafting with it does not pay. NaN without costs. */

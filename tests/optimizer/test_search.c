@@ -822,8 +822,8 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 	search_close(s);
 }
 
-/* Beside a copy that is cheap there is nothing to look for, unless something can be skipped for next to nothing;
- * without one there always is. */
+/* Beside a copy that is cheap there is nothing to look for, unless something can be skipped for next to
+ * nothing; without one there always is. */
 static void what_to_hope_for_beside_a_copy(void** state) {
 	(void)state;
 	struct rounded r;

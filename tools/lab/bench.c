@@ -60,8 +60,7 @@ static const struct {
      "            a copy of the weights in few bits adds"},
     {"methods", bench_methods_main,
      "every method side by side on one stream of prompts: one table, one drawing"},
-    {"match-rate", bench_match_rate_main,
-     "how often an early exit is right, by block, rank and position"},
+    {"match-rate", bench_match_rate_main, "how often an early exit is right, by block, rank and position"},
     {"real", bench_real_main,
      "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
      "            plain decoding"},
