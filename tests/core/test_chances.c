@@ -58,6 +58,28 @@ static void test_first_choices(void** state) {
 	assert_true(chances_first(&chances, SOURCE_mask) > 0.5f);
 }
 
+/* A drafter that is right more often than it says is believed more, one that is right less often less, in
+ * bins that nothing was counted in too; another mask begins anew. */
+static void test_misses_scale_the_prior(void** state) {
+	(void)state;
+	static struct chances chances;
+	chances_open(&chances);
+	const int seen = 4, other = 6;
+	const float before = chances_of(&chances, SOURCE_mask, other, 0);
+	const float second = chances_of(&chances, SOURCE_mask, other, 1);
+	for (int i = 0; i < 50; i++)
+		chances_see(&chances, SOURCE_mask, seen, 0, true);
+	const float believed = chances_of(&chances, SOURCE_mask, other, 0);
+	assert_true(believed > before + 0.1f && believed < 1);
+	assert_true(fabsf(chances_of(&chances, SOURCE_mask, other, 1) - second) < 1e-6f);
+	chances_first_anew(&chances, SOURCE_mask, NAN);
+	assert_true(fabsf(chances_of(&chances, SOURCE_mask, other, 0) - before) < 1e-6f);
+	for (int i = 0; i < 50; i++)
+		chances_see(&chances, SOURCE_mask, DRAFT_BINS - 1, 0, false);
+	assert_true(chances_of(&chances, SOURCE_mask, other, 0) < before - 0.1f);
+	assert_true(chances_of(&chances, SOURCE_mask, other, 0) > 0);
+}
+
 /* The same child from two sources is one row, which both are credited with, at the better chance. */
 static void test_merging(void** state) {
 	(void)state;
@@ -126,9 +148,12 @@ static void earlier_runs_are_a_beginning(void** unused) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_priors),        cmocka_unit_test(test_learning),
-	    cmocka_unit_test(test_first_choices), cmocka_unit_test(earlier_runs_are_a_beginning),
-	    cmocka_unit_test(test_merging),       cmocka_unit_test(test_names)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_priors),
+	                                   cmocka_unit_test(test_learning),
+	                                   cmocka_unit_test(test_first_choices),
+	                                   cmocka_unit_test(earlier_runs_are_a_beginning),
+	                                   cmocka_unit_test(test_misses_scale_the_prior),
+	                                   cmocka_unit_test(test_merging),
+	                                   cmocka_unit_test(test_names)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
