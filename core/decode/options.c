@@ -42,18 +42,19 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	};
 }
 
-enum kind { INTEGER, REAL, SEED, CHOICE, FLAG, NAME };
+enum kind { INTEGER, REAL, SEED, CHOICE, FLAG, NAME, PATH, SIZE };
 
 struct option {
 	const char* name;
 	enum kind kind;
 	size_t offset;
-	double low, high;
+	double low, high;  /* PATH: the field's room */
 	const char* words; /* CHOICE: "word=value word=value…" (FLAG: a bool); NAME: the words allowed; REAL: one
-	                      more word */
+	                      more word; PATH: what may be given */
 };
 
 #define AT(field) offsetof(struct swiftlet_options, field)
+#define ROOM(field) sizeof((struct swiftlet_options*)0)->field
 
 static const struct option table[] = {
     {"backend", NAME, AT(backend), 0, 0, "auto cpu cuda"},
@@ -69,6 +70,14 @@ static const struct option table[] = {
     {"reuse", FLAG, AT(reuse), 0, 0, "on=1 off=0"},
     {"exit-block", INTEGER, AT(exit_block), 1, MAX_BLOCKS - 1, "auto=0"},
     {"speculations", INTEGER, AT(speculations), 1, MAX_DRAFT, "auto=0"},
+    {"stop-rule", CHOICE, AT(stop_rule), 0, 0, "own=0 fixed=1 marginal=2 product=3 probe=4 gain=5"},
+    {"adapter", PATH, AT(adapter), 0, ROOM(adapter), "a file"},
+    {"heads", PATH, AT(heads), 0, ROOM(heads), "a file"},
+    {"probe", PATH, AT(probe), 0, ROOM(probe), "a file"},
+    {"draft-model", PATH, AT(draft_model), 0, ROOM(draft_model), "a model"},
+    {"draft-cache", PATH, AT(draft_cache), 0, ROOM(draft_cache), "off or a folder"},
+    {"draft-memory", SIZE, AT(draft_memory), 0, 0, NULL},
+    {"cache-memory", SIZE, AT(cache_memory), 0, 0, NULL},
     {"children", INTEGER, AT(children), 1, TREE_RANKS, "auto=0"},
     {"draft", CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2"},
     {"pool", INTEGER, AT(pool), 0, 1 << 24, NULL},
@@ -110,84 +119,118 @@ static const char* find_word(const char* words, const char* word) {
 	return NULL;
 }
 
-static int refuse(char* message, size_t size, const struct option* option, const char* value) {
-	if (!message || size == 0)
-		return -1;
-	char words[96] = "";
+/* The names in a list of words, without the values behind them. */
+static void list_words(const char* words, char* out, size_t size) {
 	size_t n = 0;
-	bool skip = false;
-	for (const char* p = option->words ? option->words : ""; *p && n + 1 < sizeof words; p++) {
-		skip = *p == '=' ? true : *p == ' ' ? false : skip; /* names only, not the values behind them */
-		if (!skip) {
-			words[n++] = *p;
-			words[n] = 0;
-		}
+	bool name = true;
+	for (; *words && n + 1 < size; words++) {
+		name = *words != '=' && (name || *words == ' ');
+		if (name)
+			out[n++] = *words;
 	}
+	out[n] = 0;
+}
+
+static int refuse(char* message, size_t size, const struct option* option, const char* value) {
+	char words[96];
+	list_words(option->words ? option->words : "", words, sizeof words);
 	if (option->kind == INTEGER || option->kind == REAL)
 		snprintf(message, size, "--%s %s: expected %s from %g to %g%s%s", option->name, value,
 		         option->kind == INTEGER ? "a whole number" : "a number", option->low, option->high,
 		         words[0] ? ", or " : "", words);
 	else if (option->kind == SEED)
 		snprintf(message, size, "--%s %s: expected a whole number from 0 to 2^64 - 1", option->name, value);
+	else if (option->kind == PATH)
+		snprintf(message, size, "--%s: %zu characters, expected %s of 1 to %g", option->name, strlen(value),
+		         words, option->high - 1);
+	else if (option->kind == SIZE)
+		snprintf(message, size, "--%s %s: expected a size such as 800M or 1.5G", option->name, value);
 	else
 		snprintf(message, size, "--%s %s: expected one of: %s", option->name, value, words);
 	return -1;
 }
 
-static int set(const struct option* option, void* field, const char* value, char* message, size_t size) {
-	const char* word = option->words ? find_word(option->words, value) : NULL;
-	const char* text = word ? word : value;
-	char* end = NULL;
+/* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
+static bool read_size(const char* value, double* to) {
+	static const char units[] = "KMGT";
+	char* end;
+	double bytes = strtod(value, &end);
+	const char* const unit = *end ? strchr(units, *end) : NULL;
+	for (const char* u = units; unit && u <= unit; u++)
+		bytes *= 1024;
+	if (end == value || !(bytes > 0 && bytes < 1e18) || (unit ? end[1] : *end) != 0)
+		return false;
+	*to = bytes;
+	return true;
+}
+
+static bool read_seed(const char* value, uint64_t* to) {
+	char* end;
 	errno = 0;
-	if (option->kind == NAME) {
-		if (!word)
-			return refuse(message, size, option, value);
-		memcpy(field, value, strlen(value) + 1); /* every word of the table fits its field */
-		return 1;
+	const unsigned long long seed = strtoull(value, &end, 10);
+	if (errno || end == value || *end || *value == '-')
+		return false;
+	*to = seed;
+	return true;
+}
+
+/* A word's value, or a number where words are not all that may be given. */
+static bool read_number(const struct option* option, const char* value, double* number) {
+	const char* word = option->words ? find_word(option->words, value) : NULL;
+	char* end;
+	*number = strtod(word ? word : value, &end);
+	if (word)
+		return true;
+	return option->kind != CHOICE && option->kind != FLAG && end != value && !*end &&
+	       *number >= option->low && *number <= option->high &&
+	       (option->kind == REAL || *number == floor(*number));
+}
+
+static bool set(const struct option* option, void* field, const char* value) {
+	double number;
+	switch (option->kind) {
+	case NAME: /* every word of the table fits its field */
+	case PATH:
+		if (option->kind == NAME ? !find_word(option->words, value)
+		                         : !value[0] || strlen(value) >= (size_t)option->high)
+			return false;
+		memcpy(field, value, strlen(value) + 1);
+		return true;
+	case SIZE:
+		return read_size(value, field);
+	case SEED:
+		return read_seed(value, field);
+	default:
+		break;
 	}
-	if (option->kind == SEED) {
-		const unsigned long long seed = strtoull(text, &end, 10);
-		if (errno || end == text || *end || *text == '-')
-			return refuse(message, size, option, value);
-		*(uint64_t*)field = seed;
-		return 1;
-	}
-	const double number = strtod(text, &end);
-	if (end == text || (!word && (*end || isnan(number) || number < option->low || number > option->high)))
-		return refuse(message, size, option, value);
-	if (option->kind == REAL) {
+	if (!read_number(option, value, &number))
+		return false;
+	if (option->kind == REAL)
 		*(double*)field = number;
-		return 1;
-	}
-	if (((option->kind == CHOICE || option->kind == FLAG) && !word) || number != floor(number))
-		return refuse(message, size, option, value);
-	if (option->kind == FLAG)
+	else if (option->kind == FLAG)
 		*(bool*)field = number != 0;
 	else
 		*(int*)field = (int)number; /* an enum is an int */
-	return 1;
+	return true;
 }
 
 static int set_top_k(struct swiftlet_options* options, const char* value, char* message, size_t size) {
 	int k[4];
 	char rest;
-	if (sscanf(value, "%d,%d,%d,%d%c", &k[0], &k[1], &k[2], &k[3], &rest) == 4) {
-		bool good = true;
-		for (int i = 0; i < 4; i++)
-			good = good && k[i] >= 1 && k[i] <= 10;
-		if (good) {
-			memcpy(options->tree_top_k, k, sizeof k);
-			return 1;
-		}
-	}
-	if (message && size > 0)
+	bool good = sscanf(value, "%d,%d,%d,%d%c", &k[0], &k[1], &k[2], &k[3], &rest) == 4;
+	for (int i = 0; i < 4; i++)
+		good = good && k[i] >= 1 && k[i] <= 10;
+	if (!good) {
 		snprintf(message, size, "--tree-top-k %s: expected four whole numbers from 1 to 10, as in 10,5,3,1",
 		         value);
-	return -1;
+		return -1;
+	}
+	memcpy(options->tree_top_k, k, sizeof k);
+	return 1;
 }
 
 static int set_drafters(struct swiftlet_options* options, const char* value, char* message, size_t size) {
-	struct error error = {""};
+	struct error error;
 	if (drafter_parse(value, &options->drafters, &error))
 		return 1;
 	give_message(message, size, &error);
@@ -196,8 +239,7 @@ static int set_drafters(struct swiftlet_options* options, const char* value, cha
 
 static int set_preset(struct swiftlet_options* options, const char* value, char* message, size_t size) {
 	if (strcmp(value, "paper") != 0) {
-		if (message && size > 0)
-			snprintf(message, size, "--preset %s: expected one of: paper", value);
+		snprintf(message, size, "--preset %s: expected one of: paper", value);
 		return -1;
 	}
 	options->draft = SWIFTLET_DRAFT_ALWAYS;
@@ -212,19 +254,6 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	return 1;
 }
 
-/* A path; `what` says what may be given. */
-static int set_path(char* field, size_t room, const char* name, const char* what, const char* value,
-                    char* message, size_t size) {
-	const size_t n = strlen(value);
-	if (n > 0 && n < room) {
-		memcpy(field, value, n + 1);
-		return 1;
-	}
-	if (message && size > 0)
-		snprintf(message, size, "--%s: %zu characters, expected %s of 1 to %zu", name, n, what, room - 1);
-	return -1;
-}
-
 /* One of a table's names; those known in the message. */
 static int set_method(struct swiftlet_options* options, const char* value, char* message, size_t size) {
 	char known[256] = "";
@@ -236,81 +265,31 @@ static int set_method(struct swiftlet_options* options, const char* value, char*
 		}
 		strcat(strcat(known, i > 0 ? ", " : ""), name); /* all names: 105 characters */
 	}
-	if (message && size > 0)
-		snprintf(message, size, "--method %s: expected one of: %s", value, known);
-	return -1;
-}
-
-/* (--stop is taken: the text that ends an output.) */
-static int set_stop_rule(struct swiftlet_options* options, const char* value, char* message, size_t size) {
-	for (int i = 0; i < STOP_RULES; i++)
-		if (strcmp(value, stop_rule_name((enum stop_rule)i)) == 0) {
-			options->stop_rule = (enum swiftlet_stop_rule)(i + 1);
-			return 1;
-		}
-	if (strcmp(value, "own") == 0) {
-		options->stop_rule = SWIFTLET_STOP_OWN;
-		return 1;
-	}
-	if (message && size > 0)
-		snprintf(message, size, "--stop-rule %s: expected one of: own, fixed, marginal, product, probe, gain",
-		         value);
-	return -1;
-}
-
-/* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
-static int set_size(double* to, const char* name, const char* value, char* message, size_t size) {
-	static const char units[] = "KMGT";
-	char* end;
-	double bytes = strtod(value, &end);
-	const char* const unit = *end ? strchr(units, *end) : NULL;
-	for (const char* u = units; unit && u <= unit; u++)
-		bytes *= 1024;
-	if (end != value && bytes > 0 && bytes < 1e18 && (unit ? end[1] == 0 : *end == 0)) {
-		*to = bytes;
-		return 1;
-	}
-	if (message && size > 0)
-		snprintf(message, size, "--%s %s: expected a size such as 800M or 1.5G", name, value);
+	snprintf(message, size, "--method %s: expected one of: %s", value, known);
 	return -1;
 }
 
 int swiftlet_options_set(struct swiftlet_options* options, const char* name, const char* value, char* message,
                          size_t size) {
-	if (strcmp(name, "tree-top-k") == 0)
-		return set_top_k(options, value, message, size);
-	if (strcmp(name, "drafters") == 0)
-		return set_drafters(options, value, message, size);
-	if (strcmp(name, "method") == 0)
-		return set_method(options, value, message, size);
-	if (strcmp(name, "stop-rule") == 0)
-		return set_stop_rule(options, value, message, size);
-	if (strcmp(name, "draft-cache") == 0)
-		return set_path(options->draft_cache, sizeof options->draft_cache, name, "off or a folder", value,
-		                message, size);
-	if (strcmp(name, "adapter") == 0)
-		return set_path(options->adapter, sizeof options->adapter, name, "a file", value, message, size);
-	if (strcmp(name, "heads") == 0)
-		return set_path(options->heads, sizeof options->heads, name, "a file", value, message, size);
-	if (strcmp(name, "probe") == 0)
-		return set_path(options->probe, sizeof options->probe, name, "a file", value, message, size);
-	if (strcmp(name, "draft-model") == 0)
-		return set_path(options->draft_model, sizeof options->draft_model, name, "a model", value, message,
-		                size);
-	if (strcmp(name, "draft-memory") == 0)
-		return set_size(&options->draft_memory, name, value, message, size);
-	if (strcmp(name, "cache-memory") == 0)
-		return set_size(&options->cache_memory, name, value, message, size);
-	if (strcmp(name, "preset") == 0)
-		return set_preset(options, value, message, size);
+	static const struct {
+		const char* name;
+		int (*set)(struct swiftlet_options*, const char* value, char* message, size_t size);
+	} other[] = {{"tree-top-k", set_top_k},
+	             {"drafters", set_drafters},
+	             {"method", set_method},
+	             {"preset", set_preset}};
+	for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+		if (strcmp(other[i].name, name) == 0)
+			return other[i].set(options, value, message, size);
 	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
 		if (strcmp(table[i].name, name) == 0)
-			return set(&table[i], (char*)options + table[i].offset, value, message, size);
+			return set(&table[i], (char*)options + table[i].offset, value)
+			           ? 1
+			           : refuse(message, size, &table[i], value);
 	return 0;
 }
 
 bool give_message(char* message, size_t size, const struct error* error) {
-	if (message && size > 0)
-		snprintf(message, size, "%s", error->message);
+	snprintf(message, size, "%s", error->message);
 	return false;
 }
