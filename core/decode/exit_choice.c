@@ -1,8 +1,6 @@
 /* Match rates by exit, and the best of the prices. */
 #include "core/decode/exit_choice.h"
 
-#include "core/decode/price.h"
-
 #include <math.h>
 
 void exit_choice_open(struct exit_choice* c, int blocks, int given) {
@@ -127,20 +125,32 @@ static void offer(struct exit_choice* c, double rate, int block, int steps, int 
 	c->children = children;
 }
 
+/* v(n + 1), as far as `run` of its rows did not run up to the exit, e of a step, before. */
+static double verify_cost(const struct cost_model* cost, bool reuse, double e, double run, int n) {
+	const double whole = cost_verify(cost, n + 1);
+	return reuse ? run * e + whole * (1 - e) : whole;
+}
+
 void exit_choice_make(struct exit_choice* c, const struct cost_model* cost, bool reuse, int steps,
                       int children, int most) {
-	double attention, mlp, fixed;
-	cost_sub_layers(cost, false, &attention, &mlp, &fixed);
+	double attention, mlp, head;
+	cost_sub_layers(cost, false, &attention, &mlp, &head);
 	if (c->seen <= 0)
 		return;
 	c->rate = 0;
-	for (int e = 0; e < c->exits; e++) {
-		const struct exit_price price = {cost, c->block[e] * (attention + mlp), fixed, reuse};
-		for (int d = 1; children < 0 && d <= most; d++)
+	for (int i = 0; i < c->exits; i++) {
+		const double e = c->block[i] * (attention + mlp), step = e + head, a = c->hits[i][0] / c->seen;
+		double tokens = 1, reach = 1;
+		for (int d = 1; children < 0 && d <= most; d++) {
+			tokens += reach *= a;
 			if (steps == 0 || d == steps)
-				offer(c, price_exit_chain(&price, c->hits[e][0] / c->seen, d), c->block[e], d, 1);
+				offer(c, tokens / (d * step + verify_cost(cost, reuse, e, 1, d)), c->block[i], d, 1);
+		}
 		for (int k = 1; children >= 0 && k <= TREE_RANKS; k++)
 			if (children == 0 || k == children)
-				offer(c, price_exit_children(&price, c->hits[e][k - 1] / c->seen, k), c->block[e], 1, k);
+				offer(c,
+				      (1 + c->hits[i][k - 1] / c->seen) /
+				          (step + verify_cost(cost, reuse, e, cost_verify(cost, k), k)),
+				      c->block[i], 1, k);
 	}
 }

@@ -1,8 +1,16 @@
 /* Where to leave the model early, and how far to draft from there: by measured price.
  *
  * How often an exit's choices are the target's is measured on generated text, all exits in one go over it:
- * rows run up to the first exit, give their choices, and go on to the next. The exit that price.h's formula
- * likes best drafts. Looked at again when the text is four times as long. */
+ * rows run up to the first exit, give their choices, and go on to the next. Looked at again when the text is
+ * four times as long. The exit drafts whose tokens over cost are most. With e and h the shares of its blocks
+ * and of the head in a plain step, a the share of its first choices that are right, and p that of its k
+ * likeliest, these are, where verification goes on from the exit,
+ *
+ *     a chain of d steps:     (1 + a + … + a^d) / (d·(e + h) + e + v(d + 1)·(1 - e))
+ *     k children, one step:   (1 + p) / (e + h + v(k)·e + v(k + 1)·(1 - e))
+ *
+ * and where it does not (no reuse) the same with v(d + 1), v(k + 1) of the whole for what follows the drafts.
+ */
 #ifndef SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
 #define SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
 

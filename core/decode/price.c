@@ -24,14 +24,6 @@ double price_rows(const struct session* s, double beside, int n) {
 	return 1 + (cost_between(cost, beside + n) - cost_between(cost, beside + 1)) / price_unit(s);
 }
 
-/* M of a chain of d steps: 1 + a + … + a^d tokens. */
-static double chain_tokens(double a, int d) {
-	double tokens = 1, reach = 1;
-	for (int i = 0; i < d; i++)
-		tokens += reach *= a;
-	return tokens;
-}
-
 double price_chain(const double* verify, int most, double a, double c) {
 	double best = 0, tokens = 1, reach = 1;
 	for (int d = 1; d <= most && d < SLICE_ROWS; d++) {
@@ -56,18 +48,4 @@ double price_least_token(const struct cost_model* cost, double c, double next, i
 		least_cost = fmin(least_cost, (e * c + verify) / tokens);
 	}
 	return least_cost;
-}
-
-/* v(n + 1), as far as `run` of its rows did not run up to the exit before. */
-static double exit_verify(const struct exit_price* e, double run, int n) {
-	const double whole = cost_verify(e->cost, n + 1);
-	return e->reuse ? run * e->blocks + whole * (1 - e->blocks) : whole;
-}
-
-double price_exit_chain(const struct exit_price* e, double a, int d) {
-	return chain_tokens(a, d) / (d * (e->blocks + e->head) + exit_verify(e, 1, d));
-}
-
-double price_exit_children(const struct exit_price* e, double p, int k) {
-	return (1 + p) / (e->blocks + e->head + exit_verify(e, cost_verify(e->cost, k), k));
 }

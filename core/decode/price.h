@@ -26,20 +26,4 @@ double price_chain_now(const struct cost_model*, int most, double a, double c);
  * since v(n) may rise in steps. */
 double price_least_token(const struct cost_model*, double c, double next, int d);
 
-/* An exit's drafts, whose verification goes on from the exit (`reuse`) or does not. With e and h the shares
- * of its blocks and of the head in a plain step, a the share of its first choices that are right, and p that
- * of its k likeliest, tokens over cost are
- *
- *     a chain of d steps:     (1 + a + … + a^d) / (d·(e + h) + e + v(d + 1)·(1 - e))
- *     k children, one step:   (1 + p) / (e + h + v(k)·e + v(k + 1)·(1 - e))
- *
- * and without reuse the same with v(d + 1), v(k + 1) of the whole for what follows the drafts. */
-struct exit_price {
-	const struct cost_model* cost;
-	double blocks, head; /* e, h */
-	bool reuse;
-};
-double price_exit_chain(const struct exit_price*, double a, int d);
-double price_exit_children(const struct exit_price*, double p, int k);
-
 #endif
