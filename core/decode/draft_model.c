@@ -123,19 +123,12 @@ bool draft_model_reads(struct session* s, struct pass* pass) {
 	const int n = apart <= 0 ? left : most, rows = n < PREFILL_CHUNK ? n : PREFILL_CHUNK;
 	const bool chunk = rows == PREFILL_CHUNK && cache->committed % PREFILL_CHUNK == 0;
 	s->segment = (struct segment){.cache = cache, .base = cache->committed, .n = rows};
-	*pass = (struct pass){.kind = chunk ? PASS_PREFILL : PASS_EXACT,
-	                      .n = rows,
-	                      .n_segments = 1,
-	                      .segment = &s->segment,
-	                      .token = s->text + cache->committed,
-	                      .last = 2 * cache->backend->weights->shape.n_blocks,
-	                      .tap = -1};
-	if (rows == 1) { /* a whole step */
-		s->want[0] = WANT_TOKEN;
-		pass->head = true;
-		pass->want = s->want;
-		pass->out = s->result;
-	}
+	s->want[0] = WANT_TOKEN;
+	*pass =
+	    pass_over(&s->segment, s->text + cache->committed, NULL, 2 * cache->backend->weights->shape.n_blocks,
+	              rows == 1 ? s->want : NULL, rows == 1 ? s->result : NULL);
+	pass->kind = chunk ? PASS_PREFILL : PASS_EXACT;
+	pass->head = rows == 1; /* a whole step */
 	return true;
 }
 

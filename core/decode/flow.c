@@ -411,24 +411,20 @@ static void absorb_lone(struct session* s, double seconds) {
 
 static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
+	const struct variant with = session_drafts_with(s);
+	const bool alone = rows == pass->n, another = pass->segment->cache == s->draft_cache;
 	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
 	if (s->plan.rule == RULE_LONE) {
 		absorb_lone(s, share);
 		return;
 	}
+	if (another && alone)
+		draft_model_see(s->engine, rows, seconds);
+	const double thought = another ? draft_model_cost(s->engine, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
-	if (pass->segment->cache == s->draft_cache) {
-		if (rows == pass->n)
-			draft_model_see(s->engine, rows, seconds);
-		charge(s,
-		       measured_cost(s, share, part(pass, rows, draft_model_cost(s->engine, rows)) / price_unit(s)));
-	} else {
-		charge(s, measured_cost(s, share,
-		                        part(pass, rows, whole) * cost_draft(cost, session_drafts_with(s)) /
-		                            price_unit(s)));
-		if (rows == pass->n)
-			cost_see_draft(cost, session_drafts_with(s), seconds / whole);
-	}
+	charge(s, measured_cost(s, share, part(pass, rows, thought) / price_unit(s)));
+	if (alone && !another)
+		cost_see_draft(cost, with, seconds / whole);
 	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;

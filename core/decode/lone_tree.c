@@ -94,34 +94,26 @@ static void see(struct rate* rate, bool was_right) {
 	rate->trials = rate->trials * keep + 1;
 }
 
-/* What the target said of each step whose path was its own. */
+/* What the target said of each step, or guess, whose path was its own. */
 static void learn_steps(struct session* s) {
 	struct lone* m = s->lone;
 	const struct tree* tree = &s->planner.tree;
 	const struct verdict* v = &s->round.verdict;
-	for (int d = 0, row = 0; d < m->chain->steps && d <= v->accepted; d++) {
-		const struct result* step = &m->chain->result[d];
-		const int chain = tree_child(tree, row, step->token);
-		const bool right = d < v->accepted && v->path[d + 1] == chain;
-		see(&m->bin[draft_bin(step->max_probability)], right);
+	const int steps = m->chain                          ? m->chain->steps
+	                  : m->method->tree == TREE_GUESSED ? m->method->most
+	                                                    : tree->n - 1;
+	bool right = true;
+	for (int d = 0, row = 0; d < steps && d <= v->accepted && right; d++) {
+		float top = m->chain ? m->chain->result[d].max_probability : guess_chance(m, d + 1);
+		right = d < v->accepted;
+		if (m->chain) {
+			row = tree_child(tree, row, m->chain->result[d].token);
+			right = right && v->path[d + 1] == row;
+		} else
+			see(&m->depth[d + 1], right);
+		see(&m->bin[draft_bin(top)], right);
 		if (m->stop.rule == STOP_PROBE)
-			probe_see(&m->probe, state_of(m, d), right);
-		if (!right)
-			break;
-		row = chain;
-	}
-}
-
-static void learn_guesses(struct session* s) {
-	struct lone* m = s->lone;
-	const int accepted = s->round.verdict.accepted;
-	const int deepest = m->method->tree == TREE_GUESSED ? m->method->most : s->planner.tree.n - 1;
-	for (int d = 1; d <= deepest && d <= accepted + 1; d++) {
-		const float chance = guess_chance(m, d);
-		see(&m->depth[d], d <= accepted);
-		see(&m->bin[draft_bin(chance)], d <= accepted);
-		if (m->stop.rule == STOP_PROBE)
-			probe_see(&m->probe, &chance, d <= accepted);
+			probe_see(&m->probe, m->chain ? state_of(m, d) : &top, right);
 	}
 }
 
@@ -145,10 +137,7 @@ void lone_learn(struct session* s, int emitted, int accepted) {
 	m->tokens += emitted;
 	m->cost += s->round_cost;
 	stop_learn(&m->stop, drafted, accepted);
-	if (m->chain)
-		learn_steps(s);
-	else
-		learn_guesses(s);
+	learn_steps(s);
 	drafter_set_see(&s->drafters, tree, &s->round.verdict, s->round.out);
 	fit_probe(s);
 }
