@@ -9,7 +9,7 @@
 #ifndef SWIFTLET_CORE_DRAFT_DRAFTER_H
 #define SWIFTLET_CORE_DRAFT_DRAFTER_H
 
-#include "core/draft/verify.h"
+#include "core/draft/tree.h"
 
 /* name: the name for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)

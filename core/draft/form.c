@@ -13,8 +13,6 @@ static void* form_open(const struct drafter_setup* setup) {
 	return calloc(1, sizeof(struct form));
 }
 
-static void form_close(void* state) { free(state); }
-
 void form_follow(void* state, struct acceptor* acceptor) { ((struct form*)state)->acceptor = acceptor; }
 
 static int form_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
@@ -48,6 +46,6 @@ const struct drafter drafter_form = {.name = "form",
                                      .bins = 1,
                                      .prior = form_prior,
                                      .open = form_open,
-                                     .close = form_close,
+                                     .close = free,
                                      .extend = form_extend,
                                      .allows = form_allows};

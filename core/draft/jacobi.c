@@ -17,8 +17,6 @@ static void* jacobi_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void jacobi_close(void* state) { free(state); }
-
 static void jacobi_forget(void* state, int length) { ((struct jacobi*)state)->begun = length > 0; }
 
 /* The window starts as the prompt's last token, over and over. */
@@ -47,7 +45,7 @@ static void jacobi_see(void* state, const struct tree* tree, const struct verdic
 
 const struct drafter drafter_jacobi = {.name = "jacobi",
                                        .open = jacobi_open,
-                                       .close = jacobi_close,
+                                       .close = free,
                                        .forget = jacobi_forget,
                                        .append = jacobi_append,
                                        .grow = jacobi_grow,

@@ -27,41 +27,34 @@ static double score(const struct problem* p, const gsl_vector* v, int i) {
 	return z;
 }
 
-static void value_and_slope(const gsl_vector* v, void* of, double* value, gsl_vector* slope) {
-	const struct problem* p = of;
-	*value = 0;
-	gsl_vector_set_zero(slope);
-	double* g = slope->data; /* the minimiser's own: stride 1 */
+/* The loss; its slope where there is a vector for it. */
+static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slope) {
+	double value = 0;
+	double* g = slope ? slope->data : NULL; /* the minimiser's own: stride 1 */
+	if (slope)
+		gsl_vector_set_zero(slope);
 	for (int i = 0; i < p->n; i++) {
 		const double z = score(p, v, i);
 		const double error = 1 / (1 + exp(-z)) - p->y[i];
-		*value += softplus(p->y[i] ? -z : z) / p->n;
-		for (int j = 0; j < p->dims; j++)
+		value += softplus(p->y[i] ? -z : z) / p->n;
+		for (int j = 0; slope && j < p->dims; j++)
 			g[j] += error * ((double)row(p, i)[j] - p->mean[j]) * p->scale[j] / p->n;
-		g[p->dims] += error / p->n;
+		if (slope)
+			g[p->dims] += error / p->n;
 	}
 	for (int j = 0; j < p->dims; j++) {
 		const double w = gsl_vector_get(v, (size_t)j);
-		*value += p->ridge / 2 * w * w;
-		g[j] += p->ridge * w;
+		value += p->ridge / 2 * w * w;
+		if (slope)
+			g[j] += p->ridge * w;
 	}
-}
-
-static double value_of(const gsl_vector* v, void* of) {
-	const struct problem* p = of;
-	double value = 0;
-	for (int i = 0; i < p->n; i++) {
-		const double z = score(p, v, i);
-		value += softplus(p->y[i] ? -z : z) / p->n;
-	}
-	for (int j = 0; j < p->dims; j++)
-		value += p->ridge / 2 * gsl_vector_get(v, (size_t)j) * gsl_vector_get(v, (size_t)j);
 	return value;
 }
 
-static void slope_of(const gsl_vector* v, void* of, gsl_vector* slope) {
-	double value;
-	value_and_slope(v, of, &value, slope);
+static double value_of(const gsl_vector* v, void* of) { return loss(v, of, NULL); }
+static void slope_of(const gsl_vector* v, void* of, gsl_vector* slope) { loss(v, of, slope); }
+static void value_and_slope(const gsl_vector* v, void* of, double* value, gsl_vector* slope) {
+	*value = loss(v, of, slope);
 }
 
 static void measure(struct problem* p) {

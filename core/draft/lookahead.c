@@ -36,8 +36,6 @@ static void* lookahead_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void lookahead_close(void* state) { free(state); }
-
 static void lookahead_forget(void* state, int length) {
 	struct lookahead* g = state;
 	g->begun = length > 0;
@@ -108,7 +106,7 @@ static void lookahead_see(void* state, const struct tree* tree, const struct ver
 
 const struct drafter drafter_lookahead = {.name = "lookahead",
                                           .open = lookahead_open,
-                                          .close = lookahead_close,
+                                          .close = free,
                                           .bytes = lookahead_bytes,
                                           .forget = lookahead_forget,
                                           .append = lookahead_append,

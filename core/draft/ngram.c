@@ -19,8 +19,6 @@ static void* ngram_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void ngram_close(void* state) { free(state); }
-
 static void ngram_forget(void* state, int length) { ((struct ngram*)state)->n = length; }
 
 static void ngram_append(void* state, const int32_t* token, int n) {
@@ -52,7 +50,7 @@ static void ngram_grow(void* state, struct tree* tree, int depth) {
 
 const struct drafter drafter_ngram = {.name = "ngram",
                                       .open = ngram_open,
-                                      .close = ngram_close,
+                                      .close = free,
                                       .forget = ngram_forget,
                                       .append = ngram_append,
                                       .grow = ngram_grow};

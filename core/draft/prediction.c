@@ -35,8 +35,6 @@ static void* prediction_open(const struct drafter_setup* setup) {
 	return p;
 }
 
-static void prediction_close(void* state) { free(state); }
-
 static void begin(struct prediction* p) {
 	p->cursor = (struct cursor){0, 0};
 	p->n_tail = p->supposed = 0;
@@ -149,7 +147,7 @@ const struct drafter drafter_prediction = {.name = "prediction",
                                            .bins = RUNS,
                                            .prior = prediction_prior,
                                            .open = prediction_open,
-                                           .close = prediction_close,
+                                           .close = free,
                                            .forget = prediction_forget,
                                            .append = prediction_append,
                                            .extend = prediction_extend};

@@ -36,8 +36,6 @@ void recycle_clear(void* state) {
 	memset(r->of, 0, (size_t)r->vocab * sizeof r->of[0]);
 }
 
-static void recycle_close(void* state) { free(state); }
-
 static void recycle_see(void* state, const struct tree* tree, const struct verdict* verdict,
                         const struct result* out) {
 	struct recycle* r = state;
@@ -78,6 +76,6 @@ const struct drafter drafter_recycle = {.name = "recycle",
                                         .wants = WANT_TOP | WANT_ROUGH,
                                         .prior = recycle_prior,
                                         .open = recycle_open,
-                                        .close = recycle_close,
+                                        .close = free,
                                         .see = recycle_see,
                                         .extend = recycle_extend};

@@ -1,4 +1,4 @@
-/* Acceptance by rejection sampling: lossless in distribution, where the coupled rule (verify.h) is to the
+/* Acceptance by rejection sampling: lossless in distribution, where the coupled rule (tree.h) is to the
  * bit.
  *
  * At a row with target distribution p, its children were drawn in turn, without replacement, from the draft's
@@ -10,7 +10,7 @@
 #ifndef SWIFTLET_CORE_DRAFT_REJECTION_H
 #define SWIFTLET_CORE_DRAFT_REJECTION_H
 
-#include "core/draft/verify.h"
+#include "core/draft/tree.h"
 
 struct rejection {
 	int vocab;

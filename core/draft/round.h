@@ -7,7 +7,6 @@
 #define SWIFTLET_CORE_DRAFT_ROUND_H
 
 #include "core/draft/tree.h"
-#include "core/draft/verify.h"
 
 struct round {
 	struct segment segment;      /* the sequence's cache, base and sampler */

@@ -1,4 +1,4 @@
-/* Building trees: row by row, or SWIFT's from a chain of draft steps. */
+/* Building trees, row by row or SWIFT's from a chain of draft steps; walking down them. */
 #include "core/draft/tree.h"
 
 #include "core/draft/queue.h"
@@ -54,6 +54,22 @@ int tree_add(struct tree* tree, int parent, int32_t token, int source, int rank,
 void tree_cut(struct tree* tree, int n) {
 	while (tree->n > n)
 		tree->expected -= tree->chance[--tree->n];
+}
+
+/* ---- verification --------------------------------------------------------------------------- */
+
+void tree_verify(const struct tree* tree, const struct result* out, struct verdict* verdict) {
+	int row = 0;
+	verdict->accepted = 0;
+	verdict->path[0] = 0;
+	for (;;) {
+		const int child = tree_child(tree, row, out[row].token);
+		if (child < 0)
+			break;
+		row = child;
+		verdict->path[++verdict->accepted] = row;
+	}
+	verdict->bonus = out[row].token;
 }
 
 /* ---- SWIFT's tree --------------------------------------------------------------------------- */

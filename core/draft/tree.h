@@ -32,6 +32,21 @@ int tree_add(struct tree*, int parent, int32_t token, int source, int rank, floa
 /* Keeps the first n rows. */
 void tree_cut(struct tree*, int n);
 
+/* ---- verification --------------------------------------------------------------------------- */
+
+/* The longest path of the tree that the target model itself would have taken. The target's own token is
+ * computed at every row (argmax, or the coupled sample). Where it is a child of that row, the child is
+ * accepted and looked at next; where it is not, it is the bonus token. The output is plain decoding's
+ * whatever was drafted. */
+struct verdict {
+	int accepted;                /* draft tokens kept */
+	int32_t path[MAX_DRAFT + 1]; /* (accepted + 1) rows of the tree, the root first: what is committed */
+	int32_t bonus;               /* the token after the path */
+};
+
+/* out[i] is the target's result at row i of the tree. */
+void tree_verify(const struct tree*, const struct result* out, struct verdict*);
+
 /* ---- SWIFT's tree --------------------------------------------------------------------------- */
 
 /* Learned chances that the target's token is the draft's rank-th, by the bin of its top-1 probability. */

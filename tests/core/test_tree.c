@@ -8,7 +8,7 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/verify.h"
+#include "core/draft/tree.h"
 
 static const int paper_top_k[4] = {10, 5, 3, 1};
 
