@@ -92,7 +92,7 @@ static bool open_drafter(struct session* s, struct error* error) {
 	if (!drafter_set_open(&s->drafters, 1u << m->method->source, &setup))
 		return error_set(error, "out of memory for the drafter of --method %s", m->method->name);
 	m->state = s->drafters.state[m->method->source];
-	m->chain = m->drafter->chain ? m->drafter->chain(m->state) : NULL;
+	m->chain = m->drafter->makes_chain ? m->state : NULL;
 	return true;
 }
 

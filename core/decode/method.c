@@ -105,32 +105,19 @@ const int* method_top_k(const struct swiftlet_options* o, bool sampled) {
 
 const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
 
-static bool has_exit(const struct engine* engine, struct error* error) {
+bool method_has_parts(const struct method* method, const struct engine* engine, struct error* error) {
 	const int blocks = engine->model->weights.shape.n_blocks;
-	return blocks >= 2 ||
-	       error_set(error, "%s has %d block: an exit needs 2 at least", engine->model->name, blocks);
-}
-
-static bool has_middle(const struct engine* engine, struct error* error) {
-	const int blocks = engine->model->weights.shape.n_blocks;
-	return blocks >= 3 ||
-	       error_set(error, "%s has %d blocks: the first and the last are never skipped, so 3 are needed",
-	                 engine->model->name, blocks);
-}
-
-bool method_has_parts(const struct method* method, const struct swiftlet_options* options,
-                      const struct engine* engine, struct error* error) {
-	if (method->source == SOURCE_exit)
-		return has_exit(engine, error);
-	if (method->source == SOURCE_skip)
-		return has_middle(engine, error);
-	if (method->source == SOURCE_adapter && !engine->side)
-		return error_set(error,
-		                 "--method %s needs an adapter for %s: give --adapter FILE (tools/train/kangaroo.py "
-		                 "makes one)",
-		                 method->name, engine->model->name);
-	(void)options;
-	return true;
+	const char* const name = engine->model->name;
+	if (method->source == SOURCE_exit && blocks < 2)
+		return error_set(error, "%s has %d block: an exit needs 2 at least", name, blocks);
+	if (method->source == SOURCE_skip && blocks < 3)
+		return error_set(error, "%s has %d blocks: the first and the last are never skipped, so 3 are needed",
+		                 name, blocks);
+	return method->source != SOURCE_adapter || engine->side ||
+	       error_set(error,
+	                 "--method %s needs an adapter for %s: give --adapter FILE (tools/train/kangaroo.py "
+	                 "makes one)",
+	                 method->name, name);
 }
 
 static bool check_exit(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
@@ -153,12 +140,11 @@ static bool check_exit(const struct swiftlet_options* o, const struct engine* en
 
 bool method_check(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
 	const struct method* method = method_of(o);
-	if (!method_has_parts(method, o, engine, error) || !check_exit(o, engine, error))
+	if (!method_has_parts(method, engine, error) || !check_exit(o, engine, error))
 		return false;
-	if (o->rejection && method->drafter == DRAFTS_PLANNED)
-		return error_set(error,
-		                 "--acceptance rejection needs a method that one drafter makes, such as layerskip: "
-		                 "--method %s weighs drafts by what was drawn",
-		                 method->name);
-	return true;
+	return !o->rejection || method->drafter != DRAFTS_PLANNED ||
+	       error_set(error,
+	                 "--acceptance rejection needs a method that one drafter makes, such as layerskip: "
+	                 "--method %s weighs drafts by what was drawn",
+	                 method->name);
 }

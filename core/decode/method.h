@@ -60,8 +60,7 @@ int method_most(const struct swiftlet_options*);
 const int* method_top_k(const struct swiftlet_options*, bool sampled);
 /* Whether a model, with the parts that were opened beside it, has what the method needs, a mask aside; else a
  * sentence that says what is missing and how it is made. */
-bool method_has_parts(const struct method*, const struct swiftlet_options*, const struct engine*,
-                      struct error*);
+bool method_has_parts(const struct method*, const struct engine*, struct error*);
 /* The same for the whole of what the options ask for: exits, children, acceptance. */
 bool method_check(const struct swiftlet_options*, const struct engine*, struct error*);
 

@@ -26,31 +26,26 @@ struct adapter_drafter {
 
 static void adapter_close(void* state) {
 	struct adapter_drafter* a = state;
-	if (!a)
-		return;
-	chain_close(&a->chain);
 	free(a->behind);
 	free(a->in);
-	free(a);
+	chain_close(a);
 }
 
 static void* adapter_open(const struct drafter_setup* setup) {
 	const size_t row = (size_t)setup->chain->shape->dim * sizeof(float);
 	struct chain_setup chain = *setup->chain;
-	struct adapter_drafter* a = calloc(1, sizeof *a);
 	chain.states = true;
-	if (a && chain_open(&a->chain, &chain)) {
-		a->behind = malloc((MAX_DRAFT + 2) * row);
-		a->in = malloc((MAX_DRAFT + 3) * row);
-		a->chain.prompt = malloc(PREFILL_CHUNK * row);
-		if (a->behind && a->in && a->chain.prompt)
-			return a;
-	}
+	struct adapter_drafter* a = chain_open(sizeof *a, &chain);
+	if (!a)
+		return NULL;
+	a->behind = malloc((MAX_DRAFT + 2) * row);
+	a->in = malloc((MAX_DRAFT + 3) * row);
+	a->chain.prompt = malloc(PREFILL_CHUNK * row);
+	if (a->behind && a->in && a->chain.prompt)
+		return a;
 	adapter_close(a);
 	return NULL;
 }
-
-static struct chain* adapter_chain(void* state) { return &((struct adapter_drafter*)state)->chain; }
 
 /* Rows from given states; only the last one's result is wanted, if any. */
 static void side_pass(struct adapter_drafter* a, const float* state, int n, uint8_t want, struct pass* pass) {
@@ -158,7 +153,7 @@ const struct drafter drafter_adapter = {.name = "adapter",
                                         .open = adapter_open,
                                         .close = adapter_close,
                                         .see = adapter_see,
-                                        .chain = adapter_chain,
+                                        .makes_chain = true,
                                         .begin = adapter_begin,
                                         .seen = adapter_seen,
                                         .read = adapter_read,

@@ -3,18 +3,26 @@
 
 #include <stdlib.h>
 
-bool chain_open(struct chain* c, const struct chain_setup* setup) {
+void* chain_open(size_t size, const struct chain_setup* setup) {
 	const size_t dim = (size_t)setup->shape->dim, vocab = (size_t)setup->shape->vocab;
+	struct chain* c = calloc(1, size);
+	if (!c)
+		return NULL;
 	c->setup = *setup;
 	c->hidden = setup->states ? malloc((MAX_DRAFT + 2) * dim * sizeof *c->hidden) : NULL;
 	c->logits = setup->logits ? malloc(MAX_DRAFT * vocab * sizeof *c->logits) : NULL;
-	return (c->hidden || !setup->states) && (c->logits || !setup->logits);
+	if ((c->hidden || !setup->states) && (c->logits || !setup->logits))
+		return c;
+	chain_close(c);
+	return NULL;
 }
 
-void chain_close(struct chain* c) {
+void chain_close(void* state) {
+	struct chain* c = state;
 	free(c->hidden);
 	free(c->logits);
 	free(c->prompt);
+	free(c);
 }
 
 void chain_start(struct chain* c, int32_t root, int span, const struct mask* skip,
@@ -101,20 +109,8 @@ void chain_verify_pass(struct chain* c, struct round* round, const struct tree* 
 }
 
 static void* skip_open(const struct drafter_setup* setup) {
-	struct chain* c = calloc(1, sizeof *c);
-	if (c && chain_open(c, setup->chain))
-		return c;
-	drafter_skip.close(c);
-	return NULL;
+	return chain_open(sizeof(struct chain), setup->chain);
 }
-
-static void skip_close(void* state) {
-	if (state)
-		chain_close(state);
-	free(state);
-}
-
-static struct chain* skip_chain(void* state) { return state; }
 
 static void skip_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	(void)tree, (void)head, (void)carry;
@@ -129,7 +125,7 @@ static void skip_take(void* state) {
 
 const struct drafter drafter_skip = {.name = "skip",
                                      .open = skip_open,
-                                     .close = skip_close,
-                                     .chain = skip_chain,
+                                     .close = chain_close,
+                                     .makes_chain = true,
                                      .fill = skip_fill,
                                      .take = skip_take};

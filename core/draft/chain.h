@@ -42,9 +42,9 @@ struct chain {
 	float* prompt; /* (PREFILL_CHUNK, dim) of the prompt's rows after the span; NULL: not wanted */
 };
 
-/* False on no memory; close in any case. */
-bool chain_open(struct chain*, const struct chain_setup*);
-void chain_close(struct chain*);
+/* A drafter's state of so many bytes, zeros but for the chain that it begins with; NULL on no memory. */
+void* chain_open(size_t size, const struct chain_setup*);
+void chain_close(void* state);
 /* A round begins after the cache's committed tokens; the pointers are good until it ends. */
 void chain_start(struct chain*, int32_t root, int span, const struct mask* skip, const struct segment*);
 /* The next row. head: it runs the model's own. */

@@ -33,8 +33,6 @@ struct candidate {
 	uint8_t rank; /* 0 the best, below TREE_RANKS */
 };
 
-struct chain;
-
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
 	int vocab;
@@ -74,9 +72,9 @@ struct drafter {
 	 * before the others, whose candidates it holds for. */
 	bool (*allows)(void* state, int row, int32_t token);
 
-	/* Alone, by passes: the steps so far. Its fill and take make the next one, in as many passes as that
-	 * takes, and look at no tree. */
-	struct chain* (*chain)(void* state);
+	/* Alone, by passes: its state begins with a struct chain, the steps so far. Its fill and take make the
+	 * next one, in as many passes as that takes, and look at no tree. */
+	bool makes_chain;
 	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; all or none. A
 	 * text begins, of which some first tokens are kept; how many it has seen; the pass by which it sees n
 	 * more, whose results it takes. */

@@ -1,7 +1,5 @@
 /* The `exit` drafter: the model's first blocks, and its own head (LayerSkip, Elhoushi et al. 2024) or one
  * that was trained for the exit (PPD, Zhang et al. 2024). */
-#include <stdlib.h>
-
 #include "core/draft/chain.h"
 
 struct exit_drafter {
@@ -10,23 +8,11 @@ struct exit_drafter {
 	uint8_t want;
 };
 
-static void exit_close(void* state) {
-	if (state)
-		chain_close(&((struct exit_drafter*)state)->chain);
-	free(state);
-}
-
 static void* exit_open(const struct drafter_setup* setup) {
 	struct chain_setup chain = *setup->chain;
-	struct exit_drafter* e = calloc(1, sizeof *e);
 	chain.states |= chain.heads != NULL;
-	if (e && chain_open(&e->chain, &chain))
-		return e;
-	exit_close(e);
-	return NULL;
+	return chain_open(sizeof(struct exit_drafter), &chain);
 }
-
-static struct chain* exit_chain(void* state) { return &((struct exit_drafter*)state)->chain; }
 
 /* Whether a trained head stands in for the model's at this exit. */
 static bool is_trained(const struct chain* c) {
@@ -85,7 +71,7 @@ static void exit_take(void* state) {
 
 const struct drafter drafter_exit = {.name = "exit",
                                      .open = exit_open,
-                                     .close = exit_close,
-                                     .chain = exit_chain,
+                                     .close = chain_close,
+                                     .makes_chain = true,
                                      .fill = exit_fill,
                                      .take = exit_take};

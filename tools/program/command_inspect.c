@@ -253,19 +253,17 @@ static bool print_parts(const struct part_files* file, const struct model* model
 static void print_methods(const struct part_files* file, struct model* model) {
 	static struct backend opened; /* stands for the one that would run the adapter */
 	const struct engine engine = {.model = model, .side = file->adapter ? &opened : NULL};
-	struct swiftlet_options options;
 	struct error error;
-	swiftlet_options_default(&options);
 	fputs("methods     ", stdout);
 	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
-		if (!method_has_parts(&methods[i], &options, &engine, &error))
+		if (!method_has_parts(&methods[i], &engine, &error))
 			continue;
 		printf("%s %s", n == 0 ? "" : n % 8 == 0 ? ",\n            " : ",", methods[i].name);
 		n++;
 	}
 	putchar('\n');
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
-		if (!method_has_parts(&methods[i], &options, &engine, &error))
+		if (!method_has_parts(&methods[i], &engine, &error))
 			printf("             %s\n", error.message);
 }
 
