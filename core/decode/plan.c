@@ -17,28 +17,6 @@ static bool mask_drafts(const struct session* s) {
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
-static void tree_policy(struct session* s) {
-	struct tree_policy* policy = &s->plan.tree;
-	*policy = (struct tree_policy){.max_rows = MAX_ROWS};
-	memcpy(policy->top_k, method_top_k(&s->options, s->sampled), sizeof policy->top_k);
-	if (s->options.max_tree == SWIFTLET_TREE_PAPER)
-		policy->all = true;
-	else if (s->options.max_tree == SWIFTLET_TREE_AUTO) {
-		policy->max_rows = SLICE_ROWS;
-		policy->verify_cost = s->planner.prices.verify;
-	} else
-		policy->max_rows = s->options.max_tree;
-	if (s->log_probs.top > 0)
-		policy->max_rows = least(policy->max_rows, LOGPROB_ROWS);
-}
-
-static void fixed_policy(struct session* s) {
-	s->plan.draft = (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft),
-	                                      .threshold = (float)s->options.threshold,
-	                                      .top = TREE_RANKS};
-	tree_policy(s);
-}
-
 static bool goes_on(const struct session* s) {
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
 	if (steps == 0)
@@ -48,43 +26,12 @@ static bool goes_on(const struct session* s) {
 	       last->max_probability >= s->plan.draft.threshold && !session_ends(s, last->token);
 }
 
-/* The chances of the draft's choices by rank, each given that those before it are wrong, as SWIFT's tree
- * takes them. */
-static void fill_table(const struct session* s, struct acceptance_table* table) {
-	for (int bin = 0; bin < DRAFT_BINS; bin++) {
-		float left = 1;
-		for (int rank = 0; rank < TREE_RANKS; rank++) {
-			table->chance[bin][rank] = left * chances_of(&s->chances, SOURCE_mask, bin, rank);
-			left -= table->chance[bin][rank];
-		}
-	}
-}
-
 static void build_tree(struct session* s) {
-	void* mask = s->drafters.state[SOURCE_mask];
-	struct acceptance_table table;
-	fill_table(s, &table);
-	s->plan.tree.draft_cost = (float)(mask_rows(mask) * cost_draft(&s->engine->cost, session_drafts_with(s)));
-	tree_build(&s->planner.tree, s->text[s->n_text - 1], mask_results(mask), mask_rows(mask), &s->plan.tree,
-	           &table);
-}
-
-/* The draft's whole list of choices is compared, in the tree or not, as far as the accepted path is its
- * chain. */
-static void learn_chain(struct session* s) {
-	const struct result* step = mask_results(s->drafters.state[SOURCE_mask]);
-	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	const struct verdict* v = &s->round.verdict;
-	for (int d = 0; d < steps && d <= v->accepted && s->planner.tree.rank[v->path[d]] == 0; d++) {
-		const int bin = draft_bin(step[d].max_probability);
-		const int32_t token = s->round.out[v->path[d]].token;
-		for (int rank = 0; rank < step[d].top; rank++) {
-			const bool right = step[d].top_token[rank] == token;
-			chances_see(&s->chances, SOURCE_mask, bin, rank, right);
-			if (right)
-				break;
-		}
-	}
+	const int asked = s->options.max_tree, steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	const int rows = asked > 0 ? asked : asked == SWIFTLET_TREE_AUTO ? SLICE_ROWS : MAX_ROWS;
+	planner_take_all(&s->planner, s->log_probs.top > 0 ? least(rows, LOGPROB_ROWS) : rows,
+	                 asked == SWIFTLET_TREE_AUTO,
+	                 (float)(steps * cost_draft(&s->engine->cost, session_drafts_with(s))));
 }
 
 /* ---- the low-bit copy --------------------------------------------------------------------- */
@@ -272,13 +219,15 @@ void plan_round(struct session* s) {
 		return;
 	}
 	if (s->drafters.state[SOURCE_mask]) {
-		const struct mask_round round = {.cache = s->cache,
-		                                 .sampler = s->sampled ? &s->sampler : NULL,
-		                                 .penalties = penalties_now(s),
-		                                 .skip = &s->mask,
-		                                 .end_token = s->end_token,
-		                                 .n_end_tokens = s->n_end_tokens,
-		                                 .head_share = head_share(s)};
+		const struct mask_round round = {
+		    .cache = s->cache,
+		    .sampler = s->sampled ? &s->sampler : NULL,
+		    .penalties = penalties_now(s),
+		    .skip = &s->mask,
+		    .top_k = s->plan.rule == RULE_FIXED ? method_top_k(&s->options, s->sampled) : NULL,
+		    .end_token = s->end_token,
+		    .n_end_tokens = s->n_end_tokens,
+		    .head_share = head_share(s)};
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
@@ -288,8 +237,9 @@ void plan_round(struct session* s) {
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
-	if (s->plan.rule == RULE_FIXED)
-		fixed_policy(s);
+	s->plan.draft = (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft),
+	                                      .threshold = (float)s->options.threshold,
+	                                      .top = TREE_RANKS};
 }
 
 bool plan_goes_on(struct session* s) {
@@ -376,7 +326,7 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)
-		learn_chain(s);
+		planner_learn(&s->planner, &s->round.verdict, s->round.out);
 	if (s->plan.rule == RULE_GAIN) {
 		planner_see(&s->planner, &s->round.verdict, s->round.out, emitted, (float)s->round_cost);
 		if (mask_drafts(s))

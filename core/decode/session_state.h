@@ -110,7 +110,6 @@ struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_LONE } rule;
 	struct plan_action action; /* RULE_GAIN: the pass that comes next */
 	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
-	struct tree_policy tree;   /* RULE_FIXED */
 	bool looped;               /* a device's loop has drafted in this round */
 };
 

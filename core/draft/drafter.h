@@ -31,6 +31,7 @@ struct candidate {
 	int32_t token;
 	uint8_t bin;  /* below the drafter's `bins` */
 	uint8_t rank; /* 0 the best, below TREE_RANKS */
+	bool spare;   /* told to be learned from alone, not for the tree */
 };
 
 struct drafter_setup {

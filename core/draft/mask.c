@@ -103,10 +103,12 @@ int mask_extend(void* state, const struct tree* tree, int row, struct candidate*
 		return 0;
 	const struct result* result = &m->result[m->of[row]];
 	const int n = result->top < most ? result->top : most;
+	const int width = m->round.top_k ? tree_width(m->round.top_k, result->max_probability) : n;
 	for (int i = 0; i < n; i++)
 		out[i] = (struct candidate){.token = result->top_token[i],
 		                            .bin = (uint8_t)draft_bin(result->max_probability),
-		                            .rank = (uint8_t)i};
+		                            .rank = (uint8_t)i,
+		                            .spare = i >= width};
 	return n;
 }
 

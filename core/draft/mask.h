@@ -15,6 +15,7 @@ struct mask_round {
 	const struct sampler* sampler;     /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none */
 	const struct mask* skip;
+	const int* top_k; /* (4) as tree_width takes them: a row's candidates beyond are spare; NULL: none is */
 	const struct bridge* bridge; /* in place of a span that it leaves out, or NULL */
 	const int32_t* end_token;    /* (n_end_tokens) nothing is drafted after one */
 	int n_end_tokens;

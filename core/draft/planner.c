@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const float rate_memory = 256; /* plain steps */
-static const float deeper = 0.95f;    /* worth of a token over that of the one before it */
+static const float deeper = 0.95f;    /* planner.h has why */
 
 void planner_open(struct planner* p, struct drafter_set* set, struct chances* chances) {
 	memset(p, 0, sizeof *p);
@@ -49,8 +49,11 @@ static void add_candidates(struct planner* p, int row, int source, const struct 
 			continue;
 		}
 		const int rank = at < TREE_RANKS ? at : TREE_RANKS - 1;
-		child[at] = (struct child){
-		    .token = list[i].token, .source = (uint8_t)source, .bin = list[i].bin, .rank = (uint8_t)rank};
+		child[at] = (struct child){.token = list[i].token,
+		                           .source = (uint8_t)source,
+		                           .bin = list[i].bin,
+		                           .rank = (uint8_t)rank,
+		                           .spare = list[i].spare};
 		p->n_children[row]++;
 	}
 }
@@ -95,7 +98,8 @@ static void ask_drafters(struct planner* p, int row) {
 }
 
 /* What a token that comes with this chance at this depth is worth. */
-static float worth(float chance, int depth) { return chance * powf(deeper, (float)(depth - 1)); }
+static float worth_of(float chance, int depth, float next) { return chance * powf(next, (float)(depth - 1)); }
+static float worth(float chance, int depth) { return worth_of(chance, depth, deeper); }
 
 float planner_worth(const struct tree* tree) {
 	float sum = 0;
@@ -109,12 +113,13 @@ static void expand(struct planner* p, int row) {
 	if (p->tree.depth[row] >= p->limits.depth)
 		return;
 	const int depth = p->tree.depth[row] + 1;
-	for (int i = 0; i < p->n_children[row]; i++)
+	for (int i = 0; i < p->n_children[row] && !p->child[row][i].spare; i++)
 		queue_push(&p->queue,
-		           (struct queued){.chance = worth(p->tree.chance[row] * p->child[row][i].chance, depth),
-		                           .depth = (int16_t)depth,
-		                           .rank = (int16_t)i,
-		                           .id = row});
+		           (struct queued){
+		               .chance = worth_of(p->tree.chance[row] * p->child[row][i].chance, depth, p->deeper),
+		               .depth = (int16_t)depth,
+		               .rank = (int16_t)i,
+		               .id = row});
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
@@ -135,13 +140,18 @@ static float add_first(struct planner* p) {
 	return first.chance;
 }
 
+static void start_growing(struct planner* p, float next) {
+	p->deeper = next;
+	tree_start(&p->tree, p->tree.token[0]);
+	p->queue.n = 0;
+	expand(p, 0);
+}
+
 static void grow(struct planner* p) {
 	const float rate = planner_rate(p);
 	const int limit = affordable_rows(p);
 	int best_rows = 1;
-	tree_start(&p->tree, p->tree.token[0]);
-	p->queue.n = 0;
-	expand(p, 0);
+	start_growing(p, deeper);
 	float tokens = 1, best = 1 - rate * p->prices.verify[1];
 	while (p->queue.n > 0 && p->tree.n < limit && p->queue.entry[0].chance > rate * p->slope[p->tree.n]) {
 		tokens += add_first(p);
@@ -152,6 +162,23 @@ static void grow(struct planner* p) {
 		}
 	}
 	tree_cut(&p->tree, best_rows);
+}
+
+void planner_take_all(struct planner* p, int max_rows, bool priced, float draft_cost) {
+	float tokens = 1, best = 0;
+	start_growing(p, 1);
+	int best_rows = p->tree.n;
+	while (p->queue.n > 0 && p->tree.n < max_rows) {
+		tokens += add_first(p);
+		const int n = p->tree.n;
+		const float rate = n <= SLICE_ROWS ? tokens / (draft_cost + p->prices.verify[n]) : 0;
+		if (rate > best) {
+			best = rate;
+			best_rows = n;
+		}
+	}
+	if (priced)
+		tree_cut(&p->tree, best_rows);
 }
 
 /* ---- passes --------------------------------------------------------------------------------- */
@@ -253,10 +280,14 @@ static void see_row(struct planner* p, int row, int32_t token) {
 	}
 }
 
-void planner_see(struct planner* p, const struct verdict* verdict, const struct result* out, int tokens,
-                 float cost) {
+void planner_learn(struct planner* p, const struct verdict* verdict, const struct result* out) {
 	for (int i = 0; i <= verdict->accepted; i++)
 		see_row(p, verdict->path[i], out[verdict->path[i]].token);
+}
+
+void planner_see(struct planner* p, const struct verdict* verdict, const struct result* out, int tokens,
+                 float cost) {
+	planner_learn(p, verdict, out);
 	drafter_set_see(p->set, &p->tree, verdict, out);
 	const float keep = p->cost > rate_memory ? rate_memory / p->cost : 1;
 	p->tokens = p->tokens * keep + (float)tokens;

@@ -49,6 +49,7 @@ struct child {
 	uint8_t source, bin; /* of the drafter that proposed it first */
 	uint8_t rank;        /* among the row's children */
 	bool agreed;         /* another proposes it as well */
+	bool spare;          /* not for the tree */
 };
 
 struct planner {
@@ -61,8 +62,9 @@ struct planner {
 	float spent; /* on this round's passes */
 	struct tree tree;
 	struct queue queue;
-	int n_children[SLICE_ROWS];
-	struct child child[SLICE_ROWS][ROW_CANDIDATES];
+	float deeper; /* worth of a token over that of the one before it */
+	int n_children[MAX_ROWS];
+	struct child child[MAX_ROWS][ROW_CANDIDATES];
 };
 
 struct plan_action {
@@ -78,12 +80,18 @@ float planner_rate(const struct planner*);
 void planner_start(struct planner*, int32_t root, const struct round_limits*);
 /* Grows the tree from what drafters know now, and says what comes next. */
 struct plan_action planner_next(struct planner*);
+/* In place of planner_next SWIFT's tree (section 4.2, "dynamic verification"): all that drafters propose now,
+ * the likeliest paths first, up to max_rows <= MAX_ROWS rows. priced: of those, as many as bring the most
+ * tokens over cost, with what drafting has cost; at least the root and one more. */
+void planner_take_all(struct planner*, int max_rows, bool priced, float draft_cost);
 /* Tokens that a tree's drafts are expected to bring, each as it counts. */
 float planner_worth(const struct tree*);
 /* A pass was made and its drafter has taken the results; it cost this much. */
 void planner_passed(struct planner*, float cost);
-/* The tree was verified: chances and drafters learn. tokens: emitted (the verdict's, or fewer
- * where the text ended); cost: of the round. out (tree rows) as struct drafter's see takes it. */
+/* The tree was verified: chances learn. */
+void planner_learn(struct planner*, const struct verdict*, const struct result* out);
+/* The same, and drafters learn, and what rounds bring for their cost. tokens: emitted (the verdict's, or
+ * fewer where the text ended); cost: of the round. out (tree rows) as struct drafter's see takes it. */
 void planner_see(struct planner*, const struct verdict*, const struct result* out, int tokens, float cost);
 
 #endif

@@ -47,27 +47,8 @@ struct verdict {
 /* out[i] is the target's result at row i of the tree. */
 void tree_verify(const struct tree*, const struct result* out, struct verdict*);
 
-/* ---- SWIFT's tree --------------------------------------------------------------------------- */
-
-/* Learned chances that the target's token is the draft's rank-th, by the bin of its top-1 probability. */
-struct acceptance_table {
-	float chance[DRAFT_BINS][TREE_RANKS];
-};
-
-struct tree_policy {
-	int max_rows; /* root counted, 2..MAX_ROWS */
-	bool all;     /* every candidate, as published; else the best prefix by path chance */
-	int top_k[4]; /* candidates a depth for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1] */
-	/* v(n) for n in 0..SLICE_ROWS in one-row passes, with what drafting has cost: the prefix with the most
-	 * expected tokens over cost is taken. NULL: the prefix of max_rows. */
-	const float* verify_cost;
-	float draft_cost;
-};
-
 int draft_bin(float top_probability); /* as struct draft_policy says */
+/* SWIFT's candidates a depth, for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]. */
 int tree_width(const int top_k[4], float top_probability);
-/* step[d] is the draft's result for depth d + 1, d in [0, steps). */
-void tree_build(struct tree*, int32_t root, const struct result* step, int steps, const struct tree_policy*,
-                const struct acceptance_table*);
 
 #endif

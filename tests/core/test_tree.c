@@ -8,14 +8,46 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/tree.h"
+#include "core/draft/mask.h"
+#include "core/draft/planner.h"
 
 static const int paper_top_k[4] = {10, 5, 3, 1};
 
-static void random_table(struct acceptance_table* table) {
+/* What a planner's tree is made of: a draft model's chain of steps, and chances. */
+struct drafted {
+	struct cache cache;
+	struct drafter_set set;
+	struct chances chances;
+	struct planner planner;
+};
+
+static void open_drafted(struct drafted* d) {
+	const struct drafter_setup setup = {.context = 64, .vocab = 4096};
+	memset(d, 0, sizeof *d);
+	assert_true(drafter_set_open(&d->set, 1u << SOURCE_mask, &setup));
+	chances_open(&d->chances);
+	planner_open(&d->planner, &d->set, &d->chances);
+}
+
+static void random_chances(struct drafted* d) {
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
 		for (int rank = 0; rank < TREE_RANKS; rank++)
-			table->chance[bin][rank] = (float)(rand() % 1000) / 1000;
+			d->chances.seen[SOURCE_mask][bin][rank] = (struct tally){(float)(rand() % 1000), 1000};
+}
+
+/* SWIFT's tree of the chain below the token 7; max_rows 0: as published, every candidate. */
+static const struct tree* take_all(struct drafted* d, const struct result* step, int steps, int max_rows,
+                                   const float* cost, float draft_cost) {
+	void* mask = d->set.state[SOURCE_mask];
+	const struct round_limits limits = {SLICE_ROWS, MAX_DRAFT, 1};
+	mask_start(mask, &(struct mask_round){.cache = &d->cache, .top_k = paper_top_k});
+	memcpy(mask_loop_results(mask), step, (size_t)steps * sizeof *step);
+	mask_take_loop(mask, 7, steps);
+	if (cost)
+		memcpy(d->planner.prices.verify, cost, sizeof d->planner.prices.verify);
+	planner_start(&d->planner, 7, &limits);
+	planner_take_all(&d->planner, max_rows > 0 ? max_rows : MAX_ROWS, cost != NULL, draft_cost);
+	return &d->planner.tree;
 }
 
 static void random_draft(struct result* step, int steps) {
@@ -48,32 +80,29 @@ static void test_shapes(void** state) {
 	(void)state;
 	static struct result step[MAX_DRAFT];
 	static float cost[SLICE_ROWS + 1];
-	struct acceptance_table table;
-	struct tree tree;
+	static struct drafted d;
+	open_drafted(&d);
 	for (int n = 0; n <= SLICE_ROWS; n++)
 		cost[n] = 1 + 0.03f * (float)n;
 	for (int trial = 0; trial < 2000; trial++) {
 		const int steps = rand() % 26;
-		random_table(&table);
+		random_chances(&d);
 		random_draft(step, steps);
-		struct tree_policy policy = {.max_rows = MAX_ROWS, .all = true};
-		memcpy(policy.top_k, paper_top_k, sizeof paper_top_k);
-		tree_build(&tree, 7, step, steps, &policy, &table);
-		check_shape(&tree, step, steps);
+		const struct tree* tree = take_all(&d, step, steps, 0, NULL, 0);
+		check_shape(tree, step, steps);
 		int all = 1;
-		for (int d = 0; d < steps; d++)
-			all += tree_width(paper_top_k, step[d].max_probability);
-		assert_int_equal(tree.n, all); /* as published: every candidate */
-		policy.all = false;
-		policy.max_rows = 2 + rand() % 40;
-		tree_build(&tree, 7, step, steps, &policy, &table);
-		check_shape(&tree, step, steps);
-		assert_int_equal(tree.n, all < policy.max_rows ? all : policy.max_rows);
-		policy.verify_cost = cost;
-		tree_build(&tree, 7, step, steps, &policy, &table);
-		check_shape(&tree, step, steps);
-		assert_true(tree.n <= policy.max_rows);
+		for (int i = 0; i < steps; i++)
+			all += tree_width(paper_top_k, step[i].max_probability);
+		assert_int_equal(tree->n, all); /* as published: every candidate */
+		const int most = 2 + rand() % 40;
+		tree = take_all(&d, step, steps, most, NULL, 0);
+		check_shape(tree, step, steps);
+		assert_int_equal(tree->n, all < most ? all : most);
+		tree = take_all(&d, step, steps, most, cost, 0);
+		check_shape(tree, step, steps);
+		assert_true(tree->n <= most);
 	}
+	drafter_set_close(&d.set);
 }
 
 /* The best prefix by exhaustion: no other number of rows has a better rate of expected tokens. */
@@ -81,42 +110,37 @@ static void test_best_prefix(void** state) {
 	(void)state;
 	static struct result step[MAX_DRAFT];
 	static float cost[SLICE_ROWS + 1];
-	struct acceptance_table table;
-	struct tree tree;
+	static struct drafted d;
+	open_drafted(&d);
 	for (int trial = 0; trial < 500; trial++) {
 		const int steps = 1 + rand() % 12;
+		const float draft_cost = 0.6f * (float)steps;
 		cost[1] = 1;
 		for (int n = 2; n <= SLICE_ROWS; n++)
 			cost[n] = cost[n - 1] + (float)(rand() % 100) / 1000;
-		random_table(&table);
+		random_chances(&d);
 		random_draft(step, steps);
-		struct tree_policy policy = {.max_rows = SLICE_ROWS, .draft_cost = 0.6f * (float)steps};
-		memcpy(policy.top_k, paper_top_k, sizeof paper_top_k);
-		policy.verify_cost = cost;
-		tree_build(&tree, 7, step, steps, &policy, &table);
-		const float rate = tree.expected / (policy.draft_cost + cost[tree.n]);
-		policy.verify_cost = NULL;
+		const struct tree* tree = take_all(&d, step, steps, SLICE_ROWS, cost, draft_cost);
+		const float rate = tree->expected / (draft_cost + cost[tree->n]);
 		for (int rows = 2; rows <= SLICE_ROWS; rows++) {
-			policy.max_rows = rows;
-			tree_build(&tree, 7, step, steps, &policy, &table);
-			assert_true(tree.expected / (policy.draft_cost + cost[tree.n]) <= rate * 1.0001f);
+			tree = take_all(&d, step, steps, rows, NULL, 0);
+			assert_true(tree->expected / (draft_cost + cost[tree->n]) <= rate * 1.0001f);
 		}
 	}
+	drafter_set_close(&d.set);
 }
 
 static void test_verdict(void** state) {
 	(void)state;
 	static struct result step[MAX_DRAFT], out[MAX_ROWS];
-	struct acceptance_table table;
-	struct tree_policy policy = {.max_rows = MAX_ROWS, .all = true};
-	struct tree tree;
+	static struct drafted d;
 	struct verdict verdict;
-	memcpy(policy.top_k, paper_top_k, sizeof paper_top_k);
+	open_drafted(&d);
 	for (int trial = 0; trial < 5000; trial++) {
 		const int steps = rand() % 20;
-		random_table(&table);
+		random_chances(&d);
 		random_draft(step, steps);
-		tree_build(&tree, 7, step, steps, &policy, &table);
+		const struct tree tree = *take_all(&d, step, steps, 0, NULL, 0);
 		for (int i = 0; i < tree.n; i++) /* often a child of the row, often not */
 			out[i].token = 100 * tree.depth[i] + rand() % (rand() % 3 ? 1 : 12);
 		tree_verify(&tree, out, &verdict);
@@ -131,6 +155,7 @@ static void test_verdict(void** state) {
 		for (int i = 1; i < tree.n; i++) /* longest: nothing below the end agrees */
 			assert_false(tree.parent[i] == row && tree.token[i] == out[row].token);
 	}
+	drafter_set_close(&d.set);
 }
 
 int main(void) {
