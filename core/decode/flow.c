@@ -201,11 +201,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 	}
 	work->kind = WORK_DRAFT;
 	const struct plan_action* action = &s->plan.action;
-	if (s->plan.rule == RULE_FIXED)
-		mask_chain_pass(s->drafters.state[SOURCE_mask], s->text[s->n_text - 1], &work->pass);
-	else
-		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
-		                               action->carry, &work->pass);
+	drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
+	                               action->carry, &work->pass);
 	if (work->pass.segment->cache != s->cache)
 		return; /* another model's */
 	work->pass.low = states_low(&s->drafts);
@@ -425,7 +422,7 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	charge(s, measured_cost(s, share, part(pass, rows, thought) / price_unit(s)));
 	if (alone && !another)
 		cost_see_draft(cost, with, seconds / whole);
-	const int source = s->plan.rule == RULE_FIXED ? SOURCE_mask : s->plan.action.source;
+	const int source = s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
 	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }

@@ -17,13 +17,20 @@ static bool mask_drafts(const struct session* s) {
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
-static bool goes_on(const struct session* s) {
+/* The chain that is drafted so far is the tree's until it is built. */
+static bool goes_on(struct session* s) {
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	if (steps == 0)
-		return s->plan.draft.max_steps > 0;
-	const struct result* last = &mask_results(s->drafters.state[SOURCE_mask])[steps - 1];
-	return !s->plan.looped && steps < s->plan.draft.max_steps &&
-	       last->max_probability >= s->plan.draft.threshold && !session_ends(s, last->token);
+	int head = 0;
+	if (s->plan.looped || steps >= s->plan.draft.max_steps)
+		return false;
+	if (steps > 0) {
+		const struct result* last = &mask_results(s->drafters.state[SOURCE_mask])[steps - 1];
+		if (last->max_probability < s->plan.draft.threshold || session_ends(s, last->token))
+			return false;
+		head = tree_add(&s->planner.tree, steps - 1, last->token, SOURCE_mask, 0, 1);
+	}
+	s->plan.action = (struct plan_action){PLAN_PASS, SOURCE_mask, head, 0};
+	return true;
 }
 
 static void build_tree(struct session* s) {

@@ -108,7 +108,7 @@ struct last_round {
 
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_LONE } rule;
-	struct plan_action action; /* RULE_GAIN: the pass that comes next */
+	struct plan_action action; /* the pass that comes next, of RULE_FIXED and RULE_GAIN */
 	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
 	bool looped;               /* a device's loop has drafted in this round */
 };
@@ -211,8 +211,7 @@ void emitter_end(struct emitter*);
 /* flow.c */
 /* Whether a device drafts in a loop of its own, which knows no penalties. */
 static inline bool session_loops(const struct session* s) {
-	const bool mask = s->plan.rule == RULE_FIXED || s->plan.action.source == SOURCE_mask;
-	return s->engine->backend->draft && !s->history.on && mask;
+	return s->engine->backend->draft && !s->history.on && s->plan.action.source == SOURCE_mask;
 }
 
 /* penalties.c */

@@ -129,15 +129,6 @@ static int add_row(struct mask_drafter* m, int32_t token, int parent, uint8_t wa
 	return i;
 }
 
-static void fill_pass(struct mask_drafter* m, struct pass* pass) {
-	m->segment.n = m->filled;
-	*pass = pass_over(&m->segment, m->token + m->n, m->parent + m->n,
-	                  2 * m->round.cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
-	pass->skip = m->round.skip;
-	pass->bridge = m->round.bridge;
-	pass->head = true;
-}
-
 void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
@@ -150,14 +141,12 @@ void mask_fill(void* state, const struct tree* tree, int head, int carry, struct
 	for (int row = head + 1; row < tree->n && m->filled < most && m->n + m->filled < MAX_ROWS; row++)
 		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
 			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]], want);
-	fill_pass(m, pass);
-}
-
-void mask_chain_pass(void* state, int32_t root, struct pass* pass) {
-	struct mask_drafter* m = state;
-	m->filled = 0;
-	add_row(m, m->n == 0 ? root : m->result[m->n - 1].token, m->n - 1, WANT_TOKEN | WANT_TOP | WANT_GUESS);
-	fill_pass(m, pass);
+	m->segment.n = m->filled;
+	*pass = pass_over(&m->segment, m->token + m->n, m->parent + m->n,
+	                  2 * m->round.cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
+	pass->skip = m->round.skip;
+	pass->bridge = m->round.bridge;
+	pass->head = true;
 }
 
 const struct result* mask_results(const void* state) { return ((const struct mask_drafter*)state)->result; }

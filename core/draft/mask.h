@@ -29,8 +29,6 @@ struct mask_round {
 /* So many tokens behind at most go with a pass. */
 enum { MASK_BEHIND = MAX_ROWS - SLICE_ROWS - 1 };
 void mask_start(void* state, const struct mask_round*);
-/* A chain without a planner: the next step after the own first choices, taken with the drafter's take. */
-void mask_chain_pass(void* state, int32_t root, struct pass*);
 /* Steps along its own first choices. */
 int mask_steps(const void* state);
 /* What the draft model said, (mask_rows); of a chain, by depth. */
