@@ -189,8 +189,7 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 			sum.stored += s % 2 == 0 ? cost->attention_bytes : cost->mlp_bytes;
 	}
 	*(v.low_head ? &sum.low : &sum.stored) += v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes;
-	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
-	return (struct share){sum.stored / all, sum.low / all};
+	return (struct share){sum.stored / cost_all_bytes(cost), sum.low / cost_all_bytes(cost)};
 }
 
 /* A step with low-bit sub-layers tells what those cost, beside the others at what is known of them. */
@@ -323,8 +322,8 @@ double cost_draft(const struct cost_model* cost, struct variant v) {
 
 double cost_head_share(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
-	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
-	return (v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes) / all / (share.stored + share.low);
+	const double head = v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes;
+	return head / cost_all_bytes(cost) / (share.stored + share.low);
 }
 
 double cost_draft_worst(const struct cost_model* cost, struct variant v) {
@@ -342,8 +341,7 @@ double cost_matchness(const struct cost_model* cost, struct variant v, int rows)
 }
 
 void cost_sub_layers(const struct cost_model* cost, bool low, double* attention, double* mlp, double* fixed) {
-	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
-	const double unit = (low ? cost->low_ratio : cost->draft_ratio) / all;
+	const double unit = (low ? cost->low_ratio : cost->draft_ratio) / cost_all_bytes(cost);
 	*attention = (low ? cost->low_attention_bytes : cost->attention_bytes) * unit;
 	*mlp = (low ? cost->low_mlp_bytes : cost->mlp_bytes) * unit;
 	*fixed = (low ? cost->low_fixed_bytes : cost->fixed_bytes) * unit;

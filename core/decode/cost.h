@@ -41,6 +41,11 @@ struct cost_model {
 	double slope;     /* cost of one more row where nothing was measured, in plain steps */
 };
 
+/* Weight bytes that a full pass reads. */
+static inline double cost_all_bytes(const struct cost_model* cost) {
+	return cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+}
+
 /* coarse_head: bytes of the copy that passes read in the head's place; 0: they read the head. */
 void cost_open(struct cost_model*, const struct weight_table*, size_t coarse_head);
 /* Passes may run with this copy from now on. */

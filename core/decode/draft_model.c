@@ -3,18 +3,16 @@
 
 #include "core/decode/session_state.h"
 
-/* ---- prices ------------------------------------------------------------------------------- */
+#include <math.h>
 
-static double all_bytes(const struct cost_model* cost) {
-	return cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
-}
+/* ---- prices ------------------------------------------------------------------------------- */
 
 /* Rows beyond any that were measured cost what they add to the model's own passes, if that is more. */
 double draft_model_cost(const struct engine* engine, int rows) {
 	const struct cost_model *mine = &engine->drafting->cost, *whole = &engine->cost;
 	const double plain = cost_plain_seconds(whole);
 	const double step =
-	    mine->plain > 0 && plain > 0 ? mine->plain / plain : all_bytes(mine) / all_bytes(whole);
+	    mine->plain > 0 && plain > 0 ? mine->plain / plain : cost_all_bytes(mine) / cost_all_bytes(whole);
 	const double here = cost_between(mine, rows), there = cost_between(whole, rows);
 	return step * (rows > cost_rows_known(mine) && there > here ? there : here);
 }
@@ -23,11 +21,6 @@ double draft_model_cost(const struct engine* engine, int rows) {
 void draft_model_see(struct engine* engine, int rows, double seconds) {
 	if (rows == 1 || engine->drafting->cost.plain > 0)
 		cost_see_full(&engine->drafting->cost, rows, seconds);
-}
-
-/* Before a step was measured it may cost three times what its bytes say. */
-double draft_model_worst(const struct engine* engine) {
-	return engine->drafting->cost.plain_seen > 0 ? 1 : 3;
 }
 
 /* ---- a session's cache -------------------------------------------------------------------- */
@@ -86,7 +79,8 @@ static bool is_known(const struct session* s, int from) {
 	return true;
 }
 
-int draft_model_behind(const struct session* s) {
+/* Tokens of the text before its last that the cache has not; -1: too many to draft. */
+static int draft_behind(const struct session* s) {
 	const int n = behind(s);
 	return n <= MASK_BEHIND && is_known(s, s->draft_cache->committed) ? n : -1;
 }
@@ -150,7 +144,7 @@ void draft_model_round(struct session* s) {
 	if (!s->draft_cache)
 		return;
 	drop_pending(s->draft_cache);
-	const int n = draft_model_behind(s);
+	const int n = draft_behind(s);
 	const struct mask_round round = {.cache = s->draft_cache,
 	                                 .sampler = s->sampled ? &s->sampler : NULL,
 	                                 .penalties = penalties_now(s),
@@ -159,4 +153,21 @@ void draft_model_round(struct session* s) {
 	                                 .behind = s->text + s->draft_cache->committed,
 	                                 .n_behind = n > 0 ? n : 0};
 	mask_start(s->drafters.state[SOURCE_model], &round);
+}
+
+/* A first pass of a round takes along what the cache has not of the text, soon for nothing: a drafter that
+ * pays follows from round to round. So a round bears a part of it. */
+void draft_model_price(struct session* s) {
+	enum { ROUNDS = 16 };
+	struct prices* prices = &s->planner.prices;
+	if (!s->draft_cache)
+		return;
+	const int n = plan_passed(s, SOURCE_model) ? 0 : draft_behind(s);
+	const double unit = price_unit(s), step = n >= 0 ? draft_model_cost(s->engine, 1) / unit : INFINITY;
+	const double start = n >= 0 ? draft_model_cost(s->engine, n + 1) / unit - step : 0;
+	/* before a step was measured it may cost three times what its bytes say */
+	const int worst = s->engine->drafting->cost.plain_seen > 0 ? 1 : 3;
+	prices->pass[SOURCE_model] = (float)step;
+	prices->start[SOURCE_model] = (float)(start / ROUNDS);
+	prices->pass_worst[SOURCE_model] = (float)(worst * (step + start));
 }

@@ -7,9 +7,8 @@
 
 struct session;
 
-/* Cost of its pass of n rows, in plain steps; and by how much that may be too little. */
+/* Cost of its pass of n rows, in plain steps. */
 double draft_model_cost(const struct engine*, int rows);
-double draft_model_worst(const struct engine*);
 /* Such a pass took so long. */
 void draft_model_see(struct engine*, int rows, double seconds);
 
@@ -23,9 +22,9 @@ void draft_model_begin(struct session*);
  * session's. */
 bool draft_model_reads(struct session*, struct pass*);
 void draft_model_take(struct session*, const struct pass*, int rows, double seconds);
-/* Tokens of the text before its last that the cache has not; -1: too many to draft. */
-int draft_model_behind(const struct session*);
+/* A round begins; what its passes cost in it by now, for the planner. */
 void draft_model_round(struct session*);
+void draft_model_price(struct session*);
 /* Another owner's requests come; the cache's memory is wanted. */
 void draft_model_forget(struct session*, int owner);
 void draft_model_release(struct session*);

@@ -115,29 +115,14 @@ static bool batch_changed(const struct session* s) {
 static void price_passes(struct session* s) {
 	struct prices* prices = &s->planner.prices;
 	const struct cost_model* cost = &s->engine->cost;
-	const bool may = mask_drafts(s) && !s->plan.looped;
+	const struct variant with = session_drafts_with(s);
 	const int rows = s->batch.drafting + 1;
-	const double part = cost_between(cost, rows) / rows / price_unit(s);
-	prices->pass[SOURCE_mask] = may ? (float)(part * cost_draft(cost, session_drafts_with(s))) : INFINITY;
-	prices->pass_worst[SOURCE_mask] =
-	    may ? (float)(part * cost_draft_worst(cost, session_drafts_with(s))) : INFINITY;
-}
-
-/* A first pass of a round takes along what the draft model's cache has not of the text, soon for nothing: a
- * drafter that pays follows from round to round. So a round bears a part of it. */
-static void price_model(struct session* s) {
-	enum { ROUNDS = FIRST_REST / 4 };
-	struct prices* prices = &s->planner.prices;
-	const struct engine* engine = s->engine;
-	if (!s->draft_cache)
+	prices->pass[SOURCE_mask] = prices->pass_worst[SOURCE_mask] = INFINITY;
+	if (!mask_drafts(s) || s->plan.looped)
 		return;
-	const int behind = plan_passed(s, SOURCE_model) ? 0 : draft_model_behind(s);
-	const bool may = behind >= 0;
-	const double unit = price_unit(s), step = may ? draft_model_cost(engine, 1) / unit : INFINITY;
-	const double start = may ? draft_model_cost(engine, behind + 1) / unit - step : 0;
-	prices->pass[SOURCE_model] = (float)step;
-	prices->start[SOURCE_model] = (float)(start / ROUNDS);
-	prices->pass_worst[SOURCE_model] = (float)(draft_model_worst(engine) * (step + start));
+	const double part = cost_between(cost, rows) / rows / price_unit(s);
+	prices->pass[SOURCE_mask] = (float)(part * cost_draft(cost, with));
+	prices->pass_worst[SOURCE_mask] = (float)(part * cost_draft_worst(cost, with));
 }
 
 /* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
@@ -173,13 +158,11 @@ bool plan_passed(const struct session* s, int source) {
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
-	const double c = cost_draft(cost, session_drafts_with(s)),
-	             worst = cost_draft_worst(cost, session_drafts_with(s));
+	const struct variant with = session_drafts_with(s);
+	const double c = cost_draft(cost, with), worst = cost_draft_worst(cost, with);
 	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
 	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
-	*policy =
-	    (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft), .top = TREE_RANKS};
 	while (policy->max_steps > 1 &&
 	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
 		policy->max_steps--;
@@ -244,9 +227,10 @@ void plan_round(struct session* s) {
 		set_prices(s);
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
-	s->plan.draft = (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft),
-	                                      .threshold = (float)s->options.threshold,
-	                                      .top = TREE_RANKS};
+	s->plan.draft =
+	    (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft),
+	                          .threshold = s->plan.rule == RULE_FIXED ? (float)s->options.threshold : 0,
+	                          .top = TREE_RANKS};
 }
 
 bool plan_goes_on(struct session* s) {
@@ -263,7 +247,7 @@ bool plan_goes_on(struct session* s) {
 		return false;
 	}
 	price_passes(s);
-	price_model(s);
+	draft_model_price(s);
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
