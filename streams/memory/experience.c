@@ -1,9 +1,8 @@
-/* Costs and chances as the store's rows. */
+/* Costs and influence as the store's rows. */
 #include "streams/memory/experience.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -85,53 +84,6 @@ bool experience_save_costs(struct store* s, const struct store_model* model, con
 		return false;
 	*passes = cost->passes;
 	return true;
-}
-
-/* ---- chances ------------------------------------------------------------------------------ */
-
-/* "retrieval/2 BIN RANK": what bins and ranks mean changes with the program, which the version tells. */
-enum { EVIDENCE_VERSION = 2 };
-
-static void take_chance(void* user, const struct store_figure* stored) {
-	char name[16];
-	int version, bin, rank, end = 0;
-	if (sscanf(stored->what, "%15[^/]/%d %d %d%n", name, &version, &bin, &rank, &end) != 4 ||
-	    stored->what[end] || version != EVIDENCE_VERSION || bin < 0 || rank < 0 ||
-	    stored->total > stored->samples)
-		return;
-	for (int source = 0; source < DRAFTER_COUNT; source++)
-		if (strcmp(name, drafters[source]->name) == 0)
-			chances_begin(user, source, bin, rank, stored->total, stored->samples);
-}
-
-void experience_load_chances(struct store* s, const struct store_model* model, struct store_place at,
-                             struct chances* chances) {
-	struct error unsaid;
-	store_each_figure(s, model, at, take_chance, chances, &unsaid);
-}
-
-bool experience_save_chances(struct store* s, const struct store_model* model, struct store_place at,
-                             struct chances* chances, struct error* e) {
-	struct store_figure* list = calloc((size_t)DRAFTER_COUNT * EVIDENCE_BINS * CHANCE_RANKS, sizeof *list);
-	int n = 0;
-	if (!list)
-		return error_set(e, "out of memory");
-	for (int source = 0; source < DRAFTER_COUNT; source++)
-		for (int bin = 0; bin < EVIDENCE_BINS; bin++)
-			for (int rank = 0; rank < CHANCE_RANKS; rank++) {
-				const struct tally* t = &chances->fresh[source][bin][rank];
-				if (!(t->trials > 0))
-					continue;
-				list[n].total = (double)t->right;
-				list[n].samples = (double)t->trials;
-				snprintf(list[n++].what, STORE_WHAT, "%s/%d %d %d", drafters[source]->name, EVIDENCE_VERSION,
-				         bin, rank);
-			}
-	const bool good = store_add_figures(s, model, at, list, n, e);
-	if (good)
-		memset(chances->fresh, 0, sizeof chances->fresh);
-	free(list);
-	return good;
 }
 
 /* ---- influence ---------------------------------------------------------------------------- */

@@ -57,8 +57,6 @@ struct memory_watch {
 	struct influence unsaved_influence; /* of this kind, for the store */
 	int64_t unsaved_kind;
 	char unsaved_task[BANK_TASK];
-	int64_t chances_kind; /* of which the session's chances are; 0: none yet */
-	char chances_task[BANK_TASK];
 };
 
 /* Of all owners together. */
@@ -69,14 +67,11 @@ static inline struct memory* memory_common(struct memory* m) { return m->common 
 void memory_take_news(struct memory*);
 
 /* memory_carry.c */
-/* What was measured goes to the store; what cannot be stored is kept for the next time, and false returned
- * with the error set. */
+/* What was measured of influence goes to the store; what cannot be stored is kept for the next time, and
+ * false returned with the error set. */
 bool carry_store(struct memory_watch*, struct error*);
 /* What the text told of influence waits for the store, with its kind. */
 void carry_influence(struct memory_watch*);
-/* The session's chances become those of the kind that is served now, which may have begun as one of the
- * common memory. */
-void carry_chances(struct memory_watch*, int64_t common_kind);
 /* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
  * measured on texts of this label, or of this kind; or of that kind of the common memory, where it is not 0.
  */

@@ -99,6 +99,15 @@ static void name_start(const struct prompt_cache* p, const struct cache* cache, 
 	sha256_end(&hash, name);
 }
 
+void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]) {
+	static const char purpose[] = "swiftlet tenant: ";
+	struct sha256 hash;
+	sha256_start(&hash);
+	sha256_add(&hash, purpose, sizeof purpose - 1);
+	sha256_add(&hash, key, strlen(key));
+	sha256_end(&hash, name);
+}
+
 /* From the name of the page before to that of the one with these tokens. */
 static void name_next(char name[NAME + 1], const int32_t* token) {
 	struct sha256 hash;

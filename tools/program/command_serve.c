@@ -21,8 +21,6 @@ struct serve {
 	const char* cors;
 	bool log;
 	const char* speculation;
-	const char* retrieval;
-	char retrieval_path[1024];
 	struct memory* memory;
 	struct server* server;
 };
@@ -32,16 +30,6 @@ static bool open_memory(struct serve* s, const struct runtime* r, struct error* 
 		return true;
 	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
 	return s->memory != NULL;
-}
-
-/* on: texts are kept where all else is. */
-static bool find_retrieval_store(struct serve* s, const char** path, struct error* e) {
-	if (!s->retrieval || strcmp(s->retrieval, "off") == 0)
-		return true;
-	if (s->wish.no_store)
-		return error_set(e, "--store-retrieval on needs a store: it does not go with --no-store");
-	*path = s->wish.store ? s->wish.store : s->retrieval_path;
-	return s->wish.store || store_default_path(s->retrieval_path, sizeof s->retrieval_path, e);
 }
 
 static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
@@ -65,7 +53,7 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                           .log_requests = s->log,
 	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
 	                           .session = r->options};
-	if (!find_retrieval_store(s, &o.retrieval_store, e) || !open_memory(s, r, e))
+	if (!open_memory(s, r, e))
 		return false;
 	s->server = server_open(&o, r->model, r->engine, s->memory, e);
 	return s->server != NULL;
@@ -202,10 +190,6 @@ int command_serve(int argc, char** argv) {
 	     "which "
 	     "any number of replicas\nshare: what one learns all draft with; no request waits for it",
 	     OPTION_TEXT, &s.wish.store, 0, 0},
-	    {"store-retrieval", 0, "on|off",
-	     "keep the texts of requests in the store, as tokens, so that drafts\ncome from them after a restart "
-	     "and in other replicas: --pool of them\na key (known by a hash), never for another key (off)",
-	     OPTION_TEXT, &s.retrieval, 0, 0},
 	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
 	    {"per-request-spec-decode-metrics", 0, "none|summary",
 	     "summary: answers tell of speculative decoding in vLLM's\nfield metrics.speculative_decoding (none)",
@@ -245,8 +229,5 @@ int command_serve(int argc, char** argv) {
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	if (status == OPTIONS_GO_ON && s.retrieval && strcmp(s.retrieval, "on") != 0 &&
-	    strcmp(s.retrieval, "off") != 0)
-		status = complain(STATUS_USAGE, "serve: --store-retrieval %s: expected on or off", s.retrieval);
 	return status == OPTIONS_GO_ON ? serve(&s, s.wish.model, &options) : status;
 }
