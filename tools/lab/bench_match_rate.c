@@ -136,11 +136,8 @@ static bool take_prompt(struct match_bench* b, const struct prompt* p, struct er
 
 static bool generate(struct match_bench* b, struct session* s, const struct prompt* p, struct generation* g,
                      struct error* error) {
-	struct swiftlet_request request;
-	swiftlet_request_default(&request, &b->part.bench.options);
-	request.prompt = p->id;
-	request.n_prompt = p->n;
-	request.max_tokens = p->max_tokens < ALL_ROWS ? p->max_tokens : ALL_ROWS;
+	const struct swiftlet_request request = request_for(
+	    &b->part.bench.options, p->id, p->n, p->max_tokens < ALL_ROWS ? p->max_tokens : ALL_ROWS, NULL);
 	return generation_run(g, s, &request, error);
 }
 

@@ -42,13 +42,9 @@ static bool find_mask(struct methods_bench* b, struct session* to, struct error*
 	for (int i = 0; good && b->mask_steps < b->learn_steps && i < 8 * texts.n && !interrupted(); i++) {
 		const struct prompt* p = &texts.prompt[i % texts.n];
 		struct generation g = {.show = NULL};
-		struct swiftlet_request request;
 		bench_progress((double)b->mask_steps / (double)b->learn_steps, "self-spec's mask, on %s",
 		               b->learn_input ? b->learn_input : "the usual prompts");
-		swiftlet_request_default(&request, &o);
-		request.prompt = p->id;
-		request.n_prompt = p->n;
-		request.max_tokens = 160;
+		const struct swiftlet_request request = request_for(&o, p->id, p->n, 160, NULL);
 		good = generation_run(&g, s, &request, error);
 		b->mask_steps += g.figures.optimize_steps;
 		generation_free(&g);

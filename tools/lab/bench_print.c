@@ -63,19 +63,14 @@ cJSON* bench_json_row(cJSON* list) {
 	return row;
 }
 
-static int written(bool good) {
-	return good && fflush(stdout) == 0 ? STATUS_DONE
-	                                   : complain(STATUS_FAILED, "standard output could not be written");
-}
-
 int bench_print_json(cJSON* out) {
 	char* text = cJSON_PrintUnformatted(out);
 	cJSON_Delete(out);
 	if (!text)
 		return complain(STATUS_FAILED, "out of memory for the figures");
-	const bool good = puts(text) >= 0;
+	puts(text);
 	free(text);
-	return written(good);
+	return output_written(STATUS_DONE);
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
@@ -178,7 +173,7 @@ static void print_figures(const cJSON* object) {
 int bench_print_tables(cJSON* out) {
 	print_figures(out);
 	cJSON_Delete(out);
-	return written(true);
+	return output_written(STATUS_DONE);
 }
 
 int bench_tell(cJSON* out, bool json) { return json ? bench_print_json(out) : bench_print_tables(out); }

@@ -98,14 +98,11 @@ static void take_prices(struct engine* engine, const struct cost_model* cost) {
 static bool answer(struct contest* t, int which, int prompt, struct watch* w, struct error* error) {
 	struct contender* c = &t->contender[which];
 	const struct prompt* p = &t->prompts.prompt[prompt];
-	struct swiftlet_request request;
 	w->options = &t->bench.options;
 	w->generation.on_step = on_step;
 	w->generation.on_user = w;
-	swiftlet_request_default(&request, session_options(c->session));
-	request.prompt = p->id;
-	request.n_prompt = p->n;
-	request.max_tokens = p->max_tokens;
+	struct swiftlet_request request =
+	    request_for(session_options(c->session), p->id, p->n, p->max_tokens, NULL);
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
@@ -262,13 +259,10 @@ bool way_open(struct way* w, const struct bench* bench, const struct swiftlet_op
 
 static bool start(struct way* w, const struct bench* bench, struct error* error) {
 	int32_t id[WAY_PROMPT];
-	struct swiftlet_request request;
 	if (!bench_prompt(bench, w->prompt++, id, WAY_PROMPT, error))
 		return false;
-	swiftlet_request_default(&request, session_options(w->session));
-	request.prompt = id;
-	request.n_prompt = WAY_PROMPT;
-	request.max_tokens = 512;
+	const struct swiftlet_request request =
+	    request_for(session_options(w->session), id, WAY_PROMPT, 512, NULL);
 	add(&w->ended, &w->now, 1);
 	w->now = (struct answer){.prompts = 0};
 	w->seconds = 0;

@@ -33,6 +33,8 @@ static bool open_memory(struct serve* s, const struct runtime* r, struct error* 
 }
 
 static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
+	if (s->sessions == 0)
+		s->sessions = r->engine->backend->adopt ? 32 : 4;
 	struct server_options o = {.host = s->host,
 	                           .port = (int)s->port,
 	                           .name = r->name,
@@ -79,31 +81,6 @@ static int close_serve(struct serve* s, bool served) {
 	return status;
 }
 
-/* Sequences share a memory of four full contexts, where nothing else is said, and the cache of each begins
- * with what others hold already. */
-static void share_memory(struct runtime* r) {
-	int context;
-	const double bytes = runtime_cache_bytes(r, &context);
-	if (!(r->options.cache_memory > 0))
-		r->options.cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
-}
-
-static bool open_engine(struct runtime* r, struct serve* s, const char* model, struct error* e) {
-	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
-	if (r->model && s->wish.chat_template && !model_take_template(r->model, s->wish.chat_template, e))
-		return false;
-	watch_copy(&r->options);
-	if (r->model)
-		share_memory(r);
-	if (r->model)
-		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
-	if (r->model)
-		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
-	if (r->engine && s->sessions == 0)
-		s->sessions = r->engine->backend->adopt ? 32 : 4;
-	return r->engine != NULL;
-}
-
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
  * block what we block. */
 static void wait_for_end(void) {
@@ -111,15 +88,16 @@ static void wait_for_end(void) {
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
-static int serve(struct serve* s, const char* model, const struct swiftlet_options* options) {
+static int serve(struct serve* s, const struct swiftlet_options* options) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
 	interrupt_watch();
-	struct runtime r = {.options = *options};
+	struct runtime r;
 	struct error e = {{0}};
 	int status;
-	if (open_engine(&r, s, model, &e) && open_server(s, &r, &e)) {
+	s->wish.shared = true;
+	if (runtime_open_engine(&r, &s->wish, options, &e) && open_server(s, &r, &e)) {
 		say_ready(s, &r);
 		wait_for_end();
 		status = close_serve(s, true);
@@ -196,13 +174,8 @@ int command_serve(int argc, char** argv) {
 	     OPTION_TEXT, &s.speculation, 0, 0},
 	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
 	     OPTION_FLAG, &s.log, 0, 0},
-	    {"model", 'm', "MODEL",
-	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, builtin (the "
-	     "default) or synth:SHAPE",
-	     OPTION_TEXT, &s.wish.model, 0, 0},
-	    {"chat-template", 0, "FILE|NAME",
-	     "a chat template instead of the model's, or that of its\nothers by name", OPTION_TEXT,
-	     &s.wish.chat_template, 0, 0},
+	    MODEL_OPTION(s.wish),
+	    TEMPLATE_OPTION(&s.wish.chat_template),
 	    {"alias", 0, "NAME", "the model's name for clients", OPTION_TEXT, &s.wish.alias, 0, 0},
 	};
 	struct command_line line = {
@@ -229,5 +202,5 @@ int command_serve(int argc, char** argv) {
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	return status == OPTIONS_GO_ON ? serve(&s, s.wish.model, &options) : status;
+	return status == OPTIONS_GO_ON ? serve(&s, &options) : status;
 }

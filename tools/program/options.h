@@ -67,6 +67,9 @@ __attribute__((format(printf, 2, 3)))
 #endif
 int complain(int status, const char* format, ...);
 
+/* Flushes standard output: the status given, or STATUS_FAILED with the message where it was not written. */
+int output_written(int status);
+
 /* Of n names the one nearest to a mistyped one, or NULL when none is near. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n);
 

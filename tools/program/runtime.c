@@ -76,11 +76,6 @@ static void show_share(void* user, double share) {
 		fputs("\r\033[K", stderr);
 }
 
-void watch_copy(struct swiftlet_options* options) {
-	if (isatty(STDERR_FILENO))
-		options->progress = show_share;
-}
-
 void say_copy(swiftlet_engine* engine, const struct swiftlet_options* options, bool at_end) {
 	const char* note = swiftlet_engine_note(engine);
 	const bool asked = options->draft_bits > 0, terminal = isatty(STDERR_FILENO) != 0;
@@ -90,28 +85,36 @@ void say_copy(swiftlet_engine* engine, const struct swiftlet_options* options, b
 		fprintf(stderr, "%s\n", note);
 }
 
-int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
+bool runtime_open_engine(struct runtime* runtime, const struct runtime_wish* wish,
+                         const struct swiftlet_options* options, struct error* error) {
+	*runtime = (struct runtime){.options = *options};
+	struct swiftlet_options* const o = &runtime->options;
+	if (isatty(STDERR_FILENO))
+		o->progress = show_share;
+	runtime->model = open_aloud(wish->model, o, error->message, sizeof error->message);
+	if (!runtime->model ||
+	    (wish->chat_template && !model_take_template(runtime->model, wish->chat_template, error)))
+		return false;
+	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
+	int context;
+	const double bytes = runtime_cache_bytes(runtime, &context);
+	if (wish->shared && !(o->cache_memory > 0)) /* each cache begins with what others hold already */
+		o->cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
+	runtime->engine = swiftlet_engine_open(runtime->model, o, error->message, sizeof error->message);
+	return runtime->engine != NULL;
+}
+
+int runtime_open(struct runtime* runtime, const struct runtime_wish* wish,
                  const struct swiftlet_options* options, double started) {
 	struct error error = {{0}};
-	*runtime = (struct runtime){.options = *options};
-	watch_copy(&runtime->options);
-	options = &runtime->options;
-	runtime->model = open_aloud(model, options, error.message, sizeof error.message);
-	if (runtime->model && wish->chat_template &&
-	    !model_take_template(runtime->model, wish->chat_template, &error))
+	if (!runtime_open_engine(runtime, wish, options, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
-	if (runtime->model)
-		runtime->engine = swiftlet_engine_open(runtime->model, options, error.message, sizeof error.message);
-	if (runtime->engine)
-		runtime->session =
-		    swiftlet_session_open(runtime->engine, options, error.message, sizeof error.message);
-	if (!runtime->session)
-		return complain(STATUS_FAILED, "%s", error.message);
-	say_copy(runtime->engine, options, false);
-	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
-	if (wish->mask && !start_mask(runtime, wish, &error))
-		return complain(STATUS_FAILED, "%s", error.message);
-	if (!open_memory(runtime, wish, &error))
+	runtime->session =
+	    swiftlet_session_open(runtime->engine, &runtime->options, error.message, sizeof error.message);
+	if (runtime->session)
+		say_copy(runtime->engine, &runtime->options, false);
+	if (!runtime->session || (wish->mask && !start_mask(runtime, wish, &error)) ||
+	    !open_memory(runtime, wish, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	runtime->load_seconds = seconds_now() - started;
 	return OPTIONS_GO_ON;
