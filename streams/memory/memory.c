@@ -245,33 +245,15 @@ bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, s
 	return good;
 }
 
-struct sought {
-	const struct bank_entry* entry;
-	int64_t id;
-};
-static bool seek(void* user, const struct store_mask* stored) {
-	struct sought* s = user;
-	const struct bank_entry* e = &stored->entry;
-	if (strcmp(e->task, s->entry->task) != 0 || !mask_equal(&e->mask, &s->entry->mask) ||
-	    (!e->task[0] && e->kind != s->entry->kind))
-		return true;
-	s->id = stored->id;
-	return false;
-}
-
 static int remove_from(struct memory* m, int64_t id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	int found = 0;
 	for (int i = 0; i < m->bank->n && !found; i++) {
-		struct bank_entry* entry = &m->bank->entry[i];
+		const struct bank_entry* entry = &m->bank->entry[i];
 		if (entry->id != id)
 			continue;
-		found = 1;
-		struct sought sought = {.entry = entry};
-		if (m->store && (!store_each(m->store, m->model.fingerprint, seek, &sought, e) ||
-		                 (sought.id && store_delete(m->store, sought.id, e) < 0)))
-			found = -1;
-		else
+		found = !m->store || store_forget(m->store, &m->model, entry, e) ? 1 : -1;
+		if (found > 0)
 			bank_remove(m->bank, id);
 	}
 	pthread_mutex_unlock(&m->lock);

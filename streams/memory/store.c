@@ -119,8 +119,12 @@ int store_delete(struct store* s, int64_t id, struct error* e) {
 	const int there = store_get(s, id, &found, e);
 	if (there <= 0)
 		return there;
-	const struct store_job job = {.kind = JOB_DELETE, .model = found.model, .entry = &found.entry, .n = 1};
-	return run(s, &job, e) ? 1 : -1;
+	return store_forget(s, &found.model, &found.entry, e) ? 1 : -1;
+}
+
+bool store_forget(struct store* s, const struct store_model* model, const struct bank_entry* entry,
+                  struct error* e) {
+	return run(s, &(struct store_job){.kind = JOB_DELETE, .model = *model, .entry = entry, .n = 1}, e);
 }
 
 bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_kind, struct error* e) {

@@ -85,6 +85,8 @@ bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user
 int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
 /* 1 deleted, 0 not there, -1 error. */
 int store_delete(struct store*, int64_t id, struct error*);
+/* Deletes the row of this model, task, kind and mask, where there is one. */
+bool store_forget(struct store*, const struct store_model*, const struct bank_entry*, struct error*);
 
 /* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
 bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);

@@ -242,7 +242,7 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	    " AND kind = ?3 AND skipped = ?4",
 	    "deleting a mask", e,
 	    sql_with(sql_of_text(job->model.fingerprint), sql_of_text(job->entry->task),
-	             sql_of_int(job->entry->kind), sql_of_text(text)));
+	             sql_of_int(*job->entry->task ? 0 : job->entry->kind), sql_of_text(text)));
 }
 
 /* A settled mask outranks all others: it is what its kind of text is served with. */

@@ -5,6 +5,7 @@
 #include "kernels/synth_value.h"
 #include "tools/lab/bench.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
@@ -51,19 +52,6 @@ void bench_describe(const struct bench* bench, cJSON* out) {
 
 /* ---- prompts ------------------------------------------------------------------------------ */
 
-/* Of GSM8K (MIT licence) and public-domain text (Carroll, 1865; the United States, 1776). */
-static const char* const texts[] = {
-    ("Question: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in "
-     "May. How many clips did Natalia sell altogether in April and May?\nAnswer:"),
-    ("Alice was beginning to get very tired of sitting by her sister on the bank, and of having nothing to "
-     "do: once or twice she had peeped into the book her sister was reading, but it had no pictures or "
-     "conversations in it, and where is the use of a book, thought Alice,"),
-    ("Question: Weng earns $12 an hour for babysitting. Yesterday, she just did 50 minutes of babysitting. "
-     "How much did she earn?\nAnswer:"),
-    ("When in the Course of human events, it becomes necessary for one people to dissolve the political "
-     "bands which have connected them with another, and to assume among the powers of the earth,"),
-};
-
 static bool is_made_up(const struct bench* bench) {
 	return bench->model->weights.embedding.synth.kind != SYNTH_NONE;
 }
@@ -80,7 +68,7 @@ bool bench_prompt(const struct bench* bench, uint64_t index, int32_t* id, int n,
 		}
 		return true;
 	}
-	const char* text = texts[index % (sizeof texts / sizeof *texts)];
+	const char* text = usual_prompt[index % USUAL_PROMPTS];
 	int32_t* all = swiftlet_tokenize(bench->model, text, strlen(text), &have);
 	if (!all || have == 0) {
 		free(all);
