@@ -182,8 +182,9 @@ static bool set_up(struct store* s, struct error* e) {
 		return false;
 	s->postgres->in_transaction = true;
 	const int64_t version = read_version(s, doing, e);
-	const bool good = version >= 0 && (version == STORE_SCHEMA || (s->driver->execute(s, tables, doing, e) &&
-	                                                               s->driver->execute(s, header, doing, e)));
+	const bool good = version >= 0 && store_check_schema(s, version, 1, e) &&
+	                  (version == STORE_SCHEMA ||
+	                   (s->driver->execute(s, tables, doing, e) && s->driver->execute(s, header, doing, e)));
 	if (!s->driver->end(s, good, doing, e))
 		return false;
 	store_tell_upgrade(s, version, FIGURES_SINCE);

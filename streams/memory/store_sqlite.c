@@ -167,7 +167,7 @@ static bool set_up(struct store* s, struct error* e) {
 	/* read again under the lock: another process may have been first */
 	const int64_t version = pragma(s, "PRAGMA user_version", doing, e);
 	const bool good =
-	    version >= 0 &&
+	    version >= 0 && store_check_schema(s, version, MASKS_SINCE, e) &&
 	    execute(s, STORE_TABLES("INTEGER PRIMARY KEY AUTOINCREMENT") STORE_FORGOTTEN, doing, e) &&
 	    execute(s, header, doing, e);
 	if (!end(s, good, doing, e))

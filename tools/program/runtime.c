@@ -184,57 +184,42 @@ bool runtime_save_mask(const struct runtime* runtime, const struct runtime_wish*
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static int32_t* from_bos(const swiftlet_model* model, int* n, struct error* error) {
-	const int32_t bos = tokenizer_bos(model->tokenizer);
-	if (bos < 0) {
-		error_set(error, "the prompt is empty and the model %s has no BOS token to start from", model->name);
-		return NULL;
+/* Its ids are malloc'd, though there be none; NULL with the error set. */
+static int32_t* encode(const swiftlet_model* model, const char* text, size_t size, int flags, int* n,
+                       struct error* error) {
+	struct token_list list = {0};
+	const bool good = tokenizer_encode(model->tokenizer, text, size, flags, &list);
+	if (!good) {
+		token_list_free(&list);
+		error_set(error, "out of memory for the ids of a text of %zu bytes", size);
 	}
-	int32_t* const id = malloc(sizeof *id);
-	if (!id) {
-		error_set(error, "out of memory");
-		return NULL;
-	}
-	id[0] = bos;
-	*n = 1;
-	return id;
+	*n = list.n;
+	return list.id || !good ? list.id : malloc(sizeof *list.id);
 }
 
 int32_t* prompt_tokens(const swiftlet_model* model, const char* text, size_t size, bool no_special, int* n,
                        struct error* error) {
-	if (!utf8_valid(text, size)) {
-		error_set(error, "the prompt is not UTF-8");
-		return NULL;
-	}
-	if (size == 0)
-		return from_bos(model, n, error);
+	const int32_t bos = tokenizer_bos(model->tokenizer);
 	int32_t* id = NULL;
-	if (no_special) {
-		struct token_list list = {0};
-		const int flags = TOKENIZE_NO_SPECIAL | TOKENIZE_ADD_SPECIAL;
-		if (!tokenizer_encode(model->tokenizer, text, size, flags, &list))
-			token_list_free(&list);
-		id = list.id;
-		*n = list.n;
-	} else {
-		id = swiftlet_tokenize(model, text, size, n);
+	if (!utf8_valid(text, size))
+		error_set(error, "the prompt is not UTF-8");
+	else if (size > 0)
+		id = encode(model, text, size, TOKENIZE_ADD_SPECIAL | (no_special ? TOKENIZE_NO_SPECIAL : 0), n,
+		            error);
+	else if (bos < 0)
+		error_set(error, "the prompt is empty and the model %s has no BOS token to start from", model->name);
+	else if (!(id = malloc(sizeof *id)))
+		error_set(error, "out of memory");
+	else {
+		*n = 1;
+		*id = bos;
 	}
-	if (!id)
-		error_set(error, "out of memory for the ids of a prompt of %zu bytes", size);
 	return id;
 }
 
 int32_t* expected_tokens(const swiftlet_model* model, const char* text, size_t size, int* n,
                          struct error* error) {
-	struct token_list list = {0};
-	*n = 0;
-	if (!tokenizer_encode(model->tokenizer, text, size, TOKENIZE_NO_SPECIAL, &list)) {
-		token_list_free(&list);
-		error_set(error, "out of memory for the ids of an expected text of %zu bytes", size);
-		return NULL;
-	}
-	*n = list.n;
-	return list.id;
+	return encode(model, text, size, TOKENIZE_NO_SPECIAL, n, error);
 }
 
 bool check_json(const char* what, const char* text, size_t size, char first, struct error* error) {
