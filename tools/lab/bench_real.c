@@ -24,7 +24,7 @@ static bool enter(struct contest* t, const char* name, enum swiftlet_method meth
 	options.drafters &= which;
 	if (!contest_enter(t, name, &options, &why, error))
 		return false;
-	return t->contender[t->n - 1].session || error_set(error, "%s", why.message);
+	return t->contender[t->n - 1].way.session || error_set(error, "%s", why.message);
 }
 
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
@@ -57,7 +57,7 @@ static void tell_choice(const struct contest* t, cJSON* list, const char* name, 
 static void tell_contender(const struct contest* t, cJSON* list, int which) {
 	const struct answer sum = contest_sum(t, which, every_prompt);
 	cJSON* const out = bench_json_row(list);
-	cJSON_AddStringToObject(out, "name", t->contender[which].name);
+	cJSON_AddStringToObject(out, "name", t->contender[which].way.name);
 	cJSON_AddNumberToObject(out, "tokens", (double)sum.timed);
 	bench_json_number(out, "tokens_per_second", answer_speed(&sum));
 	bench_json_number(out, "over_plain", contest_over_plain(t, which, every_prompt));

@@ -128,7 +128,7 @@ static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 /* Sessions that know nothing and a plain one, all of them slice by slice in turns: times over plain. */
 static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][MOST_PAIRS], struct error* error) {
 	const struct bench* bench = &w->part.bench;
-	struct way way[RATIOS + 1] = {{.name = NULL}};
+	struct way way[RATIOS + 1] = {{.running = false}};
 	bool good = true;
 	engine_forget_costs(bench->engine);
 	for (int k = 0; good && k <= RATIOS; k++) {

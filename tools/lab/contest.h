@@ -12,7 +12,7 @@
 
 /* ---- by prompt ---------------------------------------------------------------------------- */
 
-enum { MOST_CONTENDERS = 64, MOST_TASKS = 32 };
+enum { MOST_CONTENDERS = 64, MOST_TASKS = 32, MOST_SLICES = 64 };
 
 /* To one prompt, or the sums over some. */
 struct answer {
@@ -25,12 +25,27 @@ struct answer {
 	    host; /* of it: draft steps, plain steps, scoring proposals, outside of passes */
 };
 
-struct contender {
+/* A session and the texts that it writes. */
+struct way {
 	char name[40];
 	swiftlet_session* session; /* owned; NULL: takes no part */
+	bool running;
+	int exit_block; /* of the last text; 0: none */
+	struct answer ended, now,
+	    before;          /* of the texts that are over; of the one at hand; what is not counted */
+	double seconds, cpu; /* of decoding the text at hand */
+	int32_t* token;      /* (n_token) those that were emitted */
+	int n_token, capacity;
+	/* by slices alone */
+	uint64_t prompt;           /* number of the next text's */
+	double background_before;  /* seconds of the search's own thread */
+	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
+};
+
+struct contender {
+	struct way way;
 	struct cost_model cost;
 	struct answer* answer; /* (prompts) owned */
-	int exit_block;        /* of the last prompt; 0: none */
 };
 
 struct contest {
@@ -71,21 +86,7 @@ void answer_json(const struct answer*, double plain_step_seconds, cJSON* out);
 
 /* ---- by slices ---------------------------------------------------------------------------- */
 
-enum { MOST_SLICES = 64, MOST_WAYS = 4, WAY_PROMPT = 32 };
-
-struct way {
-	const char* name;
-	swiftlet_session* session; /* owned; NULL: takes no part */
-	uint64_t prompt;           /* number of the next text's */
-	bool running;
-	struct answer ended, now,
-	    before;                /* of the texts that are over; of the one at hand; what is not counted */
-	double seconds;            /* of decoding the text at hand */
-	double background_before;  /* of the search's own thread */
-	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
-	int32_t* token;            /* (n_token) every one that was emitted */
-	int n_token, capacity;
-};
+enum { MOST_WAYS = 4, WAY_PROMPT = 32 };
 
 /* `prompt`: number of its first text's; texts have 512 tokens. */
 bool way_open(struct way*, const struct bench*, const struct swiftlet_options*, uint64_t prompt,
