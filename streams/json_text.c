@@ -216,33 +216,6 @@ bool json_check(const char* text, size_t size, struct error* error) {
 	return good || error_set(error, "not JSON, at byte %zu: %s", c.at + 1, c.wrong);
 }
 
-const char* json_member(const char* text, size_t size, const char* name, size_t* value_size) {
-	struct cursor c = {.text = text, .size = size};
-	skip_space(&c);
-	if (peek(&c) != '{')
-		return NULL;
-	c.at++;
-	for (;;) {
-		skip_space(&c);
-		const size_t start = c.at;
-		if (!skip_name(&c))
-			return NULL;
-		const size_t value = c.at, length = strlen(name);
-		const bool found = value - start >= length + 2 && memcmp(text + start + 1, name, length) == 0 &&
-		                   text[start + 1 + length] == '"';
-		if (!skip_value(&c))
-			return NULL;
-		if (found) {
-			*value_size = c.at - value;
-			return text + value;
-		}
-		skip_space(&c);
-		if (peek(&c) != ',')
-			return NULL;
-		c.at++;
-	}
-}
-
 bool json_next(const char* text, size_t size, struct json_item* item) {
 	struct cursor c = {.text = text, .size = size};
 	skip_space(&c);
@@ -274,6 +247,16 @@ bool json_next(const char* text, size_t size, struct json_item* item) {
 	item->value = text + start;
 	item->value_size = c.at - start;
 	return true;
+}
+
+const char* json_member(const char* text, size_t size, const char* name, size_t* value_size) {
+	struct json_item item = {0};
+	while (json_next(text, size, &item))
+		if (item.name && item.name_size == strlen(name) && memcmp(item.name, name, item.name_size) == 0) {
+			*value_size = item.value_size;
+			return item.value;
+		}
+	return NULL;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

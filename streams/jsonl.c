@@ -7,17 +7,8 @@
 #include "core/files/json.h"
 #include "streams/json_text.h"
 
-static char* copy(const char* text, size_t size) {
-	char* const out = malloc(size + 1);
-	if (out) {
-		memcpy(out, text, size);
-		out[size] = 0;
-	}
-	return out;
-}
-
 static bool copy_string(const cJSON* item, char** out, struct error* error) {
-	*out = copy(item->valuestring, strlen(item->valuestring));
+	*out = strdup(item->valuestring);
 	return *out || error_set(error, "out of memory");
 }
 
@@ -67,7 +58,7 @@ static bool read_prompt(const cJSON* root, const char* line, size_t size, struct
 
 /* cJSON reads no number of more than 63 characters, and an id may be any: it is read as 0 here. */
 static cJSON* parse_but_id(const char* text, size_t size, size_t id_at, size_t id_size) {
-	char* const line = copy(text, size);
+	char* const line = strndup(text, size);
 	if (!line)
 		return NULL;
 	if (id_size > 0) {
@@ -86,7 +77,7 @@ bool instance_parse(const char* text, size_t size, struct instance* out, struct 
 		return false;
 	size_t id_size = 0;
 	const char* const id = json_member(text, size, "id", &id_size);
-	if (id && !(out->id = copy(id, id_size)))
+	if (id && !(out->id = strndup(id, id_size)))
 		return error_set(error, "out of memory");
 	cJSON* const root = parse_but_id(text, size, id ? (size_t)(id - text) : 0, id_size);
 	if (!root)

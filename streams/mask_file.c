@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,23 +71,33 @@ struct place {
 	struct error* error;
 };
 
+static bool wrong(const struct place* at, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+/* False, with "FILE: mask N: " before what is said. */
+static bool wrong(const struct place* at, const char* format, ...) {
+	char said[400];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(said, sizeof said, format, arguments);
+	va_end(arguments);
+	return error_set(at->error, "%s: mask %d: %s", at->file, at->index + 1, said);
+}
+
 static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
                         const struct place* at) {
 	const cJSON* const list = cJSON_GetObjectItemCaseSensitive(object, field);
 	if (!cJSON_IsArray(list))
-		return error_set(at->error, "%s: mask %d: \"%s\" is %s, expected a list of blocks", at->file,
-		                 at->index + 1, field, list ? "no list" : "missing");
+		return wrong(at, "\"%s\" is %s, expected a list of blocks", field, list ? "no list" : "missing");
 	const int limit = blocks > 0 ? blocks : MAX_BLOCKS;
 	const cJSON* item;
 	cJSON_ArrayForEach (item, list) {
 		int64_t b;
 		char shown[80];
 		if (!json_whole(item, 0, limit - 1, &b))
-			return error_set(at->error, "%s: mask %d: \"%s\" holds %s, expected blocks from 0 to %d",
-			                 at->file, at->index + 1, field, json_show(item, shown, sizeof shown), limit - 1);
+			return wrong(at, "\"%s\" holds %s, expected blocks from 0 to %d", field,
+			             json_show(item, shown, sizeof shown), limit - 1);
 		if (mask_has(mask, 2 * (int)b + kind))
-			return error_set(at->error, "%s: mask %d: \"%s\" holds block %d twice", at->file, at->index + 1,
-			                 field, (int)b);
+			return wrong(at, "\"%s\" holds block %d twice", field, (int)b);
 		mask_set(mask, 2 * (int)b + kind, true);
 	}
 	return true;
@@ -95,26 +106,24 @@ static bool read_blocks(const cJSON* object, const char* field, int kind, int bl
 /* An optional string; null and absent are "". */
 static bool read_string(const cJSON* object, const char* field, char* out, size_t size,
                         const struct place* at) {
-	const cJSON* const item = cJSON_GetObjectItemCaseSensitive(object, field);
-	if (!item || cJSON_IsNull(item))
+	const cJSON* const item = json_field(object, field);
+	if (!item)
 		return true;
 	if (!cJSON_IsString(item) || strlen(item->valuestring) >= size)
-		return error_set(at->error, "%s: mask %d: \"%s\" is %s, expected a string of at most %zu bytes",
-		                 at->file, at->index + 1, field, cJSON_IsString(item) ? "too long" : "no string",
-		                 size - 1);
-	memcpy(out, item->valuestring, strlen(item->valuestring) + 1);
+		return wrong(at, "\"%s\" is %s, expected a string of at most %zu bytes", field,
+		             cJSON_IsString(item) ? "too long" : "no string", size - 1);
+	strcpy(out, item->valuestring);
 	return true;
 }
 
 /* An optional figure in [least, most]; null and absent leave *out as it is. */
 static bool read_figure(const cJSON* object, const char* field, double least, double most, double* out,
                         const struct place* at) {
-	const cJSON* const item = cJSON_GetObjectItemCaseSensitive(object, field);
-	if (!item || cJSON_IsNull(item))
+	const cJSON* const item = json_field(object, field);
+	if (!item)
 		return true;
 	if (!cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= most))
-		return error_set(at->error, "%s: mask %d: \"%s\" is out of range, expected %g to %g or null",
-		                 at->file, at->index + 1, field, least, most);
+		return wrong(at, "\"%s\" is out of range, expected %g to %g or null", field, least, most);
 	*out = item->valuedouble;
 	return true;
 }
@@ -125,17 +134,17 @@ static bool read_stored(const cJSON* object, int blocks, struct mask* mask, cons
 	const cJSON* const head = cJSON_GetObjectItemCaseSensitive(stored, "head");
 	struct mask set = {.word = {0}};
 	if (!cJSON_IsObject(stored) || (head && !cJSON_IsBool(head)))
-		return error_set(at->error,
-		                 "%s: mask %d: \"stored\" is %s, expected {\"attention\": [...], \"mlp\": [...], "
-		                 "\"head\": true or false}",
-		                 at->file, at->index + 1, stored ? "something else" : "missing");
+		return wrong(at,
+		             "\"stored\" is %s, expected {\"attention\": [...], \"mlp\": [...], \"head\": true or "
+		             "false}",
+		             stored ? "something else" : "missing");
 	if (!read_blocks(stored, "attention", 0, blocks, &set, at) ||
 	    !read_blocks(stored, "mlp", 1, blocks, &set, at))
 		return false;
 	for (int s = 0; s < 2 * MAX_BLOCKS; s++)
 		if (mask_has(&set, s) && mask_has(mask, s))
-			return error_set(at->error, "%s: mask %d: the %s of block %d is both skipped and in \"stored\"",
-			                 at->file, at->index + 1, s % 2 ? "MLP" : "attention", s / 2);
+			return wrong(at, "the %s of block %d is both skipped and in \"stored\"",
+			             s % 2 ? "MLP" : "attention", s / 2);
 	memcpy(mask->stored, set.word, sizeof mask->stored);
 	mask->stored_head = cJSON_IsTrue(head) ? 1 : 0;
 	return true;
@@ -147,8 +156,8 @@ static bool read_entry(const cJSON* object, struct mask_entry* entry, const stru
 	const char* const is = cJSON_IsString(format) ? format->valuestring : "";
 	const bool states = strcmp(is, states_format_name) == 0;
 	if (!states && strcmp(is, format_name) != 0)
-		return error_set(at->error, "%s: mask %d: \"format\" is \"%s\", expected \"%s\" or \"%s\"", at->file,
-		                 at->index + 1, is, format_name, states_format_name);
+		return wrong(at, "\"format\" is \"%.100s\", expected \"%s\" or \"%s\"", is, format_name,
+		             states_format_name);
 	double blocks = 0, served = 0;
 	const bool good = read_string(object, "model", entry->model, sizeof entry->model, at) &&
 	                  read_string(object, "fingerprint", entry->fingerprint, sizeof entry->fingerprint, at) &&
@@ -163,8 +172,7 @@ static bool read_entry(const cJSON* object, struct mask_entry* entry, const stru
 	                  read_figure(object, "skip_ratio", 0, 1, &entry->skip_ratio, at) &&
 	                  read_figure(object, "tokens_served", 0, 9007199254740992.0, &served, at);
 	if (good && blocks != floor(blocks))
-		return error_set(at->error, "%s: mask %d: \"blocks\" is %g, expected a whole number", at->file,
-		                 at->index + 1, blocks);
+		return wrong(at, "\"blocks\" is %g, expected a whole number", blocks);
 	entry->blocks = (int)blocks;
 	entry->tokens_served = (int64_t)served;
 	return good;

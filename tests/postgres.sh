@@ -27,10 +27,9 @@ start() {
 	(cd "$folder" && "${as_nobody[@]}" "$programs/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 300 start -o \
 		"-k $folder -c listen_addresses='' -c fsync=off -c shared_buffers=16MB -c max_connections=40" > /dev/null) ||
 		{ tail -20 "$folder/log" >&2; exit 1; }
-	# the service's role stands above nothing: superusers are refused
+	# the service's role stands above nothing
 	"$programs/psql" -q -X -h "$folder" -U postgres -d postgres > /dev/null 2>&1 << 'SQL' || true
 CREATE ROLE swiftlet LOGIN CREATEDB; ALTER DATABASE postgres OWNER TO swiftlet;
-CREATE ROLE above LOGIN BYPASSRLS; GRANT swiftlet TO above;
 SQL
 }
 

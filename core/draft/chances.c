@@ -50,15 +50,6 @@ void chances_first_anew(struct chances* chances, int source, float start) {
 	chances->misses[source] = (struct misses){0, 0};
 }
 
-void chances_begin(struct chances* chances, int source, int bin, int rank, double right, double trials) {
-	if (bin < 0 || bin >= drafters[source]->bins || rank < 0 || rank >= CHANCE_RANKS || !(trials > 0))
-		return;
-	struct tally* tally = &chances->seen[source][bin][rank];
-	const double most = (double)memory / 2, share = trials > most ? most / trials : 1;
-	if (tally->trials <= 0)
-		*tally = (struct tally){(float)(right * share), (float)(trials * share)};
-}
-
 static void count_misses(struct misses* misses, float said, bool right) {
 	misses->came = misses->came * (1 - 1 / first_memory) + (right ? 0.0f : 1.0f);
 	misses->expected = misses->expected * (1 - 1 / first_memory) + 1 - said;
@@ -66,7 +57,6 @@ static void count_misses(struct misses* misses, float said, bool right) {
 
 void chances_see(struct chances* chances, int source, int bin, int rank, bool right) {
 	count(&chances->seen[source][bin][rank], right, memory);
-	count(&chances->fresh[source][bin][rank], right, INFINITY);
 	if (rank % TREE_RANKS > 0)
 		return;
 	count(&chances->first[source], right, first_memory);

@@ -25,7 +25,6 @@ struct misses {
 
 struct chances {
 	struct tally seen[DRAFTER_COUNT][EVIDENCE_BINS][CHANCE_RANKS];
-	struct tally fresh[DRAFTER_COUNT][EVIDENCE_BINS][CHANCE_RANKS]; /* trials that nobody has stored yet */
 	struct tally first[DRAFTER_COUNT]; /* each drafter's first choices, whatever the evidence */
 	struct misses misses[DRAFTER_COUNT];
 };
@@ -38,8 +37,6 @@ float chances_first(const struct chances*, int source);
 /* The drafter is not what it was (another mask): its first choices are right as often as `start` says, NaN
  * where that is not known, which is held worth a few trials. */
 void chances_first_anew(struct chances*, int source, float start);
-/* What earlier runs counted of a bin, where nothing was counted here yet; it fades like what is. */
-void chances_begin(struct chances*, int source, int bin, int rank, double right, double trials);
 /* One trial. */
 void chances_see(struct chances*, int source, int bin, int rank, bool right);
 

@@ -1,9 +1,8 @@
-/* Costs and chances as the store's rows. */
+/* Costs and influence as the store's rows. */
 #include "streams/memory/experience.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,28 +26,31 @@ struct figure {
 	int* seen;
 };
 
-/* A figure by its name: "plain", "draft", "low", "score", "rows-N" where N is a knot's place. */
-static struct figure figure_of(struct cost_model* c, const char* what) {
-	int knot;
-	if (strcmp(what, "plain") == 0)
-		return (struct figure){&c->plain, &c->plain_seen};
-	if (strcmp(what, "draft") == 0)
-		return (struct figure){&c->draft_ratio, &c->draft_seen};
-	if (strcmp(what, "low") == 0)
-		return (struct figure){&c->low_ratio, &c->low_seen};
-	if (strcmp(what, "score") == 0)
-		return (struct figure){&c->score_ratio, &c->score_seen};
-	if (sscanf(what, "rows-%d", &knot) == 1 && knot >= 0 && knot < COST_KNOTS)
-		return (struct figure){&c->rows[knot], &c->rows_seen[knot]};
-	return (struct figure){NULL, NULL};
+/* "rows-N", N a knot's place, and after them the prices of other passes. */
+enum { COSTS = COST_KNOTS + 4 };
+
+static struct figure figure_of(struct cost_model* c, int i, char what[STORE_WHAT]) {
+	static const char* const name[] = {"plain", "draft", "low", "score"};
+	const struct figure other[] = {{&c->plain, &c->plain_seen},
+	                               {&c->draft_ratio, &c->draft_seen},
+	                               {&c->low_ratio, &c->low_seen},
+	                               {&c->score_ratio, &c->score_seen}};
+	if (i < COST_KNOTS)
+		snprintf(what, STORE_WHAT, "rows-%d", i);
+	else
+		snprintf(what, STORE_WHAT, "%s", name[i - COST_KNOTS]);
+	return i < COST_KNOTS ? (struct figure){&c->rows[i], &c->rows_seen[i]} : other[i - COST_KNOTS];
 }
 
 static void take_cost(void* user, const struct store_figure* stored) {
-	const struct figure f = figure_of(user, stored->what);
-	if (!f.mean || *f.seen > 0 || !(stored->total > 0))
-		return;
-	*f.mean = stored->total / stored->samples;
-	*f.seen = 1;
+	char what[STORE_WHAT];
+	for (int i = 0; i < COSTS; i++) {
+		const struct figure f = figure_of(user, i, what);
+		if (strcmp(what, stored->what) != 0 || *f.seen > 0 || !(stored->total > 0))
+			continue;
+		*f.mean = stored->total / stored->samples;
+		*f.seen = 1;
+	}
 }
 
 static struct store_place costs_of(const char* device) { return (struct store_place){device, "", 0}; }
@@ -61,22 +63,13 @@ void experience_load_costs(struct store* s, const struct store_model* model, con
 
 bool experience_save_costs(struct store* s, const struct store_model* model, const char* device,
                            const struct cost_model* cost, int64_t* passes, struct error* e) {
-	static const char* const ratio[] = {"plain", "draft", "low", "score"};
 	struct cost_model copy = *cost;
-	struct store_figure list[COST_KNOTS + 4];
+	struct store_figure list[COSTS];
 	int n = 0;
-	if (cost->passes == *passes)
-		return true;
-	for (int i = 0; i < COST_KNOTS + 4; i++) {
-		char* const what = list[n].what;
-		if (i < COST_KNOTS && (cost->rows_last[i] <= *passes || cost->rows_seen[i] < 1))
-			continue;
-		if (i < COST_KNOTS)
-			snprintf(what, STORE_WHAT, "rows-%d", i);
-		else
-			snprintf(what, STORE_WHAT, "%s", ratio[i - COST_KNOTS]);
-		const struct figure f = figure_of(&copy, what);
-		if (*f.seen < 1 || !(*f.mean > 0))
+	for (int i = 0; i < COSTS && cost->passes != *passes; i++) {
+		const struct figure f = figure_of(&copy, i, list[n].what);
+		const bool old = i < COST_KNOTS && cost->rows_last[i] <= *passes;
+		if (old || *f.seen < 1 || !(*f.mean > 0))
 			continue;
 		list[n].total = *f.mean;
 		list[n++].samples = 1;
@@ -85,53 +78,6 @@ bool experience_save_costs(struct store* s, const struct store_model* model, con
 		return false;
 	*passes = cost->passes;
 	return true;
-}
-
-/* ---- chances ------------------------------------------------------------------------------ */
-
-/* "retrieval/2 BIN RANK": what bins and ranks mean changes with the program, which the version tells. */
-enum { EVIDENCE_VERSION = 2 };
-
-static void take_chance(void* user, const struct store_figure* stored) {
-	char name[16];
-	int version, bin, rank, end = 0;
-	if (sscanf(stored->what, "%15[^/]/%d %d %d%n", name, &version, &bin, &rank, &end) != 4 ||
-	    stored->what[end] || version != EVIDENCE_VERSION || bin < 0 || rank < 0 ||
-	    stored->total > stored->samples)
-		return;
-	for (int source = 0; source < DRAFTER_COUNT; source++)
-		if (strcmp(name, drafters[source]->name) == 0)
-			chances_begin(user, source, bin, rank, stored->total, stored->samples);
-}
-
-void experience_load_chances(struct store* s, const struct store_model* model, struct store_place at,
-                             struct chances* chances) {
-	struct error unsaid;
-	store_each_figure(s, model, at, take_chance, chances, &unsaid);
-}
-
-bool experience_save_chances(struct store* s, const struct store_model* model, struct store_place at,
-                             struct chances* chances, struct error* e) {
-	struct store_figure* list = calloc((size_t)DRAFTER_COUNT * EVIDENCE_BINS * CHANCE_RANKS, sizeof *list);
-	int n = 0;
-	if (!list)
-		return error_set(e, "out of memory");
-	for (int source = 0; source < DRAFTER_COUNT; source++)
-		for (int bin = 0; bin < EVIDENCE_BINS; bin++)
-			for (int rank = 0; rank < CHANCE_RANKS; rank++) {
-				const struct tally* t = &chances->fresh[source][bin][rank];
-				if (!(t->trials > 0))
-					continue;
-				list[n].total = (double)t->right;
-				list[n].samples = (double)t->trials;
-				snprintf(list[n++].what, STORE_WHAT, "%s/%d %d %d", drafters[source]->name, EVIDENCE_VERSION,
-				         bin, rank);
-			}
-	const bool good = store_add_figures(s, model, at, list, n, e);
-	if (good)
-		memset(chances->fresh, 0, sizeof chances->fresh);
-	free(list);
-	return good;
 }
 
 /* ---- influence ---------------------------------------------------------------------------- */

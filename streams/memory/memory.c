@@ -19,15 +19,7 @@ static bool served_well(const struct bank_record* r) {
 	return r->tokens >= MEMORY_HOLD / 2 && memory_drafts_well(r);
 }
 
-static bool restore(void* user, const struct store_mask* stored) {
-	struct memory* m = user;
-	struct bank_entry entry = stored->entry;
-	entry.settled |= served_well(&entry.record);
-	if (stored->model.blocks == m->model.blocks)
-		bank_restore(m->bank, &entry);
-	return true;
-}
-
+/* What the store holds, and what is unsaved here. */
 static bool refresh(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
 	struct bank_entry entry = stored->entry;
@@ -53,14 +45,21 @@ void memory_take_news(struct memory* m) {
 /* So that no two owners' entries have one number. */
 enum { IDS_AN_OWNER = 40 }; /* bits */
 
-struct memory* memory_for(struct memory* common, int owner, const char* name, struct error* e) {
+static struct memory* new_memory(struct error* e) {
 	struct memory* m = calloc(1, sizeof *m);
 	if (!m || !(m->bank = bank_open(BANK_CAPACITY))) {
 		free(m);
-		error_set(e, "out of memory for the mask bank of a key");
+		error_set(e, "out of memory for a mask bank");
 		return NULL;
 	}
 	pthread_mutex_init(&m->lock, NULL);
+	return m;
+}
+
+struct memory* memory_for(struct memory* common, int owner, const char* name, struct error* e) {
+	struct memory* m = new_memory(e);
+	if (!m)
+		return NULL;
 	m->common = common;
 	m->owner = owner;
 	m->model = common->model;
@@ -73,7 +72,7 @@ struct memory* memory_for(struct memory* common, int owner, const char* name, st
 	m->next = common->next;
 	common->next = m;
 	pthread_mutex_unlock(&common->lock);
-	return m->store && !store_each(m->store, m->model.fingerprint, restore, m, e) ? NULL : m;
+	return m->store && !store_each(m->store, m->model.fingerprint, refresh, m, e) ? NULL : m;
 }
 
 struct memory* memory_of(struct memory* common, int owner) {
@@ -84,19 +83,15 @@ struct memory* memory_of(struct memory* common, int owner) {
 }
 
 struct memory* memory_open(const struct model* model, const char* name, const char* path, struct error* e) {
-	struct memory* m = calloc(1, sizeof *m);
-	if (!m || !(m->bank = bank_open(BANK_CAPACITY))) {
-		free(m);
-		error_set(e, "out of memory for the mask bank");
+	struct memory* m = new_memory(e);
+	if (!m)
 		return NULL;
-	}
-	pthread_mutex_init(&m->lock, NULL);
 	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%s", model->fingerprint);
 	snprintf(m->model.name, sizeof m->model.name, "%s", name);
 	m->model.blocks = model->weights.shape.n_blocks;
 	m->dim = model->weights.shape.dim;
 	if (path && (!(m->store = store_open(path, STORE_SERVE, e)) ||
-	             !store_each(m->store, m->model.fingerprint, restore, m, e))) {
+	             !store_each(m->store, m->model.fingerprint, refresh, m, e))) {
 		store_close(m->store);
 		m->store = NULL;
 		memory_close(m);
@@ -245,33 +240,15 @@ bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, s
 	return good;
 }
 
-struct sought {
-	const struct bank_entry* entry;
-	int64_t id;
-};
-static bool seek(void* user, const struct store_mask* stored) {
-	struct sought* s = user;
-	const struct bank_entry* e = &stored->entry;
-	if (strcmp(e->task, s->entry->task) != 0 || !mask_equal(&e->mask, &s->entry->mask) ||
-	    (!e->task[0] && e->kind != s->entry->kind))
-		return true;
-	s->id = stored->id;
-	return false;
-}
-
 static int remove_from(struct memory* m, int64_t id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	int found = 0;
 	for (int i = 0; i < m->bank->n && !found; i++) {
-		struct bank_entry* entry = &m->bank->entry[i];
+		const struct bank_entry* entry = &m->bank->entry[i];
 		if (entry->id != id)
 			continue;
-		found = 1;
-		struct sought sought = {.entry = entry};
-		if (m->store && (!store_each(m->store, m->model.fingerprint, seek, &sought, e) ||
-		                 (sought.id && store_delete(m->store, sought.id, e) < 0)))
-			found = -1;
-		else
+		found = !m->store || store_forget(m->store, &m->model, entry, e) ? 1 : -1;
+		if (found > 0)
 			bank_remove(m->bank, id);
 	}
 	pthread_mutex_unlock(&m->lock);

@@ -2,7 +2,7 @@
  *
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature, the
- * session goes on with the search of that kind (streams/memory/searches.h); a kind never seen begins with the
+ * session goes on with the search of that kind (searches.c); a kind never seen begins with the
  * influence its first prompt shows. A kind of text whose mask has held for MEMORY_HOLD tokens without
  * drift and drafts well (four times as many where it does not), or whose search has ended, has settled on it,
  * and nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every verify pass;

@@ -1,10 +1,10 @@
-/* What a session's texts have shown, carried to the store and back: influence, chances. */
+/* What a session's texts have shown of influence, carried to the store and back, and its search with it. */
 #include "streams/memory/memory_state.h"
 
 #include <string.h>
 
 /* What cannot be stored waits for the next time. */
-static bool store_unsaved_influence(struct memory_watch* w, struct error* e) {
+bool carry_store(struct memory_watch* w, struct error* e) {
 	if (!(w->unsaved_influence.rows > 0))
 		return true;
 	const bool good = experience_save_influence(w->memory->store, &w->memory->model, w->unsaved_task,
@@ -12,40 +12,6 @@ static bool store_unsaved_influence(struct memory_watch* w, struct error* e) {
 	if (good)
 		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 	return good;
-}
-
-static struct store_place chances_at(const struct memory_watch* w, int64_t kind) {
-	return (struct store_place){memory_common(w->memory)->device, w->chances_task, kind};
-}
-
-static bool store_chances(struct memory_watch* w, struct error* e) {
-	struct memory* m = w->memory;
-	return !m->store || !w->chances_kind ||
-	       experience_save_chances(m->store, &m->model, chances_at(w, w->chances_kind),
-	                               session_chances(w->session), e);
-}
-
-/* The session's chances are of this kind from now on; a new session begins with what is stored of it. */
-void carry_chances(struct memory_watch* w, int64_t common_kind) {
-	struct memory* m = w->memory;
-	const bool first = w->chances_kind == 0;
-	if (!m->store || !w->has_entry || w->chances_kind == w->entry_kind)
-		return;
-	struct error unsaid;
-	store_chances(w, &unsaid);
-	w->chances_kind = w->entry_kind;
-	memcpy(w->chances_task, w->entry_task, sizeof w->chances_task);
-	if (first)
-		experience_load_chances(m->store, &m->model, chances_at(w, w->chances_kind),
-		                        session_chances(w->session));
-	if (first && common_kind)
-		experience_load_chances(m->store, &memory_common(m)->model, chances_at(w, common_kind),
-		                        session_chances(w->session));
-}
-
-bool carry_store(struct memory_watch* w, struct error* e) {
-	const bool good = store_chances(w, e);
-	return store_unsaved_influence(w, e) && good;
 }
 
 /* A new search begins with what earlier runs measured on texts of this label, or of this kind. */
@@ -92,7 +58,7 @@ void carry_influence(struct memory_watch* w) {
 	if (!w->memory->store || !w->has_entry || text->rows == 0)
 		return;
 	if (w->unsaved_kind != w->entry_kind)
-		store_unsaved_influence(w, &unsaid);
+		carry_store(w, &unsaid);
 	w->unsaved_kind = w->entry_kind;
 	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
 	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
@@ -102,7 +68,6 @@ void carry_away(struct memory_watch* w) {
 	struct error unsaid;
 	carry_store(w, &unsaid);
 	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
-	w->chances_kind = 0;
 	searches_part(&memory_common(w->memory)->searches, w->session, &w->present);
 	if (w->search) {
 		w->search = session_search(w->session);

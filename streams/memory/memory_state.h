@@ -9,7 +9,45 @@
 #include "optimizer/optimizer.h"
 #include "streams/memory/experience.h"
 #include "streams/memory/memory.h"
-#include "streams/memory/searches.h"
+
+/* ---- searches.c --------------------------------------------------------------------------- */
+
+/* The searches of the kinds of text that are not served now, of all sessions together, each with the
+ * influence of its kind.
+ *
+ * A session has one search, its present one. When it turns to another kind of text its search is kept here,
+ * and whichever session turns to that kind next goes on with it; the one longest unused makes way for
+ * another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the sessions
+ * and these places, not by sessions times kinds. */
+enum { SEARCHES = 8 };
+
+struct kind_search {
+	int64_t kind;          /* 0: a free place; before a session's first move */
+	struct search* search; /* NULL: a free place; of a session's present one, which is the session's own */
+	struct influence influence;
+	int64_t used;
+};
+
+struct searches {
+	struct kind_search aside[SEARCHES];
+	int64_t uses;
+};
+
+void searches_close(struct searches*);
+
+enum searches_move {
+	SEARCHES_STAYED, /* it is the present one, or there is no memory for another search */
+	SEARCHES_MOVED,
+	SEARCHES_NEW /* moved, and nothing has been observed there: the first kind takes the session's own search
+	              */
+};
+/* The session's search, where it is of a kind, is kept with it; the session has a new one, of no kind yet. */
+void searches_part(struct searches*, swiftlet_session*, struct kind_search* present);
+/* The session, which has a search, goes on with the one of this kind; `present` tells of the one it has. */
+enum searches_move searches_move(struct searches*, swiftlet_session*, struct kind_search* present,
+                                 int64_t kind);
+
+/* ---- the memory --------------------------------------------------------------------------- */
 
 /* Whether a mask's acceptance is good enough to rest on it early. */
 static inline bool memory_drafts_well(const struct bank_record* r) {
@@ -57,8 +95,6 @@ struct memory_watch {
 	struct influence unsaved_influence; /* of this kind, for the store */
 	int64_t unsaved_kind;
 	char unsaved_task[BANK_TASK];
-	int64_t chances_kind; /* of which the session's chances are; 0: none yet */
-	char chances_task[BANK_TASK];
 };
 
 /* Of all owners together. */
@@ -69,14 +105,11 @@ static inline struct memory* memory_common(struct memory* m) { return m->common 
 void memory_take_news(struct memory*);
 
 /* memory_carry.c */
-/* What was measured goes to the store; what cannot be stored is kept for the next time, and false returned
- * with the error set. */
+/* What was measured of influence goes to the store; what cannot be stored is kept for the next time, and
+ * false returned with the error set. */
 bool carry_store(struct memory_watch*, struct error*);
 /* What the text told of influence waits for the store, with its kind. */
 void carry_influence(struct memory_watch*);
-/* The session's chances become those of the kind that is served now, which may have begun as one of the
- * common memory. */
-void carry_chances(struct memory_watch*, int64_t common_kind);
 /* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
  * measured on texts of this label, or of this kind; or of that kind of the common memory, where it is not 0.
  */

@@ -74,10 +74,8 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	w->memory = to;
 	w->placed = w->has_entry = false;
 	drift_open(&w->drift);
-	if (!to->chances)
-		return;
-	*session_chances(w->session) = *to->chances; /* where the store has counted them, they are not fresh */
-	memset(session_chances(w->session)->fresh, 0, sizeof to->chances->fresh);
+	if (to->chances)
+		*session_chances(w->session) = *to->chances;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */
@@ -177,7 +175,6 @@ static void find_place(struct memory_watch* w, bool signature_known) {
 		recall(w, e, common_kind);
 	else
 		begin_kind(w);
-	carry_chances(w, common_kind);
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The names, the index of what is there, the thread that writes, and what is read. */
+/* The names, the thread that writes, and what is read. The folder itself is the index. */
 #include "streams/memory/prompt_cache.h"
 
 #include <dirent.h>
@@ -18,7 +18,6 @@
 #include "kernels/pages.h"
 
 enum {
-	BUCKETS = 4096,
 	NAME = 64,
 	QUEUED_BYTES = 64 << 20,
 	/* Others wait while a request's pages are read: no longer than this, beyond some that are worth it. */
@@ -35,13 +34,6 @@ struct page_file {
 	unsigned char content[];
 };
 static const char magic[8] = {'s', 'w', 'p', 'a', 'g', 'e', '1', '\n'};
-
-struct entry {
-	struct entry* next;
-	char name[NAME + 1];
-	int64_t bytes; /* 0: it has still to be written */
-	int64_t used;  /* nanoseconds of the clock; the file's time of change */
-};
 
 struct waiting {
 	struct waiting* next;
@@ -60,14 +52,13 @@ struct prompt_cache {
 	struct page_file* read; /* a file that is looked at, of read_size bytes at most */
 	size_t read_size;
 	pthread_t thread;
-	bool started;
+	bool started, failed; /* failed: the thread's */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t work;
-	struct entry* bucket[BUCKETS];
 	struct waiting *first, *last;
 	size_t waiting_bytes;
-	bool stop, failed;
+	bool stop;
 	struct prompt_cache_counts counts;
 };
 
@@ -96,6 +87,15 @@ static void name_start(const struct prompt_cache* p, const struct cache* cache, 
 	struct sha256 hash;
 	sha256_start(&hash);
 	sha256_add(&hash, text, (size_t)n);
+	sha256_end(&hash, name);
+}
+
+void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]) {
+	static const char purpose[] = "swiftlet tenant: ";
+	struct sha256 hash;
+	sha256_start(&hash);
+	sha256_add(&hash, purpose, sizeof purpose - 1);
+	sha256_add(&hash, key, strlen(key));
 	sha256_end(&hash, name);
 }
 
@@ -134,49 +134,52 @@ static bool file_is_good(const struct page_file* f, size_t size, size_t page_byt
 	       memcmp(f->token, token, sizeof f->token) == 0 && f->check == check_of(f);
 }
 
-/* ---- the index, with the lock held -------------------------------------------------------- */
+/* ---- the folder --------------------------------------------------------------------------- */
 
-static struct entry** find(struct prompt_cache* p, const char* name) {
-	const char head[4] = {name[0], name[1], name[2], 0};
-	struct entry** at = &p->bucket[strtoul(head, NULL, 16)];
-	while (*at && strcmp((*at)->name, name) != 0)
-		at = &(*at)->next;
-	return at;
+struct kept {
+	char name[NAME + 1];
+	int64_t bytes, used; /* nanoseconds of the clock: the file's time of change */
+};
+
+static int by_use(const void* a, const void* b) {
+	const int64_t x = ((const struct kept*)a)->used, y = ((const struct kept*)b)->used;
+	return (x > y) - (x < y);
 }
 
-static struct entry* add(struct prompt_cache* p, const char* name, int64_t bytes, int64_t used) {
-	struct entry** at = find(p, name);
-	struct entry* e = *at ? NULL : calloc(1, sizeof *e);
-	if (!e)
-		return NULL;
-	memcpy(e->name, name, NAME);
-	e->bytes = bytes;
-	e->used = used;
-	p->counts.bytes += bytes;
-	return *at = e;
-}
+static int is_page(const struct dirent* d) { return is_name(d->d_name); }
 
-static void drop(struct prompt_cache* p, struct entry** at) {
-	struct entry* e = *at;
-	if (!e)
-		return;
-	*at = e->next;
-	p->counts.bytes -= e->bytes;
-	free(e);
-}
-
-static void keep_to_size(struct prompt_cache* p) {
-	while (p->counts.bytes > p->limit) {
-		struct entry** oldest = NULL;
-		for (int b = 0; b < BUCKETS; b++)
-			for (struct entry** at = &p->bucket[b]; *at; at = &(*at)->next)
-				if ((*at)->bytes > 0 && (!oldest || (*at)->used < (*oldest)->used))
-					oldest = at;
-		if (!oldest)
-			return;
-		unlinkat(p->folder, (*oldest)->name, 0);
-		drop(p, oldest);
+/* Counts what is there; above the size the longest unused go, with some room for what comes. What an end
+ * without warning left half written is removed by the next write in its place. */
+static bool keep_to_size(struct prompt_cache* p, struct error* e) {
+	struct dirent** found;
+	const int n = scandir(p->path, &found, is_page, NULL);
+	if (n < 0)
+		return error_set(e, "%s cannot be read: %s", p->path, strerror(errno));
+	struct kept* list = calloc((size_t)n + 1, sizeof *list);
+	int64_t bytes = 0;
+	for (int i = 0; i < n; i++) {
+		struct stat s;
+		if (list && fstatat(p->folder, found[i]->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0) {
+			memcpy(list[i].name, found[i]->d_name, sizeof list[i].name);
+			list[i].used = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec;
+			bytes += list[i].bytes = s.st_size;
+		}
+		free(found[i]);
 	}
+	free(found);
+	if (!list)
+		return error_set(e, "out of memory");
+	qsort(list, (size_t)n, sizeof *list, by_use);
+	const int64_t most = bytes > p->limit ? p->limit - p->limit / 16 : p->limit;
+	for (int i = 0; i < n && bytes > most; i++) {
+		unlinkat(p->folder, list[i].name, 0);
+		bytes -= list[i].bytes;
+	}
+	free(list);
+	pthread_mutex_lock(&p->lock);
+	p->counts.bytes = bytes;
+	pthread_mutex_unlock(&p->lock);
+	return true;
 }
 
 static int64_t clock_now(void) {
@@ -186,13 +189,8 @@ static int64_t clock_now(void) {
 }
 
 /* The beginning of a text is used later than what follows: without it the rest is of no use. */
-static void touch(struct prompt_cache* p, const char* name, int64_t used) {
+static void touch(const struct prompt_cache* p, const char* name, int64_t used) {
 	const struct timespec t = {.tv_sec = (time_t)(used / 1000000000), .tv_nsec = (long)(used % 1000000000)};
-	pthread_mutex_lock(&p->lock);
-	struct entry* e = *find(p, name);
-	if (e)
-		e->used = used;
-	pthread_mutex_unlock(&p->lock);
 	utimensat(p->folder, name, (const struct timespec[2]){t, t}, 0);
 }
 
@@ -225,42 +223,41 @@ static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
 	return good;
 }
 
-/* With the lock held; told once each time that it begins. */
-static void written(struct prompt_cache* p, const struct waiting* w, bool good, const char* problem) {
-	struct entry** at = find(p, w->name);
-	if (good && *at) {
-		(*at)->bytes = (int64_t)w->size;
-		p->counts.bytes += (*at)->bytes;
-		p->counts.kept++;
-	} else
-		drop(p, at);
-	if (!good && !p->failed)
+/* A problem is told once each time that it begins. */
+static void written(struct prompt_cache* p, const struct waiting* w, const char* problem) {
+	struct error unsaid;
+	pthread_mutex_lock(&p->lock);
+	if (!problem)
+		p->counts.bytes += (int64_t)w->size;
+	const bool over = p->counts.bytes > p->limit;
+	pthread_mutex_unlock(&p->lock);
+	if (over)
+		keep_to_size(p, &unsaid);
+	if (problem && !p->failed)
 		fprintf(stderr, "swiftlet: the prompt cache in %s cannot be written: %s\n", p->path, problem);
-	p->failed = !good;
+	p->failed = problem != NULL;
+	pthread_mutex_lock(&p->lock);
+	p->counts.kept += !problem;
 	p->waiting_bytes -= w->size;
-	keep_to_size(p);
+	p->first = w->next;
+	pthread_mutex_unlock(&p->lock);
 }
 
+/* Nobody else takes out of the queue: the first one stays while it is written. */
 static void* write_what_waits(void* user) {
 	struct prompt_cache* p = user;
-	pthread_mutex_lock(&p->lock);
 	for (;;) {
+		pthread_mutex_lock(&p->lock);
 		while (!p->first && !p->stop)
 			pthread_cond_wait(&p->work, &p->lock);
 		struct waiting* w = p->first;
-		if (!w)
-			break;
-		p->first = w->next;
 		pthread_mutex_unlock(&p->lock);
-		const bool good = write_file(p, w);
-		const int problem = errno;
-		pthread_mutex_lock(&p->lock);
-		written(p, w, good, strerror(problem));
+		if (!w)
+			return NULL;
+		written(p, w, write_file(p, w) ? NULL : strerror(errno));
 		free(w->file);
 		free(w);
 	}
-	pthread_mutex_unlock(&p->lock);
-	return NULL;
 }
 
 static struct waiting* copy_page(const struct cache* cache, int page, const char* name,
@@ -283,48 +280,48 @@ static struct waiting* copy_page(const struct cache* cache, int page, const char
 	return w;
 }
 
+/* A file is there, or waits to be written; or there is no room for it. */
+static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
+	pthread_mutex_lock(&p->lock);
+	const struct waiting* w = p->first;
+	while (w && strcmp(w->name, name) != 0)
+		w = w->next;
+	*room = p->waiting_bytes < QUEUED_BYTES;
+	pthread_mutex_unlock(&p->lock);
+	return w || faccessat(p->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
 	char name[NAME + 1];
-	const int64_t at = clock_now();
+	bool room;
 	if (!cache->backend->page_save)
 		return;
 	name_start(p, cache, owner, name);
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
 		name_next(name, token + page * PAGE_SLOTS);
-		pthread_mutex_lock(&p->lock);
-		const bool known = *find(p, name) != NULL, room = p->waiting_bytes < QUEUED_BYTES;
-		pthread_mutex_unlock(&p->lock);
-		if (known)
+		if (is_taken(p, name, &room))
 			continue;
 		struct waiting* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
 		if (!w)
 			return;
 		pthread_mutex_lock(&p->lock);
-		if (add(p, name, 0, at - page)) {
-			*(p->first ? &p->last->next : &p->first) = w;
-			p->last = w;
-			p->waiting_bytes += w->size;
-			pthread_cond_signal(&p->work);
-			w = NULL;
-		}
+		*(p->first ? &p->last->next : &p->first) = w;
+		p->last = w;
+		p->waiting_bytes += w->size;
+		pthread_cond_signal(&p->work);
 		pthread_mutex_unlock(&p->lock);
-		if (w) {
-			free(w->file);
-			free(w);
-			return;
-		}
 	}
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* The file's size, and as much of it as there is room for. */
-static size_t read_file(struct prompt_cache* p, const char* name) {
+/* As much of the file as there is room for; -1 where there is none. */
+static ssize_t read_file(struct prompt_cache* p, const char* name) {
 	struct stat s;
 	size_t have = 0;
 	const int from = openat(p->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (from < 0)
-		return 0;
+		return -1;
 	bool more = fstat(from, &s) == 0 && S_ISREG(s.st_mode) && (uint64_t)s.st_size <= p->read_size;
 	while (more && have < p->read_size) {
 		const ssize_t n = read(from, (char*)p->read + have, p->read_size - have);
@@ -332,37 +329,32 @@ static size_t read_file(struct prompt_cache* p, const char* name) {
 		have += more ? (size_t)n : 0;
 	}
 	close(from);
-	return have;
+	return (ssize_t)have;
 }
 
 static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* name, const int32_t* token) {
 	const size_t bytes = cache->backend->page_bytes(cache), size = sizeof *p->read + bytes;
-	pthread_mutex_lock(&p->lock);
-	const struct entry* e = *find(p, name);
-	const bool there = e && e->bytes > 0;
-	pthread_mutex_unlock(&p->lock);
-	if (!there)
-		return false;
+	struct error unsaid;
 	if (p->read_size < size + 1) { /* one more, so that a longer file shows */
 		free(p->read);
 		p->read = malloc(size + 1);
 		p->read_size = p->read ? size + 1 : 0;
 	}
-	if (!p->read)
+	const ssize_t had = p->read ? read_file(p, name) : -1;
+	if (had < 0)
 		return false;
-	const bool good = file_is_good(p->read, read_file(p, name), bytes, name, token);
-	pthread_mutex_lock(&p->lock);
-	struct entry** at = find(p, name);
-	if (!good && *at) { /* unless it was removed for want of room meanwhile */
+	if (!file_is_good(p->read, (size_t)had, bytes, name, token)) {
 		fprintf(stderr, "swiftlet: %s/%s is damaged: it was removed\n", p->path, name);
 		unlinkat(p->folder, name, 0);
-		drop(p, at);
+		pthread_mutex_lock(&p->lock);
 		p->counts.damaged++;
+		pthread_mutex_unlock(&p->lock);
+		keep_to_size(p, &unsaid);
+		return false;
 	}
-	pthread_mutex_unlock(&p->lock);
-	if (good && cache->committed % PAGE_SLOTS != 0)
+	if (cache->committed % PAGE_SLOTS != 0)
 		cache->backend->truncate(cache, cache->committed / PAGE_SLOTS * PAGE_SLOTS);
-	return good && cache->backend->page_restore(cache, token, p->read->content);
+	return cache->backend->page_restore(cache, token, p->read->content);
 }
 
 void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
@@ -399,22 +391,6 @@ void prompt_cache_count(struct prompt_cache* p, struct prompt_cache_counts* out)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* What an end without warning left half written is removed by the next write in its place. */
-static bool list_files(struct prompt_cache* p, struct error* e) {
-	DIR* folder = opendir(p->path);
-	if (!folder)
-		return error_set(e, "%s cannot be read: %s", p->path, strerror(errno));
-	for (const struct dirent* d; (d = readdir(folder));) {
-		struct stat s;
-		if (is_name(d->d_name) && fstatat(p->folder, d->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISREG(s.st_mode) && s.st_size > 0)
-			add(p, d->d_name, s.st_size, (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec);
-	}
-	closedir(folder);
-	keep_to_size(p);
-	return true;
-}
-
 static bool open_folder(struct prompt_cache* p, struct error* e) {
 	if (mkdir(p->path, 0700) != 0 && errno != EEXIST)
 		return error_set(e, "--prompt-cache: %s cannot be made: %s", p->path, strerror(errno));
@@ -425,7 +401,7 @@ static bool open_folder(struct prompt_cache* p, struct error* e) {
 		return error_set(e, "--prompt-cache: %s cannot be used: %s", p->path, strerror(errno));
 	if (flock(p->lock_file, LOCK_EX | LOCK_NB) != 0)
 		return error_set(e, "--prompt-cache: another server uses %s", p->path);
-	return list_files(p, e);
+	return keep_to_size(p, e);
 }
 
 static bool fill_in(struct prompt_cache* p, const struct prompt_cache_options* o, struct error* e) {
@@ -470,9 +446,6 @@ void prompt_cache_close(struct prompt_cache* p) {
 		pthread_mutex_unlock(&p->lock);
 		pthread_join(p->thread, NULL);
 	}
-	for (int b = 0; b < BUCKETS; b++)
-		while (p->bucket[b])
-			drop(p, &p->bucket[b]);
 	if (p->lock_file >= 0)
 		close(p->lock_file);
 	if (p->folder >= 0)

@@ -29,6 +29,8 @@ struct prompt_cache_counts {
 	int64_t bytes;                /* of the files there are */
 };
 
+/* What names an API key from one start to the next without giving it away: SHA-256 of it, in hex. */
+void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]);
 /* NULL with the error set. What options point to is copied. */
 struct prompt_cache* prompt_cache_open(const struct prompt_cache_options*, struct error*);
 /* Writes what waits. NULL is nothing. */

@@ -1,5 +1,5 @@
-/* Swapping a session's search with its kind of text: see searches.h. */
-#include "streams/memory/searches.h"
+/* Swapping a session's search with its kind of text. */
+#include "streams/memory/memory_state.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* The door: which database a path names, and how a call becomes a job that is run here, or here and there. */
 #include "streams/memory/store.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,22 +35,6 @@ struct store* store_open(const char* path, enum store_mode mode, struct error* e
 	return mode == STORE_SERVE ? open_shared(path, e) : postgres_open(path, mode, e);
 }
 
-struct store* store_open_later(const char* path, struct error* e) {
-	if (!postgres_is(path))
-		return sqlite_open(path, STORE_WRITE, e);
-	struct store* s = postgres_prepare(path, STORE_WRITE, e);
-	if (s)
-		postgres_listen(s);
-	return s;
-}
-
-bool store_news(struct store* s, int wake, int milliseconds) {
-	if (s->postgres)
-		return postgres_news(s, wake, milliseconds);
-	poll(&(struct pollfd){.fd = wake, .events = POLLIN}, 1, milliseconds);
-	return true; /* a file tells nobody */
-}
-
 void store_close(struct store* s) {
 	if (!s)
 		return;
@@ -80,20 +63,30 @@ void store_state(struct store* s, struct store_state* out) {
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
+/* The model's row, made when there is none, and locked until the transaction ends: those of one model do not
+ * cross. */
+static bool run_for_model(struct store* s, const struct store_job* job, struct error* e) {
+	const int64_t row =
+	    sql_number(s,
+	               "INSERT INTO model(fingerprint, name, blocks) VALUES(?1, ?2, ?3)"
+	               " ON CONFLICT(fingerprint) DO UPDATE SET name = excluded.name RETURNING id",
+	               "storing a model", e,
+	               sql_with(sql_of_text(job->model.fingerprint), sql_of_text(job->model.name),
+	                        sql_of_int(job->model.blocks)));
+	if (row < 0)
+		return false;
+	return job->kind == JOB_ADD   ? run_add(s, job, row, e)
+	       : job->kind == JOB_PUT ? run_put(s, job, row, e)
+	                              : run_figures(s, job, row, e);
+}
+
 bool run_job(struct store* s, const struct store_job* job, struct error* e) {
-	switch (job->kind) {
-	case JOB_ADD:
-		return run_add(s, job, e);
-	case JOB_PUT:
-		return run_put(s, job, e);
-	case JOB_DELETE:
-		return run_delete(s, job, e);
-	case JOB_TRIM:
+	const char* doing = "storing what was learned";
+	if (job->kind == JOB_TRIM)
 		return run_trim(s, job, e);
-	case JOB_FIGURES:
-		return run_figures(s, job, e);
-	}
-	return false;
+	return s->driver->begin(s, doing, e) &&
+	       s->driver->end(s, job->kind == JOB_DELETE ? run_delete(s, job, e) : run_for_model(s, job, e),
+	                      doing, e);
 }
 
 /* Where others share the store, what does not fit the outbox is refused: the caller keeps it and tries again.
@@ -126,8 +119,12 @@ int store_delete(struct store* s, int64_t id, struct error* e) {
 	const int there = store_get(s, id, &found, e);
 	if (there <= 0)
 		return there;
-	const struct store_job job = {.kind = JOB_DELETE, .model = found.model, .entry = &found.entry, .n = 1};
-	return run(s, &job, e) ? 1 : -1;
+	return store_forget(s, &found.model, &found.entry, e) ? 1 : -1;
+}
+
+bool store_forget(struct store* s, const struct store_model* model, const struct bank_entry* entry,
+                  struct error* e) {
+	return run(s, &(struct store_job){.kind = JOB_DELETE, .model = *model, .entry = entry, .n = 1}, e);
 }
 
 bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_kind, struct error* e) {

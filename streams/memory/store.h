@@ -5,7 +5,7 @@
  * may use one store at once (each waits for the other up to a limit). Records are added to, never
  * overwritten, so that two processes that serve the same mask both count. A database that is none of ours, is
  * damaged, has a newer schema, cannot be written or stays locked is refused with a sentence that says
- * which, and is left as it is. Schemas have a version; older ones are migrated in one transaction.
+ * which, and is left as it is. Schemas have a version; of an older one the masks are taken over.
  *
  * A server does not wait for PostgreSQL: opened with STORE_SERVE, the store is a copy in memory, with an
  * outbox to the database and news from it (store_outbox.h).
@@ -13,20 +13,18 @@
  *   model(id, fingerprint, name, blocks)
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
  *        created, updated)                                       one a model, task, kind and mask
- *   figure(model, device, task, kind, what, total, samples)        influence, chances of drafters, costs of
- *                                                                  passes: sums (streams/memory/experience.h)
- *   text(model, tenant, number, writer, length, tokens, made)      of requests, where that was asked for
+ *   figure(model, device, task, kind, what, total, samples)        influence, costs of passes: sums
+ *                                                                  (streams/memory/experience.h)
  *
  * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
  * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored those
- * after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it but in the table `text`,
- * which is empty unless it was asked for (streams/memory/texts.h). */
+ * after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 8, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
+enum { STORE_SCHEMA = 9, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; nothing is written */
@@ -87,6 +85,8 @@ bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user
 int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
 /* 1 deleted, 0 not there, -1 error. */
 int store_delete(struct store*, int64_t id, struct error*);
+/* Deletes the row of this model, task, kind and mask, where there is one. */
+bool store_forget(struct store*, const struct store_model*, const struct bank_entry*, struct error*);
 
 /* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
 bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);
@@ -112,31 +112,6 @@ bool store_each_figure(struct store*, const struct store_model*, struct store_pl
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
 /* The figure of a sub-layer's influence. */
 void store_name_influence(char what[STORE_WHAT], int sub_layer);
-
-/* An earlier text of a tenant, as tokens: what retrieval counts in; the same whatever the device. A tenant is
- * known by a name that does not give his API key away. No call gives one tenant's text to another: his name
- * is in the table's key and in every statement, and in PostgreSQL the rows of others do not exist for the
- * connection that reads (row-level security; superusers are above it). */
-struct store_text {
-	int64_t number; /* grows from one of the tenant's texts to the next */
-	const int32_t* token;
-	int n;
-};
-/* Adds a text, and keeps the tenant's last ones, `capacity` tokens of them at most; of a longer one its end.
- * Not in a store opened with STORE_SERVE, whose copy in memory has no texts; nor are they read there. */
-bool store_add_text(struct store*, const struct store_model*, const char* tenant, const char* writer,
-                    const int32_t* token, int n, int capacity, struct error*);
-/* Visits the tenant's texts after this number that others than `writer` wrote, oldest first, until the
- * visitor returns false. False on an error alone. */
-bool store_each_text(struct store*, const struct store_model*, const char* tenant, const char* writer,
-                     int64_t after, bool (*visit)(void* user, const struct store_text*), void* user,
-                     struct error*);
-/* A store for a thread that waits for it: one in PostgreSQL is connected when it is first used, and again
- * when it was away. */
-struct store* store_open_later(const char* path, struct error*);
-/* Waits until others may have written there, or `wake` can be read, or the time is over. False where it is
- * known that they have not. */
-bool store_news(struct store*, int wake, int milliseconds);
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */

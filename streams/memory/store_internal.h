@@ -1,11 +1,11 @@
-/* What the files of the store share. A call of store.h becomes a job; a job is run on a store by run_job, at
- * once or, where an outbox is between, once here and once there. */
+/* What the files of the store share: a small language over SQLite and PostgreSQL, and jobs. A call of store.h
+ * becomes a job; a job is run on a store by run_job, at once or, where an outbox is between, once here and
+ * once there. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
 
 #include <pthread.h>
 
-#include "streams/memory/sql.h"
 #include "streams/memory/store.h"
 
 struct sqlite3;
@@ -20,6 +20,100 @@ struct store {
 	char* path;            /* for messages: without a password */
 	struct outbox* outbox; /* NULL: this is the store; else a copy in memory of one that others share */
 };
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+/* A statement is SQL that both databases understand, with parameters ?1, ?2, …; `doing` is what a message
+ * says was being done. What returns bool returns false with the error set. */
+struct sql_query { /* a driver's own follows it */
+	struct store* store;
+	const char* doing;
+};
+
+struct sql_value { /* of a parameter, or of a column: its number and real are each other's, where it has one
+	                */
+	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
+	int64_t number;
+	double real;
+	const void* data; /* NULL is NULL */
+	size_t size;      /* of a blob */
+};
+
+enum sql_step { SQL_FAILED, SQL_ROW, SQL_DONE };
+
+struct sql_driver {
+	void (*close)(struct store*);
+	void (*set_patience)(struct store*, int milliseconds);
+	bool (*execute)(struct store*, const char* sql, const char* doing, struct error*); /* no parameters */
+	/* A transaction that writes; end rolls back when what came before had failed (`good` false). */
+	bool (*begin)(struct store*, const char* doing, struct error*);
+	bool (*end)(struct store*, bool good, const char* doing, struct error*);
+	struct sql_query* (*prepare)(struct store*, const char* sql, const char* doing, struct error*); /* NULL */
+	void (*bind)(struct sql_query*, int index, const struct sql_value*); /* what lives until the first step */
+	enum sql_step (*step)(struct sql_query*, struct error*);
+	struct sql_value (*column)(struct sql_query*, int column); /* its data live until the next step */
+	void (*finish)(struct sql_query*);
+};
+
+static inline struct sql_value sql_of_int(int64_t v) {
+	return (struct sql_value){.kind = SQL_INT, .number = v};
+}
+static inline struct sql_value sql_of_real(double v) {
+	return (struct sql_value){.kind = SQL_REAL, .real = v};
+}
+static inline struct sql_value sql_of_text(const char* v) {
+	return (struct sql_value){.kind = SQL_TEXT, .data = v};
+}
+static inline struct sql_value sql_of_blob(const void* v, size_t size) {
+	return (struct sql_value){.kind = SQL_BLOB, .data = v, .size = size};
+}
+/* Parameters from ?1 on, and how many they are: the last arguments of the calls below. */
+#define sql_with(...)                                                                                        \
+	(const struct sql_value[]){__VA_ARGS__},                                                                 \
+	    (int)(sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value))
+
+/* NULL with the error set. Stepped row by row, and finished (NULL is nothing). */
+struct sql_query* sql_open(struct store*, const char* sql, const char* doing, struct error*,
+                           const struct sql_value*, int n);
+enum sql_step sql_step(struct sql_query*, struct error*);
+int64_t sql_int(struct sql_query*, int column);
+double sql_real(struct sql_query*, int column);
+void sql_copy_text(struct sql_query*, int column, char* to, size_t size);
+void sql_finish(struct sql_query*);
+/* All of a statement that gives no rows. */
+bool sql_run(struct store*, const char* sql, const char* doing, struct error*, const struct sql_value*,
+             int n);
+/* The first column of the first row as a number; -1 with the error set. */
+int64_t sql_number(struct store*, const char* sql, const char* doing, struct error*, const struct sql_value*,
+                   int n);
+
+/* The tables, where they are not there yet: both databases read this. `own` is the type of a row's own
+ * number.
+ */
+#define STORE_TABLES(own)                                                                                    \
+	"CREATE TABLE IF NOT EXISTS model(id " own ", fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"     \
+	" blocks BIGINT NOT NULL);"                                                                              \
+	"CREATE TABLE IF NOT EXISTS mask(id " own ", model BIGINT NOT NULL REFERENCES model(id),"                \
+	" task TEXT NOT NULL, kind BIGINT NOT NULL, skipped TEXT NOT NULL,"                                      \
+	" skip_ratio DOUBLE PRECISION NOT NULL, settled BIGINT NOT NULL, signature BYTEA,"                       \
+	" signature_prompts DOUBLE PRECISION NOT NULL DEFAULT 0, matches BIGINT NOT NULL, rows BIGINT NOT NULL," \
+	" accepted BIGINT NOT NULL, draft_steps BIGINT NOT NULL, trials BIGINT NOT NULL,"                        \
+	" rounds BIGINT NOT NULL, round_tokens BIGINT NOT NULL, tokens BIGINT NOT NULL,"                         \
+	" instances BIGINT NOT NULL, steps BIGINT NOT NULL, held BIGINT NOT NULL, created BIGINT NOT NULL,"      \
+	" updated BIGINT NOT NULL, UNIQUE(model, task, kind, skipped));"                                         \
+	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
+	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
+	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
+/* What earlier schemas had beside masks: figures in other forms, observations, texts. */
+#define STORE_FORGOTTEN                                                                                      \
+	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
+	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text;"
+/* Refuses a schema that is newer than this program's or older than `oldest`. */
+bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
+/* Says that of a schema before figures the masks alone were taken over. */
+void store_tell_upgrade(const struct store*, int64_t version, int figures_since);
+
+/* ---- jobs --------------------------------------------------------------------------------- */
 
 enum job_kind { JOB_ADD, JOB_PUT, JOB_DELETE, JOB_TRIM, JOB_FIGURES };
 
@@ -37,24 +131,17 @@ struct store_job {
 	int64_t* id; /* PUT, ADD of one: the row's; may be NULL */
 };
 
-/* With the store's lock held. */
+/* With the store's lock held; a transaction. */
 bool run_job(struct store*, const struct store_job*, struct error*);
-bool run_add(struct store*, const struct store_job*, struct error*);
-bool run_put(struct store*, const struct store_job*, struct error*);
+/* Parts of it; model: the row's number. */
+bool run_add(struct store*, const struct store_job*, int64_t model, struct error*);
+bool run_put(struct store*, const struct store_job*, int64_t model, struct error*);
+bool run_figures(struct store*, const struct store_job*, int64_t model, struct error*);
 bool run_delete(struct store*, const struct store_job*, struct error*);
 bool run_trim(struct store*, const struct store_job*, struct error*);
-bool run_figures(struct store*, const struct store_job*, struct error*);
-
-/* The model's row, made when there is none, and locked until the transaction ends: those of one model do not
- * cross. -1 with the error set. */
-int64_t store_model_row(struct store*, const struct store_model*, struct error*);
 
 /* A store without a driver: freed by store_close. NULL with the error set. */
 struct store* store_new(const char* path, struct error*);
 struct store* sqlite_open(const char* path, enum store_mode, struct error*); /* ":memory:" too */
-/* A part of a migration, in its transaction: the table of influence, of rows of numbers, into figures. */
-bool store_move_influence(struct store*, struct error*);
-/* Fills an empty store in memory with all that another holds. */
-bool store_copy(struct store* to, struct store* from, struct error*);
 
 #endif

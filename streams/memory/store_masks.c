@@ -69,47 +69,34 @@ bool store_mask_parse(const char* text, struct mask* m) {
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-int64_t store_model_row(struct store* s, const struct store_model* model, struct error* e) {
-	const char* doing = "storing a model";
-	struct sql_query* q =
-	    sql_prepare(s,
-	                "INSERT INTO model(fingerprint, name, blocks) VALUES(?1, ?2, ?3)"
-	                " ON CONFLICT(fingerprint) DO UPDATE SET name = excluded.name RETURNING id",
-	                doing, e);
-	if (!q)
-		return -1;
-	sql_bind(q, sql_of_text(model->fingerprint), sql_of_text(model->name), sql_of_int(model->blocks));
-	int64_t id = -1;
-	if (sql_step(q, e) == SQL_ROW)
-		id = sql_int(q, 0);
-	sql_finish(q);
-	return id;
+/* From this column and the next. False: there is none, or of another size. */
+static bool read_signature(struct sql_query* q, int column, struct bank_signature* out) {
+	const struct sql_value v = q->store->driver->column(q, column);
+	if (v.kind != SQL_BLOB || !v.data || v.size != sizeof out->value)
+		return false;
+	memcpy(out->value, v.data, v.size);
+	out->prompts = sql_real(q, column + 1);
+	return true;
 }
 
 /* The signature on file plus what is new of it. */
 static bool add_signature(struct store* s, int64_t row, const struct bank_signature* more, struct error* e) {
 	const char* doing = "storing a signature";
 	struct bank_signature sum = *more;
-	struct sql_query* q =
-	    sql_prepare(s, "SELECT signature, signature_prompts FROM mask WHERE id = ?1", doing, e);
+	struct sql_query* q = sql_open(s, "SELECT signature, signature_prompts FROM mask WHERE id = ?1", doing, e,
+	                               sql_with(sql_of_int(row)));
 	if (!q)
 		return false;
-	sql_bind(q, sql_of_int(row));
-	size_t size = 0;
-	const void* stored = sql_step(q, e) == SQL_ROW ? sql_blob(q, 0, &size) : NULL;
-	if (stored && size == sizeof sum.value) {
-		float old[BANK_SIGNATURE];
-		memcpy(old, stored, sizeof old);
+	struct bank_signature old;
+	if (sql_step(q, e) == SQL_ROW && read_signature(q, 0, &old)) {
 		for (int i = 0; i < BANK_SIGNATURE; i++)
-			sum.value[i] += old[i];
-		sum.prompts += sql_real(q, 1);
+			sum.value[i] += old.value[i];
+		sum.prompts += old.prompts;
 	}
 	sql_finish(q);
-	q = sql_prepare(s, "UPDATE mask SET signature = ?2, signature_prompts = ?3 WHERE id = ?1", doing, e);
-	if (!q)
-		return false;
-	sql_bind(q, sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
-	return sql_run(q, NULL, e);
+	return sql_run(
+	    s, "UPDATE mask SET signature = ?2, signature_prompts = ?3 WHERE id = ?1", doing, e,
+	    sql_with(sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts)));
 }
 
 /* Where no label tells the kind and none is given, it is that of a row with this mask, else a new one. */
@@ -138,53 +125,38 @@ static int64_t new_kind(void) {
 	return 1 + (int64_t)(number >> 3);
 }
 
+/* The row's id, or -1 with the error set. */
 static int64_t write_row(struct store* s, const char* sql, int64_t model, const struct bank_entry* entry,
                          const struct bank_record* r, struct error* e) {
-	const char* doing = "storing a mask";
 	char text[STORE_MASK_TEXT];
 	store_mask_text(&entry->mask, text);
-	struct sql_query* q = sql_prepare(s, sql, doing, e);
-	if (!q)
-		return -1;
-	sql_bind(q, sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
-	         sql_of_real(isfinite(entry->skip_ratio) ? entry->skip_ratio : 0), sql_of_int(entry->settled),
-	         sql_of_int(r->matches), sql_of_int(r->rows), sql_of_int(r->accepted), sql_of_int(r->draft_steps),
-	         sql_of_int(r->trials), sql_of_int(r->rounds), sql_of_int(r->round_tokens), sql_of_int(r->tokens),
-	         sql_of_int(r->instances), sql_of_int(r->steps), sql_of_int(r->held), sql_of_int(time(NULL)),
-	         sql_of_int(entry->kind), sql_of_int(new_kind()));
-	int64_t id = -1;
-	if (sql_step(q, e) == SQL_ROW)
-		id = sql_int(q, 0);
-	sql_finish(q);
-	return id;
+	return sql_number(s, sql, "storing a mask", e,
+	                  sql_with(sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
+	                           sql_of_real(isfinite(entry->skip_ratio) ? entry->skip_ratio : 0),
+	                           sql_of_int(entry->settled), sql_of_int(r->matches), sql_of_int(r->rows),
+	                           sql_of_int(r->accepted), sql_of_int(r->draft_steps), sql_of_int(r->trials),
+	                           sql_of_int(r->rounds), sql_of_int(r->round_tokens), sql_of_int(r->tokens),
+	                           sql_of_int(r->instances), sql_of_int(r->steps), sql_of_int(r->held),
+	                           sql_of_int(time(NULL)), sql_of_int(entry->kind), sql_of_int(new_kind())));
 }
 
-bool run_add(struct store* s, const struct store_job* job, struct error* e) {
-	const char* doing = "storing masks";
-	if (!sql_begin(s, doing, e))
-		return false;
-	const int64_t row = store_model_row(s, &job->model, e);
-	bool good = row >= 0;
-	for (int i = 0; good && i < job->n; i++) {
-		const struct bank_entry* entry = &job->entry[i];
-		const int64_t id = write_row(s, add_sql, row, entry, &entry->unsaved, e);
+bool run_add(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
+	bool good = true;
+	for (const struct bank_entry* entry = job->entry; good && entry < job->entry + job->n; entry++) {
+		const int64_t id = write_row(s, add_sql, model, entry, &entry->unsaved, e);
 		good = id >= 0 && (!(entry->unsaved_signature.prompts > 0) ||
 		                   add_signature(s, id, &entry->unsaved_signature, e));
 		if (job->id)
 			*job->id = id;
 	}
-	return sql_end(s, good, doing, e);
+	return good;
 }
 
-bool run_put(struct store* s, const struct store_job* job, struct error* e) {
-	const char* doing = "storing a mask";
-	if (!sql_begin(s, doing, e))
-		return false;
-	const int64_t row = store_model_row(s, &job->model, e);
-	const int64_t id = row < 0 ? -1 : write_row(s, put_sql, row, job->entry, &job->entry->record, e);
+bool run_put(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
+	const int64_t id = write_row(s, put_sql, model, job->entry, &job->entry->record, e);
 	if (job->id)
 		*job->id = id;
-	return sql_end(s, id >= 0, doing, e);
+	return id >= 0;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -194,35 +166,26 @@ bool run_put(struct store* s, const struct store_job* job, struct error* e) {
 	" signature_prompts, matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens,"        \
 	" instances, steps, held, created, updated, kind FROM mask JOIN model ON model.id = mask.model "
 
-static void copy_text(char* to, size_t size, struct sql_query* q, int column) {
-	const char* text = sql_text(q, column);
-	snprintf(to, size, "%s", text ? text : "");
-}
-
 /* What a row holds is checked like any other file: a mask with a block the model lacks is damage. */
 static bool read_row(const struct store* s, struct sql_query* q, struct store_mask* m, struct error* e) {
 	memset(m, 0, sizeof *m);
 	m->id = sql_int(q, 0);
-	copy_text(m->model.fingerprint, sizeof m->model.fingerprint, q, 1);
-	copy_text(m->model.name, sizeof m->model.name, q, 2);
+	sql_copy_text(q, 1, m->model.fingerprint, sizeof m->model.fingerprint);
+	sql_copy_text(q, 2, m->model.name, sizeof m->model.name);
 	const int64_t blocks = sql_int(q, 3);
-	copy_text(m->entry.task, sizeof m->entry.task, q, 4);
-	const char* text = sql_text(q, 5);
+	sql_copy_text(q, 4, m->entry.task, sizeof m->entry.task);
+	char text[STORE_MASK_TEXT + 1];
+	sql_copy_text(q, 5, text, sizeof text);
 	bool good = blocks >= 1 && blocks <= MAX_BLOCKS && store_mask_parse(text, &m->entry.mask);
 	for (int i = good ? 2 * (int)blocks : 2 * MAX_BLOCKS; i < 2 * MAX_BLOCKS && good; i++)
 		good = !mask_has(&m->entry.mask, i) && !mask_stores(&m->entry.mask, i);
 	if (!good)
 		return error_set(e, "%s: mask %lld is damaged: \"%.80s\" for a model of %lld blocks", s->path,
-		                 (long long)m->id, text ? text : "", (long long)blocks);
+		                 (long long)m->id, text, (long long)blocks);
 	m->model.blocks = (int)blocks;
 	m->entry.skip_ratio = sql_real(q, 6);
 	m->entry.settled = sql_int(q, 7) != 0;
-	size_t size = 0;
-	const void* signature = sql_blob(q, 8, &size);
-	if (signature && size == sizeof m->entry.signature.value) {
-		memcpy(m->entry.signature.value, signature, size);
-		m->entry.signature.prompts = sql_real(q, 9);
-	}
+	read_signature(q, 8, &m->entry.signature);
 	struct bank_record* r = &m->entry.record;
 	int64_t* const sums[] = {&r->matches,   &r->rows,   &r->accepted,     &r->draft_steps,
 	                         &r->trials,    &r->rounds, &r->round_tokens, &r->tokens,
@@ -239,13 +202,11 @@ bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, c
                 void* user, struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	struct sql_query* q =
-	    sql_prepare(s, MASK_COLUMNS "WHERE ?1 IS NULL OR fingerprint = ?1 ORDER BY tokens DESC, mask.id",
-	                "reading masks", e);
+	    sql_open(s, MASK_COLUMNS "WHERE ?1 IS NULL OR fingerprint = ?1 ORDER BY tokens DESC, mask.id",
+	             "reading masks", e, sql_with(sql_of_text(fingerprint)));
 	struct store_mask* m = malloc(sizeof *m);
 	bool good = q && (m || error_set(e, "out of memory"));
 	enum sql_step step = SQL_DONE;
-	if (q)
-		sql_bind(q, sql_of_text(fingerprint));
 	while (good && (step = sql_step(q, e)) == SQL_ROW) {
 		good = read_row(s, q, m, e);
 		if (good && !visit(user, m)) {
@@ -260,13 +221,10 @@ bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, c
 }
 
 int store_get(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
-	enum sql_step step = SQL_FAILED;
 	pthread_mutex_lock(&s->lock);
-	struct sql_query* q = sql_prepare(s, MASK_COLUMNS "WHERE mask.id = ?1", "reading a mask", e);
-	if (q) {
-		sql_bind(q, sql_of_int(id));
-		step = sql_step(q, e);
-	}
+	struct sql_query* q =
+	    sql_open(s, MASK_COLUMNS "WHERE mask.id = ?1", "reading a mask", e, sql_with(sql_of_int(id)));
+	const enum sql_step step = q ? sql_step(q, e) : SQL_FAILED;
 	const bool found = step == SQL_ROW && read_row(s, q, out, e);
 	sql_finish(q);
 	pthread_mutex_unlock(&s->lock);
@@ -276,33 +234,26 @@ int store_get(struct store* s, int64_t id, struct store_mask* out, struct error*
 /* ---- deleting ----------------------------------------------------------------------------- */
 
 bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
-	const char* doing = "deleting a mask";
 	char text[STORE_MASK_TEXT];
 	store_mask_text(&job->entry->mask, text);
-	if (!sql_begin(s, doing, e))
-		return false;
-	struct sql_query* q = sql_prepare(s,
-	                                  "DELETE FROM mask WHERE model IN (SELECT id FROM model WHERE"
-	                                  " fingerprint = ?1) AND task = ?2 AND kind = ?3 AND skipped = ?4",
-	                                  doing, e);
-	if (q)
-		sql_bind(q, sql_of_text(job->model.fingerprint), sql_of_text(job->entry->task),
-		         sql_of_int(job->entry->kind), sql_of_text(text));
-	return sql_end(s, q && sql_run(q, NULL, e), doing, e);
+	return sql_run(
+	    s,
+	    "DELETE FROM mask WHERE model IN (SELECT id FROM model WHERE fingerprint = ?1) AND task = ?2"
+	    " AND kind = ?3 AND skipped = ?4",
+	    "deleting a mask", e,
+	    sql_with(sql_of_text(job->model.fingerprint), sql_of_text(job->entry->task),
+	             sql_of_int(*job->entry->task ? 0 : job->entry->kind), sql_of_text(text)));
 }
 
 /* A settled mask outranks all others: it is what its kind of text is served with. */
 bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
-	struct sql_query* q = sql_prepare(
+	return sql_run(
 	    s,
 	    "DELETE FROM mask WHERE id IN (SELECT id FROM (SELECT mask.id AS id,"
 	    " row_number() OVER (ORDER BY settled DESC, tokens DESC) AS rank,"
 	    " row_number() OVER (PARTITION BY task, kind ORDER BY settled DESC, tokens DESC) AS kind_rank"
 	    " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1) AS ranked"
 	    " WHERE rank > ?2 OR kind_rank > ?3)",
-	    "trimming masks", e);
-	if (!q)
-		return false;
-	sql_bind(q, sql_of_text(job->model.fingerprint), sql_of_int(job->capacity), sql_of_int(job->a_kind));
-	return sql_run(q, NULL, e);
+	    "trimming masks", e,
+	    sql_with(sql_of_text(job->model.fingerprint), sql_of_int(job->capacity), sql_of_int(job->a_kind)));
 }

@@ -122,6 +122,51 @@ static bool send_first(struct outbox* o) {
 	return true;
 }
 
+/* ---- what others have learned ------------------------------------------------------------- */
+
+/* A table's columns, and as many parameters. */
+static const struct table {
+	const char *name, *columns, *parameters;
+} tables[] = {
+    {"model", "id, fingerprint, name, blocks", "?1, ?2, ?3, ?4"},
+    {"mask",
+     "id, model, task, kind, skipped, skip_ratio, settled, signature, signature_prompts, matches, rows,"
+     " accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held, created, updated",
+     "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22"},
+    {"figure", "model, device, task, kind, what, total, samples", "?1, ?2, ?3, ?4, ?5, ?6, ?7"},
+};
+
+static bool copy_table(struct store* to, struct store* from, const struct table* t, const char* doing,
+                       struct error* e) {
+	char read[512], write[768];
+	int columns = 1;
+	for (const char* at = t->columns; *at; at++)
+		columns += *at == ',';
+	snprintf(read, sizeof read, "SELECT %s FROM %s", t->columns, t->name);
+	snprintf(write, sizeof write, "INSERT INTO %s(%s) VALUES(%s)", t->name, t->columns, t->parameters);
+	struct sql_query* in = sql_open(from, read, doing, e, NULL, 0);
+	bool good = in != NULL;
+	enum sql_step step = SQL_FAILED;
+	while (good && (step = sql_step(in, e)) == SQL_ROW) {
+		struct sql_value value[32];
+		for (int i = 0; i < columns; i++)
+			value[i] = from->driver->column(in, i);
+		good = sql_run(to, write, doing, e, value, columns);
+	}
+	sql_finish(in);
+	return good && step == SQL_DONE;
+}
+
+/* Fills an empty store in memory with all that another holds. */
+static bool copy_store(struct store* to, struct store* from, const char* doing, struct error* e) {
+	if (!to->driver->begin(to, doing, e))
+		return false;
+	bool good = true;
+	for (size_t i = 0; i < sizeof tables / sizeof *tables && good; i++)
+		good = copy_table(to, from, &tables[i], doing, e);
+	return to->driver->end(to, good, doing, e);
+}
+
 /* Takes in what was read, unless something was written here meanwhile. */
 static bool take_in(struct outbox* o, struct store* fresh, int64_t put) {
 	struct store* near = o->near;
@@ -148,12 +193,12 @@ static bool fill(struct outbox* o) {
 	pthread_mutex_unlock(&o->lock);
 	struct store* fresh = sqlite_open(":memory:", STORE_WRITE, &e);
 	o->filled = milliseconds_now();
-	const bool begun =
-	    fresh && sql_execute(o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
-	bool good = begun && store_copy(fresh, o->far, &e);
+	const bool begun = fresh && o->far->driver->execute(
+	                                o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
+	bool good = begun && copy_store(fresh, o->far, doing, &e);
 	if (begun && postgres_connected(o->far)) {
 		struct error unsaid;
-		good = sql_execute(o->far, "COMMIT", doing, &unsaid) && good;
+		good = o->far->driver->execute(o->far, "COMMIT", doing, &unsaid) && good;
 	}
 	if (good)
 		o->stale = !take_in(o, fresh, put);

@@ -8,8 +8,6 @@
 
 #include "streams/memory/store.h"
 
-enum { POSTGRES_SCHEMA = 7 };
-
 bool postgres_is(const char* path); /* "postgresql://…" or "postgres://…" */
 struct store* postgres_open(const char* path, enum store_mode, struct error*);
 /* The same, not connected yet; NULL when the path is no address. */

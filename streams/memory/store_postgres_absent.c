@@ -19,17 +19,7 @@ struct store* postgres_open(const char* path, enum store_mode mode, struct error
 	return refuse(e);
 }
 
-struct store* postgres_prepare(const char* path, enum store_mode mode, struct error* e) {
-	return postgres_open(path, mode, e);
-}
-
-/* So there never is a store that these are called with, nor an outbox. */
-void postgres_listen(struct store* s) { (void)s; }
-bool postgres_news(struct store* s, int wake, int milliseconds) {
-	(void)s, (void)wake, (void)milliseconds;
-	return false;
-}
-
+/* So there never is an outbox that the others are called with. */
 struct outbox* outbox_open(struct store* near, const char* path, struct error* e) {
 	(void)near, (void)path;
 	return refuse(e);

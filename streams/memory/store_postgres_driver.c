@@ -6,13 +6,8 @@
 
 #include "streams/memory/store_postgres_internal.h"
 
-enum {
-	MOST = 32,
-	/* parameters, and columns, of a statement */ INT8 = 20,
-	FLOAT8 = 701,
-	TEXT = 25,
-	BYTEA = 17
-};
+enum { MOST = 32 /* parameters, and columns, of a statement */ };
+enum { INT8 = 20, FLOAT8 = 701, TEXT = 25, BYTEA = 17 };
 
 struct query {
 	struct sql_query base;
@@ -145,38 +140,28 @@ static enum sql_step step(struct sql_query* base, struct error* e) {
 	return ++q->row < PQntuples(q->result) ? SQL_ROW : SQL_DONE;
 }
 
-static const char* get_text(struct sql_query* base, int column) {
-	const struct query* q = of(base);
-	return PQgetisnull(q->result, q->row, column) ? NULL : PQgetvalue(q->result, q->row, column);
-}
-static int64_t get_int(struct sql_query* q, int column) {
-	const char* text = get_text(q, column);
-	return text ? strtoll(text, NULL, 10) : 0;
-}
-static double get_real(struct sql_query* q, int column) {
-	const char* text = get_text(q, column);
-	return text ? strtod(text, NULL) : 0;
-}
-static const void* get_blob(struct sql_query* base, int column, size_t* size) {
+static struct sql_value column(struct sql_query* base, int i) {
 	struct query* q = of(base);
-	const char* text = get_text(base, column);
-	*size = 0;
-	if (!text)
-		return NULL;
-	PQfreemem(q->blob[column]);
-	q->blob[column] = PQunescapeBytea((const unsigned char*)text, size);
-	return q->blob[column];
-}
-
-static int changes(struct sql_query* q) { return of(q)->result ? atoi(PQcmdTuples(of(q)->result)) : 0; }
-
-static void reset(struct sql_query* base) {
-	PQclear(of(base)->result);
-	of(base)->result = NULL;
+	struct sql_value v = {.kind = SQL_TEXT};
+	if (PQgetisnull(q->result, q->row, i))
+		return v;
+	const char* text = PQgetvalue(q->result, q->row, i);
+	const Oid type = PQftype(q->result, i);
+	if (type == BYTEA) {
+		PQfreemem(q->blob[i]);
+		v.data = q->blob[i] = PQunescapeBytea((const unsigned char*)text, &v.size);
+		v.kind = SQL_BLOB;
+		return v;
+	}
+	v.kind = type == INT8 ? SQL_INT : type == FLOAT8 ? SQL_REAL : SQL_TEXT;
+	v.number = strtoll(text, NULL, 10);
+	v.real = strtod(text, NULL);
+	v.data = text;
+	return v;
 }
 
 static void finish(struct sql_query* base) {
-	reset(base);
+	PQclear(of(base)->result);
 	forget_blobs(of(base));
 	free(of(base)->sql);
 	free(base);
@@ -190,10 +175,5 @@ const struct sql_driver postgres_driver = {.close = close_connection,
                                            .prepare = prepare,
                                            .bind = bind,
                                            .step = step,
-                                           .get_int = get_int,
-                                           .get_real = get_real,
-                                           .get_text = get_text,
-                                           .get_blob = get_blob,
-                                           .changes = changes,
-                                           .reset = reset,
+                                           .column = column,
                                            .finish = finish};

@@ -15,7 +15,7 @@ struct postgres {
 	enum store_mode mode;
 	_Atomic int patience; /* milliseconds; an outbox's owner sets it while the thread works */
 	bool in_transaction;  /* as the caller sees it; the connection may be lost meanwhile */
-	bool unfit, blames_data, listens, heard, has_it;
+	bool unfit, blames_data, listens, has_it;
 	char writer[40];
 	int64_t number;
 };
@@ -30,7 +30,6 @@ struct postgres_values { /* (n) parameters of a statement */
 /* The last result of the statements, which the caller clears; NULL with the error set. */
 PGresult* postgres_exchange(struct store*, const char* sql, const struct postgres_values*, const char* doing,
                             struct error*);
-/* Brings the schema up to date, or says why it is not to be used (postgres->unfit). */
-bool postgres_check_schema(struct store*, struct error*);
+extern const struct sql_driver postgres_driver;
 
 #endif

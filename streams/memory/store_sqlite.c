@@ -113,18 +113,24 @@ static enum sql_step step(struct sql_query* q, struct error* e) {
 	}
 }
 
-static int64_t get_int(struct sql_query* q, int column) { return sqlite3_column_int64(of(q), column); }
-static double get_real(struct sql_query* q, int column) { return sqlite3_column_double(of(q), column); }
-static const char* get_text(struct sql_query* q, int column) {
-	return (const char*)sqlite3_column_text(of(q), column);
+static struct sql_value column(struct sql_query* q, int i) {
+	sqlite3_stmt* s = of(q);
+	const int type = sqlite3_column_type(s, i);
+	struct sql_value v = {.kind = SQL_TEXT};
+	if (type == SQLITE_TEXT) {
+		v.data = sqlite3_column_text(s, i);
+	} else if (type == SQLITE_BLOB) {
+		v.kind = SQL_BLOB;
+		v.data = sqlite3_column_blob(s, i);
+		v.size = (size_t)sqlite3_column_bytes(s, i);
+	} else if (type != SQLITE_NULL) {
+		v.kind = type == SQLITE_INTEGER ? SQL_INT : SQL_REAL;
+		v.number = sqlite3_column_int64(s, i);
+		v.real = sqlite3_column_double(s, i);
+	}
+	return v;
 }
-static const void* get_blob(struct sql_query* q, int column, size_t* size) {
-	const void* blob = sqlite3_column_blob(of(q), column);
-	*size = (size_t)sqlite3_column_bytes(of(q), column);
-	return blob;
-}
-static int changes(struct sql_query* q) { return sqlite3_changes(q->store->sqlite); }
-static void reset(struct sql_query* q) { sqlite3_reset(of(q)); }
+
 static void finish(struct sql_query* q) {
 	sqlite3_finalize(of(q));
 	free(q);
@@ -138,136 +144,64 @@ static const struct sql_driver sqlite_driver = {.close = close_file,
                                                 .prepare = prepare,
                                                 .bind = bind,
                                                 .step = step,
-                                                .get_int = get_int,
-                                                .get_real = get_real,
-                                                .get_text = get_text,
-                                                .get_blob = get_blob,
-                                                .changes = changes,
-                                                .reset = reset,
+                                                .column = column,
                                                 .finish = finish};
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
-/* migration[v] brings version v to v + 1. Never edited once released: a change is a new line. */
-static const char* const migration[STORE_SCHEMA] = {
-    "CREATE TABLE model(id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"
-    " blocks INTEGER NOT NULL);"
-    "CREATE TABLE mask(id INTEGER PRIMARY KEY AUTOINCREMENT, model INTEGER NOT NULL REFERENCES model(id),"
-    " task TEXT NOT NULL, skipped TEXT NOT NULL, skip_ratio REAL NOT NULL, signature BLOB,"
-    " signature_prompts REAL NOT NULL DEFAULT 0, matches INTEGER NOT NULL DEFAULT 0,"
-    " rows INTEGER NOT NULL DEFAULT 0, accepted INTEGER NOT NULL DEFAULT 0,"
-    " draft_steps INTEGER NOT NULL DEFAULT 0, rounds INTEGER NOT NULL DEFAULT 0,"
-    " round_tokens INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,"
-    " instances INTEGER NOT NULL DEFAULT 0, created INTEGER NOT NULL, updated INTEGER NOT NULL,"
-    " UNIQUE(model, task, skipped));"
-    "CREATE TABLE observation(id INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL, skipped TEXT NOT NULL,"
-    " matches INTEGER NOT NULL, rows INTEGER NOT NULL, window INTEGER NOT NULL, made INTEGER NOT NULL);"
-    "CREATE INDEX observation_model ON observation(model, id);",
+/* Masks have had their columns since the first, figures theirs since the second of these versions. */
+enum { MASKS_SINCE = 3, FIGURES_SINCE = 8 };
 
-    /* 2: whether a mask's search has ended, and what the change test needs */
-    "ALTER TABLE mask ADD COLUMN settled INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE mask ADD COLUMN steps INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE mask ADD COLUMN held INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE mask ADD COLUMN trials INTEGER NOT NULL DEFAULT 0;",
+static int64_t pragma(struct store* s, const char* sql, const char* doing, struct error* e) {
+	return sql_number(s, sql, doing, e, NULL, 0);
+}
 
-    /* 3: the kind of text, where no label tells it; until now a mask's row was all that was known of one */
-    "CREATE TABLE mask_of_kind(id INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL, kind INTEGER NOT NULL,"
-    " skipped TEXT NOT NULL, skip_ratio REAL NOT NULL, settled INTEGER NOT NULL, signature BLOB,"
-    " signature_prompts REAL NOT NULL DEFAULT 0, matches INTEGER NOT NULL, rows INTEGER NOT NULL,"
-    " accepted INTEGER NOT NULL, draft_steps INTEGER NOT NULL, trials INTEGER NOT NULL,"
-    " rounds INTEGER NOT NULL, round_tokens INTEGER NOT NULL, tokens INTEGER NOT NULL,"
-    " instances INTEGER NOT NULL, steps INTEGER NOT NULL, held INTEGER NOT NULL,"
-    " created INTEGER NOT NULL, updated INTEGER NOT NULL, UNIQUE(model, task, kind, skipped));"
-    "INSERT INTO mask_of_kind SELECT id, model, task, CASE task WHEN '' THEN id ELSE 0 END, skipped,"
-    " skip_ratio, settled, signature, signature_prompts, matches, rows, accepted, draft_steps, trials,"
-    " rounds, round_tokens, tokens, instances, steps, held, created, updated FROM mask;"
-    "DROP TABLE mask; ALTER TABLE mask_of_kind RENAME TO mask;"
-    "ALTER TABLE observation ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;",
-
-    /* 4: influence by kind of text */
-    "CREATE TABLE influence(model INTEGER NOT NULL REFERENCES model(id), task TEXT NOT NULL,"
-    " kind INTEGER NOT NULL, rows REAL NOT NULL, sums BLOB NOT NULL, updated INTEGER NOT NULL,"
-    " PRIMARY KEY(model, task, kind)) WITHOUT ROWID;",
-
-    /* 5: chances by source and kind of text, and costs, by device */
-    "CREATE TABLE chance(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
-    " task TEXT NOT NULL, kind INTEGER NOT NULL, source TEXT NOT NULL, bin INTEGER NOT NULL,"
-    " rank INTEGER NOT NULL, hits REAL NOT NULL, trials REAL NOT NULL,"
-    " PRIMARY KEY(model, device, task, kind, source, bin, rank)) WITHOUT ROWID;"
-    "CREATE TABLE cost(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
-    " what TEXT NOT NULL, total REAL NOT NULL, samples REAL NOT NULL,"
-    " PRIMARY KEY(model, device, what)) WITHOUT ROWID;",
-
-    /* 6: texts of tenants, for retrieval */
-    "CREATE TABLE text(model INTEGER NOT NULL REFERENCES model(id), tenant TEXT NOT NULL,"
-    " number INTEGER NOT NULL, writer TEXT NOT NULL, length INTEGER NOT NULL, tokens BLOB NOT NULL,"
-    " made INTEGER NOT NULL, PRIMARY KEY(model, tenant, number)) WITHOUT ROWID;",
-
-    /* 7: of observations, whether they ran with a low-bit copy; in "skipped", what a mask keeps as stored */
-    "ALTER TABLE observation ADD COLUMN low INTEGER NOT NULL DEFAULT 0;",
-
-    /* 8: chances, costs and influence (store_move_influence) are sums in one table; observations are no more
-     */
-    "CREATE TABLE figure(model INTEGER NOT NULL REFERENCES model(id), device TEXT NOT NULL,"
-    " task TEXT NOT NULL, kind INTEGER NOT NULL, what TEXT NOT NULL, total REAL NOT NULL,"
-    " samples REAL NOT NULL, PRIMARY KEY(model, device, task, kind, what)) WITHOUT ROWID;"
-    "INSERT INTO figure SELECT model, device, task, kind, source || ' ' || bin || ' ' || rank, hits, trials"
-    " FROM chance;"
-    "INSERT INTO figure SELECT model, device, '', 0, what, total, samples FROM cost;"
-    "DROP TABLE chance; DROP TABLE cost; DROP TABLE observation;",
-};
-enum { FIGURES = 7 }; /* the version before them */
-
-static bool migrate(struct store* s, struct error* e) {
+/* Makes the tables, or takes over the masks of an earlier version. */
+static bool set_up(struct store* s, struct error* e) {
 	const char* doing = "bringing its schema up to date";
-	if (!sql_begin(s, doing, e))
+	char header[128];
+	snprintf(header, sizeof header, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
+	         STORE_SCHEMA);
+	if (!begin(s, doing, e))
 		return false;
 	/* read again under the lock: another process may have been first */
-	int64_t version = sql_number(s, "PRAGMA user_version", doing, e);
-	bool good = version >= 0;
-	for (; good && version < STORE_SCHEMA; version++)
-		good = sql_execute(s, migration[version], doing, e) &&
-		       (version != FIGURES || store_move_influence(s, e));
-	char sql[128];
-	snprintf(sql, sizeof sql, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
-	         STORE_SCHEMA);
-	good = good && sql_execute(s, sql, doing, e);
-	return sql_end(s, good, doing, e);
+	const int64_t version = pragma(s, "PRAGMA user_version", doing, e);
+	const bool good =
+	    version >= 0 && store_check_schema(s, version, MASKS_SINCE, e) &&
+	    execute(s, STORE_TABLES("INTEGER PRIMARY KEY AUTOINCREMENT") STORE_FORGOTTEN, doing, e) &&
+	    execute(s, header, doing, e);
+	if (!end(s, good, doing, e))
+		return false;
+	store_tell_upgrade(s, version, FIGURES_SINCE);
+	return true;
 }
 
 /* Whose file is it, and how old? Refuses others' and newer ones. */
 static bool check_owner(struct store* s, int64_t* version, struct error* e) {
 	const char* doing = "reading its header";
-	*version = sql_number(s, "PRAGMA user_version", doing, e);
+	*version = pragma(s, "PRAGMA user_version", doing, e);
 	if (*version < 0)
 		return false;
-	const int64_t application = sql_number(s, "PRAGMA application_id", doing, e);
-	const int64_t tables = sql_number(s, "SELECT count(*) FROM sqlite_master", doing, e);
+	const int64_t application = pragma(s, "PRAGMA application_id", doing, e);
+	const int64_t tables = pragma(s, "SELECT count(*) FROM sqlite_master", doing, e);
 	if (application < 0 || tables < 0)
 		return false;
 	if (application != APPLICATION_ID && (tables > 0 || application != 0 || *version != 0))
 		return error_set(e, "%s is another program's database, not a mask store (left as it is)", s->path);
-	if (*version > STORE_SCHEMA)
-		return error_set(e,
-		                 "%s has schema version %lld, newer than this program's %d: use a newer swiftlet "
-		                 "(left as it is)",
-		                 s->path, (long long)*version, STORE_SCHEMA);
-	return true;
+	return store_check_schema(s, *version, MASKS_SINCE, e);
 }
 
 static bool check_whole(struct store* s, struct error* e) {
-	struct sql_query* q = sql_prepare(s, "PRAGMA quick_check(1)", "checking it", e);
-	if (!q)
-		return false;
-	bool good = sql_step(q, e) == SQL_ROW;
-	const char* found = good ? sql_text(q, 0) : NULL;
-	if (good && (!found || strcmp(found, "ok") != 0))
-		good = error_set(e, "%s is damaged: %.200s (left as it is; restore a copy or choose another --store)",
-		                 s->path, found ? found : "the check gave nothing");
+	char found[200] = "the check gave nothing";
+	struct sql_query* q = sql_open(s, "PRAGMA quick_check(1)", "checking it", e, NULL, 0);
+	const enum sql_step is = q ? step(q, e) : SQL_FAILED;
+	if (is == SQL_ROW)
+		sql_copy_text(q, 0, found, sizeof found);
 	sql_finish(q);
-	return good;
+	return is != SQL_FAILED &&
+	       (strcmp(found, "ok") == 0 ||
+	        error_set(e, "%s is damaged: %s (left as it is; restore a copy or choose another --store)",
+	                  s->path, found));
 }
 
 static bool prepare_file(struct store* s, enum store_mode mode, struct error* e) {
@@ -282,10 +216,10 @@ static bool prepare_file(struct store* s, enum store_mode mode, struct error* e)
 		                 (long long)version, STORE_SCHEMA);
 	if (sqlite3_db_readonly(s->sqlite, "main") == 1)
 		return error_set(e, "%s cannot be written: it or its folder is read-only", s->path);
-	if (!sql_execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
-	                 "setting it up", e))
+	if (!execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
+	             "setting it up", e))
 		return false;
-	return version == STORE_SCHEMA || migrate(s, e);
+	return version == STORE_SCHEMA || set_up(s, e);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */

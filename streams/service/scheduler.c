@@ -110,23 +110,7 @@ static void use_pool(struct scheduler* s, struct seat* seat) {
 	struct retrieval_pool** pool = &s->pool[seat->owner];
 	if (!*pool && s->option.session.pool > 0 && s->option.session.method != SWIFTLET_VANILLA)
 		*pool = retrieval_pool_open(s->option.session.pool);
-	if (*pool && s->option.texts)
-		texts_want(s->option.texts, seat->owner);
 	session_use_pool(seat->session, *pool);
-}
-
-static void take_stored(void* user, int owner, const int32_t* token, int n) {
-	struct scheduler* s = user;
-	if (s->pool[owner])
-		retrieval_pool_add(s->pool[owner], token, n);
-}
-
-static void remember(struct scheduler* s, const struct seat* seat) {
-	int n;
-	const int32_t* text = session_text(seat->session, &n);
-	session_remember(seat->session, s->pool[seat->owner]);
-	if (s->option.texts)
-		texts_put(s->option.texts, seat->owner, text, n);
 }
 
 /* What was found was asked for twice: it is worth a file. */
@@ -139,19 +123,16 @@ static void keep_prompt(struct scheduler* s, const struct seat* seat) {
 	                  text, n);
 }
 
-/* Pools may grow only between rounds: when a turn is over, before anyone else sits down. Of what the store
- * brought one text a turn. */
+/* Pools may grow only between rounds: when a turn is over, before anyone else sits down. */
 static void remember_texts(struct scheduler* s) {
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
 		if (seat->remember)
-			remember(s, seat);
+			session_remember(seat->session, s->pool[seat->owner]);
 		if (seat->ended && s->option.prompts)
 			keep_prompt(s, seat);
 		seat->remember = seat->ended = false;
 	}
-	if (s->option.texts)
-		texts_take(s->option.texts, take_stored, s);
 }
 
 /* What a seat has learned of texts stays with their owner. */

@@ -14,7 +14,6 @@
 
 #include "streams/memory/memory.h"
 #include "streams/memory/prompt_cache.h"
-#include "streams/memory/texts.h"
 #include "streams/service/events.h"
 #include "streams/service/metrics.h"
 
@@ -46,7 +45,6 @@ struct scheduler_options {
 	struct swiftlet_options session;
 	const char* model_name;
 	struct memory* memory;        /* the common one, with those of owners; NULL: nothing is remembered */
-	struct texts* texts;          /* of owners, kept in the store; NULL: in memory alone */
 	struct prompt_cache* prompts; /* on disk; NULL: in memory alone */
 	struct metrics* metrics;      /* [0] of all, and after it each owner's, as far as jobs have owners */
 	struct events* events;

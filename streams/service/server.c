@@ -95,43 +95,27 @@ static bool open_port(struct server* s, struct error* e) {
 	                         strerror(errno ? errno : EADDRNOTAVAIL));
 }
 
-/* Tenants are the owners by their numbers; 0 is who needs no key. */
-static bool open_texts(struct server* s, struct error* e) {
-	char tenant[SERVER_KEYS + 1][TEXTS_NAME];
-	texts_tenant("", tenant[0]);
-	for (int owner = 1; owner <= s->n_owners; owner++)
-		server_owner_name(s, owner, tenant[owner]);
-	struct texts_options o = {.model = {.blocks = s->model->weights.shape.n_blocks},
-	                          .vocab = s->model->weights.shape.vocab,
-	                          .capacity = s->option.session.pool,
-	                          .n_tenants = s->n_owners + 1,
-	                          .tenant = (const char(*)[TEXTS_NAME])tenant};
-	snprintf(o.model.fingerprint, sizeof o.model.fingerprint, "%s", s->model->fingerprint);
-	snprintf(o.model.name, sizeof o.model.name, "%.127s", s->option.name);
-	s->texts = texts_open(s->option.retrieval_store, &o, e);
-	return s->texts != NULL;
-}
-
 static bool open_prompts(struct server* s, struct error* e) {
-	char owner[SERVER_KEYS + 1][TEXTS_NAME];
-	texts_tenant("", owner[0]);
+	char owner[SERVER_KEYS + 1][PROMPT_CACHE_NAME];
+	prompt_cache_owner("", owner[0]);
 	for (int i = 1; i <= s->n_owners; i++)
 		server_owner_name(s, i, owner[i]);
 	if (!s->engine->backend->page_restore)
 		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
 		                 s->engine->backend->name);
-	s->prompts = prompt_cache_open(&(struct prompt_cache_options){.folder = s->option.prompt_cache,
-	                                                              .bytes = s->option.prompt_cache_bytes,
-	                                                              .model = s->model->fingerprint,
-	                                                              .n_owners = s->n_owners + 1,
-	                                                              .owner = (const char(*)[TEXTS_NAME])owner},
-	                               e);
+	s->prompts =
+	    prompt_cache_open(&(struct prompt_cache_options){.folder = s->option.prompt_cache,
+	                                                     .bytes = s->option.prompt_cache_bytes,
+	                                                     .model = s->model->fingerprint,
+	                                                     .n_owners = s->n_owners + 1,
+	                                                     .owner = (const char(*)[PROMPT_CACHE_NAME])owner},
+	                      e);
 	return s->prompts != NULL;
 }
 
 static bool open_memories(struct server* s, struct error* e) {
 	for (int owner = 1; s->memory && owner <= s->n_owners; owner++) {
-		char name[TEXTS_NAME];
+		char name[PROMPT_CACHE_NAME];
 		server_owner_name(s, owner, name);
 		if (!memory_for(s->memory, owner, name, e))
 			return false;
@@ -140,8 +124,7 @@ static bool open_memories(struct server* s, struct error* e) {
 }
 
 static bool open_parts(struct server* s, struct error* e) {
-	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.retrieval_store && !open_texts(s, e)) ||
-	    (s->option.prompt_cache && !open_prompts(s, e)))
+	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
 	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open(s->n_owners);
@@ -159,7 +142,6 @@ static bool open_parts(struct server* s, struct error* e) {
 	                                    .session = s->option.session,
 	                                    .model_name = s->option.name,
 	                                    .memory = s->memory,
-	                                    .texts = s->texts,
 	                                    .prompts = s->prompts,
 	                                    .metrics = s->metrics,
 	                                    .events = &s->events};
@@ -224,7 +206,6 @@ void server_close(struct server* s, double grace) {
 			MHD_stop_daemon(s->daemon[i]);
 	doorman_close(s->doorman);
 	scheduler_close(s->scheduler);
-	texts_close(s->texts);
 	prompt_cache_close(s->prompts);
 	optimizer_service_close(s->optimizer);
 	events_close(&s->events);

@@ -38,11 +38,8 @@ struct server_options {
 	int idle_seconds;        /* until a silent connection is closed */
 	int header_seconds;      /* until a request's headers must be there */
 	int body_seconds;        /* until a request's body must be there */
-	/* The store in which the texts of keys are kept, for retrieval after a restart and in other replicas;
-	 * NULL: in memory alone. */
-	const char* retrieval_store;
-	bool tell_speculation; /* answers have vLLM's metrics.speculative_decoding */
-	bool log_requests;     /* method, route, status and seconds, on standard error; never text */
+	bool tell_speculation;   /* answers have vLLM's metrics.speculative_decoding */
+	bool log_requests;       /* method, route, status and seconds, on standard error; never text */
 	struct swiftlet_options session;
 };
 

@@ -128,12 +128,12 @@ static void name_admins(struct server* s) {
 		s->key[i].admin = true;
 }
 
-void server_owner_name(const struct server* s, int owner, char name[TEXTS_NAME]) {
+void server_owner_name(const struct server* s, int owner, char name[PROMPT_CACHE_NAME]) {
 	char group[SERVER_GROUP + 8]; /* no key: none has a blank */
 	snprintf(group, sizeof group, "group %s", s->group[owner]);
 	for (int i = 0; i < s->n_keys; i++)
 		if (s->key[i].owner == owner)
-			texts_tenant(s->group[owner][0] ? group : s->key[i].text, name);
+			prompt_cache_owner(s->group[owner][0] ? group : s->key[i].text, name);
 }
 
 bool server_read_keys(struct server* s, struct error* e) {

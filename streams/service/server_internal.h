@@ -34,7 +34,6 @@ struct server {
 	swiftlet_engine* engine;
 	struct memory* memory;
 	struct prompt_cache* prompts;            /* NULL: not kept */
-	struct texts* texts;                     /* NULL: not kept */
 	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
 	int port;
 	struct doorman* doorman;
@@ -99,7 +98,7 @@ bool call_origin_allowed(const struct call*);
 /* Sets the call's owner, and whether he is an admin. */
 bool call_authorized(struct call*);
 /* What names an owner in the store. */
-void server_owner_name(const struct server*, int owner, char name[TEXTS_NAME]);
+void server_owner_name(const struct server*, int owner, char name[PROMPT_CACHE_NAME]);
 bool call_within_rate(const struct call*);
 
 /* server_routing.c: the first look at a request, when its headers are there. What is refused here is said at

@@ -124,36 +124,10 @@ static void test_names(void** state) {
 	}
 }
 
-/* Earlier runs' counts are where a bin begins, not what outweighs what is seen; only the latter is fresh. */
-static void earlier_runs_are_a_beginning(void** unused) {
-	(void)unused;
-	static struct chances chances;
-	const int bin = 26; /* a match of 10, once: about as sure from the beginning */
-	chances_open(&chances);
-	chances_begin(&chances, SOURCE_retrieval, bin, 0, 90000, 100000);
-	assert_true(fabsf(chances_of(&chances, SOURCE_retrieval, bin, 0) - 0.9f) < 0.02f);
-	assert_true(fabsf(chances.fresh[SOURCE_retrieval][bin][0].trials) < 1e-6f);
-	for (int i = 0; i < 1000; i++)
-		chances_see(&chances, SOURCE_retrieval, bin, 0, i % 5 == 0);
-	assert_true(fabsf(chances_of(&chances, SOURCE_retrieval, bin, 0) - 0.2f) < 0.1f);
-	assert_true(fabsf(chances.fresh[SOURCE_retrieval][bin][0].trials - 1000) < 1e-3f);
-	assert_true(fabsf(chances.fresh[SOURCE_retrieval][bin][0].right - 200) < 1e-3f);
-	const float before = chances_of(&chances, SOURCE_retrieval, bin, 0);
-	chances_begin(&chances, SOURCE_retrieval, bin, 0, 5, 5); /* something was seen here: nothing changes */
-	chances_begin(&chances, SOURCE_retrieval, 4, 0, 0, NAN);
-	chances_begin(&chances, SOURCE_retrieval, EVIDENCE_BINS, 0, 1, 1);
-	chances_begin(&chances, SOURCE_retrieval, 4, CHANCE_RANKS, 1, 1);
-	chances_begin(&chances, SOURCE_retrieval, -1, -1, 1, 1);
-	assert_true(fabsf(chances_of(&chances, SOURCE_retrieval, bin, 0) - before) < 1e-9f);
-}
-
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_priors),
-	                                   cmocka_unit_test(test_learning),
-	                                   cmocka_unit_test(test_first_choices),
-	                                   cmocka_unit_test(earlier_runs_are_a_beginning),
-	                                   cmocka_unit_test(test_misses_scale_the_prior),
-	                                   cmocka_unit_test(test_merging),
-	                                   cmocka_unit_test(test_names)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_priors),        cmocka_unit_test(test_learning),
+	    cmocka_unit_test(test_first_choices), cmocka_unit_test(test_misses_scale_the_prior),
+	    cmocka_unit_test(test_merging),       cmocka_unit_test(test_names)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 """The service from outside: OpenAI's fields and errors, streams equal to `run`, keys, limits, SIGTERM."""
-import base64, concurrent.futures, contextlib, json, os, re, shutil, socket, sqlite3, subprocess, tempfile, threading, time, urllib.request
+import base64, concurrent.futures, json, os, re, shutil, socket, subprocess, tempfile, threading, time, urllib.request
 
 from service import MODEL, PROGRAM, Server, run_text, wait_for
 
@@ -533,28 +533,6 @@ def bad_stores():
         assert open(path).read() == "dear diary\n"
 
 
-def stored_texts():
-    """Where it is asked for, a key's texts are in the store, by a hash of the key, and the answers stay what they are."""
-    with tempfile.TemporaryDirectory() as folder:
-        store, answers = os.path.join(folder, "masks.db"), {}
-        with open(os.path.join(folder, "keys"), "w") as f:
-            f.write("first-key-0123\nsecond-key-4567\n")
-        for options in (["--store-retrieval", "on"], ["--store-retrieval", "on"], []):
-            with Server("--api-key-file", f.name, *options, store=store) as s:
-                for key, prompt in (("first-key-0123", PROMPTS[0]), ("second-key-4567", PROMPTS[1]), ("first-key-0123", PROMPTS[2])):
-                    status, _, a = s.call("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 24, "temperature": 0},
-                                          headers={"Authorization": "Bearer " + key})
-                    assert status == 200 and answers.setdefault(prompt, a["choices"][0]["text"]) == a["choices"][0]["text"]
-            with contextlib.closing(sqlite3.connect(store)) as db:
-                tenants = dict(db.execute("SELECT tenant, count(*) FROM text GROUP BY tenant"))
-            assert sorted(tenants.values()) in ([1, 2], [2, 4]) and all(len(t) == 64 for t in tenants), tenants
-        held = b"".join(open(os.path.join(folder, n), "rb").read() for n in os.listdir(folder) if n.startswith("masks.db"))
-        assert b"-key-" not in held
-    for options, words, code in ((["--no-store", "--store-retrieval", "on"], "needs a store", 1), (["--store-retrieval", "yes"], "expected on or off", 2)):
-        r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=600)
-        assert r.returncode == code and words in r.stderr, r
-
-
 def main():
     with Server() as s:
         for check in (fields_and_shapes, penalties, texts_equal_run, chat, chat_with_tools, kept_cache, bad_requests, raw_requests, optimizer,
@@ -562,7 +540,7 @@ def main():
             began = time.time()
             check(s)
             print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
-    for check in (masks, tool_calls, speculation, full_queue, keys, rates, graceful_stop, bad_stores, stored_texts):
+    for check in (masks, tool_calls, speculation, full_queue, keys, rates, graceful_stop, bad_stores):
         began = time.time()
         check()
         print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)

@@ -4,47 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/lab/bench_gp.h"
-#include "tools/lab/bench_kernels.h"
 #include "tools/program/ranks.h"
-
-/* Parts that need no model. */
-static int gp_main(int argc, char** argv) {
-	bool json = false;
-	const struct option option[] = {
-	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0}};
-	struct command_line line = {
-	    .name = "bench gp",
-	    .usage = "[--json]",
-	    .about = "Times, with 1,000 observations in 156 dimensions (a model of 80 blocks): adding one, a\n"
-	             "Bayesian proposal, a fit of the hyper-parameters.",
-	    .option = option,
-	    .n_options = 1};
-	const int status = options_parse(&line, argc, argv);
-	return status == OPTIONS_GO_ON ? bench_gp(json) : status;
-}
-
-static int kernels_main(int argc, char** argv) {
-	bool json = false;
-	const char* isa = "auto";
-	int64_t threads = 0;
-	const struct option option[] = {
-	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
-	    {"isa", 0, "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)",
-	     OPTION_TEXT, &isa, 0, 0},
-	    {"threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", OPTION_COUNT, &threads, 0,
-	     1024}};
-	struct command_line line = {
-	    .name = "bench kernels",
-	    .usage = "[--isa NAME] [--threads N] [--json]",
-	    .about = "Times matrix products of every weight type with 1 to 64 rows, the preparation of their\n"
-	             "inputs, and attention; each against the time that reading its bytes alone would take at\n"
-	             "the bandwidth measured in the same run (share_of_floor: 1 is the memory's speed).",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option};
-	const int status = options_parse(&line, argc, argv);
-	return status == OPTIONS_GO_ON ? bench_kernels(isa, (int)threads, json) : status;
-}
 
 static const struct {
 	const char* name;
@@ -58,8 +18,7 @@ static const struct {
      "the whole method: how long the search for a mask takes, the speed-up with the mask\n"
      "            that was found beside what its figures promise, that a cold start costs nothing, and what\n"
      "            a copy of the weights in few bits adds"},
-    {"methods", bench_methods_main,
-     "every method side by side on one stream of prompts: one table, one drawing"},
+    {"methods", bench_methods_main, "every method side by side on one stream of prompts"},
     {"match-rate", bench_match_rate_main, "how often an early exit is right, by block, rank and position"},
     {"real", bench_real_main,
      "what a user gets on real models and prompts: the defaults, and each drafter left out, over\n"
@@ -70,8 +29,8 @@ static const struct {
      "what a bridge, fitted by least squares, makes of a span of blocks that drafts leave out"},
     {"replay", bench_replay_main,
      "what drafting would bring on a stream of prompts, at stated prices of passes"},
-    {"kernels", kernels_main, "each matrix kernel against the time that reading its weights takes"},
-    {"gp", gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
+    {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},
+    {"gp", bench_gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
 };
 enum { PARTS = sizeof part / sizeof *part };
 

@@ -4,8 +4,6 @@
  * costs, which is what verification and matchness pay. `--where`: which part of the model a step's time goes
  * to. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/lab/bench.h"
@@ -18,20 +16,14 @@ enum {
 	LEAST_TOKENS = 16,
 	MOST_TOKENS = 512,
 	DEFAULT_DEPTH = 128,
-	DEEPEST = 8192,
-	ROW_REPEATS = 5
+	DEEPEST = 8192
 };
 
-const int bench_rows[ROW_COUNTS] = {1, 2, 4, 8, 16, 32, 64};
-
 struct decode {
-	struct bench bench;
+	struct bench_part part;
 	int64_t tokens; /* a repetition; 0: as many as take about a second */
 	bool rows, where;
 	int depth; /* committed tokens in the middle of what is measured */
-	double bytes_per_token, cache_bytes;
-	double speed[REPEATS], bandwidth[REPEATS], share[REPEATS];
-	double row_seconds[ROW_COUNTS];
 };
 
 /* ---- what a token reads ------------------------------------------------------------------- */
@@ -120,22 +112,28 @@ static bool time_rows(struct cache* cache, const int32_t* id, int n, double* sec
 	return true;
 }
 
-bool bench_measure_rows(const struct bench* bench, int committed, int repeats, double seconds[ROW_COUNTS],
+bool bench_measure_rows(const struct bench* bench, int committed, int repeats, cJSON* out,
                         struct error* error) {
-	enum { MOST = 16 };
-	double sample[ROW_COUNTS][MOST], ignored;
+	enum { MOST = 16, COUNTS = 7 };
+	static const int count[COUNTS] = {1, 2, 4, 8, 16, 32, 64};
+	double sample[COUNTS][MOST], seconds[COUNTS], ignored;
 	int32_t id[MAX_ROWS];
 	const int n_repeats = repeats < MOST ? repeats : MOST;
 	struct cache* cache = open_cache(bench, committed + 1, error);
 	bool good = cache && fill_cache(bench, cache, committed, error) &&
 	            bench_prompt(bench, 99, id, 64, error) && time_rows(cache, id, 1, &ignored, error);
-	for (int k = 0; good && k < n_repeats * ROW_COUNTS; k++) {
-		const int i = k % ROW_COUNTS;
-		bench_progress((double)k / (n_repeats * ROW_COUNTS), "passes of %d rows", bench_rows[i]);
-		good = time_rows(cache, id, bench_rows[i], &sample[i][k / ROW_COUNTS], error);
+	for (int k = 0; good && k < n_repeats * COUNTS; k++) {
+		bench_progress((double)k / (n_repeats * COUNTS), "passes of %d rows", count[k % COUNTS]);
+		good = time_rows(cache, id, count[k % COUNTS], &sample[k % COUNTS][k / COUNTS], error);
 	}
-	for (int i = 0; good && i < ROW_COUNTS; i++)
+	cJSON* const list = good ? cJSON_AddArrayToObject(out, "rows") : NULL;
+	for (int i = 0; good && i < COUNTS; i++) {
+		cJSON* const row = bench_json_row(list);
 		seconds[i] = bench_median(sample[i], n_repeats);
+		cJSON_AddNumberToObject(row, "rows", count[i]);
+		bench_json_number(row, "seconds", seconds[i]);
+		bench_json_number(row, "v", seconds[i] / seconds[0]);
+	}
 	if (cache)
 		cache->backend->cache_close(cache);
 	return good;
@@ -165,33 +163,37 @@ static int tokens_a_repetition(const struct decode* d, double seconds) {
 	return n < LEAST_TOKENS ? LEAST_TOKENS : n > MOST_TOKENS ? MOST_TOKENS : (int)n;
 }
 
-static bool measure(struct decode* d, struct error* error) {
-	const struct bench* bench = &d->bench;
+/* In turns with the bandwidth. */
+static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
+	const struct bench* bench = &d->part.bench;
 	struct backend* backend = bench->engine->backend;
-	const int most = d->tokens > 0 ? (int)d->tokens : MOST_TOKENS;
-	struct cache* cache = open_cache(bench, d->depth + most + WARM_UP, error);
+	double seconds = 0, speed[REPEATS], bandwidth[REPEATS], share[REPEATS];
 	int32_t token;
-	double seconds = 0;
-	bool good = cache && bench_prompt(bench, 7, &token, 1, error) &&
-	            fill_cache(bench, cache, d->depth, error) && decode(cache, &token, WARM_UP, &seconds, error);
+	bool good = bench_prompt(bench, 7, &token, 1, error) && fill_cache(bench, cache, d->depth, error) &&
+	            decode(cache, &token, WARM_UP, &seconds, error);
 	const int n = tokens_a_repetition(d, seconds / WARM_UP),
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
-	d->cache_bytes = cache_bytes(bench, d->depth);
-	d->bytes_per_token = weight_bytes(&bench->model->weights) + d->cache_bytes;
-	const double certified = (double)bench->engine->backend->certified_bytes; /* read in the head's place */
-	if (certified > 0)
-		d->bytes_per_token += certified - bytes_of(&bench->model->weights.output);
+	const double kept = cache_bytes(bench, d->depth), certified = (double)backend->certified_bytes;
+	double bytes = weight_bytes(&bench->model->weights) + kept;
+	if (certified > 0) /* read in the head's place */
+		bytes += certified - bytes_of(&bench->model->weights.output);
 	for (int i = 0; good && i < REPEATS; i++) {
 		bench_progress((double)i / REPEATS, "decoding");
-		d->bandwidth[i] = backend->bandwidth(backend);
+		bandwidth[i] = backend->bandwidth(backend);
 		backend->truncate(cache, before);
 		good = decode(cache, &token, n, &seconds, error);
-		d->speed[i] = n / seconds;
-		d->share[i] = d->speed[i] * d->bytes_per_token / d->bandwidth[i];
+		speed[i] = n / seconds;
+		share[i] = speed[i] * bytes / bandwidth[i];
 	}
-	if (cache)
-		backend->cache_close(cache);
-	return good && (!d->rows || bench_measure_rows(bench, d->depth, ROW_REPEATS, d->row_seconds, error));
+	if (!good)
+		return false;
+	cJSON_AddNumberToObject(out, "context", d->depth);
+	bench_json_number(out, "tokens_per_second", bench_median(speed, REPEATS));
+	bench_json_number(out, "bytes_per_token", bytes);
+	bench_json_number(out, "cache_bytes_per_token", kept);
+	bench_json_number(out, "bandwidth_measured", bench_median(bandwidth, REPEATS));
+	bench_json_number(out, "share_of_bandwidth", bench_median(share, REPEATS));
+	return true;
 }
 
 /* ---- where the time goes ------------------------------------------------------------------ */
@@ -233,145 +235,71 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 	return good;
 }
 
-static int tell_where(const struct bench* bench, const int depth[], int n,
-                      const double seconds[][PASS_PARTS + 1]) {
-	if (bench->json) {
-		cJSON *out = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(out, "where");
-		bench_describe(bench, out);
-		for (int d = 0; d < n; d++) {
-			cJSON* one = cJSON_CreateObject();
-			cJSON_AddNumberToObject(one, "context", depth[d]);
-			for (int i = 0; i <= PASS_PARTS; i++)
-				bench_json_number(one, part_name[i], seconds[d][i]);
-			cJSON_AddItemToArray(list, one);
-		}
-		return bench_print_json(out);
-	}
-	printf("%s on %s\n  microseconds of a step, and their share, by tokens in the cache\n  %-20s",
-	       swiftlet_model_name(bench->model), swiftlet_engine_name(bench->engine), "");
-	for (int d = 0; d < n; d++)
-		printf(" %9d       ", depth[d]);
-	for (int i = 0; i <= PASS_PARTS; i++) {
-		printf("\n  %-20s", part_name[i]);
-		for (int d = 0; d < n; d++) {
-			double sum = 0;
-			for (int j = 0; j <= PASS_PARTS; j++)
-				sum += seconds[d][j];
-			printf(" %9.0f %5.1f%%", seconds[d][i] * 1e6, 100 * seconds[d][i] / sum);
-		}
-	}
-	printf("\n");
-	return STATUS_DONE;
-}
-
 /* The longest context first: the shorter ones are its beginnings. */
-static int where(struct decode* d) {
-	struct error error = {{0}};
-	const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
+static bool measure_where(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
+	static const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
 	const int n = sizeof depth / sizeof *depth;
+	double seconds[PASS_PARTS + 1];
 	int first = 0;
-	double seconds[sizeof depth / sizeof *depth][PASS_PARTS + 1];
 	int32_t token;
 	while (first < n - 1 && depth[first] > d->depth)
 		first++;
-	if (!d->bench.engine->backend->times_parts)
-		return complain(STATUS_USAGE, "--where: this backend does not time the parts of a pass");
-	struct cache* cache = open_cache(&d->bench, d->depth + WARM_UP, &error);
-	bool good = cache && bench_prompt(&d->bench, 7, &token, 1, &error) &&
-	            fill_cache(&d->bench, cache, depth[first], &error);
-	for (int i = first; good && i < n; i++)
-		good = time_parts(cache, depth[i], &token, seconds[i], &error);
+	if (!cache->backend->times_parts)
+		return error_set(error, "--where: this backend does not time the parts of a pass");
+	bool good = bench_prompt(&d->part.bench, 7, &token, 1, error) &&
+	            fill_cache(&d->part.bench, cache, depth[first], error);
+	cJSON* const list = cJSON_AddArrayToObject(out, "where");
+	for (int i = first; good && i < n; i++) {
+		good = time_parts(cache, depth[i], &token, seconds, error);
+		cJSON* const one = bench_json_row(list);
+		cJSON_AddNumberToObject(one, "context", depth[i]);
+		for (int k = 0; good && k <= PASS_PARTS; k++)
+			bench_json_number(one, part_name[k], seconds[k]);
+	}
+	return good;
+}
+
+/* ---- the command -------------------------------------------------------------------------- */
+
+static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+	const struct decode* d = (struct decode*)part;
+	struct cache* cache = open_cache(&part->bench, part->options.context, error);
+	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
 	if (cache)
 		cache->backend->cache_close(cache);
-	bench_progress_end();
-	return good ? tell_where(&d->bench, depth + first, n - first,
-	                         (const double(*)[PASS_PARTS + 1])(seconds + first))
-	            : complain(STATUS_FAILED, "%s", error.message);
+	return good && (!d->rows || d->where || bench_measure_rows(&part->bench, d->depth, REPEATS, out, error));
 }
 
-/* ---- telling ------------------------------------------------------------------------------ */
-
-static int tell(struct decode* d) {
-	const struct bench* bench = &d->bench;
-	const double speed = bench_median(d->speed, REPEATS), bandwidth = bench_median(d->bandwidth, REPEATS);
-	const double share = bench_median(d->share, REPEATS);
-	if (bench->json) {
-		cJSON* out = cJSON_CreateObject();
-		bench_describe(bench, out);
-		cJSON_AddNumberToObject(out, "context", d->depth);
-		bench_json_number(out, "tokens_per_second", speed);
-		bench_json_number(out, "bytes_per_token", d->bytes_per_token);
-		bench_json_number(out, "cache_bytes_per_token", d->cache_bytes);
-		bench_json_number(out, "bandwidth_measured", bandwidth);
-		bench_json_number(out, "share_of_bandwidth", share);
-		cJSON_AddNumberToObject(out, "repetitions", REPEATS);
-		if (d->rows)
-			bench_json_rows(out, d->row_seconds);
-		return bench_print_json(out);
-	}
-	const struct backend* backend = bench->engine->backend;
-	printf("%s on %s, %d threads\n", swiftlet_model_name(bench->model), swiftlet_engine_name(bench->engine),
-	       backend->threads(backend));
-	printf("  context            %10d tokens\n", d->depth);
-	printf("  speed              %10.2f tokens/s (median of %d; %.2f to %.2f)\n", speed, REPEATS, d->speed[0],
-	       d->speed[REPEATS - 1]);
-	printf("  bytes a token      %10.3f GB, of which %.3f cache\n", d->bytes_per_token / 1e9,
-	       d->cache_bytes / 1e9);
-	printf("  bandwidth          %10.2f GB/s measured in turns with it\n", bandwidth / 1e9);
-	printf("  share of bandwidth %10.2f\n", share);
-	if (d->rows)
-		bench_print_rows(d->row_seconds);
-	return STATUS_DONE;
-}
-
-static int run(struct decode* d, const char* model, struct swiftlet_options* options, bool json) {
-	struct error error = {{0}};
-	/* --context is the depth to measure at; the engine is sized for it */
+/* --context is the depth to measure at; the engine is sized for it. */
+static int prepare(struct bench_part* part) {
+	struct decode* d = (struct decode*)part;
+	struct swiftlet_options* options = &part->options;
 	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
 	options->context = d->depth + (d->tokens > 0 ? (int)d->tokens : MOST_TOKENS) + WARM_UP;
-	int status = bench_open(&d->bench, model, options, json);
-	if (status == OPTIONS_GO_ON && d->where) {
-		status = where(d);
-	} else if (status == OPTIONS_GO_ON) {
-		const bool good = measure(d, &error);
-		bench_progress_end();
-		status = good ? tell(d) : complain(STATUS_FAILED, "%s", error.message);
-	}
-	bench_close(&d->bench);
-	return status;
+	return OPTIONS_GO_ON;
 }
 
 int bench_decode_main(int argc, char** argv) {
-	struct decode d = {.tokens = 0};
-	struct swiftlet_options options;
-	const char* model_option = NULL;
-	bool json = false;
+	struct decode d = {.part = {.prepare = prepare, .measure = measure}};
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", OPTION_TEXT, &model_option, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
-	    {"tokens", 'n', "N", "tokens a repetition (as many as take a second)", OPTION_COUNT, &d.tokens, 1,
-	     4096},
-	    {"rows", 0, NULL, "also time passes of 1 to 64 rows", OPTION_FLAG, &d.rows, 0, 0},
-	    {"where", 0, NULL, "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)",
-	     OPTION_FLAG, &d.where, 0, 0},
+	    BENCH_OPTIONS(d.part),
+	    OPTION_OF_COUNT("tokens", 'n', "N", "tokens a repetition (as many as take a second)", &d.tokens, 1,
+	                    4096),
+	    OPTION_OF_FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),
+	    OPTION_OF_FLAG("where", "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)",
+	                   &d.where),
 	};
 	struct command_line line = {
 	    .name = "bench decode",
 	    .usage = "[MODEL|-m MODEL] [--context N] [--rows|--where] [--json] [options]",
 	    .about =
 	        "Plain decoding, one row a pass, in turns with a measurement of the memory's bandwidth (reads\n"
-	        "on a CPU, a copy on a GPU). --context is the number of tokens in the cache (default 128).\n"
-	        "A token reads every weight but the embedding, and the keys and values before it.",
+	        "on a CPU, a copy on a GPU), medians of five. --context is the number of tokens in the cache\n"
+	        "(default 128). A token reads every weight but the embedding, and the keys and values before it.",
 	    .examples = "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16 --rows\n"
 	                "  swiftlet bench decode model.gguf --context 4096 --json",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
-	    .session = &options,
-	    .max_words = 1,
 	};
-	const int status = options_parse(&line, argc, argv);
-	if (status != OPTIONS_GO_ON)
-		return status;
-	const char* const model = options_model(&line, model_option);
-	return model ? run(&d, model, &options, json) : STATUS_USAGE;
+	return bench_part_main(&d.part, &line, argc, argv);
 }

@@ -1,23 +1,14 @@
 /* The Gaussian process at 1,000 observations in 156 dimensions, on one core. The observations are those a
  * search makes: masks of 70 bits scored as k of 32 on windows of 20 masks each, from an additive truth. */
-#include "tools/lab/bench_gp.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gp/gp.h"
 #include "gp/random.h"
 #include "kernels/clock.h"
+#include "tools/lab/bench.h"
 
 enum { DIMS = 156, SIZE = 70, OBSERVATIONS = 1000, ADDED = 50, PROPOSALS = 7, TRIALS = 32, EVALUATIONS = 16 };
 enum { BENCH_WORDS = (DIMS + 63) / 64 };
-
-static int by_value(const void* a, const void* b) {
-	const double x = *(const double*)a, y = *(const double*)b;
-	return (x > y) - (x < y);
-}
 
 static void draw_mask(struct gp_random* r, uint64_t* bits) {
 	memset(bits, 0, BENCH_WORDS * sizeof *bits);
@@ -50,11 +41,7 @@ static bool add(struct gp* g, struct gp_random* r, int i) {
 	return gp_add(g, bits, y, variance, 1 + i / 20) == GP_OK;
 }
 
-struct figures {
-	double add_ms, propose_ms, fit_s;
-};
-
-static bool measure(struct gp* g, struct figures* f) {
+static bool measure(struct gp* g, cJSON* out) {
 	struct gp_random random = {1};
 	double times[ADDED > PROPOSALS ? ADDED : PROPOSALS];
 	for (int i = 0; i < OBSERVATIONS; i++) {
@@ -64,12 +51,11 @@ static bool measure(struct gp* g, struct figures* f) {
 		if (i >= OBSERVATIONS - ADDED)
 			times[i - (OBSERVATIONS - ADDED)] = seconds_now() - began;
 	}
-	qsort(times, ADDED, sizeof *times, by_value);
-	f->add_ms = 1e3 * times[ADDED / 2];
+	bench_json_number(out, "add_ms", 1e3 * bench_median(times, ADDED));
 	const double began = seconds_now();
 	if (gp_fit(g, EVALUATIONS, 0) != GP_OK)
 		return false;
-	f->fit_s = seconds_now() - began;
+	const double fit = seconds_now() - began;
 	for (int i = 0; i < PROPOSALS; i++) {
 		uint64_t bits[BENCH_WORDS];
 		const double start = seconds_now();
@@ -84,12 +70,25 @@ static bool measure(struct gp* g, struct figures* f) {
 			return false;
 		times[i] = seconds_now() - start;
 	}
-	qsort(times, PROPOSALS, sizeof *times, by_value);
-	f->propose_ms = 1e3 * times[PROPOSALS / 2];
+	bench_json_number(out, "propose_ms", 1e3 * bench_median(times, PROPOSALS));
+	bench_json_number(out, "fit_s", fit);
 	return true;
 }
 
-int bench_gp(bool json) {
+int bench_gp_main(int argc, char** argv) {
+	bool json = false;
+	const struct option option[] = {
+	    OPTION_OF_FLAG("json", "print one JSON object instead of a table", &json)};
+	struct command_line line = {
+	    .name = "bench gp",
+	    .usage = "[--json]",
+	    .about = "Times, with 1,000 observations in 156 dimensions (a model of 80 blocks): adding one, a\n"
+	             "Bayesian proposal, a fit of the hyper-parameters.",
+	    .option = option,
+	    .n_options = 1};
+	const int status = options_parse(&line, argc, argv);
+	if (status != OPTIONS_GO_ON)
+		return status;
 	uint8_t group[DIMS];
 	for (int i = 0; i < DIMS; i++)
 		group[i] = i & 1;
@@ -101,24 +100,14 @@ int bench_gp(bool json) {
 	    .jitter = 1e-6,
 	    .hyper = {.amplitude = 0.2, .length = {6, 6}, .window = 0.05},
 	});
-	struct figures f = {0};
-	const bool done = g && measure(g, &f);
+	cJSON* const out = cJSON_CreateObject();
+	bench_json_number(out, "observations", OBSERVATIONS);
+	bench_json_number(out, "dimensions", DIMS);
+	const bool done = g && measure(g, out);
 	gp_close(g);
-	if (!done) {
-		fprintf(stderr, "swiftlet: the Gaussian process could not be run: no memory for %d observations\n",
-		        OBSERVATIONS);
-		return 1;
-	}
-	if (json) {
-		printf(
-		    "{\"observations\": %d, \"dimensions\": %d, \"add_ms\": %.4f, \"propose_ms\": %.3f, \"fit_s\": "
-		    "%.3f}\n",
-		    OBSERVATIONS, DIMS, f.add_ms, f.propose_ms, f.fit_s);
-		return 0;
-	}
-	printf("Gaussian process, %d observations, %d dimensions\n", OBSERVATIONS, DIMS);
-	printf("  %-34s %9.3f ms\n", "adding one observation", f.add_ms);
-	printf("  %-34s %9.3f ms\n", "one Bayesian proposal", f.propose_ms);
-	printf("  %-34s %9.3f s\n", "fitting the hyper-parameters", f.fit_s);
-	return 0;
+	if (done)
+		return bench_tell(out, json);
+	cJSON_Delete(out);
+	return complain(STATUS_FAILED, "the Gaussian process could not be run: no memory for %d observations",
+	                OBSERVATIONS);
 }

@@ -2,8 +2,6 @@
  *
  * Each prompt is decoded plainly; then its text's rows run once more from exit to exit, and at each the
  * model's head, and the trained head where there is one, say which tokens they expect. */
-#include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +11,7 @@
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
 
-enum { POSITIONS = 4, KS = 4, ALL_ROWS = 128 };
-static const int k_of[KS] = {1, 3, 5, 10};
+enum { POSITIONS = 4, ALL_ROWS = 128 };
 static const int upto[POSITIONS] = {16, 32, 64, ALL_ROWS};
 
 struct rates {
@@ -22,7 +19,7 @@ struct rates {
 };
 
 struct match_bench {
-	struct bench bench;
+	struct bench_part part;
 	const char* input;
 	int64_t most_prompts;
 	struct prompt_list prompts;
@@ -64,10 +61,15 @@ static void ask(struct match_bench* b, int n) {
 	}
 }
 
+static bool has_trained(const struct match_bench* b, int exit) {
+	const struct heads* heads = &b->part.bench.engine->heads;
+	return heads->bytes > 0 && heads->weight[b->block[exit]];
+}
+
 /* The rows' states at this exit under its trained head. */
 static bool run_heads(struct match_bench* b, int exit, int n, struct error* error) {
-	struct backend* backend = b->bench.engine->backend;
-	const struct heads* trained = &b->bench.engine->heads;
+	struct backend* backend = b->part.bench.engine->backend;
+	const struct heads* trained = &b->part.bench.engine->heads;
 	struct exit_heads heads = {.heads = trained,
 	                           .shape = trained->shape,
 	                           .rows = trained->rows,
@@ -86,8 +88,7 @@ static bool run_heads(struct match_bench* b, int exit, int n, struct error* erro
 
 /* token (n + 1): the text after `base` committed tokens; n rows predict its tokens from the second on. */
 static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct error* error) {
-	struct backend* backend = b->bench.engine->backend;
-	const struct heads* heads = &b->bench.engine->heads;
+	struct backend* backend = b->part.bench.engine->backend;
 	const struct segment segment = {.cache = b->cache, .base = b->cache->committed, .n = n};
 	for (int e = 0, from = 0; e < b->exits; from = 2 * b->block[e++]) {
 		ask(b, n);
@@ -100,7 +101,7 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 		if (!backend->run(backend, &pass, error))
 			return false;
 		count(b, &b->own[e], token, n);
-		if (heads->bytes > 0 && heads->weight[b->block[e]]) {
+		if (has_trained(b, e)) {
 			if (!run_heads(b, e, n, error))
 				return false;
 			count(b, &b->trained[e], token, n);
@@ -114,8 +115,8 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 
 /* The prompt but its last token, committed; that comes with the text. */
 static bool take_prompt(struct match_bench* b, const struct prompt* p, struct error* error) {
-	struct backend* backend = b->bench.engine->backend;
-	const int blocks = b->bench.engine->model->weights.shape.n_blocks;
+	struct backend* backend = b->part.bench.engine->backend;
+	const int blocks = b->part.bench.engine->model->weights.shape.n_blocks;
 	int32_t path[MAX_ROWS];
 	backend->truncate(b->cache, 0);
 	b->cache->prompt_length = p->n;
@@ -135,11 +136,8 @@ static bool take_prompt(struct match_bench* b, const struct prompt* p, struct er
 
 static bool generate(struct match_bench* b, struct session* s, const struct prompt* p, struct generation* g,
                      struct error* error) {
-	struct swiftlet_request request;
-	swiftlet_request_default(&request, &b->bench.options);
-	request.prompt = p->id;
-	request.n_prompt = p->n;
-	request.max_tokens = p->max_tokens < ALL_ROWS ? p->max_tokens : ALL_ROWS;
+	const struct swiftlet_request request = request_for(
+	    &b->part.bench.options, p->id, p->n, p->max_tokens < ALL_ROWS ? p->max_tokens : ALL_ROWS, NULL);
 	return generation_run(g, s, &request, error);
 }
 
@@ -162,73 +160,32 @@ static double rate(const struct match_bench* b, const struct rates* r, int posit
 	double hits = 0, rows = 0;
 	for (int i = 0; i < POSITIONS; i++)
 		if (position < 0 || i == position) {
-			hits += (double)r->hits[i][k - 1];
+			hits += (double)r->hits[i][k];
 			rows += (double)b->rows[i];
 		}
-	return rows > 0 ? hits / rows : (double)NAN;
+	return bench_ratio(hits, rows);
 }
 
-static void tell_rates(const struct match_bench* b, const struct rates* r, int exit, const char* trained) {
-	printf("%5d  %-7s", b->block[exit], trained);
-	for (int k = 0; k < KS; k++)
-		printf(" %7.3f", rate(b, r, -1, k_of[k]));
-	printf("   ");
-	for (int i = 0; i < POSITIONS; i++)
-		printf(" %7.3f", rate(b, r, i, 1));
-	putchar('\n');
-}
-
-static bool has_trained(const struct match_bench* b, int exit) {
-	const struct heads* heads = &b->bench.engine->heads;
-	return heads->bytes > 0 && heads->weight[b->block[exit]];
-}
-
-static int tell(struct match_bench* b) {
-	printf("p_correct: the target's token is among an exit's k likeliest (PPD, Table 1)\n");
-	printf("block  trained");
-	for (int k = 0; k < KS; k++)
-		printf("     k=%-2d", k_of[k]);
-	printf("     k=1 at token 1-16   17-32   33-64  65-128\n");
-	for (int e = 0; e < b->exits; e++) {
-		tell_rates(b, &b->own[e], e, "N");
-		if (has_trained(b, e))
-			tell_rates(b, &b->trained[e], e, "Y");
-	}
-	return STATUS_DONE;
-}
-
-static void rates_json(cJSON* to, const struct match_bench* b, const struct rates* r, int exit,
+static void tell_rates(cJSON* list, const struct match_bench* b, const struct rates* r, int exit,
                        bool trained) {
-	cJSON* const row = cJSON_CreateObject();
-	cJSON_AddItemToArray(to, row);
-	bench_json_number(row, "block", b->block[exit]);
+	cJSON* const row = bench_json_row(list);
+	double all[TREE_RANKS], by[POSITIONS];
+	for (int k = 0; k < TREE_RANKS; k++)
+		all[k] = rate(b, r, -1, k);
+	for (int i = 0; i < POSITIONS; i++)
+		by[i] = rate(b, r, i, 0);
+	cJSON_AddNumberToObject(row, "block", b->block[exit]);
 	cJSON_AddBoolToObject(row, "trained", trained);
-	cJSON* const all = cJSON_AddArrayToObject(row, "p_correct");
-	for (int k = 1; all && k <= TREE_RANKS; k++)
-		cJSON_AddItemToArray(all, cJSON_CreateNumber(rate(b, r, -1, k)));
-	cJSON* const by = cJSON_AddArrayToObject(row, "by_position");
-	for (int i = 0; by && i < POSITIONS; i++)
-		cJSON_AddItemToArray(by, cJSON_CreateNumber(rate(b, r, i, 1)));
-}
-
-static int tell_json(struct match_bench* b) {
-	cJSON* const out = cJSON_CreateObject();
-	bench_describe(&b->bench, out);
-	cJSON* const rows = cJSON_AddArrayToObject(out, "rates");
-	for (int e = 0; rows && e < b->exits; e++) {
-		rates_json(rows, b, &b->own[e], e, false);
-		if (has_trained(b, e))
-			rates_json(rows, b, &b->trained[e], e, true);
-	}
-	return bench_print_json(out);
+	bench_json_numbers(row, "p_correct", all, TREE_RANKS);
+	bench_json_numbers(row, "by_position", by, POSITIONS);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static bool open_all(struct match_bench* b, struct error* error) {
-	struct engine* engine = b->bench.engine;
+	struct engine* engine = b->part.bench.engine;
 	const struct model_shape* shape = &engine->model->weights.shape;
-	struct swiftlet_options o = b->bench.options;
+	struct swiftlet_options o = b->part.bench.options;
 	const int context = options_context(&o, engine->model);
 	const enum dtype type = engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 	o.method = SWIFTLET_VANILLA;
@@ -246,13 +203,31 @@ static bool open_all(struct match_bench* b, struct error* error) {
 	b->head_in = b->state + (size_t)ALL_ROWS * (size_t)shape->dim;
 	for (int e = 1; e < shape->n_blocks; e++)
 		b->block[b->exits++] = e;
-	if (!prompt_list_read(&b->prompts, b->bench.model, b->input, error))
+	if (!prompt_list_read(&b->prompts, b->part.bench.model, b->input, error))
 		return false;
 	prompt_list_fit(&b->prompts, context);
 	return true;
 }
 
-static void close_all(struct match_bench* b) {
+static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) {
+	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
+	for (int i = 0; i < n && !interrupted(); i++) {
+		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
+		if (!measure_text(b, &b->prompts.prompt[i], error))
+			return false;
+	}
+	cJSON* const list = cJSON_AddArrayToObject(out, "rates");
+	for (int e = 0; e < b->exits; e++) {
+		tell_rates(list, b, &b->own[e], e, false);
+		if (has_trained(b, e))
+			tell_rates(list, b, &b->trained[e], e, true);
+	}
+	return true;
+}
+
+static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+	struct match_bench* b = (struct match_bench*)part;
+	const bool good = open_all(b, error) && measure_all(b, out, error);
 	if (b->cache)
 		b->cache->backend->cache_close(b->cache);
 	if (b->scratch)
@@ -262,59 +237,34 @@ static void close_all(struct match_bench* b) {
 	free(b->state);
 	free(b->logits);
 	prompt_list_free(&b->prompts);
-	bench_close(&b->bench);
-}
-
-static bool measure(struct match_bench* b, struct error* error) {
-	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
-	for (int i = 0; i < n && !interrupted(); i++) {
-		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
-		if (!measure_text(b, &b->prompts.prompt[i], error))
-			return false;
-	}
-	return true;
+	return good;
 }
 
 int bench_match_rate_main(int argc, char** argv) {
-	struct swiftlet_options options;
-	struct error error = {{0}};
-	const char* model_option = NULL;
-	bool json = false;
 	struct match_bench* b = calloc(1, sizeof *b);
 	if (!b)
 		return complain(STATUS_FAILED, "out of memory");
+	b->part.measure = measure;
 	b->most_prompts = 32;
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of tables", OPTION_FLAG, &json, 0, 0},
-	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", OPTION_TEXT,
-	     &b->input, 0, 0},
-	    {"prompts", 'n', "N", "stop after so many (32)", OPTION_COUNT, &b->most_prompts, 1, MOST_PROMPTS},
+	    BENCH_OPTIONS(b->part),
+	    OPTION_OF_TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)",
+	                   &b->input),
+	    OPTION_OF_COUNT("prompts", 'n', "N", "stop after so many (32)", &b->most_prompts, 1, MOST_PROMPTS),
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
 	    .usage = "[MODEL|-m MODEL] [-i FILE] [--heads FILE] [--json] [options]",
 	    .about =
 	        "How often the token that the whole model says is among the k likeliest at an early exit, by\n"
-	        "block, k and position, with the model's head and with trained ones (--heads).",
+	        "block, k from 1 to 10 (p_correct), and for k = 1 at tokens 1-16, -32, -64, -128 (by_position),\n"
+	        "with the model's head and with trained ones (--heads).",
 	    .examples = "  swiftlet bench match-rate -i streams/demo.jsonl\n"
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
-	    .session = &options,
-	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
-	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, model_option) : NULL;
-	if (status == OPTIONS_GO_ON)
-		status = model ? bench_open(&b->bench, model, &options, json) : STATUS_USAGE;
-	if (status == OPTIONS_GO_ON) {
-		interrupt_watch();
-		const bool good = open_all(b, &error) && measure(b, &error);
-		bench_progress_end();
-		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(b) : tell(b);
-	}
-	close_all(b);
+	const int status = bench_part_main(&b->part, &line, argc, argv);
 	free(b);
 	return status;
 }

@@ -24,7 +24,7 @@ static bool enter(struct contest* t, const char* name, enum swiftlet_method meth
 	options.drafters &= which;
 	if (!contest_enter(t, name, &options, &why, error))
 		return false;
-	return t->contender[t->n - 1].session || error_set(error, "%s", why.message);
+	return t->contender[t->n - 1].way.session || error_set(error, "%s", why.message);
 }
 
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
@@ -43,112 +43,59 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-/* Calls back for each task, for answers that loop and that do not, and for all. */
-static void each_choice(const struct contest* t, void* user,
-                        void (*tell)(const struct contest*, void*, const char* name, struct choice)) {
-	for (int i = 0; i < t->tasks; i++)
-		tell(t, user, t->task[i], (struct choice){t->task[i], -1});
-	tell(t, user, "answers that loop", (struct choice){NULL, 1});
-	tell(t, user, "answers that do not", (struct choice){NULL, 0});
-}
-
-static void json_choice(const struct contest* t, void* list, const char* name, struct choice choice) {
+static void tell_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
-	cJSON* out = cJSON_CreateObject();
+	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "prompts_of", name);
 	cJSON_AddNumberToObject(out, "prompts", (double)plain.prompts);
 	bench_json_number(out, "plain", answer_speed(&plain));
 	bench_json_number(out, "defaults", answer_speed(&defaults));
 	bench_json_number(out, "over_plain", contest_over_plain(t, DEFAULTS, choice));
 	bench_json_number(out, "median_over_plain", contest_median_over_plain(t, DEFAULTS, choice));
-	cJSON_AddItemToArray(list, out);
 }
 
-static void json_contender(const struct contest* t, cJSON* list, int which) {
+static void tell_contender(const struct contest* t, cJSON* list, int which) {
 	const struct answer sum = contest_sum(t, which, every_prompt);
-	cJSON* out = cJSON_CreateObject();
-	cJSON_AddStringToObject(out, "name", t->contender[which].name);
+	cJSON* const out = bench_json_row(list);
+	cJSON_AddStringToObject(out, "name", t->contender[which].way.name);
 	cJSON_AddNumberToObject(out, "tokens", (double)sum.timed);
 	bench_json_number(out, "tokens_per_second", answer_speed(&sum));
 	bench_json_number(out, "over_plain", contest_over_plain(t, which, every_prompt));
 	bench_json_number(out, "median_over_plain", contest_median_over_plain(t, which, every_prompt));
 	bench_json_number(out, "cpu_seconds_per_token", sum.cpu / (double)sum.timed);
-	cJSON* sources = cJSON_AddObjectToObject(out, "sources");
+	cJSON* const sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; swiftlet_source_name(i); i++) {
 		if (sum.source_rows[i] == 0)
 			continue;
-		cJSON* source = cJSON_AddObjectToObject(sources, swiftlet_source_name(i));
+		cJSON* const source = cJSON_AddObjectToObject(sources, swiftlet_source_name(i));
 		cJSON_AddNumberToObject(source, "rows", (double)sum.source_rows[i]);
 		cJSON_AddNumberToObject(source, "accepted", (double)sum.source_accepted[i]);
 	}
-	cJSON_AddItemToArray(list, out);
 }
 
-/* Tokens compared with plain decoding's, of all others together, and how many differ. */
-static int64_t compare(const struct contest* t, int64_t* differing) {
+/* The figures, and in *differing the tokens that are not plain decoding's. */
+static cJSON* tell_run(const struct contest* t, int64_t* differing) {
 	int64_t compared = 0;
-	*differing = 0;
+	cJSON* const out = cJSON_CreateObject();
+	bench_describe(&t->bench, out);
+	cJSON_AddNumberToObject(out, "temperature", t->temperature);
+	cJSON* const list = cJSON_AddArrayToObject(out, "variants");
+	for (int i = 0; i < t->n; i++)
+		tell_contender(t, list, i);
+	cJSON* const by = cJSON_AddArrayToObject(out, "by");
+	for (int i = 0; i < t->tasks; i++)
+		tell_choice(t, by, t->task[i], (struct choice){t->task[i], -1});
+	tell_choice(t, by, "answers that loop", (struct choice){NULL, 1});
+	tell_choice(t, by, "answers that do not", (struct choice){NULL, 0});
+	tell_choice(t, by, "all", every_prompt);
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {
 			compared += t->contender[i].answer[p].tokens;
 			*differing += t->contender[i].answer[p].differing;
 		}
-	return compared;
-}
-
-static cJSON* json_run(const struct contest* t) {
-	int64_t differing;
-	cJSON* out = cJSON_CreateObject();
-	bench_describe(&t->bench, out);
-	cJSON_AddNumberToObject(out, "temperature", t->temperature);
-	cJSON* list = cJSON_AddArrayToObject(out, "variants");
-	for (int i = 0; i < t->n; i++)
-		json_contender(t, list, i);
-	cJSON* by = cJSON_AddArrayToObject(out, "by");
-	each_choice(t, by, json_choice);
-	json_choice(t, by, "all", every_prompt);
-	cJSON_AddNumberToObject(out, "tokens_compared", (double)compare(t, &differing));
-	cJSON_AddNumberToObject(out, "tokens_differing", (double)differing);
+	cJSON_AddNumberToObject(out, "tokens_compared", (double)compared);
+	cJSON_AddNumberToObject(out, "tokens_differing", (double)*differing);
 	return out;
-}
-
-static void print_choice(const struct contest* t, void* user, const char* name, struct choice choice) {
-	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
-	(void)user;
-	printf("%-20s %7lld %9.1f %9.1f %11.2f %8.2f\n", name, (long long)plain.prompts, answer_speed(&plain),
-	       answer_speed(&defaults), contest_over_plain(t, DEFAULTS, choice),
-	       contest_median_over_plain(t, DEFAULTS, choice));
-}
-
-static void print_sources(const struct contest* t) {
-	const struct answer sum = contest_sum(t, DEFAULTS, every_prompt);
-	printf("\n%-20s %7s %9s\n", "drafts of", "rows", "accepted");
-	for (int i = 0; swiftlet_source_name(i); i++)
-		if (sum.source_rows[i] > 0)
-			printf("%-20s %7lld %9lld\n", swiftlet_source_name(i), (long long)sum.source_rows[i],
-			       (long long)sum.source_accepted[i]);
-}
-
-static void print_run(const struct contest* t) {
-	const struct backend* backend = t->bench.engine->backend;
-	int64_t differing;
-	printf("%s on %s, %d threads, temperature %g\n\n%-20s %9s %11s %8s %14s\n",
-	       swiftlet_model_name(t->bench.model), swiftlet_engine_name(t->bench.engine),
-	       backend->threads(backend), t->temperature, "", "tokens/s", "over plain", "median",
-	       "CPU ms a token");
-	for (int i = 0; i < t->n; i++) {
-		const struct answer sum = contest_sum(t, i, every_prompt);
-		printf("%-20s %9.1f %11.2f %8.2f %14.1f\n", t->contender[i].name, answer_speed(&sum),
-		       contest_over_plain(t, i, every_prompt), contest_median_over_plain(t, i, every_prompt),
-		       1e3 * sum.cpu / (double)sum.timed);
-	}
-	printf("\n%-20s %7s %9s %9s %11s %8s\n", "prompts of", "prompts", "plain", "defaults", "over plain",
-	       "median");
-	each_choice(t, NULL, print_choice);
-	print_sources(t);
-	const int64_t compared = compare(t, &differing);
-	printf("\n%lld tokens compared with plain decoding's, %lld differ\n\n", (long long)compared,
-	       (long long)differing);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -185,12 +132,12 @@ static int run_once(const struct wish* wish, const char* model, double temperatu
 	if (status == OPTIONS_GO_ON) {
 		const bool good = prepare(t, wish, &error) && contest_run(t, &error);
 		bench_progress_end();
-		status = good ? STATUS_DONE : complain(STATUS_FAILED, "%s", error.message);
+		cJSON* const told = good ? tell_run(t, &differing) : NULL;
+		status = !good        ? complain(STATUS_FAILED, "%s", error.message)
+		         : wish->json ? STATUS_DONE
+		                      : bench_print_tables(told);
 		if (good && wish->json)
-			cJSON_AddItemToArray(list, json_run(t));
-		else if (good)
-			print_run(t);
-		compare(t, &differing);
+			cJSON_AddItemToArray(list, told);
 	}
 	contest_close(t);
 	bench_close(&t->bench);
@@ -222,17 +169,14 @@ static int run_all(const struct wish* wish, const char* const* model, int n) {
 int bench_real_main(int argc, char** argv) {
 	struct wish wish = {.tokens = 0};
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model (builtin); several may stand without -m", OPTION_TEXT, &wish.model,
-	     0, 0},
-	    {"input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", OPTION_TEXT, &wish.input,
-	     0, 0},
-	    {"tokens", 'n', "N", "tokens at most (each line's max_tokens)", OPTION_COUNT, &wish.tokens, 8,
-	     1 << 20},
-	    {"only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other", OPTION_TEXT,
-	     &wish.only, 0, 0},
-	    {"no-ablation", 0, NULL, "only plain decoding and the defaults", OPTION_FLAG, &wish.no_ablation, 0,
-	     0},
-	    {"json", 0, NULL, "print a JSON array of runs instead of tables", OPTION_FLAG, &wish.json, 0, 0},
+	    OPTION_OF_TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m", &wish.model),
+	    OPTION_OF_TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &wish.input),
+	    OPTION_OF_COUNT("tokens", 'n', "N", "tokens at most (each line's max_tokens)", &wish.tokens, 8,
+	                    1 << 20),
+	    OPTION_OF_TEXT("only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other",
+	                   &wish.only),
+	    OPTION_OF_FLAG("no-ablation", "only plain decoding and the defaults", &wish.no_ablation),
+	    OPTION_OF_FLAG("json", "print a JSON array of runs instead of tables", &wish.json),
 	};
 	struct command_line line = {
 	    .name = "bench real",

@@ -12,31 +12,7 @@
 
 const struct choice every_prompt = {NULL, -1};
 
-/* ---- entering ------------------------------------------------------------------------------- */
-
-bool contest_enter(struct contest* t, const char* name, const struct swiftlet_options* options,
-                   struct error* why, struct error* error) {
-	struct contender* c = &t->contender[t->n];
-	if (t->n == MOST_CONTENDERS)
-		return error_set(error, "more than %d to compare", MOST_CONTENDERS);
-	snprintf(c->name, sizeof c->name, "%s", name);
-	c->session = swiftlet_session_open(t->bench.engine, options, why->message, sizeof why->message);
-	c->cost = t->bench.engine->cost;
-	c->answer = calloc((size_t)t->prompts.n + 1, sizeof *c->answer);
-	t->n++;
-	return c->answer || error_set(error, "out of memory for the figures");
-}
-
-void contest_close(struct contest* t) {
-	for (int i = 0; i < t->n; i++) {
-		if (t->contender[i].session)
-			swiftlet_session_close(t->contender[i].session);
-		free(t->contender[i].answer);
-	}
-	prompt_list_free(&t->prompts);
-}
-
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- a session and its text ------------------------------------------------------------------ */
 
 static double cpu_seconds(void) {
 	struct rusage use;
@@ -45,44 +21,129 @@ static double cpu_seconds(void) {
 	       1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
-/* Decoding begins when the prefill has brought a token. */
-struct watch {
-	struct generation generation;
-	const struct swiftlet_options* options;
-	bool begun;
-	double seconds, cpu;
-};
-
-static void on_step(void* user) {
-	struct watch* w = user;
-	if (w->begun || w->generation.n_tokens == 0)
-		return;
-	w->begun = true;
-	w->seconds = options_clock(w->options);
-	w->cpu = cpu_seconds();
+static struct answer answer_of(const struct swiftlet_figures* f, double seconds, double cpu) {
+	const double passes = f->seconds.draft + f->seconds.plain + f->seconds.optimize + f->seconds.verify;
+	struct answer a = {.prompts = 1,
+	                   .tokens = f->tokens,
+	                   .timed = f->tokens - 1,
+	                   .rounds = f->rounds,
+	                   .round_tokens = f->round_tokens,
+	                   .draft_steps = f->draft_steps,
+	                   .accepted = f->draft_accepted,
+	                   .full_passes = f->full_passes,
+	                   .verify_passes = f->verify_passes,
+	                   .plain_steps = f->plain_steps,
+	                   .rows = f->verified_rows,
+	                   .seconds = seconds,
+	                   .cpu = cpu,
+	                   .draft = f->seconds.draft,
+	                   .plain = f->seconds.plain,
+	                   .search = f->seconds.optimize,
+	                   .host = seconds - passes};
+	memcpy(a.ctar, f->ctar_passes, sizeof a.ctar);
+	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
+		a.source_rows[i] = f->source[i].rows;
+		a.source_accepted[i] = f->source[i].accepted;
+	}
+	return a;
 }
 
-static void take(struct answer* a, const struct watch* w) {
-	const struct swiftlet_figures* f = &w->generation.figures;
-	*a = (struct answer){.prompts = 1,
-	                     .tokens = f->tokens,
-	                     .timed = f->tokens - 1,
-	                     .rounds = f->rounds,
-	                     .round_tokens = f->round_tokens,
-	                     .draft_steps = f->draft_steps,
-	                     .accepted = f->draft_accepted,
-	                     .full_passes = f->full_passes,
-	                     .verify_passes = f->verify_passes,
-	                     .rows = f->verified_rows,
-	                     .seconds = options_clock(w->options) - w->seconds,
-	                     .cpu = cpu_seconds() - w->cpu,
-	                     .draft_seconds = f->seconds.draft};
-	memcpy(a->ctar, f->ctar_passes, sizeof a->ctar);
+/* times: 1, or -1 to take away. */
+static void add(struct answer* sum, const struct answer* a, int times) {
+	int64_t* const to[] = {&sum->prompts,       &sum->tokens,       &sum->timed,    &sum->differing,
+	                       &sum->rounds,        &sum->round_tokens, &sum->accepted, &sum->draft_steps,
+	                       &sum->verify_passes, &sum->full_passes,  &sum->rows,     &sum->plain_steps};
+	const int64_t of[] = {a->prompts,       a->tokens,       a->timed,    a->differing,
+	                      a->rounds,        a->round_tokens, a->accepted, a->draft_steps,
+	                      a->verify_passes, a->full_passes,  a->rows,     a->plain_steps};
+	double* const seconds[] = {&sum->seconds, &sum->cpu, &sum->draft, &sum->plain, &sum->search, &sum->host};
+	const double took[] = {a->seconds, a->cpu, a->draft, a->plain, a->search, a->host};
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		*to[i] += times * of[i];
+	for (size_t i = 0; i < sizeof took / sizeof *took; i++)
+		*seconds[i] += times * took[i];
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		sum->ctar[w] += times * a->ctar[w];
 	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
-		a->source_rows[i] = f->source[i].rows;
-		a->source_accepted[i] = f->source[i].accepted;
+		sum->source_rows[i] += times * a->source_rows[i];
+		sum->source_accepted[i] += times * a->source_accepted[i];
 	}
 }
+
+static bool open_session(struct way* w, const struct bench* bench, const struct swiftlet_options* options,
+                         struct error* error) {
+	w->session = swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
+	return w->session != NULL;
+}
+
+static void close_session(struct way* w) {
+	if (w->session)
+		swiftlet_session_close(w->session);
+	free(w->token);
+}
+
+static bool begin(struct way* w, const struct swiftlet_request* request, struct error* error) {
+	add(&w->ended, &w->now, 1);
+	w->now = (struct answer){.prompts = 0};
+	w->seconds = w->cpu = 0;
+	w->running = swiftlet_session_start(w->session, request, error->message, sizeof error->message);
+	return w->running;
+}
+
+static bool keep(struct way* w, const struct swiftlet_step* step, struct error* error) {
+	if (w->n_token + step->n > w->capacity) {
+		w->capacity = 2 * (w->n_token + step->n);
+		int32_t* const grown = realloc(w->token, (size_t)w->capacity * sizeof *grown);
+		if (!grown)
+			return error_set(error, "out of memory for the text");
+		w->token = grown;
+	}
+	for (int i = 0; i < step->n; i++)
+		w->token[w->n_token++] = step->token[i].id;
+	return true;
+}
+
+/* Decoding begins when the prefill has brought a token. */
+static bool step(struct way* w, const struct bench* bench, struct error* error) {
+	struct swiftlet_step step;
+	struct swiftlet_figures figures;
+	const double began = options_clock(&bench->options), cpu = cpu_seconds();
+	if (!swiftlet_session_step(w->session, &step, error->message, sizeof error->message))
+		return false;
+	w->seconds += w->now.tokens > 0 ? options_clock(&bench->options) - began : 0;
+	w->cpu += w->now.tokens > 0 ? cpu_seconds() - cpu : 0;
+	swiftlet_session_figures(w->session, &figures);
+	if (figures.tokens > 0)
+		w->now = answer_of(&figures, w->seconds, w->cpu);
+	w->exit_block = figures.exit_block;
+	w->running = step.stop == SWIFTLET_RUNNING;
+	return keep(w, &step, error);
+}
+
+/* ---- entering ------------------------------------------------------------------------------- */
+
+bool contest_enter(struct contest* t, const char* name, const struct swiftlet_options* options,
+                   struct error* why, struct error* error) {
+	struct contender* c = &t->contender[t->n];
+	if (t->n == MOST_CONTENDERS)
+		return error_set(error, "more than %d to compare", MOST_CONTENDERS);
+	snprintf(c->way.name, sizeof c->way.name, "%s", name);
+	open_session(&c->way, &t->bench, options, why);
+	c->cost = t->bench.engine->cost;
+	c->answer = calloc((size_t)t->prompts.n + 1, sizeof *c->answer);
+	t->n++;
+	return c->answer || error_set(error, "out of memory for the figures");
+}
+
+void contest_close(struct contest* t) {
+	for (int i = 0; i < t->n; i++) {
+		close_session(&t->contender[i].way);
+		free(t->contender[i].answer);
+	}
+	prompt_list_free(&t->prompts);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
 
 /* Which may be from before the copy for drafting was there: another contender's passes have made it since. */
 static void take_prices(struct engine* engine, const struct cost_model* cost) {
@@ -91,26 +152,26 @@ static void take_prices(struct engine* engine, const struct cost_model* cost) {
 		cost_take_low(&engine->cost, &engine->low.table);
 }
 
-static bool answer(struct contest* t, int which, int prompt, struct watch* w, struct error* error) {
+static bool answer(struct contest* t, int which, int prompt, struct error* error) {
 	struct contender* c = &t->contender[which];
 	const struct prompt* p = &t->prompts.prompt[prompt];
-	struct swiftlet_request request;
-	w->options = &t->bench.options;
-	w->generation.on_step = on_step;
-	w->generation.on_user = w;
-	swiftlet_request_default(&request, session_options(c->session));
-	request.prompt = p->id;
-	request.n_prompt = p->n;
-	request.max_tokens = p->max_tokens;
+	struct swiftlet_request request =
+	    request_for(session_options(c->way.session), p->id, p->n, p->max_tokens, NULL);
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
 		take_prices(t->bench.engine, &c->cost);
-	if (!generation_run(&w->generation, c->session, &request, error))
+	c->way.n_token = 0;
+	if (!begin(&c->way, &request, error))
 		return false;
-	take(&c->answer[prompt], w);
+	while (c->way.running) {
+		if (interrupted())
+			swiftlet_session_cancel(c->way.session);
+		if (!step(&c->way, &t->bench, error))
+			return false;
+	}
+	c->answer[prompt] = c->way.now;
 	c->cost = t->bench.engine->cost;
-	c->exit_block = w->generation.figures.exit_block;
 	return true;
 }
 
@@ -123,28 +184,25 @@ static bool ends_in_loop(const int32_t* text, int n) {
 	return false;
 }
 
-static int64_t differing(const struct generation* a, const struct generation* b) {
-	int64_t n = abs(a->n_tokens - b->n_tokens);
-	for (int i = 0; i < a->n_tokens && i < b->n_tokens; i++)
+static int64_t differing(const struct way* a, const struct way* b) {
+	int64_t n = abs(a->n_token - b->n_token);
+	for (int i = 0; i < a->n_token && i < b->n_token; i++)
 		n += a->token[i] != b->token[i];
 	return n;
 }
 
 static bool one_prompt(struct contest* t, int prompt, struct error* error) {
-	struct watch watch[MOST_CONTENDERS] = {{.generation = {.show = NULL}}};
-	bool good = true;
-	for (int i = 0; good && i < t->n; i++) {
+	const struct way* plain = &t->contender[0].way;
+	for (int i = 0; i < t->n; i++) {
 		const int which = (prompt + i) % t->n;
-		good = !t->contender[which].session || answer(t, which, prompt, &watch[which], error);
+		if (t->contender[which].way.session && !answer(t, which, prompt, error))
+			return false;
 	}
-	const struct generation* plain = &watch[0].generation;
-	for (int i = 0; good && i < t->n; i++)
-		if (t->contender[i].session)
-			t->contender[i].answer[prompt].differing = differing(plain, &watch[i].generation);
-	t->loops[prompt] = good && ends_in_loop(plain->token, plain->n_tokens);
 	for (int i = 0; i < t->n; i++)
-		generation_free(&watch[i].generation);
-	return good;
+		if (t->contender[i].way.session)
+			t->contender[i].answer[prompt].differing = differing(plain, &t->contender[i].way);
+	t->loops[prompt] = ends_in_loop(plain->token, plain->n_token);
+	return true;
 }
 
 static void note_task(struct contest* t, int prompt) {
@@ -188,34 +246,21 @@ static bool is_chosen(const struct contest* t, int prompt, struct choice choice)
 	       (choice.loops < 0 || t->loops[prompt] == choice.loops);
 }
 
-static void add(struct answer* sum, const struct answer* a) {
-	sum->prompts += a->prompts;
-	sum->tokens += a->tokens;
-	sum->timed += a->timed;
-	sum->differing += a->differing;
-	sum->rounds += a->rounds;
-	sum->round_tokens += a->round_tokens;
-	sum->draft_steps += a->draft_steps;
-	sum->accepted += a->accepted;
-	sum->full_passes += a->full_passes;
-	sum->verify_passes += a->verify_passes;
-	sum->rows += a->rows;
-	sum->seconds += a->seconds;
-	sum->cpu += a->cpu;
-	sum->draft_seconds += a->draft_seconds;
-	for (int w = 0; w < SWIFTLET_CTAR; w++)
-		sum->ctar[w] += a->ctar[w];
-	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
-		sum->source_rows[i] += a->source_rows[i];
-		sum->source_accepted[i] += a->source_accepted[i];
-	}
+void answer_json(const struct answer* a, double plain_step_seconds, cJSON* out) {
+	const double m = bench_ratio((double)a->round_tokens, (double)a->rounds);
+	const double alpha = bench_ratio((double)a->accepted, (double)a->draft_steps);
+	const double c = bench_ratio(a->draft, (double)a->draft_steps) / plain_step_seconds;
+	bench_json_number(out, "M", m);
+	bench_json_number(out, "alpha", alpha);
+	bench_json_number(out, "c", c);
+	bench_json_number(out, "expected_speedup", alpha > 0 ? m * alpha / ((m - 1) * c + alpha) : (double)NAN);
 }
 
 struct answer contest_sum(const struct contest* t, int contender, struct choice choice) {
 	struct answer sum = {0};
 	for (int p = 0; p < t->asked; p++)
 		if (is_chosen(t, p, choice))
-			add(&sum, &t->contender[contender].answer[p]);
+			add(&sum, &t->contender[contender].answer[p], 1);
 	return sum;
 }
 
@@ -238,66 +283,97 @@ double contest_median_over_plain(const struct contest* t, int contender, struct 
 
 /* ---- by slices ------------------------------------------------------------------------------ */
 
-bool ways_turn(struct way* way, int n, int tokens, int turn, int slice, struct error* error) {
-	double each[MOST_CONTENDERS] = {0}; /* seconds a token */
+bool way_open(struct way* w, const struct bench* bench, const struct swiftlet_options* options,
+              uint64_t prompt, struct error* error) {
+	w->prompt = prompt;
+	return open_session(w, bench, options, error);
+}
+
+static bool begin_next(struct way* w, const struct bench* bench, struct error* error) {
+	int32_t id[WAY_PROMPT];
+	if (!bench_prompt(bench, w->prompt++, id, WAY_PROMPT, error))
+		return false;
+	const struct swiftlet_request request =
+	    request_for(session_options(w->session), id, WAY_PROMPT, 512, NULL);
+	return begin(w, &request, error);
+}
+
+static struct answer all_of(const struct way* w) {
+	struct answer sum = w->ended;
+	add(&sum, &w->now, 1);
+	return sum;
+}
+
+bool way_advance(struct way* w, const struct bench* bench, int n, struct answer* taken, struct error* error) {
+	const struct answer before = all_of(w);
+	do {
+		if ((!w->running && !begin_next(w, bench, error)) || !step(w, bench, error))
+			return false;
+		*taken = all_of(w);
+		add(taken, &before, -1);
+	} while (taken->timed < n);
+	return true;
+}
+
+static double background_seconds(const struct way* w) {
+	double foreground, background = 0;
+	if (session_search(w->session))
+		search_seconds(session_search(w->session), &foreground, &background);
+	return background;
+}
+
+struct answer way_sum(const struct way* w) {
+	struct answer sum = all_of(w);
+	add(&sum, &w->before, -1);
+	sum.host += background_seconds(w) - w->background_before;
+	return sum;
+}
+
+bool ways_turn(struct way* way, int n, const struct bench* bench, int tokens, int turn, int slice,
+               struct error* error) {
+	double each[MOST_WAYS] = {0}; /* seconds a token */
 	for (int k = 0; k < n; k++) {
 		struct way* w = &way[(turn + k) % n];
-		double seconds = 0;
-		int64_t had = 0;
-		if (w->absent)
+		struct answer taken;
+		if (!w->session)
 			continue;
-		if (!runner_advance(&w->runner, tokens, &seconds, &had, error))
+		if (!way_advance(w, bench, tokens, &taken, error))
 			return false;
-		each[w - way] = seconds / (double)had;
-		w->seconds += seconds;
-		w->tokens += had;
+		each[w - way] = taken.seconds / (double)taken.timed;
 	}
 	for (int k = 0; k + 1 < n; k++)
-		way[k].ratio[slice] = each[k] > 0 ? each[n - 1] / each[k] : NAN;
+		way[k].ratio[slice] = bench_ratio(each[n - 1], each[k]);
 	return true;
 }
 
 void ways_reset(struct way* way, int n) {
-	for (int k = 0; k < n; k++) {
-		if (!way[k].absent)
-			runner_reset(&way[k].runner);
-		way[k].seconds = 0;
-		way[k].tokens = 0;
+	for (struct way* w = way; w < way + n; w++) {
+		if (!w->session)
+			continue;
+		w->before = all_of(w);
+		w->background_before = background_seconds(w);
 	}
 }
 
-static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
-
-void ways_judge(struct way* way, int n, int slices, int64_t* compared, int64_t* differing_tokens) {
-	const struct runner* plain = &way[n - 1].runner;
-	for (struct way* w = way; w < way + n - 1; w++) {
-		const struct runner* r = &w->runner;
-		if (w->absent)
-			continue;
-		const double drafting = r->pass_seconds[WORK_DRAFT] + r->pass_seconds[WORK_DRAFT_LOOP];
-		w->mean_generated = share(r->round_tokens, r->rounds);
-		w->alpha = share(r->accepted, r->draft_steps);
-		w->c = drafting / (double)r->draft_steps / (runner_pass_seconds(plain) / (double)plain->tokens);
-		const double m = w->mean_generated, a = w->alpha;
-		w->expected = a > 0 ? m * a / ((m - 1) * w->c + a) : (double)NAN;
-		w->speedup = bench_median(w->ratio, slices);
-		w->lower = w->ratio[slices / 4];
-		w->upper = w->ratio[slices - 1 - slices / 4];
-		*compared += runner_compare(r, plain, differing_tokens);
+void ways_compare(const struct way* way, int n, int64_t* compared, int64_t* differing_tokens) {
+	const struct way* plain = &way[n - 1];
+	for (const struct way* w = way; w < plain; w++) {
+		const int both = least(w->n_token, plain->n_token);
+		*compared += both;
+		for (int i = 0; i < both; i++)
+			*differing_tokens += w->token[i] != plain->token[i];
 	}
 }
 
 void ways_close(struct way* way, int n) {
-	for (int k = 0; k < n; k++)
-		runner_close(&way[k].runner);
+	for (struct way* w = way; w < way + n; w++)
+		close_session(w);
 }
 
-void way_json(const struct way* w, cJSON* out) {
-	bench_json_number(out, "speedup", w->speedup);
-	bench_json_number(out, "speedup_lower_quartile", w->lower);
-	bench_json_number(out, "speedup_upper_quartile", w->upper);
-	bench_json_number(out, "M", w->mean_generated);
-	bench_json_number(out, "alpha", w->alpha);
-	bench_json_number(out, "c", w->c);
-	bench_json_number(out, "expected_speedup", w->expected);
+void way_json(struct way* w, const struct way* plain, int slices, cJSON* out) {
+	const struct answer sum = way_sum(w), of_plain = way_sum(plain);
+	bench_json_number(out, "speedup", bench_median(w->ratio, slices));
+	bench_json_number(out, "speedup_lower_quartile", w->ratio[slices / 4]);
+	bench_json_number(out, "speedup_upper_quartile", w->ratio[slices - 1 - slices / 4]);
+	answer_json(&sum, bench_ratio(of_plain.plain, (double)of_plain.plain_steps), out);
 }

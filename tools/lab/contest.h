@@ -12,22 +12,40 @@
 
 /* ---- by prompt ---------------------------------------------------------------------------- */
 
-enum { MOST_CONTENDERS = 64, MOST_TASKS = 32 };
+enum { MOST_CONTENDERS = 64, MOST_TASKS = 32, MOST_SLICES = 64 };
 
 /* To one prompt, or the sums over some. */
 struct answer {
 	int64_t prompts, tokens, timed; /* timed: after the first, which comes with the prefill */
 	int64_t differing, rounds, round_tokens, draft_steps, accepted, full_passes, verify_passes, rows;
-	int64_t ctar[SWIFTLET_CTAR], source_rows[SWIFTLET_SOURCES], source_accepted[SWIFTLET_SOURCES];
-	double seconds, cpu, draft_seconds;
+	int64_t plain_steps, ctar[SWIFTLET_CTAR], source_rows[SWIFTLET_SOURCES],
+	    source_accepted[SWIFTLET_SOURCES];
+	double seconds, cpu; /* of decoding */
+	double draft, plain, search,
+	    host; /* of it: draft steps, plain steps, scoring proposals, outside of passes */
+};
+
+/* A session and the texts that it writes. */
+struct way {
+	char name[40];
+	swiftlet_session* session; /* owned; NULL: takes no part */
+	bool running;
+	int exit_block; /* of the last text; 0: none */
+	struct answer ended, now,
+	    before;          /* of the texts that are over; of the one at hand; what is not counted */
+	double seconds, cpu; /* of decoding the text at hand */
+	int32_t* token;      /* (n_token) those that were emitted */
+	int n_token, capacity;
+	/* by slices alone */
+	uint64_t prompt;           /* number of the next text's */
+	double background_before;  /* seconds of the search's own thread */
+	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
 };
 
 struct contender {
-	char name[40];
-	swiftlet_session* session; /* owned; NULL: takes no part */
+	struct way way;
 	struct cost_model cost;
 	struct answer* answer; /* (prompts) owned */
-	int exit_block;        /* of the last prompt; 0: none */
 };
 
 struct contest {
@@ -62,30 +80,29 @@ struct answer contest_sum(const struct contest*, int contender, struct choice);
 double contest_over_plain(const struct contest*, int contender, struct choice);
 double contest_median_over_plain(const struct contest*, int contender, struct choice);
 double answer_speed(const struct answer*);
+/* M, alpha, c (a draft step over a plain one of so many seconds), and the speed-up that they promise (SWIFT
+ * Eq. 6). */
+void answer_json(const struct answer*, double plain_step_seconds, cJSON* out);
 
 /* ---- by slices ---------------------------------------------------------------------------- */
 
-enum { MOST_SLICES = 64 };
+enum { MOST_WAYS = 4, WAY_PROMPT = 32 };
 
-struct way {
-	const char* name;
-	bool absent; /* takes no part */
-	struct runner runner;
-	double seconds; /* of the slices since way_reset */
-	int64_t tokens;
-	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
-	/* speedup: the ratios' median, between the quartiles; expected: SWIFT Eq. 6 */
-	double speedup, lower, upper, mean_generated, alpha, c, expected;
-};
-
+/* `prompt`: number of its first text's; texts have 512 tokens. */
+bool way_open(struct way*, const struct bench*, const struct swiftlet_options*, uint64_t prompt,
+              struct error*);
+/* At least n tokens more; `taken` gets what they took. */
+bool way_advance(struct way*, const struct bench*, int n, struct answer* taken, struct error*);
+/* Since it was opened, or reset. Host seconds are with the search's own thread. */
+struct answer way_sum(const struct way*);
 /* A turn of each of n ways, the last of them plain decoding, of so many tokens; who begins moves on with the
  * turns. slice: the ratios' place. */
-bool ways_turn(struct way*, int n, int tokens, int turn, int slice, struct error*);
+bool ways_turn(struct way*, int n, const struct bench*, int tokens, int turn, int slice, struct error*);
 void ways_reset(struct way*, int n);
-/* Figures of all but the last from their first `slices` ratios, which it sorts, and what differs. */
-void ways_judge(struct way*, int n, int slices, int64_t* compared, int64_t* differing);
+/* Adds to `compared` the tokens of all but the last, and to `differing` those that are not the last's. */
+void ways_compare(const struct way*, int n, int64_t* compared, int64_t* differing);
 void ways_close(struct way*, int n);
-/* Speed-up, quartiles, M, alpha, c and what they promise. */
-void way_json(const struct way*, cJSON* out);
+/* Speed-up over that many slices (sorted), its quartiles, M, alpha, c and what they promise. */
+void way_json(struct way*, const struct way* plain, int slices, cJSON* out);
 
 #endif

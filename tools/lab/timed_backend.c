@@ -41,7 +41,7 @@ static bool run(struct backend* b, const struct pass* pass, struct error* error)
 
 static int threads(const struct backend* b) { return b ? 1 : 0; }
 
-double timed_backend_clock(void* user) { return ((struct timed_backend*)user)->now; }
+static double now(void* user) { return ((struct timed_backend*)user)->now; }
 
 static void stand_in(struct timed_backend* t, struct timed_part* part, struct backend** backend) {
 	if (!*backend)
@@ -52,14 +52,6 @@ static void stand_in(struct timed_backend* t, struct timed_part* part, struct ba
 	part->backend.draft = NULL;
 	part->backend.threads = threads;
 	*backend = &part->backend;
-}
-
-void timed_backend_install(struct timed_backend* t, struct engine* engine, const struct price_list* prices) {
-	*t = (struct timed_backend){.engine = engine, .prices = *prices};
-	engine_forget_costs(engine);
-	t->shares = engine->cost;
-	stand_in(t, &t->model, &engine->backend);
-	stand_in(t, &t->adapter, &engine->side);
 }
 
 const char timed_backend_option_help[] =
@@ -76,8 +68,12 @@ bool timed_backend_by_option(struct timed_backend* t, struct engine* engine, str
 	if (strchr(text, '=') && !isnan(prices.draft))
 		return error_set(error, "--prices: c is not stated here: a draft pass costs the share of the weights "
 		                        "that it reads");
-	timed_backend_install(t, engine, &prices);
-	options->clock = timed_backend_clock;
+	*t = (struct timed_backend){.engine = engine, .prices = prices};
+	engine_forget_costs(engine);
+	t->shares = engine->cost;
+	stand_in(t, &t->model, &engine->backend);
+	stand_in(t, &t->adapter, &engine->side);
+	options->clock = now;
 	options->clock_user = t;
 	return true;
 }

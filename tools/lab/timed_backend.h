@@ -28,17 +28,13 @@ struct timed_backend {
 	double now;
 };
 
-/* Stands in for the engine's backends until it is removed. What the engine has learned of costs is forgotten.
- */
-void timed_backend_install(struct timed_backend*, struct engine*, const struct price_list*);
-/* Where none was installed it does nothing. */
-void timed_backend_remove(struct timed_backend*);
-/* The clock, for swiftlet_options.clock; user: the timed backend. */
-double timed_backend_clock(void* user);
-/* Installs it and sets the options' clock, at the prices that a bench's option --prices states; NULL: the
- * machine's clock stays. False with the error set. */
+/* Stands in for the engine's backends until it is removed, and sets the options' clock, at the prices that a
+ * bench's option --prices states; NULL: all stays as it is. What the engine has learned of costs is
+ * forgotten. False with the error set. */
 bool timed_backend_by_option(struct timed_backend*, struct engine*, struct swiftlet_options*,
                              const char* prices, struct error*);
+/* Where none was installed it does nothing. */
+void timed_backend_remove(struct timed_backend*);
 extern const char timed_backend_option_help[];
 
 #endif

@@ -94,14 +94,10 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 	int32_t* const prompt = fitting_tokens(chat, &n, error);
 	bool good = prompt != NULL;
 	if (good) {
-		struct swiftlet_request request;
-		swiftlet_request_default(&request, &chat->runtime.options);
-		request.prompt = prompt;
-		request.n_prompt = n;
-		request.max_tokens = (int)chat->max_tokens;
+		struct swiftlet_request request =
+		    request_for(&chat->runtime.options, prompt, n, (int)chat->max_tokens, "chat");
 		request.stop = chat->stop.text;
 		request.n_stop = chat->stop.n;
-		request.task = "chat";
 		chat->generation.show = stdout;
 		chat->generation.watch = chat->runtime.watch;
 		interrupt_watch();
@@ -291,7 +287,7 @@ int command_chat(int argc, char** argv) {
 	int status = options_parse_model(&line, argc, argv, &chat.wish.model);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	status = runtime_open(&chat.runtime, &chat.wish, chat.wish.model, &options, started);
+	status = runtime_open(&chat.runtime, &chat.wish, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = start(&chat);
 	if (!runtime_keep(&chat.runtime) && status == STATUS_DONE)

@@ -320,8 +320,6 @@ int command_inspect(int argc, char** argv) {
 	int result = model->graded ? print_reference(model) : STATUS_DONE;
 	if (checked && result == STATUS_DONE)
 		result = check(model);
-	if (fflush(stdout) != 0 || ferror(stdout))
-		result = complain(STATUS_FAILED, "standard output could not be written");
 	model_close(model);
-	return result;
+	return output_written(result);
 }

@@ -242,11 +242,11 @@ static void close_learn(struct learn* l) {
 	free(l);
 }
 
-static int open_learn(struct learn* l, const char* model, const struct swiftlet_options* options) {
+static int open_learn(struct learn* l, const struct swiftlet_options* options) {
 	struct error error = {{0}};
 	struct swiftlet_options waiting = *options;
 	waiting.draft_wait = true; /* this is the time to make a copy for drafting */
-	int status = runtime_open(&l->runtime, &l->wish, model, &waiting, seconds_now());
+	int status = runtime_open(&l->runtime, &l->wish, &waiting, seconds_now());
 	if (status != OPTIONS_GO_ON)
 		return status;
 	l->point = calloc(MOST_POINTS, sizeof *l->point);
@@ -297,7 +297,7 @@ int command_learn(int argc, char** argv) {
 	};
 	int status = options_parse_model(&line, argc, argv, &l->wish.model);
 	if (status == OPTIONS_GO_ON)
-		status = open_learn(l, l->wish.model, &options);
+		status = open_learn(l, &options);
 	if (status == OPTIONS_GO_ON) {
 		struct error error = {{0}};
 		interrupt_watch();

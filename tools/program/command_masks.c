@@ -402,8 +402,8 @@ int command_masks(int argc, char** argv) {
 	status = check_usage(&m, line.word[0], line.n_words - 1);
 	if (status == OPTIONS_GO_ON)
 		status = act(&m, line.word[0], line.word + 1, line.n_words - 1);
-	if (status == STATUS_DONE && (fflush(stdout) != 0 || ferror(stdout)))
-		status = complain(STATUS_FAILED, "standard output could not be written");
+	if (status == STATUS_DONE)
+		status = output_written(status);
 	mask_list_free(&m.list);
 	free(m.id);
 	if (m.model)

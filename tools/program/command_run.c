@@ -72,8 +72,8 @@ static int finish(const struct run* run, struct generation* g) {
 		print_json(run, g);
 	else if (terminal)
 		putchar('\n');
-	if (fflush(stdout) != 0 || ferror(stdout))
-		return complain(STATUS_FAILED, "standard output could not be written");
+	if (output_written(STATUS_DONE) != STATUS_DONE)
+		return STATUS_FAILED;
 	if (!run->json && (terminal || g->figures.stop == SWIFTLET_CANCELLED))
 		print_figures(run, g);
 	const bool saved =
@@ -107,13 +107,9 @@ static int generate(struct run* run, const char* text, size_t size) {
 		free(prompt);
 		return complain(STATUS_FAILED, "%s", error.message);
 	}
-	swiftlet_request_default(&request, &run->runtime.options);
-	request.prompt = prompt;
-	request.n_prompt = n;
-	request.max_tokens = (int)run->max_tokens;
+	request = request_for(&run->runtime.options, prompt, n, (int)run->max_tokens, run->task);
 	request.stop = run->stop.text;
 	request.n_stop = run->stop.n;
-	request.task = run->task;
 	request.expected = expected;
 	request.n_expected = n_expected;
 	struct generation g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
@@ -195,7 +191,7 @@ int command_run(int argc, char** argv) {
 	char* const file_text = run.prompt ? NULL : read_whole(run.prompt_file, &size, &error);
 	if (!run.prompt && !file_text)
 		return complain(STATUS_FAILED, "%s", error.message);
-	status = runtime_open(&run.runtime, &run.wish, run.wish.model, &options, started);
+	status = runtime_open(&run.runtime, &run.wish, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = generate(&run, run.prompt ? run.prompt : file_text, size);
 	if (!runtime_keep(&run.runtime) && status == STATUS_DONE)

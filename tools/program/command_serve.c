@@ -21,8 +21,6 @@ struct serve {
 	const char* cors;
 	bool log;
 	const char* speculation;
-	const char* retrieval;
-	char retrieval_path[1024];
 	struct memory* memory;
 	struct server* server;
 };
@@ -34,17 +32,9 @@ static bool open_memory(struct serve* s, const struct runtime* r, struct error* 
 	return s->memory != NULL;
 }
 
-/* on: texts are kept where all else is. */
-static bool find_retrieval_store(struct serve* s, const char** path, struct error* e) {
-	if (!s->retrieval || strcmp(s->retrieval, "off") == 0)
-		return true;
-	if (s->wish.no_store)
-		return error_set(e, "--store-retrieval on needs a store: it does not go with --no-store");
-	*path = s->wish.store ? s->wish.store : s->retrieval_path;
-	return s->wish.store || store_default_path(s->retrieval_path, sizeof s->retrieval_path, e);
-}
-
 static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
+	if (s->sessions == 0)
+		s->sessions = r->engine->backend->adopt ? 32 : 4;
 	struct server_options o = {.host = s->host,
 	                           .port = (int)s->port,
 	                           .name = r->name,
@@ -65,7 +55,7 @@ static bool open_server(struct serve* s, const struct runtime* r, struct error* 
 	                           .log_requests = s->log,
 	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
 	                           .session = r->options};
-	if (!find_retrieval_store(s, &o.retrieval_store, e) || !open_memory(s, r, e))
+	if (!open_memory(s, r, e))
 		return false;
 	s->server = server_open(&o, r->model, r->engine, s->memory, e);
 	return s->server != NULL;
@@ -91,31 +81,6 @@ static int close_serve(struct serve* s, bool served) {
 	return status;
 }
 
-/* Sequences share a memory of four full contexts, where nothing else is said, and the cache of each begins
- * with what others hold already. */
-static void share_memory(struct runtime* r) {
-	int context;
-	const double bytes = runtime_cache_bytes(r, &context);
-	if (!(r->options.cache_memory > 0))
-		r->options.cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
-}
-
-static bool open_engine(struct runtime* r, struct serve* s, const char* model, struct error* e) {
-	r->model = open_aloud(model, &r->options, e->message, sizeof e->message);
-	if (r->model && s->wish.chat_template && !model_take_template(r->model, s->wish.chat_template, e))
-		return false;
-	watch_copy(&r->options);
-	if (r->model)
-		share_memory(r);
-	if (r->model)
-		r->engine = swiftlet_engine_open(r->model, &r->options, e->message, sizeof e->message);
-	if (r->model)
-		r->name = s->wish.alias ? s->wish.alias : swiftlet_model_name(r->model);
-	if (r->engine && s->sessions == 0)
-		s->sessions = r->engine->backend->adopt ? 32 : 4;
-	return r->engine != NULL;
-}
-
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
  * block what we block. */
 static void wait_for_end(void) {
@@ -123,15 +88,16 @@ static void wait_for_end(void) {
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
-static int serve(struct serve* s, const char* model, const struct swiftlet_options* options) {
+static int serve(struct serve* s, const struct swiftlet_options* options) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
 	interrupt_watch();
-	struct runtime r = {.options = *options};
+	struct runtime r;
 	struct error e = {{0}};
 	int status;
-	if (open_engine(&r, s, model, &e) && open_server(s, &r, &e)) {
+	s->wish.shared = true;
+	if (runtime_open_engine(&r, &s->wish, options, &e) && open_server(s, &r, &e)) {
 		say_ready(s, &r);
 		wait_for_end();
 		status = close_serve(s, true);
@@ -202,23 +168,14 @@ int command_serve(int argc, char** argv) {
 	     "which "
 	     "any number of replicas\nshare: what one learns all draft with; no request waits for it",
 	     OPTION_TEXT, &s.wish.store, 0, 0},
-	    {"store-retrieval", 0, "on|off",
-	     "keep the texts of requests in the store, as tokens, so that drafts\ncome from them after a restart "
-	     "and in other replicas: --pool of them\na key (known by a hash), never for another key (off)",
-	     OPTION_TEXT, &s.retrieval, 0, 0},
 	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
 	    {"per-request-spec-decode-metrics", 0, "none|summary",
 	     "summary: answers tell of speculative decoding in vLLM's\nfield metrics.speculative_decoding (none)",
 	     OPTION_TEXT, &s.speculation, 0, 0},
 	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
 	     OPTION_FLAG, &s.log, 0, 0},
-	    {"model", 'm', "MODEL",
-	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, builtin (the "
-	     "default) or synth:SHAPE",
-	     OPTION_TEXT, &s.wish.model, 0, 0},
-	    {"chat-template", 0, "FILE|NAME",
-	     "a chat template instead of the model's, or that of its\nothers by name", OPTION_TEXT,
-	     &s.wish.chat_template, 0, 0},
+	    MODEL_OPTION(s.wish),
+	    TEMPLATE_OPTION(&s.wish.chat_template),
 	    {"alias", 0, "NAME", "the model's name for clients", OPTION_TEXT, &s.wish.alias, 0, 0},
 	};
 	struct command_line line = {
@@ -245,8 +202,5 @@ int command_serve(int argc, char** argv) {
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	if (status == OPTIONS_GO_ON && s.retrieval && strcmp(s.retrieval, "on") != 0 &&
-	    strcmp(s.retrieval, "off") != 0)
-		status = complain(STATUS_USAGE, "serve: --store-retrieval %s: expected on or off", s.retrieval);
-	return status == OPTIONS_GO_ON ? serve(&s, s.wish.model, &options) : status;
+	return status == OPTIONS_GO_ON ? serve(&s, &options) : status;
 }

@@ -80,16 +80,12 @@ static void put_line(struct stream* s, char* text) {
 }
 
 static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
-	struct swiftlet_request request;
 	int n = 0;
 	int32_t* const prompt = instance_tokens(s->runtime.model, instance, s->no_special, &n, error);
 	if (!prompt)
 		return false;
-	swiftlet_request_default(&request, &s->runtime.options);
-	request.prompt = prompt;
-	request.n_prompt = n;
-	request.max_tokens = instance->max_tokens;
-	request.task = instance->task;
+	const struct swiftlet_request request =
+	    request_for(&s->runtime.options, prompt, n, instance->max_tokens, instance->task);
 	const bool good = generation_run(&s->generation, s->runtime.session, &request, error);
 	free(prompt);
 	return good;
@@ -186,8 +182,7 @@ static int finish(struct stream* s) {
 	if (s->served && !runtime_save_mask(&s->runtime, &s->wish, &s->last,
 	                                    one_task ? s->summary.task[0].name : NULL, total->tokens))
 		good = false;
-	if (fflush(stdout) != 0 || ferror(stdout))
-		good = complain(false, "standard output could not be written");
+	good = output_written(STATUS_DONE) == STATUS_DONE && good;
 	if (interrupted())
 		good = complain(false, "interrupted after %ld instances", s->served);
 	if (s->failed && !s->served)
@@ -308,7 +303,7 @@ int command_stream(int argc, char** argv) {
 	if (status == OPTIONS_GO_ON)
 		status = open_input(&s);
 	if (status == OPTIONS_GO_ON)
-		status = runtime_open(&s.runtime, &s.wish, s.wish.model, &options, started);
+		status = runtime_open(&s.runtime, &s.wish, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {

@@ -154,11 +154,7 @@ static int tokenize_text(const struct tokenize* t, const char* spec, const char*
 		return complain(STATUS_FAILED, "%s", error.message);
 	const bool good = work(t, model, text, size, &error);
 	model_close(model);
-	if (!good)
-		return complain(STATUS_FAILED, "%s", error.message);
-	if (fflush(stdout) != 0 || ferror(stdout))
-		return complain(STATUS_FAILED, "standard output could not be written");
-	return STATUS_DONE;
+	return good ? output_written(STATUS_DONE) : complain(STATUS_FAILED, "%s", error.message);
 }
 
 int command_tokenize(int argc, char** argv) {
@@ -182,9 +178,7 @@ int command_tokenize(int argc, char** argv) {
 	    {"documents", 0, "JSON", "with --messages: the documents, a list", OPTION_TEXT, &t.documents, 0, 0},
 	    {"chat-template-kwargs", 0, "JSON", "with --messages: the template's variables, an object",
 	     OPTION_TEXT, &t.variables, 0, 0},
-	    {"chat-template", 0, "FILE|NAME",
-	     "a chat template instead of the model's, or that of its\nothers by name", OPTION_TEXT,
-	     &t.chat_template, 0, 0},
+	    TEMPLATE_OPTION(&t.chat_template),
 	    {"no-generation-prompt", 0, NULL, "with --messages: end with the last message", OPTION_FLAG,
 	     &t.no_generation_prompt, 0, 0},
 	    {"text", 0, NULL, "with --messages: print the prompt's text, not its ids", OPTION_FLAG, &t.as_text, 0,

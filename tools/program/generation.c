@@ -64,6 +64,17 @@ static bool run_steps(struct generation* g, swiftlet_session* session, struct er
 	return true;
 }
 
+struct swiftlet_request request_for(const struct swiftlet_options* options, const int32_t* prompt, int n,
+                                    int max_tokens, const char* task) {
+	struct swiftlet_request request;
+	swiftlet_request_default(&request, options);
+	request.prompt = prompt;
+	request.n_prompt = n;
+	request.max_tokens = max_tokens;
+	request.task = task;
+	return request;
+}
+
 bool generation_run(struct generation* g, swiftlet_session* session, const struct swiftlet_request* request,
                     struct error* error) {
 	g->n_tokens = 0;

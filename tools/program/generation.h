@@ -25,6 +25,9 @@ struct generation {
 	bool no_memory;
 };
 
+/* With the options' own sampling; task may be NULL. */
+struct swiftlet_request request_for(const struct swiftlet_options*, const int32_t* prompt, int n,
+                                    int max_tokens, const char* task);
 /* False with the error set. Ctrl-C (tools/program/interrupt.h) cancels, which is no failure. */
 bool generation_run(struct generation*, swiftlet_session*, const struct swiftlet_request*, struct error*);
 void generation_free(struct generation*);

@@ -123,6 +123,12 @@ int complain(int status, const char* format, ...) {
 	return status;
 }
 
+int output_written(int status) {
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	return complain(STATUS_FAILED, "standard output could not be written");
+}
+
 /* ---- the nearest name ---------------------------------------------------------------------- */
 
 enum { LONGEST_NAME = 40 };

@@ -35,6 +35,16 @@ struct option {
 	int64_t least, most;
 };
 
+/* Rows of an option table. */
+#define OPTION_OF_FLAG(name, help, target)                                                                   \
+	{ name, 0, NULL, help, OPTION_FLAG, target, 0, 0 }
+#define OPTION_OF_TEXT(name, letter, value, help, target)                                                    \
+	{ name, letter, value, help, OPTION_TEXT, target, 0, 0 }
+#define OPTION_OF_COUNT(name, letter, value, help, target, least, most)                                      \
+	{ name, letter, value, help, OPTION_COUNT, target, least, most }
+#define OPTION_OF_LIST(name, letter, value, help, target)                                                    \
+	{ name, letter, value, help, OPTION_LIST, target, 0, 0 }
+
 struct command_line {
 	const char* name;            /* "run" */
 	const char* usage;           /* what follows `swiftlet run` */
@@ -56,6 +66,9 @@ int options_parse(struct command_line*, int argc, char** argv);
 __attribute__((format(printf, 2, 3)))
 #endif
 int complain(int status, const char* format, ...);
+
+/* Flushes standard output: the status given, or STATUS_FAILED with the message where it was not written. */
+int output_written(int status);
 
 /* Of n names the one nearest to a mistyped one, or NULL when none is near. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n);

@@ -10,7 +10,7 @@
 #include "core/model/model.h"
 #include "streams/jsonl.h"
 
-static const char* const usual[] = {
+const char* const usual_prompt[USUAL_PROMPTS] = {
     "Once upon a time there was a small bird that could not sing.",
     "def read_lines(path):\n    \"\"\"Returns the lines of a file without their ends.\"\"\"\n",
     "Question: A baker sells 14 loaves in the morning and twice as many in the afternoon. How many in "
@@ -34,9 +34,9 @@ static bool add(struct prompt_list* list, const char* task, int32_t* id, int n, 
 }
 
 static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model, struct error* error) {
-	for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+	for (int i = 0; i < USUAL_PROMPTS; i++) {
 		int n = 0;
-		int32_t* const id = prompt_tokens(model, usual[i], strlen(usual[i]), false, &n, error);
+		int32_t* const id = prompt_tokens(model, usual_prompt[i], strlen(usual_prompt[i]), false, &n, error);
 		if (!add(list, NULL, id, n, 128, error))
 			return false;
 	}

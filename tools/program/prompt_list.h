@@ -18,8 +18,12 @@ struct prompt_list {
 	int n;
 };
 
+/* What a model is likely to be asked. */
+enum { USUAL_PROMPTS = 6 };
+extern const char* const usual_prompt[USUAL_PROMPTS];
+
 /* The prompts of a file of JSON lines ("-": standard input; more than fit are left out), or where `input` is
- * NULL what a model is likely to be asked. False with the error set; free in any case. */
+ * NULL the usual ones. False with the error set; free in any case. */
 bool prompt_list_read(struct prompt_list*, const swiftlet_model*, const char* input, struct error*);
 /* Leaves out the prompts that a context of so many tokens cannot hold, and says how many on standard error.
  */

@@ -76,11 +76,6 @@ static void show_share(void* user, double share) {
 		fputs("\r\033[K", stderr);
 }
 
-void watch_copy(struct swiftlet_options* options) {
-	if (isatty(STDERR_FILENO))
-		options->progress = show_share;
-}
-
 void say_copy(swiftlet_engine* engine, const struct swiftlet_options* options, bool at_end) {
 	const char* note = swiftlet_engine_note(engine);
 	const bool asked = options->draft_bits > 0, terminal = isatty(STDERR_FILENO) != 0;
@@ -90,28 +85,36 @@ void say_copy(swiftlet_engine* engine, const struct swiftlet_options* options, b
 		fprintf(stderr, "%s\n", note);
 }
 
-int runtime_open(struct runtime* runtime, const struct runtime_wish* wish, const char* model,
+bool runtime_open_engine(struct runtime* runtime, const struct runtime_wish* wish,
+                         const struct swiftlet_options* options, struct error* error) {
+	*runtime = (struct runtime){.options = *options};
+	struct swiftlet_options* const o = &runtime->options;
+	if (isatty(STDERR_FILENO))
+		o->progress = show_share;
+	runtime->model = open_aloud(wish->model, o, error->message, sizeof error->message);
+	if (!runtime->model ||
+	    (wish->chat_template && !model_take_template(runtime->model, wish->chat_template, error)))
+		return false;
+	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
+	int context;
+	const double bytes = runtime_cache_bytes(runtime, &context);
+	if (wish->shared && !(o->cache_memory > 0)) /* each cache begins with what others hold already */
+		o->cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
+	runtime->engine = swiftlet_engine_open(runtime->model, o, error->message, sizeof error->message);
+	return runtime->engine != NULL;
+}
+
+int runtime_open(struct runtime* runtime, const struct runtime_wish* wish,
                  const struct swiftlet_options* options, double started) {
 	struct error error = {{0}};
-	*runtime = (struct runtime){.options = *options};
-	watch_copy(&runtime->options);
-	options = &runtime->options;
-	runtime->model = open_aloud(model, options, error.message, sizeof error.message);
-	if (runtime->model && wish->chat_template &&
-	    !model_take_template(runtime->model, wish->chat_template, &error))
+	if (!runtime_open_engine(runtime, wish, options, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
-	if (runtime->model)
-		runtime->engine = swiftlet_engine_open(runtime->model, options, error.message, sizeof error.message);
-	if (runtime->engine)
-		runtime->session =
-		    swiftlet_session_open(runtime->engine, options, error.message, sizeof error.message);
-	if (!runtime->session)
-		return complain(STATUS_FAILED, "%s", error.message);
-	say_copy(runtime->engine, options, false);
-	runtime->name = wish->alias ? wish->alias : swiftlet_model_name(runtime->model);
-	if (wish->mask && !start_mask(runtime, wish, &error))
-		return complain(STATUS_FAILED, "%s", error.message);
-	if (!open_memory(runtime, wish, &error))
+	runtime->session =
+	    swiftlet_session_open(runtime->engine, &runtime->options, error.message, sizeof error.message);
+	if (runtime->session)
+		say_copy(runtime->engine, &runtime->options, false);
+	if (!runtime->session || (wish->mask && !start_mask(runtime, wish, &error)) ||
+	    !open_memory(runtime, wish, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	runtime->load_seconds = seconds_now() - started;
 	return OPTIONS_GO_ON;
@@ -181,57 +184,42 @@ bool runtime_save_mask(const struct runtime* runtime, const struct runtime_wish*
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static int32_t* from_bos(const swiftlet_model* model, int* n, struct error* error) {
-	const int32_t bos = tokenizer_bos(model->tokenizer);
-	if (bos < 0) {
-		error_set(error, "the prompt is empty and the model %s has no BOS token to start from", model->name);
-		return NULL;
+/* Its ids are malloc'd, though there be none; NULL with the error set. */
+static int32_t* encode(const swiftlet_model* model, const char* text, size_t size, int flags, int* n,
+                       struct error* error) {
+	struct token_list list = {0};
+	const bool good = tokenizer_encode(model->tokenizer, text, size, flags, &list);
+	if (!good) {
+		token_list_free(&list);
+		error_set(error, "out of memory for the ids of a text of %zu bytes", size);
 	}
-	int32_t* const id = malloc(sizeof *id);
-	if (!id) {
-		error_set(error, "out of memory");
-		return NULL;
-	}
-	id[0] = bos;
-	*n = 1;
-	return id;
+	*n = list.n;
+	return list.id || !good ? list.id : malloc(sizeof *list.id);
 }
 
 int32_t* prompt_tokens(const swiftlet_model* model, const char* text, size_t size, bool no_special, int* n,
                        struct error* error) {
-	if (!utf8_valid(text, size)) {
-		error_set(error, "the prompt is not UTF-8");
-		return NULL;
-	}
-	if (size == 0)
-		return from_bos(model, n, error);
+	const int32_t bos = tokenizer_bos(model->tokenizer);
 	int32_t* id = NULL;
-	if (no_special) {
-		struct token_list list = {0};
-		const int flags = TOKENIZE_NO_SPECIAL | TOKENIZE_ADD_SPECIAL;
-		if (!tokenizer_encode(model->tokenizer, text, size, flags, &list))
-			token_list_free(&list);
-		id = list.id;
-		*n = list.n;
-	} else {
-		id = swiftlet_tokenize(model, text, size, n);
+	if (!utf8_valid(text, size))
+		error_set(error, "the prompt is not UTF-8");
+	else if (size > 0)
+		id = encode(model, text, size, TOKENIZE_ADD_SPECIAL | (no_special ? TOKENIZE_NO_SPECIAL : 0), n,
+		            error);
+	else if (bos < 0)
+		error_set(error, "the prompt is empty and the model %s has no BOS token to start from", model->name);
+	else if (!(id = malloc(sizeof *id)))
+		error_set(error, "out of memory");
+	else {
+		*n = 1;
+		*id = bos;
 	}
-	if (!id)
-		error_set(error, "out of memory for the ids of a prompt of %zu bytes", size);
 	return id;
 }
 
 int32_t* expected_tokens(const swiftlet_model* model, const char* text, size_t size, int* n,
                          struct error* error) {
-	struct token_list list = {0};
-	*n = 0;
-	if (!tokenizer_encode(model->tokenizer, text, size, TOKENIZE_NO_SPECIAL, &list)) {
-		token_list_free(&list);
-		error_set(error, "out of memory for the ids of an expected text of %zu bytes", size);
-		return NULL;
-	}
-	*n = list.n;
-	return list.id;
+	return encode(model, text, size, TOKENIZE_NO_SPECIAL, n, error);
 }
 
 bool check_json(const char* what, const char* text, size_t size, char first, struct error* error) {

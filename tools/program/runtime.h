@@ -26,45 +26,31 @@ struct runtime_wish {
 	const char* save_mask;     /* a file to leave the mask in */
 	const char* store;         /* where what is learned is kept; NULL: the usual place */
 	bool no_store;
+	bool shared; /* several sequences share the memory of caches: of four contexts, where nothing else is said
+	              */
 };
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
+#define MODEL_OPTION(w)                                                                                      \
+	OPTION_OF_TEXT("model", 'm', "MODEL",                                                                    \
+	               "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "       \
+	               "builtin (the default) or synth:SHAPE",                                                   \
+	               &(w).model)
+#define TEMPLATE_OPTION(target)                                                                              \
+	OPTION_OF_TEXT("chat-template", 0, "FILE|NAME",                                                          \
+	               "a chat template instead of the model's, or that of its\nothers by name", target)
 #define RUNTIME_OPTIONS(w)                                                                                   \
-	{"model",                                                                                                \
-	 'm',                                                                                                    \
-	 "MODEL",                                                                                                \
-	 "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "                     \
-	 "builtin (the default) or synth:SHAPE",                                                                 \
-	 OPTION_TEXT,                                                                                            \
-	 &(w).model,                                                                                             \
-	 0,                                                                                                      \
-	 0},                                                                                                     \
-	    {"alias", 0, "NAME", "the name that reports give the model", OPTION_TEXT, &(w).alias, 0, 0},         \
-	    {"chat-template",                                                                                    \
-	     0,                                                                                                  \
-	     "FILE|NAME",                                                                                        \
-	     "a chat template instead of the model's, or that of its\nothers by name",                           \
-	     OPTION_TEXT,                                                                                        \
-	     &(w).chat_template,                                                                                 \
-	     0,                                                                                                  \
-	     0},                                                                                                 \
-	    {"mask", 0, "FILE", "start from this mask (either format)", OPTION_TEXT, &(w).mask, 0, 0},           \
-	    {"key", 0, "KEY", "which mask of the file, by key or task", OPTION_TEXT, &(w).key, 0, 0},            \
-	    {"force", 0, NULL, "take a mask learned on another model", OPTION_FLAG, &(w).force, 0, 0},           \
-	    {"store",                                                                                            \
-	     0,                                                                                                  \
-	     "FILE",                                                                                             \
-	     "keep what is learned in this store, and begin with what is\nthere "                                \
-	     "(~/.local/state/swiftlet/masks.db)",                                                               \
-	     OPTION_TEXT,                                                                                        \
-	     &(w).store,                                                                                         \
-	     0,                                                                                                  \
-	     0},                                                                                                 \
-	    {"no-store",    0, NULL, "leave the store alone: nothing is read from it or kept", OPTION_FLAG,      \
-	     &(w).no_store, 0, 0},                                                                               \
-	{                                                                                                        \
-		"save-mask", 0, "FILE", "write the mask that was learned", OPTION_TEXT, &(w).save_mask, 0, 0         \
-	}
+	MODEL_OPTION(w), TEMPLATE_OPTION(&(w).chat_template),                                                    \
+	    OPTION_OF_TEXT("alias", 0, "NAME", "the name that reports give the model", &(w).alias),              \
+	    OPTION_OF_TEXT("mask", 0, "FILE", "start from this mask (either format)", &(w).mask),                \
+	    OPTION_OF_TEXT("key", 0, "KEY", "which mask of the file, by key or task", &(w).key),                 \
+	    OPTION_OF_FLAG("force", "take a mask learned on another model", &(w).force),                         \
+	    OPTION_OF_TEXT("store", 0, "FILE",                                                                   \
+	                   "keep what is learned in this store, and begin with what is\nthere "                  \
+	                   "(~/.local/state/swiftlet/masks.db)",                                                 \
+	                   &(w).store),                                                                          \
+	    OPTION_OF_FLAG("no-store", "leave the store alone: nothing is read from it or kept", &(w).no_store), \
+	    OPTION_OF_TEXT("save-mask", 0, "FILE", "write the mask that was learned", &(w).save_mask)
 
 struct runtime {
 	swiftlet_model* model;
@@ -80,17 +66,17 @@ struct runtime {
 /* swiftlet_model_open, which says on standard error what the files contradict themselves in. */
 struct model* open_aloud(const char* spec, const struct swiftlet_options*, char* message, size_t size);
 
-/* A progress line of a copy for drafting that is made while the engine opens, where standard error is a
- * terminal: to be set before swiftlet_engine_open. */
-void watch_copy(struct swiftlet_options*);
-/* Says what there is to say of that copy: what was asked for always, what goes wrong at the end always, the
- * rest on a terminal. */
+/* Says what there is to say of a copy for drafting: what was asked for always, what goes wrong at the end
+ * always, the rest on a terminal. */
 void say_copy(swiftlet_engine*, const struct swiftlet_options*, bool at_end);
 
-/* Opens all three, and the memory behind the session; the time counts from `started` (seconds_now).
+/* The model and the engine, with a progress line of a copy for drafting where standard error is a terminal.
+ * False with the error set. */
+bool runtime_open_engine(struct runtime*, const struct runtime_wish*, const struct swiftlet_options*,
+                         struct error*);
+/* Those, a session and the memory behind it; the time counts from `started` (seconds_now).
  * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
-int runtime_open(struct runtime*, const struct runtime_wish*, const char* model,
-                 const struct swiftlet_options*, double started);
+int runtime_open(struct runtime*, const struct runtime_wish*, const struct swiftlet_options*, double started);
 void runtime_close(struct runtime*);
 /* Keeps what was learned. True when there was nothing to keep; false with the message printed. */
 bool runtime_keep(struct runtime*);
