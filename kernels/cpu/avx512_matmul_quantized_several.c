@@ -61,38 +61,66 @@ INLINED ints taken(enum dtype type, const struct packed* p, int share, int c) {
 	return low;
 }
 
-/* The same of a block of 32 */
-INLINED ints taken_small(enum dtype type, const struct packed* p, int c) {
-	return type == DTYPE_Q8_0 ? ints_flip_signs(p->low[c]) : low_bits(p->low[c % 4], c / 4 * 4, 15);
+/* ---- blocks of 32 ---------------------------------------------------------------------------- */
+
+/* A block of 32 of each row, and its scale and minimum; Q8_0's columns are eight vectors, others' four. */
+struct small {
+	ints packed[8], high;
+	floats d, m;
+};
+
+INLINED void take_small(enum dtype type, struct small* out, const struct rows* w) {
+	ints head[4];
+	columns(w, 0, head); /* what is not used is not computed */
+	out->d = floats_from_halves(head[0]);
+	if (dtype_has_min(type))
+		out->m = floats_from_halves(ints_right(head[0], 16));
+	if (type == DTYPE_Q5_0)
+		out->high = ints_or(ints_right(head[0], 16), ints_left(head[1], 16));
+	else if (type == DTYPE_Q5_1)
+		out->high = head[1];
+	columns(w, dtype_bytes_of(type) - (type == DTYPE_Q8_0 ? 32 : 16), out->packed);
+	if (type == DTYPE_Q8_0)
+		columns(w, 18, out->packed + 4);
 }
 
-/* ---- blocks of 32 ---------------------------------------------------------------------------- */
+/* Columns 4c…, a byte each */
+INLINED ints small_columns(enum dtype type, const struct small* w, int c) {
+	if (type == DTYPE_Q8_0)
+		return ints_flip_signs(w->packed[c]);
+	const ints low = low_bits(w->packed[c % 4], c / 4 * 4, 15);
+	if (type == DTYPE_IQ4_NL)
+		return ints_iq4(low);
+	return high_at(type) ? ints_or(low, fifth_bits(w->high, c)) : low;
+}
 
 INLINED void small_tile(enum dtype type, int n, struct several* job) {
 	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
+	const bool minimum = dtype_has_min(type);
 	struct columns_of_rows q = rows_from(job->x, stride);
 	struct rows w = job->w;
 	for (int64_t b = 0; b < job->cols / 32; b++, w.at += bytes, advance(&q, 32)) {
-		struct packed packed;
+		struct small block;
 		ints sums[SEVERAL];
-		const floats wd = floats_from_halves(words(&w, 0, 0));
 		fetch_far(job, bytes);
 		if (b % 2 == 0)
 			fetch_near(job, w.at, b / 2, bytes * 8);
-		columns(&w, 2, packed.low);
-		if (type == DTYPE_Q8_0)
-			columns(&w, 18, packed.low + 4);
-		const uint8_t *d = job->x + job->layout->d + b * 4, *less = job->x + job->layout->sums + b * 4;
-		UNROLLED for (int i = 0; i < n; i++) sums[i] = to_all(less + (size_t)i * stride);
+		take_small(type, &block, &w);
+		const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 4;
+		UNROLLED for (int i = 0; i < n; i++) sums[i] =
+		    minimum ? ints_set(0) : to_all(behind + (size_t)i * stride);
 		UNROLLED for (int c = 0; c < 8; c++) {
-			const ints four = taken_small(type, &packed, c);
+			const ints four = small_columns(type, &block, c);
 			UNROLLED for (int i = 0; i < n; i++) sums[i] = dot_four(sums[i], four, row_at(&q, i) + c * 4);
 		}
 		float* to = job->sum + b % SLOTS * SEVERAL * LANES;
 		UNROLLED for (int i = 0; i < n; i++, to += LANES) {
-			const floats both = _mm512_mul_ps(wd, float_to_all(d + (size_t)i * stride));
+			const floats both = _mm512_mul_ps(block.d, float_to_all(d + (size_t)i * stride));
 			const floats before = b < SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
-			_mm512_store_ps(to, _mm512_fmadd_ps(floats_from_ints(sums[i]), both, before));
+			floats sum = _mm512_fmadd_ps(floats_from_ints(sums[i]), both, before);
+			if (minimum)
+				sum = _mm512_fmadd_ps(block.m, float_to_all(behind + (size_t)i * stride), sum);
+			_mm512_store_ps(to, sum);
 		}
 	}
 }
@@ -234,6 +262,10 @@ typedef void several_function(struct several* job);
 
 SEVERAL_TILES(DTYPE_Q8_0, small_tile)
 SEVERAL_TILES(DTYPE_Q4_0, small_tile)
+SEVERAL_TILES(DTYPE_Q4_1, small_tile)
+SEVERAL_TILES(DTYPE_Q5_0, small_tile)
+SEVERAL_TILES(DTYPE_Q5_1, small_tile)
+SEVERAL_TILES(DTYPE_IQ4_NL, small_tile)
 SEVERAL_TILES(DTYPE_Q4_K, super_tile)
 SEVERAL_TILES(DTYPE_Q5_K, super_tile)
 SEVERAL_TILES(DTYPE_Q6_K, super_tile)
@@ -245,6 +277,10 @@ static several_function* const* tiles_of(enum dtype type) {
 	switch (type) {
 		TILED(DTYPE_Q8_0);
 		TILED(DTYPE_Q4_0);
+		TILED(DTYPE_Q4_1);
+		TILED(DTYPE_Q5_0);
+		TILED(DTYPE_Q5_1);
+		TILED(DTYPE_IQ4_NL);
 		TILED(DTYPE_Q4_K);
 		TILED(DTYPE_Q5_K);
 		TILED(DTYPE_Q6_K);
