@@ -157,12 +157,12 @@ void draft_model_round(struct session* s) {
 
 /* A first pass of a round takes along what the cache has not of the text, soon for nothing: a drafter that
  * pays follows from round to round. So a round bears a part of it. */
-void draft_model_price(struct session* s) {
+void draft_model_price(struct session* s, bool passed) {
 	enum { ROUNDS = 16 };
 	struct prices* prices = &s->planner.prices;
 	if (!s->draft_cache)
 		return;
-	const int n = plan_passed(s, SOURCE_model) ? 0 : draft_behind(s);
+	const int n = passed ? 0 : draft_behind(s);
 	const double unit = price_unit(s), step = n >= 0 ? draft_model_cost(s->engine, 1) / unit : INFINITY;
 	const double start = n >= 0 ? draft_model_cost(s->engine, n + 1) / unit - step : 0;
 	/* before a step was measured it may cost three times what its bytes say */

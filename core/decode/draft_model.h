@@ -22,9 +22,9 @@ void draft_model_begin(struct session*);
  * session's. */
 bool draft_model_reads(struct session*, struct pass*);
 void draft_model_take(struct session*, const struct pass*, int rows, double seconds);
-/* A round begins; what its passes cost in it by now, for the planner. */
+/* A round begins; what its passes cost in it by now, for the planner, where it has made one or none. */
 void draft_model_round(struct session*);
-void draft_model_price(struct session*);
+void draft_model_price(struct session*, bool passed);
 /* Another owner's requests come; the cache's memory is wanted. */
 void draft_model_forget(struct session*, int owner);
 void draft_model_release(struct session*);

@@ -247,7 +247,7 @@ bool plan_goes_on(struct session* s) {
 		return false;
 	}
 	price_passes(s);
-	draft_model_price(s);
+	draft_model_price(s, plan_passed(s, SOURCE_model));
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
