@@ -356,7 +356,7 @@ static bool read_factors(const struct source* s, const char* field, int n, float
 	return true;
 }
 
-static bool read_longrope(const struct source* s, bool has_factor, struct rope* r) {
+static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
 	if (s->config->factors)
 		return error_set(s->error, "%s: two LongRoPE scalings, which this runtime does not do", s->file);
@@ -368,8 +368,6 @@ static bool read_longrope(const struct source* s, bool has_factor, struct rope* 
 	if (!read_factors(s, "short_factor", n, s->config->factors) ||
 	    !read_factors(s, "long_factor", n, s->config->factors + n))
 		return false;
-	if (!has_factor)
-		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	r->attention_factor = rope_long_attention(r->factor, r->original_context);
 	return true;
 }
@@ -386,7 +384,7 @@ static bool read_llama3(const struct source* s, struct rope* r) {
 	return true;
 }
 
-static bool read_yarn(const struct source* s, bool has_factor, struct rope* r) {
+static bool read_yarn(const struct source* s, struct rope* r) {
 	float mscale = 0, mscale_all_dim = 0;
 	r->whole_turns = true;
 	r->beta_fast = 32;
@@ -396,8 +394,6 @@ static bool read_yarn(const struct source* s, bool has_factor, struct rope* r) {
 	    !read_float(s, "mscale_all_dim", 0, 1e6, &mscale_all_dim) ||
 	    !read_bool(s, "truncate", &r->whole_turns))
 		return false;
-	if (!has_factor)
-		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	r->attention_factor = rope_yarn_attention(r->factor, mscale, mscale_all_dim);
 	return true;
 }
@@ -444,29 +440,20 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, struct ro
 	    (!read_int(s, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context) ||
 	     !read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context)))
 		return false;
-	bool good = true;
-	switch (r->scaling) {
-	case ROPE_NONE:
+	const bool by_length = r->scaling == ROPE_YARN || r->scaling == ROPE_LONGROPE;
+	if (r->scaling == ROPE_NONE) {
 		r->factor = 1;
 		r->original_context = 0;
 		return true;
-	case ROPE_LINEAR:
-	case ROPE_DYNAMIC:
-		if (!has_factor)
-			return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
-		return true;
-	case ROPE_LLAMA3:
-		if (!has_factor)
-			return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
-		return read_llama3(&in, r);
-	case ROPE_YARN:
-		good = read_yarn(&in, has_factor, r);
-		break;
-	case ROPE_LONGROPE:
-		good = read_longrope(&in, has_factor, r);
-		break;
 	}
-	return good && read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor);
+	if (!has_factor && !by_length)
+		return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
+	if (!has_factor)
+		r->factor = (float)((double)s->config->shape.context / r->original_context);
+	if (r->scaling == ROPE_LLAMA3)
+		return read_llama3(&in, r);
+	return !by_length || ((r->scaling == ROPE_YARN ? read_yarn(&in, r) : read_longrope(&in, r)) &&
+	                      read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor));
 }
 
 /* One kind of blocks' RoPE out of its parameters, which may be absent. */
@@ -783,29 +770,31 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	return true;
 }
 
-bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
+static bool parse(struct config* c, const char* text, size_t size, const char* file,
+                  bool (*read)(struct source*), struct error* error) {
 	cJSON* json = json_parse(text, size, file, error);
-	if (!json)
-		return false;
 	struct source s = {json, NULL, file, c, error};
-	const bool good = (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) &&
-	                  read_family(&s) && check_refused(&s) && read_quantization(&s) && read_sizes(&s) &&
-	                  read_activation(&s) && read_window(&s) && read_parts(&s) && read_rope(&s) &&
-	                  read_ends(&s) && config_check(c, file, error);
+	const bool good =
+	    json && (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read(&s);
 	cJSON_Delete(json);
 	return good;
 }
 
+static bool read_config(struct source* s) {
+	return read_family(s) && check_refused(s) && read_quantization(s) && read_sizes(s) &&
+	       read_activation(s) && read_window(s) && read_parts(s) && read_rope(s) && read_ends(s) &&
+	       config_check(s->config, s->file, s->error);
+}
+
+static bool read_generation(struct source* s) { return read_ends(s); }
+
+bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
+	return parse(c, text, size, file, read_config, error);
+}
+
 bool config_parse_generation(struct config* c, const char* text, size_t size, const char* file,
                              struct error* error) {
-	cJSON* json = json_parse(text, size, file, error);
-	if (!json)
-		return false;
-	const struct source s = {json, NULL, file, c, error};
-	const bool good =
-	    (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read_ends(&s);
-	cJSON_Delete(json);
-	return good;
+	return parse(c, text, size, file, read_generation, error);
 }
 
 void config_free(struct config* c) {

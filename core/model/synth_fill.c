@@ -3,16 +3,15 @@
  *
  * Most elements are plain draws, of which there are only 1021 different ones: they are stored through a
  * table, and what remains is a hash an element in 32-bit arithmetic, compiled for wide registers too. */
-#include <pthread.h>
-#include <stdatomic.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/model/synth.h"
-#include "kernels/cpu/cores.h"
+#include "kernels/cpu/pool.h"
 #include "kernels/synth_value.h"
 
-enum { MOST_THREADS = 64, PIECE_ELEMENTS = 1 << 19, STRIP = 1024, DRAWS = 2 * SYNTH_SPREAD + 1 };
+enum { PIECE_ELEMENTS = 1 << 19, STRIP = 1024, DRAWS = 2 * SYNTH_SPREAD + 1 };
 
 /* ---- draws -------------------------------------------------------------------------------- */
 
@@ -125,7 +124,7 @@ struct work {
 	const struct synth_job* job;
 	const int64_t* first_piece; /* (n + 1) of each job, ascending */
 	int n;
-	atomic_llong next;
+	draw_function* draw;
 };
 
 static int64_t piece_rows(const struct tensor* t) {
@@ -133,41 +132,33 @@ static int64_t piece_rows(const struct tensor* t) {
 	return rows > 0 ? rows : 1;
 }
 
-static void* worker(void* user) {
-	struct work* work = user;
-	draw_function* draw = choose_draw();
-	for (int j = 0;;) {
-		const int64_t piece = atomic_fetch_add(&work->next, 1);
-		while (j < work->n && piece >= work->first_piece[j + 1])
-			j++;
-		if (j == work->n)
-			return NULL;
-		const struct synth_job* job = &work->job[j];
-		const int64_t rows = piece_rows(job->tensor);
-		const int64_t begin = job->begin + (piece - work->first_piece[j]) * rows, end = begin + rows;
-		fill_rows(job, begin, end < job->end ? end : job->end, draw);
+static void fill_piece(void* user, int piece, int thread) {
+	const struct work* work = user;
+	int low = 0, high = work->n; /* the last job that begins no later */
+	(void)thread;
+	while (high - low > 1) {
+		const int middle = low + (high - low) / 2;
+		*(work->first_piece[middle] <= piece ? &low : &high) = middle;
 	}
+	const struct synth_job* job = &work->job[low];
+	const int64_t rows = piece_rows(job->tensor);
+	const int64_t begin = job->begin + (piece - work->first_piece[low]) * rows, end = begin + rows;
+	fill_rows(job, begin, end < job->end ? end : job->end, work->draw);
 }
 
 bool synth_fill(const struct synth_job* job, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
-	pthread_t thread[MOST_THREADS];
-	if (!first)
-		return error_set(error, "synth: no memory to plan the weights");
-	for (int j = 0; j < n; j++) {
+	struct pool* pool = pool_open(0);
+	const struct work work = {.job = job, .first_piece = first, .n = n, .draw = choose_draw()};
+	for (int j = 0; first && j < n; j++) {
 		const int64_t rows = piece_rows(job[j].tensor);
 		first[j + 1] = first[j] + (job[j].end - job[j].begin + rows - 1) / rows;
 	}
-	struct work work = {.job = job, .first_piece = first, .n = n};
-	atomic_init(&work.next, 0);
-	const int cores = cores_available();
-	int started = 0;
-	while (started < MOST_THREADS && started + 1 < cores && started + 1 < first[n] &&
-	       pthread_create(&thread[started], NULL, worker, &work) == 0)
-		started++;
-	worker(&work); /* this thread too; where no other can be had, it alone */
-	for (int i = 0; i < started; i++)
-		pthread_join(thread[i], NULL);
+	const bool good = first && pool && first[n] <= INT_MAX;
+	if (good)
+		pool_run(pool, (int)first[n], fill_piece, (void*)(uintptr_t)&work);
+	if (pool)
+		pool_close(pool);
 	free(first);
-	return true;
+	return good || error_set(error, "synth: no memory to plan the weights");
 }

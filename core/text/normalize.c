@@ -133,21 +133,14 @@ static void run_characters(const struct normalize_step* step, const struct buffe
 }
 
 static void run_strip(const struct normalize_step* step, const struct buffer* in, struct buffer* out) {
-	size_t start = 0, end = in->size;
+	size_t start = 0, end = in->size, length;
 	uint32_t code;
-	while (step->left && start < end) {
-		size_t length = utf8_character(in->data + start, end - start, &code);
-		if (length == 0 || !utf8_is_white(code))
-			break;
+	while (step->left && start < end && (length = utf8_character(in->data + start, end - start, &code)) > 0 &&
+	       utf8_is_white(code))
 		start += length;
-	}
-	for (size_t length = 1; step->right && length <= 4 && length <= end - start;) {
-		bool whole = utf8_character(in->data + end - length, length, &code) == length;
-		if (whole && !utf8_is_white(code))
-			break;
-		end -= whole ? length : 0;
-		length = whole ? 1 : length + 1;
-	}
+	while (step->right && (length = utf8_character_before(in->data + start, end - start, &code)) > 0 &&
+	       utf8_is_white(code))
+		end -= length;
 	buffer_add(out, in->data + start, end - start);
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
 
 static bool before(const struct candidate* a, const struct candidate* b) {
@@ -15,7 +16,7 @@ static bool before(const struct candidate* a, const struct candidate* b) {
 }
 
 static void heap_push(struct encoder* e, struct candidate c) {
-	if (!encoder_reserve((void**)&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
+	if (!grow_to(&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
 		e->failed = true;
 		return;
 	}
@@ -196,8 +197,7 @@ static void emit_piece(struct encoder* e, const char* text, size_t size, int32_t
 
 /* Returns whether the chunk ended with an unknown character. */
 static bool encode_chunk(struct encoder* e, const char* chunk, size_t size, bool after_unknown) {
-	if (size > INT32_MAX / 2 ||
-	    !encoder_reserve((void**)&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol)) {
+	if (size > INT32_MAX / 2 || !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol)) {
 		e->failed = true;
 		return false;
 	}

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
+#include "core/text/tokenizer_json.h"
 
 /* A token's text: a string, or an object with `content`. */
 static const char* token_text(const cJSON* root, const char* name) {
@@ -59,43 +59,6 @@ static int64_t id_of_key(const char* key) {
 	return id;
 }
 
-static bool add_one(struct tokenizer* t, const cJSON* entry, struct error* error) {
-	const cJSON* content = cJSON_GetObjectItemCaseSensitive(entry, "content");
-	int64_t id = id_of_key(entry->string);
-	if (id < 0 || !cJSON_IsString(content) || !*content->valuestring)
-		return error_set(error,
-		                 "tokenizer_config.json: added_tokens_decoder entry \"%.40s\": expected an id and an "
-		                 "object with a content",
-		                 entry->string ? entry->string : "");
-	const char* text = content->valuestring;
-	size_t size = strlen(text);
-	bool special = tristate(entry, "special") == 1;
-	struct vocabulary* v = &t->vocabulary;
-	if (id < v->n && v->piece[id].type != PIECE_ABSENT) {
-		struct piece* p = &v->piece[id];
-		if (p->text_size != size || memcmp(vocabulary_text(v, (int32_t)id), text, size) != 0)
-			return error_set(error,
-			                 "tokenizer_config.json: added token %lld is \"%.40s\", but the vocabulary has "
-			                 "\"%.*s\" there",
-			                 (long long)id, text, (int)(p->text_size < 40 ? p->text_size : 40),
-			                 vocabulary_text(v, (int32_t)id));
-		if (special && p->type != PIECE_UNKNOWN)
-			p->type = PIECE_CONTROL;
-		else if (!special && p->type != PIECE_BYTE && p->type != PIECE_UNKNOWN)
-			p->type = PIECE_USER_DEFINED;
-	} else {
-		if (!vocabulary_set(v, id, text, size, special ? PIECE_CONTROL : PIECE_USER_DEFINED, 0, error))
-			return false;
-		v->piece[id].added = true;
-	}
-	struct added_token token = {.id = (int32_t)id,
-	                            .special = special,
-	                            .lstrip = tristate(entry, "lstrip") == 1,
-	                            .rstrip = tristate(entry, "rstrip") == 1,
-	                            .single_word = tristate(entry, "single_word") == 1};
-	return tokenizer_add_token(t, text, size, token, false, error);
-}
-
 bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {
 	const cJSON* decoder = c->root ? cJSON_GetObjectItemCaseSensitive(c->root, "added_tokens_decoder") : NULL;
 	if (t->vocabulary.expected == 0)
@@ -103,7 +66,8 @@ bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokeni
 	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(decoder));
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, decoder) {
-		if (!add_one(t, entry, error))
+		if (!tokenizer_json_add_token(t, entry, id_of_key(entry->string), false,
+		                              "tokenizer_config.json: added_tokens_decoder", error))
 			return false;
 	}
 	return true;

@@ -145,7 +145,9 @@ static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* 
 
 /* ---- added tokens ------------------------------------------------------------------------- */
 
-static bool add_piece(struct tokenizer* t, int64_t id, const char* text, bool special, struct error* error) {
+/* Sets the piece, or flags it where the vocabulary has it already. */
+static bool set_added(struct tokenizer* t, int64_t id, const char* text, bool special, const char* where,
+                      struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	size_t size = strlen(text);
 	if (id >= v->n || v->piece[id].type == PIECE_ABSENT) {
@@ -156,23 +158,19 @@ static bool add_piece(struct tokenizer* t, int64_t id, const char* text, bool sp
 	}
 	struct piece* p = &v->piece[id];
 	if (p->text_size != size || memcmp(vocabulary_text(v, (int32_t)id), text, size) != 0)
-		return error_set(error,
-		                 "tokenizer.json: added token %lld is \"%.60s\", but model.vocab has \"%.*s\" there",
-		                 (long long)id, text, (int)(p->text_size < 60 ? p->text_size : 60),
-		                 vocabulary_text(v, (int32_t)id));
-	if (special)
-		p->type = PIECE_CONTROL;
-	else if (p->type == PIECE_NORMAL)
-		p->type = PIECE_USER_DEFINED;
+		return error_set(error, "%s: added token %lld is \"%.60s\", but %s has \"%.*s\" there", where,
+		                 (long long)id, text, t->lists_added ? "model.vocab" : "the vocabulary",
+		                 (int)(p->text_size < 60 ? p->text_size : 60), vocabulary_text(v, (int32_t)id));
+	if (p->type != PIECE_UNKNOWN && (special || p->type != PIECE_BYTE))
+		p->type = special ? PIECE_CONTROL : PIECE_USER_DEFINED;
 	return true;
 }
 
-static bool add_token(struct tokenizer* t, const cJSON* entry, struct error* error) {
+bool tokenizer_json_add_token(struct tokenizer* t, const cJSON* entry, int64_t id, bool plain_normalized,
+                              const char* where, struct error* error) {
 	const cJSON* content = field(entry, "content");
-	int64_t id;
-	if (!json_whole(field(entry, "id"), 0, MAX_VOCABULARY - 1, &id) || !cJSON_IsString(content) ||
-	    !*content->valuestring)
-		return error_set(error, "tokenizer.json: added_tokens: expected each to have an id and a content");
+	if (id < 0 || !cJSON_IsString(content) || !*content->valuestring)
+		return error_set(error, "%s: expected each added token to have an id and a content", where);
 	const char* text = content->valuestring;
 	bool special = tokenizer_json_flag(entry, "special", false);
 	struct added_token token = {.id = (int32_t)id,
@@ -180,9 +178,9 @@ static bool add_token(struct tokenizer* t, const cJSON* entry, struct error* err
 	                            .lstrip = tokenizer_json_flag(entry, "lstrip", false),
 	                            .rstrip = tokenizer_json_flag(entry, "rstrip", false),
 	                            .single_word = tokenizer_json_flag(entry, "single_word", false)};
-	return add_piece(t, id, text, special, error) &&
-	       tokenizer_add_token(t, text, strlen(text), token,
-	                           tokenizer_json_flag(entry, "normalized", !special), error);
+	bool normalized = plain_normalized && tokenizer_json_flag(entry, "normalized", !special);
+	return set_added(t, id, text, special, where, error) &&
+	       tokenizer_add_token(t, text, strlen(text), token, normalized, error);
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */
@@ -198,7 +196,9 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 	t->lists_added = true;
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, field(root, "added_tokens")) {
-		if (!add_token(t, entry, error))
+		int64_t id = -1;
+		json_whole(field(entry, "id"), 0, MAX_VOCABULARY - 1, &id);
+		if (!tokenizer_json_add_token(t, entry, id, true, "tokenizer.json: added_tokens", error))
 			return false;
 	}
 	tokenizer_find_bytes(t);

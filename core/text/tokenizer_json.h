@@ -17,6 +17,11 @@ bool tokenizer_json_post_processor(struct tokenizer*, const cJSON* section, stru
 /* The pieces and ids of an object, into a vocabulary that is not sealed; `where` stands before a message. */
 bool tokenizer_json_read_pieces(struct tokenizer*, const cJSON* vocab, const char* where, struct error*);
 
+/* An added token: {"content", "special", …}; id -1: none was given. plain_normalized: those that are not
+ * special are met in the normalized text unless they say otherwise. */
+bool tokenizer_json_add_token(struct tokenizer*, const cJSON* entry, int64_t id, bool plain_normalized,
+                              const char* where, struct error*);
+
 /* The section's `type`, or "" when it has none. */
 const char* tokenizer_json_type(const cJSON* section);
 /* A boolean field that may be absent. */

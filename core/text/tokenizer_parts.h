@@ -102,8 +102,6 @@ void encoder_emit(struct encoder*, int32_t id);
 /* A character without a piece: its bytes, or the unknown piece unless it follows one and they fuse.
  * Returns whether it was unknown. */
 bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool after_unknown);
-/* Grows an array of elements to hold at least n. False: no memory. */
-bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element);
 
 /* For the readers. ---------------------------------------------------------------------------- */
 struct tokenizer_config;
