@@ -13,14 +13,10 @@ static struct value filter_escape(struct machine* m, struct call* c) {
 	return value_string(escape_markup(m, value_show(m, c->self)));
 }
 
-static struct value with_markup(struct machine* m, struct value v, bool markup) {
-	struct string s = *value_show(m, v);
-	s.markup = markup;
+static struct value filter_safe(struct machine* m, struct call* c) {
+	struct string s = *value_show(m, c->self);
+	s.markup = true;
 	return value_string(machine_new(m, &s, sizeof s));
-}
-static struct value filter_safe(struct machine* m, struct call* c) { return with_markup(m, c->self, true); }
-static struct value filter_forceescape(struct machine* m, struct call* c) {
-	return value_string(escape_markup(m, with_markup(m, c->self, false).string));
 }
 
 static struct value filter_string(struct machine* m, struct call* c) {
@@ -38,23 +34,6 @@ static struct value filter_format(struct machine* m, struct call* c) {
 	for (int i = 0; i < c->all->n_keywords; i++)
 		dict_set(m, operands.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
 	return format_percent(m, value_show(m, c->self), operands);
-}
-
-static struct value filter_urlencode(struct machine* m, struct call* c) {
-	if (c->self.kind != STRING && !value_is_number(c->self))
-		machine_fail(m, "urlencode of a value of type '%s' is not known here", value_type(c->self));
-	const struct string* const s = value_show(m, c->self);
-	struct builder b = {.machine = m};
-	for (size_t i = 0; i < s->size; i++) {
-		const uint8_t byte = (uint8_t)s->data[i];
-		const bool plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
-		                   (byte >= 'A' && byte <= 'Z') || (byte && strchr("_.-~/", byte));
-		char text[4] = {(char)byte, 0};
-		if (!plain)
-			snprintf(text, sizeof text, "%%%02X", byte);
-		builder_add(&b, text, strlen(text), string_foreign_at(s, i));
-	}
-	return value_string(builder_end(&b));
 }
 
 static struct value filter_tojson(struct machine* m, struct call* c) {
@@ -215,21 +194,12 @@ static struct value filter_default(struct machine* m, struct call* c) {
 	return c->self;
 }
 
-static struct value filter_attr(struct machine* m, struct call* c) {
-	const struct string* const s = value_show(m, c->given[0]);
-	if (c->self.kind == DICT) /* members are no attributes */
-		return library_method(DICT, s) ? value_attribute(m, c->self, s) : value_undefined(s);
-	return value_attribute(m, c->self, s);
-}
-
 const struct routine value_filters[] = {
     {"escape", filter_escape, 0, 0, {NULL}},
     {"e", filter_escape, 0, 0, {NULL}},
-    {"forceescape", filter_forceescape, 0, 0, {NULL}},
     {"safe", filter_safe, 0, 0, {NULL}},
     {"string", filter_string, 0, 0, {NULL}},
     {"format", filter_format, 0, AS_THEY_CAME, {NULL}},
-    {"urlencode", filter_urlencode, 0, 0, {NULL}},
     {"tojson", filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
     {"int", filter_int, 0, 0, {"default", "base"}},
     {"float", filter_float, 0, 0, {"default"}},
@@ -237,5 +207,4 @@ const struct routine value_filters[] = {
     {"round", filter_round, 0, 0, {"precision", "method"}},
     {"default", filter_default, 0, 0, {"default_value", "boolean"}},
     {"d", filter_default, 0, 0, {"default_value", "boolean"}},
-    {"attr", filter_attr, 0, 1, {"name"}},
     {NULL, NULL, 0, 0, {NULL}}};

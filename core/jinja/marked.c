@@ -120,16 +120,6 @@ static bool among(const struct string* set, uint32_t code) {
 	return false;
 }
 
-/* Where the character that ends at `end` begins. */
-static size_t character_before(const struct string* s, size_t end, uint32_t* code) {
-	for (size_t length = 4; length > 1; length--)
-		if (length <= end && utf8_character(s->data + end - length, length, code) == length)
-			return end - length;
-	return utf8_character(s->data + end - 1, 1, code) == 1
-	           ? end - 1
-	           : (*code = BROKEN + (uint8_t)s->data[end - 1], end - 1);
-}
-
 const struct string* string_strip(struct machine* m, const struct string* s, const struct string* set,
                                   bool left, bool right) {
 	size_t start = 0, end = s->size;
@@ -142,10 +132,10 @@ const struct string* string_strip(struct machine* m, const struct string* s, con
 		machine_charge(m, set ? set->size : 0);
 	}
 	while (right && end > start) {
-		const size_t before = character_before(s, end, &code);
-		if (!among(set, code))
+		const size_t length = utf8_character_before(s->data + start, end - start, &code);
+		if (!among(set, length ? code : BROKEN + (uint32_t)(uint8_t)s->data[end - 1]))
 			break;
-		end = before;
+		end -= length ? length : 1;
 		machine_charge(m, set ? set->size : 0);
 	}
 	return string_part(m, s, start, end);

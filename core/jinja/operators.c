@@ -171,6 +171,12 @@ static bool repeats(struct value v, struct value n) {
 }
 
 struct value operator_binary(struct machine* m, enum operator o, struct value a, struct value b) {
+	struct builder text = {.machine = m};
+	if (o == TILDE) {
+		value_write(&text, a);
+		value_write(&text, b);
+		return value_string(builder_end(&text));
+	}
 	if (value_is_number(a) && value_is_number(b)) {
 		if (a.kind == FLOAT || b.kind == FLOAT)
 			return floats(m, o, value_number(a), value_number(b));

@@ -222,7 +222,6 @@ static const struct node* parse_for(struct parser* p) {
 	n->b = parse_tuple(p, false, false);
 	if (parser_take_name(p, "if"))
 		n->c = parse_expression(p, true);
-	n->flag = parser_take_name(p, "recursive");
 	want_end(p);
 	p->loops++;
 	n->d = parse_body(p, until);
@@ -265,44 +264,18 @@ static void parse_signature(struct parser* p, struct node* macro) {
 	}
 }
 
-/* The body, and which of varargs, kwargs and caller it uses; what encloses it uses them too. */
-static void parse_macro_body(struct parser* p, struct node* macro, const char* end) {
-	const bool varargs = p->seen_varargs, kwargs = p->seen_kwargs, caller = p->seen_caller;
-	const int loops = p->loops;
-	p->seen_varargs = p->seen_kwargs = p->seen_caller = false;
-	p->loops = 0;
-	macro->d = parse_inner(p, end);
-	p->loops = loops;
-	macro->varargs = p->seen_varargs;
-	macro->kwargs = p->seen_kwargs;
-	macro->caller = p->seen_caller;
-	p->seen_varargs |= varargs;
-	p->seen_kwargs |= kwargs;
-	p->seen_caller |= caller;
-}
-
 static const struct node* parse_macro(struct parser* p) {
 	struct node* const macro = parser_node(p, NODE_MACRO);
 	parser_next(p);
 	macro->name = parser_want_name(p, "a macro's name");
 	parse_signature(p, macro);
-	parse_macro_body(p, macro, "endmacro");
+	const struct parser outer = *p;
+	p->loops = 0;
+	p->in_macro = true;
+	macro->d = parse_inner(p, "endmacro");
+	p->loops = outer.loops;
+	p->in_macro = outer.in_macro;
 	return macro;
-}
-
-static const struct node* parse_call_block(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_CALL_BLOCK);
-	struct node* const caller = parser_node(p, NODE_MACRO);
-	parser_next(p);
-	caller->name = string_of(p->machine, "caller");
-	if (parser_at(p, OPEN))
-		parse_signature(p, caller);
-	n->a = parse_expression(p, true);
-	if (n->a->kind != NODE_CALL)
-		parser_fail(p, "a call");
-	parse_macro_body(p, caller, "endcall");
-	n->b = caller;
-	return n;
 }
 
 static const struct node* parse_filter_block(struct parser* p) {
@@ -348,11 +321,15 @@ static const struct node* parse_statement(struct parser* p) {
 	static const struct {
 		const char* name;
 		const struct node* (*parse)(struct parser*);
-	} known[] = {{"if", parse_if},           {"for", parse_for},
-	             {"set", parse_set},         {"macro", parse_macro},
-	             {"call", parse_call_block}, {"filter", parse_filter_block},
-	             {"with", parse_with},       {"generation", parse_generation},
-	             {"break", parse_jump},      {"continue", parse_jump}};
+	} known[] = {{"if", parse_if},
+	             {"for", parse_for},
+	             {"set", parse_set},
+	             {"macro", parse_macro},
+	             {"filter", parse_filter_block},
+	             {"with", parse_with},
+	             {"generation", parse_generation},
+	             {"break", parse_jump},
+	             {"continue", parse_jump}};
 	if (p->token.kind != TOKEN_NAME)
 		parser_fail(p, "a tag's name");
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -372,9 +349,9 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 		if ((n->kind == NODE_FILTER || n->kind == NODE_TEST) && !n->table && !soft)
 			library_fail(m, n);
 		soft = soft || n->kind == NODE_IF || n->kind == NODE_CHOOSE;
-		const bool inner = soft && !(n->kind == NODE_FOR || n->kind == NODE_MACRO || n->kind == NODE_WITH ||
-		                             n->kind == NODE_SET_BLOCK || n->kind == NODE_FILTER_BLOCK ||
-		                             n->kind == NODE_SCOPE || n->kind == NODE_CALL_BLOCK);
+		const bool inner =
+		    soft && !(n->kind == NODE_FOR || n->kind == NODE_MACRO || n->kind == NODE_WITH ||
+		              n->kind == NODE_SET_BLOCK || n->kind == NODE_FILTER_BLOCK || n->kind == NODE_SCOPE);
 		check_known(m, n->a, soft);
 		check_known(m, n->b, n->kind == NODE_FOR ? soft : inner);
 		check_known(m, n->d, inner);
