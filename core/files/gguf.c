@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/error_in.h"
 #include "core/files/grow.h"
 
 enum { MAX_NESTING = 4, MAX_ALIGNMENT = 1 << 20 };
@@ -18,12 +19,13 @@ struct cursor {
 	const char* file;
 	struct error* error;
 };
+#define fail(c, ...) error_in((c)->error, (c)->file, __VA_ARGS__)
 
 static size_t left(const struct cursor* c) { return (size_t)(c->end - c->at); }
 
 static bool ends(const struct cursor* c, const char* what) {
-	return error_set(c->error, "%s: the file ends within %s, at byte %zu of %zu", c->file, what,
-	                 (size_t)(c->at - c->start), (size_t)(c->end - c->start));
+	return fail(c, "the file ends within %s, at byte %zu of %zu", what, (size_t)(c->at - c->start),
+	            (size_t)(c->end - c->start));
 }
 
 static uint64_t load(const uint8_t* data, size_t bytes) {
@@ -54,8 +56,8 @@ static bool take_string(struct cursor* c, const char** out, size_t* size, const 
 	if (!take_number(c, 8, &n, what))
 		return false;
 	if (n > left(c))
-		return error_set(c->error, "%s: the length of %s is %llu, the file has %zu bytes left", c->file, what,
-		                 (unsigned long long)n, left(c));
+		return fail(c, "the length of %s is %llu, the file has %zu bytes left", what, (unsigned long long)n,
+		            left(c));
 	*out = (const char*)c->at;
 	*size = (size_t)n;
 	c->at += n;
@@ -75,8 +77,7 @@ static bool take_type(struct cursor* c, enum gguf_type* out, const char* key) {
 	if (!take_u32(c, &type, key))
 		return false;
 	if (type >= GGUF_TYPES)
-		return error_set(c->error, "%s: %s has value type %u, expected 0 to %d", c->file, key, type,
-		                 GGUF_TYPES - 1);
+		return fail(c, "%s has value type %u, expected 0 to %d", key, type, GGUF_TYPES - 1);
 	*out = (enum gguf_type)type;
 	return true;
 }
@@ -86,14 +87,14 @@ static bool skip_values(struct cursor* c, enum gguf_type type, uint64_t n, int d
 	/* The fewest bytes that one may take: scalars as they are, strings a length, arrays type and count. */
 	const size_t least = type == GGUF_STRING ? 8 : type == GGUF_ARRAY ? 12 : scalar_bytes(type);
 	if (n > left(c) / least)
-		return error_set(c->error, "%s: %s has %llu elements, more than the file's %zu bytes left can hold",
-		                 c->file, key, (unsigned long long)n, left(c));
+		return fail(c, "%s has %llu elements, more than the file's %zu bytes left can hold", key,
+		            (unsigned long long)n, left(c));
 	if (type != GGUF_STRING && type != GGUF_ARRAY) {
 		c->at += n * least;
 		return true;
 	}
 	if (type == GGUF_ARRAY && depth == MAX_NESTING)
-		return error_set(c->error, "%s: %s nests arrays deeper than %d", c->file, key, MAX_NESTING);
+		return fail(c, "%s nests arrays deeper than %d", key, MAX_NESTING);
 	for (uint64_t i = 0; i < n; i++) {
 		const char* text;
 		size_t size;
@@ -114,7 +115,7 @@ static bool take_value(struct gguf* g, struct cursor* c) {
 	if (!take_string(c, &v.key, &v.key_size, "a key"))
 		return false;
 	if (v.key_size == 0)
-		return error_set(c->error, "%s: metadata value %zu has an empty key", c->file, g->n);
+		return fail(c, "metadata value %zu has an empty key", g->n);
 	snprintf(key, sizeof key, "%.*s", (int)(v.key_size < sizeof key ? v.key_size : sizeof key - 1), v.key);
 	if (!take_type(c, &v.type, key))
 		return false;
@@ -125,7 +126,7 @@ static bool take_value(struct gguf* g, struct cursor* c) {
 	if (!skip_values(c, v.element, v.n, v.type == GGUF_ARRAY, key))
 		return false;
 	if (!grow_by_one(&g->value, g->n, sizeof *g->value))
-		return error_set(c->error, "%s: out of memory", c->file);
+		return fail(c, "out of memory");
 	g->value[g->n++] = v;
 	return true;
 }
@@ -148,8 +149,8 @@ static bool take_values(struct gguf* g, struct cursor* c, uint64_t n) {
 		qsort(g->value, g->n, sizeof *g->value, by_key);
 	for (size_t i = 1; i < g->n; i++)
 		if (by_key(&g->value[i - 1], &g->value[i]) == 0)
-			return error_set(c->error, "%s: key %.*s occurs twice", c->file,
-			                 (int)(g->value[i].key_size < 120 ? g->value[i].key_size : 120), g->value[i].key);
+			return fail(c, "key %.*s occurs twice",
+			            (int)(g->value[i].key_size < 120 ? g->value[i].key_size : 120), g->value[i].key);
 	return true;
 }
 
@@ -203,20 +204,17 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 		return false;
 	snprintf(name, sizeof name, "%.*s", (int)(size < sizeof name ? size : sizeof name - 1), text);
 	if (size == 0 || size >= sizeof name || strlen(name) != size)
-		return error_set(c->error, "%s: a tensor's name is empty, longer than %zu bytes or holds a NUL",
-		                 c->file, sizeof name - 1);
+		return fail(c, "a tensor's name is empty, longer than %zu bytes or holds a NUL", sizeof name - 1);
 	if (!take_u32(c, &dims, name))
 		return false;
 	if (dims < 1 || dims > TENSOR_DIMS)
-		return error_set(c->error, "%s: tensor %s has %u dimensions, expected 1 to %d", c->file, name, dims,
-		                 TENSOR_DIMS);
+		return fail(c, "tensor %s has %u dimensions, expected 1 to %d", name, dims, TENSOR_DIMS);
 	t.n_dims = (int)dims;
 	for (int i = t.n_dims; i-- > 0;) {
 		if (!take_number(c, 8, &dim, name))
 			return false;
 		if (dim < 1 || dim > INT64_MAX)
-			return error_set(c->error, "%s: tensor %s has a size of %llu", c->file, name,
-			                 (unsigned long long)dim);
+			return fail(c, "tensor %s has a size of %llu", name, (unsigned long long)dim);
 		t.dim[i] = (int64_t)dim;
 	}
 	if (!take_u32(c, &type, name) || !take_number(c, 8, &offset, name))
@@ -225,10 +223,10 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	if (!tensor_bytes(&t, name, c->error))
 		return false;
 	if (offset > (uint64_t)(c->end - c->start))
-		return error_set(c->error, "%s: tensor %s begins at byte %llu of the data, past the end of the file",
-		                 c->file, name, (unsigned long long)offset);
+		return fail(c, "tensor %s begins at byte %llu of the data, past the end of the file", name,
+		            (unsigned long long)offset);
 	t.data = c->start + offset;
-	return tensor_table_add(table, &t, name, size) || error_set(c->error, "%s: out of memory", c->file);
+	return tensor_table_add(table, &t, name, size) || fail(c, "out of memory");
 }
 
 /* Turns offsets into places and checks that each tensor lies in the file, aligned, by itself. */
@@ -240,16 +238,15 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		const size_t offset = (size_t)(item[i].data - c->start), room = size - at - padding;
 		if (offset % alignment)
-			return error_set(c->error,
-			                 "%s: tensor %s begins at byte %zu of the data, not a multiple of the "
-			                 "alignment %llu",
-			                 c->file, item[i].name, offset, (unsigned long long)alignment);
+			return fail(c,
+			            "tensor %s begins at byte %zu of the data, not a multiple of the "
+			            "alignment %llu",
+			            item[i].name, offset, (unsigned long long)alignment);
 		if (offset > room || item[i].bytes > room - offset)
-			return error_set(
-			    c->error,
-			    "%s: tensor %s takes %zu bytes from byte %zu of the data, which has %zu: the file is "
-			    "cut short",
-			    c->file, item[i].name, item[i].bytes, offset, room);
+			return fail(c,
+			            "tensor %s takes %zu bytes from byte %zu of the data, which has %zu: the file is "
+			            "cut short",
+			            item[i].name, item[i].bytes, offset, room);
 		item[i].data += at + padding;
 	}
 	return tensors_apart(item, n, c->error);
@@ -260,30 +257,27 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
 	uint32_t version = 0;
 	if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
-		return error_set(c->error, "%s: does not begin with GGUF", c->file);
+		return fail(c, "does not begin with GGUF");
 	c->at += 4;
 	if (!take_u32(c, &version, "the header"))
 		return false;
 	if (version == 1)
-		return error_set(c->error,
-		                 "%s: GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
-		                 "are read)",
-		                 c->file);
+		return fail(c, "GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
+		               "are read)");
 	if (version >= 1u << 24)
-		return error_set(c->error, "%s: a GGUF file with its bytes in big-endian order, which is not read",
-		                 c->file);
+		return fail(c, "a GGUF file with its bytes in big-endian order, which is not read");
 	if (version != 2 && version != 3)
-		return error_set(c->error, "%s: GGUF version %u, expected 2 or 3", c->file, version);
+		return fail(c, "GGUF version %u, expected 2 or 3", version);
 	g->version = (int)version;
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
 		return false;
 	/* The fewest bytes a value takes are 13, a tensor 32. */
 	if (*n_values > left(c) / 13)
-		return error_set(c->error, "%s: the header counts %llu metadata values, more than the file can hold",
-		                 c->file, (unsigned long long)*n_values);
+		return fail(c, "the header counts %llu metadata values, more than the file can hold",
+		            (unsigned long long)*n_values);
 	if (*n_tensors > left(c) / 32)
-		return error_set(c->error, "%s: the header counts %llu tensors, more than the file can hold", c->file,
-		                 (unsigned long long)*n_tensors);
+		return fail(c, "the header counts %llu tensors, more than the file can hold",
+		            (unsigned long long)*n_tensors);
 	return true;
 }
 

@@ -6,21 +6,14 @@
 /* ---- scopes ------------------------------------------------------------------------------- */
 
 struct value* scope_find(struct machine* m, struct scope* s, const struct string* name) {
-	for (; s; s = s->outer)
-		for (int i = s->n - 1; i >= 0; i--)
-			if (string_equal(m, s->binding[i].name, name))
-				return &s->binding[i].value;
-	return NULL;
+	struct value* found = NULL;
+	for (; s && !found; s = s->outer)
+		found = dict_find_name(m, &s->names, name);
+	return found;
 }
 
 void scope_set(struct machine* m, struct scope* s, const struct string* name, struct value v) {
-	for (int i = 0; i < s->n; i++)
-		if (string_equal(m, s->binding[i].name, name)) {
-			s->binding[i].value = v;
-			return;
-		}
-	s->binding = machine_grow(m, s->binding, &s->capacity, s->n + 1, sizeof *s->binding);
-	s->binding[s->n++] = (struct binding){name, v};
+	dict_set(m, &s->names, value_string(name), v);
 }
 
 static struct scope* scope_within(struct machine* m, struct scope* outer) {
@@ -208,8 +201,6 @@ static enum flow run(struct machine* m, struct scope* s, const struct node* n, s
 		return GO_ON;
 	case NODE_WITH:
 		return run_with(m, s, n, out);
-	case NODE_SCOPE:
-		return execute(m, scope_within(m, s), n->d, out);
 	case NODE_BREAK:
 		return BREAK;
 	default:

@@ -92,23 +92,15 @@ static bool read_float(struct machine* m, struct value v, double* out) {
 	return !*end;
 }
 
-static bool read_integer(struct machine* m, struct value v, int base, int64_t* out) {
-	char text[400];
+static bool read_integer(struct machine* m, struct value v, int64_t* out) {
+	char text[400], *end = text;
 	if (v.kind != STRING || !number_text(m, v.string, text, sizeof text))
 		return false;
-	const char* at = text + (text[0] == '-' || text[0] == '+');
-	if (*at == '-' || *at == '+' || *at == ' ')
-		return false;
-	if (at[0] == '0' && (base == 16  ? (at[1] | 32) == 'x'
-	                     : base == 8 ? (at[1] | 32) == 'o'
-	                                 : base == 2 && (at[1] | 32) == 'b'))
-		memmove(text + (at - text), at + 2, strlen(at + 2) + 1);
-	char* end;
 	errno = 0;
-	*out = strtoll(text, &end, base);
+	*out = strtoll(text, &end, 10);
 	if (errno == ERANGE)
 		machine_fail(m, "int: a whole number of more than 64 bits");
-	return end != text && !*end && (base == 16 || !strpbrk(text, "xX"));
+	return end != text && !*end;
 }
 
 static struct value filter_int(struct machine* m, struct call* c) {
@@ -118,10 +110,7 @@ static struct value filter_int(struct machine* m, struct call* c) {
 		value_fail_undefined(m, c->self);
 	if (c->self.kind == INTEGER || c->self.kind == BOOLEAN)
 		return value_integer(c->self.kind == INTEGER ? c->self.integer : c->self.boolean);
-	const int64_t base = argument_integer(m, c->given[1], "int", 10);
-	if (base != 2 && base != 8 && base != 10 && base != 16)
-		machine_fail(m, "int: the base %d is not known here", (int)base);
-	if (read_integer(m, c->self, (int)base, &whole))
+	if (read_integer(m, c->self, &whole))
 		return value_integer(whole);
 	if (read_float(m, c->self, &number) && isfinite(number)) {
 		if (fabs(number) >= 9.2e18)
@@ -152,38 +141,20 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 }
 
 /* Half to even of the decimal that the number is, as Python's round(). */
-static double round_common(double d, int precision) {
-	char text[400];
-	if (!isfinite(d) || fabs(d) > 1e300)
-		return d;
-	if (precision < 0) {
-		const double unit = pow(10, -precision);
-		return nearbyint(d / unit) * unit;
-	}
-	snprintf(text, sizeof text, "%.*f", precision, d);
-	return strtod(text, NULL);
-}
-
 static struct value filter_round(struct machine* m, struct call* c) {
 	const int64_t precision = argument_integer(m, c->given[0], "round", 0);
-	const struct string* const method = argument_string(m, c->given[1], "round", string_of(m, "common"));
+	char text[400];
 	if (c->self.kind == UNDEFINED)
 		value_fail_undefined(m, c->self);
-	if (!value_is_number(c->self) || precision < -30 || precision > 60)
+	if (!value_is_number(c->self) || precision < 0 || precision > 60)
 		machine_fail(m, "round of a value of type '%s' to %d digits is not known here", value_type(c->self),
 		             (int)precision);
-	if (string_is(method, "common")) {
-		if (c->self.kind != FLOAT && precision >= 0)
-			return filter_int(m, c);
-		const double rounded = round_common(value_number(c->self), (int)precision);
-		return c->self.kind == FLOAT ? value_float(rounded) : value_integer((int64_t)rounded);
-	}
-	const double unit = pow(10, (double)precision);
-	if (string_is(method, "ceil"))
-		return value_float(ceil(value_number(c->self) * unit) / unit);
-	if (string_is(method, "floor"))
-		return value_float(floor(value_number(c->self) * unit) / unit);
-	machine_fail(m, "method must be common, ceil or floor");
+	if (c->self.kind != FLOAT)
+		return filter_int(m, c);
+	if (!isfinite(c->self.number) || fabs(c->self.number) > 1e300)
+		return c->self;
+	snprintf(text, sizeof text, "%.*f", (int)precision, c->self.number);
+	return value_float(strtod(text, NULL));
 }
 
 /* ---- defaults ----------------------------------------------------------------------------- */
@@ -201,10 +172,10 @@ const struct routine value_filters[] = {
     {"string", filter_string, 0, 0, {NULL}},
     {"format", filter_format, 0, AS_THEY_CAME, {NULL}},
     {"tojson", filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
-    {"int", filter_int, 0, 0, {"default", "base"}},
+    {"int", filter_int, 0, 0, {"default"}},
     {"float", filter_float, 0, 0, {"default"}},
     {"abs", filter_abs, 0, 0, {NULL}},
-    {"round", filter_round, 0, 0, {"precision", "method"}},
+    {"round", filter_round, 0, 0, {"precision"}},
     {"default", filter_default, 0, 0, {"default_value", "boolean"}},
     {"d", filter_default, 0, 0, {"default_value", "boolean"}},
     {NULL, NULL, 0, 0, {NULL}}};

@@ -223,40 +223,24 @@ static void write_dict(struct builder* b, const struct dict* d, const struct jso
 	builder_words(b, "}");
 }
 
-static void write_float(struct builder* b, double d) {
-	char text[40];
-	float_text(d, text);
-	builder_words(b, isnan(d) ? "NaN" : isinf(d) ? (d < 0 ? "-Infinity" : "Infinity") : text);
-}
-
 static void write_at(struct builder* b, struct value v, const struct json_style* style, int level) {
 	machine_enter(b->machine);
-	switch (v.kind) {
-	case NONE:
+	if (v.kind == NONE)
 		builder_words(b, "null");
-		break;
-	case BOOLEAN:
+	else if (v.kind == BOOLEAN)
 		builder_words(b, v.boolean ? "true" : "false");
-		break;
-	case INTEGER:
+	else if (v.kind == FLOAT && !isfinite(v.number))
+		builder_words(b, isnan(v.number) ? "NaN" : v.number < 0 ? "-Infinity" : "Infinity");
+	else if (value_is_number(v))
 		value_write_repr(b, v);
-		break;
-	case FLOAT:
-		write_float(b, v.number);
-		break;
-	case STRING:
+	else if (v.kind == STRING)
 		write_string(b, v.string, style->ascii);
-		break;
-	case LIST:
-	case TUPLE:
+	else if (v.kind == LIST || v.kind == TUPLE)
 		write_list(b, v.list, style, level);
-		break;
-	case DICT:
+	else if (v.kind == DICT)
 		write_dict(b, v.dict, style, level);
-		break;
-	default:
+	else
 		machine_fail(b->machine, "Object of type %s is not JSON serializable", value_type(v));
-	}
 	machine_leave(b->machine);
 }
 

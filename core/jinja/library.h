@@ -74,14 +74,9 @@ const struct string* string_lower(struct machine*, const struct string*);
 
 /* ---- evaluation --------------------------------------------------------------------------- */
 
-struct binding {
-	const struct string* name;
-	struct value value;
-};
 struct scope {
 	struct scope* outer;
-	struct binding* binding;
-	int n, capacity;
+	struct dict names;
 };
 struct macro {
 	const struct node* node;

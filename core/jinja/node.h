@@ -98,7 +98,6 @@ enum node_kind {
 	NODE_MACRO,         /* name, item: NAMEs with defaults in a; d: body */
 	NODE_FILTER_BLOCK,  /* b: filters, d: body */
 	NODE_WITH,          /* item: target, value, …; d: body */
-	NODE_SCOPE,         /* d: body */
 	NODE_BREAK,
 	NODE_CONTINUE
 };

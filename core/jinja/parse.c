@@ -302,7 +302,7 @@ static const struct node* parse_with(struct parser* p) {
 
 /* What transformers marks the assistant's tokens with; here it is its body. */
 static const struct node* parse_generation(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_SCOPE);
+	struct node* const n = parser_node(p, NODE_WITH);
 	parser_next(p);
 	n->d = parse_inner(p, "endgeneration");
 	return n;
@@ -340,8 +340,8 @@ static const struct node* parse_statement(struct parser* p) {
 
 /* ---- filters and tests -------------------------------------------------------------------- */
 
-/* Jinja refuses a template for an unknown filter or test, but within if and `a if b else c` (soft) only when
- * it is met; what has a scope of its own is not soft again. */
+/* A template is refused for an unknown filter or test, but within if and `a if b else c` (soft) only when it
+ * is met. */
 static void check_known(struct machine* m, const struct node* n, bool soft) {
 	machine_enter(m);
 	for (; n; n = n->c) {
@@ -349,13 +349,9 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 		if ((n->kind == NODE_FILTER || n->kind == NODE_TEST) && !n->table && !soft)
 			library_fail(m, n);
 		soft = soft || n->kind == NODE_IF || n->kind == NODE_CHOOSE;
-		const bool inner =
-		    soft && !(n->kind == NODE_FOR || n->kind == NODE_MACRO || n->kind == NODE_WITH ||
-		              n->kind == NODE_SET_BLOCK || n->kind == NODE_FILTER_BLOCK || n->kind == NODE_SCOPE);
-		check_known(m, n->a, soft);
-		check_known(m, n->b, n->kind == NODE_FOR ? soft : inner);
-		check_known(m, n->d, inner);
-		check_known(m, n->e, inner);
+		const struct node* const part[] = {n->a, n->b, n->d, n->e};
+		for (int i = 0; i < 4; i++)
+			check_known(m, part[i], soft);
 		for (int i = 0; i < n->n; i++)
 			check_known(m, n->item[i], soft);
 	}

@@ -304,20 +304,6 @@ static void split_words(struct machine* m, const struct string* s, int64_t most,
 	}
 }
 
-/* The same from the right: the words, all but the last `most` of them joined as they stood. */
-static void split_words_right(struct machine* m, const struct string* s, int64_t most, struct list* list) {
-	struct list* const all = value_list(m, LIST).list;
-	split_words(m, s, -1, all);
-	const int64_t first = most < 0 || most >= all->n ? 0 : all->n - most;
-	if (first > 0) {
-		const struct string* const last = all->item[first - 1].string;
-		const size_t end = (size_t)(last->data - s->data) + last->size;
-		add_part(m, list, s, 0, end);
-	}
-	for (int64_t i = first; i < all->n; i++)
-		list_add(m, list, all->item[i]);
-}
-
 static void split_at(struct machine* m, const struct string* s, const struct string* by, int64_t most,
                      struct list* list) {
 	size_t start = 0;
@@ -351,10 +337,12 @@ static struct value split(struct machine* m, struct call* c) {
 	const int64_t most = argument_integer(m, c->given[1], c->name, -1);
 	if (by && by->size == 0)
 		machine_fail(m, "empty separator");
+	if (!by && c->how == RIGHT && most >= 0)
+		machine_fail(m, "rsplit at white space, only so often, is not known here");
 	if (by)
 		(c->how == RIGHT ? split_at_right : split_at)(m, c->self.string, by, most, out.list);
 	else
-		(c->how == RIGHT ? split_words_right : split_words)(m, c->self.string, most, out.list);
+		split_words(m, c->self.string, most, out.list);
 	return out;
 }
 

@@ -53,30 +53,18 @@ double value_number(struct value v) {
 
 static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
 
+/* Of those that are read more than once. */
+static bool is_list(struct value v) { return v.kind >= LIST && v.kind <= VIEW; }
+
 bool value_truth(struct value v) {
-	switch (v.kind) {
-	case ABSENT:
-	case UNDEFINED:
-	case NONE:
-		return false;
-	case BOOLEAN:
-		return v.boolean;
-	case INTEGER:
-		return v.integer != 0;
-	case FLOAT:
-		return v.number < 0 || v.number > 0 || isnan(v.number);
-	case STRING:
+	const double number = value_is_number(v) ? value_number(v) : 0;
+	if (value_is_number(v))
+		return number < 0 || number > 0 || isnan(number);
+	if (v.kind == STRING)
 		return v.string->size > 0;
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
-		return v.list->n > 0;
-	case DICT:
-		return v.dict->n > 0;
-	default:
-		return true;
-	}
+	if (is_list(v) || v.kind == DICT)
+		return (v.kind == DICT ? v.dict->n : v.list->n) > 0;
+	return v.kind > NONE;
 }
 
 void value_fail_undefined(struct machine* m, struct value v) {
@@ -129,34 +117,14 @@ bool value_equal(struct machine* m, struct value a, struct value b) {
 		return false;
 	bool equal = true;
 	machine_enter(m);
-	switch (a.kind) {
-	case STRING:
+	if (a.kind == STRING)
 		equal = string_equal(m, a.string, b.string);
-		break;
-	case LIST:
-	case TUPLE:
-	case RANGE:
+	else if (a.kind >= LIST && a.kind <= RANGE)
 		equal = equal_lists(m, a.list, b.list);
-		break;
-	case VIEW:
-	case ITERATOR:
-		equal = a.list == b.list;
-		break;
-	case DICT:
+	else if (a.kind == DICT)
 		equal = equal_dicts(m, a.dict, b.dict);
-		break;
-	case NAMESPACE:
-		equal = a.dict == b.dict;
-		break;
-	case LOOP:
-	case FUNCTION:
-	case METHOD:
-	case MACRO:
-		equal = a.function == b.function;
-		break;
-	default:
-		break;
-	}
+	else if (a.kind > STRING)
+		equal = a.list == b.list; /* the same one, whatever it is */
 	machine_leave(m);
 	return equal;
 }
@@ -246,12 +214,9 @@ static const struct list* characters(struct machine* m, const struct string* s) 
 
 const struct list* value_items(struct machine* m, struct value v) {
 	static const struct list empty = {0};
-	switch (v.kind) {
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
+	if (is_list(v))
 		return v.list;
+	switch (v.kind) {
 	case ITERATOR: {
 		struct list rest = *v.list;
 		rest.item = rest.item ? rest.item + rest.at : NULL;
@@ -277,21 +242,9 @@ const struct list* value_items(struct machine* m, struct value v) {
 }
 
 int64_t value_length(struct machine* m, struct value v) {
-	switch (v.kind) {
-	case STRING:
+	if (v.kind == STRING)
 		return string_length(m, v.string);
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
-		return v.list->n;
-	case DICT:
-		return v.dict->n;
-	case UNDEFINED:
-		return 0;
-	default:
-		return -1;
-	}
+	return is_list(v) ? v.list->n : v.kind == DICT ? v.dict->n : v.kind == UNDEFINED ? 0 : -1;
 }
 
 bool value_in(struct machine* m, struct value v, struct value container) {

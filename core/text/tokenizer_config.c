@@ -7,14 +7,14 @@
 
 /* A token's text: a string, or an object with `content`. */
 static const char* token_text(const cJSON* root, const char* name) {
-	const cJSON* item = cJSON_GetObjectItemCaseSensitive(root, name);
+	const cJSON* item = json_field(root, name);
 	if (cJSON_IsObject(item))
-		item = cJSON_GetObjectItemCaseSensitive(item, "content");
+		item = json_field(item, "content");
 	return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
 static int tristate(const cJSON* root, const char* name) {
-	const cJSON* item = cJSON_GetObjectItemCaseSensitive(root, name);
+	const cJSON* item = json_field(root, name);
 	return cJSON_IsBool(item) ? cJSON_IsTrue(item) : -1;
 }
 
@@ -32,7 +32,7 @@ bool tokenizer_config_read(struct tokenizer_config* c, const char* text, struct 
 	c->bos = token_text(c->root, "bos_token");
 	c->eos = token_text(c->root, "eos_token");
 	c->unknown = token_text(c->root, "unk_token");
-	const cJSON* class_name = cJSON_GetObjectItemCaseSensitive(c->root, "tokenizer_class");
+	const cJSON* class_name = json_field(c->root, "tokenizer_class");
 	c->class_name = cJSON_IsString(class_name) ? class_name->valuestring : NULL;
 	c->add_bos = tristate(c->root, "add_bos_token");
 	c->add_eos = tristate(c->root, "add_eos_token");
@@ -60,7 +60,7 @@ static int64_t id_of_key(const char* key) {
 }
 
 bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {
-	const cJSON* decoder = c->root ? cJSON_GetObjectItemCaseSensitive(c->root, "added_tokens_decoder") : NULL;
+	const cJSON* decoder = c->root ? json_field(c->root, "added_tokens_decoder") : NULL;
 	if (t->vocabulary.expected == 0)
 		vocabulary_expect(&t->vocabulary, t->vocabulary.n);
 	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(decoder));
