@@ -138,18 +138,15 @@ static bool refuse_value(const struct source* s, const char* key) {
 
 /* Keys that change the arithmetic in ways the pass does not know; zero stands for none. */
 static bool check_refused(const struct source* s) {
-	static const char* const refused[] = {"expert_shared_count", "attention.clamp_kqv",
-	                                      "attention.max_alibi_bias"};
-	static const char* const granite[] = {"logit_scale", "residual_scale", "embedding_scale",
-	                                      "attention.scale"};
+	static const char* const refused[] = {
+	    "expert_shared_count", "attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
+	    "residual_scale",      "embedding_scale",     "attention.scale"};
+	enum { GRANITES_OWN = 3 }; /* from here on */
+	const int n = s->config->family->special == SPECIAL_GRANITE ? GRANITES_OWN : 7;
 	char name[96];
 	bool causal = true;
-	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+	for (int i = 0; i < n; i++)
 		if (!refuse_value(s, refused[i]))
-			return false;
-	for (size_t i = 0; s->config->family->special != SPECIAL_GRANITE && i < sizeof granite / sizeof *granite;
-	     i++)
-		if (!refuse_value(s, granite[i]))
 			return false;
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
