@@ -45,10 +45,11 @@ static struct value read_list(struct reader* r) {
 
 static struct value read_text(struct reader* r, bool trusted) {
 	struct string s = *r->token.text;
-	s.foreign = true;
+	bool foreign = true;
 	for (int i = 0; trusted && r->trusted_word[i]; i++)
-		if (string_is(&s, r->trusted_word[i]))
-			s.foreign = false;
+		foreign = foreign && !string_is(&s, r->trusted_word[i]);
+	if (foreign)
+		s.mark = memset(machine_alloc(r->machine, s.size), 1, s.size);
 	next(r);
 	return value_string(machine_new(r->machine, &s, sizeof s));
 }

@@ -387,7 +387,7 @@ static struct token next_inside(struct lexer* x) {
 	while (in_name(peek(x, n)))
 		n++;
 	token = (struct token){.kind = TOKEN_NAME, .line = x->line};
-	token.text = string_new(x->machine, x->source + x->at, n, false);
+	token.text = string_new(x->machine, x->source + x->at, n);
 	advance(x, x->at + n);
 	return token;
 }

@@ -213,7 +213,9 @@ static struct value strftime_now(struct machine* m, struct call* c) {
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	const size_t n = strftime(text, sizeof text, pattern, &now);
 #pragma GCC diagnostic pop
-	return value_string(string_new(m, text, n, f->foreign || f->mark));
+	struct builder b = {.machine = m};
+	builder_add(&b, text, n, f->mark != NULL);
+	return value_string(builder_end(&b));
 }
 
 enum { RANGE_MOST = 100000 }; /* the sandbox's */

@@ -650,32 +650,18 @@ static bool read_gpt_oss(const struct source* s) {
 	return read_expert_counts(s, "num_experts");
 }
 
+static bool read_gemma2(const struct source* s) { return read_gemma(s, 50, 30); }
+static bool read_gemma3(const struct source* s) { return read_gemma(s, 0, 0); }
+
 static bool read_special(const struct source* s) {
-	switch (s->config->family->special) {
-	case SPECIAL_NONE:
-		return true;
-	case SPECIAL_GEMMA2:
-		return read_gemma(s, 50, 30);
-	case SPECIAL_GEMMA3:
-		return read_gemma(s, 0, 0);
-	case SPECIAL_GRANITE:
-		return read_granite(s);
-	case SPECIAL_GRANITE4:
-		return read_granite4(s);
-	case SPECIAL_SMOLLM3:
-		return read_smollm3(s);
-	case SPECIAL_EXAONE4:
-		return read_exaone4(s);
-	case SPECIAL_MINISTRAL3:
-		return read_ministral3(s);
-	case SPECIAL_MIXTRAL:
-		return read_mixtral(s);
-	case SPECIAL_QWEN3_MOE:
-		return read_qwen3_moe(s);
-	case SPECIAL_GPT_OSS:
-		return read_gpt_oss(s);
-	}
-	return true;
+	static bool (*const read[])(const struct source*) = {
+	    [SPECIAL_GEMMA2] = read_gemma2,         [SPECIAL_GEMMA3] = read_gemma3,
+	    [SPECIAL_GRANITE] = read_granite,       [SPECIAL_GRANITE4] = read_granite4,
+	    [SPECIAL_SMOLLM3] = read_smollm3,       [SPECIAL_EXAONE4] = read_exaone4,
+	    [SPECIAL_MINISTRAL3] = read_ministral3, [SPECIAL_MIXTRAL] = read_mixtral,
+	    [SPECIAL_QWEN3_MOE] = read_qwen3_moe,   [SPECIAL_GPT_OSS] = read_gpt_oss};
+	const enum special special = s->config->family->special;
+	return special == SPECIAL_NONE || read[special](s);
 }
 
 static bool read_bias(const struct source* s, const char* field, bool* out) {

@@ -76,22 +76,11 @@ static bool compose(const char* text, size_t size, utf8proc_option_t options, st
 	return n != UTF8PROC_ERROR_NOMEM;
 }
 
-static bool is_ascii(const char* text, size_t size) {
-	for (size_t i = 0; i < size; i++)
-		if ((uint8_t)text[i] >= 0x80)
-			return false;
-	return true;
-}
-
 static bool run_compose(const struct normalize_step* step, const struct buffer* in, struct buffer* out) {
 	static const int options[] = {[NORMALIZE_NFC] = UTF8PROC_COMPOSE,
 	                              [NORMALIZE_NFD] = UTF8PROC_DECOMPOSE,
 	                              [NORMALIZE_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
 	                              [NORMALIZE_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
-	if (is_ascii(in->data, in->size)) {
-		buffer_add(out, in->data, in->size);
-		return true;
-	}
 	for (size_t at = 0; at < in->size;) {
 		size_t run = good_run(in->data, in->size, at);
 		if (run > 0 && !compose(in->data + at, run, (utf8proc_option_t)options[step->kind], out))

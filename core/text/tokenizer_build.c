@@ -33,7 +33,6 @@ void tokenizer_free(struct tokenizer* t) {
 	pretokenizer_free(&t->pretokenizer);
 	free(t->order);
 	free(t->score);
-	free(t->joint);
 	free(t->merges.slot);
 	free(t);
 }
@@ -210,8 +209,6 @@ static bool finish(struct tokenizer* t, struct error* error) {
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
-		return false;
-	if (t->kind != TOKENIZER_UNIGRAM && !bpe_prepare(t, error))
 		return false;
 	if (t->kind == TOKENIZER_UNIGRAM && !unigram_prepare(t, error))
 		return false;
