@@ -136,10 +136,11 @@ static void widen_iq4_xs(const struct block_iq4_xs* b, float* x) {
 		x[j] = d * (float)iq4_scale(j / 32, b) * (float)iq4_values[nibble(b->q + j / 32 * 16, j % 32)];
 }
 
-#define WIDEN_BLOCKS(type)                                                                                   \
-	for (int64_t i = 0; i < cols / elements; i++)                                                            \
-		widen_##type((const struct block_##type*)row + i, x + i * elements);                                 \
-	break
+#define WIDEN_BLOCKS(TYPE, type)                                                                             \
+	case DTYPE_##TYPE:                                                                                       \
+		for (int64_t i = 0; i < cols / elements; i++)                                                        \
+			widen_##type((const struct block_##type*)row + i, x + i * elements);                             \
+		break
 
 void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols) {
 	const int elements = dtype_block(type);
@@ -156,30 +157,18 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols) {
 		for (int64_t i = 0; i < cols; i++)
 			x[i] = bf16_to_float(load_u16(bytes + 2 * i));
 		break;
-	case DTYPE_Q8_0:
-		WIDEN_BLOCKS(q8_0);
-	case DTYPE_Q4_0:
-		WIDEN_BLOCKS(q4_0);
-	case DTYPE_Q4_1:
-		WIDEN_BLOCKS(q4_1);
-	case DTYPE_Q5_0:
-		WIDEN_BLOCKS(q5_0);
-	case DTYPE_Q5_1:
-		WIDEN_BLOCKS(q5_1);
-	case DTYPE_Q2_K:
-		WIDEN_BLOCKS(q2_k);
-	case DTYPE_Q3_K:
-		WIDEN_BLOCKS(q3_k);
-	case DTYPE_Q4_K:
-		WIDEN_BLOCKS(q4_k);
-	case DTYPE_Q5_K:
-		WIDEN_BLOCKS(q5_k);
-	case DTYPE_Q6_K:
-		WIDEN_BLOCKS(q6_k);
-	case DTYPE_IQ4_NL:
-		WIDEN_BLOCKS(iq4_nl);
-	case DTYPE_IQ4_XS:
-		WIDEN_BLOCKS(iq4_xs);
+		WIDEN_BLOCKS(Q8_0, q8_0);
+		WIDEN_BLOCKS(Q4_0, q4_0);
+		WIDEN_BLOCKS(Q4_1, q4_1);
+		WIDEN_BLOCKS(Q5_0, q5_0);
+		WIDEN_BLOCKS(Q5_1, q5_1);
+		WIDEN_BLOCKS(Q2_K, q2_k);
+		WIDEN_BLOCKS(Q3_K, q3_k);
+		WIDEN_BLOCKS(Q4_K, q4_k);
+		WIDEN_BLOCKS(Q5_K, q5_k);
+		WIDEN_BLOCKS(Q6_K, q6_k);
+		WIDEN_BLOCKS(IQ4_NL, iq4_nl);
+		WIDEN_BLOCKS(IQ4_XS, iq4_xs);
 	default:
 		for (int64_t i = 0; dtype_is_decoded(type) && i < cols / elements; i++)
 			decoded_block_to_float(type, bytes + (size_t)i * dtype_block_bytes(type), x + i * elements);

@@ -165,44 +165,25 @@ static void widen_f8_group(const struct block_f8_group* b, float* x) {
 		x[j] = e4m3_to_float(b->q[j]) * d;
 }
 
+#define WIDEN(TYPE, type)                                                                                    \
+	case DTYPE_##TYPE:                                                                                       \
+		widen_##type(block, x);                                                                              \
+		break
+
 void decoded_block_to_float(enum dtype type, const void* block, float* x) {
 	switch (type) {
-	case DTYPE_MXFP4:
-		widen_mxfp4(block, x);
-		break;
-	case DTYPE_IQ1_S:
-		widen_iq1_s(block, x);
-		break;
-	case DTYPE_IQ1_M:
-		widen_iq1_m(block, x);
-		break;
-	case DTYPE_IQ2_XXS:
-		widen_iq2_xxs(block, x);
-		break;
-	case DTYPE_IQ2_XS:
-		widen_iq2_xs(block, x);
-		break;
-	case DTYPE_IQ2_S:
-		widen_iq2_s(block, x);
-		break;
-	case DTYPE_IQ3_XXS:
-		widen_iq3_xxs(block, x);
-		break;
-	case DTYPE_IQ3_S:
-		widen_iq3_s(block, x);
-		break;
-	case DTYPE_TQ1_0:
-		widen_tq1_0(block, x);
-		break;
-	case DTYPE_TQ2_0:
-		widen_tq2_0(block, x);
-		break;
-	case DTYPE_Q4_GROUP:
-		widen_q4_group(block, x);
-		break;
-	case DTYPE_F8_GROUP:
-		widen_f8_group(block, x);
-		break;
+		WIDEN(MXFP4, mxfp4);
+		WIDEN(IQ1_S, iq1_s);
+		WIDEN(IQ1_M, iq1_m);
+		WIDEN(IQ2_XXS, iq2_xxs);
+		WIDEN(IQ2_XS, iq2_xs);
+		WIDEN(IQ2_S, iq2_s);
+		WIDEN(IQ3_XXS, iq3_xxs);
+		WIDEN(IQ3_S, iq3_s);
+		WIDEN(TQ1_0, tq1_0);
+		WIDEN(TQ2_0, tq2_0);
+		WIDEN(Q4_GROUP, q4_group);
+		WIDEN(F8_GROUP, f8_group);
 	default:
 		break;
 	}

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/error_in.h"
+#include "core/files/grow.h"
+
 enum { MAX_NESTING = 4, MAX_ALIGNMENT = 1 << 20 };
 
 /* ---- a cursor over the file's bytes ------------------------------------------------------- */
@@ -16,12 +19,13 @@ struct cursor {
 	const char* file;
 	struct error* error;
 };
+#define fail(c, ...) error_in((c)->error, (c)->file, __VA_ARGS__)
 
 static size_t left(const struct cursor* c) { return (size_t)(c->end - c->at); }
 
 static bool ends(const struct cursor* c, const char* what) {
-	return error_set(c->error, "%s: the file ends within %s, at byte %zu of %zu", c->file, what,
-	                 (size_t)(c->at - c->start), (size_t)(c->end - c->start));
+	return fail(c, "the file ends within %s, at byte %zu of %zu", what, (size_t)(c->at - c->start),
+	            (size_t)(c->end - c->start));
 }
 
 static uint64_t load(const uint8_t* data, size_t bytes) {
@@ -52,8 +56,8 @@ static bool take_string(struct cursor* c, const char** out, size_t* size, const 
 	if (!take_number(c, 8, &n, what))
 		return false;
 	if (n > left(c))
-		return error_set(c->error, "%s: the length of %s is %llu, the file has %zu bytes left", c->file, what,
-		                 (unsigned long long)n, left(c));
+		return fail(c, "the length of %s is %llu, the file has %zu bytes left", what, (unsigned long long)n,
+		            left(c));
 	*out = (const char*)c->at;
 	*size = (size_t)n;
 	c->at += n;
@@ -73,8 +77,7 @@ static bool take_type(struct cursor* c, enum gguf_type* out, const char* key) {
 	if (!take_u32(c, &type, key))
 		return false;
 	if (type >= GGUF_TYPES)
-		return error_set(c->error, "%s: %s has value type %u, expected 0 to %d", c->file, key, type,
-		                 GGUF_TYPES - 1);
+		return fail(c, "%s has value type %u, expected 0 to %d", key, type, GGUF_TYPES - 1);
 	*out = (enum gguf_type)type;
 	return true;
 }
@@ -84,14 +87,14 @@ static bool skip_values(struct cursor* c, enum gguf_type type, uint64_t n, int d
 	/* The fewest bytes that one may take: scalars as they are, strings a length, arrays type and count. */
 	const size_t least = type == GGUF_STRING ? 8 : type == GGUF_ARRAY ? 12 : scalar_bytes(type);
 	if (n > left(c) / least)
-		return error_set(c->error, "%s: %s has %llu elements, more than the file's %zu bytes left can hold",
-		                 c->file, key, (unsigned long long)n, left(c));
+		return fail(c, "%s has %llu elements, more than the file's %zu bytes left can hold", key,
+		            (unsigned long long)n, left(c));
 	if (type != GGUF_STRING && type != GGUF_ARRAY) {
 		c->at += n * least;
 		return true;
 	}
 	if (type == GGUF_ARRAY && depth == MAX_NESTING)
-		return error_set(c->error, "%s: %s nests arrays deeper than %d", c->file, key, MAX_NESTING);
+		return fail(c, "%s nests arrays deeper than %d", key, MAX_NESTING);
 	for (uint64_t i = 0; i < n; i++) {
 		const char* text;
 		size_t size;
@@ -106,28 +109,13 @@ static bool skip_values(struct cursor* c, enum gguf_type type, uint64_t n, int d
 	return true;
 }
 
-static bool append_value(struct gguf* g, const struct gguf_value* value) {
-	if (g->n == g->capacity) {
-		const size_t capacity = g->capacity ? 2 * g->capacity : 64;
-		if (capacity > SIZE_MAX / sizeof *g->value)
-			return false;
-		struct gguf_value* grown = realloc(g->value, capacity * sizeof *grown);
-		if (!grown)
-			return false;
-		g->value = grown;
-		g->capacity = capacity;
-	}
-	g->value[g->n++] = *value;
-	return true;
-}
-
 static bool take_value(struct gguf* g, struct cursor* c) {
 	struct gguf_value v = {.n = 1};
 	char key[80];
 	if (!take_string(c, &v.key, &v.key_size, "a key"))
 		return false;
 	if (v.key_size == 0)
-		return error_set(c->error, "%s: metadata value %zu has an empty key", c->file, g->n);
+		return fail(c, "metadata value %zu has an empty key", g->n);
 	snprintf(key, sizeof key, "%.*s", (int)(v.key_size < sizeof key ? v.key_size : sizeof key - 1), v.key);
 	if (!take_type(c, &v.type, key))
 		return false;
@@ -135,8 +123,12 @@ static bool take_value(struct gguf* g, struct cursor* c) {
 	if (v.type == GGUF_ARRAY && (!take_type(c, &v.element, key) || !take_number(c, 8, &v.n, key)))
 		return false;
 	v.data = c->at;
-	return skip_values(c, v.element, v.n, v.type == GGUF_ARRAY, key) &&
-	       (append_value(g, &v) || error_set(c->error, "%s: out of memory", c->file));
+	if (!skip_values(c, v.element, v.n, v.type == GGUF_ARRAY, key))
+		return false;
+	if (!grow_by_one(&g->value, g->n, sizeof *g->value))
+		return fail(c, "out of memory");
+	g->value[g->n++] = v;
+	return true;
 }
 
 static int compare_keys(const char* a, size_t a_size, const char* b, size_t b_size) {
@@ -157,63 +149,27 @@ static bool take_values(struct gguf* g, struct cursor* c, uint64_t n) {
 		qsort(g->value, g->n, sizeof *g->value, by_key);
 	for (size_t i = 1; i < g->n; i++)
 		if (by_key(&g->value[i - 1], &g->value[i]) == 0)
-			return error_set(c->error, "%s: key %.*s occurs twice", c->file,
-			                 (int)(g->value[i].key_size < 120 ? g->value[i].key_size : 120), g->value[i].key);
+			return fail(c, "key %.*s occurs twice",
+			            (int)(g->value[i].key_size < 120 ? g->value[i].key_size : 120), g->value[i].key);
 	return true;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* ggml's type numbers. Those that are known but not computed from are there to be named. */
-static const struct {
-	uint32_t number;
-	const char* name;
-	bool supported;
-	enum dtype type;
-} tensor_types[] = {
-    {0, "F32", true, DTYPE_F32},
-    {1, "F16", true, DTYPE_F16},
-    {2, "Q4_0", true, DTYPE_Q4_0},
-    {3, "Q4_1", true, DTYPE_Q4_1},
-    {6, "Q5_0", true, DTYPE_Q5_0},
-    {7, "Q5_1", true, DTYPE_Q5_1},
-    {8, "Q8_0", true, DTYPE_Q8_0},
-    {10, "Q2_K", true, DTYPE_Q2_K},
-    {11, "Q3_K", true, DTYPE_Q3_K},
-    {12, "Q4_K", true, DTYPE_Q4_K},
-    {13, "Q5_K", true, DTYPE_Q5_K},
-    {14, "Q6_K", true, DTYPE_Q6_K},
-    {20, "IQ4_NL", true, DTYPE_IQ4_NL},
-    {23, "IQ4_XS", true, DTYPE_IQ4_XS},
-    {30, "BF16", true, DTYPE_BF16},
-    {9, "Q8_1", false, 0},
-    {15, "Q8_K", false, 0},
-    {16, "IQ2_XXS", true, DTYPE_IQ2_XXS},
-    {17, "IQ2_XS", true, DTYPE_IQ2_XS},
-    {18, "IQ3_XXS", true, DTYPE_IQ3_XXS},
-    {19, "IQ1_S", true, DTYPE_IQ1_S},
-    {21, "IQ3_S", true, DTYPE_IQ3_S},
-    {22, "IQ2_S", true, DTYPE_IQ2_S},
-    {24, "I8", false, 0},
-    {25, "I16", false, 0},
-    {26, "I32", false, 0},
-    {27, "I64", false, 0},
-    {28, "F64", false, 0},
-    {29, "IQ1_M", true, DTYPE_IQ1_M},
-    {34, "TQ1_0", true, DTYPE_TQ1_0},
-    {35, "TQ2_0", true, DTYPE_TQ2_0},
-    {39, "MXFP4", true, DTYPE_MXFP4},
-    {40, "NVFP4", false, 0},
-};
+/* ggml's types by number. Those that are not computed from are there to be named. */
+static const char* const tensor_types[] = {
+    "F32",    "F16",   "Q4_0",         "Q4_1",   [6] = "Q5_0",   "Q5_1",    "Q8_0",   "Q8_1",    "Q2_K",
+    "Q3_K",   "Q4_K",  "Q5_K",         "Q6_K",   "Q8_K",         "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S",
+    "IQ4_NL", "IQ3_S", "IQ2_S",        "IQ4_XS", "I8",           "I16",     "I32",    "I64",     "F64",
+    "IQ1_M",  "BF16",  [34] = "TQ1_0", "TQ2_0",  [39] = "MXFP4", "NVFP4"};
 
 static void set_type(struct named_tensor* t, uint32_t number) {
-	snprintf(t->type_name, sizeof t->type_name, "number %u", number);
-	for (size_t i = 0; i < sizeof tensor_types / sizeof *tensor_types; i++)
-		if (tensor_types[i].number == number) {
-			t->supported = tensor_types[i].supported;
-			t->type = tensor_types[i].type;
-			snprintf(t->type_name, sizeof t->type_name, "%s", tensor_types[i].name);
-		}
+	const bool known = number < sizeof tensor_types / sizeof *tensor_types && tensor_types[number];
+	if (known)
+		snprintf(t->type_name, sizeof t->type_name, "%s", tensor_types[number]);
+	else
+		snprintf(t->type_name, sizeof t->type_name, "number %u", number);
+	t->supported = known && dtype_parse(t->type_name, &t->type);
 }
 
 /* Bytes of the tensor; of one whose type is not known, none. */
@@ -248,20 +204,17 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 		return false;
 	snprintf(name, sizeof name, "%.*s", (int)(size < sizeof name ? size : sizeof name - 1), text);
 	if (size == 0 || size >= sizeof name || strlen(name) != size)
-		return error_set(c->error, "%s: a tensor's name is empty, longer than %zu bytes or holds a NUL",
-		                 c->file, sizeof name - 1);
+		return fail(c, "a tensor's name is empty, longer than %zu bytes or holds a NUL", sizeof name - 1);
 	if (!take_u32(c, &dims, name))
 		return false;
 	if (dims < 1 || dims > TENSOR_DIMS)
-		return error_set(c->error, "%s: tensor %s has %u dimensions, expected 1 to %d", c->file, name, dims,
-		                 TENSOR_DIMS);
+		return fail(c, "tensor %s has %u dimensions, expected 1 to %d", name, dims, TENSOR_DIMS);
 	t.n_dims = (int)dims;
 	for (int i = t.n_dims; i-- > 0;) {
 		if (!take_number(c, 8, &dim, name))
 			return false;
 		if (dim < 1 || dim > INT64_MAX)
-			return error_set(c->error, "%s: tensor %s has a size of %llu", c->file, name,
-			                 (unsigned long long)dim);
+			return fail(c, "tensor %s has a size of %llu", name, (unsigned long long)dim);
 		t.dim[i] = (int64_t)dim;
 	}
 	if (!take_u32(c, &type, name) || !take_number(c, 8, &offset, name))
@@ -270,17 +223,10 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	if (!tensor_bytes(&t, name, c->error))
 		return false;
 	if (offset > (uint64_t)(c->end - c->start))
-		return error_set(c->error, "%s: tensor %s begins at byte %llu of the data, past the end of the file",
-		                 c->file, name, (unsigned long long)offset);
+		return fail(c, "tensor %s begins at byte %llu of the data, past the end of the file", name,
+		            (unsigned long long)offset);
 	t.data = c->start + offset;
-	return tensor_table_add(table, &t, name, size) || error_set(c->error, "%s: out of memory", c->file);
-}
-
-static int by_place(const void* a, const void* b) {
-	const struct named_tensor *x = a, *y = b;
-	if (x->data != y->data)
-		return x->data < y->data ? -1 : 1;
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+	return tensor_table_add(table, &t, name, size) || fail(c, "out of memory");
 }
 
 /* Turns offsets into places and checks that each tensor lies in the file, aligned, by itself. */
@@ -292,25 +238,18 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 	for (size_t i = 0; i < n; i++) {
 		const size_t offset = (size_t)(item[i].data - c->start), room = size - at - padding;
 		if (offset % alignment)
-			return error_set(c->error,
-			                 "%s: tensor %s begins at byte %zu of the data, not a multiple of the "
-			                 "alignment %llu",
-			                 c->file, item[i].name, offset, (unsigned long long)alignment);
+			return fail(c,
+			            "tensor %s begins at byte %zu of the data, not a multiple of the "
+			            "alignment %llu",
+			            item[i].name, offset, (unsigned long long)alignment);
 		if (offset > room || item[i].bytes > room - offset)
-			return error_set(
-			    c->error,
-			    "%s: tensor %s takes %zu bytes from byte %zu of the data, which has %zu: the file is "
-			    "cut short",
-			    c->file, item[i].name, item[i].bytes, offset, room);
+			return fail(c,
+			            "tensor %s takes %zu bytes from byte %zu of the data, which has %zu: the file is "
+			            "cut short",
+			            item[i].name, item[i].bytes, offset, room);
 		item[i].data += at + padding;
 	}
-	if (n)
-		qsort(item, n, sizeof *item, by_place);
-	for (size_t i = 1; i < n; i++)
-		if (item[i - 1].data + item[i - 1].bytes > item[i].data)
-			return error_set(c->error, "%s: tensors %s and %s overlap", c->file, item[i - 1].name,
-			                 item[i].name);
-	return true;
+	return tensors_apart(item, n, c->error);
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */
@@ -318,30 +257,27 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
 	uint32_t version = 0;
 	if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
-		return error_set(c->error, "%s: does not begin with GGUF", c->file);
+		return fail(c, "does not begin with GGUF");
 	c->at += 4;
 	if (!take_u32(c, &version, "the header"))
 		return false;
 	if (version == 1)
-		return error_set(c->error,
-		                 "%s: GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
-		                 "are read)",
-		                 c->file);
+		return fail(c, "GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
+		               "are read)");
 	if (version >= 1u << 24)
-		return error_set(c->error, "%s: a GGUF file with its bytes in big-endian order, which is not read",
-		                 c->file);
+		return fail(c, "a GGUF file with its bytes in big-endian order, which is not read");
 	if (version != 2 && version != 3)
-		return error_set(c->error, "%s: GGUF version %u, expected 2 or 3", c->file, version);
+		return fail(c, "GGUF version %u, expected 2 or 3", version);
 	g->version = (int)version;
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
 		return false;
 	/* The fewest bytes a value takes are 13, a tensor 32. */
 	if (*n_values > left(c) / 13)
-		return error_set(c->error, "%s: the header counts %llu metadata values, more than the file can hold",
-		                 c->file, (unsigned long long)*n_values);
+		return fail(c, "the header counts %llu metadata values, more than the file can hold",
+		            (unsigned long long)*n_values);
 	if (*n_tensors > left(c) / 32)
-		return error_set(c->error, "%s: the header counts %llu tensors, more than the file can hold", c->file,
-		                 (unsigned long long)*n_tensors);
+		return fail(c, "the header counts %llu tensors, more than the file can hold",
+		            (unsigned long long)*n_tensors);
 	return true;
 }
 
@@ -382,90 +318,84 @@ static bool wrong(const struct gguf* g, const char* key, const char* expected, s
 	return error_set(error, "%s: %s is not %s", g->file, key, expected);
 }
 
+struct number {
+	double real;
+	int64_t whole;
+	bool is_whole;
+};
+
 /* Element i as a number; false when it is none. */
-static bool number_at(const struct gguf_value* v, uint64_t i, double* real, int64_t* whole, bool* is_whole) {
+static bool number_at(const struct gguf_value* v, uint64_t i, struct number* out) {
 	const size_t bytes = scalar_bytes(v->element);
 	if (bytes == 0)
 		return false;
 	const uint64_t raw = load(v->data + i * bytes, bytes);
 	const uint32_t raw32 = (uint32_t)raw;
+	const unsigned unused = 64 - 8 * (unsigned)bytes;
 	float single;
-	*is_whole = true;
+	out->is_whole = v->element != GGUF_F32 && v->element != GGUF_F64;
 	switch (v->element) {
 	case GGUF_F32:
 		memcpy(&single, &raw32, sizeof single);
-		*real = (double)single;
-		*is_whole = false;
+		out->real = (double)single;
 		return true;
 	case GGUF_F64:
-		memcpy(real, &raw, sizeof *real);
-		*is_whole = false;
+		memcpy(&out->real, &raw, sizeof out->real);
 		return true;
 	case GGUF_I8:
-		*whole = (int8_t)raw;
-		break;
 	case GGUF_I16:
-		*whole = (int16_t)raw;
-		break;
 	case GGUF_I32:
-		*whole = (int32_t)raw32;
+	case GGUF_I64: /* the sign is brought down from the top */
+		out->whole = (int64_t)(raw << unused) >> unused;
 		break;
-	case GGUF_I64:
 	default:
-		if (v->element != GGUF_I64 && raw > INT64_MAX)
+		if (raw > INT64_MAX)
 			return false;
-		*whole = (int64_t)raw;
+		out->whole = (int64_t)raw;
 	}
-	*real = (double)*whole;
+	out->real = (double)out->whole;
 	return true;
 }
 
 /* The value as one number: its own, or its elements' where all are equal. */
-static bool one_number(const struct gguf_value* v, double* real, int64_t* whole, bool* is_whole) {
-	if (v->n == 0 || v->n > 65536 || !number_at(v, 0, real, whole, is_whole))
+static bool one_number(const struct gguf_value* v, struct number* out) {
+	struct number other;
+	if (v->element == GGUF_BOOL || v->n == 0 || v->n > 65536 || !number_at(v, 0, out))
 		return false;
-	for (uint64_t i = 1; i < v->n; i++) {
-		double other;
-		int64_t other_whole;
-		bool other_is_whole;
-		if (!number_at(v, i, &other, &other_whole, &other_is_whole) || other != *real)
+	for (uint64_t i = 1; i < v->n; i++)
+		if (!number_at(v, i, &other) || other.real != out->real)
 			return false;
-	}
 	return true;
 }
 
 bool gguf_int(const struct gguf* g, const char* key, int64_t low, int64_t high, int64_t* out,
               struct error* error) {
 	const struct gguf_value* v = gguf_find(g, key);
-	double real;
-	int64_t whole = 0;
-	bool is_whole;
+	struct number x;
 	if (!v)
 		return true;
-	if (v->element == GGUF_BOOL || !one_number(v, &real, &whole, &is_whole) || !is_whole)
+	if (!one_number(v, &x) || !x.is_whole)
 		return wrong(g, key,
 		             v->type == GGUF_ARRAY ? "a whole number, the same for every block" : "a whole number",
 		             error);
-	if (whole < low || whole > high)
-		return error_set(error, "%s: %s is %lld, expected %lld to %lld", g->file, key, (long long)whole,
+	if (x.whole < low || x.whole > high)
+		return error_set(error, "%s: %s is %lld, expected %lld to %lld", g->file, key, (long long)x.whole,
 		                 (long long)low, (long long)high);
-	*out = whole;
+	*out = x.whole;
 	return true;
 }
 
 bool gguf_float(const struct gguf* g, const char* key, double low, double high, float* out,
                 struct error* error) {
 	const struct gguf_value* v = gguf_find(g, key);
-	double real;
-	int64_t whole;
-	bool is_whole;
+	struct number x;
 	if (!v)
 		return true;
-	if (v->element == GGUF_BOOL || !one_number(v, &real, &whole, &is_whole))
+	if (!one_number(v, &x))
 		return wrong(g, key, "a number", error);
-	if (!(real >= low) || !(real <= high))
-		return error_set(error, "%s: %s is %g, expected %g to %g", g->file, key, real, low, high);
-	*out = (float)real;
+	if (!(x.real >= low) || !(x.real <= high))
+		return error_set(error, "%s: %s is %g, expected %g to %g", g->file, key, x.real, low, high);
+	*out = (float)x.real;
 	return true;
 }
 
@@ -498,37 +428,36 @@ bool gguf_string(const struct gguf* g, const char* key, const char** out, size_t
 
 /* ---- arrays ------------------------------------------------------------------------------- */
 
-/* The array of that key, or NULL in *out when there is none. */
-static bool find_array(const struct gguf* g, const char* key, const struct gguf_value** out, int* n,
-                       struct error* error) {
-	const struct gguf_value* v = gguf_find(g, key);
+/* The array of that key and zeroed memory for its *n elements; NULL and 0 when there is none. */
+static bool open_array(const struct gguf* g, const char* key, size_t element, const struct gguf_value** v,
+                       void** out, int* n, struct error* error) {
+	*v = gguf_find(g, key);
 	*out = NULL;
 	*n = 0;
-	if (!v)
+	if (!*v)
 		return true;
-	if (v->type != GGUF_ARRAY)
+	if ((*v)->type != GGUF_ARRAY)
 		return wrong(g, key, "an array", error);
-	if (v->n > INT_MAX / 16)
-		return error_set(error, "%s: %s has %llu elements", g->file, key, (unsigned long long)v->n);
-	*out = v;
-	*n = (int)v->n;
-	return true;
+	if ((*v)->n > INT_MAX / 16)
+		return error_set(error, "%s: %s has %llu elements", g->file, key, (unsigned long long)(*v)->n);
+	*n = (int)(*v)->n;
+	*out = *n ? calloc((size_t)*n, element) : NULL;
+	return *out || !*n || error_set(error, "%s: out of memory", g->file);
 }
 
 bool gguf_strings(const struct gguf* g, const char* key, const char*** out, size_t** size, int* n,
                   struct error* error) {
 	const struct gguf_value* v;
-	*out = NULL;
+	void* made;
 	*size = NULL;
-	if (!find_array(g, key, &v, n, error))
-		return false;
-	if (*n == 0)
-		return true;
+	const bool good = open_array(g, key, sizeof **out, &v, &made, n, error);
+	*out = made;
+	if (!good || *n == 0)
+		return good;
 	if (v->element != GGUF_STRING)
 		return wrong(g, key, "an array of strings", error);
-	*out = calloc((size_t)*n, sizeof **out);
 	*size = calloc((size_t)*n, sizeof **size);
-	if (!*out || !*size)
+	if (!*size)
 		return error_set(error, "%s: out of memory", g->file);
 	const uint8_t* at = v->data;
 	for (int i = 0; i < *n; i++)
@@ -538,43 +467,28 @@ bool gguf_strings(const struct gguf* g, const char* key, const char*** out, size
 
 bool gguf_floats(const struct gguf* g, const char* key, float** out, int* n, struct error* error) {
 	const struct gguf_value* v;
-	*out = NULL;
-	if (!find_array(g, key, &v, n, error))
-		return false;
-	if (*n == 0)
-		return true;
-	*out = calloc((size_t)*n, sizeof **out);
-	if (!*out)
-		return error_set(error, "%s: out of memory", g->file);
-	for (int i = 0; i < *n; i++) {
-		double real;
-		int64_t whole;
-		bool is_whole;
-		if (!number_at(v, (uint64_t)i, &real, &whole, &is_whole))
-			return wrong(g, key, "an array of numbers", error);
-		(*out)[i] = (float)real;
+	struct number x;
+	void* made;
+	bool good = open_array(g, key, sizeof **out, &v, &made, n, error);
+	*out = made;
+	for (int i = 0; good && i < *n; i++) {
+		good = number_at(v, (uint64_t)i, &x) || wrong(g, key, "an array of numbers", error);
+		(*out)[i] = good ? (float)x.real : 0;
 	}
-	return true;
+	return good;
 }
 
 bool gguf_ints(const struct gguf* g, const char* key, int32_t** out, int* n, struct error* error) {
 	const struct gguf_value* v;
-	*out = NULL;
-	if (!find_array(g, key, &v, n, error))
-		return false;
-	if (*n == 0)
-		return true;
-	*out = calloc((size_t)*n, sizeof **out);
-	if (!*out)
-		return error_set(error, "%s: out of memory", g->file);
-	for (int i = 0; i < *n; i++) {
-		double real;
-		int64_t whole = 0;
-		bool is_whole;
-		if (!number_at(v, (uint64_t)i, &real, &whole, &is_whole) || !is_whole || whole < INT32_MIN ||
-		    whole > INT32_MAX)
-			return wrong(g, key, "an array of whole numbers", error);
-		(*out)[i] = (int32_t)whole;
+	struct number x;
+	void* made;
+	bool good = open_array(g, key, sizeof **out, &v, &made, n, error);
+	*out = made;
+	for (int i = 0; good && i < *n; i++) {
+		good =
+		    (number_at(v, (uint64_t)i, &x) && x.is_whole && x.whole >= INT32_MIN && x.whole <= INT32_MAX) ||
+		    wrong(g, key, "an array of whole numbers", error);
+		(*out)[i] = good ? (int32_t)x.whole : 0;
 	}
-	return true;
+	return good;
 }

@@ -42,7 +42,7 @@ struct gguf {
 	int version;
 	uint64_t alignment;
 	struct gguf_value* value; /* (n) sorted by key */
-	size_t n, capacity;
+	size_t n;
 };
 
 /* Reads everything but tensor data, every length checked; adds the tensors to the table. `data` and `file`

@@ -13,16 +13,9 @@ enum { HEADER_LIMIT = 100000000 };
 static const struct type {
 	const char* name;
 	int bytes;
-	bool supported;
-	enum dtype type;
-} types[] = {
-    {"F32", 4, true, DTYPE_F32}, {"F16", 2, true, DTYPE_F16}, {"BF16", 2, true, DTYPE_BF16},
-    {"F64", 8, false, 0},        {"I64", 8, false, 0},        {"U64", 8, false, 0},
-    {"I32", 4, false, 0},        {"U32", 4, false, 0},        {"I16", 2, false, 0},
-    {"U16", 2, false, 0},        {"I8", 1, false, 0},         {"U8", 1, false, 0},
-    {"BOOL", 1, false, 0},       {"F8_E4M3", 1, false, 0},    {"F8_E5M2", 1, false, 0},
-    {"F8_E8M0", 1, false, 0},
-};
+} types[] = {{"F32", 4},  {"F16", 2},     {"BF16", 2},    {"F64", 8},    {"I64", 8}, {"U64", 8},
+             {"I32", 4},  {"U32", 4},     {"I16", 2},     {"U16", 2},    {"I8", 1},  {"U8", 1},
+             {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
 
 static const struct type* find_type(const char* name) {
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -63,8 +56,7 @@ static bool read_entry(struct tensor_table* table, const cJSON* entry, const uin
 	if (!type)
 		return error_set(error, "%s: tensor %.120s: dtype %.20s is not known", file, name,
 		                 dtype->valuestring);
-	t.supported = type->supported;
-	t.type = type->type;
+	t.supported = dtype_parse(type->name, &t.type);
 	snprintf(t.type_name, sizeof t.type_name, "%s", type->name);
 	size_t bytes = 0;
 	if (!read_shape(&t, json_field(entry, "shape"), name, (size_t)type->bytes, &bytes, error))
@@ -84,24 +76,6 @@ static bool read_entry(struct tensor_table* table, const cJSON* entry, const uin
 	t.data = data + begin;
 	t.bytes = bytes;
 	return tensor_table_add(table, &t, name, strlen(name)) || error_set(error, "%s: out of memory", file);
-}
-
-static int by_place(const void* a, const void* b) {
-	const struct named_tensor *x = a, *y = b;
-	if (x->data != y->data)
-		return x->data < y->data ? -1 : 1;
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-/* Sorts this file's entries by place to see whether two share bytes. */
-static bool check_overlap(struct named_tensor* item, size_t n, struct error* error) {
-	if (n)
-		qsort(item, n, sizeof *item, by_place);
-	for (size_t i = 1; i < n; i++)
-		if (item[i - 1].data + item[i - 1].bytes > item[i].data)
-			return error_set(error, "%s: tensors %.120s and %.120s overlap", item[i].file, item[i - 1].name,
-			                 item[i].name);
-	return true;
 }
 
 /* The header parsed; its length in *length. NULL with the error set. */
@@ -156,5 +130,5 @@ bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t si
 		}
 	}
 	cJSON_Delete(json);
-	return good && (table->n == first || check_overlap(table->item + first, table->n - first, error));
+	return good && (table->n == first || tensors_apart(table->item + first, table->n - first, error));
 }

@@ -5,19 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
+
 bool tensor_table_add(struct tensor_table* table, const struct named_tensor* tensor, const char* name,
                       size_t name_size) {
-	if (table->n == table->capacity) {
-		const size_t capacity = table->capacity ? 2 * table->capacity : 64;
-		if (capacity > SIZE_MAX / sizeof *table->item)
-			return false;
-		struct named_tensor* grown = realloc(table->item, capacity * sizeof *grown);
-		if (!grown)
-			return false;
-		table->item = grown;
-		table->capacity = capacity;
-	}
-	char* copy = malloc(name_size + 1);
+	char* copy = grow_by_one(&table->item, table->n, sizeof *table->item) ? malloc(name_size + 1) : NULL;
 	if (!copy)
 		return false;
 	if (name_size)
@@ -131,6 +123,23 @@ bool tensor_table_all_used(const struct tensor_table* table, bool (*ignored)(con
 		if (!table->item[i].used && !ignored(table->item[i].name))
 			return error_set(error, "%s: tensor %.120s is not one that the configuration asks for",
 			                 table->item[i].file, table->item[i].name);
+	return true;
+}
+
+static int by_place(const void* a, const void* b) {
+	const struct named_tensor *x = a, *y = b;
+	if (x->data != y->data)
+		return x->data < y->data ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+bool tensors_apart(struct named_tensor* item, size_t n, struct error* error) {
+	if (n)
+		qsort(item, n, sizeof *item, by_place);
+	for (size_t i = 1; i < n; i++)
+		if (item[i - 1].data + item[i - 1].bytes > item[i].data)
+			return error_set(error, "%s: tensors %.120s and %.120s overlap", item[i].file, item[i - 1].name,
+			                 item[i].name);
 	return true;
 }
 

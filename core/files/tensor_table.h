@@ -22,7 +22,7 @@ struct named_tensor {
 
 struct tensor_table {
 	struct named_tensor* item; /* (n) sorted by name once sealed */
-	size_t n, capacity;
+	size_t n;
 };
 
 /* Appends a copy; the name is copied too. False: out of memory. */
@@ -30,6 +30,9 @@ bool tensor_table_add(struct tensor_table*, const struct named_tensor*, const ch
 /* Sorts by name. False with the error set when a name occurs twice. */
 bool tensor_table_seal(struct tensor_table*, struct error*);
 void tensor_table_free(struct tensor_table*);
+
+/* Sorts tensors of one file by place. False with the error set when two share bytes. */
+bool tensors_apart(struct named_tensor*, size_t n, struct error*);
 
 /* NULL when there is none. */
 struct named_tensor* tensor_table_find(const struct tensor_table*, const char* name);

@@ -1,77 +1,49 @@
 #include "core/files/utf8.h"
 
+#include <string.h>
+
 #include <utf8proc.h>
 
-/* The allowed second bytes depend on the first (Unicode 15, table 3-7). */
-struct lead {
-	uint8_t length, low, high;
-};
-
-static struct lead lead_of(uint8_t first) {
-	if (first < 0x80)
-		return (struct lead){1, 0, 0};
-	if (first >= 0xC2 && first <= 0xDF)
-		return (struct lead){2, 0x80, 0xBF};
-	if (first >= 0xE0 && first <= 0xEF)
-		return (struct lead){3, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF};
-	if (first >= 0xF0 && first <= 0xF4)
-		return (struct lead){4, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF};
-	return (struct lead){0, 0, 0};
-}
-
-/* How many bytes from the first on could stand in one well-formed character. */
-static size_t good_bytes(const uint8_t* s, size_t size, struct lead lead) {
-	size_t n = 1;
-	while (n < lead.length && n < size) {
-		uint8_t low = n == 1 ? lead.low : 0x80;
-		uint8_t high = n == 1 ? lead.high : 0xBF;
-		if (s[n] < low || s[n] > high)
-			break;
-		n++;
-	}
-	return n;
-}
-
 size_t utf8_character(const char* text, size_t size, uint32_t* code) {
-	const uint8_t* s = (const uint8_t*)text;
-	struct lead lead = lead_of(s[0]);
-	if (lead.length == 0 || good_bytes(s, size, lead) < lead.length)
+	utf8proc_int32_t value;
+	const utf8proc_ssize_t limit = size < 4 ? (utf8proc_ssize_t)size : 4; /* no character is longer */
+	const utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t*)text, limit, &value);
+	if (length <= 0)
 		return 0;
-	if (code) {
-		static const uint8_t bits[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-		uint32_t value = s[0] & bits[lead.length];
-		for (size_t i = 1; i < lead.length; i++)
-			value = value << 6 | (s[i] & 0x3Fu);
-		*code = value;
-	}
-	return lead.length;
+	if (code)
+		*code = (uint32_t)value;
+	return (size_t)length;
 }
 
+size_t utf8_character_before(const char* text, size_t end, uint32_t* code) {
+	for (size_t length = 1; length <= 4 && length <= end; length++)
+		if (utf8_character(text + end - length, length, code) == length)
+			return length;
+	return 0;
+}
+
+/* Where any continuation does, the least or the greatest byte does too. */
 bool utf8_is_beginning(const char* text, size_t size) {
-	if (size == 0)
-		return false;
-	struct lead lead = lead_of((uint8_t)text[0]);
-	return size < lead.length && good_bytes((const uint8_t*)text, size, lead) == size;
+	char whole[4];
+	for (size_t length = size + 1; size > 0 && length <= sizeof whole; length++)
+		for (int greatest = 0; greatest < 2; greatest++) {
+			memset(whole, greatest ? 0xBF : 0x80, sizeof whole);
+			memcpy(whole, text, size);
+			if (utf8_character(whole, length, NULL) == length)
+				return true;
+		}
+	return false;
 }
 
 size_t utf8_malformed(const char* text, size_t size) {
-	struct lead lead = lead_of((uint8_t)text[0]);
-	return lead.length < 2 ? 1 : good_bytes((const uint8_t*)text, size, lead);
+	size_t n = size < 4 ? size : 3;
+	while (n > 1 && !utf8_is_beginning(text, n))
+		n--;
+	return n;
 }
 
 size_t utf8_put(uint32_t code, char out[4]) {
-	if (code < 0x80) {
-		out[0] = (char)code;
-		return 1;
-	}
-	size_t length = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-	static const uint8_t mark[5] = {0, 0, 0xC0, 0xE0, 0xF0};
-	for (size_t i = length - 1; i > 0; i--) {
-		out[i] = (char)(0x80u | (code & 0x3Fu));
-		code >>= 6;
-	}
-	out[0] = (char)(mark[length] | code);
-	return length;
+	return (size_t)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t*)out);
 }
 
 int hexadecimal_digit(char c) {

@@ -9,6 +9,8 @@
 /* Bytes of the well-formed character at text (size > 0), or 0 when it is malformed or cut off. No
  * overlong forms, no surrogates, nothing past U+10FFFF. `code` may be NULL. */
 size_t utf8_character(const char* text, size_t size, uint32_t* code);
+/* The same of the character that ends at text + end, which may begin at text; 0 at the start, too. */
+size_t utf8_character_before(const char* text, size_t end, uint32_t* code);
 /* True when text is the beginning of a well-formed character that needs more bytes. */
 bool utf8_is_beginning(const char* text, size_t size);
 /* Bytes of the malformed stretch at text that one U+FFFD stands for (at least 1): the longest

@@ -21,8 +21,8 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 	             {"first", value_boolean(l->at == 0)},
 	             {"last", value_boolean(l->at == l->n - 1)},
 	             {"length", value_integer(l->n)},
-	             {"depth", value_integer(l->depth + 1)},
-	             {"depth0", value_integer(l->depth)},
+	             {"depth", value_integer(1)}, /* no loop is called by itself here */
+	             {"depth0", value_integer(0)},
 	             {"previtem", l->at > 0 ? l->item[l->at - 1] : value_undefined(name)},
 	             {"nextitem", l->at + 1 < l->n ? l->item[l->at + 1] : value_undefined(name)}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -45,7 +45,8 @@ static struct value method_attribute(struct machine* m, struct value v, const st
 	return method;
 }
 
-struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
+/* As Jinja finds a.name: methods first, then items; else undefined. */
+static struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
 	if (v.kind == UNDEFINED)
 		value_fail_undefined(m, v);
 	if (v.kind == LOOP) {
@@ -217,7 +218,7 @@ static void spread_dict(struct machine* m, struct arguments* a, struct value v) 
 	}
 }
 
-struct arguments evaluate_arguments(struct machine* m, struct scope* s, const struct node* call) {
+static struct arguments evaluate_arguments(struct machine* m, struct scope* s, const struct node* call) {
 	struct arguments a = {0};
 	for (int i = 0; i < call->n; i++) {
 		const struct node* const item = call->item[i];
@@ -236,7 +237,7 @@ struct arguments evaluate_arguments(struct machine* m, struct scope* s, const st
 	return a;
 }
 
-struct value call_value(struct machine* m, struct value callee, const struct arguments* a) {
+static struct value call_value(struct machine* m, struct value callee, const struct arguments* a) {
 	switch (callee.kind) {
 	case FUNCTION:
 		return routine_call(m, callee.function, value_none(), a);
@@ -244,8 +245,6 @@ struct value call_value(struct machine* m, struct value callee, const struct arg
 		return routine_call(m, callee.method->what, callee.method->self, a);
 	case MACRO:
 		return call_macro(m, callee.macro, a);
-	case LOOP:
-		return call_loop(m, callee.loop, a);
 	case UNDEFINED:
 		value_fail_undefined(m, callee);
 	default:
@@ -311,13 +310,6 @@ static struct value evaluate_compare(struct machine* m, struct scope* s, const s
 	return value_boolean(true);
 }
 
-static struct value evaluate_concat(struct machine* m, struct scope* s, const struct node* n) {
-	struct builder b = {.machine = m};
-	for (int i = 0; i < n->n; i++)
-		value_write(&b, evaluate(m, s, n->item[i]));
-	return value_string(builder_end(&b));
-}
-
 static struct value evaluate_sign(struct machine* m, struct scope* s, const struct node* n) {
 	const struct value v = evaluate(m, s, n->a);
 	if (v.kind == UNDEFINED)
@@ -333,6 +325,8 @@ static struct value evaluate_sign(struct machine* m, struct scope* s, const stru
 
 static struct value evaluate_name(struct machine* m, struct scope* s, const struct node* n) {
 	const struct value* const found = scope_find(m, s, n->name);
+	if (!found && n->flag)
+		machine_fail(m, "the name '%.*s' is not known here", EXCERPT(n->name));
 	return found ? *found : value_undefined(n->name);
 }
 
@@ -390,8 +384,6 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 	case NODE_BINARY:
 		v = evaluate(m, s, n->a);
 		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
-	case NODE_CONCAT:
-		return evaluate_concat(m, s, n);
 	case NODE_CHOOSE:
 		return evaluate_choice(m, s, n);
 	default: /* NODE_NEGATE, NODE_POSITIVE */

@@ -6,21 +6,14 @@
 /* ---- scopes ------------------------------------------------------------------------------- */
 
 struct value* scope_find(struct machine* m, struct scope* s, const struct string* name) {
-	for (; s; s = s->outer)
-		for (int i = s->n - 1; i >= 0; i--)
-			if (string_equal(m, s->binding[i].name, name))
-				return &s->binding[i].value;
-	return NULL;
+	struct value* found = NULL;
+	for (; s && !found; s = s->outer)
+		found = dict_find_name(m, &s->names, name);
+	return found;
 }
 
 void scope_set(struct machine* m, struct scope* s, const struct string* name, struct value v) {
-	for (int i = 0; i < s->n; i++)
-		if (string_equal(m, s->binding[i].name, name)) {
-			s->binding[i].value = v;
-			return;
-		}
-	s->binding = machine_grow(m, s->binding, &s->capacity, s->n + 1, sizeof *s->binding);
-	s->binding[s->n++] = (struct binding){name, v};
+	dict_set(m, &s->names, value_string(name), v);
 }
 
 static struct scope* scope_within(struct machine* m, struct scope* outer) {
@@ -87,12 +80,11 @@ static const struct list* chosen(struct machine* m, struct scope* s, const struc
 }
 
 static enum flow run_loop(struct machine* m, struct scope* s, const struct node* n, struct value over,
-                          int depth, struct builder* out) {
+                          struct builder* out) {
 	const struct list* const items = chosen(m, s, n, value_items(m, over));
 	if (items->n == 0)
 		return n->e ? execute(m, scope_within(m, s), n->e, out) : GO_ON;
-	struct loop* const loop = MACHINE_NEW(m, struct loop, .item = items->item, .n = items->n, .depth = depth,
-	                                      .node = n->flag ? n : NULL, .scope = s);
+	struct loop* const loop = MACHINE_NEW(m, struct loop, .item = items->item, .n = items->n);
 	const struct string* const loop_name = string_of(m, "loop");
 	for (; loop->at < loop->n; loop->at++) {
 		struct scope* const inner = scope_within(m, s);
@@ -102,17 +94,6 @@ static enum flow run_loop(struct machine* m, struct scope* s, const struct node*
 			break;
 	}
 	return GO_ON;
-}
-
-struct value call_loop(struct machine* m, struct loop* loop, const struct arguments* arguments) {
-	static const struct routine self = {"loop", NULL, 0, 1, {"iterable"}};
-	struct value over;
-	arguments_take(m, &self, arguments, &over);
-	if (!loop->node)
-		machine_fail(m, "The loop must have the 'recursive' marker to be called recursively.");
-	struct builder b = {.machine = m};
-	run_loop(m, loop->scope, loop->node, over, loop->depth + 1, &b);
-	return value_string(builder_end(&b));
 }
 
 /* ---- macros ------------------------------------------------------------------------------- */
@@ -128,45 +109,6 @@ static const struct value* by_name(struct machine* m, const struct arguments* a,
 	return NULL;
 }
 
-static void set_named(struct machine* m, struct scope* s, const char* name, struct value v) {
-	scope_set(m, s, string_of(m, name), v);
-}
-
-/* kwargs: the arguments by name that are no parameter's; `caller` is told apart. */
-static void set_rest(struct machine* m, struct scope* s, const struct node* macro, const struct arguments* a,
-                     const bool* used) {
-	struct value rest = value_dict(m);
-	struct value caller = value_undefined(string_of(m, "caller"));
-	for (int i = 0; i < a->n_keywords; i++) {
-		const struct string* const name = a->keyword[i].name;
-		if (used[i])
-			continue;
-		if (macro->caller && string_is(name, "caller"))
-			caller = a->keyword[i].value;
-		else if (macro->kwargs)
-			dict_set(m, rest.dict, value_string(name), a->keyword[i].value);
-		else
-			machine_fail(m, "macro '%.60s' takes no keyword argument '%.*s'", macro->name->data,
-			             EXCERPT(name));
-	}
-	if (macro->caller)
-		set_named(m, s, "caller", caller);
-	if (macro->kwargs)
-		set_named(m, s, "kwargs", rest);
-}
-
-static void set_surplus(struct machine* m, struct scope* s, const struct node* macro,
-                        const struct arguments* a) {
-	if (a->n > macro->n && !macro->varargs)
-		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)", EXCERPT(macro->name), macro->n);
-	if (!macro->varargs)
-		return;
-	struct value surplus = value_list(m, TUPLE);
-	for (int i = macro->n; i < a->n; i++)
-		list_add(m, surplus.list, a->value[i]);
-	set_named(m, s, "varargs", surplus);
-}
-
 struct value call_macro(struct machine* m, const struct macro* macro, const struct arguments* a) {
 	const struct node* const n = macro->node;
 	const int line = m->line;
@@ -174,6 +116,8 @@ struct value call_macro(struct machine* m, const struct macro* macro, const stru
 	bool* const used = machine_alloc(m, (size_t)a->n_keywords + 1);
 	memset(used, 0, (size_t)a->n_keywords + 1);
 	machine_enter(m);
+	if (a->n > n->n)
+		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)", EXCERPT(n->name), n->n);
 	for (int i = 0; i < n->n; i++) {
 		const struct node* const parameter = n->item[i];
 		const struct value* const named = i < a->n ? NULL : by_name(m, a, parameter->name, used);
@@ -186,25 +130,14 @@ struct value call_macro(struct machine* m, const struct macro* macro, const stru
 			v = evaluate(m, s, parameter->a);
 		scope_set(m, s, parameter->name, v);
 	}
-	set_rest(m, s, n, a, used);
-	set_surplus(m, s, n, a);
+	for (int i = 0; i < a->n_keywords; i++)
+		if (!used[i])
+			machine_fail(m, "macro '%.*s' takes no keyword argument '%.*s'", EXCERPT(n->name),
+			             EXCERPT(a->keyword[i].name));
 	const struct value out = written(m, s, n->d);
 	machine_leave(m);
 	m->line = line;
 	return out;
-}
-
-static struct value make_macro(struct machine* m, struct scope* s, const struct node* n) {
-	return (struct value){.kind = MACRO, .macro = MACHINE_NEW(m, struct macro, .node = n, .scope = s)};
-}
-
-/* The call gets the block as one more argument, caller. */
-static void call_block(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
-	const struct value callee = evaluate(m, s, n->a->a);
-	struct arguments a = evaluate_arguments(m, s, n->a);
-	a.keyword = machine_grow(m, a.keyword, &a.keyword_capacity, a.n_keywords + 1, sizeof *a.keyword);
-	a.keyword[a.n_keywords++] = (struct keyword){n->b->name, make_macro(m, s, n->b)};
-	value_write(out, call_value(m, callee, &a));
 }
 
 /* ---- statements --------------------------------------------------------------------------- */
@@ -239,6 +172,7 @@ static enum flow run_body(struct machine* m, struct scope* s, const struct node*
 }
 
 static enum flow run(struct machine* m, struct scope* s, const struct node* n, struct builder* out) {
+	struct value macro = {.kind = MACRO};
 	switch (n->kind) {
 	case NODE_BODY:
 		return run_body(m, s, n, out);
@@ -251,7 +185,7 @@ static enum flow run(struct machine* m, struct scope* s, const struct node* n, s
 	case NODE_IF:
 		return run_if(m, s, n, out);
 	case NODE_FOR:
-		return run_loop(m, s, n, evaluate(m, s, n->b), 0, out);
+		return run_loop(m, s, n, evaluate(m, s, n->b), out);
 	case NODE_SET:
 		set_target(m, s, n->a, evaluate(m, s, n->b));
 		return GO_ON;
@@ -259,18 +193,14 @@ static enum flow run(struct machine* m, struct scope* s, const struct node* n, s
 		set_block(m, s, n);
 		return GO_ON;
 	case NODE_MACRO:
-		scope_set(m, s, n->name, make_macro(m, s, n));
-		return GO_ON;
-	case NODE_CALL_BLOCK:
-		call_block(m, s, n, out);
+		macro.macro = MACHINE_NEW(m, struct macro, .node = n, .scope = s);
+		scope_set(m, s, n->name, macro);
 		return GO_ON;
 	case NODE_FILTER_BLOCK:
 		value_write(out, evaluate_filters(m, s, n->b, written(m, scope_within(m, s), n->d)));
 		return GO_ON;
 	case NODE_WITH:
 		return run_with(m, s, n, out);
-	case NODE_SCOPE:
-		return execute(m, scope_within(m, s), n->d, out);
 	case NODE_BREAK:
 		return BREAK;
 	default:

@@ -13,14 +13,10 @@ static struct value filter_escape(struct machine* m, struct call* c) {
 	return value_string(escape_markup(m, value_show(m, c->self)));
 }
 
-static struct value with_markup(struct machine* m, struct value v, bool markup) {
-	struct string s = *value_show(m, v);
-	s.markup = markup;
+static struct value filter_safe(struct machine* m, struct call* c) {
+	struct string s = *value_show(m, c->self);
+	s.markup = true;
 	return value_string(machine_new(m, &s, sizeof s));
-}
-static struct value filter_safe(struct machine* m, struct call* c) { return with_markup(m, c->self, true); }
-static struct value filter_forceescape(struct machine* m, struct call* c) {
-	return value_string(escape_markup(m, with_markup(m, c->self, false).string));
 }
 
 static struct value filter_string(struct machine* m, struct call* c) {
@@ -38,23 +34,6 @@ static struct value filter_format(struct machine* m, struct call* c) {
 	for (int i = 0; i < c->all->n_keywords; i++)
 		dict_set(m, operands.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
 	return format_percent(m, value_show(m, c->self), operands);
-}
-
-static struct value filter_urlencode(struct machine* m, struct call* c) {
-	if (c->self.kind != STRING && !value_is_number(c->self))
-		machine_fail(m, "urlencode of a value of type '%s' is not known here", value_type(c->self));
-	const struct string* const s = value_show(m, c->self);
-	struct builder b = {.machine = m};
-	for (size_t i = 0; i < s->size; i++) {
-		const uint8_t byte = (uint8_t)s->data[i];
-		const bool plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
-		                   (byte >= 'A' && byte <= 'Z') || (byte && strchr("_.-~/", byte));
-		char text[4] = {(char)byte, 0};
-		if (!plain)
-			snprintf(text, sizeof text, "%%%02X", byte);
-		builder_add(&b, text, strlen(text), string_foreign_at(s, i));
-	}
-	return value_string(builder_end(&b));
 }
 
 static struct value filter_tojson(struct machine* m, struct call* c) {
@@ -113,23 +92,15 @@ static bool read_float(struct machine* m, struct value v, double* out) {
 	return !*end;
 }
 
-static bool read_integer(struct machine* m, struct value v, int base, int64_t* out) {
-	char text[400];
+static bool read_integer(struct machine* m, struct value v, int64_t* out) {
+	char text[400], *end = text;
 	if (v.kind != STRING || !number_text(m, v.string, text, sizeof text))
 		return false;
-	const char* at = text + (text[0] == '-' || text[0] == '+');
-	if (*at == '-' || *at == '+' || *at == ' ')
-		return false;
-	if (at[0] == '0' && (base == 16  ? (at[1] | 32) == 'x'
-	                     : base == 8 ? (at[1] | 32) == 'o'
-	                                 : base == 2 && (at[1] | 32) == 'b'))
-		memmove(text + (at - text), at + 2, strlen(at + 2) + 1);
-	char* end;
 	errno = 0;
-	*out = strtoll(text, &end, base);
+	*out = strtoll(text, &end, 10);
 	if (errno == ERANGE)
 		machine_fail(m, "int: a whole number of more than 64 bits");
-	return end != text && !*end && (base == 16 || !strpbrk(text, "xX"));
+	return end != text && !*end;
 }
 
 static struct value filter_int(struct machine* m, struct call* c) {
@@ -139,10 +110,7 @@ static struct value filter_int(struct machine* m, struct call* c) {
 		value_fail_undefined(m, c->self);
 	if (c->self.kind == INTEGER || c->self.kind == BOOLEAN)
 		return value_integer(c->self.kind == INTEGER ? c->self.integer : c->self.boolean);
-	const int64_t base = argument_integer(m, c->given[1], "int", 10);
-	if (base != 2 && base != 8 && base != 10 && base != 16)
-		machine_fail(m, "int: the base %d is not known here", (int)base);
-	if (read_integer(m, c->self, (int)base, &whole))
+	if (read_integer(m, c->self, &whole))
 		return value_integer(whole);
 	if (read_float(m, c->self, &number) && isfinite(number)) {
 		if (fabs(number) >= 9.2e18)
@@ -173,38 +141,20 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 }
 
 /* Half to even of the decimal that the number is, as Python's round(). */
-static double round_common(double d, int precision) {
-	char text[400];
-	if (!isfinite(d) || fabs(d) > 1e300)
-		return d;
-	if (precision < 0) {
-		const double unit = pow(10, -precision);
-		return nearbyint(d / unit) * unit;
-	}
-	snprintf(text, sizeof text, "%.*f", precision, d);
-	return strtod(text, NULL);
-}
-
 static struct value filter_round(struct machine* m, struct call* c) {
 	const int64_t precision = argument_integer(m, c->given[0], "round", 0);
-	const struct string* const method = argument_string(m, c->given[1], "round", string_of(m, "common"));
+	char text[400];
 	if (c->self.kind == UNDEFINED)
 		value_fail_undefined(m, c->self);
-	if (!value_is_number(c->self) || precision < -30 || precision > 60)
+	if (!value_is_number(c->self) || precision < 0 || precision > 60)
 		machine_fail(m, "round of a value of type '%s' to %d digits is not known here", value_type(c->self),
 		             (int)precision);
-	if (string_is(method, "common")) {
-		if (c->self.kind != FLOAT && precision >= 0)
-			return filter_int(m, c);
-		const double rounded = round_common(value_number(c->self), (int)precision);
-		return c->self.kind == FLOAT ? value_float(rounded) : value_integer((int64_t)rounded);
-	}
-	const double unit = pow(10, (double)precision);
-	if (string_is(method, "ceil"))
-		return value_float(ceil(value_number(c->self) * unit) / unit);
-	if (string_is(method, "floor"))
-		return value_float(floor(value_number(c->self) * unit) / unit);
-	machine_fail(m, "method must be common, ceil or floor");
+	if (c->self.kind != FLOAT)
+		return filter_int(m, c);
+	if (!isfinite(c->self.number) || fabs(c->self.number) > 1e300)
+		return c->self;
+	snprintf(text, sizeof text, "%.*f", (int)precision, c->self.number);
+	return value_float(strtod(text, NULL));
 }
 
 /* ---- defaults ----------------------------------------------------------------------------- */
@@ -215,27 +165,17 @@ static struct value filter_default(struct machine* m, struct call* c) {
 	return c->self;
 }
 
-static struct value filter_attr(struct machine* m, struct call* c) {
-	const struct string* const s = value_show(m, c->given[0]);
-	if (c->self.kind == DICT) /* members are no attributes */
-		return library_method(DICT, s) ? value_attribute(m, c->self, s) : value_undefined(s);
-	return value_attribute(m, c->self, s);
-}
-
 const struct routine value_filters[] = {
     {"escape", filter_escape, 0, 0, {NULL}},
     {"e", filter_escape, 0, 0, {NULL}},
-    {"forceescape", filter_forceescape, 0, 0, {NULL}},
     {"safe", filter_safe, 0, 0, {NULL}},
     {"string", filter_string, 0, 0, {NULL}},
     {"format", filter_format, 0, AS_THEY_CAME, {NULL}},
-    {"urlencode", filter_urlencode, 0, 0, {NULL}},
     {"tojson", filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
-    {"int", filter_int, 0, 0, {"default", "base"}},
+    {"int", filter_int, 0, 0, {"default"}},
     {"float", filter_float, 0, 0, {"default"}},
     {"abs", filter_abs, 0, 0, {NULL}},
-    {"round", filter_round, 0, 0, {"precision", "method"}},
+    {"round", filter_round, 0, 0, {"precision"}},
     {"default", filter_default, 0, 0, {"default_value", "boolean"}},
     {"d", filter_default, 0, 0, {"default_value", "boolean"}},
-    {"attr", filter_attr, 0, 1, {"name"}},
     {NULL, NULL, 0, 0, {NULL}}};

@@ -6,13 +6,12 @@
 
 #include "core/jinja/library.h"
 
-/* [[fill]align][sign][#][0][width][,][.precision][type] */
+/* [[fill]align][sign][0][width][.precision][type] */
 struct spec {
 	uint32_t fill;
 	bool fill_foreign;
-	char align; /* < > ^ = or 0 */
-	char sign;  /* + or space or 0 */
-	bool comma;
+	char align;           /* < > ^ = or 0 */
+	char sign;            /* + or space or 0 */
 	int width, precision; /* precision -1: none */
 	char type;
 };
@@ -45,60 +44,44 @@ static void pad(struct builder* b, const struct string* text, const struct spec*
 		builder_code(b, spec->fill, spec->fill_foreign);
 }
 
-/* Digits with commas between the thousands of the whole part. */
-static void group(char* text, size_t capacity) {
-	char out[400];
-	size_t digits = 0, from = text[0] == '-' || text[0] == '+' || text[0] == ' ', n = 0;
-	while (is_digit(text[from + digits]))
-		digits++;
-	for (size_t i = 0; text[i] && n + 2 < sizeof out; i++) {
-		const bool inside = i > from && i < from + digits;
-		if (inside && (from + digits - i) % 3 == 0)
-			out[n++] = ',';
-		out[n++] = text[i];
-	}
-	out[n] = 0;
-	snprintf(text, capacity, "%s", out);
-}
-
-static void write_integer(struct machine* m, int64_t v, const struct spec* spec, char* out, size_t size) {
-	const uint64_t plain = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-	const char* const sign = v < 0 ? "-" : spec->sign == '+' ? "+" : spec->sign == ' ' ? " " : "";
-	if (spec->type == 'x')
-		snprintf(out, size, "%s%" PRIx64, sign, plain);
-	else if (spec->type == 'X')
-		snprintf(out, size, "%s%" PRIX64, sign, plain);
-	else if (spec->type == 'o')
-		snprintf(out, size, "%s%" PRIo64, sign, plain);
-	else if (spec->type == 0 || strchr("diun", spec->type))
-		snprintf(out, size, "%s%" PRIu64, sign, plain);
-	else
-		machine_fail(m, "the format type '%c' is not known here", spec->type);
-}
-
-static void write_double(struct machine* m, double v, const struct spec* spec, char* out, size_t size) {
-	const char type = spec->type == '%' ? 'f' : spec->type;
+static void write_number(struct builder* b, struct value v, const struct spec* spec) {
+	const char type = spec->type;
+	const bool real = v.kind == FLOAT || (type && strchr("eEfFgG", type)) || spec->precision >= 0;
+	const double d = value_number(v);
+	const bool negative = signbit(d) && !isnan(d);
 	const int precision = spec->precision < 0 ? 6 : spec->precision;
-	char pattern[16];
-	if (precision > 100 || (type && !strchr("eEfFgGn", type)) || fabs(v) > 1e200)
-		machine_fail(m, "the format of a number is not known here");
-	if (spec->type == 0 && spec->precision < 0) {
-		float_text(v, out);
-		return;
-	}
-	snprintf(pattern, sizeof pattern, "%%%s.*%c", spec->sign == '+' ? "+" : "",
-	         type == 'n' || !type ? 'g' : type);
+	char text[400];
+	size_t n = 0;
+	if (real ? precision > 100 || fabs(d) > 1e200 || (type && !strchr("eEfFgG", type))
+	         : type && !strchr("diuxXo", type))
+		machine_fail(b->machine, "the format '%c' of this %s is not known here", type ? type : '.',
+		             value_type(v));
+	if (negative || spec->sign)
+		text[n++] = negative ? '-' : spec->sign;
+	if (real && !type && spec->precision < 0) {
+		float_text(fabs(d), text + n);
+	} else {
+		const int64_t whole = real ? 0 : v.kind == BOOLEAN ? v.boolean : v.integer;
+		const uint64_t plain = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
+		const char real_pattern[] = {'%', '.', '*', type ? type : 'g', 0};
+		const char* const pattern = real          ? real_pattern
+		                            : type == 'x' ? "%" PRIx64
+		                            : type == 'X' ? "%" PRIX64
+		                            : type == 'o' ? "%" PRIo64
+		                                          : "%" PRIu64;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	const int n = snprintf(out, size, pattern, precision, spec->type == '%' ? v * 100 : v);
+		if (real)
+			snprintf(text + n, sizeof text - n, pattern, precision, fabs(d));
+		else
+			snprintf(text + n, sizeof text - n, pattern, plain);
 #pragma GCC diagnostic pop
-	if (spec->type == '%')
-		snprintf(out + n, size - (size_t)n, "%%");
+	}
+	pad(b, string_of(b->machine, text), spec, spec->align ? spec->align : '>');
 }
 
 static void write_value(struct builder* b, struct value v, struct spec spec) {
 	struct machine* const m = b->machine;
-	char text[400];
 	if (v.kind == STRING) {
 		const struct string* s = v.string;
 		if (spec.type && spec.type != 's')
@@ -108,21 +91,14 @@ static void write_value(struct builder* b, struct value v, struct spec spec) {
 		pad(b, s, &spec, spec.align ? spec.align : '<');
 		return;
 	}
-	const bool number = value_is_number(v);
-	const bool plain = !spec.type && spec.precision < 0 && !spec.comma && !spec.sign;
-	if (!number || (v.kind == BOOLEAN && plain)) {
-		if (!plain || spec.width)
-			machine_fail(m, "unsupported format string passed to %s.__format__", value_type(v));
-		value_write(b, v);
+	const bool plain = !spec.type && spec.precision < 0 && !spec.sign;
+	if (value_is_number(v) && !(v.kind == BOOLEAN && plain)) {
+		write_number(b, v, &spec);
 		return;
 	}
-	if (v.kind == FLOAT || (spec.type && strchr("eEfFgG%", spec.type)) || spec.precision >= 0)
-		write_double(m, value_number(v), &spec, text, sizeof text);
-	else
-		write_integer(m, v.kind == BOOLEAN ? v.boolean : v.integer, &spec, text, sizeof text);
-	if (spec.comma)
-		group(text, sizeof text);
-	pad(b, string_of(m, text), &spec, spec.align ? spec.align : '>');
+	if (!plain || spec.width)
+		machine_fail(m, "unsupported format string passed to %s.__format__", value_type(v));
+	value_write(b, v);
 }
 
 /* ---- % ------------------------------------------------------------------------------------ */
@@ -228,18 +204,16 @@ static struct spec read_spec(struct machine* m, const struct string* s, size_t a
 	} else if (at < end && strchr("<>^=", s->data[at])) {
 		spec.align = s->data[at++];
 	}
-	if (at < end && strchr("+- ", s->data[at]))
-		spec.sign = s->data[at++];
+	if (at < end && strchr("+- ", s->data[at])) {
+		spec.sign = s->data[at] == '-' ? 0 : s->data[at];
+		at++;
+	}
 	if (at < end && s->data[at] == '0') {
 		spec.fill = spec.align ? spec.fill : '0';
 		spec.align = spec.align ? spec.align : '=';
 		at++;
 	}
 	spec.width = read_count(m, s, &at, end);
-	if (at < end && s->data[at] == ',') {
-		spec.comma = true;
-		at++;
-	}
 	if (at < end && s->data[at] == '.') {
 		at++;
 		spec.precision = read_count(m, s, &at, end);
@@ -257,9 +231,9 @@ struct fields {
 	bool numbered; /* some have a number of their own */
 };
 
-/* The first part of a field's name: a place, a name, or nothing. */
-static struct value field_root(struct machine* m, const struct string* s, size_t at, size_t end,
-                               struct fields* f) {
+/* What a field names: a place, a name, or nothing, the next place. */
+static struct value field_value(struct machine* m, const struct string* s, size_t at, size_t end,
+                                struct fields* f) {
 	if (at == end || is_digit(s->data[at])) {
 		f->numbered = f->numbered || at != end;
 		const int i = at == end ? f->next++ : read_count(m, s, &at, end);
@@ -282,35 +256,10 @@ static size_t span_without(const struct string* s, size_t at, size_t end, const 
 	return at;
 }
 
-static struct value field_value(struct machine* m, const struct string* s, size_t at, size_t end,
-                                struct fields* f) {
-	size_t stop = span_without(s, at, end, ".[");
-	struct value v = field_root(m, s, at, stop, f);
-	while (stop < end) {
-		const bool index = s->data[stop] == '[';
-		at = stop + 1;
-		stop = span_without(s, at, end, index ? "]" : ".[");
-		const struct string* const name = string_part(m, s, at, stop);
-		v = index ? value_path(m, v, name) : value_attribute(m, v, name);
-		stop += index && stop < end;
-	}
-	return v;
-}
-
 static void write_field(struct builder* b, const struct string* s, size_t at, size_t end, struct fields* f) {
-	struct machine* const m = b->machine;
-	const size_t name = span_without(s, at, end, "!:");
-	struct value v = field_value(m, s, at, name, f);
-	at = name;
-	if (at + 1 < end && s->data[at] == '!') {
-		struct builder text = {.machine = m};
-		(s->data[at + 1] == 's' ? value_write : value_write_repr)(&text, v);
-		v = value_string(builder_end(&text));
-		at += 2;
-	}
-	if (at < end && s->data[at] == ':')
-		at++;
-	write_value(b, v, read_spec(m, s, at, end));
+	const size_t name = span_without(s, at, end, ":");
+	const struct value v = field_value(b->machine, s, at, name, f);
+	write_value(b, v, read_spec(b->machine, s, name < end ? name + 1 : end, end));
 }
 
 struct value format_braces(struct machine* m, const struct string* s, const struct arguments* arguments) {

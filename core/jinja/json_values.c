@@ -1,196 +1,120 @@
 /* JSON to values and back, as Python's json module does it: whole numbers stay whole, members keep their
  * order. */
-#include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/files/utf8.h"
-#include "core/jinja/value.h"
+#include "core/jinja/node.h"
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
 struct reader {
 	struct machine* machine;
-	const char *at, *end, *start;
-	const char* what;
+	struct lexer lexer;
+	struct token token; /* the present one */
 	const char* trusted_member;
 	const char* const* trusted_word;
-	int nesting;
 };
 
 static struct value read_value(struct reader*, bool trusted);
 
-static _Noreturn void fail_json(const struct reader* r, const char* wanted) {
-	machine_fail(r->machine, "%s: byte %zu of the JSON: expected %s", r->what, (size_t)(r->at - r->start),
-	             wanted);
+static void next(struct reader* r) { r->token = lexer_next(&r->lexer); }
+
+static bool take(struct reader* r, enum operator o) {
+	const bool there = r->token.kind == TOKEN_OPERATOR && r->token.operator== o;
+	if (there)
+		next(r);
+	return there;
 }
 
-static void skip_white(struct reader* r) {
-	while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r'))
-		r->at++;
-}
-
-static bool take(struct reader* r, char c) {
-	skip_white(r);
-	if (r->at == r->end || *r->at != c)
-		return false;
-	r->at++;
-	return true;
-}
-
-static unsigned read_hex(struct reader* r) {
-	unsigned code = 0;
-	for (int i = 0; i < 4; i++, r->at++) {
-		const char c = r->at < r->end ? *r->at : 0;
-		const int digit = hexadecimal_digit(c);
-		if (digit < 0)
-			fail_json(r, "four hexadecimal digits");
-		code = code * 16 + (unsigned)digit;
-	}
-	return code;
-}
-
-static void read_escape(struct reader* r, struct builder* b) {
-	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-	const char c = r->at < r->end ? *r->at++ : 0;
-	const char* const found = c ? strchr(from, c) : NULL;
-	if (found) {
-		builder_add(b, &to[found - from], 1, false);
-		return;
-	}
-	if (c != 'u')
-		fail_json(r, "an escape");
-	uint32_t code = read_hex(r);
-	if (code >= 0xD800 && code < 0xDC00 && r->end - r->at >= 6 && r->at[0] == '\\' && r->at[1] == 'u') {
-		const char* const back = r->at;
-		r->at += 2;
-		const uint32_t low = read_hex(r);
-		if (low >= 0xDC00 && low < 0xE000)
-			code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-		else
-			r->at = back;
-	}
-	builder_code(b, code >= 0xD800 && code < 0xE000 ? 0xFFFD : code, false);
-}
-
-/* After the quote. */
-static const struct string* read_string(struct reader* r) {
-	struct builder b = {.machine = r->machine};
-	for (;;) {
-		const char* const from = r->at;
-		while (r->at < r->end && *r->at != '"' && *r->at != '\\')
-			r->at++;
-		builder_add(&b, from, (size_t)(r->at - from), false);
-		if (r->at == r->end)
-			fail_json(r, "a quote");
-		if (*r->at++ == '"')
-			return builder_end(&b);
-		read_escape(r, &b);
-	}
-}
-
-static struct value read_number(struct reader* r) {
-	char text[400];
-	size_t n = 0;
-	bool whole = true;
-	for (; r->at < r->end && *r->at && strchr("+-.eE0123456789", *r->at) && n < sizeof text - 1; r->at++) {
-		whole = whole && *r->at != '.' && *r->at != 'e' && *r->at != 'E';
-		text[n++] = *r->at;
-	}
-	text[n] = 0;
-	char* end = text;
-	errno = 0;
-	const int64_t integer = whole && n ? strtoll(text, &end, 10) : 0;
-	if (whole && n && errno == ERANGE)
-		machine_fail(r->machine, "%s: the whole number %.40s has more than 64 bits", r->what, text);
-	const double number = whole ? 0 : strtod(text, &end);
-	if (n == 0 || *end)
-		fail_json(r, "a value");
-	return whole ? value_integer(integer) : value_float(number);
+static void want(struct reader* r, enum operator o, const char* what) {
+	if (!take(r, o))
+		machine_fail(r->machine, "expected %s", what);
 }
 
 static struct value read_list(struct reader* r) {
 	struct value list = value_list(r->machine, LIST);
-	if (take(r, ']'))
+	if (take(r, CLOSE_LIST))
 		return list;
 	do
 		list_add(r->machine, list.list, read_value(r, false));
-	while (take(r, ','));
-	if (!take(r, ']'))
-		fail_json(r, "a comma or ]");
+	while (take(r, COMMA));
+	want(r, CLOSE_LIST, "a comma or ]");
 	return list;
+}
+
+static struct value read_text(struct reader* r, bool trusted) {
+	struct string s = *r->token.text;
+	bool foreign = true;
+	for (int i = 0; trusted && r->trusted_word[i]; i++)
+		foreign = foreign && !string_is(&s, r->trusted_word[i]);
+	if (foreign)
+		s.mark = memset(machine_alloc(r->machine, s.size), 1, s.size);
+	next(r);
+	return value_string(machine_new(r->machine, &s, sizeof s));
 }
 
 static struct value read_object(struct reader* r) {
 	struct value object = value_dict(r->machine);
-	if (take(r, '}'))
+	if (take(r, CLOSE_DICT))
 		return object;
 	do {
-		if (!take(r, '"'))
-			fail_json(r, "a member's name");
-		struct string key = *read_string(r);
-		const bool trusted = r->trusted_member && string_is(&key, r->trusted_member);
-		key.foreign = true;
-		if (!take(r, ':'))
-			fail_json(r, "a colon");
-		const struct value v = read_value(r, trusted);
-		dict_set(r->machine, object.dict, value_string(machine_new(r->machine, &key, sizeof key)), v);
-	} while (take(r, ','));
-	if (!take(r, '}'))
-		fail_json(r, "a comma or }");
+		if (r->token.kind != TOKEN_STRING)
+			machine_fail(r->machine, "expected a member's name");
+		const struct value key = read_text(r, false);
+		want(r, COLON, "a colon");
+		const bool trusted = r->trusted_member && string_is(key.string, r->trusted_member);
+		dict_set(r->machine, object.dict, key, read_value(r, trusted));
+	} while (take(r, COMMA));
+	want(r, CLOSE_DICT, "a comma or }");
 	return object;
 }
 
-static struct value read_text(struct reader* r, bool trusted) {
-	struct string s = *read_string(r);
-	s.foreign = true;
-	for (int i = 0; trusted && r->trusted_word[i]; i++)
-		if (string_is(&s, r->trusted_word[i]))
-			s.foreign = false;
-	return value_string(machine_new(r->machine, &s, sizeof s));
-}
-
-static bool take_word(struct reader* r, const char* word) {
-	const size_t size = strlen(word);
-	if ((size_t)(r->end - r->at) < size || memcmp(r->at, word, size) != 0)
-		return false;
-	r->at += size;
-	return true;
+static struct value read_word(struct reader* r) {
+	const struct string* const word = r->token.text;
+	next(r);
+	if (string_is(word, "true") || string_is(word, "false"))
+		return value_boolean(word->size == 4);
+	if (!string_is(word, "null"))
+		machine_fail(r->machine, "expected a value, found '%.*s'", EXCERPT(word));
+	return value_none();
 }
 
 static struct value read_value(struct reader* r, bool trusted) {
-	struct value v = value_none();
-	if (++r->nesting > MACHINE_NESTING)
-		machine_fail(r->machine, "%s: JSON nested deeper than %d", r->what, MACHINE_NESTING);
+	const struct token t = r->token;
 	machine_charge(r->machine, 0);
-	if (take(r, '"'))
-		v = read_text(r, trusted);
-	else if (take(r, '['))
-		v = read_list(r);
-	else if (take(r, '{'))
-		v = read_object(r);
-	else if (take_word(r, "true"))
-		v = value_boolean(true);
-	else if (take_word(r, "false"))
-		v = value_boolean(false);
-	else if (!take_word(r, "null"))
-		v = read_number(r);
-	r->nesting--;
-	return v;
+	if (t.kind == TOKEN_STRING)
+		return read_text(r, trusted);
+	if (t.kind == TOKEN_NAME)
+		return read_word(r);
+	if (take(r, OPEN_LIST))
+		return read_list(r);
+	if (take(r, OPEN_DICT))
+		return read_object(r);
+	if (t.kind != TOKEN_INTEGER && t.kind != TOKEN_FLOAT)
+		machine_fail(r->machine, "expected a value");
+	next(r);
+	return t.number;
 }
 
 struct value json_value(struct machine* m, const char* text, size_t size, const char* what,
                         const char* trusted_member, const char* const* trusted_word) {
-	struct reader r = {.machine = m, .at = text, .end = text + size, .start = text, .what = what};
-	r.trusted_member = trusted_member;
-	r.trusted_word = trusted_word;
+	const int line = m->line;
+	struct reader r = {.machine = m, .trusted_member = trusted_member, .trusted_word = trusted_word};
+	r.lexer = (struct lexer){.machine = m,
+	                         .source = text,
+	                         .size = size,
+	                         .line = 1,
+	                         .inside = true,
+	                         .in_print = true,
+	                         .json = true};
+	m->reading = what;
+	next(&r);
 	const struct value v = read_value(&r, false);
-	skip_white(&r);
-	if (r.at != r.end)
-		fail_json(&r, "its end");
+	if (r.token.kind != TOKEN_END)
+		machine_fail(m, "expected its end");
+	m->reading = NULL;
+	m->line = line;
 	return v;
 }
 
@@ -300,40 +224,24 @@ static void write_dict(struct builder* b, const struct dict* d, const struct jso
 	builder_words(b, "}");
 }
 
-static void write_float(struct builder* b, double d) {
-	char text[40];
-	float_text(d, text);
-	builder_words(b, isnan(d) ? "NaN" : isinf(d) ? (d < 0 ? "-Infinity" : "Infinity") : text);
-}
-
 static void write_at(struct builder* b, struct value v, const struct json_style* style, int level) {
 	machine_enter(b->machine);
-	switch (v.kind) {
-	case NONE:
+	if (v.kind == NONE)
 		builder_words(b, "null");
-		break;
-	case BOOLEAN:
+	else if (v.kind == BOOLEAN)
 		builder_words(b, v.boolean ? "true" : "false");
-		break;
-	case INTEGER:
+	else if (v.kind == FLOAT && !isfinite(v.number))
+		builder_words(b, isnan(v.number) ? "NaN" : v.number < 0 ? "-Infinity" : "Infinity");
+	else if (value_is_number(v))
 		value_write_repr(b, v);
-		break;
-	case FLOAT:
-		write_float(b, v.number);
-		break;
-	case STRING:
+	else if (v.kind == STRING)
 		write_string(b, v.string, style->ascii);
-		break;
-	case LIST:
-	case TUPLE:
+	else if (v.kind == LIST || v.kind == TUPLE)
 		write_list(b, v.list, style, level);
-		break;
-	case DICT:
+	else if (v.kind == DICT)
 		write_dict(b, v.dict, style, level);
-		break;
-	default:
+	else
 		machine_fail(b->machine, "Object of type %s is not JSON serializable", value_type(v));
-	}
 	machine_leave(b->machine);
 }
 

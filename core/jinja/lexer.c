@@ -1,6 +1,7 @@
 /* A template's text to tokens, with Jinja's rules of white space around tags (trim_blocks and lstrip_blocks
  * on). */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,7 +200,8 @@ static bool in_name(char c) {
 /* Digits and the underscores between them go to text; returns bytes read. */
 static size_t digits(const struct lexer* x, size_t from, char* text, size_t* n, size_t capacity) {
 	size_t i = from;
-	for (; is_digit(peek(x, i)) || (peek(x, i) == '_' && i > from && is_digit(peek(x, i + 1))); i++) {
+	for (; is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1)));
+	     i++) {
 		if (peek(x, i) == '_')
 			continue;
 		if (*n + 1 >= capacity)
@@ -214,7 +216,12 @@ static struct token number_token(struct lexer* x) {
 	size_t n = 0;
 	struct token token = {.kind = TOKEN_INTEGER, .line = x->line};
 	const bool after_dot = x->at > 0 && x->source[x->at - 1] == '.';
-	size_t i = digits(x, 0, text, &n, sizeof text - 8);
+	const size_t minus = peek(x, 0) == '-'; /* in JSON alone */
+	text[0] = '-';
+	n = minus;
+	size_t i = minus + digits(x, minus, text, &n, sizeof text - 8);
+	if (n == minus)
+		machine_fail(x->machine, "unexpected character '-'");
 	if (!after_dot && peek(x, i) == '.' && is_digit(peek(x, i + 1))) {
 		token.kind = TOKEN_FLOAT;
 		text[n++] = '.';
@@ -229,7 +236,7 @@ static struct token number_token(struct lexer* x) {
 		i += 1 + sign + digits(x, i + 1 + sign, text, &n, sizeof text - 1);
 	}
 	text[n] = 0;
-	if (token.kind == TOKEN_INTEGER && text[0] == '0' && strspn(text, "0") < n)
+	if (token.kind == TOKEN_INTEGER && !x->json && text[0] == '0' && strspn(text, "0") < n)
 		machine_fail(x->machine, "the number %s begins with 0", text);
 	errno = 0;
 	token.number =
@@ -240,35 +247,52 @@ static struct token number_token(struct lexer* x) {
 	return token;
 }
 
-/* \xhh, \uhhhh, \Uhhhhhhhh after the letter at x->at. */
-static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
+static uint32_t hex_digits(struct lexer* x, int n, size_t end) {
 	uint32_t code = 0;
-	for (int i = 0; i < n; i++) {
-		const char c = x->at + 1 < end ? x->source[x->at + 1] : 0;
-		const int digit = hexadecimal_digit(c);
+	for (; n > 0; n--, x->at++) {
+		const int digit = x->at < end ? hexadecimal_digit(x->source[x->at]) : -1;
 		if (digit < 0)
 			machine_fail(x->machine, "a string with a broken \\x, \\u or \\U escape");
 		code = code << 4 | (uint32_t)digit;
-		x->at++;
 	}
-	if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+	return code;
+}
+
+/* \xhh, \uhhhh, \Uhhhhhhhh; in JSON two surrogates are one character, and one alone is U+FFFD. */
+static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
+	uint32_t code = hex_digits(x, n, end);
+	const size_t past = x->at;
+	if (x->json && code >= 0xD800 && code < 0xDC00 && past + 1 < end && x->source[past] == '\\' &&
+	    x->source[past + 1] == 'u') {
+		x->at += 2;
+		const uint32_t low = hex_digits(x, 4, end);
+		if (low >= 0xDC00 && low < 0xE000)
+			code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+		else
+			x->at = past;
+	}
+	const bool surrogate = code >= 0xD800 && code < 0xE000;
+	if (code > 0x10FFFF || (surrogate && !x->json))
 		machine_fail(x->machine, "a string with an escape that is no character");
-	builder_code(b, code, false);
-	x->at++;
+	builder_code(b, surrogate ? 0xFFFD : code, false);
 }
 
 /* The escape whose backslash is passed; what Python does not know keeps its backslash. */
 static void read_escape(struct lexer* x, struct builder* b, size_t end) {
-	static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
+	static const char from[] = "\\\"bfnrt/'av", to[] = "\\\"\b\f\n\r\t/'\a\v";
+	enum { IN_BOTH = 7, IN_JSON = 8 };
 	const char c = x->source[x->at];
 	const char* const found = c ? strchr(from, c) : NULL;
-	if (found) {
-		builder_add(b, &to[found - from], 1, false);
+	const ptrdiff_t place = found ? found - from : -1;
+	if (found && (place < IN_BOTH || (place < IN_JSON) == x->json)) {
+		builder_add(b, &to[place], 1, false);
 		x->at++;
-	} else if (c == 'x' || c == 'u' || c == 'U') {
+	} else if (c == 'u' || (!x->json && (c == 'x' || c == 'U'))) {
+		x->at++;
 		hex_escape(x, b, c == 'x' ? 2 : c == 'u' ? 4 : 8, end);
-	} else if (c == 'N') {
-		machine_fail(x->machine, "a string with \\N{…}, which is not known here");
+	} else if (c == 'N' || x->json) {
+		machine_fail(x->machine, "a string with \\%c, which is not known here",
+		             c > ' ' && c <= '~' ? c : '?');
 	} else if (c >= '0' && c <= '7') {
 		uint32_t code = 0;
 		for (int i = 0; i < 3 && x->at < end && x->source[x->at] >= '0' && x->source[x->at] <= '7'; i++)
@@ -348,12 +372,14 @@ static struct token next_inside(struct lexer* x) {
 	advance(x, x->at + white(x, x->at));
 	if (tag_end(x, &token))
 		return token;
+	if (x->at >= x->size && x->json)
+		return (struct token){.kind = TOKEN_END, .line = x->line};
 	if (x->at >= x->size)
 		machine_fail(x->machine, "the template ends within a tag");
 	const char c = peek(x, 0);
-	if (is_digit(c))
+	if (is_digit(c) || (x->json && c == '-'))
 		return number_token(x);
-	if (c == '\'' || c == '"')
+	if (c == '"' || (c == '\'' && !x->json))
 		return string_token(x);
 	if (!in_name(c))
 		return operator_token(x);
@@ -361,7 +387,7 @@ static struct token next_inside(struct lexer* x) {
 	while (in_name(peek(x, n)))
 		n++;
 	token = (struct token){.kind = TOKEN_NAME, .line = x->line};
-	token.text = string_new(x->machine, x->source + x->at, n, false);
+	token.text = string_new(x->machine, x->source + x->at, n);
 	advance(x, x->at + n);
 	return token;
 }

@@ -86,11 +86,6 @@ static struct value is_iterable(struct machine* m, struct call* c) {
 	(void)m;
 	return value_boolean(value_is_iterable(c->self));
 }
-static struct value is_escaped(struct machine* m, struct call* c) {
-	(void)m;
-	return value_boolean(c->self.kind == STRING && c->self.string->markup);
-}
-
 static struct value leaves(struct machine* m, struct value v, struct value divisor, int64_t rest) {
 	return value_boolean(value_equal(m, operator_binary(m, MODULO, v, divisor), value_integer(rest)));
 }
@@ -115,15 +110,6 @@ static struct value compares(struct machine* m, struct call* c) {
 	return value_boolean(operator_compare(m, (enum operator)c->how, c->self, c->given[0]));
 }
 
-static struct value is_filter(struct machine* m, struct call* c) {
-	(void)m;
-	return value_boolean(c->self.kind == STRING && library_filter(c->self.string));
-}
-static struct value is_test(struct machine* m, struct call* c) {
-	(void)m;
-	return value_boolean(c->self.kind == STRING && library_test(c->self.string));
-}
-
 static const struct routine value_tests[] = {
     {"defined", is_of, ~OF(UNDEFINED), 0, {NULL}},
     {"undefined", is_of, OF(UNDEFINED), 0, {NULL}},
@@ -139,8 +125,7 @@ static const struct routine value_tests[] = {
     {"iterable", is_iterable, 0, 0, {NULL}},
     /* what has a length and an index: dicts and the undefined too */
     {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), 0, {NULL}},
-    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO) | OF(LOOP), 0, {NULL}},
-    {"escaped", is_escaped, 0, 0, {NULL}},
+    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO), 0, {NULL}},
     {"even", is_by_two, 0, 0, {NULL}},
     {"odd", is_by_two, 1, 0, {NULL}},
     {"divisibleby", is_divisible, 0, 1, {"num"}},
@@ -161,8 +146,6 @@ static const struct routine value_tests[] = {
     {">", compares, GREATER, 1, {"other"}},
     {"ge", compares, GREATER_EQUAL, 1, {"other"}},
     {">=", compares, GREATER_EQUAL, 1, {"other"}},
-    {"filter", is_filter, 0, 0, {NULL}},
-    {"test", is_test, 0, 0, {NULL}},
     {NULL, NULL, 0, 0, {NULL}}};
 
 /* ---- by name ------------------------------------------------------------------------------ */
@@ -230,7 +213,9 @@ static struct value strftime_now(struct machine* m, struct call* c) {
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	const size_t n = strftime(text, sizeof text, pattern, &now);
 #pragma GCC diagnostic pop
-	return value_string(string_new(m, text, n, f->foreign || f->mark));
+	struct builder b = {.machine = m};
+	builder_add(&b, text, n, f->mark != NULL);
+	return value_string(builder_end(&b));
 }
 
 enum { RANGE_MOST = 100000 }; /* the sandbox's */

@@ -66,26 +66,17 @@ struct value format_percent(struct machine*, const struct string*, struct value)
 struct value format_braces(struct machine*, const struct string*, const struct arguments*);
 /* Markup: the text with & < > " ' as entities, marked as markup; markup stays. */
 const struct string* escape_markup(struct machine*, const struct string*);
-/* By place and by name as Jinja finds them: a.name tries methods first, a[index] items; else undefined. */
-struct value value_attribute(struct machine*, struct value, const struct string* name);
+/* By place or by name as Jinja finds it: items first; else undefined. */
 struct value value_index(struct machine*, struct value, struct value index);
 /* a.b.c, as map(attribute='b.c') names it; digits are an index. */
 struct value value_path(struct machine*, struct value, const struct string* path);
 const struct string* string_lower(struct machine*, const struct string*);
-const struct string* string_upper(struct machine*, const struct string*);
-/* The lines, without what ends them unless `keep`. */
-struct list* string_lines(struct machine*, const struct string*, bool keep);
 
 /* ---- evaluation --------------------------------------------------------------------------- */
 
-struct binding {
-	const struct string* name;
-	struct value value;
-};
 struct scope {
 	struct scope* outer;
-	struct binding* binding;
-	int n, capacity;
+	struct dict names;
 };
 struct macro {
 	const struct node* node;
@@ -94,23 +85,16 @@ struct macro {
 struct loop {
 	struct value* item;
 	int n, at;
-	int depth;
-	struct value changed;    /* what changed() was asked of last: a tuple */
-	const struct node* node; /* of a recursive one, else NULL */
-	struct scope* scope;     /* the one around it */
 };
 void scope_set(struct machine*, struct scope*, const struct string* name, struct value);
 /* NULL when the name is bound nowhere. */
 struct value* scope_find(struct machine*, struct scope*, const struct string* name);
 
 struct value evaluate(struct machine*, struct scope*, const struct node*);
-struct value call_value(struct machine*, struct value callee, const struct arguments*);
 /* The filters of a block, around what it wrote. */
 struct value evaluate_filters(struct machine*, struct scope*, const struct node* filter, struct value inner);
-struct arguments evaluate_arguments(struct machine*, struct scope*, const struct node* call);
 enum flow { GO_ON, BREAK, CONTINUE };
 enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
-struct value call_loop(struct machine*, struct loop*, const struct arguments*);
 
 #endif

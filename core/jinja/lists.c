@@ -6,42 +6,21 @@
 
 /* ---- sorting ------------------------------------------------------------------------------ */
 
-struct pair {
-	struct value item, key;
-};
-
-/* Merges sorted [start, middle) and [middle, end) of from into to; of equals the first stays first. */
-static void merge(struct machine* m, const struct pair* from, struct pair* to, int start, int middle, int end,
-                  bool reverse) {
-	for (int a = start, b = middle, out = start; out < end; out++) {
-		bool second = a == middle;
-		if (!second && b < end)
-			second = reverse ? value_order(m, from[a].key, from[b].key, "<") == -1
-			                 : value_order(m, from[b].key, from[a].key, "<") == -1;
-		to[out] = second ? from[b++] : from[a++];
-	}
-}
-
-/* A stable sort; `keys` go with `items`. */
+/* Stable, by insertion: lists are short, and every move is counted as work. `keys` go with `items`. */
 static void sort_by(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
-	struct pair* from = machine_alloc(m, (size_t)n * sizeof *from);
-	struct pair* to = machine_alloc(m, (size_t)n * sizeof *to);
-	for (int i = 0; i < n; i++)
-		from[i] = (struct pair){items[i], keys[i]};
-	for (int64_t width = 1; width < n; width *= 2) {
-		for (int64_t start = 0; start < n; start += 2 * width) {
-			const int64_t middle = start + width < n ? start + width : n;
-			const int64_t end = middle + width < n ? middle + width : n;
-			machine_charge(m, (size_t)(end - start) * sizeof *from);
-			merge(m, from, to, (int)start, (int)middle, (int)end, reverse);
+	for (int i = 1; i < n; i++) {
+		const struct value item = items[i], key = keys[i];
+		int at = i;
+		for (; at > 0; at--) {
+			const struct value before = keys[at - 1];
+			if (value_order(m, reverse ? before : key, reverse ? key : before, "<") != -1)
+				break;
+			machine_charge(m, 0);
+			items[at] = items[at - 1];
+			keys[at] = before;
 		}
-		struct pair* const other = from;
-		from = to;
-		to = other;
-	}
-	for (int i = 0; i < n; i++) {
-		items[i] = from[i].item;
-		keys[i] = from[i].key;
+		items[at] = item;
+		keys[at] = key;
 	}
 }
 
@@ -167,24 +146,6 @@ static struct value filter_join(struct machine* m, struct call* c) {
 		value_write(&b, part(m, items->item[i], c->given[1]));
 	}
 	return value_string(builder_end(&b));
-}
-
-static struct value filter_batch(struct machine* m, struct call* c) {
-	struct value out = value_list(m, ITERATOR), row = value_list(m, LIST);
-	const int64_t n = argument_integer(m, c->given[0], "batch", 0);
-	const struct list* const items = value_items(m, c->self);
-	for (int i = 0; i < items->n; i++) {
-		if (row.list->n == n) {
-			list_add(m, out.list, row);
-			row = value_list(m, LIST);
-		}
-		list_add(m, row.list, items->item[i]);
-	}
-	while (row.list->n && row.list->n < n && c->given[1].kind != ABSENT && c->given[1].kind != NONE)
-		list_add(m, row.list, c->given[1]);
-	if (row.list->n)
-		list_add(m, out.list, row);
-	return out;
 }
 
 /* ---- dicts -------------------------------------------------------------------------------- */
@@ -322,15 +283,6 @@ static struct value loop_cycle(struct machine* m, struct call* c) {
 	return c->all->value[c->self.loop->at % c->all->n];
 }
 
-static struct value loop_changed(struct machine* m, struct call* c) {
-	struct value now = value_list(m, TUPLE);
-	for (int i = 0; i < c->all->n; i++)
-		list_add(m, now.list, c->all->value[i]);
-	const bool changed = c->self.loop->changed.kind == ABSENT || !value_equal(m, c->self.loop->changed, now);
-	c->self.loop->changed = now;
-	return value_boolean(changed);
-}
-
 /* ---- tables ------------------------------------------------------------------------------- */
 
 const struct routine list_filters[] = {
@@ -346,7 +298,6 @@ const struct routine list_filters[] = {
     {"max", filter_extreme, 1, 0, {"case_sensitive", "attribute"}},
     {"sum", filter_sum, 0, 0, {"attribute", "start"}},
     {"join", filter_join, 0, 0, {"d", "attribute"}},
-    {"batch", filter_batch, 0, 1, {"linecount", "fill_with"}},
     {"items", filter_items, 0, 0, {NULL}},
     {"dictsort", filter_dictsort, 0, 0, {"case_sensitive", "by", "reverse"}},
     {"map", filter_map, 0, AS_THEY_CAME, {NULL}},
@@ -384,5 +335,4 @@ const struct routine list_methods[] = {{"index", list_index, 0, 1, {"value"}},
                                        {NULL, NULL, 0, 0, {NULL}}};
 
 const struct routine loop_methods[] = {{"cycle", loop_cycle, 0, AS_THEY_CAME, {NULL}},
-                                       {"changed", loop_changed, 0, AS_THEY_CAME, {NULL}},
                                        {NULL, NULL, 0, 0, {NULL}}};

@@ -87,7 +87,8 @@ void machine_fail(struct machine* m, const char* format, ...) {
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	error_set(m->error, "line %d: %s", m->line, text);
+	error_set(m->error, "%s%sline %d: %s", m->reading ? m->reading : "", m->reading ? ": JSON, " : "",
+	          m->line, text);
 	longjmp(m->escape, 1);
 }
 

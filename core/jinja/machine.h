@@ -27,7 +27,8 @@ struct machine {
 	size_t memory;  /* bytes taken from the system */
 	int64_t steps;  /* left */
 	int depth, line;
-	bool raised; /* the error is raise_exception's */
+	const char* reading; /* the variable whose JSON is read, or NULL: the template */
+	bool raised;         /* the error is raise_exception's */
 	struct error* error;
 	jmp_buf escape;
 	time_t now;

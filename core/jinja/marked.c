@@ -8,15 +8,15 @@ enum { BROKEN = 0x110000 }; /* a byte that is no character's, as a code of its o
 
 /* ---- strings ------------------------------------------------------------------------------ */
 
-const struct string* string_new(struct machine* m, const char* data, size_t size, bool foreign) {
+const struct string* string_new(struct machine* m, const char* data, size_t size) {
 	char* const copy = machine_alloc(m, size);
 	if (size)
 		memcpy(copy, data, size);
-	return MACHINE_NEW(m, struct string, .data = copy, .size = size, .foreign = foreign);
+	return MACHINE_NEW(m, struct string, .data = copy, .size = size);
 }
 
 const struct string* string_of(struct machine* m, const char* words) {
-	return string_new(m, words, strlen(words), false);
+	return string_new(m, words, strlen(words));
 }
 
 const struct string* string_part(struct machine* m, const struct string* s, size_t start, size_t end) {
@@ -120,16 +120,6 @@ static bool among(const struct string* set, uint32_t code) {
 	return false;
 }
 
-/* Where the character that ends at `end` begins. */
-static size_t character_before(const struct string* s, size_t end, uint32_t* code) {
-	for (size_t length = 4; length > 1; length--)
-		if (length <= end && utf8_character(s->data + end - length, length, code) == length)
-			return end - length;
-	return utf8_character(s->data + end - 1, 1, code) == 1
-	           ? end - 1
-	           : (*code = BROKEN + (uint8_t)s->data[end - 1], end - 1);
-}
-
 const struct string* string_strip(struct machine* m, const struct string* s, const struct string* set,
                                   bool left, bool right) {
 	size_t start = 0, end = s->size;
@@ -142,10 +132,10 @@ const struct string* string_strip(struct machine* m, const struct string* s, con
 		machine_charge(m, set ? set->size : 0);
 	}
 	while (right && end > start) {
-		const size_t before = character_before(s, end, &code);
-		if (!among(set, code))
+		const size_t length = utf8_character_before(s->data + start, end - start, &code);
+		if (!among(set, length ? code : BROKEN + (uint32_t)(uint8_t)s->data[end - 1]))
 			break;
-		end = before;
+		end -= length ? length : 1;
 		machine_charge(m, set ? set->size : 0);
 	}
 	return string_part(m, s, start, end);
@@ -173,21 +163,15 @@ static void reserve(struct builder* b, size_t more) {
 	b->capacity = capacity;
 }
 
-/* From here on bytes are marked one by one. */
-static void mix(struct builder* b) {
-	b->mark = machine_alloc(b->machine, b->capacity);
-	memset(b->mark, b->foreign, b->size);
-}
-
 void builder_add(struct builder* b, const char* data, size_t size, bool foreign) {
 	if (size == 0)
 		return;
 	reserve(b, size);
 	machine_charge(b->machine, size);
-	if (b->size == 0 && !b->mark)
-		b->foreign = foreign;
-	if (!b->mark && b->foreign != foreign)
-		mix(b);
+	if (foreign && !b->mark) { /* from here on bytes are marked one by one */
+		b->mark = machine_alloc(b->machine, b->capacity);
+		memset(b->mark, 0, b->size);
+	}
 	memcpy(b->data + b->size, data, size);
 	if (b->mark)
 		memset(b->mark + b->size, foreign, size);
@@ -199,18 +183,9 @@ void builder_words(struct builder* b, const char* words) { builder_add(b, words,
 void builder_part(struct builder* b, const struct string* s, size_t start, size_t end) {
 	if (start >= end)
 		return;
-	if (!s->mark) {
-		builder_add(b, s->data + start, end - start, s->foreign);
-		return;
-	}
-	const size_t size = end - start;
-	reserve(b, size);
-	machine_charge(b->machine, size);
-	if (!b->mark)
-		mix(b);
-	memcpy(b->data + b->size, s->data + start, size);
-	memcpy(b->mark + b->size, s->mark + start, size);
-	b->size += size;
+	builder_add(b, s->data + start, end - start, s->mark != NULL);
+	if (s->mark)
+		memcpy(b->mark + b->size - (end - start), s->mark + start, end - start);
 }
 
 void builder_string(struct builder* b, const struct string* s) { builder_part(b, s, 0, s->size); }
@@ -227,5 +202,5 @@ void builder_code(struct builder* b, uint32_t code, bool foreign) {
 
 const struct string* builder_end(struct builder* b) {
 	return MACHINE_NEW(b->machine, struct string, .data = b->data ? b->data : "", .mark = b->mark,
-	                   .size = b->size, .foreign = b->foreign);
+	                   .size = b->size);
 }

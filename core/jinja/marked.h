@@ -1,7 +1,7 @@
 /* Strings that know, byte for byte, whether a request brought them.
  *
  * A string is immutable UTF-8 in the arena (broken bytes count as a character each); a part of one shares its
- * bytes. Most strings are of one source throughout and carry no marks; only mixed ones have a byte for each.
+ * bytes. The template's own carry no marks, all others one for each byte.
  */
 #ifndef SWIFTLET_CORE_JINJA_MARKED_H
 #define SWIFTLET_CORE_JINJA_MARKED_H
@@ -10,25 +10,22 @@
 
 struct string {
 	const char* data;
-	const uint8_t* mark; /* (size) 1: foreign; NULL: all bytes are as `foreign` says */
+	const uint8_t* mark; /* (size) 1: foreign; NULL: no byte is */
 	size_t size;
-	bool foreign;
 	bool markup; /* Jinja's Markup: `safe` or `escape` made it, and + escapes what it is joined to */
 };
 
 struct builder {
 	struct machine* machine;
 	char* data;
-	uint8_t* mark; /* (capacity) or NULL while all is of one source */
+	uint8_t* mark; /* (capacity) or NULL while nothing is foreign */
 	size_t size, capacity;
-	bool foreign; /* of all, while mark is NULL */
 };
 
-static inline bool string_foreign_at(const struct string* s, size_t i) {
-	return s->mark ? s->mark[i] : s->foreign;
-}
-const struct string* string_new(struct machine*, const char* data, size_t size, bool foreign); /* copies */
-const struct string* string_of(struct machine*, const char* words); /* copies; the template's own */
+static inline bool string_foreign_at(const struct string* s, size_t i) { return s->mark && s->mark[i]; }
+/* Copies; the template's own. */
+const struct string* string_new(struct machine*, const char* data, size_t size);
+const struct string* string_of(struct machine*, const char* words);
 const struct string* string_part(struct machine*, const struct string*, size_t start, size_t end);
 bool string_equal(struct machine*, const struct string*, const struct string*);
 bool string_is(const struct string*, const char* words);

@@ -85,7 +85,6 @@ enum node_kind {
 	NODE_COMPARE, /* a, then item: nodes OPERAND with operator and a */
 	NODE_OPERAND,
 	NODE_BINARY,
-	NODE_CONCAT, /* item ~ item… */
 	NODE_CHOOSE, /* a if b else c; c may be NULL */
 	/* statements */
 	NODE_BODY, /* item… */
@@ -97,10 +96,8 @@ enum node_kind {
 	NODE_SET_BLOCK,     /* a = d, through filters b (innermost a NULL) when not NULL */
 	NODE_TARGET_MEMBER, /* a target NAME.name */
 	NODE_MACRO,         /* name, item: NAMEs with defaults in a; d: body */
-	NODE_CALL_BLOCK,    /* a: CALL, b: the caller, a MACRO without name */
 	NODE_FILTER_BLOCK,  /* b: filters, d: body */
 	NODE_WITH,          /* item: target, value, …; d: body */
-	NODE_SCOPE,         /* d: body */
 	NODE_BREAK,
 	NODE_CONTINUE
 };
@@ -109,11 +106,10 @@ struct node {
 	enum node_kind kind;
 	int line;
 	enum operator operator;
-	bool flag;                    /* TEST: negated; FOR: recursive */
-	bool varargs, kwargs, caller; /* MACRO: the body uses them */
-	struct value value;           /* LITERAL */
-	const struct string* name;    /* TEXT: the text */
-	const void* table;            /* FILTER, TEST: its row, NULL when unknown */
+	bool flag;                 /* TEST: negated; NAME: what Jinja would give macros beyond their parameters */
+	struct value value;        /* LITERAL */
+	const struct string* name; /* TEXT: the text */
+	const void* table;         /* FILTER, TEST: its row, NULL when unknown */
 	const struct node *a, *b, *c, *d, *e;
 	const struct node** item; /* (n) */
 	int n, capacity;
@@ -125,9 +121,10 @@ struct lexer {
 	const char* source; /* newlines normalized, the last one dropped */
 	size_t size, at;
 	int line;
-	bool inside;                /* a tag */
-	bool in_print;              /* {{, else {% */
-	bool line_starting;         /* what came last ended a line */
+	bool inside;        /* a tag */
+	bool in_print;      /* {{, else {% */
+	bool json;          /* JSON is read: what stands between {{ and }}, with its own escapes and signs */
+	bool line_starting; /* what came last ended a line */
 	char open[MACHINE_NESTING]; /* brackets, balanced */
 	int n_open;
 };
@@ -142,8 +139,8 @@ struct parser {
 	struct machine* machine;
 	struct lexer lexer;
 	struct token token, ahead; /* the present token and the one after */
-	bool seen_varargs, seen_kwargs, seen_caller;
 	int nesting, loops;
+	bool in_macro;
 };
 void parser_next(struct parser*);
 bool parser_at(const struct parser*, enum operator);

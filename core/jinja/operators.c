@@ -26,19 +26,6 @@ static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-static bool power(int64_t base, int64_t exponent, int64_t* out) {
-	int64_t result = 1;
-	for (bool fits = true;; exponent >>= 1) {
-		if (exponent & 1 && (!fits || __builtin_mul_overflow(result, base, &result)))
-			return false;
-		if (exponent <= 1)
-			break;
-		fits = fits && !__builtin_mul_overflow(base, base, &base);
-	}
-	*out = result;
-	return true;
-}
-
 static struct value integers(struct machine* m, enum operator o, int64_t a, int64_t b) {
 	int64_t out = 0;
 	bool fits = true;
@@ -69,7 +56,8 @@ static struct value integers(struct machine* m, enum operator o, int64_t a, int6
 	default:
 		if (b < 0)
 			return value_float(pow((double)a, (double)b));
-		fits = power(a, b, &out);
+		fits = fabs(pow((double)a, (double)b)) < 0x1p53;
+		out = fits ? (int64_t)pow((double)a, (double)b) : 0;
 		break;
 	}
 	if (!fits)
@@ -171,6 +159,12 @@ static bool repeats(struct value v, struct value n) {
 }
 
 struct value operator_binary(struct machine* m, enum operator o, struct value a, struct value b) {
+	struct builder text = {.machine = m};
+	if (o == TILDE) {
+		value_write(&text, a);
+		value_write(&text, b);
+		return value_string(builder_end(&text));
+	}
 	if (value_is_number(a) && value_is_number(b)) {
 		if (a.kind == FLOAT || b.kind == FLOAT)
 			return floats(m, o, value_number(a), value_number(b));

@@ -222,7 +222,6 @@ static const struct node* parse_for(struct parser* p) {
 	n->b = parse_tuple(p, false, false);
 	if (parser_take_name(p, "if"))
 		n->c = parse_expression(p, true);
-	n->flag = parser_take_name(p, "recursive");
 	want_end(p);
 	p->loops++;
 	n->d = parse_body(p, until);
@@ -265,44 +264,18 @@ static void parse_signature(struct parser* p, struct node* macro) {
 	}
 }
 
-/* The body, and which of varargs, kwargs and caller it uses; what encloses it uses them too. */
-static void parse_macro_body(struct parser* p, struct node* macro, const char* end) {
-	const bool varargs = p->seen_varargs, kwargs = p->seen_kwargs, caller = p->seen_caller;
-	const int loops = p->loops;
-	p->seen_varargs = p->seen_kwargs = p->seen_caller = false;
-	p->loops = 0;
-	macro->d = parse_inner(p, end);
-	p->loops = loops;
-	macro->varargs = p->seen_varargs;
-	macro->kwargs = p->seen_kwargs;
-	macro->caller = p->seen_caller;
-	p->seen_varargs |= varargs;
-	p->seen_kwargs |= kwargs;
-	p->seen_caller |= caller;
-}
-
 static const struct node* parse_macro(struct parser* p) {
 	struct node* const macro = parser_node(p, NODE_MACRO);
 	parser_next(p);
 	macro->name = parser_want_name(p, "a macro's name");
 	parse_signature(p, macro);
-	parse_macro_body(p, macro, "endmacro");
+	const struct parser outer = *p;
+	p->loops = 0;
+	p->in_macro = true;
+	macro->d = parse_inner(p, "endmacro");
+	p->loops = outer.loops;
+	p->in_macro = outer.in_macro;
 	return macro;
-}
-
-static const struct node* parse_call_block(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_CALL_BLOCK);
-	struct node* const caller = parser_node(p, NODE_MACRO);
-	parser_next(p);
-	caller->name = string_of(p->machine, "caller");
-	if (parser_at(p, OPEN))
-		parse_signature(p, caller);
-	n->a = parse_expression(p, true);
-	if (n->a->kind != NODE_CALL)
-		parser_fail(p, "a call");
-	parse_macro_body(p, caller, "endcall");
-	n->b = caller;
-	return n;
 }
 
 static const struct node* parse_filter_block(struct parser* p) {
@@ -329,7 +302,7 @@ static const struct node* parse_with(struct parser* p) {
 
 /* What transformers marks the assistant's tokens with; here it is its body. */
 static const struct node* parse_generation(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_SCOPE);
+	struct node* const n = parser_node(p, NODE_WITH);
 	parser_next(p);
 	n->d = parse_inner(p, "endgeneration");
 	return n;
@@ -348,11 +321,15 @@ static const struct node* parse_statement(struct parser* p) {
 	static const struct {
 		const char* name;
 		const struct node* (*parse)(struct parser*);
-	} known[] = {{"if", parse_if},           {"for", parse_for},
-	             {"set", parse_set},         {"macro", parse_macro},
-	             {"call", parse_call_block}, {"filter", parse_filter_block},
-	             {"with", parse_with},       {"generation", parse_generation},
-	             {"break", parse_jump},      {"continue", parse_jump}};
+	} known[] = {{"if", parse_if},
+	             {"for", parse_for},
+	             {"set", parse_set},
+	             {"macro", parse_macro},
+	             {"filter", parse_filter_block},
+	             {"with", parse_with},
+	             {"generation", parse_generation},
+	             {"break", parse_jump},
+	             {"continue", parse_jump}};
 	if (p->token.kind != TOKEN_NAME)
 		parser_fail(p, "a tag's name");
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -363,8 +340,8 @@ static const struct node* parse_statement(struct parser* p) {
 
 /* ---- filters and tests -------------------------------------------------------------------- */
 
-/* Jinja refuses a template for an unknown filter or test, but within if and `a if b else c` (soft) only when
- * it is met; what has a scope of its own is not soft again. */
+/* A template is refused for an unknown filter or test, but within if and `a if b else c` (soft) only when it
+ * is met. */
 static void check_known(struct machine* m, const struct node* n, bool soft) {
 	machine_enter(m);
 	for (; n; n = n->c) {
@@ -372,13 +349,9 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 		if ((n->kind == NODE_FILTER || n->kind == NODE_TEST) && !n->table && !soft)
 			library_fail(m, n);
 		soft = soft || n->kind == NODE_IF || n->kind == NODE_CHOOSE;
-		const bool inner = soft && !(n->kind == NODE_FOR || n->kind == NODE_MACRO || n->kind == NODE_WITH ||
-		                             n->kind == NODE_SET_BLOCK || n->kind == NODE_FILTER_BLOCK ||
-		                             n->kind == NODE_SCOPE || n->kind == NODE_CALL_BLOCK);
-		check_known(m, n->a, soft);
-		check_known(m, n->b, n->kind == NODE_FOR ? soft : inner);
-		check_known(m, n->d, inner);
-		check_known(m, n->e, inner);
+		const struct node* const part[] = {n->a, n->b, n->d, n->e};
+		for (int i = 0; i < 4; i++)
+			check_known(m, part[i], soft);
 		for (int i = 0; i < n->n; i++)
 			check_known(m, n->item[i], soft);
 	}

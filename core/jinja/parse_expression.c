@@ -20,6 +20,7 @@ static const struct node* literal(struct parser* p, struct value v) {
 
 static const struct node* parse_name(struct parser* p) {
 	static const char* const known[][2] = {{"true", "True"}, {"false", "False"}, {"none", "None"}};
+	static const char* const surplus[] = {"varargs", "kwargs", "caller"};
 	struct node* const n = parser_node(p, NODE_NAME);
 	n->name = p->token.text;
 	for (int i = 0; i < 3; i++)
@@ -27,9 +28,8 @@ static const struct node* parse_name(struct parser* p) {
 			n->kind = NODE_LITERAL;
 			n->value = i == 2 ? value_none() : value_boolean(i == 0);
 		}
-	p->seen_varargs |= string_is(n->name, "varargs");
-	p->seen_kwargs |= string_is(n->name, "kwargs");
-	p->seen_caller |= string_is(n->name, "caller");
+	for (int i = 0; i < 3; i++)
+		n->flag |= p->in_macro && string_is(n->name, surplus[i]);
 	parser_next(p);
 	return n;
 }
@@ -101,8 +101,8 @@ const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
 	struct node* const tuple = parser_node(p, NODE_TUPLE);
 	bool comma = false;
 	for (;;) {
-		const bool ends = p->token.kind == TOKEN_PRINT_END || p->token.kind == TOKEN_BLOCK_END ||
-		                  parser_at(p, CLOSE) || parser_at_name(p, "recursive");
+		const bool ends =
+		    p->token.kind == TOKEN_PRINT_END || p->token.kind == TOKEN_BLOCK_END || parser_at(p, CLOSE);
 		if (ends)
 			break;
 		node_add(p->machine, tuple, parse_expression(p, choose));
@@ -307,46 +307,21 @@ static bool at_one_of(const struct parser* p, const enum operator* operators) {
 	return false;
 }
 
-/* Left to right over operands that `operand` reads. */
-static const struct node* parse_binary(struct parser* p, const enum operator* operators,
-                                       const struct node* (*operand)(struct parser*)) {
-	const struct node* n = operand(p);
-	while (at_one_of(p, operators)) {
+/* Left to right, what binds looser first. */
+static const struct node* parse_level(struct parser* p, int level) {
+	static const enum operator operators[][5] = {
+	    {PLUS, MINUS}, {TILDE}, {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO}, {POWER}};
+	if (level == sizeof operators / sizeof *operators)
+		return parse_unary(p, true);
+	const struct node* n = parse_level(p, level + 1);
+	while (at_one_of(p, operators[level])) {
 		struct node* const both = binary(p, NODE_BINARY, n);
 		both->operator= p->token.operator;
 		parser_next(p);
-		both->b = operand(p);
+		both->b = parse_level(p, level + 1);
 		n = both;
 	}
 	return n;
-}
-
-static const struct node* parse_factor(struct parser* p) { return parse_unary(p, true); }
-
-static const struct node* parse_power(struct parser* p) {
-	static const enum operator operators[] = {POWER, OPERATOR_NONE};
-	return parse_binary(p, operators, parse_factor);
-}
-
-static const struct node* parse_product(struct parser* p) {
-	static const enum operator operators[] = {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO, OPERATOR_NONE};
-	return parse_binary(p, operators, parse_power);
-}
-
-static const struct node* parse_concat(struct parser* p) {
-	const struct node* const first = parse_product(p);
-	if (!parser_at(p, TILDE))
-		return first;
-	struct node* const all = parser_node(p, NODE_CONCAT);
-	node_add(p->machine, all, first);
-	while (parser_take(p, TILDE))
-		node_add(p->machine, all, parse_product(p));
-	return all;
-}
-
-static const struct node* parse_sum(struct parser* p) {
-	static const enum operator operators[] = {PLUS, MINUS, OPERATOR_NONE};
-	return parse_binary(p, operators, parse_concat);
 }
 
 /* The comparison at the parser's place, passed over; OPERATOR_NONE when there is none. */
@@ -369,14 +344,14 @@ static enum operator take_comparison(struct parser* p) {
 }
 
 static const struct node* parse_compare(struct parser* p) {
-	const struct node* const first = parse_sum(p);
+	const struct node* const first = parse_level(p, 0);
 	struct node* chain = NULL;
 	for (enum operator o; (o = take_comparison(p)) != OPERATOR_NONE;) {
 		if (!chain)
 			chain = binary(p, NODE_COMPARE, first);
 		struct node* const operand = parser_node(p, NODE_OPERAND);
 		operand->operator= o;
-		operand->a = parse_sum(p);
+		operand->a = parse_level(p, 0);
 		node_add(p->machine, chain, operand);
 	}
 	return chain ? chain : first;
@@ -393,25 +368,20 @@ static const struct node* parse_not(struct parser* p) {
 	return n;
 }
 
-static const struct node* parse_and(struct parser* p) {
-	const struct node* n = parse_not(p);
-	while (parser_take_name(p, "and")) {
-		struct node* const both = binary(p, NODE_AND, n);
-		both->b = parse_not(p);
+/* Operands with a word between, left to right. */
+static const struct node* parse_joined(struct parser* p, const char* word, enum node_kind kind,
+                                       const struct node* (*operand)(struct parser*)) {
+	const struct node* n = operand(p);
+	while (parser_take_name(p, word)) {
+		struct node* const both = binary(p, kind, n);
+		both->b = operand(p);
 		n = both;
 	}
 	return n;
 }
 
-static const struct node* parse_or(struct parser* p) {
-	const struct node* n = parse_and(p);
-	while (parser_take_name(p, "or")) {
-		struct node* const both = binary(p, NODE_OR, n);
-		both->b = parse_and(p);
-		n = both;
-	}
-	return n;
-}
+static const struct node* parse_and(struct parser* p) { return parse_joined(p, "and", NODE_AND, parse_not); }
+static const struct node* parse_or(struct parser* p) { return parse_joined(p, "or", NODE_OR, parse_and); }
 
 const struct node* parse_expression(struct parser* p, bool choose) {
 	parser_nest(p);

@@ -34,7 +34,7 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 		const struct jinja_variable* const v = &call->variable[i];
 		struct value value;
 		if (v->form == JINJA_WORDS)
-			value = value_string(string_new(m, v->text, v->size, false));
+			value = value_string(string_new(m, v->text, v->size));
 		else
 			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_word);
 		if (v->form == JINJA_MEMBERS)

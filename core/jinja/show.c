@@ -101,15 +101,6 @@ static void write_dict(struct builder* b, const struct dict* d) {
 	builder_words(b, "}");
 }
 
-static void write_number(struct builder* b, struct value v) {
-	char text[40];
-	if (v.kind == INTEGER)
-		snprintf(text, sizeof text, "%" PRId64, v.integer);
-	else
-		float_text(v.number, text);
-	builder_words(b, text);
-}
-
 static void write_range(struct builder* b, const struct list* list) {
 	char text[80];
 	const int64_t first = list->n ? list->item[0].integer : 0;
@@ -133,45 +124,30 @@ static void write_list(struct builder* b, struct value v) {
 }
 
 void value_write_repr(struct builder* b, struct value v) {
+	char text[40];
 	machine_enter(b->machine);
-	switch (v.kind) {
-	case UNDEFINED:
-		builder_words(b, "Undefined");
-		break;
-	case NONE:
-		builder_words(b, "None");
-		break;
-	case BOOLEAN:
+	if (v.kind == UNDEFINED || v.kind == NONE)
+		builder_words(b, v.kind == NONE ? "None" : "Undefined");
+	else if (v.kind == BOOLEAN)
 		builder_words(b, v.boolean ? "True" : "False");
-		break;
-	case INTEGER:
-	case FLOAT:
-		write_number(b, v);
-		break;
-	case STRING:
-		if (v.string->markup)
-			builder_words(b, "Markup(");
+	else if (value_is_number(v)) {
+		if (v.kind == FLOAT)
+			float_text(v.number, text);
+		else
+			snprintf(text, sizeof text, "%" PRId64, v.integer);
+		builder_words(b, text);
+	} else if (v.kind == STRING) {
+		builder_words(b, v.string->markup ? "Markup(" : "");
 		write_quoted(b, v.string);
-		if (v.string->markup)
-			builder_words(b, ")");
-		break;
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
+		builder_words(b, v.string->markup ? ")" : "");
+	} else if (v.kind >= LIST && v.kind <= VIEW)
 		write_list(b, v);
-		break;
-	case DICT:
+	else if (v.kind == DICT || v.kind == NAMESPACE) {
+		builder_words(b, v.kind == NAMESPACE ? "<Namespace " : "");
 		write_dict(b, v.dict);
-		break;
-	case NAMESPACE:
-		builder_words(b, "<Namespace ");
-		write_dict(b, v.dict);
-		builder_words(b, ">");
-		break;
-	default: /* Python would write an address */
+		builder_words(b, v.kind == NAMESPACE ? ">" : "");
+	} else /* Python would write an address */
 		machine_fail(b->machine, "a value of type '%s' has no text", value_type(v));
-	}
 	machine_leave(b->machine);
 }
 

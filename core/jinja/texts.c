@@ -22,7 +22,7 @@ static bool is_cased(uint32_t code) {
 	return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
 }
 
-enum letter { LOWER, UPPER, TITLE, SWAP };
+enum letter { LOWER, UPPER, TITLE };
 
 static void write_case(struct builder* b, uint32_t code, enum letter to, bool foreign) {
 	const utf8proc_int32_t c = (utf8proc_int32_t)code;
@@ -30,8 +30,6 @@ static void write_case(struct builder* b, uint32_t code, enum letter to, bool fo
 		builder_code(b, code, foreign);
 		return;
 	}
-	if (to == SWAP)
-		to = utf8proc_tolower(c) != c ? LOWER : UPPER;
 	if (code == 0xDF && to != LOWER) { /* ß has no capital of one character */
 		builder_add(b, to == UPPER ? "SS" : "Ss", 2, foreign);
 		return;
@@ -60,7 +58,7 @@ static const struct string* with_case(struct machine* m, const struct string* s,
 const struct string* string_lower(struct machine* m, const struct string* s) {
 	return with_case(m, s, LOWER, LOWER, false);
 }
-const struct string* string_upper(struct machine* m, const struct string* s) {
+static const struct string* string_upper(struct machine* m, const struct string* s) {
 	return with_case(m, s, UPPER, UPPER, false);
 }
 
@@ -139,20 +137,6 @@ static struct value all_in_case(struct machine* m, struct call* c) {
 	return value_boolean(cased && string_equal(m, s, with_case(m, s, to, to, false)));
 }
 
-static struct value filter_wordcount(struct machine* m, struct call* c) {
-	const struct string* const s = value_show(m, c->self);
-	int64_t n = 0;
-	bool before = false;
-	uint32_t code;
-	for (size_t at = 0, length; at < s->size; at += length) {
-		length = string_character(s, at, &code);
-		const bool word = code == '_' || classes_of(code) & (LETTER | NUMERIC);
-		n += word && !before;
-		before = word;
-	}
-	return value_integer(n);
-}
-
 /* ---- ends --------------------------------------------------------------------------------- */
 
 /* how: which ends are meant */
@@ -206,40 +190,6 @@ static struct value remove_end(struct machine* m, struct call* c) {
 		return c->self;
 	return value_string(c->how == LEFT ? string_part(m, c->self.string, w->size, n)
 	                                   : string_part(m, c->self.string, 0, n - w->size));
-}
-
-/* ---- width -------------------------------------------------------------------------------- */
-
-/* how: where the room goes */
-static struct value justify(struct machine* m, struct call* c) {
-	const struct string *const s = value_show(m, c->self), *const fill = argument_string(
-	                                                           m, c->given[1], c->name, string_of(m, " "));
-	const int64_t width = argument_integer(m, c->given[0], c->name, 80);
-	const int64_t length = string_length(m, s), room = width > length ? width - length : 0;
-	const int64_t before = c->how == (LEFT | RIGHT) ? room / 2 + (room & width & 1)
-	                       : c->how == LEFT         ? room
-	                                                : 0;
-	struct builder b = {.machine = m};
-	if (string_length(m, fill) != 1)
-		machine_fail(m, "The fill character must be exactly one character long");
-	for (int64_t i = 0; i < before; i++)
-		builder_string(&b, fill);
-	builder_string(&b, s);
-	for (int64_t i = before; i < room; i++)
-		builder_string(&b, fill);
-	return marked_as(m, builder_end(&b), s);
-}
-
-static struct value zfill(struct machine* m, struct call* c) {
-	const struct string* const s = c->self.string;
-	const size_t sign = s->size && (s->data[0] == '-' || s->data[0] == '+');
-	int64_t room = argument_integer(m, c->given[0], c->name, 0) - string_length(m, s);
-	struct builder b = {.machine = m};
-	builder_part(&b, s, 0, sign);
-	for (; room > 0; room--)
-		builder_words(&b, "0");
-	builder_part(&b, s, sign, s->size);
-	return marked_as(m, builder_end(&b), s);
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */
@@ -354,20 +304,6 @@ static void split_words(struct machine* m, const struct string* s, int64_t most,
 	}
 }
 
-/* The same from the right: the words, all but the last `most` of them joined as they stood. */
-static void split_words_right(struct machine* m, const struct string* s, int64_t most, struct list* list) {
-	struct list* const all = value_list(m, LIST).list;
-	split_words(m, s, -1, all);
-	const int64_t first = most < 0 || most >= all->n ? 0 : all->n - most;
-	if (first > 0) {
-		const struct string* const last = all->item[first - 1].string;
-		const size_t end = (size_t)(last->data - s->data) + last->size;
-		add_part(m, list, s, 0, end);
-	}
-	for (int64_t i = first; i < all->n; i++)
-		list_add(m, list, all->item[i]);
-}
-
 static void split_at(struct machine* m, const struct string* s, const struct string* by, int64_t most,
                      struct list* list) {
 	size_t start = 0;
@@ -401,10 +337,12 @@ static struct value split(struct machine* m, struct call* c) {
 	const int64_t most = argument_integer(m, c->given[1], c->name, -1);
 	if (by && by->size == 0)
 		machine_fail(m, "empty separator");
+	if (!by && c->how == RIGHT && most >= 0)
+		machine_fail(m, "rsplit at white space, only so often, is not known here");
 	if (by)
 		(c->how == RIGHT ? split_at_right : split_at)(m, c->self.string, by, most, out.list);
 	else
-		(c->how == RIGHT ? split_words_right : split_words)(m, c->self.string, most, out.list);
+		split_words(m, c->self.string, most, out.list);
 	return out;
 }
 
@@ -413,7 +351,8 @@ static bool ends_line(uint32_t code) {
 	       code == 0x2028 || code == 0x2029;
 }
 
-struct list* string_lines(struct machine* m, const struct string* s, bool keep) {
+/* The lines, without what ends them unless `keep`. */
+static struct list* string_lines(struct machine* m, const struct string* s, bool keep) {
 	struct list* const lines = value_list(m, LIST).list;
 	size_t start = 0;
 	uint32_t code;
@@ -494,30 +433,11 @@ static struct value filter_indent(struct machine* m, struct call* c) {
 	return value_string(builder_end(&b));
 }
 
-static struct value filter_truncate(struct machine* m, struct call* c) {
-	const struct string *s = argument_string(m, c->self, "truncate", NULL), *const end = argument_string(
-	                                                                            m, c->given[2], "truncate",
-	                                                                            string_of(m, "..."));
-	const int64_t length = argument_integer(m, c->given[0], "truncate", 255), tail = string_length(m, end);
-	if (length < tail)
-		machine_fail(m, "truncate: expected a length of at least %d, found %d", (int)tail, (int)length);
-	if (string_length(m, s) <= length + argument_integer(m, c->given[3], "truncate", 5))
-		return c->self;
-	s = string_part(m, s, 0, string_offset(m, s, length - tail));
-	const struct string space = {.data = " ", .size = 1};
-	const size_t cut = value_truth(c->given[1]) ? SIZE_MAX : string_find_last(m, s, &space, 0, s->size);
-	struct builder b = {.machine = m};
-	builder_part(&b, s, 0, cut == SIZE_MAX ? s->size : cut);
-	builder_string(&b, end);
-	return value_string(builder_end(&b));
-}
-
 const struct routine text_methods[] = {
     {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
     {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
     {"title", change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
     {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-    {"swapcase", change_case, CASES(SWAP, SWAP), 0, {NULL}},
     {"casefold", change_case, CASES(LOWER, LOWER), 0, {NULL}},
     {"isdigit", all_are, DECIMAL, 0, {NULL}},
     {"isdecimal", all_are, DECIMAL, 0, {NULL}},
@@ -535,10 +455,6 @@ const struct routine text_methods[] = {
     {"endswith", test_end, RIGHT, 1, {"prefix", "start", "end"}},
     {"removeprefix", remove_end, LEFT, 1, {"affix"}},
     {"removesuffix", remove_end, RIGHT, 1, {"affix"}},
-    {"center", justify, LEFT | RIGHT, 1, {"width", "fillchar"}},
-    {"ljust", justify, RIGHT, 1, {"width", "fillchar"}},
-    {"rjust", justify, LEFT, 1, {"width", "fillchar"}},
-    {"zfill", zfill, 0, 1, {"width"}},
     {"find", find, 0, 1, {"sub", "start", "end"}},
     {"rfind", find, LAST, 1, {"sub", "start", "end"}},
     {"index", find, FAILING, 1, {"sub", "start", "end"}},
@@ -555,18 +471,14 @@ const struct routine text_methods[] = {
     {NULL, NULL, 0, 0, {NULL}}};
 
 /* Filters are asked of anything, and show it first. */
-const struct routine text_filters[] = {
-    {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
-    {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
-    {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-    {"title", filter_title, 0, 0, {NULL}},
-    {"trim", strip, LEFT | RIGHT, 0, {"chars"}},
-    {"center", justify, LEFT | RIGHT, 0, {"width"}},
-    {"indent", filter_indent, 0, 0, {"width", "first", "blank"}},
-    {"truncate", filter_truncate, 0, 0, {"length", "killwords", "end", "leeway"}},
-    {"wordcount", filter_wordcount, 0, 0, {NULL}},
-    {"replace", filter_replace, 0, 2, {"old", "new", "count"}},
-    {NULL, NULL, 0, 0, {NULL}}};
+const struct routine text_filters[] = {{"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
+                                       {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
+                                       {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
+                                       {"title", filter_title, 0, 0, {NULL}},
+                                       {"trim", strip, LEFT | RIGHT, 0, {"chars"}},
+                                       {"indent", filter_indent, 0, 0, {"width", "first", "blank"}},
+                                       {"replace", filter_replace, 0, 2, {"old", "new", "count"}},
+                                       {NULL, NULL, 0, 0, {NULL}}};
 
 const struct routine text_tests[] = {{"upper", all_in_case, UPPER, 0, {NULL}},
                                      {"lower", all_in_case, LOWER, 0, {NULL}},

@@ -53,30 +53,18 @@ double value_number(struct value v) {
 
 static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
 
+/* Of those that are read more than once. */
+static bool is_list(struct value v) { return v.kind >= LIST && v.kind <= VIEW; }
+
 bool value_truth(struct value v) {
-	switch (v.kind) {
-	case ABSENT:
-	case UNDEFINED:
-	case NONE:
-		return false;
-	case BOOLEAN:
-		return v.boolean;
-	case INTEGER:
-		return v.integer != 0;
-	case FLOAT:
-		return v.number < 0 || v.number > 0 || isnan(v.number);
-	case STRING:
+	const double number = value_is_number(v) ? value_number(v) : 0;
+	if (value_is_number(v))
+		return number < 0 || number > 0 || isnan(number);
+	if (v.kind == STRING)
 		return v.string->size > 0;
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
-		return v.list->n > 0;
-	case DICT:
-		return v.dict->n > 0;
-	default:
-		return true;
-	}
+	if (is_list(v) || v.kind == DICT)
+		return (v.kind == DICT ? v.dict->n : v.list->n) > 0;
+	return v.kind > NONE;
 }
 
 void value_fail_undefined(struct machine* m, struct value v) {
@@ -129,34 +117,14 @@ bool value_equal(struct machine* m, struct value a, struct value b) {
 		return false;
 	bool equal = true;
 	machine_enter(m);
-	switch (a.kind) {
-	case STRING:
+	if (a.kind == STRING)
 		equal = string_equal(m, a.string, b.string);
-		break;
-	case LIST:
-	case TUPLE:
-	case RANGE:
+	else if (a.kind >= LIST && a.kind <= RANGE)
 		equal = equal_lists(m, a.list, b.list);
-		break;
-	case VIEW:
-	case ITERATOR:
-		equal = a.list == b.list;
-		break;
-	case DICT:
+	else if (a.kind == DICT)
 		equal = equal_dicts(m, a.dict, b.dict);
-		break;
-	case NAMESPACE:
-		equal = a.dict == b.dict;
-		break;
-	case LOOP:
-	case FUNCTION:
-	case METHOD:
-	case MACRO:
-		equal = a.function == b.function;
-		break;
-	default:
-		break;
-	}
+	else if (a.kind > STRING)
+		equal = a.list == b.list; /* the same one, whatever it is */
 	machine_leave(m);
 	return equal;
 }
@@ -194,68 +162,21 @@ bool value_is_key(struct value v) {
 	return v.kind == NONE || v.kind == STRING || value_is_number(v);
 }
 
-static uint64_t mix_hash(uint64_t h) {
-	h ^= h >> 33;
-	h *= 0xff51afd7ed558ccdu;
-	return h ^ h >> 33;
+static bool same_key(struct machine* m, struct value a, struct value b) {
+	if (a.kind == STRING && b.kind == STRING)
+		return a.string->size == b.string->size &&
+		       memcmp(a.string->data, b.string->data, a.string->size) == 0;
+	return a.kind != STRING && b.kind != STRING && value_equal(m, a, b);
 }
 
-/* FNV-1a. */
-static uint64_t hash_bytes(const char* data, size_t size) {
-	uint64_t h = 0xcbf29ce484222325u;
-	for (size_t i = 0; i < size; i++)
-		h = (h ^ (uint8_t)data[i]) * 0x100000001b3u;
-	return h;
-}
-
-static uint64_t hash(struct machine* m, struct value v) {
-	if (v.kind == STRING) {
-		machine_charge(m, v.string->size);
-		const uint64_t h = hash_bytes(v.string->data, v.string->size);
-		return h ^ h >> 32;
-	}
-	if (v.kind == TUPLE) {
-		uint64_t h = 1;
-		for (int i = 0; i < v.list->n; i++)
-			h = mix_hash(h + hash(m, v.list->item[i]));
-		return h;
-	}
-	if (v.kind == NONE)
-		return 7;
-	const double d = value_number(v);
-	uint64_t bits;
-	memcpy(&bits, &(double){d + 0.0}, sizeof bits);
-	return mix_hash(bits);
-}
-
-enum { FEW = 12 }; /* entries that are looked through one by one */
-
-static void index_dict(struct machine* m, struct dict* d) {
-	const int n = d->n_slots ? 4 * d->n_slots : 64;
-	d->slot = machine_alloc(m, (size_t)n * sizeof *d->slot);
-	memset(d->slot, 0, (size_t)n * sizeof *d->slot);
-	d->n_slots = n;
-	for (int i = 0; i < d->n; i++) {
-		int at = (int)(hash(m, d->entry[i].key) & (uint64_t)(n - 1));
-		while (d->slot[at])
-			at = (at + 1) & (n - 1);
-		d->slot[at] = i + 1;
-	}
-}
-
+/* One by one: dicts are small, and keys looked at are counted as work. */
 struct value* dict_find(struct machine* m, const struct dict* d, struct value key) {
 	if (!value_is_key(key))
 		machine_fail(m, "unhashable type: '%s'", value_type(key));
-	if (!d->n_slots) {
-		for (int i = 0; i < d->n; i++)
-			if (value_equal(m, d->entry[i].key, key))
-				return &d->entry[i].value;
-		return NULL;
-	}
-	int at = (int)(hash(m, key) & (uint64_t)(d->n_slots - 1));
-	for (; d->slot[at]; at = (at + 1) & (d->n_slots - 1))
-		if (value_equal(m, d->entry[d->slot[at] - 1].key, key))
-			return &d->entry[d->slot[at] - 1].value;
+	machine_charge(m, (size_t)d->n * (4 + (key.kind == STRING ? key.string->size / 4 : 0)));
+	for (int i = 0; i < d->n; i++)
+		if (same_key(m, d->entry[i].key, key))
+			return &d->entry[i].value;
 	return NULL;
 }
 
@@ -271,14 +192,6 @@ void dict_set(struct machine* m, struct dict* d, struct value key, struct value 
 	}
 	d->entry = machine_grow(m, d->entry, &d->capacity, d->n + 1, sizeof *d->entry);
 	d->entry[d->n++] = (struct entry){key, v};
-	if (d->n > FEW && 2 * d->n > d->n_slots) {
-		index_dict(m, d);
-	} else if (d->n_slots) {
-		int at = (int)(hash(m, key) & (uint64_t)(d->n_slots - 1));
-		while (d->slot[at])
-			at = (at + 1) & (d->n_slots - 1);
-		d->slot[at] = d->n;
-	}
 }
 
 /* ---- containers --------------------------------------------------------------------------- */
@@ -301,12 +214,9 @@ static const struct list* characters(struct machine* m, const struct string* s) 
 
 const struct list* value_items(struct machine* m, struct value v) {
 	static const struct list empty = {0};
-	switch (v.kind) {
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
+	if (is_list(v))
 		return v.list;
+	switch (v.kind) {
 	case ITERATOR: {
 		struct list rest = *v.list;
 		rest.item = rest.item ? rest.item + rest.at : NULL;
@@ -332,21 +242,9 @@ const struct list* value_items(struct machine* m, struct value v) {
 }
 
 int64_t value_length(struct machine* m, struct value v) {
-	switch (v.kind) {
-	case STRING:
+	if (v.kind == STRING)
 		return string_length(m, v.string);
-	case LIST:
-	case TUPLE:
-	case RANGE:
-	case VIEW:
-		return v.list->n;
-	case DICT:
-		return v.dict->n;
-	case UNDEFINED:
-		return 0;
-	default:
-		return -1;
-	}
+	return is_list(v) ? v.list->n : v.kind == DICT ? v.dict->n : v.kind == UNDEFINED ? 0 : -1;
 }
 
 bool value_in(struct machine* m, struct value v, struct value container) {

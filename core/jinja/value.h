@@ -57,8 +57,6 @@ struct entry {
 struct dict { /* in the order of first insertion */
 	struct entry* entry;
 	int n, capacity;
-	int32_t* slot; /* (n_slots, a power of two) entry + 1, once there are many; open-addressed */
-	int n_slots;
 };
 
 /* Arguments of a call. */

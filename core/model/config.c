@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/error_in.h"
 #include "core/files/json.h"
 
 enum { LARGEST = 1 << 24 }; /* of any size in a config: no product of two overflows 64 bits */
@@ -18,6 +19,7 @@ struct source {
 	struct config* config;
 	struct error* error;
 };
+#define fail(s, ...) error_in((s)->error, (s)->file, __VA_ARGS__)
 
 /* Each keeps *out where the field is not there. */
 static bool read_int(const struct source* s, const char* field, int low, int high, int* out) {
@@ -41,7 +43,7 @@ static struct source within(const struct source* s, const cJSON* object) {
 
 static bool required(const struct source* s, const char* field, int high, int* out) {
 	if (!json_field(s->json, field))
-		return error_set(s->error, "%s: %s is missing", s->file, field);
+		return fail(s, "%s is missing", field);
 	return read_int(s, field, 1, high, out);
 }
 
@@ -88,8 +90,8 @@ static bool check_refused(const struct source* s) {
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		const cJSON* value = json_field(s->json, refused[i].field);
 		if (!is_neutral(value, refused[i].neutral) && !(refused[i].read_by >> s->config->family->special & 1))
-			return error_set(s->error, "%s: %s is %s, which this runtime does not do", s->file,
-			                 refused[i].field, json_show(value, shown, sizeof shown));
+			return fail(s, "%s is %s, which this runtime does not do", refused[i].field,
+			            json_show(value, shown, sizeof shown));
 	}
 	return true;
 }
@@ -105,7 +107,7 @@ static bool read_type(const struct source* s, const char** type) {
 static bool enter_text_config(struct source* s, const char* type) {
 	const cJSON* inner = json_field(s->json, "text_config");
 	if (!cJSON_IsObject(inner))
-		return error_set(s->error, "%s: text_config is missing, which a %.60s has", s->file, type);
+		return fail(s, "text_config is missing, which a %.60s has", type);
 	s->outer = s->json;
 	s->json = inner;
 	return true;
@@ -117,7 +119,7 @@ static bool read_family(struct source* s) {
 	if (!read_type(s, &type))
 		return false;
 	if (!type)
-		return error_set(s->error, "%s: model_type is missing", s->file);
+		return fail(s, "model_type is missing");
 	s->config->family = family_within(type);
 	if (s->config->family) {
 		if (!enter_text_config(s, type) || !read_type(s, &type))
@@ -126,9 +128,8 @@ static bool read_family(struct source* s) {
 			return true;
 	}
 	s->config->family = family_by_name(type);
-	return s->config->family ||
-	       error_set(s->error, "%s: model_type is \"%.60s\", which is not supported; supported are %s",
-	                 s->file, type, family_names(list, sizeof list));
+	return s->config->family || fail(s, "model_type is \"%.60s\", which is not supported; supported are %s",
+	                                 type, family_names(list, sizeof list));
 }
 
 static bool read_activation(const struct source* s) {
@@ -149,19 +150,18 @@ static bool read_activation(const struct source* s) {
 			s->config->shape.activation = known[i].activation;
 			return true;
 		}
-	return error_set(s->error,
-	                 "%s: %s is \"%.60s\", which is not supported; supported are silu and gelu_pytorch_tanh",
-	                 s->file, field, name);
+	return fail(s, "%s is \"%.60s\", which is not supported; supported are silu and gelu_pytorch_tanh", field,
+	            name);
 }
 
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return error_set(s->error,
-	                 "%s: quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	                 "awq of 4 bits, "
-	                 "mxfp4, fp8 and compressed-tensors' float-quantized are, and GGUF's types",
-	                 s->file, method ? method : "", what, value);
+	return fail(s,
+	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
+	            "awq of 4 bits, "
+	            "mxfp4, fp8 and compressed-tensors' float-quantized are, and GGUF's types",
+	            method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
@@ -215,8 +215,7 @@ static bool read_quantization(const struct source* s) {
 	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
 	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
 	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
-		return error_set(s->error, "%s: quantization_config.weight_block_size is not a pair of sizes",
-		                 s->file);
+		return fail(s, "quantization_config.weight_block_size is not a pair of sizes");
 	s->config->fp8 = (struct fp8_blocks){(int)rows, (int)cols};
 	return true;
 }
@@ -245,8 +244,7 @@ static bool read_sizes(const struct source* s) {
 	m->norm_plus_one = f->norm_plus_one;
 	m->norm_epsilon = f->epsilon;
 	if (!f->head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
-		return error_set(s->error, "%s: hidden_size %d is not a multiple of num_attention_heads %d", s->file,
-		                 m->dim, m->heads);
+		return fail(s, "hidden_size %d is not a multiple of num_attention_heads %d", m->dim, m->heads);
 	return read_int(s, "num_key_value_heads", 1, LARGEST, &m->kv_heads) &&
 	       read_int(s, "head_dim", 1, LARGEST, &m->head_dim) &&
 	       read_int(s, "max_position_embeddings", 1, INT32_MAX / 2, &m->context) &&
@@ -259,14 +257,13 @@ static bool read_sizes(const struct source* s) {
 static bool read_types(const struct source* s, const cJSON* types) {
 	struct model_shape* m = &s->config->shape;
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
-		return error_set(s->error, "%s: layer_types is not an array of %d names", s->file, m->n_blocks);
+		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
 	const cJSON* type = types->child;
 	for (int b = 0; b < m->n_blocks; b++, type = type->next) {
 		if (cJSON_IsString(type) && strcmp(type->valuestring, "sliding_attention") == 0)
 			block_set_put(&m->sliding, b);
 		else if (!cJSON_IsString(type) || strcmp(type->valuestring, "full_attention") != 0)
-			return error_set(s->error, "%s: layer_types[%d] is neither full_attention nor sliding_attention",
-			                 s->file, b);
+			return fail(s, "layer_types[%d] is neither full_attention nor sliding_attention", b);
 	}
 	return true;
 }
@@ -317,8 +314,7 @@ static bool read_window(const struct source* s) {
 	if (types ? !read_types(s, types) : m->sliding_window && !apply_rule(s, first))
 		return false;
 	if (used && slides_anywhere(m) && !m->sliding_window)
-		return error_set(s->error, "%s: layer_types has sliding_attention, but sliding_window is missing",
-		                 s->file);
+		return fail(s, "layer_types has sliding_attention, but sliding_window is missing");
 	if (!slides_anywhere(m))
 		m->sliding_window = 0;
 	if (!m->sliding_window)
@@ -346,30 +342,28 @@ static float rope_long_attention(float factor, int original_context) {
 static bool read_factors(const struct source* s, const char* field, int n, float* out) {
 	const cJSON* list = json_field(s->json, field);
 	if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n)
-		return error_set(s->error, "%s: rope_scaling.%s is not an array of %d numbers", s->file, field, n);
+		return fail(s, "rope_scaling.%s is not an array of %d numbers", field, n);
 	const cJSON* value = list->child;
 	for (int i = 0; i < n; i++, value = value->next) {
 		if (!cJSON_IsNumber(value) || !(value->valuedouble > 1e-6) || !(value->valuedouble < 1e9))
-			return error_set(s->error, "%s: rope_scaling.%s[%d] is not a positive number", s->file, field, i);
+			return fail(s, "rope_scaling.%s[%d] is not a positive number", field, i);
 		out[i] = (float)value->valuedouble;
 	}
 	return true;
 }
 
-static bool read_longrope(const struct source* s, bool has_factor, struct rope* r) {
+static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
 	if (s->config->factors)
-		return error_set(s->error, "%s: two LongRoPE scalings, which this runtime does not do", s->file);
+		return fail(s, "two LongRoPE scalings, which this runtime does not do");
 	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
 	if (!s->config->factors)
-		return error_set(s->error, "%s: out of memory", s->file);
+		return fail(s, "out of memory");
 	r->short_factor = s->config->factors;
 	r->long_factor = s->config->factors + n;
 	if (!read_factors(s, "short_factor", n, s->config->factors) ||
 	    !read_factors(s, "long_factor", n, s->config->factors + n))
 		return false;
-	if (!has_factor)
-		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	r->attention_factor = rope_long_attention(r->factor, r->original_context);
 	return true;
 }
@@ -381,12 +375,12 @@ static bool read_llama3(const struct source* s, struct rope* r) {
 	    !read_float(s, "high_freq_factor", 1e-6, 1e6, &r->high_frequency_factor))
 		return false;
 	if (r->high_frequency_factor <= r->low_frequency_factor)
-		return error_set(s->error, "%s: rope_scaling.high_freq_factor %g is not above low_freq_factor %g",
-		                 s->file, (double)r->high_frequency_factor, (double)r->low_frequency_factor);
+		return fail(s, "rope_scaling.high_freq_factor %g is not above low_freq_factor %g",
+		            (double)r->high_frequency_factor, (double)r->low_frequency_factor);
 	return true;
 }
 
-static bool read_yarn(const struct source* s, bool has_factor, struct rope* r) {
+static bool read_yarn(const struct source* s, struct rope* r) {
 	float mscale = 0, mscale_all_dim = 0;
 	r->whole_turns = true;
 	r->beta_fast = 32;
@@ -396,8 +390,6 @@ static bool read_yarn(const struct source* s, bool has_factor, struct rope* r) {
 	    !read_float(s, "mscale_all_dim", 0, 1e6, &mscale_all_dim) ||
 	    !read_bool(s, "truncate", &r->whole_turns))
 		return false;
-	if (!has_factor)
-		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	r->attention_factor = rope_yarn_attention(r->factor, mscale, mscale_all_dim);
 	return true;
 }
@@ -422,17 +414,16 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 				r->scaling = ROPE_LONGROPE;
 			return true;
 		}
-	return error_set(
-	    s->error,
-	    "%s: rope_scaling.rope_type is \"%.60s\", which is not supported; supported are default, linear, "
-	    "dynamic, llama3, yarn and longrope",
-	    s->file, name);
+	return fail(s,
+	            "rope_scaling.rope_type is \"%.60s\", which is not supported; supported are default, linear, "
+	            "dynamic, llama3, yarn and longrope",
+	            name);
 }
 
 static bool read_scaling(const struct source* s, const cJSON* scaling, struct rope* r) {
 	const struct source in = within(s, scaling);
 	if (!cJSON_IsObject(scaling))
-		return error_set(s->error, "%s: rope_scaling is not a JSON object", s->file);
+		return fail(s, "rope_scaling is not a JSON object");
 	if (!scaling_kind(&in, r))
 		return false;
 	const bool has_factor = json_field(scaling, "factor") != NULL;
@@ -444,29 +435,20 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, struct ro
 	    (!read_int(s, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context) ||
 	     !read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context)))
 		return false;
-	bool good = true;
-	switch (r->scaling) {
-	case ROPE_NONE:
+	const bool by_length = r->scaling == ROPE_YARN || r->scaling == ROPE_LONGROPE;
+	if (r->scaling == ROPE_NONE) {
 		r->factor = 1;
 		r->original_context = 0;
 		return true;
-	case ROPE_LINEAR:
-	case ROPE_DYNAMIC:
-		if (!has_factor)
-			return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
-		return true;
-	case ROPE_LLAMA3:
-		if (!has_factor)
-			return error_set(s->error, "%s: rope_scaling.factor is missing", s->file);
-		return read_llama3(&in, r);
-	case ROPE_YARN:
-		good = read_yarn(&in, has_factor, r);
-		break;
-	case ROPE_LONGROPE:
-		good = read_longrope(&in, has_factor, r);
-		break;
 	}
-	return good && read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor);
+	if (!has_factor && !by_length)
+		return fail(s, "rope_scaling.factor is missing");
+	if (!has_factor)
+		r->factor = (float)((double)s->config->shape.context / r->original_context);
+	if (r->scaling == ROPE_LLAMA3)
+		return read_llama3(&in, r);
+	return !by_length || ((r->scaling == ROPE_YARN ? read_yarn(&in, r) : read_longrope(&in, r)) &&
+	                      read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor));
 }
 
 /* One kind of blocks' RoPE out of its parameters, which may be absent. */
@@ -480,11 +462,10 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, float
 	    !read_float(&in, "partial_rotary_factor", 0.01, 1, &rotary))
 		return false;
 	if (rotary < 1 && s->config->family->rotary == 0)
-		return error_set(
-		    s->error,
-		    "%s: partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
-		    "glm4 and stablelm",
-		    s->file, (double)rotary, s->config->family->name);
+		return fail(s,
+		            "partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
+		            "glm4 and stablelm",
+		            (double)rotary, s->config->family->name);
 	r->dim = (int)((double)s->config->shape.head_dim * (double)rotary);
 	return !parameters || read_scaling(s, parameters, r);
 }
@@ -509,8 +490,7 @@ static bool read_rope(const struct source* s) {
 		return false;
 	if (f->sliding_theta == 0)
 		return !by_kind ||
-		       error_set(s->error, "%s: rope_parameters differ by kind of block, which %s does not read",
-		                 s->file, f->name);
+		       fail(s, "rope_parameters differ by kind of block, which %s does not read", f->name);
 	return !slides_anywhere(m) || read_one_rope(s, sliding, sliding_theta, rotary, &m->sliding_rope);
 }
 
@@ -552,20 +532,16 @@ static bool read_granite4(const struct source* s) {
 	const cJSON* one;
 	const char* positions = NULL;
 	if (!json_field(s->json, "num_local_experts"))
-		return error_set(s->error,
-		                 "%s: num_local_experts is missing, which stands for 8: experts beside a shared MLP "
-		                 "are not done",
-		                 s->file);
+		return fail(s, "num_local_experts is missing, which stands for 8: experts beside a shared MLP "
+		               "are not done");
 	if (!types)
 		types = json_field(s->json, "layers_block_type");
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
-		return error_set(s->error, "%s: layer_types is not an array of %d names", s->file, m->n_blocks);
+		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
 	cJSON_ArrayForEach (one, types)
 		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
 		    strstr(one->valuestring, "linear"))
-			return error_set(s->error,
-			                 "%s: layer_types has a block without attention, which this runtime does not do",
-			                 s->file);
+			return fail(s, "layer_types has a block without attention, which this runtime does not do");
 	if (!read_string(s, "position_embedding_type", &positions) ||
 	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
 		return false;
@@ -582,12 +558,12 @@ static bool read_smollm3(const struct source* s) {
 	if (!read_int(s, "no_rope_layer_interval", 1, LARGEST, &interval))
 		return false;
 	if (list && (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != m->n_blocks))
-		return error_set(s->error, "%s: no_rope_layers is not an array of %d numbers", s->file, m->n_blocks);
+		return fail(s, "no_rope_layers is not an array of %d numbers", m->n_blocks);
 	const cJSON* one = list ? list->child : NULL;
 	for (int b = 0; b < m->n_blocks; b++, one = one ? one->next : NULL) {
 		int64_t turned = (b + 1) % interval != 0;
 		if (one && !json_whole(one, 0, 1, &turned))
-			return error_set(s->error, "%s: no_rope_layers[%d] is neither 0 nor 1", s->file, b);
+			return fail(s, "no_rope_layers[%d] is neither 0 nor 1", b);
 		if (!turned)
 			block_set_put(&m->unrotated, b);
 	}
@@ -621,8 +597,7 @@ static bool read_expert_counts(const struct source* s, const char* other_name) {
 	    !read_int(s, "num_experts_per_tok", 1, MOST_EXPERTS, &m->experts_used))
 		return false;
 	return m->experts_used <= m->n_experts ||
-	       error_set(s->error, "%s: num_experts_per_tok is %d, of %d experts", s->file, m->experts_used,
-	                 m->n_experts);
+	       fail(s, "num_experts_per_tok is %d, of %d experts", m->experts_used, m->n_experts);
 }
 
 static bool read_mixtral(const struct source* s) {
@@ -653,8 +628,7 @@ static bool read_qwen3_moe(const struct source* s) {
 	for (one = one ? one->child : NULL; one; one = one->next) {
 		int64_t block;
 		if (!json_whole(one, 0, m->n_blocks - 1, &block))
-			return error_set(s->error, "%s: mlp_only_layers holds something that is no block of %d", s->file,
-			                 m->n_blocks);
+			return fail(s, "mlp_only_layers holds something that is no block of %d", m->n_blocks);
 		block_set_put(&s->config->dense, (int)block);
 	}
 	return true;
@@ -671,38 +645,23 @@ static bool read_gpt_oss(const struct source* s) {
 	if (!read_float(s, "swiglu_limit", 0, 1e6, &limit) || !read_float(s, "swiglu_alpha", 0, 1e6, &alpha))
 		return false;
 	if (limit < 7 || limit > 7 || fabsf(alpha - 1.702f) > 1e-6f)
-		return error_set(s->error,
-		                 "%s: swiglu_limit is %g and swiglu_alpha %g: this runtime does 7 and 1.702", s->file,
-		                 (double)limit, (double)alpha);
+		return fail(s, "swiglu_limit is %g and swiglu_alpha %g: this runtime does 7 and 1.702", (double)limit,
+		            (double)alpha);
 	return read_expert_counts(s, "num_experts");
 }
 
+static bool read_gemma2(const struct source* s) { return read_gemma(s, 50, 30); }
+static bool read_gemma3(const struct source* s) { return read_gemma(s, 0, 0); }
+
 static bool read_special(const struct source* s) {
-	switch (s->config->family->special) {
-	case SPECIAL_NONE:
-		return true;
-	case SPECIAL_GEMMA2:
-		return read_gemma(s, 50, 30);
-	case SPECIAL_GEMMA3:
-		return read_gemma(s, 0, 0);
-	case SPECIAL_GRANITE:
-		return read_granite(s);
-	case SPECIAL_GRANITE4:
-		return read_granite4(s);
-	case SPECIAL_SMOLLM3:
-		return read_smollm3(s);
-	case SPECIAL_EXAONE4:
-		return read_exaone4(s);
-	case SPECIAL_MINISTRAL3:
-		return read_ministral3(s);
-	case SPECIAL_MIXTRAL:
-		return read_mixtral(s);
-	case SPECIAL_QWEN3_MOE:
-		return read_qwen3_moe(s);
-	case SPECIAL_GPT_OSS:
-		return read_gpt_oss(s);
-	}
-	return true;
+	static bool (*const read[])(const struct source*) = {
+	    [SPECIAL_GEMMA2] = read_gemma2,         [SPECIAL_GEMMA3] = read_gemma3,
+	    [SPECIAL_GRANITE] = read_granite,       [SPECIAL_GRANITE4] = read_granite4,
+	    [SPECIAL_SMOLLM3] = read_smollm3,       [SPECIAL_EXAONE4] = read_exaone4,
+	    [SPECIAL_MINISTRAL3] = read_ministral3, [SPECIAL_MIXTRAL] = read_mixtral,
+	    [SPECIAL_QWEN3_MOE] = read_qwen3_moe,   [SPECIAL_GPT_OSS] = read_gpt_oss};
+	const enum special special = s->config->family->special;
+	return special == SPECIAL_NONE || read[special](s);
 }
 
 static bool read_bias(const struct source* s, const char* field, bool* out) {
@@ -750,7 +709,7 @@ static bool read_ends(const struct source* s) {
 	while (one) {
 		int64_t token;
 		if (!json_whole(one, -1, INT32_MAX, &token))
-			return error_set(s->error, "%s: eos_token_id is neither a token nor a list of tokens", s->file);
+			return fail(s, "eos_token_id is neither a token nor a list of tokens");
 		if (!config_add_end(s->config, token, s->file, "eos_token_id", s->error))
 			return false;
 		one = cJSON_IsArray(ends) ? one->next : NULL;
@@ -783,29 +742,31 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	return true;
 }
 
-bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
+static bool parse(struct config* c, const char* text, size_t size, const char* file,
+                  bool (*read)(struct source*), struct error* error) {
 	cJSON* json = json_parse(text, size, file, error);
-	if (!json)
-		return false;
 	struct source s = {json, NULL, file, c, error};
-	const bool good = (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) &&
-	                  read_family(&s) && check_refused(&s) && read_quantization(&s) && read_sizes(&s) &&
-	                  read_activation(&s) && read_window(&s) && read_parts(&s) && read_rope(&s) &&
-	                  read_ends(&s) && config_check(c, file, error);
+	const bool good =
+	    json && (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read(&s);
 	cJSON_Delete(json);
 	return good;
 }
 
+static bool read_config(struct source* s) {
+	return read_family(s) && check_refused(s) && read_quantization(s) && read_sizes(s) &&
+	       read_activation(s) && read_window(s) && read_parts(s) && read_rope(s) && read_ends(s) &&
+	       config_check(s->config, s->file, s->error);
+}
+
+static bool read_generation(struct source* s) { return read_ends(s); }
+
+bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
+	return parse(c, text, size, file, read_config, error);
+}
+
 bool config_parse_generation(struct config* c, const char* text, size_t size, const char* file,
                              struct error* error) {
-	cJSON* json = json_parse(text, size, file, error);
-	if (!json)
-		return false;
-	const struct source s = {json, NULL, file, c, error};
-	const bool good =
-	    (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read_ends(&s);
-	cJSON_Delete(json);
-	return good;
+	return parse(c, text, size, file, read_generation, error);
 }
 
 void config_free(struct config* c) {

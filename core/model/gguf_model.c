@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/error_in.h"
 #include "core/files/gguf.h"
 #include "core/files/mapping.h"
 #include "core/model/bind.h"
@@ -73,6 +74,7 @@ struct source {
 	char architecture[32];
 	struct error* error;
 };
+#define fail(s, ...) error_in((s)->error, (s)->gguf->file, __VA_ARGS__)
 
 static const char* key_of(const struct source* s, const char* key, char out[96]) {
 	snprintf(out, 96, "%s.%s", s->architecture, key);
@@ -96,7 +98,7 @@ static bool read_int(const struct source* s, const char* key, int low, int high,
 static bool required_int(const struct source* s, const char* key, int high, int* out) {
 	char name[96];
 	if (!has(s, key))
-		return error_set(s->error, "%s: %s is missing", s->gguf->file, key_of(s, key, name));
+		return fail(s, "%s is missing", key_of(s, key, name));
 	return read_int(s, key, 1, high, out);
 }
 
@@ -113,13 +115,12 @@ static bool read_architecture(struct source* s) {
 	if (!gguf_string(s->gguf, "general.architecture", &text, &size, s->error))
 		return false;
 	if (!text)
-		return error_set(s->error, "%s: general.architecture is missing", s->gguf->file);
+		return fail(s, "general.architecture is missing");
 	s->config->family = family_by_architecture(text, size);
 	if (!s->config->family) {
 		char list[300];
-		return error_set(
-		    s->error, "%s: general.architecture is \"%.*s\", which is not supported; supported are %s",
-		    s->gguf->file, (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
+		return fail(s, "general.architecture is \"%.*s\", which is not supported; supported are %s",
+		            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
 	}
 	snprintf(s->architecture, sizeof s->architecture, "%s", s->config->family->architecture);
 	return true;
@@ -131,30 +132,25 @@ static bool refuse_value(const struct source* s, const char* key) {
 	if (!read_float(s, key, -1e30, 1e30, &value))
 		return false;
 	if (value < 0 || value > 0)
-		return error_set(s->error, "%s: %s is %g, which this runtime does not do", s->gguf->file,
-		                 key_of(s, key, name), (double)value);
+		return fail(s, "%s is %g, which this runtime does not do", key_of(s, key, name), (double)value);
 	return true;
 }
 
 /* Keys that change the arithmetic in ways the pass does not know; zero stands for none. */
 static bool check_refused(const struct source* s) {
-	static const char* const refused[] = {"expert_shared_count", "attention.clamp_kqv",
-	                                      "attention.max_alibi_bias"};
-	static const char* const granite[] = {"logit_scale", "residual_scale", "embedding_scale",
-	                                      "attention.scale"};
+	static const char* const refused[] = {
+	    "expert_shared_count", "attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
+	    "residual_scale",      "embedding_scale",     "attention.scale"};
+	enum { GRANITES_OWN = 3 }; /* from here on */
+	const int n = s->config->family->special == SPECIAL_GRANITE ? GRANITES_OWN : 7;
 	char name[96];
 	bool causal = true;
-	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+	for (int i = 0; i < n; i++)
 		if (!refuse_value(s, refused[i]))
-			return false;
-	for (size_t i = 0; s->config->family->special != SPECIAL_GRANITE && i < sizeof granite / sizeof *granite;
-	     i++)
-		if (!refuse_value(s, granite[i]))
 			return false;
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
-	return causal ||
-	       error_set(s->error, "%s: %s is false, which this runtime does not do", s->gguf->file, name);
+	return causal || fail(s, "%s is false, which this runtime does not do", name);
 }
 
 static bool read_sizes(const struct source* s) {
@@ -168,8 +164,7 @@ static bool read_sizes(const struct source* s) {
 	m->kv_heads = m->heads;
 	m->head_dim = m->dim / m->heads;
 	if (!has(s, "attention.key_length") && m->dim % m->heads)
-		return error_set(s->error, "%s: embedding_length %d is not a multiple of attention.head_count %d",
-		                 s->gguf->file, m->dim, m->heads);
+		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
 	m->norm = s->config->family->norm;
 	m->norm_epsilon = 1e-5f;
@@ -181,8 +176,7 @@ static bool read_sizes(const struct source* s) {
 	        1, &m->norm_epsilon))
 		return false;
 	if (value_length && value_length != m->head_dim)
-		return error_set(s->error, "%s: attention.value_length %d is not attention.key_length %d",
-		                 s->gguf->file, value_length, m->head_dim);
+		return fail(s, "attention.value_length %d is not attention.key_length %d", value_length, m->head_dim);
 	return true;
 }
 
@@ -197,8 +191,7 @@ static bool read_factors(const struct source* s, const char* name, float* out) {
 	dtype_to_float(t.type, t.data, out, n);
 	for (int i = 0; i < n; i++)
 		if (!(out[i] > 1e-6f) || !(out[i] < 1e9f))
-			return error_set(s->error, "%s: tensor %s holds %g, expected positive factors", s->gguf->file,
-			                 name, (double)out[i]);
+			return fail(s, "tensor %s holds %g, expected positive factors", name, (double)out[i]);
 	return true;
 }
 
@@ -212,7 +205,7 @@ static bool read_factor_tensors(const struct source* s) {
 	const size_t n = (size_t)r->dim / 2;
 	s->config->factors = calloc(n ? n : 1, 2 * sizeof(float));
 	if (!s->config->factors)
-		return error_set(s->error, "%s: out of memory", s->gguf->file);
+		return fail(s, "out of memory");
 	r->short_factor = s->config->factors;
 	if (every)
 		return read_factors(s, "rope_freqs.weight", s->config->factors);
@@ -239,10 +232,10 @@ static bool scaling_kind(const struct source* s) {
 			r->scaling = known[i].scaling;
 			return true;
 		}
-	return error_set(s->error,
-	                 "%s: %s is \"%.*s\", which is not supported; supported are none, linear, yarn and "
-	                 "longrope",
-	                 s->gguf->file, name, (int)(size < 60 ? size : 60), text);
+	return fail(s,
+	            "%s is \"%.*s\", which is not supported; supported are none, linear, yarn and "
+	            "longrope",
+	            name, (int)(size < 60 ? size : 60), text);
 }
 
 static bool read_scaling(const struct source* s) {
@@ -452,7 +445,7 @@ static bool copy_name(const struct source* s, const char* key, char* out, size_t
 		return false;
 	*there = text != NULL;
 	if (n >= size)
-		return error_set(s->error, "%s: %s has %zu bytes, expected a short name", s->gguf->file, key, n);
+		return fail(s, "%s has %zu bytes, expected a short name", key, n);
 	if (n)
 		memcpy(out, text, n);
 	out[n] = '\0';
@@ -461,8 +454,7 @@ static bool copy_name(const struct source* s, const char* key, char* out, size_t
 
 static bool same_length(const struct source* s, const char* key, int n, int expected) {
 	return n == 0 || n == expected ||
-	       error_set(s->error, "%s: %s has %d elements, tokenizer.ggml.tokens %d", s->gguf->file, key, n,
-	                 expected);
+	       fail(s, "%s has %d elements, tokenizer.ggml.tokens %d", key, n, expected);
 }
 
 /* A token's id, or -1 when the file has none. */
@@ -474,8 +466,7 @@ static bool read_token(const struct source* s, const char* key, int n, int32_t* 
 	if (id == UINT32_MAX)
 		id = -1;
 	if (id >= n)
-		return error_set(s->error, "%s: %s is %lld, beyond the vocabulary of %d", s->gguf->file, key,
-		                 (long long)id, n);
+		return fail(s, "%s is %lld, beyond the vocabulary of %d", key, (long long)id, n);
 	*out = (int32_t)id;
 	return true;
 }
@@ -528,10 +519,10 @@ static bool refuse_charsmap(const struct source* s) {
 	const struct gguf_value* map = gguf_find(s->gguf, "tokenizer.ggml.precompiled_charsmap");
 	if (!map || (map->type == GGUF_ARRAY && map->n == 0))
 		return true;
-	return error_set(s->error,
-	                 "%s: tokenizer.ggml.precompiled_charsmap has %llu elements, which is not supported, "
-	                 "expected none (normalizer \"identity\")",
-	                 s->gguf->file, (unsigned long long)map->n);
+	return fail(s,
+	            "tokenizer.ggml.precompiled_charsmap has %llu elements, which is not supported, "
+	            "expected none (normalizer \"identity\")",
+	            (unsigned long long)map->n);
 }
 
 static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
@@ -541,7 +532,7 @@ static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	    !read_pieces(s, v))
 		return false;
 	if (!has_model)
-		return error_set(s->error, "%s: tokenizer.ggml.model is missing", s->gguf->file);
+		return fail(s, "tokenizer.ggml.model is missing");
 	struct gguf_vocabulary* w = &v->view;
 	w->model = v->model;
 	w->pre = has_pre ? v->pre : NULL;
@@ -561,38 +552,11 @@ static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 }
 
 /* Pieces that end a text in every vocabulary that has them, as llama.cpp finds them. */
-static const char* const end_pieces[] = {"<|eot_id|>",
-                                         "<|eom_id|>",
-                                         "<|im_end|>",
-                                         "<|end|>",
-                                         "<end_of_turn>",
-                                         "<|EOT|>",
-                                         "<|endoftext|>",
-                                         "<|return|>",
-                                         "<|call|>",
-                                         "<|flush|>",
-                                         "<|calls|>",
-                                         "<EOT>",
-                                         "_<EOT>",
-                                         "[EOT]",
-                                         "[EOS]",
-                                         "<|end_of_text|>",
-                                         "<end_of_utterance>",
-                                         "<eos>",
-                                         "<turn|>",
-                                         "<|tool_response>",
-                                         "</s>",
-                                         "<|file_sep|>",
-                                         "<|fim_pad|>",
-                                         "<fim-pad>",
-                                         "<fim_pad>",
-                                         "<PAD>",
-                                         "[PAD]",
-                                         "<|fim_repo|>",
-                                         "<|repo_name|>",
-                                         "<fim-repo>",
-                                         "<REPO>",
-                                         "<reponame>"};
+static const char end_pieces[] =
+    "<|eot_id|> <|eom_id|> <|im_end|> <|end|> <end_of_turn> <|EOT|> <|endoftext|> <|return|> "
+    "<|call|> <|flush|> <|calls|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> "
+    "<turn|> <|tool_response> </s> <|file_sep|> <|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] "
+    "<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>";
 
 /* Where these are there, another that usually ends a text does not. */
 static bool overruled(const struct model* model, const char* piece) {
@@ -617,11 +581,13 @@ static bool read_ends(const struct source* s, const struct model* model) {
 		    !config_add_end(s->config, id, s->gguf->file, keys[i], s->error))
 			return false;
 	}
-	for (size_t i = 0; i < sizeof end_pieces / sizeof *end_pieces; i++)
-		if (!overruled(model, end_pieces[i]) &&
-		    !config_add_end(s->config, tokenizer_find(model->tokenizer, end_pieces[i]), s->gguf->file,
-		                    end_pieces[i], s->error))
+	for (const char* at = end_pieces; *at; at += strcspn(at, " "), at += *at == ' ') {
+		char piece[32];
+		snprintf(piece, sizeof piece, "%.*s", (int)strcspn(at, " "), at);
+		if (!overruled(model, piece) && !config_add_end(s->config, tokenizer_find(model->tokenizer, piece),
+		                                                s->gguf->file, piece, s->error))
 			return false;
+	}
 	if (s->config->n_end_tokens == 0)
 		return config_add_end(s->config, tokenizer_eos(model->tokenizer), s->gguf->file,
 		                      "the tokenizer's end token", s->error);
@@ -634,8 +600,8 @@ static bool open_tokenizer(const struct source* s, struct model* model) {
 	if (good && s->config->shape.vocab == 0)
 		s->config->shape.vocab = v.view.n;
 	if (good && v.view.n > s->config->shape.vocab)
-		good = error_set(s->error, "%s: tokenizer.ggml.tokens has %d pieces, token_embd.weight only %d rows",
-		                 s->gguf->file, v.view.n, s->config->shape.vocab);
+		good = fail(s, "tokenizer.ggml.tokens has %d pieces, token_embd.weight only %d rows", v.view.n,
+		            s->config->shape.vocab);
 	if (good) {
 		struct error inner = {""};
 		model->tokenizer = tokenizer_from_gguf(&v.view, &inner);
@@ -728,9 +694,9 @@ static bool fill_weights(const struct source* s, struct model* model) {
 	struct model_shape* m = &s->config->shape;
 	const struct named_tensor* embedding = tensor_table_find(&f->tensors, embedding_name);
 	if (f->tensors.n == 0)
-		return error_set(s->error, "%s: holds a vocabulary but no weights", s->gguf->file);
+		return fail(s, "holds a vocabulary but no weights");
 	if (!embedding || embedding->n_dims != 2 || embedding->dim[0] > LARGEST)
-		return error_set(s->error, "%s: tensor %s is missing or not a matrix", s->gguf->file, embedding_name);
+		return fail(s, "tensor %s is missing or not a matrix", embedding_name);
 	m->vocab = (int)embedding->dim[0];
 	if (!read_sizes(s) || !read_habits(s) || !read_rope(s) || !read_sliding_rope(s))
 		return false;

@@ -1,12 +1,10 @@
 #include "core/model/kept.h"
 
-#include <stdlib.h>
+#include "core/files/grow.h"
 
 void* kept_new(struct kept* kept, size_t bytes) {
-	void** grown = realloc(kept->memory, (kept->n + 1) * sizeof *grown);
-	if (!grown)
+	if (!grow_by_one(&kept->memory, kept->n, sizeof *kept->memory))
 		return NULL;
-	kept->memory = grown;
 	void* made = malloc(bytes ? bytes : 1);
 	if (made)
 		kept->memory[kept->n++] = made;

@@ -146,7 +146,7 @@ bool repack_experts(struct tensor_table* table, struct kept* kept, struct error*
 	const size_t stored = table->n;
 	for (size_t i = 0; i < stored; i++)
 		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-			const struct tensor_table sealed = {table->item, stored, table->capacity};
+			const struct tensor_table sealed = {table->item, stored};
 			if (repack_ends(table->item[i].name, kinds[k].suffix) &&
 			    !repack_stack(table, &sealed, i, &kinds[k], kept, error))
 				return false;

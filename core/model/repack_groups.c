@@ -201,7 +201,7 @@ bool repack_groups(struct tensor_table* table, const struct packing* packing, st
 		if (!repack_ends(table->item[i].name, ".qweight"))
 			continue;
 		/* The table may move as it grows, and looks tensors up among the sealed. */
-		struct tensor_table sealed = {table->item, stored, table->capacity};
+		struct tensor_table sealed = {table->item, stored};
 		struct packed p = {.packing = packing, .words = &table->item[i]};
 		if (!find_parts(&p, &sealed, error))
 			return false;

@@ -23,19 +23,16 @@ bool synth_can_encode(enum dtype type, struct error* error) {
 void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
 	const int block = dtype_block(type);
 	const size_t bytes = dtype_block_bytes(type);
-	uint8_t* to = out;
-	for (int64_t i = 0; i < n; i += block, to += bytes) {
-		const uint16_t half = type == DTYPE_F16 ? synth_f16(x[i]) : type == DTYPE_BF16 ? synth_bf16(x[i]) : 0;
-		switch (type) {
-		case DTYPE_F32:
-			memcpy(to, x + i, sizeof *x);
-			break;
-		case DTYPE_F16:
-		case DTYPE_BF16:
-			memcpy(to, &half, sizeof half);
-			break;
-		default:
-			synth_block(type, to, x + i);
-		}
-	}
+	uint16_t* half = out;
+	if (type == DTYPE_F32)
+		memcpy(out, x, (size_t)n * sizeof *x);
+	else if (type == DTYPE_F16)
+		for (int64_t i = 0; i < n; i++)
+			half[i] = synth_f16(x[i]);
+	else if (type == DTYPE_BF16)
+		for (int64_t i = 0; i < n; i++)
+			half[i] = synth_bf16(x[i]);
+	else
+		for (int64_t i = 0; i < n; i += block, out = (uint8_t*)out + bytes)
+			synth_block(type, out, x + i);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/files/gguf.h"
+#include "core/files/grow.h"
 #include "core/files/json.h"
 #include "core/files/mapping.h"
 #include "core/model/model.h"
@@ -22,13 +23,10 @@ static bool keep(struct model* model, const char* name, size_t name_size, const 
                  struct error* error) {
 	if (name_size == 7 && memcmp(name, "default", 7) == 0)
 		return set(&model->chat_template, text, size, error);
-	struct named_template* const grown = realloc(
-	    model->named_template, (size_t)(model->n_named_templates + 1) * sizeof *model->named_template);
-	if (!grown)
+	if (!grow_by_one(&model->named_template, (size_t)model->n_named_templates, sizeof *model->named_template))
 		return error_set(error, "out of memory");
-	model->named_template = grown;
-	grown[model->n_named_templates] = (struct named_template){0};
-	struct named_template* const entry = &grown[model->n_named_templates++];
+	struct named_template* const entry = &model->named_template[model->n_named_templates++];
+	*entry = (struct named_template){0};
 	return set(&entry->name, name, name_size, error) && set(&entry->text, text, size, error);
 }
 

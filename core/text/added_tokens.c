@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
 
 void added_tokens_start(struct added_tokens* a) {
@@ -18,16 +19,8 @@ void added_tokens_free(struct added_tokens* a) {
 }
 
 static int32_t new_node(struct added_tokens* a, uint8_t byte) {
-	if (a->n_nodes == a->node_capacity) {
-		if (a->node_capacity > INT32_MAX / 2)
-			return -1;
-		int capacity = a->node_capacity ? a->node_capacity * 2 : 256;
-		struct added_node* grown = realloc(a->node, (size_t)capacity * sizeof *grown);
-		if (!grown)
-			return -1;
-		a->node = grown;
-		a->node_capacity = capacity;
-	}
+	if (a->n_nodes == INT32_MAX / 2 || !grow_by_one(&a->node, (size_t)a->n_nodes, sizeof *a->node))
+		return -1;
 	a->node[a->n_nodes] = (struct added_node){.child = -1, .sibling = -1, .token = -1, .byte = byte};
 	return a->n_nodes++;
 }
@@ -69,31 +62,17 @@ bool added_tokens_add(struct added_tokens* a, const char* content, size_t size, 
 	}
 	if (a->node[node].token >= 0)
 		return true;
-	if (a->n == a->capacity) {
-		int capacity = a->capacity ? a->capacity * 2 : 64;
-		struct added_token* grown = realloc(a->token, (size_t)capacity * sizeof *grown);
-		if (!grown)
-			return error_set(error, "no memory for added tokens");
-		a->token = grown;
-		a->capacity = capacity;
-	}
+	if (!grow_by_one(&a->token, (size_t)a->n, sizeof *a->token))
+		return error_set(error, "no memory for added tokens");
 	a->node[node].token = a->n;
 	a->token[a->n++] = token;
 	a->has_special |= token.special;
 	return true;
 }
 
-/* Bytes of the character that ends at text + end, 0 when malformed or at the start. */
-static size_t character_before(const char* text, size_t start, size_t end, uint32_t* code) {
-	for (size_t length = 1; length <= 4 && length <= end - start; length++)
-		if (utf8_character(text + end - length, length, code) == length)
-			return length;
-	return 0;
-}
-
 static bool stands_alone(const char* text, size_t size, size_t start, size_t end) {
 	uint32_t code;
-	if (character_before(text, 0, start, &code) && utf8_is_word(code))
+	if (utf8_character_before(text, start, &code) && utf8_is_word(code))
 		return false;
 	return !(end < size && utf8_character(text + end, size - end, &code) && utf8_is_word(code));
 }
@@ -102,7 +81,8 @@ static void strip(const char* text, size_t size, size_t from, struct added_match
 	uint32_t code;
 	size_t length;
 	if (match->token->lstrip)
-		while ((length = character_before(text, from, match->start, &code)) > 0 && utf8_is_white(code))
+		while ((length = utf8_character_before(text + from, match->start - from, &code)) > 0 &&
+		       utf8_is_white(code))
 			match->start -= length;
 	if (match->token->rstrip)
 		while (match->end < size &&

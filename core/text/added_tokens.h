@@ -21,9 +21,9 @@ struct added_node {
 
 struct added_tokens {
 	struct added_token* token;
-	int n, capacity;
+	int n;
 	struct added_node* node;
-	int n_nodes, node_capacity;
+	int n_nodes;
 	int32_t root[256];
 	bool has_special;
 };

@@ -177,18 +177,10 @@ void matcher_end(struct matcher* m) {
 	*m = (struct matcher){0};
 }
 
-/* True at a White_Space character that ends at text + end; *length its bytes. */
-static bool white_before(const char* text, size_t end, size_t* length) {
-	uint32_t code = 0;
-	for (*length = 1; *length <= 4 && *length <= end; (*length)++)
-		if (utf8_character(text + end - *length, *length, &code) == *length)
-			return utf8_is_white(code);
-	return false;
-}
-
 static bool next_trailing_space(const char* text, size_t size, size_t from, size_t* start, size_t* end) {
 	size_t at = size, length;
-	while (at > from && white_before(text, at, &length))
+	uint32_t code;
+	while (at > from && (length = utf8_character_before(text, at, &code)) > 0 && utf8_is_white(code))
 		at -= length;
 	*start = at;
 	*end = size;

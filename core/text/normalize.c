@@ -76,22 +76,11 @@ static bool compose(const char* text, size_t size, utf8proc_option_t options, st
 	return n != UTF8PROC_ERROR_NOMEM;
 }
 
-static bool is_ascii(const char* text, size_t size) {
-	for (size_t i = 0; i < size; i++)
-		if ((uint8_t)text[i] >= 0x80)
-			return false;
-	return true;
-}
-
 static bool run_compose(const struct normalize_step* step, const struct buffer* in, struct buffer* out) {
 	static const int options[] = {[NORMALIZE_NFC] = UTF8PROC_COMPOSE,
 	                              [NORMALIZE_NFD] = UTF8PROC_DECOMPOSE,
 	                              [NORMALIZE_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
 	                              [NORMALIZE_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
-	if (is_ascii(in->data, in->size)) {
-		buffer_add(out, in->data, in->size);
-		return true;
-	}
 	for (size_t at = 0; at < in->size;) {
 		size_t run = good_run(in->data, in->size, at);
 		if (run > 0 && !compose(in->data + at, run, (utf8proc_option_t)options[step->kind], out))
@@ -133,21 +122,14 @@ static void run_characters(const struct normalize_step* step, const struct buffe
 }
 
 static void run_strip(const struct normalize_step* step, const struct buffer* in, struct buffer* out) {
-	size_t start = 0, end = in->size;
+	size_t start = 0, end = in->size, length;
 	uint32_t code;
-	while (step->left && start < end) {
-		size_t length = utf8_character(in->data + start, end - start, &code);
-		if (length == 0 || !utf8_is_white(code))
-			break;
+	while (step->left && start < end && (length = utf8_character(in->data + start, end - start, &code)) > 0 &&
+	       utf8_is_white(code))
 		start += length;
-	}
-	for (size_t length = 1; step->right && length <= 4 && length <= end - start;) {
-		bool whole = utf8_character(in->data + end - length, length, &code) == length;
-		if (whole && !utf8_is_white(code))
-			break;
-		end -= whole ? length : 0;
-		length = whole ? 1 : length + 1;
-	}
+	while (step->right && (length = utf8_character_before(in->data + start, end - start, &code)) > 0 &&
+	       utf8_is_white(code))
+		end -= length;
 	buffer_add(out, in->data + start, end - start);
 }
 

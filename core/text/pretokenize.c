@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
 #include "core/text/byte_level.h"
 
@@ -43,15 +44,9 @@ void words_free(struct words* w) {
 static void add_span(struct words* w, size_t start, size_t end, bool broken) {
 	if (start == end || w->failed)
 		return;
-	if (w->n == w->capacity) {
-		size_t capacity = w->capacity ? w->capacity * 2 : 256;
-		struct span* grown = realloc(w->span, capacity * sizeof *grown);
-		if (!grown) {
-			w->failed = true;
-			return;
-		}
-		w->span = grown;
-		w->capacity = capacity;
+	if (!grow_to(&w->span, &w->capacity, w->n + 1, sizeof *w->span)) {
+		w->failed = true;
+		return;
 	}
 	w->span[w->n++] = (struct span){.start = start, .size = end - start, .broken = broken};
 }

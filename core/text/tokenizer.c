@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/text/tokenizer_parts.h"
 
 void token_list_free(struct token_list* list) {
@@ -13,16 +14,8 @@ void token_list_free(struct token_list* list) {
 }
 
 bool token_list_append(struct token_list* list, int32_t id) {
-	if (list->n == list->capacity) {
-		if (list->capacity > INT32_MAX / 2)
-			return false;
-		int capacity = list->capacity ? list->capacity * 2 : 64;
-		int32_t* grown = realloc(list->id, (size_t)capacity * sizeof *grown);
-		if (!grown)
-			return false;
-		list->id = grown;
-		list->capacity = capacity;
-	}
+	if (list->n == INT32_MAX / 2 || !grow_by_one(&list->id, (size_t)list->n, sizeof *list->id))
+		return false;
 	list->id[list->n++] = id;
 	return true;
 }
@@ -46,22 +39,6 @@ bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, boo
 	}
 	if (t->unknown >= 0 && !(after_unknown && t->fuse_unknown))
 		encoder_emit(e, t->unknown);
-	return true;
-}
-
-bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element) {
-	if (n <= *capacity)
-		return true;
-	size_t more = *capacity ? *capacity : 256;
-	while (more < n)
-		more *= 2;
-	if (more > SIZE_MAX / element)
-		return false;
-	void* grown = realloc(*array, more * element);
-	if (!grown)
-		return false;
-	*array = grown;
-	*capacity = more;
 	return true;
 }
 

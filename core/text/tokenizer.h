@@ -13,7 +13,7 @@ struct tokenizer;
 
 struct token_list { /* grows; free with token_list_free */
 	int32_t* id;
-	int n, capacity;
+	int n;
 };
 void token_list_free(struct token_list*);
 bool token_list_append(struct token_list*, int32_t id); /* false: out of memory */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
 
 static bool before(const struct candidate* a, const struct candidate* b) {
@@ -15,7 +16,7 @@ static bool before(const struct candidate* a, const struct candidate* b) {
 }
 
 static void heap_push(struct encoder* e, struct candidate c) {
-	if (!encoder_reserve((void**)&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
+	if (!grow_to(&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
 		e->failed = true;
 		return;
 	}
@@ -46,71 +47,6 @@ static struct candidate heap_pop(struct encoder* e) {
 		e->heap[at] = last;
 	return top;
 }
-
-/* ---- where merging cannot cross -------------------------------------------------------------
- *
- * Two characters that no piece holds side by side are never merged over, so a text falls apart there into
- * chunks of about a word, and the heap stays small. The pairs that pieces hold are remembered in a bitmap
- * without regard to collisions: those only leave a chunk longer than need be. */
-
-enum { MALFORMED = 0x110000 }; /* plus the byte: the code of a byte that is no character */
-
-static size_t character_at(const char* text, size_t size, uint32_t* code) {
-	size_t length = utf8_character(text, size, code);
-	if (length > 0)
-		return length;
-	*code = MALFORMED + (uint8_t)text[0];
-	return 1;
-}
-
-static size_t joint_place(const struct tokenizer* t, uint32_t left, uint32_t right) {
-	uint64_t key = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;
-	return (size_t)(key >> 32) & (t->n_joints - 1);
-}
-
-static bool joins(const struct tokenizer* t, uint32_t left, uint32_t right) {
-	size_t place = joint_place(t, left, right);
-	return t->joint[place / 64] >> (place % 64) & 1;
-}
-
-bool bpe_prepare(struct tokenizer* t, struct error* error) {
-	const struct vocabulary* v = &t->vocabulary;
-	t->n_joints = 1 << 12;
-	while (t->n_joints < (size_t)v->n * 32)
-		t->n_joints *= 2;
-	t->joint = calloc(t->n_joints / 64, sizeof *t->joint);
-	if (!t->joint)
-		return error_set(error, "no memory for the vocabulary");
-	for (int32_t id = 0; id < v->n; id++) {
-		const char* text = vocabulary_text(v, id);
-		size_t size = v->piece[id].text_size;
-		uint32_t left = 0, right;
-		for (size_t at = 0; at < size; left = right) {
-			size_t length = character_at(text + at, size - at, &right);
-			size_t place = joint_place(t, left, right);
-			if (at > 0)
-				t->joint[place / 64] |= (uint64_t)1 << (place % 64);
-			at += length;
-		}
-	}
-	return true;
-}
-
-/* Bytes of the chunk at the beginning of a text. */
-static size_t chunk_size(const struct tokenizer* t, const char* text, size_t size) {
-	uint32_t left, right;
-	size_t at = character_at(text, size, &left);
-	while (at < size) {
-		size_t length = character_at(text + at, size - at, &right);
-		if (!joins(t, left, right))
-			break;
-		at += length;
-		left = right;
-	}
-	return at;
-}
-
-/* ---- merging a chunk ------------------------------------------------------------------------ */
 
 /* One symbol a character; a malformed byte stands alone. */
 static void split_characters(struct encoder* e, const char* word, size_t size) {
@@ -194,41 +130,26 @@ static void emit_piece(struct encoder* e, const char* text, size_t size, int32_t
 	emit_piece(e, text + left, size - left, vocabulary_find_plain(v, text + left, size - left));
 }
 
-/* Returns whether the chunk ended with an unknown character. */
-static bool encode_chunk(struct encoder* e, const char* chunk, size_t size, bool after_unknown) {
-	if (size > INT32_MAX / 2 ||
-	    !encoder_reserve((void**)&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol)) {
-		e->failed = true;
-		return false;
-	}
-	split_characters(e, chunk, size);
-	merge_all(e, chunk);
-	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
-		const struct symbol* s = &e->symbol[i];
-		if (s->id >= 0)
-			emit_piece(e, chunk + s->start, s->size, s->id);
-		after_unknown = s->id < 0 && encoder_emit_unknown(e, chunk + s->start, s->size, after_unknown);
-	}
-	return after_unknown;
-}
-
 bool bpe_encode(struct encoder* e, const char* word, size_t size) {
 	const struct tokenizer* t = e->tokenizer;
 	int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
+	bool after_unknown = false;
 	if (whole >= 0) {
 		encoder_emit(e, whole);
 		return !e->failed;
 	}
-	if (t->kind == TOKENIZER_SCORED && t->vocabulary.has_unused && !e->split) {
+	if (t->kind == TOKENIZER_SCORED && t->vocabulary.has_unused && !e->split)
 		e->split = calloc((size_t)t->vocabulary.n, sizeof *e->split);
-		if (!e->split)
-			return false;
-	}
-	bool after_unknown = false;
-	for (size_t at = 0; at < size && !e->failed;) {
-		size_t chunk = chunk_size(t, word + at, size - at);
-		after_unknown = encode_chunk(e, word + at, chunk, after_unknown);
-		at += chunk;
+	if ((t->kind == TOKENIZER_SCORED && t->vocabulary.has_unused && !e->split) || size > INT32_MAX / 2 ||
+	    !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol))
+		return false;
+	split_characters(e, word, size);
+	merge_all(e, word);
+	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
+		const struct symbol* s = &e->symbol[i];
+		if (s->id >= 0)
+			emit_piece(e, word + s->start, s->size, s->id);
+		after_unknown = s->id < 0 && encoder_emit_unknown(e, word + s->start, s->size, after_unknown);
 	}
 	return !e->failed;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/utf8.h"
 #include "core/text/byte_level.h"
 #include "core/text/tokenizer_config.h"
 
@@ -32,7 +33,6 @@ void tokenizer_free(struct tokenizer* t) {
 	pretokenizer_free(&t->pretokenizer);
 	free(t->order);
 	free(t->score);
-	free(t->joint);
 	free(t->merges.slot);
 	free(t);
 }
@@ -45,19 +45,11 @@ struct tokenizer* tokenizer_bytes(int vocab) {
 	return t;
 }
 
-static int hex_digit(char c) {
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 /* "<0x0A>" to 10, or -1. */
 static int byte_of_name(const char* text, size_t size) {
 	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
 		return -1;
-	int high = hex_digit(text[3]), low = hex_digit(text[4]);
+	const int high = hexadecimal_digit(text[3]), low = hexadecimal_digit(text[4]);
 	return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
@@ -217,8 +209,6 @@ static bool finish(struct tokenizer* t, struct error* error) {
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
-		return false;
-	if (t->kind != TOKENIZER_UNIGRAM && !bpe_prepare(t, error))
 		return false;
 	if (t->kind == TOKENIZER_UNIGRAM && !unigram_prepare(t, error))
 		return false;

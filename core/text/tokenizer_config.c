@@ -3,18 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
+#include "core/text/tokenizer_json.h"
 
 /* A token's text: a string, or an object with `content`. */
 static const char* token_text(const cJSON* root, const char* name) {
-	const cJSON* item = cJSON_GetObjectItemCaseSensitive(root, name);
+	const cJSON* item = json_field(root, name);
 	if (cJSON_IsObject(item))
-		item = cJSON_GetObjectItemCaseSensitive(item, "content");
+		item = json_field(item, "content");
 	return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
 static int tristate(const cJSON* root, const char* name) {
-	const cJSON* item = cJSON_GetObjectItemCaseSensitive(root, name);
+	const cJSON* item = json_field(root, name);
 	return cJSON_IsBool(item) ? cJSON_IsTrue(item) : -1;
 }
 
@@ -32,7 +32,7 @@ bool tokenizer_config_read(struct tokenizer_config* c, const char* text, struct 
 	c->bos = token_text(c->root, "bos_token");
 	c->eos = token_text(c->root, "eos_token");
 	c->unknown = token_text(c->root, "unk_token");
-	const cJSON* class_name = cJSON_GetObjectItemCaseSensitive(c->root, "tokenizer_class");
+	const cJSON* class_name = json_field(c->root, "tokenizer_class");
 	c->class_name = cJSON_IsString(class_name) ? class_name->valuestring : NULL;
 	c->add_bos = tristate(c->root, "add_bos_token");
 	c->add_eos = tristate(c->root, "add_eos_token");
@@ -59,51 +59,15 @@ static int64_t id_of_key(const char* key) {
 	return id;
 }
 
-static bool add_one(struct tokenizer* t, const cJSON* entry, struct error* error) {
-	const cJSON* content = cJSON_GetObjectItemCaseSensitive(entry, "content");
-	int64_t id = id_of_key(entry->string);
-	if (id < 0 || !cJSON_IsString(content) || !*content->valuestring)
-		return error_set(error,
-		                 "tokenizer_config.json: added_tokens_decoder entry \"%.40s\": expected an id and an "
-		                 "object with a content",
-		                 entry->string ? entry->string : "");
-	const char* text = content->valuestring;
-	size_t size = strlen(text);
-	bool special = tristate(entry, "special") == 1;
-	struct vocabulary* v = &t->vocabulary;
-	if (id < v->n && v->piece[id].type != PIECE_ABSENT) {
-		struct piece* p = &v->piece[id];
-		if (p->text_size != size || memcmp(vocabulary_text(v, (int32_t)id), text, size) != 0)
-			return error_set(error,
-			                 "tokenizer_config.json: added token %lld is \"%.40s\", but the vocabulary has "
-			                 "\"%.*s\" there",
-			                 (long long)id, text, (int)(p->text_size < 40 ? p->text_size : 40),
-			                 vocabulary_text(v, (int32_t)id));
-		if (special && p->type != PIECE_UNKNOWN)
-			p->type = PIECE_CONTROL;
-		else if (!special && p->type != PIECE_BYTE && p->type != PIECE_UNKNOWN)
-			p->type = PIECE_USER_DEFINED;
-	} else {
-		if (!vocabulary_set(v, id, text, size, special ? PIECE_CONTROL : PIECE_USER_DEFINED, 0, error))
-			return false;
-		v->piece[id].added = true;
-	}
-	struct added_token token = {.id = (int32_t)id,
-	                            .special = special,
-	                            .lstrip = tristate(entry, "lstrip") == 1,
-	                            .rstrip = tristate(entry, "rstrip") == 1,
-	                            .single_word = tristate(entry, "single_word") == 1};
-	return tokenizer_add_token(t, text, size, token, false, error);
-}
-
 bool tokenizer_config_add_tokens(const struct tokenizer_config* c, struct tokenizer* t, struct error* error) {
-	const cJSON* decoder = c->root ? cJSON_GetObjectItemCaseSensitive(c->root, "added_tokens_decoder") : NULL;
+	const cJSON* decoder = c->root ? json_field(c->root, "added_tokens_decoder") : NULL;
 	if (t->vocabulary.expected == 0)
 		vocabulary_expect(&t->vocabulary, t->vocabulary.n);
 	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(decoder));
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, decoder) {
-		if (!add_one(t, entry, error))
+		if (!tokenizer_json_add_token(t, entry, id_of_key(entry->string), false,
+		                              "tokenizer_config.json: added_tokens_decoder", error))
 			return false;
 	}
 	return true;

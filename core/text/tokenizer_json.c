@@ -6,10 +6,6 @@
 
 #include "core/text/tokenizer_config.h"
 
-static const cJSON* field(const cJSON* object, const char* name) {
-	return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 static bool is_byte_name(const char* text) {
 	return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
@@ -97,12 +93,12 @@ static bool read_merges(struct tokenizer* t, const cJSON* merges, struct error* 
 static bool refuse_unsupported(const cJSON* model, struct error* error) {
 	static const char* const affix[] = {"continuing_subword_prefix", "end_of_word_suffix"};
 	for (size_t i = 0; i < sizeof affix / sizeof affix[0]; i++) {
-		const cJSON* item = field(model, affix[i]);
+		const cJSON* item = json_field(model, affix[i]);
 		if (cJSON_IsString(item) && *item->valuestring)
 			return error_set(error, "tokenizer.json: model.%s \"%.40s\" is not supported", affix[i],
 			                 item->valuestring);
 	}
-	const cJSON* dropout = field(model, "dropout");
+	const cJSON* dropout = json_field(model, "dropout");
 	if (cJSON_IsNumber(dropout) && dropout->valuedouble > 0)
 		return error_set(error, "tokenizer.json: model.dropout is %g, expected none", dropout->valuedouble);
 	return true;
@@ -111,13 +107,13 @@ static bool refuse_unsupported(const cJSON* model, struct error* error) {
 static bool read_model(struct tokenizer* t, const cJSON* model, struct error* error) {
 	const char* type = tokenizer_json_type(model);
 	t->byte_fallback = tokenizer_json_flag(model, "byte_fallback", false);
-	const cJSON* vocab = field(model, "vocab");
+	const cJSON* vocab = json_field(model, "vocab");
 	if (strcmp(type, "Unigram") == 0 || (!*type && cJSON_IsArray(vocab))) {
 		t->kind = TOKENIZER_UNIGRAM;
 		t->fuse_unknown = true;
 		return read_scored_pieces(t, vocab, error);
 	}
-	if (strcmp(type, "BPE") != 0 && (*type || !field(model, "merges")))
+	if (strcmp(type, "BPE") != 0 && (*type || !json_field(model, "merges")))
 		return error_set(error, "tokenizer.json: model \"%.60s\" is not supported, expected BPE or Unigram",
 		                 type);
 	t->kind = TOKENIZER_RANKED;
@@ -128,15 +124,15 @@ static bool read_model(struct tokenizer* t, const cJSON* model, struct error* er
 }
 
 static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* error) {
-	const cJSON* name = field(model, "unk_token");
-	const cJSON* id = field(model, "unk_id");
+	const cJSON* name = json_field(model, "unk_token");
+	const cJSON* id = json_field(model, "unk_id");
 	int64_t value = -1;
 	if (cJSON_IsString(name)) {
 		value = vocabulary_find(&t->vocabulary, name->valuestring, strlen(name->valuestring));
 		if (value < 0)
 			return error_set(error, "tokenizer.json: model.unk_token \"%.60s\" is no piece of the vocabulary",
 			                 name->valuestring);
-	} else if (id && !cJSON_IsNull(id) && !json_whole(id, 0, t->vocabulary.n - 1, &value)) {
+	} else if (id && !json_whole(id, 0, t->vocabulary.n - 1, &value)) {
 		return error_set(error, "tokenizer.json: model.unk_id is no piece of the vocabulary");
 	}
 	t->unknown = (int32_t)value;
@@ -145,7 +141,9 @@ static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* 
 
 /* ---- added tokens ------------------------------------------------------------------------- */
 
-static bool add_piece(struct tokenizer* t, int64_t id, const char* text, bool special, struct error* error) {
+/* Sets the piece, or flags it where the vocabulary has it already. */
+static bool set_added(struct tokenizer* t, int64_t id, const char* text, bool special, const char* where,
+                      struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	size_t size = strlen(text);
 	if (id >= v->n || v->piece[id].type == PIECE_ABSENT) {
@@ -156,23 +154,19 @@ static bool add_piece(struct tokenizer* t, int64_t id, const char* text, bool sp
 	}
 	struct piece* p = &v->piece[id];
 	if (p->text_size != size || memcmp(vocabulary_text(v, (int32_t)id), text, size) != 0)
-		return error_set(error,
-		                 "tokenizer.json: added token %lld is \"%.60s\", but model.vocab has \"%.*s\" there",
-		                 (long long)id, text, (int)(p->text_size < 60 ? p->text_size : 60),
-		                 vocabulary_text(v, (int32_t)id));
-	if (special)
-		p->type = PIECE_CONTROL;
-	else if (p->type == PIECE_NORMAL)
-		p->type = PIECE_USER_DEFINED;
+		return error_set(error, "%s: added token %lld is \"%.60s\", but %s has \"%.*s\" there", where,
+		                 (long long)id, text, t->lists_added ? "model.vocab" : "the vocabulary",
+		                 (int)(p->text_size < 60 ? p->text_size : 60), vocabulary_text(v, (int32_t)id));
+	if (p->type != PIECE_UNKNOWN && (special || p->type != PIECE_BYTE))
+		p->type = special ? PIECE_CONTROL : PIECE_USER_DEFINED;
 	return true;
 }
 
-static bool add_token(struct tokenizer* t, const cJSON* entry, struct error* error) {
-	const cJSON* content = field(entry, "content");
-	int64_t id;
-	if (!json_whole(field(entry, "id"), 0, MAX_VOCABULARY - 1, &id) || !cJSON_IsString(content) ||
-	    !*content->valuestring)
-		return error_set(error, "tokenizer.json: added_tokens: expected each to have an id and a content");
+bool tokenizer_json_add_token(struct tokenizer* t, const cJSON* entry, int64_t id, bool plain_normalized,
+                              const char* where, struct error* error) {
+	const cJSON* content = json_field(entry, "content");
+	if (id < 0 || !cJSON_IsString(content) || !*content->valuestring)
+		return error_set(error, "%s: expected each added token to have an id and a content", where);
 	const char* text = content->valuestring;
 	bool special = tokenizer_json_flag(entry, "special", false);
 	struct added_token token = {.id = (int32_t)id,
@@ -180,37 +174,38 @@ static bool add_token(struct tokenizer* t, const cJSON* entry, struct error* err
 	                            .lstrip = tokenizer_json_flag(entry, "lstrip", false),
 	                            .rstrip = tokenizer_json_flag(entry, "rstrip", false),
 	                            .single_word = tokenizer_json_flag(entry, "single_word", false)};
-	return add_piece(t, id, text, special, error) &&
-	       tokenizer_add_token(t, text, strlen(text), token,
-	                           tokenizer_json_flag(entry, "normalized", !special), error);
+	bool normalized = plain_normalized && tokenizer_json_flag(entry, "normalized", !special);
+	return set_added(t, id, text, special, where, error) &&
+	       tokenizer_add_token(t, text, strlen(text), token, normalized, error);
 }
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
 static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
-	const cJSON* model = field(root, "model");
+	const cJSON* model = json_field(root, "model");
 	if (!cJSON_IsObject(model))
 		return error_set(error, "tokenizer.json: expected an object with a \"model\"");
-	if (!tokenizer_json_normalizer(t, field(root, "normalizer"), error) ||
-	    !tokenizer_json_pretokenizer(t, field(root, "pre_tokenizer"), error) || !read_model(t, model, error))
+	if (!tokenizer_json_steps(t, root, "normalizer", error) ||
+	    !tokenizer_json_steps(t, root, "pre_tokenizer", error) || !read_model(t, model, error))
 		return false;
-	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(field(root, "added_tokens")));
+	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(json_field(root, "added_tokens")));
 	t->lists_added = true;
 	const cJSON* entry;
-	cJSON_ArrayForEach (entry, field(root, "added_tokens")) {
-		if (!add_token(t, entry, error))
+	cJSON_ArrayForEach (entry, json_field(root, "added_tokens")) {
+		int64_t id = -1;
+		json_whole(json_field(entry, "id"), 0, MAX_VOCABULARY - 1, &id);
+		if (!tokenizer_json_add_token(t, entry, id, true, "tokenizer.json: added_tokens", error))
 			return false;
 	}
 	tokenizer_find_bytes(t);
-	if (!tokenizer_json_decoder(t, field(root, "decoder"), error))
+	if (!tokenizer_json_steps(t, root, "decoder", error))
 		return false;
 	if (!vocabulary_seal(&t->vocabulary, error))
 		return tokenizer_fail_in("tokenizer.json", error);
-	if (!find_unknown(t, model, error) ||
-	    !tokenizer_json_post_processor(t, field(root, "post_processor"), error))
+	if (!find_unknown(t, model, error) || !tokenizer_json_steps(t, root, "post_processor", error))
 		return false;
-	return t->kind == TOKENIZER_UNIGRAM ? read_scores(t, field(model, "vocab"), error)
-	                                    : read_merges(t, field(model, "merges"), error);
+	return t->kind == TOKENIZER_UNIGRAM ? read_scores(t, json_field(model, "vocab"), error)
+	                                    : read_merges(t, json_field(model, "merges"), error);
 }
 
 /* What the config leaves unsaid is read off the post_processor. */

@@ -10,19 +10,19 @@
 enum { MAX_DEPTH = 8 }; /* of Sequences within Sequences */
 
 const char* tokenizer_json_type(const cJSON* section) {
-	const cJSON* type = cJSON_GetObjectItemCaseSensitive(section, "type");
+	const cJSON* type = json_field(section, "type");
 	return cJSON_IsString(type) ? type->valuestring : "";
 }
 
 bool tokenizer_json_flag(const cJSON* section, const char* field, bool otherwise) {
-	const cJSON* item = cJSON_GetObjectItemCaseSensitive(section, field);
+	const cJSON* item = json_field(section, field);
 	return cJSON_IsBool(item) ? cJSON_IsTrue(item) != 0 : otherwise;
 }
 
 static bool is(const char* a, const char* b) { return strcmp(a, b) == 0; }
 
 static const char* text_of(const cJSON* section, const char* field) {
-	const cJSON* item = cJSON_GetObjectItemCaseSensitive(section, field);
+	const cJSON* item = json_field(section, field);
 	return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
@@ -32,22 +32,20 @@ static bool missing(const char* section, const char* type, const char* field, st
 
 /* pattern: {"String": …} or {"Regex": …}. */
 static const char* pattern_of(const cJSON* section, bool* regex) {
-	const cJSON* pattern = cJSON_GetObjectItemCaseSensitive(section, "pattern");
+	const cJSON* pattern = json_field(section, "pattern");
 	const char* text = text_of(pattern, "Regex");
 	*regex = text != NULL;
 	return text ? text : text_of(pattern, "String");
 }
 
-/* A section, or one after the other those of a Sequence, which are listed under `list`; none is good too. */
+/* A step, or one after the other those of a Sequence, which are listed under `list`. */
 static bool add_each(struct tokenizer* t, const cJSON* section, const char* list,
                      bool (*add)(struct tokenizer*, const cJSON*, struct error*), int depth,
                      struct error* error) {
-	if (depth == 0 && (!section || cJSON_IsNull(section)))
-		return true;
 	if (!is(tokenizer_json_type(section), "Sequence") || depth == MAX_DEPTH)
 		return add(t, section, error);
 	const cJSON* inner;
-	cJSON_ArrayForEach (inner, cJSON_GetObjectItemCaseSensitive(section, list)) {
+	cJSON_ArrayForEach (inner, json_field(section, list)) {
 		if (!add_each(t, inner, list, add, depth + 1, error))
 			return false;
 	}
@@ -109,10 +107,6 @@ static bool add_normalizer(struct tokenizer* t, const cJSON* section, struct err
 	                 "tokenizer.json: normalizer \"%.60s\" is not supported, expected NFC, NFD, NFKC, NFKD, "
 	                 "Lowercase, StripAccents, Strip, Replace, Prepend or a Sequence of these",
 	                 type);
-}
-
-bool tokenizer_json_normalizer(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return add_each(t, section, "normalizers", add_normalizer, 0, error);
 }
 
 /* ---- pre_tokenizer ------------------------------------------------------------------------ */
@@ -231,10 +225,6 @@ static bool add_pretokenizer(struct tokenizer* t, const cJSON* section, struct e
 	    type);
 }
 
-bool tokenizer_json_pretokenizer(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return add_each(t, section, "pretokenizers", add_pretokenizer, 0, error);
-}
-
 /* ---- decoder ------------------------------------------------------------------------------ */
 
 static bool add_decoder_replace(struct tokenizer* t, const cJSON* section, struct error* error) {
@@ -282,10 +272,6 @@ static bool add_decoder(struct tokenizer* t, const cJSON* section, struct error*
 	    type);
 }
 
-bool tokenizer_json_decoder(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return add_each(t, section, "decoders", add_decoder, 0, error);
-}
-
 /* ---- post_processor ----------------------------------------------------------------------- */
 
 static bool append_id(struct tokenizer* t, struct id_list* list, const cJSON* value, const char* name,
@@ -303,8 +289,8 @@ static bool append_id(struct tokenizer* t, struct id_list* list, const cJSON* va
 
 static bool append_named(struct tokenizer* t, struct id_list* list, const cJSON* section, const char* name,
                          struct error* error) {
-	const cJSON* table = cJSON_GetObjectItemCaseSensitive(section, "special_tokens");
-	const cJSON* ids = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(table, name), "ids");
+	const cJSON* table = json_field(section, "special_tokens");
+	const cJSON* ids = json_field(json_field(table, name), "ids");
 	const cJSON* id;
 	if (!cJSON_IsArray(ids))
 		return error_set(error, "tokenizer.json: post_processor: \"%.60s\" is not among its special_tokens",
@@ -319,12 +305,12 @@ static bool append_named(struct tokenizer* t, struct id_list* list, const cJSON*
 static bool read_template(struct tokenizer* t, const cJSON* section, struct error* error) {
 	struct id_list* list = &t->before;
 	const cJSON* entry;
-	cJSON_ArrayForEach (entry, cJSON_GetObjectItemCaseSensitive(section, "single")) {
-		if (cJSON_GetObjectItemCaseSensitive(entry, "Sequence")) {
+	cJSON_ArrayForEach (entry, json_field(section, "single")) {
+		if (json_field(entry, "Sequence")) {
 			list = &t->after;
 			continue;
 		}
-		const char* name = text_of(cJSON_GetObjectItemCaseSensitive(entry, "SpecialToken"), "id");
+		const char* name = text_of(json_field(entry, "SpecialToken"), "id");
 		if (!name)
 			return error_set(error,
 			                 "tokenizer.json: post_processor TemplateProcessing: expected \"single\" to list "
@@ -337,10 +323,8 @@ static bool read_template(struct tokenizer* t, const cJSON* section, struct erro
 
 /* BERT's and RoBERTa's: cls and sep as [text, id]. */
 static bool read_pair(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return append_id(t, &t->before, cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(section, "cls"), 1),
-	                 "cls", error) &&
-	       append_id(t, &t->after, cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(section, "sep"), 1),
-	                 "sep", error);
+	return append_id(t, &t->before, cJSON_GetArrayItem(json_field(section, "cls"), 1), "cls", error) &&
+	       append_id(t, &t->after, cJSON_GetArrayItem(json_field(section, "sep"), 1), "sep", error);
 }
 
 static bool add_post_processor(struct tokenizer* t, const cJSON* section, struct error* error) {
@@ -358,6 +342,17 @@ static bool add_post_processor(struct tokenizer* t, const cJSON* section, struct
 	    type);
 }
 
-bool tokenizer_json_post_processor(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return add_each(t, section, "processors", add_post_processor, 0, error);
+bool tokenizer_json_steps(struct tokenizer* t, const cJSON* root, const char* section, struct error* error) {
+	static const struct {
+		const char *section, *list; /* of a Sequence */
+		bool (*add)(struct tokenizer*, const cJSON*, struct error*);
+	} known[] = {{"normalizer", "normalizers", add_normalizer},
+	             {"pre_tokenizer", "pretokenizers", add_pretokenizer},
+	             {"decoder", "decoders", add_decoder},
+	             {"post_processor", "processors", add_post_processor}};
+	int i = 0;
+	while (!is(known[i].section, section))
+		i++;
+	const cJSON* steps = json_field(root, section);
+	return !steps || add_each(t, steps, known[i].list, known[i].add, 0, error);
 }

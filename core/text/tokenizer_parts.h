@@ -48,13 +48,11 @@ struct tokenizer {
 	bool lists_added; /* the file lists its added tokens; piece types add none */
 	struct normalizer normalizer;
 	struct pretokenizer pretokenizer;
-	bool drops_first_space; /* the first space of a decoded text was put there by encoding */
-	bool byte_fallback;     /* characters without a piece become byte pieces */
-	bool fuse_unknown;      /* several unknown characters in a row are one unknown piece */
-	bool ignore_merges;     /* a word that is a piece is taken whole */
-	uint32_t* order;        /* (vocabulary.n) SCORED: merging order of each piece, lower first */
-	uint64_t* joint; /* (n_joints bits, a power of two) SCORED, RANKED: characters side by side in pieces */
-	size_t n_joints;
+	bool drops_first_space;   /* the first space of a decoded text was put there by encoding */
+	bool byte_fallback;       /* characters without a piece become byte pieces */
+	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
+	bool ignore_merges;       /* a word that is a piece is taken whole */
+	uint32_t* order;          /* (vocabulary.n) SCORED: merging order of each piece, lower first */
 	struct merges merges;     /* RANKED */
 	double* score;            /* (vocabulary.n) UNIGRAM: log probabilities */
 	bool single_precision;    /* UNIGRAM: sums are rounded as sentencepiece rounds them */
@@ -94,7 +92,6 @@ bool tokenizer_encode_prompt(const struct tokenizer*, const char* text, size_t s
                              const struct plain_ranges*, struct token_list* out);
 
 /* The models: append the ids of one word (size > 0). False: no memory. */
-bool bpe_prepare(struct tokenizer*, struct error*); /* once the vocabulary is sealed */
 bool bpe_encode(struct encoder*, const char* word, size_t size);
 bool unigram_prepare(struct tokenizer*, struct error*); /* trie and scores, once the vocabulary is sealed */
 bool unigram_encode(struct encoder*, const char* word, size_t size);
@@ -102,8 +99,6 @@ void encoder_emit(struct encoder*, int32_t id);
 /* A character without a piece: its bytes, or the unknown piece unless it follows one and they fuse.
  * Returns whether it was unknown. */
 bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool after_unknown);
-/* Grows an array of elements to hold at least n. False: no memory. */
-bool encoder_reserve(void** array, size_t* capacity, size_t n, size_t element);
 
 /* For the readers. ---------------------------------------------------------------------------- */
 struct tokenizer_config;

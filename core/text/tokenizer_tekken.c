@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/error_in.h"
 #include "core/files/json.h"
 #include "core/text/byte_level.h"
 #include "core/text/tokenizer_config.h"
@@ -14,27 +15,10 @@
 static const char file[] = "tekken.json";
 
 /* Older files do not list their special tokens; the rest are <SPECIAL_20>… */
-static const char* const first_special[] = {"<unk>",
-                                            "<s>",
-                                            "</s>",
-                                            "[INST]",
-                                            "[/INST]",
-                                            "[AVAILABLE_TOOLS]",
-                                            "[/AVAILABLE_TOOLS]",
-                                            "[TOOL_RESULTS]",
-                                            "[/TOOL_RESULTS]",
-                                            "[TOOL_CALLS]",
-                                            "[IMG]",
-                                            "<pad>",
-                                            "[IMG_BREAK]",
-                                            "[IMG_END]",
-                                            "[PREFIX]",
-                                            "[MIDDLE]",
-                                            "[SUFFIX]",
-                                            "[SYSTEM_PROMPT]",
-                                            "[/SYSTEM_PROMPT]",
-                                            "[TOOL_CONTENT]"};
-enum { FIRST_SPECIAL = (int)(sizeof first_special / sizeof *first_special) };
+static const char first_specials[] =
+    "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] "
+    "[/TOOL_RESULTS] [TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] "
+    "[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]";
 
 struct tekken {
 	struct tokenizer* t;
@@ -42,19 +26,19 @@ struct tekken {
 	int specials, size; /* ids of special tokens, ids altogether */
 	struct error* error;
 };
+#define fail(k, ...) error_in((k)->error, file, __VA_ARGS__)
 
 static bool read_sizes(struct tekken* k) {
 	k->config = json_field(k->root, "config");
 	if (!cJSON_IsObject(k->config))
-		return error_set(k->error, "%s: config is missing", file);
+		return fail(k, "config is missing");
 	k->specials = 1000;
 	k->size = 131072;
 	if (!json_int32(k->config, file, "default_num_special_tokens", 0, MAX_GAPS, &k->specials, k->error) ||
 	    !json_int32(k->config, file, "default_vocab_size", 1, MAX_VOCABULARY, &k->size, k->error))
 		return false;
 	return k->specials < k->size ||
-	       error_set(k->error, "%s: default_num_special_tokens is %d, of a vocabulary of %d", file,
-	                 k->specials, k->size);
+	       fail(k, "default_num_special_tokens is %d, of a vocabulary of %d", k->specials, k->size);
 }
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
@@ -91,12 +75,11 @@ static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct
                       struct buffer* text) {
 	const cJSON* encoded = json_field(entry, "token_bytes");
 	if (!cJSON_IsString(encoded) || !decode(bytes, encoded->valuestring))
-		return error_set(k->error, "%s: vocab: token_bytes of rank %lld is missing or no base64", file,
-		                 (long long)rank);
+		return fail(k, "vocab: token_bytes of rank %lld is missing or no base64", (long long)rank);
 	text->size = 0;
 	byte_level_write(text, bytes->data, bytes->size);
 	if (bytes->failed || text->failed)
-		return error_set(k->error, "%s: no memory for the vocabulary", file);
+		return fail(k, "no memory for the vocabulary");
 	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL, 0,
 	                      k->error);
 }
@@ -104,13 +87,13 @@ static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct
 static bool read_pieces(struct tekken* k) {
 	const cJSON *list = json_field(k->root, "vocab"), *entry;
 	struct buffer bytes = {0}, text = {0};
-	bool good = cJSON_IsArray(list) || error_set(k->error, "%s: vocab is not an array", file);
+	bool good = cJSON_IsArray(list) || fail(k, "vocab is not an array");
 	if (good) {
 		vocabulary_expect(&k->t->vocabulary, cJSON_GetArraySize(list));
 		cJSON_ArrayForEach (entry, list) {
 			int64_t rank;
 			good = json_whole(json_field(entry, "rank"), 0, MAX_VOCABULARY - 1, &rank) ||
-			       error_set(k->error, "%s: vocab: an entry has no rank", file);
+			       fail(k, "vocab: an entry has no rank");
 			if (good && rank < k->size - k->specials)
 				good = add_piece(k, entry, rank, &bytes, &text);
 			if (!good)
@@ -135,8 +118,7 @@ static bool read_listed(struct tekken* k, const cJSON* list) {
 		const cJSON* text = json_field(entry, "token_str");
 		int64_t rank;
 		if (!json_whole(json_field(entry, "rank"), 0, k->specials - 1, &rank) || !cJSON_IsString(text))
-			return error_set(k->error, "%s: special_tokens: an entry has no rank below %d or no token_str",
-			                 file, k->specials);
+			return fail(k, "special_tokens: an entry has no rank below %d or no token_str", k->specials);
 		if (!add_special(k, rank, text->valuestring))
 			return false;
 	}
@@ -145,12 +127,18 @@ static bool read_listed(struct tekken* k, const cJSON* list) {
 
 /* Ids that nothing is said of are special tokens without a use. */
 static bool fill_specials(struct tekken* k, bool listed) {
-	char name[32];
+	const char* named = listed ? "" : first_specials;
 	for (int id = 0; id < k->specials; id++) {
+		char name[32];
+		const int size = (int)strcspn(named, " ");
+		if (size)
+			snprintf(name, sizeof name, "%.*s", size, named);
+		else
+			snprintf(name, sizeof name, "<SPECIAL_%d>", id);
+		named += size + (named[size] == ' ');
 		if (id < k->t->vocabulary.n && k->t->vocabulary.piece[id].type != PIECE_ABSENT)
 			continue;
-		snprintf(name, sizeof name, "<SPECIAL_%d>", id);
-		if (!add_special(k, id, !listed && id < FIRST_SPECIAL ? first_special[id] : name))
+		if (!add_special(k, id, name))
 			return false;
 	}
 	return true;
@@ -159,7 +147,7 @@ static bool fill_specials(struct tekken* k, bool listed) {
 static bool read_specials(struct tekken* k) {
 	const cJSON* list = json_field(k->root, "special_tokens");
 	if (list && !cJSON_IsArray(list))
-		return error_set(k->error, "%s: special_tokens is not an array", file);
+		return fail(k, "special_tokens is not an array");
 	return (!list || read_listed(k, list)) && fill_specials(k, list != NULL);
 }
 
@@ -197,7 +185,7 @@ static bool fill(struct tekken* k) {
 	const cJSON* pattern = json_field(k->config, "pattern");
 	struct tokenizer* t = k->t;
 	if (!cJSON_IsString(pattern))
-		return error_set(k->error, "%s: config.pattern is missing", file);
+		return fail(k, "config.pattern is missing");
 	/* Special tokens first: ids come in order then. */
 	if (!read_specials(k) || !read_pieces(k) ||
 	    !pretokenizer_add_split(&t->pretokenizer, pattern->valuestring, strlen(pattern->valuestring),

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
 #include "core/text/tokenizer_parts.h"
 
@@ -99,7 +100,7 @@ static void turn(struct lattice_node* node, size_t size) {
 }
 
 bool unigram_encode(struct encoder* e, const char* word, size_t size) {
-	if (!encoder_reserve((void**)&e->lattice, &e->lattice_capacity, size + 1, sizeof *e->lattice))
+	if (!grow_to(&e->lattice, &e->lattice_capacity, size + 1, sizeof *e->lattice))
 		return false;
 	struct lattice_node* node = e->lattice;
 	for (size_t i = 0; i <= size; i++)

@@ -1,27 +1,16 @@
 #include "core/text/vocabulary.h"
 
+#include "core/files/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 void buffer_add(struct buffer* b, const void* bytes, size_t size) {
 	if (b->failed || size == 0)
 		return;
-	if (size > b->capacity - b->size) {
-		size_t capacity = b->capacity ? b->capacity : 64;
-		while (capacity - b->size < size) {
-			if (capacity > SIZE_MAX / 4) {
-				b->failed = true;
-				return;
-			}
-			capacity *= 2;
-		}
-		char* grown = realloc(b->data, capacity);
-		if (!grown) {
-			b->failed = true;
-			return;
-		}
-		b->data = grown;
-		b->capacity = capacity;
+	if (size > SIZE_MAX / 4 - b->size || !grow_to(&b->data, &b->capacity, b->size + size, 1)) {
+		b->failed = true;
+		return;
 	}
 	memcpy(b->data + b->size, bytes, size);
 	b->size += size;
@@ -47,20 +36,6 @@ void vocabulary_free(struct vocabulary* v) {
 
 void vocabulary_expect(struct vocabulary* v, int n) { v->expected += n; }
 
-static bool reserve(struct vocabulary* v, int n, struct error* error) {
-	if (n <= v->capacity)
-		return true;
-	int capacity = v->capacity ? v->capacity : 1024;
-	while (capacity < n)
-		capacity *= 2;
-	struct piece* grown = realloc(v->piece, (size_t)capacity * sizeof *grown);
-	if (!grown)
-		return error_set(error, "no memory for a vocabulary of %d pieces", n);
-	v->piece = grown;
-	v->capacity = capacity;
-	return true;
-}
-
 bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t size, enum piece_type type,
                     float score, struct error* error) {
 	int64_t limit =
@@ -76,8 +51,8 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 		return error_set(error, "id %d is given to two pieces, \"%.*s\" and \"%.*s\"", place,
 		                 (int)(v->piece[place].text_size < 40 ? v->piece[place].text_size : 40),
 		                 vocabulary_text(v, place), (int)(size < 40 ? size : 40), text);
-	if (!reserve(v, place + 1, error))
-		return false;
+	if (!grow_to(&v->piece, &v->capacity, (size_t)place + 1, sizeof *v->piece))
+		return error_set(error, "no memory for a vocabulary of %d pieces", place + 1);
 	while (v->n <= place)
 		v->piece[v->n++] = (struct piece){.type = PIECE_ABSENT};
 	struct piece* p = &v->piece[place];

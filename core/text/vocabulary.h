@@ -36,7 +36,8 @@ struct piece {
 
 struct vocabulary {
 	struct piece* piece; /* (n) by id */
-	int n, capacity;
+	int n;
+	size_t capacity;
 	struct buffer store;
 	int32_t* slot; /* (n_slots, a power of two) open-addressed ids by text, -1 empty */
 	size_t n_slots;

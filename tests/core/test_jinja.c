@@ -212,6 +212,35 @@ static void errors_name_what_they_found(void** state) {
 	fails_soon("{{ 9223372036854775807 + 1 }}", "line 1", "64 bits");
 	fails_soon("{{ 'a'.zfill('b') }}", "line 1", "zfill");
 	fails_soon("{{ 'a'|indent(nothing=1) }}", "line 1", "nothing");
+	/* Of Jinja and Python, what no chat template was seen to use. */
+	static const char* const unknown[][2] = {
+	    {"{{ 'a'|truncate(9) }}", "filter 'truncate' is not known"},
+	    {"{{ 'a'|wordcount }}", "filter 'wordcount' is not known"},
+	    {"{{ 'a'|urlencode }}", "filter 'urlencode' is not known"},
+	    {"{{ 'a'|center(9) }}", "filter 'center' is not known"},
+	    {"{{ [1]|batch(2) }}", "filter 'batch' is not known"},
+	    {"{{ 'a'|forceescape }}", "filter 'forceescape' is not known"},
+	    {"{{ 'a'|attr('b') }}", "filter 'attr' is not known"},
+	    {"{{ 'a' is filter }}", "test 'filter' is not known"},
+	    {"{{ 'a' is escaped }}", "test 'escaped' is not known"},
+	    {"{{ 'a'.center(9) }}", "no attribute 'center'"},
+	    {"{{ 'a'.swapcase() }}", "no attribute 'swapcase'"},
+	    {"{{ '{:,}'.format(1) }}", "format ','"},
+	    {"{{ '{:.1%}'.format(1) }}", "format '%'"},
+	    {"{{ '{a.b}'.format(a=1) }}", "'a.b'"},
+	    {"{{ '{!r}'.format(1) }}", "'!r'"},
+	    {"{{ 'ff'|int(0, 16) }}", "at most 1 argument"},
+	    {"{{ 2.1|round(0, 'ceil') }}", "at most 1 argument"},
+	    {"{{ 2.1|round(-2) }}", "round of a value"},
+	    {"{{ 'a b'.rsplit(none, 1) }}", "rsplit at white space"},
+	    {"{% call a() %}{% endcall %}", "tag 'call' is not known"},
+	    {"{% for a in [1] recursive %}{% endfor %}", "'recursive'"},
+	    {"{% for a in [1] %}{{ loop(a) }}{% endfor %}", "not callable"},
+	    {"{% for a in [1] %}{{ loop.changed(a) }}{% endfor %}", "'changed'"},
+	    {"{% macro f() %}{{ varargs }}{% endmacro %}{{ f() }}", "name 'varargs' is not known"},
+	    {"{% macro f() %}{{ caller() }}{% endmacro %}{{ f() }}", "name 'caller' is not known"}};
+	for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+		fails_soon(unknown[i][0], "line 1", unknown[i][1]);
 }
 
 static void refusals_are_the_templates_words(void** state) {

@@ -45,9 +45,9 @@ CASES = """
 {{ s() }}
 {{ raise_exception('no, ' ~ i) }}
 {{ s|upper }} {{ s|lower }} {{ u|upper }} {{ u|lower }} {{ 'hello wOrld-foo (bar) it\\'s'|title }} {{ 'hello wOrld'|capitalize }} {{ ''|capitalize }}
-{{ s.upper() }} {{ s.lower() }} {{ "it's a wOrld"|string.title() if false else "it's a wOrld 3rd".title() }} {{ 'aBC dE'.capitalize() }} {{ 'aBc'.swapcase() }}
+{{ s.upper() }} {{ s.lower() }} {{ "it's a wOrld"|string.title() if false else "it's a wOrld 3rd".title() }} {{ 'aBC dE'.capitalize() }}
 [{{ t|trim }}] [{{ t.strip() }}] [{{ t.lstrip() }}] [{{ t.rstrip() }}] [{{ 'xxaxx'.strip('x') }}] [{{ 'xyaxy'|trim('xy') }}] [{{ 'abcab'.lstrip('ba') }}] [{{ 'abcab'.rstrip('ba') }}]
-{{ t.split() }} {{ 'a,b,,c'.split(',') }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ ' a  b c '.split(None, 1) }} {{ ' a b  c '.rsplit(None, 1) }} {{ ''.split() }} {{ ''.split(',') }} {{ 'abc'.split('abc') }}
+{{ t.split() }} {{ 'a,b,,c'.split(',') }} {{ 'a,b,c'.split(',', 1) }} {{ 'a,b,c'.rsplit(',', 1) }} {{ ' a  b c '.split(None, 1) }} {{ ' a b  c '.rsplit() }} {{ ''.split() }} {{ ''.split(',') }} {{ 'abc'.split('abc') }}
 {{ 'a'.split('') }}
 {{ 'a\\nb\\r\\nc\\n\\nd'.splitlines() }} {{ 'a\\nb\\n'.splitlines(true) }} {{ 'k=v=w'.partition('=') }} {{ 'k=v=w'.rpartition('=') }} {{ 'kv'.partition('=') }} {{ 'kv'.rpartition('=') }}
 {{ s.startswith('Hell') }} {{ s.endswith('ld') }} {{ s.startswith(('x', 'H')) }} {{ s.startswith('World', 7) }} {{ s.endswith('o', 0, 5) }} {{ ''.startswith('') }} {{ 'abc'.removeprefix('ab') }} {{ 'abc'.removesuffix('bc') }} {{ 'abc'.removesuffix('x') }}
@@ -55,11 +55,10 @@ CASES = """
 {{ s.index('zz') }}
 {{ s.replace('l', 'L') }} {{ s.replace('l', 'L', 2) }} {{ s|replace('o', 0) }} {{ 'abc'.replace('', '-') }} {{ 'aa'|replace('a', 'b', 1) }} {{ ''.replace('', 'x') }}
 {{ 'abc'.isdigit() }} {{ '12'.isdigit() }} {{ 'ab1'.isalnum() }} {{ 'ab'.isalpha() }} {{ ' '.isspace() }} {{ 'A1'.isupper() }} {{ 'a1'.islower() }} {{ ''.isdigit() }} {{ '12'.isnumeric() }} {{ 'é'.isascii() }}
-[{{ 'a'.center(6) }}] [{{ 'ab'.center(5, '*') }}] [{{ 'a'.ljust(3) }}] [{{ 'a'.rjust(3, '.') }}] {{ '42'.zfill(5) }} {{ '-42'.zfill(5) }} [{{ 'x'|center(4) }}]
 {{ ', '.join(w) }} {{ w|join }} {{ w|join(', ') }} {{ l|join('-') }} {{ m|join(',', attribute='role') }} {{ 'abc'|join('.') }} {{ d|join(' ') }}
 {{ ', '.join(l) }}
-{{ '{} and {}'.format(1, 'x') }} {{ '{0}{1}{0}'.format('a', 'b') }} {{ '{a} {b.x} {c[0]}'.format(a=1, b=2, c=[3]) if false else '{a} {c[0]} {{}}'.format(a=1, c=[3]) }}
-{{ '{:>5}|{:<5}|{:^5}|{:*^5}'.format('a', 'b', 'c', 'd') }} {{ '{:05d} {:,} {:.2f} {:x} {:.1%} {:+d} {:e}'.format(42, 1234567, 3.14159, 255, 0.256, 5, 12345.678) }} {{ '{!r} {!s}'.format('a', 'b') }} {{ '{:.2}'.format('abc') }} {{ '{}'.format(none) }} {{ '{}'.format(1.0) }}
+{{ '{} and {}'.format(1, 'x') }} {{ '{0}{1}{0}'.format('a', 'b') }} {{ '{a} {b.x} {c[0]}'.format(a=1, b=2, c=[3]) if false else '{a} {c} {{}}'.format(a=1, c=[3]) }}
+{{ '{:>5}|{:<5}|{:^5}|{:*^5}'.format('a', 'b', 'c', 'd') }} {{ '{:05d} {:.2f} {:x} {:+d} {:-d} {:e} {:+.1f}'.format(42, 3.14159, 255, 5, 6, 12345.678, -0.04) }} {{ '{:.2}'.format('abc') }} {{ '{}'.format(none) }} {{ '{}'.format(1.0) }}
 {{ '%s is %d, %5.2f %r %x %%' % ('a', 3, 2.5, 'q', 255) }} {{ '%s' % 'x' }} {{ '%(a)s-%(b)03d' % {'a': 1, 'b': 2} }} {{ '%-5s|%5s|' % ('a', 'b') }} {{ '%s, %s!'|format('a', 1) }} {{ '%.3s' % 'abcdef' }} {{ '%+d' % 5 }} {{ '%d' % 3.9 }} {{ '%s' % missing }}|
 {{ '%s %s' % 'a' }}
 {{ '%s' % ('a', 'b') }}
@@ -73,22 +72,21 @@ CASES = """
 {{ l|sort }} {{ w|sort }} {{ w|sort(case_sensitive=true) }} {{ l|sort(reverse=true) }} {{ m|sort(attribute='n')|map(attribute='n')|list }} {{ w|sort(true) }}
 {{ [1, 'a']|sort }}
 {{ l|reverse|list }} {{ s|reverse }} {{ l|sum }} {{ m|sum(attribute='n') }} {{ l|sum(start=10) }} {{ l|min }} {{ l|max }} {{ w|min }} {{ w|max }} {{ []|min }}| {{ m|max(attribute='n') }}
-{{ ['a', 'A', 'b', 'a']|unique|list }} {{ ['a', 'A']|unique(true)|list }} {{ [1, 1.0, 2]|unique|list }} {{ range(7)|batch(3)|list }} {{ range(7)|batch(3, 'x')|list }}
+{{ ['a', 'A', 'b', 'a']|unique|list }} {{ ['a', 'A']|unique(true)|list }} {{ [1, 1.0, 2]|unique|list }}
 {{ m|map(attribute='role')|list }} {{ m|map(attribute='a.b')|list if false else m|map(attribute='n', default=9)|list }} {{ w|map('upper')|list }} {{ w|map('replace', 'a', 'x')|join }} {{ nested|map(attribute=0)|list }} {{ m|map(attribute='zz', default='-')|list }}
 {{ m|selectattr('role', 'equalto', 'user')|list|length }} {{ m|selectattr('a')|list|length }} {{ m|rejectattr('role', 'eq', 'user')|map(attribute='n')|list }} {{ l|select('odd')|list }} {{ l|reject('>', 1)|list }} {{ [0, 1, n, 'x']|select|list }} {{ m|selectattr('role', 'in', ['tool'])|first }} {{ n|map('upper')|list }} {{ n|select|list }}
 {{ m|selectattr('a', 'defined')|list|length }} {{ m|selectattr('n', '>=', 2)|list|length }} {{ (m|selectattr('role'))[0] }}| {{ m|selectattr('role')|length if false }}
 {{ m|selectattr('role')|length }}
 {{ d|dictsort }} {{ d|dictsort(true) }} {{ {'a': 2, 'b': 1}|dictsort(by='value') }} {{ {'a': 2, 'b': 1}|dictsort(reverse=true) }} {{ d|items|list }} {{ missing|items|list }}
-{{ '42'|int }} {{ '42.9'|int }} {{ 'x'|int }} {{ 'x'|int(5) }} {{ 3.9|int }} {{ -3.9|int }} {{ ' 7 '|int }} {{ 'ff'|int(0, 16) }} {{ '0x1f'|int(base=16) }} {{ yes|int }} {{ n|int }} {{ '1_000'|int }} {{ ''|int }}
+{{ '42'|int }} {{ '42.9'|int }} {{ 'x'|int }} {{ 'x'|int(5) }} {{ 3.9|int }} {{ -3.9|int }} {{ ' 7 '|int }} {{ '0x1f'|int }} {{ '-12'|int }} {{ '+3'|int }} {{ yes|int }} {{ n|int }} {{ '1_000'|int }} {{ ''|int }}
 {{ '2.5'|float }} {{ 'x'|float }} {{ 3|float }} {{ 'x'|float(1.5) }} {{ '1e3'|float }} {{ n|float }} {{ 'inf'|float }}
-{{ 2.567|round }} {{ 2.5|round }} {{ 3.5|round }} {{ 2.567|round(2) }} {{ 2.1|round(0, 'ceil') }} {{ 2.9|round(method='floor') }} {{ 7|round }} {{ 2.675|round(2) }} {{ 1234.5|round(-2) }} {{ neg|abs }} {{ -2.5|abs }}
+{{ 2.567|round }} {{ 2.5|round }} {{ 3.5|round }} {{ 2.567|round(2) }} {{ 7|round }} {{ 2.675|round(2) }} {{ neg|abs }} {{ -2.5|abs }}
 {{ missing|default('x') }} {{ n|default('x') }} {{ n|default('x', true) }} {{ e|d('y', boolean=true) }} {{ missing|default }}| {{ s|default('x') }} {{ d.zz|default(4) }}
-{{ html|e }} {{ html|escape|escape }} {{ html|safe }} {{ html|safe + '<b>' }} {{ '<b>' + html|e }} {{ html|safe ~ '<b>' }} {{ html|forceescape }} {{ (html|safe)|upper }} {{ 1|string + 'x' }} {{ [html|safe] }}
+{{ html|e }} {{ html|escape|escape }} {{ html|safe }} {{ html|safe + '<b>' }} {{ '<b>' + html|e }} {{ html|safe ~ '<b>' }} {{ (html|safe)|upper }} {{ 1|string + 'x' }} {{ [html|safe] }}
 [{{ lines|indent }}] [{{ lines|indent(2, true) }}] [{{ lines|indent(2, blank=true) }}] [{{ lines|indent('>>') }}] [{{ 'a\\n'|indent(2) }}] [{{ ''|indent(2, true) }}]
-{{ 'foo bar baz qux'|truncate(9) }} {{ 'foo bar baz qux'|truncate(9, true) }} {{ 'foo bar'|truncate(5) }} {{ 'foo bar baz'|truncate(8, false, '..', 0) }} {{ lines|wordcount }} {{ 'a b&c/d é'|urlencode }}
 {{ s is string }} {{ i is string }} {{ i is number }} {{ yes is number }} {{ i is integer }} {{ yes is integer }} {{ f is float }} {{ l is sequence }} {{ d is sequence }} {{ s is sequence }} {{ i is sequence }} {{ d is mapping }} {{ l is mapping }}
 {{ l is iterable }} {{ i is iterable }} {{ missing is iterable }} {{ missing is sequence }} {{ n is none }} {{ missing is none }} {{ missing is defined }} {{ missing is undefined }} {{ n is defined }} {{ d.zz is defined }} {{ d.b is defined }} {{ s is not string }}
-{{ yes is true }} {{ 1 is true }} {{ n is false }} {{ yes is boolean }} {{ i is odd }} {{ i is even }} {{ i is divisibleby 7 }} {{ i is divisibleby(2) }} {{ i is eq 7 }} {{ i is gt 3 }} {{ i is in [7] }} {{ 'a' is in 'cat' }} {{ s is callable }} {{ range is callable }} {{ 'A' is upper }} {{ 'a' is lower }} {{ n is sameas none }} {{ s is equalto 'x' }} {{ 'upper' is filter }} {{ 'zz' is test }}
+{{ yes is true }} {{ 1 is true }} {{ n is false }} {{ yes is boolean }} {{ i is odd }} {{ i is even }} {{ i is divisibleby 7 }} {{ i is divisibleby(2) }} {{ i is eq 7 }} {{ i is gt 3 }} {{ i is in [7] }} {{ 'a' is in 'cat' }} {{ s is callable }} {{ range is callable }} {{ 'A' is upper }} {{ 'a' is lower }} {{ n is sameas none }} {{ s is equalto 'x' }}
 {{ not s is string }} {{ s is string and i is number }} {{ i is not none and i }} {{ 5 if s is defined else 6 }} {{ s is defined == true }}
 {{ s is string 5 }}
 {{ '{}{1}'.format(1, 2) }}
@@ -101,7 +99,7 @@ CASES = """
 {% for x in l if x > 1 %}{{ x }}/{{ loop.length }}{% else %}none{% endfor %} {% for x in [] %}{% else %}none{% endfor %} {% for x in l if x > 9 %}{{ x }}{% else %}no{% endfor %}
 {% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %} {% for k in d %}{{ k }}{% endfor %} {% for k, v in d|dictsort %}{{ k }}{% endfor %} {% for a, (b, c) in [(1, (2, 3))] %}{{ a }}{{ b }}{{ c }}{% endfor %} {% for c in 'añb' %}{{ c }}.{% endfor %}
 {% for x in l %}{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endfor %} {% for x in l %}{% if x == 1 %}{% break %}{% endif %}{{ x }}{% endfor %} {% for x in range(3) %}{{ x }}{% endfor %} {{ range(2, 10, 3)|list }} {{ range(5, 0, -2)|list }} {{ range(3) }}
-{% for x in l %}{{ loop.cycle('a', 'b') }}{{ loop.changed(x > 1) }}{% endfor %} {% for x in nested recursive %}{{ x if x is number else '[' ~ loop(x) ~ ']' }}{% endfor %} {% for x in 1, 2 %}{{ x }}{% endfor %}
+{% for x in l %}{{ loop.cycle('a', 'b') }}{% for y in l %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}{% endfor %} {% for x in 1, 2 %}{{ x }}{% endfor %}
 {% for x in i %}{% endfor %}
 {% for x in n %}{% endfor %}
 {% for x in missing %}{{ x }}{% else %}empty{% endfor %}
@@ -111,7 +109,7 @@ CASES = """
 {% set d.x = 1 %}
 {% if yes %}{% set z = 5 %}{% endif %}{{ z }} {% if n %}a{% elif i == 7 %}b{% else %}c{% endif %} {% if not n %}d{% endif %} {% if missing %}e{% else %}f{% endif %}
 {% macro f(a, b=2, c=a) %}{{ a }}-{{ b }}-{{ c }};{% endmacro %}{{ f(1) }}{{ f(1, 3) }}{{ f(b=5, a=4) }}{{ f() }}{{ f.name }}
-{% macro g() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ g(1, 2, x=3) }} {% macro h(x) %}<{{ caller(x) }}>{% endmacro %}{% call(y) h(3) %}{{ y }}!{% endcall %} {% macro k() %}{{ caller() if caller else 'none' }}{% endmacro %}{{ k() }}{% call k() %}c{% endcall %}
+{% macro g(kwargs) %}{{ kwargs }}{{ caller if kwargs else 1 }}{% endmacro %}{{ g(0) }} {{ varargs is defined }}
 {% macro f(a) %}{{ a }}{% endmacro %}{{ f(1, 2) }}
 {% macro f(a) %}{{ a }}{% endmacro %}{{ f(b=2) }}
 {% macro f(x) %}{% if x > 0 %}{{ x }}{{ f(x - 1) }}{% endif %}{% endmacro %}{{ f(3) }} {% macro o() %}{{ later }}{% endmacro %}{% set later = 9 %}{{ o() }} {% for q in [1] %}{% macro inner() %}{{ q }}{% endmacro %}{{ inner() }}{% endfor %}

@@ -1,0 +1,37 @@
+/* Arrays that grow. `array` is the address of the pointer, NULL at first; false when memory runs out: the
+ * array is as it was then. */
+#ifndef SWIFTLET_CORE_FILES_GROW_H
+#define SWIFTLET_CORE_FILES_GROW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for n of `element` bytes, at least twice what there was. */
+static inline bool grow_to(void* array, size_t* capacity, size_t n, size_t element) {
+	enum { FEWEST = 64 };
+	void* old;
+	if (n <= *capacity)
+		return true;
+	size_t wanted = n < FEWEST ? FEWEST : n;
+	if (wanted < 2 * *capacity)
+		wanted = 2 * *capacity;
+	memcpy(&old, array, sizeof old);
+	void* const grown = wanted > SIZE_MAX / 2 / element ? NULL : realloc(old, wanted * element);
+	if (!grown)
+		return false;
+	memcpy(array, &grown, sizeof grown);
+	*capacity = wanted;
+	return true;
+}
+
+/* Room for one more behind n, in an array that grows by this alone and so knows its capacity: a power of two.
+ */
+static inline bool grow_by_one(void* array, size_t n, size_t element) {
+	enum { FEWEST = 16 };
+	size_t capacity = 0;
+	return n & (n - 1) || (n && n < FEWEST) || grow_to(array, &capacity, n ? 2 * n : FEWEST, element);
+}
+
+#endif
