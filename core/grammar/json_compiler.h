@@ -68,9 +68,9 @@ int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
-/* What $ref or allOf have to do with other keywords, as one schema that is kept; NULL: failed. */
-const cJSON* schema_joined(struct compiler*, const cJSON* schema);
-const cJSON* schema_joined_with(struct compiler*, const cJSON* schema, const cJSON* other);
+/* What $ref or allOf have to do with other keywords, and with another schema (NULL: none), as one schema that
+ * is kept; NULL: failed. */
+const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* other);
 
 /* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);

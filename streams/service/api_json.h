@@ -53,8 +53,9 @@ bool api_string(const cJSON* object, const char* name, size_t limit, const char*
 /* An array of blocks into the attention (kind 0) or MLP (1) half of a mask. */
 bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
                 struct api_error*);
-/* False with a 400 that names the first member of the object which is none of `known` (NULL-ended). */
-bool api_only(const cJSON* object, const char* const* known, struct api_error*);
+/* False with a 400 that names the first member of the object which is none of `known`, words with a blank
+ * between. */
+bool api_only(const cJSON* object, const char* known, struct api_error*);
 
 /* What a mask, read so far, keeps as stored: the optional member "stored" {"attention", "mlp", "head"}. */
 bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error*);

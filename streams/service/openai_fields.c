@@ -90,7 +90,6 @@ bool read_top_logprobs(struct reading* r, const char* name) {
 /* ---- objects ------------------------------------------------------------------------------ */
 
 bool read_stream_options(struct reading* r, const char* name) {
-	static const char* const known[] = {"include_usage", "include_obfuscation", NULL};
 	const cJSON* options = reading_get(r, name);
 	if (!options)
 		return true;
@@ -98,7 +97,7 @@ bool read_stream_options(struct reading* r, const char* name) {
 		return api_refuse(r->error, name, "invalid_type", "'stream_options' must be an object.");
 	if (!cJSON_IsTrue(reading_get(r, "stream")))
 		return api_refuse(r->error, name, "invalid_value", "'stream_options' needs 'stream': true.");
-	return api_only(options, known, r->error) &&
+	return api_only(options, "include_usage include_obfuscation", r->error) &&
 	       api_flag(options, "stream_options.include_usage", &r->to->include_usage, r->error);
 }
 

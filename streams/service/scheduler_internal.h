@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "kernels/clock.h"
 #include "optimizer/idle.h"
 #include "optimizer/optimizer.h"
 #include "streams/report.h"
