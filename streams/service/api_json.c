@@ -170,6 +170,50 @@ bool api_string(const cJSON* object, const char* name, size_t limit, const char*
 	return true;
 }
 
+char* api_texts(const cJSON* content, const char* field, const char* name, const char* types,
+                struct api_error* e) {
+	struct text all = {0};
+	const cJSON* part;
+	text_put(&all, cJSON_IsString(content) ? content->valuestring : "");
+	if (!cJSON_IsString(content) && !cJSON_IsArray(content)) {
+		api_refuse(e, field, "invalid_type", "'%s' must be a string or an array of text parts.", name);
+		text_free(&all);
+		return NULL;
+	}
+	cJSON_ArrayForEach (part, content) {
+		const char *type = api_text(part, "type"), *text = api_text(part, "text");
+		if (!type || !text || !json_lists(types, type)) {
+			api_refuse(e, field, "unsupported_field",
+			           "'%s' holds a part of type \"%.40s\" or without a text; text is supported.", name,
+			           type ? type : "");
+			text_free(&all);
+			return NULL;
+		}
+		text_put(&all, text);
+	}
+	char* out = text_take(&all);
+	if (!out)
+		api_no_memory(e);
+	return out;
+}
+
+int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int most, struct api_error* e) {
+	const cJSON* item;
+	int n = 0;
+	if (!cJSON_IsArray(list))
+		return api_refuse(e, name, "invalid_type", "'%s' must be an array of tokens.", name) - 1;
+	cJSON_ArrayForEach (item, list) {
+		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+		if (!(v >= 0 && v < vocab) || v != floor(v) || n == most)
+			return api_refuse(e, name, "invalid_value",
+			                  "'%s' must hold at most %d tokens, whole numbers from 0 to %d.", name, most,
+			                  vocab - 1) -
+			       1;
+		out[n++] = (int32_t)v;
+	}
+	return n;
+}
+
 bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
                 struct api_error* e) {
 	const cJSON* list = field(object, name);

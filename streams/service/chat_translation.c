@@ -99,32 +99,7 @@ bool translate_tools(struct translation* t, const char* kind, const char* otherw
 }
 
 char* translate_text(struct translation* t, const cJSON* content, const char* field, const char* types) {
-	struct text all = {0};
-	if (cJSON_IsString(content)) {
-		text_put(&all, content->valuestring);
-	} else if (!cJSON_IsArray(content)) {
-		api_refuse(t->error, field, "invalid_type", "'%s' must be a string or an array of text parts.",
-		           field);
-		return NULL;
-	}
-	for (const cJSON* part = cJSON_IsArray(content) ? content->child : NULL; part; part = part->next) {
-		const char* type = api_text(part, "type");
-		const char* text = api_text(part, "text");
-		if (!type || !json_lists(types, type) || !text) {
-			text_free(&all);
-			api_refuse(t->error, field, "unsupported_field",
-			           "'%s' holds a part of type \"%.40s\" or without a text; text is supported.", field,
-			           type ? type : "");
-			return NULL;
-		}
-		text_put(&all, text);
-	}
-	text_put(&all, "");
-	char* out = all.failed ? NULL : all.data ? text_take(&all) : strdup("");
-	if (!out)
-		api_no_memory(t->error);
-	text_free(&all);
-	return out;
+	return api_texts(content, field, field, types, t->error);
 }
 
 bool translate_result(struct translation* t, const char* id, const cJSON* content, const char* field,

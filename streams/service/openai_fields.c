@@ -197,15 +197,38 @@ bool read_stop(struct reading* r, const char* name) {
 
 bool read_end_tokens(struct reading* r, const char* name) {
 	const cJSON* list = reading_get(r, name);
-	if (list && !cJSON_IsArray(list))
-		return api_refuse(r->error, name, "invalid_type", "'%s' must be an array of tokens.", name);
-	for (const cJSON* item = list ? list->child : NULL; item; item = item->next) {
-		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-		if (!(v >= 0 && v < r->vocab) || v != floor(v) || r->to->n_end_tokens == SWIFTLET_END_TOKENS)
-			return api_refuse(r->error, name, "invalid_value",
-			                  "'%s' must hold at most %d tokens, whole numbers from 0 to %d.", name,
-			                  SWIFTLET_END_TOKENS, r->vocab - 1);
-		r->to->end_token[r->to->n_end_tokens++] = (int32_t)v;
-	}
+	const int n =
+	    list ? api_tokens(list, name, r->vocab, r->to->end_token, SWIFTLET_END_TOKENS, r->error) : 0;
+	r->to->n_end_tokens = n > 0 ? n : 0;
+	return n >= 0;
+}
+
+/* ---- what we do not have ------------------------------------------------------------------ */
+
+bool no_matter(struct reading* r, const char* name) {
+	(void)r, (void)name;
 	return true;
+}
+
+bool read_nothing(struct reading* r, const char* name) {
+	const cJSON* value = reading_get(r, name);
+	char* text = value ? cJSON_PrintUnformatted(value) : NULL;
+	const char* at = text ? strstr(r->field->only, text) : NULL;
+	const bool good = !value || (at && at[strlen(text)] == ',' && (at == r->field->only || at[-1] == ','));
+	cJSON_free(text);
+	return good || api_refuse(r->error, name, "unsupported_field", "'%s' is not supported but for %.*s.",
+	                          name, (int)strlen(r->field->only) - 1, r->field->only);
+}
+
+bool read_best_of(struct reading* r, const char* name) {
+	const cJSON* v = reading_get(r, name);
+	return !v ||
+	       (cJSON_IsNumber(v) && (fabs(v->valuedouble - 1) < 0.5 || fabs(v->valuedouble - r->to->n) < 0.5)) ||
+	       api_refuse(r->error, name, "unsupported_field", "'%s' is not supported but for the value of 'n'.",
+	                  name);
+}
+
+bool read_user(struct reading* r, const char* name) {
+	const char* ignored = NULL;
+	return api_string(r->body, name, 1 << 16, &ignored, r->error);
 }

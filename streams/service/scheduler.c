@@ -366,13 +366,18 @@ static bool learn_from(struct scheduler* s, struct seat* seat) {
 	return scored;
 }
 
-/* Once, when learning has come to its end and brought nothing. */
-static void say_what_skipping_brings(struct scheduler* s) {
+const char* scheduler_says(const struct scheduler* s) {
 	const char* says = NULL;
 	for (int i = 0; i < s->option.sessions; i++)
 		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
 		    !(says = idle_says(s->seat[i].session)))
-			return;
+			return NULL;
+	return says;
+}
+
+/* Once, when learning has come to its end and brought nothing. */
+static void say_what_skipping_brings(struct scheduler* s) {
+	const char* says = scheduler_says(s);
 	if (says && !s->said && s->idle_seconds > 0)
 		fprintf(stderr, "swiftlet: %s\n", says);
 	s->said |= says && s->idle_seconds > 0;

@@ -65,16 +65,6 @@ static void show_point(struct scheduler* s, struct text* out, double at) {
 	s->shown = at;
 }
 
-/* What idle learning took, and what skipping brings, in words; null where it pays somewhere. */
-static void show_learning(const struct scheduler* s, struct text* out) {
-	const char* says = NULL;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
-		    !(says = idle_says(s->seat[i].session)))
-			break;
-	text_json(out, ", 'idle_seconds': %g, 'skipping': %q", s->idle_seconds, says);
-}
-
 static void show_totals(struct scheduler* s, struct text* out) {
 	static const char* const phase[] = {"prefill", "draft", "verify", "plain", "optimize", "other"};
 	char* summary = summary_text(&s->summary);
@@ -93,8 +83,8 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	    "'separate': %l, 'preempted': %l}",
 	    k.entries, k.recalled, k.improved, k.settled, k.new_kinds, k.evictions, k.store_failed, k.drifts,
 	    k.trials, s->shared, s->separate, s->preempted);
-	show_learning(s, out);
-	text_json(out, ", 'prefill_chunk': %d", scheduler_chunk(s));
+	text_json(out, ", 'idle_seconds': %g, 'skipping': %q, 'prefill_chunk': %d", s->idle_seconds,
+	          scheduler_says(s), scheduler_chunk(s));
 	const int room = session_room(s->seat[0].session);
 	if (room < INT_MAX)
 		text_json(out, ", 'cache_free_tokens': %d", room);

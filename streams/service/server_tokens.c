@@ -1,6 +1,5 @@
 /* A model's tokens, for clients that count or cut texts themselves: /tokenize and /detokenize, whose fields
  * are named as vLLM's, and as llama.cpp's where those differ; /version. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,27 +105,11 @@ bool answer_count_tokens(struct call* c) {
 
 /* ---- text of tokens ----------------------------------------------------------------------- */
 
-static bool read_tokens(struct call* c, const cJSON* body, struct token_list* list) {
-	const cJSON* tokens = cJSON_GetObjectItemCaseSensitive(body, "tokens");
-	const int vocab = c->server->model->weights.shape.vocab;
-	if (!cJSON_IsArray(tokens))
-		return api_refuse(&c->error, "tokens", "invalid_type", "'tokens' must be an array of tokens.");
-	for (const cJSON* item = tokens->child; item; item = item->next) {
-		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-		if (!(v >= 0 && v < vocab) || v != floor(v))
-			return api_refuse(&c->error, "tokens", "invalid_value",
-			                  "'tokens' holds what is no whole number from 0 to %d.", vocab - 1);
-		if (!token_list_append(list, (int32_t)v))
-			return api_no_memory(&c->error);
-	}
-	return true;
-}
-
 /* Both names that clients look for. */
-static bool reply_text_of(struct call* c, const struct token_list* list) {
+static bool reply_text_of(struct call* c, const int32_t* id, int n) {
 	struct text out = {0};
 	size_t size = 0;
-	char* text = tokenizer_decode(c->server->model->tokenizer, list->id, list->n, true, true, &size);
+	char* text = tokenizer_decode(c->server->model->tokenizer, id, n, true, true, &size);
 	if (!text)
 		return api_no_memory(&c->error);
 	text_json(&out, "{'prompt': %Q, 'content': %Q}\n", text, size, text, size);
@@ -135,11 +118,16 @@ static bool reply_text_of(struct call* c, const struct token_list* list) {
 }
 
 bool answer_detokenize(struct call* c) {
-	struct token_list list = {0};
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
-	bool good = body && api_only(body, "model tokens", &c->error) && read_tokens(c, body, &list);
+	bool good = body && api_only(body, "model tokens", &c->error);
+	const cJSON* tokens = good ? cJSON_GetObjectItemCaseSensitive(body, "tokens") : NULL;
+	const int most = cJSON_GetArraySize(tokens), vocab = c->server->model->weights.shape.vocab;
+	int32_t* id = good ? calloc((size_t)most + 1, sizeof *id) : NULL;
+	const int n = id ? api_tokens(tokens, "tokens", vocab, id, most, &c->error) : -1;
+	if (good && !id)
+		api_no_memory(&c->error);
 	cJSON_Delete(body);
-	good = good && reply_text_of(c, &list);
-	token_list_free(&list);
+	good = n >= 0 && reply_text_of(c, id, n);
+	free(id);
 	return good;
 }
