@@ -80,4 +80,19 @@ unsigned schema_type_of(const cJSON* value);
 int32_t schema_refuse(struct compiler*, const char* what);
 int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char* why);
 
+/* json_range.c: numbers between bounds, as JSON writes them */
+struct json_range {
+	bool whole;   /* integers */
+	int decimals; /* digits after the point, at most; -1: any number */
+	bool has_low, has_high, low_exclusive, high_exclusive;
+	double low, high;
+};
+
+/* *start: before `next`; NOWHERE where no number is between the bounds. Of numbers that need not be whole the
+ * bounds are; false where they are not, or beyond 10^15. */
+bool json_range_emit(struct grammar*, const struct json_range*, int32_t next, int32_t* start);
+
+/* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */
+int32_t json_schema_emit(struct grammar*, const cJSON* schema, int32_t next, struct error*);
+
 #endif

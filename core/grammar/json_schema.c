@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
-#include "core/grammar/json_range.h"
-#include "core/grammar/json_schema.h"
 #include "core/grammar/states.h"
 
 int32_t schema_refuse(struct compiler* c, const char* what) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "streams/json_text.h"
-#include "streams/service/messages.h"
+#include "streams/service/chat_translation.h"
 #include "streams/service/reply_voice.h"
 
 static void begin(struct text* out, const char* type) {

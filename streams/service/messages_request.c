@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
-#include "streams/service/messages.h"
 
 static const char text_types[] = "text";
 

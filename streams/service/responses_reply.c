@@ -2,8 +2,8 @@
  * as it opens, and tell it whole as it closes. A whole answer is the story that a stream would have told. */
 #include <string.h>
 
+#include "streams/service/chat_translation.h"
 #include "streams/service/reply_voice.h"
-#include "streams/service/responses.h"
 
 static const char* suffix(const struct reply_head* h) { return h->id + strlen(voice_responses.id); }
 

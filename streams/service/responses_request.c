@@ -7,7 +7,6 @@
 
 #include "streams/service/chat_translation.h"
 #include "streams/service/reply_voice.h"
-#include "streams/service/responses.h"
 
 /* ---- items -------------------------------------------------------------------------------- */
 

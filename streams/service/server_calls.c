@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "streams/service/messages.h"
+#include "streams/service/chat_translation.h"
 #include "streams/service/server_head.h"
 #include "streams/service/server_internal.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/text/tokenizer.h"
 #include "streams/chat_parts.h"
-#include "streams/service/messages.h"
+#include "streams/service/chat_translation.h"
 #include "streams/service/server_internal.h"
 
 bool answer_version(struct call* c) {
