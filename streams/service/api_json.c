@@ -244,18 +244,6 @@ bool api_only(const cJSON* object, const char* known, struct api_error* e) {
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-bool api_add_mask(cJSON* object, const struct mask* m) {
-	for (int kind = 0; kind < 2; kind++) {
-		cJSON* list = cJSON_AddArrayToObject(object, kind ? "mlp" : "attention");
-		if (!list)
-			return false;
-		for (int b = 0; b < MAX_BLOCKS; b++)
-			if (mask_has(m, 2 * b + kind) && !cJSON_AddItemToArray(list, cJSON_CreateNumber(b)))
-				return false;
-	}
-	return mask_add_stored(object, m);
-}
-
 bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
 	const cJSON* stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
 	struct mask set = {.word = {0}};

@@ -69,10 +69,7 @@ bool api_only(const cJSON* object, const char* known, struct api_error*);
 /* What a mask, read so far, keeps as stored: the optional member "stored" {"attention", "mlp", "head"}. */
 bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error*);
 
-/* An object {"attention": […], "mlp": […]}'s two members, and "stored" where the mask says so, added to
- * `object`. False: out of memory. */
-bool api_add_mask(cJSON* object, const struct mask*);
-/* The same two members as text, without braces. */
+/* "attention": […], "mlp": […] */
 void api_print_mask(struct text*, const struct mask*, int blocks);
 
 #endif

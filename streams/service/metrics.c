@@ -90,14 +90,21 @@ void metrics_failure(struct metrics* m) {
 
 /* ---- the text ----------------------------------------------------------------------------- */
 
+struct metric_row {
+	const char *name, *label; /* its own; NULL: none */
+	const char* help;         /* NULL: of the row before, which has the same name */
+	double value;
+};
+
 /* What is counted up has a name that ends so; all else is what is so at this moment. */
 static const char* kind_of(const char* name) {
 	const size_t n = strlen(name), total = strlen("_total");
 	return n > total && strcmp(name + n - total, "_total") == 0 ? "counter" : "gauge";
 }
 
-void metrics_rows(struct text* out, const char* prefix, const char* label, const struct metric_row* row,
-                  int n) {
+/* label: of all rows, as in braces, or "". */
+static void put_rows(struct text* out, const char* prefix, const char* label, const struct metric_row* row,
+                     int n) {
 	for (int i = 0; i < n; i++) {
 		if (row[i].help)
 			text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, row[i].name, row[i].help, prefix,
@@ -113,7 +120,8 @@ void metrics_rows(struct text* out, const char* prefix, const char* label, const
 	}
 }
 
-#define ROWS(out, rows) metrics_rows(out, "swiftlet_", "", rows, (int)(sizeof(rows) / sizeof *(rows)))
+#define ROWS(out, prefix, label, rows)                                                                       \
+	put_rows(out, prefix, label, rows, (int)(sizeof(rows) / sizeof *(rows)))
 
 static double ratio(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
 
@@ -125,7 +133,7 @@ static void write_requests(const struct metrics* m, struct text* out) {
 				char label[160];
 				snprintf(label, sizeof label, "route=\"%.120s\",status=\"%d\"", m->route[r], m->status[s]);
 				const struct metric_row row = {"requests_total", label, help, (double)m->requests[r][s]};
-				metrics_rows(out, "swiftlet_", "", &row, 1);
+				put_rows(out, "swiftlet_", "", &row, 1);
 				help = NULL;
 			}
 	help = "Generations ended, by how.";
@@ -133,7 +141,7 @@ static void write_requests(const struct metrics* m, struct text* out) {
 		char label[64];
 		snprintf(label, sizeof label, "stop=\"%s\"", swiftlet_stop_name((enum swiftlet_stop)s));
 		const struct metric_row row = {"generations_total", label, help, (double)m->ended[s]};
-		metrics_rows(out, "swiftlet_", "", &row, 1);
+		put_rows(out, "swiftlet_", "", &row, 1);
 	}
 }
 
@@ -150,7 +158,7 @@ static void write_sources(const struct metrics* m, struct text* out) {
 			char label[64];
 			snprintf(label, sizeof label, "source=\"%s\"", swiftlet_source_name(i));
 			const struct metric_row row = {name[k][0], label, i ? NULL : name[k][1], counts[k]};
-			metrics_rows(out, "swiftlet_", "", &row, 1);
+			put_rows(out, "swiftlet_", "", &row, 1);
 		}
 }
 
@@ -192,7 +200,7 @@ static void write_work(const struct metrics* m, struct text* out) {
 	    {"speedup", NULL, "Expected speed-up of the last generation (SWIFT, Eq. 6).", m->expected_speedup},
 	    {"tokens_per_second", NULL, "Generated tokens a second of decoding.",
 	     m->decode > 0 ? (double)m->tokens / m->decode : (double)NAN}};
-	ROWS(out, rows);
+	ROWS(out, "swiftlet_", "", rows);
 }
 
 static void write_first_tokens(const struct metrics* m, struct text* out) {
@@ -232,7 +240,63 @@ static void write_now(const struct metrics_now* now, struct text* out) {
 	    {"store_waiting", NULL, "Writes that wait for the database.", k->store.waiting},
 	    {"store_writes_total", NULL, "Writes that the database was told.", (double)k->store.stored},
 	    {"store_news_total", NULL, "Times that others' writes were taken in.", (double)k->store.generation}};
-	ROWS(out, rows);
+	ROWS(out, "swiftlet_", "", rows);
+}
+
+/* ---- standard names ------------------------------------------------------------------------ */
+
+/* Those that routers and dashboards already know: vLLM's, which are those that the Kubernetes gateway's Model
+ * Server Protocol recommends (gateway-api-inference-extension, proposal 003): queued and running requests,
+ * the share of the cache in use, its blocks; and, where ours have an equal, vLLM's counters of tokens, prefix
+ * hits and speculative decoding. */
+static void put_label(struct text* out, const char* value) {
+	text_put(out, "model_name=\"");
+	for (; *value; value++)
+		if (*value == '\n')
+			text_put(out, "\\n");
+		else
+			text_print(out, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+	text_put(out, "\"");
+}
+
+static void write_cache(struct text* out, const char* label, const struct metrics_now* now) {
+	const double used = now->cache_tokens > 0 ? (double)now->cache_used / (double)now->cache_tokens : 0;
+	char blocks[96];
+	snprintf(blocks, sizeof blocks, "block_size=\"%d\",num_gpu_blocks=\"%lld\"", now->cache_block,
+	         now->cache_block > 0 ? (long long)(now->cache_tokens / now->cache_block) : 0);
+	const struct metric_row rows[] = {
+	    {"num_requests_waiting", NULL, "Generations that wait for a session.", now->queue},
+	    {"num_requests_running", NULL, "Generations that run.", now->busy},
+	    {"kv_cache_usage_perc", NULL, "Share of the cache that running generations fill, 0 to 1.", used},
+	    {"gpu_cache_usage_perc", NULL, "The same under its older name.", used},
+	    {"cache_config_info", blocks, "The cache: tokens a block, in which prefixes are kept, and blocks.",
+	     1}};
+	ROWS(out, "vllm:", label, rows);
+}
+
+static void write_standard(const struct metrics* m, const struct metrics_now* now, struct text* out) {
+	struct text model = {0};
+	put_label(&model, now->model);
+	const char* label = model.data ? model.data : "";
+	const struct metric_row rows[] = {
+	    {"request_success_total", "finished_reason=\"stop\"", "Generations ended, by how.",
+	     (double)(m->ended[SWIFTLET_EOS] + m->ended[SWIFTLET_STOP])},
+	    {"request_success_total", "finished_reason=\"length\"", NULL, (double)m->ended[SWIFTLET_LENGTH]},
+	    {"request_success_total", "finished_reason=\"abort\"", NULL, (double)m->ended[SWIFTLET_CANCELLED]},
+	    {"prompt_tokens_total", NULL, "Tokens of prompts.", (double)m->prompt_tokens},
+	    {"generation_tokens_total", NULL, "Tokens generated.", (double)m->tokens},
+	    {"prefix_cache_queries_total", NULL, "Tokens of prompts looked for in a cache.",
+	     (double)m->prompt_tokens},
+	    {"prefix_cache_hits_total", NULL, "Tokens of prompts found in a cache.", (double)m->cached_tokens},
+	    {"spec_decode_num_drafts_total", NULL, "Rounds with a draft step.", (double)m->rounds},
+	    {"spec_decode_num_draft_tokens_total", NULL, "Draft steps.", (double)m->draft_steps},
+	    {"spec_decode_num_accepted_tokens_total", NULL, "Draft tokens kept by verification.",
+	     (double)m->accepted}};
+	if (!now->of_owner)
+		write_cache(out, label, now);
+	ROWS(out, "vllm:", label, rows);
+	out->failed |= model.failed;
+	text_free(&model);
 }
 
 void metrics_text(struct metrics* m, const struct metrics_now* now, struct text* out) {
@@ -241,7 +305,7 @@ void metrics_text(struct metrics* m, const struct metrics_now* now, struct text*
 	write_work(m, out);
 	write_sources(m, out);
 	write_first_tokens(m, out);
-	metrics_standard(m, now, out);
+	write_standard(m, now, out);
 	pthread_mutex_unlock(&m->lock);
 	if (!now->of_owner)
 		write_now(now, out);

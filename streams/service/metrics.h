@@ -52,14 +52,4 @@ void metrics_generation(struct metrics*, const struct swiftlet_figures*, double 
 void metrics_idle(struct metrics*, int steps, double seconds);
 void metrics_failure(struct metrics*);
 void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
-/* Figures in Prometheus' format: label: of all of them, as in braces, or "". */
-struct metric_row {
-	const char *name, *label; /* its own; NULL: none */
-	const char* help;         /* NULL: of the row before, which has the same name */
-	double value;
-};
-void metrics_rows(struct text*, const char* prefix, const char* label, const struct metric_row*, int n);
-/* Appends the same figures under standard names; metrics_text does it, with the lock held. */
-void metrics_standard(const struct metrics*, const struct metrics_now*, struct text* out);
-
 #endif

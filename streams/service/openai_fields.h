@@ -45,7 +45,6 @@ bool read_metadata(struct reading*, const char* name);
 bool read_logit_bias(struct reading*, const char* name);
 bool read_stop(struct reading*, const char* name);
 bool read_end_tokens(struct reading*, const char* name);
-/* openai_form.c */
 bool read_response_format(struct reading*, const char* name);
 bool read_guided(struct reading*, const char* name);
 

@@ -112,19 +112,20 @@ static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b
  * is everybody's. */
 static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
-	cJSON* blocks = cJSON_CreateObject();
-	char* text = blocks && api_add_mask(blocks, &e->mask) ? cJSON_PrintUnformatted(blocks) : NULL;
+	cJSON* stored = cJSON_CreateObject();
+	char* text = stored && mask_add_stored(stored, &e->mask) ? cJSON_PrintUnformatted(stored) : NULL;
 	text_json(
 	    out,
 	    "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, 'task': %q",
 	    e->id, owner, mask_format_name(&e->mask), s->option.name, s->model->fingerprint,
 	    s->model->weights.shape.n_blocks, e->task);
-	if (text)
+	text_put(out, ", ");
+	api_print_mask(out, &e->mask, s->model->weights.shape.n_blocks);
+	if (text && stored->child) /* without its braces */
 		text_print(out, ", %.*s", (int)strlen(text) - 2, text + 1);
-	else
-		out->failed = true;
+	out->failed |= !text;
 	cJSON_free(text);
-	cJSON_Delete(blocks);
+	cJSON_Delete(stored);
 	text_json(
 	    out,
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
