@@ -1,6 +1,7 @@
 /* Bytes that grow. */
 #include "streams/text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,6 +66,60 @@ void text_number(struct text* t, double value) {
 		text_print(t, "%.6g", value);
 	else
 		text_put(t, "null");
+}
+
+static void put_value(struct text* t, char kind, va_list* arguments) {
+	const char* text;
+	switch (kind) {
+	case 's':
+		text_put(t, va_arg(*arguments, const char*));
+		break;
+	case 'q':
+		text = va_arg(*arguments, const char*);
+		if (text)
+			text_quote(t, text, strlen(text));
+		else
+			text_put(t, "null");
+		break;
+	case 'Q':
+		text = va_arg(*arguments, const char*);
+		text_quote(t, text ? text : "", va_arg(*arguments, size_t));
+		break;
+	case 'd':
+		text_print(t, "%d", va_arg(*arguments, int));
+		break;
+	case 'l':
+		text_print(t, "%" PRId64, va_arg(*arguments, int64_t));
+		break;
+	case 'b':
+		text_put(t, va_arg(*arguments, int) ? "true" : "false");
+		break;
+	default:
+		text_number(t, va_arg(*arguments, double));
+	}
+}
+
+void text_json(struct text* t, const char* format, ...) {
+	va_list arguments;
+	va_start(arguments, format);
+	for (const char* at = format; *at; at++) {
+		const size_t n = strcspn(at, "'%");
+		text_add(t, at, n);
+		at += n;
+		if (!*at)
+			break;
+		if (*at == '%')
+			put_value(t, *++at, &arguments);
+		else
+			text_put(t, "\"");
+	}
+	va_end(arguments);
+}
+
+void text_drop(struct text* t, size_t n) {
+	if (n)
+		memmove(t->data, t->data + n, t->size - n);
+	t->size -= n;
 }
 
 void text_clear(struct text* t) {

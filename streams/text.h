@@ -22,7 +22,11 @@ void text_print(struct text*, const char* format, ...);
 void text_quote(struct text*, const char* data, size_t size);
 /* A JSON number with six digits, null where it is not finite. */
 void text_number(struct text*, double value);
-void text_clear(struct text*); /* keeps the memory */
+/* JSON by a format in which ' stands for ": %s a text as it is; %q a string, null for NULL, %Q one of so many
+ * bytes (const char*, size_t); %d an int, %l an int64_t, %g a double as text_number writes it, %b a bool. */
+void text_json(struct text*, const char* format, ...);
+void text_drop(struct text*, size_t n); /* of its beginning */
+void text_clear(struct text*);          /* keeps the memory */
 void text_free(struct text*);
 /* Hands the bytes over (malloc'd, to be freed by the caller); NULL after a failure. Left empty. */
 char* text_take(struct text*);

@@ -41,6 +41,16 @@ bool file_exists(const char* path) {
 	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
+bool json_lists(const char* words, const char* word) {
+	const size_t n = strlen(word);
+	if (n == 0 || memchr(word, ' ', n))
+		return false;
+	for (const char* at = words; (at = strstr(at, word)); at += n)
+		if ((at == words || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+			return true;
+	return false;
+}
+
 const cJSON* json_field(const cJSON* object, const char* field) {
 	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, field);
 	return value && !cJSON_IsNull(value) ? value : NULL;

@@ -15,6 +15,9 @@ cJSON* json_read(const char* path, struct error*);
 /* True when the file exists and is a regular one, links followed. */
 bool file_exists(const char* path);
 
+/* Whether a list, words with a blank between, has this one. */
+bool json_lists(const char* words, const char* word);
+
 /* A field, or NULL when it is absent or null. Case counts. */
 const cJSON* json_field(const cJSON* object, const char* field);
 

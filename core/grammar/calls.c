@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
-#include "core/grammar/json_schema.h"
+#include "core/grammar/json_compiler.h"
 
 enum { MAX_TRIGGER = 32 };
 

@@ -90,7 +90,7 @@ static int name(struct reader* r) {
 	return of(r)->n_named++;
 }
 
-static int alternatives(struct reader*, bool nested);
+static const struct syntax syntax;
 
 static int atom(struct reader* r) {
 	if (reader_take(r, '"'))
@@ -102,7 +102,7 @@ static int atom(struct reader* r) {
 		return reader_node(r, (struct node){.kind = NODE_CLASS, .a = r->n_ranges - 1, .b = r->n_ranges});
 	}
 	if (reader_take(r, '(')) {
-		const int inner = alternatives(r, true);
+		const int inner = reader_alternatives(r, &syntax, true);
 		return reader_take(r, ')') ? inner : reader_fail(r, "a group is not closed");
 	}
 	const int rule = name(r);
@@ -138,43 +138,7 @@ static bool rule_ahead(const struct reader* r) {
 	return at + 3 <= r->size && memcmp(r->text + at, "::=", 3) == 0;
 }
 
-static int sequence(struct reader* r, bool nested) {
-	int all = reader_node(r, (struct node){.kind = NODE_EMPTY});
-	for (;;) {
-		skip(r, nested);
-		if (!reader_more(r) || strchr("|)\n\r", r->text[r->at]))
-			return all;
-		int next = atom(r), least, most;
-		skip(r, false);
-		while (reader_more(r) && repeat(r, &least, &most)) {
-			next =
-			    reader_node(r, (struct node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
-			skip(r, false);
-		}
-		all = reader_node(r, (struct node){.kind = NODE_SEQUENCE, .a = all, .b = next});
-	}
-}
-
-static int alternatives(struct reader* r, bool nested) {
-	if (++r->depth > READER_DEPTH)
-		return reader_fail(r, "groups are nested too deep");
-	int all = sequence(r, nested);
-	for (;;) {
-		skip(r, nested);
-		const size_t here = r->at;
-		skip(r, true); /* an alternative may stand on the next line */
-		if (!reader_at(r, '|')) {
-			r->at = here;
-			break;
-		}
-		r->at++;
-		skip(r, true);
-		const int next = sequence(r, nested);
-		all = reader_node(r, (struct node){.kind = NODE_EITHER, .a = all, .b = next});
-	}
-	r->depth--;
-	return all;
-}
+static const struct syntax syntax = {.atom = atom, .repeat = repeat, .ends = "|)\n\r", .skip = skip};
 
 static void read_rules(struct reader* r) {
 	for (skip(r, true); reader_more(r); skip(r, true)) {
@@ -188,7 +152,7 @@ static void read_rules(struct reader* r) {
 		skip(r, true);
 		if (!r->failed && of(r)->named[rule].node >= 0)
 			reader_fail(r, "a rule is said twice");
-		const int node = alternatives(r, false);
+		const int node = reader_alternatives(r, &syntax, false);
 		if (!r->failed)
 			of(r)->named[rule].node = node;
 	}

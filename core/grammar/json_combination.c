@@ -60,16 +60,9 @@ static const cJSON* keep(struct compiler* c, cJSON* made, const char* problem) {
 	return c->made[c->n_made++] = made;
 }
 
-const cJSON* schema_joined(struct compiler* c, const cJSON* schema) {
+const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON* other) {
 	struct schema_join join = {.root = c->root, .work = c->joined};
-	cJSON* made = schema_flat(&join, schema);
-	c->joined = join.work;
-	return keep(c, made, join.problem);
-}
-
-const cJSON* schema_joined_with(struct compiler* c, const cJSON* schema, const cJSON* other) {
-	struct schema_join join = {.root = c->root, .work = c->joined};
-	cJSON* made = schema_both(&join, schema, other);
+	cJSON* made = schema_flat(&join, schema, other);
 	c->joined = join.work;
 	return keep(c, made, join.problem);
 }
@@ -210,7 +203,7 @@ static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, in
 	if (exclusions && !add_exclusions(c, list, n, i, exclusions))
 		schema = NULL;
 	else if (exclusions && exclusions->child)
-		schema = schema_joined_with(c, schema, exclusions);
+		schema = schema_joined(c, schema, exclusions);
 	if (schema && !c->failed)
 		at = schema_emit(c, schema, next);
 	cJSON_Delete(exclusions);
@@ -219,11 +212,10 @@ static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, in
 
 /* Whether the alternatives' values are the whole's: nothing else is said beside the combination. */
 static const cJSON* beside(struct compiler* c, const cJSON* schema, const char* keyword) {
-	const char* const without[] = {keyword, NULL};
 	struct schema_join join = {.root = c->root, .work = c->joined};
 	if (!schema_has_more_than(schema, keyword))
 		return NULL;
-	cJSON* made = schema_without(&join, schema, without);
+	cJSON* made = schema_without(&join, schema, keyword);
 	c->joined = join.work;
 	return keep(c, made, join.problem);
 }
@@ -238,7 +230,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 	    cJSON_GetArraySize(alternatives) > MAX_SCHEMAS_EITHER)
 		return schema_refuse_keyword(c, keyword, "is not an array of 1 to 256 schemas");
 	cJSON_ArrayForEach (one, alternatives) {
-		list[n] = rest ? schema_joined_with(c, one, rest) : one;
+		list[n] = rest ? schema_joined(c, one, rest) : one;
 		if (c->failed)
 			return NOWHERE;
 		n++;

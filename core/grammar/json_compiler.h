@@ -68,9 +68,9 @@ int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
-/* What $ref or allOf have to do with other keywords, as one schema that is kept; NULL: failed. */
-const cJSON* schema_joined(struct compiler*, const cJSON* schema);
-const cJSON* schema_joined_with(struct compiler*, const cJSON* schema, const cJSON* other);
+/* What $ref or allOf have to do with other keywords, and with another schema (NULL: none), as one schema that
+ * is kept; NULL: failed. */
+const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* other);
 
 /* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
@@ -79,5 +79,20 @@ unsigned schema_type_of(const cJSON* value);
 /* Fails: NOWHERE. */
 int32_t schema_refuse(struct compiler*, const char* what);
 int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char* why);
+
+/* json_range.c: numbers between bounds, as JSON writes them */
+struct json_range {
+	bool whole;   /* integers */
+	int decimals; /* digits after the point, at most; -1: any number */
+	bool has_low, has_high, low_exclusive, high_exclusive;
+	double low, high;
+};
+
+/* *start: before `next`; NOWHERE where no number is between the bounds. Of numbers that need not be whole the
+ * bounds are; false where they are not, or beyond 10^15. */
+bool json_range_emit(struct grammar*, const struct json_range*, int32_t next, int32_t* start);
+
+/* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */
+int32_t json_schema_emit(struct grammar*, const cJSON* schema, int32_t next, struct error*);
 
 #endif

@@ -116,7 +116,7 @@ static cJSON* negated(struct schema_join* j, const cJSON* schema) {
 	if (cJSON_IsBool(schema))
 		return cJSON_CreateBool(cJSON_IsFalse(schema));
 	j->nested++;
-	cJSON *flat = schema_flat(j, schema), *ways = flat ? cJSON_CreateArray() : NULL;
+	cJSON *flat = schema_flat(j, schema, NULL), *ways = flat ? cJSON_CreateArray() : NULL;
 	j->nested--;
 	bool good = ways != NULL && cJSON_IsObject(flat);
 	if (flat && cJSON_IsBool(flat)) {

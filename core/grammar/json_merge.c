@@ -42,62 +42,16 @@ const cJSON* schema_resolve(const cJSON* root, const char* reference) {
 	return at;
 }
 
-bool schema_is_one_of(const char* word, const char* const* list) {
-	for (; *list; list++)
-		if (strcmp(word, *list) == 0)
-			return true;
-	return false;
-}
-
 /* The keywords that constrain; every other one is an annotation, as the specification has it. */
 bool schema_describes(const char* keyword) {
-	static const char* const constraining[] = {"$ref",
-	                                           "$dynamicRef",
-	                                           "$recursiveRef",
-	                                           "type",
-	                                           "enum",
-	                                           "const",
-	                                           "anyOf",
-	                                           "oneOf",
-	                                           "allOf",
-	                                           "not",
-	                                           "if",
-	                                           "then",
-	                                           "else",
-	                                           "properties",
-	                                           "patternProperties",
-	                                           "additionalProperties",
-	                                           "unevaluatedProperties",
-	                                           "propertyNames",
-	                                           "required",
-	                                           "minProperties",
-	                                           "maxProperties",
-	                                           "dependencies",
-	                                           "dependentRequired",
-	                                           "dependentSchemas",
-	                                           "items",
-	                                           "prefixItems",
-	                                           "additionalItems",
-	                                           "unevaluatedItems",
-	                                           "contains",
-	                                           "minContains",
-	                                           "maxContains",
-	                                           "minItems",
-	                                           "maxItems",
-	                                           "uniqueItems",
-	                                           "pattern",
-	                                           "format",
-	                                           "minLength",
-	                                           "maxLength",
-	                                           "minimum",
-	                                           "maximum",
-	                                           "exclusiveMinimum",
-	                                           "exclusiveMaximum",
-	                                           "multipleOf",
-	                                           "nullable",
-	                                           SCHEMA_EXCEPT,
-	                                           NULL};
-	return !schema_is_one_of(keyword, constraining);
+	return !json_lists(
+	    "$ref $dynamicRef $recursiveRef type enum const anyOf oneOf allOf not if then else "
+	    "properties patternProperties additionalProperties unevaluatedProperties propertyNames "
+	    "required minProperties maxProperties dependencies dependentRequired dependentSchemas "
+	    "items prefixItems additionalItems unevaluatedItems contains minContains maxContains "
+	    "minItems maxItems uniqueItems pattern format minLength maxLength minimum maximum "
+	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT,
+	    keyword);
 }
 
 bool schema_has_more_than(const cJSON* schema, const char* keyword) {
@@ -229,55 +183,55 @@ static bool join_required(cJSON* to, const cJSON* more) {
 	return put(to, "required", list);
 }
 
-static bool is_bound(const char* keyword, bool upper) {
-	static const char* const lower_ones[] = {"minimum",  "exclusiveMinimum", "minLength",
-	                                         "minItems", "minProperties",    NULL};
-	static const char* const upper_ones[] = {"maximum",  "exclusiveMaximum", "maxLength",
-	                                         "maxItems", "maxProperties",    NULL};
-	return schema_is_one_of(keyword, upper ? upper_ones : lower_ones);
+static const char cannot[] = "two schemas that have to hold at once cannot be joined";
+
+/* The tighter of two bounds. */
+static bool join_bound(cJSON* to, const cJSON* mine, const cJSON* more, bool upper) {
+	const bool tighter =
+	    upper ? more->valuedouble < mine->valuedouble : more->valuedouble > mine->valuedouble;
+	return !tighter || copy_to(to, more);
 }
 
-/* A keyword that both have. NULL: joined; else what is wrong with it. */
-static const char* join_keyword(cJSON* to, const cJSON* mine, const cJSON* more) {
-	static const char* const no_memory = "there is no memory to join schemas";
+static bool join_others(cJSON* to, const cJSON* mine, const cJSON* more) {
+	if (cJSON_IsFalse(mine) || cJSON_IsTrue(more))
+		return true;
+	if (cJSON_IsFalse(more) || cJSON_IsTrue(mine))
+		return copy_to(to, more);
+	return put(to, more->string, later(mine, more));
+}
+
+/* A keyword that both have. False where they cannot be one, with the problem, or for want of memory. */
+static bool join_keyword(struct schema_join* j, cJSON* to, const cJSON* mine, const cJSON* more) {
 	const char* name = more->string;
+	const cJSON* value;
+	const bool numbers = cJSON_IsNumber(mine) && cJSON_IsNumber(more);
 	if (cJSON_Compare(mine, more, true))
-		return NULL;
+		return true;
 	if (strcmp(name, "type") == 0)
-		return put(to, name, schema_type_list(types_in(mine) & types_in(more))) ? NULL : no_memory;
+		return put(to, name, schema_type_list(types_in(mine) & types_in(more)));
 	if (strcmp(name, "enum") == 0)
-		return put(to, name, common_values(mine, more)) ? NULL : no_memory;
+		return put(to, name, common_values(mine, more));
 	if (strcmp(name, "const") == 0) /* two of them */
-		return put(to, "enum", cJSON_CreateArray()) ? NULL : no_memory;
+		return put(to, "enum", cJSON_CreateArray());
 	if (strcmp(name, "required") == 0)
-		return join_required(to, more) ? NULL : no_memory;
+		return join_required(to, more);
 	if (strcmp(name, SCHEMA_EXCEPT) == 0) {
-		const cJSON* value;
 		cJSON_ArrayForEach (value, more)
 			cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(to, name), cJSON_Duplicate(value, true));
-		return NULL;
+		return true;
 	}
 	if (strcmp(name, "items") == 0 && !cJSON_IsArray(mine) && !cJSON_IsArray(more))
-		return put(to, name, later(mine, more)) ? NULL : no_memory;
-	if (strcmp(name, "additionalProperties") == 0) {
-		if (cJSON_IsFalse(mine) || cJSON_IsTrue(more))
-			return NULL;
-		return put(to, name,
-		           cJSON_IsFalse(more) || cJSON_IsTrue(mine) ? cJSON_Duplicate(more, true)
-		                                                     : later(mine, more))
-		           ? NULL
-		           : no_memory;
-	}
-	if (cJSON_IsNumber(mine) && cJSON_IsNumber(more) && (is_bound(name, false) || is_bound(name, true))) {
-		const bool tighter = is_bound(name, true) ? more->valuedouble < mine->valuedouble
-		                                          : more->valuedouble > mine->valuedouble;
-		return !tighter || copy_to(to, more) ? NULL : no_memory;
-	}
-	if (strcmp(name, "uniqueItems") == 0)
-		return put(to, name, cJSON_CreateTrue()) ? NULL : no_memory;
-	if (strcmp(name, "nullable") == 0)
-		return put(to, name, cJSON_CreateFalse()) ? NULL : no_memory;
-	return "two schemas that have to hold at once cannot be joined";
+		return put(to, name, later(mine, more));
+	if (strcmp(name, "additionalProperties") == 0)
+		return join_others(to, mine, more);
+	if (numbers && json_lists("minimum exclusiveMinimum minLength minItems minProperties", name))
+		return join_bound(to, mine, more, false);
+	if (numbers && json_lists("maximum exclusiveMaximum maxLength maxItems maxProperties", name))
+		return join_bound(to, mine, more, true);
+	if (strcmp(name, "uniqueItems") == 0 || strcmp(name, "nullable") == 0)
+		return put(to, name, cJSON_CreateBool(strcmp(name, "uniqueItems") == 0));
+	j->problem = cannot;
+	return false;
 }
 
 /* What only one side has and the other's keyword reaches into. */
@@ -302,11 +256,6 @@ static bool nest_combination(cJSON* to, const cJSON* more) {
 	return true;
 }
 
-static cJSON* false_schema(cJSON* instead_of) {
-	cJSON_Delete(instead_of);
-	return cJSON_CreateFalse();
-}
-
 /* Both are flat objects. */
 static cJSON* join_flat(struct schema_join* j, const cJSON* a, const cJSON* b) {
 	cJSON* to = cJSON_Duplicate(a, true);
@@ -316,26 +265,25 @@ static cJSON* join_flat(struct schema_join* j, const cJSON* a, const cJSON* b) {
 	/* the inner one's unevaluated members are those that it does not name itself */
 	const bool inner = json_field(b, "unevaluatedProperties") && json_field(a, "properties");
 	if (inner || reaches_across(a, b) || reaches_across(b, a))
-		return fail(j, to, "two schemas that have to hold at once cannot be joined");
+		return fail(j, to, cannot);
 	cJSON_ArrayForEach (more, b) {
 		const cJSON* mine = cJSON_GetObjectItemCaseSensitive(to, more->string);
-		const bool combined = strcmp(more->string, "anyOf") == 0 || strcmp(more->string, "oneOf") == 0 ||
-		                      strcmp(more->string, "allOf") == 0;
 		if (schema_describes(more->string) || strcmp(more->string, "properties") == 0)
 			continue;
-		if (!mine ? !copy_to(to, more) : combined && !nest_combination(to, more))
-			return fail(j, to, "there is no memory to join schemas");
-		const char* problem = mine && !combined ? join_keyword(to, mine, more) : NULL;
-		if (problem)
-			return fail(j, to, problem);
+		if (!mine                                           ? !copy_to(to, more)
+		    : json_lists("anyOf oneOf allOf", more->string) ? !nest_combination(to, more)
+		                                                    : !join_keyword(j, to, mine, more))
+			return fail(j, to, NULL);
 	}
 	if ((json_field(a, "properties") || json_field(b, "properties")) && !join_properties(to, a, b))
-		return fail(j, to, "there is no memory to join schemas");
+		return fail(j, to, NULL);
 	const cJSON* type = cJSON_GetObjectItemCaseSensitive(to, "type");
 	const cJSON* values = cJSON_GetObjectItemCaseSensitive(to, "enum");
-	if ((cJSON_IsArray(type) && !type->child) || (cJSON_IsArray(values) && !values->child))
-		return false_schema(to);
-	return counted(j, to);
+	const bool none = (cJSON_IsArray(type) && !type->child) || (cJSON_IsArray(values) && !values->child);
+	if (!none)
+		return counted(j, to);
+	cJSON_Delete(to);
+	return cJSON_CreateFalse();
 }
 
 /* ---- from outside ----------------------------------------------------------------------------- */
@@ -356,16 +304,14 @@ static cJSON* both_flat(struct schema_join* j, cJSON* a, cJSON* b) { /* takes bo
 }
 
 static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
-	static const char* const parts[] = {
-	    "$ref", "allOf", "not", "if", "then", "else", "dependencies", "dependentRequired", "dependentSchemas",
-	    NULL};
 	const cJSON *reference = json_field(schema, "$ref"), *all = json_field(schema, "allOf"), *one;
 	if (++j->work > MAX_WORK || depth > MAX_CHAIN)
 		return fail(j, NULL, "too many schemas that have to hold at once");
 	if (!cJSON_IsObject(schema))
 		return cJSON_IsBool(schema) ? cJSON_Duplicate(schema, true)
 		                            : fail(j, NULL, "a schema is neither an object nor a boolean");
-	cJSON* to = schema_without(j, schema, parts);
+	cJSON* to = schema_without(j, schema,
+	                           "$ref allOf not if then else dependencies dependentRequired dependentSchemas");
 	if (reference) {
 		const cJSON* target =
 		    cJSON_IsString(reference) ? schema_resolve(j->root, reference->valuestring) : NULL;
@@ -380,7 +326,7 @@ static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
 	cJSON* conditions = to && schema_has_conditions(schema) ? cJSON_CreateArray() : NULL;
 	if (conditions && !schema_conditions(j, schema, conditions)) {
 		cJSON_Delete(conditions);
-		return fail(j, to, "there is no memory to join schemas");
+		return fail(j, to, NULL);
 	}
 	cJSON_ArrayForEach (one, conditions)
 		to = to ? both_flat(j, to, flat_at(j, one, depth + 1)) : NULL;
@@ -388,18 +334,16 @@ static cJSON* flat_at(struct schema_join* j, const cJSON* schema, int depth) {
 	return to;
 }
 
-cJSON* schema_flat(struct schema_join* j, const cJSON* schema) { return flat_at(j, schema, 0); }
-
-cJSON* schema_both(struct schema_join* j, const cJSON* a, const cJSON* b) {
-	cJSON* one = schema_flat(j, a);
-	return one ? both_flat(j, one, schema_flat(j, b)) : NULL;
+cJSON* schema_flat(struct schema_join* j, const cJSON* schema, const cJSON* other) {
+	cJSON* one = flat_at(j, schema, 0);
+	return one && other ? both_flat(j, one, flat_at(j, other, 0)) : one;
 }
 
-cJSON* schema_without(struct schema_join* j, const cJSON* schema, const char* const* keywords) {
+cJSON* schema_without(struct schema_join* j, const cJSON* schema, const char* keywords) {
 	cJSON* to = cJSON_CreateObject();
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (to && !schema_is_one_of(field->string, keywords) && !schema_describes(field->string) &&
+		if (to && !json_lists(keywords, field->string) && !schema_describes(field->string) &&
 		    !copy_to(to, field))
 			return fail(j, to, NULL);
 	}

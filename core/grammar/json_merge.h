@@ -20,7 +20,6 @@ struct schema_join {
 extern const char* const schema_type_names[];
 /* The set as "type" lists it; NULL: no memory. */
 cJSON* schema_type_list(unsigned types);
-bool schema_is_one_of(const char* word, const char* const* list); /* NULL-ended */
 
 /* What a local reference points to, by RFC 6901; NULL: nothing. */
 const cJSON* schema_resolve(const cJSON* root, const char* reference);
@@ -29,13 +28,11 @@ bool schema_describes(const char* keyword);
 /* Whether the schema has constraining keywords beside this one. */
 bool schema_has_more_than(const cJSON* schema, const char* keyword);
 
-/* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it. A new
- * one, or NULL. */
-cJSON* schema_flat(struct schema_join*, const cJSON* schema);
-/* What is valid under both, flat. A new one, or NULL. */
-cJSON* schema_both(struct schema_join*, const cJSON* a, const cJSON* b);
-/* The schema without these keywords (NULL-ended). A new one, or NULL. */
-cJSON* schema_without(struct schema_join*, const cJSON* schema, const char* const* keywords);
+/* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it; where
+ * there is another (not NULL), what is valid under both. A new one, or NULL. */
+cJSON* schema_flat(struct schema_join*, const cJSON* schema, const cJSON* other);
+/* The schema without these keywords, words with a blank between. A new one, or NULL. */
+cJSON* schema_without(struct schema_join*, const cJSON* schema, const char* keywords);
 
 /* json_conditions.c: what a schema's not, if and dependencies come to, as schemas in `list`, an array. False
  * with the problem. */

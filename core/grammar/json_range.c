@@ -1,5 +1,5 @@
 /* Numbers without sign between bounds, digit by digit; those below 0 are their mirror. */
-#include "core/grammar/json_range.h"
+#include "core/grammar/json_compiler.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
-#include "core/grammar/json_range.h"
-#include "core/grammar/json_schema.h"
 #include "core/grammar/states.h"
 
 int32_t schema_refuse(struct compiler* c, const char* what) {
@@ -127,12 +125,11 @@ static int32_t emit_shared(struct compiler* c, enum shared which, int32_t next) 
 
 /* Every keyword is one that is kept, an annotation, or an error. */
 static bool check_keywords(struct compiler* c, const cJSON* schema) {
-	static const char* const not_kept[] = {
-	    "$dynamicRef", "$recursiveRef",   "contains",         "minContains",
-	    "maxContains", "additionalItems", "unevaluatedItems", NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (schema_is_one_of(field->string, not_kept))
+		if (json_lists("$dynamicRef $recursiveRef contains minContains maxContains additionalItems "
+		               "unevaluatedItems",
+		               field->string))
 			return schema_refuse_keyword(c, field->string, "is not supported"), false;
 	}
 	return true;
@@ -157,39 +154,26 @@ static unsigned type_bit(struct compiler* c, const cJSON* name) {
 
 unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	static const struct {
-		const char* keyword;
+		const char* keywords;
 		enum type type;
-	} implied[] = {{"properties", TYPE_OBJECT},
-	               {"additionalProperties", TYPE_OBJECT},
-	               {"required", TYPE_OBJECT},
-	               {"patternProperties", TYPE_OBJECT},
-	               {"propertyNames", TYPE_OBJECT},
-	               {"minProperties", TYPE_OBJECT},
-	               {"maxProperties", TYPE_OBJECT},
-	               {"uniqueItems", TYPE_ARRAY},
-	               {"items", TYPE_ARRAY},
-	               {"prefixItems", TYPE_ARRAY},
-	               {"minItems", TYPE_ARRAY},
-	               {"maxItems", TYPE_ARRAY},
-	               {"pattern", TYPE_STRING},
-	               {"minLength", TYPE_STRING},
-	               {"maxLength", TYPE_STRING},
-	               {"format", TYPE_STRING},
-	               {"minimum", TYPE_NUMBER},
-	               {"maximum", TYPE_NUMBER},
-	               {"exclusiveMinimum", TYPE_NUMBER},
-	               {"exclusiveMaximum", TYPE_NUMBER},
-	               {"multipleOf", TYPE_NUMBER}};
-	const cJSON *type = json_field(schema, "type"), *name;
+	} implied[] = {{"properties additionalProperties required patternProperties propertyNames minProperties "
+	                "maxProperties",
+	                TYPE_OBJECT},
+	               {"uniqueItems items prefixItems minItems maxItems", TYPE_ARRAY},
+	               {"pattern minLength maxLength format", TYPE_STRING},
+	               {"minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", TYPE_NUMBER}};
+	const cJSON *type = json_field(schema, "type"), *name, *field;
 	unsigned types = 0;
 	if (cJSON_IsArray(type)) {
 		cJSON_ArrayForEach (name, type)
 			types |= type_bit(c, name);
 	} else if (type)
 		types = type_bit(c, type);
-	for (size_t i = 0; !type && i < sizeof implied / sizeof *implied; i++)
-		if (json_field(schema, implied[i].keyword))
-			types |= 1u << implied[i].type;
+	cJSON_ArrayForEach (field, schema) {
+		for (size_t i = 0; !type && i < sizeof implied / sizeof *implied; i++)
+			if (!cJSON_IsNull(field) && json_lists(implied[i].keywords, field->string))
+				types |= 1u << implied[i].type;
+	}
 	if (types && cJSON_IsTrue(json_field(schema, "nullable")))
 		types |= 1u << TYPE_NULL;
 	return types;
@@ -386,12 +370,11 @@ static int32_t emit_same_items(struct compiler* c, int rule, int least, int most
 /* Items that differ from one another, of a few values: some of these, in their order. */
 static int32_t emit_different_items(struct compiler* c, const cJSON* items, int least, int most,
                                     int32_t close, int32_t end) {
-	static const char* const known[] = {"enum", "type", NULL};
 	const cJSON *values = json_field(schema_followed(c, items), "enum"), *field;
 	const int n = cJSON_GetArraySize(values);
 	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n);
 	cJSON_ArrayForEach (field, schema_followed(c, items))
-		plain &= schema_is_one_of(field->string, known) || schema_describes(field->string);
+		plain &= json_lists("enum type", field->string) || schema_describes(field->string);
 	for (int i = 0; i < n && plain; i++)
 		for (int j = 0; j < i; j++)
 			plain &= !cJSON_Compare(cJSON_GetArrayItem(values, i), cJSON_GetArrayItem(values, j), true);
@@ -492,7 +475,7 @@ static const cJSON* with_patterns(struct compiler* c, const cJSON* schema, const
 	cJSON_ArrayForEach (pattern, json_field(schema, "patternProperties")) {
 		if (c->failed || !name_matches(c, pattern->string, name))
 			continue;
-		own = own ? schema_joined_with(c, own, pattern) : pattern;
+		own = own ? schema_joined(c, own, pattern) : pattern;
 		matched = true;
 	}
 	return own || matched ? own : otherwise;
@@ -582,9 +565,8 @@ static void keep_names(struct compiler* c, const cJSON* names, struct member* me
 /* Strings that are valid names. */
 static int32_t emit_names(struct compiler* c, const cJSON* names, int32_t next) {
 	cJSON* string = cJSON_CreateObject();
-	const cJSON* joined = string && cJSON_AddStringToObject(string, "type", "string")
-	                          ? schema_joined_with(c, names, string)
-	                          : NULL;
+	const cJSON* joined =
+	    string && cJSON_AddStringToObject(string, "type", "string") ? schema_joined(c, names, string) : NULL;
 	cJSON_Delete(string);
 	return joined ? schema_emit(c, joined, next) : NOWHERE;
 }
@@ -733,10 +715,10 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 }
 
 static bool is_plain_rest(const cJSON* schema) {
-	static const char* const plain[] = {"enum", "const", "type", "nullable", SCHEMA_EXCEPT, NULL};
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (!schema_is_one_of(field->string, plain) && !schema_describes(field->string))
+		if (!json_lists("enum const type nullable " SCHEMA_EXCEPT, field->string) &&
+		    !schema_describes(field->string))
 			return false;
 	}
 	return true;
@@ -753,12 +735,11 @@ static bool is_excepted(const cJSON* schema, const cJSON* value) {
 
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
-	static const char* const values_keywords[] = {"enum", "const", SCHEMA_EXCEPT, NULL};
 	/* json_field takes null for absent, and a constant may be null */
 	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
 	            *values = json_field(schema, "enum"), *value;
 	struct schema_join join = {.root = c->root};
-	cJSON* rest = is_plain_rest(schema) ? NULL : schema_without(&join, schema, values_keywords);
+	cJSON* rest = is_plain_rest(schema) ? NULL : schema_without(&join, schema, "enum const " SCHEMA_EXCEPT);
 	int32_t all = NOWHERE;
 	if (values && !cJSON_IsArray(values))
 		schema_refuse(c, "\"enum\" is not an array");
@@ -792,7 +773,7 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 	if (json_field(schema, "oneOf"))
 		return schema_emit_combination(c, schema, "oneOf", next);
 	if (needs_joining(schema)) {
-		const cJSON* joined = schema_joined(c, schema);
+		const cJSON* joined = schema_joined(c, schema, NULL);
 		return joined ? schema_emit(c, joined, next) : NOWHERE;
 	}
 	if (json_field(schema, "$ref"))

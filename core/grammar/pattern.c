@@ -47,7 +47,7 @@ static const struct dialect in_class = {
 
 /* ---- expressions ---------------------------------------------------------------------------- */
 
-static int alternatives(struct reader*);
+static const struct syntax syntax;
 
 /* After '('. */
 static int group(struct reader* r) {
@@ -61,7 +61,7 @@ static int group(struct reader* r) {
 		} else if (!reader_take(r, ':'))
 			return reader_fail(r, "look-ahead and flags are not supported");
 	}
-	const int inner = alternatives(r);
+	const int inner = reader_alternatives(r, &syntax, false);
 	if (!reader_take(r, ')'))
 		return reader_fail(r, "a group is not closed");
 	return inner;
@@ -91,7 +91,7 @@ static int atom(struct reader* r) {
 	}
 	if (take_named(r))
 		return one_class(r, from);
-	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?'))
+	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?') || (reader_at(r, '{') && r->at == 0))
 		return reader_fail(r, "nothing to repeat");
 	const uint32_t code = reader_character(r, &outside);
 	reader_range(r, code, code);
@@ -112,46 +112,22 @@ static bool counts(struct reader* r, int* least, int* most) {
 	return false;
 }
 
-static int repeated(struct reader* r) {
-	int node = atom(r);
-	while (reader_more(r)) {
-		int least = 0, most = UNBOUNDED;
-		if (reader_take(r, '+'))
-			least = 1;
-		else if (reader_take(r, '?'))
-			most = 1;
-		else if (!reader_take(r, '*') && !counts(r, &least, &most))
-			break;
-		reader_take(r, '?');
-		if (most >= 0 && most < least)
-			return reader_fail(r, "a count is the wrong way round");
-		node = reader_node(r, (struct node){.kind = NODE_REPEAT, .a = node, .least = least, .most = most});
-	}
-	return node;
+static bool repeat(struct reader* r, int* least, int* most) {
+	*least = 0;
+	*most = UNBOUNDED;
+	if (reader_take(r, '+'))
+		*least = 1;
+	else if (reader_take(r, '?'))
+		*most = 1;
+	else if (!reader_take(r, '*') && !counts(r, least, most))
+		return false;
+	reader_take(r, '?');
+	if (*most >= 0 && *most < *least)
+		reader_fail(r, "a count is the wrong way round");
+	return true;
 }
 
-static int sequence(struct reader* r) {
-	int all = reader_node(r, (struct node){.kind = NODE_EMPTY});
-	while (reader_more(r) && !reader_at(r, '|') && !reader_at(r, ')')) {
-		if (reader_at(r, '{') && r->at == 0)
-			return reader_fail(r, "nothing to repeat");
-		const int next = repeated(r);
-		all = reader_node(r, (struct node){.kind = NODE_SEQUENCE, .a = all, .b = next});
-	}
-	return all;
-}
-
-static int alternatives(struct reader* r) {
-	if (++r->depth > READER_DEPTH)
-		return reader_fail(r, "groups are nested too deep");
-	int all = sequence(r);
-	while (reader_take(r, '|')) {
-		const int next = sequence(r);
-		all = reader_node(r, (struct node){.kind = NODE_EITHER, .a = all, .b = next});
-	}
-	r->depth--;
-	return all;
-}
+static const struct syntax syntax = {.atom = atom, .repeat = repeat, .ends = "|)"};
 
 enum { MAX_WORK = 1 << 20 };
 
@@ -217,7 +193,7 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 	if (!reader_open(r))
 		error_set(error, "out of memory for an expression");
 	else {
-		const int root = alternatives(r);
+		const int root = reader_alternatives(r, &syntax, false);
 		if (!r->failed && r->at < r->size)
 			reader_fail(r, "a parenthesis too many");
 		struct emission e = {.grammar = grammar,

@@ -147,3 +147,47 @@ int reader_number(struct reader* r) {
 	}
 	return value;
 }
+
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+static void skip(struct reader* r, const struct syntax* s, bool lines) {
+	if (s->skip)
+		s->skip(r, lines);
+}
+
+static int sequence(struct reader* r, const struct syntax* s, bool nested) {
+	int all = reader_node(r, (struct node){.kind = NODE_EMPTY});
+	for (;;) {
+		skip(r, s, nested);
+		if (!reader_more(r) || memchr(s->ends, r->text[r->at], strlen(s->ends)))
+			return all;
+		int next = s->atom(r), least, most;
+		skip(r, s, false);
+		while (reader_more(r) && s->repeat(r, &least, &most)) {
+			next =
+			    reader_node(r, (struct node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
+			skip(r, s, false);
+		}
+		all = reader_node(r, (struct node){.kind = NODE_SEQUENCE, .a = all, .b = next});
+	}
+}
+
+int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
+	if (++r->depth > READER_DEPTH)
+		return reader_fail(r, "groups are nested too deep");
+	int all = sequence(r, s, nested);
+	for (;;) {
+		skip(r, s, nested);
+		const size_t here = r->at;
+		skip(r, s, true); /* an alternative may stand on the next line */
+		if (!reader_take(r, '|')) {
+			r->at = here;
+			break;
+		}
+		skip(r, s, true);
+		const int next = sequence(r, s, nested);
+		all = reader_node(r, (struct node){.kind = NODE_EITHER, .a = all, .b = next});
+	}
+	r->depth--;
+	return all;
+}

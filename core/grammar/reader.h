@@ -77,4 +77,15 @@ uint32_t reader_character(struct reader*, const struct dialect*);
 int reader_class(struct reader*, const struct dialect*);
 int reader_number(struct reader*); /* of a repeat; UNBOUNDED where none stands */
 
+/* Alternatives of sequences of repeated parts. */
+struct syntax {
+	int (*atom)(struct reader*); /* a part: the node */
+	bool (*repeat)(struct reader*, int* least,
+	               int* most);                /* takes what says how often; false: nothing does */
+	const char* ends;                         /* what a sequence ends before */
+	void (*skip)(struct reader*, bool lines); /* what stands between parts, lines' ends too; NULL: nothing */
+};
+/* nested: lines' ends are white space. Another line's alternatives are read in any case. The node. */
+int reader_alternatives(struct reader*, const struct syntax*, bool nested);
+
 #endif

@@ -29,49 +29,23 @@ bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
 
 /* ---- places in what is held ------------------------------------------------------------------ */
 
-static size_t find(const struct text* t, const char* what) { /* t->size: nowhere */
-	const char* at = t->size ? memmem(t->data, t->size, what, strlen(what)) : NULL;
-	return at ? (size_t)(at - t->data) : t->size;
-}
-
-static size_t spaces(const struct text* t) {
-	size_t n = 0;
-	while (n < t->size && isspace((unsigned char)t->data[n]))
-		n++;
-	return n;
-}
-
-/* Bytes at the end that may begin one of the marks. */
-static size_t undecided(const struct text* t, const char* const* marks) {
-	for (size_t n = t->size < 16 ? t->size : 16; n > 0; n--)
-		for (int i = 0; marks[i]; i++)
-			if (n < strlen(marks[i]) && memcmp(t->data + t->size - n, marks[i], n) == 0)
-				return n;
-	return 0;
-}
-
-static void drop(struct answer_reader* r, size_t n) {
-	if (n)
-		memmove(r->held.data, r->held.data + n, r->held.size - n);
-	r->held.size -= n;
-}
+static struct span held(const struct answer_reader* r) { return (struct span){r->held.data, r->held.size}; }
 
 static void say(struct answer_reader* r, size_t n) {
 	if (n && r->has_tools)
 		tool_reader_add(&r->tools, r->held.data, n);
 	else if (n)
 		text_add(&r->content, r->held.data, n);
-	drop(r, n);
+	text_drop(&r->held, n);
 }
 
 static void think(struct answer_reader* r, size_t n) {
-	const struct text held = {.data = r->held.data, .size = n};
-	const size_t blank = r->thought ? 0 : spaces(&held);
+	const size_t blank = r->thought ? 0 : span_spaces((struct span){r->held.data, n});
 	if (n > blank) {
 		text_add(&r->reasoning, r->held.data + blank, n - blank);
 		r->thought = true;
 	}
-	drop(r, n);
+	text_drop(&r->held, n);
 }
 
 /* Of n bytes of a thought those that are not white space at its end. */
@@ -85,11 +59,11 @@ static size_t trimmed(const struct answer_reader* r, size_t n) {
 
 /* Each decides what it can of what is held; true: another state goes on with the rest. */
 static bool decide_before(struct answer_reader* r) {
-	const size_t blank = spaces(&r->held), left = r->held.size - blank, n = sizeof think_open - 1;
+	const size_t blank = span_spaces(held(r)), left = r->held.size - blank, n = sizeof think_open - 1;
 	if (left < n && (left == 0 || memcmp(r->held.data + blank, think_open, left) == 0))
 		return false;
 	if (memcmp(r->held.data + blank, think_open, n) == 0) {
-		drop(r, blank + n);
+		text_drop(&r->held, blank + n);
 		r->state = READING_THOUGHT;
 	} else
 		r->state = READING_ANSWER;
@@ -97,20 +71,20 @@ static bool decide_before(struct answer_reader* r) {
 }
 
 static bool decide_thought(struct answer_reader* r, const char* closer, const char* const* marks) {
-	const size_t end = find(&r->held, closer);
+	const size_t end = span_find(held(r), closer);
 	const bool closed = end < r->held.size;
-	const size_t sure = closed ? end : r->held.size - undecided(&r->held, marks);
+	const size_t sure = closed ? end : r->held.size - span_undecided(held(r), marks);
 	const size_t n = trimmed(r, sure);
 	think(r, n);
 	if (closed) {
-		drop(r, end - n + strlen(closer));
+		text_drop(&r->held, end - n + strlen(closer));
 		r->state = READING_AFTER;
 	}
 	return closed;
 }
 
 static bool decide_after(struct answer_reader* r) {
-	drop(r, spaces(&r->held));
+	text_drop(&r->held, span_spaces(held(r)));
 	if (r->held.size)
 		r->state = READING_ANSWER;
 	return r->held.size > 0;
@@ -134,8 +108,8 @@ static bool decide_thinking(struct answer_reader* r) {
 
 /* A header is whole: <|channel|>NAME [to=functions.TOOL] [<|constrain|>json]. */
 static void enter_channel(struct answer_reader* r, size_t size) {
-	struct text header = {.data = r->held.data, .size = size};
-	const size_t at = find(&header, channel), to = find(&header, addressee);
+	const struct span header = {r->held.data, size};
+	const size_t at = span_find(header, channel), to = span_find(header, addressee);
 	static const char analysis[] = "analysis";
 	const size_t name = at + sizeof channel - 1;
 	const bool thought = at < size && name + sizeof analysis - 1 <= size &&
@@ -145,7 +119,7 @@ static void enter_channel(struct answer_reader* r, size_t size) {
 	for (size_t i = to + sizeof addressee - 1;
 	     i < size && n < 64 && header.data[i] != '<' && !isspace((unsigned char)header.data[i]); i++)
 		call[n++] = header.data[i];
-	drop(r, size + sizeof message - 1);
+	text_drop(&r->held, size + sizeof message - 1);
 	r->calling = n > 0 && r->has_tools;
 	r->state = thought && n == 0 ? READING_THOUGHT : READING_ANSWER;
 	if (r->calling) { /* in a syntax that the reader of calls knows */
@@ -164,7 +138,7 @@ static void leave_channel(struct answer_reader* r) {
 
 /* A text that begins with no mark has no channels. */
 static bool decide_header(struct answer_reader* r) {
-	const size_t end = find(&r->held, message), blank = spaces(&r->held);
+	const size_t end = span_find(held(r), message), blank = span_spaces(held(r));
 	if (end < r->held.size) {
 		enter_channel(r, end);
 		return true;
@@ -179,7 +153,7 @@ static bool decide_body(struct answer_reader* r) {
 	static const char* const closers[] = {turn_end, call_end, turn_start, channel, NULL};
 	size_t first = r->held.size, size = 0;
 	for (int i = 0; closers[i]; i++) {
-		const size_t at = find(&r->held, closers[i]);
+		const size_t at = span_find(held(r), closers[i]);
 		if (at < first) {
 			first = at;
 			size = i < 2 ? strlen(closers[i]) : 0;
@@ -187,17 +161,17 @@ static bool decide_body(struct answer_reader* r) {
 	}
 	const bool closed = first < r->held.size;
 	if (!closed)
-		first -= undecided(&r->held, closers);
+		first -= span_undecided(held(r), closers);
 	if (r->state == READING_THOUGHT) {
 		const size_t n = trimmed(r, first);
 		think(r, n);
 		first -= n;
 		if (closed)
-			drop(r, first);
+			text_drop(&r->held, first);
 	} else
 		say(r, first);
 	if (closed) {
-		drop(r, size);
+		text_drop(&r->held, size);
 		leave_channel(r);
 	}
 	return closed;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/json.h"
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 
@@ -43,18 +44,10 @@ bool api_no_memory(struct api_error* e) {
 }
 
 char* api_error_text(const struct api_error* e) {
-	char* message = json_quote(e->message, strlen(e->message));
-	char* param = e->param[0] ? json_quote(e->param, strlen(e->param)) : strdup("null");
-	char* code = e->code[0] ? json_quote(e->code, strlen(e->code)) : strdup("null");
-	char* text = NULL;
-	if (message && param && code &&
-	    asprintf(&text, "{\"error\": {\"message\": %s, \"type\": \"%s\", \"param\": %s, \"code\": %s}}\n",
-	             message, e->type, param, code) < 0)
-		text = NULL;
-	free(message);
-	free(param);
-	free(code);
-	return text;
+	struct text out = {0};
+	text_json(&out, "{'error': {'message': %q, 'type': '%s', 'param': %q, 'code': %q}}\n", e->message,
+	          e->type, e->param[0] ? e->param : NULL, e->code[0] ? e->code : NULL);
+	return text_take(&out);
 }
 
 /* ---- the body ----------------------------------------------------------------------------- */
@@ -177,6 +170,50 @@ bool api_string(const cJSON* object, const char* name, size_t limit, const char*
 	return true;
 }
 
+char* api_texts(const cJSON* content, const char* field, const char* name, const char* types,
+                struct api_error* e) {
+	struct text all = {0};
+	const cJSON* part;
+	text_put(&all, cJSON_IsString(content) ? content->valuestring : "");
+	if (!cJSON_IsString(content) && !cJSON_IsArray(content)) {
+		api_refuse(e, field, "invalid_type", "'%s' must be a string or an array of text parts.", name);
+		text_free(&all);
+		return NULL;
+	}
+	cJSON_ArrayForEach (part, content) {
+		const char *type = api_text(part, "type"), *text = api_text(part, "text");
+		if (!type || !text || !json_lists(types, type)) {
+			api_refuse(e, field, "unsupported_field",
+			           "'%s' holds a part of type \"%.40s\" or without a text; text is supported.", name,
+			           type ? type : "");
+			text_free(&all);
+			return NULL;
+		}
+		text_put(&all, text);
+	}
+	char* out = text_take(&all);
+	if (!out)
+		api_no_memory(e);
+	return out;
+}
+
+int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int most, struct api_error* e) {
+	const cJSON* item;
+	int n = 0;
+	if (!cJSON_IsArray(list))
+		return api_refuse(e, name, "invalid_type", "'%s' must be an array of tokens.", name) - 1;
+	cJSON_ArrayForEach (item, list) {
+		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+		if (!(v >= 0 && v < vocab) || v != floor(v) || n == most)
+			return api_refuse(e, name, "invalid_value",
+			                  "'%s' must hold at most %d tokens, whole numbers from 0 to %d.", name, most,
+			                  vocab - 1) -
+			       1;
+		out[n++] = (int32_t)v;
+	}
+	return n;
+}
+
 bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
                 struct api_error* e) {
 	const cJSON* list = field(object, name);
@@ -197,42 +234,25 @@ bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, str
 	return true;
 }
 
-bool api_only(const cJSON* object, const char* const* known, struct api_error* e) {
-	for (const cJSON* item = object->child; item; item = item->next) {
-		bool found = false;
-		for (const char* const* name = known; *name && !found; name++)
-			found = strcmp(*name, item->string) == 0;
-		if (!found)
+bool api_only(const cJSON* object, const char* known, struct api_error* e) {
+	for (const cJSON* item = object->child; item; item = item->next)
+		if (!json_lists(known, item->string))
 			return api_refuse(e, item->string, "unsupported_field", "The field '%.80s' is not supported.",
 			                  item->string);
-	}
 	return true;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-bool api_add_mask(cJSON* object, const struct mask* m) {
-	for (int kind = 0; kind < 2; kind++) {
-		cJSON* list = cJSON_AddArrayToObject(object, kind ? "mlp" : "attention");
-		if (!list)
-			return false;
-		for (int b = 0; b < MAX_BLOCKS; b++)
-			if (mask_has(m, 2 * b + kind) && !cJSON_AddItemToArray(list, cJSON_CreateNumber(b)))
-				return false;
-	}
-	return mask_add_stored(object, m);
-}
-
 bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
 	const cJSON* stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
-	static const char* const known[] = {"attention", "mlp", "head", NULL};
 	struct mask set = {.word = {0}};
 	bool head = false;
 	if (!stored)
 		return true;
 	if (!cJSON_IsObject(stored))
 		return api_refuse(e, "stored", "invalid_type", "'stored' must be an object.");
-	if (!api_only(stored, known, e) || !api_blocks(stored, "attention", 0, blocks, &set, e) ||
+	if (!api_only(stored, "attention mlp head", e) || !api_blocks(stored, "attention", 0, blocks, &set, e) ||
 	    !api_blocks(stored, "mlp", 1, blocks, &set, e) || !api_flag(stored, "head", &head, e))
 		return false;
 	for (int i = 0; i < MASK_WORDS; i++) {
@@ -246,11 +266,11 @@ bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_er
 
 void api_print_mask(struct text* out, const struct mask* m, int blocks) {
 	for (int kind = 0; kind < 2; kind++) {
-		text_put(out, kind ? ", \"mlp\": [" : "\"attention\": [");
 		const char* separator = "";
+		text_json(out, kind ? ", 'mlp': [" : "'attention': [");
 		for (int b = 0; b < blocks; b++)
 			if (mask_has(m, 2 * b + kind)) {
-				text_print(out, "%s%d", separator, b);
+				text_json(out, "%s%d", separator, b);
 				separator = ", ";
 			}
 		text_put(out, "]");

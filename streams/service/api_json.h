@@ -50,19 +50,26 @@ bool api_number(const cJSON* object, const char* name, double least, double most
 bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error*);
 /* Borrowed from the object; at most `limit` bytes. */
 bool api_string(const cJSON* object, const char* name, size_t limit, const char** out, struct api_error*);
+/* The texts of a list of parts {"type", "text"} whose types are among `types`, words with a blank between,
+ * joined; a string is itself. `name` is for messages, `field` what the error names. NULL with a 400. free()
+ * it.
+ */
+char* api_texts(const cJSON* content, const char* field, const char* name, const char* types,
+                struct api_error*);
+/* A list's numbers, at most `most`, whole and from 0 to vocab - 1, into out; their number, or -1 with a 400.
+ */
+int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int most, struct api_error*);
 /* An array of blocks into the attention (kind 0) or MLP (1) half of a mask. */
 bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
                 struct api_error*);
-/* False with a 400 that names the first member of the object which is none of `known` (NULL-ended). */
-bool api_only(const cJSON* object, const char* const* known, struct api_error*);
+/* False with a 400 that names the first member of the object which is none of `known`, words with a blank
+ * between. */
+bool api_only(const cJSON* object, const char* known, struct api_error*);
 
 /* What a mask, read so far, keeps as stored: the optional member "stored" {"attention", "mlp", "head"}. */
 bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error*);
 
-/* An object {"attention": […], "mlp": […]}'s two members, and "stored" where the mask says so, added to
- * `object`. False: out of memory. */
-bool api_add_mask(cJSON* object, const struct mask*);
-/* The same two members as text, without braces. */
+/* "attention": […], "mlp": […] */
 void api_print_mask(struct text*, const struct mask*, int blocks);
 
 #endif

@@ -5,16 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool translation_open(struct translation* t, cJSON* body, struct api_error* error) {
-	*t = (struct translation){.from = body, .to = cJSON_CreateObject(), .error = error};
-	t->messages = cJSON_AddArrayToObject(t->to, "messages");
-	return t->messages || api_no_memory(error);
-}
-
-void translation_close(struct translation* t) {
-	cJSON_Delete(t->to);
-	t->to = t->messages = NULL;
-}
+#include "core/files/json.h"
 
 /* Takes the value over. */
 static void add(struct translation* t, cJSON* object, const char* name, cJSON* value) {
@@ -35,25 +26,6 @@ void translate_as(struct translation* t, const char* name, const char* as) {
 	const cJSON* value = api_get(t->from, name);
 	if (value)
 		add(t, t->to, as, cJSON_Duplicate(value, true));
-}
-
-static bool is_one_of(const char* name, const char* const* list) {
-	for (; *list; list++)
-		if (strcmp(name, *list) == 0)
-			return true;
-	return false;
-}
-
-bool translate_fields(struct translation* t, const char* const* same, const char* const* own,
-                      const char* const* hints) {
-	for (const cJSON* item = t->from->child; item; item = item->next) {
-		if (is_one_of(item->string, same))
-			translate_as(t, item->string, item->string);
-		else if (!is_one_of(item->string, own) && !is_one_of(item->string, hints))
-			return api_refuse(t->error, item->string, "unsupported_field",
-			                  "The field '%.80s' is not supported.", item->string);
-	}
-	return true;
 }
 
 cJSON* translate_message(struct translation* t, const char* role, const char* text) {
@@ -92,7 +64,7 @@ void translate_call(struct translation* t, const char* id, const char* name, con
 		t->failed = true;
 }
 
-void translate_tool(struct translation* t, cJSON* tools, const cJSON* tool, const char* parameters) {
+static void translate_tool(struct translation* t, cJSON* tools, const cJSON* tool, const char* parameters) {
 	const char* const members[][2] = {
 	    {"name", "name"}, {"description", "description"}, {parameters, "parameters"}, {"strict", "strict"}};
 	cJSON* translated = cJSON_CreateObject();
@@ -110,38 +82,28 @@ void translate_tool(struct translation* t, cJSON* tools, const cJSON* tool, cons
 	}
 }
 
-char* translate_text(struct translation* t, const cJSON* content, const char* field,
-                     const char* const* types) {
-	struct text all = {0};
-	if (cJSON_IsString(content)) {
-		text_put(&all, content->valuestring);
-	} else if (!cJSON_IsArray(content)) {
-		api_refuse(t->error, field, "invalid_type", "'%s' must be a string or an array of text parts.",
-		           field);
-		return NULL;
+bool translate_tools(struct translation* t, const char* kind, const char* otherwise, const char* parameters) {
+	const cJSON *tools = api_get(t->from, "tools"), *tool;
+	if (tools && !cJSON_IsArray(tools))
+		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
+	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
+	cJSON_ArrayForEach (tool, tools) {
+		const char* type = api_text(tool, "type");
+		if (strcmp(type ? type : otherwise, kind) != 0 || !api_text(tool, "name"))
+			return api_refuse(t->error, "tools", "unsupported_field",
+			                  "A tool of type \"%.40s\" is not supported; \"%s\", with a name, is.",
+			                  type ? type : otherwise, kind);
+		translate_tool(t, list, tool, parameters);
 	}
-	for (const cJSON* part = cJSON_IsArray(content) ? content->child : NULL; part; part = part->next) {
-		const char* type = api_text(part, "type");
-		const char* text = api_text(part, "text");
-		if (!type || !is_one_of(type, types) || !text) {
-			text_free(&all);
-			api_refuse(t->error, field, "unsupported_field",
-			           "'%s' holds a part of type \"%.40s\" or without a text; text is supported.", field,
-			           type ? type : "");
-			return NULL;
-		}
-		text_put(&all, text);
-	}
-	text_put(&all, "");
-	char* out = all.failed ? NULL : all.data ? text_take(&all) : strdup("");
-	if (!out)
-		api_no_memory(t->error);
-	text_free(&all);
-	return out;
+	return true;
+}
+
+char* translate_text(struct translation* t, const cJSON* content, const char* field, const char* types) {
+	return api_texts(content, field, field, types, t->error);
 }
 
 bool translate_result(struct translation* t, const char* id, const cJSON* content, const char* field,
-                      const char* const* types) {
+                      const char* types) {
 	char* text = translate_text(t, content, field, types);
 	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
 	if (message)
@@ -166,12 +128,39 @@ static void rename_error(struct api_error* error, const char* const (*renamed)[2
 		}
 }
 
-bool translation_read(struct translation* t, int vocab, const char* const (*renamed)[2],
-                      struct api_request* q) {
-	char* text = t->failed ? NULL : cJSON_PrintUnformatted(t->to);
-	const bool good = text ? api_read_chat(text, strlen(text), vocab, q, t->error) : api_no_memory(t->error);
-	if (!good)
-		rename_error(t->error, renamed);
+static bool translate_fields(struct translation* t, const struct translator* how) {
+	for (const cJSON* item = t->from->child; item; item = item->next) {
+		if (json_lists(how->same, item->string))
+			translate_as(t, item->string, item->string);
+		else if (!json_lists(how->own, item->string) && !json_lists(how->hints, item->string))
+			return api_refuse(t->error, item->string, "unsupported_field",
+			                  "The field '%.80s' is not supported.", item->string);
+	}
+	return true;
+}
+
+bool translation_read(const struct translator* how, const char* body, size_t size, int vocab,
+                      struct api_request* q, struct api_error* e) {
+	struct translation t = {.from = api_parse(body, size, e), .error = e};
+	memset(q, 0, sizeof *q);
+	if (!t.from)
+		return false;
+	t.to = cJSON_CreateObject();
+	t.messages = cJSON_AddArrayToObject(t.to, "messages");
+	bool good = t.messages ? translate_fields(&t, how) && how->read(&t) : api_no_memory(e);
+	char* text = good && !t.failed ? cJSON_PrintUnformatted(t.to) : NULL;
+	if (good && !text)
+		good = api_no_memory(e);
+	if (good && !api_read_chat(text, strlen(text), vocab, q, e)) {
+		rename_error(e, how->renamed);
+		good = false;
+	}
+	if (good && how->echo && !(q->echoed = how->echo(t.from))) {
+		api_request_free(q);
+		good = api_no_memory(e);
+	}
 	cJSON_free(text);
+	cJSON_Delete(t.to);
+	cJSON_Delete(t.from);
 	return good;
 }

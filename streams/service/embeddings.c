@@ -1,6 +1,5 @@
 /* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
  * It is read as a completion of one token whose text is not told. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +7,9 @@
 #include "streams/service/reply_voice.h"
 
 static bool check_fields(const cJSON* body, struct api_request* q, struct api_error* e) {
-	static const char* const known[] = {"model", "input", "encoding_format", "dimensions", "user", NULL};
 	const char* format = NULL;
-	if (!api_only(body, known, e) || !api_string(body, "encoding_format", 16, &format, e))
+	if (!api_only(body, "encoding_format dimensions user", e) ||
+	    !api_string(body, "encoding_format", 16, &format, e))
 		return false;
 	const cJSON* dimensions = cJSON_GetObjectItemCaseSensitive(body, "dimensions");
 	if (dimensions && !cJSON_IsNull(dimensions))
@@ -100,16 +99,14 @@ static void put_vector(struct text* out, const struct reply_choice* c, bool base
 
 static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
                   const struct reply_usage* u) {
-	text_put(out, "{\"object\": \"list\", \"data\": [");
+	text_json(out, "{'object': 'list', 'data': [");
 	for (int i = 0; i < n; i++) {
-		text_print(out, "%s{\"object\": \"embedding\", \"index\": %d, \"embedding\": ", i ? ", " : "", i);
+		text_json(out, "%s{'object': 'embedding', 'index': %d, 'embedding': ", i ? ", " : "", i);
 		put_vector(out, &c[i], h->base64);
 		text_put(out, "}");
 	}
-	text_put(out, "], \"model\": ");
-	text_quote(out, h->model, strlen(h->model));
-	text_print(out, ", \"usage\": {\"prompt_tokens\": %" PRId64 ", \"total_tokens\": %" PRId64 "}}\n",
-	           u->prompt_tokens, u->prompt_tokens);
+	text_json(out, "], 'model': %q, 'usage': {'prompt_tokens': %l, 'total_tokens': %l}}\n", h->model,
+	          u->prompt_tokens, u->prompt_tokens);
 }
 
 const struct reply_voice voice_embeddings = {.id = "embd-", .read = embeddings_read, .whole = whole};

@@ -23,12 +23,9 @@ static void wake_all(struct events* e) {
 
 void events_publish(struct events* e, double seconds, int session, const char* kind, const char* task) {
 	struct text t = {0};
-	text_print(&t, "{\"seconds\": %.3f, \"session\": %d, \"kind\": ", seconds, session);
-	text_quote(&t, kind, strlen(kind));
-	text_put(&t, ", \"task\": ");
-	/* cut so that any label fits when each of its bytes is escaped */
-	text_quote(&t, task, strnlen(task, 48));
-	text_put(&t, "}");
+	/* the label is cut so that any fits when each of its bytes is escaped */
+	text_print(&t, "{\"seconds\": %.3f", seconds);
+	text_json(&t, ", 'session': %d, 'kind': %q, 'task': %Q}", session, kind, task, strnlen(task, 48));
 	pthread_mutex_lock(&e->lock);
 	if (!t.failed && t.size < EVENTS_TEXT) {
 		memcpy(e->event[e->next % EVENTS_KEPT], t.data, t.size + 1);
@@ -116,11 +113,9 @@ void events_point(struct events* e, const double point[EVENTS_POINT]) {
 	pthread_mutex_unlock(&e->lock);
 }
 
-static void add_point(struct text* out, const double* point) {
-	for (int i = 0; i < EVENTS_POINT; i++) {
-		text_put(out, i ? ", " : "[");
-		text_number(out, point[i]);
-	}
+void events_put_point(struct text* out, const double point[EVENTS_POINT]) {
+	for (int i = 0; i < EVENTS_POINT; i++)
+		text_json(out, i ? ", %g" : "[%g", point[i]);
 	text_put(out, "]");
 }
 
@@ -132,7 +127,7 @@ void events_all(struct events* e, struct text* out) {
 	const int64_t from = e->points > EVENTS_POINTS ? e->points - EVENTS_POINTS : 0;
 	for (int64_t i = from; i < e->points; i++) {
 		text_put(out, i > from ? ", " : "");
-		add_point(out, e->point[i % EVENTS_POINTS]);
+		events_put_point(out, e->point[i % EVENTS_POINTS]);
 	}
 	text_put(out, "], \"events\": [");
 	const int64_t first = e->next > EVENTS_KEPT ? e->next - EVENTS_KEPT : 0;

@@ -37,8 +37,9 @@ void events_close(struct events*);
 void events_publish(struct events*, double seconds, int session, const char* kind, const char* task);
 /* A new state; the text is swapped for the old one (which is left in *state). */
 void events_state(struct events*, struct text* state);
-/* One point of the curves. */
+/* One point of the curves; as a list. */
 void events_point(struct events*, const double point[EVENTS_POINT]);
+void events_put_point(struct text*, const double point[EVENTS_POINT]);
 void events_beat(struct events*); /* a sign of life: finds out who is gone */
 int events_watched(struct events*);
 

@@ -65,6 +65,12 @@ struct exchange {
 /* exchange_open.c: from a request to jobs. NULL with the call's error set. */
 struct exchange* exchange_open(struct call*, const struct reply_voice*);
 
+/* tool_binding.c: the grammar of an answer in which strict tools' arguments are bound to their schemas.
+ * NULL without an error: no tool of the request is strict. begun: what the answer was made to begin with.
+ * False with a 400 where the schemas, or how the model writes its calls, cannot be kept. */
+bool tools_bind(const struct api_request*, const char* chat_template, const struct tokenizer*,
+                const char* begun, struct grammar** out, struct api_error*);
+
 /* exchange_steps.c: from steps to an answer */
 extern const struct job_calls exchange_calls;
 

@@ -8,7 +8,6 @@
 #include "core/decode/engine.h"
 #include "core/text/chat_template.h"
 #include "streams/service/exchange.h"
-#include "streams/service/tool_binding.h"
 
 enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
 

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
-#include "streams/service/messages.h"
 
-static const char* const text_types[] = {"text", NULL};
+static const char text_types[] = "text";
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
@@ -100,22 +99,6 @@ static bool read_messages(struct translation* t) {
 
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
-static bool read_tools(struct translation* t) {
-	const cJSON* tools = api_get(t->from, "tools");
-	if (tools && !cJSON_IsArray(tools))
-		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
-	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
-	for (const cJSON* tool = tools ? tools->child : NULL; tool; tool = tool->next) {
-		const char* type = api_text(tool, "type");
-		if ((type && strcmp(type, "custom") != 0) || !api_text(tool, "name"))
-			return api_refuse(t->error, "tools", "unsupported_field",
-			                  "A tool of type \"%.40s\" is not supported; \"custom\", with a name, is.",
-			                  type ? type : "custom");
-		translate_tool(t, list, tool, "input_schema");
-	}
-	return true;
-}
-
 static bool read_tool_choice(struct translation* t) {
 	const cJSON* choice = api_get(t->from, "tool_choice");
 	const char* type = api_text(choice, "type");
@@ -170,40 +153,33 @@ static bool read_thinking(struct translation* t) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static bool read_any(const char* body, size_t size, int vocab, bool counted, struct api_request* q,
-                     struct api_error* e) {
-	static const char* const same[] = {
-	    "model", "max_tokens",     "temperature",        "top_p", "top_k", "stream",
-	    "seed",  "stop_token_ids", "repetition_penalty", NULL};
-	static const char* const own[] = {"messages",      "system",      "stop_sequences",
-	                                  "tools",         "tool_choice", "output_config",
-	                                  "output_format", "thinking",    NULL};
-	static const char* const hints[] = {"metadata", "service_tier", "cache_control", "inference_geo", NULL};
-	static const char* const renamed[][2] = {{"stop", "stop_sequences"}, {NULL, NULL}};
-	struct translation t;
-	memset(q, 0, sizeof *q);
-	cJSON* parsed = api_parse(body, size, e);
-	if (!parsed)
-		return false;
-	bool good = counted || api_get(parsed, "max_tokens") ||
-	            api_refuse(e, "max_tokens", "missing_required_parameter", "'max_tokens' is required.");
-	good = good && translation_open(&t, parsed, e);
-	if (good) {
-		good = translate_fields(&t, same, own, hints) && read_messages(&t) && read_tools(&t) &&
-		       read_tool_choice(&t) && read_form(&t) && read_thinking(&t);
-		translate_as(&t, "stop_sequences", "stop");
-		good = good && translation_read(&t, vocab, renamed, q);
-		translation_close(&t);
-	}
-	cJSON_Delete(parsed);
-	return good;
+static bool read(struct translation* t) {
+	translate_as(t, "stop_sequences", "stop");
+	return read_messages(t) && translate_tools(t, "custom", "custom", "input_schema") &&
+	       read_tool_choice(t) && read_form(t) && read_thinking(t);
 }
 
+static bool read_asked(struct translation* t) {
+	return api_get(t->from, "max_tokens") ? read(t)
+	                                      : api_refuse(t->error, "max_tokens", "missing_required_parameter",
+	                                                   "'max_tokens' is required.");
+}
+
+#define MESSAGES(reader)                                                                                     \
+	{                                                                                                        \
+		.same = "model max_tokens temperature top_p top_k stream seed stop_token_ids repetition_penalty",    \
+		.own = "messages system stop_sequences tools tool_choice output_config output_format thinking",      \
+		.hints = "metadata service_tier cache_control inference_geo", .read = reader, .renamed = renamed     \
+	}
+static const char* const renamed[][2] = {{"stop", "stop_sequences"}, {NULL, NULL}};
+
 bool messages_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
-	return read_any(body, size, vocab, false, q, e);
+	static const struct translator how = MESSAGES(read_asked);
+	return translation_read(&how, body, size, vocab, q, e);
 }
 
 bool messages_read_counted(const char* body, size_t size, int vocab, struct api_request* q,
                            struct api_error* e) {
-	return read_any(body, size, vocab, true, q, e);
+	static const struct translator how = MESSAGES(read);
+	return translation_read(&how, body, size, vocab, q, e);
 }

@@ -52,7 +52,4 @@ void metrics_generation(struct metrics*, const struct swiftlet_figures*, double 
 void metrics_idle(struct metrics*, int steps, double seconds);
 void metrics_failure(struct metrics*);
 void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
-/* Appends the same figures under standard names; metrics_text does it, with the lock held. */
-void metrics_standard(const struct metrics*, const struct metrics_now*, struct text* out);
-
 #endif

@@ -1,9 +1,12 @@
-/* Numbers, flags and small objects of a request. */
+/* Numbers, flags and small objects of a request; and what gives the answer a form: OpenAI's response_format,
+ * vLLM's guided_json, guided_regex, guided_choice, guided_grammar; llama.cpp's grammar. */
 #include "streams/service/openai_fields.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/grammar/grammar.h"
 
 /* ---- numbers and flags -------------------------------------------------------------------- */
 
@@ -90,7 +93,6 @@ bool read_top_logprobs(struct reading* r, const char* name) {
 /* ---- objects ------------------------------------------------------------------------------ */
 
 bool read_stream_options(struct reading* r, const char* name) {
-	static const char* const known[] = {"include_usage", "include_obfuscation", NULL};
 	const cJSON* options = reading_get(r, name);
 	if (!options)
 		return true;
@@ -98,7 +100,7 @@ bool read_stream_options(struct reading* r, const char* name) {
 		return api_refuse(r->error, name, "invalid_type", "'stream_options' must be an object.");
 	if (!cJSON_IsTrue(reading_get(r, "stream")))
 		return api_refuse(r->error, name, "invalid_value", "'stream_options' needs 'stream': true.");
-	return api_only(options, known, r->error) &&
+	return api_only(options, "include_usage include_obfuscation", r->error) &&
 	       api_flag(options, "stream_options.include_usage", &r->to->include_usage, r->error);
 }
 
@@ -198,15 +200,111 @@ bool read_stop(struct reading* r, const char* name) {
 
 bool read_end_tokens(struct reading* r, const char* name) {
 	const cJSON* list = reading_get(r, name);
-	if (list && !cJSON_IsArray(list))
-		return api_refuse(r->error, name, "invalid_type", "'%s' must be an array of tokens.", name);
-	for (const cJSON* item = list ? list->child : NULL; item; item = item->next) {
-		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-		if (!(v >= 0 && v < r->vocab) || v != floor(v) || r->to->n_end_tokens == SWIFTLET_END_TOKENS)
-			return api_refuse(r->error, name, "invalid_value",
-			                  "'%s' must hold at most %d tokens, whole numbers from 0 to %d.", name,
-			                  SWIFTLET_END_TOKENS, r->vocab - 1);
-		r->to->end_token[r->to->n_end_tokens++] = (int32_t)v;
+	const int n =
+	    list ? api_tokens(list, name, r->vocab, r->to->end_token, SWIFTLET_END_TOKENS, r->error) : 0;
+	r->to->n_end_tokens = n > 0 ? n : 0;
+	return n >= 0;
+}
+
+/* ---- the answer's form ---------------------------------------------------------------------- */
+
+enum { MOST_CHOICES = 1024 };
+
+/* Takes what was compiled; one form an answer. */
+static bool take(struct reading* r, const char* name, struct grammar* grammar, const struct error* error) {
+	if (!grammar)
+		return api_refuse(r->error, name, "invalid_value", "'%.40s': %.400s.", name, error->message);
+	if (r->to->grammar) {
+		grammar_free(grammar);
+		return api_refuse(r->error, name, "invalid_value", "More than one form is asked for.");
 	}
+	r->to->grammar = grammar;
 	return true;
+}
+
+static bool take_schema(struct reading* r, const char* name, const cJSON* schema) {
+	struct error error = {""};
+	char* text = cJSON_IsString(schema) ? NULL : cJSON_PrintUnformatted(schema);
+	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
+	if (!of)
+		return api_refuse(r->error, name, "invalid_value", "'%.40s' holds no schema.", name);
+	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &error);
+	cJSON_free(text);
+	return take(r, name, grammar, &error);
+}
+
+bool read_response_format(struct reading* r, const char* name) {
+	const cJSON* format = reading_get(r, name);
+	const char* type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(format, "type"));
+	struct error error = {""};
+	if (!format || (type && strcmp(type, "text") == 0 && !format->child->next))
+		return true;
+	if (type && strcmp(type, "json_object") == 0)
+		return take(r, name, grammar_from_json_object(&error), &error);
+	if (!type || strcmp(type, "json_schema") != 0)
+		return api_refuse(r->error, name, "invalid_value",
+		                  "'response_format' has a type of \"text\", \"json_object\" or \"json_schema\".");
+	const cJSON* of = cJSON_GetObjectItemCaseSensitive(format, "json_schema");
+	return take_schema(r, name, cJSON_GetObjectItemCaseSensitive(of, "schema"));
+}
+
+static bool take_choices(struct reading* r, const char* name, const cJSON* list) {
+	const char* choice[MOST_CHOICES];
+	struct error error = {""};
+	const cJSON* item;
+	int n = 0;
+	cJSON_ArrayForEach (item, list) {
+		if (!cJSON_IsString(item) || n == MOST_CHOICES)
+			return api_refuse(r->error, name, "invalid_value", "'%.40s' is not a list of up to %d strings.",
+			                  name, MOST_CHOICES);
+		choice[n++] = item->valuestring;
+	}
+	return take(r, name, grammar_from_choices(choice, n, &error), &error);
+}
+
+bool read_guided(struct reading* r, const char* name) {
+	const cJSON* value = reading_get(r, name);
+	struct error error = {""};
+	if (!value)
+		return true;
+	if (strcmp(name, "guided_json") == 0)
+		return take_schema(r, name, value);
+	if (strcmp(name, "guided_choice") == 0)
+		return take_choices(r, name, value);
+	if (!cJSON_IsString(value))
+		return api_refuse(r->error, name, "invalid_value", "'%.40s' is not a string.", name);
+	if (strcmp(name, "guided_regex") != 0)
+		return take(r, name, grammar_from_gbnf(value->valuestring, strlen(value->valuestring), &error),
+		            &error);
+	return take(r, name, grammar_from_regex(value->valuestring, strlen(value->valuestring), &error), &error);
+}
+
+/* ---- what we do not have ------------------------------------------------------------------ */
+
+bool no_matter(struct reading* r, const char* name) {
+	(void)r, (void)name;
+	return true;
+}
+
+bool read_nothing(struct reading* r, const char* name) {
+	const cJSON* value = reading_get(r, name);
+	char* text = value ? cJSON_PrintUnformatted(value) : NULL;
+	const char* at = text ? strstr(r->field->only, text) : NULL;
+	const bool good = !value || (at && at[strlen(text)] == ',' && (at == r->field->only || at[-1] == ','));
+	cJSON_free(text);
+	return good || api_refuse(r->error, name, "unsupported_field", "'%s' is not supported but for %.*s.",
+	                          name, (int)strlen(r->field->only) - 1, r->field->only);
+}
+
+bool read_best_of(struct reading* r, const char* name) {
+	const cJSON* v = reading_get(r, name);
+	return !v ||
+	       (cJSON_IsNumber(v) && (fabs(v->valuedouble - 1) < 0.5 || fabs(v->valuedouble - r->to->n) < 0.5)) ||
+	       api_refuse(r->error, name, "unsupported_field", "'%s' is not supported but for the value of 'n'.",
+	                  name);
+}
+
+bool read_user(struct reading* r, const char* name) {
+	const char* ignored = NULL;
+	return api_string(r->body, name, 1 << 16, &ignored, r->error);
 }

@@ -13,6 +13,7 @@ struct field {
 	bool (*read)(struct reading*, const char* name);
 	size_t at;
 	double least, most;
+	const char* only; /* the values that it may have */
 };
 
 struct reading {
@@ -44,22 +45,19 @@ bool read_metadata(struct reading*, const char* name);
 bool read_logit_bias(struct reading*, const char* name);
 bool read_stop(struct reading*, const char* name);
 bool read_end_tokens(struct reading*, const char* name);
-/* openai_form.c */
 bool read_response_format(struct reading*, const char* name);
 bool read_guided(struct reading*, const char* name);
 
-bool want_empty(struct reading*, const char* name);
-bool is_hint(struct reading*, const char* name);
-bool want_nothing(struct reading*, const char* name);
-bool want_best_of(struct reading*, const char* name);
-bool want_string(struct reading*, const char* name);
-bool want_word(struct reading*, const char* name);
-bool want_text_only(struct reading*, const char* name);
+/* What the table allows of what we have not. */
+bool read_nothing(struct reading*, const char* name);
+bool read_best_of(struct reading*, const char* name);
+bool read_user(struct reading*, const char* name);
+/* Whatever it says, the text is the same; or another field's reader has read it. */
+bool no_matter(struct reading*, const char* name);
 bool read_prompt(struct reading*, const char* name);
 bool read_chat(struct reading*, const char* name);
 bool read_prediction(struct reading*, const char* name);
 bool read_tool_choice(struct reading*, const char* name);
 bool read_parallel(struct reading*, const char* name);
-bool was_read(struct reading*, const char* name);
 
 #endif

@@ -1,7 +1,6 @@
 /* What a request is about: prompts, messages, a prediction, tools. */
 #include "streams/service/openai_fields.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +18,8 @@ static bool read_id_prompt(struct reading* r, const cJSON* list, struct api_prom
 	p->id = malloc((size_t)n * sizeof *p->id);
 	if (!p->id)
 		return api_no_memory(r->error);
-	for (const cJSON* item = list->child; item; item = item->next) {
-		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-		if (!(v >= 0 && v < r->vocab) || v != floor(v))
-			return api_refuse(r->error, "prompt", "invalid_value",
-			                  "'prompt' holds a token that is no whole number from 0 to %d.", r->vocab - 1);
-		p->id[p->n++] = (int32_t)v;
-	}
-	return true;
+	p->n = api_tokens(list, "prompt", r->vocab, p->id, n, r->error);
+	return p->n > 0;
 }
 
 static bool read_one_prompt(struct reading* r, const cJSON* item) {
@@ -74,36 +67,6 @@ bool read_chat(struct reading* r, const char* name) {
 	       api_refuse(r->error, field, "invalid_value", "%.300s", error.message);
 }
 
-/* A string, or parts {"type": "text", "text"} joined; `where` names it in messages, `field` in the error. */
-static bool read_content(struct reading* r, const cJSON* content, const char* field, const char* where,
-                         char** out, size_t* size) {
-	if (cJSON_IsString(content)) {
-		*size = strlen(content->valuestring);
-		return reading_copy(r, content->valuestring, out);
-	}
-	if (!cJSON_IsArray(content))
-		return api_refuse(r->error, field, "invalid_type", "'%s' must be a string or an array of text parts.",
-		                  where);
-	for (int pass = 0; pass < 2; pass++) {
-		size_t at = 0;
-		for (const cJSON* part = content->child; part; part = part->next) {
-			const cJSON* type = cJSON_GetObjectItemCaseSensitive(part, "type");
-			const cJSON* text = cJSON_GetObjectItemCaseSensitive(part, "text");
-			if (!cJSON_IsString(type) || strcmp(type->valuestring, "text") != 0 || !cJSON_IsString(text))
-				return api_refuse(r->error, field, "unsupported_field",
-				                  "'%s' holds a part that is no text; only text is supported.", where);
-			const size_t length = strlen(text->valuestring);
-			if (pass)
-				memcpy(*out + at, text->valuestring, length);
-			at += length;
-		}
-		if (!pass && !(*out = calloc(1, at + 1)))
-			return api_no_memory(r->error);
-		*size = at;
-	}
-	return true;
-}
-
 /* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
 bool read_prediction(struct reading* r, const char* name) {
 	const cJSON* prediction = reading_get(r, name);
@@ -113,8 +76,10 @@ bool read_prediction(struct reading* r, const char* name) {
 	if (!cJSON_IsString(type) || strcmp(type->valuestring, "content") != 0)
 		return api_refuse(r->error, name, "invalid_value",
 		                  "'prediction' must be an object with \"type\": \"content\" and \"content\".");
-	return read_content(r, cJSON_GetObjectItemCaseSensitive(prediction, "content"), name,
-	                    "prediction.content", &r->to->prediction, &r->to->prediction_size);
+	const cJSON* content = cJSON_GetObjectItemCaseSensitive(prediction, "content");
+	r->to->prediction = api_texts(content, name, "prediction.content", "text", r->error);
+	r->to->prediction_size = r->to->prediction ? strlen(r->to->prediction) : 0;
+	return r->to->prediction != NULL;
 }
 
 /* ---- tools -------------------------------------------------------------------------------- */
@@ -165,11 +130,5 @@ bool read_parallel(struct reading* r, const char* name) {
 	if (!api_flag(r->body, name, &parallel, r->error))
 		return false;
 	r->to->one_tool_call = !parallel;
-	return true;
-}
-
-/* What read_chat has read. */
-bool was_read(struct reading* r, const char* name) {
-	(void)r, (void)name;
 	return true;
 }

@@ -2,7 +2,6 @@
 #include "streams/service/openai_reply.h"
 
 #include <cjson/cJSON.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,15 @@ static const char* finish_reason(enum swiftlet_stop stop, int n_calls) {
 
 /* ---- tokens ------------------------------------------------------------------------------- */
 
+static size_t piece_of(const struct tokenizer* t, int32_t id, bool special, char piece[PIECE]) {
+	const size_t n = tokenizer_piece(t, id, special, piece, PIECE);
+	return n > PIECE ? PIECE : n;
+}
+
 /* A token's text; one that is no whole character is written as OpenAI does, "bytes:\xe2\x82". */
 static void put_piece(struct text* out, const struct tokenizer* t, int32_t id) {
 	char piece[PIECE];
-	size_t n = tokenizer_piece(t, id, true, piece, sizeof piece);
-	if (n > sizeof piece)
-		n = sizeof piece;
+	const size_t n = piece_of(t, id, true, piece);
 	if (utf8_valid(piece, n)) {
 		text_quote(out, piece, n);
 		return;
@@ -35,31 +37,22 @@ static void put_piece(struct text* out, const struct tokenizer* t, int32_t id) {
 	text_put(out, "\"");
 }
 
-static void put_bytes(struct text* out, const struct tokenizer* t, int32_t id) {
+static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t id, double logprob) {
 	char piece[PIECE];
-	size_t n = tokenizer_piece(t, id, true, piece, sizeof piece);
-	if (n > sizeof piece)
-		n = sizeof piece;
-	text_put(out, "[");
+	const size_t n = piece_of(t, id, true, piece);
+	text_json(out, "{'token': ");
+	put_piece(out, t, id);
+	text_json(out, ", 'logprob': %g, 'bytes': [", logprob);
 	for (size_t i = 0; i < n; i++)
 		text_print(out, "%s%d", i ? ", " : "", (unsigned char)piece[i]);
 	text_put(out, "]");
-}
-
-static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t id, double logprob) {
-	text_put(out, "{\"token\": ");
-	put_piece(out, t, id);
-	text_put(out, ", \"logprob\": ");
-	text_number(out, logprob);
-	text_put(out, ", \"bytes\": ");
-	put_bytes(out, t, id);
 }
 
 static void add_chat(struct reply_logprobs* l, const struct tokenizer* t, const struct swiftlet_token* k,
                      int n) {
 	text_put(&l->content, l->n ? ", " : "");
 	put_chat_token(&l->content, t, k->id, k->logprob);
-	text_put(&l->content, ", \"top_logprobs\": [");
+	text_json(&l->content, ", 'top_logprobs': [");
 	for (int i = 0; i < n && i < k->n_top; i++) {
 		text_put(&l->content, i ? ", " : "");
 		put_chat_token(&l->content, t, k->top_id[i], k->top_logprob[i]);
@@ -108,27 +101,18 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	text_free(&l->content);
 }
 
-static void put_array(struct text* out, const char* name, const struct text* members, const char* end) {
-	text_print(out, "\"%s\": [", name);
-	text_add(out, members->data, members->size);
-	text_print(out, "]%s", end);
-}
+static const char* of(const struct text* t) { return t->data ? t->data : ""; }
 
 static void put_logprobs(struct text* out, bool chat, const struct reply_logprobs* l) {
-	text_put(out, ", \"logprobs\": ");
-	if (!l) {
-		text_put(out, "null");
-		return;
-	}
-	text_put(out, "{");
-	if (chat) {
-		put_array(out, "content", &l->content, ", \"refusal\": null}");
-		return;
-	}
-	put_array(out, "tokens", &l->tokens, ", ");
-	put_array(out, "token_logprobs", &l->values, ", ");
-	put_array(out, "top_logprobs", &l->tops, ", ");
-	put_array(out, "text_offset", &l->offsets, "}");
+	if (!l)
+		text_json(out, ", 'logprobs': null");
+	else if (chat)
+		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->content));
+	else
+		text_json(out,
+		          ", 'logprobs': {'tokens': [%s], 'token_logprobs': [%s], 'top_logprobs': [%s], "
+		          "'text_offset': [%s]}",
+		          of(&l->tokens), of(&l->values), of(&l->tops), of(&l->offsets));
 }
 
 /* ---- usage -------------------------------------------------------------------------------- */
@@ -152,32 +136,25 @@ static void put_prediction(struct text* out, const struct reply_usage* u) {
 			rows += u->figures[i]->source[s].rows;
 			accepted += u->figures[i]->source[s].accepted;
 		}
-	text_print(out,
-	           "\"completion_tokens_details\": {\"reasoning_tokens\": %" PRId64
-	           ", \"accepted_prediction_tokens\": %" PRId64 ", \"rejected_prediction_tokens\": %" PRId64
-	           "}, ",
-	           u->reasoning_tokens, accepted, rows - accepted);
+	text_json(out,
+	          "'completion_tokens_details': {'reasoning_tokens': %l, 'accepted_prediction_tokens': %l, "
+	          "'rejected_prediction_tokens': %l}, ",
+	          u->reasoning_tokens, accepted, rows - accepted);
 }
 
 static void put_usage(struct text* out, const struct reply_usage* u) {
-	text_print(
-	    out,
-	    "{\"prompt_tokens\": %" PRId64 ", \"completion_tokens\": %" PRId64 ", \"total_tokens\": %" PRId64
-	    ", \"prompt_tokens_details\": {\"cached_tokens\": %" PRId64 "}, ",
-	    u->prompt_tokens, u->completion_tokens, u->prompt_tokens + u->completion_tokens, u->cached_tokens);
+	text_json(out,
+	          "], 'usage': {'prompt_tokens': %l, 'completion_tokens': %l, 'total_tokens': %l, "
+	          "'prompt_tokens_details': {'cached_tokens': %l}, ",
+	          u->prompt_tokens, u->completion_tokens, u->prompt_tokens + u->completion_tokens,
+	          u->cached_tokens);
 	put_prediction(out, u);
-	text_put(out, "\"swiftlet\": ");
-	if (u->n == 1) {
-		reply_figures(out, u->figures[0], u->method);
-	} else {
-		text_put(out, "{\"choices\": [");
-		for (int i = 0; i < u->n; i++) {
-			text_put(out, i ? ", " : "");
-			reply_figures(out, u->figures[i], u->method);
-		}
-		text_put(out, "]}");
+	text_json(out, u->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
+	for (int i = 0; i < u->n; i++) {
+		text_put(out, i ? ", " : "");
+		reply_figures(out, u->figures[i], u->method);
 	}
-	text_put(out, "}");
+	text_put(out, u->n == 1 ? "}" : "]}}");
 }
 
 /* vLLM's metrics, under its names. */
@@ -192,78 +169,72 @@ static void put_speculation(struct text* out, const struct reply_usage* u) {
 		with += u->speculation->steps[i];
 		last = u->speculation->steps[i] ? i : last;
 	}
-	text_put(out, ", \"metrics\": {\"speculative_decoding\": ");
 	if (f->rounds == 0 || u->n != 1) {
-		text_put(out, "null}");
+		text_json(out, ", 'metrics': {'speculative_decoding': null}");
 		return;
 	}
-	text_put(out, "{\"mean_acceptance_length\": ");
-	text_number(out, 1 + (double)accepted / (double)f->rounds);
-	text_put(out, ", \"draft_acceptance_rate\": ");
-	text_number(out, (double)accepted / (double)rows);
-	text_put(out, ", \"acceptance_histogram\": [");
+	text_json(
+	    out,
+	    ", 'metrics': {'speculative_decoding': {'mean_acceptance_length': %g, 'draft_acceptance_rate': %g, "
+	    "'acceptance_histogram': [",
+	    1 + (double)accepted / (double)f->rounds, (double)accepted / (double)rows);
 	for (int i = 0; i <= last; i++)
-		text_print(out, "%s%" PRId64, i ? ", " : "", i ? u->speculation->steps[i] : f->rounds - with);
-	text_print(out,
-	           "], \"num_spec_steps\": %" PRId64 ", \"num_accepted_draft_tokens\": %" PRId64
-	           ", \"num_draft_tokens\": %" PRId64 ", \"num_spec_tokens\": %d}}",
-	           f->rounds, accepted, rows, u->speculation->most);
+		text_json(out, i ? ", %l" : "%l", i ? u->speculation->steps[i] : f->rounds - with);
+	text_json(out,
+	          "], 'num_spec_steps': %l, 'num_accepted_draft_tokens': %l, 'num_draft_tokens': %l, "
+	          "'num_spec_tokens': %d}}",
+	          f->rounds, accepted, rows, u->speculation->most);
+}
+
+/* After the choices. */
+static void end_with_usage(struct text* out, const struct reply_usage* u) {
+	put_usage(out, u);
+	if (u->speculation)
+		put_speculation(out, u);
+	text_put(out, "}\n");
 }
 
 /* ---- whole answers ------------------------------------------------------------------------ */
 
 static void put_head(struct text* out, const struct reply_head* h, const char* object) {
-	text_put(out, "{\"id\": ");
-	text_quote(out, h->id, strlen(h->id));
-	text_print(out, ", \"object\": \"%s\", \"created\": %" PRId64 ", \"model\": ", object, h->created);
-	text_quote(out, h->model, strlen(h->model));
-	text_put(out, ", \"system_fingerprint\": null, \"choices\": [");
+	text_json(
+	    out,
+	    "{'id': %q, 'object': '%s', 'created': %l, 'model': %q, 'system_fingerprint': null, 'choices': [",
+	    h->id, object, h->created, h->model);
 }
 
 /* [{"id", "type", "function"}, …]; in a stream with their numbers. */
 static void put_calls(struct text* out, const struct tool_call* call, int first, int n, bool stream) {
-	text_put(out, "\"tool_calls\": [");
+	text_json(out, "'tool_calls': [");
 	for (int i = first; i < n; i++) {
 		text_put(out, i > first ? ", {" : "{");
 		if (stream)
-			text_print(out, "\"index\": %d, ", i);
-		text_print(out, "\"id\": \"%s\", \"type\": \"function\", \"function\": {\"name\": ", call[i].id);
-		text_quote(out, call[i].name, strlen(call[i].name));
-		text_put(out, ", \"arguments\": ");
-		text_quote(out, call[i].arguments, strlen(call[i].arguments));
-		text_put(out, "}}");
+			text_json(out, "'index': %d, ", i);
+		text_json(out, "'id': '%s', 'type': 'function', 'function': {'name': %q, 'arguments': %q}}",
+		          call[i].id, call[i].name, call[i].arguments);
 	}
 	text_put(out, "]");
 }
 
 static void put_message(struct text* out, const struct reply_choice* c) {
-	text_put(out, "\"message\": {\"role\": \"assistant\", \"content\": ");
-	if (c->n_calls && !c->size)
-		text_put(out, "null");
-	else
-		text_quote(out, c->text ? c->text : "", c->size);
-	if (c->reasoning_size) {
-		text_put(out, ", \"reasoning_content\": ");
-		text_quote(out, c->reasoning, c->reasoning_size);
-	}
-	text_put(out, ", \"refusal\": null");
-	if (c->n_calls) {
-		text_put(out, ", ");
+	text_json(out, "'message': {'role': 'assistant', 'content': ");
+	text_json(out, c->n_calls && !c->size ? "null" : "%Q", c->text, c->size);
+	if (c->reasoning_size)
+		text_json(out, ", 'reasoning_content': %Q", c->reasoning, c->reasoning_size);
+	text_json(out, c->n_calls ? ", 'refusal': null, " : ", 'refusal': null");
+	if (c->n_calls)
 		put_calls(out, c->call, 0, c->n_calls, false);
-	}
 	text_put(out, "}");
 }
 
 static void put_choice(struct text* out, bool chat, const struct reply_choice* c) {
-	text_print(out, "{\"index\": %d, ", c->index);
-	if (chat) {
+	text_json(out, "{'index': %d, ", c->index);
+	if (chat)
 		put_message(out, c);
-	} else {
-		text_put(out, "\"text\": ");
-		text_quote(out, c->text ? c->text : "", c->size);
-	}
+	else
+		text_json(out, "'text': %Q", c->text, c->size);
 	put_logprobs(out, chat, c->logprobs);
-	text_print(out, ", \"finish_reason\": \"%s\"}", finish_reason(c->stop, c->n_calls));
+	text_json(out, ", 'finish_reason': '%s'}", finish_reason(c->stop, c->n_calls));
 }
 
 static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
@@ -273,11 +244,7 @@ static void whole(struct text* out, const struct reply_head* h, const struct rep
 		text_put(out, i ? ", " : "");
 		put_choice(out, h->chat, &c[i]);
 	}
-	text_put(out, "], \"usage\": ");
-	put_usage(out, u);
-	if (u->speculation)
-		put_speculation(out, u);
-	text_put(out, "}\n");
+	end_with_usage(out, u);
 }
 
 /* ---- streams ------------------------------------------------------------------------------ */
@@ -288,29 +255,26 @@ static void begin_chunk(struct text* out, const struct reply_head* h) {
 }
 
 static void end_chunk(struct text* out, const char* detail) {
-	text_put(out, "]");
-	if (detail)
-		text_print(out, ", \"swiftlet\": %s", detail);
-	text_put(out, "}\n\n");
+	text_json(out, detail ? "], 'swiftlet': %s}\n\n" : "]}\n\n", detail);
 }
 
 static void first_chunk(struct text* out, const struct reply_head* h, int index) {
 	if (!h->chat)
 		return;
 	begin_chunk(out, h);
-	text_print(out,
-	           "{\"index\": %d, \"delta\": {\"role\": \"assistant\", \"content\": \"\"}, \"logprobs\": null, "
-	           "\"finish_reason\": null}",
-	           index);
+	text_json(out,
+	          "{'index': %d, 'delta': {'role': 'assistant', 'content': ''}, 'logprobs': null, "
+	          "'finish_reason': null}",
+	          index);
 	end_chunk(out, NULL);
 }
 
 /* What is thought has a delta of its own. */
 static void reasoning_part(struct text* out, const struct reply_head* h, const struct reply_choice* c) {
 	begin_chunk(out, h);
-	text_print(out, "{\"index\": %d, \"delta\": {\"reasoning_content\": ", c->index);
-	text_quote(out, c->reasoning, c->reasoning_size);
-	text_put(out, "}, \"logprobs\": null, \"finish_reason\": null}");
+	text_json(out,
+	          "{'index': %d, 'delta': {'reasoning_content': %Q}, 'logprobs': null, 'finish_reason': null}",
+	          c->index, c->reasoning, c->reasoning_size);
 	end_chunk(out, NULL);
 }
 
@@ -321,38 +285,30 @@ static void part(struct text* out, const struct reply_head* h, const struct repl
 	if (!c->size && !detail && !c->logprobs)
 		return;
 	begin_chunk(out, h);
-	text_print(out, "{\"index\": %d, %s", c->index, h->chat ? "\"delta\": {\"content\": " : "\"text\": ");
-	text_quote(out, c->text ? c->text : "", c->size);
-	text_put(out, h->chat ? "}" : "");
+	text_json(out, h->chat ? "{'index': %d, 'delta': {'content': %Q}" : "{'index': %d, 'text': %Q", c->index,
+	          c->text, c->size);
 	put_logprobs(out, h->chat, c->logprobs);
-	text_put(out, ", \"finish_reason\": null}");
+	text_json(out, ", 'finish_reason': null}");
 	end_chunk(out, detail);
 }
 
 static void calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
                   int first, int n) {
 	begin_chunk(out, h);
-	text_print(out, "{\"index\": %d, \"delta\": {", index);
+	text_json(out, "{'index': %d, 'delta': {", index);
 	put_calls(out, call, first, n, true);
-	text_put(out, "}, \"logprobs\": null, \"finish_reason\": null}");
+	text_json(out, "}, 'logprobs': null, 'finish_reason': null}");
 	end_chunk(out, NULL);
 }
 
 static void last(struct text* out, const struct reply_head* h, const struct reply_choice* c,
                  const char* detail) {
 	begin_chunk(out, h);
-	text_print(out, "{\"index\": %d, %s, \"logprobs\": null, \"finish_reason\": \"%s\"}", c->index,
-	           h->chat ? "\"delta\": {}" : "\"text\": \"\"", finish_reason(c->stop, c->n_calls));
+	text_json(out,
+	          h->chat ? "{'index': %d, 'delta': {}, 'logprobs': null, 'finish_reason': '%s'}"
+	                  : "{'index': %d, 'text': '', 'logprobs': null, 'finish_reason': '%s'}",
+	          c->index, finish_reason(c->stop, c->n_calls));
 	end_chunk(out, detail);
-}
-
-static void put_stream_usage(struct text* out, const struct reply_head* h, const struct reply_usage* u) {
-	begin_chunk(out, h);
-	text_put(out, "], \"usage\": ");
-	put_usage(out, u);
-	if (u->speculation)
-		put_speculation(out, u);
-	text_put(out, "}\n\n");
 }
 
 static void end(struct text* out, const struct reply_head* h, const struct reply_usage* u,
@@ -362,8 +318,11 @@ static void end(struct text* out, const struct reply_head* h, const struct reply
 		if (text)
 			text_print(out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
 		free(text);
-	} else if (u->wanted)
-		put_stream_usage(out, h, u);
+	} else if (u->wanted) {
+		begin_chunk(out, h);
+		end_with_usage(out, u);
+		text_put(out, "\n");
+	}
 	text_put(out, "data: [DONE]\n\n");
 }
 
@@ -379,14 +338,8 @@ void reply_tokens(struct text* out, const struct tokenizer* t, const struct swif
 	text_put(out, "[");
 	for (int i = 0; i < step->n; i++) {
 		char piece[PIECE];
-		size_t n = tokenizer_piece(t, step->token[i].id, false, piece, sizeof piece);
-		text_put(out, i ? ", [" : "[");
-		text_quote(out, piece, n > sizeof piece ? sizeof piece : n);
-		const char* source = swiftlet_source_name(step->token[i].source);
-		if (source)
-			text_print(out, ", \"%s\"]", source);
-		else
-			text_put(out, ", null]");
+		const size_t n = piece_of(t, step->token[i].id, false, piece);
+		text_json(out, i ? ", [%Q, %q]" : "[%Q, %q]", piece, n, swiftlet_source_name(step->token[i].source));
 	}
 	text_put(out, "]");
 }

@@ -9,12 +9,14 @@
 #include "swiftlet.h"
 
 struct reply_story; /* reply_voice.h */
+struct reply_voice;
 
 struct reply_head {
 	bool chat;
 	const char* id;  /* "cmpl-…", "chatcmpl-…" */
 	int64_t created; /* seconds since 1970 */
 	const char* model;
+	const struct reply_voice* voice;
 	struct reply_story* story;
 	const char* echo;        /* members of the request that the answer repeats, as JSON; or NULL */
 	bool base64;             /* numbers as bytes */

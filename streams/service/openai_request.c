@@ -18,15 +18,17 @@ const cJSON* reading_get(const struct reading* r, const char* name) { return api
 /* ---- the table ---------------------------------------------------------------------------- */
 
 /* Read in this order: `n` before `best_of`. */
-#define BY(reader) reader, 0, 0, 0
-#define INTO(reader, member, least, most) reader, offsetof(struct api_request, member), least, most
+#define BY(reader) reader, 0, 0, 0, NULL
+#define INTO(reader, member, least, most) reader, offsetof(struct api_request, member), least, most, NULL
+/* What OpenAI has and we have not is taken at the values that change nothing: JSON, each with a comma. */
+#define ONLY(values) read_nothing, 0, 0, 0, values
 static const struct field fields[] = {
     {"model", BOTH, BY(read_model)},
     {"prompt", COMPLETION, BY(read_prompt)},
     {"messages", CHAT, BY(read_chat)},
-    {"tools", CHAT, BY(was_read)},
-    {"documents", CHAT, BY(was_read)},
-    {"chat_template_kwargs", CHAT, BY(was_read)}, /* as vLLM and llama.cpp name it */
+    {"tools", CHAT, BY(no_matter)}, /* read_chat has read these */
+    {"documents", CHAT, BY(no_matter)},
+    {"chat_template_kwargs", CHAT, BY(no_matter)}, /* as vLLM and llama.cpp name it */
     {"max_tokens", BOTH, BY(read_max_tokens)},
     {"max_completion_tokens", CHAT, BY(read_max_tokens)},
     {"temperature", BOTH, INTO(read_number, temperature, 0, 2)},
@@ -46,9 +48,9 @@ static const struct field fields[] = {
     {"seed", BOTH, BY(read_seed)},
     {"metadata", BOTH, BY(read_metadata)},
     {"prediction", BOTH, BY(read_prediction)},
-    {"user", BOTH, BY(want_string)},
-    {"best_of", COMPLETION, BY(want_best_of)},
-    {"suffix", COMPLETION, BY(want_nothing)},
+    {"user", BOTH, BY(read_user)},
+    {"best_of", COMPLETION, BY(read_best_of)},
+    {"suffix", COMPLETION, ONLY("\"\",")},
     {"presence_penalty", BOTH, INTO(read_number, presence_penalty, -2, 2)},
     {"frequency_penalty", BOTH, INTO(read_number, frequency_penalty, -2, 2)},
     {"repetition_penalty", BOTH,
@@ -60,17 +62,17 @@ static const struct field fields[] = {
     {"guided_choice", BOTH, BY(read_guided)},
     {"guided_grammar", BOTH, BY(read_guided)},
     {"grammar", BOTH, BY(read_guided)}, /* as llama.cpp names it */
-    {"functions", CHAT, BY(want_empty)},
+    {"functions", CHAT, ONLY("[],{},")},
     {"tool_choice", CHAT, BY(read_tool_choice)},
-    {"function_call", CHAT, BY(want_word)},
+    {"function_call", CHAT, ONLY("\"auto\",\"default\",\"none\",")},
     {"parallel_tool_calls", CHAT, BY(read_parallel)},
-    {"store", CHAT, BY(is_hint)}, /* nothing is ever stored of a request */
-    {"service_tier", CHAT, BY(is_hint)},
-    {"reasoning_effort", CHAT, BY(is_hint)},
-    {"verbosity", CHAT, BY(is_hint)},
-    {"prompt_cache_key", BOTH, BY(is_hint)},
-    {"safety_identifier", BOTH, BY(is_hint)},
-    {"modalities", CHAT, BY(want_text_only)},
+    {"store", CHAT, BY(no_matter)}, /* nothing is ever stored of a request */
+    {"service_tier", CHAT, BY(no_matter)},
+    {"reasoning_effort", CHAT, BY(no_matter)},
+    {"verbosity", CHAT, BY(no_matter)},
+    {"prompt_cache_key", BOTH, BY(no_matter)},
+    {"safety_identifier", BOTH, BY(no_matter)},
+    {"modalities", CHAT, ONLY("[\"text\"],")},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 

@@ -84,10 +84,9 @@ static bool read_mask(const cJSON* body, int blocks, struct mask* out, struct ap
 }
 
 static bool read_options(const cJSON* body, struct search_options* o, int* window, struct api_error* e) {
-	static const char* const known[] = {"blocks",  "model",          "skip_ratio",  "seed",
-	                                    "window",  "bayes_interval", "max_steps",   "patience",
-	                                    "confirm", "max_matchness",  "acquisition", "kernel",
-	                                    "kappa",   "start",          NULL};
+	static const char known[] =
+	    "blocks model skip_ratio seed window bayes_interval max_steps patience confirm "
+	    "max_matchness acquisition kernel kappa start";
 	*o = (struct search_options){.skip_ratio = 0.45,
 	                             .bayes_interval = 25,
 	                             .max_steps = 1000,
@@ -127,12 +126,9 @@ static void put_best(struct text* out, const struct remote* r) {
 	const struct mask best = search_best(r->search, &matchness);
 	text_put(out, "{");
 	api_print_mask(out, &best, r->blocks);
-	text_put(out, ", \"matchness\": ");
-	text_number(out, matchness);
-	text_print(out, ", \"steps\": %d, \"state\": \"%s\", \"skip_ratio\": ", search_steps(r->search),
-	           search_state_name(search_state(r->search)));
-	text_number(out, search_skip_ratio(r->search));
-	text_put(out, "}");
+	text_json(out, ", 'matchness': %g, 'steps': %d, 'state': '%s', 'skip_ratio': %g}", matchness,
+	          search_steps(r->search), search_state_name(search_state(r->search)),
+	          search_skip_ratio(r->search));
 }
 
 /* ---- finding ------------------------------------------------------------------------------ */
@@ -206,9 +202,8 @@ static bool create(struct optimizer_service* s, int owner, const char* id, const
 	r->used = ++s->uses;
 	if (given)
 		search_adopt(search, &start);
-	text_print(out, "{\"id\": \"%s\", \"model\": ", r->id);
-	text_quote(out, r->model, strlen(r->model));
-	text_print(out, ", \"blocks\": %d, \"window\": %d, \"best\": ", r->blocks, r->size);
+	text_json(out, "{'id': '%s', 'model': %q, 'blocks': %d, 'window': %d, 'best': ", r->id, r->model,
+	          r->blocks, r->size);
 	put_best(out, r);
 	text_put(out, "}\n");
 	return true;
@@ -234,23 +229,21 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 
 static bool propose(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
                     struct text* out, struct api_error* e) {
-	static const char* const known[] = {"window", "size", NULL};
 	static const char* const kind[] = {"start", "rescore", "random", "bayes", "removal"};
 	struct remote* r = find(s, owner, id, e);
-	if (!r || (body && !api_only(body, known, e)) || !take_window(r, body, e))
+	if (!r || (body && !api_only(body, "window size", e)) || !take_window(r, body, e))
 		return false;
 	struct proposal p;
 	if (!search_propose(r->search, &p)) {
-		text_print(out, "{\"done\": true, \"state\": \"%s\"}\n", search_state_name(search_state(r->search)));
+		text_json(out, "{'done': true, 'state': '%s'}\n", search_state_name(search_state(r->search)));
 		return true;
 	}
 	if (r->n_given == OUTSTANDING)
 		memmove(r->given, r->given + 1, (size_t)--r->n_given * sizeof *r->given);
 	r->given[r->n_given++] = p;
-	text_print(out, "{\"done\": false, \"step\": %d, \"kind\": \"%s\", ", p.step, kind[p.kind]);
+	text_json(out, "{'done': false, 'step': %d, 'kind': '%s', ", p.step, kind[p.kind]);
 	api_print_mask(out, &p.mask, r->blocks);
-	text_print(out, ", \"needed\": %d, \"window\": %lld, \"size\": %d}\n", p.needed, (long long)r->window,
-	           r->size);
+	text_json(out, ", 'needed': %d, 'window': %l, 'size': %d}\n", p.needed, r->window, r->size);
 	return true;
 }
 
@@ -268,11 +261,11 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 
 static bool observe(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
                     struct text* out, struct api_error* e) {
-	static const char* const known[] = {"attention", "mlp", "matches", "rows", "distance", "window", NULL};
 	struct remote* r = find(s, owner, id, e);
 	struct mask mask;
 	double matches = -1, rows = -1, distance = NAN;
-	if (!r || !api_only(body, known, e) || !read_mask(body, r->blocks, &mask, e))
+	if (!r || !api_only(body, "attention mlp matches rows distance window", e) ||
+	    !read_mask(body, r->blocks, &mask, e))
 		return false;
 	double window = (double)r->window;
 	if (!api_number(body, "rows", 1, r->size, true, &rows, e) ||
@@ -286,9 +279,8 @@ static bool observe(struct optimizer_service* s, int owner, const char* id, cons
 	if (r->window == 0)
 		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
 	take_report(r, &mask, (int)matches, (int)rows, distance, (int64_t)window);
-	text_print(out,
-	           "{\"state\": \"%s\", \"steps\": %d, \"best\": ", search_state_name(search_state(r->search)),
-	           search_steps(r->search));
+	text_json(out, "{'state': '%s', 'steps': %d, 'best': ", search_state_name(search_state(r->search)),
+	          search_steps(r->search));
 	put_best(out, r);
 	text_put(out, "}\n");
 	return true;
@@ -313,22 +305,21 @@ static bool delete (struct optimizer_service* s, int owner, const char* id, cons
 		return false;
 	search_close(r->search);
 	r->search = NULL;
-	text_print(out, "{\"id\": \"%s\", \"deleted\": true}\n", r->id);
+	text_json(out, "{'id': '%s', 'deleted': true}\n", r->id);
 	return true;
 }
 
 static bool list(struct optimizer_service* s, int owner, const char* id, const cJSON* body, struct text* out,
                  struct api_error* e) {
 	(void)id, (void)body, (void)e;
-	text_put(out, "{\"object\": \"list\", \"data\": [");
+	text_json(out, "{'object': 'list', 'data': [");
 	const char* separator = "";
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
 		const struct remote* r = &s->remote[i];
 		if (!may_see(r, owner))
 			continue;
-		text_print(out, "%s{\"id\": \"%s\", \"model\": ", separator, r->id);
-		text_quote(out, r->model, strlen(r->model));
-		text_print(out, ", \"blocks\": %d, \"steps\": %d}", r->blocks, search_steps(r->search));
+		text_json(out, "%s{'id': '%s', 'model': %q, 'blocks': %d, 'steps': %d}", separator, r->id, r->model,
+		          r->blocks, search_steps(r->search));
 		separator = ", ";
 	}
 	text_put(out, "]}\n");

@@ -10,6 +10,7 @@
 #include "streams/service/openai.h"
 #include "streams/service/openai_reply.h"
 
+struct story_voice;
 struct reply_voice {
 	const char* id; /* what an answer's name begins with */
 	bool (*read)(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
@@ -23,6 +24,7 @@ struct reply_voice {
 	void (*end)(struct text*, const struct reply_head*, const struct reply_usage*, const struct api_error*);
 	void (*whole)(struct text*, const struct reply_head*, const struct reply_choice*, int n,
 	              const struct reply_usage*);
+	const struct story_voice* story; /* NULL: it has none */
 };
 
 extern const struct reply_voice voice_completion, voice_chat, voice_responses, voice_messages,
@@ -41,21 +43,23 @@ struct reply_story {
 void story_free(struct reply_story*);
 
 /* How a voice with a story says a thought or a text: that it begins, more of it, and that it ends, with the
- * whole item (JSON, added to `item`). The story's `open` says which of both it is. */
+ * whole item (JSON, added to `item`). The story's `open` says which of both it is. A call is an item at once.
+ */
 struct story_voice {
 	void (*open)(struct text*, const struct reply_head*);
 	void (*more)(struct text*, const struct reply_head*, const char* text, size_t size);
 	void (*close)(struct text*, const struct reply_head*, struct text* item);
+	void (*call)(struct text*, const struct reply_head*, const struct tool_call*, struct text* item);
+	bool never_empty; /* an answer without a word is an item all the same */
 };
-/* Begins another item, if it is not the one that is open. */
-void story_open(struct text*, const struct reply_head*, const struct story_voice*, enum story_part);
-/* Ends the item that is open, if one is. */
-void story_close(struct text*, const struct reply_head*, const struct story_voice*);
-void story_keep(struct reply_story*, const struct text* item);
-/* A choice's part: its thought, then its text. */
-void story_tell(struct text*, const struct reply_head*, const struct story_voice*,
-                const struct reply_choice*);
+/* Three of such a voice's routines. */
+void story_part(struct text*, const struct reply_head*, const struct reply_choice*, const char* detail);
+void story_calls(struct text*, const struct reply_head*, int index, const struct tool_call*, int first,
+                 int n);
+void story_last(struct text*, const struct reply_head*, const struct reply_choice*, const char* detail);
+#define STORY(how) .story = how, .part = story_part, .calls = story_calls, .last = story_last
 /* A whole answer becomes the story that a stream would have told; whether there was memory for it. */
-bool story_whole(const struct reply_voice*, const struct reply_head*, const struct reply_choice*);
+bool story_whole(const struct reply_head*, const struct reply_choice*);
+bool story_failed(const struct reply_story*);
 
 #endif

@@ -7,16 +7,14 @@
 
 #include "streams/service/chat_translation.h"
 #include "streams/service/reply_voice.h"
-#include "streams/service/responses.h"
 
 /* ---- items -------------------------------------------------------------------------------- */
 
 static bool read_message(struct translation* t, const cJSON* item) {
-	static const char* const types[] = {"input_text", "output_text", "text", "refusal", NULL};
 	const char* role = api_text(item, "role");
 	if (!role)
 		return api_refuse(t->error, "input", "invalid_value", "A message of 'input' has no 'role'.");
-	char* text = translate_text(t, api_get(item, "content"), "input", types);
+	char* text = translate_text(t, api_get(item, "content"), "input", "input_text output_text text refusal");
 	if (text)
 		translate_message(t, role, text);
 	free(text);
@@ -34,11 +32,10 @@ static bool read_call(struct translation* t, const cJSON* item) {
 }
 
 static bool read_result(struct translation* t, const cJSON* item) {
-	static const char* const types[] = {"input_text", "output_text", "text", NULL};
 	const char* id = api_text(item, "call_id");
 	if (!id)
 		return api_refuse(t->error, "input", "invalid_value", "A function_call_output needs 'call_id'.");
-	return translate_result(t, id, api_get(item, "output"), "input", types);
+	return translate_result(t, id, api_get(item, "output"), "input", "input_text output_text text");
 }
 
 static bool read_item(struct translation* t, const cJSON* item) {
@@ -75,24 +72,14 @@ static bool read_input(struct translation* t) {
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
 static bool read_tools(struct translation* t) {
-	const cJSON *tools = api_get(t->from, "tools"), *choice = api_get(t->from, "tool_choice");
-	if (tools && !cJSON_IsArray(tools))
-		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
-	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
-	for (const cJSON* tool = tools ? tools->child : NULL; tool; tool = tool->next) {
-		const char* type = api_text(tool, "type");
-		if (!type || strcmp(type, "function") != 0 || !api_text(tool, "name"))
-			return api_refuse(t->error, "tools", "unsupported_field",
-			                  "A tool of type \"%.40s\" is not supported; \"function\", with a name, is.",
-			                  type ? type : "");
-		translate_tool(t, list, tool, "parameters");
-	}
-	if (!cJSON_IsObject(choice)) {
-		translate_as(t, "tool_choice", "tool_choice");
-		return true;
-	}
+	const cJSON* choice = api_get(t->from, "tool_choice");
 	const char* name = api_text(choice, "name");
-	translate_choice(t, name ? name : "");
+	if (!translate_tools(t, "function", "", "parameters"))
+		return false;
+	if (cJSON_IsObject(choice))
+		translate_choice(t, name ? name : "");
+	else
+		translate_as(t, "tool_choice", "tool_choice");
 	return true;
 }
 
@@ -151,71 +138,37 @@ static char* echo_of(const cJSON* body) {
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static bool refuse_stored(struct translation* t) {
-	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls",
-	                                    NULL};
-	for (const char* const* name = names; *name; name++)
-		if (api_get(t->from, *name))
-			return api_refuse(t->error, *name, "unsupported_field",
+	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (api_get(t->from, names[i]))
+			return api_refuse(t->error, names[i], "unsupported_field",
 			                  "'%s' is not supported: this server stores nothing; send the whole input.",
-			                  *name);
+			                  names[i]);
 	return !cJSON_IsTrue(api_get(t->from, "background")) ||
 	       api_refuse(t->error, "background", "unsupported_field", "'background' is not supported.");
 }
 
+static bool read(struct translation* t) {
+	translate_as(t, "max_output_tokens", "max_completion_tokens");
+	return refuse_stored(t) && read_input(t) && read_tools(t) && read_text(t);
+}
+
 bool responses_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
-	static const char* const same[] = {"model",
-	                                   "metadata",
-	                                   "temperature",
-	                                   "top_p",
-	                                   "stream",
-	                                   "parallel_tool_calls",
-	                                   "seed",
-	                                   "top_k",
-	                                   "min_p",
-	                                   "stop",
-	                                   "ignore_eos",
-	                                   "stop_token_ids",
-	                                   "presence_penalty",
-	                                   "logit_bias",
-	                                   "repetition_penalty",
-	                                   "frequency_penalty",
-	                                   "chat_template_kwargs",
-	                                   NULL};
-	static const char* const own[] = {"input",       "instructions",      "tools",      "text",
-	                                  "tool_choice", "max_output_tokens", "background", NULL};
-	static const char* const hints[] = {"store",
-	                                    "include",
-	                                    "reasoning",
-	                                    "truncation",
-	                                    "user",
-	                                    "service_tier",
-	                                    "stream_options",
-	                                    "prompt_cache_key",
-	                                    "safety_identifier",
-	                                    "prompt_cache_retention",
-	                                    "previous_response_id",
-	                                    "conversation",
-	                                    "prompt",
-	                                    "max_tool_calls",
-	                                    NULL};
 	static const char* const renamed[][2] = {{"messages", "input"},
 	                                         {"max_completion_tokens", "max_output_tokens"},
 	                                         {"response_format", "text"},
 	                                         {NULL, NULL}};
-	struct translation t;
-	memset(q, 0, sizeof *q);
-	cJSON* parsed = api_parse(body, size, e);
-	if (!parsed)
-		return false;
-	bool good = translation_open(&t, parsed, e) && refuse_stored(&t) &&
-	            translate_fields(&t, same, own, hints) && read_input(&t) && read_tools(&t) && read_text(&t);
-	translate_as(&t, "max_output_tokens", "max_completion_tokens");
-	good = good && translation_read(&t, vocab, renamed, q);
-	if (good && !(q->echoed = echo_of(parsed))) {
-		api_request_free(q);
-		good = api_no_memory(e);
-	}
-	translation_close(&t);
-	cJSON_Delete(parsed);
-	return good;
+	static const struct translator how = {
+	    .same =
+	        "model metadata temperature top_p stream parallel_tool_calls seed top_k min_p stop ignore_eos "
+	        "stop_token_ids presence_penalty logit_bias repetition_penalty frequency_penalty "
+	        "chat_template_kwargs",
+	    .own = "input instructions tools text tool_choice max_output_tokens background previous_response_id "
+	           "conversation prompt max_tool_calls",
+	    .hints = "store include reasoning truncation user service_tier stream_options prompt_cache_key "
+	             "safety_identifier prompt_cache_retention",
+	    .read = read,
+	    .echo = echo_of,
+	    .renamed = renamed};
+	return translation_read(&how, body, size, vocab, q, e);
 }

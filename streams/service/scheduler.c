@@ -10,15 +10,9 @@
 
 #include "streams/service/scheduler_internal.h"
 
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void on_memory_event(void* user, int session, enum memory_event event, const char* task) {
 	struct scheduler* s = user;
-	events_publish(s->option.events, now() - s->began, session, memory_event_name(event), task);
+	events_publish(s->option.events, seconds_now() - s->began, session, memory_event_name(event), task);
 }
 
 /* ---- jobs and sessions -------------------------------------------------------------------- */
@@ -185,7 +179,7 @@ void seat_step(struct scheduler* s, struct seat* seat) {
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
 	session_output(seat->session, &step);
 	if (step.n > 0 && !(job->first_token > 0))
-		job->first_token = now();
+		job->first_token = seconds_now();
 	seat->tokens += step.n;
 	s->tokens += step.n;
 	job->calls->step(job->user, &step);
@@ -302,7 +296,7 @@ static void sweep_queue(struct scheduler* s, bool all) {
 enum { IDLE_PASSES = 16 }; /* of one session before the next has its turn */
 
 static void show_sometimes(struct scheduler* s, bool always) {
-	const double at = now();
+	const double at = seconds_now();
 	if (!always && at - s->shown < 0.25)
 		return;
 	for (int i = 0; i < s->option.sessions; i++)
@@ -353,13 +347,18 @@ static bool learn_from(struct scheduler* s, struct seat* seat) {
 	return scored;
 }
 
-/* Once, when learning has come to its end and brought nothing. */
-static void say_what_skipping_brings(struct scheduler* s) {
+const char* scheduler_says(const struct scheduler* s) {
 	const char* says = NULL;
 	for (int i = 0; i < s->option.sessions; i++)
 		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
 		    !(says = idle_says(s->seat[i].session)))
-			return;
+			return NULL;
+	return says;
+}
+
+/* Once, when learning has come to its end and brought nothing. */
+static void say_what_skipping_brings(struct scheduler* s) {
+	const char* says = scheduler_says(s);
 	if (says && !s->said && s->idle_seconds > 0)
 		fprintf(stderr, "swiftlet: %s\n", says);
 	s->said |= says && s->idle_seconds > 0;
@@ -407,14 +406,14 @@ static void* run(void* user) {
 		pthread_mutex_unlock(&s->lock);
 		if (stop)
 			return NULL;
-		const double at = now();
+		const double at = seconds_now();
 		if (cancel || at - s->swept > 0.05) {
 			sweep_queue(s, cancel);
 			s->swept = at;
 		}
 		fill_seats(s);
 		if (scheduler_turn(s, cancel)) {
-			s->busy_seconds += now() - at;
+			s->busy_seconds += seconds_now() - at;
 			remember_texts(s);
 			note_cache(s);
 			show_sometimes(s, false);
@@ -472,7 +471,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	s->option = *o;
 	s->engine = engine;
 	s->blocks = engine->model->weights.shape.n_blocks;
-	s->began = s->shown = now();
+	s->began = s->shown = seconds_now();
 	s->seat = seats;
 	s->merged = merged;
 	pthread_mutex_init(&s->lock, NULL);
@@ -502,7 +501,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 
 enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
 	enum submission result = SUBMIT_TAKEN;
-	const double at = now();
+	const double at = seconds_now();
 	pthread_mutex_lock(&s->lock);
 	/* those that find a free session do not wait, and do not count against the queue */
 	if (s->refusing)

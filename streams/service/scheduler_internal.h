@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "kernels/clock.h"
 #include "optimizer/idle.h"
 #include "optimizer/optimizer.h"
 #include "streams/report.h"
@@ -85,6 +86,8 @@ int scheduler_chunk(const struct scheduler*);
 void seat_step(struct scheduler*, struct seat*);
 void seat_fail(struct scheduler*, struct seat*, const struct error*);
 
+/* What skipping brings, in words; NULL where it pays in some session. */
+const char* scheduler_says(const struct scheduler*);
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */
 void scheduler_show(struct scheduler*, double at);
 

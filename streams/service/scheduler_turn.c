@@ -24,12 +24,6 @@ enum {
 	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
 };
 
-static double now(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- memory ------------------------------------------------------------------------------- */
 
 /* The longest unused free session gives its cache's memory back. False when none holds any. */
@@ -267,9 +261,9 @@ static void take_results(struct scheduler* s, struct seat* seat, int rows, doubl
 static void run_alone(struct scheduler* s, struct seat* seat) {
 	struct error e = {{0}};
 	const struct session_work* work = &seat->work;
-	const double before = now();
+	const double before = seconds_now();
 	const bool ran = session_run(seat->session, work, &e);
-	const double seconds = now() - before;
+	const double seconds = seconds_now() - before;
 	note_drafted(s, work, seconds);
 	s->separate++;
 	if (!ran) {
@@ -319,9 +313,9 @@ static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	struct error e = {{0}};
 	struct backend* backend = is_other(s, &seat[0]->work) ? s->engine->drafting->backend : s->engine->backend;
 	const int rows = s->merged->pass.n;
-	const double before = now();
+	const double before = seconds_now();
 	const bool ran = backend->run(backend, &s->merged->pass, &e);
-	const double seconds = now() - before;
+	const double seconds = seconds_now() - before;
 	note_drafted(s, &seat[0]->work, seconds);
 	s->shared++;
 	if (!ran) {
@@ -400,7 +394,7 @@ static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session
 
 static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) {
 	struct job* job = seat->job;
-	const double began = now();
+	const double began = seconds_now();
 	seat->begun = s->turns;
 	seat->gone = job->calls->gone(job->user);
 	if (seat->gone || cancel_all)
@@ -410,7 +404,7 @@ static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) 
 	session_limit_prefill(seat->session, seat->allotted);
 	session_begin_step(seat->session);
 	advance(s, seat);
-	seat->taken += now() - began;
+	seat->taken += seconds_now() - began;
 }
 
 /* Of those who wait for rows of their prompts, or of those who decode; whether there is any. */

@@ -15,12 +15,6 @@
 #include "core/decode/engine.h"
 #include "streams/service/server_internal.h"
 
-double server_clock(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 bool server_is_loopback(const char* host) {
 	struct in_addr four;
 	struct in6_addr six;
@@ -161,7 +155,7 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 	s->engine = engine;
 	s->memory = memory;
 	s->loopback = server_is_loopback(o->host);
-	s->began = server_clock();
+	s->began = seconds_now();
 	s->context = o->session.context;
 	const int most = model->weights.shape.context;
 	if (s->context == 0)
@@ -182,10 +176,10 @@ int server_port(const struct server* s) { return s->port; }
 /* Answers that are ready are given time to be written, the connections beside them a moment. */
 static void wait_for_answers(struct server* s) {
 	enum { MOMENT = 2, ANSWERS = 10 }; /* seconds */
-	const double began = server_clock();
+	const double began = seconds_now();
 	for (;;) {
 		const double limit = atomic_load(&s->answers) > 0 ? ANSWERS : MOMENT;
-		if (doorman_present(s->doorman) == 0 || server_clock() - began > limit)
+		if (doorman_present(s->doorman) == 0 || seconds_now() - began > limit)
 			return;
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}

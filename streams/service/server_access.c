@@ -200,7 +200,7 @@ bool call_within_rate(const struct call* c) {
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	if (info)
 		doorman_address(info->client_addr, address);
-	const double now = server_clock(), most = s->option.rate;
+	const double now = seconds_now(), most = s->option.rate;
 	pthread_mutex_lock(&s->rate_lock);
 	struct rate_client* mine = &s->rate[0];
 	for (int i = 0; i < RATE_CLIENTS; i++) {

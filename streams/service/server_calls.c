@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "streams/service/messages.h"
+#include "streams/service/chat_translation.h"
 #include "streams/service/server_head.h"
 #include "streams/service/server_internal.h"
 
@@ -47,6 +47,13 @@ enum MHD_Result call_reply(struct call* c, int status, const char* type, struct 
 	}
 	MHD_add_response_header(r, "Content-Type", type);
 	return call_queue(c, status, r);
+}
+
+bool call_reply_json(struct call* c, struct text* text) {
+	if (!text->failed)
+		return call_reply(c, 200, "application/json", text) == MHD_YES;
+	text_free(text);
+	return api_no_memory(&c->error);
 }
 
 struct MHD_Response* event_stream(MHD_ContentReaderCallback read, void* user,
@@ -126,7 +133,7 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 		return NULL;
 	c->server = s;
 	c->connection = connection;
-	c->began = server_clock();
+	c->began = seconds_now();
 	doorman_headers_came(s->doorman, connection);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	if (strlen(url) >= sizeof c->path)
@@ -155,7 +162,7 @@ static enum MHD_Result give_up(struct call* c, int status, const char* message) 
 static enum MHD_Result too_slow(struct call* c) { return give_up(c, 408, "The body took too long."); }
 
 static enum MHD_Result take_body(struct call* c, const char* data, size_t* size) {
-	if (server_clock() - c->began > c->server->option.body_seconds)
+	if (seconds_now() - c->began > c->server->option.body_seconds)
 		return too_slow(c);
 	if (c->error.status) {
 		c->body.size += *size; /* counted, not kept */
@@ -226,7 +233,7 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 		metrics_request(&s->metrics[c->owner], route, c->status ? c->status : 499);
 	if (s->option.log_requests)
 		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, c->status ? c->status : 499,
-		        server_clock() - c->began);
+		        seconds_now() - c->began);
 	text_free(&c->body);
 	free(c);
 }

@@ -82,7 +82,7 @@ static void turn_away(struct doorman* d, struct visitor* v, const struct api_err
 	shutdown(v->fd, SHUT_WR);
 	metrics_request(d->option.metrics, "(other)", e->status);
 	v->where = LEAVING;
-	v->since = server_clock();
+	v->since = seconds_now();
 	read_what_came(d, v);
 }
 
@@ -151,7 +151,7 @@ static void receive(struct doorman* d, int fd, const struct sockaddr_storage* fr
 		if (d->visitor[i].where == NOBODY)
 			v = &d->visitor[i];
 	}
-	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = server_clock(), .from = *from};
+	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = seconds_now(), .from = *from};
 	doorman_address((const struct sockaddr*)from, v->address);
 	d->outside++;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = v};
@@ -281,7 +281,7 @@ static void* watch(void* user) {
 	double beaten = 0;
 	while (!atomic_load(&d->shut)) {
 		const int n = epoll_wait(d->poll, event, 64, BEAT);
-		const double now = server_clock();
+		const double now = seconds_now();
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < n; i++)
 			see_to(d, event[i].data.ptr);
@@ -376,7 +376,7 @@ static void set_waiting(struct doorman* d, struct MHD_Connection* connection, bo
 	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 	if (v) {
 		v->waiting = waiting;
-		v->since = server_clock();
+		v->since = seconds_now();
 	}
 	pthread_mutex_unlock(&d->lock);
 }

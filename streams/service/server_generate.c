@@ -41,6 +41,7 @@ struct reply_head exchange_head(struct exchange* x) {
 	                           .id = x->id,
 	                           .created = (int64_t)x->created,
 	                           .model = x->server->option.name,
+	                           .voice = x->voice,
 	                           .story = &x->story,
 	                           .base64 = x->request.base64,
 	                           .echo = x->request.echoed,

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdatomic.h>
 
+#include "kernels/clock.h"
 #include "streams/service/api_json.h"
 #include "streams/service/events.h"
 #include "streams/service/metrics.h"
@@ -82,9 +83,10 @@ struct route {
 	bool admin;                   /* needs an admin key */
 };
 
-double server_clock(void); /* monotonic, seconds */
 /* Queues an answer. `text` is taken. */
 enum MHD_Result call_reply(struct call*, int status, const char* type, struct text* text);
+/* The same of JSON and 200; false with the call's error where there was no memory for it. */
+bool call_reply_json(struct call*, struct text* text);
 enum MHD_Result call_reply_error(struct call*, const struct api_error*);
 enum MHD_Result call_queue(struct call*, int status, struct MHD_Response*);
 /* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */

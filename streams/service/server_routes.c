@@ -1,5 +1,4 @@
 /* Every path but the generating ones: models, health, metrics, state, masks, the optimizer, the page. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +9,12 @@
 
 static const char json_type[] = "application/json";
 
-static bool reply_json(struct call* c, struct text* out) {
-	if (!out->failed)
-		return call_reply(c, 200, json_type, out) == MHD_YES;
-	text_free(out);
-	return api_no_memory(&c->error);
-}
-
 /* ---- health, metrics, models, the page ---------------------------------------------------- */
 
 static bool answer_health(struct call* c) {
 	struct text out = {0};
 	const bool stopping = atomic_load(&c->server->stopping);
-	text_put(&out, stopping ? "{\"status\": \"stopping\"}\n" : "{\"status\": \"ok\"}\n");
+	text_json(&out, "{'status': '%s'}\n", stopping ? "stopping" : "ok");
 	return call_reply(c, stopping ? 503 : 200, json_type, &out) == MHD_YES;
 }
 
@@ -32,7 +24,7 @@ static bool answer_ready(struct call* c) {
 	struct scheduler_now n;
 	scheduler_now(c->server->scheduler, &n);
 	const bool stopping = atomic_load(&c->server->stopping), full = n.queue >= n.queue_limit;
-	text_print(&out, "{\"status\": \"%s\"}\n", stopping ? "stopping" : full ? "queue full" : "ready");
+	text_json(&out, "{'status': '%s'}\n", stopping ? "stopping" : full ? "queue full" : "ready");
 	return call_reply(c, stopping || full ? 503 : 200, json_type, &out) == MHD_YES;
 }
 
@@ -48,7 +40,7 @@ static bool answer_metrics(struct call* c) {
 	                          .busy = n.busy,
 	                          .connections = doorman_present(s->doorman),
 	                          .sessions = n.sessions,
-	                          .up_seconds = server_clock() - s->began,
+	                          .up_seconds = seconds_now() - s->began,
 	                          .cache_used = n.cache_used,
 	                          .cache_tokens = n.cache_tokens,
 	                          .cache_block = PREFILL_CHUNK};
@@ -62,20 +54,19 @@ static bool answer_metrics(struct call* c) {
 }
 
 static void put_model(const struct server* s, struct text* out) {
-	text_put(out, "{\"id\": ");
-	text_quote(out, s->option.name, strlen(s->option.name));
-	text_print(out,
-	           ", \"object\": \"model\", \"created\": 0, \"owned_by\": \"swiftlet\", \"swiftlet\": "
-	           "{\"fingerprint\": \"%s\", \"blocks\": %d, \"context\": %d, \"parameters\": %.0f}}",
-	           s->model->fingerprint, s->model->weights.shape.n_blocks, s->context, s->model->parameters);
+	text_json(out,
+	          "{'id': %q, 'object': 'model', 'created': 0, 'owned_by': 'swiftlet', 'swiftlet': "
+	          "{'fingerprint': '%s', 'blocks': %d, 'context': %d, 'parameters': %l}}",
+	          s->option.name, s->model->fingerprint, s->model->weights.shape.n_blocks, s->context,
+	          (int64_t)s->model->parameters);
 }
 
 static bool answer_models(struct call* c) {
 	struct text out = {0};
-	text_put(&out, "{\"object\": \"list\", \"data\": [");
+	text_json(&out, "{'object': 'list', 'data': [");
 	put_model(c->server, &out);
 	text_put(&out, "]}\n");
-	return reply_json(c, &out);
+	return call_reply_json(c, &out);
 }
 
 static bool answer_model(struct call* c) {
@@ -87,7 +78,7 @@ static bool answer_model(struct call* c) {
 	struct text out = {0};
 	put_model(c->server, &out);
 	text_put(&out, "\n");
-	return reply_json(c, &out);
+	return call_reply_json(c, &out);
 }
 
 static bool answer_page(struct call* c) {
@@ -110,7 +101,7 @@ static bool answer_state(struct call* c) {
 	struct text out = {0};
 	events_all(&c->server->events, &out);
 	text_put(&out, "\n");
-	return reply_json(c, &out);
+	return call_reply_json(c, &out);
 }
 
 /* ---- masks -------------------------------------------------------------------------------- */
@@ -121,31 +112,26 @@ static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b
  * is everybody's. */
 static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
-	cJSON* blocks = cJSON_CreateObject();
-	char* text = blocks && api_add_mask(blocks, &e->mask) ? cJSON_PrintUnformatted(blocks) : NULL;
-	text_print(out, "{\"id\": %" PRId64 ", \"owner\": %d, \"format\": \"%s\", \"model\": ", e->id, owner,
-	           mask_format_name(&e->mask));
-	text_quote(out, s->option.name, strlen(s->option.name));
-	text_print(out, ", \"fingerprint\": \"%s\", \"blocks\": %d, \"task\": ", s->model->fingerprint,
-	           s->model->weights.shape.n_blocks);
-	text_quote(out, e->task, strlen(e->task));
-	if (text)
+	cJSON* stored = cJSON_CreateObject();
+	char* text = stored && mask_add_stored(stored, &e->mask) ? cJSON_PrintUnformatted(stored) : NULL;
+	text_json(
+	    out,
+	    "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, 'task': %q",
+	    e->id, owner, mask_format_name(&e->mask), s->option.name, s->model->fingerprint,
+	    s->model->weights.shape.n_blocks, e->task);
+	text_put(out, ", ");
+	api_print_mask(out, &e->mask, s->model->weights.shape.n_blocks);
+	if (text && stored->child) /* without its braces */
 		text_print(out, ", %.*s", (int)strlen(text) - 2, text + 1);
-	else
-		out->failed = true;
+	out->failed |= !text;
 	cJSON_free(text);
-	cJSON_Delete(blocks);
-	const double figures[] = {share(r->matches, r->rows), share(r->accepted, r->draft_steps),
-	                          share(r->round_tokens, r->rounds), e->skip_ratio};
-	static const char* const names[] = {"matchness", "alpha", "M", "skip_ratio"};
-	for (int i = 0; i < 4; i++) {
-		text_print(out, ", \"%s\": ", names[i]);
-		text_number(out, figures[i]);
-	}
-	text_print(out,
-	           ", \"tokens_served\": %" PRId64 ", \"instances\": %" PRId64 ", \"settled\": %s, "
-	           "\"optimize_steps\": %" PRId64 "}",
-	           r->tokens, r->instances, e->settled ? "true" : "false", r->steps);
+	cJSON_Delete(stored);
+	text_json(
+	    out,
+	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
+	    "'settled': %b, 'optimize_steps': %l}",
+	    share(r->matches, r->rows), share(r->accepted, r->draft_steps), share(r->round_tokens, r->rounds),
+	    e->skip_ratio, r->tokens, r->instances, e->settled, r->steps);
 }
 
 struct listing {
@@ -178,10 +164,10 @@ static bool answer_masks(struct call* c) {
 	if (!need_bank(c))
 		return false;
 	struct listing l = {.server = c->server};
-	text_put(&l.out, "{\"object\": \"list\", \"data\": [");
+	text_json(&l.out, "{'object': 'list', 'data': [");
 	memory_each(own_memory(c), list_entry, &l);
 	text_put(&l.out, "]}\n");
-	return reply_json(c, &l.out);
+	return call_reply_json(c, &l.out);
 }
 
 /* The number after the route; 0 where it is none. */
@@ -207,7 +193,7 @@ static bool show_mask(struct call* c, int64_t id) {
 		return no_mask(c);
 	}
 	text_put(&l.out, "\n");
-	return reply_json(c, &l.out);
+	return call_reply_json(c, &l.out);
 }
 
 static bool answer_mask(struct call* c) {
@@ -230,16 +216,15 @@ static bool delete_mask(struct call* c) {
 		return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
 	}
 	struct text out = {0};
-	text_print(&out, "{\"id\": %" PRId64 ", \"deleted\": true}\n", id);
-	return reply_json(c, &out);
+	text_json(&out, "{'id': %l, 'deleted': true}\n", id);
+	return call_reply_json(c, &out);
 }
 
 /* The members that a mask object of ours may have; those that only tell are not taken back. */
 static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entry* e) {
-	static const char* const known[] = {
-	    "id",        "owner",   "format",         "model",  "fingerprint", "blocks",     "task",
-	    "attention", "mlp",     "matchness",      "alpha",  "M",           "skip_ratio", "tokens_served",
-	    "instances", "settled", "optimize_steps", "stored", NULL};
+	static const char known[] =
+	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "
+	    "skip_ratio tokens_served instances settled optimize_steps stored";
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;
@@ -308,7 +293,7 @@ static bool run_optimizer(struct call* c, enum optimizer_request what, const cha
 	    (body || !reads) && optimizer_answer(c->server->optimizer, what, whose, id, body, &out, &c->error);
 	cJSON_Delete(body);
 	if (good)
-		return reply_json(c, &out);
+		return call_reply_json(c, &out);
 	text_free(&out);
 	return false;
 }

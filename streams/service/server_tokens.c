@@ -1,25 +1,17 @@
 /* A model's tokens, for clients that count or cut texts themselves: /tokenize and /detokenize, whose fields
  * are named as vLLM's, and as llama.cpp's where those differ; /version. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text/tokenizer.h"
 #include "streams/chat_parts.h"
-#include "streams/service/messages.h"
+#include "streams/service/chat_translation.h"
 #include "streams/service/server_internal.h"
-
-static bool reply(struct call* c, struct text* out) {
-	if (!out->failed)
-		return call_reply(c, 200, "application/json", out) == MHD_YES;
-	text_free(out);
-	return api_no_memory(&c->error);
-}
 
 bool answer_version(struct call* c) {
 	struct text out = {0};
-	text_print(&out, "{\"version\": \"%s\"}\n", c->server->option.version);
-	return reply(c, &out);
+	text_json(&out, "{'version': '%s'}\n", c->server->option.version);
+	return call_reply_json(c, &out);
 }
 
 /* ---- tokens of a text --------------------------------------------------------------------- */
@@ -65,30 +57,21 @@ static void put_pieces(struct text* out, const struct tokenizer* t, const struct
 
 static bool reply_tokens_of(struct call* c, const struct token_list* list, bool pieces) {
 	struct text out = {0};
-	text_print(&out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", list->n, c->server->context);
+	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': [", list->n, c->server->context);
 	for (int i = 0; i < list->n; i++)
-		text_print(&out, "%s%d", i ? ", " : "", list->id[i]);
-	text_put(&out, "], \"token_strs\": ");
+		text_json(&out, i ? ", %d" : "%d", list->id[i]);
+	text_json(&out, "], 'token_strs': ");
 	if (pieces)
 		put_pieces(&out, c->server->model->tokenizer, list);
 	else
 		text_put(&out, "null");
 	text_put(&out, "}\n");
-	return reply(c, &out);
+	return call_reply_json(c, &out);
 }
 
 bool answer_tokenize(struct call* c) {
-	static const char* const known[] = {"model",
-	                                    "prompt",
-	                                    "content",
-	                                    "messages",
-	                                    "tools",
-	                                    "documents",
-	                                    "chat_template_kwargs",
-	                                    "add_special_tokens",
-	                                    "add_special",
-	                                    "return_token_strs",
-	                                    NULL};
+	static const char known[] = "model prompt content messages tools documents chat_template_kwargs "
+	                            "add_special_tokens add_special return_token_strs";
 	struct token_list list = {0};
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
 	bool pieces = false;
@@ -114,53 +97,37 @@ bool answer_count_tokens(struct call* c) {
 		good = api_refuse(&c->error, "messages", "chat_template", "%.390s", e.message);
 	struct text out = {0};
 	if (good)
-		text_print(&out, "{\"input_tokens\": %d}\n", list.n);
+		text_json(&out, "{'input_tokens': %d}\n", list.n);
 	api_request_free(&q);
 	token_list_free(&list);
-	return good && reply(c, &out);
+	return good && call_reply_json(c, &out);
 }
 
 /* ---- text of tokens ----------------------------------------------------------------------- */
 
-static bool read_tokens(struct call* c, const cJSON* body, struct token_list* list) {
-	const cJSON* tokens = cJSON_GetObjectItemCaseSensitive(body, "tokens");
-	const int vocab = c->server->model->weights.shape.vocab;
-	if (!cJSON_IsArray(tokens))
-		return api_refuse(&c->error, "tokens", "invalid_type", "'tokens' must be an array of tokens.");
-	for (const cJSON* item = tokens->child; item; item = item->next) {
-		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-		if (!(v >= 0 && v < vocab) || v != floor(v))
-			return api_refuse(&c->error, "tokens", "invalid_value",
-			                  "'tokens' holds what is no whole number from 0 to %d.", vocab - 1);
-		if (!token_list_append(list, (int32_t)v))
-			return api_no_memory(&c->error);
-	}
-	return true;
-}
-
 /* Both names that clients look for. */
-static bool reply_text_of(struct call* c, const struct token_list* list) {
+static bool reply_text_of(struct call* c, const int32_t* id, int n) {
 	struct text out = {0};
 	size_t size = 0;
-	char* text = tokenizer_decode(c->server->model->tokenizer, list->id, list->n, true, true, &size);
+	char* text = tokenizer_decode(c->server->model->tokenizer, id, n, true, true, &size);
 	if (!text)
 		return api_no_memory(&c->error);
-	text_put(&out, "{\"prompt\": ");
-	text_quote(&out, text, size);
-	text_put(&out, ", \"content\": ");
-	text_quote(&out, text, size);
-	text_put(&out, "}\n");
+	text_json(&out, "{'prompt': %Q, 'content': %Q}\n", text, size, text, size);
 	free(text);
-	return reply(c, &out);
+	return call_reply_json(c, &out);
 }
 
 bool answer_detokenize(struct call* c) {
-	static const char* const known[] = {"model", "tokens", NULL};
-	struct token_list list = {0};
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
-	bool good = body && api_only(body, known, &c->error) && read_tokens(c, body, &list);
+	bool good = body && api_only(body, "model tokens", &c->error);
+	const cJSON* tokens = good ? cJSON_GetObjectItemCaseSensitive(body, "tokens") : NULL;
+	const int most = cJSON_GetArraySize(tokens), vocab = c->server->model->weights.shape.vocab;
+	int32_t* id = good ? calloc((size_t)most + 1, sizeof *id) : NULL;
+	const int n = id ? api_tokens(tokens, "tokens", vocab, id, most, &c->error) : -1;
+	if (good && !id)
+		api_no_memory(&c->error);
 	cJSON_Delete(body);
-	good = good && reply_text_of(c, &list);
-	token_list_free(&list);
+	good = n >= 0 && reply_text_of(c, id, n);
+	free(id);
 	return good;
 }

@@ -1,12 +1,11 @@
-/* See tool_binding.h. The other tools' arguments are any object. */
-#include "streams/service/tool_binding.h"
+/* Strict tools: what a model calls is bound to their schemas. The other tools' arguments are any object. */
+#include "streams/service/exchange.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/grammar/grammar.h"
-#include "streams/service/answer_reader.h"
 
 enum { MAX_TOOLS = 128 };
 
@@ -79,9 +78,9 @@ static bool compile(const struct binding* b, const struct api_request* q, const 
 	       api_refuse(e, "tools", "invalid_value", "A strict tool's parameters: %.300s.", error.message);
 }
 
-static bool bind(struct binding* b, const cJSON* tools, const struct api_request* q,
-                 const char* chat_template, const struct tokenizer* t, const char* begun,
-                 struct grammar** out, struct api_error* e) {
+static bool bind_all(struct binding* b, const cJSON* tools, const struct api_request* q,
+                     const char* chat_template, const struct tokenizer* t, const char* begun,
+                     struct grammar** out, struct api_error* e) {
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		b->strict |= is_strict(tool);
 	if (!b->strict)
@@ -108,7 +107,7 @@ bool tools_bind(const struct api_request* q, const char* chat_template, const st
 		cJSON_Delete(tools);
 		return api_no_memory(e);
 	}
-	const bool good = !b || bind(b, tools, q, chat_template, t, begun, out, e);
+	const bool good = !b || bind_all(b, tools, q, chat_template, t, begun, out, e);
 	for (int i = 0; b && i < MAX_TOOLS; i++) {
 		text_free(&b->text[i][0]);
 		text_free(&b->text[i][1]);

@@ -13,19 +13,13 @@ static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list
                   python_open[] = "<|python_tag|>",
                   function_open[] = "<function=", function_close[] = "</function>",
                   arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
-static const char* const openers[] = {tag_open, list_open, python_open, function_open};
+static const char* const openers[] = {tag_open, list_open, python_open, function_open, NULL};
 const char* const tool_marks[] = {tag_open,       tag_close,      list_open, python_open, function_open,
                                   function_close, arguments_open, id_open,   NULL};
-enum { OPENERS = sizeof openers / sizeof *openers };
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-struct span {
-	const char* data;
-	size_t size;
-};
-
-static size_t spaces(struct span s) {
+size_t span_spaces(struct span s) {
 	size_t n = 0;
 	while (n < s.size && isspace((unsigned char)s.data[n]))
 		n++;
@@ -35,7 +29,7 @@ static size_t spaces(struct span s) {
 static struct span after(struct span s, size_t n) { return (struct span){s.data + n, s.size - n}; }
 
 static struct span trimmed(struct span s) {
-	s = after(s, spaces(s));
+	s = after(s, span_spaces(s));
 	while (s.size && isspace((unsigned char)s.data[s.size - 1]))
 		s.size--;
 	return s;
@@ -46,10 +40,17 @@ static bool starts(struct span s, const char* with) {
 	return s.size >= n && memcmp(s.data, with, n) == 0;
 }
 
-/* Where it is; s.size: nowhere. */
-static size_t find(struct span s, const char* what) {
+size_t span_find(struct span s, const char* what) {
 	const char* at = s.size ? memmem(s.data, s.size, what, strlen(what)) : NULL;
 	return at ? (size_t)(at - s.data) : s.size;
+}
+
+size_t span_undecided(struct span s, const char* const* marks) {
+	for (size_t n = s.size < 16 ? s.size : 16; n > 0; n--)
+		for (int i = 0; marks[i]; i++)
+			if (n < strlen(marks[i]) && memcmp(s.data + s.size - n, marks[i], n) == 0)
+				return n;
+	return 0;
 }
 
 /* The bytes of the object or list that s begins with; 0: it is not whole. */
@@ -76,15 +77,10 @@ static struct span held(const struct tool_reader* r) { return (struct span){r->h
 /* Content is what was held, up to n; white space alone is none before the first words and after a call. */
 static void say(struct tool_reader* r, size_t n) {
 	const struct span s = {r->held.data, n};
-	if (r->begun || spaces(s) < n) {
+	if (r->begun || span_spaces(s) < n) {
 		text_add(&r->content, s.data, n);
 		r->begun = true;
 	}
-}
-
-static void drop(struct tool_reader* r, size_t n) {
-	memmove(r->held.data, r->held.data + n, r->held.size - n);
-	r->held.size -= n;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
@@ -169,11 +165,11 @@ static bool take_object(struct tool_reader* r, struct span object, bool must_be_
 /* NAME>{…} of a function, or NAME{…}; `end` ends the name. */
 static bool take_named(struct tool_reader* r, struct span s, const char* end) {
 	struct error unsaid;
-	const size_t n = find(s, end);
+	const size_t n = span_find(s, end);
 	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(after(s, n));
 	if (*end != '{' && starts(arguments, end))
 		arguments = trimmed(after(arguments, strlen(end)));
-	const size_t id = find(name, id_open); /* the model's own, before the arguments */
+	const size_t id = span_find(name, id_open); /* the model's own, before the arguments */
 	name.size = id;
 	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
 	    !json_check(arguments.data, arguments.size, &unsaid))
@@ -206,8 +202,8 @@ static bool take_list(struct tool_reader* r, struct span s) {
 		return take_objects(r, s, false);
 	bool any = false;
 	while (s.size) { /* NAME[ARGS]{…}, perhaps with [TOOL_CALLS] before the next */
-		const size_t from = find(s, "{"), n = value_size(after(s, from));
-		const size_t name_end = find((struct span){s.data, from}, arguments_open);
+		const size_t from = span_find(s, "{"), n = value_size(after(s, from));
+		const size_t name_end = span_find((struct span){s.data, from}, arguments_open);
 		if (!n || !take_named(r, (struct span){s.data, from + n}, name_end < from ? arguments_open : "{"))
 			return any;
 		any = true;
@@ -233,22 +229,13 @@ static void take_closed(struct tool_reader* r, size_t n, size_t closer) {
 	const bool good = r->state == TOOL_TAG ? take_object(r, body, false, false) : take_named(r, body, ">");
 	if (!good)
 		give_back(r, n + closer);
-	drop(r, n + closer);
+	text_drop(&r->held, n + closer);
 	r->state = TOOL_CONTENT;
-}
-
-/* The bytes at the end that may begin an opener, and so are not content yet. */
-static size_t undecided(struct span s) {
-	for (size_t n = s.size < 16 ? s.size : 16; n > 0; n--)
-		for (int i = 0; i < OPENERS; i++)
-			if (n < strlen(openers[i]) && memcmp(s.data + s.size - n, openers[i], n) == 0)
-				return n;
-	return 0;
 }
 
 static void enter(struct tool_reader* r, size_t at, const char* opener) {
 	say(r, at);
-	drop(r, at + strlen(opener));
+	text_drop(&r->held, at + strlen(opener));
 	strcpy(r->opener, opener);
 	r->state = opener == tag_open ? TOOL_TAG : opener == function_open ? TOOL_FUNCTION : TOOL_REST;
 }
@@ -258,14 +245,14 @@ static bool decide_content(struct tool_reader* r) {
 	const struct span s = held(r);
 	size_t first = s.size;
 	const char* opener = NULL;
-	for (int i = 0; i < OPENERS; i++) {
-		const size_t at = find(s, openers[i]);
+	for (int i = 0; openers[i]; i++) {
+		const size_t at = span_find(s, openers[i]);
 		if (at < first) {
 			first = at;
 			opener = openers[i];
 		}
 	}
-	const size_t blank = spaces(s);
+	const size_t blank = span_spaces(s);
 	if (!r->begun && r->n == 0 && blank < s.size && s.data[blank] == '{') {
 		r->state = TOOL_REST; /* the whole answer may be a call; the opener is none */
 		r->opener[0] = '\0';
@@ -277,9 +264,9 @@ static bool decide_content(struct tool_reader* r) {
 	}
 	if (!r->begun && blank == s.size)
 		return false;
-	const size_t n = s.size - undecided(s);
+	const size_t n = s.size - span_undecided(s, openers);
 	say(r, n);
-	drop(r, n);
+	text_drop(&r->held, n);
 	return false;
 }
 
@@ -290,7 +277,7 @@ static void decide(struct tool_reader* r) {
 			continue;
 		}
 		const char* closer = r->state == TOOL_TAG ? tag_close : function_close;
-		const size_t n = find(held(r), closer);
+		const size_t n = span_find(held(r), closer);
 		more = r->state != TOOL_REST && n < r->held.size;
 		if (more)
 			take_closed(r, n, strlen(closer));
@@ -306,10 +293,10 @@ void tool_reader_end(struct tool_reader* r) {
 		const bool good = list ? take_list(r, held(r)) : take_objects(r, held(r), !r->opener[0]);
 		if (!good)
 			give_back(r, r->held.size);
-		drop(r, r->held.size);
+		text_drop(&r->held, r->held.size);
 	} else if (r->held.size) {
 		say(r, r->held.size);
-		drop(r, r->held.size);
+		text_drop(&r->held, r->held.size);
 	}
 	r->failed |= r->content.failed || r->held.failed;
 }

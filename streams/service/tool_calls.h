@@ -16,6 +16,16 @@
 
 #include "streams/text.h"
 
+struct span { /* of a text that comes piece by piece */
+	const char* data;
+	size_t size;
+};
+size_t span_spaces(struct span); /* at its beginning */
+/* Where it is; s.size: nowhere. */
+size_t span_find(struct span s, const char* what);
+/* The bytes at the end that may begin one of the marks (NULL-ended), and so are nothing yet. */
+size_t span_undecided(struct span, const char* const* marks);
+
 enum { TOOL_ID = 10 };
 
 struct tool_call {

@@ -3,9 +3,8 @@
 #include <string.h>
 
 #include "streams/json_text.h"
-#include "streams/service/messages.h"
+#include "streams/service/chat_translation.h"
 #include "streams/service/openai.h"
-#include "streams/service/responses.h"
 
 static void check(const struct api_request* q) {
 	const int prompts = q->chat ? 1 : q->n_prompts;

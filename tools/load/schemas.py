@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--without-forms-alone", action="store_true", help="two kinds of drafting, not three")
     parser.add_argument("--accept-only", action="store_true")
     parser.add_argument("options", nargs="*", help="of the server, behind --")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()  # the server's options stand behind -- and the others
     sys.exit(collect(args.schemas) if args.what == "collect" else measure(args))
 
 
