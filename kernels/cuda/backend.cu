@@ -156,7 +156,6 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 static void close_device(struct cuda_backend* b) {
 	cudaSetDevice(b->device);
 	low_state_close(b);
-	bridge_close(b);
 	if (b->cublas)
 		b->calls.destroy(b->cublas);
 	for (int i = 0; i < b->n_allocations; i++)
@@ -247,8 +246,7 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->adopt = paged_adopt;
 	head->reserve = paged_reserve;
 	head->room = paged_room;
-	head->has_penalties = head->has_bridges = true;
-	head->use_bridge = cuda_use_bridge;
+	head->has_penalties = true;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
 	head->use_low = cuda_use_low;

@@ -138,7 +138,6 @@ bool cuda_use_low(struct backend* backend, const struct low_table* table, struct
 	b->group->with_low = true;
 	done = done && capture_passes(b, error);
 	b->group->with_low = false;
-	done = done && bridge_recapture(b, error);
 	if (!done && !devices_gone(b))
 		each_device(b, [&](struct cuda_backend* p) { give_back(p); });
 	b->head.low_given_back = false;

@@ -150,6 +150,9 @@ static void verify_recorded(struct replay* r, struct verdict* verdict) {
 /* Draft passes as long as the planner wants them; their cost. */
 static bool draft(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
+	const struct low_table* low = engine_low(r->bench.engine);
+	bool low_head = false;
+	const struct mask low_layers = low ? low_sub_layers(low, &r->skip, &low_head) : (struct mask){0};
 	for (;;) {
 		struct pass pass;
 		const struct plan_action action = planner_next(p);
@@ -158,6 +161,8 @@ static bool draft(struct replay* r, double* cost, struct error* error) {
 		const struct drafter* drafter = drafters[action.source];
 		void* state = r->set.state[action.source];
 		drafter->fill(state, &p->tree, action.head, action.carry, &pass);
+		pass.low = low ? &low_layers : NULL;
+		pass.low_head = low_head;
 		if (!run_pass(r, &pass, error))
 			return false;
 		drafter->take(state);
@@ -418,8 +423,7 @@ static bool read_bridge(struct replay* r, struct error* error) {
 		return false;
 	for (int s = r->bridge.bridge.first; s < r->bridge.bridge.last; s++)
 		mask_set(&r->skip, s, true);
-	struct backend* backend = r->bench.engine->backend;
-	return !backend->use_bridge || backend->use_bridge(backend, &r->bridge.bridge, error);
+	return true;
 }
 
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {

@@ -51,8 +51,6 @@ static bool time_once(struct bridge_trial* r, const struct timed* t, double* sec
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	if (t->bridge && backend->use_bridge && !backend->use_bridge(backend, t->bridge, error))
-		return false;
 	const double before = seconds_now();
 	if (!backend->run(backend, &pass, error))
 		return false;
@@ -140,39 +138,39 @@ static const struct column {
     {"gain here", "gain", 10, 4},     {"beside", "pays_beside", 7, 3},
     {"at 0.006", "gain_flat", 10, 4}, {"beside", "pays_beside_flat", 7, 3},
 };
-static const char* const kind_name[2] = {"bare", "with final"};
-
-static void line_of(const struct bridge_trial* r, const struct bridge_span* s, int kind,
-                    double value[COLUMNS]) {
-	const double alpha = s->right[kind], c = s->cost[kind];
+/* Of a span: bare (k < 0), or with what so many rows have taught. */
+static void line_of(const struct bridge_trial* r, const struct bridge_span* s, int k, double value[COLUMNS]) {
+	const struct ridge_fit none = {0}, fit = k < 0 ? none : s->learned[k].fit;
+	const double alpha = k < 0 ? s->bare : s->learned[k].right, c = s->cost[k >= 0];
 	const struct pay here = pay_of(r, alpha, c, false), flat = pay_of(r, alpha, c, true);
-	const double line[COLUMNS] = {
-	    alpha,     c,          kind ? s->fit.error : 0, kind ? s->fit.lambda : 0, here.gain, here.beside,
-	    flat.gain, flat.beside};
+	const double line[COLUMNS] = {alpha,     c,           fit.error, fit.lambda,
+	                              here.gain, here.beside, flat.gain, flat.beside};
 	memcpy(value, line, sizeof line);
 }
 
 void bridge_trial_print(const struct bridge_trial* r) {
 	double here = 0, flat = 0;
-	printf("%d unseen texts, %ld positions; %ld tokens to learn from; v(2) %.2f, v(4) %.2f\n\n%-9s %-11s",
-	       r->judge.n, r->positions, r->rows, verify_cost(r, false, 2), verify_cost(r, false, 4), "blocks",
-	       "");
+	printf("%d unseen texts, %ld positions; v(2) %.2f, v(4) %.2f\n\n%-9s %-7s", r->judge.n, r->positions,
+	       verify_cost(r, false, 2), verify_cost(r, false, 4), "blocks", "learned");
 	for (int c = 0; c < COLUMNS; c++)
 		printf(" %*s", column[c].width, column[c].heading);
 	putchar('\n');
-	for (int i = 0; i < 2 * r->n_spans; i++) {
-		const struct bridge_span* s = &r->span[i / 2];
-		double value[COLUMNS];
-		char blocks[24];
-		line_of(r, s, i % 2, value);
-		snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
-		printf("%-9s %-11s", blocks, kind_name[i % 2]);
-		for (int c = 0; c < COLUMNS; c++)
-			printf(" %*.*g", column[c].width, column[c].digits, value[c]);
-		putchar('\n');
-		here = fmax(here, value[5]);
-		flat = fmax(flat, value[7]);
-	}
+	for (int i = 0; i < r->n_spans; i++)
+		for (int k = -1; k < r->n_sizes; k++) {
+			const struct bridge_span* s = &r->span[i];
+			double value[COLUMNS];
+			char blocks[24], learned[24] = "bare";
+			line_of(r, s, k, value);
+			snprintf(blocks, sizeof blocks, "%d-%d", s->first, s->last);
+			if (k >= 0)
+				snprintf(learned, sizeof learned, "%ld", r->size[k]);
+			printf("%-9s %7s", blocks, learned);
+			for (int c = 0; c < COLUMNS; c++)
+				printf(" %*.*g", column[c].width, column[c].digits, value[c]);
+			putchar('\n');
+			here = fmax(here, value[5]);
+			flat = fmax(flat, value[7]);
+		}
 	printf("\nA draft step that leaves blocks out pays beside drafters that bring less than %.2f here,\n"
 	       "less than %.2f where v grows by 0.006 a row%s.\n",
 	       here, flat,
@@ -190,18 +188,19 @@ bool bridge_trial_json(const struct bridge_trial* r, cJSON* out) {
 		cJSON_AddNumberToObject(one, "v", verify_cost(r, false, timed_rows[i]));
 		cJSON_AddItemToArray(rows, one);
 	}
-	for (int i = 0; i < 2 * r->n_spans; i++) {
-		const struct bridge_span* s = &r->span[i / 2];
-		double value[COLUMNS];
-		cJSON* one = cJSON_CreateObject();
-		line_of(r, s, i % 2, value);
-		cJSON_AddNumberToObject(one, "first", s->first);
-		cJSON_AddNumberToObject(one, "last", s->last);
-		cJSON_AddStringToObject(one, "kind", kind_name[i % 2]);
-		cJSON_AddNumberToObject(one, "tokens", i % 2 ? (double)r->rows : 0);
-		for (int c = 0; c < COLUMNS; c++)
-			cJSON_AddNumberToObject(one, column[c].name, value[c]);
-		cJSON_AddItemToArray(list, one);
-	}
+	for (int i = 0; i < r->n_spans; i++)
+		for (int k = -1; k < r->n_sizes; k++) {
+			const struct bridge_span* s = &r->span[i];
+			double value[COLUMNS];
+			cJSON* one = cJSON_CreateObject();
+			line_of(r, s, k, value);
+			cJSON_AddNumberToObject(one, "first", s->first);
+			cJSON_AddNumberToObject(one, "last", s->last);
+			cJSON_AddStringToObject(one, "kind", k < 0 ? "bare" : "with final");
+			cJSON_AddNumberToObject(one, "tokens", k < 0 ? 0 : (double)r->size[k]);
+			for (int c = 0; c < COLUMNS; c++)
+				cJSON_AddNumberToObject(one, column[c].name, value[c]);
+			cJSON_AddItemToArray(list, one);
+		}
 	return list && rows;
 }

@@ -269,27 +269,36 @@ static bool keep_bridge(struct bridge_trial* r, struct bridge_span* s, struct er
 	return bridge_file_write(path, &s->bridge.bridge, model_of(r)->fingerprint, error);
 }
 
+/* What all rows so far have taught. */
 static bool judge_all(struct bridge_trial* r, struct error* error) {
+	const int k = r->n_sizes;
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
 		tell_progress(r, (double)i / r->n_spans, "bridges");
-		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->fit))
+		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->learned[k].fit))
 			return error_set(error, "%ld tokens are too few to learn from, or memory is",
 			                 gram_rows(&s->gram));
-		if (!judge(r, s, false, &s->right[0], error) || !judge(r, s, true, &s->right[1], error) ||
-		    !keep_bridge(r, s, error))
+		if ((k == 0 && !judge(r, s, false, &s->bare, error)) ||
+		    !judge(r, s, true, &s->learned[k].right, error) || !keep_bridge(r, s, error))
 			return false;
 	}
+	r->size[r->n_sizes++] = r->rows;
 	return true;
 }
 
 static bool learn(struct bridge_trial* r, struct error* error) {
+	long next = 2000;
 	for (int i = 0; i < r->learn.n && r->rows < r->tokens; i++) {
 		tell_progress(r, (double)i / r->learn.n, "states to learn from");
 		if (!state_text_walk(&r->maker, &r->learned[i], false, &r->points, take_rows, r, error))
 			return false;
+		if (r->rows < next || r->n_sizes == BRIDGE_SIZES - 1)
+			continue;
+		if (!judge_all(r, error))
+			return false;
+		next *= 4;
 	}
-	return judge_all(r, error);
+	return (r->n_sizes > 0 && r->size[r->n_sizes - 1] == r->rows) || judge_all(r, error);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

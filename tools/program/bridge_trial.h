@@ -16,21 +16,25 @@
 #include "core/bridge/solve.h"
 #include "tools/program/state_texts.h"
 
-enum { BRIDGE_SPANS = 8, BRIDGE_ROWS = 5 };
+enum { BRIDGE_SPANS = 8, BRIDGE_ROWS = 5, BRIDGE_SIZES = 8 };
 
 struct bridge_span {
 	int first, last;   /* blocks, both left out */
 	int before, after; /* which of the states */
 	struct gram gram;
-	double cost[2], right[2]; /* of a draft step, bare and with a bridge: in plain ones; one-step alpha */
-	struct ridge_fit fit;
-	struct kept_bridge bridge;
+	double cost[2]; /* of a draft step, bare and with a bridge: in plain ones */
+	double bare;    /* one-step alpha */
+	struct {
+		double right; /* likewise */
+		struct ridge_fit fit;
+	} learned[BRIDGE_SIZES];   /* (n_sizes) */
+	struct kept_bridge bridge; /* the last of them */
 };
 
 struct bridge_trial {
 	struct text_maker maker; /* the caller's, as are tokens, save and the prompts */
-	int64_t tokens;          /* to learn from, or all there are */
-	const char* save;        /* bridges are kept in SAVE-FIRST-LAST.safetensors; NULL: nowhere */
+	int64_t tokens;   /* to learn from, or all there are; judged at 2,000, 8,000 and so on, and at the end */
+	const char* save; /* bridges are kept in SAVE-FIRST-LAST.safetensors; NULL: nowhere */
 	struct prompt_list learn, judge;
 
 	struct state_text *learned, *judged; /* (learn.n), (judge.n) */
@@ -38,7 +42,9 @@ struct bridge_trial {
 	struct bridge_span span[BRIDGE_SPANS];
 	struct state_points points;
 	int n_spans;
-	long rows, positions;         /* learned from; judged */
+	long rows, positions; /* learned from so far; judged */
+	int n_sizes;
+	long size[BRIDGE_SIZES];      /* (n_sizes) rows learned from when bridges were judged */
 	float *previous, *difference; /* (dim) the row before's final state; of the row at hand */
 	double row_seconds[BRIDGE_ROWS];
 	float *weight, *bias, *bridged; /* (dim, 2·dim), (dim), (64, dim) */
