@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bridge/bridge_file.h"
 #include "core/decode/ledger.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
@@ -20,6 +19,7 @@
 #include "tools/lab/bench.h"
 #include "tools/lab/prices.h"
 #include "tools/lab/replay_oracle.h"
+#include "tools/program/bridge_trial.h"
 #include "tools/program/runtime.h"
 
 struct sums {
@@ -34,13 +34,14 @@ struct sums {
 
 struct replay {
 	struct bench bench;
-	const char *input, *price_text, *drafter_text, *mask_path, *bridge_path, *answer_path;
+	const char *input, *price_text, *drafter_text, *mask_path, *bridge_text, *learn_path, *answer_path;
 	int64_t pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
-	struct kept_bridge bridge;
-	struct cache* cache; /* NULL: answers were recorded, no pass is run */
+	struct bridge_trial trial;
+	const struct bridge* bridge; /* the trial's, or NULL */
+	struct cache* cache;         /* NULL: answers were recorded, no pass is run */
 	FILE* answers;
 	char* line;
 	size_t line_capacity;
@@ -184,7 +185,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	if (r->set.state[SOURCE_mask]) {
 		const struct mask_round round = {.cache = r->cache,
 		                                 .skip = &r->skip,
-		                                 .bridge = r->bridge.memory ? &r->bridge.bridge : NULL,
+		                                 .bridge = r->bridge,
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(r->set.state[SOURCE_mask], &round);
@@ -412,18 +413,19 @@ static bool read_mask(struct replay* r, struct error* error) {
 	return good;
 }
 
-/* A bridge alone leaves out the span that it stands for. */
-static bool read_bridge(struct replay* r, struct error* error) {
-	const struct model* model = r->bench.model;
-	if (!r->bridge_path)
+/* A bridge leaves out the span that it stands for. */
+static bool learn_bridge(struct replay* r, struct error* error) {
+	struct bridge_trial* t = &r->trial;
+	if (!r->bridge_text)
 		return true;
-	if (!r->bench.engine->backend->has_bridges)
-		return error_set(error, "--bridge: bridges run in one process, without mpirun");
-	if (!bridge_file_read(&r->bridge, r->bridge_path, &model->weights.shape, model->fingerprint, error))
+	t->maker = (struct text_maker){r->bench.engine, r->context, NULL};
+	if (!prompt_list_read(&t->learn, r->bench.model, r->learn_path, error) ||
+	    !bridge_trial_run(t, r->bridge_text, error))
 		return false;
-	for (int s = r->bridge.bridge.first; s < r->bridge.bridge.last; s++)
+	r->bridge = &t->span[0].bridge;
+	for (int s = r->bridge->first; s < r->bridge->last; s++)
 		mask_set(&r->skip, s, true);
-	return true;
+	return t->n_spans == 1 || error_set(error, "--bridge: expected one span, found %d", t->n_spans);
 }
 
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {
@@ -436,13 +438,13 @@ static int run(struct replay* r, const char* model, const struct swiftlet_option
 	int status = bench_open(&r->bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
 		r->context = options_context(options, r->bench.model);
-		const bool good = read_mask(r, &error) && read_bridge(r, &error) && open_drafters(r, &error) &&
+		const bool good = read_mask(r, &error) && learn_bridge(r, &error) && open_drafters(r, &error) &&
 		                  replay_stream(r, file, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(r) : tell(r);
 	}
 	close_drafters(r);
-	kept_bridge_free(&r->bridge);
+	bridge_trial_close(&r->trial);
 	bench_close(&r->bench);
 	if (r->answers)
 		fclose(r->answers);
@@ -463,6 +465,7 @@ int bench_replay_main(int argc, char** argv) {
 	r->price_text = "slope=0.05,c=0.55";
 	r->drafter_text = "prediction,retrieval,recycle";
 	r->pool_tokens = 1 << 16;
+	r->trial.tokens = 8000;
 	r->most_instances = INT32_MAX;
 	const struct option option[] = {
 	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
@@ -481,8 +484,12 @@ int bench_replay_main(int argc, char** argv) {
 	    {"oracle", 0, NULL, "with --answers: what the best policies of the same tables would bring",
 	     OPTION_FLAG, &r->with_oracle, 0, 0},
 	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
-	    {"bridge", 0, "FILE", "what stands in `mask` for the blocks that it says (nothing)", OPTION_TEXT,
-	     &r->bridge_path, 0, 0},
+	    {"bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)", OPTION_TEXT,
+	     &r->bridge_text, 0, 0},
+	    {"learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", OPTION_TEXT,
+	     &r->learn_path, 0, 0},
+	    {"tokens", 0, "N", "tokens that it is learned from (8000)", OPTION_COUNT, &r->trial.tokens, 1,
+	     1 << 30},
 	    {"cascade", 0, NULL, "draft passes take cheap candidates along", OPTION_FLAG, &cascade, 0, 0},
 	    {"pool", 0, "N", "tokens of earlier texts that are kept (65536)", OPTION_COUNT, &r->pool_tokens, 0,
 	     1 << 24},
