@@ -84,35 +84,6 @@ static bool run_pass(struct replay* r, const struct pass* pass, struct error* er
 	return backend->run(backend, pass, error);
 }
 
-static bool prefill(struct replay* r, struct error* error) {
-	struct cache* cache = r->cache;
-	const int blocks = cache->backend->weights->shape.n_blocks;
-	int32_t path[MAX_ROWS];
-	cache->backend->truncate(cache, 0);
-	cache->prompt_length = r->n;
-	while (cache->committed < r->n) {
-		const int left = r->n - cache->committed;
-		const int rows = left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
-		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
-		const bool whole = rows == PREFILL_CHUNK;
-		memset(r->want, WANT_NOTHING, sizeof r->want);
-		r->want[rows - 1] = WANT_TOKEN;
-		struct pass pass = pass_over(&segment, r->text + cache->committed, NULL, 2 * blocks, r->want, r->out);
-		pass.kind = whole ? PASS_PREFILL : PASS_EXACT;
-		pass.head = rows == left;
-		if (!run_pass(r, &pass, error))
-			return false;
-		for (int i = 0; i < rows; i++)
-			path[i] = i;
-		if (!whole)
-			cache->backend->commit(cache, path, rows);
-		if (rows == left)
-			r->text[r->n] = r->out[rows - 1].token;
-	}
-	r->n++;
-	return true;
-}
-
 static bool verify(struct replay* r, struct verdict* verdict, struct error* error) {
 	struct cache* cache = r->cache;
 	const struct tree* tree = &r->planner.tree;
@@ -228,8 +199,12 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 	if (!r->cache) {
 		end = r->n + r->n_recorded < end ? r->n + r->n_recorded : end;
 		r->text[r->n++] = r->recorded[0];
-	} else if (!prefill(r, error))
-		return false;
+	} else {
+		r->cache->backend->truncate(r->cache, 0);
+		if (!state_text_prefill(r->cache, r->text, r->n, &r->text[r->n], error))
+			return false;
+		r->n++;
+	}
 	drafter_set_append(&r->set, r->text, r->n);
 	bool more = !model_is_end(r->bench.model, r->text[r->n - 1]) && r->n < end;
 	if (r->oracle) {
