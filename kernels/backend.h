@@ -529,16 +529,12 @@ struct backend {
 	size_t (*page_bytes)(const struct cache*);
 	bool (*page_save)(const struct cache*, int page, void* to);
 	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
-	/* Optional (NULL on the CPU): the whole draft loop, with skip, bridge, low and low_head as in a pass. The
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and low_head as in a pass. The
 	 * first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps
 	 * taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-	             const struct bridge*, const struct mask* low, bool low_head, const struct draft_policy*,
-	             struct result* out, struct error*);
-	/* Optional (NULL: passes read a bridge where the caller has it): takes this one to where passes run, in
-	 * the place of the one before; passes may name it from then on, and no other. Last tokens' final states
-	 * are kept from the first one on. False with the error set: no bridge can be named. */
-	bool (*use_bridge)(struct backend*, const struct bridge*, struct error*);
+	             const struct mask* low, bool low_head, const struct draft_policy*, struct result* out,
+	             struct error*);
 	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
 	 * it must outlive the backend. False with the error set: all is as before. */
 	bool (*use_low)(struct backend*, const struct low_table*, struct error*);

@@ -120,16 +120,12 @@ def default_over_plain(name, device):
     return tokens * plain / (plain * (1 + SLOPE * (rows - 1)) + PLAN)
 
 
-def draft_step(model, device, blocks_left_out, bridged):
+def draft_step(model, device, blocks_left_out):
     """c: a draft step without so many blocks over a plain step. What a mask leaves out is in the graph all the same, as launches
-    that look at the mask and end. A bridge's graph has none of its span (kernels/cuda/bridge.cu), but a launch that puts the state
-    before it and the last token's final state side by side, and their product in halves."""
-    state = model.products[0][0][0]  # what queries read
+    that look at the mask and end."""
     plain = usual_step_seconds(model, device)
-    block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products)
-    block += ((model.launches_a_block() if bridged else 0) - len(model.products)) * FLOOR
-    bridge = product_seconds([(2 * state, state, "f16")], 1, BANDWIDTH[device]) + FLOOR if bridged else 0
-    return (plain - blocks_left_out * block + bridge) / plain
+    block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products) - len(model.products) * FLOOR
+    return (plain - blocks_left_out * block) / plain
 
 
 def head_of(model, rows, kind=None):
@@ -219,13 +215,13 @@ def of_drafts():
 
 
 def of_spans():
-    yield "| model | blocks left out | " + " | ".join("%s: c bare, with a bridge" % d for d in BANDWIDTH) + " |"
+    yield "| model | blocks left out | " + " | ".join("%s: c" % d for d in BANDWIDTH) + " |"
     yield "| --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
     for m in REAL.values():
         for part in (0.25, 0.5):
             n = round(part * m.blocks)
             yield "| %s | %d of %d | %s |" % (m.name, n, m.blocks, " | ".join(
-                "%.2f, %.2f" % (draft_step(m, d, n, False), draft_step(m, d, n, True)) for d in BANDWIDTH))
+                "%.2f" % draft_step(m, d, n) for d in BANDWIDTH))
 
 
 def of_heads():

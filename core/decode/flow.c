@@ -263,7 +263,7 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
 	const int steps =
-	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, NULL, states_low(&s->drafts),
+	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_low(&s->drafts),
 	                   s->drafts.head, &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)
 		mask_take_loop(mask, root, steps);

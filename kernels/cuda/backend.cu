@@ -156,7 +156,6 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 static void close_device(struct cuda_backend* b) {
 	cudaSetDevice(b->device);
 	low_state_close(b);
-	bridge_close(b);
 	if (b->cublas)
 		b->calls.destroy(b->cublas);
 	for (int i = 0; i < b->n_allocations; i++)
@@ -181,7 +180,7 @@ static void cuda_close(struct backend* backend) {
 	struct device_group* g = ((struct cuda_backend*)backend)->group;
 	const bool gone = g->failure.message[0] != 0;
 	for (int d = 0; d < g->devices && !gone; d++)
-		for (int i = 0; g->device[d] && i < 4; i++)
+		for (int i = 0; g->device[d] && i < 2; i++)
 			captured_close(&g->device[d]->captured[i]);
 	if (!gone)
 		devices_leave(g);
@@ -247,8 +246,7 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->adopt = paged_adopt;
 	head->reserve = paged_reserve;
 	head->room = paged_room;
-	head->has_penalties = head->has_bridges = true;
-	head->use_bridge = cuda_use_bridge;
+	head->has_penalties = true;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
 	head->use_low = cuda_use_low;

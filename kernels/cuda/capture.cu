@@ -73,7 +73,7 @@ static bool capture_all(struct cuda_backend* b, struct error* error) {
 		return true;
 	const size_t before = memory_left(b);
 	bool done = is_alone(b) || capture(b, 0, 1, error);
-	for (int i = 1; i <= (b->group->with_bridge ? 1 : BUCKETS) && done; i++)
+	for (int i = 1; i <= BUCKETS && done; i++)
 		done = capture(b, i, 8 * i, error);
 	done = done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
 	if (done)

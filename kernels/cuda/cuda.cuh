@@ -20,8 +20,7 @@ enum {
 	BUCKETS = SLICE_ROWS / 8,
 	ATTENTION_CHUNK = 256,
 	RESULT_SEGMENT = 1024,
-	MAX_DEVICES = MAX_PAGE_MEMORIES,
-	FINAL_STATE = MAX_ROWS /* in a cache's hidden states: the last committed token's */
+	MAX_DEVICES = MAX_PAGE_MEMORIES
 };
 
 /* ---- weights on the device ---------------------------------------------------------------- */
@@ -54,12 +53,11 @@ struct device_row {
 	int ancestor; /* index of its ancestors' slots, positions base and on; -1: slot = position there too */
 	int angle;    /* row of the angle table */
 	int pending;  /* index among the cache's pending rows: its hidden state */
-	int before;   /* which of the cache's hidden states is the final one before it, for a bridge; -1: none */
 	int pages;    /* byte offset of the addresses of its cache's pages behind the slice */
 	int want, top;
 	int sampled;
 	struct sampler sampler;
-	float* hidden; /* (MAX_ROWS + 1, dim) */
+	float* hidden; /* (MAX_ROWS, dim) */
 };
 
 /* What a slice multiplies in the head's place. */
@@ -153,20 +151,10 @@ struct device_group {
 	bool captures;          /* passes are graphs; several devices' are launched kernel by kernel */
 	struct page_pool pages; /* of all caches: each device has its heads' part of every page */
 	size_t cache_bytes;     /* the most that they may take; 0: what the caches may need */
-	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone, and the
-	 * bridge in its span's place. */
-	bool with_low, with_bridge;
+	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
+	bool with_low;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
 	struct error failure; /* of a device that failed: every pass says so from then on */
-};
-
-/* What stands for a span in passes that say so; all zero before there is one. */
-struct device_bridge {
-	struct bridge of;     /* the caller's, as it was carried here */
-	struct matrix weight; /* (dim, 2·dim) in the activations' type */
-	float* bias;          /* (dim) */
-	void* read; /* (SLICE_ROWS, 2·dim) likewise: the rows' states, and the final ones before them */
-	void* memory;
 };
 
 /* The certified head (certified.cu); without rows where there is none. */
@@ -209,13 +197,12 @@ struct cuda_backend {
 	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
-	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some; then
-	 * both with the bridge, of up to 8 rows. What is NULL is launched kernel by kernel. */
+	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. What is
+	 * NULL is launched kernel by kernel. */
 	struct captured {
 		cudaGraphExec_t pass[BUCKETS + 1], draft; /* several devices: the first is of one row */
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
-	} captured[4];
-	struct device_bridge bridge;
+	} captured[2];
 	struct device_certified certified;
 	struct low_state* low; /* low.cu; NULL: no copy */
 	void** allocation;     /* everything cudaMalloc gave, freed at close */
@@ -224,7 +211,7 @@ struct cuda_backend {
 
 struct cuda_cache {
 	struct paged_cache paged;
-	float* hidden[MAX_DEVICES]; /* (MAX_ROWS + 1, dim) of the pending rows, each device's copy */
+	float* hidden[MAX_DEVICES]; /* (MAX_ROWS, dim) of the pending rows, each device's copy */
 };
 
 /* False with the error set when a call failed; names the call. */
@@ -293,7 +280,7 @@ static inline bool devices_gone(const struct cuda_backend* b) { return b->group-
 static inline bool is_alone(const struct cuda_backend* b) { return b->group->devices == 1; }
 /* Graphs of launches as the group says. */
 static inline struct cuda_backend::captured* captured_now(struct cuda_backend* b) {
-	return &b->captured[b->group->with_low + 2 * b->group->with_bridge];
+	return &b->captured[b->group->with_low];
 }
 /* Does it on each device; launches go to the current one. */
 template <class F> void each_device(const struct cuda_backend* b, F what) {
@@ -419,8 +406,8 @@ void launch_results(const struct cuda_backend*, cudaStream_t, int rows, struct d
 /* Captures the loop for launches as the group's with_low says. */
 bool draft_capture(struct cuda_backend*, struct error*);
 int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-               const struct bridge*, const struct mask* low, bool low_head, const struct draft_policy*,
-               struct result*, struct error*);
+               const struct mask* low, bool low_head, const struct draft_policy*, struct result*,
+               struct error*);
 
 /* certified.cu */
 /* Bytes that it takes where it is wanted; 0: it cannot be, or saves nothing. */
@@ -433,21 +420,6 @@ enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool
 void launch_certified(const struct cuda_backend*, cudaStream_t, int bucket);
 /* So many rows were computed as stored, in a slice. */
 void certified_weigh(struct cuda_backend*, unsigned survivors);
-
-/* bridge.cu */
-bool cuda_use_bridge(struct backend*, const struct bridge*, struct error*);
-void bridge_close(struct cuda_backend*);
-/* Whether it is the one that was carried here last. */
-bool bridge_is_carried(const struct cuda_backend*, const struct bridge*);
-/* Passes with a low-bit copy that has come since get theirs with the bridge, if there is one. */
-bool bridge_recapture(struct cuda_backend*, struct error*);
-void launch_bridge(const struct cuda_backend*, cudaStream_t, int bucket);
-/* The final states of a prefill's sequences, as they stand in work.x, and of a path that is to be committed,
- * where there is a bridge. */
-void launch_keep_final(const struct cuda_backend*, cudaStream_t, int rows);
-void keep_final(const struct cuda_backend*, struct cuda_cache*, const int32_t* path, int n);
-/* Which of a cache's hidden states is the final one before a row, as device_row.before. */
-int state_before(const struct cuda_backend*, const struct paged_cache*, int base, int parent);
 
 /* capture.cu */
 /* Captures the passes, and the draft loop, for launches as the group's with_low says, where they are

@@ -21,7 +21,7 @@ __global__ void end_step_kernel(struct device_slice* s, const struct device_resu
 	row->position++;
 	row->slot++;
 	row->angle++;
-	row->before = row->pending++;
+	row->pending++;
 	cudaGraphSetConditional(handle, on ? 1 : 0);
 }
 
@@ -98,7 +98,6 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	struct device_row row = {};
 	row.token = token;
 	row.position = row.slot = row.base = cache->committed;
-	row.before = state_before(b, &c->paged, row.base, -1);
 	row.ancestor = -1; /* a chain after the committed tokens: slot = position */
 	row.pages = (int)at;
 	at += list_pages(b, &c->paged, at);
@@ -141,12 +140,11 @@ static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, 
 }
 
 int cuda_draft(struct backend* backend, const struct segment* segment, int32_t token, const struct mask* skip,
-               const struct bridge* bridge, const struct mask* low, bool low_head,
-               const struct draft_policy* policy, struct result* out, struct error* error) {
+               const struct mask* low, bool low_head, const struct draft_policy* policy, struct result* out,
+               struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	const bool with_low = b->low && (low || low_head); /* it may have been given back */
 	bool all;
-	assert(!bridge || bridge_is_carried(b, bridge));
 	if (policy->max_steps < 1 || policy->max_steps > MAX_DRAFT) {
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
 		return 0;
@@ -158,8 +156,7 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
 	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
 	    (with_low && !cuda_carry_low(backend, SIZE_MAX, &all, error)) ||
 	    !send_loop(b, segment, token, skip, low, low_head, policy, error) ||
-	    !cuda_ok(cudaGraphLaunch(b->captured[with_low + 2 * (bridge != NULL)].draft, b->stream),
-	             "cudaGraphLaunch", error))
+	    !cuda_ok(cudaGraphLaunch(b->captured[with_low].draft, b->stream), "cudaGraphLaunch", error))
 		return 0;
 	const int steps = take_loop(b, policy, out, error);
 	struct paged_cache* c = (struct paged_cache*)segment->cache;

@@ -108,7 +108,6 @@ static void give_back(struct cuda_backend* b) {
 	while (b->low && b->n_allocations > b->low->allocations)
 		cudaFree(b->allocation[--b->n_allocations]);
 	captured_close(&b->captured[1]);
-	captured_close(&b->captured[3]);
 	low_state_close(b);
 }
 
@@ -138,7 +137,6 @@ bool cuda_use_low(struct backend* backend, const struct low_table* table, struct
 	b->group->with_low = true;
 	done = done && capture_passes(b, error);
 	b->group->with_low = false;
-	done = done && bridge_recapture(b, error);
 	if (!done && !devices_gone(b))
 		each_device(b, [&](struct cuda_backend* p) { give_back(p); });
 	b->head.low_given_back = false;

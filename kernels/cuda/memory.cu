@@ -106,7 +106,7 @@ void cuda_cache_close(struct cache* cache) {
 }
 
 static bool take_hidden(const struct cuda_backend* b, struct cuda_cache* c, struct error* error) {
-	const size_t bytes = (size_t)(MAX_ROWS + 1) * (size_t)b->shape.dim * sizeof(float);
+	const size_t bytes = (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float);
 	CUDA_TRY(cudaSetDevice(b->device), error);
 	if (cudaMalloc((void**)&c->hidden[b->rank], bytes) == cudaSuccess)
 		return true;
@@ -186,6 +186,5 @@ void cuda_commit(struct cache* cache, const int32_t* row, int n) {
 	const struct cuda_backend* b = (const struct cuda_backend*)cache->backend;
 	if (paged_moves(c, row, n) && cudaSetDevice(b->device) == cudaSuccess)
 		each_device(b, [&](const struct cuda_backend* p) { compact(p, c, row, n); });
-	keep_final(b, (struct cuda_cache*)cache, row, n);
 	paged_commit(c, row, n);
 }

@@ -153,20 +153,12 @@ static void end_launches(const struct cuda_backend* b, int rows, int end, bool k
 
 static bool is_skipped(const struct mask* skip, int sub_layer) { return skip && mask_has(skip, sub_layer); }
 
-/* In a span: the bridge where it begins, and what is left. Of the bridge's span that is nothing. */
-static void launch_at(const struct cuda_backend* b, int rows, const struct mask* skip, int sub_layer) {
-	const struct bridge* of = b->group->with_bridge ? &b->bridge.of : NULL;
-	if (of && sub_layer == of->first)
-		each_device(b, [&](const struct cuda_backend* p) { launch_bridge(p, p->stream, bucket_of(rows)); });
-	if (!is_skipped(skip, sub_layer) && !(of && sub_layer >= of->first && sub_layer < of->last))
-		sub_layer_launches(b, rows, sub_layer);
-}
-
 void launch_span(const struct cuda_backend* b, int rows, const struct mask* skip) {
 	const int sub_layers = 2 * b->shape.n_blocks;
 	embed_launches(b, rows);
 	for (int s = 0; s < sub_layers; s++)
-		launch_at(b, rows, skip, s);
+		if (!is_skipped(skip, s))
+			sub_layer_launches(b, rows, s);
 	end_launches(b, rows, sub_layers, true);
 	head_launches(b, rows, false);
 }
@@ -208,8 +200,7 @@ struct walk { /* over the pass's rows, from slice to slice */
 	int segment, within;
 };
 
-static struct device_row open_row(const struct cuda_backend* b, const struct pass* pass, struct walk* walk,
-                                  int r) {
+static struct device_row open_row(const struct pass* pass, struct walk* walk, int r) {
 	while (walk->within >= pass->segment[walk->segment].n) {
 		walk->segment++;
 		walk->within = 0;
@@ -226,7 +217,6 @@ static struct device_row open_row(const struct cuda_backend* b, const struct pas
 	row.base = p->base;
 	row.ancestor = -1;
 	row.pending = index;
-	row.before = state_before(b, &c->paged, p->base, p->parent);
 	row.want = pass->head ? pass->want[r] : 0;
 	row.top = row.want & WANT_TOP ? pass->out[r].top : 0;
 	row.sampled = segment->sampler != NULL;
@@ -281,7 +271,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	int32_t* ancestors = (int32_t*)(b->staging + at);
 	int listed = 0;
 	for (int i = 0; i < n; i++) {
-		struct device_row row = open_row(b, pass, walk, r0 + i);
+		struct device_row row = open_row(pass, walk, r0 + i);
 		const int within = walk->within - 1; /* of its segment: the walk is past it */
 		const struct paged_cache* c = (const struct paged_cache*)pass->segment[walk->segment].cache;
 		row.angle = i;
@@ -441,7 +431,8 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	if (!begin_span(b, pass, r0, n, error))
 		return false;
 	for (int s = pass->first; s < pass->last; s++) {
-		launch_at(b, n, pass->skip, s);
+		if (!is_skipped(pass->skip, s))
+			sub_layer_launches(b, n, s);
 		if (s != pass->tap)
 			continue;
 		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, p->stream, n); });
@@ -483,8 +474,6 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 			return false;
 	} else if (!run_span(b, pass, r0, n, error))
 		return false;
-	if (pass->kind == PASS_PREFILL && b->bridge.memory)
-		each_device(b, [&](const struct cuda_backend* p) { launch_keep_final(p, p->stream, n); });
 	cudaSetDevice(b->device);
 	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)) ||
 	    !devices_wait(b, error))
@@ -580,8 +569,6 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 			return false;
 	}
 	launch_influence(b, b->stream, pass->n, pass->last);
-	if (b->bridge.memory)
-		launch_keep_final(b, b->stream, pass->n);
 	CUDA_TRY(cudaGetLastError(), error);
 	if (!ask_influence(b, pass, pass->n, error) || (pass->head && !prefill_head(b, pass, pass->n, error)))
 		return false;
@@ -607,22 +594,12 @@ static void note_rows(const struct pass* pass) {
 	}
 }
 
-/* A prefill's rows are about to be committed as they are. */
-static void note_finals(const struct cuda_backend* b, const struct pass* pass) {
-	for (int i = 0; i < pass->n_segments && pass->kind == PASS_PREFILL && b->bridge.memory; i++) {
-		struct paged_cache* c = (struct paged_cache*)pass->segment[i].cache;
-		c->final_of = pass->segment[i].n > 0 ? c->head.committed + pass->segment[i].n : c->final_of;
-	}
-}
-
 bool cuda_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	bool all, done = paged_begin(pass, error) && cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
 	if (devices_gone(b))
 		done = error_set(error, "%s", b->group->failure.message);
-	assert((!pass->low && !pass->low_head && !pass->bridge) || pass->kind != PASS_PREFILL);
-	assert(!pass->bridge || (bridge_is_carried(b, pass->bridge) && pass->first == 0 && !pass->influence));
-	b->group->with_bridge = pass->bridge != NULL;
+	assert((!pass->low && !pass->low_head) || pass->kind != PASS_PREFILL);
 	b->group->with_low = b->low && (pass->low || pass->low_head); /* it may have been given back */
 	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
 	struct walk walk = {0, 0};
@@ -632,14 +609,13 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 		for (int r0 = 0; r0 < pass->n && done; r0 += SLICE_ROWS)
 			done =
 			    run_slice(b, pass, &walk, r0, pass->n - r0 < SLICE_ROWS ? pass->n - r0 : SLICE_ROWS, error);
-	if (done) {
+	if (done)
 		note_rows(pass);
-		note_finals(b, pass);
-	} else if (!devices_gone(b)) {
+	else if (!devices_gone(b)) {
 		struct error ignored;
 		devices_wait(b, &ignored); /* what is under way reads the staging blocks */
 	}
-	b->group->with_low = b->group->with_bridge = false;
+	b->group->with_low = false;
 	paged_end(pass, done);
 	return done;
 }

@@ -136,7 +136,7 @@ static size_t caches_room(const struct cuda_backend* b) {
 		all += cuda_page_bytes(b); /* shares of one size, about */
 	if (all > 0)
 		pages = b->group->cache_bytes / all;
-	return pages * cuda_page_bytes(b) + (size_t)(MAX_ROWS + 1) * (size_t)b->shape.dim * sizeof(float);
+	return pages * cuda_page_bytes(b) + (size_t)MAX_ROWS * (size_t)b->shape.dim * sizeof(float);
 }
 
 size_t graphs_room(const struct cuda_backend* b) {

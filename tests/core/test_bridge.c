@@ -8,11 +8,8 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "core/bridge/bridge_file.h"
 #include "core/bridge/solve.h"
 
 enum { FIRST = 3, SECOND = 4, INPUTS = 1 + FIRST + SECOND, OUTPUTS = 5, ROWS = 41 * GRAM_BLOCK };
@@ -189,88 +186,12 @@ static void leaves_out_what_is_not_finite(void** unused) {
 	gram_close(&g);
 }
 
-/* ---- files ---------------------------------------------------------------------------------- */
-
-enum { DIM = 8 };
-static const struct model_shape shape = {.dim = DIM, .n_blocks = 12};
-
-static void write_one(char path[], float scale) {
-	float weight[DIM][2 * DIM], bias[DIM];
-	struct kept_bridge kept;
-	struct error error;
-	for (int i = 0; i < DIM; i++) {
-		bias[i] = (float)uniform();
-		for (int j = 0; j < 2 * DIM; j++)
-			weight[i][j] = scale * (float)uniform();
-	}
-	close(mkstemp(path));
-	assert_true(kept_bridge_make(&kept, DIM, 3, 6, &weight[0][0], bias));
-	assert_int_equal(kept.bridge.first, 6);
-	assert_int_equal(kept.bridge.last, 14);
-	assert_true(bridge_file_write(path, &kept.bridge, "abc", &error));
-	kept_bridge_free(&kept);
-}
-
-static void comes_back_from_its_file(void** unused) {
-	(void)unused;
-	for (int turn = 0; turn < 2; turn++) { /* the second is beyond what f16 holds */
-		char path[] = "/tmp/swiftlet-bridge-XXXXXX";
-		const uint64_t seed = state;
-		struct kept_bridge kept;
-		struct error error = {""};
-		write_one(path, turn ? 1e6f : 1);
-		assert_true(bridge_file_read(&kept, path, &shape, "abc", &error));
-		assert_int_equal(kept.bridge.first, 6);
-		assert_int_equal(kept.bridge.last, 14);
-		assert_int_equal(kept.bridge.weight.type, turn ? DTYPE_F32 : DTYPE_F16);
-		state = seed;
-		for (int i = 0; i < DIM; i++) {
-			float row[2 * DIM];
-			dtype_to_float(kept.bridge.weight.type,
-			               (const char*)kept.bridge.weight.data +
-			                   (size_t)i * dtype_row_bytes(kept.bridge.weight.type, 2 * DIM),
-			               row, 2 * DIM);
-			assert_true(kept.bridge.bias[i] == (float)uniform());
-			for (int j = 0; j < 2 * DIM; j++) {
-				const float meant = (turn ? 1e6f : 1) * (float)uniform();
-				assert_true(turn ? row[j] == meant : fabsf(row[j] - meant) < 1e-3f);
-			}
-		}
-		kept_bridge_free(&kept);
-		unlink(path);
-	}
-}
-
-static void refuses_what_does_not_fit(void** unused) {
-	char path[] = "/tmp/swiftlet-bridge-XXXXXX";
-	static const struct {
-		struct model_shape shape;
-		const char *fingerprint, *why;
-	} cases[] = {
-	    {{.dim = DIM, .n_blocks = 12}, "abd", "another model"},
-	    {{.dim = DIM, .n_blocks = 7}, "abc", "expected a block from 1 to 5"},
-	    {{.dim = DIM + 1, .n_blocks = 12}, "abc", "weight"},
-	};
-	(void)unused;
-	write_one(path, 1);
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		struct kept_bridge kept;
-		struct error error = {""};
-		assert_false(bridge_file_read(&kept, path, &cases[i].shape, cases[i].fingerprint, &error));
-		assert_null(kept.memory);
-		assert_non_null(strstr(error.message, cases[i].why));
-	}
-	unlink(path);
-}
-
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(finds_the_map),
 	    cmocka_unit_test(equals_elimination),
 	    cmocka_unit_test(shrinks_noise),
 	    cmocka_unit_test(leaves_out_what_is_not_finite),
-	    cmocka_unit_test(comes_back_from_its_file),
-	    cmocka_unit_test(refuses_what_does_not_fit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

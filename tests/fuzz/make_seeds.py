@@ -84,9 +84,6 @@ def main():
     words = sorted({key for f in (HERE / "corpus" / "config").iterdir() for key in json.loads(f.read_text())} |
                    {"rope_scaling", "rope_type", "type", "yarn", "longrope", "linear", "dynamic", "truncate", "mscale"})
     (HERE / "config.dict").write_text("".join(f'"\\"{w}\\""\n' for w in words))
-    bridge = {"format": "swiftlet-bridge-1", "fingerprint": "0123", "first": "1", "last": "3"}
-    put("bridge", "half", safetensors([("weight", "F16", [2, 4], 16), ("bias", "F32", [2], 8)], bridge))
-    put("bridge", "float", safetensors([("bias", "F32", [2], 8), ("weight", "F32", [2, 4], 32)], bridge))
     (HERE / "safetensors.dict").write_text("".join(f'"\\"{w}\\""\n' for w in (
         "dtype", "shape", "data_offsets", "F32", "F16", "BF16", "I64", "F64", "F8_E4M3", "__metadata__")))
     (HERE / "gguf.dict").write_text("".join(f'"{w}"\n' for w in (

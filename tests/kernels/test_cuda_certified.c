@@ -308,7 +308,7 @@ static void decode(struct backend* b, bool low, bool loops, const struct sampler
 	for (int i = 0; i < DRAFT_BINS; i++)
 		policy.accept[i] = 1;
 	if (loops && b->draft)
-		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, NULL, low, &policy, drafted, &error), STEPS);
+		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, low, &policy, drafted, &error), STEPS);
 	for (int32_t i = 0, token = 5; i < STEPS && !(loops && b->draft); token = drafted[i++].token) {
 		const int32_t parent = i - 1;
 		const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_GUESS;

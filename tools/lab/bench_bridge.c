@@ -1,17 +1,24 @@
 /* `swiftlet bench bridge`: what bridges make of spans that are left out (tools/program/bridge_trial.h), from
  * prompts of a file to learn from and others that judge. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/lab/bench.h"
+#include "tools/lab/prices.h"
 #include "tools/program/bridge_trial.h"
 #include "tools/program/runtime.h"
 
 static void progress(double share, const char* what) { bench_progress(share, "%s", what); }
 
 static int run(const char* model, const struct swiftlet_options* options, bool json,
-               struct bridge_trial* trial, const char* const file[2], const char* spans) {
+               struct bridge_trial* trial, const char* const file[2], const char* spans,
+               const char* price_text) {
 	struct error error = {{0}};
 	struct bench bench;
+	struct price_list prices;
+	if (!prices_read(&prices, price_text, &error))
+		return complain(STATUS_USAGE, "%s", error.message);
+	memcpy(trial->verify, prices.verify, sizeof trial->verify);
 	int status = bench_open(&bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
 		trial->maker = (struct text_maker){bench.engine, options_context(options, bench.model), progress};
@@ -40,7 +47,7 @@ static int run(const char* model, const struct swiftlet_options* options, bool j
 
 int bench_bridge_main(int argc, char** argv) {
 	struct swiftlet_options options;
-	const char *model_option = NULL, *spans = NULL;
+	const char *model_option = NULL, *spans = NULL, *price_text = "slope=0.05";
 	const char* file[2] = {NULL, NULL};
 	bool json = false;
 	struct bridge_trial* trial = calloc(1, sizeof *trial);
@@ -56,8 +63,8 @@ int bench_bridge_main(int argc, char** argv) {
 	    {"spans", 0, "LIST", "blocks that are left out, 9-16,4-18 (those of least influence)", OPTION_TEXT,
 	     &spans, 0, 0},
 	    {"tokens", 0, "N", "tokens to learn from (8000)", OPTION_COUNT, &trial->tokens, 1, 1 << 30},
-	    {"save", 0, "PREFIX", "keep the bridges in PREFIX-FIRST-LAST.safetensors", OPTION_TEXT, &trial->save,
-	     0, 0},
+	    {"prices", 0, "LIST|FILE", "of rows, as bench replay takes them (slope=0.05)", OPTION_TEXT,
+	     &price_text, 0, 0},
 	};
 	struct command_line line = {
 	    .name = "bench bridge",
@@ -73,7 +80,7 @@ int bench_bridge_main(int argc, char** argv) {
 	int status = options_parse(&line, argc, argv);
 	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, model_option) : NULL;
 	if (status == OPTIONS_GO_ON)
-		status = model ? run(model, &options, json, trial, file, spans) : STATUS_USAGE;
+		status = model ? run(model, &options, json, trial, file, spans, price_text) : STATUS_USAGE;
 	free(trial);
 	return status;
 }

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bridge/bridge_file.h"
 #include "core/decode/ledger.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
@@ -20,6 +19,7 @@
 #include "tools/lab/bench.h"
 #include "tools/lab/prices.h"
 #include "tools/lab/replay_oracle.h"
+#include "tools/program/bridge_trial.h"
 #include "tools/program/runtime.h"
 
 struct sums {
@@ -34,13 +34,14 @@ struct sums {
 
 struct replay {
 	struct bench bench;
-	const char *input, *price_text, *drafter_text, *mask_path, *bridge_path, *answer_path;
+	const char *input, *price_text, *drafter_text, *mask_path, *bridge_text, *learn_path, *answer_path;
 	int64_t pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
-	struct kept_bridge bridge;
-	struct cache* cache; /* NULL: answers were recorded, no pass is run */
+	struct bridge_trial trial;
+	const struct bridge* bridge; /* the trial's, or NULL */
+	struct cache* cache;         /* NULL: answers were recorded, no pass is run */
 	FILE* answers;
 	char* line;
 	size_t line_capacity;
@@ -83,35 +84,6 @@ static bool run_pass(struct replay* r, const struct pass* pass, struct error* er
 	return backend->run(backend, pass, error);
 }
 
-static bool prefill(struct replay* r, struct error* error) {
-	struct cache* cache = r->cache;
-	const int blocks = cache->backend->weights->shape.n_blocks;
-	int32_t path[MAX_ROWS];
-	cache->backend->truncate(cache, 0);
-	cache->prompt_length = r->n;
-	while (cache->committed < r->n) {
-		const int left = r->n - cache->committed;
-		const int rows = left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
-		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
-		const bool whole = rows == PREFILL_CHUNK;
-		memset(r->want, WANT_NOTHING, sizeof r->want);
-		r->want[rows - 1] = WANT_TOKEN;
-		struct pass pass = pass_over(&segment, r->text + cache->committed, NULL, 2 * blocks, r->want, r->out);
-		pass.kind = whole ? PASS_PREFILL : PASS_EXACT;
-		pass.head = rows == left;
-		if (!run_pass(r, &pass, error))
-			return false;
-		for (int i = 0; i < rows; i++)
-			path[i] = i;
-		if (!whole)
-			cache->backend->commit(cache, path, rows);
-		if (rows == left)
-			r->text[r->n] = r->out[rows - 1].token;
-	}
-	r->n++;
-	return true;
-}
-
 static bool verify(struct replay* r, struct verdict* verdict, struct error* error) {
 	struct cache* cache = r->cache;
 	const struct tree* tree = &r->planner.tree;
@@ -150,6 +122,9 @@ static void verify_recorded(struct replay* r, struct verdict* verdict) {
 /* Draft passes as long as the planner wants them; their cost. */
 static bool draft(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
+	const struct low_table* low = engine_low(r->bench.engine);
+	bool low_head = false;
+	const struct mask low_layers = low ? low_sub_layers(low, &r->skip, &low_head) : (struct mask){0};
 	for (;;) {
 		struct pass pass;
 		const struct plan_action action = planner_next(p);
@@ -158,6 +133,8 @@ static bool draft(struct replay* r, double* cost, struct error* error) {
 		const struct drafter* drafter = drafters[action.source];
 		void* state = r->set.state[action.source];
 		drafter->fill(state, &p->tree, action.head, action.carry, &pass);
+		pass.low = low ? &low_layers : NULL;
+		pass.low_head = low_head;
 		if (!run_pass(r, &pass, error))
 			return false;
 		drafter->take(state);
@@ -179,7 +156,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	if (r->set.state[SOURCE_mask]) {
 		const struct mask_round round = {.cache = r->cache,
 		                                 .skip = &r->skip,
-		                                 .bridge = r->bridge.memory ? &r->bridge.bridge : NULL,
+		                                 .bridge = r->bridge,
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(r->set.state[SOURCE_mask], &round);
@@ -222,8 +199,12 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 	if (!r->cache) {
 		end = r->n + r->n_recorded < end ? r->n + r->n_recorded : end;
 		r->text[r->n++] = r->recorded[0];
-	} else if (!prefill(r, error))
-		return false;
+	} else {
+		r->cache->backend->truncate(r->cache, 0);
+		if (!state_text_prefill(r->cache, r->text, r->n, &r->text[r->n], error))
+			return false;
+		r->n++;
+	}
 	drafter_set_append(&r->set, r->text, r->n);
 	bool more = !model_is_end(r->bench.model, r->text[r->n - 1]) && r->n < end;
 	if (r->oracle) {
@@ -407,19 +388,19 @@ static bool read_mask(struct replay* r, struct error* error) {
 	return good;
 }
 
-/* A bridge alone leaves out the span that it stands for. */
-static bool read_bridge(struct replay* r, struct error* error) {
-	const struct model* model = r->bench.model;
-	if (!r->bridge_path)
+/* A bridge leaves out the span that it stands for. */
+static bool learn_bridge(struct replay* r, struct error* error) {
+	struct bridge_trial* t = &r->trial;
+	if (!r->bridge_text)
 		return true;
-	if (!r->bench.engine->backend->has_bridges)
-		return error_set(error, "--bridge: bridges run in one process, without mpirun");
-	if (!bridge_file_read(&r->bridge, r->bridge_path, &model->weights.shape, model->fingerprint, error))
+	t->maker = (struct text_maker){r->bench.engine, r->context, NULL};
+	if (!prompt_list_read(&t->learn, r->bench.model, r->learn_path, error) ||
+	    !bridge_trial_run(t, r->bridge_text, error))
 		return false;
-	for (int s = r->bridge.bridge.first; s < r->bridge.bridge.last; s++)
+	r->bridge = &t->span[0].bridge;
+	for (int s = r->bridge->first; s < r->bridge->last; s++)
 		mask_set(&r->skip, s, true);
-	struct backend* backend = r->bench.engine->backend;
-	return !backend->use_bridge || backend->use_bridge(backend, &r->bridge.bridge, error);
+	return t->n_spans == 1 || error_set(error, "--bridge: expected one span, found %d", t->n_spans);
 }
 
 static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {
@@ -432,13 +413,13 @@ static int run(struct replay* r, const char* model, const struct swiftlet_option
 	int status = bench_open(&r->bench, model, options, json);
 	if (status == OPTIONS_GO_ON) {
 		r->context = options_context(options, r->bench.model);
-		const bool good = read_mask(r, &error) && read_bridge(r, &error) && open_drafters(r, &error) &&
+		const bool good = read_mask(r, &error) && learn_bridge(r, &error) && open_drafters(r, &error) &&
 		                  replay_stream(r, file, &error);
 		bench_progress_end();
 		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(r) : tell(r);
 	}
 	close_drafters(r);
-	kept_bridge_free(&r->bridge);
+	bridge_trial_close(&r->trial);
 	bench_close(&r->bench);
 	if (r->answers)
 		fclose(r->answers);
@@ -459,6 +440,7 @@ int bench_replay_main(int argc, char** argv) {
 	r->price_text = "slope=0.05,c=0.55";
 	r->drafter_text = "prediction,retrieval,recycle";
 	r->pool_tokens = 1 << 16;
+	r->trial.tokens = 8000;
 	r->most_instances = INT32_MAX;
 	const struct option option[] = {
 	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
@@ -477,8 +459,12 @@ int bench_replay_main(int argc, char** argv) {
 	    {"oracle", 0, NULL, "with --answers: what the best policies of the same tables would bring",
 	     OPTION_FLAG, &r->with_oracle, 0, 0},
 	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
-	    {"bridge", 0, "FILE", "what stands in `mask` for the blocks that it says (nothing)", OPTION_TEXT,
-	     &r->bridge_path, 0, 0},
+	    {"bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)", OPTION_TEXT,
+	     &r->bridge_text, 0, 0},
+	    {"learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", OPTION_TEXT,
+	     &r->learn_path, 0, 0},
+	    {"tokens", 0, "N", "tokens that it is learned from (8000)", OPTION_COUNT, &r->trial.tokens, 1,
+	     1 << 30},
 	    {"cascade", 0, NULL, "draft passes take cheap candidates along", OPTION_FLAG, &cascade, 0, 0},
 	    {"pool", 0, "N", "tokens of earlier texts that are kept (65536)", OPTION_COUNT, &r->pool_tokens, 0,
 	     1 << 24},

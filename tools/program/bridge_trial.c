@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/dtype_blocks.h"
 #include "optimizer/influence.h"
+#include "optimizer/spans.h"
 
 enum { BATCH = 64 };
 
@@ -36,30 +38,20 @@ static bool read_spans(struct bridge_trial* r, const char* text, struct error* e
 	return true;
 }
 
-/* 1 - cos of the states at all blocks' beginnings, by span, summed over rows. */
-struct influence_sums {
+struct influence_walk {
 	struct bridge_trial* run;
-	double* sum; /* (L + 1, L + 1) by first state and last */
+	struct spans spans;
 };
 
-static double cosine(const float* a, const float* b, int n) {
-	double aa = 0, ab = 0, bb = 0;
-	for (int i = 0; i < n; i++) {
-		aa += (double)a[i] * (double)a[i];
-		ab += (double)a[i] * (double)b[i];
-		bb += (double)b[i] * (double)b[i];
-	}
-	return aa > 0 && bb > 0 ? ab / sqrt(aa * bb) : 0;
-}
-
+/* Of the states before all blocks but the first, and of the final one. */
 static void take_influence(void* user, int first, int n, float* const* state) {
-	const struct influence_sums* s = user;
-	const int dim = dim_of(s->run), blocks = blocks_of(s->run);
-	for (int row = first < INFLUENCE_FIRST ? INFLUENCE_FIRST - first : 0; row < n; row++)
-		for (int i = 1; i < blocks; i++) /* state i - 1 is the one before block i */
-			for (int j = i + 1; j < blocks; j++)
-				s->sum[i * (blocks + 1) + j] += 1 - cosine(state[i - 1] + (size_t)row * (size_t)dim,
-				                                           state[j - 1] + (size_t)row * (size_t)dim, dim);
+	struct influence_walk* w = user;
+	const int dim = dim_of(w->run), skip = first < INFLUENCE_FIRST ? INFLUENCE_FIRST - first : 0;
+	float* point[2 * MAX_BLOCKS + 1] = {NULL};
+	for (int i = 0; i < blocks_of(w->run); i++)
+		point[2 * (i + 1)] = state[i] + (size_t)skip * (size_t)dim;
+	if (n > skip)
+		spans_add(&w->spans, point, n - skip, dim);
 }
 
 /* Of each of some lengths the span with the least influence on the first text learned from. */
@@ -67,22 +59,22 @@ static bool choose_spans(struct bridge_trial* r, struct error* error) {
 	static const double share[] = {0.14, 0.27, 0.4, 0.5};
 	const int blocks = blocks_of(r);
 	struct state_points all = {.n = blocks};
-	struct influence_sums sums = {r, calloc((size_t)(blocks + 1) * (size_t)(blocks + 1), sizeof(double))};
+	struct influence_walk walk = {.run = r};
 	for (int i = 0; i < blocks; i++)
 		all.at[i] = 2 * (i + 1);
-	const bool good =
-	    sums.sum && state_text_walk(&r->maker, &r->learned[0], false, &all, take_influence, &sums, error);
+	const bool good = (spans_open(&walk.spans, blocks) || error_set(error, "out of memory for influence")) &&
+	                  state_text_walk(&r->maker, &r->learned[0], false, &all, take_influence, &walk, error);
 	for (size_t k = 0; good && k < sizeof share / sizeof *share; k++) {
 		const int length = (int)lround(share[k] * blocks);
-		struct bridge_span best = {.first = 1, .last = length};
+		int best = 1;
 		for (int first = 1; first + length < blocks; first++)
-			if (sums.sum[first * (blocks + 1) + first + length] <
-			    sums.sum[best.first * (blocks + 1) + best.last + 1])
-				best = (struct bridge_span){.first = first, .last = first + length - 1};
+			if (spans_influence(&walk.spans, 2 * first, 2 * (first + length)) <
+			    spans_influence(&walk.spans, 2 * best, 2 * (best + length)))
+				best = first;
 		if (length > 0 && length < blocks - 1)
-			r->span[r->n_spans++] = best;
+			r->span[r->n_spans++] = (struct bridge_span){.first = best, .last = best + length - 1};
 	}
-	free(sums.sum);
+	spans_close(&walk.spans);
 	return good;
 }
 
@@ -106,9 +98,11 @@ static bool open_spans(struct bridge_trial* r, struct error* error) {
 	point_of(&r->points, 2 * blocks_of(r));
 	qsort(r->points.at, (size_t)r->points.n, sizeof *r->points.at, ascending);
 	for (int i = 0; i < r->n_spans; i++) {
-		r->span[i].before = point_of(&r->points, 2 * r->span[i].first);
-		r->span[i].after = point_of(&r->points, 2 * r->span[i].last + 2);
-		if (!gram_open(&r->span[i].gram, 1 + 2 * dim, dim))
+		struct bridge_span* s = &r->span[i];
+		s->bridge = (struct bridge){.first = 2 * s->first, .last = 2 * s->last + 2};
+		s->before = point_of(&r->points, s->bridge.first);
+		s->after = point_of(&r->points, s->bridge.last);
+		if (!gram_open(&s->gram, 1 + 2 * dim, dim))
 			return error_set(error, "out of memory for sums of %zu MiB", gram_bytes(1 + 2 * dim, dim) >> 20);
 	}
 	r->previous = calloc((size_t)dim, sizeof(float));
@@ -256,40 +250,58 @@ static bool judge(struct bridge_trial* r, const struct bridge_span* s, bool brid
 	return true;
 }
 
-/* What was fitted last, for its price and its file. */
-static bool keep_bridge(struct bridge_trial* r, struct bridge_span* s, struct error* error) {
-	char path[4096];
-	kept_bridge_free(&s->bridge);
-	if (!kept_bridge_make(&s->bridge, dim_of(r), s->first, s->last, r->weight, r->bias))
+/* What was fitted last, in halves. */
+static bool keep_bridge(const struct bridge_trial* r, struct bridge_span* s, struct error* error) {
+	static const float half_most = 65504;
+	const size_t dim = (size_t)dim_of(r), n = 2 * dim * dim;
+	free(s->memory);
+	uint16_t* const half = s->memory =
+	    aligned_alloc(64, (n * sizeof *half + dim * sizeof(float) + 63) / 64 * 64);
+	if (!half)
 		return error_set(error, "out of memory for a bridge");
-	if (!r->save)
-		return true;
-	if (snprintf(path, sizeof path, "%s-%d-%d.safetensors", r->save, s->first, s->last) >= (int)sizeof path)
-		return error_set(error, "--save: the path is too long");
-	return bridge_file_write(path, &s->bridge.bridge, model_of(r)->fingerprint, error);
+	float* const bias = (float*)(void*)(half + n);
+	for (size_t i = 0; i < n; i++) {
+		if (!(fabsf(r->weight[i]) <= half_most))
+			return error_set(error, "a bridge's weight is %g, beyond halves", (double)r->weight[i]);
+		half[i] = half_from_float(r->weight[i]);
+	}
+	memcpy(bias, r->bias, dim * sizeof *bias);
+	s->bridge.weight =
+	    (struct tensor){.type = DTYPE_F16, .rows = (int64_t)dim, .cols = 2 * (int64_t)dim, .data = half};
+	s->bridge.bias = bias;
+	return true;
 }
 
+/* What all rows so far have taught. */
 static bool judge_all(struct bridge_trial* r, struct error* error) {
+	const int k = r->n_sizes;
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
 		tell_progress(r, (double)i / r->n_spans, "bridges");
-		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->fit))
+		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->learned[k].fit))
 			return error_set(error, "%ld tokens are too few to learn from, or memory is",
 			                 gram_rows(&s->gram));
-		if (!judge(r, s, false, &s->right[0], error) || !judge(r, s, true, &s->right[1], error) ||
-		    !keep_bridge(r, s, error))
+		if (!keep_bridge(r, s, error) || (k == 0 && !judge(r, s, false, &s->bare, error)) ||
+		    !judge(r, s, true, &s->learned[k].right, error))
 			return false;
 	}
+	r->size[r->n_sizes++] = r->rows;
 	return true;
 }
 
 static bool learn(struct bridge_trial* r, struct error* error) {
+	long next = 2000;
 	for (int i = 0; i < r->learn.n && r->rows < r->tokens; i++) {
 		tell_progress(r, (double)i / r->learn.n, "states to learn from");
 		if (!state_text_walk(&r->maker, &r->learned[i], false, &r->points, take_rows, r, error))
 			return false;
+		if (r->rows < next || r->n_sizes == BRIDGE_SIZES - 1 || r->judge.n == 0)
+			continue;
+		if (!judge_all(r, error))
+			return false;
+		next *= 4;
 	}
-	return judge_all(r, error);
+	return (r->n_sizes > 0 && r->size[r->n_sizes - 1] == r->rows) || judge_all(r, error);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -298,20 +310,13 @@ static bool learn(struct bridge_trial* r, struct error* error) {
 static bool answer_learned(struct bridge_trial* r, struct error* error) {
 	enum { STRIDE = 16 };
 	long tokens = 0;
-	int done = 0;
-	while (done < r->learn.n && tokens < r->tokens) {
+	for (int done = 0; done < r->learn.n && tokens < r->tokens; done += STRIDE) {
 		const int n = r->learn.n - done < STRIDE ? r->learn.n - done : STRIDE;
 		if (!state_texts_answer(&r->maker, r->learn.prompt + done, n, r->learned + done, error))
 			return false;
 		for (int i = done; i < done + n; i++)
 			tokens += r->learned[i].n - 1 - INFLUENCE_FIRST;
-		done += n;
 	}
-	for (int i = done; i < r->learn.n; i++) {
-		free(r->learn.prompt[i].id);
-		free(r->learn.prompt[i].task);
-	}
-	r->learn.n = done;
 	return true;
 }
 
@@ -335,17 +340,17 @@ bool bridge_trial_run(struct bridge_trial* r, const char* spans, struct error* e
 	r->learned = calloc((size_t)r->learn.n + 1, sizeof *r->learned);
 	if (!r->judged || !r->learned)
 		return error_set(error, "out of memory for texts");
-	if (r->judge.n == 0 || r->learn.n == 0)
-		return error_set(error, "no prompts to %s", r->learn.n == 0 ? "learn from" : "judge by");
+	if (r->learn.n == 0)
+		return error_set(error, "no prompts to learn from");
 	return state_texts_answer(&r->maker, r->judge.prompt, r->judge.n, r->judged, error) &&
 	       answer_learned(r, error) && (spans ? read_spans(r, spans, error) : choose_spans(r, error)) &&
-	       open_spans(r, error) && keep_judged(r, error) && learn(r, error) && bridge_trial_price(r, error);
+	       open_spans(r, error) && keep_judged(r, error) && learn(r, error);
 }
 
 void bridge_trial_close(struct bridge_trial* r) {
 	for (int i = 0; i < r->n_spans; i++) {
 		gram_close(&r->span[i].gram);
-		kept_bridge_free(&r->span[i].bridge);
+		free(r->span[i].memory);
 	}
 	for (int i = 0; r->state && i < r->judge.n; i++)
 		free(r->state[i]);

@@ -199,6 +199,8 @@ static bool try_bridges(struct learn* l, struct bridge_trial* trial, struct erro
 	                                   options_context(&l->runtime.options, l->runtime.model), show_trial};
 	trial->judge = l->prompts;
 	trial->tokens = 8000;
+	for (int n = 1; n <= BRIDGE_ROWS; n++)
+		trial->verify[n] = cost_verify(&l->runtime.engine->cost, n);
 	l->prompts.n = 0;
 	const bool good = bridge_trial_split(trial, error) && bridge_trial_run(trial, NULL, error);
 	show_trial(1, "");

@@ -20,26 +20,24 @@ static const int32_t chain[MAX_ROWS] = {
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-/* The prompt's rows; its answer's first token joins the text. */
-static bool prefill(const struct text_maker* maker, struct state_text* t, struct error* error) {
-	struct backend* backend = maker->engine->backend;
+bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* next, struct error* error) {
+	struct backend* backend = cache->backend;
 	uint8_t want[MAX_ROWS] = {0};
 	struct result out[MAX_ROWS];
-	t->cache->prompt_length = t->n_prompt;
-	while (t->cache->committed < t->n_prompt) {
-		const int left = t->n_prompt - t->cache->committed, rows = left < MAX_ROWS ? left : MAX_ROWS;
-		const struct segment segment = {.cache = t->cache, .base = t->cache->committed, .n = rows};
+	cache->prompt_length = n;
+	while (cache->committed < n) {
+		const int left = n - cache->committed, rows = left < MAX_ROWS ? left : MAX_ROWS;
+		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
 		want[rows - 1] = WANT_TOKEN;
-		struct pass pass = pass_over(&segment, t->id + t->cache->committed, NULL,
-		                             2 * maker->engine->model->weights.shape.n_blocks, want, out);
-		pass.head = true;
+		struct pass pass =
+		    pass_over(&segment, id + cache->committed, NULL, 2 * backend->weights->shape.n_blocks, want, out);
+		pass.head = rows == left;
 		if (!backend->run(backend, &pass, error))
 			return false;
-		backend->commit(t->cache, chain, rows);
+		backend->commit(cache, chain, rows);
 		want[rows - 1] = WANT_NOTHING;
-		t->id[t->n] = out[rows - 1].token;
+		*next = out[rows - 1].token;
 	}
-	t->n++;
 	return true;
 }
 
@@ -87,7 +85,8 @@ static bool answer_group(const struct text_maker* maker, const struct prompt* pr
 		if (t->id)
 			memcpy(t->id, prompt[i].id, (size_t)prompt[i].n * sizeof *t->id);
 		t->cache = open_cache(maker, error);
-		good = t->id && t->cache && prefill(maker, t, error);
+		good = t->id && t->cache && state_text_prefill(t->cache, t->id, t->n, &t->id[t->n], error);
+		t->n += good;
 	}
 	while (good) {
 		struct state_text* going[TOGETHER];

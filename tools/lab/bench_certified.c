@@ -1,0 +1,199 @@
+/* `swiftlet bench certified`: the certified head (kernels/cpu/certified.h) held to the whole one on text.
+ *
+ * Prompts are read as they stand, up to 64 rows a pass, and both heads are run on each row's state: in every
+ * other pass for greedy tokens, in the rest for sampled ones. Counted are tokens that differ, winners whose
+ * logits differ in a bit, and, by their bits, how many of a row's logits were computed exactly. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "tools/lab/bench.h"
+#include "tools/program/prompt_list.h"
+#include "tools/program/runtime.h"
+
+struct certified {
+	struct bench bench;
+	struct prompt_list prompts;
+	struct cache* cache;
+	float* kept; /* (head_rows, vocab) what the certified head said */
+	int64_t most, passes;
+	struct {
+		int64_t positions;
+		int64_t tokens, bits; /* that differ */
+		int64_t exact, whole; /* logits; rows that had to be computed whole */
+	} of[2];                  /* greedy, sampled */
+};
+
+static int64_t positions(const struct certified* c) { return c->of[0].positions + c->of[1].positions; }
+
+static int32_t chain[SLICE_ROWS];
+
+/* The head on pending rows [first, first + n), n at most head_rows, whose logits stay behind. */
+static bool run_head(const struct certified* c, const struct sampler* sampler, int first, int n, uint8_t want,
+                     struct result* out, struct error* error) {
+	struct backend* backend = c->cache->backend;
+	const int last = 2 * backend->weights->shape.n_blocks;
+	uint8_t wants[SLICE_ROWS];
+	const struct segment segment = {
+	    .cache = c->cache, .base = c->cache->committed, .n = n, .sampler = sampler};
+	memset(wants, want, sizeof wants);
+	struct pass pass = pass_over(&segment, NULL, NULL, last, wants, out);
+	pass.first = last;
+	pass.row = chain + first;
+	pass.head = true;
+	return backend->run(backend, &pass, error);
+}
+
+static void compare(struct certified* c, int kind, const struct result* certified, const struct result* whole,
+                    int n) {
+	const size_t vocab = (size_t)c->cache->backend->weights->shape.vocab;
+	const float* logits = cpu_of(c->cache->backend)->logits;
+	for (int i = 0; i < n; i++) {
+		const float *a = c->kept + (size_t)i * vocab, *b = logits + (size_t)i * vocab;
+		size_t exact = 0;
+		for (size_t v = 0; v < vocab; v++)
+			exact += memcmp(&a[v], &b[v], sizeof *a) == 0;
+		c->of[kind].tokens += certified[i].token != whole[i].token;
+		c->of[kind].bits += memcmp(&a[whole[i].token], &b[whole[i].token], sizeof *a) != 0;
+		c->of[kind].exact += (int64_t)exact;
+		c->of[kind].whole += exact == vocab;
+	}
+	c->of[kind].positions += n;
+}
+
+static bool judge_rows(struct certified* c, const int32_t* token, int n, struct error* error) {
+	struct backend* backend = c->cache->backend;
+	struct cpu_backend* cpu = cpu_of(backend);
+	struct result certified[SLICE_ROWS], whole[SLICE_ROWS];
+	const struct sampler draw = {.temperature = 0.8f, .top_p = 1, .sequence = (uint64_t)c->passes};
+	const int kind = (int)(c->passes++ % 2);
+	const struct sampler* sampler = kind ? &draw : NULL;
+	const struct segment segment = {.cache = c->cache, .base = c->cache->committed, .n = n};
+	const struct pass pass =
+	    pass_over(&segment, token, NULL, 2 * backend->weights->shape.n_blocks, NULL, NULL);
+	const size_t row = (size_t)backend->weights->shape.vocab * sizeof(float);
+	if (!backend->run(backend, &pass, error))
+		return false;
+	for (int first = 0; first < n; first += cpu->head_rows) {
+		const int rows = n - first < cpu->head_rows ? n - first : cpu->head_rows;
+		cpu->certified.resting = 0; /* whether it pays is not asked */
+		if (!run_head(c, sampler, first, rows, WANT_TOKEN, certified, error))
+			return false;
+		memcpy(c->kept, cpu->logits, (size_t)rows * row);
+		if (!run_head(c, sampler, first, rows, WANT_TOKEN | WANT_NORMALISER, whole, error))
+			return false;
+		compare(c, kind, certified, whole, rows);
+	}
+	backend->commit(c->cache, chain, n);
+	return true;
+}
+
+static bool judge(struct certified* c, struct error* error) {
+	struct backend* backend = c->bench.engine->backend;
+	const int context = options_context(&c->bench.options, c->bench.model);
+	if (backend->certified_bytes == 0 || strncmp(backend->name, "cpu", 3) != 0)
+		return error_set(error, "%s has no certified head for this model", backend->name);
+	prompt_list_fit(&c->prompts, context);
+	c->cache = backend->cache_open(backend, context, DTYPE_F16, error);
+	c->kept =
+	    malloc((size_t)cpu_of(backend)->head_rows * (size_t)backend->weights->shape.vocab * sizeof *c->kept);
+	if (!c->cache || !c->kept)
+		return c->cache ? error_set(error, "out of memory") : false;
+	for (int i = 0; i < SLICE_ROWS; i++)
+		chain[i] = i;
+	for (int i = 0; i < c->prompts.n && positions(c) < c->most; i++) {
+		const struct prompt* p = &c->prompts.prompt[i];
+		backend->truncate(c->cache, 0);
+		c->cache->prompt_length = p->n;
+		bench_progress((double)positions(c) / (double)c->most, "text %d", i + 1);
+		for (int first = 0; first < p->n; first += SLICE_ROWS)
+			if (!judge_rows(c, p->id + first, p->n - first < SLICE_ROWS ? p->n - first : SLICE_ROWS, error))
+				return false;
+	}
+	return positions(c) > 0 || error_set(error, "no text to read");
+}
+
+static int tell(const struct certified* c) {
+	static const char* const kind[] = {"greedy", "sampled"};
+	cJSON* out = cJSON_CreateObject();
+	int64_t differing = 0;
+	bench_describe(&c->bench, out);
+	if (!c->bench.json)
+		printf("%s on %s\n%-8s %10s %14s %15s %14s %14s\n", swiftlet_model_name(c->bench.model),
+		       swiftlet_engine_name(c->bench.engine), "", "positions", "other tokens", "other winners",
+		       "exact logits", "whole rows");
+	for (int k = 0; k < 2; k++) {
+		const double n = (double)c->of[k].positions;
+		const double exact = (double)c->of[k].exact / n / c->cache->backend->weights->shape.vocab;
+		const double whole = (double)c->of[k].whole / n;
+		cJSON* one = cJSON_AddObjectToObject(out, kind[k]);
+		cJSON_AddNumberToObject(one, "positions", n);
+		cJSON_AddNumberToObject(one, "tokens_differing", (double)c->of[k].tokens);
+		cJSON_AddNumberToObject(one, "logits_differing", (double)c->of[k].bits);
+		bench_json_number(one, "share_exact", exact);
+		bench_json_number(one, "share_whole", whole);
+		if (!c->bench.json)
+			printf("%-8s %10.0f %14lld %15lld %14.5f %14.5f\n", kind[k], n, (long long)c->of[k].tokens,
+			       (long long)c->of[k].bits, exact, whole);
+		differing += c->of[k].tokens + c->of[k].bits;
+	}
+	if (c->bench.json)
+		bench_print_json(out);
+	else
+		cJSON_Delete(out);
+	return differing > 0 ? STATUS_FAILED : STATUS_DONE;
+}
+
+static int run(struct certified* c, const char* model, struct swiftlet_options* options, const char* input,
+               bool json) {
+	struct error error = {{0}};
+	options->certified_head = 1;
+	int status = bench_open(&c->bench, model, options, json);
+	if (status == OPTIONS_GO_ON) {
+		const bool good = prompt_list_read(&c->prompts, c->bench.model, input, &error) && judge(c, &error);
+		bench_progress_end();
+		status = good ? tell(c) : complain(STATUS_FAILED, "%s", error.message);
+	}
+	if (c->cache)
+		c->cache->backend->cache_close(c->cache);
+	free(c->kept);
+	prompt_list_free(&c->prompts);
+	bench_close(&c->bench);
+	return status;
+}
+
+int bench_certified_main(int argc, char** argv) {
+	struct swiftlet_options options;
+	const char *model_option = NULL, *input = NULL;
+	bool json = false;
+	struct certified* c = calloc(1, sizeof *c);
+	if (!c)
+		return complain(STATUS_FAILED, "out of memory");
+	c->most = INT64_MAX;
+	const struct option option[] = {
+	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
+	    {"json", 0, NULL, "print one JSON object instead of lines", OPTION_FLAG, &json, 0, 0},
+	    {"input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", OPTION_TEXT, &input, 0,
+	     0},
+	    {"positions", 'n', "N", "end with the text that reaches so many (all)", OPTION_COUNT, &c->most, 1,
+	     INT64_MAX},
+	};
+	struct command_line line = {
+	    .name = "bench certified",
+	    .usage = "[MODEL|-m MODEL] [-i FILE] [-n N] [--json] [options]",
+	    .about = "Runs the certified head and the whole one on every position of some texts, every other 64\n"
+	             "of them sampled, and counts tokens and winners' logits that differ (exit status 1 if any\n"
+	             "does) and the share of logits that the certified head computes exactly.",
+	    .examples = "  swiftlet bench certified -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
+	    .option = option,
+	    .n_options = sizeof option / sizeof *option,
+	    .session = &options,
+	    .max_words = 1,
+	};
+	int status = options_parse(&line, argc, argv);
+	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, model_option) : NULL;
+	if (status == OPTIONS_GO_ON)
+		status = model ? run(c, model, &options, input, json) : STATUS_USAGE;
+	free(c);
+	return status;
+}
