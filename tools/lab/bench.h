@@ -60,8 +60,7 @@ struct runner {
 	double pass_seconds[WORK_KINDS];
 	double seconds; /* all of it */
 	int64_t tokens, draft_steps, accepted, rounds, round_tokens, proposals;
-	double background_seconds, background_before; /* the search's own thread */
-	struct swiftlet_figures last;                 /* of the request at hand, already counted above */
+	struct swiftlet_figures last; /* of the request at hand, already counted above */
 	/* every token emitted since runner_open */
 	int32_t* token; /* (n_token) malloc'd */
 	int n_token, capacity;
@@ -75,7 +74,7 @@ void runner_reset(struct runner*);
 /* At least n tokens more (a round is not cut), less where its one request is over; the seconds and tokens of
  * this call are added to what `seconds` and `tokens` point at. */
 bool runner_advance(struct runner*, int n, double* seconds, int64_t* tokens, struct error*);
-/* Seconds in passes; and outside of them, the search's background thread included. */
+/* Seconds in passes; and outside of them. */
 double runner_pass_seconds(const struct runner*);
 double runner_host_seconds(const struct runner*);
 /* Tokens of the texts' common length, and how many of them differ. */

@@ -110,19 +110,10 @@ void runner_close(struct runner* r) {
 	r->token = NULL;
 }
 
-static double background_seconds(const struct runner* r) {
-	double foreground, background = 0;
-	if (session_search(r->session))
-		search_seconds(session_search(r->session), &foreground, &background);
-	return background;
-}
-
 void runner_reset(struct runner* r) {
 	memset(r->pass_seconds, 0, sizeof r->pass_seconds);
 	r->seconds = 0;
 	r->tokens = r->draft_steps = r->accepted = r->rounds = r->round_tokens = r->proposals = 0;
-	r->background_before = background_seconds(r);
-	r->background_seconds = 0;
 }
 
 static bool start(struct runner* r, struct error* error) {
@@ -162,7 +153,6 @@ static void count(struct runner* r) {
 	r->rounds += now.rounds - r->last.rounds;
 	r->round_tokens += now.round_tokens - r->last.round_tokens;
 	r->proposals += now.optimize_steps - r->last.optimize_steps;
-	r->background_seconds = background_seconds(r) - r->background_before;
 	r->last = now;
 }
 
@@ -227,9 +217,7 @@ double runner_pass_seconds(const struct runner* r) {
 	return sum;
 }
 
-double runner_host_seconds(const struct runner* r) {
-	return fmax(0, r->seconds - runner_pass_seconds(r)) + r->background_seconds;
-}
+double runner_host_seconds(const struct runner* r) { return fmax(0, r->seconds - runner_pass_seconds(r)); }
 
 int64_t runner_compare(const struct runner* a, const struct runner* b, int64_t* differing) {
 	const int n = a->n_token < b->n_token ? a->n_token : b->n_token;
