@@ -20,7 +20,6 @@ enum { MAX_STARTS = 8, PARTNERS = 16 };
 struct hunt {
 	struct gp* g;
 	const struct gp_search* search;
-	nlopt_opt opt;
 	double best_mean;          /* the largest posterior mean at an observation: EI's bar */
 	double x[GP_MAX_DIMS];     /* the relaxed point */
 	double slope[GP_MAX_DIMS]; /* d acquisition / dx */
@@ -91,8 +90,6 @@ static double relaxed(struct hunt* h) {
 	double *s = g->work, *k = s + capacity, *slope = k + capacity, *solved = slope + capacity;
 	distances(h, s);
 	double mean = g->mean, variance = g->hyper.amplitude * g->hyper.amplitude, used = 0;
-	for (int i = 0; i < g->option.dims; i++)
-		mean += g->trend[i] * h->x[i];
 	for (size_t j = 0; j < n; j++) {
 		k[j] = kernel_at(g->option.kernel, g->hyper.amplitude, s[j], &slope[j]);
 		mean += k[j] * g->alpha[j];
@@ -108,8 +105,6 @@ static double relaxed(struct hunt* h) {
 	for (size_t j = 0; j < n; j++)
 		slope[j] *= by_mean * g->alpha[j] - 2 * by_variance * solved[j];
 	slopes(h, slope);
-	for (int i = 0; i < g->option.dims; i++)
-		h->slope[i] += by_mean * g->trend[i];
 	return value;
 }
 
@@ -138,8 +133,6 @@ static void point_of(struct hunt* h, const double* u) {
 /* d/du_i = t_i (slope_i - Σ t slope / Σ t), t = x (1 - x): the shift takes the common part away. */
 static double objective(unsigned n, const double* u, double* gradient, void* user) {
 	struct hunt* h = user;
-	if (is_cancelled(h->g))
-		nlopt_force_stop(h->opt);
 	point_of(h, u);
 	const double value = relaxed(h);
 	if (!gradient)
@@ -174,14 +167,14 @@ static void climb(struct hunt* h, const uint64_t* from, struct gp_random* random
 	double u[GP_MAX_DIMS], best = 0;
 	for (int i = 0; i < dims; i++)
 		u[i] = (from ? (has(from, i) ? 1.5 : -1.5) : 0) + 0.3 * gp_normal(random);
-	h->opt = nlopt_create(NLOPT_LD_LBFGS, (unsigned)dims);
-	if (h->opt) {
-		nlopt_set_max_objective(h->opt, objective, h);
-		nlopt_set_lower_bounds1(h->opt, -8);
-		nlopt_set_upper_bounds1(h->opt, 8);
-		nlopt_set_maxeval(h->opt, h->search->evaluations);
-		nlopt_optimize(h->opt, u, &best);
-		nlopt_destroy(h->opt);
+	const nlopt_opt opt = nlopt_create(NLOPT_LD_LBFGS, (unsigned)dims);
+	if (opt) {
+		nlopt_set_max_objective(opt, objective, h);
+		nlopt_set_lower_bounds1(opt, -8);
+		nlopt_set_upper_bounds1(opt, 8);
+		nlopt_set_maxeval(opt, h->search->evaluations);
+		nlopt_optimize(opt, u, &best);
+		nlopt_destroy(opt);
 	}
 	point_of(h, u);
 	round_to_largest(h, bits);
@@ -194,12 +187,8 @@ struct candidate {
 	double mean, value;
 };
 
-static bool allowed(const struct hunt* h, const uint64_t* bits) {
-	return !gp_observed(h->g, bits) && !(h->search->forbidden && h->search->forbidden(h->search->user, bits));
-}
-
 static double mean_at(const struct gp* g, const uint64_t* bits) {
-	double mean = g->mean + trend_at(g, bits);
+	double mean = g->mean;
 	for (int j = 0; j < g->n; j++)
 		mean += g->table.value[cell_of(g, point(g, j), bits)] * g->alpha[j];
 	return mean;
@@ -211,9 +200,7 @@ static double mean_flipped(const struct gp* g, const int* cell, const uint64_t* 
 	const int step[2] = {g->stride, 1};
 	const int move[2] = {step[g->group[first]], step[g->group[second]]};
 	const unsigned was[2] = {has(bits, first), has(bits, second)};
-	double mean = g->mean + trend_at(g, bits) + (was[0] ? -1 : 1) * g->trend[first];
-	if (second != first)
-		mean += (was[1] ? -1 : 1) * g->trend[second];
+	double mean = g->mean;
 	for (int j = 0; j < g->n; j++) {
 		const uint64_t* z = point(g, j);
 		int at = cell[j] + (has(z, first) == was[0] ? move[0] : -move[0]);
@@ -292,7 +279,7 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 			memcpy(c.bits, from, (size_t)g->words * sizeof *from);
 			flip(c.bits, drop[a]);
 			flip(c.bits, take[b]);
-			if (allowed(h, c.bits))
+			if (!gp_observed(h->g, c.bits))
 				keep_best(list, &count, &c);
 		}
 	return count;
@@ -303,7 +290,7 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 static bool refine(struct hunt* h, const uint64_t* from, struct candidate* best) {
 	struct candidate list[BATCH], here = {.value = -INFINITY};
 	memcpy(here.bits, from, (size_t)h->g->words * sizeof *from);
-	bool found = allowed(h, from);
+	bool found = !gp_observed(h->g, from);
 	if (found) {
 		here.mean = mean_at(h->g, from);
 		judge(h, &here, 1);

@@ -8,9 +8,7 @@
  *
  * so that observations of one window share an error and compare among themselves; noise has the variance
  * given with the observation, plus a small jitter. The constant mean is profiled (its generalised least
- * squares estimate) unless fixed; a trend, a sum over the bits that are set, may be added to it (the mean
- * that another model has found), so that f has only to hold what the trend leaves. With h_g the number of
- * differing bits of group g, the kernels are
+ * squares estimate) unless fixed. With h_g the number of differing bits of group g, the kernels are
  *
  *     Matérn 5/2:          amplitude^2 (1 + √5 r + 5r²/3) exp(-√5 r),  r² = Σ h_g / length_g²
  *     exponential-Hamming: amplitude^2 exp(-Σ h_g / length_g)
@@ -55,9 +53,6 @@ struct gp_options {
 	enum gp_kernel kernel;
 	double jitter; /* variance added to every observation's, > 0 */
 	struct gp_hyper hyper;
-	/* Asked before each evaluation of gp_fit and gp_propose, which end early when it is true; NULL: never. */
-	bool (*cancelled)(void* user);
-	void* user;
 };
 
 struct gp;
@@ -74,13 +69,9 @@ int gp_count(const struct gp*);
 /* True when the point is among the observations. O(n). */
 bool gp_observed(const struct gp*, const uint64_t* bits);
 
-/* Posterior of mean, trend and f together at a point, without any window's offset or noise. O(n²). variance
+/* Posterior of mean and f together at a point, without any window's offset or noise. O(n²). variance
  * may be NULL (O(n) then). */
 void gp_predict(struct gp*, const uint64_t* bits, double* mean, double* variance);
-
-/* The trend from now on: trend (dims) by bit; NULL: none, as at the start. Observations are looked at again:
- * O(n²). */
-void gp_set_trend(struct gp*, const double* trend);
 
 struct gp_hyper gp_hyper(const struct gp*); /* mean: the one in use, profiled or fixed */
 /* Takes these and rebuilds: O(n³). */
@@ -103,9 +94,6 @@ struct gp_search {
 	int evaluations; /* each */
 	int rounds;      /* of swaps; >= 0 */
 	uint64_t seed;
-	/* Points that may not be proposed beside those observed; NULL: none. */
-	bool (*forbidden)(void* user, const uint64_t* bits);
-	void* user;
 };
 /* The unobserved point of `size` bits with the best acquisition that is found: NLopt on the relaxed cube with
  * the number of bits kept, rounding to the largest coordinates, then swaps on the discrete set, ranked by

@@ -42,7 +42,6 @@ struct gp {
 	double* work;      /* (BATCH + 4, capacity) */
 	double* histogram; /* (cells) */
 	double mean;       /* in use */
-	double trend[GP_MAX_DIMS];
 };
 
 /* kernel.c */
@@ -56,17 +55,6 @@ int kernel_power(enum gp_kernel);
 int cell_of(const struct gp*, const uint64_t* a, const uint64_t* b);
 static inline const uint64_t* point(const struct gp* g, int i) {
 	return g->bits + (size_t)i * (size_t)g->words;
-}
-/* The trend at a point. */
-static inline double trend_at(const struct gp* g, const uint64_t* bits) {
-	double sum = 0;
-	for (int w = 0; w < g->words; w++)
-		for (uint64_t rest = bits[w]; rest; rest &= rest - 1)
-			sum += g->trend[w * 64 + __builtin_ctzll(rest)];
-	return sum;
-}
-static inline bool is_cancelled(const struct gp* g) {
-	return g->option.cancelled && g->option.cancelled(g->option.user);
 }
 static inline bool same_window(const struct gp* g, int i, int j) {
 	return g->window[i] != 0 && g->window[i] == g->window[j];

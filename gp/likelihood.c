@@ -21,8 +21,7 @@ struct likelihood {
 	struct gp* g;
 	const int* chosen; /* (n) observations, or NULL: all */
 	int n;
-	nlopt_opt opt; /* while fitting */
-	double best;   /* the largest value so far, and where */
+	double best; /* the largest value so far, and where */
 	double best_x[GP_MAX_PARAMETERS];
 };
 
@@ -34,7 +33,7 @@ static double residuals(const struct likelihood* l, const struct gp_hyper* h, do
 	const size_t n = (size_t)l->n, capacity = (size_t)g->option.capacity;
 	double* one = g->work + capacity;
 	for (int i = 0; i < l->n; i++) {
-		a[i] = g->y[at(l, i)] - trend_at(g, point(g, at(l, i)));
+		a[i] = g->y[at(l, i)];
 		one[i] = 1;
 	}
 	gsl_matrix_view factor = square(g->scratch, l->n, g->option.capacity);
@@ -136,9 +135,7 @@ static double objective(unsigned n, const double* x, double* gradient, void* use
 	struct likelihood* l = user;
 	const struct gp_hyper h = hyper_from(l->g, x);
 	double value = 0, slope[GP_MAX_PARAMETERS] = {0};
-	if (is_cancelled(l->g))
-		nlopt_force_stop(l->opt);
-	const bool good = !is_cancelled(l->g) && evaluate(l, &h, &value, slope) == GP_OK && isfinite(value);
+	const bool good = evaluate(l, &h, &value, slope) == GP_OK && isfinite(value);
 	if (!good) {
 		value = WORST;
 		memset(slope, 0, sizeof slope);
@@ -162,18 +159,18 @@ static int spread(int n, int most, int* chosen) {
 
 /* From x; the best point seen is left in l, whatever the optimiser says of how it ended. */
 static bool maximise(struct likelihood* l, int evaluations, double* x) {
-	l->opt = nlopt_create(NLOPT_LD_LBFGS, (unsigned)gp_parameters(l->g));
-	if (!l->opt)
+	const nlopt_opt opt = nlopt_create(NLOPT_LD_LBFGS, (unsigned)gp_parameters(l->g));
+	if (!opt)
 		return false;
 	l->best = WORST;
-	nlopt_set_max_objective(l->opt, objective, l);
-	nlopt_set_lower_bounds1(l->opt, log(1e-3));
-	nlopt_set_upper_bounds1(l->opt, log(1e3));
-	nlopt_set_ftol_abs(l->opt, 1e-7);
-	nlopt_set_maxeval(l->opt, evaluations);
+	nlopt_set_max_objective(opt, objective, l);
+	nlopt_set_lower_bounds1(opt, log(1e-3));
+	nlopt_set_upper_bounds1(opt, log(1e3));
+	nlopt_set_ftol_abs(opt, 1e-7);
+	nlopt_set_maxeval(opt, evaluations);
 	double value = 0;
-	nlopt_optimize(l->opt, x, &value);
-	nlopt_destroy(l->opt);
+	nlopt_optimize(opt, x, &value);
+	nlopt_destroy(opt);
 	return l->best > WORST;
 }
 

@@ -178,10 +178,9 @@ static void solve(struct gp* g) {
 	gsl_blas_dtrsv(CblasLower, CblasTrans, CblasNonUnit, &l.matrix, &alpha.vector);
 }
 
-/* half_y = L⁻¹ (y - trend) */
+/* half_y = L⁻¹ y */
 static void halve_y(struct gp* g) {
-	for (int i = 0; i < g->n; i++)
-		g->half_y[i] = g->y[i] - trend_at(g, point(g, i));
+	memcpy(g->half_y, g->y, (size_t)g->n * sizeof *g->y);
 	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
 	gsl_vector_view y = gsl_vector_view_array(g->half_y, (size_t)g->n);
 	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &y.vector);
@@ -214,7 +213,7 @@ static bool grow(struct gp* g) {
 	for (int j = 0; j < n; j++)
 		row[j] = covariance(g, &g->table, g->hyper.window, n, j);
 	const double own = covariance(g, &g->table, g->hyper.window, n, n) + g->variance[n] + g->jitter;
-	double used = 0, y = g->y[n] - trend_at(g, point(g, n)), one = 1;
+	double used = 0, y = g->y[n], one = 1;
 	if (n > 0) {
 		const size_t size = (size_t)n;
 		gsl_matrix_view l = square(g->factor, n, g->option.capacity);
@@ -277,15 +276,6 @@ enum gp_result gp_forget(struct gp* g, int keep) {
 	return rebuild(g);
 }
 
-void gp_set_trend(struct gp* g, const double* trend) {
-	for (int i = 0; i < g->option.dims; i++)
-		g->trend[i] = trend ? trend[i] : 0;
-	if (g->n == 0)
-		return;
-	halve_y(g);
-	solve(g);
-}
-
 struct gp_hyper gp_hyper(const struct gp* g) {
 	struct gp_hyper hyper = g->hyper;
 	hyper.mean = g->mean;
@@ -310,7 +300,7 @@ enum gp_result gp_set_hyper(struct gp* g, const struct gp_hyper* h) {
 /* ---- predictions -------------------------------------------------------------------------- */
 
 void gp_predict(struct gp* g, const uint64_t* bits, double* mean, double* variance) {
-	*mean = g->mean + trend_at(g, bits);
+	*mean = g->mean;
 	double* k = g->work;
 	for (int i = 0; i < g->n; i++) {
 		k[i] = g->table.value[cell_of(g, point(g, i), bits)];

@@ -17,20 +17,16 @@ static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
 /* Rounding takes this share of a sub-layer's output's square with 4 bits, and four times as much with each
- * bit less; so much is that known, for all and for each sub-layer (tiny-tasks-20l: 8 bits leave 0.996 of the
- * tokens right, 4 bits 0.950, 3 bits 0.891). The head is no sub-layer: its copy has 8 bits and is nearly
- * right. */
-static const double ROUNDING = 0.01, ROUNDING_SD = 0.7, ROUNDING_OWN_SD = 1;
-static const double HEAD = 1e-5;
+ * bit less; so much is that known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950, 3
+ * bits 0.891). */
+static const double ROUNDING = 0.01, ROUNDING_SD = 0.7;
 
-static void begin(struct belief* b, double* mean, double* sd, double scale_sd) {
-	if (b->bits > b->dims) {
-		mean[b->bits - 1] = HEAD;
-		sd[b->bits - 1] = HEAD;
-	}
+/* sd (bits): the last one, of rounding, is set here. */
+static void begin(struct belief* b, const double* mean, double* sd, double scale_sd) {
+	if (b->bits > b->dims)
+		sd[b->dims] = ROUNDING_SD * mean[b->dims];
 	linear_begin(b->linear,
-	             &(struct linear_prior){
-	                 .mean = mean, .sd = sd, .split = b->dims, .scale_sd = {scale_sd, ROUNDING_SD}});
+	             &(struct linear_prior){.mean = mean, .sd = sd, .split = b->dims, .scale_sd = {scale_sd, 0}});
 }
 
 /* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
@@ -38,10 +34,11 @@ static void begin(struct belief* b, double* mean, double* sd, double scale_sd) {
 static void uninformed(struct belief* b, int size) {
 	double mean[MAX_BITS], sd[MAX_BITS];
 	const double each = size > 0 ? size : 1;
-	for (int i = 0; i < b->bits; i++) {
-		mean[i] = i < b->dims ? 0.15 / each : b->rounding * 0.15 / each;
-		sd[i] = i < b->dims ? 0.1 / sqrt(each) : ROUNDING_OWN_SD * mean[i];
+	for (int i = 0; i < b->dims; i++) {
+		mean[i] = 0.15 / each;
+		sd[i] = 0.1 / sqrt(each);
 	}
+	mean[b->dims] = b->rounding * b->dims * 0.15 / each;
 	begin(b, mean, sd, 0.7);
 }
 
@@ -50,9 +47,8 @@ static void uninformed(struct belief* b, int size) {
 static const double ALONE[2] = {0, 1.5}, INFORMED[2] = {0.8, 0.6};
 
 bool belief_open(struct belief* b, int dims, int copy_bits, int size, uint64_t seed) {
-	*b = (struct belief){.dims = dims,
-	                     .bits = copy_bits > 0 ? 2 * dims + 5 : dims,
-	                     .rounding = ROUNDING * pow(4, 4 - copy_bits)};
+	*b = (struct belief){
+	    .dims = dims, .bits = copy_bits > 0 ? dims + 1 : dims, .rounding = ROUNDING * pow(4, 4 - copy_bits)};
 	calibration_open(&b->link, ALONE[0], ALONE[1]);
 	b->linear = linear_open(&(struct linear_options){.dims = b->bits,
 	                                                 .members = BELIEF_DRAWS,
@@ -72,15 +68,14 @@ void belief_close(struct belief* b) {
 }
 
 void belief_inform(struct belief* b, const double* influence) {
-	double mean = 0, sd[MAX_BITS];
+	double sum = 0, sd[MAX_BITS];
 	for (int i = 0; i < b->dims; i++)
-		mean += (b->influence[i] = SCALE * influence[i + 2]) / b->dims;
+		sum += b->influence[i] = SCALE * influence[i + 2];
 	for (int i = 0; i < b->dims; i++)
-		sd[i] = OWN_SD * b->influence[i] + 0.1 * mean + 1e-6;
-	for (int i = b->dims; i < b->bits - 1; i++) {
-		b->influence[i] = b->rounding * SCALE * influence[i - b->dims];
-		sd[i] = ROUNDING_OWN_SD * b->influence[i] + 0.1 * b->rounding * mean + 1e-9;
-	}
+		sd[i] = OWN_SD * b->influence[i] + 0.1 * sum / b->dims + 1e-6;
+	for (int i = 0; i < 4; i++)
+		sum += SCALE * influence[i < 2 ? i : b->dims + i];
+	b->influence[b->dims] = b->rounding * sum + 1e-9;
 	b->informed = true;
 	calibration_open(&b->link, INFORMED[0], INFORMED[1]);
 	begin(b, b->influence, sd, SCALE_SD);
@@ -206,19 +201,19 @@ static double window_share(const struct belief* b, double sum, bool measured) {
 	return measured ? sum : EASE_SD / WINDOW_SD / slope_at(b, sum);
 }
 
-double belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
-                  struct evidence* own, double* variance) {
+void belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
+                struct evidence* own) {
 	const bool measured = s->distance >= 0 && isfinite(s->distance);
 	const double sum = damage_of(b, v), share = window_share(b, sum, measured);
 	const double shift = here ? share * linear_offset(b->linear) : 0, expected = fmax(LEAST, sum + shift);
-	const double damage = damage_seen(b, expected, s, here, variance);
-	learn_damage(b, v, damage, *variance + SUM_SD * SUM_SD * sum * sum, share, here);
-	const double weight = 1 / (*variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
+	double variance;
+	const double damage = damage_seen(b, expected, s, here, &variance);
+	learn_damage(b, v, damage, variance + SUM_SD * SUM_SD * sum * sum, share, here);
+	const double weight = 1 / (variance + (here ? 0.25 : 1) * WINDOW_SD * WINDOW_SD * share * share);
 	own->damage += (damage - shift) * weight;
 	own->damage_weight += weight;
 	own->scores++;
 	see_excess(b, calibration_matchness(&b->link, measured ? s->distance : expected), measured, s, here, own);
-	return damage - shift;
 }
 
 void belief_see_draft(struct evidence* own, double accepted, double trials) {

@@ -33,7 +33,7 @@ struct evidence {
 };
 
 struct belief {
-	int dims, bits;              /* skippable sub-layers; of a vector: dims without a low-bit copy */
+	int dims, bits;              /* skippable sub-layers; of a vector: one more where there is a copy */
 	double rounding;             /* damage of rounding over that of skipping, before any was measured */
 	struct linear_model* linear; /* damage by bit */
 	struct calibration link;
@@ -47,7 +47,7 @@ struct belief {
 enum { BELIEF_DRAWS = 24 };
 
 /* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
- * two thirds. copy_bits: of the low-bit copy that some sub-layers may run with; 0: there is none. False on no
+ * two thirds. copy_bits: of the low-bit copy that drafts may run with; 0: there is none. False on no
  * memory; close in any case. */
 bool belief_open(struct belief*, int dims, int copy_bits, int size, uint64_t seed);
 void belief_close(struct belief*);
@@ -63,9 +63,7 @@ double belief_together(const struct belief*, int i, int j);
 double belief_spans(const struct belief*, const struct vector*);
 void belief_window(struct belief*); /* the next scores `here` are of a new window */
 /* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */
-/* Returns the damage seen, less the window's share, and the variance of that. */
-double belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own,
-                  double* variance);
+void belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own);
 void belief_see_draft(struct evidence* own, double accepted, double trials);
 
 /* The matchness to expect of a mask; own may be NULL. In [0, 1]. */

@@ -146,8 +146,7 @@ static struct search* open_search(const struct session* s, struct error* error) 
 	                  : o->skip_ratio > 0 ? o->skip_ratio
 	                                      : published,
 	    .skip_cost = by_cost ? o->skip_cost : 0,
-	    /* a process would never be asked: removal always answers (search_propose.c) */
-	    .bayes_interval = o->published ? o->bayes_interval : 0,
+	    .bayes_interval = o->bayes_interval,
 	    .max_steps = o->max_steps,
 	    .patience = o->patience,
 	    .max_matchness = o->max_matchness,
@@ -281,15 +280,13 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 	if (!o)
 		return NULL;
 	struct search* const until_now = o->search;
-	double foreground, background;
-	search_seconds(other, &foreground, &background);
 	const struct influence known = o->influence;
 	o->influence = *influence;
 	*influence = known;
 	o->influence_told = 0;
 	spans_forget(&o->spans);
 	o->search = other;
-	o->search_host = foreground + background / s->engine->backend->threads(s->engine->backend);
+	o->search_host = search_seconds(other);
 	s->mask = search_best(other, &s->matchness);
 	o->window.size = 0;
 	plan_new_mask(s);

@@ -1,7 +1,28 @@
 /* Uniform proposals, a Bayesian one now and then, the best raw score: published.h. */
 #include "optimizer/published.h"
 
+#include <math.h>
+
 #include "optimizer/random_mask.h"
+
+enum { FIT_FIRST = 32, FIT_EVALUATIONS = 16, FIT_MOST = 512, MAX_OBSERVATIONS = 1024 };
+
+static struct gp* open_process(const struct search_options* o, int dims, int capacity) {
+	const bool hamming = o->kernel == SEARCH_HAMMING;
+	/* Half of the cube away is one length away, to begin with. */
+	const double length = hamming ? 0.5 * dims : sqrt(0.5 * dims);
+	uint8_t kind[MAX_DIMS];
+	for (int i = 0; i < dims; i++)
+		kind[i] = i & 1;
+	return gp_open(&(struct gp_options){
+	    .dims = dims,
+	    .group = kind,
+	    .capacity = capacity,
+	    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
+	    .jitter = 1e-6,
+	    .hyper = {.amplitude = 0.2, .length = {length, length}, .window = 0.05},
+	});
+}
 
 bool published_open(struct published* p, const struct search_options* o, int dims, int size,
                     const struct vector* start) {
@@ -9,26 +30,58 @@ bool published_open(struct published* p, const struct search_options* o, int dim
 	                        .size = size,
 	                        .interval = o->bayes_interval,
 	                        .random = {o->seed},
+	                        .capacity =
+	                            o->max_steps < MAX_OBSERVATIONS - 64 ? o->max_steps + 64 : MAX_OBSERVATIONS,
+	                        .next_fit = FIT_FIRST,
+	                        .kappa = o->kappa,
+	                        .acquisition = o->acquisition == SEARCH_EI ? GP_EI : GP_UCB,
 	                        .best = *start,
 	                        .best_score = -1};
 	if (p->interval > 0)
-		p->bayes = bayes_open(o, dims);
-	return p->interval == 0 || p->bayes;
+		p->gp = open_process(o, dims, p->capacity);
+	return p->interval == 0 || p->gp;
 }
 
-void published_close(struct published* p) { bayes_close(p->bayes); }
+void published_close(struct published* p) { gp_close(p->gp); }
+
+/* At 32, 64, 128… observations: the factor is rebuilt only then. */
+static void fit_when_due(struct published* p) {
+	if (gp_count(p->gp) < p->next_fit)
+		return;
+	gp_fit(p->gp, FIT_EVALUATIONS, FIT_MOST);
+	while (p->next_fit <= gp_count(p->gp))
+		p->next_fit *= 2;
+}
+
+static bool propose_bayes(struct published* p, struct vector* out) {
+	const struct gp_search how = {.size = p->size,
+	                              .acquisition = p->acquisition,
+	                              .kappa = p->kappa,
+	                              .starts = 3,
+	                              .evaluations = 6,
+	                              .rounds = 3,
+	                              .seed = gp_random_bits(&p->random)};
+	fit_when_due(p);
+	*out = (struct vector){{0}};
+	return gp_propose(p->gp, &how, out->word) == GP_OK;
+}
 
 bool published_propose(struct published* p, struct vector* out) {
-	if (p->bayes && (p->steps + 1) % p->interval == 0) {
-		bayes_want(p->bayes, p->size, NULL, gp_random_bits(&p->random));
-		if (bayes_take(p->bayes, out))
-			return true;
-	}
+	if (p->gp && (p->steps + 1) % p->interval == 0 && propose_bayes(p, out))
+		return true;
 	random_mask(&p->random, p->dims, p->size, out);
 	return false;
 }
 
 /* The published process is told raw scores as if they had no noise to speak of (alpha = 1e-6). */
+static void tell_process(struct published* p, const struct vector* v, double score) {
+	if (gp_count(p->gp) == p->capacity) {
+		gp_forget(p->gp, p->capacity - p->capacity / 4);
+		p->next_fit = p->capacity;
+	}
+	gp_add(p->gp, v->word, score, 1e-6, 0);
+}
+
 void published_observe(struct published* p, const struct vector* v, int matches, int rows) {
 	const double score = (double)matches / rows;
 	p->steps++;
@@ -37,6 +90,6 @@ void published_observe(struct published* p, const struct vector* v, int matches,
 		p->best_score = score;
 		p->improved_at = p->steps;
 	}
-	if (p->bayes)
-		bayes_observe(p->bayes, v, score, 1e-6, 0);
+	if (p->gp)
+		tell_process(p, v, score);
 }

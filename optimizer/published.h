@@ -7,13 +7,18 @@
 #ifndef SWIFTLET_OPTIMIZER_PUBLISHED_H
 #define SWIFTLET_OPTIMIZER_PUBLISHED_H
 
+#include "gp/gp.h"
 #include "gp/random.h"
-#include "optimizer/bayes.h"
+#include "optimizer/search_options.h"
+#include "optimizer/vector.h"
 
 struct published {
 	int dims, size, interval; /* interval 0: never Bayesian */
 	struct gp_random random;
-	struct bayes* bayes;
+	struct gp* gp; /* NULL: never Bayesian */
+	int capacity, next_fit;
+	double kappa;
+	enum gp_acquisition acquisition;
 	struct vector best;
 	double best_score; /* negative before any */
 	int steps, improved_at;

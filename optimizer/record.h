@@ -17,6 +17,7 @@ struct entry {
 	double above_incumbent, log_probability;
 	int compared;
 	bool may_draft;      /* it is no mere trial on the way to another */
+	bool equal;          /* a first guess: nothing speaks for another one */
 	int above;           /* windows that scored it in full and over max_matchness */
 	int64_t last_window; /* 0: none */
 	int last_matches, last_rows;

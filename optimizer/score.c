@@ -118,10 +118,7 @@ static void move_window(struct optimizer* o) {
 /* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
 static void charge_search(struct optimizer* o) {
 	struct session* s = o->session;
-	double foreground, background;
-	search_seconds(o->search, &foreground, &background);
-	const struct backend* backend = s->engine->backend;
-	const double used = foreground + background / backend->threads(backend);
+	const double used = search_seconds(o->search);
 	const double seconds = used - o->search_host, plain = cost_plain_seconds(&s->engine->cost);
 	o->search_host = used;
 	if (s->phase == PHASE_IDLE)

@@ -2,16 +2,19 @@
  *
  * Noise rules it: a window of 32 trials has a standard error of some 0.04 near the top. So the mask that
  * drafts is the one with the best posterior mean (optimizer/belief.h), which has every score and every draft
- * in it, where costs count as the speed-up that follows from it (search_value.c). Proposals are draws from
- * the same posterior, with a Bayesian one now and then (search_propose.c); at a window move the incumbent and
- * the three runners-up are scored again, and the search is confirmed by its windows one by one and together
- * (search_incumbent.c). */
+ * in it, where costs count as the speed-up that follows from it (search_value.c). Proposals come by removal
+ * or, where no spans are known, as draws from the same posterior (search_propose.c); at a window move the
+ * incumbent and the three runners-up are scored again, and the search is confirmed by its windows one by one
+ * and together (search_incumbent.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "optimizer/search_state.h"
+
+/* Spans that are scored before anything else. */
+enum { GUESSES = 1 };
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
@@ -83,9 +86,7 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
-	if (o->published)
-		return published_open(&s->published, o, s->dims, s->size, &start);
-	return o->bayes_interval == 0 || (s->bayes = bayes_open(o, s->dims));
+	return !o->published || published_open(&s->published, o, s->dims, s->size, &start);
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {
@@ -115,7 +116,6 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 void search_close(struct search* s) {
 	if (!s)
 		return;
-	bayes_close(s->bayes);
 	published_close(&s->published);
 	record_close(&s->record);
 	belief_close(&s->belief);
@@ -174,19 +174,12 @@ static int learn(struct search* s, const struct vector* v, const struct score* s
 	if (s->record.observations <= before)
 		s->waiting = 0;
 	struct entry* e = &s->record.entry[index];
-	double variance;
-	const double damage = belief_see(&s->belief, v, score, here, &e->own, &variance);
+	belief_see(&s->belief, v, score, here, &e->own);
 	e->matches += score->matches;
 	e->rows += score->rows;
 	if (index == s->incumbent && !s->pending && score->window != s->chosen_on) {
 		s->unseen_matches += score->matches;
 		s->unseen_rows += score->rows;
-	}
-	if (s->bayes) {
-		const struct vector skips = vector_skips(v, s->dims);
-		const double rounding =
-		    linear_mean(s->belief.linear, v->word) - linear_mean(s->belief.linear, skips.word);
-		bayes_observe(s->bayes, &skips, rounding - damage, variance, score->window);
 	}
 	if (here && score->rows == s->window_size)
 		note_window(s, e, score);
@@ -234,6 +227,8 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		}
 		if (p->kind != PROPOSAL_REMOVAL)
 			s->record.entry[index].may_draft = true;
+		if (p->kind == PROPOSAL_START)
+			s->record.entry[index].equal = true;
 		if (!step && s->waiting > 0 && s->wait[s->waiting - 1] == index)
 			s->waiting--;
 		if (s->pending && index == s->incumbent) {
@@ -291,8 +286,7 @@ static void replay(struct search* s) {
 			belief_window(&s->belief);
 			window = o->score.window;
 		}
-		double variance;
-		belief_see(&s->belief, &e->bits, &o->score, o->score.window != 0, &e->own, &variance);
+		belief_see(&s->belief, &e->bits, &o->score, o->score.window != 0, &e->own);
 	}
 	if (window != s->window)
 		belief_window(&s->belief);
@@ -302,15 +296,31 @@ static void replay(struct search* s) {
  * it. */
 static bool is_guess(const struct search* s) { return s->pending && !s->given && s->state == SEARCH_RUNNING; }
 
+static void suggest(struct search* s, const struct vector* v) {
+	drop_suggestion(s, v);
+	if (s->suggestions < MAX_SUGGESTIONS)
+		s->suggestion[s->suggestions++] = *v;
+}
+
+/* What is known before any score places the incumbent, and beside it what is to be scored with it. */
+static void guess(struct search* s) {
+	struct vector v[MAX_SPANS];
+	const int n = value_first_guesses(s, GUESSES, v);
+	if (s->pending && vector_equal(&v[0], &search_incumbent(s)->bits))
+		return;
+	incumbent_place(s, &v[0]);
+	s->suggestions = 0;
+	for (int i = 1; i < n; i++)
+		suggest(s, &v[i]);
+}
+
 /* Under a new prior. */
 static void weigh_again(struct search* s) {
 	replay(s);
-	if (is_guess(s)) {
-		const struct vector v = value_first_guess(s);
-		incumbent_place(s, &v);
-	} else {
+	if (is_guess(s))
+		guess(s);
+	else
 		incumbent_compare(s, false);
-	}
 	s->hopeless = !value_hopes(s);
 }
 
@@ -324,8 +334,6 @@ void search_set_influence(struct search* s, const double* influence, double rows
 		return;
 	const double began = now(s);
 	belief_inform(&s->belief, influence);
-	if (s->bayes)
-		bayes_inform(s->bayes, influence + 2);
 	weigh_again(s);
 	s->seconds += now(s) - began;
 }
@@ -348,18 +356,11 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 
 /* ---- the best, and what comes from outside ------------------------------------------------ */
 
-/* A mask that was given stays as it was, with what it says of a copy that is not there yet. */
-static bool runs_as_asked(const struct search* s, const struct vector* v) {
-	struct vector asked;
-	return s->given && !copied_any(&s->copied) && vector_of(&s->asked, &s->copied, s->dims, &asked) &&
-	       vector_equal(&asked, v);
-}
-
 struct mask search_best(const struct search* s, double* matchness) {
 	if (matchness)
 		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
 	const struct vector* best = s->option.published ? &s->published.best : &search_incumbent(s)->bits;
-	return runs_as_asked(s, best) ? s->asked : mask_of(best, &s->copied, s->dims);
+	return incumbent_mask(s, best);
 }
 
 double search_chosen_by(const struct search* s) {
@@ -401,12 +402,6 @@ void search_adopt(struct search* s, const struct mask* mask) {
 		incumbent_place(s, &v);
 }
 
-static void suggest(struct search* s, const struct vector* v) {
-	drop_suggestion(s, v);
-	if (s->suggestions < MAX_SUGGESTIONS)
-		s->suggestion[s->suggestions++] = *v;
-}
-
 void search_suggest(struct search* s, const struct mask* mask) {
 	struct vector v;
 	if (!s->option.published && vector_of(mask, &s->copied, s->dims, &v))
@@ -422,7 +417,7 @@ void search_take_copy(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
 	if (s->option.copy_bits == 0 || s->option.published || copied_any(&s->copied))
 		return;
-	const bool asked = runs_as_asked(s, &v), free = s->pending && !s->given;
+	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
 	double damage[MAX_BITS];
 	s->copied = s->planned;
 	s->hopeless = !value_hopes(s);
@@ -460,9 +455,7 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
 	if (is_guess(s) && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
-		const struct vector v = value_first_guess(s);
-		if (!vector_equal(&v, &search_incumbent(s)->bits))
-			incumbent_place(s, &v);
+		guess(s);
 	} else {
 		incumbent_compare(s, false);
 	}
@@ -487,19 +480,4 @@ double search_skip_ratio(const struct search* s) {
 	           : s->option.skip_ratio;
 }
 
-void search_seconds(const struct search* s, double* foreground, double* background) {
-	if (foreground)
-		*foreground = s->seconds;
-	if (background)
-		*background = s->bayes ? bayes_seconds(s->bayes) : 0;
-}
-
-void search_each(const struct search* s,
-                 void (*visit)(void* user, const struct mask*, int matches, int rows, int64_t window),
-                 void* user) {
-	for (int i = 0; i < s->record.observations; i++) {
-		const struct observation* o = &s->record.observation[i];
-		const struct mask mask = mask_of(&s->record.entry[o->entry].bits, &s->copied, s->dims);
-		visit(user, &mask, o->score.matches, o->score.rows, o->score.window);
-	}
-}
+double search_seconds(const struct search* s) { return s->seconds; }

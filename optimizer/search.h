@@ -2,11 +2,10 @@
  *
  * SWIFT section 4.1: the set of sub-layers to skip is found by random search, with a proposal of
  * Bayesian optimization (gp/) every `bayes_interval` steps (Eq. 2), scored by matchness (Eq. 4) on text
- * the model has just generated. So it is as published, and for runtimes that tell no spans; where spans are
- * known, as in sessions by default, masks come by greedy removal (search_removal.c) and no proposal is
- * Bayesian. This file knows masks and scores only: it runs no model, and serves any runtime that can score a
- * mask (streams/ offers it over HTTP). The state is carried from window to window and from instance to
- * instance. */
+ * the model has just generated. So it is as published (published.h). By default masks come by greedy removal
+ * (search_removal.c), or where no spans are known, by draws from a linear model's posterior. This file knows
+ * masks and scores only: it runs no model, and serves any runtime that can score a mask (streams/ offers it
+ * over HTTP). The state is carried from window to window and from instance to instance. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_H
 #define SWIFTLET_OPTIMIZER_SEARCH_H
 
@@ -116,12 +115,7 @@ bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*); /* of proposals now: r as set, or that of the best mask */
-/* Seconds spent here outside any model pass, on the caller's thread and on the background one. */
-void search_seconds(const struct search*, double* foreground, double* background);
-
-/* For storing and taking up again: visits every observation, oldest first. */
-void search_each(const struct search*,
-                 void (*visit)(void* user, const struct mask*, int matches, int rows, int64_t window),
-                 void* user);
+/* Seconds spent here outside any model pass. */
+double search_seconds(const struct search*);
 
 #endif

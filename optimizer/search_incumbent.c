@@ -29,6 +29,15 @@ void incumbent_place(struct search* s, const struct vector* v) {
 	s->waiting = 0;
 }
 
+bool incumbent_runs_as_asked(const struct search* s, const struct vector* v) {
+	struct vector asked;
+	return s->given && vector_of(&s->asked, &s->copied, s->dims, &asked) && vector_equal(&asked, v);
+}
+
+struct mask incumbent_mask(const struct search* s, const struct vector* v) {
+	return incumbent_runs_as_asked(s, v) ? s->asked : mask_of(v, &s->copied, s->dims);
+}
+
 bool incumbent_scored_here(const struct search* s, int entry) {
 	const struct entry* e = &s->record.entry[entry];
 	return e->last_window == s->window && e->last_rows == s->window_size;
@@ -65,11 +74,11 @@ void incumbent_weigh(struct search* s, int entry, double log_probability) {
 /* Less what luck may have done, where it has to be proven: of masks that have to be priced, one standard
  * error of their hits. */
 static double worth(const struct search* s, const struct entry* e, bool prove) {
-	const bool proven = !prove || e == search_incumbent(s);
+	const bool proven = !prove || e->equal || e == search_incumbent(s);
 	if (search_ranks(s)) {
 		if (e == search_incumbent(s))
 			return s->standing;
-		const double luck = prove ? PROVEN / sqrt(e->compared) : 0;
+		const double luck = prove && !e->equal ? PROVEN / sqrt(e->compared) : 0;
 		return e->compared > 0 ? e->above_incumbent / e->compared - luck : -INFINITY;
 	}
 	if (!search_removes(s) || proven || e->rows == 0)

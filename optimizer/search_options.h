@@ -16,7 +16,9 @@ struct search_options {
 	/* Share of a plain step's cost that a mask saves at least, where costs are known; 0: by ratio or price.
 	 */
 	double skip_cost;
-	int bayes_interval;   /* beta: step o is Bayesian when o % beta == 0; 0 = random search only */
+	/* beta: as published step o is Bayesian when o % beta == 0. 0: uniformly random proposals only, where no
+	 * spans are known. */
+	int bayes_interval;
 	int max_steps;        /* S */
 	int patience;         /* steps without improvement */
 	double max_matchness; /* stop above it ... */
@@ -26,9 +28,6 @@ struct search_options {
 	enum search_kernel kernel;
 	double kappa;
 	uint64_t seed;
-	/* Fits and Bayesian proposals run on a low-priority thread; until one is ready, random proposals
-	 * take its place. False: they run inside search_propose, and everything repeats. */
-	bool background;
 	/* Seconds, for what the search itself takes; NULL: the monotonic clock. */
 	double (*clock)(void* user);
 	void* clock_user;

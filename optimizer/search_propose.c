@@ -1,5 +1,5 @@
 /* Which mask is scored next: one that waits for its score, one that removal tries, where no spans
- * are known a draw from the posterior or a Bayesian proposal, or as published. */
+ * are known a draw from the posterior, or as published. */
 #include "optimizer/search_state.h"
 
 #include <math.h>
@@ -111,24 +111,14 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
                  const struct vector* v) {
 	p->kind = kind;
 	p->step = search_is_step(kind) ? s->steps + 1 : 0;
-	p->mask = mask_of(v, &s->copied, s->dims);
+	p->mask = incumbent_mask(s, v);
 	p->log_probability = NAN;
 	p->needed = p->step && kind != PROPOSAL_REMOVAL && !s->option.published ? needed_for(s, v) : 0;
 	return true;
 }
 
-/* The process has the linear model's sum as its prior mean, and holds what that leaves: interactions. */
-static void want_bayes(struct search* s) {
-	double trend[MAX_BITS];
-	linear_weights(s->belief.linear, trend);
-	for (int i = 0; i < s->dims; i++)
-		trend[i] = -trend[i];
-	bayes_want(s->bayes, present_size(s), trend, gp_random_bits(&s->random));
-}
-
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
-	const int interval = s->option.bayes_interval, step = s->steps + 1;
 	/* where windows may not cost what they like there is nothing to propose: removal compares proposals by
 	 * all rows of a window, which is more than a budget pays for */
 	if (search_ranks(s) && s->sparing)
@@ -137,13 +127,6 @@ static bool propose_step(struct search* s, struct proposal* p) {
 		const bool found = removal_propose(s, &v);
 		round_rest(s, &v);
 		return found && fill(s, p, PROPOSAL_REMOVAL, &v);
-	}
-	if (s->bayes && step % interval == 0)
-		want_bayes(s);
-	if (s->bayes && bayes_take(s->bayes, &v)) {
-		round_rest(s, &v);
-		if (make_new(s, &v))
-			return fill(s, p, PROPOSAL_BAYES, &v);
 	}
 	if (propose_random(s, &v))
 		return fill(s, p, PROPOSAL_RANDOM, &v);

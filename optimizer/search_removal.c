@@ -65,7 +65,7 @@ static void begin(struct search* s) {
 	}
 	/* 5 % have room to grow into any; where the size is free, the best may be smaller */
 	if (!(s->free_size && value_by_speedup(s)))
-		r->mask = value_best_span(s, influence, FIRST_SHARE);
+		value_best_spans(s, influence, FIRST_SHARE, 1, &r->mask);
 	removal_window(r);
 }
 

@@ -6,12 +6,11 @@
 #define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 
 #include "gp/random.h"
-#include "optimizer/bayes.h"
 #include "optimizer/published.h"
 #include "optimizer/record.h"
 #include "optimizer/search.h"
 
-enum { MAX_SUGGESTIONS = 8, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1 };
+enum { MAX_SPANS = 12, MAX_SUGGESTIONS = MAX_SPANS, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1 };
 
 /* Where greedy removal stands. */
 struct removal {
@@ -34,7 +33,6 @@ struct search {
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
-	struct bayes* bayes;
 	struct published published;
 	struct removal removal;
 	double standing,
@@ -91,16 +89,17 @@ double value_of(const struct search*, const struct vector*, double matchness);
 /* The matchness to expect of a mask with its own scores, and what to count on from it in the objective. */
 double value_matchness(const struct search*, const struct entry*);
 double value_expected(const struct search*, const struct entry*);
-/* The span of least damage, by damage of single sub-layers (dims) and what neighbours together do beside it:
- * of the size or the share of cost saved (0: of the search's own), or where these are free the one that pays
- * most. */
-struct vector value_best_span(const struct search*, const double* damage, double share);
+/* The spans of least damage, the least first, by damage of single sub-layers (dims) and what neighbours
+ * together do beside it, each with another beginning: of the size or the share of cost saved (0: of the
+ * search's own), or where these are free the ones that pay most. At most MAX_SPANS; how many there are. */
+int value_best_spans(const struct search*, const double* damage, double share, int most, struct vector* out);
 /* Whether that much is saved, or that many are left out. */
 bool value_enough(const struct search*, const struct vector*);
 /* The sub-layers of least damage (bits), or of least damage for what skipping them saves: exactly
  * s->size of them skipped, or where the size is free as many as pay. */
 struct vector value_best(const struct search*, const double* damage);
-/* The best by influence, or without it by what scores have said. */
+/* The best by influence, or without it by what scores have said; of spans as many as are asked for. */
+int value_first_guesses(const struct search*, int most, struct vector* out);
 struct vector value_first_guess(const struct search*);
 /* Of what is not skipped all that a copy makes cheaper runs low, where that pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);
@@ -122,6 +121,10 @@ void removal_see(struct search*, const struct vector*, double log_probability);
 /* search_incumbent.c */
 /* Puts a mask there that is to be scored next. */
 void incumbent_place(struct search*, const struct vector*);
+/* A mask that was given stays as it was, with what it says of a copy, sub-layer by sub-layer. */
+bool incumbent_runs_as_asked(const struct search*, const struct vector*);
+/* The mask that runs so. */
+struct mask incumbent_mask(const struct search*, const struct vector*);
 /* A mask was scored in full on this window, with the mean log-probability that it gives to the text. */
 void incumbent_weigh(struct search*, int entry, double log_probability);
 /* The best posterior mean drafts, or of given size the best beside the incumbent on the same windows. `step`:

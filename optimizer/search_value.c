@@ -14,16 +14,20 @@ bool value_by_speedup(const struct search* s) {
 	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
 }
 
+/* Of one of all sub-layers. */
+static double sub_layer_cost(const struct search* s, int i, bool low) {
+	if (low && copied_has(&s->copied, i))
+		return i & 1 ? s->cost.low_mlp : s->cost.low_attention;
+	return i & 1 ? s->cost.mlp : s->cost.attention;
+}
+
 /* c: the cost of a draft step by its states. */
 static double value_cost(const struct search* s, const struct vector* v) {
-	const struct search_costs* cost = &s->cost;
-	double c = vector_has(v, vector_head_bit(s->dims)) ? cost->low_fixed : cost->fixed;
-	for (int i = 0; i < s->dims + 4; i++) {
-		if (i >= 2 && i < s->dims + 2 && vector_has(v, i - 2))
-			continue;
-		const bool low = vector_has(v, vector_low_bit(i, s->dims));
-		c += i & 1 ? (low ? cost->low_mlp : cost->mlp) : low ? cost->low_attention : cost->attention;
-	}
+	const bool low = vector_has(v, s->dims);
+	double c = low && s->copied.head ? s->cost.low_fixed : s->cost.fixed;
+	for (int i = 0; i < s->dims + 4; i++)
+		if (i < 2 || i >= s->dims + 2 || !vector_has(v, i - 2))
+			c += sub_layer_cost(s, i, low);
 	return c;
 }
 
@@ -96,37 +100,55 @@ bool value_enough(const struct search* s, const struct vector* v) {
 	return by_cost(s) ? value_saved(s, v) >= s->option.skip_cost - 1e-9 : vector_count(v, s->dims) >= s->size;
 }
 
-struct vector value_best_span(const struct search* s, const double* damage, double share) {
+/* The best span from sub-layer `i` on: its end, or where none saves enough -1; its value. */
+static int best_end(const struct search* s, const double* damage, double share, int i, double* value) {
 	const bool any = share == 0 && s->free_size && value_by_speedup(s);
 	const double most = any ? value_size(s, MOST_RATIO[s->record.observations > 0]) : s->dims;
 	const double wanted = share > 0 ? share : s->option.skip_cost;
-	double best = -INFINITY;
-	int from = 0, to = 0;
-	for (int i = 0; i < s->dims; i++) {
-		double sum = 0, gone = 0;
-		for (int j = i + 1; j <= s->dims && j - i <= most; j++) {
-			sum += damage[j - 1];
-			gone += value_saves(s, j - 1);
-			const bool enough = any || (wanted > 0 ? gone >= wanted - 1e-9 : j - i >= s->size);
-			if (!enough)
-				continue;
-			const double all = belief_together(&s->belief, i, j) * sum;
-			const double alpha =
-			    any ? cautious(calibration_matchness(&s->belief.link, all), s->record.observations) : 0;
-			const double value = any ? speedup_of(&s->cost, 1 - gone, alpha) + 1e-6 * alpha : -all;
-			if (value > best) {
-				best = value;
-				from = i;
-				to = j;
-			}
-			if (!any)
-				break;
+	const struct vector none = {{0}};
+	const double full = value_cost(s, &none);
+	double sum = 0, gone = 0;
+	int end = -1;
+	*value = -INFINITY;
+	for (int j = i + 1; j <= s->dims && j - i <= most; j++) {
+		sum += damage[j - 1];
+		gone += value_saves(s, j - 1);
+		const double all = belief_together(&s->belief, i, j) * sum;
+		if (!any && (wanted > 0 ? gone >= wanted - 1e-9 : j - i >= s->size)) {
+			*value = -all;
+			return j;
+		}
+		const double alpha = cautious(calibration_matchness(&s->belief.link, all), s->record.observations);
+		const double here = any ? speedup_of(&s->cost, full - gone, alpha) + 1e-6 * alpha : -INFINITY;
+		if (here > *value) {
+			*value = here;
+			end = j;
 		}
 	}
-	struct vector v = {{0}};
-	for (int i = from; i < to; i++)
-		vector_set(&v, i, true);
-	return v;
+	return end;
+}
+
+int value_best_spans(const struct search* s, const double* damage, double share, int most,
+                     struct vector* out) {
+	double value[MAX_SPANS], mine;
+	int n = 0;
+	for (int i = 0; i < s->dims; i++) {
+		const int end = best_end(s, damage, share, i, &mine);
+		int at = n;
+		for (; end >= 0 && at > 0 && mine > value[at - 1]; at--)
+			if (at < most) {
+				value[at] = value[at - 1];
+				out[at] = out[at - 1];
+			}
+		if (end < 0 || at == most)
+			continue;
+		n += n < most;
+		value[at] = mine;
+		out[at] = (struct vector){{0}};
+		for (int j = i; j < end; j++)
+			vector_set(&out[at], j, true);
+	}
+	return n;
 }
 
 /* Adds the sub-layers of least damage for what they save until the share of cost wanted is saved, and takes
@@ -158,22 +180,6 @@ static void value_trim(const struct search* s, struct vector* v, const double* d
 
 /* ---- states by price ---------------------------------------------------------------------- */
 
-/* What a copy makes cheaper runs low, all of it or nothing: which sub-layers rounding hurts is not worth
- * finding out (tools/bench.md). */
-static bool rounds(const struct search* s, int i) {
-	const bool cheaper = i & 1 ? s->cost.low_mlp < s->cost.mlp : s->cost.low_attention < s->cost.attention;
-	return copied_has(&s->copied, i) && (cheaper || !value_by_speedup(s));
-}
-
-static void round_all(const struct search* s, struct vector* v) {
-	for (int i = 0; i < s->dims + 4; i++) {
-		const bool skipped = i >= 2 && i < s->dims + 2 && vector_has(v, i - 2);
-		vector_set(v, vector_low_bit(i, s->dims), !skipped && rounds(s, i));
-	}
-	const bool cheaper = s->cost.low_fixed < s->cost.fixed || !value_by_speedup(s);
-	vector_set(v, vector_head_bit(s->dims), s->copied.head && cheaper);
-}
-
 static double sum_of(const struct vector* v, int bits, const double* damage) {
 	double sum = 0;
 	for (int i = 0; i < bits; i++)
@@ -193,7 +199,7 @@ void value_round(const struct search* s, struct vector* v, const double* damage)
 	if (!copied_any(&s->copied))
 		return;
 	struct vector low = *v;
-	round_all(s, &low);
+	vector_set(&low, s->dims, true);
 	if (!value_by_speedup(s) || value_by(s, &low, sum_of(&low, s->belief.bits, damage)) >=
 	                                value_by(s, v, sum_of(v, s->belief.bits, damage)))
 		*v = low;
@@ -205,11 +211,8 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 	double key[MAX_DIMS];
 	int order[MAX_DIMS];
 	for (int i = 0; i < s->dims; i++) {
-		const bool low = vector_has(v, vector_low_bit(i + 2, s->dims));
-		const double saved =
-		    i & 1 ? (low ? s->cost.low_mlp : s->cost.mlp) : (low ? s->cost.low_attention : s->cost.attention);
-		const double hurt = damage[i] - (low ? damage[vector_low_bit(i + 2, s->dims)] : 0);
-		key[i] = hurt > 0 && saved > 0 ? hurt / saved : hurt;
+		const double saved = sub_layer_cost(s, i + 2, vector_has(v, s->dims));
+		key[i] = damage[i] > 0 && saved > 0 ? damage[i] / saved : damage[i];
 	}
 	value_sort(key, order, s->dims);
 	const int most = value_size(s, MOST_RATIO[s->record.observations > 0]);
@@ -218,7 +221,6 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 	/* the full model is no draft */
 	double best = vector_equal(v, &full) ? 0 : value_by(s, v, sum_of(v, s->belief.bits, damage));
 	for (int n = 0; n < most; n++) {
-		vector_set(&now, vector_low_bit(order[n] + 2, s->dims), false);
 		vector_set(&now, order[n], true);
 		const double value = value_by(s, &now, sum_of(&now, s->belief.bits, damage));
 		if (value > best) {
@@ -233,8 +235,8 @@ struct vector value_best(const struct search* s, const double* damage) {
 	if (s->free_size && value_by_speedup(s)) {
 		struct vector stored = {{0}}, low = {{0}};
 		const double without = skip_on(s, &stored, damage);
-		round_all(s, &low);
-		return skip_on(s, &low, damage) >= without ? low : stored;
+		vector_set(&low, s->dims, true);
+		return copied_any(&s->copied) && skip_on(s, &low, damage) >= without ? low : stored;
 	}
 	int order[MAX_DIMS];
 	value_sort(damage, order, s->dims);
@@ -250,19 +252,15 @@ bool value_hopes(const struct search* s) {
 	if (!copied_any(&s->copied) || !s->free_size || !value_by_speedup(s) || !s->belief.informed)
 		return true;
 	linear_weights(s->belief.linear, damage);
-	round_all(s, &low);
-	const double c = value_cost(s, &low), sum = sum_of(&low, s->belief.bits, damage);
+	vector_set(&low, s->dims, true);
+	const double c = value_cost(s, &low), sum = damage[s->dims];
 	const double present = value_by(s, &low, sum);
 	for (int i = 0; i < s->dims; i++) {
-		double saved = 0, hurt = 0, rounding = 0;
+		double saved = 0, hurt = 0;
 		for (int j = i; j < s->dims; j++) {
-			const int low_bit = vector_low_bit(j + 2, s->dims);
-			const bool is_low = vector_has(&low, low_bit);
-			saved += j & 1 ? (is_low ? s->cost.low_mlp : s->cost.mlp)
-			               : (is_low ? s->cost.low_attention : s->cost.attention);
+			saved += sub_layer_cost(s, j + 2, true);
 			hurt += damage[j];
-			rounding += is_low ? damage[low_bit] : 0;
-			const double all = sum - rounding + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
+			const double all = sum + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
 			const double alpha =
 			    cautious(calibration_matchness(&s->belief.link, fmax(0, all)), s->record.observations);
 			if (speedup_of(&s->cost, c - saved, alpha) > present)
@@ -272,12 +270,21 @@ bool value_hopes(const struct search* s) {
 	return false;
 }
 
-struct vector value_first_guess(const struct search* s) {
+int value_first_guesses(const struct search* s, int most, struct vector* out) {
 	double damage[MAX_BITS];
 	linear_weights(s->belief.linear, damage);
-	if (!s->belief.spanned)
-		return value_best(s, s->belief.informed ? s->belief.influence : damage);
-	struct vector v = value_best_span(s, damage, 0);
-	value_round(s, &v, damage);
+	if (!s->belief.spanned) {
+		out[0] = value_best(s, s->belief.informed ? s->belief.influence : damage);
+		return 1;
+	}
+	const int n = value_best_spans(s, damage, 0, most, out);
+	for (int i = 0; i < n; i++)
+		value_round(s, &out[i], damage);
+	return n;
+}
+
+struct vector value_first_guess(const struct search* s) {
+	struct vector v = {{0}};
+	value_first_guesses(s, 1, &v);
 	return v;
 }

@@ -1,15 +1,15 @@
-/* A draft's states as a bit vector, as the search's models see it: a bit says what a sub-layer is not, the
- * full model's at its full weights.
+/* A draft's states as a bit vector, as the search's models see it: a bit says what is not as in the full
+ * model at its full weights.
  *
- * Bit i < dims: sub-layer i + 2 is skipped; those of the first and the last block never are. Bit dims + s, of
- * all sub-layers: s runs with the low-bit copy; bit dims + (dims + 4): the head does. Without a copy there
- * are no bits but the first. At most one of a sub-layer's two is set. */
+ * Bit i < dims: sub-layer i + 2 is skipped; those of the first and the last block never are. Bit dims: what
+ * is not skipped runs with the low-bit copy, as far as it has one; which sub-layers rounding hurts is not
+ * worth finding out (tools/bench.md). */
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 
 #include "kernels/backend.h"
 
-enum { MAX_DIMS = 2 * MAX_BLOCKS - 4, MAX_BITS = 2 * MAX_DIMS + 5, VECTOR_WORDS = (MAX_BITS + 63) / 64 };
+enum { MAX_DIMS = 2 * MAX_BLOCKS - 4, MAX_BITS = MAX_DIMS + 1, VECTOR_WORDS = (MAX_BITS + 63) / 64 };
 
 struct vector {
 	uint64_t word[VECTOR_WORDS];
@@ -52,17 +52,16 @@ static inline int vector_count(const struct vector* v, int dims) {
 		n += __builtin_popcountll(skips.word[i]);
 	return n;
 }
-static inline int vector_low_bit(int sub_layer, int dims) { return dims + sub_layer; }
-static inline int vector_head_bit(int dims) { return 2 * dims + 4; }
 static inline bool copied_has(const struct copied* c, int sub_layer) {
 	return mask_has(&c->sub_layers, sub_layer);
 }
 static inline bool copied_any(const struct copied* c) { return c->head || mask_count(&c->sub_layers) > 0; }
 
-/* Of a mask as it runs with this copy. False when it skips what may not be skipped in a model of dims / 2 + 2
- * blocks. */
+/* Of a mask as it runs with this copy: low where any of it is. False when it skips what may not be skipped in
+ * a model of dims / 2 + 2 blocks. */
 static inline bool vector_of(const struct mask* mask, const struct copied* copied, int dims,
                              struct vector* out) {
+	bool low = copied->head && !mask->stored_head;
 	*out = (struct vector){{0}};
 	for (int s = 0; s < 2 * MAX_BLOCKS; s++) {
 		if (mask_has(mask, s) && (s < 2 || s >= dims + 2))
@@ -70,23 +69,23 @@ static inline bool vector_of(const struct mask* mask, const struct copied* copie
 		if (mask_has(mask, s))
 			vector_set(out, s - 2, true);
 		else if (s < dims + 4 && copied_has(copied, s) && !mask_stores(mask, s))
-			vector_set(out, vector_low_bit(s, dims), true);
+			low = true;
 	}
-	if (copied->head && !mask->stored_head)
-		vector_set(out, vector_head_bit(dims), true);
+	vector_set(out, dims, low);
 	return true;
 }
 /* The mask that runs so with this copy. */
 static inline struct mask mask_of(const struct vector* v, const struct copied* copied, int dims) {
+	const bool low = vector_has(v, dims);
 	struct mask mask = {.word = {0}};
 	for (int s = 0; s < dims + 4; s++) {
 		const bool may_skip = s >= 2 && s < dims + 2;
 		if (may_skip && vector_has(v, s - 2))
 			mask_set(&mask, s, true);
-		else if (copied_has(copied, s) && !vector_has(v, vector_low_bit(s, dims)))
+		else if (copied_has(copied, s) && !low)
 			mask_store(&mask, s);
 	}
-	mask.stored_head = copied->head && !vector_has(v, vector_head_bit(dims));
+	mask.stored_head = copied->head && !low;
 	return mask;
 }
 

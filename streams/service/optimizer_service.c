@@ -86,18 +86,17 @@ static bool read_mask(const cJSON* body, int blocks, struct mask* out, struct ap
 static bool read_options(const cJSON* body, struct search_options* o, int* window, struct api_error* e) {
 	static const char known[] =
 	    "blocks model skip_ratio seed window bayes_interval max_steps patience confirm "
-	    "max_matchness acquisition kernel kappa start";
+	    "max_matchness acquisition kernel kappa start preset";
 	*o = (struct search_options){.skip_ratio = 0.45,
 	                             .bayes_interval = 25,
 	                             .max_steps = 1000,
 	                             .patience = 300,
 	                             .max_matchness = 0.95,
 	                             .confirm = 1,
-	                             .kappa = 2.5,
-	                             .background = true};
+	                             .kappa = 2.5};
 	*window = 32;
 	double seed = 0;
-	bool ei = false, hamming = false;
+	bool ei = false, hamming = false, paper = false;
 	if (!api_only(body, known, e) || !read_int(body, "blocks", 3, MAX_BLOCKS, &o->blocks, e) ||
 	    !api_number(body, "skip_ratio", 0.01, 0.99, false, &o->skip_ratio, e) ||
 	    !api_number(body, "seed", 0, 0x1p53, true, &seed, e) ||
@@ -109,11 +108,13 @@ static bool read_options(const cJSON* body, struct search_options* o, int* windo
 	    !api_number(body, "max_matchness", 0, 1, false, &o->max_matchness, e) ||
 	    !api_number(body, "kappa", 0, 1000, false, &o->kappa, e) ||
 	    !read_choice(body, "acquisition", "ucb", "ei", &ei, e) ||
-	    !read_choice(body, "kernel", "matern52", "hamming", &hamming, e))
+	    !read_choice(body, "kernel", "matern52", "hamming", &hamming, e) ||
+	    !read_choice(body, "preset", "default", "paper", &paper, e))
 		return false;
 	if (o->blocks == 0)
 		return api_refuse(e, "blocks", "missing_required_parameter", "'blocks' is required.");
 	o->seed = (uint64_t)seed;
+	o->published = paper;
 	o->acquisition = ei ? SEARCH_EI : SEARCH_UCB;
 	o->kernel = hamming ? SEARCH_HAMMING : SEARCH_MATERN52;
 	return true;

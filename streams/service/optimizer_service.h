@@ -21,7 +21,8 @@ enum optimizer_request {
 	OPTIMIZER_LIST, /* -> {"data": [{"id", "model", "blocks", "steps"}]} */
 	/* {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32, "bayes_interval"? 25, "max_steps"?
 	 * 1000, "patience"? 300, "max_matchness"? 0.95, "confirm"? 1, "acquisition"? "ucb"|"ei", "kernel"?
-	 * "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"}} -> {"id", …} */
+	 * "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"}, "preset"? "default"|"paper"}
+	 * -> {"id", …}. The preset alone heeds acquisition, kernel and kappa. */
 	OPTIMIZER_CREATE,
 	/* {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention", "mlp", "needed",
 	 * "window", "size"}, or {"done": true, "state"} when the search has ended. The body may be NULL. */

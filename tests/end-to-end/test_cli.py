@@ -2,7 +2,6 @@
 """The command line of design section 7: usage, exit statuses, JSON fields, what each command prints."""
 import json
 import os
-import re
 import resource
 
 from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, EndToEnd, main, read_lines, run, write_lines
@@ -277,26 +276,6 @@ class Inspect(EndToEnd):
         self.status(0, result)
         self.assertIn("20", result.stdout.decode())
         self.status(0, run("inspect", os.path.join(SOURCE, "core", "builtin")))
-
-    def reference(self, shape):
-        result = run("inspect", "synth:%s,landscape=graded" % shape)
-        self.status(0, result)
-        said = result.stdout.decode()
-        found = re.search(r"reference +matchness (0\.\d+) with (\d+) of (\d+) sub-layers skipped, .* among (\d+) masks", said)
-        self.assertIsNotNone(found, said)
-        return said, float(found[1]), [int(found[i]) for i in (2, 3, 4)]
-
-    def test_a_reference_mask_of_a_graded_model(self):
-        said, matchness, (skipped, skippable, masks) = self.reference("layers=10,dim=64,heads=2,ffn=176,vocab=512,dtype=f32")
-        self.assertEqual((skipped, skippable), (7, 16))
-        self.assertNotIn("twin", said)
-        self.assertGreater(matchness, 0.6)
-        self.assertGreaterEqual(masks, 16 + 7 * 9)  # each by itself, then every swap of the best at the least
-
-    def test_a_large_graded_model_has_its_reference_from_a_twin(self):
-        large, matchness, _ = self.reference("layers=6,dim=1024,heads=4,ffn=2048,vocab=512,dtype=f16,seed=5")
-        self.assertIn("dim=64", large)
-        self.assertEqual(self.reference("layers=6,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32,seed=5")[1], matchness)
 
 
 main()

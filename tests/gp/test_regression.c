@@ -207,50 +207,6 @@ static void forgetting(void** state) {
 	gp_close(late);
 }
 
-/* With a trend it is the process without one on what the trend leaves of y, and the trend is added back; the
- * likelihood too. */
-static void trend(void** state) {
-	(void)state;
-	const cJSON* c = cJSON_GetArrayItem(list(golden, "cases"), 0);
-	double slope[DIMS];
-	for (int d = 0; d < DIMS; d++)
-		slope[d] = 0.01 * (d % 7 - 3);
-	struct gp *with = open_case(c, MOST), *late = open_case(c, MOST), *rest = open_case(c, MOST);
-	const cJSON *bits = list(c, "bits"), *y = list(c, "y"), *variance = list(c, "variance");
-	gp_set_trend(with, slope);
-	add_all(with, c);
-	add_all(late, c);
-	gp_set_trend(late, slope);
-	for (int i = 0; i < cJSON_GetArraySize(bits); i++) {
-		const uint64_t point = bits_of(bits, i);
-		double sum = 0;
-		for (int d = 0; d < DIMS; d++)
-			sum += (double)(point >> d & 1) * slope[d];
-		gp_add(rest, &point, element(y, i) - sum, element(variance, i),
-		       (int64_t)element(list(c, "window"), i));
-	}
-	for (int i = 0; i < 12; i++) {
-		const uint64_t point = bits_of(list(c, "at"), i);
-		double mean[3], spread[3], sum = 0;
-		for (int d = 0; d < DIMS; d++)
-			sum += (double)(point >> d & 1) * slope[d];
-		gp_predict(with, &point, &mean[0], &spread[0]);
-		gp_predict(late, &point, &mean[1], &spread[1]);
-		gp_predict(rest, &point, &mean[2], &spread[2]);
-		assert_close(mean[0], mean[2] + sum, 1e-9);
-		assert_close(mean[1], mean[2] + sum, 1e-9);
-		assert_close(spread[0], spread[2], 1e-9);
-	}
-	const struct gp_hyper hyper = hyper_of(list(c, "hyper"));
-	double value[2];
-	assert_int_equal(gp_likelihood(with, &hyper, &value[0], NULL), GP_OK);
-	assert_int_equal(gp_likelihood(rest, &hyper, &value[1], NULL), GP_OK);
-	assert_close(value[0], value[1], 1e-9);
-	gp_close(with);
-	gp_close(late);
-	gp_close(rest);
-}
-
 static void refusals(void** state) {
 	(void)state;
 	struct gp_options o = {.dims = 10,
@@ -295,10 +251,10 @@ static void cblas_is_openblas(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(posterior),    cmocka_unit_test(likelihood_and_gradient),
-	    cmocka_unit_test(same_optimum), cmocka_unit_test(grown_equals_rebuilt),
-	    cmocka_unit_test(forgetting),   cmocka_unit_test(refusals),
-	    cmocka_unit_test(trend),        cmocka_unit_test(cblas_is_openblas),
+	    cmocka_unit_test(posterior),         cmocka_unit_test(likelihood_and_gradient),
+	    cmocka_unit_test(same_optimum),      cmocka_unit_test(grown_equals_rebuilt),
+	    cmocka_unit_test(forgetting),        cmocka_unit_test(refusals),
+	    cmocka_unit_test(cblas_is_openblas),
 	};
 	return cmocka_run_group_tests(tests, read_golden, free_golden);
 }

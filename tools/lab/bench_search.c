@@ -21,7 +21,6 @@ struct proposer {
 static const struct proposer proposers[] = {
     {"uniform", false, 0},
     {"influence, linear", false, NEVER},
-    {"influence, linear, GP", false, 25},
     {"spans, removal", true, NEVER},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };

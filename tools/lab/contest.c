@@ -315,17 +315,9 @@ bool way_advance(struct way* w, const struct bench* bench, int n, struct answer*
 	return true;
 }
 
-static double background_seconds(const struct way* w) {
-	double foreground, background = 0;
-	if (session_search(w->session))
-		search_seconds(session_search(w->session), &foreground, &background);
-	return background;
-}
-
 struct answer way_sum(const struct way* w) {
 	struct answer sum = all_of(w);
 	add(&sum, &w->before, -1);
-	sum.host += background_seconds(w) - w->background_before;
 	return sum;
 }
 
@@ -351,7 +343,6 @@ void ways_reset(struct way* way, int n) {
 		if (!w->session)
 			continue;
 		w->before = all_of(w);
-		w->background_before = background_seconds(w);
 	}
 }
 

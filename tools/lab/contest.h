@@ -38,7 +38,6 @@ struct way {
 	int n_token, capacity;
 	/* by slices alone */
 	uint64_t prompt;           /* number of the next text's */
-	double background_before;  /* seconds of the search's own thread */
 	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
 };
 

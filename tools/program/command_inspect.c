@@ -7,13 +7,11 @@
 #include "core/decode/method.h"
 #include "core/model/model.h"
 #include "core/model/parts.h"
-#include "core/model/synth.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/options.h"
-#include "tools/program/reference_mask.h"
 
 /* ---- what it is ----------------------------------------------------------------------------- */
 
@@ -91,61 +89,6 @@ static void print_model(const struct model* model) {
 		printf("planted%s    nearly redundant sub-layers, as made up\n", i == 0 ? "  " : " 2");
 		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
 	}
-}
-
-/* ---- what could be skipped ------------------------------------------------------------------ */
-
-static const double REFERENCE_RATIO = 0.45;
-/* Parameters beyond which the search runs on a twin: some thousand passes of 256 rows have to be borne. */
-static const double SEARCHED_PARAMETERS = 1e7;
-
-static bool search(const struct model* model, struct error* error) {
-	const int blocks = model->weights.shape.n_blocks, skippable = 2 * (blocks - 2);
-	const struct backend_options options = {.isa = "auto", .context = reference_context()};
-	const int size = (int)(REFERENCE_RATIO * skippable);
-	struct reference found;
-	struct backend* const backend = cpu_open(&model->weights, &options, error);
-	struct reference_texts* const texts = backend ? reference_open(backend, error) : NULL;
-	const bool done = texts && reference_search(texts, size, &found, error);
-	if (done) {
-		printf(
-		    "reference    matchness %.3f with %d of %d sub-layers skipped, found by local search among %ld "
-		    "masks\n",
-		    found.matchness, size, skippable, found.scored);
-		draw_mask(stdout, &found.mask, blocks);
-	}
-	reference_close(texts);
-	if (backend)
-		backend->close(backend);
-	return done;
-}
-
-/* The landscape is a function of depth and seed, so that a narrow model's mask serves a wide one. */
-static bool search_twin(const struct model* model, struct error* error) {
-	struct synth_spec spec;
-	char twin[160];
-	if (!synth_spec_parse(&spec, model->path + strlen("synth:"), error))
-		return false;
-	snprintf(twin, sizeof twin,
-	         "synth:layers=%d,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32,landscape=graded,seed=%llu",
-	         spec.layers, (unsigned long long)spec.seed);
-	struct model* const narrow = model_open(twin, NULL, error);
-	if (!narrow)
-		return false;
-	printf("twin         %s\n             the same depth and landscape: the reference mask is searched and "
-	       "judged "
-	       "there\n",
-	       twin);
-	const bool done = search(narrow, error);
-	model_close(narrow);
-	return done;
-}
-
-static int print_reference(const struct model* model) {
-	struct error error = {{0}};
-	if (model->parameters > SEARCHED_PARAMETERS ? search_twin(model, &error) : search(model, &error))
-		return STATUS_DONE;
-	return complain(STATUS_FAILED, "%s", error.message);
 }
 
 /* ---- whether it is sound -------------------------------------------------------------------- */
@@ -285,12 +228,7 @@ int command_inspect(int argc, char** argv) {
 	        "Prints a model's shape, weights, tokenizer, chat template and fingerprint, the methods that it "
 	        "has\n"
 	        "parts for, and what was planted in a synth: model. With --check every weight is read; a file "
-	        "that is not sound is named.\n\n"
-	        "synth:SHAPE,landscape=graded makes a model whose sub-layers matter in degrees, as a trained\n"
-	        "one's do: most at both ends and least past the middle, attention and MLP unequally, some\n"
-	        "neighbours taking each other's output back or going on in its direction, none for nothing. Of\n"
-	        "it a reference mask is searched and printed (skip ratio 0.45, minutes at 40 blocks), on a\n"
-	        "narrow twin of the same landscape where the model is large.",
+	        "that is not sound is named.",
 	    .examples = "  swiftlet inspect builtin\n"
 	                "  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
 	                "  swiftlet inspect "
@@ -317,9 +255,7 @@ int command_inspect(int argc, char** argv) {
 		return complain(STATUS_FAILED, "%s", error.message);
 	}
 	print_methods(&file, model);
-	int result = model->graded ? print_reference(model) : STATUS_DONE;
-	if (checked && result == STATUS_DONE)
-		result = check(model);
+	const int result = checked ? check(model) : STATUS_DONE;
 	model_close(model);
 	return output_written(result);
 }
