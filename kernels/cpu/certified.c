@@ -14,9 +14,11 @@
 
 enum {
 	LANES = 16,
-	SCANNED = 64,       /* scores that are looked at together */
-	PARTS = 16,         /* of a row's survivors */
-	LONGEST_REST = 1024 /* rows without, where it did not pay */
+	SCANNED = 64,        /* scores that are looked at together */
+	PARTS = 16,          /* of a row's survivors */
+	FETCHED_BEFORE = 4,  /* survivors */
+	LONGEST_REST = 1024, /* rows without, where it did not pay */
+	TRIED_AGAIN = 256    /* passes of several rows, of those refused for what rows cost */
 };
 static const float least_slack = 1e-24f;
 /* Beyond this nothing is certified: sums might overflow. */
@@ -347,6 +349,14 @@ static void certify_row(void* user, int i, int thread) {
 		job->found[i] = 0;
 }
 
+/* Survivors lie anywhere: nothing else would have them near before they are multiplied. */
+static void fetch_row(const struct tensor* w, int64_t row) {
+	const size_t bytes = dtype_row_bytes(w->type, w->cols);
+	const unsigned char* at = (const unsigned char*)w->data + (size_t)row * bytes;
+	for (size_t line = 0; line < bytes; line += 64)
+		__builtin_prefetch(at + line);
+}
+
 /* A share of a row's survivors, or of all its logits. */
 static void exact_part(void* user, int part, int thread) {
 	(void)thread;
@@ -360,24 +370,37 @@ static void exact_part(void* user, int part, int thread) {
 	if (found < 0)
 		exact_logits(b, i, begin, end);
 	else
-		for (int64_t k = begin; k < end; k++)
+		for (int64_t k = begin; k < end; k++) {
+			if (k + FETCHED_BEFORE < end)
+				fetch_row(&b->head.weights->output, id[k + FETCHED_BEFORE]);
 			exact_logits(b, i, id[k], id[k] + 1);
+		}
+}
+
+/* Its share of the full head's bytes, without survivors */
+static double coarse_share(const struct tensor* w) {
+	return (double)dtype_row_bytes(DTYPE_Q4_0, w->cols) / (double)dtype_row_bytes(w->type, w->cols);
 }
 
 /* Rows that had to be computed whole, and survivors read here and there, may make it dearer than the full
  * head: then it rests for a while. */
 static void weigh(struct certified_head* c, const struct certifying* job, const struct tensor* w) {
-	static const double part = 0.05, scattered = 2;
-	const double coarse =
-	    (double)dtype_row_bytes(DTYPE_Q4_0, w->cols) / (double)dtype_row_bytes(w->type, w->cols);
+	static const double part = 0.05,
+	                    scattered = 3; /* 680 bytes here and there took as long as 2,000 in a row */
 	for (int i = 0; i < job->n; i++) {
 		const double rows = job->found[i] < 0 ? 1 : scattered * job->found[i] / (double)w->rows;
-		c->price += part * (coarse + rows - c->price);
+		c->price += part * (coarse_share(w) + rows - c->price);
 	}
 	if (c->price > 1) {
 		c->resting = LONGEST_REST;
-		c->price = coarse;
+		c->price = coarse_share(w);
 	}
+}
+
+bool certified_pays(struct cpu_backend* b, int n) {
+	struct certified_head* c = &b->certified;
+	const double coarse = coarse_share(&b->head.weights->output);
+	return coarse + n * (c->price - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
 }
 
 static void find_and_compute(struct cpu_backend* b, struct certifying* job) {

@@ -41,6 +41,7 @@ struct certified_head {
 	/* What it cost of late, in the full head's bytes, and rows that do without because of it. */
 	double price;
 	int resting;
+	unsigned refused; /* passes that had too many rows for it */
 };
 
 /* Makes it on the backend's threads, whose workspace is open. Nothing is made where it cannot be: no kernel,
@@ -51,6 +52,11 @@ void certified_close(struct certified_head*);
 /* Of one that was made: whether row `row` of the slice, of which `want` is asked, may take it: the largest
  * logit is what it wants, and the others' order at most as a guess. */
 bool certified_serves(struct cpu_backend*, int row, uint8_t want);
+
+/* And whether n such rows had better take it, by what it cost of late: each has survivors of its own, while
+ * the full head is read once for all of them. Now and then what is refused is tried all the same.
+ */
+bool certified_pays(struct cpu_backend*, int n);
 
 /* b->logits (n, vocab) of b->normed (n, dim), the slice's rows `row` (n): exact where a logit is, or may be,
  * the largest of its row, or that of a sampled token, else coarse. */

@@ -109,6 +109,12 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 		const enum head_way way = way_of(b, pass, i, want);
 		wanted[way][count[way]++] = i;
 	}
+	if (count[CERTIFIED_HEAD] > 0 && !certified_pays(b, count[CERTIFIED_HEAD])) {
+		memcpy(&wanted[WHOLE_HEAD][count[WHOLE_HEAD]], wanted[CERTIFIED_HEAD],
+		       (size_t)count[CERTIFIED_HEAD] * sizeof wanted[0][0]);
+		count[WHOLE_HEAD] += count[CERTIFIED_HEAD];
+		count[CERTIFIED_HEAD] = 0;
+	}
 	for (int way = 0; way < HEAD_WAYS; way++)
 		for (int first = 0; first < count[way]; first += b->head_rows) {
 			const int left = count[way] - first, rows = left < b->head_rows ? left : b->head_rows;

@@ -19,8 +19,14 @@ struct woven_block {
 enum {
 	WOVEN_WORD = WOVEN * 4,
 	WOVEN_BLOCK = WOVEN * (int)sizeof(struct block_q4_k),
-	FETCHED_FROM = 3 /* rows: so much work on a block lets the processor's own fetching fall behind */
+	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */
 };
+
+/* Of one long stream, the lines that stand so far behind the part of `bytes` at w */
+INLINED void fetch_ahead(const uint8_t* w, int bytes) {
+	UNROLLED for (int line = 0; line < bytes; line += 64)
+	    __builtin_prefetch((const char*)w + FETCHED_AHEAD + line, 0, 2);
+}
 
 INLINED ints woven_word(const uint8_t* w, int k) { return ints_load(w + (size_t)k * WOVEN_WORD); }
 
@@ -63,9 +69,7 @@ INLINED void woven_product(int n, const uint8_t* w, const int8_t* q, const uint8
 	UNROLLED for (int p = 0; p < 4; p++) {
 		const ints first = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2));
 		const ints second = ints_scale(byte_of(block.scale[p / 2], p % 2 * 2 + 1));
-		if (n >= FETCHED_FROM)
-			UNROLLED for (int line = 0; line < WOVEN_BLOCK / 4 / 64; line++) __builtin_prefetch(
-			    (const char*)w + 2 * WOVEN_BLOCK + p * (WOVEN_BLOCK / 4) + line * 64, 0, 2);
+		fetch_ahead(w + p * (WOVEN_BLOCK / 4), WOVEN_BLOCK / 4);
 		woven_halves(n, dot, w + (size_t)(4 + p * 8) * WOVEN_WORD, first, second, q + p * 64, x_stride);
 	}
 	UNROLLED for (int i = 0; i < n; i++) {
@@ -128,6 +132,7 @@ INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, 
 	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_from_ints(ints_set(0));
 	for (int64_t b = 0; b < cols / 32; b++, w += WOVEN_SMALL, q += 32, d += 4, starts += 4) {
 		ints dot[WOVEN_ROWS];
+		fetch_ahead(w, WOVEN_SMALL);
 		UNROLLED for (int i = 0; i < n; i++) dot[i] =
 		    NARROW ? ints_set(0) : to_all(starts + (size_t)i * layout->bytes);
 		woven_small_dot(n, dot, w + WOVEN_SCALES + lane * 4, q, layout->bytes);

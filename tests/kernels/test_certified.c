@@ -108,6 +108,9 @@ static void close_pair(struct pair* p) {
 	free(p->bytes);
 }
 
+/* Rows are tried whatever others cost before. */
+static bool at_any_price = true;
+
 /* The head on n states alone. */
 static bool run_bounded(struct backend* b, struct cache* cache, const float* state, int n, uint8_t want,
                         const uint64_t* const* allowed, const struct sampler* sampler, struct result* out) {
@@ -127,6 +130,8 @@ static bool run_bounded(struct backend* b, struct cache* cache, const float* sta
 	                          .tap = -1,
 	                          .want = wants,
 	                          .out = out};
+	if (at_any_price && !(want & WANT_GUESS))
+		cpu_of(b)->certified.price = 0;
 	const bool done = b->run(b, &pass, &error);
 	b->discard(cache);
 	return done;
@@ -326,11 +331,13 @@ static void rests_where_it_does_not_pay(void** unused) {
 	fill_head(head, EQUAL, &r);
 	struct pair p = open_pair("auto", DTYPE_F32, head);
 	bool rested = false;
-	for (int i = 0; i < 30 && p.certified->certified_bytes > 0; i++) {
+	at_any_price = false;
+	for (int i = 0; i < 100 && p.certified->certified_bytes > 0; i++) {
 		fill_states(state, head, ZERO_STATE, &r);
 		same_results(&p, state, "resting", false);
 		rested |= cpu_of(p.certified)->certified.resting > 0;
 	}
+	at_any_price = true;
 	assert_int_equal(rested, p.certified->certified_bytes > 0);
 	close_pair(&p);
 	free(head);

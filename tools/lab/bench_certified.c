@@ -76,7 +76,7 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 		return false;
 	for (int first = 0; first < n; first += cpu->head_rows) {
 		const int rows = n - first < cpu->head_rows ? n - first : cpu->head_rows;
-		cpu->certified.resting = 0; /* whether it pays is not asked */
+		cpu->certified.price = cpu->certified.resting = 0; /* whether it pays is not asked */
 		if (!run_head(c, sampler, first, rows, WANT_TOKEN, certified, error))
 			return false;
 		memcpy(c->kept, cpu->logits, (size_t)rows * row);
