@@ -12,8 +12,7 @@
 #include "core/draft/tree.h"
 
 /* name: the name for the option --drafters. At a node, earlier ones are asked first. */
-#define DRAFTERS(name)                                                                                       \
-	name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form) name(repeat)
+#define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
 #define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
 
