@@ -147,8 +147,7 @@ void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor*
                              int64_t end, const void* x, int n) {
 	if (w->woven)
 		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!avx512_quantized_several(out, out_stride, w, begin, end, x, n) &&
-	         !avx512_quantized_few(out, out_stride, w, begin, end, x, n))
+	else if (!avx512_quantized_several(out, out_stride, w, begin, end, x, n))
 		quantized_matmul(out, out_stride, w, begin, end, x, n);
 }
 #endif

@@ -121,10 +121,8 @@ void dotprod_quantized_matmul(float* out, size_t out_stride, const struct tensor
 void i8mm_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                            const void* x, int n);
 
-/* AVX's few rows (one or two) and several (up to sixteen): false, and nothing done, where there are too many
- * activation rows, too few weight rows or no such kernel for the type. */
-bool avx512_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                          const uint8_t* x, int n);
+/* AVX-512's several activation rows (up to sixteen), and one with a row of q8_0: false, and nothing done,
+ * where there are too many activation rows, too few weight rows or no such kernel for the type. */
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                               int64_t end, const uint8_t* x, int n);
 

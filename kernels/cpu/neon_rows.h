@@ -82,12 +82,7 @@ INLINED void small_block(enum dtype type, int n, const struct few* f, const uint
 INLINED void turned(const uint8_t* const w[SIDE], size_t at, ints out[4]) {
 	ints row[SIDE];
 	UNROLLED for (int r = 0; r < SIDE; r++) row[r] = ints_load(w[r] + at);
-	const ints a = ints_low_pairs(row[0], row[1]), b = ints_high_pairs(row[0], row[1]);
-	const ints c = ints_low_pairs(row[2], row[3]), d = ints_high_pairs(row[2], row[3]);
-	out[0] = ints_low_halves(a, c);
-	out[1] = ints_high_halves(a, c);
-	out[2] = ints_low_halves(b, d);
-	out[3] = ints_high_halves(b, d);
+	turn(row, out);
 }
 
 /* dot (n) += 16·vectors columns times their scale, of n activation rows at q */
