@@ -34,13 +34,6 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 #include "kernels/cpu/matmul_decoded.h"
 #include "kernels/cpu/matmul_float.h"
 
-void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                 const void* x, int n) {
-	if (dtype_is_float(w->type))
-		float_matmul(out, out_stride, w, begin, end, x, n);
-	else if (dtype_is_decoded(w->type))
-		decoded_matmul(out, out_stride, w, begin, end, x, n);
-	else
-		avx2_quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+MATMUL(avx2)
+MATMUL(avxvnni)
 #endif

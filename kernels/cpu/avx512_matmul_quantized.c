@@ -143,11 +143,5 @@ INLINED ints ints_scaled(ints sum, ints products, ints scale) {
 
 #include "kernels/cpu/matmul_woven.h"
 
-void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                             int64_t end, const void* x, int n) {
-	if (w->woven)
-		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!avx512_quantized_several(out, out_stride, w, begin, end, x, n))
-		quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+QUANTIZED_MATMUL(avx512, avx512_quantized_several)
 #endif

@@ -357,3 +357,15 @@ static void float_matmul(float* out, size_t out_stride, const struct tensor* w, 
 			            x + (size_t)first * prepared_float_bytes(w->cols),
 			            n - first < SLICE_ROWS ? n - first : SLICE_ROWS);
 }
+
+/* Products with weights of every type; included behind matmul_decoded.h. */
+#define MATMUL(isa)                                                                                          \
+	void isa##_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,     \
+	                  const void* x, int n) {                                                                \
+		if (dtype_is_float(w->type))                                                                         \
+			float_matmul(out, out_stride, w, begin, end, x, n);                                              \
+		else if (dtype_is_decoded(w->type))                                                                  \
+			decoded_matmul(out, out_stride, w, begin, end, x, n);                                            \
+		else                                                                                                 \
+			isa##_quantized_matmul(out, out_stride, w, begin, end, x, n);                                    \
+	}

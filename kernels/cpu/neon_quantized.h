@@ -148,11 +148,3 @@ static void quantized_run(enum dtype type, int n, const struct run* run) {
 
 #include "kernels/cpu/matmul_woven.h"
 #include "kernels/cpu/neon_rows.h"
-
-static void any_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                                 int64_t end, const void* x, int n) {
-	if (w->woven)
-		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!rows_matmul(out, out_stride, w, begin, end, x, n))
-		quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
