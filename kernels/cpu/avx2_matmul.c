@@ -6,6 +6,7 @@
 
 typedef __m256 V;
 enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
+#define UP_TO_TILE_N UP_TO_3
 
 static inline V v_zero(void) { return _mm256_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm256_loadu_ps(p); }

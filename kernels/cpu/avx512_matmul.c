@@ -6,6 +6,7 @@
 
 typedef __m512 V;
 enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6 };
+#define UP_TO_TILE_N UP_TO_6
 
 static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm512_loadu_ps(p); }

@@ -227,54 +227,15 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 
 typedef void several_function(struct several* job);
 
-#define TILE(type, n, tile)                                                                                  \
-	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) { tile(type, n, job); }
-#define SEVERAL_TILES(type, tile)                                                                            \
-	TILE(type, 1, tile)                                                                                      \
-	TILE(type, 2, tile)                                                                                      \
-	TILE(type, 3, tile)                                                                                      \
-	TILE(type, 4, tile)                                                                                      \
-	TILE(type, 5, tile)                                                                                      \
-	TILE(type, 6, tile)                                                                                      \
-	TILE(type, 7, tile)                                                                                      \
-	TILE(type, 8, tile)                                                                                      \
-	static several_function* const tiles_##type[] = {tile_##type##_1, tile_##type##_2, tile_##type##_3,      \
-	                                                 tile_##type##_4, tile_##type##_5, tile_##type##_6,      \
-	                                                 tile_##type##_7, tile_##type##_8};
-
-SEVERAL_TILES(DTYPE_Q8_0, small_tile)
-SEVERAL_TILES(DTYPE_Q4_0, small_tile)
-SEVERAL_TILES(DTYPE_Q4_1, small_tile)
-SEVERAL_TILES(DTYPE_Q5_0, small_tile)
-SEVERAL_TILES(DTYPE_Q5_1, small_tile)
-SEVERAL_TILES(DTYPE_IQ4_NL, small_tile)
-SEVERAL_TILES(DTYPE_Q2_K, super_tile)
-SEVERAL_TILES(DTYPE_Q3_K, super_tile)
-SEVERAL_TILES(DTYPE_Q4_K, super_tile)
-SEVERAL_TILES(DTYPE_Q5_K, super_tile)
-SEVERAL_TILES(DTYPE_Q6_K, super_tile)
-
-static several_function* const* tiles_of(enum dtype type) {
-#define TILED(type)                                                                                          \
-	case type:                                                                                               \
-		return tiles_##type
-	switch (type) {
-		TILED(DTYPE_Q8_0);
-		TILED(DTYPE_Q4_0);
-		TILED(DTYPE_Q4_1);
-		TILED(DTYPE_Q5_0);
-		TILED(DTYPE_Q5_1);
-		TILED(DTYPE_IQ4_NL);
-		TILED(DTYPE_Q2_K);
-		TILED(DTYPE_Q3_K);
-		TILED(DTYPE_Q4_K);
-		TILED(DTYPE_Q5_K);
-		TILED(DTYPE_Q6_K);
-	default:
-		return NULL;
+#define TILE(n, type)                                                                                        \
+	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) {                           \
+		(small_blocks(type) ? small_tile : super_tile)(type, n, job);                                        \
 	}
-#undef TILED
-}
+#define TILES_OF(type) UP_TO_8(TILE, type)
+#define TILED(n, type) [type][n - 1] = tile_##type##_##n,
+#define TILED_OF(type) UP_TO_8(TILED, type)
+MOST_TYPES(TILES_OF)
+static several_function* const tiles_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(TILED_OF)};
 
 /* An element's sums, halves to halves */
 static __m512 slots_added(const float* sum, int slots) {
@@ -347,12 +308,12 @@ static bool single_rows(float* out, const struct tensor* w, int64_t begin, int64
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                               int64_t end, const uint8_t* x, int n) {
 	_Alignas(64) float sum[SLOTS * SEVERAL * LANES];
-	several_function* const* tiles = tiles_of(w->type);
+	several_function* const* tiles = tiles_of[w->type];
 	const int slots = small_blocks(w->type) ? SLOTS : SUPER_SLOTS;
 	const int groups = (n + SEVERAL - 1) / SEVERAL;
 	if (end - begin < LANES)
 		return single_rows(out, w, begin, end, x, n);
-	if (!tiles || groups > (two_bits(w->type) ? 1 : MOST_GROUPS))
+	if (!tiles[0] || groups > (two_bits(w->type) ? 1 : MOST_GROUPS))
 		return false;
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);

@@ -20,6 +20,23 @@
 
 #include <stdbool.h>
 
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 64")
+#endif
+#define INLINED static inline __attribute__((always_inline))
+
+/* Counts of rows that a kernel is compiled for, and in a switch over a count: `call` with it as a constant */
+#define UP_TO_3(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__)
+#define UP_TO_4(X, ...) UP_TO_3(X, __VA_ARGS__) X(4, __VA_ARGS__)
+#define UP_TO_6(X, ...) UP_TO_4(X, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#define UP_TO_8(X, ...) UP_TO_6(X, __VA_ARGS__) X(7, __VA_ARGS__) X(8, __VA_ARGS__)
+#define CASE(n, call, ...)                                                                                   \
+	case n:                                                                                                  \
+		call(n, __VA_ARGS__);                                                                                \
+		break;
+
 static inline bool dtype_is_float(enum dtype type) { return dtype_table[type].floats; }
 
 /* Types whose products take the activations as they are. */

@@ -1,16 +1,9 @@
-/* Quantized blocks as the vector kernels see them: sizes the compiler can see through, and packed scales
- * taken apart all at once. */
+/* Quantized blocks as the vector kernels see them: sizes the compiler can see through, and what kernels
+ * are compiled for. */
 #ifndef SWIFTLET_KERNELS_CPU_QUANTIZED_BLOCKS_H
 #define SWIFTLET_KERNELS_CPU_QUANTIZED_BLOCKS_H
 
 #include "kernels/cpu/matmul.h"
-
-#if defined(__clang__)
-#define UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define UNROLLED _Pragma("GCC unroll 64")
-#endif
-#define INLINED static inline __attribute__((always_inline))
 
 /* Of the types that are multiplied as stored. */
 INLINED bool small_blocks(enum dtype type) { return dtype_table[type].elements == BLOCK_SMALL; }
@@ -21,5 +14,20 @@ INLINED uint32_t load_u32(const void* p) {
 	memcpy(&x, p, 4);
 	return x;
 }
+
+/* Types that are multiplied as stored: those that real files are mostly made of, all but iq4_xs,
+ * and all */
+#define MAIN_TYPES(X)                                                                                        \
+	X(DTYPE_Q8_0)                                                                                            \
+	X(DTYPE_Q4_0)                                                                                            \
+	X(DTYPE_Q4_1)                                                                                            \
+	X(DTYPE_Q5_0)                                                                                            \
+	X(DTYPE_Q5_1)                                                                                            \
+	X(DTYPE_IQ4_NL)                                                                                          \
+	X(DTYPE_Q4_K)                                                                                            \
+	X(DTYPE_Q5_K)                                                                                            \
+	X(DTYPE_Q6_K)
+#define MOST_TYPES(X) MAIN_TYPES(X) X(DTYPE_Q2_K) X(DTYPE_Q3_K)
+#define ALL_TYPES(X) MOST_TYPES(X) X(DTYPE_IQ4_XS)
 
 #endif
