@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/dtype_blocks.h"
 #include "kernels/low.h"
@@ -84,39 +85,12 @@ static inline vec whole_sums(key_sums low, key_sums high) {
 	return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
 }
 
-static inline float vec_sum(vec x) {
-	__m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-	s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-	s = _mm_add_ss(s, _mm_movehdup_ps(s));
-	return _mm_cvtss_f32(s);
-}
+static inline float vec_sum(vec x) { return lane_sum_256(x); }
 
 #include "kernels/cpu/wide.h"
 
-static uint64_t read_memory(const void* memory, size_t bytes) {
-	const __m256i* words = memory;
-	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-	for (size_t i = 0; i < bytes / 32; i += 4) {
-		a = _mm256_xor_si256(a, _mm256_load_si256(words + i));
-		b = _mm256_xor_si256(b, _mm256_load_si256(words + i + 1));
-		c = _mm256_xor_si256(c, _mm256_load_si256(words + i + 2));
-		d = _mm256_xor_si256(d, _mm256_load_si256(words + i + 3));
-	}
-	uint64_t out[4];
-	_mm256_storeu_si256((__m256i*)(void*)out,
-	                    _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d)));
-	return out[0] ^ out[1] ^ out[2] ^ out[3];
-}
-
-#define TABLE(named, multiplies)                                                                             \
-	{                                                                                                        \
-		.name = named, .prepared_bytes = avx2_prepared_bytes, .prepare = avx2_prepare, .matmul = multiplies, \
-		.attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join, .store = store,            \
-		.normaliser = normaliser, .softcap = softcap, .read = read_memory,                                   \
-	}
-
-const struct cpu_kernels cpu_avx2 = TABLE("avx2", avx2_matmul);
+const struct cpu_kernels cpu_avx2 = CPU_KERNELS("avx2", avx2_prepare, avx2_matmul);
 /* AVX-VNNI serves the products alone. */
-const struct cpu_kernels cpu_avxvnni = TABLE("avx-vnni", avxvnni_matmul);
+const struct cpu_kernels cpu_avxvnni = CPU_KERNELS("avx-vnni", avx2_prepare, avxvnni_matmul);
 
 #endif

@@ -6,6 +6,7 @@
 
 typedef __m256 V;
 enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
+#define UP_TO_TILE_N UP_TO_3
 
 static inline V v_zero(void) { return _mm256_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm256_loadu_ps(p); }
@@ -34,13 +35,6 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 #include "kernels/cpu/matmul_decoded.h"
 #include "kernels/cpu/matmul_float.h"
 
-void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                 const void* x, int n) {
-	if (dtype_is_float(w->type))
-		float_matmul(out, out_stride, w, begin, end, x, n);
-	else if (dtype_is_decoded(w->type))
-		decoded_matmul(out, out_stride, w, begin, end, x, n);
-	else
-		avx2_quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+MATMUL(avx2)
+MATMUL(avxvnni)
 #endif

@@ -41,11 +41,5 @@ static inline ints dot_four_signed(ints sum, ints w, const void* x) {
 
 #include "kernels/cpu/matmul_woven.h"
 
-void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                           const void* x, int n) {
-	if (w->woven)
-		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!direct_matmul(out, out_stride, w, begin, end, x, n))
-		quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+QUANTIZED_MATMUL(avx2, direct_matmul)
 #endif

@@ -6,6 +6,7 @@
 
 typedef __m512 V;
 enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6 };
+#define UP_TO_TILE_N UP_TO_6
 
 static inline V v_zero(void) { return _mm512_setzero_ps(); }
 static inline V v_load(const float* p) { return _mm512_loadu_ps(p); }
@@ -31,19 +32,5 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 #include "kernels/cpu/matmul_decoded.h"
 #include "kernels/cpu/matmul_float.h"
 
-size_t avx512_prepared_bytes(enum dtype weight, int cols) { return reference_prepared_bytes(weight, cols); }
-
-void avx512_prepare(enum dtype weight, void* out, const float* x, int cols) {
-	avx2_prepare(weight, out, x, cols); /* 32 floats a block: wider vectors would not help */
-}
-
-void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                   const void* x, int n) {
-	if (dtype_is_float(w->type))
-		float_matmul(out, out_stride, w, begin, end, x, n);
-	else if (dtype_is_decoded(w->type))
-		decoded_matmul(out, out_stride, w, begin, end, x, n);
-	else
-		avx512_quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+MATMUL(avx512)
 #endif

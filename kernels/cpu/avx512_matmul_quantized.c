@@ -22,7 +22,7 @@ INLINED float* slot(const struct run* run, int slots, int64_t b, int i) {
 	return run->sum + (b % slots * GROUP_ROWS + i) * LANES;
 }
 
-INLINED void small_run(bool minimum, int n, const struct run* run) {
+INLINED void small_run(int n, bool minimum, const struct run* run) {
 	const struct tile* w = run->w;
 	for (int b = 0; b < run->columns / 32; b++) {
 		const int64_t block = run->column / 32 + b;
@@ -45,7 +45,7 @@ INLINED void small_run(bool minimum, int n, const struct run* run) {
 }
 
 /* Groups of `group` columns, with an offset or with a minimum */
-INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
+INLINED void super_run(int n, bool minimum, int group, const struct run* run) {
 	const struct tile* w = run->w;
 	const int groups = 256 / group;
 	for (int b = 0; b < run->columns / 256; b++) {
@@ -84,21 +84,8 @@ INLINED void super_run(bool minimum, int group, int n, const struct run* run) {
 
 #define RUNS(name, ...)                                                                                      \
 	static void name(int n, const struct run* run) {                                                         \
-		switch (n) {                                                                                         \
-			RUN(1, __VA_ARGS__)                                                                              \
-			RUN(2, __VA_ARGS__)                                                                              \
-			RUN(3, __VA_ARGS__)                                                                              \
-			RUN(4, __VA_ARGS__)                                                                              \
-			RUN(5, __VA_ARGS__)                                                                              \
-			RUN(6, __VA_ARGS__)                                                                              \
-			RUN(7, __VA_ARGS__)                                                                              \
-			RUN(8, __VA_ARGS__)                                                                              \
-		}                                                                                                    \
+		switch (n) { UP_TO_8(CASE, __VA_ARGS__, run) }                                                       \
 	}
-#define RUN(count, function, ...)                                                                            \
-	case count:                                                                                              \
-		function(__VA_ARGS__, count, run);                                                                   \
-		break;
 
 RUNS(small_offset_run, small_run, false)
 RUNS(small_min_run, small_run, true)
@@ -143,12 +130,5 @@ INLINED ints ints_scaled(ints sum, ints products, ints scale) {
 
 #include "kernels/cpu/matmul_woven.h"
 
-void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                             int64_t end, const void* x, int n) {
-	if (w->woven)
-		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!avx512_quantized_several(out, out_stride, w, begin, end, x, n) &&
-	         !avx512_quantized_few(out, out_stride, w, begin, end, x, n))
-		quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+QUANTIZED_MATMUL(avx512, avx512_quantized_several)
 #endif

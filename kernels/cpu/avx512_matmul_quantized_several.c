@@ -10,6 +10,7 @@
 #if defined(__AVX512VNNI__)
 #include "kernels/cpu/avx512_ints.h"
 
+#include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_lanes.h"
 
 enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
@@ -51,8 +52,18 @@ INLINED void eight(const struct rows* rows, size_t at, ints out[8]) {
 	columns(rows, at + 16, out + 4);
 }
 
+INLINED void move_down(ints v[8], int bits) {
+	UNROLLED for (int c = 0; c < 8; c++) v[c] = ints_right(v[c], bits);
+}
+
+INLINED bool two_bits(enum dtype type) { return type == DTYPE_Q2_K || type == DTYPE_Q3_K; }
+
 /* Columns 4c… of share `share` of 32 of a step of a block of 256, a byte each */
 INLINED ints taken(enum dtype type, const struct packed* p, int share, int c) {
+	if (two_bits(type)) {
+		const ints two = low_bits(p->low[c], share * 2, 3);
+		return type == DTYPE_Q3_K ? ints_or(two, moved_bits(p->high[c], share, 2, 4)) : two;
+	}
 	const ints low = low_bits(p->low[c], share * 4, 15);
 	if (type == DTYPE_Q5_K)
 		return ints_or(low, moved_bits(p->high[c], share, 4, 16));
@@ -127,51 +138,22 @@ INLINED void small_tile(enum dtype type, int n, struct several* job) {
 
 /* ---- blocks of 256 --------------------------------------------------------------------------- */
 
-struct header {
-	ints scale[16], min[4];
-	floats d, m;
-};
-
-/* Scales of groups 4j…4j + 3, a byte each */
-INLINED void put_scales(struct header* out, int group, ints scales, bool signs) {
-	UNROLLED for (int g = 0; g < 4; g++) out->scale[group + g] =
-	    signs ? ints_right_signed(ints_left(scales, 24 - 8 * g), 24) : byte_of(scales, g);
-}
-
-/* Of q4_k and q5_k: k4_scale_min for all at once */
-INLINED void k4_header(struct header* out, const struct rows* w) {
-	ints head[4];
-	columns(w, 0, head);
-	out->d = floats_from_halves(head[0]);
-	out->m = floats_negated(floats_from_halves(ints_right(head[0], 16)));
-	const ints more_scales = moved_bits(head[1], 6, 4, 0x30), more_minima = moved_bits(head[2], 6, 4, 0x30);
-	put_scales(out, 0, low_bits(head[1], 0, 63), false);
-	put_scales(out, 4, ints_or(low_bits(head[3], 0, 15), more_scales), false);
-	const ints first = low_bits(head[2], 0, 63), last = ints_or(low_bits(head[3], 4, 15), more_minima);
-	out->min[0] = two_bytes(first, 0, 1);
-	out->min[1] = two_bytes(first, 2, 3);
-	out->min[2] = two_bytes(last, 0, 1);
-	out->min[3] = two_bytes(last, 2, 3);
-}
-
-INLINED void q6_k_header(struct header* out, const struct rows* w) {
-	ints scales[4];
-	columns(w, 192, scales);
-	UNROLLED for (int j = 0; j < 4; j++) put_scales(out, j * 4, scales[j], true);
-	out->d = floats_from_halves(ints_right(words(w, 194, 3), 16));
-}
-
-/* A step's 64 columns; further bits that serve more steps are taken by the first and move down. */
+/* A step's 64 columns; bits that serve more steps are taken by the first and move down. */
 INLINED void take_packed(enum dtype type, struct packed* p, int step, const struct rows* w) {
 	const bool first = step % (type == DTYPE_Q6_K ? 2 : 4) == 0;
-	if (type == DTYPE_Q6_K)
-		eight(w, (size_t)(step / 2 * 64 + step % 2 * 32), p->low);
+	const size_t low_at = type == DTYPE_Q5_K ? 48 : type == DTYPE_Q3_K ? 32 : type == DTYPE_Q6_K ? 0 : 16;
+	if (!two_bits(type))
+		eight(w, low_at + (size_t)step * 32, p->low);
+	else if (step % 2 == 0)
+		eight(w, low_at + (size_t)step * 16, p->low);
 	else
-		eight(w, (type == DTYPE_Q5_K ? 48 : 16) + (size_t)step * 32, p->low);
-	if (type != DTYPE_Q4_K && first)
-		eight(w, type == DTYPE_Q6_K ? 128 + (size_t)step * 16 : 16, p->high);
-	else if (type != DTYPE_Q4_K)
-		UNROLLED for (int c = 0; c < 8; c++) p->high[c] = ints_right(p->high[c], 2);
+		move_down(p->low, 4);
+	if (type == DTYPE_Q4_K || type == DTYPE_Q2_K)
+		return;
+	if (first)
+		eight(w, type == DTYPE_Q6_K ? 128 + (size_t)step * 16 : type == DTYPE_Q5_K ? 16 : 0, p->high);
+	else
+		move_down(p->high, 2);
 }
 
 /* whole (n) += scales times products of 32 columns of a step */
@@ -182,7 +164,7 @@ INLINED void super_share(enum dtype type, int n, int share, const struct packed*
 	UNROLLED for (int g = 0; g < groups; g++) {
 		ints one[SEVERAL];
 		UNROLLED for (int i = 0; i < n; i++) one[i] =
-		    group == 32 ? ints_set(0) : to_all(starts + (size_t)i * stride + g * 4);
+		    group_offset(type) ? to_all(starts + (size_t)i * stride + g * 4) : ints_set(0);
 		UNROLLED for (int c = g * group / 4; c < (g + 1) * group / 4; c++) {
 			const ints four = taken(type, p, share, c);
 			UNROLLED for (int i = 0; i < n; i++) one[i] = dot_four(one[i], four, row_at(q, i) + c * 4);
@@ -196,15 +178,16 @@ INLINED void super_share(enum dtype type, int n, int share, const struct packed*
 INLINED void super_end(enum dtype type, int n, int64_t b, const struct several* job, const struct header* h,
                        const ints whole[]) {
 	const size_t stride = job->layout->bytes;
-	const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 16;
+	const int pairs = 128 / group_of(type);
+	const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * pairs * 4;
 	float* to = job->sum + b % SUPER_SLOTS * SEVERAL * LANES;
 	UNROLLED for (int i = 0; i < n; i++, to += LANES) {
 		floats product = _mm512_mul_ps(h->d, floats_from_ints(whole[i]));
 		if (!group_offset(type)) {
 			ints less = ints_set(0);
-			UNROLLED for (int p = 0; p < 4; p++) less =
+			UNROLLED for (int p = 0; p < pairs; p++) less =
 			    _mm512_dpwssd_epi32(less, h->min[p], to_all(behind + (size_t)i * stride + p * 4));
-			product = _mm512_fmadd_ps(h->m, floats_from_ints(less), product);
+			product = _mm512_fmadd_ps(h->less, floats_from_ints(less), product);
 		}
 		const floats before = b < SUPER_SLOTS ? _mm512_setzero_ps() : _mm512_load_ps(to);
 		_mm512_store_ps(to, _mm512_fmadd_ps(float_to_all(d + (size_t)i * stride), product, before));
@@ -217,12 +200,11 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 	struct rows w = job->w;
 	for (int64_t b = 0; b < job->cols / 256; b++, w.at += bytes) {
 		struct header header;
+		header.kept_scale = NULL;
+		header.kept_min = NULL;
 		struct packed packed = {0};
 		ints whole[SEVERAL];
-		if (group_offset(type))
-			q6_k_header(&header, &w);
-		else
-			k4_header(&header, &w);
+		take_header(type, &header, &w);
 		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
 		for (int step = 0; step < 4; step++) {
 			fetch_far(job, bytes / 4);
@@ -230,7 +212,7 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 			take_packed(type, &packed, step, &w);
 			UNROLLED for (int share = 0; share < 2; share++) {
 				const int column =
-				    group == 32 ? step * 64 + share * 32 : step / 2 * 128 + step % 2 * 32 + share * 64;
+				    type == DTYPE_Q6_K ? step / 2 * 128 + step % 2 * 32 + share * 64 : step * 64 + share * 32;
 				const struct columns_of_rows q = rows_from(job->x + b * 256 + column, stride);
 				const uint8_t* starts = job->x + job->layout->starts + (b * 256 + column) / 16 * 4;
 				super_share(type, n, share, &packed, header.scale + column / group, &q, starts, stride,
@@ -245,50 +227,15 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 
 typedef void several_function(struct several* job);
 
-#define TILE(type, n, tile)                                                                                  \
-	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) { tile(type, n, job); }
-#define SEVERAL_TILES(type, tile)                                                                            \
-	TILE(type, 1, tile)                                                                                      \
-	TILE(type, 2, tile)                                                                                      \
-	TILE(type, 3, tile)                                                                                      \
-	TILE(type, 4, tile)                                                                                      \
-	TILE(type, 5, tile)                                                                                      \
-	TILE(type, 6, tile)                                                                                      \
-	TILE(type, 7, tile)                                                                                      \
-	TILE(type, 8, tile)                                                                                      \
-	static several_function* const tiles_##type[] = {tile_##type##_1, tile_##type##_2, tile_##type##_3,      \
-	                                                 tile_##type##_4, tile_##type##_5, tile_##type##_6,      \
-	                                                 tile_##type##_7, tile_##type##_8};
-
-SEVERAL_TILES(DTYPE_Q8_0, small_tile)
-SEVERAL_TILES(DTYPE_Q4_0, small_tile)
-SEVERAL_TILES(DTYPE_Q4_1, small_tile)
-SEVERAL_TILES(DTYPE_Q5_0, small_tile)
-SEVERAL_TILES(DTYPE_Q5_1, small_tile)
-SEVERAL_TILES(DTYPE_IQ4_NL, small_tile)
-SEVERAL_TILES(DTYPE_Q4_K, super_tile)
-SEVERAL_TILES(DTYPE_Q5_K, super_tile)
-SEVERAL_TILES(DTYPE_Q6_K, super_tile)
-
-static several_function* const* tiles_of(enum dtype type) {
-#define TILED(type)                                                                                          \
-	case type:                                                                                               \
-		return tiles_##type
-	switch (type) {
-		TILED(DTYPE_Q8_0);
-		TILED(DTYPE_Q4_0);
-		TILED(DTYPE_Q4_1);
-		TILED(DTYPE_Q5_0);
-		TILED(DTYPE_Q5_1);
-		TILED(DTYPE_IQ4_NL);
-		TILED(DTYPE_Q4_K);
-		TILED(DTYPE_Q5_K);
-		TILED(DTYPE_Q6_K);
-	default:
-		return NULL;
+#define TILE(n, type)                                                                                        \
+	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) {                           \
+		(small_blocks(type) ? small_tile : super_tile)(type, n, job);                                        \
 	}
-#undef TILED
-}
+#define TILES_OF(type) UP_TO_8(TILE, type)
+#define TILED(n, type) [type][n - 1] = tile_##type##_##n,
+#define TILED_OF(type) UP_TO_8(TILED, type)
+MOST_TYPES(TILES_OF)
+static several_function* const tiles_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(TILED_OF)};
 
 /* An element's sums, halves to halves */
 static __m512 slots_added(const float* sum, int slots) {
@@ -301,13 +248,72 @@ static __m512 slots_added(const float* sum, int slots) {
 	return v[0];
 }
 
+/* ---- one row with one ------------------------------------------------------------------------ */
+
+/* The sums of 32 bits in each half of eight vectors, a lane each */
+INLINED ints half_sums(const ints v[8]) {
+	const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+	ints lane[2][4], four[2];
+	UNROLLED for (int k = 0; k < 2; k++) {
+		turn(v + 4 * k, lane[k]);
+		four[k] = _mm512_add_epi32(_mm512_add_epi32(lane[k][0], lane[k][1]),
+		                           _mm512_add_epi32(lane[k][2], lane[k][3]));
+	}
+	return _mm512_permutexvar_epi32(order, _mm512_add_epi32(_mm512_shuffle_i32x4(four[0], four[1], 0x88),
+	                                                        _mm512_shuffle_i32x4(four[0], four[1], 0xdd)));
+}
+
+/* sum += the next `count` blocks of q8_0, at most sixteen, a lane each */
+INLINED __m512 add_blocks(int count, __m512 sum, const struct block_q8_0* w, const uint8_t* q,
+                          const uint8_t* d, const uint8_t* starts) {
+	const __mmask16 here = (__mmask16)((1u << count) - 1);
+	_Alignas(64) uint32_t head[LANES] = {0};
+	ints dot[LANES / 2];
+	UNROLLED for (int b = 0; b < LANES; b += 2) {
+		ints two = ints_set(0);
+		if (b < count)
+			two = _mm512_castsi256_si512(_mm256_loadu_si256((const void*)w[b].q));
+		if (b + 1 < count)
+			two = _mm512_inserti64x4(two, _mm256_loadu_si256((const void*)w[b + 1].q), 1);
+		dot[b / 2] = _mm512_dpbusd_epi32(ints_set(0), ints_flip_signs(two), _mm512_loadu_si512(q + b * 32));
+	}
+	UNROLLED for (int b = 0; b < LANES && b < count; b++) head[b] = load_u32(w + b);
+	const ints whole = _mm512_add_epi32(half_sums(dot), _mm512_maskz_loadu_epi32(here, starts));
+	const __m512 both = _mm512_mul_ps(floats_from_halves(ints_load(head)), _mm512_maskz_loadu_ps(here, d));
+	return _mm512_mask3_fmadd_ps(floats_from_ints(whole), both, sum, here);
+}
+
+static float one_q8_0(const struct block_q8_0* w, int64_t cols, const uint8_t* x,
+                      const struct prepared* layout) {
+	const uint8_t *d = x + layout->d, *starts = x + layout->sums;
+	__m512 sum = _mm512_setzero_ps();
+	int left = (int)(cols / 32);
+	for (; left >= LANES; left -= LANES, w += LANES, x += LANES * 32, d += LANES * 4, starts += LANES * 4)
+		sum = add_blocks(LANES, sum, w, x, d, starts);
+	return lane_sum_512(left ? add_blocks(left, sum, w, x, d, starts) : sum);
+}
+
+/* The certified head asks for rows one by one: a tile of each would do it sixteen times. */
+static bool single_rows(float* out, const struct tensor* w, int64_t begin, int64_t end, const uint8_t* x,
+                        int n) {
+	const struct prepared layout = prepared_layout(DTYPE_Q8_0, (int)w->cols);
+	const struct block_q8_0* blocks = w->data;
+	if (w->type != DTYPE_Q8_0 || n > 1)
+		return false;
+	for (int64_t r = begin; r < end; r++)
+		out[r] = one_q8_0(blocks + r * (w->cols / 32), w->cols, x, &layout);
+	return true;
+}
+
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                               int64_t end, const uint8_t* x, int n) {
 	_Alignas(64) float sum[SLOTS * SEVERAL * LANES];
-	several_function* const* tiles = tiles_of(w->type);
+	several_function* const* tiles = tiles_of[w->type];
 	const int slots = small_blocks(w->type) ? SLOTS : SUPER_SLOTS;
 	const int groups = (n + SEVERAL - 1) / SEVERAL;
-	if (!tiles || groups > MOST_GROUPS || end - begin < LANES)
+	if (end - begin < LANES)
+		return single_rows(out, w, begin, end, x, n);
+	if (!tiles[0] || groups > (two_bits(w->type) ? 1 : MOST_GROUPS))
 		return false;
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);

@@ -31,13 +31,5 @@ static inline ints dot_four(ints sum, ints w, const void* x) {
 
 #include "kernels/cpu/matmul_woven.h"
 
-void avxvnni_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                    const void* x, int n) {
-	if (dtype_takes_floats(w->type))
-		avx2_matmul(out, out_stride, w, begin, end, x, n);
-	else if (w->woven)
-		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!direct_matmul(out, out_stride, w, begin, end, x, n))
-		quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+QUANTIZED_MATMUL(avxvnni, direct_matmul)
 #endif

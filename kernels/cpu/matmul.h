@@ -20,6 +20,23 @@
 
 #include <stdbool.h>
 
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 64")
+#endif
+#define INLINED static inline __attribute__((always_inline))
+
+/* Counts of rows that a kernel is compiled for, and in a switch over a count: `call` with it as a constant */
+#define UP_TO_3(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__)
+#define UP_TO_4(X, ...) UP_TO_3(X, __VA_ARGS__) X(4, __VA_ARGS__)
+#define UP_TO_6(X, ...) UP_TO_4(X, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
+#define UP_TO_8(X, ...) UP_TO_6(X, __VA_ARGS__) X(7, __VA_ARGS__) X(8, __VA_ARGS__)
+#define CASE(n, call, ...)                                                                                   \
+	case n:                                                                                                  \
+		call(n, __VA_ARGS__);                                                                                \
+		break;
+
 static inline bool dtype_is_float(enum dtype type) { return dtype_table[type].floats; }
 
 /* Types whose products take the activations as they are. */
@@ -76,32 +93,18 @@ static inline struct prepared prepared_layout(enum dtype type, int cols) {
 }
 
 size_t reference_prepared_bytes(enum dtype weight, int cols);
-void reference_prepare(enum dtype weight, void* out, const float* x, int cols);
-void reference_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                      const void* x, int n);
 
-size_t avx2_prepared_bytes(enum dtype weight, int cols);
-void avx2_prepare(enum dtype weight, void* out, const float* x, int cols);
-void avx2_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                 const void* x, int n);
+/* As cpu_kernels.prepare has it */
+typedef void prepare_function(enum dtype weight, void* out, const float* x, int cols);
+prepare_function reference_prepare, avx2_prepare, neon_prepare;
 
-/* AVX-VNNI's; rows are prepared as for AVX2. */
-void avxvnni_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                    const void* x, int n);
-
-size_t avx512_prepared_bytes(enum dtype weight, int cols);
-void avx512_prepare(enum dtype weight, void* out, const float* x, int cols);
-void avx512_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                   const void* x, int n);
-
-/* 64-bit ARM: NEON, with dotprod, and with i8mm too */
-void neon_prepare(enum dtype weight, void* out, const float* x, int cols);
-void neon_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                 const void* x, int n);
-void dotprod_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                    const void* x, int n);
-void i8mm_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                 const void* x, int n);
+/* As cpu_kernels.matmul has it; then the parts of these for quantized weights. */
+typedef void matmul_function(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                             int64_t end, const void* x, int n);
+matmul_function reference_matmul, avx2_matmul, avxvnni_matmul, avx512_matmul;
+matmul_function neon_matmul, dotprod_matmul, i8mm_matmul; /* NEON, with dotprod, and with i8mm too */
+matmul_function avx2_quantized_matmul, avxvnni_quantized_matmul, avx512_quantized_matmul;
+matmul_function neon_quantized_matmul, dotprod_quantized_matmul, i8mm_quantized_matmul;
 
 /* dtype_to_float, the same bits, faster for the decoded types, F16, BF16 and Q8_0. */
 void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
@@ -109,22 +112,9 @@ void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
 void avx2_round(enum dtype, void* out, const float* x, int64_t cols);
 /* A row of the certified head's copy: coarse_row.h. */
 void avx2_coarse_row(struct block_q4_0* out, float* x, int64_t cols, float squares[2]);
-/* The parts of the above for quantized weights. */
-void avx2_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                           const void* x, int n);
-void avx512_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                             int64_t end, const void* x, int n);
-void neon_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                           const void* x, int n);
-void dotprod_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                              int64_t end, const void* x, int n);
-void i8mm_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                           const void* x, int n);
 
-/* AVX's few rows (one or two) and several (up to sixteen): false, and nothing done, where there are too many
- * activation rows, too few weight rows or no such kernel for the type. */
-bool avx512_quantized_few(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
-                          const uint8_t* x, int n);
+/* AVX-512's several activation rows (up to sixteen), and one with a row of q8_0: false, and nothing done,
+ * where there are too many activation rows, too few weight rows or no such kernel for the type. */
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                               int64_t end, const uint8_t* x, int n);
 

@@ -43,64 +43,25 @@ INLINED void direct_tile(enum dtype type, int n, const struct run* run, struct r
 
 typedef void direct_function(const struct run* run, const struct rows* rows);
 
-#define DIRECT_ROW(type, n)                                                                                  \
+#define DIRECT_ROW(n, type)                                                                                  \
 	static                                                                                                   \
 	    __attribute__((noinline)) void direct_##type##_##n(const struct run* run, const struct rows* rows) { \
 		direct_tile(type, n, run, *rows);                                                                    \
 	}
-#define DIRECT_SMALL(type)                                                                                   \
-	DIRECT_ROW(type, 1)                                                                                      \
-	DIRECT_ROW(type, 2)                                                                                      \
-	DIRECT_ROW(type, 3)                                                                                      \
-	DIRECT_ROW(type, 4)                                                                                      \
-	static direct_function* const direct_##type[DIRECT_ROWS] = {direct_##type##_1, direct_##type##_2,        \
-	                                                            direct_##type##_3, direct_##type##_4};
-#define DIRECT_SUPER(type) /* for more, a tile costs less: its groups are                                    \
-                              multiplied as wholes */                                                        \
-	DIRECT_ROW(type, 1)                                                                                      \
-	DIRECT_ROW(type, 2)                                                                                      \
-	DIRECT_ROW(type, 3)                                                                                      \
-	static direct_function* const direct_##type[DIRECT_ROWS] = {direct_##type##_1, direct_##type##_2,        \
-	                                                            direct_##type##_3};
+#define DIRECT_OF(type) UP_TO_4(DIRECT_ROW, type)
+#define DIRECTLY(n, type) [type][n - 1] = direct_##type##_##n,
+#define DIRECTLY_OF(type) UP_TO_4(DIRECTLY, type)
+MAIN_TYPES(DIRECT_OF)
+static direct_function* const direct_of[DTYPE_COUNT][DIRECT_ROWS] = {MAIN_TYPES(DIRECTLY_OF)};
 
-DIRECT_SMALL(DTYPE_Q8_0)
-DIRECT_SMALL(DTYPE_Q4_0)
-DIRECT_SMALL(DTYPE_Q4_1)
-DIRECT_SMALL(DTYPE_Q5_0)
-DIRECT_SMALL(DTYPE_Q5_1)
-DIRECT_SMALL(DTYPE_IQ4_NL)
-DIRECT_SUPER(DTYPE_Q4_K)
-DIRECT_SUPER(DTYPE_Q5_K)
-DIRECT_SUPER(DTYPE_Q6_K)
-
-static direct_function* const* direct_of(enum dtype type) {
-#define DIRECTLY(type)                                                                                       \
-	case type:                                                                                               \
-		return direct_##type
-	switch (type) {
-		DIRECTLY(DTYPE_Q8_0);
-		DIRECTLY(DTYPE_Q4_0);
-		DIRECTLY(DTYPE_Q4_1);
-		DIRECTLY(DTYPE_Q5_0);
-		DIRECTLY(DTYPE_Q5_1);
-		DIRECTLY(DTYPE_IQ4_NL);
-		DIRECTLY(DTYPE_Q4_K);
-		DIRECTLY(DTYPE_Q5_K);
-		DIRECTLY(DTYPE_Q6_K);
-	default:
-		return NULL;
-	}
-#undef DIRECTLY
-}
-
-/* False, and nothing done, where there are too many activation rows, too few
- * weight rows or no such kernel.
- */
+/* False, and nothing done, where there are too many activation rows (four of blocks of 256 cost less by a
+ * tile, whose groups are multiplied as wholes), too few weight rows or no such kernel. */
 static bool direct_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                           const uint8_t* x, int n) {
 	_Alignas(64) float sums[GROUP_SUMS];
-	direct_function* const* direct = direct_of(w->type);
-	if (!direct || n > DIRECT_ROWS || !direct[n - 1] || end - begin < LANES)
+	direct_function* const* direct = direct_of[w->type];
+	const int most = small_blocks(w->type) ? DIRECT_ROWS : DIRECT_ROWS - 1;
+	if (!direct[0] || n > most || end - begin < LANES)
 		return false;
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);

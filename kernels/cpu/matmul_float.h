@@ -5,7 +5,7 @@
  *   v_zero() v_load(float*) v_store(float*, V) v_fma(a, b, c) v_sum(V)
  *   v_sums(const V[4], float[4])  four v_sums at once, the same bits
  *   v_weights(type, bytes)        the next V_LANES weights as floats
- *   TILE_ROWS (4), TILE_N (6 or less)
+ *   TILE_ROWS (4), TILE_N (3 or 6), UP_TO_TILE_N (UP_TO_3 or UP_TO_6)
  *                                 weight rows and activation rows whose products fit in registers
  *
  * An element has one accumulator of V_LANES sums: column k goes to sum k mod V_LANES by fused
@@ -16,13 +16,6 @@
  * TILES·TILE_ROWS weight rows of a block; accumulators wait in memory between pieces. While one block is
  * multiplied, the one behind it is fetched, from its first line to its last, evenly spread over the work. */
 #include "kernels/cpu/matmul.h"
-
-#if defined(__clang__)
-#define UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define UNROLLED _Pragma("GCC unroll 64")
-#endif
-#define INLINED static inline __attribute__((always_inline))
 
 enum {
 	LINE = 64,
@@ -84,7 +77,7 @@ INLINED void store_sums(const V sums[TILE_ROWS], float* out, int rows) {
 	}
 }
 
-INLINED void float_run(enum dtype type, int n, bool few, const struct run* run) {
+INLINED void float_run(int n, enum dtype type, bool few, const struct run* run) {
 	const size_t size = type == DTYPE_F32 ? 4 : 2;
 	V sum[TILE_ROWS][TILE_N];
 	if (run->first) {
@@ -129,47 +122,20 @@ INLINED void float_run(enum dtype type, int n, bool few, const struct run* run) 
 	}
 }
 
-#define AT_MOST(n) ((n) < TILE_N ? (n) : TILE_N)
+#define FLOAT_TYPES(X) X(DTYPE_F32) X(DTYPE_F16) X(DTYPE_BF16)
 
 /* The shapes that are compiled: every type times 1…TILE_N activation rows. */
-#define FLOAT_RUNS(name, type, few)                                                                          \
-	static void name(int n, const struct run* run) {                                                         \
-		switch (n) {                                                                                         \
-		case 1:                                                                                              \
-			float_run(type, 1, few, run);                                                                    \
-			break;                                                                                           \
-		case 2:                                                                                              \
-			float_run(type, AT_MOST(2), few, run);                                                           \
-			break;                                                                                           \
-		case 3:                                                                                              \
-			float_run(type, AT_MOST(3), few, run);                                                           \
-			break;                                                                                           \
-		case 4:                                                                                              \
-			float_run(type, AT_MOST(4), few, run);                                                           \
-			break;                                                                                           \
-		case 5:                                                                                              \
-			float_run(type, AT_MOST(5), few, run);                                                           \
-			break;                                                                                           \
-		default:                                                                                             \
-			float_run(type, TILE_N, few, run);                                                               \
-		}                                                                                                    \
+typedef void runs_function(bool few, int n, const struct run* run);
+#define FLOAT_RUNS(type)                                                                                     \
+	static void runs_##type(bool few, int n, const struct run* run) {                                        \
+		if (few)                                                                                             \
+			switch (n) { UP_TO_TILE_N(CASE, float_run, type, true, run) }                                    \
+		else                                                                                                 \
+			switch (n) { UP_TO_TILE_N(CASE, float_run, type, false, run) }                                   \
 	}
-
-FLOAT_RUNS(runs_f32, DTYPE_F32, false)
-FLOAT_RUNS(runs_f16, DTYPE_F16, false)
-FLOAT_RUNS(runs_bf16, DTYPE_BF16, false)
-FLOAT_RUNS(few_runs_f32, DTYPE_F32, true)
-FLOAT_RUNS(few_runs_f16, DTYPE_F16, true)
-FLOAT_RUNS(few_runs_bf16, DTYPE_BF16, true)
-
-static void float_runs(enum dtype type, bool few, int n, const struct run* run) {
-	if (type == DTYPE_F32)
-		(few ? few_runs_f32 : runs_f32)(n, run);
-	else if (type == DTYPE_F16)
-		(few ? few_runs_f16 : runs_f16)(n, run);
-	else
-		(few ? few_runs_bf16 : runs_bf16)(n, run);
-}
+#define RUNS_OF(type) [type] = runs_##type,
+FLOAT_TYPES(FLOAT_RUNS)
+static runs_function* const float_runs[DTYPE_COUNT] = {FLOAT_TYPES(RUNS_OF)};
 
 /* How a product is cut. */
 struct cut {
@@ -232,7 +198,7 @@ static void block_piece(const struct cut* c, const struct block* b, int64_t k, c
 			*fetched += (size_t)run.steps * run.ahead_step;
 			run.sums = b->sums + (g * TILES + t) * TILE_SUMS;
 			run.out = b->out + (size_t)group_first(c, g) * b->out_stride + t * TILE_ROWS;
-			float_runs(c->type, c->n <= FEW_ROWS, group_rows(c, g), &run);
+			float_runs[c->type](c->n <= FEW_ROWS, group_rows(c, g), &run);
 		}
 	}
 }
@@ -277,7 +243,7 @@ INLINED void stream_row(enum dtype type, int n, const uint8_t* w, int64_t cols, 
 	UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride] = v_sum(sum[i]);
 }
 
-INLINED void stream_rows(enum dtype type, int n, const uint8_t* w, int64_t rows, int64_t cols,
+INLINED void stream_rows(int n, enum dtype type, const uint8_t* w, int64_t rows, int64_t cols,
                          const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
 	const size_t row_bytes = (size_t)cols * (type == DTYPE_F32 ? 4 : 2);
 	for (int64_t r = 0; r < rows; r++)
@@ -289,31 +255,22 @@ static bool is_streamed(int n, int64_t cols) {
 	return n == 1 || (n <= STREAM_N && n * cols * (int64_t)sizeof(float) <= STREAM_BYTES);
 }
 
+typedef void stream_function(int n, const uint8_t* w, int64_t rows, int64_t cols, const uint8_t* x,
+                             size_t x_stride, float* out, size_t out_stride);
 #define STREAM(type)                                                                                         \
 	static void stream_##type(int n, const uint8_t* w, int64_t rows, int64_t cols, const uint8_t* x,         \
 	                          size_t x_stride, float* out, size_t out_stride) {                              \
-		if (n == 1)                                                                                          \
-			stream_rows(type, 1, w, rows, cols, x, x_stride, out, out_stride);                               \
-		else if (n == 2)                                                                                     \
-			stream_rows(type, 2, w, rows, cols, x, x_stride, out, out_stride);                               \
-		else                                                                                                 \
-			stream_rows(type, 3, w, rows, cols, x, x_stride, out, out_stride);                               \
+		switch (n) { UP_TO_3(CASE, stream_rows, type, w, rows, cols, x, x_stride, out, out_stride) }         \
 	}
-
-STREAM(DTYPE_F32)
-STREAM(DTYPE_F16)
-STREAM(DTYPE_BF16)
+#define STREAM_OF(type) [type] = stream_##type,
+FLOAT_TYPES(STREAM)
+static stream_function* const float_streams[DTYPE_COUNT] = {FLOAT_TYPES(STREAM_OF)};
 
 static void float_stream(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                          const uint8_t* x, int n) {
 	const uint8_t* first = (const uint8_t*)w->data + dtype_row_bytes(w->type, w->cols) * (size_t)begin;
-	const size_t x_stride = prepared_float_bytes(w->cols);
-	if (w->type == DTYPE_F32)
-		stream_DTYPE_F32(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
-	else if (w->type == DTYPE_F16)
-		stream_DTYPE_F16(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
-	else
-		stream_DTYPE_BF16(n, first, end - begin, w->cols, x, x_stride, out + begin, out_stride);
+	float_streams[w->type](n, first, end - begin, w->cols, x, prepared_float_bytes(w->cols), out + begin,
+	                       out_stride);
 }
 
 /* At most SLICE_ROWS activation rows. */
@@ -357,3 +314,15 @@ static void float_matmul(float* out, size_t out_stride, const struct tensor* w, 
 			            x + (size_t)first * prepared_float_bytes(w->cols),
 			            n - first < SLICE_ROWS ? n - first : SLICE_ROWS);
 }
+
+/* Products with weights of every type; included behind matmul_decoded.h. */
+#define MATMUL(isa)                                                                                          \
+	void isa##_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,     \
+	                  const void* x, int n) {                                                                \
+		if (dtype_is_float(w->type))                                                                         \
+			float_matmul(out, out_stride, w, begin, end, x, n);                                              \
+		else if (dtype_is_decoded(w->type))                                                                  \
+			decoded_matmul(out, out_stride, w, begin, end, x, n);                                            \
+		else                                                                                                 \
+			isa##_quantized_matmul(out, out_stride, w, begin, end, x, n);                                    \
+	}

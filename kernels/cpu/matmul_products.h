@@ -211,64 +211,37 @@ INLINED void super_run(enum dtype type, int n, const struct run* run) {
 
 typedef void run_function(const struct run* run);
 
-#define RUN(type, n)                                                                                         \
+#define RUN(n, type)                                                                                         \
 	static __attribute__((noinline)) void run_##type##_##n(const struct run* run) {                          \
 		(small_blocks(type) ? small_run : super_run)(type, n, run);                                          \
 	}
-#define RUNS(type)                                                                                           \
-	RUN(type, 1)                                                                                             \
-	RUN(type, 2)                                                                                             \
-	RUN(type, 3)                                                                                             \
-	RUN(type, 4)                                                                                             \
-	static run_function* const run_##type[GROUP_ROWS] = {run_##type##_1, run_##type##_2, run_##type##_3,     \
-	                                                     run_##type##_4};
+#define RUNS(type) UP_TO_4(RUN, type)
+#define RUNNING(n, type) [type][n - 1] = run_##type##_##n,
+#define RUN_OF(type) UP_TO_4(RUNNING, type)
 
 /* Types whose tiles are alike share their products. */
-RUNS(DTYPE_Q8_0)
-RUNS(DTYPE_Q4_1)
-RUNS(DTYPE_Q2_K)
-RUNS(DTYPE_Q4_K)
-RUNS(DTYPE_Q6_K)
 #if NARROW
-RUNS(DTYPE_Q4_0)
-RUNS(DTYPE_Q5_0)
-RUNS(DTYPE_Q5_1)
-RUNS(DTYPE_Q5_K)
+#define RUN_TYPES(X)                                                                                         \
+	X(DTYPE_Q8_0)                                                                                            \
+	X(DTYPE_Q4_0)                                                                                            \
+	X(DTYPE_Q5_0)                                                                                            \
+	X(DTYPE_Q4_1)                                                                                            \
+	X(DTYPE_Q5_1)                                                                                            \
+	X(DTYPE_Q2_K)                                                                                            \
+	X(DTYPE_Q4_K)                                                                                            \
+	X(DTYPE_Q5_K)                                                                                            \
+	X(DTYPE_Q6_K)
 #else
-#define run_DTYPE_Q4_0 run_DTYPE_Q8_0
-#define run_DTYPE_Q5_0 run_DTYPE_Q8_0
-#define run_DTYPE_Q5_1 run_DTYPE_Q4_1
-#define run_DTYPE_Q5_K run_DTYPE_Q4_K
+#define RUN_TYPES(X) X(DTYPE_Q8_0) X(DTYPE_Q4_1) X(DTYPE_Q2_K) X(DTYPE_Q4_K) X(DTYPE_Q6_K)
 #endif
+RUN_TYPES(RUNS)
+static run_function* const run_of[DTYPE_COUNT][GROUP_ROWS] = {RUN_TYPES(RUN_OF)};
 
 static void quantized_run(enum dtype type, int n, const struct run* run) {
-	switch (type) {
-	case DTYPE_Q4_0:
-		run_DTYPE_Q4_0[n - 1](run);
-		break;
-	case DTYPE_Q4_1:
-		run_DTYPE_Q4_1[n - 1](run);
-		break;
-	case DTYPE_Q5_0:
-		run_DTYPE_Q5_0[n - 1](run);
-		break;
-	case DTYPE_Q5_1:
-		run_DTYPE_Q5_1[n - 1](run);
-		break;
-	case DTYPE_Q2_K:
-		run_DTYPE_Q2_K[n - 1](run);
-		break;
-	case DTYPE_Q4_K:
-		run_DTYPE_Q4_K[n - 1](run);
-		break;
-	case DTYPE_Q5_K:
-		run_DTYPE_Q5_K[n - 1](run);
-		break;
-	case DTYPE_Q3_K:
-	case DTYPE_Q6_K:
-		run_DTYPE_Q6_K[n - 1](run);
-		break;
-	default:
-		run_DTYPE_Q8_0[n - 1](run);
-	}
+	const bool itself = run_of[type][0] != NULL;
+	const enum dtype alike = type == DTYPE_Q5_1   ? DTYPE_Q4_1
+	                         : type == DTYPE_Q5_K ? DTYPE_Q4_K
+	                         : type == DTYPE_Q3_K ? DTYPE_Q6_K
+	                                              : DTYPE_Q8_0;
+	run_of[itself ? type : alike][n - 1](run);
 }

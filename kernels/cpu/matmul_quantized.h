@@ -30,47 +30,15 @@ INLINED void take_piece(enum dtype type, struct tile* out, struct rows rows, int
 		take_block(type, &keep, b, &rows);
 }
 
+typedef void take_function(struct tile* out, const struct rows* rows, int columns);
+
 #define TAKE(type)                                                                                           \
 	static void take_##type(struct tile* out, const struct rows* rows, int columns) {                        \
 		take_piece(type, out, *rows, columns);                                                               \
 	}
-TAKE(DTYPE_Q8_0)
-TAKE(DTYPE_Q4_0)
-TAKE(DTYPE_Q4_1)
-TAKE(DTYPE_Q5_0)
-TAKE(DTYPE_Q5_1)
-TAKE(DTYPE_Q2_K)
-TAKE(DTYPE_Q3_K)
-TAKE(DTYPE_Q4_K)
-TAKE(DTYPE_Q5_K)
-TAKE(DTYPE_Q6_K)
-TAKE(DTYPE_IQ4_NL)
-TAKE(DTYPE_IQ4_XS)
-#undef TAKE
-
-typedef void take_function(struct tile* out, const struct rows* rows, int columns);
-
-static take_function* take_of(enum dtype type) {
-#define TAKEN(type)                                                                                          \
-	case type:                                                                                               \
-		return take_##type
-	switch (type) {
-		TAKEN(DTYPE_Q8_0);
-		TAKEN(DTYPE_Q4_0);
-		TAKEN(DTYPE_Q4_1);
-		TAKEN(DTYPE_Q5_0);
-		TAKEN(DTYPE_Q5_1);
-		TAKEN(DTYPE_Q2_K);
-		TAKEN(DTYPE_Q3_K);
-		TAKEN(DTYPE_Q4_K);
-		TAKEN(DTYPE_Q5_K);
-		TAKEN(DTYPE_Q6_K);
-		TAKEN(DTYPE_IQ4_NL);
-	default:
-		return take_DTYPE_IQ4_XS;
-	}
-#undef TAKEN
-}
+#define TAKEN(type) [type] = take_##type,
+ALL_TYPES(TAKE)
+static take_function* const take_of[DTYPE_COUNT] = {ALL_TYPES(TAKEN)};
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
@@ -163,7 +131,7 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 	job.layout = prepared_layout(w->type, (int)w->cols);
 	job.row_bytes = dtype_row_bytes(w->type, w->cols);
 	job.piece = job.groups > 2 ? LONG_PIECE : SHORT_PIECE;
-	job.take = take_of(w->type);
+	job.take = take_of[w->type];
 	if (w->cols < slots_of(w->type) * activation_block(w->type)) /* some stay empty */
 		memset(sums, 0, (size_t)(job.groups * GROUP_SUMS) * sizeof *sums);
 	for (int64_t r = begin; r < end; r += TILES * LANES) {
@@ -172,3 +140,14 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 		store_tiles(&job, sums, out + r, out_stride, count);
 	}
 }
+
+/* The whole; `few` does few rows another way, or nothing. Where it stands, matmul_woven.h is included, too.
+ */
+#define QUANTIZED_MATMUL(isa, few)                                                                           \
+	void isa##_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,        \
+	                            int64_t end, const void* x, int n) {                                         \
+		if (w->woven)                                                                                        \
+			woven_matmul(out, out_stride, w, begin, end, x, n);                                              \
+		else if (!few(out, out_stride, w, begin, end, x, n))                                                 \
+			quantized_matmul(out, out_stride, w, begin, end, x, n);                                          \
+	}

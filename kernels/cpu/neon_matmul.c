@@ -8,6 +8,7 @@ typedef struct {
 	float32x4_t low, high;
 } V;
 enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
+#define UP_TO_TILE_N UP_TO_3
 
 static inline V v_zero(void) { return (V){vdupq_n_f32(0), vdupq_n_f32(0)}; }
 static inline V v_load(const float* p) { return (V){vld1q_f32(p), vld1q_f32(p + 4)}; }
@@ -46,16 +47,6 @@ static inline V v_weights(enum dtype type, const uint8_t* p) {
 #include "kernels/cpu/matmul_decoded.h"
 #include "kernels/cpu/matmul_float.h"
 
-#define MATMUL(isa)                                                                                          \
-	void isa##_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,     \
-	                  const void* x, int n) {                                                                \
-		if (dtype_is_float(w->type))                                                                         \
-			float_matmul(out, out_stride, w, begin, end, x, n);                                              \
-		else if (dtype_is_decoded(w->type))                                                                  \
-			decoded_matmul(out, out_stride, w, begin, end, x, n);                                            \
-		else                                                                                                 \
-			isa##_quantized_matmul(out, out_stride, w, begin, end, x, n);                                    \
-	}
 MATMUL(neon)
 MATMUL(dotprod)
 MATMUL(i8mm)

@@ -33,7 +33,7 @@ INLINED int products_in_16_bits(enum dtype type) {
 	}
 }
 
-INLINED void small_run(enum dtype type, int n, const struct run* run) {
+INLINED void small_run(int n, enum dtype type, const struct run* run) {
 	const struct tile* w = run->w;
 	const bool minimum = dtype_has_min(type);
 	const bool offset = type == DTYPE_Q4_0 || type == DTYPE_Q5_0;
@@ -58,7 +58,7 @@ INLINED void small_run(enum dtype type, int n, const struct run* run) {
 	}
 }
 
-INLINED void super_run(enum dtype type, int n, const struct run* run) {
+INLINED void super_run(int n, enum dtype type, const struct run* run) {
 	const struct tile* w = run->w;
 	const int group = group_of(type), groups = 256 / group;
 	const bool minimum = group == 32 || type == DTYPE_Q2_K;
@@ -95,22 +95,9 @@ INLINED void super_run(enum dtype type, int n, const struct run* run) {
 	}
 }
 
-#define RUN(count, function, type)                                                                           \
-	case count:                                                                                              \
-		function(type, count, run);                                                                          \
-		break;
 #define RUNS(name, function, type)                                                                           \
 	static void name(int n, const struct run* run) {                                                         \
-		switch (n) {                                                                                         \
-			RUN(1, function, type)                                                                           \
-			RUN(2, function, type)                                                                           \
-			RUN(3, function, type)                                                                           \
-			RUN(4, function, type)                                                                           \
-			RUN(5, function, type)                                                                           \
-			RUN(6, function, type)                                                                           \
-			RUN(7, function, type)                                                                           \
-			RUN(8, function, type)                                                                           \
-		}                                                                                                    \
+		switch (n) { UP_TO_8(CASE, function, type, run) }                                                    \
 	}
 
 RUNS(bytes_run, small_run, DTYPE_Q8_0)   /* and iq4, which tables made bytes */
@@ -148,11 +135,3 @@ static void quantized_run(enum dtype type, int n, const struct run* run) {
 
 #include "kernels/cpu/matmul_woven.h"
 #include "kernels/cpu/neon_rows.h"
-
-static void any_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                                 int64_t end, const void* x, int n) {
-	if (w->woven)
-		woven_matmul(out, out_stride, w, begin, end, x, n);
-	else if (!rows_matmul(out, out_stride, w, begin, end, x, n))
-		quantized_matmul(out, out_stride, w, begin, end, x, n);
-}

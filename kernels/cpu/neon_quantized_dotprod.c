@@ -13,8 +13,5 @@ INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const stru
 
 #include "kernels/cpu/neon_quantized.h"
 
-void dotprod_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
-                              int64_t end, const void* x, int n) {
-	any_quantized_matmul(out, out_stride, w, begin, end, x, n);
-}
+QUANTIZED_MATMUL(dotprod, rows_matmul)
 #endif

@@ -82,12 +82,7 @@ INLINED void small_block(enum dtype type, int n, const struct few* f, const uint
 INLINED void turned(const uint8_t* const w[SIDE], size_t at, ints out[4]) {
 	ints row[SIDE];
 	UNROLLED for (int r = 0; r < SIDE; r++) row[r] = ints_load(w[r] + at);
-	const ints a = ints_low_pairs(row[0], row[1]), b = ints_high_pairs(row[0], row[1]);
-	const ints c = ints_low_pairs(row[2], row[3]), d = ints_high_pairs(row[2], row[3]);
-	out[0] = ints_low_halves(a, c);
-	out[1] = ints_high_halves(a, c);
-	out[2] = ints_low_halves(b, d);
-	out[3] = ints_high_halves(b, d);
+	turn(row, out);
 }
 
 /* dot (n) += 16·vectors columns times their scale, of n activation rows at q */
@@ -204,7 +199,7 @@ INLINED void four_rows(enum dtype type, int n, const struct few* f, const uint8_
 	UNROLLED for (int i = 0; i < n; i++) out[i] = sum[0][i];
 }
 
-INLINED void all_rows(enum dtype type, int n, const struct tensor* w, int64_t begin, int64_t end,
+INLINED void all_rows(int n, enum dtype type, const struct tensor* w, int64_t begin, int64_t end,
                       const struct few* f, float* out, size_t out_stride) {
 	const size_t row_bytes = (size_t)(w->cols / (small_blocks(type) ? 32 : 256)) * dtype_bytes_of(type);
 	for (int64_t r = begin; r < end; r += SIDE) {
@@ -224,62 +219,23 @@ INLINED void all_rows(enum dtype type, int n, const struct tensor* w, int64_t be
 	}
 }
 
-#define ROWS_CASE(n, type)                                                                                   \
-	case n:                                                                                                  \
-		all_rows(type, n, w, begin, end, f, out, out_stride);                                                \
-		break;
-#define ROWS(type)                                                                                           \
-	static void rows_##type(int n, const struct tensor* w, int64_t begin, int64_t end, const struct few* f,  \
-	                        float* out, size_t out_stride) {                                                 \
-		switch (n) {                                                                                         \
-			ROWS_CASE(1, type)                                                                               \
-			ROWS_CASE(2, type)                                                                               \
-			ROWS_CASE(3, type)                                                                               \
-			ROWS_CASE(4, type)                                                                               \
-			ROWS_CASE(5, type)                                                                               \
-			ROWS_CASE(6, type)                                                                               \
-			ROWS_CASE(7, type)                                                                               \
-			ROWS_CASE(8, type)                                                                               \
-		}                                                                                                    \
-	}
-ROWS(DTYPE_Q8_0)
-ROWS(DTYPE_Q4_0)
-ROWS(DTYPE_Q4_1)
-ROWS(DTYPE_Q5_0)
-ROWS(DTYPE_Q5_1)
-ROWS(DTYPE_IQ4_NL)
-ROWS(DTYPE_Q4_K)
-ROWS(DTYPE_Q5_K)
-ROWS(DTYPE_Q6_K)
-
 typedef void rows_function(int n, const struct tensor* w, int64_t begin, int64_t end, const struct few* f,
                            float* out, size_t out_stride);
 
-static rows_function* rows_of(enum dtype type) {
-#define TYPE(type)                                                                                           \
-	case type:                                                                                               \
-		return rows_##type
-	switch (type) {
-		TYPE(DTYPE_Q8_0);
-		TYPE(DTYPE_Q4_0);
-		TYPE(DTYPE_Q4_1);
-		TYPE(DTYPE_Q5_0);
-		TYPE(DTYPE_Q5_1);
-		TYPE(DTYPE_IQ4_NL);
-		TYPE(DTYPE_Q4_K);
-		TYPE(DTYPE_Q5_K);
-		TYPE(DTYPE_Q6_K);
-	default:
-		return NULL;
+#define ROWS(type)                                                                                           \
+	static void rows_##type(int n, const struct tensor* w, int64_t begin, int64_t end, const struct few* f,  \
+	                        float* out, size_t out_stride) {                                                 \
+		switch (n) { UP_TO_8(CASE, all_rows, type, w, begin, end, f, out, out_stride) }                      \
 	}
-#undef TYPE
-}
+#define ROWS_OF(type) [type] = rows_##type,
+MAIN_TYPES(ROWS)
+static rows_function* const rows_of[DTYPE_COUNT] = {MAIN_TYPES(ROWS_OF)};
 
 /* False, and nothing done, where tiles take fewer instructions (tools/instructions): many rows with blocks of
  * 256, and types that have no other way. Many rows with blocks of 32 come by the group. */
 static bool rows_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
                         const uint8_t* x, int n) {
-	rows_function* rows = rows_of(w->type);
+	rows_function* rows = rows_of[w->type];
 	if (!rows || (n > GROUP_ROWS && !small_blocks(w->type)))
 		return false;
 	struct few f = {.x = x, .layout = prepared_layout(w->type, (int)w->cols), .cols = w->cols};

@@ -3,24 +3,18 @@
  * A slice is at most slice_rows rows in the pass's own order, in which parents come first; so when a
  * slice runs, everything its rows look at has been written. Each sub-layer is read top to bottom below:
  * norm, products, what is between them, output product, residual add. */
+#include "kernels/clock.h"
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- time ---------------------------------------------------------------------------------- */
-
-static double monotonic_seconds(void) {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 void mark(struct cpu_backend* b, enum pass_part part) {
 	if (!b->head.part_seconds)
 		return;
-	const double now = monotonic_seconds();
+	const double now = seconds_now();
 	b->head.part_seconds[part] += now - b->marked;
 	b->marked = now;
 }
@@ -380,7 +374,7 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 	if (!paged_begin(pass, error))
 		return false;
 	pool_begin(b->pool);
-	b->marked = b->head.part_seconds ? monotonic_seconds() : 0;
+	b->marked = b->head.part_seconds ? seconds_now() : 0;
 	struct walk walk = {0};
 	bool done = true;
 	for (int r0 = 0; r0 < pass->n && done; r0 += b->slice_rows) {

@@ -9,17 +9,22 @@ struct rows {
 	size_t stride;
 };
 
-/* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
-INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
-	ints z[4];
-	UNROLLED for (int k = 0; k < 4; k++) z[k] =
-	    ints_quarters(rows->at + (size_t)k * rows->stride + at, 4 * rows->stride);
+/* Vectors of 16 bytes of every fourth row, as four of 4 bytes a row */
+INLINED void turn(const ints z[4], ints out[4]) {
 	const ints a = ints_low_pairs(z[0], z[1]), b = ints_high_pairs(z[0], z[1]);
 	const ints c = ints_low_pairs(z[2], z[3]), d = ints_high_pairs(z[2], z[3]);
 	out[0] = ints_low_halves(a, c);
 	out[1] = ints_high_halves(a, c);
 	out[2] = ints_low_halves(b, d);
 	out[3] = ints_high_halves(b, d);
+}
+
+/* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
+INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
+	ints z[4];
+	UNROLLED for (int k = 0; k < 4; k++) z[k] =
+	    ints_quarters(rows->at + (size_t)k * rows->stride + at, 4 * rows->stride);
+	turn(z, out);
 }
 
 /* Word k of the 16 bytes at `at` of every row */
@@ -87,4 +92,98 @@ INLINED const uint8_t* row_at(const struct columns_of_rows* x, int i) {
 INLINED void advance(struct columns_of_rows* x, int bytes) {
 	x->first += bytes;
 	x->fifth += bytes;
+}
+
+/* ---- what stands beside a block's 256 columns ------------------------------------------------- */
+
+struct header {
+	/* where scales of groups, and minima of two groups each in 16 bits, are kept as they are found; or NULL:
+	 */
+	int32_t (*kept_scale)[LANES];
+	int16_t (*kept_min)[LANES * 2];
+	ints scale[16], min[8];
+	floats d, less; /* less: -dmin */
+};
+
+/* Scales of groups 4j…4j + 3, a byte each */
+INLINED void put_scales(struct header* out, int group, ints scales, bool signs, int offset) {
+	UNROLLED for (int g = 0; g < 4; g++) {
+		const ints scale = signs ? ints_right_signed(ints_left(scales, 24 - 8 * g), 24) : byte_of(scales, g);
+		const ints whole = offset ? ints_sub(scale, ints_set(offset)) : scale;
+		if (out->kept_scale)
+			ints_store(out->kept_scale[group + g], ints_scale(whole));
+		else
+			out->scale[group + g] = whole;
+	}
+}
+
+/* Likewise minima */
+INLINED void put_minima(struct header* out, int group, ints minima) {
+	UNROLLED for (int p = 0; p < 2; p++) {
+		const ints two = two_bytes(minima, 2 * p, 2 * p + 1);
+		if (out->kept_min)
+			ints_store(out->kept_min[group / 2 + p], two);
+		else
+			out->min[group / 2 + p] = two;
+	}
+}
+
+/* d and dmin, of which each lane holds the halves */
+INLINED void put_d_dmin(struct header* out, ints both) {
+	out->d = floats_from_halves(both);
+	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
+}
+
+/* Of q4_k and q5_k: k4_scale_min for all at once */
+INLINED void k4_header(struct header* out, const struct rows* rows) {
+	ints head[4];
+	columns(rows, 0, head);
+	put_d_dmin(out, head[0]);
+	const ints more_scales = moved_bits(head[1], 6, 4, 0x30), more_minima = moved_bits(head[2], 6, 4, 0x30);
+	put_scales(out, 0, low_bits(head[1], 0, 63), false, 0);
+	put_minima(out, 0, low_bits(head[2], 0, 63));
+	put_scales(out, 4, ints_or(low_bits(head[3], 0, 15), more_scales), false, 0);
+	put_minima(out, 4, ints_or(low_bits(head[3], 4, 15), more_minima));
+}
+
+INLINED void q2_k_header(struct header* out, const struct rows* rows) {
+	ints packed[4];
+	columns(rows, 0, packed);
+	UNROLLED for (int j = 0; j < 4; j++) {
+		put_scales(out, j * 4, low_bits(packed[j], 0, 15), false, 0);
+		put_minima(out, j * 4, low_bits(packed[j], 4, 15));
+	}
+	put_d_dmin(out, words(rows, 68, 3));
+}
+
+INLINED void q3_k_header(struct header* out, const struct rows* rows) {
+	ints tail[4]; /* from two bytes before the scales to the block's end, d */
+	columns(rows, 94, tail);
+	ints packed[3];
+	UNROLLED for (int j = 0; j < 3; j++) packed[j] =
+	    ints_or(ints_right(tail[j], 16), ints_left(tail[j + 1], 16));
+	out->d = floats_from_halves(ints_right(tail[3], 16));
+	UNROLLED for (int j = 0; j < 4; j++) {
+		const ints low = low_bits(packed[j % 2], j / 2 * 4, 15);
+		const ints high = moved_bits(packed[2], j * 2, 4, 0x30);
+		put_scales(out, j * 4, ints_or(low, high), false, 32);
+	}
+}
+
+INLINED void q6_k_header(struct header* out, const struct rows* rows) {
+	ints scales[4];
+	columns(rows, 192, scales);
+	UNROLLED for (int j = 0; j < 4; j++) put_scales(out, j * 4, scales[j], true, 0);
+	out->d = floats_from_halves(ints_right(words(rows, 194, 3), 16));
+}
+
+INLINED void take_header(enum dtype type, struct header* out, const struct rows* rows) {
+	if (type == DTYPE_Q2_K)
+		q2_k_header(out, rows);
+	else if (type == DTYPE_Q3_K)
+		q3_k_header(out, rows);
+	else if (type == DTYPE_Q6_K)
+		q6_k_header(out, rows);
+	else
+		k4_header(out, rows);
 }

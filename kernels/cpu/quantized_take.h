@@ -123,40 +123,19 @@ INLINED void take_iq4_xs(const struct use* u, size_t block, const struct rows* r
 	}
 }
 
-/* d and dmin, of which each lane holds the halves */
-INLINED void store_d_dmin(struct tile* out, size_t block, ints both) {
-	floats_store(out->d[block], floats_from_halves(both));
-	floats_store(out->m[block], floats_negated(floats_from_halves(ints_right(both, 16))));
-}
-
-/* Scales of four groups, a byte each */
-INLINED void store_scales(int32_t (*out)[LANES], ints scales, bool signs, int less) {
-	UNROLLED for (int g = 0; g < 4; g++) {
-		const ints scale = signs ? ints_right_signed(ints_left(scales, 24 - 8 * g), 24) : byte_of(scales, g);
-		ints_store(out[g], ints_scale(less ? ints_sub(scale, ints_set(less)) : scale));
-	}
-}
-
-INLINED void store_minima(int16_t (*out)[LANES * 2], ints minima) {
-	ints_store(out[0], two_bytes(minima, 0, 1));
-	ints_store(out[1], two_bytes(minima, 2, 3));
-}
-
-/* Header of q4_k and q5_k: k4_scale_min for all at once */
-INLINED void take_k4_header(struct tile* out, size_t block, const struct rows* rows) {
-	ints head[4];
-	columns(rows, 0, head);
-	store_d_dmin(out, block, head[0]);
-	store_scales(out->scale + block * 8, low_bits(head[1], 0, 63), false, 0);
-	store_minima(out->min + block * 4, low_bits(head[2], 0, 63));
-	const ints more_scales = moved_bits(head[1], 6, 4, 0x30);
-	const ints more_minima = moved_bits(head[2], 6, 4, 0x30);
-	store_scales(out->scale + block * 8 + 4, ints_or(low_bits(head[3], 0, 15), more_scales), false, 0);
-	store_minima(out->min + block * 4 + 2, ints_or(low_bits(head[3], 4, 15), more_minima));
+/* Scales and minima of a block of 256, which a tile keeps in any case */
+INLINED void keep_header(enum dtype type, struct tile* out, size_t block, const struct rows* rows) {
+	const size_t groups = 256 / (size_t)group_of(type);
+	struct header header;
+	header.kept_scale = out->scale + block * groups;
+	header.kept_min = out->min + block * groups / 2;
+	take_header(type, &header, rows);
+	floats_store(out->d[block], header.d);
+	if (!group_offset(type))
+		floats_store(out->m[block], header.less);
 }
 
 INLINED void take_k4(enum dtype type, const struct use* u, size_t block, const struct rows* rows) {
-	take_k4_header(u->tile, block, rows);
 	UNROLLED for (size_t half = 0; half < 2; half++) {
 		ints high[4];
 		if (type == DTYPE_Q5_K)
@@ -178,11 +157,11 @@ INLINED void take_k4(enum dtype type, const struct use* u, size_t block, const s
 
 /* The two bits of q2_k, and with the third one of q3_k: 16 bytes hold four groups of 16 */
 INLINED void take_two_bits(enum dtype type, const struct use* u, size_t vector, const struct rows* rows,
-                           size_t at, size_t high_at) {
+                           size_t at) {
 	UNROLLED for (size_t part = 0; part < 2; part++) {
 		ints high[4];
 		if (type == DTYPE_Q3_K)
-			columns(rows, high_at + part * 16, high);
+			columns(rows, part * 16, high);
 		UNROLLED for (size_t half = 0; half < 2; half++) {
 			ints packed[4], q[4];
 			columns(rows, at + (half * 2 + part) * 16, packed);
@@ -198,38 +177,7 @@ INLINED void take_two_bits(enum dtype type, const struct use* u, size_t vector, 
 	}
 }
 
-INLINED void take_q2_k(const struct use* u, size_t block, const struct rows* rows) {
-	ints packed[4];
-	columns(rows, 0, packed);
-	UNROLLED for (int j = 0; j < 4; j++) {
-		store_scales(u->tile->scale + block * 16 + j * 4, low_bits(packed[j], 0, 15), false, 0);
-		store_minima(u->tile->min + block * 8 + j * 2, low_bits(packed[j], 4, 15));
-	}
-	take_two_bits(DTYPE_Q2_K, u, block * 64, rows, 16, 0);
-	store_d_dmin(u->tile, block, words(rows, 68, 3));
-}
-
-INLINED void take_q3_k(const struct use* u, size_t block, const struct rows* rows) {
-	ints tail[4]; /* from two bytes before the scales to the block's end, d */
-	columns(rows, 94, tail);
-	ints packed[3];
-	UNROLLED for (int j = 0; j < 3; j++) packed[j] =
-	    ints_or(ints_right(tail[j], 16), ints_left(tail[j + 1], 16));
-	floats_store(u->tile->d[block], floats_from_halves(ints_right(tail[3], 16)));
-	UNROLLED for (int j = 0; j < 4; j++) {
-		const ints low = low_bits(packed[j % 2], j / 2 * 4, 15);
-		const ints high = moved_bits(packed[2], j * 2, 4, 0x30);
-		store_scales(u->tile->scale + block * 16 + j * 4, ints_or(low, high), false, 32);
-	}
-	take_two_bits(DTYPE_Q3_K, u, block * 64, rows, 32, 0);
-}
-
 INLINED void take_q6_k(const struct use* u, size_t block, const struct rows* rows) {
-	ints scales[4];
-	columns(rows, 192, scales);
-	UNROLLED for (int j = 0; j < 4; j++)
-	    store_scales(u->tile->scale + block * 16 + j * 4, scales[j], true, 0);
-	floats_store(u->tile->d[block], floats_from_halves(ints_right(words(rows, 194, 3), 16)));
 	UNROLLED for (size_t half = 0; half < 2; half++) UNROLLED for (size_t part = 0; part < 2; part++) {
 		ints high[4];
 		columns(rows, 128 + (half * 2 + part) * 16, high);
@@ -246,24 +194,19 @@ INLINED void take_q6_k(const struct use* u, size_t block, const struct rows* row
 }
 
 INLINED void take_block(enum dtype type, const struct use* u, size_t block, const struct rows* rows) {
-	switch (type) {
-	case DTYPE_Q2_K:
-		take_q2_k(u, block, rows);
-		break;
-	case DTYPE_Q3_K:
-		take_q3_k(u, block, rows);
-		break;
-	case DTYPE_Q4_K:
-	case DTYPE_Q5_K:
-		take_k4(type, u, block, rows);
-		break;
-	case DTYPE_Q6_K:
-		take_q6_k(u, block, rows);
-		break;
-	case DTYPE_IQ4_XS:
-		take_iq4_xs(u, block, rows);
-		break;
-	default:
+	if (small_blocks(type)) {
 		take_small(type, u, block, rows);
+		return;
 	}
+	if (type == DTYPE_IQ4_XS) {
+		take_iq4_xs(u, block, rows);
+		return;
+	}
+	keep_header(type, u->tile, block, rows);
+	if (type == DTYPE_Q6_K)
+		take_q6_k(u, block, rows);
+	else if (type == DTYPE_Q4_K || type == DTYPE_Q5_K)
+		take_k4(type, u, block, rows);
+	else
+		take_two_bits(type, u, block * 64, rows, type == DTYPE_Q3_K ? 32 : 16);
 }
