@@ -15,8 +15,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { USED = 8 }; /* proposals that a window is good for at least */
-
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
 	const struct mask best = search_best(o->search, &matchness);
@@ -97,7 +95,7 @@ static void move_window(struct optimizer* o) {
 	if (generated < rows + 1)
 		return;
 	if (w->size > 0) {
-		const bool used = w->scored >= USED;
+		const bool used = w->scored >= SEARCH_SPANS;
 		const bool newer = generated - (w->start + w->size) >= rows;
 		if (s->options.published || !(s->phase == PHASE_IDLE ? used : newer && (used || is_free(s))))
 			return;

@@ -10,7 +10,7 @@
 
 #include "tools/lab/search_lab.h"
 
-enum { CHECKPOINTS = 4, MOST_COSTS = 8, A_WINDOW = 10, NEVER = 1 << 30 };
+enum { CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
 
 struct proposer {
 	const char* name;
@@ -24,7 +24,7 @@ static const struct proposer proposers[] = {
     {"spans, removal", true, NEVER},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
-static const int checkpoint[CHECKPOINTS] = {0, 25, 100, 300};
+static const int checkpoint[CHECKPOINTS] = {0, SEARCH_SPANS, 25, 100, 300};
 
 struct searching {
 	struct bench bench;
@@ -189,11 +189,11 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		}
 		struct proposal proposal;
 		struct lab_score score = {0};
-		const int w = scored / A_WINDOW * (int)s->windows % half->windows;
+		const int w = scored / SEARCH_SPANS * (int)s->windows % half->windows;
 		int rows = 0;
 		for (int i = w; i < w + (int)s->windows; i++)
 			rows += half->window[i % half->windows].size;
-		search_window(search, scored / A_WINDOW + 1, rows);
+		search_window(search, scored / SEARCH_SPANS + 1, rows);
 		bench_progress((double)scored / (double)s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
 		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, (int)s->windows, &score, error);
