@@ -111,7 +111,6 @@ struct swiftlet_options {
 	bool published;            /* the search as SWIFT has it; set by `preset` */
 	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
-	bool distance;             /* hidden states beside hits */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
 	/* of a copy of the weights for drafting: 3, 4, 8, made while the engine opens; 0: none; -1: as the stored

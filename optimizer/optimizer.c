@@ -36,7 +36,7 @@ static void look(struct learner* learner) {
 	optimizer_adopt_best(o);
 }
 
-/* ---- influence and states ------------------------------------------------------------------ */
+/* ---- influence ------------------------------------------------------------------------------ */
 
 static double influence_rows(const struct optimizer* o) { return o->influence.rows + o->text_influence.rows; }
 
@@ -55,35 +55,17 @@ static void tell_influence(struct optimizer* o) {
 	optimizer_adopt_best(o);
 }
 
-/* Whether what proposals are scored on will need the states that this pass ends with. */
-static bool keeps_states(const struct optimizer* o) {
-	const struct session* s = o->session;
-	return o->distance.capacity > 0 && s->options.search && !s->batch.prompts &&
-	       (search_state(o->search) == SEARCH_RUNNING || search_waits(o->search));
-}
-
 static void tap(struct learner* learner, bool prompt, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
-	if (prompt) {
-		pass->influence = o->influence_rows;
-		return;
-	}
-	if (keeps_states(o)) {
-		pass->tap = 2 * block_count(o->session) - 1;
-		pass->tap_out = o->distance.pass;
-	}
-	if (o->influence_rows && influence_rows(o) < INFLUENCE_ENOUGH)
+	if (prompt || influence_rows(o) < INFLUENCE_ENOUGH)
 		pass->influence = o->influence_rows;
 }
 
 static void rows(struct learner* learner, const struct pass* pass, const int32_t* row, int n, int position) {
 	struct optimizer* o = (struct optimizer*)learner;
-	for (int i = 0; i < n; i++) {
-		if (pass->tap_out && pass->tap_out == o->distance.pass)
-			distance_keep(&o->distance, position + i, row[i]);
-		if (pass->influence && position + i >= INFLUENCE_FIRST)
+	for (int i = 0; i < n && pass->influence; i++)
+		if (position + i >= INFLUENCE_FIRST)
 			influence_add(&o->text_influence, o->influence_rows, block_count(o->session), pass->n, row[i]);
-	}
 	if (pass->influence && o->session->phase != PHASE_PREFILL)
 		tell_influence(o);
 }
@@ -178,7 +160,6 @@ static void close(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	if (o->search)
 		search_close(o->search);
-	distance_close(&o->distance);
 	free(o->influence_rows);
 	free(o->walk);
 	spans_close(&o->spans);
@@ -230,8 +211,6 @@ static bool open_optimizer(struct session* s, struct error* error) {
 			return error_set(error, "out of memory for the states of %d sub-layers",
 			                 2 * weights->shape.n_blocks);
 	}
-	if (s->options.distance && !distance_open(&o->distance, weights, score_most_rows(s)))
-		return error_set(error, "out of memory for the hidden states of %d tokens", score_most_rows(s));
 	s->mask = search_best(o->search, NULL);
 	plan_new_mask(s);
 	return true;

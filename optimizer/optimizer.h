@@ -1,8 +1,8 @@
 /* The layer-set optimizer behind a session: a search fed by what the session's passes tell.
  *
  * It is the session's learner (core/decode/learner.h). Influence comes from the prompt's rows and the first
- * ones that are decoded, hidden states from verify passes, matchness from passes of its own over text that
- * was just generated (score.c), acceptance from drafting itself. */
+ * ones that are decoded, scores from passes of its own over text that was just generated (score.c),
+ * acceptance from drafting itself. */
 #ifndef SWIFTLET_OPTIMIZER_OPTIMIZER_H
 #define SWIFTLET_OPTIMIZER_OPTIMIZER_H
 

@@ -3,7 +3,6 @@
 #define SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
 
 #include "core/decode/session_state.h"
-#include "optimizer/distance.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/spans.h"
 
@@ -15,11 +14,9 @@ struct window {
 	int base;
 	int scored; /* proposals scored on it */
 	struct proposal proposal;
-	double distance; /* of its rows, summed; NaN: not measured */
-	bool walks;      /* its rows go through the full model a sub-layer a pass, for span influence */
-	int walked;      /* sub-layers until now; all of them: it has been told */
-	bool full;       /* the pass at hand is the full model's, for states that were not kept */
-	double usual;    /* tokens that a request generates, of late; 0: none has ended yet */
+	bool walks;   /* its rows go through the full model a sub-layer a pass, for span influence */
+	int walked;   /* sub-layers until now; all of them: it has been told */
+	double usual; /* tokens that a request generates, of late; 0: none has ended yet */
 };
 
 struct optimizer {
@@ -28,7 +25,6 @@ struct optimizer {
 	struct search* search;
 	struct window window;
 	struct states scored;                       /* of the proposal at hand: what runs with the copy */
-	struct distance distance;                   /* no rows: not measured */
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
 	struct spans spans;                         /* of generated text; no sum: not measured */
@@ -44,8 +40,6 @@ static inline struct optimizer* optimizer_of(const struct session* s) {
 	return (struct optimizer*)s->learner;
 }
 
-/* Rows of the longest window that a session may score on. */
-int score_most_rows(const struct session*);
 /* The best mask drafts, if it is another now. */
 void optimizer_adopt_best(struct optimizer*);
 /* The learner's calls of these names. */

@@ -7,15 +7,11 @@
  * keys and values of all tokens before it, as a round's first draft step does. Masks that were chosen so are
  * better by far on real models (bench search).
  *
- * Beside its hits a proposal's distance to the full model is measured (optimizer/distance.h). The full
- * model's states come from the verify passes that made the window; where they were not kept and time is free,
- * one pass computes them again. */
+ * What a mask is judged by is the log-probability that it gives to the text, beside its hits. */
 #include "optimizer/optimizer_state.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { USED = 8 }; /* proposals that a window is good for at least */
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
@@ -30,9 +26,7 @@ void score_new_instance(struct optimizer* o) {
 	if (generated > 0)
 		o->window.usual += (generated - o->window.usual) * (o->window.usual > 0 ? 0.125 : 1);
 	o->window.size = 0;
-	o->window.full = o->window.walks = false;
-	if (o->distance.capacity > 0)
-		distance_forget(&o->distance);
+	o->window.walks = false;
 }
 
 /* Whether a window may cost what it likes: under an unlimited budget, or while no request waits. */
@@ -40,7 +34,7 @@ static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
-int score_most_rows(const struct session* s) {
+static int most_rows(const struct session* s) {
 	enum { IDLE_ROWS = 64 };
 	return s->options.published || s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
 }
@@ -48,7 +42,7 @@ int score_most_rows(const struct session* s) {
 /* While no request waits: all that was generated, in windows as long as they may be. */
 static int long_window(const struct optimizer* o) {
 	const struct session* s = o->session;
-	const int generated = s->n_text - s->n_prompt - 1, most = score_most_rows(s);
+	const int generated = s->n_text - s->n_prompt - 1, most = most_rows(s);
 	const int rows = generated < most ? generated : most;
 	return rows > s->options.window_min ? rows : s->options.window_min;
 }
@@ -97,7 +91,7 @@ static void move_window(struct optimizer* o) {
 	if (generated < rows + 1)
 		return;
 	if (w->size > 0) {
-		const bool used = w->scored >= USED;
+		const bool used = w->scored >= SEARCH_SPANS;
 		const bool newer = generated - (w->start + w->size) >= rows;
 		if (s->options.published || !(s->phase == PHASE_IDLE ? used : newer && (used || is_free(s))))
 			return;
@@ -110,8 +104,6 @@ static void move_window(struct optimizer* o) {
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = w->walked = 0;
-	if (o->distance.capacity > 0)
-		distance_window(&o->distance, w->base, rows);
 	search_window(o->search, w->id, rows);
 }
 
@@ -188,21 +180,7 @@ bool score_begin(struct learner* learner) {
 	o->scored = (struct states){.head = false};
 	if (search_has_copy(o->search))
 		o->scored = session_states(s, &w->proposal.mask);
-	w->full = o->distance.capacity >= w->size && o->distance.known == 0 && is_free(s);
-	w->distance = w->full || o->distance.known > 0 ? 0 : NAN;
 	return true;
-}
-
-/* The window's rows through the full model. What they see before them is committed. */
-static void full_pass(struct optimizer* o, struct pass* pass) {
-	struct session* s = o->session;
-	struct distance* d = &o->distance;
-	const int last = 2 * s->engine->model->weights.shape.n_blocks;
-	memset(s->want, WANT_NOTHING, sizeof s->want);
-	s->segment = (struct segment){.cache = s->cache, .base = o->window.base, .n = o->window.size};
-	*pass = pass_over(&s->segment, s->text + o->window.base, NULL, last, s->want, s->result);
-	pass->tap = last - 1;
-	pass->tap_out = d->full;
 }
 
 /* ---- span influence ----------------------------------------------------------------------- */
@@ -265,10 +243,6 @@ void score_fill(struct learner* learner, struct pass* pass) {
 		walk_pass(o, pass);
 		return;
 	}
-	if (w->full) {
-		full_pass(o, pass);
-		return;
-	}
 	const int n = w->size, last = 2 * s->engine->model->weights.shape.n_blocks;
 	for (int i = 0; i < n; i++) {
 		o->row_parent[i] = s->options.published ? i - 1 : -1;
@@ -286,8 +260,6 @@ void score_fill(struct learner* learner, struct pass* pass) {
 	pass->low = states_low(&o->scored);
 	pass->low_head = o->scored.head;
 	pass->head = true;
-	pass->tap = isnan(w->distance) ? -1 : last - 1;
-	pass->tap_out = o->distance.pass;
 }
 
 /* On the learning account, unless no request waits. */
@@ -300,7 +272,7 @@ static void charge_pass(struct optimizer* o, const struct pass* pass, double sec
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
 		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
-	if (!o->window.full && !o->window.walks)
+	if (!o->window.walks)
 		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
 }
 
@@ -311,14 +283,6 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	charge_pass(o, pass, seconds);
 	if (w->walks)
 		return take_walk(o);
-	if (w->full) {
-		o->distance.known = w->size;
-		w->full = false;
-		s->cache->backend->discard(s->cache);
-		return false;
-	}
-	if (!isnan(w->distance))
-		w->distance += distance_sum(&o->distance, 0, w->size);
 	const int32_t* truth = s->text + w->base + 1;
 	int matches = 0;
 	double sum = s->options.published ? NAN : 0; /* as published no probabilities were wanted */
@@ -329,7 +293,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	}
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;
-	search_observe(o->search, &w->proposal, matches, w->size, w->distance / w->size);
+	search_observe(o->search, &w->proposal, matches, w->size, NAN);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
 	optimizer_adopt_best(o);

@@ -13,9 +13,6 @@
 
 #include "optimizer/search_state.h"
 
-/* Spans that are scored before anything else. */
-enum { GUESSES = 1 };
-
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
 
@@ -304,8 +301,8 @@ static void suggest(struct search* s, const struct vector* v) {
 
 /* What is known before any score places the incumbent, and beside it what is to be scored with it. */
 static void guess(struct search* s) {
-	struct vector v[MAX_SPANS];
-	const int n = value_first_guesses(s, GUESSES, v);
+	struct vector v[SEARCH_SPANS];
+	const int n = value_first_guesses(s, SEARCH_SPANS, v);
 	if (s->pending && vector_equal(&v[0], &search_incumbent(s)->bits))
 		return;
 	incumbent_place(s, &v[0]);

@@ -12,6 +12,10 @@
 #include "optimizer/search_options.h"
 #include "optimizer/spans.h"
 
+/* Spans of least influence that are scored before anything else, all on one window: the best of them is the
+ * first mask. A window is good for so many proposals. */
+enum { SEARCH_SPANS = 12 };
+
 enum proposal_kind {
 	PROPOSAL_START,   /* the start mask, or one that was given, scored on its first window */
 	PROPOSAL_RESCORE, /* the incumbent or a runner-up on a new window; counts as no step */

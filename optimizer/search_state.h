@@ -10,7 +10,7 @@
 #include "optimizer/record.h"
 #include "optimizer/search.h"
 
-enum { MAX_SPANS = 12, MAX_SUGGESTIONS = MAX_SPANS, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1 };
+enum { MAX_SUGGESTIONS = SEARCH_SPANS, RUNNERS_UP = 3, MAX_RESCORES = RUNNERS_UP + 1 };
 
 /* Where greedy removal stands. */
 struct removal {
@@ -91,7 +91,7 @@ double value_matchness(const struct search*, const struct entry*);
 double value_expected(const struct search*, const struct entry*);
 /* The spans of least damage, the least first, by damage of single sub-layers (dims) and what neighbours
  * together do beside it, each with another beginning: of the size or the share of cost saved (0: of the
- * search's own), or where these are free the ones that pay most. At most MAX_SPANS; how many there are. */
+ * search's own), or where these are free the ones that pay most. At most SEARCH_SPANS; how many there are. */
 int value_best_spans(const struct search*, const double* damage, double share, int most, struct vector* out);
 /* Whether that much is saved, or that many are left out. */
 bool value_enough(const struct search*, const struct vector*);

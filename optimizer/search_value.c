@@ -130,7 +130,7 @@ static int best_end(const struct search* s, const double* damage, double share, 
 
 int value_best_spans(const struct search* s, const double* damage, double share, int most,
                      struct vector* out) {
-	double value[MAX_SPANS], mine;
+	double value[SEARCH_SPANS], mine;
 	int n = 0;
 	for (int i = 0; i < s->dims; i++) {
 		const int end = best_end(s, damage, share, i, &mine);

@@ -11,7 +11,7 @@ _swiftlet() {
 	--isa) mapfile -t COMPREPLY < <(compgen -W "auto reference avx2 avx-vnni avx512 neon dotprod i8mm" -- "$word") ;;
 	--draft) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word") ;;
 	--max-tree) mapfile -t COMPREPLY < <(compgen -W "auto paper" -- "$word") ;;
-	--bank | --search | --distance) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$word") ;;
+	--bank | --search) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$word") ;;
 	--preset) mapfile -t COMPREPLY < <(compgen -W "paper" -- "$word") ;;
 	--format) mapfile -t COMPREPLY < <(compgen -W "swiftlet skip_layers" -- "$word") ;;
 	--objective) mapfile -t COMPREPLY < <(compgen -W "matchness speedup" -- "$word") ;;

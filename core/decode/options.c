@@ -31,7 +31,6 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .confirm = 1,
 	    .max_matchness = 0.95,
 	    .search = true,
-	    .distance = true,
 	    .opt_budget = -1,
 	    .idle_learning = 1,
 	    .objective_speedup = true,
@@ -94,7 +93,6 @@ static const struct option table[] = {
     {"skip-cost", REAL, AT(skip_cost), 0.01, 0.99, "auto=0"},
     {"skip-ratio", REAL, AT(skip_ratio), 0.01, 0.99, "auto=0"},
     {"search", FLAG, AT(search), 0, 0, "on=1 off=0"},
-    {"distance", FLAG, AT(distance), 0, 0, "on=1 off=0"},
     {"opt-budget", REAL, AT(opt_budget), 0, 1e9, "inf=inf"},
     {"idle-learning", REAL, AT(idle_learning), 0, 1e9, "off=0 inf=inf"},
     {"objective", FLAG, AT(objective_speedup), 0, 0, "matchness=0 speedup=1"},
@@ -249,7 +247,6 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	options->objective_speedup = false;
 	options->published = true;
 	options->draft_bits = 0;
-	options->distance = false;
 	options->bank = false;
 	return 1;
 }

@@ -13,7 +13,6 @@
 
 #include "core/model/model.h"
 #include "kernels/synth_value.h"
-#include "optimizer/distance.h"
 #include "optimizer/search.h"
 
 enum {
@@ -27,14 +26,33 @@ enum {
 	STEPS = 1000
 };
 
-/* What a search is told: hits and distances, as by default; hits; or it proposes blindly. */
+/* What a search is told: hits and distances of the final states; hits; or it proposes blindly. */
 enum way { USUAL, HITS, BLIND };
 
 /* What the search scores on, and what its result is judged on. */
 struct texts {
 	struct text seen[TEXTS], unseen;
-	struct distance distance; /* of the window at hand */
+	float *full, *draft; /* (WINDOW, dim) final states of the window at hand, and under a mask */
+	const float* gain;   /* (dim) of the final norm */
+	int dim;
 };
+
+/* The mean over rows of one minus the cosine between the states, as the head sees them. */
+static double distance(const struct texts* t, int rows) {
+	double sum = 0;
+	for (int i = 0; i < rows; i++) {
+		double xx = 0, yy = 0, xy = 0;
+		for (int j = 0; j < t->dim; j++) {
+			const double x = (double)t->gain[j] * t->full[i * t->dim + j];
+			const double y = (double)t->gain[j] * t->draft[i * t->dim + j];
+			xx += x * x;
+			yy += y * y;
+			xy += x * y;
+		}
+		sum += 1 - fmin(1, xy / sqrt(xx * yy));
+	}
+	return sum / rows;
+}
 
 static struct search* open_search(int blocks, uint64_t seed, enum way way) {
 	struct error error;
@@ -66,15 +84,14 @@ static int start_of(int w) {
 /* Scores a proposal as the session does: given up after its first rows when it can no longer win. */
 static void score(struct search* search, const struct proposal* p, struct texts* texts, int w, enum way way) {
 	const struct text* text = &texts->seen[w % TEXTS];
-	float* draft = texts->distance.pass;
+	float* draft = texts->draft;
 	int rows = p->needed > 0 ? FIRST_ROWS : WINDOW;
 	int matches = text_matches_states(text, &p->mask, start_of(w), rows, draft);
 	if (rows < WINDOW && matches + WINDOW - rows > p->needed) {
 		rows = WINDOW;
 		matches = text_matches_states(text, &p->mask, start_of(w), rows, draft);
 	}
-	search_observe(search, p, matches, rows,
-	               way == USUAL ? distance_sum(&texts->distance, 0, rows) / rows : NAN);
+	search_observe(search, p, matches, rows, way == USUAL ? distance(texts, rows) : NAN);
 }
 
 static struct mask run_search(struct texts* texts, int blocks, uint64_t seed, enum way way) {
@@ -84,7 +101,7 @@ static struct mask run_search(struct texts* texts, int blocks, uint64_t seed, en
 		const int w = n / PER_WINDOW;
 		if (n % PER_WINDOW == 0) {
 			search_window(search, w + 1, WINDOW);
-			text_matches_states(&texts->seen[w % TEXTS], NULL, start_of(w), WINDOW, texts->distance.full);
+			text_matches_states(&texts->seen[w % TEXTS], NULL, start_of(w), WINDOW, texts->full);
 		}
 		if (!search_propose(search, &proposal))
 			break;
@@ -107,14 +124,19 @@ static void open_texts(struct texts* t, struct backend* backend, int vocab, uint
 	for (int i = 0; i < TEXTS; i++)
 		t->seen[i] = write_text(backend, vocab, seed * 1000 + (uint64_t)i, TEXT);
 	t->unseen = write_text(backend, vocab, seed * 1000 + TEXTS, UNSEEN);
-	assert_true(distance_open(&t->distance, backend->weights, WINDOW));
+	t->dim = backend->weights->shape.dim;
+	t->gain = backend->weights->output_norm.data; /* an F32 model's */
+	t->full = malloc((size_t)(WINDOW * t->dim) * sizeof *t->full);
+	t->draft = malloc((size_t)(WINDOW * t->dim) * sizeof *t->draft);
+	assert_true(t->gain && t->full && t->draft);
 }
 
 static void close_texts(struct texts* t) {
 	for (int i = 0; i < TEXTS; i++)
 		text_free(&t->seen[i]);
 	text_free(&t->unseen);
-	distance_close(&t->distance);
+	free(t->full);
+	free(t->draft);
 }
 
 static double judge(const struct texts* t, const struct mask* mask) {

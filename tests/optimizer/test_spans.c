@@ -158,6 +158,34 @@ static void the_first_mask_is_the_best_span(void** state) {
 		}
 }
 
+/* Scored before anything else are the spans of least influence, each once; the best of them drafts. */
+static void spans_are_scored_first(void** state) {
+	(void)state;
+	enum { MANY = 20, WINDOW = 64, RIGHT = 7 };
+	const struct search_costs costs = prices(MANY);
+	struct mask scored[SEARCH_SPANS];
+	struct proposal p;
+	struct spans spans;
+	assert_true(spans_open(&spans, MANY));
+	make_spans(&spans, 4);
+	struct search* s = open_search(MANY, 0.45, 0.2, &costs);
+	search_set_spans(s, &spans);
+	search_window(s, 1, WINDOW);
+	for (int n = 0; n < SEARCH_SPANS; n++) {
+		assert_true(search_propose(s, &p) && p.kind == PROPOSAL_START);
+		for (int i = 0; i < n; i++)
+			assert_false(mask_equal(&p.mask, &scored[i]));
+		scored[n] = p.mask;
+		p.log_probability = n == RIGHT ? -0.5 : -0.6;
+		search_observe(s, &p, WINDOW / 2, WINDOW, NAN);
+	}
+	const struct mask best = search_best(s, NULL);
+	assert_true(mask_equal(&best, &scored[RIGHT]));
+	assert_true(search_propose(s, &p) && p.kind == PROPOSAL_REMOVAL);
+	search_close(s);
+	spans_close(&spans);
+}
+
 /* Whatever is scored well, the mask that drafts saves what it is to save. */
 static void the_cost_is_saved(void** state) {
 	(void)state;
@@ -403,6 +431,7 @@ static void a_session_saves_what_is_asked(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(formula),
 	                                   cmocka_unit_test(the_first_mask_is_the_best_span),
+	                                   cmocka_unit_test(spans_are_scored_first),
 	                                   cmocka_unit_test(the_cost_is_saved),
 	                                   cmocka_unit_test(removal_nears_greedy),
 	                                   cmocka_unit_test(a_session_measures_its_own_text),

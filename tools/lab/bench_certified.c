@@ -12,7 +12,8 @@
 #include "tools/program/runtime.h"
 
 struct certified {
-	struct bench bench;
+	struct bench_part part;
+	const char* input;
 	struct prompt_list prompts;
 	struct cache* cache;
 	float* kept; /* (head_rows, vocab) what the certified head said */
@@ -89,10 +90,13 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 }
 
 static bool judge(struct certified* c, struct error* error) {
-	struct backend* backend = c->bench.engine->backend;
-	const int context = options_context(&c->bench.options, c->bench.model);
+	const struct bench* bench = &c->part.bench;
+	struct backend* backend = bench->engine->backend;
+	const int context = options_context(&bench->options, bench->model);
 	if (backend->certified_bytes == 0 || strncmp(backend->name, "cpu", 3) != 0)
 		return error_set(error, "%s has no certified head for this model", backend->name);
+	if (!prompt_list_read(&c->prompts, bench->model, c->input, error))
+		return false;
 	prompt_list_fit(&c->prompts, context);
 	c->cache = backend->cache_open(backend, context, DTYPE_F16, error);
 	c->kept =
@@ -113,70 +117,47 @@ static bool judge(struct certified* c, struct error* error) {
 	return positions(c) > 0 || error_set(error, "no text to read");
 }
 
-static int tell(const struct certified* c) {
+static void tell(const struct certified* c, cJSON* out) {
 	static const char* const kind[] = {"greedy", "sampled"};
-	cJSON* out = cJSON_CreateObject();
 	int64_t differing = 0;
-	bench_describe(&c->bench, out);
-	if (!c->bench.json)
-		printf("%s on %s\n%-8s %10s %14s %15s %14s %14s\n", swiftlet_model_name(c->bench.model),
-		       swiftlet_engine_name(c->bench.engine), "", "positions", "other tokens", "other winners",
-		       "exact logits", "whole rows");
 	for (int k = 0; k < 2; k++) {
 		const double n = (double)c->of[k].positions;
-		const double exact = (double)c->of[k].exact / n / c->cache->backend->weights->shape.vocab;
-		const double whole = (double)c->of[k].whole / n;
 		cJSON* one = cJSON_AddObjectToObject(out, kind[k]);
 		cJSON_AddNumberToObject(one, "positions", n);
 		cJSON_AddNumberToObject(one, "tokens_differing", (double)c->of[k].tokens);
 		cJSON_AddNumberToObject(one, "logits_differing", (double)c->of[k].bits);
-		bench_json_number(one, "share_exact", exact);
-		bench_json_number(one, "share_whole", whole);
-		if (!c->bench.json)
-			printf("%-8s %10.0f %14lld %15lld %14.5f %14.5f\n", kind[k], n, (long long)c->of[k].tokens,
-			       (long long)c->of[k].bits, exact, whole);
+		bench_json_number(one, "share_exact",
+		                  (double)c->of[k].exact / n / c->cache->backend->weights->shape.vocab);
+		bench_json_number(one, "share_whole", (double)c->of[k].whole / n);
 		differing += c->of[k].tokens + c->of[k].bits;
 	}
-	if (c->bench.json)
-		bench_print_json(out);
-	else
-		cJSON_Delete(out);
-	return differing > 0 ? STATUS_FAILED : STATUS_DONE;
+	cJSON_AddNumberToObject(out, "tokens_differing", (double)differing);
 }
 
-static int run(struct certified* c, const char* model, struct swiftlet_options* options, const char* input,
-               bool json) {
-	struct error error = {{0}};
-	options->certified_head = 1;
-	int status = bench_open(&c->bench, model, options, json);
-	if (status == OPTIONS_GO_ON) {
-		const bool good = prompt_list_read(&c->prompts, c->bench.model, input, &error) && judge(c, &error);
-		bench_progress_end();
-		status = good ? tell(c) : complain(STATUS_FAILED, "%s", error.message);
-	}
+static int prepare(struct bench_part* part) {
+	part->options.certified_head = 1;
+	return OPTIONS_GO_ON;
+}
+
+static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+	struct certified* c = (struct certified*)part;
+	const bool good = judge(c, error);
+	if (good)
+		tell(c, out);
 	if (c->cache)
 		c->cache->backend->cache_close(c->cache);
 	free(c->kept);
 	prompt_list_free(&c->prompts);
-	bench_close(&c->bench);
-	return status;
+	return good;
 }
 
 int bench_certified_main(int argc, char** argv) {
-	struct swiftlet_options options;
-	const char *model_option = NULL, *input = NULL;
-	bool json = false;
-	struct certified* c = calloc(1, sizeof *c);
-	if (!c)
-		return complain(STATUS_FAILED, "out of memory");
-	c->most = INT64_MAX;
+	struct certified c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of lines", OPTION_FLAG, &json, 0, 0},
-	    {"input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", OPTION_TEXT, &input, 0,
-	     0},
-	    {"positions", 'n', "N", "end with the text that reaches so many (all)", OPTION_COUNT, &c->most, 1,
-	     INT64_MAX},
+	    BENCH_OPTIONS(c.part),
+	    OPTION_OF_TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),
+	    OPTION_OF_COUNT("positions", 'n', "N", "end with the text that reaches so many (all)", &c.most, 1,
+	                    INT64_MAX),
 	};
 	struct command_line line = {
 	    .name = "bench certified",
@@ -187,13 +168,6 @@ int bench_certified_main(int argc, char** argv) {
 	    .examples = "  swiftlet bench certified -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
-	    .session = &options,
-	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
-	const char* const model = status == OPTIONS_GO_ON ? options_model(&line, model_option) : NULL;
-	if (status == OPTIONS_GO_ON)
-		status = model ? run(c, model, &options, input, json) : STATUS_USAGE;
-	free(c);
-	return status;
+	return bench_part_main(&c.part, &line, argc, argv);
 }

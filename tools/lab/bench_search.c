@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "tools/lab/search_lab.h"
+#include "tools/program/interrupt.h"
 
-enum { CHECKPOINTS = 4, MOST_COSTS = 8, A_WINDOW = 10, NEVER = 1 << 30 };
+enum { CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
 
 struct proposer {
 	const char* name;
@@ -24,16 +25,16 @@ static const struct proposer proposers[] = {
     {"spans, removal", true, NEVER},
 };
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
-static const int checkpoint[CHECKPOINTS] = {0, 25, 100, 300};
+static const int checkpoint[CHECKPOINTS] = {0, SEARCH_SPANS, 25, 100, 300};
 
 struct searching {
-	struct bench bench;
+	struct bench_part part;
 	struct lab* lab;
-	const char* only; /* proposers whose name begins so */
+	const char *input, *list, *only; /* shares of cost; proposers whose name begins so */
 	double cost[MOST_COSTS];
 	int costs;
 	int64_t most, tokens, windows;
-	bool references;
+	bool alone; /* without references */
 	cJSON* rows;
 };
 
@@ -44,23 +45,19 @@ static bool show(struct searching* s, const char* name, double cost, int after, 
 	const double alpha = lab_alpha(s->lab, LAB_JUDGE, mask, error);
 	if (alpha < 0)
 		return false;
-	if (s->rows) {
-		cJSON* row = cJSON_CreateObject();
-		cJSON_AddItemToArray(s->rows, row);
-		cJSON_AddStringToObject(row, "proposer", name);
-		cJSON_AddNumberToObject(row, "cost", cost);
-		cJSON_AddNumberToObject(row, "proposals", after);
-		cJSON_AddNumberToObject(row, "saved", lab_saved(s->lab, mask));
-		cJSON_AddNumberToObject(row, "alpha", alpha);
-		return true;
-	}
-	bench_progress_end();
-	printf("%4.0f %%  %-28s %6d  %.3f  %.3f ", 100 * cost, name, after, lab_saved(s->lab, mask), alpha);
+	char text[8 * MAX_BLOCKS * 2];
+	size_t n = 0;
 	for (int i = 0; i < 2 * s->lab->blocks; i++)
 		if (mask_has(mask, i))
-			printf(" %s%d", i & 1 ? "m" : "a", i / 2);
-	putchar('\n');
-	fflush(stdout);
+			n +=
+			    (size_t)snprintf(text + n, sizeof text - n, "%s%c%d", n ? " " : "", i & 1 ? 'm' : 'a', i / 2);
+	cJSON* row = bench_json_row(s->rows);
+	cJSON_AddNumberToObject(row, "cost", cost);
+	cJSON_AddStringToObject(row, "proposer", name);
+	cJSON_AddNumberToObject(row, "proposals", after);
+	cJSON_AddNumberToObject(row, "saved", lab_saved(s->lab, mask));
+	cJSON_AddNumberToObject(row, "alpha", alpha);
+	cJSON_AddStringToObject(row, "left_out", n > 0 ? text : "");
 	return true;
 }
 
@@ -182,18 +179,19 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 	struct search* search = open_search(s, p, cost, error);
 	const struct lab_half* half = &s->lab->half[LAB_LEARN];
 	bool good = search != NULL;
-	for (int scored = 0, at = 0; good && at < CHECKPOINTS && checkpoint[at] <= s->most; scored++) {
+	for (int scored = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;
+	     scored++) {
 		if (checkpoint[at] == scored) {
 			const struct mask best = search_best(search, NULL);
 			good = show(s, p->name, cost, checkpoint[at++], &best, error);
 		}
 		struct proposal proposal;
 		struct lab_score score = {0};
-		const int w = scored / A_WINDOW * (int)s->windows % half->windows;
+		const int w = scored / SEARCH_SPANS * (int)s->windows % half->windows;
 		int rows = 0;
 		for (int i = w; i < w + (int)s->windows; i++)
 			rows += half->window[i % half->windows].size;
-		search_window(search, scored / A_WINDOW + 1, rows);
+		search_window(search, scored / SEARCH_SPANS + 1, rows);
 		bench_progress((double)scored / (double)s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
 		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, (int)s->windows, &score, error);
@@ -206,16 +204,10 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 }
 
 static bool run_all(struct searching* s, struct error* error) {
-	if (!s->rows)
-		printf("attention %.4f, MLP %.4f, the rest %.4f of a plain step's bytes; %d windows to search on, %d "
-		       "to judge\n"
-		       "cost    proposer                  proposals  saved  alpha\n",
-		       s->lab->attention, s->lab->mlp, s->lab->fixed, s->lab->half[0].windows,
-		       s->lab->half[1].windows);
-	if (s->references && !references(s, error))
+	if (!s->alone && !references(s, error))
 		return false;
 	for (int c = 0; c < s->costs; c++)
-		for (int p = 0; p < PROPOSERS; p++)
+		for (int p = 0; p < PROPOSERS && !interrupted(); p++)
 			if (!s->only || strncmp(proposers[p].name, s->only, strlen(s->only)) == 0)
 				if (!run_search(s, &proposers[p], s->cost[c], error))
 					return false;
@@ -240,53 +232,60 @@ static bool read_costs(struct searching* s, const char* text) {
 	return false;
 }
 
-static int run(struct searching* s, const char* model, const char* input, struct swiftlet_options* options,
-               bool json) {
-	struct error error = {{0}};
+static int prepare(struct bench_part* part) {
+	struct searching* s = (struct searching*)part;
+	return read_costs(s, s->list)
+	           ? OPTIONS_GO_ON
+	           : complain(STATUS_USAGE,
+	                      "bench search: --costs %s, expected up to %d numbers over 0 and under 100", s->list,
+	                      MOST_COSTS);
+}
+
+static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+	struct searching* s = (struct searching*)part;
 	struct prompt_list list = {.n = 0};
-	int status = bench_open(&s->bench, model, options, json);
-	cJSON* out = json ? cJSON_CreateObject() : NULL;
-	s->rows = json ? cJSON_AddArrayToObject(out, "rows") : NULL;
 	s->lab = calloc(1, sizeof *s->lab);
-	if (status == OPTIONS_GO_ON) {
-		bool good = s->lab && prompt_list_read(&list, s->bench.model, input, &error);
-		for (int i = 0; i < list.n; i++)
-			if (list.prompt[i].max_tokens > s->tokens)
-				list.prompt[i].max_tokens = (int)s->tokens;
-		good =
-		    good && lab_open(s->lab, &s->bench, options, list.prompt, list.n, &error) && run_all(s, &error);
-		bench_progress_end();
-		status = good ? STATUS_DONE : complain(STATUS_FAILED, "%s", error.message);
+	bool good = (s->lab || error_set(error, "out of memory")) &&
+	            prompt_list_read(&list, part->bench.model, s->input, error);
+	for (int i = 0; i < list.n; i++)
+		if (list.prompt[i].max_tokens > s->tokens)
+			list.prompt[i].max_tokens = (int)s->tokens;
+	good = good && lab_open(s->lab, &part->bench, &part->options, list.prompt, list.n, error);
+	if (good) {
+		bench_json_number(out, "attention", s->lab->attention);
+		bench_json_number(out, "mlp", s->lab->mlp);
+		bench_json_number(out, "rest", s->lab->fixed);
+		bench_json_number(out, "windows_searched_on", s->lab->half[LAB_LEARN].windows);
+		bench_json_number(out, "windows_that_judge", s->lab->half[LAB_JUDGE].windows);
+		s->rows = cJSON_AddArrayToObject(out, "rows");
+		good = run_all(s, error);
 	}
 	if (s->lab)
 		lab_close(s->lab);
 	free(s->lab);
 	prompt_list_free(&list);
-	bench_close(&s->bench);
-	if (json && status == STATUS_DONE)
-		return bench_print_json(out);
-	cJSON_Delete(out);
-	return status;
+	return good;
 }
 
 int bench_search_main(int argc, char** argv) {
-	struct searching s = {.most = 300, .tokens = 160, .windows = 8, .references = true};
-	struct swiftlet_options options;
-	const char *model_option = NULL, *input = NULL, *costs = "10,20,30,40,50";
-	bool json = false, alone = false;
+	struct searching s = {.part = {.prepare = prepare, .measure = measure},
+	                      .list = "10,20,30,40,50",
+	                      .most = 300,
+	                      .tokens = 160,
+	                      .windows = 8};
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
-	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
-	     OPTION_TEXT, &input, 0, 0},
-	    {"costs", 0, "LIST", "percent of a plain step's cost to save (10,20,30,40,50)", OPTION_TEXT, &costs,
-	     0, 0},
-	    {"tokens", 'n', "N", "tokens of an answer at most (160)", OPTION_COUNT, &s.tokens, 16, 4096},
-	    {"proposals", 0, "N", "the most that a search makes (300)", OPTION_COUNT, &s.most, 0, 300},
-	    {"windows", 0, "N", "windows of 32 rows that a proposal is scored on (8)", OPTION_COUNT, &s.windows,
-	     1, 64},
-	    {"only", 0, "NAME", "proposers whose name begins so", OPTION_TEXT, &s.only, 0, 0},
-	    {"no-references", 0, NULL, "without the best span and greedy removal", OPTION_FLAG, &alone, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0}};
+	    BENCH_OPTIONS(s.part),
+	    OPTION_OF_TEXT("input", 'i', "FILE",
+	                   "prompts, as `swiftlet stream` takes them: every other one judges", &s.input),
+	    OPTION_OF_TEXT("costs", 0, "LIST", "percent of a plain step's cost to save (10,20,30,40,50)",
+	                   &s.list),
+	    OPTION_OF_COUNT("tokens", 'n', "N", "tokens of an answer at most (160)", &s.tokens, 16, 4096),
+	    OPTION_OF_COUNT("proposals", 0, "N", "the most that a search makes (300)", &s.most, 0, 300),
+	    OPTION_OF_COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on (8)", &s.windows,
+	                    1, 64),
+	    OPTION_OF_TEXT("only", 0, "NAME", "proposers whose name begins so", &s.only),
+	    OPTION_OF_FLAG("no-references", "without the best span and greedy removal", &s.alone),
+	};
 	struct command_line line = {
 	    .name = "bench search",
 	    .usage = "[MODEL|-m MODEL] [-i FILE] [--costs LIST] [--proposals N] [--only NAME] [--json] [options]",
@@ -297,18 +296,6 @@ int bench_search_main(int argc, char** argv) {
 	    .examples = "  swiftlet bench search -m model.gguf -i tools/chat.jsonl",
 	    .option = option,
 	    .n_options = sizeof option / sizeof *option,
-	    .session = &options,
-	    .max_words = 1};
-	const int status = options_parse(&line, argc, argv);
-	if (status != OPTIONS_GO_ON)
-		return status;
-	const char* const model = options_model(&line, model_option);
-	if (!model)
-		return STATUS_USAGE;
-	if (!read_costs(&s, costs))
-		return complain(STATUS_USAGE,
-		                "bench search: --costs %s, expected up to %d numbers over 0 and under 100", costs,
-		                MOST_COSTS);
-	s.references = !alone;
-	return run(&s, model, input, &options, json);
+	};
+	return bench_part_main(&s.part, &line, argc, argv);
 }

@@ -93,7 +93,6 @@ static const struct session_option session_option[] = {
     {"patience", "N", "or after so many without improvement (300)"},
     {"max-matchness", "X", "or above this matchness (0.95)"},
     {"confirm", "N", "windows more that must agree on that (1)"},
-    {"distance", "on|off", "learn from hidden states beside hits (on)"},
     {"opt-budget", "X",
      "share of plain time that learning spends, or inf (0.01, and at\nfirst up to 32 steps of what drafting "
      "earned)"},
