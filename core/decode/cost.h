@@ -14,7 +14,7 @@
 
 #include "kernels/low.h"
 
-enum { COST_KNOTS = 13 };
+enum { COST_KNOTS = 15 };
 
 /* One way to run the weights: the sub-layers left out, of the others those that run with the low-bit copy,
  * and whether the head does. NULL: none. */
