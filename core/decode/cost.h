@@ -68,6 +68,9 @@ double cost_verify_worst(const struct cost_model*, int rows);
 /* v of any number of rows, by what was measured alone: along straight lines between it, and beyond it on
  * along the last one or the mean one, whichever is steeper. For prices of further rows at a large number. */
 double cost_between(const struct cost_model*, double rows);
+/* Rows of which so many go through the head, as rows that all do: prompts' rows that nothing is wanted of are
+ * cheaper, and must not make drafts' rows look so. */
+double cost_rows_priced(const struct cost_model*, int rows, int with_head);
 /* The largest number of rows that was measured. */
 int cost_rows_known(const struct cost_model*);
 /* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */
