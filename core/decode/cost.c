@@ -333,6 +333,10 @@ double cost_rows_priced(const struct cost_model* cost, int rows, int with_head) 
 	return rows - (rows - with_head) * head;
 }
 
+bool cost_rows_seen(const struct cost_model* cost, int rows) {
+	return cost->rows_seen[nearest_knot(rows)] >= FEW;
+}
+
 int cost_rows_known(const struct cost_model* cost) {
 	int known = 1;
 	for (int i = 1; i < COST_KNOTS; i++)

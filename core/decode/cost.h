@@ -71,6 +71,8 @@ double cost_between(const struct cost_model*, double rows);
 /* Rows of which so many go through the head, as rows that all do: prompts' rows that nothing is wanted of are
  * cheaper, and must not make drafts' rows look so. */
 double cost_rows_priced(const struct cost_model*, int rows, int with_head);
+/* Whether about so many rows were measured more than once or twice. */
+bool cost_rows_seen(const struct cost_model*, int rows);
 /* The largest number of rows that was measured. */
 int cost_rows_known(const struct cost_model*);
 /* c of a variant; and the most it can be while no draft step was measured yet: a full pass. */

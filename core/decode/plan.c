@@ -126,12 +126,12 @@ static void price_passes(struct session* s) {
 }
 
 /* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
- * last ones were off. In company they are ratios to the batch's own passes, which are measured all the time.
- */
+ * last ones were off. In company they are ratios to the batch's own passes, of which some must have been
+ * measured. */
 static bool calibrates(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences > 0)
-		return cost->passes < CALIBRATE_FIRST;
+		return cost->passes < CALIBRATE_FIRST || !cost_rows_seen(cost, s->batch.sequences + 1);
 	return cost->plain_seen < CALIBRATE_FIRST ||
 	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
