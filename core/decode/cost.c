@@ -313,19 +313,18 @@ double cost_verify_worst(const struct cost_model* cost, int rows) {
 
 double cost_between(const struct cost_model* cost, double rows) {
 	const double plain = cost_plain_seconds(cost);
-	double from = 1, below = 1, slope = cost->slope;
+	double from = 1, below = 1, slope = cost->slope, mean = 0;
 	for (int i = 1; i < COST_KNOTS && plain > 0; i++) {
 		if (cost->rows[i] <= 0)
 			continue;
-		const double here = cost->rows[i] / plain > below ? cost->rows[i] / plain : below;
-		slope = (here - below) / (knot_rows[i] - from);
+		slope = fmax(0.5 * mean, (cost->rows[i] / plain - below) / (knot_rows[i] - from));
 		if (rows <= knot_rows[i])
 			return below + slope * (rows - from);
+		below += slope * (knot_rows[i] - from);
 		from = knot_rows[i];
-		below = here;
+		mean = (below - 1) / (from - 1);
 	}
-	const double mean = from > 1 ? (below - 1) / (from - 1) : slope;
-	return below + (mean > slope ? mean : slope) * (rows - from);
+	return below + fmax(from > 1 ? mean : slope, slope) * (rows - from);
 }
 
 double cost_rows_priced(const struct cost_model* cost, int rows, int with_head) {
