@@ -225,6 +225,8 @@ void plan_round(struct session* s) {
 		join_copy(s);
 	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
+	if (s->batch.sequences > 0 && calibrates(s))
+		s->priced.sequences = -1; /* the batch's passes tell of prices: they are made anew before the next */
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	s->plan.draft =
