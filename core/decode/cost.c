@@ -17,7 +17,12 @@ static const double FOLLOWS = 0.15, HARDLY = 0.02;
 /* Of so few measurements the least one counts: a single slow pass would keep a row count from being used. */
 enum { FEW = 3 };
 
-static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
+/* Where kernels take rows in eights the first of another eight costs as much as some, and on straight lines
+ * from 8 to 12 and from 16 to 24 would look like any other: drafts beside 8 or 16 sequences would seem to
+ * pay. So 9 and 17 are knots, too, where they were measured lately. */
+static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 17, 24, 32, 48, 64, 256};
+
+static bool is_step(int knot) { return knot_rows[knot] == 9 || knot_rows[knot] == 17; }
 
 static double tensor_bytes(const struct tensor* t) {
 	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
@@ -99,6 +104,17 @@ static bool is_stale(const struct cost_model* cost, int knot) {
 	return cost->passes - cost->rows_last[knot] > cost->rows_trust[knot];
 }
 
+static bool is_left_out(const struct cost_model* cost, int knot) {
+	return is_step(knot) && (cost->rows[knot] <= 0 || is_stale(cost, knot));
+}
+
+static int knot_below(const struct cost_model* cost, int knot) {
+	do
+		knot--;
+	while (is_left_out(cost, knot));
+	return knot;
+}
+
 /* The machine is faster or slower than it was: what was measured before counts at its present speed. */
 static void follow_speed(struct cost_model* cost, double factor) {
 	cost->plain *= factor;
@@ -111,8 +127,8 @@ static bool is_known(const struct cost_model* cost, int rows) {
 	for (int i = 1; i < COST_KNOTS; i++) {
 		if (knot_rows[i] == rows)
 			return cost->rows_seen[i] >= KNOWN;
-		if (knot_rows[i] > rows)
-			return (i == 1 || cost->rows_seen[i - 1] >= KNOWN) && cost->rows_seen[i] >= KNOWN;
+		if (knot_rows[i] > rows && !is_left_out(cost, i))
+			return (i == 1 || cost->rows_seen[knot_below(cost, i)] >= KNOWN) && cost->rows_seen[i] >= KNOWN;
 	}
 	return false;
 }
@@ -232,7 +248,8 @@ static double knot_cost(const struct cost_model* cost, int knot, double plain) {
 	const double measured = cost->rows[knot] / plain;
 	if (measured > 0 && !is_stale(cost, knot))
 		return measured;
-	const double below = knot_cost(cost, knot - 1, plain), rows = knot_rows[knot - 1];
+	const int last = knot_below(cost, knot);
+	const double below = knot_cost(cost, last, plain), rows = knot_rows[last];
 	const double mean = rows >= 4 ? 0.5 * (below - 1) / (rows - 1) : 0;
 	const double judged = below + fmax(cost->slope, mean) * (knot_rows[knot] - rows);
 	return measured > 0 && measured < judged ? measured : judged;
@@ -245,26 +262,30 @@ double cost_verify(const struct cost_model* cost, int rows) {
 	if (plain <= 0)
 		return 1 + cost->slope * (rows - 1);
 	double below = 1, largest = 1;
-	for (int i = 1; i < COST_KNOTS; i++) {
+	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
+		if (is_left_out(cost, i))
+			continue;
 		double here = knot_cost(cost, i, plain);
 		if (here < largest) /* more rows never cost less: noise */
 			here = largest;
 		largest = here;
 		if (rows <= knot_rows[i]) {
-			const double part = (double)(rows - knot_rows[i - 1]) / (knot_rows[i] - knot_rows[i - 1]);
+			const double part = (double)(rows - knot_rows[last]) / (knot_rows[i] - knot_rows[last]);
 			return below + part * (here - below);
 		}
 		below = here;
+		last = i;
 	}
 	return below;
 }
 
-/* Twice the steepest that was measured; before anything was, rows may cost as much as passes. */
+/* Twice the steepest that was measured, but for steps; before anything was, rows may cost as much as passes.
+ */
 static double worst_slope(const struct cost_model* cost, double plain) {
 	double steepest = 0, below = 1;
 	bool any = false;
 	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
-		if (cost->rows[i] <= 0)
+		if (cost->rows[i] <= 0 || is_step(i))
 			continue;
 		const double here = cost->rows[i] / plain, slope = (here - below) / (knot_rows[i] - knot_rows[last]);
 		steepest = slope > steepest ? slope : steepest;
@@ -292,19 +313,27 @@ double cost_verify_worst(const struct cost_model* cost, int rows) {
 
 double cost_between(const struct cost_model* cost, double rows) {
 	const double plain = cost_plain_seconds(cost);
-	double from = 1, below = 1, slope = cost->slope;
+	double from = 1, below = 1, slope = cost->slope, mean = 0;
 	for (int i = 1; i < COST_KNOTS && plain > 0; i++) {
 		if (cost->rows[i] <= 0)
 			continue;
-		const double here = cost->rows[i] / plain > below ? cost->rows[i] / plain : below;
-		slope = (here - below) / (knot_rows[i] - from);
+		slope = fmax(0.5 * mean, (cost->rows[i] / plain - below) / (knot_rows[i] - from));
 		if (rows <= knot_rows[i])
 			return below + slope * (rows - from);
+		below += slope * (knot_rows[i] - from);
 		from = knot_rows[i];
-		below = here;
+		mean = (below - 1) / (from - 1);
 	}
-	const double mean = from > 1 ? (below - 1) / (from - 1) : slope;
-	return below + (mean > slope ? mean : slope) * (rows - from);
+	return below + fmax(from > 1 ? mean : slope, slope) * (rows - from);
+}
+
+double cost_rows_priced(const struct cost_model* cost, int rows, int with_head) {
+	const double all = cost_all_bytes(cost), head = all > 0 ? cost->fixed_bytes / all : 0;
+	return rows - (rows - with_head) * head;
+}
+
+bool cost_rows_seen(const struct cost_model* cost, int rows) {
+	return cost->rows_seen[nearest_knot(rows)] >= FEW;
 }
 
 int cost_rows_known(const struct cost_model* cost) {

@@ -126,12 +126,12 @@ static void price_passes(struct session* s) {
 }
 
 /* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
- * last ones were off. In company they are ratios to the batch's own passes, which are measured all the time.
- */
+ * last ones were off. In company they are ratios to the batch's own passes, of which some must have been
+ * measured. */
 static bool calibrates(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences > 0)
-		return cost->passes < CALIBRATE_FIRST;
+		return cost->passes < CALIBRATE_FIRST || !cost_rows_seen(cost, s->batch.sequences + 1);
 	return cost->plain_seen < CALIBRATE_FIRST ||
 	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
@@ -225,6 +225,8 @@ void plan_round(struct session* s) {
 		join_copy(s);
 	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
 		set_prices(s);
+	if (s->batch.sequences > 0 && calibrates(s))
+		s->priced.sequences = -1; /* the batch's passes tell of prices: they are made anew before the next */
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	s->plan.draft =

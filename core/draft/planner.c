@@ -124,9 +124,11 @@ static void expand(struct planner* p, int row) {
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-static int affordable_rows(const struct planner* p) {
+/* Rows that may be for nothing are paid from the budget; the first `sure` ones bring a token each. */
+static int affordable_rows(const struct planner* p, int sure) {
+	const float budget = p->limits.budget + (float)(sure - 1);
 	int rows = p->limits.rows;
-	while (rows > 1 && p->spent + p->prices.verify_worst[rows] > p->limits.budget)
+	while (rows > sure && p->spent + p->prices.verify_worst[rows] > budget)
 		rows--;
 	return rows;
 }
@@ -147,12 +149,22 @@ static void start_growing(struct planner* p, float next) {
 	expand(p, 0);
 }
 
+/* The only child that may follow, which its drafter knows: such a row cannot fail, and takes the place of one
+ * of a later pass. No price speaks against it. */
+static bool is_forced(const struct planner* p, const struct queued* q) {
+	const struct child* child = &p->child[q->id][q->rank];
+	return drafters[child->source]->allows != NULL;
+}
+
 static void grow(struct planner* p) {
 	const float rate = planner_rate(p);
-	const int limit = affordable_rows(p);
-	int best_rows = 1;
 	start_growing(p, deeper);
-	float tokens = 1, best = 1 - rate * p->prices.verify[1];
+	float tokens = 1;
+	while (p->queue.n > 0 && p->tree.n < p->limits.rows && is_forced(p, &p->queue.entry[0]))
+		tokens += add_first(p);
+	int best_rows = p->tree.n;
+	const int limit = affordable_rows(p, best_rows);
+	float best = tokens - rate * p->prices.verify[best_rows];
 	while (p->queue.n > 0 && p->tree.n < limit && p->queue.entry[0].chance > rate * p->slope[p->tree.n]) {
 		tokens += add_first(p);
 		const float gain = tokens - rate * p->prices.verify[p->tree.n];

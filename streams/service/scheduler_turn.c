@@ -12,6 +12,7 @@
  * Where caches share memory and it is short, the youngest gives way: its cache is dropped, and computed again
  * when there is room. The oldest always goes on, so that all come to their ends. */
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -258,6 +259,14 @@ static void take_results(struct scheduler* s, struct seat* seat, int rows, doubl
 		advance(s, seat);
 }
 
+static void see_full(struct scheduler* s, const struct pass* pass, double seconds) {
+	int wanted = 0;
+	for (int i = 0; i < pass->n; i++)
+		wanted += pass->head && pass->want[i] != WANT_NOTHING;
+	cost_see_full(&s->engine->cost, (int)lround(cost_rows_priced(&s->engine->cost, pass->n, wanted)),
+	              seconds);
+}
+
 static void run_alone(struct scheduler* s, struct seat* seat) {
 	struct error e = {{0}};
 	const struct session_work* work = &seat->work;
@@ -273,7 +282,7 @@ static void run_alone(struct scheduler* s, struct seat* seat) {
 	}
 	/* the first prompts pay for memory that is touched for the first time: no price for drafts' rows */
 	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain > 0)
-		cost_see_full(&s->engine->cost, work->pass.n, seconds);
+		see_full(s, &work->pass, seconds);
 	take_results(s, seat, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
 
@@ -289,7 +298,7 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 		return;
 	}
 	if (is_full(work)) {
-		cost_see_full(cost, rows, seconds);
+		see_full(s, &s->merged->pass, seconds);
 		return;
 	}
 	const struct variant v = {

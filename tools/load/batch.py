@@ -16,7 +16,8 @@
 
 Options behind -- go to the server: batch.py scaling -m model.gguf -- --threads 2 --context 1024
 """
-import argparse, http.client, json, os, re, statistics, subprocess, sys, tempfile, threading, time, urllib.parse, urllib.request
+import argparse, http.client, json, os, re, statistics, subprocess, sys, tempfile, threading, time
+import urllib.error, urllib.parse, urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from load import complete, resident
@@ -98,6 +99,8 @@ def of_tokens(server, n, seed):
 
 # ---- scaling ---------------------------------------------------------------------------------------------
 
+continued = set()  # models without a chat template
+
 
 def few(client, turn):
     """A prompt of four tokens, no other's."""
@@ -116,6 +119,21 @@ def read_bodies(path, tokens):
                 yield "/v1/completions", {**body, "prompt": item["prompt"]}
 
 
+def answer(server, path, body):
+    """Tokens of an answer. A model without a chat template continues the last message's text, as in `bench real`."""
+    request = urllib.request.Request(server.url + path, json.dumps({"model": server.model, **body}).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        return json.load(urllib.request.urlopen(request, timeout=600))["usage"]["completion_tokens"]
+    except urllib.error.HTTPError as e:
+        error = json.load(e)["error"]
+        if error["code"] != "no_chat_template":
+            raise RuntimeError("status %d: %s" % (e.code, error["message"]))
+    continued.add(server.model)
+    prompt = body.pop("messages")[-1]["content"]
+    return answer(server, "/v1/completions", {**body, "prompt": prompt})
+
+
 def rate(model, method, clients, bodies, options):
     """Tokens a second of a fresh server that so many clients ask all of it, each prompt once."""
     server = Server(model, "--sessions", str(clients), *([] if method == "auto" else ["--method", method]), *options)
@@ -128,10 +146,8 @@ def rate(model, method, clients, bodies, options):
                 if not left or failed:
                     return
                 path, body = left.pop(0)
-            request = urllib.request.Request(server.url + path, json.dumps({"model": server.model, **body}).encode(),
-                                             {"Content-Type": "application/json"})
             try:
-                tokens.append(json.load(urllib.request.urlopen(request, timeout=600))["usage"]["completion_tokens"])
+                tokens.append(answer(server, path, dict(body)))
             except Exception as e:
                 failed.append(e)
 
@@ -169,7 +185,8 @@ def scaling(o):
             first = next(r for r in rows if r["model"] == rows[-1]["model"])
             rows[-1].update({m + "_over_first": round(rows[-1][m] / first[m], 2) for m in o.methods.split(",")})
             print(", ".join("%s %s" % pair for pair in rows[-1].items()), file=sys.stderr, flush=True)
-    return {"prompts": len(bodies), "rounds": o.rounds, "rows": rows}
+    without = {"no chat template": "%s: the last message's text is continued" % ", ".join(sorted(continued))} if continued else {}
+    return {"prompts": len(bodies), "rounds": o.rounds, **without, "rows": rows}
 
 
 # ---- latency ---------------------------------------------------------------------------------------------
