@@ -19,7 +19,6 @@ enum { MOST_THREADS = 64 };
 struct maker_thread {
 	struct low_maker* maker;
 	pthread_t thread;
-	float* row; /* (widest) */
 };
 
 struct low_maker {
@@ -34,7 +33,6 @@ struct low_maker {
 	sem_t wake;            /* posted for each thread when somebody helps, or at the end: they need not nap */
 	sem_t finished;        /* posted when all parts are done, or at the end */
 	double started;
-	float* row; /* (widest) of whoever helps */
 	int threads;
 	struct maker_thread thread[MOST_THREADS];
 };
@@ -47,14 +45,14 @@ static void wait_for(sem_t* semaphore) {
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 /* Makes one part; false when none is left. */
-static bool make_one(struct low_maker* m, float* row) {
+static bool make_one(struct low_maker* m) {
 	const struct low_table* table = &m->copy->table;
 	if (atomic_load(&m->next) >= table->parts)
 		return false;
 	const int part = atomic_fetch_add(&m->next, 1);
 	if (part >= table->parts)
 		return false;
-	low_make_part(table, m->copy->memory, part, row);
+	low_make_part(table, m->copy->memory, part);
 	if (atomic_fetch_add(&m->done, 1) + 1 == table->parts) {
 		m->copy->seconds = seconds_now() - m->started;
 		atomic_store(&m->progress, LOW_READY);
@@ -80,12 +78,12 @@ static void wake_all(struct low_maker* m) {
 		sem_post(&m->wake);
 }
 
-static void make_parts(struct low_maker* m, float* row) {
+static void make_parts(struct low_maker* m) {
 	static const double quiet = 1; /* seconds: longer than a pass of the largest models that run at all */
 	while (!atomic_load(&m->stop))
 		if (seconds_now() - atomic_load(&m->busy) < quiet)
 			nap(m);
-		else if (!make_one(m, row))
+		else if (!make_one(m))
 			return;
 }
 
@@ -93,7 +91,7 @@ void low_maker_help(struct low_maker* m, double seconds) {
 	const double until = seconds_now() + seconds;
 	atomic_store(&m->busy, -INFINITY); /* no pass runs meanwhile */
 	wake_all(m);
-	while (atomic_load(&m->begun) && seconds_now() < until && make_one(m, m->row))
+	while (atomic_load(&m->begun) && seconds_now() < until && make_one(m))
 		;
 	low_maker_rest(m);
 }
@@ -118,7 +116,7 @@ static void* lead(struct maker_thread* t) {
 	}
 	atomic_store(&m->begun, true);
 	begin_all(m);
-	make_parts(m, t->row);
+	make_parts(m);
 	wait_for(&m->finished);
 	if (atomic_load(&m->progress) == LOW_READY && !atomic_load(&m->stop)) {
 		/* the file is for later starts: it is written in time that nobody else wants */
@@ -133,7 +131,7 @@ static void* follow(struct maker_thread* t) {
 	struct low_maker* m = t->maker;
 	wait_for(&m->begin);
 	if (atomic_load(&m->begun))
-		make_parts(m, t->row);
+		make_parts(m);
 	return NULL;
 }
 
@@ -151,19 +149,14 @@ static bool start_threads(struct low_maker* m, int threads) {
 	for (int i = 0; good && i < threads; i++) {
 		struct maker_thread* t = &m->thread[i];
 		t->maker = m;
-		t->row = malloc(m->copy->table.widest * sizeof *t->row);
-		good = t->row && (i == 0 || pthread_create(&t->thread, NULL, live, t) == 0);
+		good = (i == 0 || pthread_create(&t->thread, NULL, live, t) == 0);
 		m->threads += good;
-		if (!good)
-			free(t->row);
 	}
 	/* the first goes last: it counts the others */
 	if (m->threads > 0 && pthread_create(&m->thread[0].thread, NULL, live, &m->thread[0]) != 0) {
 		begin_all(m);
 		for (int i = 1; i < m->threads; i++)
 			pthread_join(m->thread[i].thread, NULL);
-		for (int i = 0; i < m->threads; i++)
-			free(m->thread[i].row);
 		m->threads = 0;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -173,10 +166,7 @@ static bool start_threads(struct low_maker* m, int threads) {
 struct low_maker* low_maker_open(struct low_copy* copy, const struct model* model, int threads,
                                  struct error* error) {
 	struct low_maker* m = calloc(1, sizeof *m);
-	if (m)
-		m->row = malloc(copy->table.widest * sizeof *m->row);
-	if (!m || !m->row) {
-		free(m);
+	if (!m) {
 		error_set(error, "out of memory for making a low-bit copy");
 		return NULL;
 	}
@@ -204,12 +194,10 @@ void low_maker_close(struct low_maker* m) {
 	sem_post(&m->finished);
 	for (int i = 0; i < m->threads; i++) {
 		pthread_join(m->thread[i].thread, NULL);
-		free(m->thread[i].row);
 	}
 	sem_destroy(&m->begin);
 	sem_destroy(&m->wake);
 	sem_destroy(&m->finished);
-	free(m->row);
 	free(m);
 }
 
