@@ -17,8 +17,10 @@
 enum { GROUP = 32, HIGHEST = 15, SUPER_GROUPS = BLOCK_SUPER / GROUP };
 #if defined(__AVX512F__)
 enum { BLOCKS = 16 };
-#else
+#elif defined(__AVX2__)
 enum { BLOCKS = 8 };
+#else
+enum { BLOCKS = 4 };
 #endif
 
 typedef float lanes __attribute__((vector_size(4 * BLOCKS)));
@@ -107,54 +109,61 @@ struct stripe {
 	const float* block[BLOCKS];
 };
 
+/* Four elements of blocks r, r + 4 and so on: a quarter of the lanes for each four blocks */
+static inline lanes load_quads(const struct stripe* s, int r, int at) {
 #if defined(__AVX512F__)
-#define FAR(i) ((i) < 8 ? (i) : (i) + 8)
-#define PICK(a, b, i, j, k, l, m, n, o, p)                                                                   \
-	__builtin_shuffle(a, b,                                                                                  \
-	                  (indices){FAR(i), FAR(j), FAR(k), FAR(l), FAR(m), FAR(n), FAR(o), FAR(p), FAR(i) + 8,  \
-	                            FAR(j) + 8, FAR(k) + 8, FAR(l) + 8, FAR(m) + 8, FAR(n) + 8, FAR(o) + 8,      \
-	                            FAR(p) + 8})
-
-/* Eight elements of block r, and of block r + 8 */
-static inline lanes load_blocks(const struct stripe* s, int r, int at) {
-	const __m512 near = _mm512_castps256_ps512(_mm256_loadu_ps(s->block[r] + at));
-	return (lanes)_mm512_insertf32x8(near, _mm256_loadu_ps(s->block[r + 8] + at), 1);
-}
+	__m512 v = _mm512_castps128_ps512(_mm_loadu_ps(s->block[r] + at));
+	v = _mm512_insertf32x4(v, _mm_loadu_ps(s->block[r + 4] + at), 1);
+	v = _mm512_insertf32x4(v, _mm_loadu_ps(s->block[r + 8] + at), 2);
+	v = _mm512_insertf32x4(v, _mm_loadu_ps(s->block[r + 12] + at), 3);
+	return (lanes)v;
+#elif defined(__AVX2__)
+	const __m256 v = _mm256_castps128_ps256(_mm_loadu_ps(s->block[r] + at));
+	return (lanes)_mm256_insertf128_ps(v, _mm_loadu_ps(s->block[r + 4] + at), 1);
 #else
-#define PICK(a, b, ...) __builtin_shuffle(a, b, (indices){__VA_ARGS__})
-
-static inline lanes load_blocks(const struct stripe* s, int r, int at) {
 	lanes v;
 	memcpy(&v, s->block[r] + at, sizeof v);
 	return v;
-}
 #endif
+}
 
-/* t[i] becomes element at + i of the blocks. */
-static inline void turn_eight(const struct stripe* s, int at, lanes t[8]) {
-	lanes two[8], four[8];
-#pragma GCC unroll 4
-	for (int r = 0; r < 8; r += 2) {
-		const lanes a = load_blocks(s, r, at), b = load_blocks(s, r + 1, at);
-		two[r] = PICK(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
-		two[r + 1] = PICK(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
-	}
-#pragma GCC unroll 4
-	for (int k = 0; k < 4; k++) {
-		const lanes a = two[k / 2 * 4 + k % 2], b = two[k / 2 * 4 + k % 2 + 2];
-		four[k / 2 * 4 + k % 2 * 2] = PICK(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
-		four[k / 2 * 4 + k % 2 * 2 + 1] = PICK(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		t[i] = PICK(four[i], four[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-		t[i + 4] = PICK(four[i], four[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+/* Of each quad of a, and of b: indices 0…3 mean a's, 4…7 b's. */
+#define IN_QUAD(i, quad) (((i) < 4 ? (i) : (i)-4 + BLOCKS) + 4 * (quad))
+#define QUAD(i, j, k, l, quad) IN_QUAD(i, quad), IN_QUAD(j, quad), IN_QUAD(k, quad), IN_QUAD(l, quad)
+#if defined(__AVX512F__)
+#define QUADS(...) QUAD(__VA_ARGS__, 0), QUAD(__VA_ARGS__, 1), QUAD(__VA_ARGS__, 2), QUAD(__VA_ARGS__, 3)
+#elif defined(__AVX2__)
+#define QUADS(...) QUAD(__VA_ARGS__, 0), QUAD(__VA_ARGS__, 1)
+#else
+#define QUADS(...) QUAD(__VA_ARGS__, 0)
+#endif
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (indices){QUADS(__VA_ARGS__)})
+
+/* t[i] becomes element i of the blocks' group. */
+static inline void turn(const struct stripe* s, int group, lanes t[GROUP]) {
+	for (int i = 0; i < GROUP; i += 4, t += 4) {
+		const lanes a = load_quads(s, 0, group * GROUP + i), b = load_quads(s, 1, group * GROUP + i);
+		const lanes c = load_quads(s, 2, group * GROUP + i), d = load_quads(s, 3, group * GROUP + i);
+		const lanes ab = PICK(a, b, 0, 4, 1, 5), ab_after = PICK(a, b, 2, 6, 3, 7);
+		const lanes cd = PICK(c, d, 0, 4, 1, 5), cd_after = PICK(c, d, 2, 6, 3, 7);
+		t[0] = PICK(ab, cd, 0, 1, 4, 5);
+		t[1] = PICK(ab, cd, 2, 3, 6, 7);
+		t[2] = PICK(ab_after, cd_after, 0, 1, 4, 5);
+		t[3] = PICK(ab_after, cd_after, 2, 3, 6, 7);
 	}
 }
 
-static inline void turn(const struct stripe* s, int group, lanes t[GROUP]) {
-	for (int i = 0; i < GROUP; i += 8)
-		turn_eight(s, group * GROUP + i, t + i);
+/* The groups' ends: of even and odd elements apart, so that they need not wait for one another. */
+static inline void find_ends(const lanes t[GROUP], lanes* low, lanes* high) {
+	lanes even_low = t[0], even_high = t[0], odd_low = t[1], odd_high = t[1];
+	for (int i = 2; i < GROUP; i += 2) {
+		even_low = smaller(t[i], even_low);
+		even_high = larger(t[i], even_high);
+		odd_low = smaller(t[i + 1], odd_low);
+		odd_high = larger(t[i + 1], odd_high);
+	}
+	*low = smaller(even_low, odd_low);
+	*high = larger(even_high, odd_high);
 }
 
 /* ---- a group's line ------------------------------------------------------------------------- */
@@ -164,18 +173,6 @@ struct lines {
 	lanes scale, minimum; /* of their best division so far */
 	lanes best;           /* what it explains */
 };
-
-static inline void measure(struct lines* g, const lanes t[GROUP]) {
-	g->low = g->high = g->sum = t[0];
-	for (int i = 1; i < GROUP; i++) {
-		g->low = smaller(t[i], g->low);
-		g->high = larger(t[i], g->high);
-		g->sum += t[i];
-	}
-	g->scale = (g->high - g->low) / (float)HIGHEST;
-	g->minimum = g->low;
-	g->best = all(-1);
-}
 
 struct division {
 	lanes inverse, offset, q, qq, qx; /* the last three summed over the group */
@@ -209,10 +206,15 @@ static inline void keep_better(struct lines* g, const struct division* d) {
 
 static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
 	struct division even, finer;
-	measure(g, t);
+	find_ends(t, &g->low, &g->high);
+	g->scale = (g->high - g->low) / (float)HIGHEST;
+	g->minimum = g->low;
+	g->sum = all(0);
+	g->best = all(-1);
 	divide_groups(&even, g, 0);
 	divide_groups(&finer, g, 0.9f);
 	for (int i = 0; i < GROUP; i++) {
+		g->sum += t[i];
 		add_to(&even, t[i]);
 		add_to(&finer, t[i]);
 	}
@@ -281,11 +283,8 @@ static inline void round_q4_k(indices word[Q4_K_WORDS], const struct stripe* str
 
 /* The weight of the largest size in each group, with its sign. */
 static inline lanes extremes(const lanes t[GROUP]) {
-	lanes low = t[0], high = t[0];
-	for (int i = 1; i < GROUP; i++) {
-		low = smaller(t[i], low);
-		high = larger(t[i], high);
-	}
+	lanes low, high;
+	find_ends(t, &low, &high);
 	return choose(-low > high, low, high);
 }
 
