@@ -139,10 +139,10 @@ static void count_parts(struct low_table* low) {
 }
 
 static const struct low_rounding* rounding_here(void) {
-	static const struct low_rounding plain = {dtype_to_float, low_round, low_weave, 8e7};
+	static const struct low_rounding plain = {dtype_to_float, low_round, low_weave};
 #if defined(__x86_64__)
-	static const struct low_rounding avx2 = {avx2_decode, avx2_round, avx2_weave, 9e8};
-	static const struct low_rounding avx512 = {avx2_decode, avx2_round, avx512_weave, 9e8};
+	static const struct low_rounding avx2 = {avx2_decode, avx2_round, avx2_weave};
+	static const struct low_rounding avx512 = {avx2_decode, avx2_round, avx512_weave};
 	if (avx512_supported())
 		return &avx512;
 	if (avx2_supported())
@@ -222,60 +222,72 @@ static void clear_gap(const struct low_table* low, unsigned char* data, int item
 	memset(data + end, 0, next - end);
 }
 
-/* Some rows of a matrix, from `begin` on, to become n rows of its copy. */
+/* Some rows of a matrix, and where their copy goes. */
 struct rows {
-	const struct low_item* item;
 	const struct low_rounding* by;
-	int64_t begin, n;
+	const struct tensor *from, *to;
+	const unsigned char* row;
 	unsigned char* out;
+	size_t row_bytes;
+	int64_t n;
 };
 
-static void widen_some(const struct rows* p, int64_t r, int64_t from, float* x, int64_t cols) {
-	const struct tensor* t = p->item->stored;
-	const unsigned char* row =
-	    (const unsigned char*)t->data + (size_t)(p->begin + r) * dtype_row_bytes(t->type, t->cols);
-	p->by->widen(t->type, row + dtype_row_bytes(t->type, from), x, cols);
+/* Columns at a time: what is widened of WOVEN rows stays in the first-level cache. */
+enum { COLS_WOVEN = BLOCK_SUPER, COLS_OF_A_ROW = WOVEN * BLOCK_SUPER };
+
+/* Fetches what follows: rows side by side are too many streams for the processor to see where they go. */
+static void widen(const struct rows* rows, const unsigned char* from, size_t bytes, float* x, int64_t cols) {
+	for (size_t i = 0; i < bytes; i += 64)
+		__builtin_prefetch(from + bytes + i);
+	rows->by->widen(rows->from->type, from, x, cols);
 }
 
-enum { AT_A_TIME = WOVEN * BLOCK_SUPER }; /* floats: they stay in the first-level cache */
-
-static void round_woven(const struct rows* p, float x[AT_A_TIME]) {
-	const struct tensor* to = p->item->copy;
-	unsigned char* out = p->out;
-	for (int64_t k = 0; k < to->cols; k += BLOCK_SUPER) {
-		const int64_t some = to->cols - k < BLOCK_SUPER ? to->cols - k : BLOCK_SUPER;
-		for (int64_t r = 0; r < WOVEN; r++)
-			widen_some(p, r, k, x + r * BLOCK_SUPER, some);
-		for (int64_t b = 0; b < some; b += dtype_block(to->type), out += WOVEN * dtype_block_bytes(to->type))
-			p->by->weave(to->type, out, x + b, BLOCK_SUPER);
+static void round_woven(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+	const enum dtype type = rows->to->type;
+	const unsigned char* from = rows->row;
+	unsigned char* out = rows->out;
+	for (int64_t k = 0, some; k < rows->to->cols; k += some) {
+		some = rows->to->cols - k < COLS_WOVEN ? rows->to->cols - k : COLS_WOVEN;
+		const size_t bytes = dtype_row_bytes(rows->from->type, some);
+		for (size_t r = 0; r < WOVEN; r++)
+			widen(rows, from + r * rows->row_bytes, bytes, x + r * COLS_WOVEN, some);
+		for (int64_t b = 0; b < some; b += dtype_block(type), out += WOVEN * dtype_block_bytes(type))
+			rows->by->weave(type, out, x + b, COLS_WOVEN);
+		from += bytes;
 	}
 }
 
-static void round_rows(const struct rows* p, float x[AT_A_TIME]) {
-	const struct tensor* to = p->item->copy;
-	unsigned char* out = p->out;
-	for (int64_t r = 0; r < p->n; r++)
-		for (int64_t k = 0; k < to->cols; k += AT_A_TIME) {
-			const int64_t some = to->cols - k < AT_A_TIME ? to->cols - k : AT_A_TIME;
-			widen_some(p, r, k, x, some);
-			p->by->round(to->type, out, x, some);
-			out += dtype_row_bytes(to->type, some);
+static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+	unsigned char* out = rows->out;
+	for (int64_t r = 0; r < rows->n; r++) {
+		const unsigned char* from = rows->row + (size_t)r * rows->row_bytes;
+		for (int64_t k = 0, some; k < rows->to->cols; k += some) {
+			some = rows->to->cols - k < COLS_OF_A_ROW ? rows->to->cols - k : COLS_OF_A_ROW;
+			const size_t bytes = dtype_row_bytes(rows->from->type, some);
+			widen(rows, from, bytes, x, some);
+			rows->by->round(rows->to->type, out, x, some);
+			out += dtype_row_bytes(rows->to->type, some);
+			from += bytes;
 		}
+	}
 }
 
 /* The part's rows, and the gap before or behind the matrix. */
-void low_make_part(const struct low_table* low, void* data, int part) {
+static void make_part(const struct low_table* low, void* data, int part) {
 	const int index = item_of(low, part);
 	const struct low_item* item = &low->item[index];
-	const struct tensor* to = item->copy;
+	const struct tensor *from = item->stored, *to = item->copy;
 	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS, left = to->rows - begin;
-	const struct rows rows = {.item = item,
-	                          .by = low->rounding,
-	                          .begin = begin,
-	                          .n = left < PART_ROWS ? left : PART_ROWS,
-	                          .out = (unsigned char*)data + item->offset +
-	                                 (size_t)begin * dtype_row_bytes(to->type, to->cols)};
-	float x[AT_A_TIME];
+	const size_t row_bytes = dtype_row_bytes(from->type, from->cols);
+	const size_t done = (size_t)begin * dtype_row_bytes(to->type, to->cols);
+	const struct rows rows = {.by = low->rounding,
+	                          .from = from,
+	                          .to = to,
+	                          .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
+	                          .out = (unsigned char*)data + item->offset + done,
+	                          .row_bytes = row_bytes,
+	                          .n = left < PART_ROWS ? left : PART_ROWS};
+	float x[COLS_OF_A_ROW];
 	(to->woven ? round_woven : round_rows)(&rows, x);
 	if (begin == 0)
 		clear_gap(low, data, index);
@@ -313,14 +325,14 @@ void low_making_close(struct low_making* m) {
 static void take_parts(void* user, int worker, int thread) {
 	struct low_making* m = user;
 	(void)worker, (void)thread;
-	while (seconds_now() < m->until) {
+	do {
 		const int part = atomic_fetch_add(&m->next, 1);
 		if (part >= m->low->parts) {
 			atomic_store(&m->next, m->low->parts);
 			return;
 		}
-		low_make_part(m->low, m->data, part);
-	}
+		make_part(m->low, m->data, part);
+	} while (seconds_now() < m->until);
 }
 
 double low_make_for(struct low_making* m, double seconds) {

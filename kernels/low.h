@@ -6,7 +6,7 @@
  *
  * Planning says which matrices get a copy, of which type and where it lies, from shapes and stored types
  * alone; making fills memory by that plan. The copy's bytes depend on the weights and what was asked for, not
- * on threads or instruction sets, so that they can be kept in a file.
+ * on threads or instruction sets.
  *
  * For a CPU the rows of matrices in 4 bits are woven (struct tensor, kernels/woven.h): a draft step, which
  * has one row, then waits for memory and not for arithmetic. Stored weights stay as their file has them. */
@@ -19,15 +19,13 @@
 extern "C" {
 #endif
 
-/* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 5, LOW_ALIGNMENT = 64 };
+enum { LOW_ALIGNMENT = 64 };
 
 /* Who widens and rounds rows on this processor: the same bytes everywhere, sooner on some. */
 struct low_rounding {
 	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
 	void (*round)(enum dtype, void* out, const float* x, int64_t cols);
 	void (*weave)(enum dtype, void* out, const float* x, int64_t stride);
-	double weights_per_second; /* of a thread, about */
 };
 
 /* One matrix of the copy. */
@@ -74,10 +72,6 @@ void low_place(struct low_table*, const void* data);
  * when no threads can be made. */
 bool low_make(const struct low_table*, void* data, int threads, void (*progress)(void* user, double share),
               void* user, struct error*);
-
-/* Fills the part of `data` that is part's, in [0, parts), and the gap before it; any number of threads may do
- * so at once. */
-void low_make_part(const struct low_table*, void* data, int part);
 
 /* The same by slices, between which whoever wants the copy works: takes part for about so many seconds, or
  * until all is made, and gives back the share that is. Allocates nothing. From one thread at a time. */

@@ -376,6 +376,20 @@ static void threads_do_not_matter(void** state) {
 		assert_memory_equal(one, several, low.bytes);
 		free(several);
 	}
+	/* nor do slices, the shortest ones */
+	struct error error = {""};
+	unsigned char* sliced = calloc(1, low.bytes);
+	struct low_making* making = low_making_open(&low, sliced, 2, &error);
+	assert_non_null(making);
+	for (double before = 0, made = low_made(making); made < 1; before = made) {
+		assert_true(made == low_made(making) && made >= before);
+		made = low_make_for(making, 0);
+		assert_true(made > before && made <= 1);
+	}
+	assert_true(low_make_for(making, 1) == 1);
+	assert_memory_equal(one, sliced, low.bytes);
+	low_making_close(making);
+	free(sliced);
 	free(one);
 	low_close(&low);
 	random_model_free(m);
