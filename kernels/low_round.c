@@ -22,6 +22,17 @@ struct sums {
 	float q, qq, qx;
 };
 
+static float inverse_of(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
+
+/* Stores a half, a finite one, and gives back what it became. */
+static float put_half(uint8_t out[2], float x) {
+	const float most = 65504;
+	const uint16_t half = half_from_float(x > most ? most : x < -most ? -most : x == x ? x : 0);
+	out[0] = (uint8_t)half;
+	out[1] = (uint8_t)(half >> 8);
+	return half_to_float(half);
+}
+
 static float add_lanes(quad s) { return (s[0] + s[2]) + (s[1] + s[3]); }
 
 /* v rounded to 0…most; what is not a number becomes 0. */

@@ -1,5 +1,5 @@
-/* Rounding weights to the types that copies for drafting are made of: q4_k and q4_0, many blocks side by
- * side, one a lane, and q8_0.
+/* Rounding weights to the types that copies for drafting are made of, q4_k, q4_0 and q8_0: many blocks side
+ * by side, one a lane.
  *
  * Making a copy must cost few plain steps, or drafting earns it too late: so nothing here is summed across
  * lanes, and the words of the blocks come out as woven rows have them (kernels/woven.h). Blocks lie side by
@@ -228,7 +228,7 @@ static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
 
 /* ---- q4_k ----------------------------------------------------------------------------------- */
 
-enum { Q4_K_WORDS = sizeof(struct block_q4_k) / 4, Q4_0_WORDS = GROUP / 2 / 4 };
+enum { Q4_K_WORDS = sizeof(struct block_q4_k) / 4, Q4_0_WORDS = GROUP / 2 / 4, Q8_0_WORDS = GROUP / 4 };
 
 /* Six bits each: the low ones of the first four groups, then, and the others' high ones beside them. */
 static inline void put_scales(indices word[3], const indices s[SUPER_GROUPS], const indices m[SUPER_GROUPS]) {
@@ -315,6 +315,20 @@ static inline indices round_q4_0(indices word[Q4_0_WORDS], const struct stripe* 
 	return d;
 }
 
+/* Weights are d q, the largest of them 127. Gives back d. */
+static inline indices round_q8_0(indices word[Q8_0_WORDS], const struct stripe* stripe) {
+	lanes t[GROUP], low, high;
+	turn(stripe, 0, t);
+	find_ends(t, &low, &high);
+	const indices d = to_halves(larger(-low, high) / 127);
+	const lanes inverse = inverse_of_lanes(from_halves(d));
+	for (int i = 0; i < GROUP; i++) {
+		const indices q = (cut(t[i] * inverse + 127.0f + 0.5f, 254) - 127) & 255;
+		word[i / 4] = i % 4 ? word[i / 4] | q << 8 * (i % 4) : q;
+	}
+	return d;
+}
+
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 /* x (WOVEN, stride) of a block each, woven */
@@ -338,10 +352,11 @@ static inline void round_woven(enum dtype type, unsigned char* out, const float*
 	}
 }
 
-/* x (cols), in whole blocks, of which the last one is rounded more than once where lanes are left. */
-static inline void round_row(enum dtype type, unsigned char* out, const float* x, int64_t cols) {
+/* What low_round does, of these types. x (cols), in whole blocks, of which the last one is rounded more than
+ * once where lanes are left. */
+static inline void round_blocks(enum dtype type, unsigned char* out, const float* x, int64_t cols) {
 	const int block = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;
-	const int words = type == DTYPE_Q4_K ? Q4_K_WORDS : Q4_0_WORDS;
+	const int words = type == DTYPE_Q4_K ? Q4_K_WORDS : type == DTYPE_Q4_0 ? Q4_0_WORDS : Q8_0_WORDS;
 	for (int64_t k = 0; k < cols; k += BLOCKS * block) {
 		struct stripe stripe;
 		indices word[Q4_K_WORDS], d = {0};
@@ -351,10 +366,10 @@ static inline void round_row(enum dtype type, unsigned char* out, const float* x
 		if (type == DTYPE_Q4_K)
 			round_q4_k(word, &stripe);
 		else
-			d = round_q4_0(word, &stripe);
+			d = (type == DTYPE_Q4_0 ? round_q4_0 : round_q8_0)(word, &stripe);
 		for (int l = 0; l < BLOCKS && l < left; l++) {
 			const uint16_t half = (uint16_t)d[l];
-			if (type == DTYPE_Q4_0) {
+			if (type != DTYPE_Q4_K) {
 				memcpy(out, &half, sizeof half);
 				out += sizeof half;
 			}
@@ -362,42 +377,4 @@ static inline void round_row(enum dtype type, unsigned char* out, const float* x
 				memcpy(out, (const int32_t*)&word[w] + l, 4);
 		}
 	}
-}
-
-/* ---- q8_0 ----------------------------------------------------------------------------------- */
-
-static inline float inverse_of(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
-
-/* Stores a half, a finite one, and gives back what it became. */
-static inline float put_half(uint8_t out[2], float x) {
-	const float most = 65504;
-	const uint16_t half = half_from_float(x > most ? most : x < -most ? -most : x == x ? x : 0);
-	out[0] = (uint8_t)half;
-	out[1] = (uint8_t)(half >> 8);
-	return half_to_float(half);
-}
-
-static inline void round_block_q8_0(struct block_q8_0* b, const float* x) {
-	typedef int8_t bytes __attribute__((vector_size(BLOCKS)));
-	lanes v[GROUP / BLOCKS], size = all(0);
-	float most = 0;
-	memcpy(v, x, sizeof v);
-	for (int i = 0; i < GROUP / BLOCKS; i++)
-		size = larger(larger(-v[i], v[i]), size);
-	for (int l = 0; l < BLOCKS; l++)
-		most = size[l] > most ? size[l] : most;
-	const float inverse = inverse_of(put_half(b->d, most / 127));
-	for (int i = 0; i < GROUP / BLOCKS; i++) {
-		const bytes q = __builtin_convertvector(cut(v[i] * inverse + 127.0f + 0.5f, 254) - 127, bytes);
-		memcpy(b->q + i * BLOCKS, &q, sizeof q);
-	}
-}
-
-/* What low_round and low_weave do, of these types. */
-static inline void round_blocks(enum dtype type, void* out, const float* x, int64_t cols) {
-	struct block_q8_0* eight = out;
-	if (type != DTYPE_Q8_0)
-		round_row(type, out, x, cols);
-	for (int64_t i = 0; type == DTYPE_Q8_0 && i < cols; i += BLOCK_SMALL)
-		round_block_q8_0(eight++, x + i);
 }
