@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "kernels/cpu/cores.h"
+
 /* ---- what fits ------------------------------------------------------------------------------ */
 
 /* A copy is there to save time: by default it does not crowd out what else the machine is for. */
@@ -58,9 +60,13 @@ static bool fits(const struct low_copy* copy, const struct low_wish* wish, struc
 
 /* ---- which bits ----------------------------------------------------------------------------- */
 
-/* The largest cache, as the kernel tells it, in KiB; 0: it does not. (What sysconf says of a virtual
- * machine's may be ten times too much.) */
+/* What of the largest cache the process may count on; 0: unknown. The kernel tells the whole of it, a virtual
+ * machine's the host's, whose other guests use it too (what sysconf says may be ten times too much again).
+ * The largest that processors have for a core is 12 MiB: two cores that are told of 260 are not alone with
+ * it. */
 static double last_level_cache(void) {
+	static const double MOST_OF_A_CORE = 12 * 0x1p20;
+	const double most_of_all = MOST_OF_A_CORE * cores_available();
 	double most = 0;
 	for (int index = 0; index < 8; index++) {
 		char path[80];
@@ -68,7 +74,7 @@ static double last_level_cache(void) {
 		const double bytes = 1024 * number_in(path);
 		most = bytes > most ? bytes : most;
 	}
-	return most;
+	return most < most_of_all ? most : most_of_all;
 }
 
 static double bytes_of(const struct tensor* t) {
