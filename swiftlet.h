@@ -114,11 +114,10 @@ struct swiftlet_options {
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
 	/* of a copy of the weights for drafting: 3, 4, 8, made while the engine opens; 0: none; -1: as the stored
-	 * weights suggest, made in the background, or not at all where it does not fit or would not pay */
+	 * weights suggest, made by slices between passes, or not at all where it does not fit or would not pay */
 	int draft_bits;
-	bool draft_wait;       /* the latter, too, is made while the engine opens */
-	char draft_cache[512]; /* folder of its file; "": swiftlet in the user's cache; "off": none */
-	double draft_memory;   /* bytes that it may take; 0: a quarter of the memory that is available */
+	bool draft_wait;     /* the latter, too, is made while the engine opens */
+	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
 	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */
 	void* progress_user;
 	bool bank;                        /* for streams/ */

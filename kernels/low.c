@@ -1,13 +1,15 @@
 /* Which matrices get a low-bit copy, where it lies, and filling it on all threads. */
 #include "kernels/low.h"
 
+#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/clock.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/woven.h"
 
 /* A copy must spare this share of a sub-layer's bytes, or reading it gains too little for its memory. */
 static const double LEAST_SPARED = 0.25;
@@ -133,14 +135,16 @@ static void count_parts(struct low_table* low) {
 		const struct tensor* stored = low->item[i].stored;
 		low->item[i].first_part = low->parts;
 		low->parts += (int)((stored->rows + PART_ROWS - 1) / PART_ROWS);
-		low->widest = (size_t)stored->cols > low->widest ? (size_t)stored->cols : low->widest;
 	}
 }
 
 static const struct low_rounding* rounding_here(void) {
-	static const struct low_rounding plain = {dtype_to_float, low_round, 8e7};
+	static const struct low_rounding plain = {dtype_to_float, low_round, low_weave};
 #if defined(__x86_64__)
-	static const struct low_rounding avx2 = {avx2_decode, avx2_round, 9e8};
+	static const struct low_rounding avx2 = {avx2_decode, avx2_round, avx2_weave};
+	static const struct low_rounding avx512 = {avx2_decode, avx2_round, avx512_weave};
+	if (avx512_supported())
+		return &avx512;
 	if (avx2_supported())
 		return &avx2;
 #endif
@@ -218,81 +222,137 @@ static void clear_gap(const struct low_table* low, unsigned char* data, int item
 	memset(data + end, 0, next - end);
 }
 
-/* One row to its lane, a block at a time; of blocks of 32 the scales of all lanes stand first. */
-static void round_woven(const struct low_rounding* by, enum dtype type, unsigned char* out, int lane,
-                        const float* row, int64_t cols) {
-	struct block_q4_k block;
-	struct block_q4_0 small[BLOCK_SUPER / BLOCK_SMALL];
-	const int step = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;
-	for (int64_t k = 0; k < cols; k += BLOCK_SUPER) {
-		const int64_t some = cols - k < BLOCK_SUPER ? cols - k : BLOCK_SUPER;
-		by->round(type, type == DTYPE_Q4_K ? (void*)&block : (void*)small, row + k, some);
-		for (int64_t b = 0; b < some / step; b++, out += WOVEN * dtype_block_bytes(type)) {
-			if (type == DTYPE_Q4_K) {
-				weave(out, &block, lane, sizeof block);
-				continue;
-			}
-			memcpy(out + lane * 2, small[b].d, sizeof small[b].d);
-			weave(out + WOVEN * sizeof small[b].d, small[b].q, lane, sizeof small[b].q);
+/* Some rows of a matrix, and where their copy goes. */
+struct rows {
+	const struct low_rounding* by;
+	const struct tensor *from, *to;
+	const unsigned char* row;
+	unsigned char* out;
+	size_t row_bytes;
+	int64_t n;
+};
+
+/* Columns at a time: what is widened of WOVEN rows stays in the first-level cache. */
+enum { COLS_WOVEN = BLOCK_SUPER, COLS_OF_A_ROW = WOVEN * BLOCK_SUPER };
+
+/* Fetches what follows: rows side by side are too many streams for the processor to see where they go. */
+static void widen(const struct rows* rows, const unsigned char* from, size_t bytes, float* x, int64_t cols) {
+	for (size_t i = 0; i < bytes; i += 64)
+		__builtin_prefetch(from + bytes + i);
+	rows->by->widen(rows->from->type, from, x, cols);
+}
+
+static void round_woven(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+	const enum dtype type = rows->to->type;
+	const unsigned char* from = rows->row;
+	unsigned char* out = rows->out;
+	for (int64_t k = 0, some; k < rows->to->cols; k += some) {
+		some = rows->to->cols - k < COLS_WOVEN ? rows->to->cols - k : COLS_WOVEN;
+		const size_t bytes = dtype_row_bytes(rows->from->type, some);
+		for (size_t r = 0; r < WOVEN; r++)
+			widen(rows, from + r * rows->row_bytes, bytes, x + r * COLS_WOVEN, some);
+		for (int64_t b = 0; b < some; b += dtype_block(type), out += WOVEN * dtype_block_bytes(type))
+			rows->by->weave(type, out, x + b, COLS_WOVEN);
+		from += bytes;
+	}
+}
+
+static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+	unsigned char* out = rows->out;
+	for (int64_t r = 0; r < rows->n; r++) {
+		const unsigned char* from = rows->row + (size_t)r * rows->row_bytes;
+		for (int64_t k = 0, some; k < rows->to->cols; k += some) {
+			some = rows->to->cols - k < COLS_OF_A_ROW ? rows->to->cols - k : COLS_OF_A_ROW;
+			const size_t bytes = dtype_row_bytes(rows->from->type, some);
+			widen(rows, from, bytes, x, some);
+			rows->by->round(rows->to->type, out, x, some);
+			out += dtype_row_bytes(rows->to->type, some);
+			from += bytes;
 		}
 	}
 }
 
-void low_make_part(const struct low_table* low, void* data, int part, float* row) {
+/* The part's rows, and the gap before or behind the matrix. */
+static void make_part(const struct low_table* low, void* data, int part) {
 	const int index = item_of(low, part);
 	const struct low_item* item = &low->item[index];
-	const struct low_rounding* by = low->rounding;
 	const struct tensor *from = item->stored, *to = item->copy;
-	unsigned char* out = (unsigned char*)data + item->offset;
-	const size_t from_bytes = dtype_row_bytes(from->type, from->cols);
-	const size_t to_bytes = dtype_row_bytes(to->type, to->cols);
-	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS;
-	const int64_t end = begin + PART_ROWS < from->rows ? begin + PART_ROWS : from->rows;
-	for (int64_t r = begin; r < end; r++) {
-		by->widen(from->type, (const unsigned char*)from->data + (size_t)r * from_bytes, row, from->cols);
-		if (to->woven)
-			round_woven(by, to->type, out + (size_t)begin * to_bytes, (int)(r - begin), row, to->cols);
-		else
-			by->round(to->type, out + (size_t)r * to_bytes, row, to->cols);
-	}
+	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS, left = to->rows - begin;
+	const size_t row_bytes = dtype_row_bytes(from->type, from->cols);
+	const size_t done = (size_t)begin * dtype_row_bytes(to->type, to->cols);
+	const struct rows rows = {.by = low->rounding,
+	                          .from = from,
+	                          .to = to,
+	                          .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
+	                          .out = (unsigned char*)data + item->offset + done,
+	                          .row_bytes = row_bytes,
+	                          .n = left < PART_ROWS ? left : PART_ROWS};
+	float x[COLS_OF_A_ROW];
+	(to->woven ? round_woven : round_rows)(&rows, x);
 	if (begin == 0)
 		clear_gap(low, data, index);
 }
 
-struct make_job {
+struct low_making {
 	const struct low_table* low;
 	void* data;
-	int first_part;
-	float* row; /* (threads, widest) */
+	struct pool* pool;
+	atomic_int next; /* the part that nobody has taken yet */
+	double until;    /* by the clock */
 };
 
-static void make_part(void* user, int part, int thread) {
-	const struct make_job* job = user;
-	low_make_part(job->low, job->data, job->first_part + part, job->row + (size_t)thread * job->low->widest);
+struct low_making* low_making_open(const struct low_table* low, void* data, int threads,
+                                   struct error* error) {
+	struct low_making* m = calloc(1, sizeof *m);
+	struct pool* pool = m ? pool_open(threads) : NULL;
+	if (!pool) {
+		free(m);
+		error_set(error, "the threads that make a low-bit copy could not be made");
+		return NULL;
+	}
+	m->low = low;
+	m->data = data;
+	m->pool = pool;
+	return m;
 }
 
-static void make_all(const struct low_table* low, struct pool* pool, struct make_job* job,
-                     void (*progress)(void*, double), void* user) {
-	for (int i = 0; i < low->n_items; i++) {
-		job->first_part = low->item[i].first_part;
-		const int next = i + 1 < low->n_items ? low->item[i + 1].first_part : low->parts;
-		pool_run(pool, next - job->first_part, make_part, job);
-		if (progress)
-			progress(user, (double)next / low->parts);
-	}
+void low_making_close(struct low_making* m) {
+	if (m)
+		pool_close(m->pool);
+	free(m);
+}
+
+static void take_parts(void* user, int worker, int thread) {
+	struct low_making* m = user;
+	(void)worker, (void)thread;
+	do {
+		const int part = atomic_fetch_add(&m->next, 1);
+		if (part >= m->low->parts) {
+			atomic_store(&m->next, m->low->parts);
+			return;
+		}
+		make_part(m->low, m->data, part);
+	} while (seconds_now() < m->until);
+}
+
+double low_make_for(struct low_making* m, double seconds) {
+	m->until = seconds_now() + seconds;
+	pool_run(m->pool, pool_threads(m->pool), take_parts, m);
+	return low_made(m);
+}
+
+double low_made(const struct low_making* m) {
+	return m->low->parts ? (double)atomic_load(&m->next) / m->low->parts : 1;
 }
 
 bool low_make(const struct low_table* low, void* data, int threads,
               void (*progress)(void* user, double share), void* user, struct error* error) {
-	struct pool* pool = pool_open(threads);
-	if (!pool)
-		return error_set(error, "the threads that make a low-bit copy could not be made");
-	struct make_job job = {.low = low, .data = data};
-	job.row = malloc((size_t)pool_threads(pool) * low->widest * sizeof *job.row);
-	if (job.row)
-		make_all(low, pool, &job, progress, user);
-	const bool done = job.row != NULL;
-	free(job.row);
-	pool_close(pool);
-	return done || error_set(error, "out of memory while a low-bit copy is made");
+	struct low_making* m = low_making_open(low, data, threads, error);
+	while (m && low_made(m) < 1) {
+		const double share = low_make_for(m, progress ? 0.1 : INFINITY);
+		if (progress)
+			progress(user, share);
+	}
+	low_making_close(m);
+	return m != NULL;
 }

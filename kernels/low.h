@@ -6,7 +6,7 @@
  *
  * Planning says which matrices get a copy, of which type and where it lies, from shapes and stored types
  * alone; making fills memory by that plan. The copy's bytes depend on the weights and what was asked for, not
- * on threads or instruction sets, so that they can be kept in a file.
+ * on threads or instruction sets.
  *
  * For a CPU the rows of matrices in 4 bits are woven (struct tensor, kernels/woven.h): a draft step, which
  * has one row, then waits for memory and not for arithmetic. Stored weights stay as their file has them. */
@@ -19,14 +19,13 @@
 extern "C" {
 #endif
 
-/* Grows by one whenever the bytes of a copy would come out different. */
-enum { LOW_VERSION = 5, LOW_ALIGNMENT = 64 };
+enum { LOW_ALIGNMENT = 64 };
 
 /* Who widens and rounds rows on this processor: the same bytes everywhere, sooner on some. */
 struct low_rounding {
 	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
 	void (*round)(enum dtype, void* out, const float* x, int64_t cols);
-	double weights_per_second; /* of a thread, about */
+	void (*weave)(enum dtype, void* out, const float* x, int64_t stride);
 };
 
 /* One matrix of the copy. */
@@ -34,7 +33,7 @@ struct low_item {
 	const struct tensor* stored;
 	struct tensor* copy;  /* in the table below; data NULL until low_place */
 	size_t offset, bytes; /* offset a multiple of LOW_ALIGNMENT */
-	int first_part;       /* of the parts that low_make_part makes */
+	int first_part;       /* of the parts that are made one by one */
 };
 
 /* What is asked of a copy. */
@@ -59,8 +58,7 @@ struct low_table {
 	size_t bytes;           /* of the copy; 0: the weights are as small already */
 	struct low_item* item;  /* (n_items) by offset */
 	int n_items;
-	int parts;     /* of some rows each, to be made in any order */
-	size_t widest; /* columns of the widest matrix */
+	int parts; /* of some rows each, to be made in any order */
 };
 
 /* Plans a copy. `stored` must outlive the table. False with the error set on no memory, or where the weights
@@ -75,9 +73,13 @@ void low_place(struct low_table*, const void* data);
 bool low_make(const struct low_table*, void* data, int threads, void (*progress)(void* user, double share),
               void* user, struct error*);
 
-/* Fills the part of `data` that is part's, in [0, parts), and the gap before it; any number of threads may do
- * so at once, each with a row (widest) of its own. */
-void low_make_part(const struct low_table*, void* data, int part, float* row);
+/* The same by slices, between which whoever wants the copy works: takes part for about so many seconds, or
+ * until all is made, and gives back the share that is. Allocates nothing. From one thread at a time. */
+struct low_making;
+struct low_making* low_making_open(const struct low_table*, void* data, int threads, struct error*);
+void low_making_close(struct low_making*);
+double low_make_for(struct low_making*, double seconds);
+double low_made(const struct low_making*);
 
 /* The sub-layers that a draft with this mask runs with the copy; the head is beside them. */
 struct mask low_sub_layers(const struct low_table*, const struct mask*, bool* head);
@@ -85,6 +87,8 @@ struct mask low_sub_layers(const struct low_table*, const struct mask*, bool* he
 /* Rounds a row of floats to a type that copies have (low_round.c): q4_0, q4_1, q4_k, q3_k or q8_0. x (cols),
  * out (dtype_row_bytes). Scales are always finite, whatever x holds. */
 void low_round(enum dtype type, void* out, const float* x, int64_t cols);
+/* Rounds a block each of WOVEN rows to q4_0 or q4_k, woven. x (WOVEN, stride), out (WOVEN blocks). */
+void low_weave(enum dtype type, void* out, const float* x, int64_t stride);
 
 #ifdef __cplusplus
 }

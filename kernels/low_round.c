@@ -22,6 +22,17 @@ struct sums {
 	float q, qq, qx;
 };
 
+static float inverse_of(float x) { return x != 0.0f ? 1.0f / x : 0.0f; }
+
+/* Stores a half, a finite one, and gives back what it became. */
+static float put_half(uint8_t out[2], float x) {
+	const float most = 65504;
+	const uint16_t half = half_from_float(x > most ? most : x < -most ? -most : x == x ? x : 0);
+	out[0] = (uint8_t)half;
+	out[1] = (uint8_t)(half >> 8);
+	return half_to_float(half);
+}
+
 static float add_lanes(quad s) { return (s[0] + s[2]) + (s[1] + s[3]); }
 
 /* v rounded to 0…most; what is not a number becomes 0. */
@@ -174,24 +185,18 @@ static void round_q3_k(struct block_q3_k* b, const float* x) {
 }
 
 void low_round(enum dtype type, void* out, const float* x, int64_t cols) {
-	const int block = dtype_block(type);
-	unsigned char* to = out;
-	if (type == DTYPE_Q4_0) {
-		round_row_q4_0(out, x, cols);
-		return;
-	}
-	for (int64_t i = 0; i < cols; i += block, to += dtype_block_bytes(type))
-		switch (type) {
-		case DTYPE_Q8_0:
-			round_block_q8_0((struct block_q8_0*)(void*)to, x + i);
-			break;
-		case DTYPE_Q4_1:
-			round_q4_1((struct block_q4_1*)(void*)to, x + i);
-			break;
-		case DTYPE_Q3_K:
-			round_q3_k((struct block_q3_k*)(void*)to, x + i);
-			break;
-		default:
-			round_block_q4_k((struct block_q4_k*)(void*)to, x + i);
-		}
+	struct block_q4_1* four = out;
+	struct block_q3_k* three = out;
+	if (type == DTYPE_Q4_1)
+		for (int64_t i = 0; i < cols; i += BLOCK_SMALL)
+			round_q4_1(four++, x + i);
+	else if (type == DTYPE_Q3_K)
+		for (int64_t i = 0; i < cols; i += BLOCK_SUPER)
+			round_q3_k(three++, x + i);
+	else
+		round_blocks(type, out, x, cols);
+}
+
+void low_weave(enum dtype type, void* out, const float* x, int64_t stride) {
+	round_woven(type, out, x, stride);
 }

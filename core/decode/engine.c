@@ -9,6 +9,7 @@
 
 #include "core/draft/drafter.h"
 #include "core/text/tokenizer.h"
+#include "kernels/clock.h"
 #include "kernels/exchange.h"
 
 double options_clock(const struct swiftlet_options* options) {
@@ -100,46 +101,26 @@ __attribute__((format(printf, 2, 3))) static void note(struct engine* engine, co
 	va_end(arguments);
 }
 
-/* What it is, how it was had, where it lies, what went wrong. */
+/* What it is, how far it is. */
 static void note_low(struct engine* engine) {
 	const struct low_copy* low = &engine->low;
-	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_DONE;
 	engine->note[engine->note_on_copy] = 0;
 	note(engine, "copy for drafting: %s, %.1f MiB, ", dtype_name(low->table.type),
 	     (double)low->table.bytes / 0x1p20);
-	if (progress == LOW_MAKING)
-		note(engine, "%.0f %% made in the background", 100 * low_maker_share(engine->maker));
-	else if (progress == LOW_FAILED)
-		note(engine, "no memory for it");
+	if (engine->making && low_made(engine->making) < 1)
+		note(engine, "%.0f %% made", 100 * low_made(engine->making));
 	else
-		note(engine, "%s in %.2f s%s%s", low->found ? "found" : "made", low->seconds,
-		     low->path[0] ? ", " : "", low->path);
-	if (progress == LOW_DONE && low->warning[0])
-		note(engine, "; %s", low->warning);
+		note(engine, "made in %.2f s", engine->low_seconds);
 	if (engine->backend->low_given_back)
 		note(engine, "; caches have its memory on the GPU");
 }
 
 static bool go_without(struct engine* engine, const char* why) {
-	low_maker_close(engine->maker);
-	engine->maker = NULL;
+	low_making_close(engine->making);
+	engine->making = NULL;
 	low_copy_close(&engine->low);
 	note(engine, "no copy for drafting: %s", why);
 	return true;
-}
-
-/* Half of what a copy spares is soon more than the time that making it takes: where starts before have
- * decoded so many times as long without it, it is made before the first token, once. */
-static const double missed_long_enough = 8;
-
-static bool is_overdue(const struct engine* engine, const struct low_wish* wish) {
-	struct low_copy planned;
-	struct error ignored;
-	const bool overdue =
-	    low_copy_plan(&planned, engine->model, wish, &ignored) &&
-	    low_copy_missed(&planned) > missed_long_enough * low_copy_effort(&planned, wish->threads);
-	low_copy_close(&planned);
-	return overdue;
 }
 
 /* So many bytes of the copy to the device, where the backend has one; whether all are there. What fails there
@@ -151,47 +132,42 @@ static bool carry_low(struct engine* engine, size_t bytes) {
 	return !backend->carry_low || (backend->carry_low(backend, bytes, &all, &ignored) && all);
 }
 
-/* Now, on all threads, or in the background. What nobody asked for by bits is done without where it cannot
- * be. */
-static bool make_low(struct engine* engine, const struct swiftlet_options* options,
-                     const struct low_wish* wish, struct error* error) {
+/* Now, on all threads, or by slices between a request's passes. */
+static bool make_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
+	struct low_copy* low = &engine->low;
+	if (options->draft_bits > 0 || options->draft_wait) {
+		const double began = seconds_now();
+		const bool made = low_make(&low->table, low->memory, options->threads, options->progress,
+		                           options->progress_user, error);
+		engine->low_seconds = seconds_now() - began;
+		return made;
+	}
+	engine->making = low_making_open(&low->table, low->memory, options->threads, error);
+	return engine->making != NULL;
+}
+
+/* What nobody asked for by bits is done without where it cannot be. */
+static bool begin_low(struct engine* engine, const struct swiftlet_options* options,
+                      const struct low_wish* wish, struct error* error) {
 	const bool asked = options->draft_bits > 0;
 	struct low_copy* low = &engine->low;
-	if (asked || options->draft_wait || is_overdue(engine, wish)) {
-		if (!low_copy_open(low, engine->model, wish, error))
-			return asked ? false : go_without(engine, error->message);
-	} else {
-		if (!low_copy_plan(low, engine->model, wish, error))
-			return go_without(engine, error->message);
-		engine->maker = low_maker_open(low, engine->model, options->threads, error);
-		if (!engine->maker)
-			return go_without(engine, error->message);
-		engine->low_seconds = low_copy_effort(low, options->threads);
-	}
+	if (!low_copy_open(low, engine->model, wish, error))
+		return !asked && go_without(engine, error->message);
 	if (low->table.bytes == 0)
 		return go_without(engine, "the weights are as small already");
 	low->table.optional = !asked;
-	if (!engine->backend->use_low(engine->backend, &low->table, error))
-		return asked ? false : go_without(engine, error->message);
-	engine->low_joined = !engine->maker && carry_low(engine, SIZE_MAX);
+	if (!make_low(engine, options, error) || !engine->backend->use_low(engine->backend, &low->table, error))
+		return !asked && go_without(engine, error->message);
+	engine->low_joined = !engine->making && carry_low(engine, SIZE_MAX);
 	return true;
 }
 
 static bool open_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
-	char folder[1024];
-	const bool asked = options->draft_bits > 0, own = options->draft_cache[0] != 0;
-	const bool none = strcmp(options->draft_cache, "off") == 0 || (!own && !low_copy_folder(folder));
 	struct low_wish wish = {.form = {.bits = options->draft_bits,
 	                                 .woven = engine->backend->woven,
 	                                 .coarse_head = engine->backend->certified_bytes > 0},
-	                        .most_bytes = options->draft_memory,
-	                        .folder = none  ? NULL
-	                                  : own ? options->draft_cache
-	                                        : folder,
-	                        .threads = options->threads,
-	                        .progress = options->progress,
-	                        .user = options->progress_user};
-	if (!asked)
+	                        .most_bytes = options->draft_memory};
+	if (options->draft_bits < 0)
 		wish.form.bits = engine->backend->use_low ? low_bits_for(engine->model) : 0;
 	if (wish.form.bits == 0)
 		return true;
@@ -202,7 +178,7 @@ static bool open_low(struct engine* engine, const struct swiftlet_options* optio
 		note(engine, "no copy for drafting: %s does not run one", engine->backend->name);
 		return true;
 	}
-	return make_low(engine, options, &wish, error);
+	return begin_low(engine, options, &wish, error);
 }
 
 /* Whether anything drafts with the model, so that a copy may be of use. */
@@ -218,8 +194,7 @@ const struct low_table* engine_low(struct engine* engine) {
 		return NULL;
 	if (engine->low_joined)
 		return &engine->low.table;
-	const enum low_progress progress = engine->maker ? low_maker_progress(engine->maker) : LOW_FAILED;
-	if ((progress != LOW_READY && progress != LOW_DONE) || !carry_low(engine, a_round))
+	if (!engine->making || low_made(engine->making) < 1 || !carry_low(engine, a_round))
 		return NULL;
 	engine->low_joined = true;
 	cost_take_low(&engine->cost, &engine->low.table);
@@ -371,9 +346,7 @@ const struct token_trie* engine_trie(struct engine* engine) {
 void swiftlet_engine_close(struct engine* engine) {
 	if (!engine)
 		return;
-	if (engine->maker && low_maker_progress(engine->maker) == LOW_MAKING)
-		low_copy_miss(&engine->low, (double)engine->cost.passes * cost_plain_seconds(&engine->cost));
-	low_maker_close(engine->maker);
+	low_making_close(engine->making);
 	if (engine->backend)
 		engine->backend->close(engine->backend);
 	if (engine->side)

@@ -4,7 +4,7 @@
 
 #include "core/decode/cost.h"
 #include "core/grammar/token_trie.h"
-#include "core/model/low_maker.h"
+#include "core/model/low_copy.h"
 #include "core/model/model.h"
 #include "core/model/parts.h"
 #include "swiftlet.h"
@@ -12,10 +12,11 @@
 struct engine {
 	struct model* model;
 	struct backend* backend;
-	struct low_copy low;     /* for drafting; its table has no bytes where there is none */
-	struct low_maker* maker; /* makes it while the engine works; NULL: it was made before, or there is none */
-	double low_seconds;      /* that making it takes, about */
-	bool low_joined;         /* passes may run with it */
+	struct low_copy low;       /* for drafting; its table has no bytes where there is none */
+	struct low_making* making; /* by slices; NULL: it was made before the first token, or there is none */
+	double low_seconds;        /* that making it has taken so far */
+	double low_steps;    /* the fewest plain steps that all of it was thought to take; 0: nothing is known */
+	bool low_joined;     /* passes may run with it */
 	char note[1900];     /* for people: where the wished backend is not the one that runs, and on that copy */
 	size_t note_on_copy; /* where the latter begins */
 	struct cost_model cost;
@@ -35,11 +36,6 @@ const struct token_trie* engine_trie(struct engine*);
 const struct low_table* engine_low(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
-/* A request's pass is about to run: what is made in the background rests meanwhile. */
-static inline void engine_works(struct engine* engine) {
-	if (engine->maker)
-		low_maker_rest(engine->maker);
-}
 /* Costs are learned from the beginning again. */
 void engine_forget_costs(struct engine*);
 /* The monotonic clock, or the options' own. Seconds. */

@@ -210,7 +210,6 @@ static void draft_work(struct session* s, struct session_work* work) {
 }
 
 bool session_next(struct session* s, struct session_work* work) {
-	engine_works(s->engine);
 	memset(work, 0, sizeof *work);
 	if (s->phase == PHASE_ROUND && draft_model_reads(s, &work->pass)) {
 		work->kind = WORK_DRAFT;
@@ -224,7 +223,7 @@ bool session_next(struct session* s, struct session_work* work) {
 			return true;
 	}
 	if (s->phase == PHASE_ROUND) {
-		plan_help_copy(s);
+		plan_make_copy(s);
 		s->phase = s->learner && s->learner->calls->begin(s->learner) ? PHASE_LEARN : PHASE_PLAN;
 	}
 	if (s->phase == PHASE_PLAN) {

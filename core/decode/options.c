@@ -74,7 +74,6 @@ static const struct option table[] = {
     {"heads", PATH, AT(heads), 0, ROOM(heads), "a file"},
     {"probe", PATH, AT(probe), 0, ROOM(probe), "a file"},
     {"draft-model", PATH, AT(draft_model), 0, ROOM(draft_model), "a model"},
-    {"draft-cache", PATH, AT(draft_cache), 0, ROOM(draft_cache), "off or a folder"},
     {"draft-memory", SIZE, AT(draft_memory), 0, 0, NULL},
     {"cache-memory", SIZE, AT(cache_memory), 0, 0, NULL},
     {"children", INTEGER, AT(children), 1, TREE_RANKS, "auto=0"},

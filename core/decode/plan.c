@@ -65,19 +65,24 @@ static void join_copy(struct session* s) {
 	plan_new_mask(s);
 }
 
-void plan_help_copy(struct session* s) {
-	struct low_maker* maker = s->engine->maker;
-	const double plain = cost_plain_seconds(&s->engine->cost);
-	if (!maker || s->copy || plain <= 0 || s->options.draft_bits == 0 ||
-	    low_maker_progress(maker) != LOW_MAKING)
+/* How long making takes is told by the first slice of it, and by all so far: nothing else knows what the
+ * processor makes of it and how fast its memory comes. What looked cheap enough to be begun is not left at
+ * half because a later slice took longer. */
+void plan_make_copy(struct session* s) {
+	struct engine* engine = s->engine;
+	const double plain = cost_plain_seconds(&engine->cost);
+	const double made = engine->making ? low_made(engine->making) : 1;
+	if (made == 1 || s->copy || plain <= 0 || s->options.draft_bits == 0 || !s->drafters.state[SOURCE_mask])
 		return;
-	const double whole = s->engine->low_seconds / plain;
-	const double left = (1 - low_maker_share(maker)) * whole;
-	if (!ledger_allows_making(&s->ledger, 1, whole, left, s->end - s->n_text))
+	const double whole = fmax(1, engine->low_steps);
+	if (!ledger_allows_making(&s->ledger, 1, whole, (1 - made) * whole, s->end - s->n_text))
 		return;
 	const double began = options_clock(&s->options);
-	low_maker_help(maker, plain);
+	const double now = low_make_for(engine->making, plain);
 	const double seconds = options_clock(&s->options) - began;
+	engine->low_seconds += seconds;
+	const double steps = engine->low_seconds / plain / now;
+	engine->low_steps = made == 0 ? steps : fmin(engine->low_steps, steps);
 	s->figures.seconds.optimize += seconds;
 	ledger_make(&s->ledger, seconds / plain);
 }

@@ -251,7 +251,7 @@ void plan_new_mask(struct session*);
 /* Whether the mask's draft model, or the other model that drafts, was run in this round. */
 bool plan_passed(const struct session*, int source);
 
-/* A copy that is still being made may get some of what drafting has earned. */
-void plan_help_copy(struct session*);
+/* A slice of the copy, where the ledger allows one. */
+void plan_make_copy(struct session*);
 
 #endif

@@ -1,44 +1,11 @@
-/* Finding a low-bit copy's file, or making the copy and writing it. */
+/* Whether a low-bit copy fits and is worth it. */
 #include "core/model/low_copy.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "core/model/low_file.h"
-#include "kernels/clock.h"
 #include "kernels/cpu/cores.h"
-
-bool low_copy_folder(char out[1024]) {
-	const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	int n = -1;
-	if (xdg && *xdg)
-		n = snprintf(out, 1024, "%s/swiftlet", xdg);
-	else if (home && *home)
-		n = snprintf(out, 1024, "%s/.cache/swiftlet", home);
-	return n > 0 && n < 1024;
-}
-
-/* Every missing folder on the way. */
-static bool make_folder(const char* folder) {
-	char path[1024];
-	const int n = snprintf(path, sizeof path, "%s", folder);
-	if (n < 1 || n >= (int)sizeof path) {
-		errno = ENAMETOOLONG;
-		return false;
-	}
-	for (char* slash = path + 1; (slash = strchr(slash, '/')); slash++) {
-		*slash = '\0';
-		if (mkdir(path, 0700) != 0 && errno != EEXIST && access(path, F_OK) != 0)
-			return false;
-		*slash = '/';
-	}
-	return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
@@ -68,7 +35,9 @@ static double number_in(const char* path) {
 	return number;
 }
 
-double low_memory_available(void) {
+/* Bytes that programs may still take, of the machine and of the process's control group, by the system's own
+ * estimate; 0: unknown. */
+static double memory_available(void) {
 	const double machine = meminfo_available(), limit = number_in("/sys/fs/cgroup/memory.max");
 	const double left = limit - number_in("/sys/fs/cgroup/memory.current");
 	if (limit > 0 && left < machine)
@@ -77,7 +46,7 @@ double low_memory_available(void) {
 }
 
 static bool fits(const struct low_copy* copy, const struct low_wish* wish, struct error* error) {
-	const double bytes = (double)copy->table.bytes, available = low_memory_available();
+	const double bytes = (double)copy->table.bytes, available = memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
 		return error_set(error, "the %d-bit copy for drafting takes %.1f MiB, more than the %.1f MiB allowed",
 		                 wish->form.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
@@ -91,9 +60,13 @@ static bool fits(const struct low_copy* copy, const struct low_wish* wish, struc
 
 /* ---- which bits ----------------------------------------------------------------------------- */
 
-/* The largest cache, as the kernel tells it, in KiB; 0: it does not. (What sysconf says of a virtual
- * machine's may be ten times too much.) */
+/* What of the largest cache the process may count on; 0: unknown. The kernel tells the whole of it, a virtual
+ * machine's the host's, whose other guests use it too (what sysconf says may be ten times too much again).
+ * The largest that processors have for a core is 12 MiB: two cores that are told of 260 are not alone with
+ * it. */
 static double last_level_cache(void) {
+	static const double MOST_OF_A_CORE = 12 * 0x1p20;
+	const double most_of_all = MOST_OF_A_CORE * cores_available();
 	double most = 0;
 	for (int index = 0; index < 8; index++) {
 		char path[80];
@@ -101,7 +74,7 @@ static double last_level_cache(void) {
 		const double bytes = 1024 * number_in(path);
 		most = bytes > most ? bytes : most;
 	}
-	return most;
+	return most < most_of_all ? most : most_of_all;
 }
 
 static double bytes_of(const struct tensor* t) {
@@ -148,67 +121,15 @@ int low_bits_for(const struct model* model) {
 bool low_head_pays(const struct weight_table* w) {
 	static const double LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
 	const double head = bytes_of(&w->output), step = head + sub_layer_bytes(w);
-	const double available = low_memory_available();
+	const double available = memory_available();
 	const double copy = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
 	return step > last_level_cache() && head >= LEAST_SHARE * step &&
 	       (available <= 0 || copy <= MOST_OF_MEMORY * available);
 }
 
-/* ---- found or made -------------------------------------------------------------------------- */
+/* ---- its memory ----------------------------------------------------------------------------- */
 
-bool low_copy_plan(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
-                   struct error* error) {
-	*copy = (struct low_copy){0};
-	if (!low_plan(&copy->table, &model->weights, wish->form, error))
-		return false;
-	if (copy->table.bytes == 0)
-		return true;
-	if (!fits(copy, wish, error))
-		return false;
-	const int folder = wish->folder ? snprintf(copy->folder, sizeof copy->folder, "%s", wish->folder) : 0;
-	const enum dtype type = copy->table.type;
-	const bool woven = wish->form.woven && (type == DTYPE_Q4_K || type == DTYPE_Q4_0);
-	const int n =
-	    snprintf(copy->path, sizeof copy->path, "%s/%s-%s%s%s.low", copy->folder, model->fingerprint,
-	             dtype_name(type), woven ? "-woven" : "", wish->form.coarse_head ? "-blocks" : "");
-	if (folder < 1 || folder >= (int)sizeof copy->folder || n >= (int)sizeof copy->path)
-		copy->path[0] = '\0';
-	return true;
-}
-
-/* ---- missed --------------------------------------------------------------------------------- */
-
-static bool missed_path(const struct low_copy* copy, char path[1040]) {
-	return copy->path[0] && snprintf(path, 1040, "%s.missed", copy->path) < 1040;
-}
-
-double low_copy_missed(const struct low_copy* copy) {
-	char path[1040];
-	const double seconds = missed_path(copy, path) ? number_in(path) : 0;
-	return seconds > 0 && seconds < 1e12 ? seconds : 0;
-}
-
-void low_copy_miss(const struct low_copy* copy, double seconds) {
-	char path[1040];
-	if (!(seconds > 0) || !missed_path(copy, path) || !make_folder(copy->folder))
-		return;
-	const double all = low_copy_missed(copy) + seconds;
-	FILE* file = fopen(path, "we");
-	if (!file)
-		return; /* it is a hint */
-	fprintf(file, "%.3f\n", all);
-	fclose(file);
-}
-
-double low_copy_effort(const struct low_copy* copy, int threads) {
-	const double by_a_thread = copy->table.rounding->weights_per_second;
-	double weights = 0;
-	for (int i = 0; i < copy->table.n_items; i++)
-		weights += (double)copy->table.item[i].stored->rows * (double)copy->table.item[i].stored->cols;
-	return weights / (by_a_thread * (threads > 0 ? threads : cores_available()));
-}
-
-bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
+static bool take_memory(struct low_copy* copy, struct error* error) {
 	static const size_t huge = (size_t)2 << 20;
 	const size_t bytes = (copy->table.bytes + huge - 1) / huge * huge;
 	copy->memory = aligned_alloc(huge, bytes);
@@ -220,72 +141,15 @@ bool low_copy_take_memory(struct low_copy* copy, struct error* error) {
 	return true;
 }
 
-static void take_bytes(struct low_copy* copy) {
-	struct error ignored;
-	const unsigned char* bytes = copy->file.data + LOW_FILE_HEAD;
-	if (!low_copy_take_memory(copy, &ignored)) {
-		low_place(&copy->table, bytes);
-		return;
-	}
-	memcpy(copy->memory, bytes, copy->table.bytes);
-	mapping_close(&copy->file);
-}
-
-bool low_copy_find(struct low_copy* copy, const struct model* model) {
-	const double started = seconds_now();
-	struct error error;
-	if (!copy->path[0])
-		return false;
-	errno = 0;
-	const bool there = mapping_open(&copy->file, copy->path, &error);
-	if (!there && errno == ENOENT) /* none yet, or none any more: that is no fault */
-		return false;
-	if (there) {
-		mapping_will_need(&copy->file);
-		if (low_file_check(copy->file.data, copy->file.size, &copy->table, model->fingerprint, copy->path,
-		                   &error)) {
-			take_bytes(copy);
-			copy->found = true;
-			copy->seconds = seconds_now() - started;
-			return true;
-		}
-		mapping_close(&copy->file);
-	}
-	snprintf(copy->warning, sizeof copy->warning, "made anew: %.480s", error.message);
-	return false;
-}
-
-void low_copy_keep(struct low_copy* copy, const struct model* model) {
-	struct error error;
-	if (!copy->path[0])
-		return;
-	bool kept = make_folder(copy->folder) || error_set(&error, "%.300s: %s", copy->folder, strerror(errno));
-	kept = kept && low_file_write(copy->path, &copy->table, model->fingerprint, copy->memory, &error);
-	char missed[1040];
-	if (missed_path(copy, missed))
-		unlink(missed);
-	if (!kept)
-		snprintf(copy->warning, sizeof copy->warning, "not kept for the next start: %.470s", error.message);
-}
-
 bool low_copy_open(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
                    struct error* error) {
-	const double started = seconds_now();
-	if (!low_copy_plan(copy, model, wish, error))
-		return false;
-	if (copy->table.bytes == 0 || low_copy_find(copy, model))
-		return true;
-	if (!low_copy_take_memory(copy, error) ||
-	    !low_make(&copy->table, copy->memory, wish->threads, wish->progress, wish->user, error))
-		return false;
-	copy->seconds = seconds_now() - started;
-	low_copy_keep(copy, model);
-	return true;
+	*copy = (struct low_copy){.memory = NULL};
+	return low_plan(&copy->table, &model->weights, wish->form, error) &&
+	       (copy->table.bytes == 0 || (fits(copy, wish, error) && take_memory(copy, error)));
 }
 
 void low_copy_close(struct low_copy* copy) {
 	low_close(&copy->table);
-	mapping_close(&copy->file);
 	free(copy->memory);
-	*copy = (struct low_copy){0};
+	*copy = (struct low_copy){.memory = NULL};
 }

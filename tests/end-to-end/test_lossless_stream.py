@@ -27,7 +27,7 @@ def masks():
 def ways():
     always = ["--draft", "always"]
     yield "defaults", []
-    yield "everything at once", [*always, "--drafters", "prediction,mask,retrieval,recycle", "--draft-bits", "4", "--draft-cache", "off",
+    yield "everything at once", [*always, "--drafters", "prediction,mask,retrieval,recycle", "--draft-bits", "4",
                                  "--certified-head", "on"]
     for drafters in ("mask", "retrieval", "recycle", "retrieval,recycle", "mask,retrieval", "none"):
         yield "drafters " + drafters, ["--drafters", drafters]

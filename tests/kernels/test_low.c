@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/woven.h"
 #include "tests/kernels/support_random_model.h"
 
 enum { VOCAB = 96, CONTEXT = 200, COLS = 1024 };
@@ -124,11 +125,19 @@ static void scales_are_finite(void** state) {
 	}
 }
 
-/* With AVX2 and without, odd numbers and all. */
+/* Odd numbers in one turn of two */
+static void fill_oddly(float* x, int turn, struct random* r) {
+	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
+	fill(x, turn % 4, r);
+	const int strange = turn / 4 % 2 ? random_below(r, COLS) : 0;
+	for (int i = 0; i < strange; i++)
+		x[random_below(r, COLS)] = odd[random_below(r, 8)];
+}
+
+/* With AVX2 and without, odd numbers and all; rows of any length. */
 static void bytes_are_the_same_on_any_processor(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
-	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
 	struct random r = {17};
 	float x[COLS];
 	unsigned char block[COLS * 2], fast[COLS * 2];
@@ -136,15 +145,58 @@ static void bytes_are_the_same_on_any_processor(void** state) {
 		skip();
 	for (int turn = 0; turn < 800; turn++)
 		for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-			fill(x, turn % 4, &r);
-			const int strange = turn < 400 ? 0 : random_below(&r, COLS);
-			for (int i = 0; i < strange; i++)
-				x[random_below(&r, COLS)] = odd[random_below(&r, 8)];
-			low_round(types[t], block, x, COLS);
+			const int blocks = COLS / dtype_block(types[t]);
+			const int cols = dtype_block(types[t]) * (blocks - random_below(&r, blocks));
+			fill_oddly(x, turn, &r);
+			low_round(types[t], block, x, cols);
 #if defined(__x86_64__)
-			avx2_round(types[t], fast, x, COLS);
+			avx2_round(types[t], fast, x, cols);
 #endif
-			assert_memory_equal(fast, block, dtype_row_bytes(types[t], COLS));
+			assert_memory_equal(fast, block, dtype_row_bytes(types[t], cols));
+		}
+}
+
+typedef void weave_blocks(enum dtype, void* out, const float* x, int64_t stride);
+
+/* All that run on this processor; how many. */
+static int weavers(weave_blocks* by[3]) {
+	int n = 0;
+	by[n++] = low_weave;
+#if defined(__x86_64__)
+	if (avx2_supported())
+		by[n++] = avx2_weave;
+	if (avx512_supported())
+		by[n++] = avx512_weave;
+#endif
+	return n;
+}
+
+/* Rounded side by side a block becomes what it becomes in its row. */
+static void woven_blocks_are_the_rows_blocks(void** state) {
+	(void)state;
+	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_K};
+	weave_blocks* by[3];
+	struct random r = {29};
+	static float x[WOVEN][COLS];
+	unsigned char rows[WOVEN][COLS], row[COLS], woven[WOVEN * sizeof(struct block_q4_k)];
+	const int n = weavers(by);
+	for (int turn = 0; turn < 200; turn++)
+		for (size_t t = 0; t < 2; t++) {
+			const enum dtype type = types[t];
+			const int at = random_below(&r, COLS / dtype_block(type));
+			const size_t bytes = dtype_block_bytes(type), start = type == DTYPE_Q4_0 ? 2 : 0;
+			for (int l = 0; l < WOVEN; l++) {
+				fill_oddly(x[l], turn, &r);
+				low_round(type, rows[l], x[l], COLS);
+			}
+			for (int i = 0; i < n; i++) {
+				by[i](type, woven, x[0] + at * dtype_block(type), COLS);
+				for (int l = 0; l < WOVEN; l++) {
+					memcpy(row, woven + (size_t)l * start, start);
+					unweave(row + start, woven + WOVEN * start, l, bytes - start);
+					assert_memory_equal(row, rows[l] + (size_t)at * bytes, bytes);
+				}
+			}
 		}
 }
 
@@ -324,6 +376,20 @@ static void threads_do_not_matter(void** state) {
 		assert_memory_equal(one, several, low.bytes);
 		free(several);
 	}
+	/* nor do slices, the shortest ones */
+	struct error error = {""};
+	unsigned char* sliced = calloc(1, low.bytes);
+	struct low_making* making = low_making_open(&low, sliced, 2, &error);
+	assert_non_null(making);
+	for (double before = 0, made = low_made(making); made < 1; before = made) {
+		assert_true(made == low_made(making) && made >= before);
+		made = low_make_for(making, 0);
+		assert_true(made > before && made <= 1);
+	}
+	assert_true(low_make_for(making, 1) == 1);
+	assert_memory_equal(one, sliced, low.bytes);
+	low_making_close(making);
+	free(sliced);
 	free(one);
 	low_close(&low);
 	random_model_free(m);
@@ -528,6 +594,7 @@ int main(void) {
 	    cmocka_unit_test(rounding_is_no_worse_than_plain),
 	    cmocka_unit_test(scales_are_finite),
 	    cmocka_unit_test(bytes_are_the_same_on_any_processor),
+	    cmocka_unit_test(woven_blocks_are_the_rows_blocks),
 	    cmocka_unit_test(types_follow_the_columns),
 	    cmocka_unit_test(small_weights_are_left),
 	    cmocka_unit_test(woven_where_wanted),

@@ -214,7 +214,6 @@ static void a_copy_without_room_is_done_without(void** state) {
 		fail_msg("%s", message);
 	swiftlet_options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
-	snprintf(o.draft_cache, sizeof o.draft_cache, "off");
 	o.context = 64;
 	o.devices = 1; /* without cuBLAS, whose workspace is larger than what a copy comes in */
 	setenv("EMULATED_LARGEST_MIB", "15", 1);

@@ -43,7 +43,6 @@ static struct swiftlet_options options_of(double* now, unsigned sources) {
 	struct swiftlet_options o;
 	swiftlet_options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
-	snprintf(o.draft_cache, sizeof o.draft_cache, "off");
 	o.context = PROMPT + TOKENS;
 	o.search = false;
 	o.drafters = sources;

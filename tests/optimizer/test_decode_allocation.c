@@ -73,17 +73,17 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 	return widest;
 }
 
-/* A copy that threads have made, and that no session has found yet. */
+/* A copy that is made, and that no session has found yet. */
 static void make_copy(struct bench* b) {
 	struct error error = {""};
 	struct low_copy* low = &b->engine->low;
 	const struct low_wish wish = {.form = {.bits = 4}};
-	assert_true(low_copy_plan(low, b->model, &wish, &error));
+	assert_true(low_copy_open(low, b->model, &wish, &error));
 	assert_true(b->engine->backend->use_low(b->engine->backend, &low->table, &error));
-	b->engine->maker = low_maker_open(low, b->model, 2, &error);
-	assert_non_null(b->engine->maker);
-	while (low_maker_progress(b->engine->maker) != LOW_DONE)
-		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	b->engine->making = low_making_open(&low->table, low->memory, 2, &error);
+	assert_non_null(b->engine->making);
+	while (low_make_for(b->engine->making, 1) < 1)
+		;
 }
 
 static void decode(const char* spec, int max_tree, int least_rows, bool copy) {

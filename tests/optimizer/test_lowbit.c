@@ -34,7 +34,6 @@ static struct engine* engine_of(struct model* model, int bits, const char* isa, 
 	o.threads = threads;
 	snprintf(o.backend, sizeof o.backend, "cpu");
 	snprintf(o.isa, sizeof o.isa, "%s", isa);
-	snprintf(o.draft_cache, sizeof o.draft_cache, "off");
 	o.context = PROMPT + TOKENS;
 	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
@@ -195,23 +194,21 @@ struct joining {
 	int at, helped;
 };
 
-/* From some token on the copy is made, by two threads and this one; the next round finds it. */
+/* From some token on the copy is made, by two threads; the next round finds it. */
 static bool keep_and_make(void* user, const struct swiftlet_step* step) {
 	struct joining* j = user;
 	struct error error;
 	const bool more = keep(&j->text, step);
-	if (j->engine->maker || j->text.n < j->at)
+	if (j->engine->making || j->text.n < j->at)
 		return more;
 	const struct low_wish wish = {.form = {.bits = 4}};
 	assert_null(engine_low(j->engine));
-	assert_true(low_copy_plan(&j->engine->low, j->engine->model, &wish, &error));
+	assert_true(low_copy_open(&j->engine->low, j->engine->model, &wish, &error));
 	assert_true(j->engine->backend->use_low(j->engine->backend, &j->engine->low.table, &error));
-	j->engine->maker = low_maker_open(&j->engine->low, j->engine->model, 2, &error);
-	assert_non_null(j->engine->maker);
-	while (low_maker_progress(j->engine->maker) == LOW_MAKING) {
-		low_maker_help(j->engine->maker, 0.001);
-		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-	}
+	j->engine->making = low_making_open(&j->engine->low.table, j->engine->low.memory, 2, &error);
+	assert_non_null(j->engine->making);
+	while (low_make_for(j->engine->making, 0.0001) < 1)
+		;
 	return more;
 }
 
@@ -255,7 +252,7 @@ static void small_models_get_none(void** state) {
 	assert_non_null(model);
 	struct engine* engine = engine_of(model, -1, "auto", 2);
 	assert_null(engine_low(engine));
-	assert_null(engine->maker);
+	assert_null(engine->making);
 	assert_string_equal(swiftlet_engine_note(engine), "");
 	swiftlet_engine_close(engine);
 	engine = engine_of(model, 4, "auto", 2);
@@ -326,10 +323,10 @@ static void options_are_checked(void** state) {
 		assert_int_equal(swiftlet_options_set(&o, "draft-memory", bad_sizes[i], message, sizeof message), -1);
 	memset(longest, 'x', sizeof longest);
 	longest[sizeof longest - 1] = 0;
-	assert_int_equal(swiftlet_options_set(&o, "draft-cache", longest, message, sizeof message), -1);
-	assert_int_equal(swiftlet_options_set(&o, "draft-cache", "", message, sizeof message), -1);
-	assert_int_equal(swiftlet_options_set(&o, "draft-cache", "/there", message, sizeof message), 1);
-	assert_string_equal(o.draft_cache, "/there");
+	assert_int_equal(swiftlet_options_set(&o, "adapter", longest, message, sizeof message), -1);
+	assert_int_equal(swiftlet_options_set(&o, "adapter", "", message, sizeof message), -1);
+	assert_int_equal(swiftlet_options_set(&o, "adapter", "/there", message, sizeof message), 1);
+	assert_string_equal(o.adapter, "/there");
 }
 
 static int open_model(void** state) {

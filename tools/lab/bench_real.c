@@ -126,8 +126,6 @@ static int run_once(const struct wish* wish, const char* model, double temperatu
 		return complain(STATUS_FAILED, "out of memory");
 	t->temperature = temperature;
 	t->apart = true;
-	if (!options.draft_cache[0])
-		snprintf(options.draft_cache, sizeof options.draft_cache, "off"); /* nothing of an earlier run */
 	int status = bench_open_as_run(&t->bench, model, &options, wish->json);
 	if (status == OPTIONS_GO_ON) {
 		const bool good = prepare(t, wish, &error) && contest_run(t, &error);

@@ -245,7 +245,7 @@ static bool run_copy(struct swift* w, cJSON* out, struct error* error) {
 		cJSON_AddNumberToObject(copy, "bits", low->table.form.bits);
 		cJSON_AddStringToObject(copy, "type", dtype_name(low->table.type));
 		cJSON_AddNumberToObject(copy, "bytes", (double)low->table.bytes);
-		cJSON_AddNumberToObject(copy, "seconds", low->seconds);
+		cJSON_AddNumberToObject(copy, "seconds", bench->engine->low_seconds);
 	}
 	cJSON* const list = cJSON_AddArrayToObject(out, "ways");
 	for (int k = 0; good && k < LOW_WAYS; k++)
@@ -290,8 +290,6 @@ static int prepare(struct bench_part* part) {
 		                WAY_PROMPT + 64);
 	w->bits = options->draft_bits < 0 ? 4 : options->draft_bits;
 	options->draft_bits = has(w, 'd') ? w->bits : 0;
-	if (!options->draft_cache[0])
-		snprintf(options->draft_cache, sizeof options->draft_cache, "off"); /* making it is timed */
 	return OPTIONS_GO_ON;
 }
 

@@ -26,9 +26,9 @@ SAMPLED = ["temp", "0.8", "top-p", "0.95", "seed", "11"]
 
 
 def ways(parts):
-    """Name, mask or not, options. A copy for drafting that is made in the background would join by the clock."""
+    """Name, mask or not, options. A copy for drafting that is made between passes would join by the clock."""
     yield "auto", False, ["draft-bits", "off"]
-    yield "auto, 4 bits", False, ["draft-bits", "4", "draft-cache", "off"]
+    yield "auto, 4 bits", False, ["draft-bits", "4"]
     yield "auto, always", False, ALWAYS + ["max-tree", "16"]
     yield "vanilla", False, ["method", "vanilla"]
     yield "swift", False, ["method", "swift", "draft-bits", "off"]
@@ -88,7 +88,7 @@ def ask(probe, args, mask, logprobs, options):
 
 def replay(swiftlet, args, stream):
     command = [swiftlet, "bench", "replay", "-m", args.model, "-i", stream, "--json", "--threads", str(args.threads),
-               "--drafters", "mask,retrieval,recycle", "--draft-bits", "4", "--draft-cache", "off", "--prices",
+               "--drafters", "mask,retrieval,recycle", "--draft-bits", "4", "--prices",
                "v2=1.02,v4=1.14,v8=1.65,v16=2.95,c=0.3"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:

@@ -76,8 +76,7 @@ static const struct session_option session_option[] = {
      "token; auto: where\nthe head is a good part of a step's bytes (auto)"},
     {"draft-bits", "auto|off|3|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "
-     "in the background,\nwhere the stored weights are large enough (auto)"},
-    {"draft-cache", "DIR|off", "where that copy is kept between starts (~/.cache/swiftlet)"},
+     "between the first tokens,\nwhere the stored weights are large enough (auto)"},
     {"draft-memory", "SIZE",
      "make no larger copy, as in 800M or 1.5G (a quarter of the\nmemory that is available)"},
     {"Search for the layers to skip", NULL, NULL},

@@ -79,9 +79,9 @@ static void show_share(void* user, double share) {
 void say_copy(swiftlet_engine* engine, const struct swiftlet_options* options, bool at_end) {
 	const char* note = swiftlet_engine_note(engine);
 	const bool asked = options->draft_bits > 0, terminal = isatty(STDERR_FILENO) != 0;
-	const bool wrong = engine->maker && strchr(note, ';');
+	const bool wrong = engine->making && strchr(note, ';');
 	const bool first = asked || terminal || engine->note_on_copy > 0;
-	if (*note && (at_end ? engine->maker && (terminal || wrong) : first))
+	if (*note && (at_end ? engine->making && (terminal || wrong) : first))
 		fprintf(stderr, "%s\n", note);
 }
 
