@@ -119,11 +119,12 @@ int low_bits_for(const struct model* model) {
 }
 
 bool low_head_pays(const struct weight_table* w) {
-	static const double LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
+	/* a smaller head is read as fast as its copy's bounds are looked at */
+	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
 	const double head = bytes_of(&w->output), step = head + sub_layer_bytes(w);
 	const double available = memory_available();
 	const double copy = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
-	return step > last_level_cache() && head >= LEAST_SHARE * step &&
+	return head >= LEAST_BYTES && head >= LEAST_SHARE * step &&
 	       (available <= 0 || copy <= MOST_OF_MEMORY * available);
 }
 

@@ -26,8 +26,8 @@ void low_copy_close(struct low_copy*);
 /* The bits that a model's copy should have; 0: none, since its weights are as small already, or lie in the
  * processor's cache, where fewer bytes are not less time. */
 int low_bits_for(const struct model*);
-/* Whether a copy of the head in four bits is worth its memory for the certified head: a step reads no little
- * part of its bytes there, and not from the processor's cache. */
+/* Whether a copy of the head in four bits is worth its memory for the certified head: it is large, and no
+ * little part of what a step reads. */
 bool low_head_pays(const struct weight_table*);
 
 #endif
