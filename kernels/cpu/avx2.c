@@ -89,6 +89,21 @@ static inline float vec_sum(vec x) { return lane_sum_256(x); }
 
 #include "kernels/cpu/wide.h"
 
+static uint64_t read_memory(const void* memory, size_t bytes) {
+	const __m256i* words = memory;
+	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
+	for (size_t i = 0; i < bytes / 32; i += 4) {
+		a = _mm256_xor_si256(a, _mm256_load_si256(words + i));
+		b = _mm256_xor_si256(b, _mm256_load_si256(words + i + 1));
+		c = _mm256_xor_si256(c, _mm256_load_si256(words + i + 2));
+		d = _mm256_xor_si256(d, _mm256_load_si256(words + i + 3));
+	}
+	uint64_t out[4];
+	_mm256_storeu_si256((__m256i*)(void*)out,
+	                    _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d)));
+	return out[0] ^ out[1] ^ out[2] ^ out[3];
+}
+
 const struct cpu_kernels cpu_avx2 = CPU_KERNELS("avx2", avx2_prepare, avx2_matmul);
 /* AVX-VNNI serves the products alone. */
 const struct cpu_kernels cpu_avxvnni = CPU_KERNELS("avx-vnni", avx2_prepare, avxvnni_matmul);

@@ -84,6 +84,19 @@ static inline float vec_sum(vec x) { return _mm512_reduce_add_ps(x); }
 
 #include "kernels/cpu/wide.h"
 
+static uint64_t read_memory(const void* memory, size_t bytes) {
+	const __m512i* lines = memory;
+	__m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+	for (size_t i = 0; i < bytes / 64; i += 4) {
+		a = _mm512_xor_si512(a, _mm512_load_si512(lines + i));
+		b = _mm512_xor_si512(b, _mm512_load_si512(lines + i + 1));
+		c = _mm512_xor_si512(c, _mm512_load_si512(lines + i + 2));
+		d = _mm512_xor_si512(d, _mm512_load_si512(lines + i + 3));
+	}
+	const __m512i all = _mm512_xor_si512(_mm512_xor_si512(a, b), _mm512_xor_si512(c, d));
+	return (uint64_t)_mm512_reduce_or_epi64(all);
+}
+
 /* Rows are prepared 32 floats a block: wider vectors would not help. */
 const struct cpu_kernels cpu_avx512 = CPU_KERNELS("avx512", avx2_prepare, avx512_matmul);
 

@@ -68,6 +68,8 @@ struct cpu_kernels {
 	bool (*normaliser)(const float* x, int n, float* max, float* sum);
 	/* x = cap·tanh(x / cap), (n) */
 	void (*softcap)(float* x, float cap, int n);
+	/* Reads `bytes` (a multiple of 256, 64-byte aligned) and folds them, to measure the memory. */
+	uint64_t (*read)(const void* memory, size_t bytes);
 };
 
 /* A table of the functions of these names in the file that it stands in; reference_prepared_bytes: matmul.h.
@@ -76,11 +78,8 @@ struct cpu_kernels {
 	{                                                                                                        \
 		.name = named, .prepared_bytes = reference_prepared_bytes, .prepare = prepares,                      \
 		.matmul = multiplies, .attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join,      \
-		.store = store, .normaliser = normaliser, .softcap = softcap,                                        \
+		.store = store, .normaliser = normaliser, .softcap = softcap, .read = read_memory,                   \
 	}
-
-/* Reads `bytes` (a multiple of 64) and folds them, to measure the memory. */
-uint64_t read_memory(const void* memory, size_t bytes);
 
 extern const struct cpu_kernels cpu_reference;
 extern const struct cpu_kernels cpu_avx2, cpu_avxvnni, cpu_avx512; /* x86-64 */

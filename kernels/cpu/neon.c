@@ -113,6 +113,19 @@ static inline float vec_sum(vec x) {
 
 #include "kernels/cpu/wide.h"
 
+static uint64_t read_memory(const void* memory, size_t bytes) {
+	const uint64_t* words = memory;
+	uint64x2_t a = vdupq_n_u64(0), b = a, c = a, d = a;
+	for (size_t i = 0; i < bytes / 8; i += 8) {
+		a = veorq_u64(a, vld1q_u64(words + i));
+		b = veorq_u64(b, vld1q_u64(words + i + 2));
+		c = veorq_u64(c, vld1q_u64(words + i + 4));
+		d = veorq_u64(d, vld1q_u64(words + i + 6));
+	}
+	const uint64x2_t all = veorq_u64(veorq_u64(a, b), veorq_u64(c, d));
+	return vgetq_lane_u64(all, 0) ^ vgetq_lane_u64(all, 1);
+}
+
 const struct cpu_kernels cpu_neon = CPU_KERNELS("neon", neon_prepare, neon_matmul);
 const struct cpu_kernels cpu_dotprod = CPU_KERNELS("dotprod", neon_prepare, dotprod_matmul);
 const struct cpu_kernels cpu_i8mm = CPU_KERNELS("i8mm", neon_prepare, i8mm_matmul);

@@ -62,7 +62,7 @@ static double best_sweep(struct sweeps* b, int parts, void (*work)(void*, int, i
 static void read_part(void* user, int part, int thread) {
 	struct sweeps* b = user;
 	const size_t bytes = BUFFER_BYTES / READ_PARTS;
-	b->sink[thread * 8] ^= read_memory(b->buffer + (size_t)part * bytes, bytes);
+	b->sink[thread * 8] ^= b->kernels->read(b->buffer + (size_t)part * bytes, bytes);
 }
 
 static void matmul_part(void* user, int part, int thread) {
