@@ -316,7 +316,7 @@ static cudaError_t map_memory(std::map<void*, allocation>* memory, void** out, s
 	memset(p, 0xff, room <= (size_t)64 << 20 ? room : 0);
 	*out = p + (room - (bytes + 15) / 16 * 16);
 	(*memory)[*out] = {p, room, current_device};
-	if (memory == &device_memory && touching != HOST && touching != current_device)
+	if (memory == &device_memory && count_of_devices() > 1 && touching != HOST && touching != current_device)
 		allow((*memory)[*out], false);
 	return cudaSuccess;
 }
