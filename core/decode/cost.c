@@ -166,6 +166,8 @@ static void see_rows(struct cost_model* cost, int knot, int rows, double seconds
 		cost->followed++;
 		return;
 	}
+	if (cost->rows[knot] <= 0)
+		cost->news = cost->passes;
 	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
 	if (cost->rows_seen[knot] <= FEW)
 		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);

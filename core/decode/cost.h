@@ -36,6 +36,7 @@ struct cost_model {
 	int plain_seen, draft_seen, low_seen, score_seen, rows_seen[COST_KNOTS];
 	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
 	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
+	int64_t news;                          /* the last pass that was the first of so many rows */
 	double off; /* by how much plain steps after other passes took longer or less than was thought, of late */
 	int64_t followed; /* passes since the last plain step that told the machine's speed */
 	double slope;     /* cost of one more row where nothing was measured, in plain steps */

@@ -106,14 +106,16 @@ static void set_prices(struct session* s) {
 		prices.verify_worst[n] = (float)worst_cost(s, beside, n);
 	}
 	s->priced = s->batch;
+	s->priced_at = s->engine->cost.passes;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		prices.pass[i] = prices.pass_worst[i] = INFINITY;
 	planner_set_prices(&s->planner, &prices);
 }
 
-/* The batch has another size than the prices were made for. */
-static bool batch_changed(const struct session* s) {
-	return s->batch.sequences != s->priced.sequences ||
+/* The batch has another size than the prices were made for, or so many rows were measured for the first time:
+ * three trees of nine had been grown before eight rounds were over and it was seen what one costs. */
+static bool prices_changed(const struct session* s) {
+	return s->engine->cost.news > s->priced_at || s->batch.sequences != s->priced.sequences ||
 	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
 }
 
@@ -229,7 +231,7 @@ void plan_round(struct session* s) {
 	draft_model_round(s);
 	if (s->pace.rounds % PRICES_EVERY == 0 || !s->engine->backend->carry_low)
 		join_copy(s);
-	if (s->pace.rounds % PRICES_EVERY == 0 || batch_changed(s))
+	if (s->pace.rounds % PRICES_EVERY == 0 || prices_changed(s))
 		set_prices(s);
 	if (s->batch.sequences > 0 && calibrates(s))
 		s->priced.sequences = -1; /* the batch's passes tell of prices: they are made anew before the next */

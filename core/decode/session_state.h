@@ -132,6 +132,7 @@ struct session {
 	struct states drafts;         /* of the draft at hand */
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's prices were made for */
+	int64_t priced_at;          /* after so many of the engine's full passes */
 	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
 
 	/* the request */
