@@ -147,11 +147,10 @@ static bool calibrates(const struct session* s) {
  * drafting. Nor may it have more than twice the rows that were measured: where a pass begins to wait for
  * arithmetic rows become dearer, which the first ones do not tell (18 rows thought to cost 1.3 took 2.9). */
 static struct round_limits limits_of(const struct session* s) {
-	struct round_limits limits = {.rows = SLICE_ROWS,
+	const int most = s->options.max_tree > 0 ? s->options.max_tree : 2 * cost_rows_known(&s->engine->cost);
+	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = price_useful_depth(s, MAX_DRAFT),
 	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
-	limits.rows = s->options.max_tree > 0 ? least(s->options.max_tree, SLICE_ROWS)
-	                                      : least(2 * cost_rows_known(&s->engine->cost), SLICE_ROWS);
 	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))

@@ -119,7 +119,7 @@ int low_bits_for(const struct model* model) {
 }
 
 bool low_head_pays(const struct weight_table* w) {
-	/* a smaller head is read as fast as its copy's bounds are looked at */
+	/* that of SmolLM2, 29 MiB, took 0.12 s to copy, and its bounds leave next to nothing out */
 	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
 	const double head = bytes_of(&w->output), step = head + sub_layer_bytes(w);
 	const double available = memory_available();

@@ -24,3 +24,8 @@ with tempfile.TemporaryDirectory() as folder:
     for wrong in (["-i", os.path.join(folder, "absent")], ["-n", "0"], ["-m", "synth:layers=4,dim=64,heads=4,ffn=64,vocab=512,dtype=q4_0"]):
         done = subprocess.run([*command, *wrong], capture_output=True, text=True, timeout=900)
         assert done.returncode != 0 and done.stderr.startswith("swiftlet: "), done
+
+# Passes of several rows are timed on text of the model's own, however few tokens a repetition has.
+done = subprocess.run([SWIFTLET, "bench", "decode", "--rows", "-n", "2", "--context", "100", "--certified-head", "on", "--json"], capture_output=True, text=True, timeout=900)
+assert done.returncode == 0, done
+assert [row["rows"] for row in json.loads(done.stdout)["rows"] if row["seconds"] > 0] == [1, 2, 4, 8, 16, 32, 64], done

@@ -81,7 +81,12 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	int n = 0;
 	double start = 0;
 	do {
+		const int known = cost_rows_known(&fake->engine.cost);
+		const int64_t news = fake->engine.cost.news;
 		assert_true(swiftlet_session_step(session, &step, message, sizeof message));
+		/* no leap into rows that nobody has measured, and what was measured is believed at once */
+		assert_true(session->planner.tree.n <= 2 * known);
+		assert_true(session->priced_at >= news);
 		for (int i = 0; i < step.n; i++, n++)
 			assert_int_equal(step.token[i].id, fake_truth(3 + n));
 		if (n == 1)

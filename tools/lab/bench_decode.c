@@ -15,6 +15,7 @@ enum {
 	WHERE_STEPS = 15,
 	LEAST_TOKENS = 16,
 	MOST_TOKENS = 512,
+	OWN_TEXT = 64, /* rows of the widest pass */
 	DEFAULT_DEPTH = 128,
 	DEEPEST = 8192
 };
@@ -150,9 +151,9 @@ bool bench_measure_rows(const struct bench* bench, int committed, int repeats, c
 	double sample[COUNTS][MOST], seconds[COUNTS], ignored;
 	int32_t id[MAX_ROWS];
 	const int n_repeats = repeats < MOST ? repeats : MOST;
-	struct cache* cache = open_cache(bench, committed + 64, error);
+	struct cache* cache = open_cache(bench, committed + OWN_TEXT, error);
 	bool good = cache && fill_cache(bench, cache, committed, error) &&
-	            own_text(bench, cache, id, 64, error) && time_rows(cache, id, 1, &ignored, error);
+	            own_text(bench, cache, id, OWN_TEXT, error) && time_rows(cache, id, 1, &ignored, error);
 	for (int k = 0; good && k < n_repeats * COUNTS; k++) {
 		bench_progress((double)k / (n_repeats * COUNTS), "passes of %d rows", count[k % COUNTS]);
 		good = time_rows(cache, id, count[k % COUNTS], &sample[k % COUNTS][k / COUNTS], error);
@@ -291,7 +292,8 @@ static int prepare(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
 	struct swiftlet_options* options = &part->options;
 	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
-	options->context = d->depth + (d->tokens > 0 ? (int)d->tokens : MOST_TOKENS) + WARM_UP;
+	const int further = d->tokens > 0 ? (int)d->tokens : MOST_TOKENS;
+	options->context = d->depth + (further > OWN_TEXT ? further : OWN_TEXT) + WARM_UP;
 	return OPTIONS_GO_ON;
 }
 
