@@ -117,7 +117,7 @@ static void charge_search(struct optimizer* o) {
 		return;
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
-		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
+		ledger_learn(s->ledger, seconds / plain / price_unit(s));
 }
 
 /* Whether masks may come to pay here beside what drafts now: the best so far, mended by what searching on may
@@ -155,7 +155,7 @@ static bool is_affordable(const struct optimizer* o) {
 		return false;
 	const struct mask none = {.word = {0}};
 	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, o->window.size);
-	return ledger_allows_learning(&s->ledger, pass / price_unit(s));
+	return ledger_allows_learning(s->ledger, pass / price_unit(s));
 }
 
 bool score_begin(struct learner* learner) {
@@ -271,7 +271,7 @@ static void charge_pass(struct optimizer* o, const struct pass* pass, double sec
 		return;
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
-		ledger_learn(&s->ledger, seconds / plain / price_unit(s));
+		ledger_learn(s->ledger, seconds / plain / price_unit(s));
 	if (!o->window.walks)
 		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
 }

@@ -75,7 +75,7 @@ void plan_make_copy(struct session* s) {
 	if (made == 1 || s->copy || plain <= 0 || s->options.draft_bits == 0 || !s->drafters.state[SOURCE_mask])
 		return;
 	const double whole = fmax(1, engine->low_steps);
-	if (!ledger_allows_making(&s->ledger, 1, whole, (1 - made) * whole, s->end - s->n_text))
+	if (!ledger_allows_making(s->ledger, 1, whole, (1 - made) * whole, s->end - s->n_text))
 		return;
 	const double began = options_clock(&s->options);
 	const double now = low_make_for(engine->making, plain);
@@ -84,7 +84,7 @@ void plan_make_copy(struct session* s) {
 	const double steps = engine->low_seconds / plain / now;
 	engine->low_steps = made == 0 ? steps : fmin(engine->low_steps, steps);
 	s->figures.seconds.optimize += seconds;
-	ledger_make(&s->ledger, seconds / plain);
+	ledger_make(s->ledger, seconds / plain);
 }
 
 /* ---- the planner's rule ------------------------------------------------------------------- */
@@ -143,14 +143,16 @@ static bool calibrates(const struct session* s) {
 	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
-/* No round may lose more than half of what is left to lose, or one that was judged wrong would end all
- * drafting. Nor may it have more than twice the rows that were measured: where a pass begins to wait for
- * arithmetic rows become dearer, which the first ones do not tell (18 rows thought to cost 1.3 took 2.9). */
+/* No turn may lose more than half of what is left to lose, or one that was judged wrong would end all
+ * drafting; in a batch all plan at once. Nor may a round have more than twice the rows that were measured:
+ * where a pass begins to wait for arithmetic rows become dearer, which the first ones do not tell (18 rows
+ * thought to cost 1.3 took 2.9). */
 static struct round_limits limits_of(const struct session* s) {
 	const int most = s->options.max_tree > 0 ? s->options.max_tree : 2 * cost_rows_known(&s->engine->cost);
+	const double share = 2 * (s->batch.sequences + 1);
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = price_useful_depth(s, MAX_DRAFT),
-	                              .budget = (float)(1 + (ledger_round_limit(&s->ledger) - 1) / 2)};
+	                              .budget = (float)(1 + (ledger_round_limit(s->ledger) - 1) / share)};
 	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))
@@ -167,7 +169,7 @@ static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const double c = cost_draft(cost, with), worst = cost_draft_worst(cost, with);
-	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(&s->ledger);
+	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(s->ledger);
 	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
 	while (policy->max_steps > 1 &&
@@ -302,9 +304,9 @@ void plan_settle(struct session* s, double seconds) {
 	const double thought = cost_plain_seconds(&s->engine->cost);
 	if (thought > 0 && seconds > 0) {
 		const double faster = fmin(2, thought / seconds) - 1;
-		const double left = s->ledger.balance - ledger_floor(&s->ledger);
+		const double left = s->ledger->balance - ledger_floor(s->ledger);
 		if (faster > 0 && left > 0)
-			ledger_round(&s->ledger, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
+			ledger_round(s->ledger, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
 	}
 	s->pace.cost_since_plain = 0;
 }
@@ -313,10 +315,10 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->pace.rounds;
 	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
 	if (s->planner.tree.n == 1 && !passed && !model) {
-		ledger_plain(&s->ledger);
+		ledger_plain(s->ledger);
 		s->pace.rounds_since_plain = 0;
 	} else {
-		ledger_round(&s->ledger, s->round_cost, emitted);
+		ledger_round(s->ledger, s->round_cost, emitted);
 		s->pace.rounds_since_plain++;
 		s->pace.cost_since_plain += s->round_cost;
 	}

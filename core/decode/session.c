@@ -73,7 +73,8 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	if (options->draft_bits > 0)
 		s->copy = engine_low(engine);
 	s->matchness = NAN;
-	ledger_open(&s->ledger, options->opt_budget);
+	ledger_open(&s->own_ledger, options->opt_budget);
+	s->ledger = &s->own_ledger;
 	chances_open(&s->chances);
 	planner_open(&s->planner, &s->drafters, &s->chances);
 	if (!open_parts(s, error)) {
@@ -415,6 +416,7 @@ void session_adopt(struct session* s, const struct mask* mask, double matchness)
 }
 
 void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
+void session_share_ledger(struct session* s, struct ledger* ledger) { s->ledger = ledger; }
 
 int session_prefill_left(const struct session* s) {
 	return prefills(s) ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;

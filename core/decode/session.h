@@ -14,6 +14,7 @@
 
 #include "core/decode/engine.h"
 #include "core/decode/learner.h"
+#include "core/decode/ledger.h"
 #include "core/draft/chances.h"
 #include "core/draft/retrieval.h"
 #include "core/draft/round.h"
@@ -36,6 +37,9 @@ struct batch {
 	bool hurried;  /* a plain step at most: someone waits for a first token */
 };
 void session_set_batch(struct session*, const struct batch*);
+/* Draws on an account that several share, the caller's, in place of one of its own: sequences of a batch that
+ * each had an opening loan could lose it eightfold, and what one earns may be another's to try with. */
+void session_share_ledger(struct session*, struct ledger*);
 /* Tokens of the prompt, or of a text that is computed again, that no pass has computed yet; 0 once it
  * decodes, or is over. */
 int session_prefill_left(const struct session*);

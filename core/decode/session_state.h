@@ -117,9 +117,9 @@ struct session {
 	struct engine* engine;
 	struct swiftlet_options options;
 	struct cache* cache;
-	int owner;               /* of the requests */
-	struct learner* learner; /* NULL: masks are given */
-	struct ledger ledger;
+	int owner;                         /* of the requests */
+	struct learner* learner;           /* NULL: masks are given */
+	struct ledger own_ledger, *ledger; /* the latter what it draws on */
 	struct drafter_set drafters;
 	struct chances chances;
 	struct planner planner;

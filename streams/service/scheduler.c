@@ -436,6 +436,7 @@ static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct 
 	seat->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
 	if (!seat->session)
 		return false;
+	session_share_ledger(seat->session, &s->ledger);
 	seat->figures.matchness = seat->figures.alpha = seat->figures.mean_generated = NAN;
 	seat->figures.c = seat->figures.expected_speedup = seat->figures.tokens_per_second = NAN;
 	seat->figures.skip_ratio = NAN;
@@ -482,6 +483,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_cond_init(&s->idle, &attributes);
 	pthread_condattr_destroy(&attributes);
 	bool good = true;
+	ledger_open(&s->ledger, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_seat(s, &s->seat[i], i, e);
 	if (good)

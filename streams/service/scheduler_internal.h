@@ -58,6 +58,7 @@ struct scheduler {
 	/* the thread's own */
 	struct seat* seat;
 	struct merged_pass* merged;
+	struct ledger ledger;            /* what drafting and learning may lose, for all seats together */
 	int64_t turns, shared, separate; /* passes of several sequences, of one */
 	double drafted;                  /* seconds of this turn's passes before the full one */
 	int64_t preempted;               /* times that a sequence gave its memory to others */

@@ -93,7 +93,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 			start = fake->work;
 		if (join > 0 && n >= join && !engine_low(&fake->engine))
 			fake_join_low(fake, low_c);
-		const double margin = session->ledger.balance - ledger_floor(&session->ledger);
+		const double margin = session->ledger->balance - ledger_floor(session->ledger);
 		result.worst = margin < result.worst ? margin : result.worst;
 		if (n > 512) {
 			const double slowdown = (fake->work - start) / (n - 1);
@@ -102,7 +102,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	} while (step.stop == SWIFTLET_RUNNING);
 	assert_int_equal(n, tokens);
 	result.rate = (n - 1) / (fake->work - start);
-	result.learned = session->ledger.learned;
+	result.learned = session->ledger->learned;
 	swiftlet_session_close(session);
 	return result;
 }

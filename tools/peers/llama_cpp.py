@@ -4,7 +4,7 @@
 llama.cpp comes as the wheel `xllamacpp` (prebuilt; nothing is compiled): `pip install xllamacpp` into an environment
 of your own. Each prompt is answered greedily by llama.cpp plainly and with its own drafting from text (ngram-simple,
 ngram-mod, ngram-map-k), and by swiftlet plainly and with its defaults, one after another, in an order that moves on.
-Each program holds the file open and begins with nothing learned; one works at a time. Decoding and prompts are timed by
+Each has a process of its own, holds the file open and begins with nothing learned; one works at a time. Decoding and prompts are timed by
 each program's own clock.
 
     llama_cpp.py -i tools/chat.jsonl $(tools/models smollm2-135m)
@@ -12,6 +12,7 @@ each program's own clock.
 """
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -22,26 +23,38 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # this script's name must not stand for a package
 sys.path[:] = [p for p in sys.path if pathlib.Path(p or ".").resolve() != pathlib.Path(__file__).resolve().parent]
 
-import xllamacpp  # noqa: E402
-
 KINDS = {"none": "NONE", "ngram-simple": "NGRAM_SIMPLE", "ngram-mod": "NGRAM_MOD", "ngram-map-k": "NGRAM_MAP_K"}
+
+
+def serve_theirs(pipe, path, kind, context, threads):
+    """A process of its own: OpenMP lets threads sleep at every barrier where a process has more of them than processors."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel, params.n_gpu_layers = context, 1, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    if kind != "none":
+        params.speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{KINDS[kind]}")]
+    server = xllamacpp.Server(params)
+    while request := pipe.recv():
+        out = server.handle_completions({"prompt": request[0], "n_predict": request[1], "temperature": 0, "cache_prompt": False})
+        pipe.send(out["timings"])
 
 
 class Theirs:
     def __init__(self, path, kind, args):
-        params = xllamacpp.CommonParams()
-        params.model.path = str(path)
-        params.n_ctx, params.n_parallel, params.n_gpu_layers = args.context, 1, 0
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = args.threads
-        if kind != "none":
-            params.speculative.types = [getattr(xllamacpp.common_speculative_type, f"COMMON_SPECULATIVE_TYPE_{KINDS[kind]}")]
-        self.server = xllamacpp.Server(params)
+        self.pipe, theirs = multiprocessing.Pipe()
+        multiprocessing.Process(target=serve_theirs, args=(theirs, path, kind, args.context, args.threads), daemon=True).start()
 
     def answer(self, prompt, n):
         """(prompt tokens a second, decoded tokens a second, decoded tokens)"""
-        out = self.server.handle_completions({"prompt": prompt, "n_predict": n, "temperature": 0, "cache_prompt": False})
-        t = out["timings"]
+        self.pipe.send((prompt, n))
+        t = self.pipe.recv()
         return t["prompt_per_second"], t["predicted_per_second"], t["predicted_n"]
+
+    def close(self):
+        self.pipe.send(None)
 
 
 class Ours:
@@ -102,8 +115,7 @@ def measure(args, path):
                 seen[name]["tokens"] += tokens
                 seen[name]["seconds"] += tokens / decode
     for program in programs.values():
-        if isinstance(program, Ours):
-            program.close()
+        program.close()
     return {name: {"prompt": statistics.median(s["prompt"]), "decode": s["tokens"] / s["seconds"],
                    "decode_median": statistics.median(s["decode"])} for name, s in seen.items()}
 
@@ -132,4 +144,5 @@ def main():
 
 
 if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
     main()
