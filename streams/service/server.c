@@ -98,12 +98,8 @@ static bool open_prompts(struct server* s, struct error* e) {
 		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
 		                 s->engine->backend->name);
 	s->prompts =
-	    prompt_cache_open(&(struct prompt_cache_options){.folder = s->option.prompt_cache,
-	                                                     .bytes = s->option.prompt_cache_bytes,
-	                                                     .model = s->model->fingerprint,
-	                                                     .n_owners = s->n_owners + 1,
-	                                                     .owner = (const char(*)[PROMPT_CACHE_NAME])owner},
-	                      e);
+	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
+	                      (const char(*)[PROMPT_CACHE_NAME])owner, s->n_owners + 1, e);
 	return s->prompts != NULL;
 }
 
