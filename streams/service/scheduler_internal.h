@@ -8,7 +8,9 @@
 #include "optimizer/idle.h"
 #include "optimizer/optimizer.h"
 #include "streams/report.h"
+#include "streams/service/events.h"
 #include "streams/service/merge.h"
+#include "streams/service/metrics.h"
 #include "streams/service/scheduler.h"
 
 enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_OWNERS = 65 };
@@ -51,7 +53,7 @@ struct scheduler {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work, idle;
-	struct job *first, *last; /* the queue */
+	struct job* first; /* the queue */
 	int queue, busy;
 	bool refusing, cancel_all, stop;
 

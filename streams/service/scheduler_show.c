@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "streams/service/api_json.h"
+#include "streams/mask_file.h"
 #include "streams/service/scheduler_internal.h"
 
 static void show_since(struct text* out, const char* name, const struct seat* s, int kind, int blocks) {
@@ -20,9 +20,9 @@ static void show_seat(struct text* out, const struct seat* s, int index, int blo
 	const struct search* search = session_search(s->session);
 	text_json(out, "{'session': %d, 'busy': %b, 'task': %q, 'used': %l, ", index, s->job != NULL, s->task,
 	          s->used);
-	api_print_mask(out, &s->mask, blocks);
+	mask_put_blocks(out, &s->mask);
 	text_json(out, ", 'low': {");
-	api_print_mask(out, &s->low, blocks);
+	mask_put_blocks(out, &s->low);
 	text_json(out, ", 'head': %b}, 'since': {", s->low_head);
 	show_since(out, "attention", s, 0, blocks);
 	text_put(out, ", ");
@@ -71,7 +71,9 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	text_json(out, "'seconds': {");
 	for (int i = 0; i < 6; i++)
 		text_print(out, "%s\"%s\": %.6f", i ? ", " : "", phase[i], s->seconds[i]);
-	text_json(out, "}, 'summary': %s", summary ? summary : "null");
+	text_json(out, "}, 'summary': "); /* one line: server-sent events end theirs at a line's end */
+	text_print(out, "%.*s", summary ? (int)strcspn(summary, "\n") : 0, summary ? summary : "");
+	out->failed |= !summary;
 	free(summary);
 	struct memory_counts k = {0};
 	if (s->option.memory)
@@ -108,10 +110,6 @@ void scheduler_show(struct scheduler* s, double at) {
 	text_put(&out, ", ");
 	show_point(s, &out, at);
 	text_put(&out, "}");
-	/* one line: server-sent events end theirs at a line's end */
-	for (size_t i = 0; i < out.size; i++)
-		if (out.data[i] == '\n')
-			out.data[i] = ' ';
 	if (!out.failed)
 		events_state(s->option.events, &out);
 	text_free(&out);

@@ -109,14 +109,16 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 			return error_set(e,
 			                 "%s, line %d: after the key, expected group=NAME (of up to %d bytes) or admin",
 			                 path, number, SERVER_GROUP - 1);
-	if (strlen(key) < 8 || strlen(key) > 255)
+	if (strlen(key) < 8 || strlen(key) >= sizeof s->key[0].text)
 		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(key));
 	if (key_number(s, key, strlen(key)))
 		return error_set(e, "%s, line %d: this key is there already", path, number);
 	if (s->n_keys == SERVER_KEYS)
 		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
-	s->key[s->n_keys] = (struct server_key){strdup(key), find_owner(s, group), admin};
-	return s->key[s->n_keys++].text || error_set(e, "out of memory");
+	struct server_key* added = &s->key[s->n_keys++];
+	*added = (struct server_key){.owner = find_owner(s, group), .admin = admin};
+	strcpy(added->text, key);
+	return true;
 }
 
 /* Who shares the server with nobody need not be told apart from its operator. */
