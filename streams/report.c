@@ -144,15 +144,20 @@ static void put_sum(struct text* out, const struct task_sum* s) {
 	          task_sum_matchness(s), s->optimize_steps, task_sum_tokens_per_second(s));
 }
 
+void summary_put(struct text* out, const struct summary* summary) {
+	text_json(out, "{'tasks':{");
+	for (int i = 0; i < summary->n; i++) {
+		text_json(out, i ? ",%q:" : "%q:", summary->task[i].name);
+		put_sum(out, &summary->task[i]);
+	}
+	text_json(out, "},'total':");
+	put_sum(out, &summary->total);
+	text_put(out, "}");
+}
+
 char* summary_text(const struct summary* summary) {
 	struct text out = {0};
-	text_json(&out, "{'tasks':{");
-	for (int i = 0; i < summary->n; i++) {
-		text_json(&out, i ? ",%q:" : "%q:", summary->task[i].name);
-		put_sum(&out, &summary->task[i]);
-	}
-	text_json(&out, "},'total':");
-	put_sum(&out, &summary->total);
-	text_put(&out, "}\n");
+	summary_put(&out, summary);
+	text_put(&out, "\n");
 	return text_take(&out);
 }

@@ -55,7 +55,9 @@ double task_sum_mean_generated(const struct task_sum*); /* M; NaN without rounds
 double task_sum_alpha(const struct task_sum*);
 double task_sum_matchness(const struct task_sum*);
 double task_sum_tokens_per_second(const struct task_sum*);
-/* {"tasks": {NAME: {…}}, "total": {…}}, malloc'd with a final newline; NULL on no memory. */
+/* {"tasks": {NAME: {…}}, "total": {…}} */
+void summary_put(struct text*, const struct summary*);
+/* The same, malloc'd with a final newline; NULL on no memory. */
 char* summary_text(const struct summary*);
 
 #endif

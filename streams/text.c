@@ -1,6 +1,7 @@
 /* Bytes that grow. */
 #include "streams/text.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -97,11 +98,11 @@ void text_integers(struct text* t, const int* value, int n) {
 	text_put(t, "]");
 }
 
-/* So that it comes back the same, and no longer than that takes. */
+/* So that it comes back but for its last bit, as cJSON writes numbers. */
 static void put_real(struct text* t, double value) {
 	char digits[32];
 	snprintf(digits, sizeof digits, "%.15g", value);
-	if (strtod(digits, NULL) < value || strtod(digits, NULL) > value)
+	if (fabs(strtod(digits, NULL) - value) > DBL_EPSILON * fabs(value))
 		snprintf(digits, sizeof digits, "%.17g", value);
 	text_put(t, isfinite(value) ? digits : "null");
 }

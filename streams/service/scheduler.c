@@ -30,10 +30,6 @@ static void note_mask(struct seat* seat) {
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
-	const double phases[] = {f->seconds.prefill, f->seconds.draft,    f->seconds.verify,
-	                         f->seconds.plain,   f->seconds.optimize, f->seconds.other};
-	for (int i = 0; i < 6; i++)
-		s->seconds[i] += isfinite(phases[i]) ? phases[i] : 0;
 	/* labels are the clients': their number is bounded */
 	const char* task = job->request.task;
 	bool known = s->summary.n < MAX_TASKS || !task;

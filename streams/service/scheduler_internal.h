@@ -68,7 +68,6 @@ struct scheduler {
 	double spent[MAX_OWNERS]; /* rows lately, fading: who had much waits for the others' prompts */
 	int64_t uses;
 	struct summary summary;
-	double seconds[6]; /* by phase */
 	double swept, shown;
 	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
 	double busy_seconds, idle_seconds;

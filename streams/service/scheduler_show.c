@@ -2,8 +2,6 @@
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "streams/mask_file.h"
 #include "streams/service/scheduler_internal.h"
@@ -66,15 +64,13 @@ static void show_point(struct scheduler* s, struct text* out, double at) {
 }
 
 static void show_totals(struct scheduler* s, struct text* out) {
-	static const char* const phase[] = {"prefill", "draft", "verify", "plain", "optimize", "other"};
-	char* summary = summary_text(&s->summary);
-	text_json(out, "'seconds': {");
-	for (int i = 0; i < 6; i++)
-		text_print(out, "%s\"%s\": %.6f", i ? ", " : "", phase[i], s->seconds[i]);
-	text_json(out, "}, 'summary': "); /* one line: server-sent events end theirs at a line's end */
-	text_print(out, "%.*s", summary ? (int)strcspn(summary, "\n") : 0, summary ? summary : "");
-	out->failed |= !summary;
-	free(summary);
+	const struct metrics* m = s->option.metrics; /* to which this thread alone adds seconds */
+	text_json(
+	    out,
+	    "'seconds': {'prefill': %r, 'draft': %r, 'verify': %r, 'plain': %r, 'optimize': %r, 'other': %r}, "
+	    "'summary': ",
+	    m->prefill, m->draft, m->verify, m->plain, m->optimize, m->other);
+	summary_put(out, &s->summary);
 	struct memory_counts k = {0};
 	if (s->option.memory)
 		memory_counts(s->option.memory, &k);

@@ -111,10 +111,9 @@ static bool open_memories(struct server* s, struct error* e) {
 static bool open_parts(struct server* s, struct error* e) {
 	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
-	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open(s->n_owners);
 	s->doorman = doorman_open(&s->option, s->metrics);
-	if (!s->optimizer || !s->doorman || (s->option.rate > 0 && !s->rate))
+	if (!s->optimizer || !s->doorman)
 		return error_set(e, "out of memory");
 	const struct scheduler_options o = {.sessions = s->option.sessions,
 	                                    .queue = s->option.queue,
@@ -193,6 +192,5 @@ void server_close(struct server* s, double grace) {
 	for (int i = 0; i <= SERVER_KEYS; i++)
 		metrics_close(&s->metrics[i]);
 	pthread_mutex_destroy(&s->rate_lock);
-	free(s->rate);
 	free(s);
 }

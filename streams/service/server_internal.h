@@ -51,7 +51,7 @@ struct server {
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
 	pthread_mutex_t rate_lock;
-	struct rate_client* rate; /* (RATE_CLIENTS), used where option.rate > 0 */
+	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0 */
 };
 
 struct exchange; /* a generation's: server_generate.c */
