@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "kernels/synth_value.h"
+
 struct bank* bank_open(int capacity) {
 	if (capacity < 1 || capacity > BANK_CAPACITY)
 		return NULL;
@@ -26,18 +28,12 @@ void bank_close(struct bank* b) { free(b); }
 
 /* ---- signatures --------------------------------------------------------------------------- */
 
-static uint64_t scramble(uint64_t z) { /* splitmix64's output function */
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return z ^ (z >> 31);
-}
-
 /* Every input gives each output a random sign; 64 signs come from one number. */
 static void project(float* out, const float* state, int dim) {
 	for (int i = 0; i < dim; i++)
 		for (int w = 0; w < BANK_SIGNATURE / 64; w++) {
 			const uint64_t signs =
-			    scramble(((uint64_t)i * (BANK_SIGNATURE / 64) + (uint64_t)w + 1) * 0x9E3779B97F4A7C15u);
+			    synth_mix(((uint64_t)i * (BANK_SIGNATURE / 64) + (uint64_t)w) * 0x9E3779B97F4A7C15u);
 			for (int k = 0; k < 64; k++)
 				out[w * 64 + k] += (signs >> k) & 1 ? state[i] : -state[i];
 		}

@@ -85,26 +85,19 @@ static bool open_port(struct server* s, struct error* e) {
 }
 
 static bool open_prompts(struct server* s, struct error* e) {
-	char owner[SERVER_KEYS + 1][PROMPT_CACHE_NAME];
-	prompt_cache_owner("", owner[0]);
-	for (int i = 1; i <= s->n_owners; i++)
-		server_owner_name(s, i, owner[i]);
 	if (!s->engine->backend->page_restore)
 		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
 		                 s->engine->backend->name);
 	s->prompts =
 	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
-	                      (const char(*)[PROMPT_CACHE_NAME])owner, s->n_owners + 1, e);
+	                      (const char(*)[PROMPT_CACHE_NAME])s->owner_name, s->n_owners + 1, e);
 	return s->prompts != NULL;
 }
 
 static bool open_memories(struct server* s, struct error* e) {
-	for (int owner = 1; s->memory && owner <= s->n_owners; owner++) {
-		char name[PROMPT_CACHE_NAME];
-		server_owner_name(s, owner, name);
-		if (!memory_for(s->memory, owner, name, e))
+	for (int owner = 1; s->memory && owner <= s->n_owners; owner++)
+		if (!memory_for(s->memory, owner, s->owner_name[owner], e))
 			return false;
-	}
 	return true;
 }
 

@@ -130,16 +130,19 @@ static void name_admins(struct server* s) {
 		s->key[i].admin = true;
 }
 
-void server_owner_name(const struct server* s, int owner, char name[PROMPT_CACHE_NAME]) {
+static void name_owners(struct server* s) {
 	char group[SERVER_GROUP + 8]; /* no key: none has a blank */
-	snprintf(group, sizeof group, "group %s", s->group[owner]);
-	for (int i = 0; i < s->n_keys; i++)
-		if (s->key[i].owner == owner)
-			prompt_cache_owner(s->group[owner][0] ? group : s->key[i].text, name);
+	prompt_cache_owner("", s->owner_name[0]);
+	for (int i = 0; i < s->n_keys; i++) {
+		const int owner = s->key[i].owner;
+		snprintf(group, sizeof group, "group %s", s->group[owner]);
+		prompt_cache_owner(s->group[owner][0] ? group : s->key[i].text, s->owner_name[owner]);
+	}
 }
 
 bool server_read_keys(struct server* s, struct error* e) {
 	const char* path = s->option.key_file;
+	name_owners(s);
 	if (!path)
 		return s->loopback ||
 		       error_set(e, "--host %s is not this machine's own alone: an --api-key-file is required then",
@@ -153,6 +156,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 		good = add_key(s, line, path, number, e);
 	fclose(f);
 	name_admins(s);
+	name_owners(s);
 	return good && (s->n_keys > 0 || error_set(e, "%s holds no key, one a line is expected", path));
 }
 

@@ -45,7 +45,8 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	char group[SERVER_KEYS + 1][SERVER_GROUP]; /* by owner; "": a key that stands alone */
+	char group[SERVER_KEYS + 1][SERVER_GROUP];           /* by owner; "": a key that stands alone */
+	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* in the store, and of prompts on disk */
 	int n_keys, n_owners;
 	double began;
 	atomic_bool stopping;
@@ -98,8 +99,6 @@ bool server_read_keys(struct server*, struct error*);
 bool call_origin_allowed(const struct call*);
 /* Sets the call's owner, and whether he is an admin. */
 bool call_authorized(struct call*);
-/* What names an owner in the store. */
-void server_owner_name(const struct server*, int owner, char name[PROMPT_CACHE_NAME]);
 bool call_within_rate(const struct call*);
 
 /* server_calls.c: MHD's callbacks */
