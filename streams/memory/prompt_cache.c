@@ -290,8 +290,6 @@ static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
 	char name[NAME + 1];
 	bool room;
-	if (!cache->backend->page_save)
-		return;
 	name_start(p, cache, owner, name);
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
 		name_next(name, token + page * PAGE_SLOTS);
@@ -356,8 +354,6 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
 	char name[NAME + 1];
 	const int64_t now = clock_now();
-	if (!cache->backend->page_restore)
-		return;
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	/* what is found in memory has no need of files; the last row has to be computed */

@@ -29,8 +29,8 @@ struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const 
                                        const char (*owner)[PROMPT_CACHE_NAME], int n_owners, struct error*);
 /* Writes what waits. NULL is nothing. */
 void prompt_cache_close(struct prompt_cache*);
-/* Makes the cache hold the beginning of these tokens, as far as it, others or files have it. Nothing may be
- * pending. owner: in [0, n_owners). */
+/* Makes the cache, whose backend saves and restores pages, hold the beginning of these tokens, as far as it,
+ * others or files have it. Nothing may be pending. owner: in [0, n_owners). */
 void prompt_cache_bring(struct prompt_cache*, struct cache*, int owner, const int32_t* token, int n);
 /* Takes a copy of the cache's leading pages that no file has, to be written; token (n): what the cache holds.
  */

@@ -1,5 +1,4 @@
 /* From a request to an exchange: its body read, its prompts as tokens, its jobs. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,26 +20,11 @@ static bool check_model(struct call* c, const struct api_request* q) {
 	return false;
 }
 
-/* False with a 400 where the backend cannot do what is asked of logits. */
-static bool check_backend(struct call* c, const struct api_request* q) {
-	const struct {
-		const char* name;
-		bool wanted;
-	} field[] = {{"presence_penalty", fabs(q->ask.presence_penalty) > 0},
-	             {"frequency_penalty", fabs(q->ask.frequency_penalty) > 0},
-	             {"repetition_penalty", fabs(q->ask.repetition_penalty - 1) > 0},
-	             {"logit_bias", q->n_bias > 0},
-	             {"response_format", q->grammar != NULL}};
+static bool check_echo(struct call* c, const struct api_request* q) {
 	const struct backend* backend = c->server->engine->backend;
-	for (size_t i = 0; i < sizeof field / sizeof *field && !backend->has_penalties; i++)
-		if (field[i].wanted)
-			return api_refuse(&c->error, field[i].name, "unsupported_field",
-			                  "'%s' is not supported on the backend %s.", field[i].name, backend->name);
-	if (q->echo && q->logprobs && !backend->prefill_is_exact)
-		return api_refuse(&c->error, "echo", "unsupported_field",
-		                  "'echo' together with 'logprobs' is not supported on the backend %s.",
-		                  backend->name);
-	return true;
+	return !q->echo || !q->logprobs || backend->prefill_is_exact ||
+	       api_refuse(&c->error, "echo", "unsupported_field",
+	                  "'echo' together with 'logprobs' is not supported on the backend %s.", backend->name);
 }
 
 /* An answer that must call a tool begins with a call, which the prompt then ends with. */
@@ -51,12 +35,9 @@ static bool encode_begin(struct call* c, struct exchange* x) {
 		    &c->error, "tool_choice", "unsupported_field",
 		    "The model's chat template says nothing of tool calls: 'tool_choice' can be \"auto\" or "
 		    "\"none\".");
-	struct token_list more = {0};
-	bool good = !x->begun.failed && tokenizer_encode(m->tokenizer, x->begun.data, x->begun.size, 0, &more);
-	for (int i = 0; i < more.n && good; i++)
-		good = token_list_append(&x->prompt[0], more.id[i]);
-	token_list_free(&more);
-	return good || api_no_memory(&c->error);
+	return (!x->begun.failed &&
+	        tokenizer_encode(m->tokenizer, x->begun.data, x->begun.size, 0, &x->prompt[0])) ||
+	       api_no_memory(&c->error);
 }
 
 static bool encode_chat(struct call* c, struct exchange* x) {
@@ -196,11 +177,10 @@ static bool bind_tools(struct call* c, struct exchange* x) {
 	if (!tools_bind(&x->request, model_chat_template(m, true), m->tokenizer,
 	                x->begun.data ? x->begun.data : "", &grammar, &c->error))
 		return false;
-	if (!grammar)
-		return true;
-	x->request.grammar = grammar;
-	x->bound = true;
-	return check_backend(c, &x->request);
+	if (grammar)
+		x->request.grammar = grammar;
+	x->bound = grammar != NULL;
+	return true;
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
@@ -261,7 +241,7 @@ struct exchange* exchange_open(struct call* c) {
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
-	if (read && check_model(c, &x->request) && check_backend(c, &x->request) && name_exchange(c, x) &&
+	if (read && check_model(c, &x->request) && check_echo(c, &x->request) && name_exchange(c, x) &&
 	    encode_prompts(c, x) && bind_tools(c, x) && make_choices(c, x))
 		return x;
 	exchange_let_go(x);
