@@ -48,35 +48,25 @@ static void write_arguments(struct writing* w, const struct json_item* item) {
 	cJSON_Delete(value);
 }
 
-static void write_object(struct writing* w, const char* object, size_t size,
-                         void (*write)(struct writing*, const struct json_item*)) {
+/* An object as it was written, but for the arguments that lie at the path. */
+static void write_object(struct writing* w, const char* object, size_t size, const char* const* path) {
 	struct json_item item = {0};
 	text_put(w->to, "{");
 	for (const char* separator = ""; json_next(object, size, &item); separator = ", ") {
-		text_put(w->to, separator);
-		text_put(w->to, "\"");
-		text_add(w->to, item.name, item.name_size);
-		text_put(w->to, "\": ");
-		write(w, &item);
+		text_print(w->to, "%s\"%.*s\": ", separator, (int)item.name_size, item.name);
+		const bool on_path = named(&item, path[0]);
+		if (on_path && !path[1])
+			write_arguments(w, &item);
+		else if (on_path && item.value[0] == '{')
+			write_object(w, item.value, item.value_size, path + 1);
+		else
+			text_add(w->to, item.value, item.value_size);
 	}
 	text_put(w->to, "}");
 }
 
-static void write_function_member(struct writing* w, const struct json_item* item) {
-	if (named(item, "arguments"))
-		write_arguments(w, item);
-	else
-		text_add(w->to, item->value, item->value_size);
-}
-
-static void write_call_member(struct writing* w, const struct json_item* item) {
-	if (named(item, "function") && item->value[0] == '{')
-		write_object(w, item->value, item->value_size, write_function_member);
-	else
-		text_add(w->to, item->value, item->value_size);
-}
-
 static bool write_calls(struct writing* w, const struct json_item* calls) {
+	static const char* const path[] = {"function", "arguments", NULL};
 	struct json_item item = {0};
 	if (calls->value[0] != '[')
 		return error_set(w->error, "messages[%d].tool_calls is no list", w->index);
@@ -86,7 +76,7 @@ static bool write_calls(struct writing* w, const struct json_item* calls) {
 		if (item.value[0] != '{')
 			return error_set(w->error, "messages[%d].tool_calls holds what is no object", w->index);
 		text_put(w->to, separator);
-		write_object(w, item.value, item.value_size, write_call_member);
+		write_object(w, item.value, item.value_size, path);
 	}
 	text_put(w->to, "]");
 	return true;
@@ -248,16 +238,10 @@ bool chat_parts_read(const char* object, size_t size, struct chat_parts* p, cons
                      struct error* error) {
 	*p = (struct chat_parts){0};
 	*field = "messages";
-	if (!read_messages(object, size, p, error))
-		return false;
-	*field = "tools";
-	if (!copy_member(object, size, "tools", '[', &p->tools, error))
-		return false;
-	*field = "documents";
-	if (!copy_member(object, size, "documents", '[', &p->documents, error))
-		return false;
-	*field = "chat_template_kwargs";
-	return copy_member(object, size, "chat_template_kwargs", '{', &p->variables, error) &&
+	return read_messages(object, size, p, error) &&
+	       copy_member(object, size, *field = "tools", '[', &p->tools, error) &&
+	       copy_member(object, size, *field = "documents", '[', &p->documents, error) &&
+	       copy_member(object, size, *field = "chat_template_kwargs", '{', &p->variables, error) &&
 	       check_variables(p->variables, error);
 }
 

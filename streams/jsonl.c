@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/json.h"
 #include "streams/json_text.h"
 
@@ -112,18 +113,11 @@ static bool read_line(struct jsonl_reader* reader, size_t* size, bool* memory) {
 		any = true;
 		if (c == '\n')
 			break;
-		if (*size < JSONL_MAX_LINE && *size + 1 >= reader->capacity) {
-			const size_t capacity = reader->capacity ? 2 * reader->capacity : 4096;
-			char* const grown = realloc(reader->text, capacity);
-			if (grown) {
-				reader->text = grown;
-				reader->capacity = capacity;
-			} else {
-				*memory = false;
-			}
+		if (*size < JSONL_MAX_LINE) {
+			*memory = *memory && grow_to(&reader->text, &reader->capacity, *size + 1, 1);
+			if (*memory)
+				reader->text[*size] = (char)c;
 		}
-		if (*size < JSONL_MAX_LINE && *memory)
-			reader->text[*size] = (char)c;
 		++*size;
 	}
 	return any;

@@ -1,15 +1,17 @@
 /* Masks in files: both formats read with every field checked, and written whole or not at all. */
 #include "streams/mask_file.h"
 
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/files/error_in.h"
+#include "core/files/grow.h"
 #include "core/files/json.h"
 #include "streams/json_text.h"
 
@@ -29,14 +31,8 @@ void mask_list_free(struct mask_list* list) {
 }
 
 bool mask_list_append(struct mask_list* list, const struct mask_entry* entry) {
-	if (list->n == list->capacity) {
-		const int capacity = list->capacity ? 2 * list->capacity : 4;
-		struct mask_entry* const grown = realloc(list->entry, (size_t)capacity * sizeof *grown);
-		if (!grown)
-			return false;
-		list->entry = grown;
-		list->capacity = capacity;
-	}
+	if (!grow_by_one(&list->entry, (size_t)list->n, sizeof *entry))
+		return false;
 	list->entry[list->n++] = *entry;
 	return true;
 }
@@ -51,15 +47,10 @@ int mask_blocks(const struct mask* mask, int kind, int* blocks) {
 
 bool mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
 	const bool own = entry->key[0] != 0;
-	const char* const part[] = {own ? entry->key : entry->model,
-	                            !own && entry->model[0] && entry->task[0] ? "_" : "", own ? "" : entry->task};
-	size_t n = 0;
-	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-		for (const char* c = part[i]; *c; c++, n++)
-			if (n + 1 < size)
-				key[n] = *c;
-	key[n < size ? n : size - 1] = 0;
-	return n < size;
+	const int n = own ? snprintf(key, size, "%s", entry->key)
+	                  : snprintf(key, size, "%s%s%s", entry->model,
+	                             entry->model[0] && entry->task[0] ? "_" : "", entry->task);
+	return n >= 0 && (size_t)n < size;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -67,21 +58,10 @@ bool mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
 /* Where a field is, for messages. */
 struct place {
 	const char* file;
-	int index; /* of the entry, from 0 */
+	char entry[512]; /* "FILE: mask N" */
 	struct error* error;
 };
-
-static bool wrong(const struct place* at, const char* format, ...) __attribute__((format(printf, 2, 3)));
-
-/* False, with "FILE: mask N: " before what is said. */
-static bool wrong(const struct place* at, const char* format, ...) {
-	char said[400];
-	va_list arguments;
-	va_start(arguments, format);
-	vsnprintf(said, sizeof said, format, arguments);
-	va_end(arguments);
-	return error_set(at->error, "%s: mask %d: %s", at->file, at->index + 1, said);
-}
+#define wrong(at, ...) error_in((at)->error, (at)->entry, __VA_ARGS__)
 
 static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
                         const struct place* at) {
@@ -199,10 +179,11 @@ static bool read_entries(const cJSON* root, struct mask_list* list, struct place
 	if (!root->child)
 		return error_set(at->error, "%s: no mask in it, expected an object or a list of them", at->file);
 	const cJSON* item = cJSON_IsObject(root) && ours ? root : root->child;
-	for (; item; item = item == root ? NULL : item->next, at->index++) {
+	for (int n = 0; item; item = item == root ? NULL : item->next) {
 		struct mask_entry entry;
-		if (at->index == MAX_ENTRIES)
+		if (n == MAX_ENTRIES)
 			return error_set(at->error, "%s: more than %d masks", at->file, MAX_ENTRIES);
+		snprintf(at->entry, sizeof at->entry, "%.480s: mask %d", at->file, ++n);
 		if (!(ours ? read_entry(item, &entry, at) : read_key_entry(item, &entry, at)))
 			return false;
 		if (!mask_list_append(list, &entry))
@@ -247,97 +228,73 @@ bool mask_file_read(const char* path, struct mask_list* list, struct error* erro
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static bool add_blocks(cJSON* object, const char* field, const struct mask* mask, int kind) {
-	int blocks[MAX_BLOCKS];
-	const int n = mask_blocks(mask, kind, blocks);
-	cJSON* const list = n ? cJSON_CreateIntArray(blocks, n) : cJSON_CreateArray();
-	return list && cJSON_AddItemToObject(object, field, list);
+void mask_put_blocks(struct text* out, const struct mask* mask) {
+	int block[MAX_BLOCKS];
+	text_json(out, "'attention':");
+	text_integers(out, block, mask_blocks(mask, 0, block));
+	text_json(out, ",'mlp':");
+	text_integers(out, block, mask_blocks(mask, 1, block));
 }
 
-bool mask_add_stored(cJSON* object, const struct mask* mask) {
-	if (!mask_says_stored(mask))
-		return true;
+void mask_put_stored(struct text* out, const struct mask* mask) {
 	struct mask set = {.word = {0}};
+	if (!mask_says_stored(mask))
+		return;
 	memcpy(set.word, mask->stored, sizeof set.word);
-	cJSON* const stored = cJSON_AddObjectToObject(object, "stored");
-	return stored && add_blocks(stored, "attention", &set, 0) && add_blocks(stored, "mlp", &set, 1) &&
-	       cJSON_AddBoolToObject(stored, "head", mask->stored_head != 0);
+	text_json(out, ",'stored':{");
+	mask_put_blocks(out, &set);
+	text_json(out, ",'head':%b}", mask->stored_head != 0);
 }
 
 const char* mask_format_name(const struct mask* mask) {
 	return mask_says_stored(mask) ? states_format_name : format_name;
 }
 
-static bool add_string_or_null(cJSON* object, const char* field, const char* text) {
-	return text[0] ? cJSON_AddStringToObject(object, field, text) != NULL
-	               : cJSON_AddNullToObject(object, field) != NULL;
+static const char* or_null(const char* text) { return *text ? text : NULL; }
+
+static void put_entry(struct text* out, const struct mask_entry* entry) {
+	text_json(out, "{'format':'%s','model':%q,'fingerprint':%q,'blocks':%r,'task':%q,",
+	          mask_format_name(&entry->mask), or_null(entry->model), or_null(entry->fingerprint),
+	          entry->blocks > 0 ? (double)entry->blocks : (double)NAN,
+	          or_null(entry->task[0] ? entry->task : entry->key));
+	mask_put_blocks(out, &entry->mask);
+	mask_put_stored(out, &entry->mask);
+	text_json(out, ",'matchness':%r,'alpha':%r,'M':%r,'skip_ratio':%r,'tokens_served':%l}", entry->matchness,
+	          entry->alpha, entry->mean_generated, entry->skip_ratio, entry->tokens_served);
 }
 
-/* NaN prints as null. */
-static bool add_figure(cJSON* object, const char* field, double value) {
-	return cJSON_AddNumberToObject(object, field, value) != NULL;
-}
-
-static bool fill_entry(cJSON* object, const struct mask_entry* entry) {
-	return cJSON_AddStringToObject(object, "format", mask_format_name(&entry->mask)) &&
-	       add_string_or_null(object, "model", entry->model) &&
-	       add_string_or_null(object, "fingerprint", entry->fingerprint) &&
-	       add_figure(object, "blocks", entry->blocks > 0 ? (double)entry->blocks : (double)NAN) &&
-	       add_string_or_null(object, "task", entry->task[0] ? entry->task : entry->key) &&
-	       add_blocks(object, "attention", &entry->mask, 0) && add_blocks(object, "mlp", &entry->mask, 1) &&
-	       mask_add_stored(object, &entry->mask) && add_figure(object, "matchness", entry->matchness) &&
-	       add_figure(object, "alpha", entry->alpha) && add_figure(object, "M", entry->mean_generated) &&
-	       add_figure(object, "skip_ratio", entry->skip_ratio) &&
-	       add_figure(object, "tokens_served", (double)entry->tokens_served);
-}
-
-static bool fill_ours(cJSON* list, const struct mask_entry* entry, int n) {
+/* key: (n) each once. */
+static bool put_keyed(struct text* out, const struct mask_entry* entry, int n, char (*key)[MASK_KEY],
+                      struct error* error) {
 	for (int i = 0; i < n; i++) {
-		cJSON* const object = cJSON_CreateObject();
-		if (!object || !cJSON_AddItemToArray(list, object)) {
-			cJSON_Delete(object);
-			return false;
-		}
-		if (!fill_entry(object, &entry[i]))
-			return false;
-	}
-	return true;
-}
-
-static bool fill_skip_layers(cJSON* root, const struct mask_entry* entry, int n, struct error* error) {
-	for (int i = 0; i < n; i++) {
-		char key[MASK_KEY];
-		if (!mask_entry_key(&entry[i], key, sizeof key))
-			return error_set(error, "the key %.60s... has more than %d bytes", key, MASK_KEY - 1);
-		if (!key[0])
-			snprintf(key, sizeof key, "mask_%d", i + 1);
-		if (cJSON_GetObjectItemCaseSensitive(root, key))
-			return error_set(error, "two masks of the key \"%s\": pick one with --key", key);
-		cJSON* const object = cJSON_AddObjectToObject(root, key);
-		if (!object || !add_blocks(object, "attention", &entry[i].mask, 0) ||
-		    !add_blocks(object, "mlp", &entry[i].mask, 1))
-			return error_set(error, "out of memory");
+		if (!mask_entry_key(&entry[i], key[i], MASK_KEY))
+			return error_set(error, "the key %.60s... has more than %d bytes", key[i], MASK_KEY - 1);
+		if (!key[i][0])
+			snprintf(key[i], MASK_KEY, "mask_%d", i + 1);
+		for (int other = 0; other < i; other++)
+			if (strcmp(key[other], key[i]) == 0)
+				return error_set(error, "two masks of the key \"%s\": pick one with --key", key[i]);
+		text_json(out, i ? ",%q:{" : "%q:{", key[i]);
+		mask_put_blocks(out, &entry[i].mask);
+		text_put(out, "}");
 	}
 	return true;
 }
 
 char* mask_text(const struct mask_entry* entry, int n, enum mask_format format, struct error* error) {
 	const bool ours = format == MASK_FORMAT_SWIFTLET;
+	char(*key)[MASK_KEY] = ours ? NULL : calloc((size_t)n + 1, sizeof *key);
+	struct text out = {0};
 	error_set(error, "out of memory");
-	cJSON* const root = ours ? cJSON_CreateArray() : cJSON_CreateObject();
-	char* text = NULL;
-	if (root && (ours ? fill_ours(root, entry, n) : fill_skip_layers(root, entry, n, error)))
-		text = cJSON_PrintUnformatted(ours && n == 1 ? root->child : root);
-	cJSON_Delete(root);
-	if (!text)
-		return NULL;
-	char* const line = realloc(text, strlen(text) + 2);
-	if (!line) {
-		free(text);
-		return NULL;
+	text_put(&out, !ours ? "{" : n == 1 ? "" : "[");
+	for (int i = 0; ours && i < n; i++) {
+		text_put(&out, i ? "," : "");
+		put_entry(&out, &entry[i]);
 	}
-	strcat(line, "\n");
-	return line;
+	out.failed |= !ours && (!key || !put_keyed(&out, entry, n, key, error));
+	text_put(&out, !ours ? "}\n" : n == 1 ? "\n" : "]\n");
+	free(key);
+	return text_take(&out);
 }
 
 /* The text at the path, or false with errno. */
@@ -382,15 +339,14 @@ bool mask_file_write(const char* path, const struct mask_entry* entry, int n, en
 
 static const struct mask_entry* refuse_choice(const struct mask_list* list, const char* name,
                                               const char* problem, struct error* error) {
-	char keys[256] = "";
-	size_t used = 0;
-	for (int i = 0; i < list->n && used < sizeof keys - 1; i++) {
+	struct text keys = {0};
+	for (int i = 0; i < list->n && keys.size < 256; i++) {
 		char key[MASK_KEY];
 		mask_entry_key(&list->entry[i], key, sizeof key);
-		const int more = snprintf(keys + used, sizeof keys - used, "%s%s", i ? ", " : "", key);
-		used += more > 0 ? (size_t)more : 0;
+		text_print(&keys, "%s%s", i ? ", " : "", key);
 	}
-	error_set(error, "%s: %s; it holds %d: %s", name, problem, list->n, keys);
+	error_set(error, "%s: %s; it holds %d: %.255s", name, problem, list->n, keys.data ? keys.data : "");
+	text_free(&keys);
 	return NULL;
 }
 

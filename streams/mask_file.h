@@ -12,9 +12,8 @@
 #ifndef SWIFTLET_STREAMS_MASK_FILE_H
 #define SWIFTLET_STREAMS_MASK_FILE_H
 
-#include <cjson/cJSON.h>
-
 #include "kernels/backend.h"
+#include "streams/text.h"
 
 enum mask_format { MASK_FORMAT_SWIFTLET, MASK_FORMAT_SKIP_LAYERS };
 
@@ -33,7 +32,7 @@ struct mask_entry {
 
 struct mask_list {
 	struct mask_entry* entry; /* (n) */
-	int n, capacity;
+	int n;
 };
 
 /* All unknown: NaN figures, no names, an empty mask. */
@@ -65,10 +64,12 @@ const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key
 bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error*);
 
-/* "swiftlet-mask-1", or -2 where the mask says of anything that it runs as stored; and then the member
- * "stored". False: out of memory. */
+/* "swiftlet-mask-1", or -2 where the mask says of anything that it runs as stored. */
 const char* mask_format_name(const struct mask*);
-bool mask_add_stored(cJSON* object, const struct mask*);
+/* "attention":[…],"mlp":[…] */
+void mask_put_blocks(struct text*, const struct mask*);
+/* And then, with a comma before it, the member "stored". */
+void mask_put_stored(struct text*, const struct mask*);
 
 /* Blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
 int mask_blocks(const struct mask*, int kind, int* blocks);

@@ -1,140 +1,87 @@
 /* One generation as JSON, and the sums over a stream. */
 #include "streams/report.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "streams/json_text.h"
+#include "core/files/grow.h"
 
 /* ---- one generation ------------------------------------------------------------------------ */
 
-static bool add_number(cJSON* object, const char* name, double value) {
-	return cJSON_AddNumberToObject(object, name, value) != NULL; /* NaN prints as null */
-}
-
-static bool add_count(cJSON* object, const char* name, int64_t value) {
-	return add_number(object, name, (double)value);
-}
-
-static bool add_integers(cJSON* object, const char* name, const int* value, int n) {
-	cJSON* const list = n > 0 ? cJSON_CreateIntArray(value, n) : cJSON_CreateArray();
-	return list && cJSON_AddItemToObject(object, name, list);
-}
-
-static bool add_numbers(cJSON* object, const char* name, const double* value, int n) {
-	cJSON* const list = cJSON_AddArrayToObject(object, name);
-	bool good = list != NULL;
-	for (int i = 0; good && i < n; i++)
-		good = cJSON_AddItemToArray(list, cJSON_CreateNumber(value[i]));
-	return good;
-}
-
-static bool add_raw(cJSON* object, const char* name, char* text) {
-	const bool good = text && cJSON_AddRawToObject(object, name, text);
-	free(text);
-	return good;
-}
-
-static bool add_seconds(cJSON* object, const struct swiftlet_figures* f) {
-	cJSON* const seconds = cJSON_AddObjectToObject(object, "seconds");
-	return seconds && add_number(seconds, "load", f->seconds.load) &&
-	       add_number(seconds, "prefill", f->seconds.prefill) &&
-	       add_number(seconds, "decode", f->seconds.decode) &&
-	       add_number(seconds, "draft", f->seconds.draft) &&
-	       add_number(seconds, "verify", f->seconds.verify) &&
-	       add_number(seconds, "plain", f->seconds.plain) &&
-	       add_number(seconds, "optimize", f->seconds.optimize) &&
-	       add_number(seconds, "other", f->seconds.other);
-}
-
-static bool add_mask(cJSON* object, const struct swiftlet_figures* f, enum swiftlet_method method) {
-	if (method == SWIFTLET_VANILLA)
-		return cJSON_AddNullToObject(object, "mask") != NULL;
-	cJSON* const mask = cJSON_AddObjectToObject(object, "mask");
-	if (!mask || !add_integers(mask, "attention", f->attention, f->n_attention) ||
-	    !add_integers(mask, "mlp", f->mlp, f->n_mlp))
-		return false;
-	if (f->n_low_attention + f->n_low_mlp + f->low_head == 0)
-		return true;
-	cJSON* const low = cJSON_AddObjectToObject(mask, "low");
-	return low && add_integers(low, "attention", f->low_attention, f->n_low_attention) &&
-	       add_integers(low, "mlp", f->low_mlp, f->n_low_mlp) &&
-	       cJSON_AddBoolToObject(low, "head", f->low_head) != NULL;
+static void put_mask(struct text* out, const struct swiftlet_figures* f) {
+	text_json(out, "{'attention':");
+	text_integers(out, f->attention, f->n_attention);
+	text_json(out, ",'mlp':");
+	text_integers(out, f->mlp, f->n_mlp);
+	if (f->n_low_attention + f->n_low_mlp + f->low_head > 0) {
+		text_json(out, ",'low':{'attention':");
+		text_integers(out, f->low_attention, f->n_low_attention);
+		text_json(out, ",'mlp':");
+		text_integers(out, f->low_mlp, f->n_low_mlp);
+		text_json(out, ",'head':%b}", f->low_head);
+	}
+	text_put(out, "}");
 }
 
 /* Who drafted: rows verified for each, and what came of them. */
-static bool add_sources(cJSON* object, const struct swiftlet_figures* f) {
-	cJSON* const sources = cJSON_AddObjectToObject(object, "sources");
-	bool good = sources != NULL;
-	for (int i = 0; good && swiftlet_source_name(i); i++) {
+static void put_sources(struct text* out, const struct swiftlet_figures* f) {
+	const char* separator = "";
+	text_put(out, "{");
+	for (int i = 0; swiftlet_source_name(i); i++) {
 		if (f->source[i].rows == 0)
 			continue;
-		cJSON* const source = cJSON_AddObjectToObject(sources, swiftlet_source_name(i));
-		good = source && add_count(source, "rows", f->source[i].rows) &&
-		       add_count(source, "accepted", f->source[i].accepted) &&
-		       add_number(source, "predicted", f->source[i].predicted);
+		text_json(out, "%s'%s':{'rows':%l,'accepted':%l,'predicted':%r}", separator, swiftlet_source_name(i),
+		          f->source[i].rows, f->source[i].accepted, f->source[i].predicted);
+		separator = ",";
 	}
-	return good;
+	text_put(out, "}");
 }
 
-bool report_add_figures(void* to, const struct swiftlet_figures* f, enum swiftlet_method method) {
-	cJSON* const object = to;
-	return add_seconds(object, f) && add_number(object, "tokens_per_second", f->tokens_per_second) &&
-	       add_count(object, "full_passes", f->full_passes) &&
-	       add_count(object, "verify_passes", f->verify_passes) &&
-	       add_count(object, "plain_steps", f->plain_steps) &&
-	       add_count(object, "draft_steps", f->draft_steps) && add_count(object, "accepted", f->accepted) &&
-	       add_number(object, "M", f->mean_generated) && add_number(object, "alpha", f->alpha) &&
-	       add_number(object, "CR", f->compression_ratio) &&
-	       add_numbers(object, "CTAR", f->ctar, SWIFTLET_CTAR) &&
-	       (f->exit_block > 0 ? add_count(object, "exit_block", f->exit_block)
-	                          : cJSON_AddNullToObject(object, "exit_block") != NULL) &&
-	       add_number(object, "matchness", f->matchness) && add_number(object, "chosen_by", f->chosen_by) &&
-	       add_count(object, "optimize_steps", f->optimize_steps) &&
-	       add_number(object, "skip_ratio", f->skip_ratio) && add_number(object, "c", f->c) &&
-	       add_number(object, "expected_speedup", f->expected_speedup) && add_sources(object, f) &&
-	       add_mask(object, f, method);
-}
-
-static bool add_id(cJSON* object, const char* id) {
-	return cJSON_AddRawToObject(object, "id", id ? id : "null") != NULL;
-}
-
-static bool fill_report(cJSON* object, const struct report* r) {
-	return add_id(object, r->id) &&
-	       (r->task ? cJSON_AddStringToObject(object, "task", r->task)
-	                : cJSON_AddNullToObject(object, "task")) &&
-	       cJSON_AddStringToObject(object, "model", r->model) &&
-	       cJSON_AddStringToObject(object, "backend", r->backend) &&
-	       cJSON_AddStringToObject(object, "method", swiftlet_method_name(r->method)) &&
-	       add_count(object, "prompt_tokens", r->figures->prompt_tokens) &&
-	       add_count(object, "cached_tokens", r->figures->cached_tokens) &&
-	       add_integers(object, "tokens", r->token, r->n_tokens) &&
-	       add_raw(object, "text", json_quote(r->text, r->text_size)) &&
-	       cJSON_AddStringToObject(object, "stop", swiftlet_stop_name(r->figures->stop)) &&
-	       report_add_figures(object, r->figures, r->method);
+void report_figures(struct text* out, const struct swiftlet_figures* f, enum swiftlet_method method) {
+	text_json(out,
+	          "'seconds':{'load':%r,'prefill':%r,'decode':%r,'draft':%r,'verify':%r,'plain':%r,'optimize':%r,"
+	          "'other':%r},'tokens_per_second':%r,'full_passes':%l,'verify_passes':%l,'plain_steps':%l,"
+	          "'draft_steps':%l,'accepted':%l,'M':%r,'alpha':%r,'CR':%r,'CTAR':[",
+	          f->seconds.load, f->seconds.prefill, f->seconds.decode, f->seconds.draft, f->seconds.verify,
+	          f->seconds.plain, f->seconds.optimize, f->seconds.other, f->tokens_per_second, f->full_passes,
+	          f->verify_passes, f->plain_steps, f->draft_steps, f->accepted, f->mean_generated, f->alpha,
+	          f->compression_ratio);
+	for (int i = 0; i < SWIFTLET_CTAR; i++)
+		text_json(out, i ? ",%r" : "%r", f->ctar[i]);
+	text_json(out,
+	          "],'exit_block':%r,'matchness':%r,'chosen_by':%r,'optimize_steps':%l,'skip_ratio':%r,'c':%r,"
+	          "'expected_speedup':%r,'sources':",
+	          f->exit_block > 0 ? (double)f->exit_block : (double)NAN, f->matchness, f->chosen_by,
+	          f->optimize_steps, f->skip_ratio, f->c, f->expected_speedup);
+	put_sources(out, f);
+	text_json(out, ",'mask':");
+	if (method == SWIFTLET_VANILLA)
+		text_put(out, "null");
+	else
+		put_mask(out, f);
 }
 
 char* report_text(const struct report* r) {
-	cJSON* const object = cJSON_CreateObject();
-	char* const text = object && fill_report(object, r) ? cJSON_PrintUnformatted(object) : NULL;
-	cJSON_Delete(object);
-	return text;
+	const struct swiftlet_figures* f = r->figures;
+	struct text out = {0};
+	text_json(&out,
+	          "{'id':%s,'task':%q,'model':%q,'backend':%q,'method':'%s','prompt_tokens':%d,"
+	          "'cached_tokens':%d,'tokens':",
+	          r->id ? r->id : "null", r->task, r->model, r->backend, swiftlet_method_name(r->method),
+	          f->prompt_tokens, f->cached_tokens);
+	text_integers(&out, r->token, r->n_tokens);
+	text_json(&out, ",'text':%Q,'stop':'%s',", r->text, r->text_size, swiftlet_stop_name(f->stop));
+	report_figures(&out, f, r->method);
+	text_put(&out, "}");
+	return text_take(&out);
 }
 
 char* report_error_text(const char* id, long line, const char* message) {
-	cJSON* const object = cJSON_CreateObject();
-	char* text = NULL;
-	if (object && add_id(object, id) && add_number(object, "line", (double)line)) {
-		cJSON* const error = cJSON_AddObjectToObject(object, "error");
-		if (error && add_raw(error, "message", json_quote(message, strlen(message))))
-			text = cJSON_PrintUnformatted(object);
-	}
-	cJSON_Delete(object);
-	return text;
+	struct text out = {0};
+	text_json(&out, "{'id':%s,'line':%l,'error':{'message':%q}}", id ? id : "null", (int64_t)line, message);
+	return text_take(&out);
 }
 
 /* ---- sums ---------------------------------------------------------------------------------- */
@@ -148,14 +95,8 @@ static struct task_sum* find_task(struct summary* summary, const char* name) {
 	for (int i = 0; i < summary->n; i++)
 		if (strncmp(summary->task[i].name, name, sizeof summary->task[i].name - 1) == 0)
 			return &summary->task[i];
-	if (summary->n == summary->capacity) {
-		const int capacity = summary->capacity ? 2 * summary->capacity : 8;
-		struct task_sum* const grown = realloc(summary->task, (size_t)capacity * sizeof *grown);
-		if (!grown)
-			return NULL;
-		summary->task = grown;
-		summary->capacity = capacity;
-	}
+	if (!grow_by_one(&summary->task, (size_t)summary->n, sizeof *summary->task))
+		return NULL;
 	struct task_sum* const sum = &summary->task[summary->n++];
 	*sum = (struct task_sum){0};
 	snprintf(sum->name, sizeof sum->name, "%s", name);
@@ -195,31 +136,28 @@ double task_sum_alpha(const struct task_sum* s) { return ratio((double)s->accept
 double task_sum_matchness(const struct task_sum* s) { return ratio(s->matchness, (double)s->matchness_n); }
 double task_sum_tokens_per_second(const struct task_sum* s) { return ratio((double)s->tokens, s->seconds); }
 
-static bool fill_sum(cJSON* object, const struct task_sum* s) {
-	return object && add_count(object, "instances", s->instances) && add_count(object, "tokens", s->tokens) &&
-	       add_number(object, "M", task_sum_mean_generated(s)) &&
-	       add_number(object, "alpha", task_sum_alpha(s)) &&
-	       add_number(object, "matchness", task_sum_matchness(s)) &&
-	       add_count(object, "optimize_steps", s->optimize_steps) &&
-	       add_number(object, "tokens_per_second", task_sum_tokens_per_second(s));
+static void put_sum(struct text* out, const struct task_sum* s) {
+	text_json(out,
+	          "{'instances':%l,'tokens':%l,'M':%r,'alpha':%r,'matchness':%r,'optimize_steps':%l,"
+	          "'tokens_per_second':%r}",
+	          (int64_t)s->instances, s->tokens, task_sum_mean_generated(s), task_sum_alpha(s),
+	          task_sum_matchness(s), s->optimize_steps, task_sum_tokens_per_second(s));
 }
 
-static bool fill_summary(cJSON* root, const struct summary* summary) {
-	cJSON* const tasks = cJSON_AddObjectToObject(root, "tasks");
-	if (!tasks)
-		return false;
-	for (int i = 0; i < summary->n; i++)
-		if (!fill_sum(cJSON_AddObjectToObject(tasks, summary->task[i].name), &summary->task[i]))
-			return false;
-	return fill_sum(cJSON_AddObjectToObject(root, "total"), &summary->total);
+void summary_put(struct text* out, const struct summary* summary) {
+	text_json(out, "{'tasks':{");
+	for (int i = 0; i < summary->n; i++) {
+		text_json(out, i ? ",%q:" : "%q:", summary->task[i].name);
+		put_sum(out, &summary->task[i]);
+	}
+	text_json(out, "},'total':");
+	put_sum(out, &summary->total);
+	text_put(out, "}");
 }
 
 char* summary_text(const struct summary* summary) {
-	cJSON* const root = cJSON_CreateObject();
-	char* const text = root && fill_summary(root, summary) ? cJSON_Print(root) : NULL;
-	cJSON_Delete(root);
-	char* const line = text ? realloc(text, strlen(text) + 2) : NULL;
-	if (text && !line)
-		free(text);
-	return line ? strcat(line, "\n") : NULL;
+	struct text out = {0};
+	summary_put(&out, summary);
+	text_put(&out, "\n");
+	return text_take(&out);
 }

@@ -3,7 +3,7 @@
 #ifndef SWIFTLET_STREAMS_REPORT_H
 #define SWIFTLET_STREAMS_REPORT_H
 
-#include "kernels/backend.h"
+#include "streams/text.h"
 #include "swiftlet.h"
 
 struct report {
@@ -25,10 +25,9 @@ char* report_text(const struct report*);
 /* {"id", "line", "error": {"message"}} of a line that failed; id as in struct report. */
 char* report_error_text(const char* id, long line, const char* message);
 
-/* A member object "mask" {"attention", "mlp"}, or null under SWIFTLET_VANILLA, and the figures of a
- * generation, added to a cJSON object (a void* so that a reader of this header needs no cJSON): what the
- * service gives under usage.swiftlet. False: out of memory. */
-bool report_add_figures(void* object, const struct swiftlet_figures*, enum swiftlet_method);
+/* The figures of a generation and "mask" {"attention", "mlp"}, null under SWIFTLET_VANILLA, as the members of
+ * an object, without its braces: what the service gives under usage.swiftlet. */
+void report_figures(struct text*, const struct swiftlet_figures*, enum swiftlet_method);
 
 /* ---- sums over a stream -------------------------------------------------------------------- */
 
@@ -45,7 +44,7 @@ struct task_sum {
 
 struct summary {
 	struct task_sum* task; /* (n) in order of appearance */
-	int n, capacity;
+	int n;
 	struct task_sum total;
 };
 
@@ -56,7 +55,9 @@ double task_sum_mean_generated(const struct task_sum*); /* M; NaN without rounds
 double task_sum_alpha(const struct task_sum*);
 double task_sum_matchness(const struct task_sum*);
 double task_sum_tokens_per_second(const struct task_sum*);
-/* {"tasks": {NAME: {…}}, "total": {…}}, malloc'd with a final newline; NULL on no memory. */
+/* {"tasks": {NAME: {…}}, "total": {…}} */
+void summary_put(struct text*, const struct summary*);
+/* The same, malloc'd with a final newline; NULL on no memory. */
 char* summary_text(const struct summary*);
 
 #endif

@@ -1,6 +1,7 @@
 /* Bytes that grow. */
 #include "streams/text.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -8,24 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
+#include "core/files/utf8.h"
 #include "streams/json_text.h"
 
 static bool reserve(struct text* t, size_t more) {
-	if (t->failed || more > SIZE_MAX / 4 - t->size) {
-		t->failed = true;
-		return false;
-	}
-	if (t->size + more < t->capacity)
-		return true;
-	const size_t capacity = 2 * (t->size + more) + 64;
-	char* grown = realloc(t->data, capacity);
-	if (!grown) {
-		t->failed = true;
-		return false;
-	}
-	t->data = grown;
-	t->capacity = capacity;
-	return true;
+	t->failed |= more > SIZE_MAX / 4 - t->size || !grow_to(&t->data, &t->capacity, t->size + more + 1, 1);
+	return !t->failed;
 }
 
 void text_add(struct text* t, const void* data, size_t size) {
@@ -52,13 +42,46 @@ void text_print(struct text* t, const char* format, ...) {
 	va_end(arguments);
 }
 
+/* Writes one character of `step` bytes (0: not UTF-8) as it stands in a JSON string; at most 6 bytes. */
+static size_t quote_one(char* out, const char* at, size_t step) {
+	static const char hex[] = "0123456789abcdef";
+	if (step == 0) {
+		memcpy(out, "\xef\xbf\xbd", 3);
+		return 3;
+	}
+	const unsigned char b = (unsigned char)at[0];
+	const char* short_form = "\"\\\n\r\t";
+	const char* letter = "\"\\nrt";
+	const char* found = b ? strchr(short_form, b) : NULL;
+	if (found) {
+		out[0] = '\\';
+		out[1] = letter[found - short_form];
+		return 2;
+	}
+	if (b < 0x20 || b == 0x7f) {
+		const char escape[] = {'\\', 'u', '0', '0', hex[b >> 4], hex[b & 15]};
+		memcpy(out, escape, sizeof escape);
+		return sizeof escape;
+	}
+	memcpy(out, at, step);
+	return step;
+}
+
 void text_quote(struct text* t, const char* data, size_t size) {
-	char* quoted = json_quote(data, size);
-	if (quoted)
-		text_put(t, quoted);
-	else
-		t->failed = true;
-	free(quoted);
+	text_put(t, "\"");
+	for (size_t at = 0; at < size;) {
+		const size_t step = utf8_character(data + at, size - at, NULL);
+		char quoted[8];
+		text_add(t, quoted, quote_one(quoted, data + at, step));
+		at += step ? step : utf8_malformed(data + at, size - at);
+	}
+	text_put(t, "\"");
+}
+
+char* json_quote(const char* text, size_t size) {
+	struct text t = {0};
+	text_quote(&t, text, size);
+	return text_take(&t);
 }
 
 void text_number(struct text* t, double value) {
@@ -66,6 +89,22 @@ void text_number(struct text* t, double value) {
 		text_print(t, "%.6g", value);
 	else
 		text_put(t, "null");
+}
+
+void text_integers(struct text* t, const int* value, int n) {
+	text_put(t, "[");
+	for (int i = 0; i < n; i++)
+		text_print(t, i ? ",%d" : "%d", value[i]);
+	text_put(t, "]");
+}
+
+/* So that it comes back but for its last bit, as cJSON writes numbers. */
+static void put_real(struct text* t, double value) {
+	char digits[32];
+	snprintf(digits, sizeof digits, "%.15g", value);
+	if (fabs(strtod(digits, NULL) - value) > DBL_EPSILON * fabs(value))
+		snprintf(digits, sizeof digits, "%.17g", value);
+	text_put(t, isfinite(value) ? digits : "null");
 }
 
 static void put_value(struct text* t, char kind, va_list* arguments) {
@@ -90,6 +129,9 @@ static void put_value(struct text* t, char kind, va_list* arguments) {
 		break;
 	case 'l':
 		text_print(t, "%" PRId64, va_arg(*arguments, int64_t));
+		break;
+	case 'r':
+		put_real(t, va_arg(*arguments, double));
 		break;
 	case 'b':
 		text_put(t, va_arg(*arguments, int) ? "true" : "false");

@@ -14,16 +14,16 @@ struct text {
 
 void text_add(struct text*, const void* data, size_t size);
 void text_put(struct text*, const char* string);
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-void text_print(struct text*, const char* format, ...);
+void text_print(struct text*, const char* format, ...) __attribute__((format(printf, 2, 3)));
 /* A JSON string of any bytes, quotes included. */
 void text_quote(struct text*, const char* data, size_t size);
 /* A JSON number with six digits, null where it is not finite. */
 void text_number(struct text*, double value);
+/* A JSON list. */
+void text_integers(struct text*, const int* value, int n);
 /* JSON by a format in which ' stands for ": %s a text as it is; %q a string, null for NULL, %Q one of so many
- * bytes (const char*, size_t); %d an int, %l an int64_t, %g a double as text_number writes it, %b a bool. */
+ * bytes (const char*, size_t); %d an int, %l an int64_t, %g a double as text_number writes it, %r with all
+ * its digits, %b a bool. */
 void text_json(struct text*, const char* format, ...);
 void text_drop(struct text*, size_t n); /* of its beginning */
 void text_clear(struct text*);          /* keeps the memory */

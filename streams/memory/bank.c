@@ -7,17 +7,14 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "kernels/synth_value.h"
+
 struct bank* bank_open(int capacity) {
 	if (capacity < 1 || capacity > BANK_CAPACITY)
 		return NULL;
-	struct bank* b = calloc(1, sizeof *b);
+	struct bank* b = calloc(1, sizeof *b + (size_t)capacity * sizeof b->entry[0]);
 	if (!b)
 		return NULL;
-	b->entry = calloc((size_t)capacity, sizeof *b->entry);
-	if (!b->entry) {
-		free(b);
-		return NULL;
-	}
 	b->capacity = capacity;
 	b->next_id = 1;
 	uint64_t first = 0;
@@ -27,27 +24,16 @@ struct bank* bank_open(int capacity) {
 	return b;
 }
 
-void bank_close(struct bank* b) {
-	if (!b)
-		return;
-	free(b->entry);
-	free(b);
-}
+void bank_close(struct bank* b) { free(b); }
 
 /* ---- signatures --------------------------------------------------------------------------- */
-
-static uint64_t scramble(uint64_t z) { /* splitmix64's output function */
-	z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-	z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-	return z ^ (z >> 31);
-}
 
 /* Every input gives each output a random sign; 64 signs come from one number. */
 static void project(float* out, const float* state, int dim) {
 	for (int i = 0; i < dim; i++)
 		for (int w = 0; w < BANK_SIGNATURE / 64; w++) {
 			const uint64_t signs =
-			    scramble(((uint64_t)i * (BANK_SIGNATURE / 64) + (uint64_t)w + 1) * 0x9E3779B97F4A7C15u);
+			    synth_mix(((uint64_t)i * (BANK_SIGNATURE / 64) + (uint64_t)w) * 0x9E3779B97F4A7C15u);
 			for (int k = 0; k < 64; k++)
 				out[w * 64 + k] += (signs >> k) & 1 ? state[i] : -state[i];
 		}
@@ -74,7 +60,7 @@ void bank_signature(struct bank_signature* s, const float* state, int dim) {
 	s->prompts = 1;
 }
 
-static void signature_add(struct bank_signature* to, const struct bank_signature* from) {
+void bank_signature_add(struct bank_signature* to, const struct bank_signature* from) {
 	for (int i = 0; i < BANK_SIGNATURE; i++)
 		to->value[i] += from->value[i];
 	to->prompts += from->prompts;
@@ -132,7 +118,7 @@ static struct bank_signature kind_signature(const struct bank* b, int64_t kind, 
 	struct bank_signature sum = {.prompts = 0};
 	for (int i = 0; i < b->n; i++)
 		if (b->entry[i].kind == kind && is_open_to(&b->entry[i], labelled))
-			signature_add(&sum, &b->entry[i].signature);
+			bank_signature_add(&sum, &b->entry[i].signature);
 	return sum;
 }
 
@@ -174,17 +160,8 @@ static double usefulness(const struct bank* b, const struct bank_entry* e) {
 }
 
 static void record_add(struct bank_record* to, const struct bank_record* from) {
-	to->matches += from->matches;
-	to->rows += from->rows;
-	to->accepted += from->accepted;
-	to->draft_steps += from->draft_steps;
-	to->trials += from->trials;
-	to->rounds += from->rounds;
-	to->round_tokens += from->round_tokens;
-	to->tokens += from->tokens;
-	to->instances += from->instances;
-	to->steps += from->steps;
-	to->held += from->held;
+	for (int i = 0; i < BANK_SUMS; i++)
+		to->sum[i] += from->sum[i];
 }
 
 /* Under a label its kind is one; without, 0 stands for any kind. */
@@ -224,7 +201,7 @@ static int least_useful(const struct bank* b, int64_t kind) {
 
 /* The one that makes room for another of this kind: one kind's many masks do not push out the others'. NULL:
  * there is room. */
-static struct bank_entry* in_the_way(const struct bank* b, int64_t kind) {
+static const struct bank_entry* in_the_way(const struct bank* b, int64_t kind) {
 	int n = 0;
 	for (int i = 0; i < b->n; i++)
 		n += b->entry[i].kind == kind;
@@ -275,20 +252,20 @@ void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
 	record_add(&e->record, r);
 	record_add(&e->unsaved, r);
 	if (s && s->prompts > 0) {
-		signature_add(&e->signature, s);
-		signature_add(&e->unsaved_signature, s);
-		signature_add(&b->common, s);
+		bank_signature_add(&e->signature, s);
+		bank_signature_add(&e->unsaved_signature, s);
+		bank_signature_add(&b->common, s);
 	}
 	e->changed = true;
 }
 
 bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	if (stored->signature.prompts > 0)
-		signature_add(&b->common, &stored->signature);
+		bank_signature_add(&b->common, &stored->signature);
 	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
 	if (e) { /* coincides with one that is here: one entry, with both records */
 		record_add(&e->record, &stored->record);
-		signature_add(&e->signature, &stored->signature);
+		bank_signature_add(&e->signature, &stored->signature);
 		e->settled |= stored->settled;
 		b->merges++;
 		return true;
@@ -318,7 +295,7 @@ bool bank_refresh(struct bank* b, const struct bank_entry* stored) {
 	e->record = stored->record;
 	record_add(&e->record, &e->unsaved);
 	e->signature = stored->signature;
-	signature_add(&e->signature, &e->unsaved_signature);
+	bank_signature_add(&e->signature, &e->unsaved_signature);
 	e->settled |= stored->settled;
 	return true;
 }

@@ -18,14 +18,20 @@ struct bank_signature {
 	double prompts;              /* summed */
 };
 
-struct bank_record {               /* sums: those of two processes can be added */
-	int64_t matches, rows;         /* matchness = matches / rows */
-	int64_t accepted, draft_steps; /* alpha = accepted / draft_steps */
-	int64_t trials; /* of the change test (streams/memory/drift.h), a success each accepted one */
-	int64_t rounds, round_tokens; /* M = round_tokens / rounds */
-	int64_t tokens, instances;    /* served with this mask */
-	int64_t steps;                /* proposals scored while it was the best */
-	int64_t held;                 /* tokens served since its kind of text was new, or since the last drift */
+enum { BANK_SUMS = 11 };
+struct bank_record { /* sums: those of two processes can be added */
+	union {
+		struct {
+			int64_t matches, rows;         /* matchness = matches / rows */
+			int64_t accepted, draft_steps; /* alpha = accepted / draft_steps */
+			int64_t trials; /* of the change test (streams/memory/drift.h), a success each accepted one */
+			int64_t rounds, round_tokens; /* M = round_tokens / rounds */
+			int64_t tokens, instances;    /* served with this mask */
+			int64_t steps;                /* proposals scored while it was the best */
+			int64_t held; /* tokens served since its kind of text was new, or since the last drift */
+		};
+		int64_t sum[BANK_SUMS]; /* the same as a list */
+	};
 };
 
 struct bank_entry {
@@ -45,7 +51,6 @@ struct bank_entry {
 
 struct bank {
 	int capacity, n;
-	struct bank_entry* entry; /* (capacity), of which n are used, in no order */
 	struct bank_signature common;
 	int64_t clock, touches, next_id;
 	int64_t next_kind; /* begins at a random number: those of two processes that share a store do not meet */
@@ -53,6 +58,7 @@ struct bank {
 	/* entries that were merged away or evicted after they were stored are for the caller to forget:
 	 * the bank only says which mask and task the last eviction took */
 	struct bank_entry evicted;
+	struct bank_entry entry[]; /* (capacity), of which n are used, in no order */
 };
 
 /* NULL on no memory. capacity in 1..BANK_CAPACITY. */
@@ -62,6 +68,8 @@ void bank_close(struct bank*);
 /* Projects a mean hidden state (dim) to a signature of one prompt. A state that is not finite, or NULL,
  * gives one that says nothing. */
 void bank_signature(struct bank_signature*, const float* state, int dim);
+
+void bank_signature_add(struct bank_signature* to, const struct bank_signature* from);
 
 /* The entry learned on this kind of text, or NULL; of several the settled one, else the last used. A label on
  * both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of the

@@ -119,7 +119,8 @@ void memory_close(struct memory* m) {
 	struct error e;
 	memory_flush(m, &e);
 	store_close(m->store);
-	searches_close(&m->searches);
+	for (int i = 0; i < SEARCHES; i++)
+		search_close(m->searches.aside[i].search);
 	while (m->next) {
 		struct memory* const owners = m->next;
 		m->next = owners->next;
@@ -189,7 +190,6 @@ static void add_counts(struct memory_counts* to, struct memory* m) {
 	to->drifts += c->drifts;
 	to->trials += c->trials;
 	to->entries += m->bank->n;
-	to->merges += m->bank->merges;
 	to->evictions += m->bank->evictions;
 	if (c->store_failed) {
 		to->store_failed = true;

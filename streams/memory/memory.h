@@ -2,7 +2,7 @@
  *
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
  * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature, the
- * session goes on with the search of that kind (searches.c); a kind never seen begins with the
+ * session goes on with the search of that kind (memory_watch.c); a kind never seen begins with the
  * influence its first prompt shows. A kind of text whose mask has held for MEMORY_HOLD tokens without
  * drift and drafts well (four times as many where it does not), or whose search has ended, has settled on it,
  * and nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every verify pass;
@@ -39,7 +39,7 @@ struct memory_counts {
 	int64_t recalled, new_kinds, improved, settled, drifts;
 	int64_t trials; /* of the change test */
 	int entries;
-	int64_t merges, evictions;
+	int64_t evictions;
 	bool store_failed; /* the last write did not succeed; what it held is kept for the next */
 	char store_message[512];
 	struct store_state store; /* of one that others share */

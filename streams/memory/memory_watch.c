@@ -1,4 +1,5 @@
-/* A session's texts one after another: which kind each is, which mask it begins with, and what it shows. */
+/* A session's texts one after another: which kind each is, which mask and search it begins with, and what it
+ * shows, carried to the store and back. */
 #include "streams/memory/memory_state.h"
 
 #include <math.h>
@@ -8,6 +9,155 @@
 
 /* Instances between two flushes. */
 enum { FLUSH_INSTANCES = 4 };
+
+struct memory_watch {
+	struct memory* memory;
+	swiftlet_session* session;
+	struct search* search; /* NULL: no search, nothing to remember but what is drafted with */
+	int number;
+	char task[BANK_TASK];
+	bool placed; /* the instance's kind is known */
+	bool has_entry;
+	struct mask mask; /* of the entry that is being served */
+	char entry_task[BANK_TASK];
+	int64_t entry_kind;
+	struct bank_signature signature;
+	struct bank_record record; /* of this instance, since the entry's last update */
+	struct drift drift;
+	int64_t round_seen;                 /* session_last_round's count */
+	int steps_seen;                     /* search_steps */
+	struct kind_search present;         /* of the session's search */
+	struct influence unsaved_influence; /* of this kind, for the store */
+	int64_t unsaved_kind;
+	char unsaved_task[BANK_TASK];
+};
+
+/* ---- searches ------------------------------------------------------------------------------ */
+
+static struct kind_search* find(struct searches* s, int64_t kind) {
+	for (int i = 0; i < SEARCHES; i++)
+		if (s->aside[i].kind == kind)
+			return &s->aside[i];
+	return NULL;
+}
+
+/* Puts a search aside, where it is of a kind. Two sessions may have searched for one kind at the same time:
+ * who took more steps is kept. */
+static void keep(struct searches* s, const struct kind_search* last) {
+	struct kind_search* at = last->kind ? find(s, last->kind) : NULL;
+	if (last->kind == 0 || (at && search_steps(at->search) > search_steps(last->search))) {
+		search_close(last->search);
+		return;
+	}
+	if (!at) {
+		at = &s->aside[0]; /* a free place was never used */
+		for (int i = 1; i < SEARCHES; i++)
+			if (s->aside[i].used < at->used)
+				at = &s->aside[i];
+	}
+	search_close(at->search);
+	*at = *last;
+	at->used = ++s->uses;
+}
+
+static void take_up_search(struct memory_watch* w) {
+	w->search = session_search(w->session);
+	w->steps_seen = search_steps(w->search);
+}
+
+/* ---- what texts have shown of influence ---------------------------------------------------- */
+
+/* What cannot be stored waits for the next time. */
+static bool carry_store(struct memory_watch* w, struct error* e) {
+	if (!(w->unsaved_influence.rows > 0))
+		return true;
+	const bool good = experience_save_influence(w->memory->store, &w->memory->model, w->unsaved_task,
+	                                            w->unsaved_kind, &w->unsaved_influence, e);
+	if (good)
+		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
+	return good;
+}
+
+static void inherit_from(struct memory_watch* w, struct memory* m, int64_t kind) {
+	struct influence influence;
+	struct error e;
+	if (m->store && kind && experience_load_influence(m->store, &m->model, w->task, kind, &influence, &e))
+		session_add_influence(w->session, &influence);
+}
+
+/* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
+ * measured on texts of this label, or of this kind; or of that kind of the common memory, where it is not 0.
+ */
+static bool carry_search(struct memory_watch* w, int64_t kind, int64_t common_kind) {
+	struct searches* s = &memory_common(w->memory)->searches;
+	struct kind_search* const aside = find(s, kind);
+	struct kind_search next = {.kind = kind}, last = w->present;
+	struct error unsaid;
+	if (!w->search || last.kind == kind)
+		return false;
+	if (aside || last.kind != 0) { /* the first kind takes the session's own search */
+		if (aside)
+			next = *aside;
+		else if (!(next.search = session_new_search(w->session, &unsaid)))
+			return false;
+		if (aside)
+			*aside = (struct kind_search){.kind = 0};
+		/* the session's influence and this one's change places; so the last kind's belongs to `last` */
+		last.influence = next.influence;
+		last.search = session_swap_search(w->session, next.search, &last.influence);
+		keep(s, &last);
+	}
+	w->present = (struct kind_search){.kind = kind};
+	take_up_search(w);
+	if (!aside) {
+		inherit_from(w, w->memory, kind);
+		inherit_from(w, memory_common(w->memory), common_kind);
+	}
+	return !aside;
+}
+
+/* A new search for the kind at hand, which knows nothing but the text at hand. The old one's mask stays in
+ * the bank. */
+static void carry_anew(struct memory_watch* w) {
+	struct influence nothing = {.rows = 0};
+	struct error unsaid;
+	struct search* const fresh = session_new_search(w->session, &unsaid);
+	if (!fresh)
+		return;
+	search_close(session_swap_search(w->session, fresh, &nothing));
+	w->search = fresh;
+	w->steps_seen = 0;
+}
+
+/* What the text told of influence waits for the store, with its kind. */
+static void carry_influence(struct memory_watch* w) {
+	const struct influence* text = session_text_influence(w->session);
+	struct error unsaid;
+	if (!w->memory->store || !w->has_entry || text->rows == 0)
+		return;
+	if (w->unsaved_kind != w->entry_kind)
+		carry_store(w, &unsaid);
+	w->unsaved_kind = w->entry_kind;
+	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
+	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
+}
+
+/* The search, and what it knows, is put aside with its kind; the session has another that knows nothing. */
+static void carry_away(struct memory_watch* w) {
+	struct error unsaid;
+	carry_store(w, &unsaid);
+	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
+	struct kind_search last = w->present;
+	last.search = session_forget(w->session, &last.influence);
+	if (last.search) {
+		keep(&memory_common(w->memory)->searches, &last);
+		w->present = (struct kind_search){.kind = 0};
+	}
+	if (w->search)
+		take_up_search(w);
+}
+
+/* ---- attaching ---------------------------------------------------------------------------- */
 
 struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, int number) {
 	struct memory_watch* w = calloc(1, sizeof *w);

@@ -47,7 +47,6 @@ struct prompt_cache {
 	char* path;
 	int64_t limit;
 	char program[65], model[65];
-	int n_owners;
 	char (*owner)[PROMPT_CACHE_NAME];
 	struct page_file* read; /* a file that is looked at, of read_size bytes at most */
 	size_t read_size;
@@ -79,33 +78,30 @@ static bool name_program(char name[65]) {
 	return whole;
 }
 
+static void name_both(char name[65], const void* first, size_t n, const void* second, size_t m) {
+	struct sha256 hash;
+	sha256_start(&hash);
+	sha256_add(&hash, first, n);
+	sha256_add(&hash, second, m);
+	sha256_end(&hash, name);
+}
+
 static void name_start(const struct prompt_cache* p, const struct cache* cache, int owner,
                        char name[NAME + 1]) {
 	char text[512];
 	const int n = snprintf(text, sizeof text, "swiftlet page 1\n%s\n%s\n%s\n%s\n%s\n", p->program, p->model,
 	                       cache->backend->name, dtype_name(cache->type), p->owner[owner]);
-	struct sha256 hash;
-	sha256_start(&hash);
-	sha256_add(&hash, text, (size_t)n);
-	sha256_end(&hash, name);
+	name_both(name, text, (size_t)n, "", 0);
 }
 
 void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]) {
 	static const char purpose[] = "swiftlet tenant: ";
-	struct sha256 hash;
-	sha256_start(&hash);
-	sha256_add(&hash, purpose, sizeof purpose - 1);
-	sha256_add(&hash, key, strlen(key));
-	sha256_end(&hash, name);
+	name_both(name, purpose, sizeof purpose - 1, key, strlen(key));
 }
 
 /* From the name of the page before to that of the one with these tokens. */
 static void name_next(char name[NAME + 1], const int32_t* token) {
-	struct sha256 hash;
-	sha256_start(&hash);
-	sha256_add(&hash, name, NAME);
-	sha256_add(&hash, token, PAGE_SLOTS * sizeof *token);
-	sha256_end(&hash, name);
+	name_both(name, name, NAME, token, PAGE_SLOTS * sizeof *token);
 }
 
 static bool is_name(const char* text) { return strspn(text, "0123456789abcdef") == NAME && !text[NAME]; }
@@ -294,8 +290,6 @@ static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
 	char name[NAME + 1];
 	bool room;
-	if (!cache->backend->page_save)
-		return;
 	name_start(p, cache, owner, name);
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
 		name_next(name, token + page * PAGE_SLOTS);
@@ -360,8 +354,6 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
 	char name[NAME + 1];
 	const int64_t now = clock_now();
-	if (!cache->backend->page_restore)
-		return;
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	/* what is found in memory has no need of files; the last row has to be computed */
@@ -404,20 +396,9 @@ static bool open_folder(struct prompt_cache* p, struct error* e) {
 	return keep_to_size(p, e);
 }
 
-static bool fill_in(struct prompt_cache* p, const struct prompt_cache_options* o, struct error* e) {
-	p->limit = o->bytes;
-	p->n_owners = o->n_owners;
-	p->path = strdup(o->folder);
-	p->owner = malloc((size_t)o->n_owners * sizeof *p->owner);
-	if (!p->path || !p->owner)
-		return error_set(e, "out of memory");
-	memcpy(p->owner, o->owner, (size_t)o->n_owners * sizeof *p->owner);
-	snprintf(p->model, sizeof p->model, "%s", o->model);
-	return name_program(p->program) ||
-	       error_set(e, "--prompt-cache: the program cannot be read, by which files are told apart");
-}
-
-struct prompt_cache* prompt_cache_open(const struct prompt_cache_options* o, struct error* e) {
+struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
+                                       const char (*owner)[PROMPT_CACHE_NAME], int n_owners,
+                                       struct error* e) {
 	struct prompt_cache* p = calloc(1, sizeof *p);
 	if (!p) {
 		error_set(e, "out of memory");
@@ -426,7 +407,17 @@ struct prompt_cache* prompt_cache_open(const struct prompt_cache_options* o, str
 	p->folder = p->lock_file = -1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->work, NULL);
-	if (fill_in(p, o, e) && open_folder(p, e)) {
+	p->limit = bytes;
+	p->path = strdup(folder);
+	p->owner = malloc((size_t)n_owners * sizeof *p->owner);
+	if (p->owner)
+		memcpy(p->owner, owner, (size_t)n_owners * sizeof *p->owner);
+	snprintf(p->model, sizeof p->model, "%s", model);
+	if (!p->path || !p->owner)
+		error_set(e, "out of memory");
+	else if (!name_program(p->program))
+		error_set(e, "--prompt-cache: the program cannot be read, by which files are told apart");
+	else if (open_folder(p, e)) {
 		p->started = pthread_create(&p->thread, NULL, write_what_waits, p) == 0;
 		if (p->started)
 			return p;

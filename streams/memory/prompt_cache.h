@@ -16,14 +16,6 @@ struct prompt_cache;
 
 enum { PROMPT_CACHE_NAME = 65 };
 
-struct prompt_cache_options {
-	const char* folder; /* made where it is missing, for its user alone */
-	int64_t bytes;      /* of all files at most */
-	const char* model;  /* its fingerprint */
-	int n_owners;
-	const char (*owner)[PROMPT_CACHE_NAME]; /* (n_owners) what names each from one start to the next */
-};
-
 struct prompt_cache_counts {
 	int64_t found, kept, damaged; /* pages that were read, written, and refused */
 	int64_t bytes;                /* of the files there are */
@@ -31,12 +23,14 @@ struct prompt_cache_counts {
 
 /* What names an API key from one start to the next without giving it away: SHA-256 of it, in hex. */
 void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]);
-/* NULL with the error set. What options point to is copied. */
-struct prompt_cache* prompt_cache_open(const struct prompt_cache_options*, struct error*);
+/* folder: made where it is missing, for its user alone; bytes: of all files at most; model: its fingerprint;
+ * owner: (n_owners) what names each from one start to the next. All are copied. NULL with the error set. */
+struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
+                                       const char (*owner)[PROMPT_CACHE_NAME], int n_owners, struct error*);
 /* Writes what waits. NULL is nothing. */
 void prompt_cache_close(struct prompt_cache*);
-/* Makes the cache hold the beginning of these tokens, as far as it, others or files have it. Nothing may be
- * pending. owner: in [0, n_owners). */
+/* Makes the cache, whose backend saves and restores pages, hold the beginning of these tokens, as far as it,
+ * others or files have it. Nothing may be pending. owner: in [0, n_owners). */
 void prompt_cache_bring(struct prompt_cache*, struct cache*, int owner, const int32_t* token, int n);
 /* Takes a copy of the cache's leading pages that no file has, to be written; token (n): what the cache holds.
  */

@@ -1,6 +1,8 @@
-/* The door: which database a path names, and how a call becomes a job that is run here, or here and there. */
+/* The door: which database a path names, and how a call becomes a job that is run here, or here and there.
+ * Figures are sums of what was measured, so that those of two processes add up. */
 #include "streams/memory/store.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,51 @@
 #include "streams/memory/store_internal.h"
 #include "streams/memory/store_outbox.h"
 #include "streams/memory/store_postgres.h"
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static bool take_number(void* user, const struct sql_value* column, struct error* e) {
+	(void)e;
+	*(int64_t*)user = column[0].number;
+	return true;
+}
+
+int64_t sql_number(struct store* s, const char* sql, const char* doing, struct error* e,
+                   const struct sql_value* value, int n) {
+	int64_t number = -1;
+	if (!s->driver->run(s, sql, doing, value, n, take_number, &number, e))
+		return -1;
+	if (number < 0)
+		error_set(e, "%s: nothing found while %s", s->path, doing);
+	return number;
+}
+
+void sql_copy_text(const struct sql_value* v, char* to, size_t size) {
+	snprintf(to, size, "%s", v->kind == SQL_TEXT && v->data ? (const char*)v->data : "");
+}
+
+/* ---- schemas ------------------------------------------------------------------------------ */
+
+bool store_check_schema(const struct store* s, int64_t version, int oldest, struct error* e) {
+	if (version > STORE_SCHEMA)
+		return error_set(e,
+		                 "%s has schema version %lld, newer than this program's %d: use a newer swiftlet "
+		                 "(left as it is)",
+		                 s->path, (long long)version, STORE_SCHEMA);
+	return version == 0 || version >= oldest ||
+	       error_set(e, "%s has schema version %lld, older than any that this program reads (left as it is)",
+	                 s->path, (long long)version);
+}
+
+void store_tell_upgrade(const struct store* s, int64_t version, int figures_since) {
+	if (version > 0 && version < figures_since)
+		fprintf(stderr,
+		        "swiftlet: %s had schema version %lld: its masks are kept, what was measured beside "
+		        "them is measured anew\n",
+		        s->path, (long long)version);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
 
 struct store* store_new(const char* path, struct error* e) {
 	struct store* s = calloc(1, sizeof *s);
@@ -46,13 +93,11 @@ void store_close(struct store* s) {
 	free(s);
 }
 
-const char* store_path(const struct store* s) { return s->outbox ? outbox_path(s->outbox) : s->path; }
+const char* store_path(const struct store* s) { return s->far ? s->far->path : s->path; }
 
 void store_set_patience(struct store* s, int milliseconds) {
-	if (s->outbox)
-		outbox_set_patience(s->outbox, milliseconds);
-	else
-		s->driver->set_patience(s, milliseconds);
+	struct store* waits = s->far ? s->far : s;
+	waits->driver->set_patience(waits, milliseconds);
 }
 
 void store_state(struct store* s, struct store_state* out) {
@@ -62,6 +107,21 @@ void store_state(struct store* s, struct store_state* out) {
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
+
+#define INSERT_FIGURE                                                                                        \
+	"INSERT INTO figure(model, device, task, kind, what, total, samples)"                                    \
+	" VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(model, device, task, kind, what) DO UPDATE SET "
+
+static bool run_figures(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
+	const char* sql = job->anew ? INSERT_FIGURE "total = ?6, samples = ?7"
+	                            : INSERT_FIGURE "total = figure.total + ?6, samples = figure.samples + ?7";
+	bool good = true;
+	for (const struct store_figure* f = job->figure; good && f < job->figure + job->n; f++)
+		good = sql_run(s, sql, "storing figures", e, sql_of_int(model), sql_of_text(job->device),
+		               sql_of_text(job->task), sql_of_int(*job->task ? 0 : job->text_kind),
+		               sql_of_text(f->what), sql_of_real(f->total), sql_of_real(f->samples));
+	return good;
+}
 
 /* The model's row, made when there is none, and locked until the transaction ends: those of one model do not
  * cross. */
@@ -75,9 +135,7 @@ static bool run_for_model(struct store* s, const struct store_job* job, struct e
 	                        sql_of_int(job->model.blocks)));
 	if (row < 0)
 		return false;
-	return job->kind == JOB_ADD   ? run_add(s, job, row, e)
-	       : job->kind == JOB_PUT ? run_put(s, job, row, e)
-	                              : run_figures(s, job, row, e);
+	return job->kind == JOB_FIGURES ? run_figures(s, job, row, e) : run_masks(s, job, row, e);
 }
 
 bool run_job(struct store* s, const struct store_job* job, struct error* e) {
@@ -154,4 +212,33 @@ bool store_put_figures(struct store* s, const struct store_model* model, struct 
 
 void store_name_influence(char what[STORE_WHAT], int sub_layer) {
 	snprintf(what, STORE_WHAT, "influence %d", sub_layer);
+}
+
+struct visiting {
+	void (*visit)(void* user, const struct store_figure*);
+	void* user;
+};
+static bool see_figure(void* user, const struct sql_value* column, struct error* e) {
+	const struct visiting* v = user;
+	struct store_figure f = {.total = column[1].real, .samples = column[2].real};
+	(void)e;
+	sql_copy_text(&column[0], f.what, sizeof f.what);
+	if (f.total >= 0 && f.samples > 0 && isfinite(f.total) && isfinite(f.samples))
+		v->visit(v->user, &f); /* one damaged row is not worth the others */
+	return true;
+}
+
+bool store_each_figure(struct store* s, const struct store_model* model, struct store_place at,
+                       void (*visit)(void*, const struct store_figure*), void* user, struct error* e) {
+	pthread_mutex_lock(&s->lock);
+	const bool good =
+	    s->driver->run(s,
+	                   "SELECT what, total, samples FROM figure JOIN model ON model.id = figure.model"
+	                   " WHERE fingerprint = ?1 AND device = ?2 AND task = ?3 AND kind = ?4 ORDER BY what",
+	                   "reading figures",
+	                   sql_with(sql_of_text(model->fingerprint), sql_of_text(at.device), sql_of_text(at.task),
+	                            sql_of_int(*at.task ? 0 : at.kind)),
+	                   see_figure, &(struct visiting){visit, user}, e);
+	pthread_mutex_unlock(&s->lock);
+	return good;
 }

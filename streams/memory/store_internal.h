@@ -18,18 +18,14 @@ struct store {
 	struct sqlite3* sqlite;
 	struct postgres* postgres;
 	char* path;            /* for messages: without a password */
-	struct outbox* outbox; /* NULL: this is the store; else a copy in memory of one that others share */
+	struct outbox* outbox; /* NULL: this is the store; else a copy in memory of one that others share, */
+	struct store* far;     /* which is this one */
 };
 
 /* ---- statements --------------------------------------------------------------------------- */
 
 /* A statement is SQL that both databases understand, with parameters ?1, ?2, …; `doing` is what a message
  * says was being done. What returns bool returns false with the error set. */
-struct sql_query { /* a driver's own follows it */
-	struct store* store;
-	const char* doing;
-};
-
 struct sql_value { /* of a parameter, or of a column: its number and real are each other's, where it has one
 	                */
 	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
@@ -38,8 +34,10 @@ struct sql_value { /* of a parameter, or of a column: its number and real are ea
 	const void* data; /* NULL is NULL */
 	size_t size;      /* of a blob */
 };
+enum { SQL_MOST = 32 /* parameters, and columns, of a statement */ };
 
-enum sql_step { SQL_FAILED, SQL_ROW, SQL_DONE };
+/* What is done with a row, whose values live as long; false: no more of them. */
+typedef bool sql_visit(void* user, const struct sql_value* column, struct error*);
 
 struct sql_driver {
 	void (*close)(struct store*);
@@ -48,11 +46,9 @@ struct sql_driver {
 	/* A transaction that writes; end rolls back when what came before had failed (`good` false). */
 	bool (*begin)(struct store*, const char* doing, struct error*);
 	bool (*end)(struct store*, bool good, const char* doing, struct error*);
-	struct sql_query* (*prepare)(struct store*, const char* sql, const char* doing, struct error*); /* NULL */
-	void (*bind)(struct sql_query*, int index, const struct sql_value*); /* what lives until the first step */
-	enum sql_step (*step)(struct sql_query*, struct error*);
-	struct sql_value (*column)(struct sql_query*, int column); /* its data live until the next step */
-	void (*finish)(struct sql_query*);
+	/* visit may be NULL. False where it said so, too. */
+	bool (*run)(struct store*, const char* sql, const char* doing, const struct sql_value*, int n,
+	            sql_visit* visit, void* user, struct error*);
 };
 
 static inline struct sql_value sql_of_int(int64_t v) {
@@ -67,25 +63,21 @@ static inline struct sql_value sql_of_text(const char* v) {
 static inline struct sql_value sql_of_blob(const void* v, size_t size) {
 	return (struct sql_value){.kind = SQL_BLOB, .data = v, .size = size};
 }
-/* Parameters from ?1 on, and how many they are: the last arguments of the calls below. */
+/* Parameters from ?1 on, and how many they are. */
 #define sql_with(...)                                                                                        \
 	(const struct sql_value[]){__VA_ARGS__},                                                                 \
 	    (int)(sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value))
-
-/* NULL with the error set. Stepped row by row, and finished (NULL is nothing). */
-struct sql_query* sql_open(struct store*, const char* sql, const char* doing, struct error*,
-                           const struct sql_value*, int n);
-enum sql_step sql_step(struct sql_query*, struct error*);
-int64_t sql_int(struct sql_query*, int column);
-double sql_real(struct sql_query*, int column);
-void sql_copy_text(struct sql_query*, int column, char* to, size_t size);
-void sql_finish(struct sql_query*);
-/* All of a statement that gives no rows. */
-bool sql_run(struct store*, const char* sql, const char* doing, struct error*, const struct sql_value*,
-             int n);
-/* The first column of the first row as a number; -1 with the error set. */
+/* All of a statement that gives no rows; with the parameters. */
+#define sql_run(store, sql, doing, error, ...)                                                               \
+	(store)->driver->run(store, sql, doing, sql_with(__VA_ARGS__), NULL, NULL, error)
+/* The first column of the last row as a number; -1 with the error set. */
 int64_t sql_number(struct store*, const char* sql, const char* doing, struct error*, const struct sql_value*,
                    int n);
+void sql_copy_text(const struct sql_value*, char* to, size_t size);
+
+/* The sums of a struct bank_record, in its order. */
+#define RECORD_COLUMNS                                                                                       \
+	"matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held"
 
 /* The tables, where they are not there yet: both databases read this. `own` is the type of a row's own
  * number.
@@ -133,10 +125,8 @@ struct store_job {
 
 /* With the store's lock held; a transaction. */
 bool run_job(struct store*, const struct store_job*, struct error*);
-/* Parts of it; model: the row's number. */
-bool run_add(struct store*, const struct store_job*, int64_t model, struct error*);
-bool run_put(struct store*, const struct store_job*, int64_t model, struct error*);
-bool run_figures(struct store*, const struct store_job*, int64_t model, struct error*);
+/* store_masks.c: parts of it; model: the row's number. */
+bool run_masks(struct store*, const struct store_job*, int64_t model, struct error*);
 bool run_delete(struct store*, const struct store_job*, struct error*);
 bool run_trim(struct store*, const struct store_job*, struct error*);
 

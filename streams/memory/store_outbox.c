@@ -21,12 +21,10 @@ struct waiting { /* a write with arrays of its own */
 };
 
 struct outbox {
-	struct store *near, *far;
+	struct store *near, *far; /* far: near's */
 	pthread_t thread;
 	bool running;
 	int wake; /* an eventfd */
-	char writer[40];
-	int64_t number; /* of the first write in the queue */
 	/* the thread's: */
 	bool stale;     /* others have written since `near` was filled */
 	int64_t filled; /* when it was; of many replicas' writes not each is worth a reading */
@@ -80,7 +78,7 @@ static void pop(struct outbox* o) { /* with the lock held */
 	free(w->data);
 	o->first = (o->first + 1) % JOBS;
 	o->n--;
-	o->number++;
+	o->far->postgres->number++;
 }
 
 /* ---- the database ------------------------------------------------------------------------- */
@@ -104,9 +102,10 @@ static bool send_first(struct outbox* o) {
 	pthread_mutex_lock(&o->lock);
 	const struct store_job job = o->queue[o->first].job; /* nobody else takes it out */
 	pthread_mutex_unlock(&o->lock);
-	postgres_stamp(o->far, o->writer, o->number);
-	bool done = run_job(o->far, &job, &e) || postgres_has_it(o->far);
-	if (!done && postgres_blames_data(o->far)) {
+	struct postgres* p = o->far->postgres;
+	p->has_it = p->blames_data = false;
+	bool done = run_job(o->far, &job, &e) || p->has_it;
+	if (!done && p->blames_data) {
 		fprintf(stderr, "swiftlet: a write is left out: %s\n", e.message);
 		done = true;
 	}
@@ -130,31 +129,32 @@ static const struct table {
 } tables[] = {
     {"model", "id, fingerprint, name, blocks", "?1, ?2, ?3, ?4"},
     {"mask",
-     "id, model, task, kind, skipped, skip_ratio, settled, signature, signature_prompts, matches, rows,"
-     " accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held, created, updated",
+     "id, model, task, kind, skipped, skip_ratio, settled, signature, signature_prompts, " RECORD_COLUMNS
+     ", created, updated",
      "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22"},
     {"figure", "model, device, task, kind, what, total, samples", "?1, ?2, ?3, ?4, ?5, ?6, ?7"},
 };
 
+struct copying {
+	struct store* to;
+	char sql[768];
+	const char* doing;
+	int columns;
+};
+static bool copy_row(void* user, const struct sql_value* column, struct error* e) {
+	const struct copying* c = user;
+	return c->to->driver->run(c->to, c->sql, c->doing, column, c->columns, NULL, NULL, e);
+}
+
 static bool copy_table(struct store* to, struct store* from, const struct table* t, const char* doing,
                        struct error* e) {
-	char read[512], write[768];
-	int columns = 1;
+	char read[512];
+	struct copying c = {.to = to, .doing = doing, .columns = 1};
 	for (const char* at = t->columns; *at; at++)
-		columns += *at == ',';
+		c.columns += *at == ',';
 	snprintf(read, sizeof read, "SELECT %s FROM %s", t->columns, t->name);
-	snprintf(write, sizeof write, "INSERT INTO %s(%s) VALUES(%s)", t->name, t->columns, t->parameters);
-	struct sql_query* in = sql_open(from, read, doing, e, NULL, 0);
-	bool good = in != NULL;
-	enum sql_step step = SQL_FAILED;
-	while (good && (step = sql_step(in, e)) == SQL_ROW) {
-		struct sql_value value[32];
-		for (int i = 0; i < columns; i++)
-			value[i] = from->driver->column(in, i);
-		good = sql_run(to, write, doing, e, value, columns);
-	}
-	sql_finish(in);
-	return good && step == SQL_DONE;
+	snprintf(c.sql, sizeof c.sql, "INSERT INTO %s(%s) VALUES(%s)", t->name, t->columns, t->parameters);
+	return from->driver->run(from, read, doing, NULL, 0, copy_row, &c, e);
 }
 
 /* Fills an empty store in memory with all that another holds. */
@@ -196,7 +196,7 @@ static bool fill(struct outbox* o) {
 	const bool begun = fresh && o->far->driver->execute(
 	                                o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
 	bool good = begun && copy_store(fresh, o->far, doing, &e);
-	if (begun && postgres_connected(o->far)) {
+	if (begun && o->far->postgres->connection) {
 		struct error unsaid;
 		good = o->far->driver->execute(o->far, "COMMIT", doing, &unsaid) && good;
 	}
@@ -223,7 +223,7 @@ static struct now look(struct outbox* o) {
 /* Does what is to be done. False: something failed, and is tried again after a pause. */
 static bool work(struct outbox* o) {
 	struct error e = {""};
-	const bool fresh = !postgres_connected(o->far);
+	const bool fresh = !o->far->postgres->connection;
 	if (!postgres_connect(o->far, &e)) {
 		note(o, true, e.message);
 		return false;
@@ -252,7 +252,7 @@ static void* run(void* user) {
 		if (is.stopping && (is.n == 0 || is.late))
 			return NULL;
 		if (good && is.n == 0)
-			o->stale |= postgres_news(o->far, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
+			o->stale |= postgres_news(o->far->postgres, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
 		else if (!good)
 			rest(o, pause);
 		pause = good || is.stopping ? FIRST_PAUSE : pause * 2 > LONGEST_PAUSE ? LONGEST_PAUSE : pause * 2;
@@ -263,20 +263,23 @@ static void* run(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-static void name_writer(struct outbox* o) {
+/* Whose writes these are, which are numbered as they are told. */
+static void name_writer(struct postgres* p) {
 	unsigned char random[16] = {0};
 	(void)!getrandom(random, sizeof random, 0);
 	for (int i = 0; i < 16; i++)
-		sprintf(o->writer + 2 * i, "%02x", random[i]);
+		sprintf(p->writer + 2 * i, "%02x", random[i]);
+	p->number = 1;
 }
 
 static bool open_far(struct outbox* o, const char* path, struct error* e) {
-	o->far = postgres_prepare(path, STORE_WRITE, e);
+	o->far = o->near->far = postgres_prepare(path, STORE_WRITE, e);
 	if (!o->far)
 		return false;
-	postgres_listen(o->far);
+	name_writer(o->far->postgres);
+	o->far->postgres->listens = true;
 	if (!postgres_connect(o->far, e)) {
-		if (postgres_unfit(o->far))
+		if (o->far->postgres->unfit)
 			return false;
 		note(o, true, e->message);
 		return true;
@@ -292,10 +295,8 @@ struct outbox* outbox_open(struct store* near, const char* path, struct error* e
 		return NULL;
 	}
 	o->near = near;
-	o->number = 1;
 	o->state.shared = true;
 	pthread_mutex_init(&o->lock, NULL);
-	name_writer(o);
 	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	bool good = open_far(o, path, e);
 	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run, o) != 0))
@@ -327,10 +328,6 @@ void outbox_close(struct outbox* o) {
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }
-
-void outbox_set_patience(struct outbox* o, int milliseconds) { store_set_patience(o->far, milliseconds); }
-
-const char* outbox_path(const struct outbox* o) { return o->far->path; }
 
 void outbox_state(struct outbox* o, struct store_state* out) {
 	pthread_mutex_lock(&o->lock);

@@ -11,13 +11,11 @@
 
 #include "streams/memory/store_internal.h"
 
-/* A database that cannot be reached is waited for; one that is not to be used, or a path that is no address,
- * is an error. */
+/* near->far becomes the database. One that cannot be reached is waited for; one that is not to be used, or a
+ * path that is no address, is an error. */
 struct outbox* outbox_open(struct store* near, const char* path, struct error*);
 /* Waits up to 10 s until all is stored, and says on standard error what is not. NULL is nothing. */
 void outbox_close(struct outbox*);
-void outbox_set_patience(struct outbox*, int milliseconds);
-const char* outbox_path(const struct outbox*);
 void outbox_state(struct outbox*, struct store_state*);
 /* Copies a write to the queue. With near's lock held. */
 bool outbox_put(struct outbox*, const struct store_job*, struct error*);

@@ -1,14 +1,26 @@
-/* The connection: made, lost, waited for; and what is said when PostgreSQL fails. */
+/* The connection: made, lost, waited for; what is said when PostgreSQL fails; and the driver of the store's
+ * statements, whose values go as text, but for blobs, as results come. */
+#include "streams/memory/store_postgres.h"
+
 #include <arpa/inet.h>
+#include <libpq-fe.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/clock.h"
-#include "streams/memory/store_postgres_internal.h"
+#include "streams/memory/store_internal.h"
 
 enum { PATIENCE = 5000 };
+enum { INT8 = 20, FLOAT8 = 701, TEXT = 25, BYTEA = 17 };
+
+struct postgres_values { /* (n) parameters of a statement */
+	int n;
+	const Oid* type;
+	const char* const* value;
+	const int *length, *format;
+};
 
 bool postgres_is(const char* path) {
 	return strncmp(path, "postgresql://", 13) == 0 || strncmp(path, "postgres://", 11) == 0;
@@ -84,8 +96,9 @@ static bool receive(struct store* s, PGresult** last, const char* doing, int64_t
 	}
 }
 
-PGresult* postgres_exchange(struct store* s, const char* sql, const struct postgres_values* v,
-                            const char* doing, struct error* e) {
+/* The last result of the statements, which the caller clears; NULL with the error set. */
+static PGresult* exchange(struct store* s, const char* sql, const struct postgres_values* v,
+                          const char* doing, struct error* e) {
 	PGconn* c = s->postgres->connection;
 	const int64_t until = milliseconds_now() + s->postgres->patience;
 	PGresult* result = NULL;
@@ -224,7 +237,7 @@ bool postgres_connect(struct store* s, struct error* e) {
 	         "SET search_path = swiftlet; SET client_min_messages = warning; SET statement_timeout = %d;"
 	         "SET synchronous_commit = on; %s",
 	         p->patience, p->listens ? "LISTEN swiftlet" : "");
-	PGresult* result = postgres_exchange(s, sql, NULL, "setting up the connection", e);
+	PGresult* result = exchange(s, sql, NULL, "setting up the connection", e);
 	PQclear(result);
 	if (result && check_schema(s, e))
 		return true;
@@ -232,20 +245,7 @@ bool postgres_connect(struct store* s, struct error* e) {
 	return false;
 }
 
-bool postgres_connected(const struct store* s) { return s->postgres->connection != NULL; }
-bool postgres_unfit(const struct store* s) { return s->postgres->unfit; }
-bool postgres_blames_data(const struct store* s) { return s->postgres->blames_data; }
-void postgres_listen(struct store* s) { s->postgres->listens = true; }
-bool postgres_has_it(const struct store* s) { return s->postgres->has_it; }
-
-void postgres_stamp(struct store* s, const char* writer, int64_t number) {
-	snprintf(s->postgres->writer, sizeof s->postgres->writer, "%s", writer);
-	s->postgres->number = number;
-	s->postgres->has_it = s->postgres->blames_data = false;
-}
-
-bool postgres_news(struct store* s, int wake, int milliseconds) {
-	struct postgres* p = s->postgres;
+bool postgres_news(struct postgres* p, int wake, int milliseconds) {
 	struct pollfd of[2] = {{.fd = wake, .events = POLLIN},
 	                       {.fd = p->connection ? PQsocket(p->connection) : -1, .events = POLLIN}};
 	poll(of, 2, milliseconds);
@@ -260,6 +260,146 @@ bool postgres_news(struct store* s, int wake, int milliseconds) {
 		others |= n->be_pid != PQbackendPID(p->connection);
 	return others;
 }
+
+/* ---- the driver --------------------------------------------------------------------------- */
+
+static void close_connection(struct store* s) {
+	if (!s->postgres)
+		return;
+	PQfinish(s->postgres->connection);
+	free(s->postgres->address);
+	free(s->postgres);
+}
+
+static void set_patience(struct store* s, int milliseconds) { s->postgres->patience = milliseconds; }
+
+static bool execute(struct store* s, const char* sql, const char* doing, struct error* e) {
+	PGresult* result = exchange(s, sql, NULL, doing, e);
+	PQclear(result);
+	return result != NULL;
+}
+
+/* ---- transactions ------------------------------------------------------------------------- */
+
+/* Notes a stamped write with what it writes. False: it is there already, or the statement failed. */
+static bool note_stamp(struct store* s, const char* doing, struct error* e) {
+	struct postgres* p = s->postgres;
+	char sql[320];
+	snprintf(sql, sizeof sql,
+	         "INSERT INTO writer(id, number) VALUES('%s', %lld) ON CONFLICT(id) DO UPDATE SET"
+	         " number = excluded.number, seen = now() WHERE writer.number < excluded.number RETURNING number",
+	         p->writer, (long long)p->number);
+	PGresult* result = exchange(s, sql, NULL, doing, e);
+	p->has_it = result && PQntuples(result) == 0;
+	const bool fresh = result && !p->has_it;
+	PQclear(result);
+	if (p->has_it)
+		error_set(e, "%s: this was stored already", s->path);
+	return fresh;
+}
+
+static bool begin(struct store* s, const char* doing, struct error* e) {
+	struct postgres* p = s->postgres;
+	if (!postgres_connect(s, e) || !execute(s, "BEGIN", doing, e))
+		return false;
+	if (p->mode == STORE_READ) {
+		execute(s, "ROLLBACK", doing, e);
+		return error_set(e, "%s is opened for reading", s->path);
+	}
+	p->in_transaction = true;
+	if (p->number == 0 || note_stamp(s, doing, e))
+		return true;
+	const struct error why = *e;
+	s->driver->end(s, false, doing, e);
+	*e = why;
+	return false;
+}
+
+static bool end(struct store* s, bool good, const char* doing, struct error* e) {
+	struct postgres* p = s->postgres;
+	p->in_transaction = false;
+	if (good && execute(s, "NOTIFY swiftlet; COMMIT", doing, e))
+		return true;
+	struct error unsaid;
+	if (p->connection)
+		execute(s, "ROLLBACK", doing, &unsaid);
+	return false;
+}
+
+/* ---- statements --------------------------------------------------------------------------- */
+
+static struct sql_value column(const PGresult* result, int row, int i) {
+	struct sql_value v = {.kind = SQL_TEXT};
+	if (PQgetisnull(result, row, i))
+		return v;
+	const char* text = PQgetvalue(result, row, i);
+	const Oid type = PQftype(result, i);
+	if (type == BYTEA) {
+		v.kind = SQL_BLOB;
+		v.data = PQunescapeBytea((const unsigned char*)text, &v.size);
+		return v;
+	}
+	v.kind = type == INT8 ? SQL_INT : type == FLOAT8 ? SQL_REAL : SQL_TEXT;
+	v.number = strtoll(text, NULL, 10);
+	v.real = strtod(text, NULL);
+	v.data = text;
+	return v;
+}
+
+static bool visit_rows(const PGresult* result, sql_visit* visit, void* user, struct error* e) {
+	bool good = true;
+	const int n = PQnfields(result) < SQL_MOST ? PQnfields(result) : SQL_MOST;
+	for (int row = 0; good && row < PQntuples(result); row++) {
+		struct sql_value value[SQL_MOST];
+		for (int i = 0; i < n; i++)
+			value[i] = column(result, row, i);
+		good = visit(user, value, e);
+		for (int i = 0; i < n; i++)
+			if (value[i].kind == SQL_BLOB)
+				PQfreemem((void*)(uintptr_t)value[i].data);
+	}
+	return good;
+}
+
+static bool run(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
+                sql_visit* visit, void* user, struct error* e) {
+	static const Oid types[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT, [SQL_BLOB] = BYTEA};
+	char number[SQL_MOST][32];
+	const char* text[SQL_MOST];
+	Oid type[SQL_MOST];
+	int length[SQL_MOST], format[SQL_MOST];
+	if (!s->postgres->in_transaction && !postgres_connect(s, e))
+		return false;
+	for (int i = 0; i < n; i++) {
+		const bool counts = value[i].kind == SQL_INT;
+		if (counts)
+			snprintf(number[i], sizeof number[i], "%lld", (long long)value[i].number);
+		else if (value[i].kind == SQL_REAL)
+			snprintf(number[i], sizeof number[i], "%.17g", value[i].real);
+		type[i] = types[value[i].kind];
+		text[i] = counts || value[i].kind == SQL_REAL ? number[i] : value[i].data;
+		length[i] = (int)value[i].size;
+		format[i] = value[i].kind == SQL_BLOB;
+	}
+	char* dollars = strdup(sql);
+	if (!dollars)
+		return error_set(e, "out of memory");
+	for (char* at = dollars; (at = strchr(at, '?')); at++)
+		*at = '$';
+	PGresult* result =
+	    exchange(s, dollars, &(struct postgres_values){n, type, text, length, format}, doing, e);
+	const bool good = result && (!visit || visit_rows(result, visit, user, e));
+	PQclear(result);
+	free(dollars);
+	return good;
+}
+
+static const struct sql_driver postgres_driver = {.close = close_connection,
+                                                  .set_patience = set_patience,
+                                                  .execute = execute,
+                                                  .begin = begin,
+                                                  .end = end,
+                                                  .run = run};
 
 /* ---- opening ------------------------------------------------------------------------------ */
 

@@ -6,7 +6,24 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_H
 
+#include <stdatomic.h>
+
 #include "streams/memory/store.h"
+
+struct postgres {
+	struct pg_conn* connection; /* NULL: none */
+	char* address;
+	const char* tls; /* the sslmode that it gets in place of its own; NULL: none */
+	enum store_mode mode;
+	_Atomic int patience; /* milliseconds; an outbox's owner sets it while the thread works */
+	bool in_transaction;  /* as the caller sees it; the connection may be lost meanwhile */
+	bool unfit;   /* the database was reached and is not one to be used: another program's, or newer */
+	bool listens; /* from the next connection on others' writes are heard of */
+	char writer[40];
+	int64_t number;   /* the next transactions are this write of the writer's; 0: not stamped */
+	bool has_it;      /* the last one was not begun: its write is there already */
+	bool blames_data; /* a statement has failed for what it held, not for the database's state */
+};
 
 bool postgres_is(const char* path); /* "postgresql://…" or "postgres://…" */
 struct store* postgres_open(const char* path, enum store_mode, struct error*);
@@ -14,18 +31,7 @@ struct store* postgres_open(const char* path, enum store_mode, struct error*);
 struct store* postgres_prepare(const char* path, enum store_mode, struct error*);
 /* Does nothing where there is a connection. */
 bool postgres_connect(struct store*, struct error*);
-bool postgres_connected(const struct store*);
-/* The database was reached and is not one to be used: of another program, or of a newer version. */
-bool postgres_unfit(const struct store*);
-/* Since the last stamp a statement has failed for what it held, not for the database's state. */
-bool postgres_blames_data(const struct store*);
-/* From the next connection on, others' writes are heard of. */
-void postgres_listen(struct store*);
 /* Waits for news, or until `wake` can be read: true when others have written since the last time. */
-bool postgres_news(struct store*, int wake, int milliseconds);
-/* The next transactions are write `number` of this writer; 0: not stamped. */
-void postgres_stamp(struct store*, const char* writer, int64_t number);
-/* The last transaction was not begun: its write is there already. */
-bool postgres_has_it(const struct store*);
+bool postgres_news(struct postgres*, int wake, int milliseconds);
 
 #endif

@@ -25,11 +25,6 @@ struct outbox* outbox_open(struct store* near, const char* path, struct error* e
 	return refuse(e);
 }
 void outbox_close(struct outbox* o) { (void)o; }
-void outbox_set_patience(struct outbox* o, int milliseconds) { (void)o, (void)milliseconds; }
-const char* outbox_path(const struct outbox* o) {
-	(void)o;
-	return "";
-}
 void outbox_state(struct outbox* o, struct store_state* out) { (void)o, (void)out; }
 bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) {
 	(void)o, (void)job;

@@ -43,13 +43,6 @@ static bool fail(const struct store* s, const char* doing, struct error* e) {
 
 /* ---- the driver --------------------------------------------------------------------------- */
 
-struct query {
-	struct sql_query base;
-	sqlite3_stmt* statement;
-};
-
-static sqlite3_stmt* of(struct sql_query* q) { return ((struct query*)q)->statement; }
-
 static void close_file(struct store* s) { sqlite3_close(s->sqlite); }
 
 static void set_patience(struct store* s, int milliseconds) { sqlite3_busy_timeout(s->sqlite, milliseconds); }
@@ -71,69 +64,59 @@ static bool end(struct store* s, bool good, const char* doing, struct error* e) 
 	return false;
 }
 
-static struct sql_query* prepare(struct store* s, const char* sql, const char* doing, struct error* e) {
-	struct query* q = calloc(1, sizeof *q);
-	if (!q) {
-		error_set(e, "out of memory");
-		return NULL;
-	}
-	q->base = (struct sql_query){s, doing};
-	if (sqlite3_prepare_v2(s->sqlite, sql, -1, &q->statement, NULL) == SQLITE_OK)
-		return &q->base;
-	fail(s, doing, e);
-	free(q);
-	return NULL;
-}
-
-static void bind(struct sql_query* q, int i, const struct sql_value* v) {
+static void bind(sqlite3_stmt* q, int i, const struct sql_value* v) {
 	switch (v->kind) {
 	case SQL_INT:
-		sqlite3_bind_int64(of(q), i, v->number);
+		sqlite3_bind_int64(q, i, v->number);
 		break;
 	case SQL_REAL:
-		sqlite3_bind_double(of(q), i, v->real);
+		sqlite3_bind_double(q, i, v->real);
 		break;
 	case SQL_TEXT:
-		sqlite3_bind_text(of(q), i, v->data, -1, SQLITE_STATIC);
+		sqlite3_bind_text(q, i, v->data, -1, SQLITE_STATIC);
 		break;
 	case SQL_BLOB:
-		sqlite3_bind_blob(of(q), i, v->data, (int)v->size, SQLITE_STATIC);
+		sqlite3_bind_blob(q, i, v->data, (int)v->size, SQLITE_STATIC);
 	}
 }
 
-static enum sql_step step(struct sql_query* q, struct error* e) {
-	switch (sqlite3_step(of(q))) {
-	case SQLITE_ROW:
-		return SQL_ROW;
-	case SQLITE_DONE:
-		return SQL_DONE;
-	default:
-		fail(q->store, q->doing, e);
-		return SQL_FAILED;
-	}
-}
-
-static struct sql_value column(struct sql_query* q, int i) {
-	sqlite3_stmt* s = of(q);
-	const int type = sqlite3_column_type(s, i);
+static struct sql_value column(sqlite3_stmt* q, int i) {
+	const int type = sqlite3_column_type(q, i);
 	struct sql_value v = {.kind = SQL_TEXT};
 	if (type == SQLITE_TEXT) {
-		v.data = sqlite3_column_text(s, i);
+		v.data = sqlite3_column_text(q, i);
 	} else if (type == SQLITE_BLOB) {
 		v.kind = SQL_BLOB;
-		v.data = sqlite3_column_blob(s, i);
-		v.size = (size_t)sqlite3_column_bytes(s, i);
+		v.data = sqlite3_column_blob(q, i);
+		v.size = (size_t)sqlite3_column_bytes(q, i);
 	} else if (type != SQLITE_NULL) {
 		v.kind = type == SQLITE_INTEGER ? SQL_INT : SQL_REAL;
-		v.number = sqlite3_column_int64(s, i);
-		v.real = sqlite3_column_double(s, i);
+		v.number = sqlite3_column_int64(q, i);
+		v.real = sqlite3_column_double(q, i);
 	}
 	return v;
 }
 
-static void finish(struct sql_query* q) {
-	sqlite3_finalize(of(q));
-	free(q);
+static bool run(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
+                sql_visit* visit, void* user, struct error* e) {
+	sqlite3_stmt* q;
+	errno = 0;
+	if (sqlite3_prepare_v2(s->sqlite, sql, -1, &q, NULL) != SQLITE_OK)
+		return fail(s, doing, e);
+	for (int i = 0; i < n; i++)
+		bind(q, i + 1, &value[i]);
+	bool good = true;
+	int is = SQLITE_DONE;
+	while (good && (is = sqlite3_step(q)) == SQLITE_ROW) {
+		struct sql_value row[SQL_MOST];
+		for (int i = 0; i < sqlite3_column_count(q) && i < SQL_MOST; i++)
+			row[i] = column(q, i);
+		good = !visit || visit(user, row, e);
+	}
+	if (good && is != SQLITE_DONE)
+		good = fail(s, doing, e);
+	sqlite3_finalize(q);
+	return good;
 }
 
 static const struct sql_driver sqlite_driver = {.close = close_file,
@@ -141,11 +124,7 @@ static const struct sql_driver sqlite_driver = {.close = close_file,
                                                 .execute = execute,
                                                 .begin = begin,
                                                 .end = end,
-                                                .prepare = prepare,
-                                                .bind = bind,
-                                                .step = step,
-                                                .column = column,
-                                                .finish = finish};
+                                                .run = run};
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
@@ -191,14 +170,15 @@ static bool check_owner(struct store* s, int64_t* version, struct error* e) {
 	return store_check_schema(s, *version, MASKS_SINCE, e);
 }
 
+static bool take_words(void* user, const struct sql_value* column, struct error* e) {
+	(void)e;
+	sql_copy_text(column, user, 200);
+	return true;
+}
+
 static bool check_whole(struct store* s, struct error* e) {
 	char found[200] = "the check gave nothing";
-	struct sql_query* q = sql_open(s, "PRAGMA quick_check(1)", "checking it", e, NULL, 0);
-	const enum sql_step is = q ? step(q, e) : SQL_FAILED;
-	if (is == SQL_ROW)
-		sql_copy_text(q, 0, found, sizeof found);
-	sql_finish(q);
-	return is != SQL_FAILED &&
+	return run(s, "PRAGMA quick_check(1)", "checking it", NULL, 0, take_words, found, e) &&
 	       (strcmp(found, "ok") == 0 ||
 	        error_set(e, "%s is damaged: %s (left as it is; restore a copy or choose another --store)",
 	                  s->path, found));

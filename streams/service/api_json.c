@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
 #include "streams/json_text.h"
-#include "streams/mask_file.h"
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
@@ -88,49 +86,32 @@ static bool keys_are_single(const cJSON* value, struct api_error* e) {
 
 cJSON* api_parse(const char* body, size_t size, struct api_error* e) {
 	struct error why;
-	if (size == 0) {
+	cJSON* json = NULL;
+	if (size == 0)
 		api_refuse(e, NULL, NULL, "The request has no body; a JSON object is expected.");
-		return NULL;
-	}
-	if (!json_check(body, size, &why)) {
+	else if (!json_check(body, size, &why))
 		api_refuse(e, NULL, "invalid_json", "The body is not valid JSON: %.300s", why.message);
-		return NULL;
-	}
-	if (count_values(body, size) > API_MAX_VALUES) {
+	else if (count_values(body, size) > API_MAX_VALUES)
 		api_refuse(e, NULL, NULL, "The body holds more than %d values.", API_MAX_VALUES);
-		return NULL;
-	}
-	cJSON* json = cJSON_ParseWithLength(body, size);
-	if (!json) {
+	else if (!(json = cJSON_ParseWithLength(body, size)))
 		api_refuse(e, NULL, "invalid_json", "The body could not be parsed.");
-		return NULL;
-	}
-	if (!cJSON_IsObject(json)) {
+	else if (!cJSON_IsObject(json))
 		api_refuse(e, NULL, NULL, "The body is not a JSON object.");
-		cJSON_Delete(json);
-		return NULL;
-	}
-	if (!keys_are_single(json, e)) {
-		cJSON_Delete(json);
-		return NULL;
-	}
-	return json;
+	else if (keys_are_single(json, e))
+		return json;
+	cJSON_Delete(json);
+	return NULL;
 }
 
 /* ---- fields ------------------------------------------------------------------------------- */
 
-const cJSON* api_get(const cJSON* object, const char* name) {
-	const cJSON* value = cJSON_GetObjectItemCaseSensitive(object, name);
-	return cJSON_IsNull(value) ? NULL : value;
-}
-
 const char* api_text(const cJSON* object, const char* name) {
-	return cJSON_GetStringValue(api_get(object, name));
+	return cJSON_GetStringValue(json_field(object, name));
 }
 
 static const cJSON* field(const cJSON* object, const char* name) {
 	const char* dot = strrchr(name, '.');
-	return api_get(object, dot ? dot + 1 : name);
+	return json_field(object, dot ? dot + 1 : name);
 }
 
 bool api_number(const cJSON* object, const char* name, double least, double most, bool whole, double* out,
@@ -214,8 +195,8 @@ int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int
 	return n;
 }
 
-bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
-                struct api_error* e) {
+static bool read_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
+                        struct api_error* e) {
 	const cJSON* list = field(object, name);
 	if (!list)
 		return true;
@@ -242,9 +223,9 @@ bool api_only(const cJSON* object, const char* known, struct api_error* e) {
 	return true;
 }
 
-/* ---- writing ------------------------------------------------------------------------------ */
+/* ---- masks -------------------------------------------------------------------------------- */
 
-bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
+static bool read_stored(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
 	const cJSON* stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
 	struct mask set = {.word = {0}};
 	bool head = false;
@@ -252,8 +233,8 @@ bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_er
 		return true;
 	if (!cJSON_IsObject(stored))
 		return api_refuse(e, "stored", "invalid_type", "'stored' must be an object.");
-	if (!api_only(stored, "attention mlp head", e) || !api_blocks(stored, "attention", 0, blocks, &set, e) ||
-	    !api_blocks(stored, "mlp", 1, blocks, &set, e) || !api_flag(stored, "head", &head, e))
+	if (!api_only(stored, "attention mlp head", e) || !read_blocks(stored, "attention", 0, blocks, &set, e) ||
+	    !read_blocks(stored, "mlp", 1, blocks, &set, e) || !api_flag(stored, "head", &head, e))
 		return false;
 	for (int i = 0; i < MASK_WORDS; i++) {
 		if (set.word[i] & out->word[i])
@@ -264,15 +245,14 @@ bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_er
 	return true;
 }
 
-void api_print_mask(struct text* out, const struct mask* m, int blocks) {
-	for (int kind = 0; kind < 2; kind++) {
-		const char* separator = "";
-		text_json(out, kind ? ", 'mlp': [" : "'attention': [");
-		for (int b = 0; b < blocks; b++)
-			if (mask_has(m, 2 * b + kind)) {
-				text_json(out, "%s%d", separator, b);
-				separator = ", ";
-			}
-		text_put(out, "]");
-	}
+bool api_mask(const cJSON* object, int blocks, bool stored, struct mask* out, struct api_error* e) {
+	memset(out, 0, sizeof *out);
+	if (!read_blocks(object, "attention", 0, blocks, out, e) ||
+	    !read_blocks(object, "mlp", 1, blocks, out, e) || (stored && !read_stored(object, blocks, out, e)))
+		return false;
+	for (int kind = 0; kind < 2; kind++)
+		if (mask_has(out, kind) || mask_has(out, 2 * (blocks - 1) + kind))
+			return api_refuse(e, kind ? "mlp" : "attention", "invalid_value",
+			                  "The first and the last block are never skipped.");
+	return true;
 }

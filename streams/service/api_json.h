@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "core/files/json.h"
 #include "kernels/backend.h"
 #include "streams/text.h"
 
@@ -23,15 +24,11 @@ struct api_error {
 };
 
 /* Fills a 400 that names the field; param and code may be NULL. Returns false. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 4, 5)))
-#endif
-bool api_refuse(struct api_error*, const char* param, const char* code, const char* format, ...);
+bool api_refuse(struct api_error*, const char* param, const char* code, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Any other status; type and code may be NULL. Returns false. */
-#if defined(__GNUC__)
-__attribute__((format(printf, 5, 6)))
-#endif
-bool api_fail(struct api_error*, int status, const char* type, const char* code, const char* format, ...);
+bool api_fail(struct api_error*, int status, const char* type, const char* code, const char* format, ...)
+    __attribute__((format(printf, 5, 6)));
 bool api_no_memory(struct api_error*); /* false, with a 500 */
 /* The body of the answer, malloc'd; NULL on no memory. */
 char* api_error_text(const struct api_error*);
@@ -39,8 +36,7 @@ char* api_error_text(const struct api_error*);
 /* The body as an object without duplicated keys; free with cJSON_Delete. NULL with a 400. */
 cJSON* api_parse(const char* body, size_t size, struct api_error*);
 
-/* A member, NULL for null and where there is none; a string's text, NULL for what is none. */
-const cJSON* api_get(const cJSON* object, const char* name);
+/* A member's text, NULL for what is no string. */
 const char* api_text(const cJSON* object, const char* name);
 /* object.name as a number in [least, most] (whole where `whole`); `name` may be a path for messages, of
  * which the last part is the key. False with a 400 on another type, out of range or not whole. Absent or
@@ -59,17 +55,11 @@ char* api_texts(const cJSON* content, const char* field, const char* name, const
 /* A list's numbers, at most `most`, whole and from 0 to vocab - 1, into out; their number, or -1 with a 400.
  */
 int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int most, struct api_error*);
-/* An array of blocks into the attention (kind 0) or MLP (1) half of a mask. */
-bool api_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
-                struct api_error*);
+/* The members "attention" and "mlp", arrays of blocks, neither the first nor the last, as a mask; and with
+ * `stored` what drafts keep as stored: the optional member "stored" {"attention", "mlp", "head"}. */
+bool api_mask(const cJSON* object, int blocks, bool stored, struct mask* out, struct api_error*);
 /* False with a 400 that names the first member of the object which is none of `known`, words with a blank
  * between. */
 bool api_only(const cJSON* object, const char* known, struct api_error*);
-
-/* What a mask, read so far, keeps as stored: the optional member "stored" {"attention", "mlp", "head"}. */
-bool api_stored(const cJSON* object, int blocks, struct mask* out, struct api_error*);
-
-/* "attention": […], "mlp": […] */
-void api_print_mask(struct text*, const struct mask*, int blocks);
 
 #endif

@@ -5,37 +5,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
-
-/* Takes the value over. */
-static void add(struct translation* t, cJSON* object, const char* name, cJSON* value) {
+void translate_add(struct translation* t, cJSON* object, const char* name, cJSON* value) {
 	if (!value || !cJSON_AddItemToObject(object, name, value)) {
 		cJSON_Delete(value);
 		t->failed = true;
 	}
 }
 
-static void append(struct translation* t, cJSON* list, cJSON* value) {
-	if (!value || !cJSON_AddItemToArray(list, value)) {
-		cJSON_Delete(value);
-		t->failed = true;
-	}
+cJSON* translate_object(struct translation* t, cJSON* object, const char* name) {
+	cJSON* added = cJSON_AddObjectToObject(object, name);
+	t->failed |= !added;
+	return added;
+}
+
+static cJSON* append_object(struct translation* t, cJSON* list) {
+	cJSON* object = cJSON_CreateObject();
+	if (object && cJSON_AddItemToArray(list, object))
+		return object;
+	cJSON_Delete(object);
+	t->failed = true;
+	return NULL;
 }
 
 void translate_as(struct translation* t, const char* name, const char* as) {
-	const cJSON* value = api_get(t->from, name);
+	const cJSON* value = json_field(t->from, name);
 	if (value)
-		add(t, t->to, as, cJSON_Duplicate(value, true));
+		translate_add(t, t->to, as, cJSON_Duplicate(value, true));
 }
 
 cJSON* translate_message(struct translation* t, const char* role, const char* text) {
-	cJSON* message = cJSON_CreateObject();
-	append(t, t->messages, message);
-	if (t->failed)
-		return NULL;
-	add(t, message, "role", cJSON_CreateString(role));
-	add(t, message, "content", text ? cJSON_CreateString(text) : cJSON_CreateNull());
-	return t->failed ? NULL : message;
+	cJSON* message = append_object(t, t->messages);
+	translate_add(t, message, "role", cJSON_CreateString(role));
+	translate_add(t, message, "content", text ? cJSON_CreateString(text) : cJSON_CreateNull());
+	return message;
 }
 
 void translate_call(struct translation* t, const char* id, const char* name, const char* arguments) {
@@ -43,47 +45,30 @@ void translate_call(struct translation* t, const char* id, const char* name, con
 	const char* role = api_text(last, "role");
 	if (!role || strcmp(role, "assistant") != 0)
 		last = translate_message(t, "assistant", NULL);
-	cJSON* calls = last ? cJSON_GetObjectItemCaseSensitive(last, "tool_calls") : NULL;
-	if (last && !calls)
-		calls = cJSON_AddArrayToObject(last, "tool_calls");
-	cJSON* call = calls ? cJSON_CreateObject() : NULL;
-	if (!call) {
-		t->failed = true;
-		return;
-	}
-	append(t, calls, call);
-	if (t->failed)
-		return;
-	add(t, call, "id", cJSON_CreateString(id));
-	add(t, call, "type", cJSON_CreateString("function"));
-	cJSON* function = cJSON_AddObjectToObject(call, "function");
-	if (function) {
-		add(t, function, "name", cJSON_CreateString(name));
-		add(t, function, "arguments", cJSON_CreateString(arguments));
-	} else
-		t->failed = true;
+	cJSON* calls = cJSON_GetObjectItemCaseSensitive(last, "tool_calls");
+	cJSON* call = append_object(t, calls ? calls : cJSON_AddArrayToObject(last, "tool_calls"));
+	translate_add(t, call, "id", cJSON_CreateString(id));
+	translate_add(t, call, "type", cJSON_CreateString("function"));
+	cJSON* function = translate_object(t, call, "function");
+	translate_add(t, function, "name", cJSON_CreateString(name));
+	translate_add(t, function, "arguments", cJSON_CreateString(arguments));
 }
 
 static void translate_tool(struct translation* t, cJSON* tools, const cJSON* tool, const char* parameters) {
 	const char* const members[][2] = {
 	    {"name", "name"}, {"description", "description"}, {parameters, "parameters"}, {"strict", "strict"}};
-	cJSON* translated = cJSON_CreateObject();
-	append(t, tools, translated);
-	cJSON* function = t->failed ? NULL : cJSON_AddObjectToObject(translated, "function");
-	if (!function) {
-		t->failed = true;
-		return;
-	}
-	add(t, translated, "type", cJSON_CreateString("function"));
+	cJSON* translated = append_object(t, tools);
+	cJSON* function = translate_object(t, translated, "function");
+	translate_add(t, translated, "type", cJSON_CreateString("function"));
 	for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-		const cJSON* value = api_get(tool, members[i][0]);
+		const cJSON* value = json_field(tool, members[i][0]);
 		if (value)
-			add(t, function, members[i][1], cJSON_Duplicate(value, true));
+			translate_add(t, function, members[i][1], cJSON_Duplicate(value, true));
 	}
 }
 
 bool translate_tools(struct translation* t, const char* kind, const char* otherwise, const char* parameters) {
-	const cJSON *tools = api_get(t->from, "tools"), *tool;
+	const cJSON *tools = json_field(t->from, "tools"), *tool;
 	if (tools && !cJSON_IsArray(tools))
 		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
 	cJSON* list = tools ? cJSON_AddArrayToObject(t->to, "tools") : NULL;
@@ -98,25 +83,20 @@ bool translate_tools(struct translation* t, const char* kind, const char* otherw
 	return true;
 }
 
-char* translate_text(struct translation* t, const cJSON* content, const char* field, const char* types) {
-	return api_texts(content, field, field, types, t->error);
-}
-
 bool translate_result(struct translation* t, const char* id, const cJSON* content, const char* field,
                       const char* types) {
-	char* text = translate_text(t, content, field, types);
+	char* text = api_texts(content, field, field, types, t->error);
 	cJSON* message = text ? translate_message(t, "tool", text) : NULL;
 	if (message)
-		add(t, message, "tool_call_id", cJSON_CreateString(id));
+		translate_add(t, message, "tool_call_id", cJSON_CreateString(id));
 	free(text);
 	return text != NULL;
 }
 
 void translate_choice(struct translation* t, const char* name) {
-	cJSON* choice = cJSON_AddObjectToObject(t->to, "tool_choice");
-	cJSON* function = choice ? cJSON_AddObjectToObject(choice, "function") : NULL;
-	t->failed |= !function || !cJSON_AddStringToObject(choice, "type", "function") ||
-	             !cJSON_AddStringToObject(function, "name", name);
+	cJSON* choice = translate_object(t, t->to, "tool_choice");
+	translate_add(t, choice, "type", cJSON_CreateString("function"));
+	translate_add(t, translate_object(t, choice, "function"), "name", cJSON_CreateString(name));
 }
 
 /* "messages[3].content" is of "messages" too. */
@@ -146,16 +126,16 @@ bool translation_read(const struct translator* how, const char* body, size_t siz
 	if (!t.from)
 		return false;
 	t.to = cJSON_CreateObject();
-	t.messages = cJSON_AddArrayToObject(t.to, "messages");
-	bool good = t.messages ? translate_fields(&t, how) && how->read(&t) : api_no_memory(e);
+	t.messages = how->completion ? NULL : cJSON_AddArrayToObject(t.to, "messages");
+	bool good = translate_fields(&t, how) && how->read(&t);
 	char* text = good && !t.failed ? cJSON_PrintUnformatted(t.to) : NULL;
 	if (good && !text)
 		good = api_no_memory(e);
-	if (good && !api_read_chat(text, strlen(text), vocab, q, e)) {
+	if (good && !(how->completion ? api_read_completion : api_read_chat)(text, strlen(text), vocab, q, e)) {
 		rename_error(e, how->renamed);
 		good = false;
 	}
-	if (good && how->echo && !(q->echoed = how->echo(t.from))) {
+	if (good && how->finish && !how->finish(t.from, q)) {
 		api_request_free(q);
 		good = api_no_memory(e);
 	}

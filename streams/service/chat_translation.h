@@ -1,5 +1,6 @@
-/* Requests of other vendors' chats become OpenAI's: a body in their shape is rewritten, member by member, and
- * read as a chat then, so that there is one reader of fields, one of messages, and one way to an answer. */
+/* Requests of other shapes become OpenAI's chats, or completions: a body is rewritten, member by member, and
+ * read as one of them then, so that there is one reader of fields, one of messages, and one way to an answer.
+ */
 #ifndef SWIFTLET_STREAMS_SERVICE_CHAT_TRANSLATION_H
 #define SWIFTLET_STREAMS_SERVICE_CHAT_TRANSLATION_H
 
@@ -7,7 +8,7 @@
 
 struct translation {
 	cJSON* from;
-	cJSON *to, *messages; /* the chat's body, and in it its messages */
+	cJSON *to, *messages; /* the body, and in a chat's its messages */
 	bool failed;          /* no memory */
 	struct api_error* error;
 };
@@ -17,12 +18,17 @@ struct translator {
 	 * other is refused by its name. */
 	const char *same, *own, *hints;
 	bool (*read)(struct translation*); /* false with a 400 */
-	char* (*echo)(const cJSON* body);  /* what the answer repeats; NULL: nothing */
-	const char* const (*renamed)[2];   /* chat's and the vendor's name of a field, for errors; NULL-ended */
+	/* What the request is told beside it; NULL: nothing. False: no memory. */
+	bool (*finish)(const cJSON* from, struct api_request*);
+	const char* const (*renamed)[2]; /* ours and the vendor's name of a field, for errors; NULL-ended */
+	bool completion;                 /* no chat */
 };
 bool translation_read(const struct translator*, const char* body, size_t size, int vocab, struct api_request*,
                       struct api_error*);
 
+/* A value of an object of the new body, which takes it over; both may be NULL. */
+void translate_add(struct translation*, cJSON* object, const char* name, cJSON* value);
+cJSON* translate_object(struct translation*, cJSON* object, const char* name);
 /* A member that means the same under another name, and is not null. */
 void translate_as(struct translation*, const char* name, const char* as);
 /* A message with a text, which is copied; NULL: without content. The message, for more members. */
@@ -33,10 +39,7 @@ void translate_call(struct translation*, const char* id, const char* name, const
  * members, where it has them. kind: the one type that is supported, otherwise: of a tool that names none.
  * False with a 400. */
 bool translate_tools(struct translation*, const char* kind, const char* otherwise, const char* parameters);
-/* The texts of a list of parts whose types are among `types` (words with a blank between), joined; a string
- * is itself. NULL with a 400 that names the field. free() it. */
-char* translate_text(struct translation*, const cJSON* content, const char* field, const char* types);
-/* What a call gave, as translate_text reads it; false with a 400. */
+/* What a call gave, as api_texts reads it; false with a 400. */
 bool translate_result(struct translation*, const char* id, const cJSON* content, const char* field,
                       const char* types);
 /* The tool that has to be called. */

@@ -2,6 +2,7 @@
 #include "streams/service/events.h"
 
 #include <inttypes.h>
+#include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,9 +17,11 @@ void events_close(struct events* e) {
 }
 
 static void wake_all(struct events* e) {
-	for (int i = 0; i < EVENTS_SUBSCRIBERS; i++)
-		if (e->subscriber[i].wake)
-			e->subscriber[i].wake(e->subscriber[i].user);
+	for (int i = 0; i < EVENTS_WATCHERS; i++)
+		if (e->watcher[i] && e->watcher[i]->asleep) {
+			e->watcher[i]->asleep = false;
+			MHD_resume_connection(e->watcher[i]->connection);
+		}
 }
 
 void events_publish(struct events* e, double seconds, int session, const char* kind, const char* task) {
@@ -53,57 +56,62 @@ void events_beat(struct events* e) {
 	pthread_mutex_unlock(&e->lock);
 }
 
-int events_watched(struct events* e) {
+bool events_watched(struct events* e) {
+	bool any = false;
 	pthread_mutex_lock(&e->lock);
-	const int n = e->subscribers;
+	for (int i = 0; i < EVENTS_WATCHERS; i++)
+		any |= e->watcher[i] != NULL;
 	pthread_mutex_unlock(&e->lock);
-	return n;
+	return any;
 }
 
-int events_subscribe(struct events* e, void (*wake)(void*), void* user, struct events_place* place) {
-	int slot = -1;
-	pthread_mutex_lock(&e->lock);
-	for (int i = 0; i < EVENTS_SUBSCRIBERS && slot < 0; i++)
-		if (!e->subscriber[i].wake)
-			slot = i;
-	if (slot >= 0) {
-		e->subscriber[slot].wake = wake;
-		e->subscriber[slot].user = user;
-		e->subscribers++;
-		/* the present state at once, events from now on */
-		*place = (struct events_place){.event = e->next, .state = e->state_number - 1, .beat = e->beat};
-	}
-	pthread_mutex_unlock(&e->lock);
-	return slot;
+/* From one to another in a watcher's place. */
+static bool replace(struct events* e, const struct watcher* from, struct watcher* to) {
+	int i = 0;
+	while (i < EVENTS_WATCHERS && e->watcher[i] != from)
+		i++;
+	if (i < EVENTS_WATCHERS)
+		e->watcher[i] = to;
+	return i < EVENTS_WATCHERS;
 }
 
-void events_unsubscribe(struct events* e, int slot) {
+bool events_join(struct events* e, struct watcher* w) {
 	pthread_mutex_lock(&e->lock);
-	e->subscriber[slot].wake = NULL;
-	e->subscribers--;
+	w->event = e->next;
+	w->state = e->state_number - 1;
+	w->beat = e->beat;
+	const bool good = replace(e, NULL, w);
+	pthread_mutex_unlock(&e->lock);
+	return good;
+}
+
+void events_leave(struct events* e, const struct watcher* w) {
+	pthread_mutex_lock(&e->lock);
+	replace(e, w, NULL);
 	pthread_mutex_unlock(&e->lock);
 }
 
-void events_read(struct events* e, struct events_place* place, struct text* out, void (*sleep)(void*),
-                 void* user) {
+void events_read(struct events* e, struct watcher* w, struct text* out) {
 	const size_t before = out->size;
 	pthread_mutex_lock(&e->lock);
-	if (place->event < e->next - EVENTS_KEPT)
-		place->event = e->next - EVENTS_KEPT;
-	for (; place->event < e->next; place->event++)
-		text_print(out, "event: happened\nid: %" PRId64 "\ndata: %s\n\n", place->event,
-		           e->event[place->event % EVENTS_KEPT]);
-	if (place->state < e->state_number && e->state.size) {
+	if (w->event < e->next - EVENTS_KEPT)
+		w->event = e->next - EVENTS_KEPT;
+	for (; w->event < e->next; w->event++)
+		text_print(out, "event: happened\nid: %" PRId64 "\ndata: %s\n\n", w->event,
+		           e->event[w->event % EVENTS_KEPT]);
+	if (w->state < e->state_number && e->state.size) {
 		text_put(out, "event: state\ndata: ");
 		text_add(out, e->state.data, e->state.size);
 		text_put(out, "\n\n");
 	}
-	place->state = e->state_number;
-	if (out->size == before && place->beat < e->beat)
+	w->state = e->state_number;
+	if (out->size == before && w->beat < e->beat)
 		text_put(out, ": still here\n\n");
-	place->beat = e->beat;
-	if (out->size == before)
-		sleep(user);
+	w->beat = e->beat;
+	if (out->size == before) { /* with the lock held, so that no wake is lost */
+		w->asleep = true;
+		MHD_suspend_connection(w->connection);
+	}
 	pthread_mutex_unlock(&e->lock);
 }
 

@@ -1,6 +1,6 @@
-/* What happens, for whoever watches: a short memory of events and the latest state, and subscribers who
- * are woken when either is new. The scheduler publishes; connections read at their own pace, and one that
- * is slow misses events rather than holding anybody up. */
+/* What happens, for whoever watches: a short memory of events and the latest state, and watchers
+ * (server_watch.c) who are woken when either is new. The scheduler publishes; connections read at their own
+ * pace, and one that is slow misses events rather than holding anybody up. */
 #ifndef SWIFTLET_STREAMS_SERVICE_EVENTS_H
 #define SWIFTLET_STREAMS_SERVICE_EVENTS_H
 
@@ -9,7 +9,13 @@
 
 #include "streams/text.h"
 
-enum { EVENTS_KEPT = 256, EVENTS_SUBSCRIBERS = 32, EVENTS_TEXT = 400, EVENTS_POINTS = 720, EVENTS_POINT = 5 };
+enum { EVENTS_KEPT = 256, EVENTS_WATCHERS = 32, EVENTS_TEXT = 400, EVENTS_POINTS = 720, EVENTS_POINT = 5 };
+
+struct watcher { /* a connection that reads; under the events' lock */
+	struct MHD_Connection* connection;
+	bool asleep;
+	int64_t event, state, beat; /* how far it has come */
+};
 
 struct events {
 	pthread_mutex_t lock;
@@ -20,15 +26,7 @@ struct events {
 	double point[EVENTS_POINTS][EVENTS_POINT]; /* seconds, matchness, tokens/s, alpha, M */
 	int64_t points;
 	int64_t beat;
-	struct {
-		void (*wake)(void* user); /* NULL: free */
-		void* user;
-	} subscriber[EVENTS_SUBSCRIBERS];
-	int subscribers;
-};
-
-struct events_place { /* how far a reader has come */
-	int64_t event, state, beat;
+	struct watcher* watcher[EVENTS_WATCHERS]; /* NULL: free */
 };
 
 void events_open(struct events*);
@@ -41,15 +39,13 @@ void events_state(struct events*, struct text* state);
 void events_point(struct events*, const double point[EVENTS_POINT]);
 void events_put_point(struct text*, const double point[EVENTS_POINT]);
 void events_beat(struct events*); /* a sign of life: finds out who is gone */
-int events_watched(struct events*);
+bool events_watched(struct events*);
 
-/* wake is called with the lock held, from the publisher's thread. A slot, or -1 when all are taken. */
-int events_subscribe(struct events*, void (*wake)(void* user), void* user, struct events_place*);
-void events_unsubscribe(struct events*, int slot);
-/* Appends what is new since `place`, as server-sent events. When there is nothing, calls `sleep` (with the
- * lock held, so that no wake is lost) and appends nothing. */
-void events_read(struct events*, struct events_place*, struct text* out, void (*sleep)(void* user),
-                 void* user);
+/* A watcher more: the present state at once, events from now on. False where there are too many. */
+bool events_join(struct events*, struct watcher*);
+void events_leave(struct events*, const struct watcher*);
+/* Appends what is new to the watcher, as server-sent events. When there is nothing its connection sleeps. */
+void events_read(struct events*, struct watcher*, struct text* out);
 /* The latest state with two members more: "history", the points, and "events", oldest first. */
 void events_all(struct events*, struct text* out);
 

@@ -1,5 +1,4 @@
 /* From a request to an exchange: its body read, its prompts as tokens, its jobs. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,103 +20,66 @@ static bool check_model(struct call* c, const struct api_request* q) {
 	return false;
 }
 
-/* False with a 400 where the backend cannot do what is asked of logits. */
-static bool check_backend(struct call* c, const struct api_request* q) {
-	const struct {
-		const char* name;
-		bool wanted;
-	} field[] = {{"presence_penalty", fabs(q->presence_penalty) > 0},
-	             {"frequency_penalty", fabs(q->frequency_penalty) > 0},
-	             {"repetition_penalty", fabs(q->repetition_penalty - 1) > 0},
-	             {"logit_bias", q->n_bias > 0},
-	             {"response_format", q->grammar != NULL}};
+static bool check_echo(struct call* c, const struct api_request* q) {
 	const struct backend* backend = c->server->engine->backend;
-	for (size_t i = 0; i < sizeof field / sizeof *field && !backend->has_penalties; i++)
-		if (field[i].wanted)
-			return api_refuse(&c->error, field[i].name, "unsupported_field",
-			                  "'%s' is not supported on the backend %s.", field[i].name, backend->name);
-	if (q->echo && q->logprobs && !backend->prefill_is_exact)
-		return api_refuse(&c->error, "echo", "unsupported_field",
-		                  "'echo' together with 'logprobs' is not supported on the backend %s.",
-		                  backend->name);
-	return true;
+	return !q->echo || !q->logprobs || backend->prefill_is_exact ||
+	       api_refuse(&c->error, "echo", "unsupported_field",
+	                  "'echo' together with 'logprobs' is not supported on the backend %s.", backend->name);
 }
 
 /* An answer that must call a tool begins with a call, which the prompt then ends with. */
-static bool encode_begin(struct call* c, struct exchange* x, struct token_list* prompt) {
+static bool encode_begin(struct call* c, struct exchange* x) {
 	const struct model* m = c->server->model;
 	if (!tool_call_begin(model_chat_template(m, true), x->request.tool_name, &x->begun))
 		return api_refuse(
 		    &c->error, "tool_choice", "unsupported_field",
 		    "The model's chat template says nothing of tool calls: 'tool_choice' can be \"auto\" or "
 		    "\"none\".");
-	struct token_list more = {0};
-	bool good = !x->begun.failed && tokenizer_encode(m->tokenizer, x->begun.data, x->begun.size, 0, &more);
-	for (int i = 0; i < more.n && good; i++)
-		good = token_list_append(prompt, more.id[i]);
-	token_list_free(&more);
-	x->prompt[0] = prompt->id;
-	x->prompt_n[0] = prompt->n;
-	return good || api_no_memory(&c->error);
+	return (!x->begun.failed &&
+	        tokenizer_encode(m->tokenizer, x->begun.data, x->begun.size, 0, &x->prompt[0])) ||
+	       api_no_memory(&c->error);
 }
 
 static bool encode_chat(struct call* c, struct exchange* x) {
 	const struct model* m = c->server->model;
-	struct token_list list = {0};
 	struct error e;
-	if (!chat_parts_encode(&x->request.parts, m, &list, &e)) {
-		token_list_free(&list);
+	if (!chat_parts_encode(&x->request.parts, m, &x->prompt[0], &e))
 		return api_refuse(&c->error, "messages",
 		                  model_chat_template(m, false) ? "chat_template" : "no_chat_template", "%.390s",
 		                  e.message);
-	}
-	x->prompt[0] = list.id;
-	x->prompt_n[0] = list.n;
-	return x->request.tool_choice != TOOLS_REQUIRED || encode_begin(c, x, &list);
+	return x->request.tool_choice != TOOLS_REQUIRED || encode_begin(c, x);
 }
 
 static bool encode_prediction(struct call* c, struct exchange* x) {
 	const struct api_request* q = &x->request;
-	struct token_list list = {0};
-	if (!q->prediction || q->prediction_size == 0)
-		return true;
-	if (!tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size, TOKENIZE_NO_SPECIAL,
-	                      &list)) {
-		token_list_free(&list);
-		return api_no_memory(&c->error);
-	}
-	x->expected = list.id;
-	x->n_expected = list.n;
-	return true;
+	return !q->prediction || q->prediction_size == 0 ||
+	       tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size,
+	                        TOKENIZE_NO_SPECIAL, &x->expected) ||
+	       api_no_memory(&c->error);
 }
 
 static bool encode_text(struct call* c, struct exchange* x, int i) {
-	const struct model* m = c->server->model;
-	struct api_prompt* p = &x->request.prompt[i];
-	if (p->id) { /* given as ids already */
-		x->prompt[i] = p->id;
-		x->prompt_n[i] = p->n;
-		p->id = NULL;
-		return true;
-	}
-	struct token_list list = {0};
-	const int32_t bos = tokenizer_bos(m->tokenizer);
-	const bool good = p->text_size
-	                      ? tokenizer_encode(m->tokenizer, p->text, p->text_size, TOKENIZE_ADD_SPECIAL, &list)
-	                      : bos < 0 || token_list_append(&list, bos);
-	x->prompt[i] = list.id;
-	x->prompt_n[i] = list.n;
+	const struct tokenizer* t = c->server->model->tokenizer;
+	const struct api_prompt* p = &x->request.prompt[i];
+	struct token_list* list = &x->prompt[i];
+	const int32_t bos = tokenizer_bos(t);
+	bool good = true;
+	for (int k = 0; k < p->n && good; k++) /* given as ids already */
+		good = token_list_append(list, p->id[k]);
+	if (!p->id && p->text_size)
+		good = tokenizer_encode(t, p->text, p->text_size, TOKENIZE_ADD_SPECIAL, list);
+	else if (!p->id && bos >= 0)
+		good = token_list_append(list, bos);
 	if (!good)
 		return api_no_memory(&c->error);
-	return list.n > 0 || api_refuse(&c->error, "prompt", "invalid_value",
-	                                "'prompt' is empty and the model has no token to begin with.");
+	return list->n > 0 || api_refuse(&c->error, "prompt", "invalid_value",
+	                                 "'prompt' is empty and the model has no token to begin with.");
 }
 
 static bool encode_prompts(struct call* c, struct exchange* x) {
 	x->n_prompts = x->request.chat ? 1 : x->request.n_prompts;
 	x->prompt = calloc((size_t)x->n_prompts, sizeof *x->prompt);
-	x->prompt_n = calloc((size_t)x->n_prompts, sizeof *x->prompt_n);
-	if (!x->prompt || !x->prompt_n) {
+	if (!x->prompt) {
 		x->n_prompts = 0;
 		return api_no_memory(&c->error);
 	}
@@ -125,7 +87,7 @@ static bool encode_prompts(struct call* c, struct exchange* x) {
 	for (int i = 0; i < x->n_prompts && good; i++)
 		good = x->request.chat ? encode_chat(c, x) : encode_text(c, x, i);
 	for (int i = 0; i < x->n_prompts && good; i++) {
-		const int context = c->server->context, n = x->prompt_n[i], more = x->request.max_tokens;
+		const int context = c->server->context, n = x->prompt[i].n, more = x->request.ask.max_tokens;
 		if (n >= context || (more > 0 && more > context - n))
 			good = api_refuse(&c->error, x->request.chat ? "messages" : "prompt", "context_length_exceeded",
 			                  "This model's context holds %d tokens; the prompt has %d and %d more were "
@@ -139,22 +101,14 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	const struct api_request* q = &x->request;
 	const int prompt = c->index / q->n;
 	struct swiftlet_request* r = &c->job.request;
-	swiftlet_request_default(r, &x->server->option.session);
-	r->prompt = x->prompt[prompt];
-	r->n_prompt = x->prompt_n[prompt];
-	r->max_tokens = q->max_tokens > 0 ? q->max_tokens : x->server->context - r->n_prompt;
+	*r = q->ask;
+	r->prompt = x->prompt[prompt].id;
+	r->n_prompt = x->prompt[prompt].n;
+	if (r->max_tokens == 0)
+		r->max_tokens = x->server->context - r->n_prompt;
 	r->stop = (const char* const*)q->stop;
 	r->n_stop = q->n_stop;
-	r->ignore_eos = q->ignore_eos;
 	r->end_token = q->end_token;
-	r->n_end_tokens = q->n_end_tokens;
-	r->temperature = q->temperature;
-	r->top_p = q->top_p;
-	r->min_p = q->min_p;
-	r->top_k = q->top_k;
-	r->presence_penalty = q->presence_penalty;
-	r->frequency_penalty = q->frequency_penalty;
-	r->repetition_penalty = q->repetition_penalty;
 	r->bias = q->bias;
 	r->n_bias = q->n_bias;
 	r->seed = seed;
@@ -162,8 +116,8 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
 	r->prompt_logprobs = q->echo && q->logprobs;
 	r->task = q->task;
-	r->expected = x->expected;
-	r->n_expected = x->n_expected;
+	r->expected = x->expected.id;
+	r->n_expected = x->expected.n;
 	r->grammar = q->grammar;
 	c->job.calls = &exchange_calls;
 	c->job.user = c;
@@ -173,26 +127,22 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 static bool echo_prompt(struct exchange* x, struct choice* c) {
 	const int i = c->index / x->request.n;
 	const struct api_prompt* p = &x->request.prompt[i];
-	const struct reply_head head = exchange_head(x);
-	struct reply_choice echo = {.index = c->index, .text = p->text, .size = p->text_size};
-	char* decoded = NULL;
-	if (!p->text) {
-		decoded = tokenizer_decode(x->server->model->tokenizer, x->prompt[i], x->prompt_n[i], false, true,
-		                           &echo.size);
-		if (!decoded)
-			return false;
-		echo.text = decoded;
-	}
-	if (x->request.stream)
-		x->voice->part(&x->out, &head, &echo, NULL);
-	else
-		text_add(&c->reader.content, echo.text, echo.size);
-	size_t pieces = 0; /* the first one's space may not be the text's */
-	for (int k = 0; k < x->prompt_n[i]; k++)
-		pieces += tokenizer_piece(x->server->model->tokenizer, x->prompt[i][k], false, NULL, 0);
-	c->echoed = echo.size;
-	c->unseen = pieces > echo.size ? pieces - echo.size : 0;
+	const struct tokenizer* t = x->server->model->tokenizer;
+	size_t size = p->text_size;
+	char* decoded = p->text ? NULL : tokenizer_decode(t, x->prompt[i].id, x->prompt[i].n, false, true, &size);
+	if (!p->text && !decoded)
+		return false;
+	text_add(&c->reader.content, p->text ? p->text : decoded, size);
 	free(decoded);
+	if (x->request.stream) {
+		x->voice->part(c, NULL, NULL);
+		text_clear(&c->reader.content);
+	}
+	size_t pieces = 0; /* the first one's space may not be the text's */
+	for (int k = 0; k < x->prompt[i].n; k++)
+		pieces += tokenizer_piece(t, x->prompt[i].id[k], false, NULL, 0);
+	c->echoed = size;
+	c->unseen = pieces > size ? pieces - size : 0;
 	return true;
 }
 
@@ -204,9 +154,10 @@ static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
 	const enum reasoning_style style = x->begun.size ? REASONING_NONE : reasoning_style_of(template);
 	bool thinking = false;
 	if (style != REASONING_NONE && (!q->grammar || x->bound)) {
-		const int n = x->prompt_n[0] < PROMPT_END ? x->prompt_n[0] : PROMPT_END;
+		const struct token_list* prompt = &x->prompt[0];
+		const int n = prompt->n < PROMPT_END ? prompt->n : PROMPT_END;
 		size_t size = 0;
-		char* end = tokenizer_decode(m->tokenizer, x->prompt[0] + x->prompt_n[0] - n, n, true, false, &size);
+		char* end = tokenizer_decode(m->tokenizer, prompt->id + prompt->n - n, n, true, false, &size);
 		thinking = end && reasoning_begun(style, end, size);
 		free(end);
 	}
@@ -226,22 +177,20 @@ static bool bind_tools(struct call* c, struct exchange* x) {
 	if (!tools_bind(&x->request, model_chat_template(m, true), m->tokenizer,
 	                x->begun.data ? x->begun.data : "", &grammar, &c->error))
 		return false;
-	if (!grammar)
-		return true;
-	x->request.grammar = grammar;
-	x->bound = true;
-	return check_backend(c, &x->request);
+	if (grammar)
+		x->request.grammar = grammar;
+	x->bound = grammar != NULL;
+	return true;
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
 	const int n = x->n_prompts * x->request.n;
-	uint64_t seed = x->request.seed;
-	if (!x->request.has_seed && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-		return api_fail(&c->error, 500, "server_error", NULL, "No random seed could be had.");
+	const uint64_t seed = x->request.ask.seed;
 	x->choice = calloc((size_t)n, sizeof *x->choice);
 	if (!x->choice)
 		return api_no_memory(&c->error);
 	x->n = n;
+	x->usage.prompt_tokens = x->prompt[0].n; /* as far as is known before the end */
 	for (int i = 0; i < n; i++) {
 		struct choice* choice = &x->choice[i];
 		choice->exchange = x;
@@ -254,30 +203,30 @@ static bool make_choices(struct call* c, struct exchange* x) {
 				return api_no_memory(&c->error);
 		}
 		choice->job.owner = c->owner;
-		choice->speculation.most = x->server->option.session.max_draft;
 		open_reader(x, choice, seed);
 		choice->job.next = i + 1 < n ? &x->choice[i + 1].job : NULL;
-		if (x->request.stream) {
-			const struct reply_head head = exchange_head(x);
-			x->voice->first(&x->out, &head, i);
-		}
+		if (x->request.stream)
+			x->voice->first(choice);
 		if (x->request.echo && !echo_prompt(x, choice))
 			return api_no_memory(&c->error);
 	}
 	return true;
 }
 
+/* Its name, and a seed where none was given. */
 static bool name_exchange(struct call* c, struct exchange* x) {
-	uint64_t random[2];
+	uint64_t random[3];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		return api_fail(&c->error, 500, "server_error", NULL, "No random name could be had.");
+	if (!x->request.has_seed)
+		x->request.ask.seed = random[2];
 	snprintf(x->id, sizeof x->id, "%s%016llx%08llx", x->voice->id, (unsigned long long)random[0],
 	         (unsigned long long)(random[1] & 0xffffffff));
 	x->created = time(NULL);
 	return true;
 }
 
-struct exchange* exchange_open(struct call* c, const struct reply_voice* voice) {
+struct exchange* exchange_open(struct call* c) {
 	struct exchange* x = calloc(1, sizeof *x);
 	if (!x) {
 		api_no_memory(&c->error);
@@ -286,13 +235,13 @@ struct exchange* exchange_open(struct call* c, const struct reply_voice* voice) 
 	pthread_mutex_init(&x->lock, NULL);
 	atomic_init(&x->holders, 1);
 	x->server = c->server;
-	x->voice = voice;
+	x->voice = c->route->voice;
 	const int vocab = c->server->model->weights.shape.vocab;
-	const bool read = voice->read(c->body.data, c->body.size, vocab, &x->request, &c->error);
+	const bool read = x->voice->read(c->body.data, c->body.size, vocab, &x->request, &c->error);
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
-	if (read && check_model(c, &x->request) && check_backend(c, &x->request) && name_exchange(c, x) &&
+	if (read && check_model(c, &x->request) && check_echo(c, &x->request) && name_exchange(c, x) &&
 	    encode_prompts(c, x) && bind_tools(c, x) && make_choices(c, x))
 		return x;
 	exchange_let_go(x);

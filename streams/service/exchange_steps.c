@@ -21,10 +21,10 @@ static bool on_gone(void* user) {
 }
 
 /* Of an echoed prompt's tokens, then of those that follow it. */
-static void add_logprobs(struct choice* c, struct reply_logprobs* to, const struct swiftlet_step* step) {
-	const struct exchange* x = c->exchange;
+static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
+	struct reply_logprobs* to = &c->logprobs;
 	for (int i = 0; i < step->n_prompt; i++) {
-		reply_logprobs_add(to, false, x->server->model->tokenizer, &step->prompt[i], x->request.top_logprobs);
+		reply_logprobs_add(c, &step->prompt[i]);
 		const size_t over = c->unseen < to->offset ? c->unseen : to->offset;
 		to->offset -= over;
 		c->unseen -= over;
@@ -32,18 +32,14 @@ static void add_logprobs(struct choice* c, struct reply_logprobs* to, const stru
 	if (step->n > 0 && to->offset < c->echoed)
 		to->offset = c->echoed;
 	for (int i = 0; i < step->n; i++)
-		reply_logprobs_add(to, x->request.chat, x->server->model->tokenizer, &step->token[i],
-		                   x->request.top_logprobs);
+		reply_logprobs_add(c, &step->token[i]);
 }
 
 /* Calls that are whole and not told yet; what has been said of the rest is forgotten. */
 static void stream_calls(struct choice* c) {
-	struct exchange* x = c->exchange;
-	const struct reply_head head = exchange_head(x);
-	const struct tool_reader* tools = &c->reader.tools;
-	if (tools->n > c->told_calls)
-		x->voice->calls(&x->out, &head, c->index, tools->call, c->told_calls, tools->n);
-	c->told_calls = tools->n;
+	if (c->reader.tools.n > c->told_calls)
+		c->exchange->voice->calls(c);
+	c->told_calls = c->reader.tools.n;
 	text_clear(&c->reader.content);
 	text_clear(&c->reader.reasoning);
 }
@@ -66,48 +62,27 @@ static void read_step(struct choice* c, const struct swiftlet_step* step) {
 		c->thought += step->n;
 }
 
-static struct reply_choice choice_so_far(const struct choice* c) {
-	return (struct reply_choice){.index = c->index,
-	                             .text = c->reader.content.data,
-	                             .size = c->reader.content.size,
-	                             .reasoning = c->reader.reasoning.data,
-	                             .reasoning_size = c->reader.reasoning.size,
-	                             .stop = c->figures.stop,
-	                             .stop_string = c->figures.stop_string,
-	                             .embedding = c->embedding,
-	                             .dim = swiftlet_model_dim(c->exchange->server->model),
-	                             .call = c->reader.tools.call,
-	                             .n_calls = c->reader.tools.n};
-}
-
 static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
 	int accepted = 0;
 	for (int i = 0; i < step->n; i++)
 		accepted += step->token[i].drafted;
-	c->speculation.steps[accepted < REPLY_ACCEPTED ? accepted : REPLY_ACCEPTED - 1]++;
+	c->accepted[accepted < CHOICE_ACCEPTED ? accepted : CHOICE_ACCEPTED - 1]++;
 }
 
 static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
-	const struct reply_head head = exchange_head(x);
-	struct reply_logprobs logprobs = {.offset = c->logprobs.offset};
-	struct reply_choice part = choice_so_far(c);
+	const struct answer_reader* r = &c->reader;
 	struct text detail = {0};
-	if (x->request.logprobs) {
-		add_logprobs(c, &logprobs, step);
-		c->logprobs.offset = logprobs.offset;
-		part.logprobs = &logprobs;
-	}
 	if (x->detail) {
 		text_put(&detail, "{\"tokens\": ");
 		reply_tokens(&detail, x->server->model->tokenizer, step);
 		text_put(&detail, "}");
 	}
 	/* text may be held back for a stop string or an unfinished character: then there is nothing to say */
-	if (part.size > 0 || part.reasoning_size > 0 || (step->n > 0 && x->detail) || logprobs.n > 0)
-		x->voice->part(&x->out, &head, &part, detail.size ? detail.data : NULL);
+	if (r->content.size > 0 || r->reasoning.size > 0 || (step->n > 0 && x->detail) || c->logprobs.n > 0)
+		x->voice->part(c, x->request.logprobs ? &c->logprobs : NULL, detail.size ? detail.data : NULL);
 	stream_calls(c);
-	reply_logprobs_free(&logprobs);
+	reply_logprobs_free(&c->logprobs);
 	text_free(&detail);
 }
 
@@ -118,6 +93,8 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 	count_accepted(c, step);
 	if (!x->gone)
 		read_step(c, step);
+	if (!x->gone && x->request.logprobs)
+		add_logprobs(c, step);
 	if (!x->gone && x->request.stream) {
 		stream_step(c, step);
 		if (x->out.size - x->sent > EXCHANGE_BEHIND) {
@@ -125,62 +102,31 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 			x->gone = true;
 		}
 		exchange_wake(x);
-	} else if (!x->gone && x->request.logprobs)
-		add_logprobs(c, &c->logprobs, step);
+	}
 	pthread_mutex_unlock(&x->lock);
 }
 
-static void usage_of(const struct exchange* x, struct reply_usage* u, const struct swiftlet_figures** list) {
-	*u = (struct reply_usage){.figures = list,
-	                          .n = x->n,
-	                          .method = x->server->option.session.method,
-	                          .wanted = x->request.include_usage};
-	if (x->server->option.tell_speculation)
-		u->speculation = &x->choice[0].speculation;
+static void count_usage(struct exchange* x) {
+	x->usage.prompt_tokens = x->usage.cached_tokens = 0;
 	for (int i = 0; i < x->n; i++) {
-		list[i] = &x->choice[i].figures;
-		u->completion_tokens += list[i]->tokens;
-		u->reasoning_tokens += x->choice[i].thought;
+		const struct swiftlet_figures* f = &x->choice[i].figures;
+		x->usage.completion_tokens += f->tokens;
+		x->usage.reasoning_tokens += x->choice[i].thought;
 		/* OpenAI counts a prompt once, however many choices it is given */
 		if (i % x->request.n == 0) {
-			u->prompt_tokens += list[i]->prompt_tokens;
-			u->cached_tokens += list[i]->cached_tokens;
+			x->usage.prompt_tokens += f->prompt_tokens;
+			x->usage.cached_tokens += f->cached_tokens;
 		}
 	}
 }
 
-static void finish_stream(struct exchange* x, const struct reply_usage* u) {
-	const struct reply_head head = exchange_head(x);
-	x->voice->end(&x->out, &head, u, x->error.status ? &x->error : NULL);
-}
-
-static void finish_whole(struct exchange* x, const struct reply_usage* u) {
-	struct reply_choice* list = calloc((size_t)x->n, sizeof *list);
-	const struct reply_head head = exchange_head(x);
-	if (!list) {
-		x->out.failed = true;
-		return;
-	}
-	for (int i = 0; i < x->n; i++) {
-		list[i] = choice_so_far(&x->choice[i]);
-		list[i].logprobs = x->request.logprobs ? &x->choice[i].logprobs : NULL;
-	}
-	x->voice->whole(&x->out, &head, list, x->n, u);
-	free(list);
-}
-
 static void finish(struct exchange* x) {
-	const struct swiftlet_figures** list = calloc((size_t)x->n, sizeof *list);
-	struct reply_usage u;
-	if (list) {
-		usage_of(x, &u, list);
-		if (x->request.stream)
-			finish_stream(x, &u);
-		else if (!x->error.status)
-			finish_whole(x, &u);
-	}
-	free(list);
-	bool failed = !list || x->out.failed;
+	count_usage(x);
+	if (x->request.stream)
+		x->voice->end(x);
+	else if (!x->error.status)
+		x->voice->whole(x);
+	bool failed = x->out.failed;
 	for (int i = 0; i < x->n; i++)
 		failed |= x->choice[i].reader.failed;
 	if (failed)
@@ -225,15 +171,13 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	if (!x->gone && !problem)
 		answer_reader_end(&c->reader);
 	if (x->request.stream && !x->gone && !problem && !x->error.status) {
-		const struct reply_head head = exchange_head(x);
 		struct text detail = {0};
-		const struct reply_choice rest = choice_so_far(c);
-		if (rest.size || rest.reasoning_size)
-			x->voice->part(&x->out, &head, &rest, NULL);
+		if (c->reader.content.size || c->reader.reasoning.size)
+			x->voice->part(c, NULL, NULL);
 		stream_calls(c);
 		if (x->detail)
-			reply_figures(&detail, &c->figures, x->server->option.session.method);
-		x->voice->last(&x->out, &head, &rest, detail.size ? detail.data : NULL);
+			reply_figures(&detail, c);
+		x->voice->last(c, detail.size ? detail.data : NULL);
 		text_free(&detail);
 	}
 	if (++x->ended == x->n)

@@ -5,7 +5,7 @@
 
 #include "streams/json_text.h"
 #include "streams/service/chat_translation.h"
-#include "streams/service/reply_voice.h"
+#include "streams/service/exchange.h"
 
 static void begin(struct text* out, const char* type) {
 	text_json(out, "event: %s\ndata: {'type': '%s'", type, type);
@@ -13,34 +13,34 @@ static void begin(struct text* out, const char* type) {
 
 static void finish(struct text* out) { text_put(out, "}\n\n"); }
 
-static void put_stop(struct text* out, const struct reply_head* h) {
-	const struct reply_story* s = h->story;
+static void put_stop(struct exchange* x) {
+	const struct choice* c = &x->choice[0];
 	const char* string = NULL;
 	const char* reason = "end_turn";
-	if (s->stop == SWIFTLET_LENGTH)
+	if (c->figures.stop == SWIFTLET_LENGTH)
 		reason = "max_tokens";
-	else if (s->n_calls)
+	else if (c->reader.tools.n)
 		reason = "tool_use";
-	else if (s->stop_string >= 0) {
+	else if (c->figures.stop_string >= 0) {
 		reason = "stop_sequence";
-		string = h->stop[s->stop_string];
+		string = x->request.stop[c->figures.stop_string];
 	}
-	text_json(out, "'stop_reason': '%s', 'stop_sequence': %q", reason, string);
+	text_json(&x->out, "'stop_reason': '%s', 'stop_sequence': %q", reason, string);
 }
 
 /* Theirs leaves out of the input what a cache held. */
-static void put_usage(struct text* out, const struct reply_usage* u) {
+static void put_usage(struct exchange* x) {
 	text_json(
-	    out,
+	    &x->out,
 	    "'usage': {'input_tokens': %l, 'cache_creation_input_tokens': 0, 'cache_read_input_tokens': %l, "
 	    "'output_tokens': %l}",
-	    u->prompt_tokens - u->cached_tokens, u->cached_tokens, u->completion_tokens);
+	    x->usage.prompt_tokens - x->usage.cached_tokens, x->usage.cached_tokens, x->usage.completion_tokens);
 }
 
 /* {…, "content": [ */
-static void put_head(struct text* out, const struct reply_head* h) {
-	text_json(out, "{'id': '%s', 'type': 'message', 'role': 'assistant', 'model': %q, 'content': [", h->id,
-	          h->model);
+static void put_head(struct exchange* x) {
+	text_json(&x->out, "{'id': '%s', 'type': 'message', 'role': 'assistant', 'model': %q, 'content': [",
+	          x->id, x->server->option.name);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */
@@ -52,39 +52,38 @@ static void put_block(struct text* out, enum story_part what, const char* text, 
 	          text, size);
 }
 
-static void put_start(struct text* out, const struct reply_head* h) {
-	begin(out, "content_block_start");
-	text_json(out, ", 'index': %d, 'content_block': ", h->story->items);
+static void put_start(struct exchange* x) {
+	begin(&x->out, "content_block_start");
+	text_json(&x->out, ", 'index': %d, 'content_block': ", x->story.items);
 }
 
-static void put_delta(struct text* out, const struct reply_head* h, const char* type, const char* name,
-                      const char* text, size_t size) {
-	begin(out, "content_block_delta");
-	text_json(out, ", 'index': %d, 'delta': {'type': '%s', '%s': %Q}", h->story->items, type, name, text,
+static void put_delta(struct exchange* x, const char* type, const char* name, const char* text, size_t size) {
+	begin(&x->out, "content_block_delta");
+	text_json(&x->out, ", 'index': %d, 'delta': {'type': '%s', '%s': %Q}", x->story.items, type, name, text,
 	          size);
-	finish(out);
+	finish(&x->out);
 }
 
-static void put_block_end(struct text* out, const struct reply_head* h) {
-	begin(out, "content_block_stop");
-	text_json(out, ", 'index': %d", h->story->items);
-	finish(out);
+static void put_block_end(struct exchange* x) {
+	begin(&x->out, "content_block_stop");
+	text_json(&x->out, ", 'index': %d", x->story.items);
+	finish(&x->out);
 }
 
-static void open_block(struct text* out, const struct reply_head* h) {
-	put_start(out, h);
-	put_block(out, h->story->open, "", 0);
-	finish(out);
+static void open_block(struct exchange* x) {
+	put_start(x);
+	put_block(&x->out, x->story.open, "", 0);
+	finish(&x->out);
 }
 
-static void more_of_block(struct text* out, const struct reply_head* h, const char* text, size_t size) {
-	const bool thought = h->story->open == STORY_REASONING;
-	put_delta(out, h, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
+static void more_of_block(struct exchange* x, const char* text, size_t size) {
+	const bool thought = x->story.open == STORY_REASONING;
+	put_delta(x, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
 }
 
-static void close_block(struct text* out, const struct reply_head* h, struct text* item) {
-	put_block_end(out, h);
-	put_block(item, h->story->open, h->story->text.data, h->story->text.size);
+static void close_block(struct exchange* x, struct text* item) {
+	put_block_end(x);
+	put_block(item, x->story.open, x->story.text.data, x->story.text.size);
 }
 
 /* Theirs are objects: whatever else a model wrote is kept in one. */
@@ -99,15 +98,14 @@ static void put_use(struct text* out, const struct tool_call* call, const char* 
 	text_json(out, "{'type': 'tool_use', 'id': '%s', 'name': %q, 'input': %s}", call->id, call->name, input);
 }
 
-static void tell_call(struct text* out, const struct reply_head* h, const struct tool_call* call,
-                      struct text* item) {
+static void tell_call(struct exchange* x, const struct tool_call* call, struct text* item) {
 	struct text input = {0};
 	put_input(&input, call->arguments);
-	put_start(out, h);
-	put_use(out, call, "{}");
-	finish(out);
-	put_delta(out, h, "input_json_delta", "partial_json", input.data, input.size);
-	put_block_end(out, h);
+	put_start(x);
+	put_use(&x->out, call, "{}");
+	finish(&x->out);
+	put_delta(x, "input_json_delta", "partial_json", input.data, input.size);
+	put_block_end(x);
 	put_use(item, call, input.data ? input.data : "{}");
 	item->failed |= input.failed;
 	text_free(&input);
@@ -115,22 +113,21 @@ static void tell_call(struct text* out, const struct reply_head* h, const struct
 
 /* ---- the voice ------------------------------------------------------------------------------ */
 
-static void first_events(struct text* out, const struct reply_head* h, int index) {
-	const struct reply_usage begun = {.prompt_tokens = h->prompt_tokens};
-	(void)index;
-	begin(out, "message_start");
-	text_json(out, ", 'message': ");
-	put_head(out, h);
-	text_json(out, "], 'stop_reason': null, 'stop_sequence': null, ");
-	put_usage(out, &begun);
-	text_put(out, "}");
-	finish(out);
+static void first_events(struct choice* c) {
+	struct exchange* x = c->exchange;
+	begin(&x->out, "message_start");
+	text_json(&x->out, ", 'message': ");
+	put_head(x);
+	text_json(&x->out, "], 'stop_reason': null, 'stop_sequence': null, ");
+	put_usage(x);
+	text_put(&x->out, "}");
+	finish(&x->out);
 }
 
-static void end(struct text* out, const struct reply_head* h, const struct reply_usage* u,
-                const struct api_error* error) {
-	if (error) {
-		char* text = messages_error_text(error);
+static void end(struct exchange* x) {
+	struct text* out = &x->out;
+	if (x->error.status) {
+		char* text = messages_error_text(&x->error);
 		if (text)
 			text_print(out, "event: error\ndata: %.*s\n\n", (int)strcspn(text, "\n"), text);
 		free(text);
@@ -138,26 +135,25 @@ static void end(struct text* out, const struct reply_head* h, const struct reply
 	}
 	begin(out, "message_delta");
 	text_json(out, ", 'delta': {");
-	put_stop(out, h);
+	put_stop(x);
 	text_put(out, "}, ");
-	put_usage(out, u);
+	put_usage(x);
 	finish(out);
 	begin(out, "message_stop");
 	finish(out);
-	out->failed |= story_failed(h->story);
+	story_end(x);
 }
 
-static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
-                  const struct reply_usage* u) {
-	(void)n;
-	out->failed |= !story_whole(h, c);
-	put_head(out, h);
-	text_put(out, h->story->said.data ? h->story->said.data : "");
-	text_put(out, "], ");
-	put_stop(out, h);
-	text_put(out, ", ");
-	put_usage(out, u);
-	text_put(out, "}\n");
+static void whole(struct exchange* x) {
+	story_whole(x);
+	put_head(x);
+	text_put(&x->out, x->story.said.data ? x->story.said.data : "");
+	text_put(&x->out, "], ");
+	put_stop(x);
+	text_put(&x->out, ", ");
+	put_usage(x);
+	text_put(&x->out, "}\n");
+	story_end(x);
 }
 
 char* messages_error_text(const struct api_error* e) {

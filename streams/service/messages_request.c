@@ -9,10 +9,15 @@ static const char text_types[] = "text";
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
+static bool is_of(const cJSON* block, const char* type) {
+	const char* is = api_text(block, "type");
+	return is && strcmp(is, type) == 0;
+}
+
 static bool read_result(struct translation* t, const cJSON* block) {
 	static const cJSON nothing = {.type = cJSON_String, .valuestring = ""};
 	const char* id = api_text(block, "tool_use_id");
-	const cJSON* content = api_get(block, "content");
+	const cJSON* content = json_field(block, "content");
 	if (!id)
 		return api_refuse(t->error, "messages", "invalid_value", "A tool_result needs 'tool_use_id'.");
 	return translate_result(t, id, content ? content : &nothing, "messages", text_types);
@@ -20,7 +25,7 @@ static bool read_result(struct translation* t, const cJSON* block) {
 
 static bool read_use(struct translation* t, const cJSON* block) {
 	const char *id = api_text(block, "id"), *name = api_text(block, "name");
-	const cJSON* input = api_get(block, "input");
+	const cJSON* input = json_field(block, "input");
 	if (!id || !name || (input && !cJSON_IsObject(input)))
 		return api_refuse(t->error, "messages", "invalid_value",
 		                  "A tool_use needs 'id', 'name' and an object 'input'.");
@@ -34,31 +39,26 @@ static bool read_use(struct translation* t, const cJSON* block) {
 }
 
 /* Neighbouring texts are one message. */
-static bool read_texts(struct translation* t, const char* role, const cJSON** block) {
+static const cJSON* read_texts(struct translation* t, const char* role, const cJSON* block) {
 	struct text all = {0};
-	for (; *block; *block = (*block)->next) {
-		const char *type = api_text(*block, "type"), *text = api_text(*block, "text");
-		if (!type || strcmp(type, "text") != 0)
-			break;
-		text_put(&all, text ? text : "");
-	}
+	for (; block && is_of(block, "text"); block = block->next)
+		text_put(&all, api_text(block, "text") ? api_text(block, "text") : "");
 	t->failed |= all.failed;
 	translate_message(t, role, all.data ? all.data : "");
 	text_free(&all);
-	return true;
+	return block;
 }
 
 static bool read_blocks(struct translation* t, const char* role, const cJSON* block) {
 	while (block) {
-		const char* type = api_text(block, "type");
-		if (type && strcmp(type, "text") == 0) {
-			read_texts(t, role, &block);
+		if (is_of(block, "text")) {
+			block = read_texts(t, role, block);
 			continue;
 		}
-		const bool thought =
-		    type && (strcmp(type, "thinking") == 0 || strcmp(type, "redacted_thinking") == 0);
-		if (type && strcmp(type, "tool_use") == 0 ? !read_use(t, block)
-		    : type && strcmp(type, "tool_result") == 0
+		const char* type = api_text(block, "type");
+		const bool thought = is_of(block, "thinking") || is_of(block, "redacted_thinking");
+		if (is_of(block, "tool_use") ? !read_use(t, block)
+		    : is_of(block, "tool_result")
 		        ? !read_result(t, block)
 		        : !thought && !api_refuse(t->error, "messages", "unsupported_field",
 		                                  "'messages' holds a block of type \"%.40s\".", type ? type : ""))
@@ -69,9 +69,9 @@ static bool read_blocks(struct translation* t, const char* role, const cJSON* bl
 }
 
 static bool read_messages(struct translation* t) {
-	const cJSON *messages = api_get(t->from, "messages"), *system = api_get(t->from, "system");
+	const cJSON *messages = json_field(t->from, "messages"), *system = json_field(t->from, "system");
 	if (system) {
-		char* text = translate_text(t, system, "system", text_types);
+		char* text = api_texts(system, "system", "system", text_types, t->error);
 		if (!text)
 			return false;
 		translate_message(t, "system", text);
@@ -80,7 +80,7 @@ static bool read_messages(struct translation* t) {
 	if (!cJSON_IsArray(messages))
 		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
 	for (const cJSON* message = messages->child; message; message = message->next) {
-		const cJSON* content = api_get(message, "content");
+		const cJSON* content = json_field(message, "content");
 		const char* role = api_text(message, "role");
 		if (!role ||
 		    (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
@@ -100,16 +100,16 @@ static bool read_messages(struct translation* t) {
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
 static bool read_tool_choice(struct translation* t) {
-	const cJSON* choice = api_get(t->from, "tool_choice");
+	const cJSON* choice = json_field(t->from, "tool_choice");
 	const char* type = api_text(choice, "type");
 	static const char* const words[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
 	if (!choice)
 		return true;
-	if (cJSON_IsTrue(api_get(choice, "disable_parallel_tool_use")))
-		t->failed |= !cJSON_AddFalseToObject(t->to, "parallel_tool_calls");
+	if (cJSON_IsTrue(json_field(choice, "disable_parallel_tool_use")))
+		translate_add(t, t->to, "parallel_tool_calls", cJSON_CreateFalse());
 	for (size_t i = 0; type && i < sizeof words / sizeof *words; i++)
 		if (strcmp(type, words[i][0]) == 0) {
-			t->failed |= !cJSON_AddStringToObject(t->to, "tool_choice", words[i][1]);
+			translate_add(t, t->to, "tool_choice", cJSON_CreateString(words[i][1]));
 			return true;
 		}
 	const char* name = api_text(choice, "name");
@@ -122,32 +122,27 @@ static bool read_tool_choice(struct translation* t) {
 }
 
 static bool read_form(struct translation* t) {
-	const cJSON* format = api_get(api_get(t->from, "output_config"), "format");
-	format = format ? format : api_get(t->from, "output_format");
+	const cJSON* format = json_field(json_field(t->from, "output_config"), "format");
+	format = format ? format : json_field(t->from, "output_format");
 	const char* type = api_text(format, "type");
-	const cJSON* schema = api_get(format, "schema");
+	const cJSON* schema = json_field(format, "schema");
 	if (!format)
 		return true;
 	if (!type || strcmp(type, "json_schema") != 0 || !schema)
 		return api_refuse(t->error, "output_config", "invalid_value",
 		                  "'output_config.format' has a type of \"json_schema\" and a 'schema'.");
-	cJSON* to = cJSON_AddObjectToObject(t->to, "response_format");
-	cJSON* nested = to ? cJSON_AddObjectToObject(to, "json_schema") : NULL;
-	cJSON* copy = nested ? cJSON_Duplicate(schema, true) : NULL;
-	t->failed |= !copy || !cJSON_AddStringToObject(to, "type", "json_schema");
-	if (copy && !cJSON_AddItemToObject(nested, "schema", copy)) {
-		cJSON_Delete(copy);
-		t->failed = true;
-	}
+	cJSON* to = translate_object(t, t->to, "response_format");
+	translate_add(t, to, "type", cJSON_CreateString("json_schema"));
+	translate_add(t, translate_object(t, to, "json_schema"), "schema", cJSON_Duplicate(schema, true));
 	return true;
 }
 
 /* As Qwen3's templates name it. */
 static bool read_thinking(struct translation* t) {
-	const char* type = api_text(api_get(t->from, "thinking"), "type");
-	cJSON* variables = type ? cJSON_AddObjectToObject(t->to, "chat_template_kwargs") : NULL;
-	t->failed |= type && (!variables || !cJSON_AddBoolToObject(variables, "enable_thinking",
-	                                                           strcmp(type, "disabled") != 0));
+	const char* type = api_text(json_field(t->from, "thinking"), "type");
+	if (type)
+		translate_add(t, translate_object(t, t->to, "chat_template_kwargs"), "enable_thinking",
+		              cJSON_CreateBool(strcmp(type, "disabled") != 0));
 	return true;
 }
 
@@ -160,9 +155,10 @@ static bool read(struct translation* t) {
 }
 
 static bool read_asked(struct translation* t) {
-	return api_get(t->from, "max_tokens") ? read(t)
-	                                      : api_refuse(t->error, "max_tokens", "missing_required_parameter",
-	                                                   "'max_tokens' is required.");
+	return json_field(t->from, "max_tokens")
+	           ? read(t)
+	           : api_refuse(t->error, "max_tokens", "missing_required_parameter",
+	                        "'max_tokens' is required.");
 }
 
 #define MESSAGES(reader)                                                                                     \

@@ -218,10 +218,10 @@ static void write_now(const struct metrics_now* now, struct text* out) {
 	const struct memory_counts* k = &now->memory;
 	const struct prompt_cache_counts* p = &now->prompts;
 	const struct metric_row rows[] = {
-	    {"queue_length", NULL, "Generations that wait for a session.", now->queue},
-	    {"queue_limit", NULL, "Generations that may wait.", now->queue_limit},
-	    {"sessions", NULL, "Sessions there are.", now->sessions},
-	    {"sessions_busy", NULL, "Sessions that generate.", now->busy},
+	    {"queue_length", NULL, "Generations that wait for a session.", now->scheduler.queue},
+	    {"queue_limit", NULL, "Generations that may wait.", now->scheduler.queue_limit},
+	    {"sessions", NULL, "Sessions there are.", now->scheduler.sessions},
+	    {"sessions_busy", NULL, "Sessions that generate.", now->scheduler.busy},
 	    {"connections", NULL, "Open connections.", now->connections},
 	    {"up_seconds", NULL, "Seconds since the service began.", now->up_seconds},
 	    {"prompt_cache_found_total", NULL, "Pages of prompts that were read from disk.", (double)p->found},
@@ -260,13 +260,14 @@ static void put_label(struct text* out, const char* value) {
 }
 
 static void write_cache(struct text* out, const char* label, const struct metrics_now* now) {
-	const double used = now->cache_tokens > 0 ? (double)now->cache_used / (double)now->cache_tokens : 0;
+	const int64_t tokens = now->scheduler.cache_tokens;
+	const double used = tokens > 0 ? (double)now->scheduler.cache_used / (double)tokens : 0;
 	char blocks[96];
-	snprintf(blocks, sizeof blocks, "block_size=\"%d\",num_gpu_blocks=\"%lld\"", now->cache_block,
-	         now->cache_block > 0 ? (long long)(now->cache_tokens / now->cache_block) : 0);
+	snprintf(blocks, sizeof blocks, "block_size=\"%d\",num_gpu_blocks=\"%lld\"", PREFILL_CHUNK,
+	         (long long)(tokens / PREFILL_CHUNK));
 	const struct metric_row rows[] = {
-	    {"num_requests_waiting", NULL, "Generations that wait for a session.", now->queue},
-	    {"num_requests_running", NULL, "Generations that run.", now->busy},
+	    {"num_requests_waiting", NULL, "Generations that wait for a session.", now->scheduler.queue},
+	    {"num_requests_running", NULL, "Generations that run.", now->scheduler.busy},
 	    {"kv_cache_usage_perc", NULL, "Share of the cache that running generations fill, 0 to 1.", used},
 	    {"gpu_cache_usage_perc", NULL, "The same under its older name.", used},
 	    {"cache_config_info", blocks, "The cache: tokens a block, in which prefixes are kept, and blocks.",

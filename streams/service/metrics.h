@@ -6,6 +6,7 @@
 
 #include "streams/memory/memory.h"
 #include "streams/memory/prompt_cache.h"
+#include "streams/service/scheduler.h"
 #include "streams/text.h"
 
 enum { METRIC_ROUTES = 48, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
@@ -34,12 +35,11 @@ struct metrics {
 struct metrics_now { /* what is so at this moment */
 	const char* model;
 	bool of_owner; /* what one owner may know: its own counts, and nothing of this moment but the name */
-	int queue, queue_limit, busy, sessions, connections;
+	struct scheduler_now scheduler;
+	int connections;
 	struct memory_counts memory;
 	double up_seconds;
-	int64_t cache_used, cache_tokens;   /* of tokens there is room for, over all sessions */
 	struct prompt_cache_counts prompts; /* on disk */
-	int cache_block;                    /* tokens a block in which prefixes are kept */
 };
 
 void metrics_open(struct metrics*);

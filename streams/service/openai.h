@@ -38,26 +38,21 @@ struct api_request {
 	enum { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED } tool_choice;
 	char* tool_name; /* TOOLS_REQUIRED: this one, NULL any */
 	bool one_tool_call;
-	int max_tokens; /* 0: what the context leaves */
-	double temperature, top_p, min_p;
-	int top_k;
-	double presence_penalty, frequency_penalty, repetition_penalty; /* 0, 0, 1: off */
-	struct swiftlet_bias* bias;                                     /* (n_bias) by ascending token */
+	/* Its numbers; max_tokens 0: what the context leaves. What it points to is below and the exchange's. */
+	struct swiftlet_request ask;
+	struct swiftlet_bias* bias; /* (n_bias) by ascending token */
 	int n_bias;
 	int n; /* choices a prompt */
 	bool stream, include_usage, echo;
 	bool logprobs; /* wanted at all */
 	int top_logprobs;
 	bool has_seed;
-	uint64_t seed;
 	char* stop[API_MAX_STOPS];
 	int n_stop;
-	bool ignore_eos;
 	int32_t end_token[SWIFTLET_END_TOKENS]; /* that end the answer too */
-	int n_end_tokens;
-	char* task;              /* metadata.task, or NULL */
-	struct grammar* grammar; /* that the answer has to keep, or NULL */
-	char* prediction;        /* a text that the output is expected to follow, or NULL */
+	char* task;                             /* metadata.task, or NULL */
+	struct grammar* grammar;                /* that the answer has to keep, or NULL */
+	char* prediction;                       /* a text that the output is expected to follow, or NULL */
 	size_t prediction_size;
 	bool embedding, base64; /* the prompts' vectors, and how they are written, instead of texts */
 	char* echoed;           /* members that the answer repeats, each as `, "name": value`; or NULL */

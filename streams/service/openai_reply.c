@@ -1,20 +1,14 @@
-/* Answers and chunks as text; openai_reply.h says for whom. */
-#include "streams/service/openai_reply.h"
+/* What a client of OpenAI's API is given: whole answers, and chunks of a stream. */
+#include "streams/service/exchange.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "streams/json_text.h"
 #include "streams/report.h"
-#include "streams/service/reply_voice.h"
 
 enum { PIECE = 512 };
-
-static const char* finish_reason(enum swiftlet_stop stop, int n_calls) {
-	return stop == SWIFTLET_LENGTH ? "length" : n_calls ? "tool_calls" : "stop";
-}
 
 /* ---- tokens ------------------------------------------------------------------------------- */
 
@@ -84,13 +78,14 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 	text_put(&l->tops, "}");
 }
 
-void reply_logprobs_add(struct reply_logprobs* l, bool chat, const struct tokenizer* t,
-                        const struct swiftlet_token* k, int n_top) {
-	if (chat)
-		add_chat(l, t, k, n_top);
+void reply_logprobs_add(struct choice* c, const struct swiftlet_token* k) {
+	const struct api_request* q = &c->exchange->request;
+	const struct tokenizer* t = c->exchange->server->model->tokenizer;
+	if (q->chat)
+		add_chat(&c->logprobs, t, k, q->top_logprobs);
 	else
-		add_completion(l, t, k, n_top);
-	l->n++;
+		add_completion(&c->logprobs, t, k, q->top_logprobs);
+	c->logprobs.n++;
 }
 
 void reply_logprobs_free(struct reply_logprobs* l) {
@@ -99,6 +94,7 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	text_free(&l->tops);
 	text_free(&l->offsets);
 	text_free(&l->content);
+	l->n = 0;
 }
 
 static const char* of(const struct text* t) { return t->data ? t->data : ""; }
@@ -117,213 +113,213 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 
 /* ---- usage -------------------------------------------------------------------------------- */
 
-void reply_figures(struct text* out, const struct swiftlet_figures* f, enum swiftlet_method method) {
-	cJSON* object = cJSON_CreateObject();
-	char* text = object && report_add_figures(object, f, method) ? cJSON_PrintUnformatted(object) : NULL;
-	if (text)
-		text_put(out, text);
-	else
-		out->failed = true;
-	cJSON_free(text);
-	cJSON_Delete(object);
+void reply_figures(struct text* out, const struct choice* c) {
+	text_put(out, "{");
+	report_figures(out, &c->figures, c->exchange->server->option.session.method);
+	text_put(out, "}");
 }
 
 /* As OpenAI counts them: predicted tokens that became output, and those that were tried in vain. */
-static void put_prediction(struct text* out, const struct reply_usage* u) {
+static void put_prediction(struct exchange* x) {
 	int64_t rows = 0, accepted = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)
-		for (int i = 0; strcmp(swiftlet_source_name(s), "prediction") == 0 && i < u->n; i++) {
-			rows += u->figures[i]->source[s].rows;
-			accepted += u->figures[i]->source[s].accepted;
+		for (int i = 0; strcmp(swiftlet_source_name(s), "prediction") == 0 && i < x->n; i++) {
+			rows += x->choice[i].figures.source[s].rows;
+			accepted += x->choice[i].figures.source[s].accepted;
 		}
-	text_json(out,
+	text_json(&x->out,
 	          "'completion_tokens_details': {'reasoning_tokens': %l, 'accepted_prediction_tokens': %l, "
 	          "'rejected_prediction_tokens': %l}, ",
-	          u->reasoning_tokens, accepted, rows - accepted);
+	          x->usage.reasoning_tokens, accepted, rows - accepted);
 }
 
-static void put_usage(struct text* out, const struct reply_usage* u) {
+static void put_usage(struct exchange* x) {
+	struct text* out = &x->out;
 	text_json(out,
 	          "], 'usage': {'prompt_tokens': %l, 'completion_tokens': %l, 'total_tokens': %l, "
 	          "'prompt_tokens_details': {'cached_tokens': %l}, ",
-	          u->prompt_tokens, u->completion_tokens, u->prompt_tokens + u->completion_tokens,
-	          u->cached_tokens);
-	put_prediction(out, u);
-	text_json(out, u->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
-	for (int i = 0; i < u->n; i++) {
+	          x->usage.prompt_tokens, x->usage.completion_tokens,
+	          x->usage.prompt_tokens + x->usage.completion_tokens, x->usage.cached_tokens);
+	put_prediction(x);
+	text_json(out, x->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
+	for (int i = 0; i < x->n; i++) {
 		text_put(out, i ? ", " : "");
-		reply_figures(out, u->figures[i], u->method);
+		reply_figures(out, &x->choice[i]);
 	}
-	text_put(out, u->n == 1 ? "}" : "]}}");
+	text_put(out, x->n == 1 ? "}" : "]}}");
 }
 
 /* vLLM's metrics, under its names. */
-static void put_speculation(struct text* out, const struct reply_usage* u) {
-	const struct swiftlet_figures* f = u->figures[0];
-	const int64_t accepted = f->accepted;
+static void put_speculation(struct exchange* x) {
+	const struct choice* c = &x->choice[0];
+	const struct swiftlet_figures* f = &c->figures;
 	int64_t rows = 0, with = 0;
 	int last = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)
 		rows += f->source[s].rows;
-	for (int i = 1; i < REPLY_ACCEPTED; i++) {
-		with += u->speculation->steps[i];
-		last = u->speculation->steps[i] ? i : last;
+	for (int i = 1; i < CHOICE_ACCEPTED; i++) {
+		with += c->accepted[i];
+		last = c->accepted[i] ? i : last;
 	}
-	if (f->rounds == 0 || u->n != 1) {
-		text_json(out, ", 'metrics': {'speculative_decoding': null}");
+	if (f->rounds == 0 || x->n != 1) {
+		text_json(&x->out, ", 'metrics': {'speculative_decoding': null}");
 		return;
 	}
 	text_json(
-	    out,
+	    &x->out,
 	    ", 'metrics': {'speculative_decoding': {'mean_acceptance_length': %g, 'draft_acceptance_rate': %g, "
 	    "'acceptance_histogram': [",
-	    1 + (double)accepted / (double)f->rounds, (double)accepted / (double)rows);
+	    1 + (double)f->accepted / (double)f->rounds, (double)f->accepted / (double)rows);
 	for (int i = 0; i <= last; i++)
-		text_json(out, i ? ", %l" : "%l", i ? u->speculation->steps[i] : f->rounds - with);
-	text_json(out,
+		text_json(&x->out, i ? ", %l" : "%l", i ? c->accepted[i] : f->rounds - with);
+	text_json(&x->out,
 	          "], 'num_spec_steps': %l, 'num_accepted_draft_tokens': %l, 'num_draft_tokens': %l, "
 	          "'num_spec_tokens': %d}}",
-	          f->rounds, accepted, rows, u->speculation->most);
+	          f->rounds, f->accepted, rows, x->server->option.session.max_draft);
 }
 
 /* After the choices. */
-static void end_with_usage(struct text* out, const struct reply_usage* u) {
-	put_usage(out, u);
-	if (u->speculation)
-		put_speculation(out, u);
-	text_put(out, "}\n");
+static void end_with_usage(struct exchange* x) {
+	put_usage(x);
+	if (x->server->option.tell_speculation)
+		put_speculation(x);
+	text_put(&x->out, "}\n");
 }
 
 /* ---- whole answers ------------------------------------------------------------------------ */
 
-static void put_head(struct text* out, const struct reply_head* h, const char* object) {
+static void put_head(struct exchange* x, const char* object) {
 	text_json(
-	    out,
+	    &x->out,
 	    "{'id': %q, 'object': '%s', 'created': %l, 'model': %q, 'system_fingerprint': null, 'choices': [",
-	    h->id, object, h->created, h->model);
+	    x->id, object, (int64_t)x->created, x->server->option.name);
 }
 
-/* [{"id", "type", "function"}, …]; in a stream with their numbers. */
-static void put_calls(struct text* out, const struct tool_call* call, int first, int n, bool stream) {
+/* [{"id", "type", "function"}, …]; in a stream those not told yet, with their numbers. */
+static void put_calls(struct text* out, const struct choice* c) {
+	const struct tool_reader* tools = &c->reader.tools;
 	text_json(out, "'tool_calls': [");
-	for (int i = first; i < n; i++) {
-		text_put(out, i > first ? ", {" : "{");
-		if (stream)
+	for (int i = c->told_calls; i < tools->n; i++) {
+		text_put(out, i > c->told_calls ? ", {" : "{");
+		if (c->exchange->request.stream)
 			text_json(out, "'index': %d, ", i);
 		text_json(out, "'id': '%s', 'type': 'function', 'function': {'name': %q, 'arguments': %q}}",
-		          call[i].id, call[i].name, call[i].arguments);
+		          tools->call[i].id, tools->call[i].name, tools->call[i].arguments);
 	}
 	text_put(out, "]");
 }
 
-static void put_message(struct text* out, const struct reply_choice* c) {
+static void put_message(struct text* out, const struct choice* c) {
+	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
+	const bool calls = c->reader.tools.n > 0;
 	text_json(out, "'message': {'role': 'assistant', 'content': ");
-	text_json(out, c->n_calls && !c->size ? "null" : "%Q", c->text, c->size);
-	if (c->reasoning_size)
-		text_json(out, ", 'reasoning_content': %Q", c->reasoning, c->reasoning_size);
-	text_json(out, c->n_calls ? ", 'refusal': null, " : ", 'refusal': null");
-	if (c->n_calls)
-		put_calls(out, c->call, 0, c->n_calls, false);
+	text_json(out, calls && !content->size ? "null" : "%Q", content->data, content->size);
+	if (reasoning->size)
+		text_json(out, ", 'reasoning_content': %Q", reasoning->data, reasoning->size);
+	text_json(out, calls ? ", 'refusal': null, " : ", 'refusal': null");
+	if (calls)
+		put_calls(out, c);
 	text_put(out, "}");
 }
 
-static void put_choice(struct text* out, bool chat, const struct reply_choice* c) {
-	text_json(out, "{'index': %d, ", c->index);
-	if (chat)
-		put_message(out, c);
-	else
-		text_json(out, "'text': %Q", c->text, c->size);
-	put_logprobs(out, chat, c->logprobs);
-	text_json(out, ", 'finish_reason': '%s'}", finish_reason(c->stop, c->n_calls));
+static const char* finish_reason(const struct choice* c) {
+	return c->figures.stop == SWIFTLET_LENGTH ? "length" : c->reader.tools.n ? "tool_calls" : "stop";
 }
 
-static void whole(struct text* out, const struct reply_head* h, const struct reply_choice* c, int n,
-                  const struct reply_usage* u) {
-	put_head(out, h, h->chat ? "chat.completion" : "text_completion");
-	for (int i = 0; i < n; i++) {
-		text_put(out, i ? ", " : "");
-		put_choice(out, h->chat, &c[i]);
+static void put_choice(struct text* out, const struct choice* c) {
+	const struct api_request* q = &c->exchange->request;
+	text_json(out, "{'index': %d, ", c->index);
+	if (q->chat)
+		put_message(out, c);
+	else
+		text_json(out, "'text': %Q", c->reader.content.data, c->reader.content.size);
+	put_logprobs(out, q->chat, q->logprobs ? &c->logprobs : NULL);
+	text_json(out, ", 'finish_reason': '%s'}", finish_reason(c));
+}
+
+static void whole(struct exchange* x) {
+	put_head(x, x->request.chat ? "chat.completion" : "text_completion");
+	for (int i = 0; i < x->n; i++) {
+		text_put(&x->out, i ? ", " : "");
+		put_choice(&x->out, &x->choice[i]);
 	}
-	end_with_usage(out, u);
+	end_with_usage(x);
 }
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
-static void begin_chunk(struct text* out, const struct reply_head* h) {
-	text_put(out, "data: ");
-	put_head(out, h, h->chat ? "chat.completion.chunk" : "text_completion");
+static void begin_chunk(struct exchange* x) {
+	text_put(&x->out, "data: ");
+	put_head(x, x->request.chat ? "chat.completion.chunk" : "text_completion");
 }
 
-static void end_chunk(struct text* out, const char* detail) {
-	text_json(out, detail ? "], 'swiftlet': %s}\n\n" : "]}\n\n", detail);
+static void end_chunk(struct exchange* x, const char* detail) {
+	text_json(&x->out, detail ? "], 'swiftlet': %s}\n\n" : "]}\n\n", detail);
 }
 
-static void first_chunk(struct text* out, const struct reply_head* h, int index) {
-	if (!h->chat)
+static void first_chunk(struct choice* c) {
+	struct exchange* x = c->exchange;
+	if (!x->request.chat)
 		return;
-	begin_chunk(out, h);
-	text_json(out,
+	begin_chunk(x);
+	text_json(&x->out,
 	          "{'index': %d, 'delta': {'role': 'assistant', 'content': ''}, 'logprobs': null, "
 	          "'finish_reason': null}",
-	          index);
-	end_chunk(out, NULL);
+	          c->index);
+	end_chunk(x, NULL);
 }
 
-/* What is thought has a delta of its own. */
-static void reasoning_part(struct text* out, const struct reply_head* h, const struct reply_choice* c) {
-	begin_chunk(out, h);
-	text_json(out,
-	          "{'index': %d, 'delta': {'reasoning_content': %Q}, 'logprobs': null, 'finish_reason': null}",
-	          c->index, c->reasoning, c->reasoning_size);
-	end_chunk(out, NULL);
-}
-
-static void part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
-                 const char* detail) {
-	if (c->reasoning_size)
-		reasoning_part(out, h, c);
-	if (!c->size && !detail && !c->logprobs)
-		return;
-	begin_chunk(out, h);
-	text_json(out, h->chat ? "{'index': %d, 'delta': {'content': %Q}" : "{'index': %d, 'text': %Q", c->index,
-	          c->text, c->size);
-	put_logprobs(out, h->chat, c->logprobs);
-	text_json(out, ", 'finish_reason': null}");
-	end_chunk(out, detail);
-}
-
-static void calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
-                  int first, int n) {
-	begin_chunk(out, h);
-	text_json(out, "{'index': %d, 'delta': {", index);
-	put_calls(out, call, first, n, true);
-	text_json(out, "}, 'logprobs': null, 'finish_reason': null}");
-	end_chunk(out, NULL);
-}
-
-static void last(struct text* out, const struct reply_head* h, const struct reply_choice* c,
-                 const char* detail) {
-	begin_chunk(out, h);
-	text_json(out,
-	          h->chat ? "{'index': %d, 'delta': {}, 'logprobs': null, 'finish_reason': '%s'}"
-	                  : "{'index': %d, 'text': '', 'logprobs': null, 'finish_reason': '%s'}",
-	          c->index, finish_reason(c->stop, c->n_calls));
-	end_chunk(out, detail);
-}
-
-static void end(struct text* out, const struct reply_head* h, const struct reply_usage* u,
-                const struct api_error* error) {
-	if (error) {
-		char* text = api_error_text(error);
-		if (text)
-			text_print(out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
-		free(text);
-	} else if (u->wanted) {
-		begin_chunk(out, h);
-		end_with_usage(out, u);
-		text_put(out, "\n");
+static void part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
+	struct exchange* x = c->exchange;
+	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
+	if (reasoning->size) { /* what is thought has a delta of its own */
+		begin_chunk(x);
+		text_json(
+		    &x->out,
+		    "{'index': %d, 'delta': {'reasoning_content': %Q}, 'logprobs': null, 'finish_reason': null}",
+		    c->index, reasoning->data, reasoning->size);
+		end_chunk(x, NULL);
 	}
-	text_put(out, "data: [DONE]\n\n");
+	if (!content->size && !detail && !logprobs)
+		return;
+	begin_chunk(x);
+	text_json(&x->out,
+	          x->request.chat ? "{'index': %d, 'delta': {'content': %Q}" : "{'index': %d, 'text': %Q",
+	          c->index, content->data, content->size);
+	put_logprobs(&x->out, x->request.chat, logprobs);
+	text_json(&x->out, ", 'finish_reason': null}");
+	end_chunk(x, detail);
+}
+
+static void calls(struct choice* c) {
+	struct exchange* x = c->exchange;
+	begin_chunk(x);
+	text_json(&x->out, "{'index': %d, 'delta': {", c->index);
+	put_calls(&x->out, c);
+	text_json(&x->out, "}, 'logprobs': null, 'finish_reason': null}");
+	end_chunk(x, NULL);
+}
+
+static void last(struct choice* c, const char* detail) {
+	struct exchange* x = c->exchange;
+	begin_chunk(x);
+	text_json(&x->out, "{'index': %d, %s, 'logprobs': null, 'finish_reason': '%s'}", c->index,
+	          x->request.chat ? "\"delta\": {}" : "\"text\": \"\"", finish_reason(c));
+	end_chunk(x, detail);
+}
+
+static void end(struct exchange* x) {
+	if (x->error.status) {
+		char* text = api_error_text(&x->error);
+		if (text)
+			text_print(&x->out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
+		free(text);
+	} else if (x->request.include_usage) {
+		begin_chunk(x);
+		end_with_usage(x);
+		text_put(&x->out, "\n");
+	}
+	text_put(&x->out, "data: [DONE]\n\n");
 }
 
 #define VOICE(name, reader)                                                                                  \

@@ -1,40 +1,429 @@
-/* The readers of the two requests: one table of fields. */
+/* The readers of the two requests: one small function a field, in one table. */
+#include "streams/service/openai.h"
+
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/grammar/grammar.h"
-#include "streams/service/openai_fields.h"
 
-enum { COMPLETION = 1, CHAT = 2, BOTH = 3 };
+enum { COMPLETION = 1, CHAT = 2, BOTH = 3, ALWAYS = 4 /* read where the request lacks it too */ };
 
-bool reading_copy(struct reading* r, const char* from, char** to) {
+struct reading;
+/* A row of the table: in which requests, who reads it, and for those that only store it where and within
+ * what. */
+struct field {
+	const char* name;
+	int where;
+	bool (*read)(struct reading*); /* false with the error, which names the field */
+	size_t at;
+	double least, most;
+	const char* only; /* the values that it may have */
+};
+
+struct reading {
+	const cJSON* body;
+	const char* text; /* the body's */
+	size_t size;
+	struct api_request* to;
+	int vocab;
+	const struct field* field; /* that is read */
+	const char* name;          /* its name */
+	const cJSON* value;        /* and value; NULL: there is none, or null */
+	struct api_error* error;
+};
+
+#define refuse(r, code, ...) api_refuse((r)->error, (r)->name, code, __VA_ARGS__)
+
+static bool copy(struct reading* r, const char* from, char** to) {
 	*to = strdup(from);
 	return *to || api_no_memory(r->error);
 }
 
-const cJSON* reading_get(const struct reading* r, const char* name) { return api_get(r->body, name); }
+/* ---- numbers and flags -------------------------------------------------------------------- */
+
+static void* member(const struct reading* r) { return (char*)r->to + r->field->at; }
+
+static bool read_number(struct reading* r) {
+	return api_number(r->body, r->name, r->field->least, r->field->most, false, member(r), r->error);
+}
+
+static bool read_int(struct reading* r, double least, double most, int* out) {
+	double v = *out;
+	if (!api_number(r->body, r->name, least, most, true, &v, r->error))
+		return false;
+	*out = (int)v;
+	return true;
+}
+
+static bool read_whole_number(struct reading* r) {
+	return read_int(r, r->field->least, r->field->most, member(r));
+}
+
+static bool read_flag(struct reading* r) { return api_flag(r->body, r->name, member(r), r->error); }
+
+static bool read_model(struct reading* r) {
+	const char* model = NULL;
+	return api_string(r->body, r->name, 512, &model, r->error) && copy(r, model, &r->to->model);
+}
+
+static bool read_max_tokens(struct reading* r) {
+	const int before = r->to->ask.max_tokens;
+	const bool both = r->to->chat && strcmp(r->name, "max_completion_tokens") == 0 &&
+	                  cJSON_GetObjectItemCaseSensitive(r->body, "max_tokens") && before > 0;
+	if (!read_int(r, 1, 1 << 24, &r->to->ask.max_tokens))
+		return false;
+	return !both || before == r->to->ask.max_tokens ||
+	       refuse(r, "invalid_value", "'max_tokens' and 'max_completion_tokens' differ; give one.");
+}
+
+static bool read_top_p(struct reading* r) {
+	if (!api_number(r->body, r->name, 0, 1, false, &r->to->ask.top_p, r->error))
+		return false;
+	/* 0 keeps the most probable token, as the smallest positive share does */
+	r->to->ask.top_p = fmax(r->to->ask.top_p, 1e-6);
+	return true;
+}
+
+static bool read_seed(struct reading* r) {
+	double v = NAN;
+	if (!api_number(r->body, r->name, -0x1p63, 0x1p63, true, &v, r->error))
+		return false;
+	r->to->has_seed = true;
+	r->to->ask.seed = v < 0 ? (uint64_t)(int64_t)v : (uint64_t)v;
+	return true;
+}
+
+/* ---- log probabilities -------------------------------------------------------------------- */
+
+static bool read_logprobs_count(struct reading* r) {
+	return r->to->logprobs = read_int(r, 0, API_MAX_TOP, &r->to->top_logprobs);
+}
+
+static bool read_top_logprobs(struct reading* r) {
+	return read_int(r, 0, API_MAX_TOP, &r->to->top_logprobs) &&
+	       (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")) ||
+	        refuse(r, "invalid_value", "'top_logprobs' needs 'logprobs': true."));
+}
+
+/* ---- objects ------------------------------------------------------------------------------ */
+
+static bool read_stream_options(struct reading* r) {
+	if (!cJSON_IsObject(r->value))
+		return refuse(r, "invalid_type", "'stream_options' must be an object.");
+	if (!cJSON_IsTrue(json_field(r->body, "stream")))
+		return refuse(r, "invalid_value", "'stream_options' needs 'stream': true.");
+	return api_only(r->value, "include_usage include_obfuscation", r->error) &&
+	       api_flag(r->value, "stream_options.include_usage", &r->to->include_usage, r->error);
+}
+
+static bool read_metadata(struct reading* r) {
+	bool good = cJSON_IsObject(r->value);
+	for (const cJSON* item = r->value->child; item; item = item->next)
+		good = good && cJSON_IsString(item);
+	if (!good)
+		return refuse(r, "invalid_type", "'metadata' must be an object of strings.");
+	const char* task = NULL;
+	if (!api_string(r->value, "metadata.task", API_MAX_TASK, &task, r->error))
+		return false;
+	return !task || !*task || copy(r, task, &r->to->task);
+}
+
+/* A token's id as JSON's keys have it: digits, no zero before others. -1: it is none. */
+static int32_t token_of(const char* key, int vocab) {
+	const size_t n = strspn(key, "0123456789");
+	const int64_t id = n == 0 || n > 9 || key[n] || (key[0] == '0' && n > 1) ? -1 : strtoll(key, NULL, 10);
+	return id < vocab ? (int32_t)id : -1;
+}
+
+static bool add_bias(struct reading* r, const cJSON* item) {
+	struct api_request* q = r->to;
+	const int32_t token = token_of(item->string, r->vocab);
+	if (token < 0)
+		return refuse(r, "invalid_value",
+		              "'logit_bias' names '%.40s': expected a token from \"0\" to \"%d\".", item->string,
+		              r->vocab - 1);
+	if (!cJSON_IsNumber(item) || !(item->valuedouble >= -100 && item->valuedouble <= 100))
+		return refuse(r, "invalid_value", "'logit_bias' of token %d must be a number from -100 to 100.",
+		              token);
+	int at = q->n_bias++;
+	for (; at > 0 && q->bias[at - 1].token > token; at--)
+		q->bias[at] = q->bias[at - 1];
+	q->bias[at] = (struct swiftlet_bias){token, (float)item->valuedouble};
+	return true;
+}
+
+static bool read_logit_bias(struct reading* r) {
+	if (!cJSON_IsObject(r->value))
+		return refuse(r, "invalid_type", "'logit_bias' must be an object.");
+	const int n = cJSON_GetArraySize(r->value);
+	if (n > API_MAX_BIASES)
+		return refuse(r, "invalid_value", "'logit_bias' holds more than %d tokens.", API_MAX_BIASES);
+	r->to->bias = n ? calloc((size_t)n, sizeof *r->to->bias) : NULL;
+	if (n && !r->to->bias)
+		return api_no_memory(r->error);
+	for (const cJSON* item = r->value->child; item; item = item->next)
+		if (!add_bias(r, item))
+			return false;
+	return true;
+}
+
+static bool add_stop(struct reading* r, const cJSON* item) {
+	if (!cJSON_IsString(item) || !item->valuestring[0])
+		return refuse(r, "invalid_type",
+		              "'stop' must be a string or an array of strings that are not empty.");
+	if (r->to->n_stop == API_MAX_STOPS)
+		return refuse(r, "invalid_value", "'stop' holds more than %d strings.", API_MAX_STOPS);
+	if (strlen(item->valuestring) > API_MAX_STOP_BYTES)
+		return refuse(r, "invalid_value", "A string of 'stop' is longer than %d bytes.", API_MAX_STOP_BYTES);
+	if (!copy(r, item->valuestring, &r->to->stop[r->to->n_stop]))
+		return false;
+	r->to->n_stop++;
+	return true;
+}
+
+static bool read_stop(struct reading* r) {
+	if (!cJSON_IsArray(r->value))
+		return add_stop(r, r->value);
+	for (const cJSON* item = r->value->child; item; item = item->next)
+		if (!add_stop(r, item))
+			return false;
+	return true;
+}
+
+static bool read_end_tokens(struct reading* r) {
+	const int n = api_tokens(r->value, r->name, r->vocab, r->to->end_token, SWIFTLET_END_TOKENS, r->error);
+	r->to->ask.n_end_tokens = n > 0 ? n : 0;
+	return n >= 0;
+}
+
+/* ---- the answer's form: response_format, vLLM's guided_*, llama.cpp's grammar ------------- */
+
+enum { MOST_CHOICES = 1024 };
+
+/* Takes what was compiled; one form an answer. */
+static bool take(struct reading* r, struct grammar* grammar, const struct error* error) {
+	if (!grammar)
+		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, error->message);
+	if (r->to->grammar) {
+		grammar_free(grammar);
+		return refuse(r, "invalid_value", "More than one form is asked for.");
+	}
+	r->to->grammar = grammar;
+	return true;
+}
+
+static bool take_schema(struct reading* r, const cJSON* schema) {
+	struct error error = {""};
+	char* text = cJSON_IsString(schema) ? NULL : cJSON_PrintUnformatted(schema);
+	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
+	if (!of)
+		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
+	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &error);
+	cJSON_free(text);
+	return take(r, grammar, &error);
+}
+
+static bool read_response_format(struct reading* r) {
+	const char* type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->value, "type"));
+	struct error error = {""};
+	if (type && strcmp(type, "text") == 0 && !r->value->child->next)
+		return true;
+	if (type && strcmp(type, "json_object") == 0)
+		return take(r, grammar_from_json_object(&error), &error);
+	if (!type || strcmp(type, "json_schema") != 0)
+		return refuse(r, "invalid_value",
+		              "'response_format' has a type of \"text\", \"json_object\" or \"json_schema\".");
+	const cJSON* of = cJSON_GetObjectItemCaseSensitive(r->value, "json_schema");
+	return take_schema(r, cJSON_GetObjectItemCaseSensitive(of, "schema"));
+}
+
+static bool take_choices(struct reading* r) {
+	const char* choice[MOST_CHOICES];
+	struct error error = {""};
+	const cJSON* item;
+	int n = 0;
+	cJSON_ArrayForEach (item, r->value) {
+		if (!cJSON_IsString(item) || n == MOST_CHOICES)
+			return refuse(r, "invalid_value", "'%.40s' is not a list of up to %d strings.", r->name,
+			              MOST_CHOICES);
+		choice[n++] = item->valuestring;
+	}
+	return take(r, grammar_from_choices(choice, n, &error), &error);
+}
+
+static bool read_guided(struct reading* r) {
+	const char* text = cJSON_GetStringValue(r->value);
+	struct error error = {""};
+	if (strcmp(r->name, "guided_json") == 0)
+		return take_schema(r, r->value);
+	if (strcmp(r->name, "guided_choice") == 0)
+		return take_choices(r);
+	if (!text)
+		return refuse(r, "invalid_value", "'%.40s' is not a string.", r->name);
+	const bool regex = strcmp(r->name, "guided_regex") == 0;
+	return take(r, (regex ? grammar_from_regex : grammar_from_gbnf)(text, strlen(text), &error), &error);
+}
+
+/* ---- what we do not have ------------------------------------------------------------------ */
+
+static bool read_nothing(struct reading* r) {
+	const char* only = r->field->only;
+	char* text = cJSON_PrintUnformatted(r->value);
+	const char* at = text ? strstr(only, text) : NULL;
+	const bool good = at && at[strlen(text)] == ',' && (at == only || at[-1] == ',');
+	cJSON_free(text);
+	return good || refuse(r, "unsupported_field", "'%s' is not supported but for %.*s.", r->name,
+	                      (int)strlen(only) - 1, only);
+}
+
+static bool read_best_of(struct reading* r) {
+	const double v = cJSON_IsNumber(r->value) ? r->value->valuedouble : NAN;
+	return fabs(v - 1) < 0.5 || fabs(v - r->to->n) < 0.5 ||
+	       refuse(r, "unsupported_field", "'%s' is not supported but for the value of 'n'.", r->name);
+}
+
+static bool read_user(struct reading* r) {
+	const char* ignored = NULL;
+	return api_string(r->body, r->name, 1 << 16, &ignored, r->error);
+}
+
+/* ---- prompts ------------------------------------------------------------------------------ */
+
+static bool read_id_prompt(struct reading* r, const cJSON* list, struct api_prompt* p) {
+	const int n = cJSON_GetArraySize(list);
+	if (n < 1)
+		return refuse(r, "invalid_value", "'prompt' holds an empty array.");
+	p->id = malloc((size_t)n * sizeof *p->id);
+	if (!p->id)
+		return api_no_memory(r->error);
+	p->n = api_tokens(list, "prompt", r->vocab, p->id, n, r->error);
+	return p->n > 0;
+}
+
+static bool read_one_prompt(struct reading* r, const cJSON* item) {
+	struct api_prompt* p = &r->to->prompt[r->to->n_prompts++];
+	if (cJSON_IsArray(item))
+		return read_id_prompt(r, item, p);
+	if (!cJSON_IsString(item))
+		return refuse(r, "invalid_type",
+		              "'prompt' must be a string, an array of strings, an array of tokens or an array of "
+		              "arrays of tokens.");
+	p->text_size = strlen(item->valuestring);
+	return copy(r, item->valuestring, &p->text);
+}
+
+static bool read_prompt(struct reading* r) {
+	const cJSON* prompt = r->value;
+	if (!prompt)
+		return refuse(r, "missing_required_parameter", "'prompt' is required.");
+	/* an array of numbers is one prompt; any other array is one of prompts, all of one kind */
+	const bool several = cJSON_IsArray(prompt) && prompt->child && !cJSON_IsNumber(prompt->child);
+	const int n = several ? cJSON_GetArraySize(prompt) : 1;
+	if (n > API_MAX_CHOICES)
+		return refuse(r, "invalid_value", "'prompt' holds more than %d prompts.", API_MAX_CHOICES);
+	r->to->prompt = calloc((size_t)n, sizeof *r->to->prompt);
+	if (!r->to->prompt)
+		return api_no_memory(r->error);
+	if (!several)
+		return read_one_prompt(r, prompt);
+	for (const cJSON* item = prompt->child; item; item = item->next) {
+		if ((item->type & 0xff) != (prompt->child->type & 0xff))
+			return refuse(r, "invalid_type", "'prompt' mixes strings and tokens.");
+		if (!read_one_prompt(r, item))
+			return false;
+	}
+	return true;
+}
+
+/* Messages, tools, documents and chat_template_kwargs. */
+static bool read_chat(struct reading* r) {
+	struct error error;
+	const char* field = r->name;
+	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &error) ||
+	       api_refuse(r->error, field, "invalid_value", "%.300s", error.message);
+}
+
+/* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
+static bool read_prediction(struct reading* r) {
+	const char* type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->value, "type"));
+	if (!type || strcmp(type, "content") != 0)
+		return refuse(r, "invalid_value",
+		              "'prediction' must be an object with \"type\": \"content\" and \"content\".");
+	const cJSON* content = cJSON_GetObjectItemCaseSensitive(r->value, "content");
+	r->to->prediction = api_texts(content, r->name, "prediction.content", "text", r->error);
+	r->to->prediction_size = r->to->prediction ? strlen(r->to->prediction) : 0;
+	return r->to->prediction != NULL;
+}
+
+/* ---- tools -------------------------------------------------------------------------------- */
+
+static const char* function_name(const cJSON* tool) {
+	const cJSON* function = cJSON_GetObjectItemCaseSensitive(tool, "function");
+	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(function, "name"));
+}
+
+static bool read_tool_name(struct reading* r, const cJSON* tools) {
+	const char* name = function_name(r->value);
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+	if (!name || !*name || strlen(name) > 64 || name[strspn(name, letters)])
+		return refuse(r, "invalid_value",
+		              "'tool_choice' must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
+		              "\"function\": {\"name\"}}.");
+	for (const cJSON* tool = tools->child; tool; tool = tool->next)
+		if (function_name(tool) && strcmp(function_name(tool), name) == 0)
+			return copy(r, name, &r->to->tool_name);
+	return refuse(r, "invalid_value", "'tool_choice' names '%.64s', which is none of 'tools'.", name);
+}
+
+static bool read_tool_choice(struct reading* r) {
+	struct api_request* q = r->to;
+	const cJSON* tools = json_field(r->body, "tools");
+	const bool any = tools && tools->child;
+	const char* word = cJSON_IsString(r->value) ? r->value->valuestring : "";
+	q->tool_choice = any ? TOOLS_AUTO : TOOLS_NONE;
+	if (!r->value || strcmp(word, "auto") == 0)
+		return true;
+	if (strcmp(word, "none") == 0) { /* the template is told of none */
+		free(q->parts.tools);
+		q->parts.tools = NULL;
+		q->tool_choice = TOOLS_NONE;
+		return true;
+	}
+	if (!any)
+		return refuse(r, "invalid_value", "'tool_choice' needs 'tools'.");
+	q->tool_choice = TOOLS_REQUIRED;
+	return strcmp(word, "required") == 0 || read_tool_name(r, tools);
+}
+
+static bool read_parallel(struct reading* r) {
+	r->to->one_tool_call = cJSON_IsFalse(r->value);
+	return cJSON_IsBool(r->value) || refuse(r, "invalid_type", "'%s' must be true or false.", r->name);
+}
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
 /* Read in this order: `n` before `best_of`. */
 #define BY(reader) reader, 0, 0, 0, NULL
+/* Whatever it says, the text is the same; or another field's reader has read it. */
+#define NO_MATTER NULL, 0, 0, 0, NULL
 #define INTO(reader, member, least, most) reader, offsetof(struct api_request, member), least, most, NULL
 /* What OpenAI has and we have not is taken at the values that change nothing: JSON, each with a comma. */
 #define ONLY(values) read_nothing, 0, 0, 0, values
 static const struct field fields[] = {
     {"model", BOTH, BY(read_model)},
-    {"prompt", COMPLETION, BY(read_prompt)},
-    {"messages", CHAT, BY(read_chat)},
-    {"tools", CHAT, BY(no_matter)}, /* read_chat has read these */
-    {"documents", CHAT, BY(no_matter)},
-    {"chat_template_kwargs", CHAT, BY(no_matter)}, /* as vLLM and llama.cpp name it */
+    {"prompt", COMPLETION | ALWAYS, BY(read_prompt)},
+    {"messages", CHAT | ALWAYS, BY(read_chat)},
+    {"tools", CHAT, NO_MATTER}, /* read_chat has read these */
+    {"documents", CHAT, NO_MATTER},
+    {"chat_template_kwargs", CHAT, NO_MATTER}, /* as vLLM and llama.cpp name it */
     {"max_tokens", BOTH, BY(read_max_tokens)},
     {"max_completion_tokens", CHAT, BY(read_max_tokens)},
-    {"temperature", BOTH, INTO(read_number, temperature, 0, 2)},
+    {"temperature", BOTH, INTO(read_number, ask.temperature, 0, 2)},
     {"top_p", BOTH, BY(read_top_p)},
-    {"min_p", BOTH, INTO(read_number, min_p, 0, 1)},             /* ours, as vLLM names it */
-    {"top_k", BOTH, INTO(read_whole_number, top_k, 0, 1 << 24)}, /* the same */
+    {"min_p", BOTH, INTO(read_number, ask.min_p, 0, 1)},             /* ours, as vLLM names it */
+    {"top_k", BOTH, INTO(read_whole_number, ask.top_k, 0, 1 << 24)}, /* the same */
     {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_CHOICES)},
     {"stream", BOTH, INTO(read_flag, stream, 0, 1)},
     {"stream_options", BOTH, BY(read_stream_options)},
@@ -43,18 +432,18 @@ static const struct field fields[] = {
     {"top_logprobs", CHAT, BY(read_top_logprobs)},
     {"echo", COMPLETION, INTO(read_flag, echo, 0, 1)},
     {"stop", BOTH, BY(read_stop)},
-    {"ignore_eos", BOTH, INTO(read_flag, ignore_eos, 0, 1)}, /* ours, as vLLM names it */
-    {"stop_token_ids", BOTH, BY(read_end_tokens)},           /* the same */
+    {"ignore_eos", BOTH, INTO(read_flag, ask.ignore_eos, 0, 1)}, /* ours, as vLLM names it */
+    {"stop_token_ids", BOTH, BY(read_end_tokens)},               /* the same */
     {"seed", BOTH, BY(read_seed)},
     {"metadata", BOTH, BY(read_metadata)},
     {"prediction", BOTH, BY(read_prediction)},
     {"user", BOTH, BY(read_user)},
     {"best_of", COMPLETION, BY(read_best_of)},
     {"suffix", COMPLETION, ONLY("\"\",")},
-    {"presence_penalty", BOTH, INTO(read_number, presence_penalty, -2, 2)},
-    {"frequency_penalty", BOTH, INTO(read_number, frequency_penalty, -2, 2)},
+    {"presence_penalty", BOTH, INTO(read_number, ask.presence_penalty, -2, 2)},
+    {"frequency_penalty", BOTH, INTO(read_number, ask.frequency_penalty, -2, 2)},
     {"repetition_penalty", BOTH,
-     INTO(read_number, repetition_penalty, 0.01, 10)}, /* ours, as vLLM names it */
+     INTO(read_number, ask.repetition_penalty, 0.01, 10)}, /* ours, as vLLM names it */
     {"logit_bias", BOTH, BY(read_logit_bias)},
     {"response_format", CHAT, BY(read_response_format)},
     {"guided_json", BOTH, BY(read_guided)}, /* ours, as vLLM names them */
@@ -63,15 +452,15 @@ static const struct field fields[] = {
     {"guided_grammar", BOTH, BY(read_guided)},
     {"grammar", BOTH, BY(read_guided)}, /* as llama.cpp names it */
     {"functions", CHAT, ONLY("[],{},")},
-    {"tool_choice", CHAT, BY(read_tool_choice)},
+    {"tool_choice", CHAT | ALWAYS, BY(read_tool_choice)},
     {"function_call", CHAT, ONLY("\"auto\",\"default\",\"none\",")},
     {"parallel_tool_calls", CHAT, BY(read_parallel)},
-    {"store", CHAT, BY(no_matter)}, /* nothing is ever stored of a request */
-    {"service_tier", CHAT, BY(no_matter)},
-    {"reasoning_effort", CHAT, BY(no_matter)},
-    {"verbosity", CHAT, BY(no_matter)},
-    {"prompt_cache_key", BOTH, BY(no_matter)},
-    {"safety_identifier", BOTH, BY(no_matter)},
+    {"store", CHAT, NO_MATTER}, /* nothing is ever stored of a request */
+    {"service_tier", CHAT, NO_MATTER},
+    {"reasoning_effort", CHAT, NO_MATTER},
+    {"verbosity", CHAT, NO_MATTER},
+    {"prompt_cache_key", BOTH, NO_MATTER},
+    {"safety_identifier", BOTH, NO_MATTER},
     {"modalities", CHAT, ONLY("[\"text\"],")},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -91,11 +480,16 @@ static bool all_known(struct reading* r, int where) {
 static bool read_fields(struct reading* r, int where) {
 	if (!all_known(r, where))
 		return false;
-	for (int i = 0; i < FIELDS; i++)
-		if ((fields[i].where & where) && !(r->field = &fields[i])->read(r, fields[i].name))
+	for (int i = 0; i < FIELDS; i++) {
+		r->field = &fields[i];
+		r->name = fields[i].name;
+		r->value = json_field(r->body, r->name);
+		if ((r->field->where & where) && r->field->read && (r->value || r->field->where & ALWAYS) &&
+		    !r->field->read(r))
 			return false;
+	}
 	const struct api_request* q = r->to;
-	if (q->grammar && q->ignore_eos && q->n_end_tokens == 0)
+	if (q->grammar && q->ask.ignore_eos && q->ask.n_end_tokens == 0)
 		return api_refuse(r->error, "ignore_eos", "invalid_value",
 		                  "'ignore_eos' beside a form of the answer needs 'stop_token_ids', which end it.");
 	if (q->n * (q->chat ? 1 : q->n_prompts) > API_MAX_CHOICES)
@@ -106,12 +500,10 @@ static bool read_fields(struct reading* r, int where) {
 
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
                       struct api_error* e) {
-	*q = (struct api_request){.chat = where == CHAT,
-	                          .max_tokens = where == CHAT ? 0 : 16,
-	                          .temperature = 1,
-	                          .top_p = 1,
-	                          .repetition_penalty = 1,
-	                          .n = 1};
+	*q = (struct api_request){
+	    .chat = where == CHAT,
+	    .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1},
+	    .n = 1};
 	cJSON* json = api_parse(body, size, e);
 	if (!json)
 		return false;

@@ -9,8 +9,10 @@
 #include <sys/random.h>
 
 #include "optimizer/search.h"
+#include "streams/mask_file.h"
+#include "streams/service/server_internal.h"
 
-enum { OUTSTANDING = 16, MOST_AN_OWNER = 32 };
+enum { SERVICE_SEARCHES = 64, OUTSTANDING = 16, MOST_AN_OWNER = 32 };
 
 struct remote {
 	struct search* search; /* NULL: free */
@@ -28,6 +30,17 @@ struct optimizer_service {
 	struct remote remote[SERVICE_SEARCHES];
 	int an_owner; /* searches */
 	int64_t uses;
+};
+
+/* A request under way, with the lock held. */
+struct asked {
+	struct optimizer_service* service;
+	struct remote* of; /* NULL: of none */
+	int owner;
+	bool all; /* may see the others' too */
+	const cJSON* body;
+	struct text out;
+	struct api_error* error;
 };
 
 struct optimizer_service* optimizer_service_open(int owners) {
@@ -68,18 +81,6 @@ static bool read_choice(const cJSON* body, const char* name, const char* first, 
 	if (word && strcmp(word, first) != 0 && strcmp(word, second) != 0)
 		return api_refuse(e, name, "invalid_value", "'%s' must be \"%s\" or \"%s\".", name, first, second);
 	*out = word && strcmp(word, second) == 0;
-	return true;
-}
-
-static bool read_mask(const cJSON* body, int blocks, struct mask* out, struct api_error* e) {
-	memset(out, 0, sizeof *out);
-	if (!api_blocks(body, "attention", 0, blocks, out, e) || !api_blocks(body, "mlp", 1, blocks, out, e))
-		return false;
-	const int edge[] = {0, 1, 2 * blocks - 2, 2 * blocks - 1};
-	for (int i = 0; i < 4; i++)
-		if (mask_has(out, edge[i]))
-			return api_refuse(e, edge[i] % 2 ? "mlp" : "attention", "invalid_value",
-			                  "The first and the last block are never skipped.");
 	return true;
 }
 
@@ -126,7 +127,7 @@ static void put_best(struct text* out, const struct remote* r) {
 	double matchness;
 	const struct mask best = search_best(r->search, &matchness);
 	text_put(out, "{");
-	api_print_mask(out, &best, r->blocks);
+	mask_put_blocks(out, &best);
 	text_json(out, ", 'matchness': %g, 'steps': %d, 'state': '%s', 'skip_ratio': %g}", matchness,
 	          search_steps(r->search), search_state_name(search_state(r->search)),
 	          search_skip_ratio(r->search));
@@ -134,18 +135,20 @@ static void put_best(struct text* out, const struct remote* r) {
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-static bool may_see(const struct remote* r, int owner) {
-	return r->search && (owner <= 0 || r->owner == owner);
+static bool may_see(const struct asked* a, const struct remote* r) {
+	return r->search && (a->all || r->owner == a->owner);
 }
 
-static struct remote* find(struct optimizer_service* s, int owner, const char* id, struct api_error* e) {
+static bool find(struct asked* a, const char* id, size_t n) {
+	struct optimizer_service* s = a->service;
 	for (int i = 0; i < SERVICE_SEARCHES; i++)
-		if (may_see(&s->remote[i], owner) && strcmp(s->remote[i].id, id) == 0) {
-			s->remote[i].used = ++s->uses;
-			return &s->remote[i];
+		if (may_see(a, &s->remote[i]) && strlen(s->remote[i].id) == n &&
+		    memcmp(s->remote[i].id, id, n) == 0) {
+			a->of = &s->remote[i];
+			a->of->used = ++s->uses;
+			return true;
 		}
-	api_fail(e, 404, NULL, "not_found", "There is no optimizer with this id.");
-	return NULL;
+	return api_fail(a->error, 404, NULL, "not_found", "There is no optimizer with this id.");
 }
 
 /* Each owner has so many places that all owners' find room; his own longest unused search makes way. */
@@ -171,9 +174,10 @@ static struct remote* make_room(struct optimizer_service* s, int owner) {
 
 /* ---- the six ------------------------------------------------------------------------------ */
 
-static bool create(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
-                   struct text* out, struct api_error* e) {
-	(void)id;
+static bool create(struct asked* a) {
+	struct optimizer_service* s = a->service;
+	struct api_error* e = a->error;
+	const cJSON* body = a->body;
 	struct search_options o;
 	struct error why;
 	int window;
@@ -184,12 +188,12 @@ static bool create(struct optimizer_service* s, int owner, const char* id, const
 		return false;
 	if (given && !cJSON_IsObject(given))
 		return api_refuse(e, "start", "invalid_type", "'start' must be an object of two lists.");
-	if (given && !read_mask(given, o.blocks, &start, e))
+	if (given && !api_mask(given, o.blocks, false, &start, e))
 		return false;
 	struct search* search = search_open(&o, &why);
 	if (!search)
 		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
-	struct remote* r = make_room(s, abs(owner));
+	struct remote* r = make_room(s, a->owner);
 	memset(r, 0, sizeof *r);
 	uint64_t random;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -197,16 +201,16 @@ static bool create(struct optimizer_service* s, int owner, const char* id, const
 	snprintf(r->id, sizeof r->id, "opt-%016llx", (unsigned long long)random);
 	snprintf(r->model, sizeof r->model, "%s", model);
 	r->search = search;
-	r->owner = abs(owner);
+	r->owner = a->owner;
 	r->blocks = o.blocks;
 	r->size = window;
 	r->used = ++s->uses;
 	if (given)
 		search_adopt(search, &start);
-	text_json(out, "{'id': '%s', 'model': %q, 'blocks': %d, 'window': %d, 'best': ", r->id, r->model,
+	text_json(&a->out, "{'id': '%s', 'model': %q, 'blocks': %d, 'window': %d, 'best': ", r->id, r->model,
 	          r->blocks, r->size);
-	put_best(out, r);
-	text_put(out, "}\n");
+	put_best(&a->out, r);
+	text_put(&a->out, "}\n");
 	return true;
 }
 
@@ -228,23 +232,22 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 	return true;
 }
 
-static bool propose(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
-                    struct text* out, struct api_error* e) {
+static bool propose(struct asked* a) {
 	static const char* const kind[] = {"start", "rescore", "random", "bayes", "removal"};
-	struct remote* r = find(s, owner, id, e);
-	if (!r || (body && !api_only(body, "window size", e)) || !take_window(r, body, e))
+	struct remote* r = a->of;
+	if ((a->body && !api_only(a->body, "window size", a->error)) || !take_window(r, a->body, a->error))
 		return false;
 	struct proposal p;
 	if (!search_propose(r->search, &p)) {
-		text_json(out, "{'done': true, 'state': '%s'}\n", search_state_name(search_state(r->search)));
+		text_json(&a->out, "{'done': true, 'state': '%s'}\n", search_state_name(search_state(r->search)));
 		return true;
 	}
 	if (r->n_given == OUTSTANDING)
 		memmove(r->given, r->given + 1, (size_t)--r->n_given * sizeof *r->given);
 	r->given[r->n_given++] = p;
-	text_json(out, "{'done': false, 'step': %d, 'kind': '%s', ", p.step, kind[p.kind]);
-	api_print_mask(out, &p.mask, r->blocks);
-	text_json(out, ", 'needed': %d, 'window': %l, 'size': %d}\n", p.needed, r->window, r->size);
+	text_json(&a->out, "{'done': false, 'step': %d, 'kind': '%s', ", p.step, kind[p.kind]);
+	mask_put_blocks(&a->out, &p.mask);
+	text_json(&a->out, ", 'needed': %d, 'window': %l, 'size': %d}\n", p.needed, r->window, r->size);
 	return true;
 }
 
@@ -260,19 +263,17 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
 }
 
-static bool observe(struct optimizer_service* s, int owner, const char* id, const cJSON* body,
-                    struct text* out, struct api_error* e) {
-	struct remote* r = find(s, owner, id, e);
+static bool observe(struct asked* a) {
+	struct remote* r = a->of;
+	struct api_error* e = a->error;
 	struct mask mask;
-	double matches = -1, rows = -1, distance = NAN;
-	if (!r || !api_only(body, "attention mlp matches rows distance window", e) ||
-	    !read_mask(body, r->blocks, &mask, e))
-		return false;
-	double window = (double)r->window;
-	if (!api_number(body, "rows", 1, r->size, true, &rows, e) ||
-	    !api_number(body, "matches", 0, fmax(rows, 0), true, &matches, e) ||
-	    !api_number(body, "distance", 0, 2, false, &distance, e) ||
-	    !api_number(body, "window", 0, 0x1p53, true, &window, e))
+	double matches = -1, rows = -1, distance = NAN, window = (double)r->window;
+	if (!api_only(a->body, "attention mlp matches rows distance window", e) ||
+	    !api_mask(a->body, r->blocks, false, &mask, e) ||
+	    !api_number(a->body, "rows", 1, r->size, true, &rows, e) ||
+	    !api_number(a->body, "matches", 0, fmax(rows, 0), true, &matches, e) ||
+	    !api_number(a->body, "distance", 0, 2, false, &distance, e) ||
+	    !api_number(a->body, "window", 0, 0x1p53, true, &window, e))
 		return false;
 	if (rows < 0 || matches < 0)
 		return api_refuse(e, rows < 0 ? "rows" : "matches", "missing_required_parameter", "'%s' is required.",
@@ -280,59 +281,86 @@ static bool observe(struct optimizer_service* s, int owner, const char* id, cons
 	if (r->window == 0)
 		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
 	take_report(r, &mask, (int)matches, (int)rows, distance, (int64_t)window);
-	text_json(out, "{'state': '%s', 'steps': %d, 'best': ", search_state_name(search_state(r->search)),
+	text_json(&a->out, "{'state': '%s', 'steps': %d, 'best': ", search_state_name(search_state(r->search)),
 	          search_steps(r->search));
-	put_best(out, r);
-	text_put(out, "}\n");
+	put_best(&a->out, r);
+	text_put(&a->out, "}\n");
 	return true;
 }
 
-static bool best(struct optimizer_service* s, int owner, const char* id, const cJSON* body, struct text* out,
-                 struct api_error* e) {
-	const struct remote* r = find(s, owner, id, e);
-	(void)body;
-	if (!r)
-		return false;
-	put_best(out, r);
-	text_put(out, "\n");
+static bool best(struct asked* a) {
+	put_best(&a->out, a->of);
+	text_put(&a->out, "\n");
 	return true;
 }
 
-static bool delete (struct optimizer_service* s, int owner, const char* id, const cJSON* body,
-                    struct text* out, struct api_error* e) {
-	struct remote* r = find(s, owner, id, e);
-	(void)body;
-	if (!r)
-		return false;
-	search_close(r->search);
-	r->search = NULL;
-	text_json(out, "{'id': '%s', 'deleted': true}\n", r->id);
+static bool remove_one(struct asked* a) {
+	search_close(a->of->search);
+	a->of->search = NULL;
+	text_json(&a->out, "{'id': '%s', 'deleted': true}\n", a->of->id);
 	return true;
 }
 
-static bool list(struct optimizer_service* s, int owner, const char* id, const cJSON* body, struct text* out,
-                 struct api_error* e) {
-	(void)id, (void)body, (void)e;
-	text_json(out, "{'object': 'list', 'data': [");
+static bool list(struct asked* a) {
+	text_json(&a->out, "{'object': 'list', 'data': [");
 	const char* separator = "";
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
-		const struct remote* r = &s->remote[i];
-		if (!may_see(r, owner))
+		const struct remote* r = &a->service->remote[i];
+		if (!may_see(a, r))
 			continue;
-		text_json(out, "%s{'id': '%s', 'model': %q, 'blocks': %d, 'steps': %d}", separator, r->id, r->model,
-		          r->blocks, search_steps(r->search));
+		text_json(&a->out, "%s{'id': '%s', 'model': %q, 'blocks': %d, 'steps': %d}", separator, r->id,
+		          r->model, r->blocks, search_steps(r->search));
 		separator = ", ";
 	}
-	text_put(out, "]}\n");
+	text_put(&a->out, "]}\n");
 	return true;
 }
 
-bool optimizer_answer(struct optimizer_service* s, enum optimizer_request what, int owner, const char* id,
-                      const cJSON* body, struct text* out, struct api_error* e) {
-	static bool (*const answers[])(struct optimizer_service*, int, const char*, const cJSON*, struct text*,
-	                               struct api_error*) = {list, create, propose, observe, best, delete};
-	pthread_mutex_lock(&s->lock);
-	const bool good = answers[what](s, owner, id, body, out, e);
-	pthread_mutex_unlock(&s->lock);
-	return good;
+/* ---- the door ----------------------------------------------------------------------------- */
+
+static const struct request {
+	const char *method, *verb; /* NULL: of no search */
+	bool (*answer)(struct asked*);
+	enum { NO_BODY, MAY_HAVE_BODY, BODY } body;
+} requests[] = {{"GET", NULL, list, NO_BODY},
+                {"POST", NULL, create, BODY},
+                {"POST", "propose", propose, MAY_HAVE_BODY},
+                {"POST", "observe", observe, BODY},
+                {"GET", "", best, NO_BODY},
+                {"GET", "best", best, NO_BODY},
+                {"DELETE", "", remove_one, NO_BODY}};
+
+static const struct request* find_request(const char* method, const char* verb) {
+	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+		const char* known = requests[i].verb;
+		if (strcmp(method, requests[i].method) == 0 &&
+		    (verb && known ? strcmp(verb, known) == 0 : !verb && !known))
+			return &requests[i];
+	}
+	return NULL;
+}
+
+bool answer_optimizer(struct call* c) {
+	const size_t n = c->rest ? strcspn(c->rest, "/") : 0;
+	const char* verb = !c->rest ? NULL : c->rest[n] ? c->rest + n + 1 : "";
+	const struct request* q = find_request(c->route->method, verb);
+	if (c->rest && n == 0)
+		return api_fail(&c->error, 404, NULL, "not_found", "There is no optimizer with this id.");
+	if (!q)
+		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
+	const bool reads = q->body == BODY || (q->body == MAY_HAVE_BODY && c->body.size);
+	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
+	struct asked a = {.service = c->server->optimizer,
+	                  .owner = c->owner,
+	                  .all = c->admin || c->owner == 0,
+	                  .body = body,
+	                  .error = &c->error};
+	pthread_mutex_lock(&a.service->lock);
+	const bool good = (body || !reads) && (!c->rest || find(&a, c->rest, n)) && q->answer(&a);
+	pthread_mutex_unlock(&a.service->lock);
+	cJSON_Delete(body);
+	if (good)
+		return call_reply_json(c, &a.out);
+	text_free(&a.out);
+	return false;
 }

@@ -1,13 +1,7 @@
-/* What answers of vendors have in common that are told as items which open, grow and close (reply_voice.h).
- */
-#include "streams/service/reply_voice.h"
+/* What answers of vendors have in common that are told as items which open, grow and close (exchange.h). */
+#include "streams/service/exchange.h"
 
-void story_free(struct reply_story* s) {
-	text_free(&s->text);
-	text_free(&s->said);
-}
-
-bool story_failed(const struct reply_story* s) { return s->text.failed || s->said.failed; }
+void story_end(struct exchange* x) { x->out.failed |= x->story.text.failed || x->story.said.failed; }
 
 static void keep(struct reply_story* s, struct text* item) {
 	text_put(&s->said, s->items++ ? ", " : "");
@@ -17,71 +11,62 @@ static void keep(struct reply_story* s, struct text* item) {
 }
 
 /* Ends the item that is open, if one is. */
-static void close_item(struct text* out, const struct reply_head* h) {
-	struct reply_story* s = h->story;
+static void close_item(struct exchange* x) {
+	struct reply_story* s = &x->story;
 	struct text item = {0};
 	if (s->open == STORY_NOTHING)
 		return;
 	text_put(&s->text, ""); /* an item without a word is one too */
-	h->voice->story->close(out, h, &item);
+	x->voice->story->close(x, &item);
 	keep(s, &item);
 	text_clear(&s->text);
 	s->open = STORY_NOTHING;
 }
 
 /* Begins another item, if it is not the one that is open. */
-static void open_item(struct text* out, const struct reply_head* h, enum story_part what) {
-	if (h->story->open == what)
+static void open_item(struct exchange* x, enum story_part what) {
+	if (x->story.open == what)
 		return;
-	close_item(out, h);
-	h->story->open = what;
-	h->voice->story->open(out, h);
+	close_item(x);
+	x->story.open = what;
+	x->voice->story->open(x);
 }
 
-static void say(struct text* out, const struct reply_head* h, enum story_part what, const char* text,
-                size_t size) {
-	if (!size)
+static void say(struct exchange* x, enum story_part what, const struct text* words) {
+	if (!words->size)
 		return;
-	open_item(out, h, what);
-	h->voice->story->more(out, h, text, size);
-	text_add(&h->story->text, text, size);
+	open_item(x, what);
+	x->voice->story->more(x, words->data, words->size);
+	text_add(&x->story.text, words->data, words->size);
 }
 
-void story_part(struct text* out, const struct reply_head* h, const struct reply_choice* c,
-                const char* detail) {
-	(void)detail;
-	say(out, h, STORY_REASONING, c->reasoning, c->reasoning_size);
-	say(out, h, STORY_TEXT, c->text, c->size);
+void story_part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
+	(void)logprobs, (void)detail;
+	say(c->exchange, STORY_REASONING, &c->reader.reasoning);
+	say(c->exchange, STORY_TEXT, &c->reader.content);
 }
 
-void story_calls(struct text* out, const struct reply_head* h, int index, const struct tool_call* call,
-                 int first, int n) {
-	(void)index;
-	for (int i = first; i < n; i++) {
+void story_calls(struct choice* c) {
+	struct exchange* x = c->exchange;
+	for (int i = c->told_calls; i < c->reader.tools.n; i++) {
 		struct text item = {0};
-		close_item(out, h);
-		h->voice->story->call(out, h, &call[i], &item);
-		keep(h->story, &item);
+		close_item(x);
+		x->voice->story->call(x, &c->reader.tools.call[i], &item);
+		keep(&x->story, &item);
 	}
 }
 
-void story_last(struct text* out, const struct reply_head* h, const struct reply_choice* c,
-                const char* detail) {
-	struct reply_story* s = h->story;
+void story_last(struct choice* c, const char* detail) {
+	struct exchange* x = c->exchange;
 	(void)detail;
-	if (h->voice->story->never_empty && s->items == 0)
-		open_item(out, h, s->open == STORY_NOTHING ? STORY_TEXT : s->open);
-	close_item(out, h);
-	s->stop = c->stop;
-	s->n_calls = c->n_calls;
-	s->stop_string = c->stop_string;
+	if (x->voice->story->never_empty && x->story.items == 0)
+		open_item(x, x->story.open == STORY_NOTHING ? STORY_TEXT : x->story.open);
+	close_item(x);
 }
 
-bool story_whole(const struct reply_head* h, const struct reply_choice* c) {
-	struct text events = {0};
-	story_part(&events, h, c, NULL);
-	story_calls(&events, h, 0, c->call, 0, c->n_calls);
-	story_last(&events, h, c, NULL);
-	text_free(&events);
-	return !story_failed(h->story);
+void story_whole(struct exchange* x) {
+	story_part(&x->choice[0], NULL, NULL);
+	story_calls(&x->choice[0]);
+	story_last(&x->choice[0], NULL);
+	text_clear(&x->out);
 }

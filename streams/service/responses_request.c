@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
-#include "streams/service/reply_voice.h"
 
 /* ---- items -------------------------------------------------------------------------------- */
 
@@ -14,7 +13,8 @@ static bool read_message(struct translation* t, const cJSON* item) {
 	const char* role = api_text(item, "role");
 	if (!role)
 		return api_refuse(t->error, "input", "invalid_value", "A message of 'input' has no 'role'.");
-	char* text = translate_text(t, api_get(item, "content"), "input", "input_text output_text text refusal");
+	char* text = api_texts(json_field(item, "content"), "input", "input",
+	                       "input_text output_text text refusal", t->error);
 	if (text)
 		translate_message(t, role, text);
 	free(text);
@@ -35,7 +35,7 @@ static bool read_result(struct translation* t, const cJSON* item) {
 	const char* id = api_text(item, "call_id");
 	if (!id)
 		return api_refuse(t->error, "input", "invalid_value", "A function_call_output needs 'call_id'.");
-	return translate_result(t, id, api_get(item, "output"), "input", "input_text output_text text");
+	return translate_result(t, id, json_field(item, "output"), "input", "input_text output_text text");
 }
 
 static bool read_item(struct translation* t, const cJSON* item) {
@@ -51,7 +51,7 @@ static bool read_item(struct translation* t, const cJSON* item) {
 }
 
 static bool read_input(struct translation* t) {
-	const cJSON *input = api_get(t->from, "input"), *instructions = api_get(t->from, "instructions");
+	const cJSON *input = json_field(t->from, "input"), *instructions = json_field(t->from, "instructions");
 	if (instructions && !cJSON_IsString(instructions))
 		return api_refuse(t->error, "instructions", "invalid_type", "'instructions' must be a string.");
 	if (instructions)
@@ -72,7 +72,7 @@ static bool read_input(struct translation* t) {
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
 static bool read_tools(struct translation* t) {
-	const cJSON* choice = api_get(t->from, "tool_choice");
+	const cJSON* choice = json_field(t->from, "tool_choice");
 	const char* name = api_text(choice, "name");
 	if (!translate_tools(t, "function", "", "parameters"))
 		return false;
@@ -85,19 +85,14 @@ static bool read_tools(struct translation* t) {
 
 /* {"format": {"type": "json_schema", "name", "schema"}}, flat where chat nests it. */
 static bool read_text(struct translation* t) {
-	const cJSON* format = api_get(api_get(t->from, "text"), "format");
+	const cJSON* format = json_field(json_field(t->from, "text"), "format");
 	const char* type = api_text(format, "type");
 	if (!format)
 		return true;
-	cJSON* to = cJSON_AddObjectToObject(t->to, "response_format");
-	t->failed |= !to || !cJSON_AddStringToObject(to, "type", type ? type : "");
-	if (!to || !type || strcmp(type, "json_schema") != 0)
-		return true;
-	cJSON* copy = cJSON_Duplicate(format, true);
-	if (!copy || !cJSON_AddItemToObject(to, "json_schema", copy)) {
-		cJSON_Delete(copy);
-		t->failed = true;
-	}
+	cJSON* to = translate_object(t, t->to, "response_format");
+	translate_add(t, to, "type", cJSON_CreateString(type ? type : ""));
+	if (type && strcmp(type, "json_schema") == 0)
+		translate_add(t, to, "json_schema", cJSON_Duplicate(format, true));
 	return true;
 }
 
@@ -119,10 +114,10 @@ static const struct {
                 {"truncation", "\"disabled\""},
                 {"user", "null"}};
 
-static char* echo_of(const cJSON* body) {
+static bool echo(const cJSON* body, struct api_request* q) {
 	struct text out = {0};
 	for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
-		const cJSON* value = api_get(body, repeated[i].name);
+		const cJSON* value = json_field(body, repeated[i].name);
 		char* text = value ? cJSON_PrintUnformatted(value) : NULL;
 		out.failed |= value && !text;
 		text_print(&out, ", \"%s\": ", repeated[i].name);
@@ -130,9 +125,8 @@ static char* echo_of(const cJSON* body) {
 		cJSON_free(text);
 	}
 	text_put(&out, ", \"store\": false");
-	char* all = out.failed ? NULL : text_take(&out);
-	text_free(&out);
-	return all;
+	q->echoed = text_take(&out);
+	return q->echoed != NULL;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -140,11 +134,11 @@ static char* echo_of(const cJSON* body) {
 static bool refuse_stored(struct translation* t) {
 	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (api_get(t->from, names[i]))
+		if (json_field(t->from, names[i]))
 			return api_refuse(t->error, names[i], "unsupported_field",
 			                  "'%s' is not supported: this server stores nothing; send the whole input.",
 			                  names[i]);
-	return !cJSON_IsTrue(api_get(t->from, "background")) ||
+	return !cJSON_IsTrue(json_field(t->from, "background")) ||
 	       api_refuse(t->error, "background", "unsupported_field", "'background' is not supported.");
 }
 
@@ -168,7 +162,7 @@ bool responses_read(const char* body, size_t size, int vocab, struct api_request
 	    .hints = "store include reasoning truncation user service_tier stream_options prompt_cache_key "
 	             "safety_identifier prompt_cache_retention",
 	    .read = read,
-	    .echo = echo_of,
+	    .finish = echo,
 	    .renamed = renamed};
 	return translation_read(&how, body, size, vocab, q, e);
 }

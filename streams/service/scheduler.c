@@ -30,10 +30,6 @@ static void note_mask(struct seat* seat) {
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
-	const double phases[] = {f->seconds.prefill, f->seconds.draft,    f->seconds.verify,
-	                         f->seconds.plain,   f->seconds.optimize, f->seconds.other};
-	for (int i = 0; i < 6; i++)
-		s->seconds[i] += isfinite(phases[i]) ? phases[i] : 0;
 	/* labels are the clients': their number is bounded */
 	const char* task = job->request.task;
 	bool known = s->summary.n < MAX_TASKS || !task;
@@ -240,11 +236,6 @@ static struct job* take(struct scheduler* s) {
 		struct job** link = next_in_queue(s);
 		job = *link;
 		*link = job->next;
-		if (s->last == job) {
-			s->last = s->first;
-			while (s->last && s->last->next)
-				s->last = s->last->next;
-		}
 		s->queue--;
 		s->busy++;
 	}
@@ -263,7 +254,6 @@ static void sweep_queue(struct scheduler* s, bool all) {
 	int n = 0;
 	pthread_mutex_lock(&s->lock);
 	struct job** at = &s->first;
-	s->last = NULL;
 	while (*at) {
 		struct job* job = *at;
 		if (all || job->calls->gone(job->user)) {
@@ -271,10 +261,8 @@ static void sweep_queue(struct scheduler* s, bool all) {
 			job->next = gone;
 			gone = job;
 			n++;
-		} else {
-			s->last = job;
+		} else
 			at = &job->next;
-		}
 	}
 	pthread_mutex_unlock(&s->lock);
 	while (gone) {
@@ -457,24 +445,16 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
                                  struct error* e) {
 	struct scheduler* s = calloc(1, sizeof *s);
 	const bool sane = o->sessions >= 1 && o->sessions <= MAX_SESSIONS && o->queue >= 1;
-	struct seat* seats = sane ? calloc((size_t)o->sessions, sizeof *seats) : NULL;
-	struct merged_pass* merged = calloc(1, sizeof *merged);
-	if (!s || !seats || !merged ||
-	    !merge_open(merged, engine->model->weights.shape.dim, 2 * engine->model->weights.shape.n_blocks)) {
-		if (merged)
-			merge_close(merged);
-		free(s);
-		free(seats);
-		free(merged);
-		error_set(e, "out of memory for %d sessions", o->sessions);
+	if (!s) {
+		error_set(e, "out of memory for a scheduler");
 		return NULL;
 	}
 	s->option = *o;
 	s->engine = engine;
 	s->blocks = engine->model->weights.shape.n_blocks;
 	s->began = s->shown = seconds_now();
-	s->seat = seats;
-	s->merged = merged;
+	s->seat = sane ? calloc((size_t)o->sessions, sizeof *s->seat) : NULL;
+	s->merged = calloc(1, sizeof *s->merged);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
@@ -482,7 +462,9 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_cond_init(&s->work, &attributes);
 	pthread_cond_init(&s->idle, &attributes);
 	pthread_condattr_destroy(&attributes);
-	bool good = true;
+	bool good =
+	    (s->seat && s->merged && merge_open(s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
+	    error_set(e, "out of memory for %d sessions", o->sessions);
 	ledger_open(&s->ledger, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_seat(s, &s->seat[i], i, e);
@@ -490,15 +472,13 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 		measure_cache(s);
 	if (good && o->memory)
 		memory_on_event(o->memory, on_memory_event, s);
-	if (good) {
-		good = pthread_create(&s->thread, NULL, run, s) == 0 || error_set(e, "no thread for the scheduler");
-		s->started = good;
-	}
-	if (!good) {
-		scheduler_close(s);
-		return NULL;
-	}
-	return s;
+	if (good)
+		s->started =
+		    pthread_create(&s->thread, NULL, run, s) == 0 || error_set(e, "no thread for the scheduler");
+	if (s->started)
+		return s;
+	scheduler_close(s);
+	return NULL;
 }
 
 enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
@@ -511,17 +491,14 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy)
 		result = SUBMIT_FULL;
 	else {
-		struct job* last = NULL;
+		struct job** end = &s->first;
 		for (struct job* job = first; job; job = job->next) {
 			job->asked = at;
 			job->first_token = 0;
-			last = job;
 		}
-		if (s->last)
-			s->last->next = first;
-		else
-			s->first = first;
-		s->last = last;
+		while (*end)
+			end = &(*end)->next;
+		*end = first;
 		s->queue += n;
 		pthread_cond_signal(&s->work);
 	}
@@ -574,7 +551,7 @@ void scheduler_close(struct scheduler* s) {
 		pthread_join(s->thread, NULL);
 	}
 	idle_close(s->runner);
-	for (int i = 0; i < s->option.sessions; i++) {
+	for (int i = 0; s->seat && i < s->option.sessions; i++) {
 		memory_detach(s->seat[i].watch);
 		if (s->seat[i].session)
 			swiftlet_session_close(s->seat[i].session);
@@ -587,7 +564,8 @@ void scheduler_close(struct scheduler* s) {
 	pthread_mutex_destroy(&s->lock);
 	for (int i = 0; i < MAX_OWNERS; i++)
 		retrieval_pool_close(s->pool[i]);
-	merge_close(s->merged);
+	if (s->merged)
+		merge_close(s->merged);
 	free(s->merged);
 	free(s->seat);
 	free(s);

@@ -14,8 +14,9 @@
 
 #include "streams/memory/memory.h"
 #include "streams/memory/prompt_cache.h"
-#include "streams/service/events.h"
-#include "streams/service/metrics.h"
+
+struct events;
+struct metrics;
 
 /* All are called on the scheduler's thread, without a lock held. */
 struct job_calls {

@@ -8,7 +8,9 @@
 #include "optimizer/idle.h"
 #include "optimizer/optimizer.h"
 #include "streams/report.h"
+#include "streams/service/events.h"
 #include "streams/service/merge.h"
+#include "streams/service/metrics.h"
 #include "streams/service/scheduler.h"
 
 enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_OWNERS = 65 };
@@ -51,7 +53,7 @@ struct scheduler {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work, idle;
-	struct job *first, *last; /* the queue */
+	struct job* first; /* the queue */
 	int queue, busy;
 	bool refusing, cancel_all, stop;
 
@@ -67,7 +69,6 @@ struct scheduler {
 	double spent[MAX_OWNERS]; /* rows lately, fading: who had much waits for the others' prompts */
 	int64_t uses;
 	struct summary summary;
-	double seconds[6]; /* by phase */
 	double swept, shown;
 	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
 	double busy_seconds, idle_seconds;

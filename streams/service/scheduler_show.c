@@ -2,10 +2,8 @@
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "streams/service/api_json.h"
+#include "streams/mask_file.h"
 #include "streams/service/scheduler_internal.h"
 
 static void show_since(struct text* out, const char* name, const struct seat* s, int kind, int blocks) {
@@ -20,9 +18,9 @@ static void show_seat(struct text* out, const struct seat* s, int index, int blo
 	const struct search* search = session_search(s->session);
 	text_json(out, "{'session': %d, 'busy': %b, 'task': %q, 'used': %l, ", index, s->job != NULL, s->task,
 	          s->used);
-	api_print_mask(out, &s->mask, blocks);
+	mask_put_blocks(out, &s->mask);
 	text_json(out, ", 'low': {");
-	api_print_mask(out, &s->low, blocks);
+	mask_put_blocks(out, &s->low);
 	text_json(out, ", 'head': %b}, 'since': {", s->low_head);
 	show_since(out, "attention", s, 0, blocks);
 	text_put(out, ", ");
@@ -66,13 +64,13 @@ static void show_point(struct scheduler* s, struct text* out, double at) {
 }
 
 static void show_totals(struct scheduler* s, struct text* out) {
-	static const char* const phase[] = {"prefill", "draft", "verify", "plain", "optimize", "other"};
-	char* summary = summary_text(&s->summary);
-	text_json(out, "'seconds': {");
-	for (int i = 0; i < 6; i++)
-		text_print(out, "%s\"%s\": %.6f", i ? ", " : "", phase[i], s->seconds[i]);
-	text_json(out, "}, 'summary': %s", summary ? summary : "null");
-	free(summary);
+	const struct metrics* m = s->option.metrics; /* to which this thread alone adds seconds */
+	text_json(
+	    out,
+	    "'seconds': {'prefill': %r, 'draft': %r, 'verify': %r, 'plain': %r, 'optimize': %r, 'other': %r}, "
+	    "'summary': ",
+	    m->prefill, m->draft, m->verify, m->plain, m->optimize, m->other);
+	summary_put(out, &s->summary);
 	struct memory_counts k = {0};
 	if (s->option.memory)
 		memory_counts(s->option.memory, &k);
@@ -108,10 +106,6 @@ void scheduler_show(struct scheduler* s, double at) {
 	text_put(&out, ", ");
 	show_point(s, &out, at);
 	text_put(&out, "}");
-	/* one line: server-sent events end theirs at a line's end */
-	for (size_t i = 0; i < out.size; i++)
-		if (out.data[i] == '\n')
-			out.data[i] = ' ';
 	if (!out.failed)
 		events_state(s->option.events, &out);
 	text_free(&out);

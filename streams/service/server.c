@@ -25,34 +25,22 @@ bool server_is_loopback(const char* host) {
 	return strcasecmp(host, "localhost") == 0;
 }
 
-static bool resolve(const struct server* s, struct sockaddr_storage* out, struct error* e) {
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-	struct addrinfo* found = NULL;
-	char port[16];
-	snprintf(port, sizeof port, "%d", s->option.port);
-	const char* host = strcmp(s->option.host, "localhost") == 0 ? "127.0.0.1" : s->option.host;
-	const int code = getaddrinfo(host, port, &hints, &found);
-	if (code != 0)
-		return error_set(e, "--host %s: %s", s->option.host, gai_strerror(code));
-	memcpy(out, found->ai_addr, found->ai_addrlen);
-	freeaddrinfo(found);
-	return true;
-}
-
-/* A socket that listens; -1 with errno. */
-static int listen_at(struct sockaddr_storage* address) {
-	const bool six = address->ss_family == AF_INET6;
-	const socklen_t size = six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	const int yes = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+/* A socket that listens, at a port that is told; -1 with errno. */
+static int listen_at(const struct addrinfo* at, int* port) {
+	const int yes = 1, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_storage is = {0};
+	socklen_t size = sizeof is;
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-	if (six)
+	if (at->ai_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
-	socklen_t told = sizeof *address;
-	if (bind(fd, (struct sockaddr*)address, size) == 0 && listen(fd, SOMAXCONN) == 0 &&
-	    getsockname(fd, (struct sockaddr*)address, &told) == 0)
+	if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0 &&
+	    getsockname(fd, (struct sockaddr*)&is, &size) == 0) {
+		*port = ntohs(is.ss_family == AF_INET6 ? ((struct sockaddr_in6*)(void*)&is)->sin6_port
+		                                       : ((struct sockaddr_in*)(void*)&is)->sin_port);
 		return fd;
+	}
 	const int problem = errno;
 	close(fd);
 	errno = problem;
@@ -71,63 +59,54 @@ static struct MHD_Daemon* open_daemon(struct server* s) {
 }
 
 static bool open_port(struct server* s, struct error* e) {
-	struct sockaddr_storage address = {0};
-	if (!resolve(s, &address, e))
-		return false;
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+	const char* host = strcmp(s->option.host, "localhost") == 0 ? "127.0.0.1" : s->option.host;
+	struct addrinfo* found = NULL;
+	char wanted[16];
+	int port = 0;
+	snprintf(wanted, sizeof wanted, "%d", s->option.port);
+	const int code = getaddrinfo(host, wanted, &hints, &found);
+	if (code != 0)
+		return error_set(e, "--host %s: %s", s->option.host, gai_strerror(code));
 	errno = 0;
-	const int fd = listen_at(&address);
+	const int fd = listen_at(found, &port);
 	bool good = fd >= 0;
 	for (int i = 0; i < HTTP_THREADS && good; i++)
 		good = (s->daemon[i] = open_daemon(s));
 	if (good) {
-		s->port = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6*)(void*)&address)->sin6_port
-		                                              : ((struct sockaddr_in*)(void*)&address)->sin_port);
+		s->port = port;
 		good = doorman_begin(s->doorman, fd, s->daemon, HTTP_THREADS);
 	} else if (fd >= 0)
 		close(fd);
-	return good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
+	good = good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
 	                         strerror(errno ? errno : EADDRNOTAVAIL));
+	freeaddrinfo(found);
+	return good;
 }
 
 static bool open_prompts(struct server* s, struct error* e) {
-	char owner[SERVER_KEYS + 1][PROMPT_CACHE_NAME];
-	prompt_cache_owner("", owner[0]);
-	for (int i = 1; i <= s->n_owners; i++)
-		server_owner_name(s, i, owner[i]);
 	if (!s->engine->backend->page_restore)
 		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
 		                 s->engine->backend->name);
 	s->prompts =
-	    prompt_cache_open(&(struct prompt_cache_options){.folder = s->option.prompt_cache,
-	                                                     .bytes = s->option.prompt_cache_bytes,
-	                                                     .model = s->model->fingerprint,
-	                                                     .n_owners = s->n_owners + 1,
-	                                                     .owner = (const char(*)[PROMPT_CACHE_NAME])owner},
-	                      e);
+	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
+	                      (const char(*)[PROMPT_CACHE_NAME])s->owner_name, s->n_owners + 1, e);
 	return s->prompts != NULL;
 }
 
 static bool open_memories(struct server* s, struct error* e) {
-	for (int owner = 1; s->memory && owner <= s->n_owners; owner++) {
-		char name[PROMPT_CACHE_NAME];
-		server_owner_name(s, owner, name);
-		if (!memory_for(s->memory, owner, name, e))
+	for (int owner = 1; s->memory && owner <= s->n_owners; owner++)
+		if (!memory_for(s->memory, owner, s->owner_name[owner], e))
 			return false;
-	}
 	return true;
 }
 
 static bool open_parts(struct server* s, struct error* e) {
 	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
-	s->rate = s->option.rate > 0 ? calloc(RATE_CLIENTS, sizeof *s->rate) : NULL;
 	s->optimizer = optimizer_service_open(s->n_owners);
-	s->doorman = doorman_open(&(struct doorman_options){.connections = SERVER_CONNECTIONS,
-	                                                    .an_address = s->option.address_connections,
-	                                                    .header_seconds = s->option.header_seconds,
-	                                                    .idle_seconds = s->option.idle_seconds,
-	                                                    .metrics = s->metrics});
-	if (!s->optimizer || !s->doorman || (s->option.rate > 0 && !s->rate))
+	s->doorman = doorman_open(&s->option, s->metrics);
+	if (!s->optimizer || !s->doorman)
 		return error_set(e, "out of memory");
 	const struct scheduler_options o = {.sessions = s->option.sessions,
 	                                    .queue = s->option.queue,
@@ -206,8 +185,5 @@ void server_close(struct server* s, double grace) {
 	for (int i = 0; i <= SERVER_KEYS; i++)
 		metrics_close(&s->metrics[i]);
 	pthread_mutex_destroy(&s->rate_lock);
-	for (int i = 0; i < s->n_keys; i++)
-		free(s->key[i].text);
-	free(s->rate);
 	free(s);
 }

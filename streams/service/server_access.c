@@ -109,14 +109,16 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 			return error_set(e,
 			                 "%s, line %d: after the key, expected group=NAME (of up to %d bytes) or admin",
 			                 path, number, SERVER_GROUP - 1);
-	if (strlen(key) < 8 || strlen(key) > 255)
+	if (strlen(key) < 8 || strlen(key) >= sizeof s->key[0].text)
 		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(key));
 	if (key_number(s, key, strlen(key)))
 		return error_set(e, "%s, line %d: this key is there already", path, number);
 	if (s->n_keys == SERVER_KEYS)
 		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
-	s->key[s->n_keys] = (struct server_key){strdup(key), find_owner(s, group), admin};
-	return s->key[s->n_keys++].text || error_set(e, "out of memory");
+	struct server_key* added = &s->key[s->n_keys++];
+	*added = (struct server_key){.owner = find_owner(s, group), .admin = admin};
+	strcpy(added->text, key);
+	return true;
 }
 
 /* Who shares the server with nobody need not be told apart from its operator. */
@@ -128,16 +130,19 @@ static void name_admins(struct server* s) {
 		s->key[i].admin = true;
 }
 
-void server_owner_name(const struct server* s, int owner, char name[PROMPT_CACHE_NAME]) {
+static void name_owners(struct server* s) {
 	char group[SERVER_GROUP + 8]; /* no key: none has a blank */
-	snprintf(group, sizeof group, "group %s", s->group[owner]);
-	for (int i = 0; i < s->n_keys; i++)
-		if (s->key[i].owner == owner)
-			prompt_cache_owner(s->group[owner][0] ? group : s->key[i].text, name);
+	prompt_cache_owner("", s->owner_name[0]);
+	for (int i = 0; i < s->n_keys; i++) {
+		const int owner = s->key[i].owner;
+		snprintf(group, sizeof group, "group %s", s->group[owner]);
+		prompt_cache_owner(s->group[owner][0] ? group : s->key[i].text, s->owner_name[owner]);
+	}
 }
 
 bool server_read_keys(struct server* s, struct error* e) {
 	const char* path = s->option.key_file;
+	name_owners(s);
 	if (!path)
 		return s->loopback ||
 		       error_set(e, "--host %s is not this machine's own alone: an --api-key-file is required then",
@@ -151,6 +156,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 		good = add_key(s, line, path, number, e);
 	fclose(f);
 	name_admins(s);
+	name_owners(s);
 	return good && (s->n_keys > 0 || error_set(e, "%s holds no key, one a line is expected", path));
 }
 

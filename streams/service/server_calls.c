@@ -1,4 +1,5 @@
-/* A request's life, from its first header to its answer's last byte: what MHD calls. */
+/* A request's life, from its first header to its answer's last byte: what MHD calls; where it goes, and what
+ * is refused when its headers are there. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,104 @@ enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
 	return call_queue(c, e->status, r);
 }
 
+/* ---- where it goes ------------------------------------------------------------------------ */
+
+static bool matches(const struct route* r, const char* path, const char** rest) {
+	const size_t n = strlen(r->path);
+	*rest = NULL;
+	if (n > 1 && r->path[n - 1] == '/') {
+		if (strncmp(path, r->path, n) != 0 || !path[n])
+			return false;
+		*rest = path + n;
+		return true;
+	}
+	return strcmp(path, r->path) == 0;
+}
+
+/* Whether others have something at a path where there is nothing here: then the error says so. */
+static bool not_built(struct call* c) {
+	static const char* const known[][2] = {{"/v1/audio/", "audio"},
+	                                       {"/v1/images/", "images"},
+	                                       {"/v1/moderations", "moderation"},
+	                                       {"/v1/responses/", "stored responses"},
+	                                       {"/v1/messages/batches", "batches"},
+	                                       {"/v1/complete", "old completions"},
+	                                       {"/v1/files", "files"},
+	                                       {"/v1/batches", "batches"},
+	                                       {"/v1/fine_tuning/", "fine-tuning"},
+	                                       {"/v1/assistants", "assistants"},
+	                                       {"/v1/threads", "threads"},
+	                                       {"/v1/vector_stores", "vector stores"},
+	                                       {"/v1/uploads", "uploads"},
+	                                       {"/v1/realtime", "realtime sessions"}};
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strncmp(c->path, known[i][0], strlen(known[i][0])) == 0)
+			return !api_fail(&c->error, 404, NULL, "unsupported_endpoint",
+			                 "This server has no %s: it answers /v1/chat/completions, /v1/responses, "
+			                 "/v1/messages and /v1/completions.",
+			                 known[i][1]);
+	return false;
+}
+
+/* HEAD is a GET whose body MHD leaves out. */
+static bool find_route(struct call* c) {
+	char allowed[96] = "";
+	const char* method = strcmp(c->method, "HEAD") == 0 ? "GET" : c->method;
+	for (int i = 0; i < server_n_routes; i++) {
+		const char* rest;
+		const struct route* r = &server_routes[i];
+		if (!matches(r, c->path, &rest))
+			continue;
+		if (strcmp(r->method, method) == 0) {
+			c->route = r;
+			c->rest = rest;
+			return true;
+		}
+		if (!strstr(allowed, r->method)) {
+			strcat(allowed, allowed[0] ? ", " : "");
+			strcat(allowed, r->method);
+		}
+	}
+	if (!allowed[0])
+		return !not_built(c) && api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
+	api_fail(&c->error, 405, NULL, "method_not_allowed", "This path takes %s.", allowed);
+	snprintf(c->error.param, sizeof c->error.param, "%s", allowed);
+	return false;
+}
+
+static bool check_body_headers(struct call* c) {
+	const bool takes_body = strcmp(c->method, "POST") == 0 || strcmp(c->method, "PUT") == 0;
+	const char* length = call_header(c, "Content-Length");
+	const char* type = call_header(c, "Content-Type");
+	if (length && strtoull(length, NULL, 10) > SERVER_BODY)
+		return api_fail(&c->error, 413, NULL, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
+	const bool has_body = (length && strcmp(length, "0") != 0) || call_header(c, "Transfer-Encoding");
+	return !takes_body || !has_body || (type && strncasecmp(type, "application/json", 16) == 0) ||
+	       api_fail(&c->error, 415, NULL, "unsupported_media_type",
+	                "The body must be JSON: send Content-Type: application/json.");
+}
+
+/* When its headers are there. What is refused here is said at the end of the body, so that a client that is
+ * still writing reads it. */
+static bool first_look(struct call* c) {
+	if (!call_origin_allowed(c))
+		return api_fail(&c->error, 403, NULL, "origin_not_allowed",
+		                "Requests from this origin are not allowed.");
+	const bool found = find_route(c);
+	if ((!found || !c->route->open) && !call_authorized(c))
+		return api_fail(&c->error, 401, NULL, "invalid_api_key",
+		                "A valid API key is needed: send Authorization: Bearer KEY.");
+	if (!found)
+		return false;
+	if (c->route->admin && !c->admin)
+		return api_fail(&c->error, 403, NULL, "admin_key_needed",
+		                "This needs an admin key: one that the key file marks with the word admin.");
+	if (!c->route->open && !call_within_rate(c))
+		return api_fail(&c->error, 429, "rate_limit_error", "rate_limit_exceeded",
+		                "More than %d requests a minute; try again later.", c->server->option.rate);
+	return check_body_headers(c);
+}
+
 /* ---- a request's life --------------------------------------------------------------------- */
 
 static enum MHD_Result take_field(void* head, enum MHD_ValueKind kind, const char* name, size_t name_size,
@@ -134,13 +233,13 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 	c->server = s;
 	c->connection = connection;
 	c->began = seconds_now();
-	doorman_headers_came(s->doorman, connection);
+	doorman_waits(s->doorman, connection, false);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	if (strlen(url) >= sizeof c->path)
 		api_fail(&c->error, 414, NULL, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
 	else if (head_is_good(c, version)) {
 		snprintf(c->path, sizeof c->path, "%s", url);
-		call_first_look(c);
+		first_look(c);
 	}
 	return c;
 }
@@ -217,14 +316,12 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
                          enum MHD_RequestTerminationCode how) {
 	struct server* s = user;
 	struct call* c = *state;
-	doorman_answered(s->doorman, connection);
+	doorman_waits(s->doorman, connection, true);
 	if (!c)
 		return;
 	*state = NULL;
 	if (c->exchange)
 		generate_finished(c);
-	if (c->watcher)
-		watch_finished(c);
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
 		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";

@@ -37,7 +37,8 @@ struct doorman {
 	pthread_t thread;
 	bool begun;
 	atomic_bool shut;
-	struct doorman_options option;
+	const struct server_options* option;
+	struct metrics* metrics;
 	int listening, poll;
 	struct MHD_Daemon* daemon[DAEMONS];
 	int n_daemons, inside_of[DAEMONS];
@@ -80,7 +81,7 @@ static void turn_away(struct doorman* d, struct visitor* v, const struct api_err
 		head_answer(v->fd, e->status, body);
 	free(body);
 	shutdown(v->fd, SHUT_WR);
-	metrics_request(d->option.metrics, "(other)", e->status);
+	metrics_request(d->metrics, "(other)", e->status);
 	v->where = LEAVING;
 	v->since = seconds_now();
 	read_what_came(d, v);
@@ -139,7 +140,8 @@ static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 	int n = 0;
 	for (int i = 0; i < d->n; i++)
 		n += d->visitor[i].where != NOBODY && memcmp(d->visitor[i].address, address, 16) == 0;
-	return d->option.an_address > 0 && n > d->option.an_address && memcmp(address, own, 16) != 0;
+	return d->option->address_connections > 0 && n > d->option->address_connections &&
+	       memcmp(address, own, 16) != 0;
 }
 
 static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
@@ -228,16 +230,16 @@ static void let_in(struct doorman* d, struct visitor* v) {
 
 /* Those who are ready, first come first. */
 static void let_in_all(struct doorman* d) {
-	for (struct visitor* v; d->inside < d->option.connections && (v = longest(d, true));)
+	for (struct visitor* v; d->inside < SERVER_CONNECTIONS && (v = longest(d, true));)
 		let_in(d, v);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 static void beat(struct doorman* d, struct visitor* v, double now) {
-	const struct doorman_options* o = &d->option;
+	const struct server_options* o = d->option;
 	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
-	const bool none_left = 32 * (o->connections - d->inside) <= o->connections;
+	const bool none_left = 32 * (SERVER_CONNECTIONS - d->inside) <= SERVER_CONNECTIONS;
 	const double waits = now - v->since;
 	struct api_error e;
 	switch (v->where) {
@@ -296,12 +298,13 @@ static void* watch(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-struct doorman* doorman_open(const struct doorman_options* o) {
-	const int n = o->connections + OUTSIDE;
+struct doorman* doorman_open(const struct server_options* o, struct metrics* metrics) {
+	const int n = SERVER_CONNECTIONS + OUTSIDE;
 	struct doorman* d = calloc(1, sizeof *d + (size_t)n * sizeof d->visitor[0]);
 	if (!d)
 		return NULL;
-	d->option = *o;
+	d->option = o;
+	d->metrics = metrics;
 	d->n = n;
 	d->listening = -1;
 	for (int i = 0; i < n; i++)
@@ -370,7 +373,7 @@ void doorman_on_connection(void* user, struct MHD_Connection* connection, void**
 	pthread_mutex_unlock(&d->lock);
 }
 
-static void set_waiting(struct doorman* d, struct MHD_Connection* connection, bool waiting) {
+void doorman_waits(struct doorman* d, struct MHD_Connection* connection, bool waiting) {
 	pthread_mutex_lock(&d->lock);
 	struct visitor* v =
 	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
@@ -379,12 +382,4 @@ static void set_waiting(struct doorman* d, struct MHD_Connection* connection, bo
 		v->since = seconds_now();
 	}
 	pthread_mutex_unlock(&d->lock);
-}
-
-void doorman_headers_came(struct doorman* d, struct MHD_Connection* connection) {
-	set_waiting(d, connection, false);
-}
-
-void doorman_answered(struct doorman* d, struct MHD_Connection* connection) {
-	set_waiting(d, connection, true);
 }

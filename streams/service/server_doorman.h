@@ -14,14 +14,11 @@
 
 struct doorman;
 
-struct doorman_options {
-	int connections, an_address; /* inside; of one address that is not this machine's (0: any number) */
-	double header_seconds;       /* for a first request's headers */
-	double idle_seconds;         /* more for a further one's on the same connection */
-	struct metrics* metrics;     /* that count who is turned away */
-};
-/* NULL on no memory. */
-struct doorman* doorman_open(const struct doorman_options*);
+struct server_options;
+struct metrics;
+/* The options' address_connections, header_seconds and, for a further request's headers on the same
+ * connection, idle_seconds more. Metrics count who is turned away. NULL on no memory. */
+struct doorman* doorman_open(const struct server_options*, struct metrics*);
 /* Begins to let in: from a socket that listens, which is the doorman's then, to daemons (n) in turn. False
  * where no thread can be had. */
 bool doorman_begin(struct doorman*, int listening, struct MHD_Daemon* const* daemon, int n);
@@ -37,8 +34,7 @@ int doorman_present(struct doorman*);
 /* MHD's callback for connections that come and go. */
 void doorman_on_connection(void* doorman, struct MHD_Connection*, void** context,
                            enum MHD_ConnectionNotificationCode);
-/* A request's headers are all there; it has been answered. */
-void doorman_headers_came(struct doorman*, struct MHD_Connection*);
-void doorman_answered(struct doorman*, struct MHD_Connection*);
+/* A request's headers are all there (false), or it has been answered and another's are waited for. */
+void doorman_waits(struct doorman*, struct MHD_Connection*, bool waiting);
 
 #endif

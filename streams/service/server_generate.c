@@ -16,14 +16,14 @@ void exchange_let_go(struct exchange* x) {
 		free(x->choice[i].embedding);
 	}
 	for (int i = 0; i < x->n_prompts; i++)
-		free(x->prompt[i]);
+		token_list_free(&x->prompt[i]);
 	free(x->prompt);
-	free(x->prompt_n);
-	free(x->expected);
+	token_list_free(&x->expected);
 	free(x->choice);
 	text_free(&x->out);
 	text_free(&x->begun);
-	story_free(&x->story);
+	text_free(&x->story.text);
+	text_free(&x->story.said);
 	api_request_free(&x->request);
 	pthread_mutex_destroy(&x->lock);
 	free(x);
@@ -34,19 +34,6 @@ void exchange_wake(struct exchange* x) {
 		x->asleep = false;
 		MHD_resume_connection(x->connection);
 	}
-}
-
-struct reply_head exchange_head(struct exchange* x) {
-	return (struct reply_head){.chat = x->request.chat,
-	                           .id = x->id,
-	                           .created = (int64_t)x->created,
-	                           .model = x->server->option.name,
-	                           .voice = x->voice,
-	                           .story = &x->story,
-	                           .base64 = x->request.base64,
-	                           .echo = x->request.echoed,
-	                           .stop = (const char* const*)x->request.stop,
-	                           .prompt_tokens = x->n_prompts > 0 ? x->prompt_n[0] : 0};
 }
 
 /* ---- the connection's side ---------------------------------------------------------------- */
@@ -108,10 +95,10 @@ static bool submit(struct call* c, struct exchange* x) {
 	                "The server is busy: its queue is full. Try again.");
 }
 
-static bool generate(struct call* c, const struct reply_voice* voice) {
+bool answer_generation(struct call* c) {
 	if (atomic_load(&c->server->stopping))
 		return api_fail(&c->error, 503, "server_error", "stopping", "The server is stopping.");
-	struct exchange* x = exchange_open(c, voice);
+	struct exchange* x = exchange_open(c);
 	if (!x)
 		return false;
 	const union MHD_ConnectionInfo* info =
@@ -130,12 +117,6 @@ static bool generate(struct call* c, const struct reply_voice* voice) {
 	sleep_until_done(x);
 	return true;
 }
-
-bool answer_completions(struct call* c) { return generate(c, &voice_completion); }
-bool answer_chat(struct call* c) { return generate(c, &voice_chat); }
-bool answer_responses(struct call* c) { return generate(c, &voice_responses); }
-bool answer_embeddings(struct call* c) { return generate(c, &voice_embeddings); }
-bool answer_messages(struct call* c) { return generate(c, &voice_messages); }
 
 enum MHD_Result generate_resumed(struct call* c) {
 	struct exchange* x = c->exchange;

@@ -24,7 +24,7 @@ struct rate_client { /* a token bucket */
 };
 
 struct server_key {
-	char* text;
+	char text[256];
 	int owner; /* from 1 */
 	bool admin;
 };
@@ -45,17 +45,17 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	char group[SERVER_KEYS + 1][SERVER_GROUP]; /* by owner; "": a key that stands alone */
+	char group[SERVER_KEYS + 1][SERVER_GROUP];           /* by owner; "": a key that stands alone */
+	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* in the store, and of prompts on disk */
 	int n_keys, n_owners;
 	double began;
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
 	pthread_mutex_t rate_lock;
-	struct rate_client* rate; /* (RATE_CLIENTS), used where option.rate > 0 */
+	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0 */
 };
 
 struct exchange; /* a generation's: server_generate.c */
-struct watcher;  /* an event stream's: server_watch.c */
 
 /* One HTTP request. MHD's thread alone touches it. */
 struct call {
@@ -71,16 +71,16 @@ struct call {
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
 	struct exchange* exchange;
-	struct watcher* watcher;
 };
 
 /* A route takes a complete request and answers it. */
 struct route {
 	const char* method;
-	const char* path;             /* ending in '/': what follows is `rest`, and must not be empty */
-	bool (*answer)(struct call*); /* false: call->error is to be said */
-	bool open;                    /* needs no key */
-	bool admin;                   /* needs an admin key */
+	const char* path;                /* ending in '/': what follows is `rest`, and must not be empty */
+	bool (*answer)(struct call*);    /* false: call->error is to be said */
+	bool open;                       /* needs no key */
+	bool admin;                      /* needs an admin key */
+	const struct reply_voice* voice; /* of generations: how they are asked for and told */
 };
 
 /* Queues an answer. `text` is taken. */
@@ -99,13 +99,7 @@ bool server_read_keys(struct server*, struct error*);
 bool call_origin_allowed(const struct call*);
 /* Sets the call's owner, and whether he is an admin. */
 bool call_authorized(struct call*);
-/* What names an owner in the store. */
-void server_owner_name(const struct server*, int owner, char name[PROMPT_CACHE_NAME]);
 bool call_within_rate(const struct call*);
-
-/* server_routing.c: the first look at a request, when its headers are there. What is refused here is said at
- * the end of the body, so that a client that is still writing reads it. */
-void call_first_look(struct call*);
 
 /* server_calls.c: MHD's callbacks */
 enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,
@@ -114,11 +108,7 @@ size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
 
 /* server_generate.c */
-bool answer_completions(struct call*);
-bool answer_chat(struct call*);
-bool answer_responses(struct call*);
-bool answer_messages(struct call*);
-bool answer_embeddings(struct call*);
+bool answer_generation(struct call*);
 /* A suspended call has been resumed: its answer is ready. */
 enum MHD_Result generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
@@ -131,7 +121,6 @@ bool answer_count_tokens(struct call*);
 
 /* server_watch.c: server-sent events of the live state */
 bool watch_begin(struct call*);
-void watch_finished(struct call*);
 
 /* server_routes.c */
 extern const struct route server_routes[];

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "streams/mask_file.h"
-#include "streams/service/server_internal.h"
+#include "streams/service/exchange.h"
 
 static const char json_type[] = "application/json";
 
@@ -31,19 +31,11 @@ static bool answer_ready(struct call* c) {
 /* An admin reads all; others what their own requests did. */
 static bool answer_metrics(struct call* c) {
 	struct server* s = c->server;
-	struct scheduler_now n;
-	scheduler_now(s->scheduler, &n);
 	struct metrics_now now = {.model = s->option.name,
 	                          .of_owner = !c->admin,
-	                          .queue = n.queue,
-	                          .queue_limit = n.queue_limit,
-	                          .busy = n.busy,
 	                          .connections = doorman_present(s->doorman),
-	                          .sessions = n.sessions,
-	                          .up_seconds = seconds_now() - s->began,
-	                          .cache_used = n.cache_used,
-	                          .cache_tokens = n.cache_tokens,
-	                          .cache_block = PREFILL_CHUNK};
+	                          .up_seconds = seconds_now() - s->began};
+	scheduler_now(s->scheduler, &now.scheduler);
 	if (s->memory)
 		memory_counts(s->memory, &now.memory);
 	if (s->prompts)
@@ -112,20 +104,14 @@ static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b
  * is everybody's. */
 static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
-	cJSON* stored = cJSON_CreateObject();
-	char* text = stored && mask_add_stored(stored, &e->mask) ? cJSON_PrintUnformatted(stored) : NULL;
 	text_json(
 	    out,
 	    "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, 'task': %q",
 	    e->id, owner, mask_format_name(&e->mask), s->option.name, s->model->fingerprint,
 	    s->model->weights.shape.n_blocks, e->task);
 	text_put(out, ", ");
-	api_print_mask(out, &e->mask, s->model->weights.shape.n_blocks);
-	if (text && stored->child) /* without its braces */
-		text_print(out, ", %.*s", (int)strlen(text) - 2, text + 1);
-	out->failed |= !text;
-	cJSON_free(text);
-	cJSON_Delete(stored);
+	mask_put_blocks(out, &e->mask);
+	mask_put_stored(out, &e->mask);
 	text_json(
 	    out,
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
@@ -172,13 +158,8 @@ static bool answer_masks(struct call* c) {
 
 /* The number after the route; 0 where it is none. */
 static int64_t rest_number(const struct call* c) {
-	int64_t id = 0;
-	for (const char* at = c->rest; *at; at++) {
-		if (*at < '0' || *at > '9' || at - c->rest > 17)
-			return 0;
-		id = id * 10 + (*at - '0');
-	}
-	return id;
+	const size_t n = strspn(c->rest, "0123456789");
+	return c->rest[n] || n > 18 ? 0 : strtoll(c->rest, NULL, 10);
 }
 
 static bool no_mask(struct call* c) {
@@ -236,9 +217,7 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	    !api_number(body, "blocks", 1, MAX_BLOCKS, true, &said, error) ||
 	    !api_number(body, "skip_ratio", 0, 1, false, &e->skip_ratio, error) ||
 	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
-	    !api_flag(body, "settled", &e->settled, error) ||
-	    !api_blocks(body, "attention", 0, blocks, &e->mask, error) ||
-	    !api_blocks(body, "mlp", 1, blocks, &e->mask, error) || !api_stored(body, blocks, &e->mask, error))
+	    !api_flag(body, "settled", &e->settled, error) || !api_mask(body, blocks, true, &e->mask, error))
 		return false;
 	if (format && strcmp(format, mask_format_name(&e->mask)) != 0)
 		return api_refuse(error, "format", "invalid_value", "'format' must be \"%s\" for this mask.",
@@ -248,10 +227,6 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	if ((int)said != blocks)
 		return api_refuse(error, "blocks", "other_model", "The model has %d blocks, not %d.", blocks,
 		                  (int)said);
-	for (int kind = 0; kind < 2; kind++)
-		if (mask_has(&e->mask, kind) || mask_has(&e->mask, 2 * (blocks - 1) + kind))
-			return api_refuse(error, kind ? "mlp" : "attention", "invalid_value",
-			                  "The first and the last block are never skipped.");
 	snprintf(e->task, sizeof e->task, "%s", task);
 	e->record.tokens = (int64_t)tokens;
 	if (!(e->skip_ratio > 0) && blocks > 2)
@@ -280,48 +255,7 @@ static bool put_mask(struct call* c) {
 	return show_mask(c, id);
 }
 
-/* ---- the optimizer ------------------------------------------------------------------------ */
-
-/* An admin's searches are all. A proposal can do without a body. */
-static bool run_optimizer(struct call* c, enum optimizer_request what, const char* id) {
-	const int whose = c->admin && c->owner ? -c->owner : c->owner;
-	const bool reads =
-	    what == OPTIMIZER_CREATE || what == OPTIMIZER_OBSERVE || (what == OPTIMIZER_PROPOSE && c->body.size);
-	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
-	struct text out = {0};
-	const bool good =
-	    (body || !reads) && optimizer_answer(c->server->optimizer, what, whose, id, body, &out, &c->error);
-	cJSON_Delete(body);
-	if (good)
-		return call_reply_json(c, &out);
-	text_free(&out);
-	return false;
-}
-
-static bool answer_optimizers(struct call* c) { return run_optimizer(c, OPTIMIZER_LIST, NULL); }
-static bool create_optimizer(struct call* c) { return run_optimizer(c, OPTIMIZER_CREATE, NULL); }
-
-/* /v1/swiftlet/optimizer/ID, ID/propose, ID/observe, ID/best */
-static bool answer_optimizer(struct call* c) {
-	static const struct {
-		const char *method, *verb;
-		enum optimizer_request what;
-	} known[] = {{"POST", "propose", OPTIMIZER_PROPOSE},
-	             {"POST", "observe", OPTIMIZER_OBSERVE},
-	             {"GET", "", OPTIMIZER_BEST},
-	             {"GET", "best", OPTIMIZER_BEST},
-	             {"DELETE", "", OPTIMIZER_DELETE}};
-	char id[64];
-	const size_t n = strcspn(c->rest, "/");
-	const char* verb = c->rest[n] ? c->rest + n + 1 : "";
-	if (n == 0 || n >= sizeof id)
-		return api_fail(&c->error, 404, NULL, "not_found", "There is no optimizer with this id.");
-	snprintf(id, sizeof id, "%.*s", (int)n, c->rest);
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strcmp(c->route->method, known[i].method) == 0 && strcmp(verb, known[i].verb) == 0)
-			return run_optimizer(c, known[i].what, id);
-	return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
-}
+/* ---- the table ---------------------------------------------------------------------------- */
 
 /* A browser asks before it calls from another origin; only where --cors allows one. */
 static bool answer_preflight(struct call* c) {
@@ -331,39 +265,37 @@ static bool answer_preflight(struct call* c) {
 	return call_reply(c, 204, "text/plain", &out) == MHD_YES;
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
-
+/* What generates may be asked for from other origins. */
+#define GENERATION(path, voice)                                                                              \
+	{"POST", path, answer_generation, false, false, &voice}, {                                               \
+		"OPTIONS", path, answer_preflight, true, false, NULL                                                 \
+	}
 const struct route server_routes[] = {
-    {"GET", "/", answer_page, false, true},
-    {"GET", "/health", answer_health, true, false},
-    {"GET", "/ready", answer_ready, true, false},
-    {"GET", "/metrics", answer_metrics, false, false},
-    {"GET", "/v1/models", answer_models, false, false},
-    {"GET", "/v1/models/", answer_model, false, false},
-    {"POST", "/v1/completions", answer_completions, false, false},
-    {"OPTIONS", "/v1/completions", answer_preflight, true, false},
-    {"POST", "/v1/chat/completions", answer_chat, false, false},
-    {"OPTIONS", "/v1/chat/completions", answer_preflight, true, false},
-    {"GET", "/version", answer_version, false, false},
-    {"POST", "/tokenize", answer_tokenize, false, false},
-    {"POST", "/detokenize", answer_detokenize, false, false},
-    {"POST", "/v1/embeddings", answer_embeddings, false, false},
-    {"OPTIONS", "/v1/embeddings", answer_preflight, true, false},
-    {"POST", "/v1/responses", answer_responses, false, false},
-    {"OPTIONS", "/v1/responses", answer_preflight, true, false},
-    {"POST", "/v1/messages", answer_messages, false, false},
-    {"OPTIONS", "/v1/messages", answer_preflight, true, false},
-    {"POST", "/v1/messages/count_tokens", answer_count_tokens, false, false},
-    {"GET", "/v1/swiftlet/state", answer_state, false, true},
-    {"GET", "/v1/swiftlet/masks", answer_masks, false, false},
-    {"PUT", "/v1/swiftlet/masks", put_mask, false, true},
-    {"POST", "/v1/swiftlet/masks", put_mask, false, true},
-    {"GET", "/v1/swiftlet/masks/", answer_mask, false, false},
-    {"DELETE", "/v1/swiftlet/masks/", delete_mask, false, true},
-    {"GET", "/v1/swiftlet/optimizer", answer_optimizers, false, false},
-    {"POST", "/v1/swiftlet/optimizer", create_optimizer, false, false},
-    {"POST", "/v1/swiftlet/optimizer/", answer_optimizer, false, false},
-    {"GET", "/v1/swiftlet/optimizer/", answer_optimizer, false, false},
-    {"DELETE", "/v1/swiftlet/optimizer/", answer_optimizer, false, false},
+    {"GET", "/", answer_page, false, true, NULL},
+    {"GET", "/health", answer_health, true, false, NULL},
+    {"GET", "/ready", answer_ready, true, false, NULL},
+    {"GET", "/metrics", answer_metrics, false, false, NULL},
+    {"GET", "/v1/models", answer_models, false, false, NULL},
+    {"GET", "/v1/models/", answer_model, false, false, NULL},
+    {"GET", "/version", answer_version, false, false, NULL},
+    {"POST", "/tokenize", answer_tokenize, false, false, NULL},
+    {"POST", "/detokenize", answer_detokenize, false, false, NULL},
+    GENERATION("/v1/completions", voice_completion),
+    GENERATION("/v1/chat/completions", voice_chat),
+    GENERATION("/v1/embeddings", voice_embeddings),
+    GENERATION("/v1/responses", voice_responses),
+    GENERATION("/v1/messages", voice_messages),
+    {"POST", "/v1/messages/count_tokens", answer_count_tokens, false, false, NULL},
+    {"GET", "/v1/swiftlet/state", answer_state, false, true, NULL},
+    {"GET", "/v1/swiftlet/masks", answer_masks, false, false, NULL},
+    {"PUT", "/v1/swiftlet/masks", put_mask, false, true, NULL},
+    {"POST", "/v1/swiftlet/masks", put_mask, false, true, NULL},
+    {"GET", "/v1/swiftlet/masks/", answer_mask, false, false, NULL},
+    {"DELETE", "/v1/swiftlet/masks/", delete_mask, false, true, NULL},
+    {"GET", "/v1/swiftlet/optimizer", answer_optimizer, false, false, NULL},
+    {"POST", "/v1/swiftlet/optimizer", answer_optimizer, false, false, NULL},
+    {"POST", "/v1/swiftlet/optimizer/", answer_optimizer, false, false, NULL},
+    {"GET", "/v1/swiftlet/optimizer/", answer_optimizer, false, false, NULL},
+    {"DELETE", "/v1/swiftlet/optimizer/", answer_optimizer, false, false, NULL},
 };
 const int server_n_routes = sizeof server_routes / sizeof *server_routes;

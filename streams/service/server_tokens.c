@@ -57,10 +57,9 @@ static void put_pieces(struct text* out, const struct tokenizer* t, const struct
 
 static bool reply_tokens_of(struct call* c, const struct token_list* list, bool pieces) {
 	struct text out = {0};
-	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': [", list->n, c->server->context);
-	for (int i = 0; i < list->n; i++)
-		text_json(&out, i ? ", %d" : "%d", list->id[i]);
-	text_json(&out, "], 'token_strs': ");
+	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': ", list->n, c->server->context);
+	text_integers(&out, list->id, list->n);
+	text_json(&out, ", 'token_strs': ");
 	if (pieces)
 		put_pieces(&out, c->server->model->tokenizer, list);
 	else

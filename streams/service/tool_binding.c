@@ -13,7 +13,7 @@ struct binding {
 	const struct tool_syntax* syntax;
 	struct grammar_call call[MAX_TOOLS];
 	int n;
-	struct text text[MAX_TOOLS][2]; /* before the arguments: of the first call, of others */
+	struct text text[MAX_TOOLS]; /* before the arguments of the first call; of others without `all` */
 	char* schema[MAX_TOOLS];
 	bool strict;
 };
@@ -34,18 +34,13 @@ static bool add_tool(struct binding* b, const cJSON* tool, struct api_error* e) 
 		return api_refuse(e, "tools", "invalid_value", "Strict tools: at most %d, each with a name.",
 		                  MAX_TOOLS);
 	const int i = b->n++;
-	for (int which = 0; which < 2; which++) {
-		text_put(&b->text[i][which], which ? "" : b->syntax->all);
-		text_put(&b->text[i][which], b->syntax->begin);
-		text_put(&b->text[i][which], name);
-		text_put(&b->text[i][which], b->syntax->middle);
-	}
+	text_print(&b->text[i], "%s%s%s%s", b->syntax->all, b->syntax->begin, name, b->syntax->middle);
 	if (is_strict(tool) && cJSON_IsObject(schema))
 		b->schema[i] = cJSON_PrintUnformatted(schema);
-	if (b->text[i][0].failed || b->text[i][1].failed || (is_strict(tool) && schema && !b->schema[i]))
+	if (b->text[i].failed || (is_strict(tool) && schema && !b->schema[i]))
 		return api_no_memory(e);
-	b->call[i] = (struct grammar_call){.first = b->text[i][0].data,
-	                                   .before = b->text[i][1].data,
+	b->call[i] = (struct grammar_call){.first = b->text[i].data,
+	                                   .before = b->text[i].data + strlen(b->syntax->all),
 	                                   .schema = b->schema[i],
 	                                   .after = b->syntax->end};
 	return true;
@@ -109,8 +104,7 @@ bool tools_bind(const struct api_request* q, const char* chat_template, const st
 	}
 	const bool good = !b || bind_all(b, tools, q, chat_template, t, begun, out, e);
 	for (int i = 0; b && i < MAX_TOOLS; i++) {
-		text_free(&b->text[i][0]);
-		text_free(&b->text[i][1]);
+		text_free(&b->text[i]);
 		cJSON_free(b->schema[i]);
 	}
 	free(b);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "kernels/synth_value.h"
 #include "streams/json_text.h"
 
@@ -121,20 +122,13 @@ static void make_id(struct tool_reader* r, char id[TOOL_ID]) {
 /* Takes name and arguments over. */
 static void add_call(struct tool_reader* r, char* name, char* arguments) {
 	r->begun = false;
-	if (r->one && r->n > 0) {
+	const bool counts = !r->one || r->n == 0;
+	r->failed |= counts && (!name || !arguments || !grow_by_one(&r->call, (size_t)r->n, sizeof *r->call));
+	if (!counts || r->failed) {
 		free(name);
 		free(arguments);
 		return;
 	}
-	struct tool_call* grown = realloc(r->call, (size_t)(r->n + 1) * sizeof *grown);
-	if (!grown || !name || !arguments) {
-		free(name);
-		free(arguments);
-		r->call = grown ? grown : r->call;
-		r->failed = true;
-		return;
-	}
-	r->call = grown;
 	r->call[r->n] = (struct tool_call){.name = name, .arguments = arguments};
 	make_id(r, r->call[r->n].id);
 	r->n++;
@@ -147,8 +141,8 @@ static bool take_object(struct tool_reader* r, struct span object, bool must_be_
 	if (!object.size || *object.data != '{' || !json_check(object.data, object.size, &unsaid))
 		return false;
 	char* name = string_of(member(object, "name"));
-	if (!name || !*name || (must_be_known && !is_tool(r, name)) || only_look) {
-		const bool good = name && *name && (!must_be_known || is_tool(r, name));
+	const bool good = name && *name && (!must_be_known || is_tool(r, name));
+	if (!good || only_look) {
 		free(name);
 		return good;
 	}
@@ -330,42 +324,15 @@ void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static const struct tool_syntax hermes = {.trigger = tag_open,
-                                          .all = "",
-                                          .finish = "",
-                                          .begin = "<tool_call>\n{\"name\": \"",
-                                          .middle = "\", \"arguments\": ",
-                                          .end = "}\n</tool_call>",
-                                          .between = "\n"},
-                                mistral_list = {.trigger = list_open,
-                                                .all = "[TOOL_CALLS][",
-                                                .begin = "{\"name\": \"",
-                                                .middle = "\", \"arguments\": ",
-                                                .end = "}",
-                                                .between = ", ",
-                                                .finish = "]"},
-                                mistral_named = {.trigger = list_open,
-                                                 .all = "",
-                                                 .begin = list_open,
-                                                 .middle = arguments_open,
-                                                 .end = "",
-                                                 .between = "",
-                                                 .finish = ""},
-                                functionary = {.trigger = function_open,
-                                               .all = "",
-                                               .between = "",
-                                               .finish = "",
-                                               .begin = function_open,
-                                               .middle = ">",
-                                               .end = function_close},
-                                llama = {.trigger = "{",
-                                         .all = "",
-                                         .finish = "",
-                                         .begin = "{\"name\": \"",
-                                         .middle = "\", \"parameters\": ",
-                                         .end = "}",
-                                         .between = "; ",
-                                         .at_beginning = true};
+/* trigger, all, begin, middle, end, between, finish, at_beginning */
+static const struct tool_syntax
+    hermes = {tag_open, "",   "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n",
+              "",       false},
+    mistral_list = {list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]",
+                    false},
+    mistral_named = {list_open, "", list_open, arguments_open, "", "", "", false},
+    functionary = {function_open, "", function_open, ">", function_close, "", "", false},
+    llama = {"{", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", true};
 
 const struct tool_syntax* tool_syntax_of(const char* chat_template) {
 	if (strstr(chat_template, tag_open))

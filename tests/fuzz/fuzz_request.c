@@ -10,8 +10,8 @@ static void check(const struct api_request* q) {
 	const int prompts = q->chat ? 1 : q->n_prompts;
 	if (prompts < 1 || q->n < 1 || q->n * prompts > API_MAX_CHOICES)
 		abort();
-	if (!(q->temperature >= 0 && q->temperature <= 2) || !(q->top_p > 0 && q->top_p <= 1) ||
-	    !(q->min_p >= 0 && q->min_p <= 1) || q->max_tokens < 0 || q->n_stop > API_MAX_STOPS ||
+	if (!(q->ask.temperature >= 0 && q->ask.temperature <= 2) || !(q->ask.top_p > 0 && q->ask.top_p <= 1) ||
+	    !(q->ask.min_p >= 0 && q->ask.min_p <= 1) || q->ask.max_tokens < 0 || q->n_stop > API_MAX_STOPS ||
 	    q->top_logprobs < 0 || q->top_logprobs > API_MAX_TOP)
 		abort();
 	for (int i = 0; i < q->n_bias; i++)

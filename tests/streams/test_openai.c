@@ -21,12 +21,12 @@ static bool near(double a, double b) { return fabs(a - b) < 1e-12; }
 static void defaults_of_a_completion(void** unused) {
 	(void)unused;
 	assert_true(completion("{\"model\": \"m\", \"prompt\": \"Once\"}"));
-	assert_true(near(q.temperature, 1) && near(q.top_p, 1) && near(q.min_p, 0));
-	assert_int_equal(q.max_tokens, 16);
+	assert_true(near(q.ask.temperature, 1) && near(q.ask.top_p, 1) && near(q.ask.min_p, 0));
+	assert_int_equal(q.ask.max_tokens, 16);
 	assert_int_equal(q.n, 1);
 	assert_int_equal(q.n_prompts, 1);
 	assert_string_equal(q.prompt[0].text, "Once");
-	assert_true(near(q.repetition_penalty, 1) && !q.bias);
+	assert_true(near(q.ask.repetition_penalty, 1) && !q.bias);
 	assert_false(q.stream || q.echo || q.logprobs || q.has_seed || q.n_stop || q.task);
 	api_request_free(&q);
 }
@@ -43,16 +43,16 @@ static void every_field_of_a_completion(void** unused) {
 	    "0.1}"));
 	assert_int_equal(q.n_prompts, 2);
 	assert_int_equal(q.prompt[1].text_size, 0);
-	assert_true(near(q.temperature, 0) && near(q.top_p, 0.5) && near(q.min_p, 0.1));
+	assert_true(near(q.ask.temperature, 0) && near(q.ask.top_p, 0.5) && near(q.ask.min_p, 0.1));
 	assert_true(q.stream && q.include_usage && q.logprobs && q.has_seed);
 	assert_int_equal(q.top_logprobs, 0);
-	assert_int_equal((int64_t)q.seed, -5);
+	assert_int_equal((int64_t)q.ask.seed, -5);
 	assert_int_equal(q.n_stop, 2);
 	assert_string_equal(q.stop[1], "\xc3\xa9");
 	assert_string_equal(q.task, "math");
-	assert_int_equal(q.top_k, 40);
-	assert_true(near(q.presence_penalty, -0.5) && near(q.frequency_penalty, 2) &&
-	            near(q.repetition_penalty, 1.5));
+	assert_int_equal(q.ask.top_k, 40);
+	assert_true(near(q.ask.presence_penalty, -0.5) && near(q.ask.frequency_penalty, 2) &&
+	            near(q.ask.repetition_penalty, 1.5));
 	assert_int_equal(q.n_bias, 2);
 	assert_true(q.bias[0].token == 0 && near((double)q.bias[0].bias, -100) && q.bias[1].token == 4095);
 	api_request_free(&q);
@@ -94,12 +94,12 @@ static void a_chat(void** unused) {
 	assert_string_equal(q.parts.messages, "[{\"role\": \"system\", \"content\": \"Be brief.\"}, "
 	                                      "{\"role\": \"user\", \"content\": \"Hi \xf0\x9f\x98\x80\"}, "
 	                                      "{\"role\": \"assistant\", \"content\": \"\"}]");
-	assert_int_equal(q.max_tokens, 9);
+	assert_int_equal(q.ask.max_tokens, 9);
 	assert_true(q.logprobs);
 	assert_int_equal(q.top_logprobs, 20);
 	api_request_free(&q);
 	assert_true(chat("{\"model\": \"m\", \"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}"));
-	assert_int_equal(q.max_tokens, 0); /* what the context leaves */
+	assert_int_equal(q.ask.max_tokens, 0); /* what the context leaves */
 	api_request_free(&q);
 	/* hints change nothing */
 	assert_true(
