@@ -17,8 +17,7 @@ static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
 /* Rounding takes this share of a sub-layer's output's square with 4 bits, and four times as much with each
- * bit less; so much is that known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950, 3
- * bits 0.891). */
+ * bit less; so much is that known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950). */
 static const double ROUNDING = 0.01, ROUNDING_SD = 0.7;
 
 /* sd (bits): the last one, of rounding, is set here. */
