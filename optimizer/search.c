@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "kernels/clock.h"
 #include "optimizer/search_state.h"
 
 /* r until costs are known, where it is the search's to choose. */
@@ -18,11 +18,7 @@ static const double FIRST_RATIO = 0.45;
 
 /* Seconds. */
 static double now(const struct search* s) {
-	struct timespec t;
-	if (s->option.clock)
-		return s->option.clock(s->option.clock_user);
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return s->option.clock ? s->option.clock(s->option.clock_user) : seconds_now();
 }
 
 const char* search_state_name(enum search_state state) {
@@ -258,7 +254,8 @@ void search_see_draft(struct search* s, const struct mask* mask, double accepted
 	if (s->option.published || !(trials > 0) || !isfinite(trials) || !(accepted >= 0 && accepted <= trials) ||
 	    !vector_of(mask, &s->copied, s->dims, &v))
 		return;
-	const int index = record_find(&s->record, &v);
+	const bool drafts_now = vector_equal(&v, &search_incumbent(s)->bits);
+	const int index = drafts_now ? s->incumbent : record_find(&s->record, &v);
 	if (index < 0)
 		return;
 	belief_see_draft(&s->record.entry[index].own, accepted, trials);
@@ -399,12 +396,6 @@ void search_adopt(struct search* s, const struct mask* mask) {
 		incumbent_place(s, &v);
 }
 
-void search_suggest(struct search* s, const struct mask* mask) {
-	struct vector v;
-	if (!s->option.published && vector_of(mask, &s->copied, s->dims, &v))
-		suggest(s, &v);
-}
-
 /* ---- the low-bit copy --------------------------------------------------------------------- */
 
 /* A mask that was never scored must be expected to be so much better to take the place of one that was. */
@@ -421,7 +412,7 @@ void search_take_copy(struct search* s) {
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);
 	else if (free || s->free_size)
-		v = value_first_guess(s);
+		value_first_guesses(s, 1, &v);
 	else {
 		linear_weights(s->belief.linear, damage);
 		value_round(s, &v, damage);

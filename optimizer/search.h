@@ -108,13 +108,12 @@ void search_adopt(struct search*, const struct mask*);
 void search_take_copy(struct search*);
 /* Whether they do. */
 bool search_has_copy(const struct search*);
-/* Adds a candidate to be scored before other proposals on the current window. At most 8 wait. */
-void search_suggest(struct search*, const struct mask*);
 /* For OBJECTIVE_SPEEDUP: what is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed. */
 void search_settle(struct search*);
-/* True while a mask that was adopted or suggested waits for its score, whatever the state. */
+/* True while a mask that was adopted, or one of the first guesses, waits for its score, whatever the state.
+ */
 bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */

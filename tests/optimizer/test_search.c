@@ -327,7 +327,7 @@ static void growing_windows(void** state) {
 	search_close(s);
 }
 
-static void suggestions_and_adoption(void** state) {
+static void adoption(void** state) {
 	(void)state;
 	const struct search_options o = options(24, 2);
 	struct search* s = open_search(&o);
@@ -337,11 +337,10 @@ static void suggestions_and_adoption(void** state) {
 	search_window(s, 1, WINDOW);
 	search_propose(s, &proposal);
 	observe_all(s, &proposal, 20);
-	for (int i = 0; i < 12; i++)
-		search_suggest(s, &p.mask); /* waits once */
+	search_adopt(s, &p.mask);
 	struct mask wrong = p.mask;
 	mask_set(&wrong, 1, true); /* the first block's: refused */
-	search_suggest(s, &wrong);
+	search_adopt(s, &wrong);
 	assert_true(search_propose(s, &proposal));
 	assert_int_equal(proposal.kind, PROPOSAL_START);
 	assert_true(mask_equal(&proposal.mask, &p.mask));
@@ -884,7 +883,7 @@ int main(void) {
 	    cmocka_unit_test(windows_rescore),
 	    cmocka_unit_test(tight_budgets_still_search),
 	    cmocka_unit_test(growing_windows),
-	    cmocka_unit_test(suggestions_and_adoption),
+	    cmocka_unit_test(adoption),
 	    cmocka_unit_test(odd_observations),
 	    cmocka_unit_test(repeats_with_its_seed),
 	    cmocka_unit_test(speedup_objective),
