@@ -201,7 +201,7 @@ static void observe_published(struct search* s, const struct vector* v, int matc
 		s->improved_at = s->steps;
 }
 
-void search_observe(struct search* s, const struct proposal* p, int matches, int rows, double distance) {
+void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
@@ -213,7 +213,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		s->steps += step;
 		s->steps_on_window += step;
 		drop_suggestion(s, &v);
-		const int index = learn(s, &v, &(struct score){matches, rows, distance, s->window});
+		const int index = learn(s, &v, &(struct score){matches, rows, s->window});
 		if (rows == s->window_size) {
 			incumbent_weigh(s, index, p->log_probability);
 			removal_see(s, &v, p->log_probability);
@@ -240,7 +240,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	const double began = now(s);
-	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, window})].may_draft = true;
+	s->record.entry[learn(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 	s->seconds += now(s) - began;

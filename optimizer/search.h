@@ -57,10 +57,8 @@ void search_window(struct search*, int64_t window, int size);
 /* The next mask to score on the current window; false when the search has ended and nothing needs
  * scoring again, or no window is set. Allocates nothing after the first `max_steps` are reserved. */
 bool search_propose(struct search*, struct proposal*);
-/* `matches` of the `rows` scored; rows < window size when abandoned early. `distance`: the mean over those
- * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
- * where nobody has measured it. */
-void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
+/* `matches` of the `rows` scored; rows < window size when abandoned early. */
+void search_observe(struct search*, const struct proposal*, int matches, int rows);
 /* Whether windows may cost what they like (true at first). Where they may not, removal among masks that save
  * the same waits: it wants every row of every proposal, which a small share of plain time does not pay for.
  */

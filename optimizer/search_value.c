@@ -119,7 +119,7 @@ static int best_end(const struct search* s, const double* damage, double share, 
 			*value = -all;
 			return j;
 		}
-		const double alpha = cautious(calibration_matchness(&s->belief.link, all), s->record.observations);
+		const double alpha = cautious(belief_at(&s->belief, all), s->record.observations);
 		const double here = any ? speedup_of(s, full - gone, alpha) + 1e-6 * alpha : -INFINITY;
 		if (here > *value) {
 			*value = here;
@@ -190,8 +190,7 @@ static double sum_of(const struct vector* v, int bits, const double* damage) {
 
 /* What is to be expected of states whose damage adds up. */
 static double value_by(const struct search* s, const struct vector* v, double damage) {
-	const double alpha =
-	    cautious(calibration_matchness(&s->belief.link, fmax(0, damage)), s->record.observations);
+	const double alpha = cautious(belief_at(&s->belief, fmax(0, damage)), s->record.observations);
 	return speedup_of(s, value_cost(s, v), alpha) + 1e-6 * alpha;
 }
 
@@ -264,8 +263,7 @@ bool value_hopes(const struct search* s) {
 			saved += sub_layer_cost(s, j + 2, true);
 			hurt += damage[j];
 			const double all = sum + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
-			const double alpha =
-			    cautious(calibration_matchness(&s->belief.link, fmax(0, all)), s->record.observations);
+			const double alpha = cautious(belief_at(&s->belief, fmax(0, all)), s->record.observations);
 			if (speedup_of(s, c - saved, alpha) > present)
 				return true;
 		}

@@ -27,8 +27,7 @@ enum optimizer_request {
 	/* {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention", "mlp", "needed",
 	 * "window", "size"}, or {"done": true, "state"} when the search has ended. The body may be NULL. */
 	OPTIMIZER_PROPOSE,
-	/* {"attention", "mlp", "matches", "rows", "window"?, "distance"?: mean over the rows of 1 - cosine
-	 * between the two models' last hidden states} -> {"state", "steps", "best": {…}} */
+	/* {"attention", "mlp", "matches", "rows", "window"?} -> {"state", "steps", "best": {…}} */
 	OPTIMIZER_OBSERVE,
 	OPTIMIZER_BEST, /* -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"} */
 	OPTIMIZER_DELETE
