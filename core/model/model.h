@@ -34,7 +34,6 @@ struct model {
 	double parameters;
 	struct mask planted[2];       /* synth: what was planted, per task half */
 	int n_planted;                /* 0 unless synth with plant= */
-	bool graded;                  /* synth with landscape=graded */
 	const char* family;           /* "llama", "qwen2", …; NULL for synth */
 	char warning[512];            /* what the files contradict themselves in, for the user; empty for most */
 	void* owned;                  /* the opener's mappings and arrays */

@@ -12,8 +12,7 @@
  * - each sub-layer that is not planted adds the same variance to a coordinate of the residual stream,
  *   LAYER_VARIANCE all together beside the embedding's 36. Half of them gone turns the stream by an
  *   angle at which about half of the choices within a cluster change; one gone changes a tenth;
- * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred;
- * - with landscape=graded each adds a variance of its own and neighbours interact: synth_landscape.c.
+ * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred.
  * The two constants were chosen on shapes of 22 to 40 blocks and 256 to 1024 dimensions; the numbers
  * that follow from them depend little on the shape. tests/core/test_synth.c asserts them. */
 #include "core/model/synth.h"
@@ -30,8 +29,6 @@
 #include "kernels/synth_value.h"
 
 static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
-/* How much more than the noise the head hears which cluster comes next, where the layers add more. */
-static const double GRADED_SURE = 20;
 /* Mean square of attention's output where the values' is 1 (the sum of squared weights at that score
  * deviation), and of silu(g)·u for standard normal g, u. */
 static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
@@ -81,10 +78,9 @@ struct mask synth_planted(const struct synth_spec* s, int half) {
 
 struct recipe {
 	const struct synth_spec* spec;
-	const struct mask* planted;              /* (tasks) */
-	const struct synth_landscape* landscape; /* of a graded model */
-	double sub_layer; /* standard deviation that a sub-layer adds to a coordinate, where that is the same */
-	uint64_t next;    /* number of the next tensor */
+	const struct mask* planted; /* (tasks) */
+	double sub_layer;           /* standard deviation that a sub-layer adds to a coordinate */
+	uint64_t next;              /* number of the next tensor */
 };
 
 static struct tensor constant(int64_t cols) {
@@ -108,26 +104,11 @@ static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double
 	                                 .own = 1}};
 }
 
-/* The matrix at the end of a graded sub-layer, whose inputs have the given mean square. */
-static struct tensor graded_closing(struct recipe* r, int64_t rows, int64_t cols, double square,
-                                    int sub_layer) {
-	const struct synth_landscape* l = r->landscape;
-	const int common = l->common[sub_layer], own = l->own[sub_layer];
-	const double parts = sqrt((double)(common * common + own * own));
-	struct tensor t = normal(r, rows, cols, sqrt(l->variance[sub_layer] / ((double)cols * square)) / parts);
-	t.synth.shared = synth_mix(r->spec->seed ^ 0x70616972u) + (uint64_t)l->first[sub_layer];
-	t.synth.common = common;
-	t.synth.own = own;
-	return t;
-}
-
 /* The matrix at the end of a sub-layer, whose inputs have the given mean square: its outputs get the
  * standard deviation `sub_layer`, or what epsilon leaves of it. With two halves a row sees half of the
  * inputs. */
 static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, double square, int sub_layer) {
 	const struct synth_spec* s = r->spec;
-	if (r->landscape)
-		return graded_closing(r, rows, cols, square, sub_layer);
 	const double inputs = (double)cols / s->tasks;
 	struct tensor t = normal(r, rows, cols, r->sub_layer / sqrt(inputs * square));
 	const float second = t.synth.scale;
@@ -136,22 +117,6 @@ static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, doubl
 	t.synth.scale_second =
 	    mask_has(&r->planted[s->tasks - 1], sub_layer) ? second * (float)s->epsilon : second;
 	return t;
-}
-
-/* All of a group compute what its first does. */
-static void share_inputs(struct block_weights* block, const struct synth_landscape* l, int layers) {
-	for (int s = 0; s < 2 * layers; s++) {
-		struct block_weights* const b = &block[s / 2];
-		const struct block_weights* const from = &block[l->first[s] / 2];
-		if (s % 2 == 0) {
-			b->wq.synth.seed = from->wq.synth.seed;
-			b->wk.synth.seed = from->wk.synth.seed;
-			b->wv.synth.seed = from->wv.synth.seed;
-		} else {
-			b->w_gate.synth.seed = from->w_gate.synth.seed;
-			b->w_up.synth.seed = from->w_up.synth.seed;
-		}
-	}
 }
 
 /* Embedding or head: common·u + own·z, in units of `deviation`. */
@@ -204,12 +169,7 @@ static void fill_table(struct weight_table* w, const struct synth_owned* owned, 
                        const struct mask* planted) {
 	enum { FINE = 4096 };
 	const int adding = 2 * s->layers - planted_count(s);
-	struct synth_landscape landscape;
 	struct recipe r = {.spec = s, .planted = planted, .sub_layer = sqrt(LAYER_VARIANCE / adding)};
-	if (s->graded) {
-		synth_landscape(&landscape, s->layers, s->seed);
-		r.landscape = &landscape;
-	}
 	w->shape = (struct model_shape){
 	    .n_blocks = s->layers,
 	    .dim = s->dim,
@@ -235,17 +195,14 @@ static void fill_table(struct weight_table* w, const struct synth_owned* owned, 
 	    .expert_ffn = s->expert_ffn,
 	    .experts_normalised = s->experts > 0,
 	};
-	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z); graded 6(0.92 u + 0.38 z) = 6/13 (12 u + 5 z) */
-	w->embedding =
-	    s->graded ? tokens(&r, SYNTH_EMBEDDING, 12, 5, 6.0 / 13) : tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
+	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
+	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
 	/* 60 sqrt(tasks)/d u + 6/sqrt(d) z = 6/sqrt(d) (10 sqrt(tasks/d) u + z), in steps of 1/FINE */
-	const double sure = (s->graded ? GRADED_SURE : 10) * sqrt((double)s->tasks / s->dim);
+	const double sure = 10 * sqrt((double)s->tasks / s->dim);
 	w->output = tokens(&r, SYNTH_HEAD, (int)lround(sure * FINE), FINE, 6 / sqrt(s->dim) / FINE);
 	w->output_norm = constant(s->dim);
 	for (int b = 0; b < s->layers; b++)
 		fill_block(&owned->block[b], owned->expert + (size_t)b * (size_t)s->experts, &r, b);
-	if (s->graded)
-		share_inputs(owned->block, &landscape, s->layers);
 	w->block = owned->block;
 }
 
@@ -343,7 +300,6 @@ static bool fill_model(struct model* model, struct synth_owned* owned, struct te
 	for (int half = 0; half < s->tasks; half++)
 		model->planted[half] = synth_planted(s, half);
 	fill_table(&model->weights, owned, s, model->planted);
-	model->graded = s->graded;
 	model->dtype = s->dtype;
 	const int n = list_tensors(list, &model->weights, owned);
 	for (int i = 0; i < n; i++) {

@@ -40,7 +40,7 @@ static draw_function* choose_draw(void) { return draw_plain; }
 
 /* A strip is a whole number of blocks: cols is one. */
 static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_t* out, draw_function* draw) {
-	const bool plain = t->synth.kind == SYNTH_NORMAL && t->synth.common == 0;
+	const bool plain = t->synth.kind == SYNTH_NORMAL;
 	float strip[STRIP];
 	for (int64_t c = 0; c < t->cols; c += STRIP) {
 		const int n = t->cols - c < STRIP ? (int)(t->cols - c) : STRIP;
