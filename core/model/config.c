@@ -216,7 +216,7 @@ static bool read_quantization(const struct source* s) {
 	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
 	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
 		return fail(s, "quantization_config.weight_block_size is not a pair of sizes");
-	s->config->fp8 = (struct fp8_blocks){(int)rows, (int)cols};
+	s->config->packing.fp8 = (struct fp8_blocks){(int)rows, (int)cols};
 	return true;
 }
 

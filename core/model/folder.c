@@ -226,8 +226,7 @@ static bool fill(struct model* model, struct folder* f, const char* path, const 
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
 		if (!read_weights(f, path, error) ||
-		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error) ||
-		    !widen_tensors(&f->tensors, &f->config.fp8, &f->kept, error))
+		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error))
 			return false;
 		const struct tensor_names names = names_of(f->config.family, &f->tensors);
 		if (!bind_weights(model, &f->bound, &f->config, &names, &f->tensors, error) ||

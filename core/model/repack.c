@@ -1,7 +1,26 @@
 #include "core/model/repack.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/files/grow.h"
+
+void* kept_new(struct kept* kept, size_t bytes) {
+	if (!grow_by_one(&kept->memory, kept->n, sizeof *kept->memory))
+		return NULL;
+	void* made = malloc(bytes ? bytes : 1);
+	if (made)
+		kept->memory[kept->n++] = made;
+	return made;
+}
+
+void kept_free(struct kept* kept) {
+	for (size_t i = 0; i < kept->n; i++)
+		free(kept->memory[i]);
+	free(kept->memory);
+	*kept = (struct kept){0};
+}
 
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix) {
 	snprintf(out, 256, "%.*s%s", (int)(strlen(name) - cut), name, suffix);
@@ -23,5 +42,5 @@ bool repack_tensors(struct tensor_table* table, const struct packing* packing, s
                     struct error* error) {
 	return (packing->method == PACKING_NONE || repack_groups(table, packing, kept, error)) &&
 	       (!packing->experts_inverted || repack_experts(table, kept, error)) &&
-	       tensor_table_seal(table, error);
+	       tensor_table_seal(table, error) && repack_fp8(table, &packing->fp8, kept, error);
 }
