@@ -35,7 +35,7 @@ void* mask_open(const struct drafter_setup* setup) {
 	return NULL;
 }
 
-void mask_forget(void* state, int length) {
+static void mask_forget(void* state, int length) {
 	struct mask_drafter* m = state;
 	if (length > 0)
 		return;
@@ -43,7 +43,7 @@ void mask_forget(void* state, int length) {
 	m->drafted = false;
 }
 
-void mask_append(void* state, const int32_t* token, int n) {
+static void mask_append(void* state, const int32_t* token, int n) {
 	struct mask_drafter* m = state;
 	shortlist_take(&m->shortlist, token, n, m->drafted);
 }

@@ -53,7 +53,5 @@ int mask_extend(void* state, const struct tree*, int row, struct candidate* out,
 int mask_head(void* state, const struct tree*);
 void mask_fill(void* state, const struct tree*, int head, int carry, struct pass*);
 void mask_take(void* state);
-void mask_forget(void* state, int length);
-void mask_append(void* state, const int32_t* token, int n);
 
 #endif
