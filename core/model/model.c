@@ -205,7 +205,7 @@ static bool open_spec(struct model* model, const char* spec, const struct model_
 	} else if (!find_in_hub(found, spec, error))
 		return false;
 	const bool folder = is_folder(found) && !only_gguf(found);
-	model->close = folder ? model_close_folder : model_close_gguf;
+	model->close = model_close_files;
 	return set_path(model, found, error) && (folder ? model_open_folder(model, model->path, options, error)
 	                                                : open_file(model, options, error));
 }

@@ -64,9 +64,8 @@ bool model_take_template(struct model*, const char* file_or_name, struct error*)
 bool model_open_folder(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_gguf(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_synth(struct model*, const char* text, const struct model_options*, struct error*);
-/* Frees model->owned of the opener. */
-void model_close_folder(struct model*);
-void model_close_gguf(struct model*);
+/* Frees model->owned of the openers. */
+void model_close_files(struct model*);
 void model_close_synth(struct model*);
 
 /* The templates of a folder (tokenizer_config.json, chat_template.jinja, additional_chat_templates/) and of a
