@@ -44,8 +44,6 @@ struct model_options {
 	bool vocabulary_only; /* `tokenize`: a GGUF without weights will do */
 	/* synth: weights are left for the backend to make (tensor.data NULL), for a GPU */
 	bool synth_on_device;
-	/* this process's share of the matrices' rows (kernels/exchange.h); ranks 0: all of them */
-	int rank, ranks;
 };
 
 /* NULL with the error set. Close with model_close. */

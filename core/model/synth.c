@@ -25,7 +25,6 @@
 
 #include "core/model/model.h"
 #include "core/text/tokenizer.h"
-#include "kernels/exchange.h"
 #include "kernels/synth_value.h"
 
 static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
@@ -241,8 +240,7 @@ static size_t stored_bytes(const struct tensor* t) {
 	return ((size_t)t->rows * dtype_row_bytes(t->type, t->cols) + 63) / 64 * 64;
 }
 
-/* alone: not one of several processes, whose shares are smaller than huge pages. */
-static bool map_memory(struct synth_owned* owned, bool alone, const char* text, struct error* error) {
+static bool map_memory(struct synth_owned* owned, const char* text, struct error* error) {
 	const double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 	if ((double)owned->bytes > here)
 		return error_set(error, "synth:%.200s: its weights take %.1f GiB, this machine's memory is %.1f GiB",
@@ -251,42 +249,22 @@ static bool map_memory(struct synth_owned* owned, bool alone, const char* text, 
 	if (data == MAP_FAILED)
 		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
 		                 (double)owned->bytes / 0x1p30);
-	if (alone)
-		madvise(data, owned->bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	madvise(data, owned->bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
 	owned->data = data;
 	return true;
 }
 
-/* Where one of several processes needs a share of the matrices' rows, only that is made; any may need any
- * token's embedding. */
-static struct synth_job fill_job(const struct tensor* t, void* out, bool whole,
-                                 const struct model_options* o) {
-	struct synth_job job = {.tensor = t, .out = out, .end = t->rows};
-	if (o->ranks > 1 && t->rows > 1 && !whole) {
-		job.begin = share_first(t->rows, o->rank, o->ranks);
-		job.end = share_first(t->rows, o->rank + 1, o->ranks);
-	}
-	return job;
-}
-
-static bool make_weights(struct synth_owned* owned, struct tensor** list, int n,
-                         const struct tensor* embedding, const struct model_options* options,
-                         const char* text, struct error* error) {
-	struct synth_job* job = calloc((size_t)n, sizeof *job);
-	if (!job)
-		return error_set(error, "synth: no memory to plan the weights");
-	bool made = map_memory(owned, options->ranks <= 1, text, error);
+static bool make_weights(struct synth_owned* owned, struct tensor* const* list, int n, const char* text,
+                         struct error* error) {
 	size_t at = 0;
-	for (int i = 0; made && i < n; i++) {
-		job[i] = fill_job(list[i], (uint8_t*)owned->data + at, list[i] == embedding, options);
+	if (!map_memory(owned, text, error))
+		return false;
+	for (int i = 0; i < n; i++) {
+		list[i]->data = (uint8_t*)owned->data + at;
 		at += stored_bytes(list[i]);
 	}
-	made = made && synth_fill(job, n, error);
-	for (int i = 0; made && i < n; i++)
-		list[i]->data = job[i].out;
-	if (made)
-		mprotect(owned->data, owned->bytes, PROT_READ);
-	free(job);
+	const bool made = synth_fill(list, n, error);
+	mprotect(owned->data, owned->bytes, PROT_READ);
 	return made;
 }
 
@@ -312,8 +290,7 @@ static bool fill_model(struct model* model, struct synth_owned* owned, struct te
 		return error_set(error, "synth: no memory for a tokenizer");
 	/* No GPU runs experts, so theirs are made here whatever the wish. */
 	const bool elsewhere = options->synth_on_device && s->experts == 0;
-	return elsewhere || options->vocabulary_only ||
-	       make_weights(owned, list, n, &model->weights.embedding, options, text, error);
+	return elsewhere || options->vocabulary_only || make_weights(owned, list, n, text, error);
 }
 
 bool model_open_synth(struct model* model, const char* text, const struct model_options* options,

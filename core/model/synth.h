@@ -29,12 +29,8 @@ bool synth_can_encode(enum dtype, struct error*);
 /* Stores n elements (a whole number of blocks). */
 void synth_encode(enum dtype, void* out, const float* x, int64_t n);
 
-struct synth_job { /* rows [begin, end) of a tensor to be made, the whole of which lies at `out` */
-	const struct tensor* tensor;
-	void* out;
-	int64_t begin, end;
-};
-/* Makes every job's elements, on all cores. False with the error set. */
-bool synth_fill(const struct synth_job*, int n, struct error*);
+/* Makes every tensor's elements, on all cores, in the memory that its data points to. False with the error
+ * set. */
+bool synth_fill(struct tensor* const* list, int n, struct error*);
 
 #endif

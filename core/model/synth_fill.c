@@ -92,19 +92,19 @@ static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_
 	}
 }
 
-static void fill_rows(const struct synth_job* job, int64_t begin, int64_t end, draw_function* draw) {
-	const struct tensor* t = job->tensor;
+static void fill_rows(const struct tensor* t, int64_t begin, int64_t end, draw_function* draw) {
+	uint8_t* const out = (uint8_t*)(uintptr_t)t->data;
 	for (int64_t r = begin; r < end; r++) {
 		const struct synth_row row = synth_row_of(&t->synth, r, t->rows, t->cols);
-		fill_row(t, &row, (uint8_t*)job->out + (size_t)r * dtype_row_bytes(t->type, t->cols), draw);
+		fill_row(t, &row, out + (size_t)r * dtype_row_bytes(t->type, t->cols), draw);
 	}
 }
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
 struct work {
-	const struct synth_job* job;
-	const int64_t* first_piece; /* (n + 1) of each job, ascending */
+	struct tensor* const* tensor;
+	const int64_t* first_piece; /* (n + 1) of each tensor, ascending */
 	int n;
 	draw_function* draw;
 };
@@ -116,25 +116,25 @@ static int64_t piece_rows(const struct tensor* t) {
 
 static void fill_piece(void* user, int piece, int thread) {
 	const struct work* work = user;
-	int low = 0, high = work->n; /* the last job that begins no later */
+	int low = 0, high = work->n; /* the last tensor that begins no later */
 	(void)thread;
 	while (high - low > 1) {
 		const int middle = low + (high - low) / 2;
 		*(work->first_piece[middle] <= piece ? &low : &high) = middle;
 	}
-	const struct synth_job* job = &work->job[low];
-	const int64_t rows = piece_rows(job->tensor);
-	const int64_t begin = job->begin + (piece - work->first_piece[low]) * rows, end = begin + rows;
-	fill_rows(job, begin, end < job->end ? end : job->end, work->draw);
+	const struct tensor* t = work->tensor[low];
+	const int64_t rows = piece_rows(t);
+	const int64_t begin = (piece - work->first_piece[low]) * rows, end = begin + rows;
+	fill_rows(t, begin, end < t->rows ? end : t->rows, work->draw);
 }
 
-bool synth_fill(const struct synth_job* job, int n, struct error* error) {
+bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
 	struct pool* pool = pool_open(0);
-	const struct work work = {.job = job, .first_piece = first, .n = n, .draw = choose_draw()};
+	const struct work work = {.tensor = list, .first_piece = first, .n = n, .draw = choose_draw()};
 	for (int j = 0; first && j < n; j++) {
-		const int64_t rows = piece_rows(job[j].tensor);
-		first[j + 1] = first[j] + (job[j].end - job[j].begin + rows - 1) / rows;
+		const int64_t rows = piece_rows(list[j]);
+		first[j + 1] = first[j] + (list[j]->rows + rows - 1) / rows;
 	}
 	const bool good = first && pool && first[n] <= INT_MAX;
 	if (good)
