@@ -87,10 +87,7 @@ enum gp_result gp_fit(struct gp*, int evaluations, int most);
 struct gp_search {
 	int size; /* bits set in the proposal, exactly */
 	enum gp_acquisition acquisition;
-	double kappa;    /* UCB: mean + kappa · standard deviation */
-	int starts;      /* of the relaxed maximisation; >= 1 */
-	int evaluations; /* each */
-	int rounds;      /* of swaps; >= 0 */
+	double kappa; /* UCB: mean + kappa · standard deviation */
 	uint64_t seed;
 };
 /* The unobserved point of `size` bits with the best acquisition that is found: NLopt on the relaxed cube with

@@ -57,9 +57,6 @@ static bool propose_bayes(struct published* p, struct vector* out) {
 	const struct gp_search how = {.size = p->size,
 	                              .acquisition = p->acquisition,
 	                              .kappa = p->kappa,
-	                              .starts = 3,
-	                              .evaluations = 6,
-	                              .rounds = 3,
 	                              .seed = gp_random_bits(&p->random)};
 	fit_when_due(p);
 	*out = (struct vector){{0}};
