@@ -4,7 +4,6 @@
 #include "kernels/dtype_decoded.h"
 
 #include "kernels/dtype_blocks.h"
-#include "kernels/dtype_codebooks.h"
 
 static float half_at(const uint8_t* p) { return half_to_float(load_u16(p)); }
 

@@ -79,7 +79,7 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
-	return !o->published || published_open(&s->published, o, s->dims, s->size, &start);
+	return !o->published || published_open(&s->published, &s->option, s->dims, s->size, &start);
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {

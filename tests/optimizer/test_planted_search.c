@@ -163,8 +163,7 @@ static void check(int blocks, uint64_t seed) {
 	struct model* model = model_open(spec, NULL, &error);
 	if (!model)
 		fail_msg("%s", error.message);
-	const struct backend_options options = {
-	    .isa = "auto", .threads = 1, .max_caches = TEXTS + 1, .context = PROMPT + UNSEEN};
+	const struct backend_options options = {.isa = "auto", .threads = 1, .context = PROMPT + UNSEEN};
 	struct backend* backend = cpu_open(&model->weights, &options, &error);
 	if (!backend)
 		fail_msg("%s", error.message);

@@ -58,7 +58,7 @@ static struct mask wrong_swap(const struct mask* planted, int blocks, int kind, 
 
 static struct backend* open_backend(const struct model* model, int context) {
 	struct error error;
-	const struct backend_options options = {.isa = "auto", .max_caches = 1, .context = context};
+	const struct backend_options options = {.isa = "auto", .context = context};
 	struct backend* backend = cpu_open(&model->weights, &options, &error);
 	if (!backend)
 		fail_msg("%s", error.message);
