@@ -25,7 +25,7 @@ static void begin(struct belief* b, const double* mean, double* sd, double scale
 	if (b->bits > b->dims)
 		sd[b->dims] = ROUNDING_SD * mean[b->dims];
 	linear_begin(b->linear,
-	             &(struct linear_prior){.mean = mean, .sd = sd, .split = b->dims, .scale_sd = {scale_sd, 0}});
+	             &(struct linear_prior){.mean = mean, .sd = sd, .split = b->dims, .scale_sd = scale_sd});
 }
 
 /* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
