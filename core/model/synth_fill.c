@@ -47,13 +47,11 @@ bool synth_can_encode(enum dtype type, struct error* error) {
 	case DTYPE_Q8_0:
 	case DTYPE_Q4_0:
 	case DTYPE_Q4_1:
-	case DTYPE_Q5_0:
-	case DTYPE_Q5_1:
 	case DTYPE_Q4_K:
 	case DTYPE_Q6_K:
 		return true;
 	default:
-		return error_set(error, "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q6_k");
+		return error_set(error, "f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k");
 	}
 }
 

@@ -127,8 +127,7 @@ static void test_planted_sets(void** state) {
 /* The bytes in memory are what the inline functions say, in every type. */
 static void test_memory_is_the_generator(void** state) {
 	(void)state;
-	static const char* const types[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0",
-	                                    "q4_1", "q5_0", "q5_1", "q4_k", "q6_k"};
+	static const char* const types[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k"};
 	for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
 		char spec[200];
 		snprintf(spec, sizeof spec,
@@ -162,8 +161,7 @@ static void test_encoders(void** state) {
 		enum dtype type;
 		double bound; /* of the block's largest element */
 	} types[] = {{DTYPE_F32, 0},     {DTYPE_F16, 0x1p-11}, {DTYPE_BF16, 0x1p-8}, {DTYPE_Q8_0, 0.006},
-	             {DTYPE_Q4_0, 0.14}, {DTYPE_Q4_1, 0.08},   {DTYPE_Q5_0, 0.07},   {DTYPE_Q5_1, 0.04},
-	             {DTYPE_Q4_K, 0.12}, {DTYPE_Q6_K, 0.04}};
+	             {DTYPE_Q4_0, 0.14}, {DTYPE_Q4_1, 0.08},   {DTYPE_Q4_K, 0.12},   {DTYPE_Q6_K, 0.04}};
 	for (size_t k = 0; k < sizeof types / sizeof *types; k++)
 		for (uint64_t trial = 0; trial < 200; trial++) {
 			enum { N = 256 };
