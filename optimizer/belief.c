@@ -166,7 +166,7 @@ static double damage_seen(const struct belief* b, double expected, const struct 
 	const double m = (double)s->matches / s->rows, likely = belief_at(b, expected);
 	const double slope = slope_at(b, expected), noise = belief_noise(likely, s->rows);
 	/* about half of the hits' variance is the tokens' own ease, which the window's factor takes up */
-	*variance = (here ? noise / 2 : noise) / (slope * slope);
+	*variance = 1 / (slope * slope / (here ? noise / 2 : noise));
 	return expected + (likely - m) / slope;
 }
 
@@ -229,7 +229,7 @@ double belief_matchness(const struct belief* b, const struct vector* v, const st
 	double m = belief_at(b, own_damage(b, v, own));
 	if (own) {
 		const double weight = own->hits_weight, drafts = draft_weight(own);
-		const double excess = weight > 0 ? own->hits / weight - m : 0; /* of its own scores */
+		const double excess = weight > 0 ? (own->hits - weight * m) / weight : 0; /* of its own scores */
 		const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
 		m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
 	}
