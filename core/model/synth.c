@@ -207,9 +207,9 @@ static void fill_table(struct weight_table* w, const struct synth_owned* owned, 
 
 /* ---- in memory ---------------------------------------------------------------------------- */
 
-enum { TENSORS_A_BLOCK = 10, OTHER_TENSORS = 3 };
+enum { OTHER_TENSORS = 3 };
 
-/* Every tensor of the table; list (OTHER_TENSORS + (TENSORS_A_BLOCK + 3 · experts) · n_blocks). Returns how
+/* Every tensor of the table; list (OTHER_TENSORS + (BLOCK_PARTS + 3 · experts) · n_blocks). Returns how
  * many. */
 static int list_tensors(struct tensor** list, struct weight_table* w, const struct synth_owned* owned) {
 	int n = 0;
@@ -218,12 +218,9 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
 	list[n++] = &w->output_norm;
 	for (int i = 0; i < w->shape.n_blocks; i++) {
 		struct block_weights* b = &owned->block[i];
-		struct tensor* const all[TENSORS_A_BLOCK] = {
-		    &b->attention_norm, &b->wq,     &b->wk,   &b->wv,     &b->wo,
-		    &b->mlp_norm,       &b->w_gate, &b->w_up, &b->w_down, &b->router};
-		for (int k = 0; k < TENSORS_A_BLOCK; k++)
-			if (tensor_present(all[k]))
-				list[n++] = all[k];
+		for (int part = 0; part < BLOCK_PARTS; part++)
+			if (tensor_present(block_tensor(b, part)))
+				list[n++] = (struct tensor*)(uintptr_t)block_tensor(b, part);
 		struct expert* expert = owned->expert + (size_t)i * (size_t)w->shape.n_experts;
 		for (int e = 0; e < w->shape.n_experts; e++) {
 			list[n++] = &expert[e].w_gate;
@@ -305,7 +302,7 @@ bool model_open_synth(struct model* model, const char* text, const struct model_
 		owned->block = calloc(blocks, sizeof *owned->block);
 		owned->expert = calloc(blocks * experts + 1, sizeof *owned->expert);
 	}
-	struct tensor** list = calloc(OTHER_TENSORS + (TENSORS_A_BLOCK + 3 * experts) * blocks, sizeof *list);
+	struct tensor** list = calloc(OTHER_TENSORS + (BLOCK_PARTS + 3 * experts) * blocks, sizeof *list);
 	const bool good = owned && owned->block && owned->expert && list
 	                      ? fill_model(model, owned, list, &spec, text, options, error)
 	                      : error_set(error, "synth: no memory for the table of weights");

@@ -14,16 +14,9 @@ enum { PIECE_ELEMENTS = 1 << 19, STRIP = 1024 };
 
 /* ---- draws -------------------------------------------------------------------------------- */
 
-/* n elements of a row from a column on, each of them one draw. */
-typedef void draw_function(float* out, const struct synth_row* row, uint32_t first, int n);
-
 SYNTH_INLINE void draw_strip(float* out, const struct synth_row* row, uint32_t first, int n) {
 	for (int i = 0; i < n; i++)
 		out[i] = (float)synth_draw(row->own, first + (uint32_t)i) * row->scale;
-}
-
-static void draw_plain(float* out, const struct synth_row* row, uint32_t first, int n) {
-	draw_strip(out, row, first, n);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -31,11 +24,18 @@ __attribute__((target("avx2"))) static void draw_avx2(float* out, const struct s
                                                       int n) {
 	draw_strip(out, row, first, n);
 }
-
-static draw_function* choose_draw(void) { return __builtin_cpu_supports("avx2") ? draw_avx2 : draw_plain; }
-#else
-static draw_function* choose_draw(void) { return draw_plain; }
 #endif
+
+/* n elements of a row from a column on, each of them one draw. */
+static void draw(float* out, const struct synth_row* row, uint32_t first, int n) {
+#if defined(__x86_64__) && defined(__GNUC__)
+	if (__builtin_cpu_supports("avx2")) {
+		draw_avx2(out, row, first, n);
+		return;
+	}
+#endif
+	draw_strip(out, row, first, n);
+}
 
 /* ---- elements as they are stored ------------------------------------------------------------ */
 
@@ -75,7 +75,7 @@ void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
 /* ---- one piece ---------------------------------------------------------------------------- */
 
 /* A strip is a whole number of blocks: cols is one. */
-static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_t* out, draw_function* draw) {
+static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_t* out) {
 	const bool plain = t->synth.kind == SYNTH_NORMAL;
 	float strip[STRIP];
 	for (int64_t c = 0; c < t->cols; c += STRIP) {
@@ -90,11 +90,11 @@ static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_
 	}
 }
 
-static void fill_rows(const struct tensor* t, int64_t begin, int64_t end, draw_function* draw) {
+static void fill_rows(const struct tensor* t, int64_t begin, int64_t end) {
 	uint8_t* const out = (uint8_t*)(uintptr_t)t->data;
 	for (int64_t r = begin; r < end; r++) {
 		const struct synth_row row = synth_row_of(&t->synth, r, t->rows, t->cols);
-		fill_row(t, &row, out + (size_t)r * dtype_row_bytes(t->type, t->cols), draw);
+		fill_row(t, &row, out + (size_t)r * dtype_row_bytes(t->type, t->cols));
 	}
 }
 
@@ -104,7 +104,6 @@ struct work {
 	struct tensor* const* tensor;
 	const int64_t* first_piece; /* (n + 1) of each tensor, ascending */
 	int n;
-	draw_function* draw;
 };
 
 static int64_t piece_rows(const struct tensor* t) {
@@ -123,13 +122,13 @@ static void fill_piece(void* user, int piece, int thread) {
 	const struct tensor* t = work->tensor[low];
 	const int64_t rows = piece_rows(t);
 	const int64_t begin = (piece - work->first_piece[low]) * rows, end = begin + rows;
-	fill_rows(t, begin, end < t->rows ? end : t->rows, work->draw);
+	fill_rows(t, begin, end < t->rows ? end : t->rows);
 }
 
 bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
 	struct pool* pool = pool_open(0);
-	const struct work work = {.tensor = list, .first_piece = first, .n = n, .draw = choose_draw()};
+	const struct work work = {.tensor = list, .first_piece = first, .n = n};
 	for (int j = 0; first && j < n; j++) {
 		const int64_t rows = piece_rows(list[j]);
 		first[j + 1] = first[j] + (list[j]->rows + rows - 1) / rows;
