@@ -24,9 +24,7 @@ bool synth_spec_parse(struct synth_spec*, const char* text, struct error*);
 /* The planted set of a half: blocks drawn by the seed, as many attention as MLP (±1). */
 struct mask synth_planted(const struct synth_spec*, int half);
 
-/* True when elements can be stored in this type; the list of those that can is in the error. */
-bool synth_can_encode(enum dtype, struct error*);
-/* Stores n elements (a whole number of blocks). */
+/* Stores n elements (a whole number of blocks) in one of the types that a spec may ask for. */
 void synth_encode(enum dtype, void* out, const float* x, int64_t n);
 
 /* Makes every tensor's elements, on all cores, in the memory that its data points to. False with the error

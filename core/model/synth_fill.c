@@ -39,22 +39,6 @@ static void draw(float* out, const struct synth_row* row, uint32_t first, int n)
 
 /* ---- elements as they are stored ------------------------------------------------------------ */
 
-bool synth_can_encode(enum dtype type, struct error* error) {
-	switch (type) {
-	case DTYPE_F32:
-	case DTYPE_F16:
-	case DTYPE_BF16:
-	case DTYPE_Q8_0:
-	case DTYPE_Q4_0:
-	case DTYPE_Q4_1:
-	case DTYPE_Q4_K:
-	case DTYPE_Q6_K:
-		return true;
-	default:
-		return error_set(error, "f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k");
-	}
-}
-
 void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
 	const int block = dtype_block(type);
 	const size_t bytes = dtype_block_bytes(type);
