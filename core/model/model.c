@@ -161,8 +161,7 @@ static bool open_file(struct model* model, const struct model_options* options, 
 		return false;
 	const char* what = "not a model: it begins neither as GGUF nor as a folder's config.json would";
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (file.size >= known[i].at + known[i].n &&
-		    memcmp(file.data + known[i].at, known[i].bytes, known[i].n) == 0)
+		if (file.size >= known[i].at + 4 && memcmp(file.data + known[i].at, known[i].bytes, known[i].n) == 0)
 			what = known[i].what;
 	const bool gguf = file.size >= 4 && memcmp(file.data, "GGUF", 4) == 0;
 	mapping_close(&file);

@@ -1,4 +1,4 @@
-/* FP8 tensors become F32; scales that are missing, of another shape or no numbers are refused by
+/* FP8 and F64 tensors become F32; scales that are missing, of another shape or no numbers are refused by
  * name. Stacks of experts are taken whole or refused. */
 #include <math.h>
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void drop(struct made* m) {
 static const float* widened(struct made* m, const char* name, struct fp8_blocks blocks) {
 	struct error error = {""};
 	assert_true(tensor_table_seal(&m->table, &error));
-	if (!repack_fp8(&m->table, &blocks, &m->kept, &error))
+	if (!repack_tensors(&m->table, &(struct packing){.fp8 = blocks}, &m->kept, &error))
 		fail_msg("%s", error.message);
 	const struct named_tensor* t = tensor_table_find(&m->table, name);
 	assert_true(t->supported && t->type == DTYPE_F32);
@@ -47,7 +47,7 @@ static const float* widened(struct made* m, const char* name, struct fp8_blocks 
 static void refused(struct made* m, struct fp8_blocks blocks, const char* part) {
 	struct error error = {""};
 	assert_true(tensor_table_seal(&m->table, &error));
-	assert_false(repack_fp8(&m->table, &blocks, &m->kept, &error));
+	assert_false(repack_tensors(&m->table, &(struct packing){.fp8 = blocks}, &m->kept, &error));
 	if (!strstr(error.message, part))
 		fail_msg("the message is \"%s\", expected \"%s\" in it", error.message, part);
 	drop(m);
@@ -121,6 +121,16 @@ static void broken_scales(void** state) {
 	refused(&m, none, "tensor b.weight is of type F8_E4M3 and no matrix");
 }
 
+static void double_precision(void** state) {
+	(void)state;
+	static const double x[] = {1.5, -0.1};
+	struct made m = {0};
+	ADD(&m, "n", "F64", x, 2);
+	const float* y = widened(&m, "n", (struct fp8_blocks){0, 0});
+	assert_true(y[0] == 1.5f && y[1] == -0.1f);
+	drop(&m);
+}
+
 static void stacks_of_experts(void** state) {
 	(void)state;
 	static const float data[24] = {0};
@@ -141,6 +151,7 @@ static void stacks_of_experts(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(values_of_e4m3),
 	                                   cmocka_unit_test(scales_by_block_and_by_row),
-	                                   cmocka_unit_test(broken_scales), cmocka_unit_test(stacks_of_experts)};
+	                                   cmocka_unit_test(broken_scales), cmocka_unit_test(double_precision),
+	                                   cmocka_unit_test(stacks_of_experts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

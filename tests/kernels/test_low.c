@@ -67,8 +67,8 @@ static void rounding_is_no_worse_than_plain(void** state) {
 	} cases[] = {
 	    {DTYPE_Q4_1, 32, 16, false, 1.02, 0.89},
 	    {DTYPE_Q4_K, 32, 16, false, 2.0, 0.915},
-	    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
 	    {DTYPE_Q4_0, 32, 16, true, 2.0, 0.97},
+	    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
 	};
 	struct random r = {11};
 	float x[COLS], y[COLS];
