@@ -113,7 +113,7 @@ struct swiftlet_options {
 	bool expected_improvement; /* else UCB */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
-	/* of a copy of the weights for drafting: 3, 4, 8, made while the engine opens; 0: none; -1: as the stored
+	/* of a copy of the weights for drafting: 4 or 8, made while the engine opens; 0: none; -1: as the stored
 	 * weights suggest, made by slices between passes, or not at all where it does not fit or would not pay */
 	int draft_bits;
 	bool draft_wait;     /* the latter, too, is made while the engine opens */

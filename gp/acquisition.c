@@ -15,7 +15,8 @@
 #include "gp/internal.h"
 #include "gp/random.h"
 
-enum { MAX_STARTS = 8, PARTNERS = 16 };
+/* STARTS of the relaxed maximisation, of so many EVALUATIONS each, then ROUNDS of swaps. */
+enum { STARTS = 3, EVALUATIONS = 6, ROUNDS = 3, PARTNERS = 16 };
 
 struct hunt {
 	struct gp* g;
@@ -172,7 +173,7 @@ static void climb(struct hunt* h, const uint64_t* from, struct gp_random* random
 		nlopt_set_max_objective(opt, objective, h);
 		nlopt_set_lower_bounds1(opt, -8);
 		nlopt_set_upper_bounds1(opt, 8);
-		nlopt_set_maxeval(opt, h->search->evaluations);
+		nlopt_set_maxeval(opt, EVALUATIONS);
 		nlopt_optimize(opt, u, &best);
 		nlopt_destroy(opt);
 	}
@@ -285,7 +286,7 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 	return count;
 }
 
-/* From a rounded point: up to `rounds` times the best of its swaps where that is better, or where the point
+/* From a rounded point: up to ROUNDS times the best of its swaps where that is better, or where the point
  * itself may not be proposed. */
 static bool refine(struct hunt* h, const uint64_t* from, struct candidate* best) {
 	struct candidate list[BATCH], here = {.value = -INFINITY};
@@ -295,7 +296,7 @@ static bool refine(struct hunt* h, const uint64_t* from, struct candidate* best)
 		here.mean = mean_at(h->g, from);
 		judge(h, &here, 1);
 	}
-	for (int round = 0; round < h->search->rounds || !found; round++) {
+	for (int round = 0; round < ROUNDS || !found; round++) {
 		const int count = best_swaps(h, here.bits, list);
 		judge(h, list, count);
 		int top = -1;
@@ -355,8 +356,7 @@ static int best_observed(struct hunt* h, int most, int* best) {
 }
 
 static bool valid(const struct gp* g, const struct gp_search* s) {
-	return s->size >= 0 && s->size <= g->option.dims && s->starts >= 1 && s->evaluations >= 1 &&
-	       s->rounds >= 0 && isfinite(s->kappa) && g->n > 0;
+	return s->size >= 0 && s->size <= g->option.dims && isfinite(s->kappa) && g->n > 0;
 }
 
 enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bits) {
@@ -365,12 +365,11 @@ enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bit
 	struct hunt h = {.g = g, .search = s};
 	struct gp_random random = {s->seed};
 	struct candidate best = {.value = -INFINITY};
-	int from[MAX_STARTS];
-	const int starts = s->starts < MAX_STARTS ? s->starts : MAX_STARTS;
+	int from[STARTS];
 	/* All but the last start from what is known to be good, the last from the middle of the cube. */
-	const int known = best_observed(&h, starts > 1 ? starts - 1 : 1, from);
+	const int known = best_observed(&h, STARTS - 1, from);
 	bool found = false;
-	for (int i = 0; i < starts; i++) {
+	for (int i = 0; i < STARTS; i++) {
 		uint64_t rounded[WORDS] = {0}, origin[WORDS];
 		if (i < known)
 			memcpy(origin, point(g, from[i]), (size_t)g->words * sizeof *origin);

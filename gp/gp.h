@@ -8,7 +8,7 @@
  *
  * so that observations of one window share an error and compare among themselves; noise has the variance
  * given with the observation, plus a small jitter. The constant mean is profiled (its generalised least
- * squares estimate) unless fixed. With h_g the number of differing bits of group g, the kernels are
+ * squares estimate). With h_g the number of differing bits of group g, the kernels are
  *
  *     Matérn 5/2:          amplitude^2 (1 + √5 r + 5r²/3) exp(-√5 r),  r² = Σ h_g / length_g²
  *     exponential-Hamming: amplitude^2 exp(-Σ h_g / length_g)
@@ -32,7 +32,6 @@ enum gp_result {
 	GP_NO_OPTIMUM,   /* the optimiser failed; hyper-parameters stay as they were */
 	GP_NONE_LEFT     /* no unobserved point could be found */
 };
-const char* gp_result_to_string(enum gp_result);
 
 enum gp_kernel { GP_MATERN52, GP_HAMMING };
 enum gp_acquisition { GP_UCB, GP_EI };
@@ -42,8 +41,7 @@ struct gp_hyper {
 	double amplitude;
 	double length[GP_MAX_GROUPS];
 	double window;
-	bool mean_fixed;
-	double mean; /* used when mean_fixed */
+	double mean; /* told by gp_hyper: the one that is most likely under the others */
 };
 
 struct gp_options {
@@ -73,11 +71,11 @@ bool gp_observed(const struct gp*, const uint64_t* bits);
  * may be NULL (O(n) then). */
 void gp_predict(struct gp*, const uint64_t* bits, double* mean, double* variance);
 
-struct gp_hyper gp_hyper(const struct gp*); /* mean: the one in use, profiled or fixed */
+struct gp_hyper gp_hyper(const struct gp*);
 /* Takes these and rebuilds: O(n³). */
 enum gp_result gp_set_hyper(struct gp*, const struct gp_hyper*);
-/* Log marginal likelihood (R&W Eq. 2.30) of all observations under these hyper-parameters, the mean profiled
- * unless fixed, and its gradient with respect to the logarithms of amplitude, length of each group in use,
+/* Log marginal likelihood (R&W Eq. 2.30) of all observations under these hyper-parameters, the mean profiled,
+ * and its gradient with respect to the logarithms of amplitude, length of each group in use,
  * and window (R&W Eq. 5.9; may be NULL). Changes nothing else. O(n³). */
 enum gp_result gp_likelihood(struct gp*, const struct gp_hyper*, double* value, double* gradient);
 int gp_parameters(const struct gp*); /* entries of the gradient */
@@ -89,10 +87,7 @@ enum gp_result gp_fit(struct gp*, int evaluations, int most);
 struct gp_search {
 	int size; /* bits set in the proposal, exactly */
 	enum gp_acquisition acquisition;
-	double kappa;    /* UCB: mean + kappa · standard deviation */
-	int starts;      /* of the relaxed maximisation; >= 1 */
-	int evaluations; /* each */
-	int rounds;      /* of swaps; >= 0 */
+	double kappa; /* UCB: mean + kappa · standard deviation */
 	uint64_t seed;
 };
 /* The unobserved point of `size` bits with the best acquisition that is found: NLopt on the relaxed cube with

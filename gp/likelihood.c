@@ -27,8 +27,8 @@ struct likelihood {
 
 static int at(const struct likelihood* l, int i) { return l->chosen ? l->chosen[i] : i; }
 
-/* a = K⁻¹(y - mean), with the mean profiled unless fixed; scratch holds the factor. Returns a'(y - mean). */
-static double residuals(const struct likelihood* l, const struct gp_hyper* h, double* a) {
+/* a = K⁻¹(y - mean), with the mean profiled; scratch holds the factor. Returns a'(y - mean). */
+static double residuals(const struct likelihood* l, double* a) {
 	struct gp* g = l->g;
 	const size_t n = (size_t)l->n, capacity = (size_t)g->option.capacity;
 	double* one = g->work + capacity;
@@ -43,7 +43,7 @@ static double residuals(const struct likelihood* l, const struct gp_hyper* h, do
 	double cross = 0, own = 1, fit = 0;
 	gsl_blas_ddot(&vone.vector, &va.vector, &cross);
 	gsl_blas_ddot(&vone.vector, &vone.vector, &own);
-	gsl_blas_daxpy(-(h->mean_fixed ? h->mean : cross / own), &vone.vector, &va.vector);
+	gsl_blas_daxpy(-cross / own, &vone.vector, &va.vector);
 	gsl_blas_ddot(&va.vector, &va.vector, &fit);
 	gsl_blas_dtrsv(CblasLower, CblasTrans, CblasNonUnit, &factor.matrix, &va.vector);
 	return fit;
@@ -101,7 +101,7 @@ static enum gp_result evaluate(const struct likelihood* l, const struct gp_hyper
 	if (result != GP_OK)
 		return result;
 	double* a = g->work;
-	*value = -0.5 * residuals(l, h, a) - 0.5 * l->n * log(2 * M_PI);
+	*value = -0.5 * residuals(l, a) - 0.5 * l->n * log(2 * M_PI);
 	for (int i = 0; i < l->n; i++)
 		*value -= log(g->scratch[(size_t)i * (size_t)g->option.capacity + (size_t)i]);
 	if (!gradient)

@@ -31,19 +31,16 @@ static void start(struct linear_model* m, const struct linear_prior* p) {
 		m->mean[i] = i == CONSTANT ? m->option.mean : i >= WEIGHTS && p ? p->mean[i - WEIGHTS] : 0;
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < n; j++) {
-			const bool together = p && i >= WEIGHTS && j >= WEIGHTS && (i < split) == (j < split);
-			const double scale = together ? p->scale_sd[i >= split] : 0;
+			const bool together = p && i >= WEIGHTS && j >= WEIGHTS && i < split && j < split;
+			const double scale = together ? p->scale_sd : 0;
 			m->covariance[i * n + j] =
 			    scale * scale * m->mean[i] * m->mean[j] + (i == j ? m->sd[i] * m->sd[i] : 0);
 		}
 	for (int e = 0; e < m->option.members; e++) {
-		double scale[2] = {1, 1};
-		for (int part = 0; p && part < 2; part++)
-			if (part == 0 || p->split < m->option.dims)
-				scale[part] += p->scale_sd[part] * gp_normal(&m->random);
+		const double scale = p ? 1 + p->scale_sd * gp_normal(&m->random) : 1;
 		for (size_t i = 0; i < n; i++)
 			m->member[(size_t)e * n + i] =
-			    m->mean[i] * (i >= WEIGHTS ? scale[i >= split] : 1) + m->sd[i] * gp_normal(&m->random);
+			    m->mean[i] * (i >= WEIGHTS && i < split ? scale : 1) + m->sd[i] * gp_normal(&m->random);
 	}
 }
 

@@ -27,13 +27,12 @@ struct linear_model;
 struct linear_model* linear_open(const struct linear_options*);
 void linear_close(struct linear_model*);
 
-/* What a prior knows up to common factors: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g and n standard
- * normal, g shared by the weights under `split`, and another one, of scale_sd[1], by those from there on.
- * mean, sd (dims), sd > 0. */
+/* What a prior knows up to a common factor: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g and n standard
+ * normal, g shared by the weights under `split`; those from there on have none. mean, sd (dims), sd > 0. */
 struct linear_prior {
 	const double *mean, *sd;
 	int split;
-	double scale_sd[2];
+	double scale_sd;
 };
 /* Begins again from a prior that tells the weights apart. O(d^2 + d·members). */
 void linear_begin(struct linear_model*, const struct linear_prior*);

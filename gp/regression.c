@@ -13,29 +13,11 @@
  * rows gain little from them. */
 void openblas_set_num_threads(int);
 
-const char* gp_result_to_string(enum gp_result result) {
-	switch (result) {
-	case GP_OK:
-		return "ok";
-	case GP_INVALID:
-		return "an argument is out of range";
-	case GP_FULL:
-		return "as many observations are held as there is room for";
-	case GP_NOT_POSITIVE:
-		return "the covariance matrix is not positive definite";
-	case GP_NO_OPTIMUM:
-		return "the optimiser found no better hyper-parameters";
-	case GP_NONE_LEFT:
-		return "no unobserved point was found";
-	}
-	return "unknown result";
-}
-
 bool hyper_valid(const struct gp_hyper* h, int groups) {
 	bool good = isfinite(h->amplitude) && h->amplitude > 0 && isfinite(h->window) && h->window > 0;
 	for (int i = 0; i < groups; i++)
 		good = good && isfinite(h->length[i]) && h->length[i] > 0;
-	return good && (!h->mean_fixed || isfinite(h->mean));
+	return good;
 }
 
 static bool group_dimensions(struct gp* g) {
@@ -103,7 +85,6 @@ struct gp* gp_open(const struct gp_options* o) {
 	gsl_set_error_handler_off();
 	openblas_set_num_threads(1);
 	table_fill(g, &g->hyper, &g->table);
-	g->mean = g->hyper.mean_fixed ? g->hyper.mean : 0;
 	return g;
 }
 
@@ -170,7 +151,7 @@ static void solve(struct gp* g) {
 	double cross = 0, own = 1;
 	gsl_blas_ddot(&one.vector, &y.vector, &cross);
 	gsl_blas_ddot(&one.vector, &one.vector, &own);
-	g->mean = g->hyper.mean_fixed ? g->hyper.mean : cross / own;
+	g->mean = cross / own;
 	gsl_vector_view alpha = gsl_vector_view_array(g->alpha, n);
 	gsl_vector_memcpy(&alpha.vector, &y.vector);
 	gsl_blas_daxpy(-g->mean, &one.vector, &alpha.vector);

@@ -450,7 +450,6 @@ struct backend_options {
 	/* GPUs that share the model, each with a share of every matrix's rows and of the heads; the same bits for
 	 * any number from 1 on. 0: one, whose prefill may use a library's products, with bits of their own. */
 	int devices;
-	int max_caches;     /* caches that will be open at once, for planning; 0 = 1 */
 	int context;        /* longest context a cache will have: workspaces are sized once */
 	size_t cache_bytes; /* the most that all caches of a type may take, where they share memory; 0: what each
 	                       may come to need */

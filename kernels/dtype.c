@@ -136,6 +136,163 @@ static void widen_iq4_xs(const struct block_iq4_xs* b, float* x) {
 		x[j] = d * (float)iq4_scale(j / 32, b) * (float)iq4_values[nibble(b->q + j / 32 * 16, j % 32)];
 }
 
+static uint32_t load_u32(const uint8_t* p) { return load_u16(p) | (uint32_t)load_u16(p + 2) << 16; }
+
+/* ---- points of a codebook -------------------------------------------------------------------- */
+
+/* Seven signs are stored; the eighth makes their number even. */
+static unsigned eight_signs(uint32_t seven) {
+	seven &= 127;
+	return (unsigned)(seven | (uint32_t)__builtin_parity(seven) << 7);
+}
+
+/* Eight elements of IQ2: x = scale·coordinate, negative where the sign's bit is set. */
+static void put_iq2(float* x, float scale, uint16_t point, unsigned signs) {
+	static const float value[4] = {8, 25, 43, 0};
+	for (int j = 0; j < 8; j++) {
+		const float v = scale * value[point >> 2 * j & 3];
+		x[j] = signs >> j & 1 ? -v : v;
+	}
+}
+
+static void put_iq3(float* x, float scale, const float value[8], uint16_t low, uint16_t high,
+                    unsigned signs) {
+	for (int j = 0; j < 8; j++) {
+		const float v = scale * value[(j < 4 ? low : high) >> 4 * (j % 4) & 7];
+		x[j] = signs >> j & 1 ? -v : v;
+	}
+}
+
+/* x = scale·(coordinate ± 1/8) */
+static void put_iq1(float* x, float scale, uint16_t point, bool less) {
+	const float delta = less ? -0.125f : 0.125f;
+	for (int j = 0; j < 8; j++)
+		x[j] = scale * ((float)((point >> 2 * j & 3) - 1) + delta);
+}
+
+static void widen_iq2_xxs(const struct block_iq2_xxs* b, float* x) {
+	const float d = half_at(b->d);
+	for (int g = 0; g < 8; g++) {
+		const uint32_t more = load_u32(b->q + 8 * g + 4);
+		const float scale = d * (0.5f + (float)(more >> 28)) * 0.25f;
+		for (int p = 0; p < 4; p++)
+			put_iq2(x + 32 * g + 8 * p, scale, codebook_iq2_xxs[b->q[8 * g + p]], eight_signs(more >> 7 * p));
+	}
+}
+
+static void widen_iq2_xs(const struct block_iq2_xs* b, float* x) {
+	const float d = half_at(b->d);
+	for (int p = 0; p < 32; p++) {
+		const uint16_t q = load_u16(b->q + 2 * p);
+		const float scale = d * (0.5f + (float)(b->scales[p / 4] >> 4 * (p / 2 & 1) & 15)) * 0.25f;
+		put_iq2(x + 8 * p, scale, codebook_iq2_xs[q & 511], eight_signs(q >> 9));
+	}
+}
+
+static void widen_iq2_s(const struct block_iq2_s* b, float* x) {
+	const float d = half_at(b->d);
+	for (int p = 0; p < 32; p++) {
+		const int q = b->q[p] | (b->high[p / 4] >> 2 * (p % 4) & 3) << 8;
+		const float scale = d * (0.5f + (float)(b->scales[p / 4] >> 4 * (p / 2 & 1) & 15)) * 0.25f;
+		put_iq2(x + 8 * p, scale, codebook_iq2_s[q], b->signs[p]);
+	}
+}
+
+static void widen_iq3_xxs(const struct block_iq3_xxs* b, float* x) {
+	static const float value[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+	const float d = half_at(b->d);
+	for (int p = 0; p < 32; p++) {
+		const uint32_t more = load_u32(b->scales + 4 * (p / 4));
+		const float scale = d * (0.5f + (float)(more >> 28)) * 0.5f;
+		put_iq3(x + 8 * p, scale, value, codebook_iq3_xxs[b->q[2 * p]], codebook_iq3_xxs[b->q[2 * p + 1]],
+		        eight_signs(more >> 7 * (p % 4)));
+	}
+}
+
+static void widen_iq3_s(const struct block_iq3_s* b, float* x) {
+	static const float value[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+	const float d = half_at(b->d);
+	for (int p = 0; p < 32; p++) {
+		const int high = b->high[p / 4] >> 2 * (p % 4);
+		const float scale = d * (float)(1 + 2 * (b->scales[p / 8] >> 4 * (p / 4 & 1) & 15));
+		put_iq3(x + 8 * p, scale, value, codebook_iq3_s[b->q[2 * p] | (high & 1) << 8],
+		        codebook_iq3_s[b->q[2 * p + 1] | (high & 2) << 7], b->signs[p]);
+	}
+}
+
+static void widen_iq1_s(const struct block_iq1_s* b, float* x) {
+	const float d = half_at(b->d);
+	for (int p = 0; p < 32; p++) {
+		const int high = load_u16(b->high + 2 * (p / 4));
+		const float scale = d * (float)(2 * (high >> 12 & 7) + 1);
+		put_iq1(x + 8 * p, scale, codebook_iq1[b->q[p] | (high >> 3 * (p % 4) & 7) << 8], high & 0x8000);
+	}
+}
+
+static void widen_iq1_m(const struct block_iq1_m* b, float* x) {
+	unsigned bits = 0; /* the block's half, a nibble on top of each of the four words of scales */
+	for (int i = 0; i < 4; i++)
+		bits |= (unsigned)(load_u16(b->scales + 2 * i) >> 12) << 4 * i;
+	const float d = half_to_float((uint16_t)bits);
+	for (int p = 0; p < 32; p++) {
+		const int high = b->high[p / 2] >> 4 * (p % 2);
+		const float scale = d * (float)(2 * (load_u16(b->scales + 2 * (p / 8)) >> 3 * (p / 2 % 4) & 7) + 1);
+		put_iq1(x + 8 * p, scale, codebook_iq1[b->q[p] | (high & 7) << 8], high & 8);
+	}
+}
+
+/* ---- ternary -------------------------------------------------------------------------------- */
+
+/* Digit n, the highest first, of a byte that is a fraction of 256 in base 3. */
+static float trit(uint8_t byte, int n) {
+	static const uint8_t power[5] = {1, 3, 9, 27, 81};
+	const uint8_t q = (uint8_t)(byte * power[n]);
+	return (float)((q * 3 >> 8) - 1);
+}
+
+static void widen_tq1_0(const struct block_tq1_0* b, float* x) {
+	const float d = half_at(b->d);
+	for (int n = 0; n < 5; n++) {
+		for (int j = 0; j < 32; j++)
+			x[32 * n + j] = d * trit(b->q[j], n);
+		for (int j = 0; j < 16; j++)
+			x[160 + 16 * n + j] = d * trit(b->q[32 + j], n);
+	}
+	for (int j = 0; j < 16; j++)
+		x[240 + j] = d * trit(b->rest[j % 4], j / 4);
+}
+
+static void widen_tq2_0(const struct block_tq2_0* b, float* x) {
+	const float d = half_at(b->d);
+	for (int j = 0; j < 256; j++)
+		x[j] = d * (float)((b->q[j / 128 * 32 + j % 32] >> 2 * (j / 32 % 4) & 3) - 1);
+}
+
+/* ---- small floats and groups ---------------------------------------------------------------- */
+
+static void widen_mxfp4(const struct block_mxfp4* b, float* x) {
+	static const float value[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+	/* 2^(exponent - 128): the values above are doubled */
+	const float d =
+	    float_from_bits(b->exponent < 2 ? 0x00200000u << b->exponent : (uint32_t)(b->exponent - 1) << 23);
+	for (int j = 0; j < 32; j++)
+		x[j] = d * value[nibble(b->q, j)];
+}
+
+static void widen_q4_group(const struct block_q4_group* b, float* x) {
+	const float d = float_from_bits(load_u32(b->d));
+	for (int j = 0; j < 32; j++)
+		x[j] = d * (float)(nibble(b->q, j) - b->zero);
+}
+
+static void widen_f8_group(const struct block_f8_group* b, float* x) {
+	const float d = float_from_bits(load_u32(b->d));
+	for (int j = 0; j < 32; j++)
+		x[j] = e4m3_to_float(b->q[j]) * d;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
 #define WIDEN_BLOCKS(TYPE, type)                                                                             \
 	case DTYPE_##TYPE:                                                                                       \
 		for (int64_t i = 0; i < cols / elements; i++)                                                        \
@@ -169,8 +326,19 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols) {
 		WIDEN_BLOCKS(Q6_K, q6_k);
 		WIDEN_BLOCKS(IQ4_NL, iq4_nl);
 		WIDEN_BLOCKS(IQ4_XS, iq4_xs);
+		WIDEN_BLOCKS(MXFP4, mxfp4);
+		WIDEN_BLOCKS(IQ1_S, iq1_s);
+		WIDEN_BLOCKS(IQ1_M, iq1_m);
+		WIDEN_BLOCKS(IQ2_XXS, iq2_xxs);
+		WIDEN_BLOCKS(IQ2_XS, iq2_xs);
+		WIDEN_BLOCKS(IQ2_S, iq2_s);
+		WIDEN_BLOCKS(IQ3_XXS, iq3_xxs);
+		WIDEN_BLOCKS(IQ3_S, iq3_s);
+		WIDEN_BLOCKS(TQ1_0, tq1_0);
+		WIDEN_BLOCKS(TQ2_0, tq2_0);
+		WIDEN_BLOCKS(Q4_GROUP, q4_group);
+		WIDEN_BLOCKS(F8_GROUP, f8_group);
 	default:
-		for (int64_t i = 0; dtype_is_decoded(type) && i < cols / elements; i++)
-			decoded_block_to_float(type, bytes + (size_t)i * dtype_block_bytes(type), x + i * elements);
+		break;
 	}
 }

@@ -32,7 +32,7 @@ static enum dtype type_for(const struct low_table* low, const struct tensor* sto
 		return DTYPE_Q8_0;
 	if (!super)
 		return can_weave(low, stored) ? DTYPE_Q4_0 : DTYPE_Q4_1;
-	return bits == 4 ? DTYPE_Q4_K : DTYPE_Q3_K;
+	return DTYPE_Q4_K;
 }
 
 static size_t tensor_bytes(const struct tensor* t) {

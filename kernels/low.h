@@ -38,7 +38,7 @@ struct low_item {
 
 /* What is asked of a copy. */
 struct low_form {
-	int bits;         /* of the blocks' matrices: 3, 4 or 8; the head's copy has 8 */
+	int bits;         /* of the blocks' matrices: 4 or 8; the head's copy has 8 */
 	bool woven;       /* in 4 bits, matrices whose rows are a multiple of WOVEN are */
 	bool coarse_head; /* drafts take the backend's (WANT_GUESS): no copy of the head is made */
 };
@@ -84,8 +84,8 @@ double low_made(const struct low_making*);
 /* The sub-layers that a draft with this mask runs with the copy; the head is beside them. */
 struct mask low_sub_layers(const struct low_table*, const struct mask*, bool* head);
 
-/* Rounds a row of floats to a type that copies have (low_round.c): q4_0, q4_1, q4_k, q3_k or q8_0. x (cols),
- * out (dtype_row_bytes). Scales are always finite, whatever x holds. */
+/* Rounds a row of floats to a type that copies have: q4_0, q4_1, q4_k or q8_0. x (cols), out
+ * (dtype_row_bytes). Scales are always finite, whatever x holds. */
 void low_round(enum dtype type, void* out, const float* x, int64_t cols);
 /* Rounds a block each of WOVEN rows to q4_0 or q4_k, woven. x (WOVEN, stride), out (WOVEN blocks). */
 void low_weave(enum dtype type, void* out, const float* x, int64_t stride);

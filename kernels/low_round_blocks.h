@@ -1,5 +1,10 @@
-/* Rounding weights to the types that copies for drafting are made of, q4_k, q4_0 and q8_0: many blocks side
- * by side, one a lane.
+/* Rounding weights to the types that copies for drafting are made of, q4_k, q4_1, q4_0 and q8_0: many blocks
+ * side by side, one a lane.
+ *
+ * A group x is to become s·q + m with q in 0…15. Two divisions of its range are tried; each gives integers q,
+ * and for given q the best s and m are a line through the points (q, x), which explains
+ * (Σqx - ΣqΣx/n)² / (Σq² - (Σq)²/n) of Σ(x - mean)². The division whose line explains more is kept, and the
+ * weights are rounded once more to what s and m became when they were stored.
  *
  * Making a copy must cost few plain steps, or drafting earns it too late: so nothing here is summed across
  * lanes, and the words of the blocks come out as woven rows have them (kernels/woven.h). Blocks lie side by
@@ -220,15 +225,16 @@ static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
 	}
 	keep_better(g, &even);
 	keep_better(g, &finer);
-	/* minima are stored negated, and a group above zero has none */
-	const indices above = g->minimum > 0;
-	g->scale = choose(above, g->high / (float)HIGHEST, g->scale);
-	g->minimum = choose(above, all(0), g->minimum);
 }
 
-/* ---- q4_k ----------------------------------------------------------------------------------- */
+/* ---- groups with a minimum ------------------------------------------------------------------- */
 
-enum { Q4_K_WORDS = sizeof(struct block_q4_k) / 4, Q4_0_WORDS = GROUP / 2 / 4, Q8_0_WORDS = GROUP / 4 };
+enum {
+	Q4_K_WORDS = sizeof(struct block_q4_k) / 4,
+	Q4_1_WORDS = sizeof(struct block_q4_1) / 4,
+	Q4_0_WORDS = GROUP / 2 / 4,
+	Q8_0_WORDS = GROUP / 4
+};
 
 /* Six bits each: the low ones of the first four groups, then, and the others' high ones beside them. */
 static inline void put_scales(indices word[3], const indices s[SUPER_GROUPS], const indices m[SUPER_GROUPS]) {
@@ -252,12 +258,32 @@ static inline void put_nibbles_of(indices* word, int n, const lanes* low, const 
 	}
 }
 
+static inline void round_q4_1(indices word[Q4_1_WORDS], const struct stripe* stripe) {
+	lanes t[GROUP];
+	struct lines g;
+	turn(stripe, 0, t);
+	fit_lines(&g, t);
+	const indices d = to_halves(g.scale), m = to_halves(g.minimum);
+	const lanes inverse = inverse_of_lanes(from_halves(d)), offset = 0.5f - from_halves(m) * inverse;
+	const lanes both[2] = {inverse, inverse}, offsets[2] = {offset, offset};
+	word[0] = d | m << 16;
+	put_nibbles_of(word + 1, GROUP / 2, t, t + GROUP / 2, both, offsets);
+}
+
+/* q4_k's minima are stored negated, and a group above zero has none. */
+static inline void lower_minimum(struct lines* g) {
+	const indices above = g->minimum > 0;
+	g->scale = choose(above, g->high / (float)HIGHEST, g->scale);
+	g->minimum = choose(above, all(0), g->minimum);
+}
+
 static inline void round_q4_k(indices word[Q4_K_WORDS], const struct stripe* stripe) {
 	lanes t[SUPER_GROUPS][GROUP], most_scale = all(0), most_minimum = all(0);
 	struct lines g[SUPER_GROUPS];
 	for (int i = 0; i < SUPER_GROUPS; i++) {
 		turn(stripe, i, t[i]);
 		fit_lines(&g[i], t[i]);
+		lower_minimum(&g[i]);
 		most_scale = larger(g[i].scale, most_scale);
 		most_minimum = larger(-g[i].minimum, most_minimum);
 	}
@@ -356,20 +382,25 @@ static inline void round_woven(enum dtype type, unsigned char* out, const float*
  * once where lanes are left. */
 static inline void round_blocks(enum dtype type, unsigned char* out, const float* x, int64_t cols) {
 	const int block = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;
-	const int words = type == DTYPE_Q4_K ? Q4_K_WORDS : type == DTYPE_Q4_0 ? Q4_0_WORDS : Q8_0_WORDS;
+	const bool with_minimum =
+	    type == DTYPE_Q4_K || type == DTYPE_Q4_1; /* beside the scale in the first word */
+	const int words = type == DTYPE_Q4_K   ? Q4_K_WORDS
+	                  : type == DTYPE_Q4_1 ? Q4_1_WORDS
+	                  : type == DTYPE_Q4_0 ? Q4_0_WORDS
+	                                       : Q8_0_WORDS;
 	for (int64_t k = 0; k < cols; k += BLOCKS * block) {
 		struct stripe stripe;
 		indices word[Q4_K_WORDS], d = {0};
 		const int64_t left = (cols - k) / block;
 		for (int l = 0; l < BLOCKS; l++)
 			stripe.block[l] = x + k + (l < left ? l : left - 1) * block;
-		if (type == DTYPE_Q4_K)
-			round_q4_k(word, &stripe);
+		if (with_minimum)
+			(type == DTYPE_Q4_K ? round_q4_k : round_q4_1)(word, &stripe);
 		else
 			d = (type == DTYPE_Q4_0 ? round_q4_0 : round_q8_0)(word, &stripe);
 		for (int l = 0; l < BLOCKS && l < left; l++) {
 			const uint16_t half = (uint16_t)d[l];
-			if (type != DTYPE_Q4_K) {
+			if (!with_minimum) {
 				memcpy(out, &half, sizeof half);
 				out += sizeof half;
 			}

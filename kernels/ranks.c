@@ -32,9 +32,8 @@ struct told_segment {
 struct told {
 	int32_t call, cache;
 	int32_t argument[2];
-	/* CALL_RUN */
-	int32_t kind, n, n_segments, first, last, tap;
-	uint8_t head, bare_head, has_parent, has_row, has_state, has_skip;
+	/* CALL_RUN: what the pass points to comes beside it; a pointer says no more than that it is not NULL */
+	struct pass pass;
 	struct mask skip;
 	struct told_segment segment[MAX_ROWS];
 	int32_t token[MAX_ROWS], parent[MAX_ROWS];
@@ -129,21 +128,7 @@ static void copy_rows(int32_t* to, const int32_t* from, int n) {
 
 static bool lead_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	const struct leading* l = backend->leading;
-	struct told told = {
-	    .call = CALL_RUN,
-	    .kind = (int32_t)pass->kind,
-	    .n = pass->n,
-	    .n_segments = pass->n_segments,
-	    .first = pass->first,
-	    .last = pass->last,
-	    .tap = pass->tap,
-	    .head = pass->head,
-	    .bare_head = pass->bare_head,
-	    .has_parent = pass->parent != NULL,
-	    .has_row = pass->row != NULL,
-	    .has_state = pass->state != NULL,
-	    .has_skip = pass->skip != NULL,
-	};
+	struct told told = {.call = CALL_RUN, .pass = *pass};
 	if (pass->skip)
 		told.skip = *pass->skip;
 	for (int i = 0; i < pass->n_segments; i++) {
@@ -210,37 +195,32 @@ struct following {
  * there (logits that are not finite) fails here too, and leaves both caches alike. */
 static void follow_run(struct following* f) {
 	const struct told* t = &f->told;
+	struct pass pass = t->pass;
 	uint8_t want[MAX_ROWS];
 	struct error ignored;
-	for (int i = 0; i < t->n_segments; i++) {
+	for (int i = 0; i < pass.n_segments; i++) {
 		struct cache* cache = f->cache[t->segment[i].cache];
 		cache->prompt_length = t->segment[i].prompt_length;
 		f->segment[i] = (struct segment){.cache = cache, .base = t->segment[i].base, .n = t->segment[i].n};
 	}
-	for (int i = 0; i < t->n; i++)
+	for (int i = 0; i < pass.n; i++)
 		want[i] = t->wanted[i] ? WANT_TOKEN : WANT_NOTHING;
-	if (t->has_state)
+	if (pass.state)
 		f->exchange->tell(f->exchange, f->rows,
-		                  (size_t)t->n * (size_t)f->backend->weights->shape.dim * sizeof(float));
-	const struct pass pass = {
-	    .kind = (enum pass_kind)t->kind,
-	    .n = t->n,
-	    .n_segments = t->n_segments,
-	    .segment = f->segment,
-	    .token = t->first > 0 ? NULL : t->token,
-	    .parent = t->has_parent ? t->parent : NULL,
-	    .row = t->has_row ? t->row : NULL,
-	    .state = t->has_state ? f->rows : NULL,
-	    .skip = t->has_skip ? &t->skip : NULL,
-	    .first = t->first,
-	    .last = t->last,
-	    .head = t->head,
-	    .bare_head = t->bare_head,
-	    .tap = t->tap,
-	    .tap_out = f->rows,
-	    .want = want,
-	    .out = f->out,
-	};
+		                  (size_t)pass.n * (size_t)f->backend->weights->shape.dim * sizeof(float));
+	pass.segment = f->segment;
+	pass.token = pass.token ? t->token : NULL;
+	pass.parent = pass.parent ? t->parent : NULL;
+	pass.row = pass.row ? t->row : NULL;
+	pass.state = pass.state ? f->rows : NULL;
+	pass.skip = pass.skip ? &t->skip : NULL;
+	pass.tap_out = f->rows;
+	pass.want = want;
+	pass.out = f->out;
+	pass.low = NULL;
+	pass.low_head = false;
+	pass.bridge = NULL;
+	pass.influence = NULL;
 	f->backend->run(f->backend, &pass, &ignored);
 }
 

@@ -76,16 +76,10 @@ static double sum_of(const float* x, int n) {
 	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* processed (vocab): the logits over the temperature. */
-static void scale(float* restrict processed, const float* restrict logits, int vocab, float max,
-                  float temperature) {
+/* processed (vocab), which may be the logits: these over the temperature. */
+static void scale(float* processed, const float* logits, int vocab, float max, float temperature) {
 	for (int v = 0; v < vocab; v++)
 		processed[v] = noise_score(logits[v], max, temperature, 0);
-}
-
-static void scale_in_place(float* processed, int vocab, float max, float temperature) {
-	for (int v = 0; v < vocab; v++)
-		processed[v] = noise_score(processed[v], max, temperature, 0);
 }
 
 /* -infinity where a filter leaves one out. */
@@ -254,10 +248,7 @@ void result_from_softmax(struct result* out, uint8_t want, const float* logits, 
 	if (allowed)
 		best = only_allowed(scratch, penalised ? scratch : logits, vocab, allowed);
 	if (sampler) {
-		if (changed)
-			scale_in_place(scratch, vocab, best, sampler->temperature);
-		else
-			scale(scratch, logits, vocab, max, sampler->temperature);
+		scale(scratch, changed ? scratch : logits, vocab, best, sampler->temperature);
 		filter(scratch, scratch + vocab, vocab, sampler);
 	} else if (!changed && !(want & WANT_TOP)) {
 		out->token = first_equal(logits, vocab, max);

@@ -11,14 +11,13 @@ enum synth_kind { SYNTH_NONE, SYNTH_CONSTANT, SYNTH_NORMAL, SYNTH_EMBEDDING, SYN
 /* SYNTH_CONSTANT: every element is `scale`. Else the element at (row, column) is
  *   scale · (common · u + own · z)
  * with z its own draw and u a draw shared by the rows of a cluster; both are whole numbers of standard
- * deviation SYNTH_DEVIATION. SYNTH_NORMAL has common 0 and own 1, or takes u of the same row of all tensors
- * with its `shared`. SYNTH_EMBEDDING takes u of the row's cluster, SYNTH_HEAD that of the cluster before it
- * on the cycle. */
+ * deviation SYNTH_DEVIATION. SYNTH_NORMAL has common 0 and own 1. SYNTH_EMBEDDING takes u of the row's
+ * cluster, SYNTH_HEAD that of the cluster before it on the cycle. */
 struct synth_tensor {
 	enum synth_kind kind;
-	uint64_t seed;   /* the tensor's own */
-	uint64_t shared; /* seed of u; of the cluster vectors and their cycle, the same for embedding and head */
-	float scale;     /* the constant, or one unit of the whole numbers */
+	uint64_t seed;      /* the tensor's own */
+	uint64_t shared;    /* seed of the cluster vectors and their cycle, the same for embedding and head */
+	float scale;        /* the constant, or one unit of the whole numbers */
 	float scale_second; /* scale of the rows of the second half; = scale where halves is 1 */
 	int halves;         /* 2: block-diagonal over rows and columns, zeros elsewhere; else 1 */
 	int32_t common, own;

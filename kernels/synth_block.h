@@ -37,14 +37,12 @@ SYNTH_INLINE float synth_signed_scale(const float* x, int zero) {
 	return extreme / (float)-zero;
 }
 
-/* Blocks of 32: q4_0, q4_1, q5_0 and q5_1. */
+/* Blocks of 32: q4_0 and q4_1. */
 SYNTH_INLINE void synth_small(enum dtype type, uint8_t* d, const float* x) {
-	const bool offset = type == DTYPE_Q4_1 || type == DTYPE_Q5_1,
-	           five = type == DTYPE_Q5_0 || type == DTYPE_Q5_1;
-	const int most = five ? 31 : 15, zero = offset ? 0 : (most + 1) / 2;
-	uint8_t* q = d + (offset ? 4 : 2) + (five ? 4 : 0);
+	const bool offset = type == DTYPE_Q4_1;
+	const int most = 15, zero = offset ? 0 : 8;
+	uint8_t* q = d + (offset ? 4 : 2);
 	float low = 0.0f, high, scale;
-	uint32_t fifth = 0;
 	if (offset) {
 		synth_range(x, 32, &low, &high);
 		scale = (high - low) / (float)most;
@@ -55,14 +53,11 @@ SYNTH_INLINE void synth_small(enum dtype type, uint8_t* d, const float* x) {
 	const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
 	for (int i = 0; i < 32; i++) {
 		const unsigned v = (unsigned)synth_nearest((x[i] - low) * inverse + (float)zero, 0, most);
-		fifth |= (v >> 4) << i;
 		if (i < 16)
-			q[i] = (uint8_t)(v & 15u);
+			q[i] = (uint8_t)v;
 		else
-			q[i - 16] = (uint8_t)(q[i - 16] | (v & 15u) << 4);
+			q[i - 16] = (uint8_t)(q[i - 16] | v << 4);
 	}
-	for (int i = 0; five && i < 4; i++)
-		q[i - 4] = (uint8_t)(fifth >> 8 * i);
 }
 
 /* d, dmin, 12 bytes of scales, 128 of nibbles. */

@@ -114,7 +114,7 @@ SYNTH_INLINE struct synth_row synth_row_of(const struct synth_tensor* t, int64_t
 	if (t->halves == 2)
 		half = tokens ? synth_token_half((uint32_t)row, 2) : row >= rows / 2;
 	r.own = synth_row_key(t->seed, (uint64_t)row);
-	r.common = tokens || t->common == 0 ? r.own : synth_row_key(t->shared, (uint64_t)row);
+	r.common = r.own;
 	if (tokens) {
 		const uint32_t clusters = (uint32_t)t->clusters;
 		uint32_t position = synth_cluster_position(t->shared + (uint64_t)half,

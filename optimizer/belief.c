@@ -6,10 +6,10 @@
 
 /* How scores stray, as measured (tools/bench.md) on the built-in model with prompts
  * of spec-bench and on planted and graded made-up models, seeds 101 to 103; nothing here was chosen on the
- * streams that figures are shown on. Relative standard deviations: of one score of 32 rows about its mask's
- * damage; of a window's factor; of a mask's damage about the sum over its sub-layers; and, absolute, of
- * matchness about that of the damage; of a window's ease for all masks. */
-static const double SCORE_SD = 0.12, WINDOW_SD = 0.12, SUM_SD = 0.15, LINK_SD = 0.02, EASE_SD = 0.05;
+ * streams that figures are shown on. Relative standard deviations: of a window's factor; of a mask's damage
+ * about the sum over its sub-layers; and, absolute, of matchness about that of the damage; of a window's ease
+ * for all masks. */
+static const double WINDOW_SD = 0.12, SUM_SD = 0.15, LINK_SD = 0.02, EASE_SD = 0.05;
 /* Damage over influence, relative standard deviation of that from model to model, and of a sub-layer's damage
  * about its scaled influence. */
 static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
@@ -17,8 +17,7 @@ static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
 /* Rounding takes this share of a sub-layer's output's square with 4 bits, and four times as much with each
- * bit less; so much is that known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950, 3
- * bits 0.891). */
+ * bit less; so much is that known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950). */
 static const double ROUNDING = 0.01, ROUNDING_SD = 0.7;
 
 /* sd (bits): the last one, of rounding, is set here. */
@@ -26,7 +25,7 @@ static void begin(struct belief* b, const double* mean, double* sd, double scale
 	if (b->bits > b->dims)
 		sd[b->dims] = ROUNDING_SD * mean[b->dims];
 	linear_begin(b->linear,
-	             &(struct linear_prior){.mean = mean, .sd = sd, .split = b->dims, .scale_sd = {scale_sd, 0}});
+	             &(struct linear_prior){.mean = mean, .sd = sd, .split = b->dims, .scale_sd = scale_sd});
 }
 
 /* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
@@ -42,14 +41,14 @@ static void uninformed(struct belief* b, int size) {
 	begin(b, mean, sd, 0.7);
 }
 
-/* What share of hits damage takes, before any was measured: without influence damage is on no scale but that
- * of misses themselves. */
+/* b1 and b2: without influence damage is on no scale but that of misses themselves. */
 static const double ALONE[2] = {0, 1.5}, INFORMED[2] = {0.8, 0.6};
 
 bool belief_open(struct belief* b, int dims, int copy_bits, int size, uint64_t seed) {
-	*b = (struct belief){
-	    .dims = dims, .bits = copy_bits > 0 ? dims + 1 : dims, .rounding = ROUNDING * pow(4, 4 - copy_bits)};
-	calibration_open(&b->link, ALONE[0], ALONE[1]);
+	*b = (struct belief){.dims = dims,
+	                     .bits = copy_bits > 0 ? dims + 1 : dims,
+	                     .rounding = ROUNDING * pow(4, 4 - copy_bits),
+	                     .misses = ALONE};
 	b->linear = linear_open(&(struct linear_options){.dims = b->bits,
 	                                                 .members = BELIEF_DRAWS,
 	                                                 .mean_sd = LEAST,
@@ -77,7 +76,7 @@ void belief_inform(struct belief* b, const double* influence) {
 		sum += SCALE * influence[i < 2 ? i : b->dims + i];
 	b->influence[b->dims] = b->rounding * sum + 1e-9;
 	b->informed = true;
-	calibration_open(&b->link, INFORMED[0], INFORMED[1]);
+	b->misses = INFORMED;
 	begin(b, b->influence, sd, SCALE_SD);
 	belief_window(b);
 }
@@ -144,12 +143,14 @@ static void learn_damage(struct belief* b, const struct vector* v, double damage
 	           share / factor, here);
 }
 
+double belief_at(const struct belief* b, double damage) {
+	return fmax(0, 1 - b->misses[0] * sqrt(damage) - b->misses[1] * damage);
+}
+
 /* -d matchness / d damage, by a difference. */
 static double slope_at(const struct belief* b, double damage) {
 	const double step = 0.05 * damage;
-	const double fall =
-	    calibration_matchness(&b->link, damage - step) - calibration_matchness(&b->link, damage + step);
-	return fmax(0.1, fall / (2 * step));
+	return fmax(0.1, (belief_at(b, damage - step) - belief_at(b, damage + step)) / (2 * step));
 }
 
 double belief_noise(double m, int rows) {
@@ -159,52 +160,34 @@ double belief_noise(double m, int rows) {
 	return p * (1 - p) / rows;
 }
 
-/* Damage from a score, and its variance: from the distance as far as that has been seen to say something of
- * hits, and from the hits, by the link's slope at the damage expected. */
-static double damage_seen(struct belief* b, double expected, const struct score* s, bool here,
+/* Damage from a score's hits, by the slope at the damage expected, and its variance. */
+static double damage_seen(const struct belief* b, double expected, const struct score* s, bool here,
                           double* variance) {
-	const double m = (double)s->matches / s->rows;
-	const double likely = calibration_matchness(&b->link, expected), slope = slope_at(b, expected);
-	const double noise = belief_noise(likely, s->rows);
+	const double m = (double)s->matches / s->rows, likely = belief_at(b, expected);
+	const double slope = slope_at(b, expected), noise = belief_noise(likely, s->rows);
 	/* about half of the hits' variance is the tokens' own ease, which the window's factor takes up */
-	double weight = slope * slope / (here ? noise / 2 : noise);
-	double y = (expected + (likely - m) / slope) * weight;
-	if (s->distance >= 0 && isfinite(s->distance)) {
-		const double trust = fmax(1e-3, calibration_weight(&b->link) / 4);
-		const double sd = SCORE_SD * fmax(expected, s->distance) + 0.5 * LEAST;
-		const double own = trust * s->rows / (32 * sd * sd);
-		calibration_see(&b->link, s->distance, m, noise);
-		y += s->distance * own;
-		weight += own;
-	}
-	*variance = 1 / weight;
-	return y / weight;
+	*variance = 1 / (slope * slope / (here ? noise / 2 : noise));
+	return expected + (likely - m) / slope;
 }
 
-/* What hits say beyond the damage: less the ease of the window, as far as other scores have shown it. */
-static void see_excess(struct belief* b, double expected, bool measured, const struct score* s, bool here,
-                       struct evidence* own) {
+/* Hits themselves, less the ease of the window, as far as other scores have shown it. */
+static void see_hits(struct belief* b, double expected, const struct score* s, bool here,
+                     struct evidence* own) {
 	const double ease = here ? b->ease / (b->here + 1.5) : 0, m = (double)s->matches / s->rows;
 	const double unknown = EASE_SD * EASE_SD / (1 + (here ? b->here : 0));
 	const double weight = 1 / (belief_noise(expected, s->rows) + unknown);
-	own->excess += (m - ease - (measured ? expected : 0)) * weight;
-	own->excess_weight += weight;
-	own->alone_weight += measured ? 0 : weight;
+	own->hits += (m - ease) * weight;
+	own->hits_weight += weight;
 	if (here) {
 		b->ease += m - expected;
 		b->here++;
 	}
 }
 
-/* In what a window's ease shifts a score: a factor of damage as measured; of hits, a share of them. */
-static double window_share(const struct belief* b, double sum, bool measured) {
-	return measured ? sum : EASE_SD / WINDOW_SD / slope_at(b, sum);
-}
-
 void belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
                 struct evidence* own) {
-	const bool measured = s->distance >= 0 && isfinite(s->distance);
-	const double sum = damage_of(b, v), share = window_share(b, sum, measured);
+	/* in what a window's ease shifts a score: a share of its hits */
+	const double sum = damage_of(b, v), share = EASE_SD / WINDOW_SD / slope_at(b, sum);
 	const double shift = here ? share * linear_offset(b->linear) : 0, expected = fmax(LEAST, sum + shift);
 	double variance;
 	const double damage = damage_seen(b, expected, s, here, &variance);
@@ -213,7 +196,7 @@ void belief_see(struct belief* b, const struct vector* v, const struct score* s,
 	own->damage += (damage - shift) * weight;
 	own->damage_weight += weight;
 	own->scores++;
-	see_excess(b, calibration_matchness(&b->link, measured ? s->distance : expected), measured, s, here, own);
+	see_hits(b, belief_at(b, expected), s, here, own);
 }
 
 void belief_see_draft(struct evidence* own, double accepted, double trials) {
@@ -242,15 +225,11 @@ static double draft_weight(const struct evidence* own) {
 	return own->trials > 0 ? 1 / (2 * p * (1 - p) / own->trials + 0.02 * 0.02) : 0;
 }
 
-/* Mean excess of the mask's own scores over the matchness m of its damage. */
-static double own_excess(const struct evidence* own, double m) {
-	return own->excess_weight > 0 ? (own->excess - own->alone_weight * m) / own->excess_weight : 0;
-}
-
 double belief_matchness(const struct belief* b, const struct vector* v, const struct evidence* own) {
-	double m = calibration_matchness(&b->link, own_damage(b, v, own));
+	double m = belief_at(b, own_damage(b, v, own));
 	if (own) {
-		const double excess = own_excess(own, m), weight = own->excess_weight, drafts = draft_weight(own);
+		const double weight = own->hits_weight, drafts = draft_weight(own);
+		const double excess = weight > 0 ? (own->hits - weight * m) / weight : 0; /* of its own scores */
 		const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
 		m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
 	}

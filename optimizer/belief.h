@@ -4,31 +4,29 @@
  * *damage* is that distance, 1 - cosine. Measured, it is close to a sum over the sub-layers skipped, each
  * contributing about its influence (tools/bench.md), where matchness itself is no sum. So a Bayesian linear
  * model learns damage by sub-layer, from a prior mean of influence times a learned scale; a window's text is
- * harder or easier by a factor that all its scores share; and optimizer/calibration.h turns damage into
- * matchness. Running a sub-layer with rounded weights does damage too, and that adds up the same way: about
- * its influence times the share of its output that rounding takes. What a mask's own scores and drafts say
- * beside the model corrects its estimate. */
+ * harder or easier by a factor that all its scores share; and the share of misses is taken to be
+ * b1·sqrt(d) + b2·d at a damage d, since near 0 misses grow with the number of wrong sub-layers or with its
+ * root, as the model has it. Running a sub-layer with rounded weights does damage too, and that adds up the
+ * same way: about its influence times the share of its output that rounding takes. What a mask's own scores
+ * and drafts say beside the model corrects its estimate. */
 #ifndef SWIFTLET_OPTIMIZER_BELIEF_H
 #define SWIFTLET_OPTIMIZER_BELIEF_H
 
 #include "gp/linear.h"
-#include "optimizer/calibration.h"
 #include "optimizer/spans.h"
 #include "optimizer/vector.h"
 
 /* One score of a mask. */
 struct score {
 	int matches, rows;
-	double distance; /* mean over the rows; NaN: not measured */
 	int64_t window;
 };
 
 /* What a mask's own scores and drafts say, as weighted sums (weights are 1 / variance). */
 struct evidence {
 	double damage, damage_weight;
-	double excess, excess_weight; /* matchness beyond that of the damage measured with it … */
-	double alone_weight;          /* … or, with this weight, where none was: matchness itself */
-	double accepted, trials;      /* draft steps, fading */
+	double hits, hits_weight; /* matchness, less the ease of its windows */
+	double accepted, trials;  /* draft steps, fading */
 	int scores;
 };
 
@@ -36,7 +34,7 @@ struct belief {
 	int dims, bits;              /* skippable sub-layers; of a vector: one more where there is a copy */
 	double rounding;             /* damage of rounding over that of skipping, before any was measured */
 	struct linear_model* linear; /* damage by bit */
-	struct calibration link;
+	const double* misses;        /* b1 and b2 */
 	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
 	int here;    /* scores of the present window */
 	bool informed, spanned;
@@ -66,6 +64,8 @@ void belief_window(struct belief*); /* the next scores `here` are of a new windo
 void belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own);
 void belief_see_draft(struct evidence* own, double accepted, double trials);
 
+/* The matchness to expect at a damage >= 0, in [0, 1]. */
+double belief_at(const struct belief*, double damage);
 /* The matchness to expect of a mask; own may be NULL. In [0, 1]. */
 double belief_matchness(const struct belief*, const struct vector*, const struct evidence* own);
 /* Variance of the share of `rows` hits about the matchness m. */

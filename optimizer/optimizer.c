@@ -113,7 +113,7 @@ static void figures(const struct learner* learner, struct swiftlet_figures* f) {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static struct search* open_search(const struct session* s, struct error* error) {
+struct search* session_new_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
 	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
 	 * below 34 B parameters, else 0.5. */
@@ -199,7 +199,7 @@ static bool open_optimizer(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for the optimizer");
 	*o = (struct optimizer){.learner = {&calls}, .session = s};
 	s->learner = &o->learner;
-	o->search = open_search(s, error);
+	o->search = session_new_search(s, error);
 	if (!o->search)
 		return false;
 	if (!s->options.published) {
@@ -250,10 +250,6 @@ struct search* session_search(struct session* s) {
 	return s->learner ? optimizer_of(s)->search : NULL;
 }
 
-struct search* session_new_search(struct session* s, struct error* error) {
-	return open_search(s, error);
-}
-
 struct search* session_swap_search(struct session* s, struct search* other, struct influence* influence) {
 	struct optimizer* o = optimizer_of(s);
 	if (!o)
@@ -276,7 +272,7 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 struct search* session_forget(struct session* s, struct influence* known) {
 	struct optimizer* o = optimizer_of(s);
 	struct error unsaid;
-	struct search* const fresh = o ? open_search(s, &unsaid) : NULL;
+	struct search* const fresh = o ? session_new_search(s, &unsaid) : NULL;
 	chances_open(&s->chances);
 	if (o)
 		memset(&o->text_influence, 0, sizeof o->text_influence);

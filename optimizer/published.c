@@ -26,20 +26,18 @@ static struct gp* open_process(const struct search_options* o, int dims, int cap
 
 bool published_open(struct published* p, const struct search_options* o, int dims, int size,
                     const struct vector* start) {
-	*p = (struct published){.dims = dims,
+	*p = (struct published){.option = o,
+	                        .dims = dims,
 	                        .size = size,
-	                        .interval = o->bayes_interval,
 	                        .random = {o->seed},
 	                        .capacity =
 	                            o->max_steps < MAX_OBSERVATIONS - 64 ? o->max_steps + 64 : MAX_OBSERVATIONS,
 	                        .next_fit = FIT_FIRST,
-	                        .kappa = o->kappa,
-	                        .acquisition = o->acquisition == SEARCH_EI ? GP_EI : GP_UCB,
 	                        .best = *start,
 	                        .best_score = -1};
-	if (p->interval > 0)
+	if (o->bayes_interval > 0)
 		p->gp = open_process(o, dims, p->capacity);
-	return p->interval == 0 || p->gp;
+	return o->bayes_interval == 0 || p->gp;
 }
 
 void published_close(struct published* p) { gp_close(p->gp); }
@@ -55,11 +53,8 @@ static void fit_when_due(struct published* p) {
 
 static bool propose_bayes(struct published* p, struct vector* out) {
 	const struct gp_search how = {.size = p->size,
-	                              .acquisition = p->acquisition,
-	                              .kappa = p->kappa,
-	                              .starts = 3,
-	                              .evaluations = 6,
-	                              .rounds = 3,
+	                              .acquisition = p->option->acquisition == SEARCH_EI ? GP_EI : GP_UCB,
+	                              .kappa = p->option->kappa,
 	                              .seed = gp_random_bits(&p->random)};
 	fit_when_due(p);
 	*out = (struct vector){{0}};
@@ -67,7 +62,7 @@ static bool propose_bayes(struct published* p, struct vector* out) {
 }
 
 bool published_propose(struct published* p, struct vector* out) {
-	if (p->gp && (p->steps + 1) % p->interval == 0 && propose_bayes(p, out))
+	if (p->gp && (p->steps + 1) % p->option->bayes_interval == 0 && propose_bayes(p, out))
 		return true;
 	random_mask(&p->random, p->dims, p->size, out);
 	return false;

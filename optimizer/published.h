@@ -13,12 +13,11 @@
 #include "optimizer/vector.h"
 
 struct published {
-	int dims, size, interval; /* interval 0: never Bayesian */
+	const struct search_options* option; /* the caller's */
+	int dims, size;
 	struct gp_random random;
 	struct gp* gp; /* NULL: never Bayesian */
 	int capacity, next_fit;
-	double kappa;
-	enum gp_acquisition acquisition;
 	struct vector best;
 	double best_score; /* negative before any */
 	int steps, improved_at;

@@ -28,19 +28,3 @@ void random_swap(struct gp_random* random, int dims, struct vector* v) {
 			vector_set(v, i, true);
 	}
 }
-
-bool next_mask(struct vector* v, int dims) {
-	int run = 0;
-	for (int i = 0; i + 1 < dims; i++) {
-		if (!vector_has(v, i))
-			continue;
-		run++;
-		if (vector_has(v, i + 1))
-			continue;
-		for (int j = 0; j <= i; j++)
-			vector_set(v, j, j < run - 1);
-		vector_set(v, i + 1, true);
-		return true;
-	}
-	return false;
-}

@@ -1,4 +1,4 @@
-/* Masks at random: uniform sets of a size, swaps, and the sets of a size in order. */
+/* Masks at random: uniform sets of a size, and swaps. */
 #ifndef SWIFTLET_OPTIMIZER_RANDOM_MASK_H
 #define SWIFTLET_OPTIMIZER_RANDOM_MASK_H
 
@@ -10,7 +10,5 @@
 void random_mask(struct gp_random*, int dims, int size, struct vector* out);
 /* Changes one sub-layer for another at random; the size stays. */
 void random_swap(struct gp_random*, int dims, struct vector*);
-/* The next set of the same size in colexicographic order; false after the last. */
-bool next_mask(struct vector*, int dims);
 
 #endif

@@ -6,42 +6,24 @@
 
 bool record_open(struct record* r, int capacity) {
 	r->capacity = capacity;
-	r->slots = 1;
-	while (r->slots < 2 * capacity)
-		r->slots *= 2;
 	r->entry = calloc((size_t)capacity, sizeof *r->entry);
 	r->observation = calloc((size_t)capacity, sizeof *r->observation);
-	r->slot = calloc((size_t)r->slots, sizeof *r->slot);
 	r->moved = calloc((size_t)capacity, sizeof *r->moved);
-	return r->entry && r->observation && r->slot && r->moved;
+	return r->entry && r->observation && r->moved;
 }
 
 void record_close(struct record* r) {
 	free(r->entry);
 	free(r->observation);
-	free(r->slot);
 	free(r->moved);
 }
 
-static uint64_t hash(const struct vector* v) {
-	uint64_t h = 0x243f6a8885a308d3u;
-	for (int i = 0; i < VECTOR_WORDS; i++) {
-		h = (h ^ v->word[i]) * 0x9e3779b97f4a7c15u;
-		h ^= h >> 32;
-	}
-	return h;
+int record_find(const struct record* r, const struct vector* v) {
+	int i = r->entries - 1;
+	while (i >= 0 && !vector_equal(&r->entry[i].bits, v))
+		i--;
+	return i;
 }
-
-/* The slot that holds the mask, or the empty one where it would go. */
-static int slot_of(const struct record* r, const struct vector* v) {
-	const uint64_t last = (uint64_t)r->slots - 1;
-	uint64_t at = hash(v) & last;
-	while (r->slot[at] && !vector_equal(&r->entry[r->slot[at] - 1].bits, v))
-		at = (at + 1) & last;
-	return (int)at;
-}
-
-int record_find(const struct record* r, const struct vector* v) { return r->slot[slot_of(r, v)] - 1; }
 
 static void forget_half(struct record* r, int* keep) {
 	const int drop = r->observations - r->observations / 2;
@@ -64,9 +46,6 @@ static void forget_half(struct record* r, int* keep) {
 		r->observation[i].entry = r->moved[r->observation[i].entry];
 	if (*keep >= 0)
 		*keep = r->moved[*keep];
-	memset(r->slot, 0, (size_t)r->slots * sizeof *r->slot);
-	for (int i = 0; i < r->entries; i++)
-		r->slot[slot_of(r, &r->entry[i].bits)] = i + 1;
 }
 
 int record_entry(struct record* r, const struct vector* v, int* keep) {
@@ -77,7 +56,6 @@ int record_entry(struct record* r, const struct vector* v, int* keep) {
 		forget_half(r, keep);
 	found = r->entries++;
 	r->entry[found] = (struct entry){.bits = *v};
-	r->slot[slot_of(r, v)] = found + 1;
 	return found;
 }
 

@@ -31,14 +31,13 @@ struct observation {
 struct record {
 	struct entry* entry;
 	struct observation* observation;
-	int* slot;  /* (slots) entry + 1, or 0: masks by content, open addressing */
 	int* moved; /* (capacity) workspace of forgetting */
-	int slots, capacity, entries, observations;
+	int capacity, entries, observations;
 };
 
 bool record_open(struct record*, int capacity);
 void record_close(struct record*);
-int record_find(const struct record*, const struct vector*); /* entry, or -1 */
+int record_find(const struct record*, const struct vector*); /* entry, or -1; O(entries) */
 /* The entry of the mask, made when it is new. May forget, keeping `keep`, which is renumbered. */
 int record_entry(struct record*, const struct vector*, int* keep);
 /* Adds the observation; the entry's number, which forgetting may have changed. */

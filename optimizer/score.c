@@ -293,7 +293,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	}
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;
-	search_observe(o->search, &w->proposal, matches, w->size, NAN);
+	search_observe(o->search, &w->proposal, matches, w->size);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
 	optimizer_adopt_best(o);

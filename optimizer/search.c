@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "kernels/clock.h"
 #include "optimizer/search_state.h"
 
 /* r until costs are known, where it is the search's to choose. */
@@ -18,11 +18,7 @@ static const double FIRST_RATIO = 0.45;
 
 /* Seconds. */
 static double now(const struct search* s) {
-	struct timespec t;
-	if (s->option.clock)
-		return s->option.clock(s->option.clock_user);
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return s->option.clock ? s->option.clock(s->option.clock_user) : seconds_now();
 }
 
 const char* search_state_name(enum search_state state) {
@@ -83,7 +79,7 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
-	return !o->published || published_open(&s->published, o, s->dims, s->size, &start);
+	return !o->published || published_open(&s->published, &s->option, s->dims, s->size, &start);
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {
@@ -205,7 +201,7 @@ static void observe_published(struct search* s, const struct vector* v, int matc
 		s->improved_at = s->steps;
 }
 
-void search_observe(struct search* s, const struct proposal* p, int matches, int rows, double distance) {
+void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
@@ -217,7 +213,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		s->steps += step;
 		s->steps_on_window += step;
 		drop_suggestion(s, &v);
-		const int index = learn(s, &v, &(struct score){matches, rows, distance, s->window});
+		const int index = learn(s, &v, &(struct score){matches, rows, s->window});
 		if (rows == s->window_size) {
 			incumbent_weigh(s, index, p->log_probability);
 			removal_see(s, &v, p->log_probability);
@@ -244,7 +240,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	const double began = now(s);
-	s->record.entry[learn(s, &v, &(struct score){matches, rows, NAN, window})].may_draft = true;
+	s->record.entry[learn(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 	s->seconds += now(s) - began;
@@ -258,7 +254,8 @@ void search_see_draft(struct search* s, const struct mask* mask, double accepted
 	if (s->option.published || !(trials > 0) || !isfinite(trials) || !(accepted >= 0 && accepted <= trials) ||
 	    !vector_of(mask, &s->copied, s->dims, &v))
 		return;
-	const int index = record_find(&s->record, &v);
+	const bool drafts_now = vector_equal(&v, &search_incumbent(s)->bits);
+	const int index = drafts_now ? s->incumbent : record_find(&s->record, &v);
 	if (index < 0)
 		return;
 	belief_see_draft(&s->record.entry[index].own, accepted, trials);
@@ -399,12 +396,6 @@ void search_adopt(struct search* s, const struct mask* mask) {
 		incumbent_place(s, &v);
 }
 
-void search_suggest(struct search* s, const struct mask* mask) {
-	struct vector v;
-	if (!s->option.published && vector_of(mask, &s->copied, s->dims, &v))
-		suggest(s, &v);
-}
-
 /* ---- the low-bit copy --------------------------------------------------------------------- */
 
 /* A mask that was never scored must be expected to be so much better to take the place of one that was. */
@@ -421,7 +412,7 @@ void search_take_copy(struct search* s) {
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);
 	else if (free || s->free_size)
-		v = value_first_guess(s);
+		value_first_guesses(s, 1, &v);
 	else {
 		linear_weights(s->belief.linear, damage);
 		value_round(s, &v, damage);

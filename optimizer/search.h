@@ -57,10 +57,8 @@ void search_window(struct search*, int64_t window, int size);
 /* The next mask to score on the current window; false when the search has ended and nothing needs
  * scoring again, or no window is set. Allocates nothing after the first `max_steps` are reserved. */
 bool search_propose(struct search*, struct proposal*);
-/* `matches` of the `rows` scored; rows < window size when abandoned early. `distance`: the mean over those
- * rows of one minus the cosine between the hidden states that the full model and the draft end with, NaN
- * where nobody has measured it. */
-void search_observe(struct search*, const struct proposal*, int matches, int rows, double distance);
+/* `matches` of the `rows` scored; rows < window size when abandoned early. */
+void search_observe(struct search*, const struct proposal*, int matches, int rows);
 /* Whether windows may cost what they like (true at first). Where they may not, removal among masks that save
  * the same waits: it wants every row of every proposal, which a small share of plain time does not pay for.
  */
@@ -108,13 +106,12 @@ void search_adopt(struct search*, const struct mask*);
 void search_take_copy(struct search*);
 /* Whether they do. */
 bool search_has_copy(const struct search*);
-/* Adds a candidate to be scored before other proposals on the current window. At most 8 wait. */
-void search_suggest(struct search*, const struct mask*);
 /* For OBJECTIVE_SPEEDUP: what is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed. */
 void search_settle(struct search*);
-/* True while a mask that was adopted or suggested waits for its score, whatever the state. */
+/* True while a mask that was adopted, or one of the first guesses, waits for its score, whatever the state.
+ */
 bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */

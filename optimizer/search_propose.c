@@ -54,22 +54,6 @@ static bool propose_informed(struct search* s, struct vector* out) {
 	return make_new(s, out);
 }
 
-/* Random draws keep hitting known masks: where few sets exist, take the first new one, if there is one. */
-static bool first_new(const struct search* s, int size, struct vector* v) {
-	*v = (struct vector){{0}};
-	for (int i = 0; i < size; i++)
-		vector_set(v, i, true);
-	do {
-		struct vector rounded = *v;
-		round_rest(s, &rounded);
-		if (is_new(s, &rounded)) {
-			*v = rounded;
-			return true;
-		}
-	} while (next_mask(v, s->dims));
-	return false;
-}
-
 /* The size that proposals have now: where it is free, that of the best mask, but not so small that there
  * would soon be none left (the best mask is small where nothing pays). */
 static int present_size(const struct search* s) {
@@ -85,13 +69,14 @@ static bool propose_random(struct search* s, struct vector* out) {
 	if (!uniform && propose_informed(s, out))
 		return true;
 	const int size = present_size(s);
-	for (int try = 0; try < 64; try++) {
+	/* where so many are known, few that are not are left */
+	for (int try = 0; try < 1024; try++) {
 		random_mask(&s->random, s->dims, size, out);
 		round_rest(s, out);
 		if (is_new(s, out))
 			return true;
 	}
-	return first_new(s, size, out);
+	return false;
 }
 
 /* What a challenger must be able to exceed: one match less than the incumbent, since ties are broken by

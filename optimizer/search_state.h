@@ -100,7 +100,6 @@ bool value_enough(const struct search*, const struct vector*);
 struct vector value_best(const struct search*, const double* damage);
 /* The best by influence, or without it by what scores have said; of spans as many as are asked for. */
 int value_first_guesses(const struct search*, int most, struct vector* out);
-struct vector value_first_guess(const struct search*);
 /* Of what is not skipped all that a copy makes cheaper runs low, where that pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);
 

@@ -1,9 +1,9 @@
 /* What a mask is worth to the search: its expected matchness, or the speed-up that follows from it under
- * measured costs (optimizer/speedup.h). */
+ * measured costs. */
 #include <math.h>
 
+#include "core/decode/price.h"
 #include "optimizer/search_state.h"
-#include "optimizer/speedup.h"
 
 /* The most that is skipped, before any score, when what is believed there is extrapolated far; and after. */
 static const double MOST_RATIO[2] = {0.7, 0.9};
@@ -31,9 +31,17 @@ static double value_cost(const struct search* s, const struct vector* v) {
 	return c;
 }
 
+/* Of a draft step at that cost, right with the chance alpha: the best over chain lengths D of
+ * M / ((M - 1)·c/alpha + v(n)): a chain of D steps, each accepted after the last with the chance alpha, has
+ * M = 1 + alpha + … + alpha^D, (M - 1)/alpha = D and n = D + 1 rows. D is at least 1: where no chain pays it
+ * is under 1, and still tells which mask is nearest to paying. */
+static double speedup_of(const struct search* s, double step, double alpha) {
+	return price_chain(s->cost.verify, s->cost.max_draft, fmax(0, fmin(1, alpha)), fmax(1e-3, step));
+}
+
 /* The speed-up of a mask whose draft steps are right with the chance alpha. */
 static double value_speedup(const struct search* s, const struct vector* v, double alpha) {
-	return speedup_of(&s->cost, value_cost(s, v), alpha);
+	return speedup_of(s, value_cost(s, v), alpha);
 }
 
 double value_of(const struct search* s, const struct vector* v, double matchness) {
@@ -67,13 +75,6 @@ static void value_sort(const double* key, int* order, int n) {
 			order[at] = order[at - 1];
 		order[at] = i;
 	}
-}
-
-static struct vector value_first(const int* order, int size) {
-	struct vector v = {{0}};
-	for (int n = 0; n < size; n++)
-		vector_set(&v, order[n], true);
-	return v;
 }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
@@ -118,8 +119,8 @@ static int best_end(const struct search* s, const double* damage, double share, 
 			*value = -all;
 			return j;
 		}
-		const double alpha = cautious(calibration_matchness(&s->belief.link, all), s->record.observations);
-		const double here = any ? speedup_of(&s->cost, full - gone, alpha) + 1e-6 * alpha : -INFINITY;
+		const double alpha = cautious(belief_at(&s->belief, all), s->record.observations);
+		const double here = any ? speedup_of(s, full - gone, alpha) + 1e-6 * alpha : -INFINITY;
 		if (here > *value) {
 			*value = here;
 			end = j;
@@ -189,9 +190,8 @@ static double sum_of(const struct vector* v, int bits, const double* damage) {
 
 /* What is to be expected of states whose damage adds up. */
 static double value_by(const struct search* s, const struct vector* v, double damage) {
-	const double alpha =
-	    cautious(calibration_matchness(&s->belief.link, fmax(0, damage)), s->record.observations);
-	return speedup_of(&s->cost, value_cost(s, v), alpha) + 1e-6 * alpha;
+	const double alpha = cautious(belief_at(&s->belief, fmax(0, damage)), s->record.observations);
+	return speedup_of(s, value_cost(s, v), alpha) + 1e-6 * alpha;
 }
 
 void value_round(const struct search* s, struct vector* v, const double* damage) {
@@ -240,7 +240,9 @@ struct vector value_best(const struct search* s, const double* damage) {
 	}
 	int order[MAX_DIMS];
 	value_sort(damage, order, s->dims);
-	struct vector v = value_first(order, by_cost(s) ? 0 : s->size);
+	struct vector v = {{0}};
+	for (int n = 0; n < s->size && !by_cost(s); n++)
+		vector_set(&v, order[n], true);
 	value_trim(s, &v, damage);
 	value_round(s, &v, damage);
 	return v;
@@ -261,9 +263,8 @@ bool value_hopes(const struct search* s) {
 			saved += sub_layer_cost(s, j + 2, true);
 			hurt += damage[j];
 			const double all = sum + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
-			const double alpha =
-			    cautious(calibration_matchness(&s->belief.link, fmax(0, all)), s->record.observations);
-			if (speedup_of(&s->cost, c - saved, alpha) > present)
+			const double alpha = cautious(belief_at(&s->belief, fmax(0, all)), s->record.observations);
+			if (speedup_of(s, c - saved, alpha) > present)
 				return true;
 		}
 	}
@@ -281,10 +282,4 @@ int value_first_guesses(const struct search* s, int most, struct vector* out) {
 	for (int i = 0; i < n; i++)
 		value_round(s, &out[i], damage);
 	return n;
-}
-
-struct vector value_first_guess(const struct search* s) {
-	struct vector v = {{0}};
-	value_first_guesses(s, 1, &v);
-	return v;
 }

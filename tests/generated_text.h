@@ -24,10 +24,9 @@ struct text {
 	float* probability; /* (n) the largest of the row that chose the token */
 };
 
-/* Runs n rows in a chain from `base`; the last row's (or, with `all`, every row's) result goes to out, and
- * the states that the rows end with to `states` (n, dim) unless it is NULL. */
+/* Runs n rows in a chain from `base`; the last row's (or, with `all`, every row's) result goes to out. */
 static inline void text_pass(struct cache* cache, int base, const int32_t* token, int n,
-                             const struct mask* skip, struct result* out, bool all, float* states) {
+                             const struct mask* skip, struct result* out, bool all) {
 	uint8_t want[MAX_ROWS];
 	struct error error;
 	const struct segment segment = {.cache = cache, .base = base, .n = n};
@@ -43,8 +42,7 @@ static inline void text_pass(struct cache* cache, int base, const int32_t* token
 	                          .skip = skip,
 	                          .last = 2 * cache->backend->weights->shape.n_blocks,
 	                          .head = true,
-	                          .tap = states ? 2 * cache->backend->weights->shape.n_blocks - 1 : -1,
-	                          .tap_out = states,
+	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
 	if (!cache->backend->run(cache->backend, &pass, &error))
@@ -70,7 +68,7 @@ static inline struct text text_generate(struct backend* backend, const int32_t* 
 		path[i] = i;
 	for (int i = 0, rows = n_prompt; i < n; i++, rows = 1) {
 		const int base = t.cache->committed;
-		text_pass(t.cache, base, t.token + base, rows, NULL, out, false, NULL);
+		text_pass(t.cache, base, t.token + base, rows, NULL, out, false);
 		backend->commit(t.cache, path, rows);
 		t.token[n_prompt + i] = out[rows - 1].token;
 		t.probability[i] = out[rows - 1].max_probability;
@@ -85,21 +83,16 @@ static inline void text_free(struct text* t) {
 }
 
 /* How many of `size` generated tokens the mask predicts, from the one after generated token `start` on:
- * SWIFT's matchness (Eq. 3), times size. A NULL mask is the full model. `states` as for text_pass. */
-static inline int text_matches_states(const struct text* t, const struct mask* mask, int start, int size,
-                                      float* states) {
+ * SWIFT's matchness (Eq. 3), times size. A NULL mask is the full model. */
+static inline int text_matches(const struct text* t, const struct mask* mask, int start, int size) {
 	struct result out[MAX_ROWS];
 	const int base = t->n_prompt + start;
 	int matches = 0;
-	text_pass(t->cache, base, t->token + base, size, mask, out, true, states);
+	text_pass(t->cache, base, t->token + base, size, mask, out, true);
 	t->backend->discard(t->cache);
 	for (int i = 0; i < size; i++)
 		matches += out[i].token == t->token[base + i + 1];
 	return matches;
-}
-
-static inline int text_matches(const struct text* t, const struct mask* mask, int start, int size) {
-	return text_matches_states(t, mask, start, size, NULL);
 }
 
 /* Matchness over `windows` windows of 32 spread over the text. */

@@ -61,11 +61,7 @@ struct model* swiftlet_model_open(const char* spec, const struct swiftlet_option
 		return NULL;
 	}
 	/* a copy is made of weights in the host's memory */
-	struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
-	if (options && options->exchange) {
-		how.rank = options->exchange->rank;
-		how.ranks = options->exchange->ranks;
-	}
+	const struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
 	struct model* model = model_open(spec, &how, &error);
 	if (!model)
 		give_message(message, size, &error);

@@ -70,7 +70,7 @@ static void count(struct exit_choice* c) {
 }
 
 static bool is_trained(const struct exit_choice* c) {
-	return c->heads && c->heads->rows[c->block[c->exit]] > 0;
+	return c->heads && c->heads->weight[c->block[c->exit]];
 }
 
 static void ask(struct exit_choice* c) {
@@ -93,9 +93,8 @@ static void rows_pass(struct exit_choice* c, struct pass* pass) {
 bool exit_choice_fill(struct exit_choice* c, struct pass* pass) {
 	if (c->told) {
 		ask(c);
-		if (exit_heads_fill(c->heads, c->block[c->exit], c->state, c->n, NULL, 0, c->want, c->out, pass))
-			return true;
-		count(c);
+		exit_heads_fill(c->heads, c->block[c->exit], c->state, c->n, c->want, c->out, pass);
+		return true;
 	}
 	if (c->exit < c->exits) {
 		rows_pass(c, pass);

@@ -29,10 +29,9 @@ void swiftlet_dismiss(struct exchange* exchange) {
 }
 
 static bool follow(struct exchange* exchange, const struct opening* opening, struct error* error) {
-	const struct model_options share = {.rank = exchange->rank, .ranks = exchange->ranks};
 	const struct backend_options how = {
 	    .threads = opening->threads, .isa = opening->isa, .context = opening->context, .exchange = exchange};
-	struct model* model = model_open(opening->path, &share, error);
+	struct model* model = model_open(opening->path, NULL, error);
 	if (!model)
 		return false;
 	struct backend* backend = cpu_open(&model->weights, &how, error);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/decode/session_state.h"
-#include "core/draft/form.h"
+#include "core/draft/drafter.h"
 
 /* The last one where it is for the same owner and grammar: its states and masks are known already. */
 static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {

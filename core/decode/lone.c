@@ -61,7 +61,7 @@ static bool open_heads(struct session* s, struct error* error) {
 		error_set(error, "out of memory for heads");
 	m->exit_heads = (struct exit_heads){.heads = heads,
 	                                    .shape = heads->shape,
-	                                    .rows = heads->rows,
+	                                    .weight = heads->weight,
 	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
 	                                    .in = m->exit_state ? m->exit_state + EXIT_ROWS * dim : NULL,
@@ -327,8 +327,6 @@ void lone_take(struct session* s) {
 	lone_charge(s, options_clock(&s->options) - began);
 	if (m->chain->steps > before)
 		after_step(s);
-	else if (m->chain->broken)
-		end_chain(s);
 }
 
 /* ---- verification --------------------------------------------------------------------------- */

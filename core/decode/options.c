@@ -98,7 +98,7 @@ static const struct option table[] = {
     {"acquisition", FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1"},
     {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
     {"kappa", REAL, AT(kappa), 0, 1e6, NULL},
-    {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 3=3 4=4 8=8"},
+    {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 4=4 8=8"},
     {"bank", FLAG, AT(bank), 0, 0, "on=1 off=0"},
     {"seed", SEED, AT(seed), 0, 0, NULL},
     {"temp", REAL, AT(temperature), 0, 100, NULL},

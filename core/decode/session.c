@@ -7,8 +7,6 @@
 
 #include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
-#include "core/draft/prediction.h"
-#include "core/draft/recycle.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
 

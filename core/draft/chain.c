@@ -32,7 +32,7 @@ void chain_start(struct chain* c, int32_t root, int span, const struct mask* ski
 	c->skip = skip;
 	c->segment = *segment;
 	c->rows = c->steps = 0;
-	c->second = c->broken = false;
+	c->second = false;
 }
 
 uint8_t chain_ask(struct chain* c, struct result* out) {

@@ -32,7 +32,6 @@ struct chain {
 	int32_t root;
 	int rows, steps;                 /* of this round: run up to the span; results */
 	bool second;                     /* the last row's step waits for a pass of the drafter's */
-	bool broken;                     /* it gave no finite numbers */
 	struct result result[MAX_DRAFT]; /* (steps) */
 	uint8_t want[MAX_DRAFT];
 	int32_t token[MAX_ROWS], parent[MAX_ROWS]; /* (rows) */

@@ -11,6 +11,8 @@
 
 #include "core/draft/tree.h"
 
+struct acceptor; /* core/grammar/acceptor.h */
+
 /* name: the name for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
@@ -116,5 +118,14 @@ void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdi
                      const struct result* out);
 /* Bits of a list of names, "mask,retrieval"; "none" and "all" too. False with the error set. */
 bool drafter_parse(const char* list, unsigned* which, struct error*);
+
+/* Doors of some drafters' own; state: of the drafter. */
+/* form: the acceptor of the sequence's text, which is the caller's; NULL: the text is free. */
+void form_follow(void* state, struct acceptor*);
+/* prediction: the text that the tokens appended from now on are expected to follow; of one longer than the
+ * context the beginning. n = 0: none. Returns the tokens taken. forget(0) drops it. */
+int prediction_feed(void* state, const int32_t* token, int n);
+/* recycle: forgets every successor: they were another owner's texts. */
+void recycle_clear(void* state);
 
 #endif

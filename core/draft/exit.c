@@ -16,13 +16,13 @@ static void* exit_open(const struct drafter_setup* setup) {
 
 /* Whether a trained head stands in for the model's at this exit. */
 static bool is_trained(const struct chain* c) {
-	return c->setup.heads && c->setup.heads->rows[c->span / 2] > 0;
+	return c->setup.heads && c->setup.heads->weight[c->span / 2];
 }
 
 static uint64_t position_of(const struct chain* c) { return (uint64_t)(c->segment.base + c->steps + 1); }
 
-/* What the trained head says of the newest row: whether this pass tells. */
-static bool ask_head(struct exit_drafter* e, struct pass* pass) {
+/* What the trained head says of the newest row. */
+static void ask_head(struct exit_drafter* e, struct pass* pass) {
 	struct chain* c = &e->chain;
 	struct exit_heads* heads = c->setup.heads;
 	const float* last = c->hidden + (size_t)(c->rows - 1) * (size_t)c->setup.shape->dim;
@@ -30,8 +30,7 @@ static bool ask_head(struct exit_drafter* e, struct pass* pass) {
 	e->want = chain_ask(c, &e->result);
 	if (c->segment.sampler)
 		e->want |= WANT_LOGITS;
-	return exit_heads_fill(heads, c->span / 2, last, 1, c->segment.sampler, position_of(c), &e->want,
-	                       &e->result, pass);
+	exit_heads_fill(heads, c->span / 2, last, 1, &e->want, &e->result, pass);
 }
 
 static void exit_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
@@ -56,16 +55,8 @@ static void exit_take(void* state) {
 		return;
 	}
 	c->rows++;
-	c->second = is_trained(c) && heads->rows[c->span / 2] == c->setup.shape->dim;
-	if (c->second)
-		return;
-	if (is_trained(c)) {
-		struct pass none;
-		ask_head(e, &none);
-		c->broken = e->result.top == 0;
-		c->result[c->steps] = e->result;
-	}
-	if (!c->broken)
+	c->second = is_trained(c);
+	if (!c->second)
 		chain_step(c);
 }
 

@@ -1,7 +1,11 @@
-/* States of a tree's rows. */
-#include "core/draft/form.h"
-
+/* The `form` drafter: of an answer that has to keep a grammar, the text that has to come.
+ *
+ * It follows the acceptor down the tree. Where one token alone is allowed, it is the target's, for nothing.
+ * The planner asks it besides what is allowed at a row, so that nobody's candidates are verified in vain. */
 #include <stdlib.h>
+
+#include "core/draft/drafter.h"
+#include "core/grammar/acceptor.h"
 
 struct form {
 	struct acceptor* acceptor;

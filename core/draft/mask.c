@@ -20,13 +20,13 @@ struct mask_drafter {
 	const uint64_t* allowed[MAX_ROWS]; /* all the shortlist's */
 };
 
-void mask_close(void* state) {
+static void mask_close(void* state) {
 	struct mask_drafter* m = state;
 	shortlist_close(&m->shortlist);
 	free(m);
 }
 
-void* mask_open(const struct drafter_setup* setup) {
+static void* mask_open(const struct drafter_setup* setup) {
 	struct mask_drafter* m = calloc(1, sizeof *m);
 	if (m && shortlist_open(&m->shortlist, setup->vocab))
 		return m;
@@ -35,7 +35,7 @@ void* mask_open(const struct drafter_setup* setup) {
 	return NULL;
 }
 
-void mask_forget(void* state, int length) {
+static void mask_forget(void* state, int length) {
 	struct mask_drafter* m = state;
 	if (length > 0)
 		return;
@@ -43,7 +43,7 @@ void mask_forget(void* state, int length) {
 	m->drafted = false;
 }
 
-void mask_append(void* state, const int32_t* token, int n) {
+static void mask_append(void* state, const int32_t* token, int n) {
 	struct mask_drafter* m = state;
 	shortlist_take(&m->shortlist, token, n, m->drafted);
 }
@@ -96,7 +96,7 @@ static bool is_end(const struct mask_drafter* m, int32_t token) {
 	return false;
 }
 
-int mask_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
+static int mask_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
 	struct mask_drafter* m = state;
 	m->of[row] = row == 0 ? root_of(m) : child(m, m->of[tree->parent[row]], tree->token[row]);
 	if (m->of[row] < 0)
@@ -112,7 +112,7 @@ int mask_extend(void* state, const struct tree* tree, int row, struct candidate*
 	return n;
 }
 
-int mask_head(void* state, const struct tree* tree) {
+static int mask_head(void* state, const struct tree* tree) {
 	const struct mask_drafter* m = state;
 	int row = 0;
 	while (row >= 0 && m->of[row] >= 0)
@@ -129,7 +129,7 @@ static int add_row(struct mask_drafter* m, int32_t token, int parent, uint8_t wa
 	return i;
 }
 
-void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
 	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
@@ -164,25 +164,10 @@ void mask_judge(const void* state, const struct tree* tree, const struct result*
 	}
 }
 
-void mask_take(void* state) {
+static void mask_take(void* state) {
 	struct mask_drafter* m = state;
 	m->n += m->filled;
 	m->filled = 0;
-}
-
-void mask_commit(void* state, const struct tree* tree, const struct verdict* verdict) {
-	struct mask_drafter* m = state;
-	struct cache* cache = m->round.cache;
-	int32_t path[MAX_ROWS];
-	int n = 0, at = root_of(m);
-	for (int i = 0; at >= 0 && i < m->round.n_behind; i++)
-		path[n++] = i;
-	for (int i = 0; at >= 0; i++) {
-		path[n++] = at;
-		at = i < verdict->accepted ? child(m, at, tree->token[verdict->path[i + 1]]) : -1;
-	}
-	if (n > 0)
-		cache->backend->commit(cache, path, n);
 }
 
 struct result* mask_loop_results(void* state) {
@@ -203,7 +188,7 @@ void mask_take_loop(void* state, int32_t root, int steps) {
 
 /* The first choice is right as often as its probability says, and each further one takes half of what is
  * left. */
-float mask_prior(int bin, int rank) {
+static float mask_prior(int bin, int rank) {
 	const float p = ((float)bin + 0.5f) / DRAFT_BINS;
 	return rank == 0 ? p : 0.5f;
 }
@@ -219,3 +204,33 @@ const struct drafter drafter_mask = {.name = "mask",
                                      .head = mask_head,
                                      .fill = mask_fill,
                                      .take = mask_take};
+
+/* Nobody else looks after its cache: rows that verification finds right stay there as text; what the text got
+ * otherwise goes with the next round's first pass. */
+static void model_see(void* state, const struct tree* tree, const struct verdict* verdict,
+                      const struct result* out) {
+	struct mask_drafter* m = state;
+	struct cache* cache = m->round.cache;
+	int32_t path[MAX_ROWS];
+	int n = 0, at = root_of(m);
+	(void)out;
+	for (int i = 0; at >= 0 && i < m->round.n_behind; i++)
+		path[n++] = i;
+	for (int i = 0; at >= 0; i++) {
+		path[n++] = at;
+		at = i < verdict->accepted ? child(m, at, tree->token[verdict->path[i + 1]]) : -1;
+	}
+	if (n > 0)
+		cache->backend->commit(cache, path, n);
+}
+
+const struct drafter drafter_model = {.name = "model",
+                                      .bins = DRAFT_BINS,
+                                      .prior = mask_prior,
+                                      .open = mask_open,
+                                      .close = mask_close,
+                                      .see = model_see,
+                                      .extend = mask_extend,
+                                      .head = mask_head,
+                                      .fill = mask_fill,
+                                      .take = mask_take};

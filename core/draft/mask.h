@@ -1,4 +1,6 @@
-/* The `mask` drafter: the model itself, with sub-layers left out (SWIFT).
+/* The `mask` drafter: the model itself, with sub-layers left out (SWIFT). And the `model` drafter: another
+ * model, a smaller one of the same vocabulary (Leviathan et al. 2023), whose passes are the same with nothing
+ * left out, over a cache of its own.
  *
  * A pass tells the draft model's choices after the head, the end of its own chain of first choices; rows that
  * cheaper drafters propose below the head may go with it, and where the draft model agrees with one, the
@@ -42,18 +44,5 @@ struct result* mask_loop_results(void* state);
 void mask_take_loop(void* state, int32_t root, int steps);
 /* Rows that the draft model has been run on in this round. */
 int mask_rows(const void* state);
-/* Of a cache that nobody else looks after: those of its rows that are text after the verdict become it. */
-void mask_commit(void* state, const struct tree*, const struct verdict*);
-
-/* What another model that drafts (model.c) does likewise: as struct drafter has them. */
-void* mask_open(const struct drafter_setup*);
-void mask_close(void* state);
-float mask_prior(int bin, int rank);
-int mask_extend(void* state, const struct tree*, int row, struct candidate* out, int most);
-int mask_head(void* state, const struct tree*);
-void mask_fill(void* state, const struct tree*, int head, int carry, struct pass*);
-void mask_take(void* state);
-void mask_forget(void* state, int length);
-void mask_append(void* state, const int32_t* token, int n);
 
 #endif

@@ -33,6 +33,47 @@ void planner_start(struct planner* p, int32_t root, const struct round_limits* l
 
 void planner_passed(struct planner* p, float cost) { p->spent += cost; }
 
+/* ---- the queue: sifting up and down ---------------------------------------------------------- */
+
+static bool before(const struct queued* x, const struct queued* y) {
+	if (x->chance != y->chance)
+		return x->chance > y->chance;
+	if (x->depth != y->depth)
+		return x->depth < y->depth;
+	if (x->rank != y->rank)
+		return x->rank < y->rank;
+	return x->id < y->id;
+}
+
+/* At equal chance the shallower comes first, then the better ranked, then the lower id, so that a parent
+ * always precedes its children (a child's chance is its parent's times at most 1). Nothing is done when full.
+ */
+static void queue_push(struct queue* queue, struct queued new) {
+	if (queue->n == QUEUE_CAPACITY)
+		return;
+	int i = queue->n++;
+	while (i > 0 && before(&new, &queue->entry[(i - 1) / 2])) {
+		queue->entry[i] = queue->entry[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	queue->entry[i] = new;
+}
+
+static struct queued queue_pop(struct queue* queue) {
+	const struct queued first = queue->entry[0], last = queue->entry[--queue->n];
+	int i = 0;
+	for (int child = 1; child < queue->n; child = 2 * i + 1) {
+		if (child + 1 < queue->n && before(&queue->entry[child + 1], &queue->entry[child]))
+			child++;
+		if (!before(&queue->entry[child], &last))
+			break;
+		queue->entry[i] = queue->entry[child];
+		i = child;
+	}
+	queue->entry[i] = last;
+	return first;
+}
+
 /* ---- children ------------------------------------------------------------------------------- */
 
 /* Joins a drafter's candidates to the row's; what one before it has proposed stays that one's. */
@@ -100,13 +141,6 @@ static void ask_drafters(struct planner* p, int row) {
 /* What a token that comes with this chance at this depth is worth. */
 static float worth_of(float chance, int depth, float next) { return chance * powf(next, (float)(depth - 1)); }
 static float worth(float chance, int depth) { return worth_of(chance, depth, deeper); }
-
-float planner_worth(const struct tree* tree) {
-	float sum = 0;
-	for (int row = 1; row < tree->n; row++)
-		sum += worth(tree->chance[row], tree->depth[row]);
-	return sum;
-}
 
 static void expand(struct planner* p, int row) {
 	ask_drafters(p, row);

@@ -21,9 +21,8 @@
 #define SWIFTLET_CORE_DRAFT_PLANNER_H
 
 #include "core/draft/chances.h"
-#include "core/draft/queue.h"
 
-enum { ROW_CANDIDATES = QUEUE_CAPACITY / SLICE_ROWS };
+enum { QUEUE_CAPACITY = 1024, ROW_CANDIDATES = QUEUE_CAPACITY / SLICE_ROWS };
 
 /* In plain steps. */
 struct prices {
@@ -50,6 +49,18 @@ struct child {
 	uint8_t rank;        /* among the row's children */
 	bool agreed;         /* another proposes it as well */
 	bool spare;          /* not for the tree */
+};
+
+/* Children that may join the tree, the likeliest first: a binary heap in a fixed array. */
+struct queued {
+	float chance; /* that verification accepts the whole path to it */
+	int16_t depth, rank;
+	int32_t id; /* the row's */
+};
+
+struct queue {
+	int n;
+	struct queued entry[QUEUE_CAPACITY];
 };
 
 struct planner {
@@ -84,8 +95,6 @@ struct plan_action planner_next(struct planner*);
  * the likeliest paths first, up to max_rows <= MAX_ROWS rows. priced: of those, as many as bring the most
  * tokens over cost, with what drafting has cost; at least the root and one more. */
 void planner_take_all(struct planner*, int max_rows, bool priced, float draft_cost);
-/* Tokens that a tree's drafts are expected to bring, each as it counts. */
-float planner_worth(const struct tree*);
 /* A pass was made and its drafter has taken the results; it cost this much. */
 void planner_passed(struct planner*, float cost);
 /* The tree was verified: chances learn. */

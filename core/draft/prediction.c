@@ -1,8 +1,13 @@
-/* The cursor, and how it finds its place. */
-#include "core/draft/prediction.h"
-
+/* The `prediction` drafter: a text that the output is expected to follow (the API's `prediction`, `run
+ * --expect`).
+ *
+ * A cursor walks the expected text with the output. After a difference it finds its place again: where the
+ * last tokens of the output stand in the expected text, nearest to where it was; until they do, it supposes
+ * that one token was exchanged for another. The evidence is how many tokens have agreed since. */
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/draft/drafter.h"
 
 enum {
 	REACH = 1024, /* tokens either way that are searched for the place */

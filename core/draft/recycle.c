@@ -4,8 +4,6 @@
  * wherever that was: (vocab, successors), which every verified row renews, accepted or not. A tree of them
  * costs nothing, and is right where a token's successor depends on little else. The evidence is the
  * probability that the successor had there. */
-#include "core/draft/recycle.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "core/draft/retrieval_pool.h"
-
 enum {
 	INDEXES = 1 + POOL_GENERATIONS, /* the sequence's own, then the pool's */
 	SUFFIXES = 4,                   /* of one node that are looked at */

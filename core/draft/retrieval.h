@@ -8,10 +8,17 @@
 #define SWIFTLET_CORE_DRAFT_RETRIEVAL_H
 
 #include "core/draft/drafter.h"
+#include "core/draft/suffix.h"
+
+enum { POOL_GENERATIONS = 2 };
 
 /* Earlier texts of one owner (an API key, a stream), never of two: what a text is drafted from can be told by
  * its timing. Sequences read it; nobody may read while it grows. Old texts leave in whole generations. */
-struct retrieval_pool;
+struct retrieval_pool {
+	struct suffix_index* generation[POOL_GENERATIONS]; /* the one that grows first */
+	int capacity;                                      /* of a generation, tokens */
+	int64_t version;                                   /* grows when places are no longer good */
+};
 
 /* Holds at least the last capacity / 2 tokens, at most capacity. NULL on no memory. */
 struct retrieval_pool* retrieval_pool_open(int capacity);

@@ -1,5 +1,5 @@
 /* Earlier texts in two generations: the younger grows; when it is full the older is forgotten. */
-#include "core/draft/retrieval_pool.h"
+#include "core/draft/retrieval.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@ void tree_start(struct tree* tree, int32_t root) {
 	tree->parent[0] = -1;
 	tree->depth[0] = tree->rank[0] = 0;
 	tree->source[0] = 0;
-	tree->chance[0] = tree->expected = 1;
+	tree->chance[0] = 1;
 }
 
 int tree_child(const struct tree* tree, int row, int32_t token) {
@@ -20,7 +20,6 @@ int tree_child(const struct tree* tree, int row, int32_t token) {
 static void credit(struct tree* tree, int row, int source, int rank, float chance) {
 	if (chance <= tree->chance[row])
 		return;
-	tree->expected += chance - tree->chance[row];
 	tree->chance[row] = chance;
 	tree->source[row] = (uint8_t)source;
 	tree->rank[row] = (int16_t)rank;
@@ -34,7 +33,6 @@ static int append(struct tree* tree, int parent, int32_t token, int source, int 
 	tree->rank[i] = (int16_t)rank;
 	tree->source[i] = (uint8_t)source;
 	tree->chance[i] = chance;
-	tree->expected += chance;
 	return i;
 }
 
@@ -49,10 +47,7 @@ int tree_add(struct tree* tree, int parent, int32_t token, int source, int rank,
 	return append(tree, parent, token, source, rank, chance);
 }
 
-void tree_cut(struct tree* tree, int n) {
-	while (tree->n > n)
-		tree->expected -= tree->chance[--tree->n];
-}
+void tree_cut(struct tree* tree, int n) { tree->n = n < tree->n ? n : tree->n; }
 
 /* ---- verification --------------------------------------------------------------------------- */
 

@@ -18,7 +18,6 @@ struct tree {
 	int16_t rank[MAX_ROWS]; /* 0 for the first choice of whoever proposed it (a chain token), 1… for others */
 	uint8_t source[MAX_ROWS]; /* whose chance is taken: an index into the drafters; 0 for the root */
 	float chance[MAX_ROWS];   /* that verification accepts the path to it; 1 for the root */
-	float expected;           /* tokens expected from verifying it, the bonus token included */
 };
 
 /* A tree of the root alone. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text/tokenizer.h"
+
 struct binding {
 	const struct config* config;
 	const struct tensor_names* names;
@@ -217,55 +219,90 @@ static bool has_experts(const struct config* config, int block) {
 	return config->shape.n_experts > 0 && !block_set_has(&config->dense, block);
 }
 
-bool bind_weights(struct model* model, struct bound* bound, const struct config* config,
-                  const struct tensor_names* names, struct tensor_table* table, struct error* error) {
-	struct binding b = {config, names, table, error, 0, 0};
-	const struct model_shape* m = &config->shape;
-	model->weights.shape = *m;
-	bound->block = calloc((size_t)m->n_blocks, sizeof *bound->block);
-	bound->expert =
-	    calloc((size_t)m->n_blocks * (size_t)(m->n_experts ? m->n_experts : 1), sizeof *bound->expert);
-	if (!bound->block || !bound->expert)
-		return error_set(error, "out of memory for %d blocks", m->n_blocks);
-	model->weights.block = bound->block;
-	if (!bind_ends(model, config, names, table, error))
-		return false;
-	for (b.block = 0; b.block < m->n_blocks; b.block++) {
-		struct block_weights* w = &bound->block[b.block];
-		if (!bind_norms(&b, w) || !bind_attention(&b, w) ||
-		    !(has_experts(config, b.block)
-		          ? bind_experts(&b, w, bound->expert + (size_t)b.block * (size_t)m->n_experts)
-		          : bind_mlp(&b, w)))
+static bool bind_blocks(struct binding* b, struct opened* o) {
+	const struct model_shape* m = &b->config->shape;
+	for (b->block = 0; b->block < m->n_blocks; b->block++) {
+		struct block_weights* w = &o->block[b->block];
+		if (!bind_norms(b, w) || !bind_attention(b, w) ||
+		    !(has_experts(b->config, b->block)
+		          ? bind_experts(b, w, o->expert + (size_t)b->block * (size_t)m->n_experts)
+		          : bind_mlp(b, w)))
 			return false;
 	}
 	return true;
 }
 
-void bind_free(struct bound* bound) {
-	free(bound->block);
-	free(bound->expert);
-}
-
-enum dtype bind_main_type(const struct tensor_table* table) {
+/* Type of most weight bytes, and elements of the tensors that were taken, each counted once. */
+static void sum_up(struct model* model, const struct tensor_table* table) {
 	size_t bytes[DTYPE_COUNT] = {0};
-	enum dtype most = DTYPE_F32;
-	for (size_t i = 0; i < table->n; i++)
-		if (table->item[i].used && table->item[i].supported)
-			bytes[table->item[i].type] += table->item[i].bytes;
+	for (size_t i = 0; i < table->n; i++) {
+		const struct named_tensor* t = &table->item[i];
+		double elements = 1;
+		for (int d = 0; d < t->n_dims; d++)
+			elements *= (double)t->dim[d];
+		model->parameters += t->used ? elements : 0;
+		if (t->used && t->supported)
+			bytes[t->type] += t->bytes;
+	}
 	for (int i = 0; i < DTYPE_COUNT; i++)
-		if (bytes[i] > bytes[most])
-			most = (enum dtype)i;
-	return most;
+		if (bytes[i] > bytes[model->dtype])
+			model->dtype = (enum dtype)i;
 }
 
-double bind_parameters(const struct tensor_table* table) {
-	double parameters = 0;
-	for (size_t i = 0; i < table->n; i++)
-		if (table->item[i].used) {
-			double elements = 1;
-			for (int d = 0; d < table->item[i].n_dims; d++)
-				elements *= (double)table->item[i].dim[d];
-			parameters += elements;
-		}
-	return parameters;
+bool bind_weights(struct model* model, struct opened* o, const struct tensor_names* names,
+                  bool (*ignored)(const char* name), struct error* error) {
+	struct binding b = {&o->config, names, &o->tensors, error, 0, 0};
+	const struct model_shape* m = &o->config.shape;
+	model->weights.shape = *m;
+	o->block = calloc((size_t)m->n_blocks, sizeof *o->block);
+	o->expert = calloc((size_t)m->n_blocks * (size_t)(m->n_experts ? m->n_experts : 1), sizeof *o->expert);
+	if (!o->block || !o->expert)
+		return error_set(error, "out of memory for %d blocks", m->n_blocks);
+	model->weights.block = o->block;
+	if (!bind_ends(model, &o->config, names, &o->tensors, error) || !bind_blocks(&b, o) ||
+	    !tensor_table_all_used(&o->tensors, ignored, error))
+		return false;
+	sum_up(model, &o->tensors);
+	for (int i = 0; i < o->n_files; i++)
+		model->weight_bytes += o->file[i].size;
+	return true;
+}
+
+/* ---- the files ------------------------------------------------------------------------------ */
+
+struct opened* opened_new(struct model* model, struct error* error) {
+	struct opened* o = model->owned = calloc(1, sizeof *o);
+	if (o)
+		o->file = calloc(MOST_FILES, sizeof *o->file);
+	if (o && o->file)
+		return o;
+	error_set(error, "out of memory");
+	return NULL;
+}
+
+bool opened_ends(struct model* model, struct opened* o, const char* file, struct error* error) {
+	struct config* c = &o->config;
+	if (c->n_end_tokens == 0 &&
+	    !config_add_end(c, tokenizer_eos(model->tokenizer), file, "the tokenizer's end token", error))
+		return false;
+	memcpy(model->end_token, c->end_token, sizeof model->end_token);
+	model->n_end_tokens = c->n_end_tokens;
+	return true;
+}
+
+void model_close_files(struct model* model) {
+	struct opened* o = model->owned;
+	if (!o)
+		return;
+	tensor_table_free(&o->tensors);
+	gguf_free(&o->head);
+	for (int i = 0; i < o->n_files; i++)
+		mapping_close(&o->file[i]);
+	free(o->file);
+	free(o->block);
+	free(o->expert);
+	kept_free(&o->kept);
+	config_free(&o->config);
+	free(o);
+	model->owned = NULL;
 }

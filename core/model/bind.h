@@ -1,7 +1,10 @@
-/* Finds a model's tensors by the names its format gives them and hangs them into the weight table. */
+/* A model of files as it is opened, and its tensors found by the names its format gives them and hung into
+ * the weight table. */
 #ifndef SWIFTLET_CORE_MODEL_BIND_H
 #define SWIFTLET_CORE_MODEL_BIND_H
 
+#include "core/files/gguf.h"
+#include "core/files/mapping.h"
 #include "core/files/tensor_table.h"
 #include "core/model/config.h"
 
@@ -22,20 +25,28 @@ struct tensor_names {
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
 };
 
-/* What the blocks' weights lie in; the model's own, freed by bind_free. */
-struct bound {
+enum { MOST_FILES = 1024 };
+
+/* model->owned of the openers of files. */
+struct opened {
+	struct config config;
+	struct gguf head;     /* of GGUF: the metadata of the first file of the set */
+	struct mapping* file; /* (n_files) tensors' file names point into it */
+	int n_files;
+	struct tensor_table tensors;
+	struct kept kept;
 	struct block_weights* block; /* (n_blocks) */
 	struct expert* expert;       /* (n_blocks, n_experts) where there are any */
 };
 
-/* Fills the model's weight table from the sealed tensor table, and its warning where the files contradict
- * themselves. False with the error set; bind_free in both cases. */
-bool bind_weights(struct model*, struct bound*, const struct config*, const struct tensor_names*,
-                  struct tensor_table*, struct error*);
-void bind_free(struct bound*);
-/* Type of most weight bytes. */
-enum dtype bind_main_type(const struct tensor_table*);
-/* Elements of the tensors that were taken, each counted once. */
-double bind_parameters(const struct tensor_table*);
+/* An empty one as model->owned, which model_close_files frees; NULL with the error set. */
+struct opened* opened_new(struct model*, struct error*);
+/* Fills the model's weight table from the sealed tensor table, what is said of all weights, and its warning
+ * where the files contradict themselves. False with the error set, also where a tensor is left over that is
+ * not `ignored`. */
+bool bind_weights(struct model*, struct opened*, const struct tensor_names*,
+                  bool (*ignored)(const char* name), struct error*);
+/* Gives the model its end tokens: those that were found, or else the tokenizer's. */
+bool opened_ends(struct model*, struct opened*, const char* file, struct error*);
 
 #endif

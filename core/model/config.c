@@ -28,8 +28,9 @@ static bool read_int(const struct source* s, const char* field, int low, int hig
 static bool read_float(const struct source* s, const char* field, double low, double high, float* out) {
 	return json_float(s->json, s->file, field, low, high, out, s->error);
 }
+/* field NULL: the family has none. */
 static bool read_bool(const struct source* s, const char* field, bool* out) {
-	return json_bool(s->json, s->file, field, out, s->error);
+	return !field || json_bool(s->json, s->file, field, out, s->error);
 }
 static bool read_string(const struct source* s, const char* field, const char** out) {
 	return json_string(s->json, s->file, field, out, s->error);
@@ -216,7 +217,7 @@ static bool read_quantization(const struct source* s) {
 	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
 	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
 		return fail(s, "quantization_config.weight_block_size is not a pair of sizes");
-	s->config->fp8 = (struct fp8_blocks){(int)rows, (int)cols};
+	s->config->packing.fp8 = (struct fp8_blocks){(int)rows, (int)cols};
 	return true;
 }
 
@@ -664,10 +665,6 @@ static bool read_special(const struct source* s) {
 	return special == SPECIAL_NONE || read[special](s);
 }
 
-static bool read_bias(const struct source* s, const char* field, bool* out) {
-	return !field || read_bool(s, field, out);
-}
-
 static bool read_parts(const struct source* s) {
 	struct config* c = s->config;
 	struct model_shape* m = &c->shape;
@@ -680,9 +677,9 @@ static bool read_parts(const struct source* s) {
 	m->attention_scale = 1 / sqrtf((float)m->head_dim);
 	return read_bool(s, "tie_word_embeddings", &c->tied) &&
 	       (!s->outer || json_bool(s->outer, s->file, "tie_word_embeddings", &c->tied, s->error)) &&
-	       read_bias(s, f->qkv_bias_field, &c->qkv_bias) &&
-	       read_bias(s, f->output_bias_field, &c->output_bias) &&
-	       read_bias(s, f->mlp_bias_field, &c->mlp_bias) && read_special(s);
+	       read_bool(s, f->qkv_bias_field, &c->qkv_bias) &&
+	       read_bool(s, f->output_bias_field, &c->output_bias) &&
+	       read_bool(s, f->mlp_bias_field, &c->mlp_bias) && read_special(s);
 }
 
 bool config_add_end(struct config* c, int64_t token, const char* file, const char* field,
@@ -701,7 +698,7 @@ bool config_add_end(struct config* c, int64_t token, const char* file, const cha
 	return true;
 }
 
-static bool read_ends(const struct source* s) {
+static bool read_ends(struct source* s) {
 	const cJSON* ends = json_field(s->outer ? s->outer : s->json, "eos_token_id");
 	if (!ends)
 		ends = json_field(s->json, "eos_token_id");
@@ -758,15 +755,13 @@ static bool read_config(struct source* s) {
 	       config_check(s->config, s->file, s->error);
 }
 
-static bool read_generation(struct source* s) { return read_ends(s); }
-
 bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
 	return parse(c, text, size, file, read_config, error);
 }
 
 bool config_parse_generation(struct config* c, const char* text, size_t size, const char* file,
                              struct error* error) {
-	return parse(c, text, size, file, read_generation, error);
+	return parse(c, text, size, file, read_ends, error);
 }
 
 void config_free(struct config* c) {

@@ -6,7 +6,6 @@
 #include "core/model/family.h"
 #include "core/model/model.h"
 #include "core/model/repack.h"
-#include "core/model/widen.h"
 
 struct config {
 	const struct family* family;
@@ -14,7 +13,6 @@ struct config {
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
 	struct block_set dense; /* of a model with experts: blocks with one MLP all the same */
-	struct fp8_blocks fp8;  /* how FP8 weights are scaled, where there are any */
 	struct packing packing;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;

@@ -5,22 +5,9 @@
 #include <string.h>
 
 #include "core/files/json.h"
-#include "core/files/mapping.h"
 #include "core/files/safetensors.h"
 #include "core/model/bind.h"
 #include "core/text/tokenizer.h"
-
-enum { MAX_SHARDS = 1024 };
-
-/* What the opener makes; model->owned. */
-struct folder {
-	struct config config;
-	struct mapping* shard; /* (n_shards) tensors' file names point into it */
-	int n_shards;
-	struct tensor_table tensors;
-	struct bound bound;
-	struct kept kept;
-};
 
 /* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
  * inner model alone goes without "model.". */
@@ -129,33 +116,33 @@ static bool read_config(struct config* config, const char* folder, struct error*
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-static bool add_shard(struct folder* f, const char* folder, const char* file, struct error* error) {
+static bool add_shard(struct opened* f, const char* folder, const char* file, struct error* error) {
 	char path[1024];
 	/* A name from the index stays within the folder. */
 	if (strchr(file, '/') || file[0] == '\0')
 		return error_set(error, "%s/model.safetensors.index.json: \"%.120s\" is not a file name", folder,
 		                 file);
-	if (f->n_shards == MAX_SHARDS)
-		return error_set(error, "%s: more than %d weight files", folder, MAX_SHARDS);
+	if (f->n_files == MOST_FILES)
+		return error_set(error, "%s: more than %d weight files", folder, MOST_FILES);
 	if (!join(path, sizeof path, folder, file, error))
 		return false;
-	struct mapping* shard = &f->shard[f->n_shards];
+	struct mapping* shard = &f->file[f->n_files];
 	if (!mapping_open(shard, path, error))
 		return false;
-	f->n_shards++;
+	f->n_files++;
 	mapping_will_need(shard);
 	return safetensors_read(&f->tensors, shard->data, shard->size, shard->path, error);
 }
 
-static bool has_shard(const struct folder* f, const char* file) {
-	for (int i = 0; i < f->n_shards; i++)
-		if (strcmp(strrchr(f->shard[i].path, '/') + 1, file) == 0)
+static bool has_shard(const struct opened* f, const char* file) {
+	for (int i = 0; i < f->n_files; i++)
+		if (strcmp(strrchr(f->file[i].path, '/') + 1, file) == 0)
 			return true;
 	return false;
 }
 
 /* Every name of the index is in the file it points to. */
-static bool check_index(const struct folder* f, const cJSON* map, const char* index, struct error* error) {
+static bool check_index(const struct opened* f, const cJSON* map, const char* index, struct error* error) {
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, map) {
 		const struct named_tensor* t = tensor_table_find(&f->tensors, entry->string);
@@ -166,7 +153,7 @@ static bool check_index(const struct folder* f, const cJSON* map, const char* in
 	return true;
 }
 
-static bool read_index(struct folder* f, const char* folder, const char* index, struct error* error) {
+static bool read_index(struct opened* f, const char* folder, const char* index, struct error* error) {
 	cJSON* json = json_read(index, error);
 	if (!json)
 		return false;
@@ -202,11 +189,8 @@ static bool no_weights(const char* folder, struct error* error) {
 	                 folder);
 }
 
-static bool read_weights(struct folder* f, const char* folder, struct error* error) {
+static bool read_weights(struct opened* f, const char* folder, struct error* error) {
 	char path[1024];
-	f->shard = calloc(MAX_SHARDS, sizeof *f->shard);
-	if (!f->shard)
-		return error_set(error, "out of memory");
 	if (!join(path, sizeof path, folder, "model.safetensors", error))
 		return false;
 	if (file_exists(path))
@@ -218,7 +202,7 @@ static bool read_weights(struct folder* f, const char* folder, struct error* err
 
 /* ---- the opener --------------------------------------------------------------------------- */
 
-static bool fill(struct model* model, struct folder* f, const char* path, const struct model_options* options,
+static bool fill(struct model* model, struct opened* f, const char* path, const struct model_options* options,
                  struct error* error) {
 	if (!read_config(&f->config, path, error))
 		return false;
@@ -226,49 +210,18 @@ static bool fill(struct model* model, struct folder* f, const char* path, const 
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
 		if (!read_weights(f, path, error) ||
-		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error) ||
-		    !widen_tensors(&f->tensors, &f->config.fp8, &f->kept, error))
+		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error))
 			return false;
 		const struct tensor_names names = names_of(f->config.family, &f->tensors);
-		if (!bind_weights(model, &f->bound, &f->config, &names, &f->tensors, error) ||
-		    !tensor_table_all_used(&f->tensors, is_idle, error))
+		if (!bind_weights(model, f, &names, is_idle, error))
 			return false;
-		model->dtype = bind_main_type(&f->tensors);
-		model->parameters = bind_parameters(&f->tensors);
-		for (int i = 0; i < f->n_shards; i++)
-			model->weight_bytes += f->shard[i].size;
 	}
 	model->tokenizer = tokenizer_open_folder(path, f->config.shape.vocab, error);
-	if (!model->tokenizer || !model_read_templates(model, path, error))
-		return false;
-	if (f->config.n_end_tokens == 0 && !config_add_end(&f->config, tokenizer_eos(model->tokenizer), path,
-	                                                   "the tokenizer's end token", error))
-		return false;
-	memcpy(model->end_token, f->config.end_token, sizeof model->end_token);
-	model->n_end_tokens = f->config.n_end_tokens;
-	return true;
+	return model->tokenizer && model_read_templates(model, path, error) && opened_ends(model, f, path, error);
 }
 
 bool model_open_folder(struct model* model, const char* path, const struct model_options* options,
                        struct error* error) {
-	struct folder* f = calloc(1, sizeof *f);
-	if (!f)
-		return error_set(error, "out of memory");
-	model->owned = f;
-	return fill(model, f, path, options, error);
-}
-
-void model_close_folder(struct model* model) {
-	struct folder* f = model->owned;
-	if (!f)
-		return;
-	tensor_table_free(&f->tensors);
-	for (int i = 0; i < f->n_shards; i++)
-		mapping_close(&f->shard[i]);
-	free(f->shard);
-	bind_free(&f->bound);
-	kept_free(&f->kept);
-	config_free(&f->config);
-	free(f);
-	model->owned = NULL;
+	struct opened* f = opened_new(model, error);
+	return f && fill(model, f, path, options, error);
 }

@@ -6,22 +6,10 @@
 #include <string.h>
 
 #include "core/files/error_in.h"
-#include "core/files/gguf.h"
-#include "core/files/mapping.h"
 #include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 
-enum { LARGEST = 1 << 24, MAX_SPLITS = 1024, MOST_EXPERTS = 4096 };
-
-/* What the opener makes; model->owned. */
-struct gguf_model {
-	struct config config;
-	struct mapping* file; /* (n_files) */
-	int n_files;
-	struct gguf head; /* the metadata of the first file of the set */
-	struct tensor_table tensors;
-	struct bound bound;
-};
+enum { LARGEST = 1 << 24, MOST_EXPERTS = 4096 };
 
 static const char embedding_name[] = "token_embd.weight", output_name[] = "output.weight";
 
@@ -69,7 +57,7 @@ static void find_single_experts(struct tensor_names* names, const struct tensor_
 /* What is being read, so that keys can be given without their architecture prefix. */
 struct source {
 	const struct gguf* gguf;
-	struct gguf_model* owner;
+	struct opened* owner;
 	struct config* config;
 	char architecture[32];
 	struct error* error;
@@ -570,7 +558,7 @@ static bool overruled(const struct model* model, const char* piece) {
 
 /* Every token that ends a text: those the metadata names, and those known by their text, which many files
  * hold without naming them. */
-static bool read_ends(const struct source* s, const struct model* model) {
+static bool read_ends(const struct source* s, struct model* model) {
 	static const char* const keys[] = {"tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
 	                                   "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
 	                                   "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
@@ -588,10 +576,7 @@ static bool read_ends(const struct source* s, const struct model* model) {
 		                                                s->gguf->file, piece, s->error))
 			return false;
 	}
-	if (s->config->n_end_tokens == 0)
-		return config_add_end(s->config, tokenizer_eos(model->tokenizer), s->gguf->file,
-		                      "the tokenizer's end token", s->error);
-	return true;
+	return opened_ends(model, s->owner, s->gguf->file, s->error);
 }
 
 static bool open_tokenizer(const struct source* s, struct model* model) {
@@ -613,7 +598,7 @@ static bool open_tokenizer(const struct source* s, struct model* model) {
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-static bool add_file(struct gguf_model* f, struct gguf* g, const char* path, struct error* error) {
+static bool add_file(struct opened* f, struct gguf* g, const char* path, struct error* error) {
 	struct mapping* file = &f->file[f->n_files];
 	if (!mapping_open(file, path, error))
 		return false;
@@ -630,13 +615,13 @@ static const char* split_suffix(const char* path, int64_t no, int64_t count) {
 }
 
 /* Another file of the set: its place in it must be what its name says. */
-static bool add_split(struct gguf_model* f, const char* path, int64_t no, int64_t count, bool head,
+static bool add_split(struct opened* f, const char* path, int64_t no, int64_t count, bool head,
                       struct error* error) {
 	struct gguf other = {0};
 	int64_t its_no = -1, its_count = -1;
 	if (!add_file(f, &other, path, error) ||
-	    !gguf_int(&other, "split.no", 0, MAX_SPLITS - 1, &its_no, error) ||
-	    !gguf_int(&other, "split.count", 1, MAX_SPLITS, &its_count, error)) {
+	    !gguf_int(&other, "split.no", 0, MOST_FILES - 1, &its_no, error) ||
+	    !gguf_int(&other, "split.count", 1, MOST_FILES, &its_count, error)) {
 		gguf_free(&other);
 		return false;
 	}
@@ -653,10 +638,10 @@ static bool add_split(struct gguf_model* f, const char* path, int64_t no, int64_
 }
 
 /* The others of a split set, found by the name of the one that was given. */
-static bool add_others(struct gguf_model* f, const char* path, struct error* error) {
+static bool add_others(struct opened* f, const char* path, struct error* error) {
 	int64_t no = 0, count = 1, tensors = -1;
-	if (!gguf_int(&f->head, "split.no", 0, MAX_SPLITS - 1, &no, error) ||
-	    !gguf_int(&f->head, "split.count", 0, MAX_SPLITS, &count, error) ||
+	if (!gguf_int(&f->head, "split.no", 0, MOST_FILES - 1, &no, error) ||
+	    !gguf_int(&f->head, "split.count", 0, MOST_FILES, &count, error) ||
 	    !gguf_int(&f->head, "split.tensors.count", 0, INT32_MAX, &tensors, error))
 		return false;
 	if (count <= 1)
@@ -690,7 +675,7 @@ static bool ignored(const char* name) {
 /* ---- the opener --------------------------------------------------------------------------- */
 
 static bool fill_weights(const struct source* s, struct model* model) {
-	struct gguf_model* f = s->owner;
+	struct opened* f = s->owner;
 	struct model_shape* m = &s->config->shape;
 	const struct named_tensor* embedding = tensor_table_find(&f->tensors, embedding_name);
 	if (f->tensors.n == 0)
@@ -704,20 +689,15 @@ static bool fill_weights(const struct source* s, struct model* model) {
 	struct tensor_names names = names_of(s->config->family);
 	find_single_experts(&names, &f->tensors);
 	if (!config_check(s->config, s->gguf->file, s->error) ||
-	    !bind_weights(model, &f->bound, s->config, &names, &f->tensors, s->error) ||
-	    !tensor_table_all_used(&f->tensors, ignored, s->error))
+	    !bind_weights(model, f, &names, ignored, s->error))
 		return false;
-	model->dtype = bind_main_type(&f->tensors);
-	model->parameters = bind_parameters(&f->tensors);
-	for (int i = 0; i < f->n_files; i++) {
-		model->weight_bytes += f->file[i].size;
+	for (int i = 0; i < f->n_files; i++)
 		mapping_will_need(&f->file[i]);
-	}
 	return true;
 }
 
-static bool fill(struct model* model, struct gguf_model* f, const char* path,
-                 const struct model_options* options, struct error* error) {
+static bool fill(struct model* model, struct opened* f, const char* path, const struct model_options* options,
+                 struct error* error) {
 	struct source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
 	if (!add_file(f, &f->head, path, error) || !add_others(f, path, error) ||
 	    !tensor_table_seal(&f->tensors, error))
@@ -731,32 +711,11 @@ static bool fill(struct model* model, struct gguf_model* f, const char* path,
 	if (!open_tokenizer(&s, model))
 		return false;
 	model->weights.shape.vocab = f->config.shape.vocab;
-	memcpy(model->end_token, f->config.end_token, sizeof model->end_token);
-	model->n_end_tokens = f->config.n_end_tokens;
 	return true;
 }
 
 bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
                      struct error* error) {
-	struct gguf_model* f = calloc(1, sizeof *f);
-	if (!f)
-		return error_set(error, "out of memory");
-	model->owned = f;
-	f->file = calloc(MAX_SPLITS, sizeof *f->file);
-	return f->file ? fill(model, f, path, options, error) : error_set(error, "out of memory");
-}
-
-void model_close_gguf(struct model* model) {
-	struct gguf_model* f = model->owned;
-	if (!f)
-		return;
-	tensor_table_free(&f->tensors);
-	gguf_free(&f->head);
-	for (int i = 0; f->file && i < f->n_files; i++)
-		mapping_close(&f->file[i]);
-	free(f->file);
-	bind_free(&f->bound);
-	config_free(&f->config);
-	free(f);
-	model->owned = NULL;
+	struct opened* f = opened_new(model, error);
+	return f && fill(model, f, path, options, error);
 }

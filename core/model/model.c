@@ -146,35 +146,27 @@ static bool only_gguf(char path[PATH_SIZE]) {
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static bool open_file(struct model* model, const struct model_options* options, struct error* error) {
+	static const char pickle[] =
+	    "a PyTorch pickle, which is not read; convert its model once with transformers' save_pretrained, "
+	    "which writes safetensors";
+	static const struct {
+		size_t at, n;
+		const char *bytes, *what;
+	} known[] = {{0, 1, "\x80", pickle},
+	             {0, 4, "PK\3\4", pickle},
+	             {6, 3, "\0\0{", "a safetensors file alone; give the folder that has its config.json too"},
+	             {0, 4, "FUGG", "a GGUF file with its bytes in big-endian order, which is not read"}};
 	struct mapping file;
 	if (!mapping_open(&file, model->path, error))
 		return false;
-	const uint8_t* d = file.data;
-	const size_t size = file.size;
-	bool gguf = false, swapped = false, safetensors = false, pickle = false;
-	if (size >= 4) {
-		gguf = memcmp(d, "GGUF", 4) == 0;
-		swapped = memcmp(d, "FUGG", 4) == 0;
-		pickle = memcmp(d, "PK\3\4", 4) == 0 || (d[0] == 0x80 && d[1] <= 5);
-	}
-	safetensors = size >= 9 && d[6] == 0 && d[7] == 0 && d[8] == '{';
+	const char* what = "not a model: it begins neither as GGUF nor as a folder's config.json would";
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (file.size >= known[i].at + 4 && memcmp(file.data + known[i].at, known[i].bytes, known[i].n) == 0)
+			what = known[i].what;
+	const bool gguf = file.size >= 4 && memcmp(file.data, "GGUF", 4) == 0;
 	mapping_close(&file);
-	if (gguf)
-		return model_open_gguf(model, model->path, options, error);
-	if (swapped)
-		return error_set(error, "%s: a GGUF file with its bytes in big-endian order, which is not read",
-		                 model->path);
-	if (safetensors)
-		return error_set(error, "%s: a safetensors file alone; give the folder that has its config.json too",
-		                 model->path);
-	if (pickle)
-		return error_set(
-		    error,
-		    "%.200s: a PyTorch pickle, which is not read; convert its model once with transformers' "
-		    "save_pretrained, which writes safetensors",
-		    model->path);
-	return error_set(error, "%s: not a model: it begins neither as GGUF nor as a folder's config.json would",
-	                 model->path);
+	return gguf ? model_open_gguf(model, model->path, options, error)
+	            : error_set(error, "%.200s: %s", model->path, what);
 }
 
 static bool set_path(struct model* model, const char* path, struct error* error) {
@@ -212,7 +204,7 @@ static bool open_spec(struct model* model, const char* spec, const struct model_
 	} else if (!find_in_hub(found, spec, error))
 		return false;
 	const bool folder = is_folder(found) && !only_gguf(found);
-	model->close = folder ? model_close_folder : model_close_gguf;
+	model->close = model_close_files;
 	return set_path(model, found, error) && (folder ? model_open_folder(model, model->path, options, error)
 	                                                : open_file(model, options, error));
 }

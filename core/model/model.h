@@ -34,7 +34,6 @@ struct model {
 	double parameters;
 	struct mask planted[2];       /* synth: what was planted, per task half */
 	int n_planted;                /* 0 unless synth with plant= */
-	bool graded;                  /* synth with landscape=graded */
 	const char* family;           /* "llama", "qwen2", …; NULL for synth */
 	char warning[512];            /* what the files contradict themselves in, for the user; empty for most */
 	void* owned;                  /* the opener's mappings and arrays */
@@ -45,8 +44,6 @@ struct model_options {
 	bool vocabulary_only; /* `tokenize`: a GGUF without weights will do */
 	/* synth: weights are left for the backend to make (tensor.data NULL), for a GPU */
 	bool synth_on_device;
-	/* this process's share of the matrices' rows (kernels/exchange.h); ranks 0: all of them */
-	int rank, ranks;
 };
 
 /* NULL with the error set. Close with model_close. */
@@ -65,9 +62,8 @@ bool model_take_template(struct model*, const char* file_or_name, struct error*)
 bool model_open_folder(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_gguf(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_synth(struct model*, const char* text, const struct model_options*, struct error*);
-/* Frees model->owned of the opener. */
-void model_close_folder(struct model*);
-void model_close_gguf(struct model*);
+/* Frees model->owned of the openers. */
+void model_close_files(struct model*);
 void model_close_synth(struct model*);
 
 /* The templates of a folder (tokenizer_config.json, chat_template.jinja, additional_chat_templates/) and of a

@@ -133,20 +133,11 @@ static bool take_head(struct heads* h, struct part* part, int block, const char*
 	char name[64];
 	struct tensor t;
 	snprintf(name, sizeof name, "ppd.head.%d.weight", block);
-	const struct named_tensor* found = tensor_table_find(&part->table, name);
-	const int dim = h->shape->dim, vocab = h->shape->vocab;
-	if (!found)
+	const int dim = h->shape->dim;
+	if (!tensor_table_find(&part->table, name))
 		return true;
-	if (found->n_dims != 2 || found->dim[1] != dim || (found->dim[0] != dim && found->dim[0] != vocab))
-		return error_set(
-		    error,
-		    "%s: tensor %s has %d dimensions, the first two (%lld, %lld): expected (%d, %d), what "
-		    "the model's head reads, or (%d, %d), the logits",
-		    path, name, found->n_dims, (long long)found->dim[0], (long long)found->dim[1], dim, dim, vocab,
-		    dim);
-	if (!tensor_table_take(&part->table, name, found->dim[0], dim, &t, error))
+	if (!tensor_table_take(&part->table, name, dim, dim, &t, error))
 		return false;
-	h->rows[block] = (int)found->dim[0];
 	h->weight[block] = widened(&t);
 	h->bytes += (size_t)t.rows * (size_t)t.cols * sizeof(float);
 	return h->weight[block] || error_set(error, "out of memory for %s", path);
@@ -204,7 +195,7 @@ static void final_norm(const struct heads* h, const float* x) {
 void heads_apply(const struct heads* h, int blocks, const float* x, float* out) {
 	const int dim = h->shape->dim;
 	final_norm(h, x);
-	for (int i = 0; i < h->rows[blocks]; i++) {
+	for (int i = 0; i < dim; i++) {
 		const float* row = h->weight[blocks] + (size_t)i * (size_t)dim;
 		float sum = 0;
 		for (int j = 0; j < dim; j++)

@@ -2,9 +2,8 @@
  *
  *   an adapter    kangaroo.norm_in.weight (dim), kangaroo.attention.{q,k,v,o}.weight as the model's own, and
  *                 kangaroo.norm_out.weight (dim); metadata exit_block: blocks that run before it
- *   heads         ppd.head.B.weight for some numbers of blocks B, which a state after B blocks is multiplied
- *                 with under the model's final norm: (dim, dim) gives what the model's head then reads,
- *                 (vocab, dim) the logits
+ *   heads         ppd.head.B.weight (dim, dim) for some numbers of blocks B, which a state after B blocks is
+ *                 multiplied with under the model's final norm: the model's head reads that
  *   a probe       probe.weight (dim), probe.bias (1); metadata exit_block
  *
  * They are checked against the model when they are opened. */
@@ -27,8 +26,7 @@ struct adapter {
 /* Matrices as floats: they are small, and used a row at a time. */
 struct heads {
 	const struct model_shape* shape;
-	float* weight[MAX_BLOCKS + 1]; /* (rows, dim) by blocks run; NULL: none */
-	int rows[MAX_BLOCKS + 1];      /* dim or vocab; 0: none */
+	float* weight[MAX_BLOCKS + 1]; /* (dim, dim) by blocks run; NULL: none */
 	float *norm, *norm_bias;       /* (dim) the model's final norm; no bias: NULL */
 	float* normed;                 /* (dim) work space */
 	size_t bytes;
@@ -45,8 +43,8 @@ bool adapter_open(struct adapter*, const char* path, const struct model*, struct
 void adapter_close(struct adapter*);
 bool heads_open(struct heads*, const char* path, const struct model*, struct error*);
 void heads_close(struct heads*);
-/* out (rows[blocks]) = weight[blocks] · norm(x): the logits, or what the model's head reads in place of
- * norm(x). One caller at a time. */
+/* out (dim) = weight[blocks] · norm(x): what the model's head reads in place of norm(x). One caller at a
+ * time. */
 void heads_apply(const struct heads*, int blocks, const float* x, float* out);
 bool probe_open(struct probe_weights*, const char* path, const struct model*, struct error*);
 void probe_close(struct probe_weights*);

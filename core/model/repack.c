@@ -1,7 +1,26 @@
 #include "core/model/repack.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/files/grow.h"
+
+void* kept_new(struct kept* kept, size_t bytes) {
+	if (!grow_by_one(&kept->memory, kept->n, sizeof *kept->memory))
+		return NULL;
+	void* made = malloc(bytes ? bytes : 1);
+	if (made)
+		kept->memory[kept->n++] = made;
+	return made;
+}
+
+void kept_free(struct kept* kept) {
+	for (size_t i = 0; i < kept->n; i++)
+		free(kept->memory[i]);
+	free(kept->memory);
+	*kept = (struct kept){0};
+}
 
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix) {
 	snprintf(out, 256, "%.*s%s", (int)(strlen(name) - cut), name, suffix);
@@ -19,9 +38,33 @@ bool repack_add(struct tensor_table* table, const char* name, const struct named
 	       error_set(error, "%s: out of memory for tensor %.120s", tensor->file, name);
 }
 
+/* Norms of a few folders are doubles. */
+static bool narrow_doubles(struct tensor_table* table, struct kept* kept, struct error* error) {
+	for (size_t i = 0; i < table->n; i++) {
+		struct named_tensor* t = &table->item[i];
+		if (strcmp(t->type_name, "F64") != 0)
+			continue;
+		const size_t n = t->bytes / sizeof(double);
+		float* out = kept_new(kept, n * sizeof *out);
+		if (!out)
+			return error_set(error, "%s: out of memory for tensor %.120s in F32", t->file, t->name);
+		for (size_t k = 0; k < n; k++) {
+			double x;
+			memcpy(&x, t->data + k * sizeof x, sizeof x);
+			out[k] = (float)x;
+		}
+		t->type = DTYPE_F32;
+		t->supported = true;
+		t->data = (const uint8_t*)out;
+		t->bytes = n * sizeof *out;
+	}
+	return true;
+}
+
 bool repack_tensors(struct tensor_table* table, const struct packing* packing, struct kept* kept,
                     struct error* error) {
 	return (packing->method == PACKING_NONE || repack_groups(table, packing, kept, error)) &&
 	       (!packing->experts_inverted || repack_experts(table, kept, error)) &&
-	       tensor_table_seal(table, error);
+	       tensor_table_seal(table, error) && repack_fp8(table, &packing->fp8, kept, error) &&
+	       narrow_doubles(table, kept, error);
 }

@@ -12,8 +12,7 @@
  * - each sub-layer that is not planted adds the same variance to a coordinate of the residual stream,
  *   LAYER_VARIANCE all together beside the embedding's 36. Half of them gone turns the stream by an
  *   angle at which about half of the choices within a cluster change; one gone changes a tenth;
- * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred;
- * - with landscape=graded each adds a variance of its own and neighbours interact: synth_landscape.c.
+ * - a planted one adds epsilon times as much: all of them gone change one choice in fifty to a hundred.
  * The two constants were chosen on shapes of 22 to 40 blocks and 256 to 1024 dimensions; the numbers
  * that follow from them depend little on the shape. tests/core/test_synth.c asserts them. */
 #include "core/model/synth.h"
@@ -26,12 +25,9 @@
 
 #include "core/model/model.h"
 #include "core/text/tokenizer.h"
-#include "kernels/exchange.h"
 #include "kernels/synth_value.h"
 
 static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
-/* How much more than the noise the head hears which cluster comes next, where the layers add more. */
-static const double GRADED_SURE = 20;
 /* Mean square of attention's output where the values' is 1 (the sum of squared weights at that score
  * deviation), and of silu(g)·u for standard normal g, u. */
 static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
@@ -81,10 +77,9 @@ struct mask synth_planted(const struct synth_spec* s, int half) {
 
 struct recipe {
 	const struct synth_spec* spec;
-	const struct mask* planted;              /* (tasks) */
-	const struct synth_landscape* landscape; /* of a graded model */
-	double sub_layer; /* standard deviation that a sub-layer adds to a coordinate, where that is the same */
-	uint64_t next;    /* number of the next tensor */
+	const struct mask* planted; /* (tasks) */
+	double sub_layer;           /* standard deviation that a sub-layer adds to a coordinate */
+	uint64_t next;              /* number of the next tensor */
 };
 
 static struct tensor constant(int64_t cols) {
@@ -108,26 +103,11 @@ static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double
 	                                 .own = 1}};
 }
 
-/* The matrix at the end of a graded sub-layer, whose inputs have the given mean square. */
-static struct tensor graded_closing(struct recipe* r, int64_t rows, int64_t cols, double square,
-                                    int sub_layer) {
-	const struct synth_landscape* l = r->landscape;
-	const int common = l->common[sub_layer], own = l->own[sub_layer];
-	const double parts = sqrt((double)(common * common + own * own));
-	struct tensor t = normal(r, rows, cols, sqrt(l->variance[sub_layer] / ((double)cols * square)) / parts);
-	t.synth.shared = synth_mix(r->spec->seed ^ 0x70616972u) + (uint64_t)l->first[sub_layer];
-	t.synth.common = common;
-	t.synth.own = own;
-	return t;
-}
-
 /* The matrix at the end of a sub-layer, whose inputs have the given mean square: its outputs get the
  * standard deviation `sub_layer`, or what epsilon leaves of it. With two halves a row sees half of the
  * inputs. */
 static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, double square, int sub_layer) {
 	const struct synth_spec* s = r->spec;
-	if (r->landscape)
-		return graded_closing(r, rows, cols, square, sub_layer);
 	const double inputs = (double)cols / s->tasks;
 	struct tensor t = normal(r, rows, cols, r->sub_layer / sqrt(inputs * square));
 	const float second = t.synth.scale;
@@ -136,22 +116,6 @@ static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, doubl
 	t.synth.scale_second =
 	    mask_has(&r->planted[s->tasks - 1], sub_layer) ? second * (float)s->epsilon : second;
 	return t;
-}
-
-/* All of a group compute what its first does. */
-static void share_inputs(struct block_weights* block, const struct synth_landscape* l, int layers) {
-	for (int s = 0; s < 2 * layers; s++) {
-		struct block_weights* const b = &block[s / 2];
-		const struct block_weights* const from = &block[l->first[s] / 2];
-		if (s % 2 == 0) {
-			b->wq.synth.seed = from->wq.synth.seed;
-			b->wk.synth.seed = from->wk.synth.seed;
-			b->wv.synth.seed = from->wv.synth.seed;
-		} else {
-			b->w_gate.synth.seed = from->w_gate.synth.seed;
-			b->w_up.synth.seed = from->w_up.synth.seed;
-		}
-	}
 }
 
 /* Embedding or head: common·u + own·z, in units of `deviation`. */
@@ -204,12 +168,7 @@ static void fill_table(struct weight_table* w, const struct synth_owned* owned, 
                        const struct mask* planted) {
 	enum { FINE = 4096 };
 	const int adding = 2 * s->layers - planted_count(s);
-	struct synth_landscape landscape;
 	struct recipe r = {.spec = s, .planted = planted, .sub_layer = sqrt(LAYER_VARIANCE / adding)};
-	if (s->graded) {
-		synth_landscape(&landscape, s->layers, s->seed);
-		r.landscape = &landscape;
-	}
 	w->shape = (struct model_shape){
 	    .n_blocks = s->layers,
 	    .dim = s->dim,
@@ -235,25 +194,22 @@ static void fill_table(struct weight_table* w, const struct synth_owned* owned, 
 	    .expert_ffn = s->expert_ffn,
 	    .experts_normalised = s->experts > 0,
 	};
-	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z); graded 6(0.92 u + 0.38 z) = 6/13 (12 u + 5 z) */
-	w->embedding =
-	    s->graded ? tokens(&r, SYNTH_EMBEDDING, 12, 5, 6.0 / 13) : tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
+	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
+	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
 	/* 60 sqrt(tasks)/d u + 6/sqrt(d) z = 6/sqrt(d) (10 sqrt(tasks/d) u + z), in steps of 1/FINE */
-	const double sure = (s->graded ? GRADED_SURE : 10) * sqrt((double)s->tasks / s->dim);
+	const double sure = 10 * sqrt((double)s->tasks / s->dim);
 	w->output = tokens(&r, SYNTH_HEAD, (int)lround(sure * FINE), FINE, 6 / sqrt(s->dim) / FINE);
 	w->output_norm = constant(s->dim);
 	for (int b = 0; b < s->layers; b++)
 		fill_block(&owned->block[b], owned->expert + (size_t)b * (size_t)s->experts, &r, b);
-	if (s->graded)
-		share_inputs(owned->block, &landscape, s->layers);
 	w->block = owned->block;
 }
 
 /* ---- in memory ---------------------------------------------------------------------------- */
 
-enum { TENSORS_A_BLOCK = 10, OTHER_TENSORS = 3 };
+enum { OTHER_TENSORS = 3 };
 
-/* Every tensor of the table; list (OTHER_TENSORS + (TENSORS_A_BLOCK + 3 · experts) · n_blocks). Returns how
+/* Every tensor of the table; list (OTHER_TENSORS + (BLOCK_PARTS + 3 · experts) · n_blocks). Returns how
  * many. */
 static int list_tensors(struct tensor** list, struct weight_table* w, const struct synth_owned* owned) {
 	int n = 0;
@@ -262,12 +218,9 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
 	list[n++] = &w->output_norm;
 	for (int i = 0; i < w->shape.n_blocks; i++) {
 		struct block_weights* b = &owned->block[i];
-		struct tensor* const all[TENSORS_A_BLOCK] = {
-		    &b->attention_norm, &b->wq,     &b->wk,   &b->wv,     &b->wo,
-		    &b->mlp_norm,       &b->w_gate, &b->w_up, &b->w_down, &b->router};
-		for (int k = 0; k < TENSORS_A_BLOCK; k++)
-			if (tensor_present(all[k]))
-				list[n++] = all[k];
+		for (int part = 0; part < BLOCK_PARTS; part++)
+			if (tensor_present(block_tensor(b, part)))
+				list[n++] = (struct tensor*)(uintptr_t)block_tensor(b, part);
 		struct expert* expert = owned->expert + (size_t)i * (size_t)w->shape.n_experts;
 		for (int e = 0; e < w->shape.n_experts; e++) {
 			list[n++] = &expert[e].w_gate;
@@ -284,8 +237,7 @@ static size_t stored_bytes(const struct tensor* t) {
 	return ((size_t)t->rows * dtype_row_bytes(t->type, t->cols) + 63) / 64 * 64;
 }
 
-/* alone: not one of several processes, whose shares are smaller than huge pages. */
-static bool map_memory(struct synth_owned* owned, bool alone, const char* text, struct error* error) {
+static bool map_memory(struct synth_owned* owned, const char* text, struct error* error) {
 	const double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 	if ((double)owned->bytes > here)
 		return error_set(error, "synth:%.200s: its weights take %.1f GiB, this machine's memory is %.1f GiB",
@@ -294,42 +246,22 @@ static bool map_memory(struct synth_owned* owned, bool alone, const char* text, 
 	if (data == MAP_FAILED)
 		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
 		                 (double)owned->bytes / 0x1p30);
-	if (alone)
-		madvise(data, owned->bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	madvise(data, owned->bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
 	owned->data = data;
 	return true;
 }
 
-/* Where one of several processes needs a share of the matrices' rows, only that is made; any may need any
- * token's embedding. */
-static struct synth_job fill_job(const struct tensor* t, void* out, bool whole,
-                                 const struct model_options* o) {
-	struct synth_job job = {.tensor = t, .out = out, .end = t->rows};
-	if (o->ranks > 1 && t->rows > 1 && !whole) {
-		job.begin = share_first(t->rows, o->rank, o->ranks);
-		job.end = share_first(t->rows, o->rank + 1, o->ranks);
-	}
-	return job;
-}
-
-static bool make_weights(struct synth_owned* owned, struct tensor** list, int n,
-                         const struct tensor* embedding, const struct model_options* options,
-                         const char* text, struct error* error) {
-	struct synth_job* job = calloc((size_t)n, sizeof *job);
-	if (!job)
-		return error_set(error, "synth: no memory to plan the weights");
-	bool made = map_memory(owned, options->ranks <= 1, text, error);
+static bool make_weights(struct synth_owned* owned, struct tensor* const* list, int n, const char* text,
+                         struct error* error) {
 	size_t at = 0;
-	for (int i = 0; made && i < n; i++) {
-		job[i] = fill_job(list[i], (uint8_t*)owned->data + at, list[i] == embedding, options);
+	if (!map_memory(owned, text, error))
+		return false;
+	for (int i = 0; i < n; i++) {
+		list[i]->data = (uint8_t*)owned->data + at;
 		at += stored_bytes(list[i]);
 	}
-	made = made && synth_fill(job, n, error);
-	for (int i = 0; made && i < n; i++)
-		list[i]->data = job[i].out;
-	if (made)
-		mprotect(owned->data, owned->bytes, PROT_READ);
-	free(job);
+	const bool made = synth_fill(list, n, error);
+	mprotect(owned->data, owned->bytes, PROT_READ);
 	return made;
 }
 
@@ -343,7 +275,6 @@ static bool fill_model(struct model* model, struct synth_owned* owned, struct te
 	for (int half = 0; half < s->tasks; half++)
 		model->planted[half] = synth_planted(s, half);
 	fill_table(&model->weights, owned, s, model->planted);
-	model->graded = s->graded;
 	model->dtype = s->dtype;
 	const int n = list_tensors(list, &model->weights, owned);
 	for (int i = 0; i < n; i++) {
@@ -356,8 +287,7 @@ static bool fill_model(struct model* model, struct synth_owned* owned, struct te
 		return error_set(error, "synth: no memory for a tokenizer");
 	/* No GPU runs experts, so theirs are made here whatever the wish. */
 	const bool elsewhere = options->synth_on_device && s->experts == 0;
-	return elsewhere || options->vocabulary_only ||
-	       make_weights(owned, list, n, &model->weights.embedding, options, text, error);
+	return elsewhere || options->vocabulary_only || make_weights(owned, list, n, text, error);
 }
 
 bool model_open_synth(struct model* model, const char* text, const struct model_options* options,
@@ -372,7 +302,7 @@ bool model_open_synth(struct model* model, const char* text, const struct model_
 		owned->block = calloc(blocks, sizeof *owned->block);
 		owned->expert = calloc(blocks * experts + 1, sizeof *owned->expert);
 	}
-	struct tensor** list = calloc(OTHER_TENSORS + (TENSORS_A_BLOCK + 3 * experts) * blocks, sizeof *list);
+	struct tensor** list = calloc(OTHER_TENSORS + (BLOCK_PARTS + 3 * experts) * blocks, sizeof *list);
 	const bool good = owned && owned->block && owned->expert && list
 	                      ? fill_model(model, owned, list, &spec, text, options, error)
 	                      : error_set(error, "synth: no memory for the table of weights");

@@ -16,7 +16,6 @@ struct synth_spec {
 	double plant;   /* share of the 2(L-2) inner sub-layers made nearly redundant, 0 = none */
 	double epsilon; /* what is left of their output */
 	int tasks;      /* 1 or 2 */
-	bool graded;    /* landscape=graded: see synth_landscape.c; then nothing is planted */
 };
 
 /* Reads the text behind "synth:". False with the error set; the message names the key. */
@@ -25,27 +24,11 @@ bool synth_spec_parse(struct synth_spec*, const char* text, struct error*);
 /* The planted set of a half: blocks drawn by the seed, as many attention as MLP (±1). */
 struct mask synth_planted(const struct synth_spec*, int half);
 
-/* What graded sub-layers add, and which interact: a function of depth and seed alone. */
-struct synth_landscape {
-	double variance[2 * MAX_BLOCKS]; /* that it adds to a coordinate of the residual stream */
-	/* The sub-layer whose inputs' weights it shares: the first of its group, or itself. The matrix at its end
-	 * is common·u + own·z in proportion, u a draw shared by the group, z its own. */
-	int first[2 * MAX_BLOCKS], common[2 * MAX_BLOCKS], own[2 * MAX_BLOCKS];
-};
-/* layers >= 5 */
-void synth_landscape(struct synth_landscape*, int layers, uint64_t seed);
-
-/* True when elements can be stored in this type; the list of those that can is in the error. */
-bool synth_can_encode(enum dtype, struct error*);
-/* Stores n elements (a whole number of blocks). */
+/* Stores n elements (a whole number of blocks) in one of the types that a spec may ask for. */
 void synth_encode(enum dtype, void* out, const float* x, int64_t n);
 
-struct synth_job { /* rows [begin, end) of a tensor to be made, the whole of which lies at `out` */
-	const struct tensor* tensor;
-	void* out;
-	int64_t begin, end;
-};
-/* Makes every job's elements, on all cores. False with the error set. */
-bool synth_fill(const struct synth_job*, int n, struct error*);
+/* Makes every tensor's elements, on all cores, in the memory that its data points to. False with the error
+ * set. */
+bool synth_fill(struct tensor* const* list, int n, struct error*);
 
 #endif

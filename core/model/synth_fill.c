@@ -7,22 +7,16 @@
 
 #include "core/model/synth.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/synth_block.h"
 #include "kernels/synth_value.h"
 
 enum { PIECE_ELEMENTS = 1 << 19, STRIP = 1024 };
 
 /* ---- draws -------------------------------------------------------------------------------- */
 
-/* n elements of a row from a column on, each of them one draw. */
-typedef void draw_function(float* out, const struct synth_row* row, uint32_t first, int n);
-
 SYNTH_INLINE void draw_strip(float* out, const struct synth_row* row, uint32_t first, int n) {
 	for (int i = 0; i < n; i++)
 		out[i] = (float)synth_draw(row->own, first + (uint32_t)i) * row->scale;
-}
-
-static void draw_plain(float* out, const struct synth_row* row, uint32_t first, int n) {
-	draw_strip(out, row, first, n);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -30,17 +24,43 @@ __attribute__((target("avx2"))) static void draw_avx2(float* out, const struct s
                                                       int n) {
 	draw_strip(out, row, first, n);
 }
-
-static draw_function* choose_draw(void) { return __builtin_cpu_supports("avx2") ? draw_avx2 : draw_plain; }
-#else
-static draw_function* choose_draw(void) { return draw_plain; }
 #endif
+
+/* n elements of a row from a column on, each of them one draw. */
+static void draw(float* out, const struct synth_row* row, uint32_t first, int n) {
+#if defined(__x86_64__) && defined(__GNUC__)
+	if (__builtin_cpu_supports("avx2")) {
+		draw_avx2(out, row, first, n);
+		return;
+	}
+#endif
+	draw_strip(out, row, first, n);
+}
+
+/* ---- elements as they are stored ------------------------------------------------------------ */
+
+void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
+	const int block = dtype_block(type);
+	const size_t bytes = dtype_block_bytes(type);
+	uint16_t* half = out;
+	if (type == DTYPE_F32)
+		memcpy(out, x, (size_t)n * sizeof *x);
+	else if (type == DTYPE_F16)
+		for (int64_t i = 0; i < n; i++)
+			half[i] = synth_f16(x[i]);
+	else if (type == DTYPE_BF16)
+		for (int64_t i = 0; i < n; i++)
+			half[i] = synth_bf16(x[i]);
+	else
+		for (int64_t i = 0; i < n; i += block, out = (uint8_t*)out + bytes)
+			synth_block(type, out, x + i);
+}
 
 /* ---- one piece ---------------------------------------------------------------------------- */
 
 /* A strip is a whole number of blocks: cols is one. */
-static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_t* out, draw_function* draw) {
-	const bool plain = t->synth.kind == SYNTH_NORMAL && t->synth.common == 0;
+static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_t* out) {
+	const bool plain = t->synth.kind == SYNTH_NORMAL;
 	float strip[STRIP];
 	for (int64_t c = 0; c < t->cols; c += STRIP) {
 		const int n = t->cols - c < STRIP ? (int)(t->cols - c) : STRIP;
@@ -54,21 +74,20 @@ static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_
 	}
 }
 
-static void fill_rows(const struct synth_job* job, int64_t begin, int64_t end, draw_function* draw) {
-	const struct tensor* t = job->tensor;
+static void fill_rows(const struct tensor* t, int64_t begin, int64_t end) {
+	uint8_t* const out = (uint8_t*)(uintptr_t)t->data;
 	for (int64_t r = begin; r < end; r++) {
 		const struct synth_row row = synth_row_of(&t->synth, r, t->rows, t->cols);
-		fill_row(t, &row, (uint8_t*)job->out + (size_t)r * dtype_row_bytes(t->type, t->cols), draw);
+		fill_row(t, &row, out + (size_t)r * dtype_row_bytes(t->type, t->cols));
 	}
 }
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
 struct work {
-	const struct synth_job* job;
-	const int64_t* first_piece; /* (n + 1) of each job, ascending */
+	struct tensor* const* tensor;
+	const int64_t* first_piece; /* (n + 1) of each tensor, ascending */
 	int n;
-	draw_function* draw;
 };
 
 static int64_t piece_rows(const struct tensor* t) {
@@ -78,25 +97,25 @@ static int64_t piece_rows(const struct tensor* t) {
 
 static void fill_piece(void* user, int piece, int thread) {
 	const struct work* work = user;
-	int low = 0, high = work->n; /* the last job that begins no later */
+	int low = 0, high = work->n; /* the last tensor that begins no later */
 	(void)thread;
 	while (high - low > 1) {
 		const int middle = low + (high - low) / 2;
 		*(work->first_piece[middle] <= piece ? &low : &high) = middle;
 	}
-	const struct synth_job* job = &work->job[low];
-	const int64_t rows = piece_rows(job->tensor);
-	const int64_t begin = job->begin + (piece - work->first_piece[low]) * rows, end = begin + rows;
-	fill_rows(job, begin, end < job->end ? end : job->end, work->draw);
+	const struct tensor* t = work->tensor[low];
+	const int64_t rows = piece_rows(t);
+	const int64_t begin = (piece - work->first_piece[low]) * rows, end = begin + rows;
+	fill_rows(t, begin, end < t->rows ? end : t->rows);
 }
 
-bool synth_fill(const struct synth_job* job, int n, struct error* error) {
+bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
 	struct pool* pool = pool_open(0);
-	const struct work work = {.job = job, .first_piece = first, .n = n, .draw = choose_draw()};
+	const struct work work = {.tensor = list, .first_piece = first, .n = n};
 	for (int j = 0; first && j < n; j++) {
-		const int64_t rows = piece_rows(job[j].tensor);
-		first[j + 1] = first[j] + (job[j].end - job[j].begin + rows - 1) / rows;
+		const int64_t rows = piece_rows(list[j]);
+		first[j + 1] = first[j] + (list[j]->rows + rows - 1) / rows;
 	}
 	const bool good = first && pool && first[n] <= INT_MAX;
 	if (good)

@@ -19,22 +19,8 @@ static const struct {
      "layers=40,dim=5120,heads=40,kv-heads=40,head-dim=128,ffn=13824,vocab=32000,context=4096,theta=1e4"},
     {"llama-2-70b",
      "layers=80,dim=8192,heads=64,kv-heads=8,head-dim=128,ffn=28672,vocab=32000,context=4096,theta=1e4"},
-    {"codellama-34b",
-     "layers=48,dim=8192,heads=64,kv-heads=8,head-dim=128,ffn=22016,vocab=32000,context=16384,theta=1e6"},
     {"llama-3-8b",
      "layers=32,dim=4096,heads=32,kv-heads=8,head-dim=128,ffn=14336,vocab=128256,context=8192,theta=5e5"},
-    {"llama-3-70b",
-     "layers=80,dim=8192,heads=64,kv-heads=8,head-dim=128,ffn=28672,vocab=128256,context=8192,theta=5e5"},
-    {"llama-3.2-1b",
-     "layers=16,dim=2048,heads=32,kv-heads=8,head-dim=64,ffn=8192,vocab=128256,context=131072,theta=5e5"},
-    {"llama-3.2-3b",
-     "layers=28,dim=3072,heads=24,kv-heads=8,head-dim=128,ffn=8192,vocab=128256,context=131072,theta=5e5"},
-    {"mistral-7b",
-     "layers=32,dim=4096,heads=32,kv-heads=8,head-dim=128,ffn=14336,vocab=32000,context=32768,theta=1e6"},
-    {"qwen2.5-0.5b",
-     "layers=24,dim=896,heads=14,kv-heads=2,head-dim=64,ffn=4864,vocab=151936,context=32768,theta=1e6"},
-    {"qwen2-7b",
-     "layers=28,dim=3584,heads=28,kv-heads=4,head-dim=128,ffn=18944,vocab=152064,context=32768,theta=1e6"},
     {"mixtral-8x7b", "layers=32,dim=4096,heads=32,kv-heads=8,head-dim=128,ffn=14336,vocab=32000,context="
                      "32768,theta=1e6,experts=8,experts-used=2,expert-ffn=14336"},
     {"qwen3-30b-a3b", "layers=48,dim=2048,heads=32,kv-heads=4,head-dim=128,ffn=6144,vocab=151936,context="
@@ -93,20 +79,16 @@ static bool take_seed(uint64_t* out, const char* value, struct error* error) {
 }
 
 static bool take_dtype(enum dtype* out, const char* value, struct error* error) {
-	struct error supported;
+	static const enum dtype known[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
+	                                   DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q6_K};
 	enum dtype type;
-	if (!dtype_parse(value, &type))
-		type = DTYPE_COUNT;
-	if (!synth_can_encode(type, &supported))
-		return error_set(error, "synth: dtype=%.40s, expected one of %.200s", value, supported.message);
-	*out = type;
-	return true;
-}
-
-static bool take_landscape(bool* graded, const char* value, struct error* error) {
-	*graded = strcmp(value, "graded") == 0;
-	return *graded || strcmp(value, "flat") == 0 ||
-	       error_set(error, "synth: landscape=%.40s, expected graded or flat", value);
+	for (size_t i = 0; dtype_parse(value, &type) && i < sizeof known / sizeof *known; i++)
+		if (type == known[i]) {
+			*out = type;
+			return true;
+		}
+	return error_set(
+	    error, "synth: dtype=%.40s, expected one of f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k", value);
 }
 
 static bool take(struct synth_spec* s, const char* key, const char* value, struct error* error) {
@@ -137,15 +119,13 @@ static bool take(struct synth_spec* s, const char* key, const char* value, struc
 		return take_number(&s->epsilon, key, value, 0, 1, error);
 	if (strcmp(key, "theta") == 0)
 		return take_number(&s->theta, key, value, 1, 1e9, error);
-	if (strcmp(key, "landscape") == 0)
-		return take_landscape(&s->graded, value, error);
 	if (strcmp(key, "seed") == 0)
 		return take_seed(&s->seed, value, error);
 	if (strcmp(key, "dtype") == 0)
 		return take_dtype(&s->dtype, value, error);
 	return error_set(error,
 	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
-	                 "context, theta, dtype, seed, plant, epsilon, tasks, landscape, experts, experts-used, "
+	                 "context, theta, dtype, seed, plant, epsilon, tasks, experts, experts-used, "
 	                 "expert-ffn",
 	                 key);
 }
@@ -223,14 +203,6 @@ static bool check(struct synth_spec* s, struct error* error) {
 		return error_set(error, "synth: head-dim=%d (dim/heads), expected at most 1024", s->head_dim);
 	if (s->plant > 0 && s->layers < 3)
 		return error_set(error, "synth: layers=%d, expected at least 3 with plant=", s->layers);
-	if (s->graded && s->plant > 0)
-		return error_set(error, "synth: plant=%g, expected none with landscape=graded", s->plant);
-	if (s->graded && s->tasks > 1)
-		return error_set(error, "synth: tasks=%d, expected 1 with landscape=graded", s->tasks);
-	if (s->graded && s->experts > 0)
-		return error_set(error, "synth: experts=%d, expected none with landscape=graded", s->experts);
-	if (s->graded && s->layers < 5)
-		return error_set(error, "synth: layers=%d, expected at least 5 with landscape=graded", s->layers);
 	return check_halves(s, error) && check_blocks(s, "dim", s->dim, error) &&
 	       check_blocks(s, "heads x head-dim", s->heads * s->head_dim, error) &&
 	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error);

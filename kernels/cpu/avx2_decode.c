@@ -6,7 +6,7 @@
 #if defined(__AVX2__)
 #include <immintrin.h>
 
-#include "kernels/dtype_codebooks.h"
+#include "kernels/dtype_decoded.h"
 
 static float half_at(const uint8_t* p) { return _cvtsh_ss(load_u16(p)); }
 

@@ -1,4 +1,4 @@
-/* Rounding to q4_k, q4_0 and q8_0, and to a coarse head, with AVX2. */
+/* low_round and low_weave, and rounding to a coarse head, with AVX2. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX2__)
@@ -7,10 +7,7 @@
 #include "kernels/low_round_blocks.h"
 
 void avx2_round(enum dtype type, void* out, const float* x, int64_t cols) {
-	if (type == DTYPE_Q4_1 || type == DTYPE_Q3_K)
-		low_round(type, out, x, cols);
-	else
-		round_blocks(type, out, x, cols);
+	round_blocks(type, out, x, cols);
 }
 
 void avx2_weave(enum dtype type, void* out, const float* x, int64_t stride) {

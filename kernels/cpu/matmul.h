@@ -108,7 +108,7 @@ matmul_function neon_quantized_matmul, dotprod_quantized_matmul, i8mm_quantized_
 
 /* dtype_to_float, the same bits, faster for the decoded types, F16, BF16 and Q8_0. */
 void avx2_decode(enum dtype, const void* row, float* x, int64_t cols);
-/* low_round and low_weave, the same bytes, faster for Q4_K, Q4_0 and Q8_0. */
+/* low_round and low_weave, the same bytes, faster. */
 void avx2_round(enum dtype, void* out, const float* x, int64_t cols);
 void avx2_weave(enum dtype, void* out, const float* x, int64_t stride);
 void avx512_weave(enum dtype, void* out, const float* x, int64_t stride);

@@ -32,15 +32,6 @@ void low_state_close(struct cuda_backend* b) {
 	b->low = NULL;
 }
 
-static bool check_types(const struct low_table* table, struct error* error) {
-	for (int i = 0; i < table->n_items; i++)
-		if (!kept_as_stored(table->item[i].copy->type))
-			return error_set(error,
-			                 "the CUDA backend runs copies of 4 or 8 bits; this one has weights of type %s",
-			                 dtype_name(table->item[i].copy->type));
-	return true;
-}
-
 /* Where a pass with the copy finds a matrix: in a place of its own, or, where it has no copy, as stored.
  * Items come in the order of the blocks' matrices. */
 static bool take_place(struct cuda_backend* b, int* item, const struct tensor* copy, struct own_rows own,
@@ -131,7 +122,7 @@ bool cuda_use_low(struct backend* backend, const struct low_table* table, struct
 	bool done = true;
 	if (b->low)
 		return error_set(error, "the CUDA backend runs one low-bit copy, and has one");
-	if (!check_types(table, error) || !is_there(b, error))
+	if (!is_there(b, error))
 		return false;
 	each_device(b, [&](struct cuda_backend* p) { done = done && open_low(p, table, error); });
 	b->group->with_low = true;

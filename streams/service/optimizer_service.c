@@ -251,11 +251,10 @@ static bool propose(struct asked* a) {
 	return true;
 }
 
-static void take_report(struct remote* r, const struct mask* mask, int matches, int rows, double distance,
-                        int64_t window) {
+static void take_report(struct remote* r, const struct mask* mask, int matches, int rows, int64_t window) {
 	for (int i = 0; i < r->n_given; i++)
 		if (window == r->window && mask_equal(&r->given[i].mask, mask)) {
-			search_observe(r->search, &r->given[i], matches, rows, distance);
+			search_observe(r->search, &r->given[i], matches, rows);
 			memmove(r->given + i, r->given + i + 1, (size_t)(--r->n_given - i) * sizeof *r->given);
 			return;
 		}
@@ -267,12 +266,11 @@ static bool observe(struct asked* a) {
 	struct remote* r = a->of;
 	struct api_error* e = a->error;
 	struct mask mask;
-	double matches = -1, rows = -1, distance = NAN, window = (double)r->window;
-	if (!api_only(a->body, "attention mlp matches rows distance window", e) ||
+	double matches = -1, rows = -1, window = (double)r->window;
+	if (!api_only(a->body, "attention mlp matches rows window distance", e) ||
 	    !api_mask(a->body, r->blocks, false, &mask, e) ||
 	    !api_number(a->body, "rows", 1, r->size, true, &rows, e) ||
 	    !api_number(a->body, "matches", 0, fmax(rows, 0), true, &matches, e) ||
-	    !api_number(a->body, "distance", 0, 2, false, &distance, e) ||
 	    !api_number(a->body, "window", 0, 0x1p53, true, &window, e))
 		return false;
 	if (rows < 0 || matches < 0)
@@ -280,7 +278,7 @@ static bool observe(struct asked* a) {
 		                  rows < 0 ? "rows" : "matches");
 	if (r->window == 0)
 		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
-	take_report(r, &mask, (int)matches, (int)rows, distance, (int64_t)window);
+	take_report(r, &mask, (int)matches, (int)rows, (int64_t)window);
 	text_json(&a->out, "{'state': '%s', 'steps': %d, 'best': ", search_state_name(search_state(r->search)),
 	          search_steps(r->search));
 	put_best(&a->out, r);

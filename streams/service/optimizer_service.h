@@ -13,8 +13,8 @@
  *   POST …/ID/propose {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention",
  *     "mlp", "needed", "window", "size"}, or {"done": true, "state"} when the search has ended. It can do
  *     without a body.
- *   POST …/ID/observe {"attention", "mlp", "matches", "rows", "window"?, "distance"?: mean over the rows of
- *     1 - cosine between the two models' last hidden states} -> {"state", "steps", "best": {…}}
+ *   POST …/ID/observe {"attention", "mlp", "matches", "rows", "window"?} -> {"state", "steps",
+ *     "best": {…}}. A "distance", which clients used to tell, is heeded no more.
  *   GET …/ID, …/ID/best -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"}
  *   DELETE …/ID */
 #ifndef SWIFTLET_STREAMS_SERVICE_OPTIMIZER_SERVICE_H

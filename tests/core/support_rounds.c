@@ -9,7 +9,6 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/prediction.h"
 
 void rounds_open(struct rounds* r, const char* names, int context, int vocab, double slope, double c) {
 	struct prices prices = {.cascade = false};

@@ -10,7 +10,6 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/prediction.h"
 #include "core/draft/retrieval.h"
 #include "tests/core/support_rounds.h"
 

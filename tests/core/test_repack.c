@@ -86,15 +86,16 @@ static void gptq_values(void** state) {
 	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
 	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
 	ADD(&m, "a.g_idx", "I32", order, 32);
-	check_values(repacked(&m, (struct packing){PACKING_GPTQ, 0, false, false}, "a.weight", DTYPE_Q4_GROUP),
-	             zero);
+	check_values(
+	    repacked(&m, (struct packing){.method = PACKING_GPTQ, .group = 0}, "a.weight", DTYPE_Q4_GROUP), zero);
 	assert_true(tensor_table_find(&m.table, "a.g_idx")->used);
 	drop(&m);
 	/* zeros less one: 15 stands for 0 */
 	ADD(&m, "a.qweight", "I32", words, 4, 8);
 	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
 	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
-	check_values(repacked(&m, (struct packing){PACKING_GPTQ, 32, true, false}, "a.weight", DTYPE_Q4_GROUP),
+	check_values(repacked(&m, (struct packing){.method = PACKING_GPTQ, .group = 32, .zeros_less_one = true},
+	                      "a.weight", DTYPE_Q4_GROUP),
 	             more);
 	drop(&m);
 }
@@ -113,8 +114,9 @@ static void awq_values(void** state) {
 	ADD(&m, "a.qweight", "I32", words, 32, 1);
 	ADD(&m, "a.qzeros", "I32", zeros, 1, 1);
 	ADD(&m, "a.scales", "F32", one_scale, 1, 8);
-	check_values(repacked(&m, (struct packing){PACKING_AWQ, 128, false, false}, "a.weight", DTYPE_Q4_GROUP),
-	             zero);
+	check_values(
+	    repacked(&m, (struct packing){.method = PACKING_AWQ, .group = 128}, "a.weight", DTYPE_Q4_GROUP),
+	    zero);
 	drop(&m);
 }
 
@@ -135,7 +137,7 @@ static void reordered_inputs(void** state) {
 	ADD(&m, "a.scales", "F32", scales, 2, 8);
 	ADD(&m, "a.g_idx", "I32", order, 32);
 	const struct named_tensor* t =
-	    repacked(&m, (struct packing){PACKING_GPTQ, 16, false, false}, "a.weight", DTYPE_F32);
+	    repacked(&m, (struct packing){.method = PACKING_GPTQ, .group = 16}, "a.weight", DTYPE_F32);
 	const float* x = (const float*)(const void*)t->data;
 	for (int n = 0; n < 8; n++)
 		for (int k = 0; k < 32; k++)
@@ -147,7 +149,7 @@ static void broken_groups(void** state) {
 	(void)state;
 	static const uint32_t words[4][8] = {{0}}, zeros[1] = {0}, order[32] = {3};
 	static const float bad[8] = {1, 1, 1, INFINITY, 1, 1, 1, 1};
-	const struct packing gptq = {PACKING_GPTQ, 0, false, false};
+	const struct packing gptq = {.method = PACKING_GPTQ, .group = 0};
 	struct made m = {0};
 	ADD(&m, "a.qweight", "F32", words, 4, 8);
 	refused(&m, gptq, "tensor a.qweight is not a matrix of I32");

@@ -8,7 +8,7 @@ import unittest
 from service import Server, wait_for
 from support import DEMO, EndToEnd, main, run
 
-GRADED = "synth:layers=8,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f32,landscape=graded"
+MODEL = "synth:layers=8,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f32,plant=0.45"
 
 
 def influence_rows(store):
@@ -68,7 +68,7 @@ class Learn(EndToEnd):
 
     def test_the_first_mask_comes_with_the_prompt(self):
         prompt = " ".join("word%d" % i for i in range(40))
-        fixed = ["-m", GRADED, "--max-steps", 0, "--skip-ratio", 0.45, "--no-store", "-p", prompt, "--draft", "always"]
+        fixed = ["-m", MODEL, "--max-steps", 0, "--skip-ratio", 0.45, "--no-store", "-p", prompt, "--draft", "always"]
         first = self.json(*fixed, "-n", 8)
         start = {block for block in range(1, 7, 2)}
         self.assertEqual(first["optimize_steps"], 0)

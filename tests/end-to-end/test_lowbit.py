@@ -18,14 +18,13 @@ class LowBit(EndToEnd):
             for options in [[], ["--temp", "0.8"]]:
                 plain, message = self.generate("--method", "vanilla", *options, model=model)
                 self.assertNotIn("copy for drafting", message)
-                for more in [["--draft-bits", "4"], ["--draft-bits", "3", "--draft", "always"], ["--draft-bits", "8"]]:
+                for more in [["--draft-bits", "4"], ["--draft-bits", "8", "--draft", "always"], ["--draft-bits", "8"]]:
                     tokens, message = self.generate(*options, *more, model=model)
                     self.assertEqual(tokens, plain)
                     self.assertIn("copy for drafting", message)
                     self.assertIn("MiB", message)
-        # builtin has no rows of whole super-blocks: 3 bits become 4
-        for bits, model, kind in [("3", MODEL, "q3_k"), ("4", MODEL, "q4_k"), ("8", MODEL, "q8_0"),
-                                  ("3", "builtin", "q4_0"), ("4", "builtin", "q4_0"), ("8", "builtin", "q8_0")]:
+        # builtin has no rows of whole super-blocks
+        for bits, model, kind in [("4", MODEL, "q4_k"), ("8", MODEL, "q8_0"), ("4", "builtin", "q4_0"), ("8", "builtin", "q8_0")]:
             _, message = self.generate("--draft-bits", bits, model=model)
             self.assertIn("copy for drafting: " + kind, message)
             self.assertIn("made in", message)
@@ -40,7 +39,7 @@ class LowBit(EndToEnd):
     def test_refusals(self):
         message = self.status(1, run("run", MODEL, "-p", PROMPT, "--draft-bits", "4", "--draft-memory", "100K"))
         self.assertIn("more than the 0.1 MiB allowed", message)
-        for options, word in [(["--draft-bits", "5"], "auto off 3 4 8"), (["--draft-memory", "lots"], "800M")]:
+        for options, word in [(["--draft-bits", "5"], "auto off 4 8"), (["--draft-memory", "lots"], "800M")]:
             self.assertIn(word, self.status(2, run("run", MODEL, "-p", PROMPT, *options)))
 
     def test_bench(self):

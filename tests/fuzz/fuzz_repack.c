@@ -4,7 +4,6 @@
 
 #include "core/files/safetensors.h"
 #include "core/model/repack.h"
-#include "core/model/widen.h"
 
 static volatile unsigned sum;
 
@@ -26,11 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	                                         : data[0] >> 4 & 1 ? 32
 	                                                            : 0,
 	                                .zeros_less_one = data[0] >> 5 & 1,
-	                                .experts_inverted = data[0] >> 6 & 1};
-	const struct fp8_blocks blocks = {data[0] >> 7 ? 2 : 0, data[0] >> 7 ? 32 : 0};
+	                                .experts_inverted = data[0] >> 6 & 1,
+	                                .fp8 = {data[0] >> 7 ? 2 : 0, data[0] >> 7 ? 32 : 0}};
 	const bool good = safetensors_read(&table, data + 1, size - 1, "fuzz", &error) &&
-	                  tensor_table_seal(&table, &error) && repack_tensors(&table, &packing, &kept, &error) &&
-	                  widen_tensors(&table, &blocks, &kept, &error);
+	                  tensor_table_seal(&table, &error) && repack_tensors(&table, &packing, &kept, &error);
 	if (good)
 		read_all(&table);
 	else if (!error.message[0])

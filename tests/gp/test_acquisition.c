@@ -82,9 +82,6 @@ static void sizes_and_repeats(void** state) {
 				const struct gp_search search = {.size = size,
 				                                 .acquisition = kind & 2 ? GP_EI : GP_UCB,
 				                                 .kappa = 2.5,
-				                                 .starts = 2,
-				                                 .evaluations = 5,
-				                                 .rounds = 3,
 				                                 .seed = (uint64_t)i};
 				uint64_t bits[8] = {0};
 				const enum gp_result result = gp_propose(g, &search, bits);
@@ -116,8 +113,7 @@ static void near_the_best(void** state) {
 			best = fmax(best, value);
 			worst = fmin(worst, value);
 		}
-		const struct gp_search search = {
-		    .size = 7, .kappa = 2.5, .starts = 3, .evaluations = 20, .rounds = 3, .seed = 1};
+		const struct gp_search search = {.size = 7, .kappa = 2.5, .seed = 1};
 		uint64_t proposed = 0;
 		assert_int_equal(gp_propose(g, &search, &proposed), GP_OK);
 		const double reached = (ucb(g, &proposed) - worst) / (best - worst);
@@ -133,7 +129,7 @@ static void nothing_left(void** state) {
 	static const uint64_t all[] = {3, 5, 9, 6, 10, 12};
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(gp_add(g, &all[i], 0.5, 1e-3, 1), GP_OK);
-	const struct gp_search search = {.size = 2, .kappa = 1, .starts = 2, .evaluations = 5, .rounds = 3};
+	const struct gp_search search = {.size = 2, .kappa = 1};
 	uint64_t bits = 0;
 	assert_int_equal(gp_propose(g, &search, &bits), GP_NONE_LEFT);
 	gp_close(g);

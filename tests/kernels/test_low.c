@@ -65,9 +65,10 @@ static void rounding_is_no_worse_than_plain(void** state) {
 		bool symmetric;
 		double each, all;
 	} cases[] = {
-	    {DTYPE_Q4_1, 32, 16, false, 1.02, 0.89}, {DTYPE_Q4_K, 32, 16, false, 2.0, 0.915},
-	    {DTYPE_Q3_K, 16, 8, true, 3.0, 0.97},    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
+	    {DTYPE_Q4_1, 32, 16, false, 1.02, 0.89},
+	    {DTYPE_Q4_K, 32, 16, false, 2.0, 0.915},
 	    {DTYPE_Q4_0, 32, 16, true, 2.0, 0.97},
+	    {DTYPE_Q8_0, 32, 255, true, 1.05, 1.005},
 	};
 	struct random r = {11};
 	float x[COLS], y[COLS];
@@ -100,7 +101,7 @@ static void rounding_is_no_worse_than_plain(void** state) {
 /* Whatever the weights are, the copy holds numbers: what drafts compute is then at worst wrong. */
 static void scales_are_finite(void** state) {
 	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
+	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
 	static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, 1e-40f, 0, 1};
 	struct random r = {5};
 	float x[COLS], y[COLS];
@@ -137,7 +138,7 @@ static void fill_oddly(float* x, int turn, struct random* r) {
 /* With AVX2 and without, odd numbers and all; rows of any length. */
 static void bytes_are_the_same_on_any_processor(void** state) {
 	(void)state;
-	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q3_K, DTYPE_Q8_0};
+	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
 	struct random r = {17};
 	float x[COLS];
 	unsigned char block[COLS * 2], fast[COLS * 2];
@@ -220,9 +221,10 @@ static void types_follow_the_columns(void** state) {
 		int dim, ffn, bits;
 		enum dtype in, down, out;
 	} cases[] = {
-	    {256, 512, 4, DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q4_0}, {256, 512, 3, DTYPE_Q3_K, DTYPE_Q3_K, DTYPE_Q4_0},
-	    {256, 512, 8, DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0}, {96, 320, 4, DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q4_0},
-	    {96, 320, 3, DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q4_0},  {96, 200, 4, DTYPE_Q4_0, DTYPE_F16, DTYPE_Q4_0},
+	    {256, 512, 4, DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q4_0},
+	    {256, 512, 8, DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0},
+	    {96, 320, 4, DTYPE_Q4_0, DTYPE_Q4_0, DTYPE_Q4_0},
+	    {96, 200, 4, DTYPE_Q4_0, DTYPE_F16, DTYPE_Q4_0},
 	};
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		struct random_model* m = model_of(DTYPE_F16, cases[c].dim, cases[c].ffn, 0);
@@ -270,8 +272,8 @@ static void small_weights_are_left(void** state) {
 		bool head; /* its copy has 8 bits */
 	} cases[] = {
 	    {DTYPE_Q8_0, 4, 6, false}, {DTYPE_Q8_0, 8, 0, false}, {DTYPE_Q6_K, 4, 6, false},
-	    {DTYPE_Q5_K, 4, 0, false}, {DTYPE_Q4_K, 4, 0, false}, {DTYPE_Q4_K, 3, 0, false},
-	    {DTYPE_Q5_K, 3, 6, false}, {DTYPE_F32, 8, 6, true},   {DTYPE_F16, 4, 6, true},
+	    {DTYPE_Q5_K, 4, 0, false}, {DTYPE_Q4_K, 4, 0, false}, {DTYPE_F32, 8, 6, true},
+	    {DTYPE_F16, 4, 6, true},
 	};
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		const struct model_shape shape = random_shape(3, 256, 8, 2, 32, 512, VOCAB);
@@ -542,13 +544,13 @@ static void a_low_pass_is_the_copys_full_pass(void** state) {
 		here->close(here);
 		compare(m, 4, isa[i], 0x3f, true, NULL);
 		compare(m, 4, isa[i], 0x3f, true, &skip); /* left out wins over low */
-		compare(m, 3, isa[i], 0x15, false, NULL);
+		compare(m, 4, isa[i], 0x15, false, NULL);
 		compare(m, 8, isa[i], 0x2a, true, NULL);
 		compare(m, 4, isa[i], 0, true, NULL);
 		compare(odd, 4, isa[i], 0x39, true, NULL); /* w_down has no copy */
 		compare(experts, 4, isa[i], 0x15, true, NULL);
 		compare(experts, 4, isa[i], 0x3f, true, NULL);
-		compare(experts, 3, isa[i], 0x2e, false, &skip);
+		compare(experts, 4, isa[i], 0x2e, false, &skip);
 	}
 	random_model_free(m);
 	random_model_free(experts);

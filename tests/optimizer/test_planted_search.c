@@ -8,7 +8,6 @@
  * default 24 blocks and one seed; SWIFTLET_FULL=1 runs 24, 32 and 40 blocks and five seeds each. */
 #include "tests/generated_text.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "core/model/model.h"
@@ -26,35 +25,34 @@ enum {
 	STEPS = 1000
 };
 
-/* What a search is told: hits and distances of the final states; hits; or it proposes blindly. */
+/* What a search is told: influence, and hits; hits; or it proposes blindly. */
 enum way { USUAL, HITS, BLIND };
 
 /* What the search scores on, and what its result is judged on. */
 struct texts {
 	struct text seen[TEXTS], unseen;
-	float *full, *draft; /* (WINDOW, dim) final states of the window at hand, and under a mask */
-	const float* gain;   /* (dim) of the final norm */
-	int dim;
+	double influence[2 * MAX_BLOCKS];
 };
 
-/* The mean over rows of one minus the cosine between the states, as the head sees them. */
-static double distance(const struct texts* t, int rows) {
-	double sum = 0;
-	for (int i = 0; i < rows; i++) {
-		double xx = 0, yy = 0, xy = 0;
-		for (int j = 0; j < t->dim; j++) {
-			const double x = (double)t->gain[j] * t->full[i * t->dim + j];
-			const double y = (double)t->gain[j] * t->draft[i * t->dim + j];
-			xx += x * x;
-			yy += y * y;
-			xy += x * y;
-		}
-		sum += 1 - fmin(1, xy / sqrt(xx * yy));
-	}
-	return sum / rows;
+/* The mean over a window's rows. */
+static void measure_influence(struct texts* t, struct backend* backend) {
+	const int sub_layers = 2 * backend->weights->shape.n_blocks;
+	const uint8_t want[WINDOW] = {WANT_NOTHING};
+	struct result out[WINDOW];
+	struct error error;
+	float* of = malloc((size_t)(sub_layers * WINDOW) * sizeof *of);
+	const struct segment segment = {.cache = t->seen[0].cache, .base = PROMPT, .n = WINDOW};
+	struct pass pass = pass_over(&segment, t->seen[0].token + PROMPT, NULL, sub_layers, want, out);
+	pass.influence = of;
+	if (!of || !backend->run(backend, &pass, &error))
+		fail();
+	backend->discard(t->seen[0].cache);
+	for (int i = 0; i < sub_layers * WINDOW; i++)
+		t->influence[i / WINDOW] += (double)of[i] / WINDOW;
+	free(of);
 }
 
-static struct search* open_search(int blocks, uint64_t seed, enum way way) {
+static struct search* open_search(const struct texts* texts, int blocks, uint64_t seed, enum way way) {
 	struct error error;
 	const struct search_options options = {.blocks = blocks,
 	                                       .skip_ratio = 0.45,
@@ -71,6 +69,8 @@ static struct search* open_search(int blocks, uint64_t seed, enum way way) {
 	struct search* search = search_open(&options, &error);
 	if (!search)
 		fail_msg("%s", error.message);
+	if (way == USUAL)
+		search_set_influence(search, texts->influence, WINDOW);
 	return search;
 }
 
@@ -82,30 +82,27 @@ static int start_of(int w) {
 }
 
 /* Scores a proposal as the session does: given up after its first rows when it can no longer win. */
-static void score(struct search* search, const struct proposal* p, struct texts* texts, int w, enum way way) {
+static void score(struct search* search, const struct proposal* p, const struct texts* texts, int w) {
 	const struct text* text = &texts->seen[w % TEXTS];
-	float* draft = texts->draft;
 	int rows = p->needed > 0 ? FIRST_ROWS : WINDOW;
-	int matches = text_matches_states(text, &p->mask, start_of(w), rows, draft);
+	int matches = text_matches(text, &p->mask, start_of(w), rows);
 	if (rows < WINDOW && matches + WINDOW - rows > p->needed) {
 		rows = WINDOW;
-		matches = text_matches_states(text, &p->mask, start_of(w), rows, draft);
+		matches = text_matches(text, &p->mask, start_of(w), rows);
 	}
-	search_observe(search, p, matches, rows, way == USUAL ? distance(texts, rows) : NAN);
+	search_observe(search, p, matches, rows);
 }
 
 static struct mask run_search(struct texts* texts, int blocks, uint64_t seed, enum way way) {
-	struct search* search = open_search(blocks, seed, way);
+	struct search* search = open_search(texts, blocks, seed, way);
 	struct proposal proposal;
 	for (int n = 0;; n++) {
 		const int w = n / PER_WINDOW;
-		if (n % PER_WINDOW == 0) {
+		if (n % PER_WINDOW == 0)
 			search_window(search, w + 1, WINDOW);
-			text_matches_states(&texts->seen[w % TEXTS], NULL, start_of(w), WINDOW, texts->full);
-		}
 		if (!search_propose(search, &proposal))
 			break;
-		score(search, &proposal, texts, w, way);
+		score(search, &proposal, texts, w);
 	}
 	assert_int_equal(search_steps(search), STEPS);
 	const struct mask best = search_best(search, NULL);
@@ -124,19 +121,13 @@ static void open_texts(struct texts* t, struct backend* backend, int vocab, uint
 	for (int i = 0; i < TEXTS; i++)
 		t->seen[i] = write_text(backend, vocab, seed * 1000 + (uint64_t)i, TEXT);
 	t->unseen = write_text(backend, vocab, seed * 1000 + TEXTS, UNSEEN);
-	t->dim = backend->weights->shape.dim;
-	t->gain = backend->weights->output_norm.data; /* an F32 model's */
-	t->full = malloc((size_t)(WINDOW * t->dim) * sizeof *t->full);
-	t->draft = malloc((size_t)(WINDOW * t->dim) * sizeof *t->draft);
-	assert_true(t->gain && t->full && t->draft);
+	measure_influence(t, backend);
 }
 
 static void close_texts(struct texts* t) {
 	for (int i = 0; i < TEXTS; i++)
 		text_free(&t->seen[i]);
 	text_free(&t->unseen);
-	free(t->full);
-	free(t->draft);
 }
 
 static double judge(const struct texts* t, const struct mask* mask) {
@@ -172,12 +163,11 @@ static void check(int blocks, uint64_t seed) {
 	struct model* model = model_open(spec, NULL, &error);
 	if (!model)
 		fail_msg("%s", error.message);
-	const struct backend_options options = {
-	    .isa = "auto", .threads = 1, .max_caches = TEXTS + 1, .context = PROMPT + UNSEEN};
+	const struct backend_options options = {.isa = "auto", .threads = 1, .context = PROMPT + UNSEEN};
 	struct backend* backend = cpu_open(&model->weights, &options, &error);
 	if (!backend)
 		fail_msg("%s", error.message);
-	struct texts texts;
+	struct texts texts = {.influence = {0}};
 	open_texts(&texts, backend, model->weights.shape.vocab, seed);
 	const struct mask start = search_start_mask(blocks);
 	const double uniform = judge(&texts, &start);

@@ -51,12 +51,12 @@ static int run(struct search* s, const struct planted* p, int per) {
 			return scored;
 		int rows;
 		const int matches = planted_score(p, &proposal.mask, window, WINDOW, proposal.needed, &rows);
-		search_observe(s, &proposal, matches, rows, NAN);
+		search_observe(s, &proposal, matches, rows);
 	}
 }
 
 static void observe_all(struct search* s, const struct proposal* p, int matches) {
-	search_observe(s, p, matches, WINDOW, NAN);
+	search_observe(s, p, matches, WINDOW);
 }
 
 static void start_mask(void** state) {
@@ -192,7 +192,7 @@ static void repeats_nothing(void** state) {
 		}
 		int rows;
 		const int matches = planted_score(&p, &proposal.mask, window, WINDOW, proposal.needed, &rows);
-		search_observe(s, &proposal, matches, rows, NAN);
+		search_observe(s, &proposal, matches, rows);
 	}
 	assert_int_equal(steps, 600);
 	assert_int_equal(search_state(s), SEARCH_EXHAUSTED);
@@ -306,7 +306,7 @@ static void tight_budgets_still_search(void** state) {
 	for (int64_t window = 1; window <= 100; window++) {
 		search_window(s, window, 16);
 		assert_true(search_propose(s, &proposal));
-		search_observe(s, &proposal, 8, 16, NAN);
+		search_observe(s, &proposal, 8, 16);
 	}
 	assert_true(search_steps(s) >= 30);
 	search_close(s);
@@ -321,13 +321,13 @@ static void growing_windows(void** state) {
 	for (int size = 8; size <= 256; size *= 2) {
 		search_window(s, 1, size);
 		for (int i = 0; i < 6 && search_propose(s, &proposal); i++)
-			search_observe(s, &proposal, proposal.step ? size / 2 : size, size, NAN);
+			search_observe(s, &proposal, proposal.step ? size / 2 : size, size);
 	}
 	assert_int_equal(search_state(s), SEARCH_RUNNING);
 	search_close(s);
 }
 
-static void suggestions_and_adoption(void** state) {
+static void adoption(void** state) {
 	(void)state;
 	const struct search_options o = options(24, 2);
 	struct search* s = open_search(&o);
@@ -337,11 +337,10 @@ static void suggestions_and_adoption(void** state) {
 	search_window(s, 1, WINDOW);
 	search_propose(s, &proposal);
 	observe_all(s, &proposal, 20);
-	for (int i = 0; i < 12; i++)
-		search_suggest(s, &p.mask); /* waits once */
+	search_adopt(s, &p.mask);
 	struct mask wrong = p.mask;
 	mask_set(&wrong, 1, true); /* the first block's: refused */
-	search_suggest(s, &wrong);
+	search_adopt(s, &wrong);
 	assert_true(search_propose(s, &proposal));
 	assert_int_equal(proposal.kind, PROPOSAL_START);
 	assert_true(mask_equal(&proposal.mask, &p.mask));
@@ -380,14 +379,14 @@ static void odd_observations(void** state) {
 	assert_true(isnan(search_expected(s))); /* nothing was taken */
 	search_observe_mask(s, &none, 8, 8, INT64_MAX);
 	struct proposal proposal = {.kind = PROPOSAL_BAYES, .mask = p.mask};
-	search_observe(s, &proposal, 4, 8, NAN); /* before any window */
+	search_observe(s, &proposal, 4, 8); /* before any window */
 	search_window(s, 1, 0);
 	search_window(s, 1, -5);
 	search_window(s, -1, 32);
 	assert_false(search_propose(s, &proposal));
 	search_window(s, 1, 32);
 	assert_true(search_propose(s, &proposal));
-	search_observe(s, &proposal, 40, 33, NAN);
+	search_observe(s, &proposal, 40, 33);
 	assert_true(search_propose(s, &proposal));
 	assert_int_equal(proposal.kind, PROPOSAL_START);
 	/* More than is remembered: the oldest go, the incumbent stays. */
@@ -707,7 +706,7 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 		const double damage = damage_of(&r, &p.mask);
 		for (int b = 0; b < 48; b++)
 			assert_false(mask_has(&p.mask, b) && mask_stores(&p.mask, b));
-		search_observe(s, &p, matches_of(damage), WINDOW, damage);
+		search_observe(s, &p, matches_of(damage), WINDOW);
 	}
 	best = search_best(s, NULL);
 	assert_true(mask_count(&best) <= 4);
@@ -837,7 +836,7 @@ static void published_steps(void** state) {
 		assert_int_equal(proposal.step, step + 1);
 		assert_int_equal(proposal.needed, 0);
 		assert_true(mask_equal(&proposal.mask, &mask));
-		search_observe(s, &proposal, matches, WINDOW, 0.5); /* a distance is not heeded */
+		search_observe(s, &proposal, matches, WINDOW);
 		ours = search_best(s, NULL);
 		assert_true(mask_equal(&ours, &best));
 		assert_true(search_chosen_by(s) == most);
@@ -884,7 +883,7 @@ int main(void) {
 	    cmocka_unit_test(windows_rescore),
 	    cmocka_unit_test(tight_budgets_still_search),
 	    cmocka_unit_test(growing_windows),
-	    cmocka_unit_test(suggestions_and_adoption),
+	    cmocka_unit_test(adoption),
 	    cmocka_unit_test(odd_observations),
 	    cmocka_unit_test(repeats_with_its_seed),
 	    cmocka_unit_test(speedup_objective),

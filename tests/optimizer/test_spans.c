@@ -177,7 +177,7 @@ static void spans_are_scored_first(void** state) {
 			assert_false(mask_equal(&p.mask, &scored[i]));
 		scored[n] = p.mask;
 		p.log_probability = n == RIGHT ? -0.5 : -0.6;
-		search_observe(s, &p, WINDOW / 2, WINDOW, NAN);
+		search_observe(s, &p, WINDOW / 2, WINDOW);
 	}
 	const struct mask best = search_best(s, NULL);
 	assert_true(mask_equal(&best, &scored[RIGHT]));
@@ -203,7 +203,7 @@ static void the_cost_is_saved(void** state) {
 			search_window(s, n / 10 + 1, WINDOW);
 		assert_true(search_propose(s, &p));
 		const double share = saved(&costs, &p.mask);
-		search_observe(s, &p, (int)(WINDOW * fmax(0, 1 - share)) - gp_below(&random, 4), WINDOW, NAN);
+		search_observe(s, &p, (int)(WINDOW * fmax(0, 1 - share)) - gp_below(&random, 4), WINDOW);
 		const struct mask best = search_best(s, NULL);
 		assert_true(saved(&costs, &best) >= 0.2 - 1e-9);
 	}
@@ -323,7 +323,7 @@ static void removal_nears_greedy(void** state) {
 				assert_true(search_propose(s, &p));
 				const double truth = log_probability(loss, &p.mask);
 				p.log_probability = truth - 0.02 * (n / 10 % 3);
-				search_observe(s, &p, (int)(ROWS_SCORED * exp(truth)), ROWS_SCORED, NAN);
+				search_observe(s, &p, (int)(ROWS_SCORED * exp(truth)), ROWS_SCORED);
 			}
 			twice[turn] = search_best(s, NULL);
 			if (turn == 0) {

@@ -58,7 +58,7 @@ static struct mask wrong_swap(const struct mask* planted, int blocks, int kind, 
 
 static struct backend* open_backend(const struct model* model, int context) {
 	struct error error;
-	const struct backend_options options = {.isa = "auto", .max_caches = 1, .context = context};
+	const struct backend_options options = {.isa = "auto", .context = context};
 	struct backend* backend = cpu_open(&model->weights, &options, &error);
 	if (!backend)
 		fail_msg("%s", error.message);
@@ -120,167 +120,6 @@ static void test_properties(void** state) {
 	check_properties("synth:tinyllama-1.1b,dtype=f16,plant=0.45", 6, 4);
 }
 
-/* Influence of the rows of a window, averaged, by sub-layer. */
-static void measure_influence(const struct text* t, double* influence) {
-	enum { ROWS = 64 };
-	const int sub_layers = 2 * t->backend->weights->shape.n_blocks;
-	float* measured = calloc((size_t)sub_layers * ROWS, sizeof *measured);
-	const struct segment segment = {.cache = t->cache, .base = t->n_prompt, .n = ROWS};
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = ROWS,
-	                          .n_segments = 1,
-	                          .segment = &segment,
-	                          .token = t->token + t->n_prompt,
-	                          .last = sub_layers,
-	                          .tap = -1,
-	                          .influence = measured};
-	struct error error;
-	assert_true(t->backend->run(t->backend, &pass, &error));
-	t->backend->discard(t->cache);
-	for (int s = 0; s < sub_layers; s++) {
-		influence[s] = 0;
-		for (int i = 0; i < ROWS; i++)
-			influence[s] += (double)measured[s * ROWS + i] / ROWS;
-	}
-	free(measured);
-}
-
-/* How far the mask moves the states that a window's rows end with, squared. */
-static double moved(const struct text* t, const struct mask* mask) {
-	enum { ROWS = 64 };
-	const size_t n = (size_t)ROWS * (size_t)t->backend->weights->shape.dim;
-	float* states = calloc(2 * n, sizeof *states);
-	double sum = 0;
-	text_matches_states(t, NULL, 100, ROWS, states);
-	text_matches_states(t, mask, 100, ROWS, states + n);
-	for (size_t i = 0; i < n; i++)
-		sum += ((double)states[i] - (double)states[n + i]) * ((double)states[i] - (double)states[n + i]);
-	free(states);
-	return sum;
-}
-
-/* Both of two neighbours skipped, over the sum of one and the other, averaged over those of a group that go
- * on in one direction (0) and over those of which one takes back (1). */
-static void measure_pairs(const struct text* t, const struct synth_landscape* l, double ratio[2]) {
-	int pairs[2] = {0};
-	ratio[0] = ratio[1] = 0;
-	for (int s = 4; s < 2 * t->backend->weights->shape.n_blocks - 2; s++) {
-		if (l->first[s] != l->first[s - 2])
-			continue;
-		struct mask one = {.word = {0}}, other = {.word = {0}};
-		mask_set(&one, s, true);
-		mask_set(&other, s - 2, true);
-		const double apart = moved(t, &one) + moved(t, &other);
-		const bool back = (l->common[s] < 0) != (l->common[s - 2] < 0);
-		mask_set(&one, s - 2, true);
-		ratio[back] += moved(t, &one) / apart;
-		pairs[back]++;
-	}
-	for (int k = 0; k < 2; k++)
-		ratio[k] /= pairs[k];
-}
-
-/* Matchness with a share of the inner sub-layers skipped, the least influential. */
-static double least_influential(const struct text* t, const double* influence, double ratio, int windows) {
-	const int inner = 2 * (t->backend->weights->shape.n_blocks - 2);
-	struct mask m = {.word = {0}};
-	while (mask_count(&m) < (int)(ratio * inner)) {
-		int least = -1;
-		for (int s = 2; s < inner + 2; s++)
-			if (!mask_has(&m, s) && (least < 0 || influence[s] < influence[least]))
-				least = s;
-		mask_set(&m, least, true);
-	}
-	return text_matchness(t, &m, windows);
-}
-
-/* Least and most matchness with one inner sub-layer skipped, and the thirds' means. */
-static void skip_singly(const struct text* t, int windows, double range[2], double third[3]) {
-	const int inner = t->backend->weights->shape.n_blocks - 2;
-	int n[3] = {0};
-	range[0] = 1;
-	range[1] = third[0] = third[1] = third[2] = 0;
-	for (int s = 2; s < 2 * inner + 2; s++) {
-		struct mask one = {.word = {0}};
-		mask_set(&one, s, true);
-		const double m = text_matchness(t, &one, windows);
-		const int at = 3 * (s / 2 - 1) / inner;
-		range[0] = fmin(range[0], m);
-		range[1] = fmax(range[1], m);
-		third[at] += m;
-		n[at]++;
-	}
-	for (int k = 0; k < 3; k++)
-		third[k] /= n[k];
-}
-
-/* Masks of a share of the inner sub-layers drawn at random. */
-static double random_masks(const struct text* t, double ratio, int windows, int masks) {
-	const int inner = 2 * (t->backend->weights->shape.n_blocks - 2);
-	double sum = 0;
-	for (int k = 0; k < masks; k++) {
-		struct mask m = {.word = {0}};
-		for (uint64_t i = 0; mask_count(&m) < (int)(ratio * inner); i++)
-			mask_set(&m, 2 + (int)(synth_mix(synth_mix((uint64_t)k) + i) % (uint64_t)inner), true);
-		sum += text_matchness(t, &m, windows) / masks;
-	}
-	return sum;
-}
-
-static void check_graded(const char* shape, uint64_t seed, int windows) {
-	char spec[200];
-	snprintf(spec, sizeof spec, "synth:%s,landscape=graded,seed=%d", shape, (int)seed);
-	struct model* model = open_model(spec);
-	struct backend* backend = open_backend(model, PROMPT + N);
-	const int blocks = model->weights.shape.n_blocks;
-	static struct synth_landscape l;
-	double top, influence[2 * MAX_BLOCKS], part[3] = {0}, single[2], third[3], pair[2];
-	bool periodic;
-	struct text t = write_text(backend, &periodic, &top);
-	synth_landscape(&l, blocks, seed);
-	measure_influence(&t, influence);
-	for (int s = 2; s < 2 * blocks - 2; s++)
-		part[3 * (s / 2 - 1) / (blocks - 2)] += influence[s];
-	skip_singly(&t, windows, single, third);
-	measure_pairs(&t, &l, pair);
-	const double uniform = random_masks(&t, 0.45, windows, 6), most = random_masks(&t, 0.9, windows, 6);
-	double by_influence[4];
-	static const double ratio[4] = {0.2, 0.45, 0.7, 0.9};
-	for (int i = 0; i < 4; i++)
-		by_influence[i] = least_influential(&t, influence, ratio[i], windows);
-	printf("%s: least influential 0.2 %.3f, 0.45 %.3f, 0.7 %.3f, 0.9 %.3f, random 0.45 %.3f, 0.9 %.3f, "
-	       "singles %.3f to %.3f, by thirds %.3f %.3f %.3f, influence %.3f %.3f %.3f, "
-	       "pairs %.2f and %.2f, median top-1 %.3f%s\n",
-	       spec, by_influence[0], by_influence[1], by_influence[2], by_influence[3], uniform, most, single[0],
-	       single[1], third[0], third[1], third[2], part[0], part[1], part[2], pair[0], pair[1], top,
-	       periodic ? ", periodic" : "");
-	assert_false(periodic);
-	assert_true(top >= 0.75);
-	assert_true(uniform >= 0.3 && uniform <= 0.6);
-	assert_true(by_influence[1] >= uniform + 0.1 && by_influence[1] <= 0.85);
-	assert_true(by_influence[3] <= 0.4 && most <= 0.3);
-	assert_true(single[0] < 0.9 && single[1] >= 0.9 && single[1] < 1);
-	assert_true(third[0] < third[1]);
-	assert_true(part[0] > part[1] && part[2] > part[1]);
-	assert_true(pair[0] > 1.15 && pair[1] < 0.85);
-	text_free(&t);
-	backend->close(backend);
-	model_close(model);
-}
-
-static void test_graded(void** state) {
-	(void)state;
-	const char* full = getenv("SWIFTLET_FULL");
-	check_graded("layers=24,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32", 1, 30);
-	if (!full || strcmp(full, "1") != 0)
-		return;
-	check_graded("layers=32,dim=64,heads=2,ffn=176,vocab=1024,dtype=f32", 2, 30);
-	check_graded("layers=40,dim=128,heads=4,ffn=352,vocab=512,dtype=f16", 3, 30);
-	check_graded(SMALL ",dtype=q8_0,ffn=704", 4, 30);
-	check_graded("tinyllama-1.1b,dtype=f16", 1, 4);
-	check_graded("tinyllama-1.1b,dtype=q4_k", 1, 4);
-}
-
 /* Each half keeps to itself and has its own planted set. */
 static void test_two_tasks(void** state) {
 	(void)state;
@@ -309,7 +148,6 @@ static void test_two_tasks(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_properties),
-	    cmocka_unit_test(test_graded),
 	    cmocka_unit_test(test_two_tasks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/draft/retrieval_pool.h"
+#include "core/draft/retrieval.h"
 #include "streams/service/scheduler_internal.h"
 
 enum {

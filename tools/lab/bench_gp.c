@@ -59,13 +59,8 @@ static bool measure(struct gp* g, cJSON* out) {
 	for (int i = 0; i < PROPOSALS; i++) {
 		uint64_t bits[BENCH_WORDS];
 		const double start = seconds_now();
-		const struct gp_search search = {.size = SIZE,
-		                                 .acquisition = GP_UCB,
-		                                 .kappa = 2.5,
-		                                 .starts = 3,
-		                                 .evaluations = 6,
-		                                 .rounds = 3,
-		                                 .seed = (uint64_t)i};
+		const struct gp_search search = {
+		    .size = SIZE, .acquisition = GP_UCB, .kappa = 2.5, .seed = (uint64_t)i};
 		if (gp_propose(g, &search, bits) != GP_OK)
 			return false;
 		times[i] = seconds_now() - start;

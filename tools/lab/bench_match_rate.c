@@ -33,7 +33,6 @@ struct match_bench {
 	uint8_t want[ALL_ROWS];
 	int32_t row[ALL_ROWS];
 	float *state, *head_in; /* (ALL_ROWS, dim) */
-	float* logits;          /* (3·vocab) */
 };
 
 static int bucket(int position) {
@@ -72,15 +71,13 @@ static bool run_heads(struct match_bench* b, int exit, int n, struct error* erro
 	const struct heads* trained = &b->part.bench.engine->heads;
 	struct exit_heads heads = {.heads = trained,
 	                           .shape = trained->shape,
-	                           .rows = trained->rows,
+	                           .weight = trained->weight,
 	                           .apply = heads_apply,
 	                           .scratch = b->scratch,
-	                           .in = b->head_in,
-	                           .logits = b->logits};
+	                           .in = b->head_in};
 	struct pass pass;
 	ask(b, n);
-	if (!exit_heads_fill(&heads, b->block[exit], b->state, n, NULL, 0, b->want, b->out, &pass))
-		return true;
+	exit_heads_fill(&heads, b->block[exit], b->state, n, b->want, b->out, &pass);
 	const bool good = backend->run(backend, &pass, error);
 	backend->discard(b->scratch);
 	return good;
@@ -197,8 +194,7 @@ static bool open_all(struct match_bench* b, struct error* error) {
 	b->state = malloc(2 * (size_t)ALL_ROWS * (size_t)shape->dim * sizeof *b->state);
 	if (!b->scratch)
 		return false;
-	b->logits = malloc(3 * (size_t)shape->vocab * sizeof *b->logits);
-	if (!b->state || !b->logits)
+	if (!b->state)
 		return error_set(error, "out of memory for hidden states");
 	b->head_in = b->state + (size_t)ALL_ROWS * (size_t)shape->dim;
 	for (int e = 1; e < shape->n_blocks; e++)
@@ -235,7 +231,6 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	if (b->plain)
 		swiftlet_session_close(b->plain);
 	free(b->state);
-	free(b->logits);
 	prompt_list_free(&b->prompts);
 	return good;
 }

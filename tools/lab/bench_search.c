@@ -197,7 +197,7 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, (int)s->windows, &score, error);
 		proposal.log_probability = score.log_probability / score.rows;
 		if (good)
-			search_observe(search, &proposal, score.matches, score.rows, NAN);
+			search_observe(search, &proposal, score.matches, score.rows);
 	}
 	search_close(search);
 	return good;

@@ -84,14 +84,13 @@ def kernel_of(kind, amplitude, length, window):
     return ConstantKernel(amplitude**2) * shape + ConstantKernel(window**2) * Window()
 
 
-def likelihood(kind, X, y, noise, log_hyper, mean):
-    """Value and gradient in the logarithms of amplitude, the two lengths, window; mean None is profiled."""
+def likelihood(kind, X, y, noise, log_hyper):
+    """Value and gradient in the logarithms of amplitude, the two lengths, window; the mean is profiled."""
     amplitude, *length, window = np.exp(log_hyper)
     kernel = kernel_of(kind, amplitude, length, window)
-    if mean is None:
-        L = cholesky(kernel(X) + np.diag(noise), lower=True)
-        one = np.ones(len(y))
-        mean = one @ cho_solve((L, True), y) / (one @ cho_solve((L, True), one))
+    L = cholesky(kernel(X) + np.diag(noise), lower=True)
+    one = np.ones(len(y))
+    mean = one @ cho_solve((L, True), y) / (one @ cho_solve((L, True), one))
     model = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None).fit(X, y - mean)
     value, slope = model.log_marginal_likelihood(kernel.theta, eval_gradient=True)
     # theta: log amplitude^2, log lengths by column, log window^2
@@ -102,7 +101,7 @@ def likelihood(kind, X, y, noise, log_hyper, mean):
 
 def maximum(kind, X, y, noise, start):
     def negative(log_hyper):
-        value, gradient = likelihood(kind, X, y, noise, log_hyper, None)[:2]
+        value, gradient = likelihood(kind, X, y, noise, log_hyper)[:2]
         return -value, -np.array(gradient)
 
     return minimize(negative, start, jac=True, method="L-BFGS-B", bounds=[(np.log(1e-3), np.log(1e3))] * 4,
@@ -116,20 +115,18 @@ def case(kind, seed):
     noise = variance + jitter
     X = np.column_stack([bits, window])
     hyper = [0.15, 4.0, 7.0, 0.05] if kind == "matern52" else [0.2, 15.0, 40.0, 0.06]
-    value, gradient, mean, model = likelihood(kind, X, y, noise, np.log(hyper), None)
+    value, gradient, mean, model = likelihood(kind, X, y, noise, np.log(hyper))
     at = bits[:POINTS].copy()
     for row in at[2:]:
         row[random.choice(DIMS, 10, replace=False)] = random.integers(0, 2, 10)
     predicted, sd = model.predict(np.column_stack([at, np.full(POINTS, -1)]), return_std=True)
 
-    fixed = likelihood(kind, X, y, noise, np.log(hyper), 0.5)
     best = min((maximum(kind, X, y, noise, np.log(hyper) + random.normal(0, spread, 4))
                 for spread in (0, 0.5, 0.5, 1, 1)), key=lambda found: found.fun)
     return {"kernel": kind, "jitter": jitter, "hyper": hyper,
             "bits": ["".join(str(int(b)) for b in row) for row in bits],
             "window": window.tolist(), "y": y.tolist(), "variance": variance.tolist(),
             "mean": mean, "likelihood": value, "gradient": gradient,
-            "fixed_mean": 0.5, "fixed_likelihood": fixed[0], "fixed_gradient": fixed[1],
             "at": ["".join(str(int(b)) for b in row) for row in at],
             "posterior_mean": (predicted + mean).tolist(),
             "posterior_variance": (sd**2 - hyper[3]**2).tolist(),

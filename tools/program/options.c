@@ -74,7 +74,7 @@ static const struct session_option session_option[] = {
      "read the output head as a copy in four bits, made before the\nfirst token, and exactly what may be the "
      "next "
      "token; auto: where\nthe head is a good part of a step's bytes (auto)"},
-    {"draft-bits", "auto|off|3|4|8",
+    {"draft-bits", "auto|off|4|8",
      "draft with a copy of the weights in so many bits. A number:\nmade before the first token. auto: made "
      "between the first tokens,\nwhere the stored weights are large enough (auto)"},
     {"draft-memory", "SIZE",

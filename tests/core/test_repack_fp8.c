@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/model/widen.h"
+#include "core/model/repack.h"
 
 struct made {
 	struct tensor_table table;
@@ -37,7 +37,7 @@ static void drop(struct made* m) {
 static const float* widened(struct made* m, const char* name, struct fp8_blocks blocks) {
 	struct error error = {""};
 	assert_true(tensor_table_seal(&m->table, &error));
-	if (!widen_tensors(&m->table, &blocks, &m->kept, &error))
+	if (!repack_tensors(&m->table, &(struct packing){.fp8 = blocks}, &m->kept, &error))
 		fail_msg("%s", error.message);
 	const struct named_tensor* t = tensor_table_find(&m->table, name);
 	assert_true(t->supported && t->type == DTYPE_F32);
@@ -47,7 +47,7 @@ static const float* widened(struct made* m, const char* name, struct fp8_blocks 
 static void refused(struct made* m, struct fp8_blocks blocks, const char* part) {
 	struct error error = {""};
 	assert_true(tensor_table_seal(&m->table, &error));
-	assert_false(widen_tensors(&m->table, &blocks, &m->kept, &error));
+	assert_false(repack_tensors(&m->table, &(struct packing){.fp8 = blocks}, &m->kept, &error));
 	if (!strstr(error.message, part))
 		fail_msg("the message is \"%s\", expected \"%s\" in it", error.message, part);
 	drop(m);

@@ -1,4 +1,5 @@
-#include "core/model/widen.h"
+/* FP8 weights (E4M3) with their scales: w = e4m3(q)·scale, one scale for a block, a row or the whole. */
+#include "core/model/repack.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,29 +14,6 @@ static size_t elements(const struct named_tensor* t) {
 		n *= (size_t)t->dim[i];
 	return n;
 }
-
-static void replace(struct named_tensor* t, enum dtype type, const void* data, size_t bytes) {
-	t->type = type;
-	t->supported = true;
-	t->data = data;
-	t->bytes = bytes;
-}
-
-static bool widen_f64(struct named_tensor* t, struct kept* kept, struct error* error) {
-	const size_t n = elements(t);
-	float* out = kept_new(kept, n * sizeof(float));
-	if (!out)
-		return error_set(error, "%s: out of memory for tensor %.120s in F32", t->file, t->name);
-	for (size_t i = 0; i < n; i++) {
-		double x;
-		memcpy(&x, t->data + i * sizeof x, sizeof x);
-		out[i] = (float)x;
-	}
-	replace(t, DTYPE_F32, out, n * sizeof *out);
-	return true;
-}
-
-/* ---- FP8 ------------------------------------------------------------------------------------- */
 
 struct scale {
 	const struct named_tensor* tensor;
@@ -117,8 +95,8 @@ static void lay_groups(const struct named_tensor* t, const struct scale* s, cons
 	}
 }
 
-static bool widen_fp8(const struct tensor_table* table, struct named_tensor* t,
-                      const struct fp8_blocks* blocks, struct kept* kept, struct error* error) {
+static bool repack_matrix(const struct tensor_table* table, struct named_tensor* t,
+                          const struct fp8_blocks* blocks, struct kept* kept, struct error* error) {
 	struct named_tensor* found = find_scale(table, t);
 	struct scale s = {.tensor = found};
 	if (t->n_dims != 2)
@@ -148,21 +126,19 @@ static bool widen_fp8(const struct tensor_table* table, struct named_tensor* t,
 		widen_elements(t, &s, scale, out);
 	free(scale);
 	if (good) {
-		found->used = true;
-		replace(t, type, out, bytes);
+		found->used = t->supported = true;
+		t->type = type;
+		t->data = out;
+		t->bytes = bytes;
 	}
 	return good;
 }
 
-bool widen_tensors(struct tensor_table* table, const struct fp8_blocks* blocks, struct kept* kept,
-                   struct error* error) {
+bool repack_fp8(struct tensor_table* table, const struct fp8_blocks* blocks, struct kept* kept,
+                struct error* error) {
 	bool good = true;
-	for (size_t i = 0; good && i < table->n; i++) {
-		struct named_tensor* t = &table->item[i];
-		if (strcmp(t->type_name, "F64") == 0)
-			good = widen_f64(t, kept, error);
-		else if (strcmp(t->type_name, "F8_E4M3") == 0)
-			good = widen_fp8(table, t, blocks, kept, error);
-	}
+	for (size_t i = 0; good && i < table->n; i++)
+		if (strcmp(table->item[i].type_name, "F8_E4M3") == 0)
+			good = repack_matrix(table, &table->item[i], blocks, kept, error);
 	return good;
 }

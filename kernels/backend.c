@@ -1,6 +1,35 @@
-/* What a block is made of, in one list: for whoever looks at every tensor whatever it is for. */
+/* What is the same for every backend. */
 #include "kernels/backend.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
+bool error_set(struct error* error, const char* format, ...) {
+	if (error) {
+		va_list arguments;
+		va_start(arguments, format);
+		vsnprintf(error->message, sizeof error->message, format, arguments);
+		va_end(arguments);
+	}
+	return false;
+}
+
+/* The pass that most callers mean; they change what they want otherwise. */
+struct pass pass_over(const struct segment* segment, const int32_t* token, const int32_t* parent, int last,
+                      const uint8_t* want, struct result* out) {
+	return (struct pass){.kind = PASS_EXACT,
+	                     .n = segment->n,
+	                     .n_segments = 1,
+	                     .segment = segment,
+	                     .token = token,
+	                     .parent = parent,
+	                     .last = last,
+	                     .tap = -1,
+	                     .want = want,
+	                     .out = out};
+}
+
+/* What a block is made of, in one list: for whoever looks at every tensor whatever it is for. */
 static const struct part {
 	const char* name;
 	size_t offset;
