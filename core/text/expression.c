@@ -130,7 +130,8 @@ static bool compile(struct expression* e, const char* pattern, size_t size, cons
 	return true;
 }
 
-struct expression* expression_compile(const char* pattern, size_t size, struct error* error) {
+struct expression* expression_compile(const char* pattern, struct error* error) {
+	const size_t size = strlen(pattern);
 	if (size == 0 || size > MAX_PATTERN) {
 		error_set(error, "an expression of %zu bytes, expected 1 to %d", size, MAX_PATTERN);
 		return NULL;
@@ -140,7 +141,7 @@ struct expression* expression_compile(const char* pattern, size_t size, struct e
 		error_set(error, "no memory for an expression");
 		return NULL;
 	}
-	e->trailing_space = size == 4 && memcmp(pattern, "\\s+$", 4) == 0;
+	e->trailing_space = strcmp(pattern, "\\s+$") == 0;
 	struct buffer text = {0};
 	bool good = translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error);
 	buffer_free(&text);

@@ -4,7 +4,7 @@
 #ifndef SWIFTLET_CORE_TEXT_PRETOKENIZE_NAMED_H
 #define SWIFTLET_CORE_TEXT_PRETOKENIZE_NAMED_H
 
-#include "core/text/pretokenize.h"
+#include "core/text/steps.h"
 
 /* GPT-2's, also what ByteLevel means by itself. */
 extern const char pretokenize_gpt2[];
@@ -16,6 +16,6 @@ struct named_habits {
 
 /* Adds the expressions' splits and the byte alphabet. name NULL: "default". An unknown name is an error
  * that lists the known ones. */
-bool pretokenizer_add_named(struct pretokenizer*, const char* name, struct named_habits*, struct error*);
+bool steps_add_named(struct steps*, const char* name, struct named_habits*, struct error*);
 
 #endif

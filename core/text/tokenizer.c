@@ -48,16 +48,11 @@ static void encode_word(struct encoder* e, const char* word, size_t size) {
 		e->failed = true;
 }
 
-/* Normalized text between added tokens; it is copied, for the steps rewrite it. */
+/* Normalized text between added tokens. */
 static void encode_stretch(struct encoder* e, const char* text, size_t size, bool first) {
-	struct words* words = &e->words;
-	words->text.size = 0;
-	buffer_add(&words->text, text, size);
-	if (words->text.failed ||
-	    !pretokenizer_run(&e->tokenizer->pretokenizer, &e->matcher, first, words, &e->work)) {
+	const struct words* words = &e->words;
+	if (!steps_cut(&e->tokenizer->pretokenizer, &e->matcher, first, text, size, &e->words, &e->work))
 		e->failed = true;
-		return;
-	}
 	for (size_t i = 0; i < words->n && !e->failed; i++)
 		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
 }
@@ -81,35 +76,29 @@ static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
 static const struct plain_range all = {.start = 0, .end = SIZE_MAX};
 static const struct plain_ranges everywhere = {.range = &all, .n = 1};
 
+static const struct buffer* normalize(struct encoder* e, const char* text, size_t size, bool first) {
+	if (!steps_rewrite(&e->tokenizer->normalizer, &e->matcher, first, text, size, &e->normal, &e->work))
+		e->failed = true;
+	return &e->normal.text;
+}
+
 /* Text between two added tokens, all plain or not at all. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
-	struct buffer normal = {0}, work = {0};
-	buffer_add(&normal, text, size);
-	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, first, &normal, &work))
-		e->failed = true;
-	else
-		split_normalized(e, &normal, plain, first);
-	buffer_free(&normal);
-	buffer_free(&work);
+	split_normalized(e, normalize(e, text, size, first), plain, first);
 }
 
 /* Whether normalizing the text brings a special token about. */
 static bool holds_special(struct encoder* e, const char* text, size_t size) {
+	const struct buffer* normal = normalize(e, text, size, false);
 	const struct added_tokens* added = &e->tokenizer->normalized;
-	struct buffer normal = {0}, work = {0};
-	buffer_add(&normal, text, size);
-	bool found = false;
-	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, false, &normal, &work))
-		e->failed = true;
 	struct added_match match;
 	for (size_t at = 0;
-	     !found && !e->failed && added_tokens_next(added, normal.data, normal.size, at, &nowhere, &match);
+	     !e->failed && added_tokens_next(added, normal->data, normal->size, at, &nowhere, &match);
 	     at = match.end)
-		found = match.token->special;
-	buffer_free(&normal);
-	buffer_free(&work);
-	return found;
+		if (match.token->special)
+			return true;
+	return false;
 }
 
 /* text[start, end) between two added tokens. Few tokenizers look for special tokens after normalizing;
@@ -173,6 +162,7 @@ bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t
 	e.failed = !matcher_start(&e.matcher);
 	encode_text(&e, text, size);
 	matcher_end(&e.matcher);
+	words_free(&e.normal);
 	words_free(&e.words);
 	words_free(&e.work);
 	free(e.symbol);

@@ -29,8 +29,8 @@ void tokenizer_free(struct tokenizer* t) {
 	added_tokens_free(&t->raw);
 	added_tokens_free(&t->normalized);
 	added_tokens_free(&t->trie);
-	normalizer_free(&t->normalizer);
-	pretokenizer_free(&t->pretokenizer);
+	steps_free(&t->normalizer);
+	steps_free(&t->pretokenizer);
 	free(t->order);
 	free(t->score);
 	free(t->merges.slot);
@@ -119,20 +119,10 @@ bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
 
 bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bool squeeze,
                               struct error* error) {
-	static const char block[] = "\xe2\x96\x81"; /* U+2581 */
-	struct normalizer* n = &t->normalizer;
-	if (squeeze && !normalizer_add(n, NORMALIZE_SQUEEZE, error))
-		return false;
-	if (!normalizer_add_text(n, NORMALIZE_REPLACE, " ", 1, block, 3, error))
-		return false;
-	if (scheme == PREFIX_NEVER)
-		return true;
-	struct normalize_step* step = normalizer_add_text(n, NORMALIZE_PREPEND, NULL, 0, block, 3, error);
-	if (!step)
-		return false;
-	step->first_only = step->unless_there = scheme == PREFIX_FIRST;
-	t->drops_first_space = true;
-	return true;
+	struct steps* n = &t->normalizer;
+	t->drops_first_space = scheme != PREFIX_NEVER;
+	return (!squeeze || steps_add(n, STEP_SQUEEZE, error)) &&
+	       steps_add_blocks(n, "\xe2\x96\x81", scheme, scheme == PREFIX_FIRST, error);
 }
 
 /* A float as an integer that grows as the score falls. */
@@ -172,19 +162,18 @@ bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, 
 	if (!on_normalized)
 		return added_tokens_add(&t->raw, content, size, token, error);
 	struct matcher matcher;
-	struct buffer text = {0}, work = {0};
-	buffer_add(&text, content, size);
-	bool good = !text.failed && matcher_start(&matcher);
+	struct words words = {0}, work = {0};
+	bool good = matcher_start(&matcher);
 	if (good) {
-		good = normalizer_run(&t->normalizer, &matcher, false, &text, &work);
+		good = steps_rewrite(&t->normalizer, &matcher, false, content, size, &words, &work);
 		matcher_end(&matcher);
 	}
 	if (!good)
 		error_set(error, "no memory for added tokens");
-	else if (text.size > 0)
-		good = added_tokens_add(&t->normalized, text.data, text.size, token, error);
-	buffer_free(&text);
-	buffer_free(&work);
+	else if (words.text.size > 0)
+		good = added_tokens_add(&t->normalized, words.text.data, words.text.size, token, error);
+	words_free(&words);
+	words_free(&work);
 	return good;
 }
 

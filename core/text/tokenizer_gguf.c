@@ -129,7 +129,7 @@ static bool add_merges(struct tokenizer* t, const struct gguf_vocabulary* g, str
 
 static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, struct named_habits* habits,
                             struct error* error) {
-	if (!pretokenizer_add_named(&t->pretokenizer, g->pre, habits, error))
+	if (!steps_add_named(&t->pretokenizer, g->pre, habits, error))
 		return false;
 	t->ignore_merges = habits->ignore_merges;
 	t->lists_added = true;
@@ -141,13 +141,12 @@ static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g
 
 /* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
 static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
-	static const char lines[] = "\\n+";
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
 	t->lists_added = true;
 	tokenizer_find_bytes(t);
 	return add_pieces(t, error) && tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
-	       pretokenizer_add_split(&t->pretokenizer, lines, sizeof lines - 1, SPLIT_ISOLATED, false, error) &&
+	       steps_add_split(&t->pretokenizer, "\\n+", SPLIT_ISOLATED, false, error) &&
 	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_merges(t, g, error);
 }
 

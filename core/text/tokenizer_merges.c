@@ -119,14 +119,15 @@ static bool fill(struct tokenizer* t, const cJSON* vocab, const struct tokenizer
 	if (id >= 0 && t->vocabulary.piece[id].type == PIECE_NORMAL)
 		t->vocabulary.piece[id].type = PIECE_CONTROL;
 	if (config->add_prefix_space == 1) {
-		if (!pretokenizer_add(&t->pretokenizer, PRETOKENIZE_SPACE_FIRST, error))
+		struct step* step = steps_add_text(&t->pretokenizer, STEP_PREPEND, NULL, " ", error);
+		if (!step)
 			return false;
+		step->unless_there = true;
 		t->drops_first_space = true;
 	}
-	if (!pretokenizer_add_split(&t->pretokenizer, pretokenize_gpt2, strlen(pretokenize_gpt2), SPLIT_ISOLATED,
-	                            false, error) ||
-	    !pretokenizer_add(&t->pretokenizer, PRETOKENIZE_BYTE_LEVEL, error) ||
-	    !tokenizer_print_byte_level(t, error) || !vocabulary_seal(&t->vocabulary, error))
+	if (!steps_add_split(&t->pretokenizer, pretokenize_gpt2, SPLIT_ISOLATED, false, error) ||
+	    !steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, error) || !tokenizer_print_byte_level(t, error) ||
+	    !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	t->bos = t->eos = id;
 	return read_merges(t, merges->data, merges->size, error);

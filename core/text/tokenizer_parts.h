@@ -6,8 +6,7 @@
 #define SWIFTLET_CORE_TEXT_TOKENIZER_PARTS_H
 
 #include "core/text/added_tokens.h"
-#include "core/text/normalize.h"
-#include "core/text/pretokenize.h"
+#include "core/text/steps.h"
 #include "core/text/tokenizer.h"
 #include "core/text/vocabulary.h"
 
@@ -46,8 +45,7 @@ struct tokenizer {
 	struct added_tokens normalized; /* met after normalizing */
 
 	bool lists_added; /* the file lists its added tokens; piece types add none */
-	struct normalizer normalizer;
-	struct pretokenizer pretokenizer;
+	struct steps normalizer, pretokenizer;
 	bool drops_first_space;   /* the first space of a decoded text was put there by encoding */
 	bool byte_fallback;       /* characters without a piece become byte pieces */
 	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
@@ -76,7 +74,7 @@ struct encoder {
 	struct plain_ranges plain; /* of the text, where special tokens are none */
 	bool failed;
 	struct matcher matcher;
-	struct words words, work; /* words.text is the text being normalized */
+	struct words normal, words, work; /* normal.text: the text normalized */
 	struct symbol* symbol;
 	size_t n_symbols, symbol_capacity;
 	struct candidate* heap;
@@ -130,7 +128,6 @@ bool tokenizer_add_merge(struct tokenizer*, const char* left, size_t left_size, 
 bool tokenizer_add_merge_line(struct tokenizer*, const char* line, size_t size, struct error*);
 const struct merge* merges_find(const struct merges*, int32_t left, int32_t right);
 /* Sentencepiece's way with spaces: squeeze, a prefix space, U+2581 for spaces. */
-enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 bool tokenizer_space_as_block(struct tokenizer*, enum prefix_scheme, bool squeeze, struct error*);
 /* An added token, on the raw or the normalized text. */
 bool tokenizer_add_token(struct tokenizer*, const char* content, size_t size, struct added_token,

@@ -188,10 +188,9 @@ static bool fill(struct tekken* k) {
 		return fail(k, "config.pattern is missing");
 	/* Special tokens first: ids come in order then. */
 	if (!read_specials(k) || !read_pieces(k) ||
-	    !pretokenizer_add_split(&t->pretokenizer, pattern->valuestring, strlen(pattern->valuestring),
-	                            SPLIT_ISOLATED, false, k->error) ||
-	    !pretokenizer_add(&t->pretokenizer, PRETOKENIZE_BYTE_LEVEL, k->error) ||
-	    !tokenizer_print_byte_level(t, k->error) || !vocabulary_seal(&t->vocabulary, k->error))
+	    !steps_add_split(&t->pretokenizer, pattern->valuestring, SPLIT_ISOLATED, false, k->error) ||
+	    !steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, k->error) || !tokenizer_print_byte_level(t, k->error) ||
+	    !vocabulary_seal(&t->vocabulary, k->error))
 		return false;
 	t->ignore_merges = true;
 	t->unknown = vocabulary_find(&t->vocabulary, "<unk>", 5);
