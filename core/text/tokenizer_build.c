@@ -5,7 +5,7 @@
 
 #include "core/files/utf8.h"
 #include "core/text/byte_level.h"
-#include "core/text/tokenizer_config.h"
+#include "core/text/tokenizer_json.h"
 
 static struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
 	struct tokenizer* t = calloc(1, sizeof *t);
@@ -64,57 +64,48 @@ void tokenizer_find_bytes(struct tokenizer* t) {
 	}
 }
 
-static bool print_with_spaces(struct vocabulary* v, int32_t id, struct buffer* work, struct error* error) {
-	const struct piece* p = &v->piece[id];
-	work->size = 0;
-	const char* text = vocabulary_text(v, id);
-	for (size_t at = 0; at < p->text_size;) {
-		if (p->text_size - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0) {
-			buffer_add(work, " ", 1);
-			at += 3;
-		} else {
-			buffer_add(work, text + at++, 1);
-		}
-	}
-	if (work->failed)
-		return error_set(error, "no memory for the vocabulary");
-	return vocabulary_print(v, id, work->data, work->size, error);
-}
-
-bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
+/* Prints the pieces as they are spelled; those that are not, false, print their text. */
+static bool print_pieces(struct tokenizer* t,
+                         bool (*spell)(struct buffer*, const struct piece*, const char* text),
+                         struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	struct buffer work = {0};
 	bool good = true;
 	for (int id = 0; id < v->n && good; id++) {
-		const struct piece* p = &v->piece[id];
-		if (p->type == PIECE_BYTE) {
-			int byte = byte_of_name(vocabulary_text(v, id), p->text_size);
-			char c = (char)(uint8_t)byte;
-			if (byte >= 0)
-				good = vocabulary_print(v, id, &c, 1, error);
-		} else if (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED) {
-			good = print_with_spaces(v, id, &work, error);
-		}
-	}
-	buffer_free(&work);
-	return good;
-}
-
-bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
-	struct vocabulary* v = &t->vocabulary;
-	struct buffer work = {0};
-	bool good = true;
-	for (int id = 0; id < v->n && good; id++) {
-		const struct piece* p = &v->piece[id];
-		if (p->type != PIECE_NORMAL && p->type != PIECE_UNUSED)
-			continue;
 		work.size = 0;
-		if (byte_level_read(&work, vocabulary_text(v, id), p->text_size))
+		if (spell(&work, &v->piece[id], vocabulary_text(v, id)))
 			good = work.failed ? error_set(error, "no memory for the vocabulary")
 			                   : vocabulary_print(v, id, work.data, work.size, error);
 	}
 	buffer_free(&work);
 	return good;
+}
+
+static bool spell_sentencepiece(struct buffer* out, const struct piece* p, const char* text) {
+	if (p->type == PIECE_BYTE) {
+		const int byte = byte_of_name(text, p->text_size);
+		const char c = (char)(uint8_t)byte;
+		buffer_add(out, &c, 1);
+		return byte >= 0;
+	}
+	for (size_t at = 0, length; at < p->text_size; at += length) {
+		const bool block = p->text_size - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0;
+		length = block ? 3 : 1;
+		buffer_add(out, block ? " " : text + at, 1);
+	}
+	return p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED;
+}
+
+bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
+	return print_pieces(t, spell_sentencepiece, error);
+}
+
+static bool spell_byte_level(struct buffer* out, const struct piece* p, const char* text) {
+	return (p->type == PIECE_NORMAL || p->type == PIECE_UNUSED) && byte_level_read(out, text, p->text_size);
+}
+
+bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
+	return print_pieces(t, spell_byte_level, error);
 }
 
 bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bool squeeze,

@@ -4,16 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/tokenizer_config.h"
-
 static bool is_byte_name(const char* text) {
 	return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
 /* ---- model -------------------------------------------------------------------------------- */
 
-bool tokenizer_json_read_pieces(struct tokenizer* t, const cJSON* vocab, const char* where,
-                                struct error* error) {
+static bool read_pieces(struct tokenizer* t, const cJSON* vocab, struct error* error) {
+	static const char where[] = "tokenizer.json: model.vocab";
 	if (!cJSON_IsObject(vocab))
 		return error_set(error, "%s: expected an object of pieces and their ids", where);
 	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(vocab));
@@ -119,8 +117,7 @@ static bool read_model(struct tokenizer* t, const cJSON* model, struct error* er
 	t->kind = TOKENIZER_RANKED;
 	t->fuse_unknown = tokenizer_json_flag(model, "fuse_unk", false);
 	t->ignore_merges = tokenizer_json_flag(model, "ignore_merges", false);
-	return refuse_unsupported(model, error) &&
-	       tokenizer_json_read_pieces(t, vocab, "tokenizer.json: model.vocab", error);
+	return refuse_unsupported(model, error) && read_pieces(t, vocab, error);
 }
 
 static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* error) {

@@ -124,7 +124,7 @@ bool tokenizer_print_byte_level(struct tokenizer*, struct error*);
 bool tokenizer_start_merges(struct tokenizer*, size_t n, struct error*);
 bool tokenizer_add_merge(struct tokenizer*, const char* left, size_t left_size, const char* right,
                          size_t right_size, struct error*);
-/* "left right", as merges.txt, tokenizer.json and GGUF write it. */
+/* "left right", as tokenizer.json and GGUF write it. */
 bool tokenizer_add_merge_line(struct tokenizer*, const char* line, size_t size, struct error*);
 const struct merge* merges_find(const struct merges*, int32_t left, int32_t right);
 /* Sentencepiece's way with spaces: squeeze, a prefix space, U+2581 for spaces. */

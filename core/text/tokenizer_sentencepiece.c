@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "core/files/protobuf.h"
-#include "core/text/tokenizer_config.h"
-#include "core/text/tokenizer_parts.h"
+#include "core/text/tokenizer_json.h"
 
 enum { MODEL_UNIGRAM = 1, MODEL_BPE = 2, MODEL_WORD = 3, MODEL_CHAR = 4 };
 

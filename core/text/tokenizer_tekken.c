@@ -9,7 +9,6 @@
 #include "core/files/error_in.h"
 #include "core/files/json.h"
 #include "core/text/byte_level.h"
-#include "core/text/tokenizer_config.h"
 #include "core/text/tokenizer_parts.h"
 
 static const char file[] = "tekken.json";

@@ -465,32 +465,13 @@ static void broken_models_get_a_sentence(void** state) {
 	free(file.data);
 }
 
-static void broken_vocab_and_merges_get_a_sentence(void** state) {
-	(void)state;
-	static const struct {
-		const char *vocab, *merges, *part;
-	} cases[] = {{"{", "", "vocab.json"},
-	             {"[]", "", "vocab.json"},
-	             {"{\"a\":0}", "a b\n", "merges.txt: merge 0: \"b\" is no piece"},
-	             {"{\"a\":0}", "#version: 0.2\na\n", "merges.txt"},
-	             {"{\"a\":\"x\"}", "", "\"a\": expected an id"}};
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		struct error error = {""};
-		assert_null(tokenizer_from_merges(cases[i].vocab, strlen(cases[i].vocab), cases[i].merges,
-		                                  strlen(cases[i].merges), NULL, &error));
-		if (!strstr(error.message, cases[i].part))
-			fail_msg("gives \"%s\", wanted \"%s\"", error.message, cases[i].part);
-	}
-}
-
 static void folders_say_what_is_missing(void** state) {
 	(void)state;
 	char folder[4096];
 	struct error error = {""};
 	snprintf(folder, sizeof folder, "%s/tests", getenv("SWIFTLET_SOURCE"));
 	assert_null(tokenizer_open_folder(folder, 0, &error));
-	assert_non_null(
-	    strstr(error.message, "expected tokenizer.json, tokenizer.model, tekken.json or vocab.json"));
+	assert_non_null(strstr(error.message, "expected tokenizer.json, tokenizer.model or tekken.json"));
 	snprintf(folder, sizeof folder, "%s/core/builtin", getenv("SWIFTLET_SOURCE"));
 	assert_null(tokenizer_open_folder(folder, 100, &error));
 	assert_non_null(strstr(error.message, "ids up to 4095, but the model's vocabulary ends at 99"));
@@ -568,7 +549,6 @@ int main(void) {
 	    cmocka_unit_test(broken_json_gets_a_sentence),
 	    cmocka_unit_test(deep_json_gets_a_sentence),
 	    cmocka_unit_test(broken_models_get_a_sentence),
-	    cmocka_unit_test(broken_vocab_and_merges_get_a_sentence),
 	    cmocka_unit_test(folders_say_what_is_missing),
 	    cmocka_unit_test(unknown_gguf_vocabularies_are_named),
 	    cmocka_unit_test(no_text_takes_long),
