@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/grammar/json_compiler.h"
 
 /* ---- references ----------------------------------------------------------------------------- */
@@ -11,14 +12,8 @@ static int reference_rule(struct compiler* c, const cJSON* schema) {
 	for (int i = 0; i < c->n_references; i++)
 		if (c->reference[i].schema == schema)
 			return c->reference[i].rule;
-	if (c->n_references == c->reference_capacity) {
-		const int capacity = c->reference_capacity ? 2 * c->reference_capacity : 16;
-		struct reference* more = realloc(c->reference, (size_t)capacity * sizeof *more);
-		if (!more)
-			return (int)schema_refuse(c, "out of memory");
-		c->reference = more;
-		c->reference_capacity = capacity;
-	}
+	if (!grow_by_one(&c->reference, (size_t)c->n_references, sizeof *c->reference))
+		return (int)schema_refuse(c, "out of memory");
 	const int rule = program_rule(c->grammar);
 	c->reference[c->n_references++] = (struct reference){schema, rule};
 	const int32_t start = schema_emit(c, schema, RETURNS);
@@ -30,8 +25,7 @@ static int reference_rule(struct compiler* c, const cJSON* schema) {
 }
 
 int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON* reference = json_field(schema, "$ref");
-	const cJSON* target = cJSON_IsString(reference) ? schema_resolve(c->root, reference->valuestring) : NULL;
+	const cJSON* target = schema_resolve(c->root, json_field(schema, "$ref"));
 	if (!target)
 		return schema_refuse(c, "\"$ref\" points to nothing in this schema");
 	const int rule = reference_rule(c, target);
@@ -41,30 +35,18 @@ int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t n
 /* ---- joining -------------------------------------------------------------------------------- */
 
 /* Keeps a schema that was made, as what refers to it goes on to. */
-static const cJSON* keep(struct compiler* c, cJSON* made, const char* problem) {
-	if (!made) {
-		schema_refuse(c, problem ? problem : "out of memory");
-		return NULL;
-	}
-	if (c->n_made == c->made_capacity) {
-		const int capacity = c->made_capacity ? 2 * c->made_capacity : 16;
-		cJSON** more = realloc(c->made, (size_t)capacity * sizeof *more);
-		if (!more) {
-			cJSON_Delete(made);
-			schema_refuse(c, "out of memory");
-			return NULL;
-		}
-		c->made = more;
-		c->made_capacity = capacity;
-	}
-	return c->made[c->n_made++] = made;
+static const cJSON* keep(struct compiler* c, cJSON* made) {
+	if (!made || !grow_by_one(&c->made, (size_t)c->n_made, sizeof *c->made))
+		schema_refuse(c, "out of memory");
+	if (!c->failed)
+		return c->made[c->n_made++] = made;
+	cJSON_Delete(made);
+	return NULL;
 }
 
 const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON* other) {
-	struct schema_join join = {.root = c->root, .work = c->joined};
-	cJSON* made = schema_flat(&join, schema, other);
-	c->joined = join.work;
-	return keep(c, made, join.problem);
+	cJSON* one = schema_flat(c, schema);
+	return keep(c, other ? schema_both(c, one, schema_flat(c, other)) : one);
 }
 
 /* ---- anyOf, oneOf --------------------------------------------------------------------------- */
@@ -76,7 +58,7 @@ const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 		const cJSON* reference = json_field(schema, "$ref");
 		if (!cJSON_IsString(reference))
 			break;
-		schema = schema_resolve(c->root, reference->valuestring);
+		schema = schema_resolve(c->root, reference);
 	}
 	return schema;
 }
@@ -210,18 +192,10 @@ static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, in
 	return at;
 }
 
-/* Whether the alternatives' values are the whole's: nothing else is said beside the combination. */
-static const cJSON* beside(struct compiler* c, const cJSON* schema, const char* keyword) {
-	struct schema_join join = {.root = c->root, .work = c->joined};
-	if (!schema_has_more_than(schema, keyword))
-		return NULL;
-	cJSON* made = schema_without(&join, schema, keyword);
-	c->joined = join.work;
-	return keep(c, made, join.problem);
-}
-
 int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {
-	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = beside(c, schema, keyword);
+	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = NULL; /* what stands beside it */
+	if (schema_says_more_than(schema, keyword))
+		rest = keep(c, schema_without(c, schema, keyword));
 	const bool exactly_one = strcmp(keyword, "oneOf") == 0;
 	const cJSON* list[MAX_SCHEMAS_EITHER];
 	int n = 0;

@@ -130,9 +130,9 @@ static bool check_keywords(struct compiler* c, const cJSON* schema) {
 		if (json_lists("$dynamicRef $recursiveRef contains minContains maxContains additionalItems "
 		               "unevaluatedItems",
 		               field->string))
-			return schema_refuse_keyword(c, field->string, "is not supported"), false;
+			schema_refuse_keyword(c, field->string, "is not supported");
 	}
-	return true;
+	return !c->failed;
 }
 
 /* A count from 0 on, or -1 where there is none. */
@@ -142,14 +142,6 @@ static int count_of(struct compiler* c, const cJSON* schema, const char* keyword
 	if (value && !json_whole(value, 0, 1 << 20, &n))
 		schema_refuse_keyword(c, keyword, "is not a whole number from 0 to 1048576");
 	return (int)n;
-}
-
-static unsigned type_bit(struct compiler* c, const cJSON* name) {
-	for (int i = 0; i < TYPE_COUNT; i++)
-		if (cJSON_IsString(name) && strcmp(name->valuestring, schema_type_names[i]) == 0)
-			return 1u << i;
-	schema_refuse(c, "\"type\" names none of JSON's types");
-	return 0;
 }
 
 unsigned schema_types(struct compiler* c, const cJSON* schema) {
@@ -162,13 +154,12 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	               {"uniqueItems items prefixItems minItems maxItems", TYPE_ARRAY},
 	               {"pattern minLength maxLength format", TYPE_STRING},
 	               {"minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", TYPE_NUMBER}};
-	const cJSON *type = json_field(schema, "type"), *name, *field;
-	unsigned types = 0;
-	if (cJSON_IsArray(type)) {
-		cJSON_ArrayForEach (name, type)
-			types |= type_bit(c, name);
-	} else if (type)
-		types = type_bit(c, type);
+	const cJSON *type = json_field(schema, "type"), *field;
+	unsigned types = schema_type_set(type);
+	for (const cJSON* one = cJSON_IsArray(type) ? type->child : type; one;
+	     one = cJSON_IsArray(type) ? one->next : NULL)
+		if (!schema_type_set(one))
+			schema_refuse(c, "\"type\" names none of JSON's types");
 	cJSON_ArrayForEach (field, schema) {
 		for (size_t i = 0; !type && i < sizeof implied / sizeof *implied; i++)
 			if (!cJSON_IsNull(field) && json_lists(implied[i].keywords, field->string))
@@ -370,11 +361,10 @@ static int32_t emit_same_items(struct compiler* c, int rule, int least, int most
 /* Items that differ from one another, of a few values: some of these, in their order. */
 static int32_t emit_different_items(struct compiler* c, const cJSON* items, int least, int most,
                                     int32_t close, int32_t end) {
-	const cJSON *values = json_field(schema_followed(c, items), "enum"), *field;
+	const cJSON* values = json_field(schema_followed(c, items), "enum");
 	const int n = cJSON_GetArraySize(values);
-	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n);
-	cJSON_ArrayForEach (field, schema_followed(c, items))
-		plain &= json_lists("enum type", field->string) || schema_describes(field->string);
+	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n) &&
+	             !schema_says_more_than(schema_followed(c, items), "enum type");
 	for (int i = 0; i < n && plain; i++)
 		for (int j = 0; j < i; j++)
 			plain &= !cJSON_Compare(cJSON_GetArrayItem(values, i), cJSON_GetArrayItem(values, j), true);
@@ -682,9 +672,9 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 /* Whether $ref, allOf or conditions have to be joined with something. */
 static bool needs_joining(const cJSON* schema) {
 	const cJSON* all = json_field(schema, "allOf");
-	return schema_has_conditions(schema) ||
-	       (json_field(schema, "$ref") && schema_has_more_than(schema, "$ref")) ||
-	       (all && (schema_has_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
+	return schema_has(schema, SCHEMA_CONDITIONS) ||
+	       (json_field(schema, "$ref") && schema_says_more_than(schema, "$ref")) ||
+	       (all && (schema_says_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
 	                all->child->next));
 }
 
@@ -714,16 +704,6 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	return good;
 }
 
-static bool is_plain_rest(const cJSON* schema) {
-	const cJSON* field;
-	cJSON_ArrayForEach (field, schema) {
-		if (!json_lists("enum const type nullable " SCHEMA_EXCEPT, field->string) &&
-		    !schema_describes(field->string))
-			return false;
-	}
-	return true;
-}
-
 static bool is_excepted(const cJSON* schema, const cJSON* value) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, json_field(schema, SCHEMA_EXCEPT)) {
@@ -738,8 +718,9 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 	/* json_field takes null for absent, and a constant may be null */
 	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
 	            *values = json_field(schema, "enum"), *value;
-	struct schema_join join = {.root = c->root};
-	cJSON* rest = is_plain_rest(schema) ? NULL : schema_without(&join, schema, "enum const " SCHEMA_EXCEPT);
+	cJSON* rest = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT)
+	                  ? schema_without(c, schema, "enum const " SCHEMA_EXCEPT)
+	                  : NULL;
 	int32_t all = NOWHERE;
 	if (values && !cJSON_IsArray(values))
 		schema_refuse(c, "\"enum\" is not an array");
