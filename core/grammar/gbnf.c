@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/grammar/emission.h"
-#include "core/grammar/program.h"
-#include "core/grammar/reader.h"
 
 enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
 
@@ -21,7 +20,7 @@ struct named {
 
 struct gbnf {
 	struct reader reader; /* first */
-	struct named* named;  /* (MAX_NAMED) */
+	struct named* named;  /* (n_named) */
 	int n_named, work;
 	struct error* error;
 };
@@ -82,7 +81,8 @@ static int name(struct reader* r) {
 	for (int i = 0; i < of(r)->n_named; i++)
 		if (strlen(of(r)->named[i].name) == n && memcmp(of(r)->named[i].name, r->text + from, n) == 0)
 			return i;
-	if (of(r)->n_named == MAX_NAMED)
+	if (of(r)->n_named == MAX_NAMED ||
+	    !grow_by_one(&of(r)->named, (size_t)of(r)->n_named, sizeof *of(r)->named))
 		return reader_fail(r, "more than 512 rules");
 	struct named* named = &of(r)->named[of(r)->n_named];
 	*named = (struct named){.node = -1};
@@ -270,23 +270,17 @@ static void emit_rules(struct reader* r, struct grammar* g, int root) {
 struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* error) {
 	struct gbnf gbnf = {.reader = {.text = rules, .size = size, .say = say}, .error = error};
 	struct reader* const r = &gbnf.reader;
-	struct grammar* g = program_open();
-	gbnf.named = malloc(MAX_NAMED * sizeof *gbnf.named);
-	if (!reader_open(r) || !g || !gbnf.named)
-		reader_fail(r, "out of memory");
-	else {
-		read_rules(r);
-		const int root = r->failed ? 0 : find_root(r);
-		if (!r->failed)
-			refuse_left_recursion(r);
-		gbnf.work = 0;
-		if (!r->failed)
-			emit_rules(r, g, root);
-	}
+	struct grammar* g = program_open(error);
+	if (!g)
+		return NULL;
+	read_rules(r);
+	const int root = find_root(r);
+	if (!r->failed)
+		refuse_left_recursion(r);
+	gbnf.work = 0;
+	if (!r->failed)
+		emit_rules(r, g, root);
 	reader_close(r);
 	free(gbnf.named);
-	if (!r->failed && program_close(g, error))
-		return g;
-	grammar_free(g);
-	return NULL;
+	return program_close(g, !r->failed, error);
 }

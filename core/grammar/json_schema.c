@@ -31,6 +31,12 @@ static void close_compiler(struct compiler* c) {
 	free(c->reference);
 }
 
+/* The program of a text that starts there; NOWHERE: the error is set. */
+static struct grammar* finished(struct grammar* g, int32_t start, struct error* error) {
+	g->rule[0] = start;
+	return program_close(g, start != NOWHERE, error);
+}
+
 /* Whether a whole text is one of the grammar's. */
 static bool grammar_takes(const struct grammar* grammar, const char* text, size_t size) {
 	struct states* states = states_open(grammar);
@@ -441,7 +447,7 @@ static const cJSON* others_of(const cJSON* schema) {
 
 /* Whether a name matches one of patternProperties; where it stands within. */
 static bool name_matches(struct compiler* c, const char* pattern, const char* name) {
-	struct grammar* g = program_open();
+	struct grammar* g = program_open(c->error);
 	bool good = false;
 	const int32_t start =
 	    g ? pattern_emit(g, pattern, strlen(pattern), false, PATTERN_PLAIN, RETURNS, c->error) : NOWHERE;
@@ -682,7 +688,8 @@ static bool needs_joining(const cJSON* schema) {
  * forgotten. */
 static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	struct error ignored;
-	struct compiler sub = {.grammar = program_open(), .root = c->root, .error = &ignored, .depth = c->depth};
+	struct compiler sub = {
+	    .grammar = program_open(&ignored), .root = c->root, .error = &ignored, .depth = c->depth};
 	char* text = cJSON_PrintUnformatted(value);
 	for (int i = 0; i < SHARED_COUNT; i++)
 		sub.shared[i] = -1;
@@ -694,9 +701,9 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	c->joined = sub.joined;
 	if (sub.failed)
 		schema_refuse(c, "keywords beside \"enum\" or \"const\" are not supported here");
-	else if (start != NOWHERE && !sub.grammar->failed) {
-		sub.grammar->rule[0] = start;
-		good = program_close(sub.grammar, &ignored) && grammar_takes(sub.grammar, text, strlen(text));
+	else if (start != NOWHERE) {
+		sub.grammar = finished(sub.grammar, start, &ignored);
+		good = sub.grammar && grammar_takes(sub.grammar, text, strlen(text));
 	}
 	close_compiler(&sub);
 	grammar_free(sub.grammar);
@@ -783,16 +790,6 @@ int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static struct grammar* finished(struct grammar* g, int32_t start, bool failed, struct error* error) {
-	if (!failed && !g->failed)
-		g->rule[0] = start;
-	if (failed || !program_close(g, error)) {
-		grammar_free(g);
-		return NULL;
-	}
-	return g;
-}
-
 int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
 	for (int i = 0; i < SHARED_COUNT; i++)
@@ -804,17 +801,9 @@ int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t n
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* opened(struct error* error) {
-	struct grammar* g = program_open();
-	if (!g)
-		error_set(error, "out of memory for a grammar");
-	return g;
-}
-
 static struct grammar* compile(const cJSON* schema, struct error* error) {
-	struct grammar* g = opened(error);
-	const int32_t start = g ? json_schema_emit(g, schema, RETURNS, error) : NOWHERE;
-	return g ? finished(g, start, start == NOWHERE, error) : NULL;
+	struct grammar* g = program_open(error);
+	return g ? finished(g, json_schema_emit(g, schema, RETURNS, error), error) : NULL;
 }
 
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
@@ -835,19 +824,14 @@ struct grammar* grammar_from_json_object(struct error* error) {
 }
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {
-	struct grammar* const g = opened(error);
-	if (!g)
-		return NULL;
-	const int32_t start = pattern_emit(g, expression, size, true, PATTERN_PLAIN, RETURNS, error);
-	return finished(g, start, start == NOWHERE, error);
+	struct grammar* g = program_open(error);
+	return g ? finished(g, pattern_emit(g, expression, size, true, PATTERN_PLAIN, RETURNS, error), error)
+	         : NULL;
 }
 
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error* error) {
-	struct grammar* const g = opened(error);
-	if (!g)
-		return NULL;
-	int32_t all = NOWHERE;
-	for (int i = 0; i < n; i++)
-		all = emit_split(g, emit_text(g, choice[i], strlen(choice[i]), RETURNS), all);
-	return finished(g, all, false, error);
+	struct grammar* g = program_open(error);
+	for (int i = 0; i < n && g; i++)
+		g->rule[0] = emit_split(g, emit_text(g, choice[i], strlen(choice[i]), RETURNS), g->rule[0]);
+	return g ? program_close(g, true, error) : NULL;
 }

@@ -190,23 +190,19 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 	struct pattern pattern = {.reader = {.text = expression, .size = size, .say = say}, .error = error};
 	struct reader* const r = &pattern.reader;
 	int32_t start = NOWHERE;
-	if (!reader_open(r))
-		error_set(error, "out of memory for an expression");
-	else {
-		const int root = reader_alternatives(r, &syntax, false);
-		if (!r->failed && r->at < r->size)
-			reader_fail(r, "a parenthesis too many");
-		struct emission e = {.grammar = grammar,
-		                     .reader = r,
-		                     .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
-		                     .most_work = MAX_WORK};
-		if (!r->failed)
-			start = emit_alternatives(&e, root, whole, next);
-		if (r->failed)
-			start = NOWHERE;
-		else if (start == NOWHERE)
-			reader_fail(r, grammar->failed ? "with it the form is too large" : "it matches nothing");
-	}
+	const int root = reader_alternatives(r, &syntax, false);
+	if (!r->failed && r->at < r->size)
+		reader_fail(r, "a parenthesis too many");
+	struct emission e = {.grammar = grammar,
+	                     .reader = r,
+	                     .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
+	                     .most_work = MAX_WORK};
+	if (!r->failed)
+		start = emit_alternatives(&e, root, whole, next);
+	if (r->failed)
+		start = NOWHERE;
+	else if (start == NOWHERE)
+		reader_fail(r, grammar->failed ? "with it the form is too large" : "it matches nothing");
 	reader_close(r);
 	return start;
 }

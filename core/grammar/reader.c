@@ -4,13 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
-
-bool reader_open(struct reader* r) {
-	r->node = malloc(READER_NODES * sizeof *r->node);
-	r->range = malloc(READER_RANGES * sizeof *r->range);
-	return r->node && r->range;
-}
 
 void reader_close(struct reader* r) {
 	free(r->node);
@@ -25,14 +20,14 @@ int reader_fail(struct reader* r, const char* why) {
 }
 
 int reader_node(struct reader* r, struct node node) {
-	if (r->n_nodes == READER_NODES)
+	if (r->n_nodes == READER_NODES || !grow_by_one(&r->node, (size_t)r->n_nodes, sizeof *r->node))
 		return reader_fail(r, "too many parts");
 	r->node[r->n_nodes] = node;
 	return r->n_nodes++;
 }
 
 void reader_range(struct reader* r, uint32_t low, uint32_t high) {
-	if (r->n_ranges == READER_RANGES)
+	if (r->n_ranges == READER_RANGES || !grow_by_one(&r->range, (size_t)r->n_ranges, sizeof *r->range))
 		reader_fail(r, "too many characters");
 	else
 		r->range[r->n_ranges++] = (struct range){low, high};
@@ -43,7 +38,8 @@ static int compare_ranges(const void* a, const void* b) {
 	return (x->low > y->low) - (x->low < y->low);
 }
 
-void reader_tidy(struct reader* r, int from) {
+/* Sorts the ranges from `from` on and joins those that touch. */
+static void tidy(struct reader* r, int from) {
 	qsort(r->range + from, (size_t)(r->n_ranges - from), sizeof *r->range, compare_ranges);
 	int n = from;
 	for (int i = from; i < r->n_ranges; i++) {
@@ -57,7 +53,7 @@ void reader_tidy(struct reader* r, int from) {
 }
 
 void reader_negate(struct reader* r, int from) {
-	reader_tidy(r, from);
+	tidy(r, from);
 	const int n = r->n_ranges - from;
 	uint32_t low = 0;
 	for (int i = 0; i < n && !r->failed; i++) {
@@ -134,7 +130,7 @@ int reader_class(struct reader* r, const struct dialect* d) {
 	if (!reader_take(r, ']'))
 		return reader_fail(r, "a class is not closed");
 	if (!r->failed)
-		(negated ? reader_negate : reader_tidy)(r, from);
+		(negated ? reader_negate : tidy)(r, from);
 	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 

@@ -37,24 +37,21 @@ struct reader {
 	const char* text;
 	size_t size, at;
 	int depth;
-	struct node* node; /* (READER_NODES) */
+	struct node* node; /* (n_nodes) */
 	int n_nodes;
-	struct range* range; /* (READER_RANGES) */
+	struct range* range; /* (n_ranges) */
 	int n_ranges;
 	bool failed;
 	void (*say)(const struct reader*, const char* why); /* sets the error of whoever reads */
 };
 
-/* Takes the arena; false on no memory. Close in any case. */
-bool reader_open(struct reader*);
 void reader_close(struct reader*);
 
 /* The first failure is said; what is read afterwards is of no use. Returns 0. */
 int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
-/* Sorts the ranges from `from` on and joins those that touch; puts in their place what they leave out. */
-void reader_tidy(struct reader*, int from);
+/* Puts in the place of the ranges from `from` on those that they leave out. */
 void reader_negate(struct reader*, int from);
 
 static inline bool reader_more(const struct reader* r) { return r->at < r->size && !r->failed; }
