@@ -21,7 +21,7 @@ struct named {
 struct gbnf {
 	struct reader reader; /* first */
 	struct named* named;  /* (n_named) */
-	int n_named, work;
+	int n_named;
 	struct error* error;
 };
 
@@ -158,91 +158,21 @@ static void read_rules(struct reader* r) {
 	}
 }
 
-/* ---- rules that begin with themselves --------------------------------------------------------- */
-
-/* Whether a node can match nothing, as far as the rules marked in `empty` are known to. */
-static bool may_be_empty(struct reader* r, const bool* empty, int index) {
-	const struct node* node = &r->node[index];
-	bool rest = true;
-	if (++of(r)->work > MAX_WORK) {
-		reader_fail(r, "the grammar is too large");
-		return true;
-	}
-	for (; node->kind == NODE_EITHER; node = &r->node[node->a])
-		if (may_be_empty(r, empty, node->b))
-			return true;
-	for (; node->kind == NODE_SEQUENCE; node = &r->node[node->a])
-		rest = rest && may_be_empty(r, empty, node->b);
-	switch (node->kind) {
-	case NODE_TEXT:
-		return rest && node->a == node->b;
-	case NODE_CLASS:
-		return false;
-	case NODE_RULE:
-		return rest && empty[node->a];
-	case NODE_REPEAT:
-		return rest && (node->least == 0 || may_be_empty(r, empty, node->a));
-	default: /* a sequence begins with what is empty */
-		return rest;
-	}
-}
-
-/* Marks in `first` the rules that a node may begin with. */
-static void add_first(struct reader* r, const bool* empty, int index, bool* first) {
-	const struct node* node = &r->node[index];
-	for (; node->kind == NODE_EITHER; node = &r->node[node->a])
-		add_first(r, empty, node->b, first);
-	for (; node->kind == NODE_SEQUENCE; node = &r->node[node->a])
-		if (may_be_empty(r, empty, node->a))
-			add_first(r, empty, node->b, first);
-	if (node->kind == NODE_RULE)
-		first[node->a] = true;
-	else if (node->kind == NODE_REPEAT)
-		add_first(r, empty, node->a, first);
-}
-
-/* By Warshall's (1962) closure of "may begin with". */
-static void refuse_left_recursion(struct reader* r) {
-	const size_t n = (size_t)of(r)->n_named;
-	bool* empty = calloc(n, sizeof *empty);
-	bool* first = calloc(n * n, sizeof *first);
-	bool changed = empty && first;
-	if (!changed)
-		reader_fail(r, "out of memory");
-	while (changed && !r->failed) {
-		changed = false;
-		for (size_t i = 0; i < n; i++)
-			if (!empty[i] && may_be_empty(r, empty, of(r)->named[i].node))
-				empty[i] = changed = true;
-	}
-	for (size_t i = 0; i < n && !r->failed; i++)
-		add_first(r, empty, of(r)->named[i].node, first + i * n);
-	for (size_t k = 0; k < n && !r->failed; k++)
-		for (size_t i = 0; i < n; i++)
-			for (size_t j = 0; j < n && first[i * n + k]; j++)
-				first[i * n + j] |= first[k * n + j];
-	for (size_t i = 0; i < n && !r->failed; i++)
-		if (first[i * n + i]) {
-			char why[128];
-			snprintf(why, sizeof why, "the rule \"%s\" begins with itself", of(r)->named[i].name);
-			reader_fail(r, why);
-		}
-	free(empty);
-	free(first);
-}
-
 /* ---- the whole -------------------------------------------------------------------------------- */
+
+static void fail_rule(struct reader* r, const struct named* named, const char* why) {
+	char text[128];
+	snprintf(text, sizeof text, "the rule \"%s\" %s", named->name, why);
+	reader_fail(r, text);
+}
 
 static int find_root(struct reader* r) {
 	int root = -1;
 	for (int i = 0; i < of(r)->n_named && !r->failed; i++) {
 		if (strcmp(of(r)->named[i].name, "root") == 0)
 			root = i;
-		if (of(r)->named[i].node < 0) {
-			char why[128];
-			snprintf(why, sizeof why, "the rule \"%s\" is not said", of(r)->named[i].name);
-			reader_fail(r, why);
-		}
+		if (of(r)->named[i].node < 0)
+			fail_rule(r, &of(r)->named[i], "is not said");
 	}
 	if (root < 0)
 		reader_fail(r, "there is no rule \"root\"");
@@ -276,10 +206,11 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* 
 	read_rules(r);
 	const int root = find_root(r);
 	if (!r->failed)
-		refuse_left_recursion(r);
-	gbnf.work = 0;
-	if (!r->failed)
 		emit_rules(r, g, root);
+	const int recursive = r->failed || g->failed ? NOWHERE : program_left_recursion(g);
+	for (int i = 0; i < gbnf.n_named && recursive != NOWHERE; i++)
+		if (gbnf.named[i].rule == recursive)
+			fail_rule(r, &gbnf.named[i], "begins with itself");
 	reader_close(r);
 	free(gbnf.named);
 	return program_close(g, !r->failed, error);

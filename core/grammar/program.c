@@ -184,7 +184,7 @@ int32_t emit_json_characters(struct grammar* g, uint32_t low, uint32_t high, int
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i) {
+static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i, bool consumes) {
 	const struct instruction* at = &g->at[i];
 	switch (at->opcode) {
 	case OP_RETURN:
@@ -194,21 +194,64 @@ static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i
 	case OP_CALL:
 		return ends[at->next] && g->rule[at->other] != NOWHERE && ends[g->rule[at->other]];
 	default:
-		return ends[at->next];
+		return consumes && ends[at->next];
 	}
 }
 
-/* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
- * do. What follows was emitted first, so that few rounds find all. */
-static bool prune(struct grammar* g) {
+/* (n) whether the rule can end from an instruction on, consuming something or not. NULL on no memory. What
+ * follows was emitted first, so that few rounds find all. */
+static uint8_t* find_ends(const struct grammar* g, bool consumes) {
 	uint8_t* ends = calloc((size_t)g->n, 1);
 	bool changed = ends != NULL;
 	while (changed) {
 		changed = false;
 		for (int32_t i = 0; i < g->n; i++)
-			if (!ends[i] && leads_to_end(g, ends, i))
+			if (!ends[i] && leads_to_end(g, ends, i, consumes))
 				ends[i] = changed = true;
 	}
+	return ends;
+}
+
+/* Whether the rule comes to a call of itself past instructions that consume nothing. seen, stack: (n) */
+static bool begins_with_itself(const struct grammar* g, const uint8_t* empty, int rule, uint8_t* seen,
+                               int32_t* stack) {
+	int n = 0;
+	memset(seen, 0, (size_t)g->n);
+	for (int32_t at = g->rule[rule]; at != NOWHERE; at = n > 0 ? stack[--n] : NOWHERE) {
+		const struct instruction* i = &g->at[at];
+		const bool call = i->opcode == OP_CALL;
+		const int32_t start = call ? g->rule[i->other] : i->other;
+		if (call && i->other == rule)
+			return true;
+		if (seen[at] || (!call && i->opcode != OP_SPLIT))
+			continue;
+		seen[at] = 1;
+		if (start != NOWHERE)
+			stack[n++] = start;
+		if (!call || (start != NOWHERE && empty[start]))
+			stack[n++] = i->next;
+	}
+	return false;
+}
+
+int program_left_recursion(struct grammar* g) {
+	uint8_t *empty = find_ends(g, false), *seen = malloc((size_t)g->n);
+	int32_t* stack = malloc(2 * (size_t)g->n * sizeof *stack); /* each leads to two */
+	int found = NOWHERE;
+	g->failed = !empty || !seen || !stack;
+	for (int rule = 0; rule < g->n_rules && found == NOWHERE && !g->failed; rule++)
+		if (begins_with_itself(g, empty, rule, seen, stack))
+			found = rule;
+	free(empty);
+	free(seen);
+	free(stack);
+	return found;
+}
+
+/* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
+ * do. */
+static bool prune(struct grammar* g) {
+	uint8_t* ends = find_ends(g, true);
 	for (int32_t i = 0; ends && i < g->n; i++) {
 		struct instruction* at = &g->at[i];
 		if (at->opcode == OP_SPLIT && ends[i]) {

@@ -55,6 +55,9 @@ int32_t emit_characters(struct grammar*, uint32_t low, uint32_t high, int32_t ne
 /* The same as it stands within a JSON string: escaped where it has to be. */
 int32_t emit_json_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
 
+/* A rule that calls itself before it consumes anything; NOWHERE: there is none, or the program has failed for
+ * want of memory. */
+int program_left_recursion(struct grammar*);
 /* The program is whole, and is given back; NULL with the error set, and the program freed, where it failed on
  * the way. good false: what emitted it has set the error. */
 struct grammar* program_close(struct grammar*, bool good, struct error*);
