@@ -34,21 +34,17 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 /* A bound method, or undefined where the kind has none of that name. */
 static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
 	const struct routine* const what = library_method(v.kind, name);
-	if (!what)
-		return missing(v, name);
-	struct value method = {.kind = METHOD};
-	method.method = MACHINE_NEW(m, struct method, .self = v, .what = what);
-	if (!what->run) { /* one that would change the value in place */
-		method = missing(v, name);
-		method.unsafe = true;
-	}
-	return method;
+	struct value found = what ? (struct value){.kind = METHOD} : missing(v, name);
+	if (what)
+		found.method = MACHINE_NEW(m, struct method, .self = v, .what = what);
+	else
+		found.unsafe = library_forbids(v.kind, name);
+	return found;
 }
 
 /* As Jinja finds a.name: methods first, then items; else undefined. */
 static struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind == LOOP) {
 		const struct value found = loop_attribute(v, name);
 		return found.kind == UNDEFINED && found.of == LOOP ? method_attribute(m, v, name) : found;
@@ -85,8 +81,7 @@ static struct value index_sequence(struct machine* m, struct value v, int64_t in
 }
 
 struct value value_index(struct machine* m, struct value v, struct value index) {
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind == DICT && value_is_key(index)) {
 		const struct value* const found = dict_find(m, v.dict, index);
 		if (found)
@@ -101,7 +96,7 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 		return value_attribute(m, v, index.string);
 	}
 	if (index.kind == UNDEFINED && index.unsafe)
-		value_fail_undefined(m, index);
+		value_check_defined(m, index);
 	return missing(v, NULL);
 }
 
@@ -129,15 +124,12 @@ struct slice {
 	int64_t start, step, n;
 };
 
-static int64_t slice_part(struct machine* m, struct scope* s, const struct node* n, bool* given) {
-	const struct value v = n ? evaluate(m, s, n) : value_none();
-	*given = v.kind != NONE;
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
-	return *given ? argument_integer(m, v, "a slice", 0) : 0;
-}
-
-static int64_t bound(int64_t i, int64_t length, int64_t least, int64_t most) {
+/* A bound of a slice, or what stands for one that is not given; from `least` to `most`. */
+static int64_t bound(struct machine* m, struct value v, int64_t otherwise, int64_t length, int64_t least,
+                     int64_t most) {
+	if (v.kind == NONE)
+		return otherwise;
+	int64_t i = argument_integer(m, v, "a slice", 0);
 	if (i < 0)
 		i = i < -length ? least : i + length;
 	return i < least ? least : i > most ? most : i;
@@ -145,18 +137,18 @@ static int64_t bound(int64_t i, int64_t length, int64_t least, int64_t most) {
 
 /* Python's slice.indices. */
 static struct slice slice_of(struct machine* m, struct scope* s, const struct node* n, int64_t length) {
-	bool has_start, has_end, has_step;
-	const int64_t start = slice_part(m, s, n->b, &has_start), end = slice_part(m, s, n->c, &has_end);
-	int64_t step = slice_part(m, s, n->d, &has_step);
-	if (!has_step)
-		step = 1;
+	const struct node* const part[] = {n->b, n->c, n->d};
+	struct value v[3];
+	for (int i = 0; i < 3; i++)
+		v[i] = part[i] ? evaluate(m, s, part[i]) : value_none();
+	int64_t step = v[2].kind == NONE ? 1 : argument_integer(m, v[2], "a slice", 1);
 	if (step == 0)
 		machine_fail(m, "slice step cannot be zero");
 	if (step > INT32_MAX || step < -INT32_MAX)
 		step = step > 0 ? INT32_MAX : -INT32_MAX;
 	const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? length : length - 1;
-	const int64_t from = has_start ? bound(start, length, least, most) : step > 0 ? 0 : length - 1;
-	const int64_t to = has_end ? bound(end, length, least, most) : step > 0 ? length : -1;
+	const int64_t from = bound(m, v[0], step > 0 ? 0 : length - 1, length, least, most);
+	const int64_t to = bound(m, v[1], step > 0 ? length : -1, length, least, most);
 	int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
 	if ((step > 0 && to <= from) || (step < 0 && to >= from))
 		count = 0;
@@ -177,8 +169,7 @@ static struct value slice_string(struct machine* m, const struct string* text, s
 
 static struct value evaluate_slice(struct machine* m, struct scope* s, const struct node* n) {
 	const struct value v = evaluate(m, s, n->a);
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind != STRING && v.kind != LIST && v.kind != TUPLE && v.kind != RANGE)
 		return missing(v, NULL);
 	const struct slice slice = slice_of(m, s, n, value_length(m, v));
@@ -245,9 +236,8 @@ static struct value call_value(struct machine* m, struct value callee, const str
 		return routine_call(m, callee.method->what, callee.method->self, a);
 	case MACRO:
 		return call_macro(m, callee.macro, a);
-	case UNDEFINED:
-		value_fail_undefined(m, callee);
 	default:
+		value_check_defined(m, callee);
 		machine_fail(m, "'%s' object is not callable", value_type(callee));
 	}
 }
@@ -312,8 +302,7 @@ static struct value evaluate_compare(struct machine* m, struct scope* s, const s
 
 static struct value evaluate_sign(struct machine* m, struct scope* s, const struct node* n) {
 	const struct value v = evaluate(m, s, n->a);
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (!value_is_number(v))
 		machine_fail(m, "bad operand type for unary %c: '%s'", n->kind == NODE_NEGATE ? '-' : '+',
 		             value_type(v));

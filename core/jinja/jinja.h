@@ -48,10 +48,10 @@ struct jinja_call {
 	const struct jinja_variable* variable; /* (n_variables) of equal names the last counts */
 	int n_variables;
 	time_t now; /* what strftime_now tells, as local time */
-	/* JSON members of this name whose value is one of the words (NULL ends them) are no foreign text: the
-	 * roles of messages, which templates write between the marks of special tokens. NULL: there are none. */
-	const char* trusted_member;
-	const char* const* trusted_word;
+	/* JSON members of this name whose value is one of the words (with blanks between) are no foreign text:
+	 * the roles of messages, which templates write between the marks of special tokens. NULL: there are none.
+	 */
+	const char *trusted_member, *trusted_words;
 };
 
 enum jinja_outcome {

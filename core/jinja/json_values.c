@@ -9,110 +9,88 @@
 /* ---- reading ------------------------------------------------------------------------------ */
 
 struct reader {
-	struct machine* machine;
-	struct lexer lexer;
-	struct token token; /* the present one */
-	const char* trusted_member;
-	const char* const* trusted_word;
+	struct parser parser;
+	const char *trusted_member, *trusted_words;
 };
 
 static struct value read_value(struct reader*, bool trusted);
 
-static void next(struct reader* r) { r->token = lexer_next(&r->lexer); }
-
-static bool take(struct reader* r, enum operator o) {
-	const bool there = r->token.kind == TOKEN_OPERATOR && r->token.operator== o;
-	if (there)
-		next(r);
-	return there;
-}
-
-static void want(struct reader* r, enum operator o, const char* what) {
-	if (!take(r, o))
-		machine_fail(r->machine, "expected %s", what);
-}
-
 static struct value read_list(struct reader* r) {
-	struct value list = value_list(r->machine, LIST);
-	if (take(r, CLOSE_LIST))
+	struct parser* const p = &r->parser;
+	struct value list = value_list(p->machine, LIST);
+	if (parser_take(p, CLOSE_LIST))
 		return list;
 	do
-		list_add(r->machine, list.list, read_value(r, false));
-	while (take(r, COMMA));
-	want(r, CLOSE_LIST, "a comma or ]");
+		list_add(p->machine, list.list, read_value(r, false));
+	while (parser_take(p, COMMA));
+	parser_want(p, CLOSE_LIST, "a comma or ]");
 	return list;
 }
 
 static struct value read_text(struct reader* r, bool trusted) {
-	struct string s = *r->token.text;
-	bool foreign = true;
-	for (int i = 0; trusted && r->trusted_word[i]; i++)
-		foreign = foreign && !string_is(&s, r->trusted_word[i]);
-	if (foreign)
-		s.mark = memset(machine_alloc(r->machine, s.size), 1, s.size);
-	next(r);
-	return value_string(machine_new(r->machine, &s, sizeof s));
+	struct machine* const m = r->parser.machine;
+	struct string s = *r->parser.token.text;
+	if (!trusted || !string_among(&s, r->trusted_words))
+		s.mark = memset(machine_alloc(m, s.size), 1, s.size);
+	parser_next(&r->parser);
+	return value_string(machine_new(m, &s, sizeof s));
 }
 
 static struct value read_object(struct reader* r) {
-	struct value object = value_dict(r->machine);
-	if (take(r, CLOSE_DICT))
+	struct parser* const p = &r->parser;
+	struct value object = value_dict(p->machine);
+	if (parser_take(p, CLOSE_DICT))
 		return object;
 	do {
-		if (r->token.kind != TOKEN_STRING)
-			machine_fail(r->machine, "expected a member's name");
+		if (p->token.kind != TOKEN_STRING)
+			parser_fail(p, "a member's name");
 		const struct value key = read_text(r, false);
-		want(r, COLON, "a colon");
+		parser_want(p, COLON, "a colon");
 		const bool trusted = r->trusted_member && string_is(key.string, r->trusted_member);
-		dict_set(r->machine, object.dict, key, read_value(r, trusted));
-	} while (take(r, COMMA));
-	want(r, CLOSE_DICT, "a comma or }");
+		dict_set(p->machine, object.dict, key, read_value(r, trusted));
+	} while (parser_take(p, COMMA));
+	parser_want(p, CLOSE_DICT, "a comma or }");
 	return object;
 }
 
-static struct value read_word(struct reader* r) {
-	const struct string* const word = r->token.text;
-	next(r);
-	if (string_is(word, "true") || string_is(word, "false"))
-		return value_boolean(word->size == 4);
-	if (!string_is(word, "null"))
-		machine_fail(r->machine, "expected a value, found '%.*s'", EXCERPT(word));
-	return value_none();
-}
-
 static struct value read_value(struct reader* r, bool trusted) {
-	const struct token t = r->token;
-	machine_charge(r->machine, 0);
+	struct parser* const p = &r->parser;
+	const struct token t = p->token;
+	machine_charge(p->machine, 0);
 	if (t.kind == TOKEN_STRING)
 		return read_text(r, trusted);
-	if (t.kind == TOKEN_NAME)
-		return read_word(r);
-	if (take(r, OPEN_LIST))
+	if (parser_take(p, OPEN_LIST))
 		return read_list(r);
-	if (take(r, OPEN_DICT))
+	if (parser_take(p, OPEN_DICT))
 		return read_object(r);
-	if (t.kind != TOKEN_INTEGER && t.kind != TOKEN_FLOAT)
-		machine_fail(r->machine, "expected a value");
-	next(r);
-	return t.number;
+	const bool word = t.kind == TOKEN_NAME && string_among(t.text, "true false null");
+	if (!word && t.kind != TOKEN_INTEGER && t.kind != TOKEN_FLOAT)
+		parser_fail(p, "a value");
+	parser_next(p);
+	return !word                       ? t.number
+	       : string_is(t.text, "null") ? value_none()
+	                                   : value_boolean(string_is(t.text, "true"));
 }
 
 struct value json_value(struct machine* m, const char* text, size_t size, const char* what,
-                        const char* trusted_member, const char* const* trusted_word) {
+                        const char* trusted_member, const char* trusted_words) {
 	const int line = m->line;
-	struct reader r = {.machine = m, .trusted_member = trusted_member, .trusted_word = trusted_word};
-	r.lexer = (struct lexer){.machine = m,
-	                         .source = text,
-	                         .size = size,
-	                         .line = 1,
-	                         .inside = true,
-	                         .in_print = true,
-	                         .json = true};
+	struct reader r = {.trusted_member = trusted_member, .trusted_words = trusted_words};
+	struct parser* const p = &r.parser;
+	p->machine = m;
+	p->lexer = (struct lexer){.machine = m,
+	                          .source = text,
+	                          .size = size,
+	                          .line = 1,
+	                          .inside = true,
+	                          .in_print = true,
+	                          .json = true};
 	m->reading = what;
-	next(&r);
+	p->ahead = lexer_next(&p->lexer);
+	parser_next(p);
 	const struct value v = read_value(&r, false);
-	if (r.token.kind != TOKEN_END)
-		machine_fail(m, "expected its end");
+	if (p->token.kind != TOKEN_END)
+		parser_fail(p, "the end");
 	m->reading = NULL;
 	m->line = line;
 	return v;

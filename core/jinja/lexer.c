@@ -332,17 +332,12 @@ static struct token string_token(struct lexer* x) {
 	return token;
 }
 
+/* Counts brackets, within which nothing ends a tag; that they pair is the parser's matter. */
 static void balance(struct lexer* x, char c) {
-	if (c == '(' || c == '[' || c == '{') {
-		if (x->n_open == MACHINE_NESTING)
-			machine_fail(x->machine, "brackets nested deeper than %d", MACHINE_NESTING);
-		x->open[x->n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
-	} else if (c == ')' || c == ']' || c == '}') {
-		if (x->n_open == 0)
-			machine_fail(x->machine, "unexpected '%c'", c);
-		if (x->open[--x->n_open] != c)
-			machine_fail(x->machine, "unexpected '%c', expected '%c'", c, x->open[x->n_open]);
-	}
+	if (strchr("([{", c) && ++x->n_open > MACHINE_NESTING)
+		machine_fail(x->machine, "brackets nested deeper than %d", MACHINE_NESTING);
+	if (strchr(")]}", c) && --x->n_open < 0)
+		machine_fail(x->machine, "unexpected '%c'", c);
 }
 
 static struct token operator_token(struct lexer* x) {

@@ -125,8 +125,7 @@ struct lexer {
 	bool in_print;      /* {{, else {% */
 	bool json;          /* JSON is read: what stands between {{ and }}, with its own escapes and signs */
 	bool line_starting; /* what came last ended a line */
-	char open[MACHINE_NESTING]; /* brackets, balanced */
-	int n_open;
+	int n_open;         /* brackets */
 };
 void lexer_start(struct lexer*, struct machine*, const char* source, size_t size);
 struct token lexer_next(struct lexer*);

@@ -19,17 +19,14 @@ static const struct node* literal(struct parser* p, struct value v) {
 }
 
 static const struct node* parse_name(struct parser* p) {
-	static const char* const known[][2] = {{"true", "True"}, {"false", "False"}, {"none", "None"}};
-	static const char* const surplus[] = {"varargs", "kwargs", "caller"};
 	struct node* const n = parser_node(p, NODE_NAME);
 	n->name = p->token.text;
-	for (int i = 0; i < 3; i++)
-		if (string_is(n->name, known[i][0]) || string_is(n->name, known[i][1])) {
-			n->kind = NODE_LITERAL;
-			n->value = i == 2 ? value_none() : value_boolean(i == 0);
-		}
-	for (int i = 0; i < 3; i++)
-		n->flag |= p->in_macro && string_is(n->name, surplus[i]);
+	if (string_among(n->name, "true True false False none None")) {
+		const bool none = string_among(n->name, "none None");
+		n->kind = NODE_LITERAL;
+		n->value = none ? value_none() : value_boolean(string_among(n->name, "true True"));
+	}
+	n->flag = p->in_macro && string_among(n->name, "varargs kwargs caller");
 	parser_next(p);
 	return n;
 }
@@ -47,27 +44,28 @@ static const struct node* parse_string(struct parser* p) {
 	return literal(p, value_string(text));
 }
 
+/* Whether another item follows: after a comma, which may be the last thing too, up to what closes. */
+static bool parse_another(struct parser* p, bool first, enum operator close, const char* wanted) {
+	if (parser_take(p, close))
+		return false;
+	if (first)
+		return true;
+	parser_want(p, COMMA, wanted);
+	return !parser_take(p, close);
+}
+
 static const struct node* parse_list(struct parser* p) {
 	struct node* const list = parser_node(p, NODE_LIST);
 	parser_next(p);
-	while (!parser_take(p, CLOSE_LIST)) {
-		if (list->n)
-			parser_want(p, COMMA, "a comma or ]");
-		if (parser_take(p, CLOSE_LIST))
-			break;
+	while (parse_another(p, list->n == 0, CLOSE_LIST, "a comma or ]"))
 		node_add(p->machine, list, parse_expression(p, true));
-	}
 	return list;
 }
 
 static const struct node* parse_dict(struct parser* p) {
 	struct node* const dict = parser_node(p, NODE_DICT);
 	parser_next(p);
-	while (!parser_take(p, CLOSE_DICT)) {
-		if (dict->n)
-			parser_want(p, COMMA, "a comma or }");
-		if (parser_take(p, CLOSE_DICT))
-			break;
+	while (parse_another(p, dict->n == 0, CLOSE_DICT, "a comma or }")) {
 		node_add(p->machine, dict, parse_expression(p, true));
 		parser_want(p, COLON, "a colon");
 		node_add(p->machine, dict, parse_expression(p, true));
@@ -121,41 +119,30 @@ const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
 
 /* ---- what follows ------------------------------------------------------------------------- */
 
-static void parse_argument(struct parser* p, struct node* call) {
-	struct node* argument = NULL;
-	if (parser_take(p, TIMES)) {
-		argument = parser_node(p, NODE_SPREAD);
-		argument->a = parse_expression(p, true);
-	} else if (parser_take(p, POWER)) {
-		argument = parser_node(p, NODE_SPREAD_DICT);
-		argument->a = parse_expression(p, true);
-	} else if (p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.operator== ASSIGN) {
-		argument = parser_node(p, NODE_KEYWORD);
-		argument->name = p->token.text;
-		parser_next(p);
-		parser_next(p);
-		argument->a = parse_expression(p, true);
-	} else {
-		if (call->n && call->item[call->n - 1]->kind != NODE_SPREAD &&
-		    (call->item[call->n - 1]->kind == NODE_KEYWORD ||
-		     call->item[call->n - 1]->kind == NODE_SPREAD_DICT))
+static const struct node* parse_argument(struct parser* p, const struct node* before) {
+	const bool named =
+	    p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.operator== ASSIGN;
+	if (!named && !parser_at(p, TIMES) && !parser_at(p, POWER)) {
+		if (before && (before->kind == NODE_KEYWORD || before->kind == NODE_SPREAD_DICT))
 			parser_fail(p, "no argument by place after one by name");
-		node_add(p->machine, call, parse_expression(p, true));
-		return;
+		return parse_expression(p, true);
 	}
-	node_add(p->machine, call, argument);
+	struct node* const argument = parser_node(p, named                 ? NODE_KEYWORD
+	                                             : parser_at(p, TIMES) ? NODE_SPREAD
+	                                                                   : NODE_SPREAD_DICT);
+	argument->name = named ? p->token.text : NULL;
+	if (named)
+		parser_next(p);
+	parser_next(p);
+	argument->a = parse_expression(p, true);
+	return argument;
 }
 
 /* From ( to ). */
 static void parse_arguments(struct parser* p, struct node* call) {
 	parser_want(p, OPEN, "(");
-	for (bool first = true; !parser_take(p, CLOSE); first = false) {
-		if (!first)
-			parser_want(p, COMMA, "a comma or )");
-		if (!first && parser_take(p, CLOSE))
-			break;
-		parse_argument(p, call);
-	}
+	while (parse_another(p, call->n == 0, CLOSE, "a comma or )"))
+		node_add(p->machine, call, parse_argument(p, call->n ? call->item[call->n - 1] : NULL));
 }
 
 static const struct node* parse_call(struct parser* p, const struct node* callee) {
@@ -258,8 +245,7 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 	                      t->kind == TOKEN_FLOAT || parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
 	if (parser_at(p, OPEN)) {
 		parse_arguments(p, test);
-	} else if (argument && !parser_at_name(p, "else") && !parser_at_name(p, "or") &&
-	           !parser_at_name(p, "and")) {
+	} else if (argument && !(t->kind == TOKEN_NAME && string_among(t->text, "else or and"))) {
 		if (parser_at_name(p, "is"))
 			parser_fail(p, "no test after a test");
 		node_add(p->machine, test, parse_postfix(p, parse_primary(p)));

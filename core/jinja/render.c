@@ -36,7 +36,7 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 		if (v->form == JINJA_WORDS)
 			value = value_string(string_new(m, v->text, v->size));
 		else
-			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_word);
+			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_words);
 		if (v->form == JINJA_MEMBERS)
 			set_members(m, s, value, v->name);
 		else

@@ -67,7 +67,9 @@ bool value_truth(struct value v) {
 	return v.kind > NONE;
 }
 
-void value_fail_undefined(struct machine* m, struct value v) {
+void value_check_defined(struct machine* m, struct value v) {
+	if (v.kind != UNDEFINED)
+		return;
 	const struct string* const name = v.string;
 	const int size = name ? (int)(name->size < 80 ? name->size : 80) : 0;
 	if (v.unsafe)
@@ -134,8 +136,8 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 		return number_order(a, b);
 	if (a.kind == STRING && b.kind == STRING)
 		return string_order(m, a.string, b.string);
-	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
-		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);
+	value_check_defined(m, a);
+	value_check_defined(m, b);
 	if (a.kind != b.kind || (a.kind != LIST && a.kind != TUPLE))
 		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", operator, value_type(a),
 		             value_type(b));
@@ -234,7 +236,7 @@ const struct list* value_items(struct machine* m, struct value v) {
 	}
 	case UNDEFINED:
 		if (v.unsafe)
-			value_fail_undefined(m, v);
+			value_check_defined(m, v);
 		return &empty;
 	default:
 		machine_fail(m, "'%s' object is not iterable", value_type(v));

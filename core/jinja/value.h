@@ -113,8 +113,8 @@ const struct list* value_items(struct machine*, struct value);
 bool value_is_iterable(struct value);
 /* len(); -1 when there is none. */
 int64_t value_length(struct machine*, struct value);
-/* Fails with Undefined's message, or with the sandbox's. */
-_Noreturn void value_fail_undefined(struct machine*, struct value);
+/* Fails with Undefined's message, or with the sandbox's, where the value is undefined. */
+void value_check_defined(struct machine*, struct value);
 
 /* str() and repr(). */
 const struct string* value_show(struct machine*, struct value);
@@ -126,7 +126,7 @@ int float_text(double, char out[40]);
 /* A value of a JSON text, whose strings are foreign unless trusted (struct jinja_call). Fails naming `what`.
  */
 struct value json_value(struct machine*, const char* text, size_t size, const char* what,
-                        const char* trusted_member, const char* const* trusted_word);
+                        const char* trusted_member, const char* trusted_words);
 /* json.dumps. */
 struct json_style {
 	bool ascii, sort;

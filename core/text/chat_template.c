@@ -10,7 +10,7 @@
 
 /* Templates write a message's role between the marks of a special token ("<|" + role + "|>"), so these words,
  * as the value of "role", are no foreign text. */
-static const char* const roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
+static const char roles[] = "system developer user assistant tool function";
 
 enum { MAX_VARIABLES = 10 };
 
@@ -79,7 +79,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	                                .n_variables = v.n,
 	                                .now = present(request),
 	                                .trusted_member = "role",
-	                                .trusted_word = roles};
+	                                .trusted_words = roles};
 	struct error why = {""};
 	const enum jinja_outcome outcome = jinja_render(&call, out, &why);
 	if (outcome == JINJA_RAISED)
