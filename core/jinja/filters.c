@@ -38,7 +38,7 @@ static struct value filter_format(struct machine* m, struct call* c) {
 
 static struct value filter_tojson(struct machine* m, struct call* c) {
 	struct builder b = {.machine = m}, by = {.machine = m};
-	struct json_style style = {.ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
+	struct style style = {.json = true, .ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
 	if (c->given[1].kind == STRING) {
 		style.indent = c->given[1].string;
 	} else if (c->given[1].kind != ABSENT && c->given[1].kind != NONE) {

@@ -5,24 +5,6 @@
 
 /* ---- sorting ------------------------------------------------------------------------------ */
 
-/* Stable, by insertion: lists are short, and every move is counted as work. `keys` go with `items`. */
-static void sort_by(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
-	for (int i = 1; i < n; i++) {
-		const struct value item = items[i], key = keys[i];
-		int at = i;
-		for (; at > 0; at--) {
-			const struct value before = keys[at - 1];
-			if (value_order(m, reverse ? before : key, reverse ? key : before, "<") != -1)
-				break;
-			machine_charge(m, 0);
-			items[at] = items[at - 1];
-			keys[at] = before;
-		}
-		items[at] = item;
-		keys[at] = key;
-	}
-}
-
 /* Strings in lower case when case does not count. */
 static struct value sort_key(struct machine* m, struct value v, bool case_sensitive) {
 	return v.kind == STRING && !case_sensitive ? value_string(string_lower(m, v.string)) : v;
@@ -97,8 +79,8 @@ static struct value filter_reverse(struct machine* m, struct call* c) {
 
 static struct value filter_sort(struct machine* m, struct call* c) {
 	struct list* const items = copy_items(m, c->self);
-	sort_by(m, items->item, keys_of(m, items, c->given[2], c->given[1]), items->n,
-	        argument_integer(m, c->given[0], "sort", 0) != 0);
+	value_sort(m, items->item, keys_of(m, items, c->given[2], c->given[1]), items->n,
+	           argument_integer(m, c->given[0], "sort", 0) != 0);
 	return as(LIST, items);
 }
 
@@ -180,7 +162,7 @@ static struct value filter_dictsort(struct machine* m, struct call* c) {
 		machine_fail(m, "'%s' object has no attribute 'items'", value_type(c->self));
 	struct list* const pairs = filter_items(m, c).list;
 	struct value* const keys = keys_of(m, pairs, value_integer(string_is(by, "value")), c->given[0]);
-	sort_by(m, pairs->item, keys, pairs->n, argument_integer(m, c->given[2], "dictsort", 0) != 0);
+	value_sort(m, pairs->item, keys, pairs->n, argument_integer(m, c->given[2], "dictsort", 0) != 0);
 	return as(LIST, pairs);
 }
 

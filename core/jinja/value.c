@@ -152,6 +152,24 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 	return order;
 }
 
+/* By insertion: lists are short, and every move is counted as work. */
+void value_sort(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
+	for (int i = 1; i < n; i++) {
+		const struct value item = items[i], key = keys[i];
+		int at = i;
+		for (; at > 0; at--) {
+			const struct value before = keys[at - 1];
+			if (value_order(m, reverse ? before : key, reverse ? key : before, "<") != -1)
+				break;
+			machine_charge(m, 0);
+			items[at] = items[at - 1];
+			keys[at] = before;
+		}
+		items[at] = item;
+		keys[at] = key;
+	}
+}
+
 /* ---- dicts -------------------------------------------------------------------------------- */
 
 bool value_is_key(struct value v) {

@@ -127,12 +127,14 @@ int float_text(double, char out[40]);
  */
 struct value json_value(struct machine*, const char* text, size_t size, const char* what,
                         const char* trusted_member, const char* trusted_words);
-/* json.dumps. */
-struct json_style {
-	bool ascii, sort;
+/* How lists and dicts are written: as json.dumps, or as Python's repr. */
+struct style {
+	bool json, ascii, sort;
 	const struct string* indent; /* of one level, or NULL: all on one line */
 	const struct string *comma, *colon;
 };
-void value_write_json(struct builder*, struct value, const struct json_style*);
+void value_write_json(struct builder*, struct value, const struct style*);
+/* Stable, by the keys, which go with the items. */
+void value_sort(struct machine*, struct value* items, struct value* keys, int n, bool reverse);
 
 #endif
