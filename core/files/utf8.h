@@ -6,6 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A stretch of a text: bytes [start, end). */
+struct text_range {
+	size_t start, end;
+};
+
 /* Bytes of the well-formed character at text (size > 0), or 0 when it is malformed or cut off. No
  * overlong forms, no surrogates, nothing past U+10FFFF. `code` may be NULL. */
 size_t utf8_character(const char* text, size_t size, uint32_t* code);

@@ -15,16 +15,13 @@
 
 #include <time.h>
 
+#include "core/files/utf8.h"
 #include "kernels/backend.h"
-
-struct jinja_span { /* bytes [start, end) */
-	size_t start, end;
-};
 
 struct jinja_text {
 	char* data;                 /* NUL-terminated */
 	size_t size;                /* the NUL not counted */
-	struct jinja_span* foreign; /* (n_foreign) ascending, apart: what the request brought */
+	struct text_range* foreign; /* (n_foreign) ascending, apart: what the request brought */
 	size_t n_foreign;
 };
 void jinja_text_free(struct jinja_text*);

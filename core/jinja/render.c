@@ -46,7 +46,7 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 }
 
 /* The stretches of foreign bytes; counted when `out` is NULL. */
-static size_t foreign_spans(const struct string* s, struct jinja_span* out) {
+static size_t foreign_spans(const struct string* s, struct text_range* out) {
 	size_t n = 0;
 	for (size_t at = 0; at < s->size;) {
 		if (!string_foreign_at(s, at)) {
@@ -57,7 +57,7 @@ static size_t foreign_spans(const struct string* s, struct jinja_span* out) {
 		while (end < s->size && string_foreign_at(s, end))
 			end++;
 		if (out)
-			out[n] = (struct jinja_span){at, end};
+			out[n] = (struct text_range){at, end};
 		n++;
 		at = end;
 	}

@@ -105,12 +105,8 @@ bool chat_template_encode(const char* template_text, const struct tokenizer* t,
 	struct jinja_text text;
 	if (!render(template_text, t, request, &text, error))
 		return false;
-	struct plain_range* const range = malloc((text.n_foreign + 1) * sizeof *range);
-	for (size_t i = 0; range && i < text.n_foreign; i++)
-		range[i] = (struct plain_range){text.foreign[i].start, text.foreign[i].end};
-	const struct plain_ranges foreign = {.range = range, .n = text.n_foreign};
-	const bool good = range && tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);
-	free(range);
+	const struct plain_ranges foreign = {.range = text.foreign, .n = text.n_foreign};
+	const bool good = tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);
 	jinja_text_free(&text);
 	return good || error_set(error, "no memory for a chat prompt");
 }

@@ -73,7 +73,7 @@ static void split_normalized(struct encoder* e, const struct buffer* text, const
 }
 
 static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
-static const struct plain_range all = {.start = 0, .end = SIZE_MAX};
+static const struct text_range all = {.start = 0, .end = SIZE_MAX};
 static const struct plain_ranges everywhere = {.range = &all, .n = 1};
 
 static const struct buffer* normalize(struct encoder* e, const char* text, size_t size, bool first) {
@@ -85,7 +85,8 @@ static const struct buffer* normalize(struct encoder* e, const char* text, size_
 /* Text between two added tokens, all plain or not at all. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
-	split_normalized(e, normalize(e, text, size, first), plain, first);
+	if (!e->failed)
+		split_normalized(e, normalize(e, text, size, first), plain, first);
 }
 
 /* Whether normalizing the text brings a special token about. */
@@ -101,6 +102,19 @@ static bool holds_special(struct encoder* e, const char* text, size_t size) {
 	return false;
 }
 
+/* What of [start, end) the next of the plain ranges, from *i on, takes up. */
+static bool next_plain(const struct plain_ranges* plain, size_t* i, size_t start, size_t end,
+                       struct text_range* out) {
+	while (*i < plain->n) {
+		*out = plain->range[(*i)++];
+		out->start = out->start > start ? out->start : start;
+		out->end = out->end < end ? out->end : end;
+		if (out->start < out->end)
+			return true;
+	}
+	return false;
+}
+
 /* text[start, end) between two added tokens. Few tokenizers look for special tokens after normalizing;
  * there the plain ranges, which are places in the text before it, cannot be followed. So where a plain
  * range would bring one about, the segment is encoded stretch by stretch. */
@@ -111,24 +125,17 @@ static void encode_segment(struct encoder* e, const char* text, size_t start, si
 		encode_uniform(e, text + start, end - start, all_plain ? &everywhere : &nowhere, start == 0);
 		return;
 	}
+	struct text_range part;
 	bool risk = false;
-	for (size_t i = 0; i < plain->n && !risk && !e->failed; i++) {
-		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
-		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
-		risk = from < to && holds_special(e, text + from, to - from);
-	}
+	for (size_t i = 0; !risk && next_plain(plain, &i, start, end, &part);)
+		risk = holds_special(e, text + part.start, part.end - part.start);
 	size_t at = start;
-	for (size_t i = 0; i < plain->n && risk && !e->failed; i++) {
-		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
-		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
-		if (from >= to)
-			continue;
-		if (from > at)
-			encode_uniform(e, text + at, from - at, &nowhere, at == 0);
-		encode_uniform(e, text + from, to - from, &everywhere, from == 0);
-		at = to;
+	for (size_t i = 0; risk && next_plain(plain, &i, start, end, &part); at = part.end) {
+		if (part.start > at)
+			encode_uniform(e, text + at, part.start - at, &nowhere, at == 0);
+		encode_uniform(e, text + part.start, part.end - part.start, &everywhere, part.start == 0);
 	}
-	if (at < end && !e->failed)
+	if (at < end)
 		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
 }
 

@@ -184,6 +184,13 @@ static bool register_added(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
+void tokenizer_default_end(const struct tokenizer* t, int32_t* end, const char* name, const char* other) {
+	if (*end < 0)
+		*end = tokenizer_find(t, name);
+	if (*end < 0)
+		*end = tokenizer_find(t, other);
+}
+
 static bool finish(struct tokenizer* t, struct error* error) {
 	t->size = t->vocabulary.n;
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))

@@ -211,10 +211,8 @@ static void default_ends(struct tokenizer* t) {
 		t->bos = t->before.id[0];
 	if (t->eos < 0 && t->after.n > 0)
 		t->eos = t->after.id[t->after.n - 1];
-	if (t->bos < 0)
-		t->bos = vocabulary_find(&t->vocabulary, "<s>", 3);
-	if (t->eos < 0)
-		t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
+	tokenizer_default_end(t, &t->bos, "<s>", "");
+	tokenizer_default_end(t, &t->eos, "</s>", "");
 }
 
 static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,

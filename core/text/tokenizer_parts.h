@@ -111,6 +111,8 @@ struct tokenizer* tokenizer_make(enum tokenizer_kind, const char* config,
                                  bool (*read)(struct tokenizer*, const struct tokenizer_config*,
                                               const void* source, struct error*),
                                  const void* source, struct error*);
+/* Where none is set: the piece of the first name, else of the second. Sealed vocabulary only. */
+void tokenizer_default_end(const struct tokenizer*, int32_t* end, const char* name, const char* other);
 /* Puts where it happened before the error's sentence. Returns false. */
 bool tokenizer_fail_in(const char* where, struct error*);
 /* The printed bytes of sentencepiece-like pieces: U+2581 as a space, <0x0A> as its byte. */
