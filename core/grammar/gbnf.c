@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/files/grow.h"
-#include "core/grammar/emission.h"
+#include "core/grammar/reader.h"
 
 enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
 
@@ -185,9 +185,8 @@ static void emit_rules(struct reader* r, struct grammar* g, int root) {
 	for (int i = 0; i < r->n_nodes; i++)
 		if (r->node[i].kind == NODE_RULE)
 			r->node[i].b = of(r)->named[r->node[i].a].rule;
-	struct emission e = {.grammar = g, .reader = r, .characters = emit_characters, .most_work = MAX_WORK};
 	for (int i = 0; i < of(r)->n_named && !g->failed; i++) {
-		const int32_t start = emission_node(&e, of(r)->named[i].node, RETURNS);
+		const int32_t start = reader_emit(r, of(r)->named[i].node, RETURNS);
 		if (start == NOWHERE && !g->failed) {
 			reader_fail(r, "a rule matches nothing");
 			return;
@@ -198,9 +197,15 @@ static void emit_rules(struct reader* r, struct grammar* g, int root) {
 }
 
 struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* error) {
-	struct gbnf gbnf = {.reader = {.text = rules, .size = size, .say = say}, .error = error};
-	struct reader* const r = &gbnf.reader;
 	struct grammar* g = program_open(error);
+	struct gbnf gbnf = {.reader = {.text = rules,
+	                               .size = size,
+	                               .say = say,
+	                               .grammar = g,
+	                               .characters = emit_characters,
+	                               .most_work = MAX_WORK},
+	                    .error = error};
+	struct reader* const r = &gbnf.reader;
 	if (!g)
 		return NULL;
 	read_rules(r);

@@ -3,7 +3,6 @@
 #define SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
 
 #include "core/files/json.h"
-#include "core/grammar/pattern.h"
 #include "core/grammar/program.h"
 
 enum {

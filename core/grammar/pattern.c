@@ -1,10 +1,7 @@
-/* See pattern.h. Parsing is recursive descent over an arena of nodes; its depth is bounded. */
-#include "core/grammar/pattern.h"
-
+/* Regular expressions into a program: recursive descent over an arena of nodes, whose depth is bounded. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/grammar/emission.h"
 #include "core/grammar/reader.h"
 
 struct pattern {
@@ -144,15 +141,14 @@ static bool holds_anchor(const struct reader* r, int index) {
 }
 
 /* Any text, as long as one likes. */
-static int32_t emit_anything(struct emission* e, int32_t next) {
-	const int32_t loop = emit_loop(e->grammar, next);
-	loop_close(e->grammar, loop, e->characters(e->grammar, 0, LAST_CODE, loop));
+static int32_t emit_anything(struct reader* r, int32_t next) {
+	const int32_t loop = emit_loop(r->grammar, next);
+	loop_close(r->grammar, loop, r->characters(r->grammar, 0, LAST_CODE, loop));
 	return loop;
 }
 
 /* An alternative: a chain of sequences whose first part may be `^` and whose last may be `$`. */
-static int32_t emit_alternative(struct emission* e, int index, bool whole, int32_t next) {
-	struct reader* r = e->reader;
+static int32_t emit_alternative(struct reader* r, int index, bool whole, int32_t next) {
 	bool ends = whole, starts = whole, last = true;
 	for (; r->node[index].kind == NODE_SEQUENCE; index = r->node[index].a) {
 		const int part = r->node[index].b;
@@ -163,7 +159,7 @@ static int32_t emit_alternative(struct emission* e, int index, bool whole, int32
 			continue;
 		}
 		if (last && !ends)
-			next = emit_anything(e, next);
+			next = emit_anything(r, next);
 		last = false;
 		if (kind == NODE_START && first) {
 			starts = true;
@@ -171,34 +167,37 @@ static int32_t emit_alternative(struct emission* e, int index, bool whole, int32
 		}
 		if (holds_anchor(r, part))
 			return (int32_t)reader_fail(r, "^ and $ are supported where a text begins and ends");
-		next = emission_node(e, part, next);
+		next = reader_emit(r, part, next);
 	}
 	if (last && !ends)
-		next = emit_anything(e, next);
-	return starts ? next : emit_anything(e, next);
+		next = emit_anything(r, next);
+	return starts ? next : emit_anything(r, next);
 }
 
-static int32_t emit_alternatives(struct emission* e, int index, bool whole, int32_t next) {
+static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_t next) {
 	int32_t all = NOWHERE;
-	for (; e->reader->node[index].kind == NODE_EITHER && !e->reader->failed; index = e->reader->node[index].a)
-		all = emit_split(e->grammar, emit_alternative(e, e->reader->node[index].b, whole, next), all);
-	return emit_split(e->grammar, emit_alternative(e, index, whole, next), all);
+	for (; r->node[index].kind == NODE_EITHER && !r->failed; index = r->node[index].a)
+		all = emit_split(r->grammar, emit_alternative(r, r->node[index].b, whole, next), all);
+	return emit_split(r->grammar, emit_alternative(r, index, whole, next), all);
 }
 
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
                      enum pattern_text text, int32_t next, struct error* error) {
-	struct pattern pattern = {.reader = {.text = expression, .size = size, .say = say}, .error = error};
+	struct pattern pattern = {
+	    .reader = {.text = expression,
+	               .size = size,
+	               .say = say,
+	               .grammar = grammar,
+	               .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
+	               .most_work = MAX_WORK},
+	    .error = error};
 	struct reader* const r = &pattern.reader;
 	int32_t start = NOWHERE;
 	const int root = reader_alternatives(r, &syntax, false);
 	if (!r->failed && r->at < r->size)
 		reader_fail(r, "a parenthesis too many");
-	struct emission e = {.grammar = grammar,
-	                     .reader = r,
-	                     .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
-	                     .most_work = MAX_WORK};
 	if (!r->failed)
-		start = emit_alternatives(&e, root, whole, next);
+		start = emit_alternatives(r, root, whole, next);
 	if (r->failed)
 		start = NOWHERE;
 	else if (start == NOWHERE)

@@ -55,6 +55,19 @@ int32_t emit_characters(struct grammar*, uint32_t low, uint32_t high, int32_t ne
 /* The same as it stands within a JSON string: escaped where it has to be. */
 int32_t emit_json_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
 
+/* pattern.c: regular expressions of ECMA-262, without what no automaton has: look-around, references, \b.
+ * Laziness means nothing here. `^` and `$` may stand where a text begins and ends. */
+enum pattern_text {
+	PATTERN_PLAIN, /* characters stand for themselves */
+	PATTERN_JSON   /* within a JSON string: escaped where they have to be */
+};
+
+/* Emits the expression before `next`. whole: all of the text matches it; else it may stand anywhere within,
+ * as JSON Schema's `pattern` does, unless it is anchored. NOWHERE with the error set: malformed, not
+ * supported. */
+int32_t pattern_emit(struct grammar*, const char* expression, size_t size, bool whole, enum pattern_text,
+                     int32_t next, struct error*);
+
 /* A rule that calls itself before it consumes anything; NOWHERE: there is none, or the program has failed for
  * want of memory. */
 int program_left_recursion(struct grammar*);

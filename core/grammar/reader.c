@@ -1,4 +1,4 @@
-/* The arena, ranges of characters, numbers; reader.h says for whom. */
+/* The arena, ranges of characters, numbers, the tree and its program; reader.h says for whom. */
 #include "core/grammar/reader.h"
 
 #include <stdlib.h>
@@ -186,4 +186,65 @@ int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 	}
 	r->depth--;
 	return all;
+}
+
+/* ---- emission ------------------------------------------------------------------------------- */
+
+static int32_t emit_ranges(struct reader* r, const struct node* node, int32_t next) {
+	int32_t all = NOWHERE;
+	for (int i = node->a; i < node->b; i++) {
+		const struct range* range = &r->range[i];
+		all = emit_split(r->grammar, r->characters(r->grammar, range->low, range->high, next), all);
+	}
+	return all;
+}
+
+static int32_t emit_letters(struct reader* r, const struct node* node, int32_t next) {
+	for (int i = node->b - 1; i >= node->a; i--)
+		next = r->characters(r->grammar, r->range[i].low, r->range[i].low, next);
+	return next;
+}
+
+static int32_t emit_repeat(struct reader* r, const struct node* node, int32_t next) {
+	struct grammar* g = r->grammar;
+	int32_t at = next;
+	if (node->most < 0) {
+		at = emit_loop(g, next);
+		loop_close(g, at, reader_emit(r, node->a, at));
+	}
+	for (int i = node->least; i < node->most && !g->failed; i++)
+		at = emit_split(g, reader_emit(r, node->a, at), next);
+	for (int i = 0; i < node->least && !g->failed; i++)
+		at = reader_emit(r, node->a, at);
+	return at;
+}
+
+/* Sequences and alternatives lean to the left, as long as they are: those are walked, not descended. */
+int32_t reader_emit(struct reader* r, int index, int32_t next) {
+	struct grammar* g = r->grammar;
+	const struct node* tree = r->node;
+	int32_t all = NOWHERE;
+	if (++r->work > r->most_work)
+		g->failed = true;
+	if (g->failed)
+		return NOWHERE;
+	for (; tree[index].kind == NODE_EITHER; index = tree[index].a)
+		all = emit_split(g, reader_emit(r, tree[index].b, next), all);
+	for (; tree[index].kind == NODE_SEQUENCE && next != NOWHERE; index = tree[index].a)
+		next = reader_emit(r, tree[index].b, next);
+	const struct node* node = &tree[index];
+	if (next == NOWHERE)
+		return all;
+	switch (node->kind) {
+	case NODE_TEXT:
+		return emit_split(g, emit_letters(r, node, next), all);
+	case NODE_CLASS:
+		return emit_split(g, emit_ranges(r, node, next), all);
+	case NODE_RULE:
+		return emit_split(g, emit_call(g, node->b, next), all);
+	case NODE_REPEAT:
+		return emit_split(g, emit_repeat(r, node, next), all);
+	default:
+		return emit_split(g, next, all);
+	}
 }

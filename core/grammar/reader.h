@@ -1,11 +1,9 @@
-/* What readers of regular expressions and of GBNF share: a place in the text, and the tree that is read, in
- * an arena of parts and of ranges of characters. */
+/* What readers of regular expressions and of GBNF share: a place in the text, the tree that is read, in an
+ * arena of parts and of ranges of characters, and its way into a program. */
 #ifndef SWIFTLET_CORE_GRAMMAR_READER_H
 #define SWIFTLET_CORE_GRAMMAR_READER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "core/grammar/program.h"
 
 enum { READER_NODES = 1 << 14, READER_RANGES = 1 << 14, READER_DEPTH = 64, READER_REPEAT = 4096 };
 enum { LAST_CODE = 0x10ffff, UNBOUNDED = -1 };
@@ -43,6 +41,11 @@ struct reader {
 	int n_ranges;
 	bool failed;
 	void (*say)(const struct reader*, const char* why); /* sets the error of whoever reads */
+	struct grammar* grammar;                            /* what is emitted to */
+	/* emit_characters, or emit_json_characters within a JSON string */
+	int32_t (*characters)(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+	/* nodes emitted: repeats of what is empty emit nothing, and are bounded all the same */
+	int work, most_work;
 };
 
 void reader_close(struct reader*);
@@ -84,5 +87,9 @@ struct syntax {
 };
 /* nested: lines' ends are white space. Another line's alternatives are read in any case. The node. */
 int reader_alternatives(struct reader*, const struct syntax*, bool nested);
+
+/* Where the node's program starts, which goes on at `next`; NOWHERE where it matches nothing, and where the
+ * grammar has failed. Anchors match nothing here: who has them looks at them before. */
+int32_t reader_emit(struct reader*, int node, int32_t next);
 
 #endif
