@@ -24,6 +24,11 @@ size_t utf8_malformed(const char* text, size_t size);
 /* Writes a character (code <= U+10FFFF), returns its bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
 
+/* The bit of the character's general category; 0 of what is past U+10FFFF. The set of several is written with
+ * utf8proc's names: UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL). */
+uint32_t utf8_category(uint32_t code);
+#define UTF8_CATEGORY(name) (UINT32_C(1) << UTF8PROC_CATEGORY_##name)
+
 /* 0 to 15 of a hexadecimal digit, in either case; -1 of what is none. */
 int hexadecimal_digit(char);
 

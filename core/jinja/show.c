@@ -7,6 +7,7 @@
 
 #include <utf8proc.h>
 
+#include "core/files/utf8.h"
 #include "core/jinja/value.h"
 
 /* The fewest digits that read back as the same number, as Python writes them. */
@@ -32,23 +33,10 @@ int float_text(double d, char out[40]) {
 
 /* What repr() writes as it is. */
 static bool prints(uint32_t code) {
-	if (code < 0x7F)
-		return code >= 0x20;
-	if (code > 0x10FFFF)
-		return false;
-	switch (utf8proc_category((utf8proc_int32_t)code)) {
-	case UTF8PROC_CATEGORY_CC:
-	case UTF8PROC_CATEGORY_CF:
-	case UTF8PROC_CATEGORY_CS:
-	case UTF8PROC_CATEGORY_CO:
-	case UTF8PROC_CATEGORY_CN:
-	case UTF8PROC_CATEGORY_ZL:
-	case UTF8PROC_CATEGORY_ZP:
-	case UTF8PROC_CATEGORY_ZS:
-		return false;
-	default:
-		return true;
-	}
+	static const uint32_t hidden = UTF8_CATEGORY(CC) | UTF8_CATEGORY(CF) | UTF8_CATEGORY(CS) |
+	                               UTF8_CATEGORY(CO) | UTF8_CATEGORY(CN) | UTF8_CATEGORY(ZL) |
+	                               UTF8_CATEGORY(ZP) | UTF8_CATEGORY(ZS);
+	return code == ' ' || utf8_category(code) & ~hidden;
 }
 
 static void write_escape(struct builder* b, uint32_t code, char quote, bool foreign) {

@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include "core/files/utf8.h"
 #include "core/jinja/library.h"
 
 static struct value marked_as(struct machine* m, const struct string* s, const struct string* like) {
@@ -16,10 +17,7 @@ static struct value marked_as(struct machine* m, const struct string* s, const s
 /* ---- case --------------------------------------------------------------------------------- */
 
 static bool is_cased(uint32_t code) {
-	if (code > 0x10FFFF)
-		return false;
-	const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
-	return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
+	return utf8_category(code) & (UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT));
 }
 
 enum letter { LOWER, UPPER, TITLE };
@@ -84,27 +82,15 @@ static struct value filter_title(struct machine* m, struct call* c) {
 
 /* ---- what a string is made of ------------------------------------------------------------- */
 
-enum { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
+enum classes { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
 
 static int classes_of(uint32_t code) {
-	int is = (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0);
-	if (code > 0x10FFFF)
-		return is;
-	switch (utf8proc_category((utf8proc_int32_t)code)) {
-	case UTF8PROC_CATEGORY_LU:
-	case UTF8PROC_CATEGORY_LL:
-	case UTF8PROC_CATEGORY_LT:
-	case UTF8PROC_CATEGORY_LM:
-	case UTF8PROC_CATEGORY_LO:
-		return is | LETTER;
-	case UTF8PROC_CATEGORY_ND:
-		return is | DECIMAL | NUMERIC;
-	case UTF8PROC_CATEGORY_NL:
-	case UTF8PROC_CATEGORY_NO:
-		return is | NUMERIC;
-	default:
-		return is;
-	}
+	static const uint32_t letters = UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) |
+	                                UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO),
+	                      numbers = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO);
+	const uint32_t category = utf8_category(code);
+	return (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0) | (category & letters ? LETTER : 0) |
+	       (category & UTF8_CATEGORY(ND) ? DECIMAL : 0) | (category & numbers ? NUMERIC : 0);
 }
 
 /* how: of which classes all characters are */
