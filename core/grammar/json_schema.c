@@ -445,21 +445,23 @@ static const cJSON* others_of(const cJSON* schema) {
 	return others ? others : json_field(schema, "unevaluatedProperties");
 }
 
-/* Whether a name matches one of patternProperties; where it stands within. */
+static bool allows(struct compiler*, const cJSON* rest, const cJSON* value);
+
+/* Whether a name is a valid one: keywords beside the schema's own count too. */
+static bool name_is_valid(struct compiler* c, const cJSON* schema, const char* name) {
+	cJSON* const text = cJSON_CreateString(name);
+	const bool good = text && allows(c, schema, text);
+	if (!text)
+		schema_refuse(c, "out of memory");
+	cJSON_Delete(text);
+	return good;
+}
+
+/* Whether it matches one of patternProperties; where it stands within. */
 static bool name_matches(struct compiler* c, const char* pattern, const char* name) {
-	struct grammar* g = program_open(c->error);
-	bool good = false;
-	const int32_t start =
-	    g ? pattern_emit(g, pattern, strlen(pattern), false, PATTERN_PLAIN, RETURNS, c->error) : NOWHERE;
-	if (start == NOWHERE)
-		c->failed = true;
-	else if (!g->failed) {
-		g->rule[0] = start;
-		good = grammar_takes(g, name, strlen(name));
-	}
-	if ((c->schemas += 16) > MAX_SCHEMAS)
-		schema_refuse(c, "more than 16384 parts");
-	grammar_free(g);
+	cJSON* const schema = schema_wrapped(c, "pattern", cJSON_CreateString(pattern));
+	const bool good = !c->failed && name_is_valid(c, schema, name);
+	cJSON_Delete(schema);
 	return good;
 }
 
@@ -509,9 +511,7 @@ static int list_members(struct compiler* c, const cJSON* schema, struct member* 
 
 static int32_t emit_name(struct compiler* c, const char* name, int32_t next) {
 	cJSON* const string = cJSON_CreateString(name);
-	char* const text = string ? cJSON_PrintUnformatted(string) : NULL;
-	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
-	cJSON_free(text);
+	const int32_t at = string ? emit_constant(c, string, next) : schema_refuse(c, "out of memory");
 	cJSON_Delete(string);
 	return at;
 }
@@ -543,19 +543,12 @@ static int32_t emit_members(struct compiler* c, const struct member* member, int
 	return fresh;
 }
 
-static bool allows(struct compiler*, const cJSON* rest, const cJSON* value);
-
 /* Members whose names are not valid cannot be there. */
 static void keep_names(struct compiler* c, const cJSON* names, struct member* member, int n) {
 	static const cJSON never = {.type = cJSON_False};
-	for (int i = 0; names && i < n && !c->failed; i++) {
-		cJSON* name = cJSON_CreateString(member[i].name);
-		if (!name || ++c->schemas > MAX_SCHEMAS)
-			schema_refuse(c, "more than 16384 parts");
-		else if (!allows(c, names, name))
+	for (int i = 0; names && i < n && !c->failed; i++)
+		if (!name_is_valid(c, names, member[i].name))
 			member[i].schema = &never;
-		cJSON_Delete(name);
-	}
 }
 
 /* Strings that are valid names. */
@@ -689,22 +682,23 @@ static bool needs_joining(const cJSON* schema) {
 static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	struct error ignored;
 	struct compiler sub = {
-	    .grammar = program_open(&ignored), .root = c->root, .error = &ignored, .depth = c->depth};
+	    .grammar = program_open(c->error), .root = c->root, .error = c->error, .depth = c->depth};
 	char* text = cJSON_PrintUnformatted(value);
 	for (int i = 0; i < SHARED_COUNT; i++)
 		sub.shared[i] = -1;
 	sub.joined = c->joined;
 	sub.schemas = c->schemas + 16; /* a test costs as much as some parts */
-	const int32_t start = sub.grammar && text ? schema_emit(&sub, rest, RETURNS) : NOWHERE;
 	bool good = false;
-	c->schemas = sub.schemas;
-	c->joined = sub.joined;
-	if (sub.failed)
-		schema_refuse(c, "keywords beside \"enum\" or \"const\" are not supported here");
-	else if (start != NOWHERE) {
+	if (!sub.grammar || !text)
+		schema_refuse(&sub, "out of memory");
+	const int32_t start = schema_emit(&sub, rest, RETURNS);
+	if (start != NOWHERE) {
 		sub.grammar = finished(sub.grammar, start, &ignored);
 		good = sub.grammar && grammar_takes(sub.grammar, text, strlen(text));
 	}
+	c->schemas = sub.schemas;
+	c->joined = sub.joined;
+	c->failed |= sub.failed;
 	close_compiler(&sub);
 	grammar_free(sub.grammar);
 	cJSON_free(text);

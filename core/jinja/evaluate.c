@@ -242,6 +242,7 @@ static struct value call_value(struct machine* m, struct value callee, const str
 	}
 }
 
+/* A test is one too, whose value is its answer. What is not known is no failure where it is not met. */
 static struct value evaluate_filter(struct machine* m, struct scope* s, const struct node* n,
                                     struct value v) {
 	const struct routine* const filter = n->table;
@@ -257,18 +258,6 @@ struct value evaluate_filters(struct machine* m, struct scope* s, const struct n
 	const struct value v = evaluate_filter(m, s, n, n->a ? evaluate_filters(m, s, n->a, inner) : inner);
 	machine_leave(m);
 	return v;
-}
-
-/* `x is defined` of what is no name at all is no failure; nor is a test that is not known where it is not
- * met. */
-static bool evaluate_test(struct machine* m, struct scope* s, const struct node* n) {
-	const struct routine* const test = n->table;
-	const struct value v = evaluate(m, s, n->a);
-	const struct arguments a = evaluate_arguments(m, s, n);
-	m->line = n->line;
-	if (!test)
-		library_fail(m, n);
-	return value_truth(routine_call(m, test, v, &a)) != n->flag;
 }
 
 /* ---- expressions -------------------------------------------------------------------------- */
@@ -359,7 +348,7 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 	case NODE_FILTER:
 		return evaluate_filter(m, s, n, evaluate(m, s, n->a));
 	case NODE_TEST:
-		return value_boolean(evaluate_test(m, s, n));
+		return value_boolean(value_truth(evaluate_filter(m, s, n, evaluate(m, s, n->a))) != n->flag);
 	case NODE_NOT:
 		return value_boolean(!value_truth(evaluate(m, s, n->a)));
 	case NODE_AND:

@@ -152,19 +152,10 @@ static void encode_text(struct encoder* e, const char* text, size_t size) {
 		encode_segment(e, text, at, size);
 }
 
-static bool encode_bytes(const char* text, size_t size, struct token_list* out) {
-	for (size_t i = 0; i < size; i++)
-		if (!token_list_append(out, (uint8_t)text[i]))
-			return false;
-	return true;
-}
-
 bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,
                              const struct plain_ranges* plain, struct token_list* out) {
 	if (size > INT32_MAX / 4)
 		return false;
-	if (t->kind == TOKENIZER_BYTES)
-		return encode_bytes(text, size, out);
 	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
 	e.failed = !matcher_start(&e.matcher);
 	encode_text(&e, text, size);
@@ -197,27 +188,13 @@ bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, 
 /* ---- decoding ----------------------------------------------------------------------------- */
 
 bool tokenizer_is_special(const struct tokenizer* t, int32_t id) {
-	if (t->kind == TOKENIZER_BYTES || id < 0 || id >= t->vocabulary.n)
+	if (id < 0 || id >= t->vocabulary.n)
 		return false;
 	uint8_t type = t->vocabulary.piece[id].type;
 	return type == PIECE_CONTROL || type == PIECE_UNKNOWN;
 }
 
-static size_t byte_piece(const struct tokenizer* t, int32_t id, char* out, size_t capacity) {
-	char name[16];
-	if (id < 0 || id >= t->size)
-		return 0;
-	if (id < 256)
-		name[0] = (char)(uint8_t)id;
-	size_t size = id < 256 ? 1 : (size_t)snprintf(name, sizeof name, "<%d>", (int)id);
-	if (capacity > 0)
-		memcpy(out, name, size < capacity ? size : capacity);
-	return size;
-}
-
 size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {
-	if (t->kind == TOKENIZER_BYTES)
-		return byte_piece(t, id, out, capacity);
 	if (id < 0 || id >= t->vocabulary.n || (!special && tokenizer_is_special(t, id)))
 		return 0;
 	const struct piece* p = &t->vocabulary.piece[id];
@@ -227,9 +204,7 @@ size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char
 	return p->n_printed;
 }
 
-size_t tokenizer_longest(const struct tokenizer* t) {
-	return t->kind == TOKENIZER_BYTES ? 16 : t->vocabulary.longest_printed;
-}
+size_t tokenizer_longest(const struct tokenizer* t) { return t->vocabulary.longest_printed; }
 
 char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool special, bool at_start,
                        size_t* size) {
@@ -262,7 +237,7 @@ char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool
 
 /* ---- questions ---------------------------------------------------------------------------- */
 
-int tokenizer_size(const struct tokenizer* t) { return t->size; }
+int tokenizer_size(const struct tokenizer* t) { return t->vocabulary.n; }
 int32_t tokenizer_bos(const struct tokenizer* t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer* t) { return t->eos; }
 bool tokenizer_adds_bos(const struct tokenizer* t) {
@@ -273,14 +248,10 @@ bool tokenizer_adds_bos(const struct tokenizer* t) {
 }
 
 int32_t tokenizer_find(const struct tokenizer* t, const char* piece) {
-	return t->kind == TOKENIZER_BYTES ? -1 : vocabulary_find(&t->vocabulary, piece, strlen(piece));
+	return vocabulary_find(&t->vocabulary, piece, strlen(piece));
 }
 
 void tokenizer_digest(const struct tokenizer* t, void (*add)(void*, const void*, size_t), void* user) {
-	if (t->kind == TOKENIZER_BYTES) {
-		add(user, "bytes", 5);
-		return;
-	}
 	for (int id = 0; id < t->vocabulary.n; id++) {
 		const struct piece* p = &t->vocabulary.piece[id];
 		add(user, vocabulary_text(&t->vocabulary, id), p->text_size);

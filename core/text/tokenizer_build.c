@@ -1,5 +1,6 @@
 /* What every reader of a tokenizer does at the end: bytes, printed forms, merging order, added tokens. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,14 +36,6 @@ void tokenizer_free(struct tokenizer* t) {
 	free(t->score);
 	free(t->merges.slot);
 	free(t);
-}
-
-struct tokenizer* tokenizer_bytes(int vocab) {
-	struct error ignored;
-	struct tokenizer* t = tokenizer_new(TOKENIZER_BYTES, &ignored);
-	if (t)
-		t->size = vocab;
-	return t;
 }
 
 /* "<0x0A>" to 10, or -1. */
@@ -192,7 +185,6 @@ void tokenizer_default_end(const struct tokenizer* t, int32_t* end, const char* 
 }
 
 static bool finish(struct tokenizer* t, struct error* error) {
-	t->size = t->vocabulary.n;
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
@@ -217,6 +209,33 @@ struct tokenizer* tokenizer_make(enum tokenizer_kind kind, const char* config_te
 	}
 	tokenizer_config_free(&config);
 	return t;
+}
+
+/* The source: how many ids there are. Bytes are pieces of GPT-2's alphabet that nothing merges. */
+static bool read_bytes(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                       struct error* error) {
+	const int n = *(const int*)source;
+	struct buffer text = {0};
+	bool good = steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, error) != NULL;
+	(void)config;
+	for (int id = 0; id < n && good; id++) {
+		char name[16];
+		const char byte = (char)(uint8_t)id;
+		text.size = 0;
+		if (id < 256)
+			byte_level_write(&text, &byte, 1);
+		else
+			buffer_add(&text, name, (size_t)snprintf(name, sizeof name, "<%d>", id));
+		good =
+		    !text.failed && vocabulary_set(&t->vocabulary, id, text.data, text.size, PIECE_NORMAL, 0, error);
+	}
+	buffer_free(&text);
+	return good && tokenizer_print_byte_level(t, error);
+}
+
+struct tokenizer* tokenizer_bytes(int vocab) {
+	struct error ignored;
+	return tokenizer_make(TOKENIZER_RANKED, NULL, read_bytes, &vocab, &ignored);
 }
 
 bool tokenizer_fail_in(const char* where, struct error* error) {

@@ -11,7 +11,6 @@
 #include "core/text/vocabulary.h"
 
 enum tokenizer_kind {
-	TOKENIZER_BYTES,  /* ids are bytes */
 	TOKENIZER_SCORED, /* sentencepiece BPE: the pair whose joint piece scores highest merges first */
 	TOKENIZER_RANKED, /* BPE by a list of merges */
 	TOKENIZER_UNIGRAM /* the segmentation with the highest sum of scores */
@@ -37,7 +36,6 @@ struct id_list { /* what is put before or after a text */
 struct tokenizer {
 	enum tokenizer_kind kind;
 	struct vocabulary vocabulary;
-	int size; /* ids; may be more than the vocabulary's for bytes */
 	int32_t bos, eos, unknown;
 	struct id_list before, after;
 
