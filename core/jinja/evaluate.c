@@ -34,11 +34,10 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 /* A bound method, or undefined where the kind has none of that name. */
 static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
 	const struct routine* const what = library_method(v.kind, name);
-	struct value found = what ? (struct value){.kind = METHOD} : missing(v, name);
 	if (what)
-		found.method = MACHINE_NEW(m, struct method, .self = v, .what = what);
-	else
-		found.unsafe = library_forbids(v.kind, name);
+		return value_function(m, v, what);
+	struct value found = missing(v, name);
+	found.unsafe = library_forbids(v.kind, name);
 	return found;
 }
 
@@ -53,7 +52,7 @@ static struct value value_attribute(struct machine* m, struct value v, const str
 		return value_string(v.macro->node->name);
 	if (v.kind == NAMESPACE || v.kind == DICT) {
 		const struct value method = v.kind == DICT ? method_attribute(m, v, name) : missing(v, name);
-		if (method.kind == METHOD || method.unsafe)
+		if (method.kind == FUNCTION || method.unsafe)
 			return method;
 		const struct value* const found = dict_find_name(m, v.dict, name);
 		return found ? *found : method;
@@ -231,9 +230,7 @@ static struct arguments evaluate_arguments(struct machine* m, struct scope* s, c
 static struct value call_value(struct machine* m, struct value callee, const struct arguments* a) {
 	switch (callee.kind) {
 	case FUNCTION:
-		return routine_call(m, callee.function, value_none(), a);
-	case METHOD:
-		return routine_call(m, callee.method->what, callee.method->self, a);
+		return routine_call(m, callee.function->what, callee.function->self, a);
 	case MACRO:
 		return call_macro(m, callee.macro, a);
 	default:

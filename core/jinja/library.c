@@ -123,7 +123,7 @@ static const struct routine value_tests[] = {
     {"iterable", is_iterable, 0, 0, {NULL}},
     /* what has a length and an index: dicts and the undefined too */
     {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), 0, {NULL}},
-    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO), 0, {NULL}},
+    {"callable", is_of, OF(FUNCTION) | OF(MACRO), 0, {NULL}},
     {"even", is_by_two, 0, 0, {NULL}},
     {"odd", is_by_two, 1, 0, {NULL}},
     {"divisibleby", is_divisible, 0, 1, {"num"}},

@@ -15,7 +15,7 @@ void jinja_text_free(struct jinja_text* text) {
 static struct scope* globals(struct machine* m) {
 	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = NULL);
 	for (const struct routine* f = global_functions; f->name; f++)
-		scope_set(m, s, string_of(m, f->name), (struct value){.kind = FUNCTION, .function = f});
+		scope_set(m, s, string_of(m, f->name), value_function(m, value_none(), f));
 	return s;
 }
 

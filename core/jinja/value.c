@@ -29,13 +29,17 @@ struct value value_pair(struct machine* m, struct value a, struct value b) {
 	return pair;
 }
 
+struct value value_function(struct machine* m, struct value self, const struct routine* what) {
+	return (struct value){.kind = FUNCTION,
+	                      .function = MACHINE_NEW(m, struct function, .self = self, .what = what)};
+}
+
 /* ---- kinds -------------------------------------------------------------------------------- */
 
 static const char* kind_name(int kind) {
-	static const char* const name[] = {"nothing",   "Undefined", "NoneType", "bool",      "int",
-	                                   "float",     "str",       "list",     "tuple",     "range",
-	                                   "dict_view", "generator", "dict",     "Namespace", "LoopContext",
-	                                   "function",  "method",    "Macro"};
+	static const char* const name[] = {
+	    "nothing", "Undefined", "NoneType",  "bool", "int",       "float",       "str",      "list", "tuple",
+	    "range",   "dict_view", "generator", "dict", "Namespace", "LoopContext", "function", "Macro"};
 	return name[kind];
 }
 

@@ -20,8 +20,7 @@ enum kind {
 	DICT,
 	NAMESPACE,
 	LOOP,
-	FUNCTION,
-	METHOD,
+	FUNCTION, /* a method or a global function */
 	MACRO
 };
 
@@ -37,8 +36,7 @@ struct value {
 		struct list* list;           /* LIST to ITERATOR */
 		struct dict* dict;           /* DICT, NAMESPACE */
 		struct loop* loop;
-		const struct routine* function;
-		const struct method* method;
+		const struct function* function;
 		const struct macro* macro;
 	};
 };
@@ -71,8 +69,8 @@ struct arguments {
 	int n_keywords, keyword_capacity;
 };
 
-struct method {
-	struct value self;
+struct function {
+	struct value self; /* whose method it is */
 	const struct routine* what;
 };
 
@@ -93,6 +91,8 @@ struct value value_list(struct machine*, enum kind);
 void list_add(struct machine*, struct list*, struct value);
 struct value value_dict(struct machine*);
 struct value value_pair(struct machine*, struct value, struct value); /* a tuple of two */
+
+struct value value_function(struct machine*, struct value self, const struct routine*);
 
 /* NULL when there is none. Fails on a key that cannot be one (a list). */
 struct value* dict_find(struct machine*, const struct dict*, struct value key);
