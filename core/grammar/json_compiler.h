@@ -79,6 +79,9 @@ const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* o
 
 /* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
+/* The values that a schema lists, of an enum or else a const: the one after that, or the first; NULL: no
+ * more. */
+const cJSON* schema_value_after(const cJSON* schema, const cJSON* value);
 /* The type of a value, as a set of one. */
 unsigned schema_type_of(const cJSON* value);
 /* Fails: NOWHERE. */

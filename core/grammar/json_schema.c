@@ -289,6 +289,14 @@ static int32_t emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+const cJSON* schema_value_after(const cJSON* schema, const cJSON* value) {
+	const cJSON* values = json_field(schema, "enum");
+	if (values)
+		return value ? value->next : values->child;
+	/* json_field takes null for absent, and a constant may be null */
+	return value ? NULL : cJSON_GetObjectItemCaseSensitive(schema, "const");
+}
+
 unsigned schema_type_of(const cJSON* value) {
 	return 1u << (cJSON_IsObject(value)   ? TYPE_OBJECT
 	              : cJSON_IsArray(value)  ? TYPE_ARRAY
@@ -716,26 +724,17 @@ static bool is_excepted(const cJSON* schema, const cJSON* value) {
 
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
-	/* json_field takes null for absent, and a constant may be null */
-	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
-	            *values = json_field(schema, "enum"), *value;
+	const cJSON* constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
 	cJSON* rest = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT)
 	                  ? schema_without(c, schema, "enum const " SCHEMA_EXCEPT)
 	                  : NULL;
 	int32_t all = NOWHERE;
-	if (values && !cJSON_IsArray(values))
+	if (json_field(schema, "enum") && !cJSON_IsArray(json_field(schema, "enum")))
 		schema_refuse(c, "\"enum\" is not an array");
-	else if (!values)
-		all = fits_type(constant, types) && !is_excepted(schema, constant) &&
-		              (!rest || allows(c, rest, constant))
-		          ? emit_constant(c, constant, next)
-		          : NOWHERE;
-	else
-		cJSON_ArrayForEach (value, values) {
-			if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
-			    !is_excepted(schema, value) && (!rest || allows(c, rest, value)))
-				all = emit_split(c->grammar, emit_constant(c, value, next), all);
-		}
+	for (const cJSON* value = NULL; (value = schema_value_after(schema, value)) && !c->failed;)
+		if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
+		    !is_excepted(schema, value) && (!rest || allows(c, rest, value)))
+			all = emit_split(c->grammar, emit_constant(c, value, next), all);
 	cJSON_Delete(rest);
 	return all;
 }

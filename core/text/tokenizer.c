@@ -165,7 +165,6 @@ bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t
 	words_free(&e.work);
 	free(e.symbol);
 	free(e.heap);
-	free(e.split);
 	free(e.lattice);
 	return !e.failed;
 }

@@ -77,7 +77,6 @@ struct encoder {
 	size_t n_symbols, symbol_capacity;
 	struct candidate* heap;
 	size_t n_heap, heap_capacity;
-	uint32_t* split;              /* (vocabulary.n) SCORED with unused pieces: bytes of the left part */
 	struct lattice_node* lattice; /* UNIGRAM */
 	size_t lattice_capacity;
 };

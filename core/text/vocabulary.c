@@ -101,7 +101,7 @@ static size_t place_of(const struct vocabulary* v, const char* text, size_t size
 static bool can_be_met(const struct piece* p) { return p->type != PIECE_ABSENT && p->type != PIECE_UNUSED; }
 
 static bool merges_to(const struct piece* p) {
-	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED);
+	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
 }
 
 static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error) {
@@ -141,8 +141,6 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 			v->longest = p->text_size;
 		if (p->n_printed > v->longest_printed)
 			v->longest_printed = p->n_printed;
-		if (p->type == PIECE_UNUSED)
-			v->has_unused = true;
 	}
 	return true;
 }

@@ -44,8 +44,7 @@ struct vocabulary {
 	size_t longest; /* bytes of the longest text that merging may make */
 	size_t longest_printed;
 	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
-	bool has_unused;
-	int64_t expected; /* pieces announced by vocabulary_expect */
+	int64_t expected;  /* pieces announced by vocabulary_expect */
 };
 
 enum {
@@ -70,7 +69,7 @@ bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t 
 bool vocabulary_seal(struct vocabulary*, struct error*);
 /* Id of an exact text, or -1. Sealed only. */
 int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
-/* The same among what merging may make: neither control, unknown, byte nor added pieces. */
+/* The same among what merging may make: neither control, unknown, unused, byte nor added pieces. */
 int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
 static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
 	return v->store.data + v->piece[id].text;
