@@ -348,16 +348,12 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 		return value_boolean(value_truth(evaluate_filter(m, s, n, evaluate(m, s, n->a))) != n->flag);
 	case NODE_NOT:
 		return value_boolean(!value_truth(evaluate(m, s, n->a)));
-	case NODE_AND:
-		v = evaluate(m, s, n->a);
-		return value_truth(v) ? evaluate(m, s, n->b) : v;
-	case NODE_OR:
-		v = evaluate(m, s, n->a);
-		return value_truth(v) ? v : evaluate(m, s, n->b);
 	case NODE_COMPARE:
 		return evaluate_compare(m, s, n);
 	case NODE_BINARY:
 		v = evaluate(m, s, n->a);
+		if (n->operator== AND || n->operator== OR)
+			return value_truth(v) == (n->operator== AND) ? evaluate(m, s, n->b) : v;
 		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
 	case NODE_CHOOSE:
 		return evaluate_choice(m, s, n);

@@ -46,8 +46,10 @@ enum operator{
 	NOT_EQUAL,
 	LESS_EQUAL,
 	GREATER_EQUAL,
-	IN, /* not a token: what a comparison does */
-	NOT_IN
+	IN, /* these are no tokens, but words */
+	NOT_IN,
+	AND,
+	OR
 };
 
 /* As it is written; one of a letter into `out`. */
@@ -80,8 +82,6 @@ enum node_kind {
 	NODE_NOT,
 	NODE_NEGATE,
 	NODE_POSITIVE,
-	NODE_AND,
-	NODE_OR,
 	NODE_COMPARE, /* a, then item: nodes OPERAND with operator and a */
 	NODE_OPERAND,
 	NODE_BINARY,

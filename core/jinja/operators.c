@@ -6,7 +6,7 @@
 #include "core/jinja/library.h"
 
 const char* operator_text(enum operator o, char out[2]) {
-	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in"};
+	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in", "and", "or"};
 	out[0] = (char)o;
 	out[1] = 0;
 	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;

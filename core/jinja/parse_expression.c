@@ -288,21 +288,27 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 
 static bool at_one_of(const struct parser* p, const enum operator* operators) {
 	for (; *operators; operators++)
-		if (parser_at(p, *operators))
+		if (*operators == AND || *operators == OR ? parser_at_name(p, *operators == AND ? "and" : "or")
+		                                          : parser_at(p, *operators))
 			return true;
 	return false;
 }
 
+static const struct node* parse_not(struct parser*);
+
 /* Left to right, what binds looser first. */
+enum { LOOSEST = 0, COMPARISONS = 2, SUMS };
 static const struct node* parse_level(struct parser* p, int level) {
 	static const enum operator operators[][5] = {
-	    {PLUS, MINUS}, {TILDE}, {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO}, {POWER}};
+	    {OR}, {AND}, {OPERATOR_NONE}, {PLUS, MINUS}, {TILDE}, {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO}, {POWER}};
+	if (level == COMPARISONS)
+		return parse_not(p);
 	if (level == sizeof operators / sizeof *operators)
 		return parse_unary(p, true);
 	const struct node* n = parse_level(p, level + 1);
 	while (at_one_of(p, operators[level])) {
 		struct node* const both = binary(p, NODE_BINARY, n);
-		both->operator= p->token.operator;
+		both->operator= level<COMPARISONS ? *operators[level] : p->token.operator;
 		parser_next(p);
 		both->b = parse_level(p, level + 1);
 		n = both;
@@ -330,14 +336,14 @@ static enum operator take_comparison(struct parser* p) {
 }
 
 static const struct node* parse_compare(struct parser* p) {
-	const struct node* const first = parse_level(p, 0);
+	const struct node* const first = parse_level(p, SUMS);
 	struct node* chain = NULL;
 	for (enum operator o; (o = take_comparison(p)) != OPERATOR_NONE;) {
 		if (!chain)
 			chain = binary(p, NODE_COMPARE, first);
 		struct node* const operand = parser_node(p, NODE_OPERAND);
 		operand->operator= o;
-		operand->a = parse_level(p, 0);
+		operand->a = parse_level(p, SUMS);
 		node_add(p->machine, chain, operand);
 	}
 	return chain ? chain : first;
@@ -354,27 +360,12 @@ static const struct node* parse_not(struct parser* p) {
 	return n;
 }
 
-/* Operands with a word between, left to right. */
-static const struct node* parse_joined(struct parser* p, const char* word, enum node_kind kind,
-                                       const struct node* (*operand)(struct parser*)) {
-	const struct node* n = operand(p);
-	while (parser_take_name(p, word)) {
-		struct node* const both = binary(p, kind, n);
-		both->b = operand(p);
-		n = both;
-	}
-	return n;
-}
-
-static const struct node* parse_and(struct parser* p) { return parse_joined(p, "and", NODE_AND, parse_not); }
-static const struct node* parse_or(struct parser* p) { return parse_joined(p, "or", NODE_OR, parse_and); }
-
 const struct node* parse_expression(struct parser* p, bool choose) {
 	parser_nest(p);
-	const struct node* n = parse_or(p);
+	const struct node* n = parse_level(p, LOOSEST);
 	while (choose && parser_take_name(p, "if")) {
 		struct node* const choice = binary(p, NODE_CHOOSE, n);
-		choice->b = parse_or(p);
+		choice->b = parse_level(p, LOOSEST);
 		if (parser_take_name(p, "else"))
 			choice->c = parse_expression(p, true);
 		n = choice;
