@@ -290,14 +290,9 @@ static void read_escape(struct lexer* x, struct builder* b, size_t end) {
 	} else if (c == 'u' || (!x->json && (c == 'x' || c == 'U'))) {
 		x->at++;
 		hex_escape(x, b, c == 'x' ? 2 : c == 'u' ? 4 : 8, end);
-	} else if (c == 'N' || x->json) {
+	} else if (c == 'N' || is_digit(c) || x->json) {
 		machine_fail(x->machine, "a string with \\%c, which is not known here",
 		             c > ' ' && c <= '~' ? c : '?');
-	} else if (c >= '0' && c <= '7') {
-		uint32_t code = 0;
-		for (int i = 0; i < 3 && x->at < end && x->source[x->at] >= '0' && x->source[x->at] <= '7'; i++)
-			code = code * 8 + (uint32_t)(x->source[x->at++] - '0');
-		builder_code(b, code, false);
 	} else if (c == '\n') {
 		x->line++;
 		x->at++;
