@@ -203,8 +203,6 @@ size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char
 	return p->n_printed;
 }
 
-size_t tokenizer_longest(const struct tokenizer* t) { return t->vocabulary.longest_printed; }
-
 char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool special, bool at_start,
                        size_t* size) {
 	size_t total = 0;

@@ -71,9 +71,6 @@ size_t tokenizer_piece(const struct tokenizer*, int32_t id, bool special, char* 
 char* tokenizer_decode(const struct tokenizer*, const int32_t* id, int n, bool special, bool at_start,
                        size_t* size);
 
-/* Bytes of the longest piece as tokenizer_piece gives it with `special`. */
-size_t tokenizer_longest(const struct tokenizer*);
-
 /* Streaming decode: gives bytes only in whole UTF-8 characters; malformed ones as U+FFFD. */
 struct text_stream {
 	const struct tokenizer* tokenizer;
@@ -81,10 +78,8 @@ struct text_stream {
 	int n_held;
 };
 void text_stream_start(struct text_stream*, const struct tokenizer*);
-/* The capacity that text_stream_add never needs more than (a malformed byte becomes three). */
-size_t text_stream_room(const struct tokenizer*);
-/* Writes what can be shown now to out; returns the bytes written. With less capacity than
- * text_stream_room, characters that do not fit are dropped whole. */
+/* Writes what can be shown now to out; returns the bytes written. Characters that do not fit are dropped whole:
+ * a malformed byte becomes three. */
 size_t text_stream_add(struct text_stream*, int32_t id, char* out, size_t capacity);
 /* What was held back at the end, malformed or not, as U+FFFD. */
 size_t text_stream_end(struct text_stream*, char* out, size_t capacity);

@@ -130,7 +130,7 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 		return error_set(error, "no memory for the vocabulary");
 	for (size_t i = 0; i < v->n_slots; i++)
 		v->slot[i] = -1;
-	v->longest = v->longest_printed = 0;
+	v->longest = 0;
 	for (int32_t id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
 		if (p->type == PIECE_ABSENT)
@@ -139,8 +139,6 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 			return false;
 		if (merges_to(p) && p->text_size > v->longest)
 			v->longest = p->text_size;
-		if (p->n_printed > v->longest_printed)
-			v->longest_printed = p->n_printed;
 	}
 	return true;
 }

@@ -42,7 +42,6 @@ struct vocabulary {
 	int32_t* slot; /* (n_slots, a power of two) open-addressed ids by text, -1 empty */
 	size_t n_slots;
 	size_t longest; /* bytes of the longest text that merging may make */
-	size_t longest_printed;
 	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
 	int64_t expected;  /* pieces announced by vocabulary_expect */
 };
