@@ -22,7 +22,6 @@ struct gbnf {
 	struct reader reader; /* first */
 	struct named* named;  /* (n_named) */
 	int n_named;
-	struct error* error;
 };
 
 static struct gbnf* of(struct reader* r) { return (struct gbnf*)r; }
@@ -31,7 +30,7 @@ static void say(const struct reader* r, const char* why) {
 	int line = 1;
 	for (size_t i = 0; i < r->at && i < r->size; i++)
 		line += r->text[i] == '\n';
-	error_set(((const struct gbnf*)r)->error, "the grammar's line %d: %s", line, why);
+	error_set(r->error, "the grammar's line %d: %s", line, why);
 }
 
 /* White space and comments; a line's end too where a rule may go on there. */
@@ -109,25 +108,6 @@ static int atom(struct reader* r) {
 	return reader_node(r, (struct node){.kind = NODE_RULE, .a = rule});
 }
 
-static bool repeat(struct reader* r, int* least, int* most) {
-	*least = 0;
-	*most = UNBOUNDED;
-	if (reader_take(r, '*'))
-		return true;
-	if (reader_take(r, '+'))
-		return *least = 1, true;
-	if (reader_take(r, '?'))
-		return *most = 1, true;
-	if (!reader_take(r, '{'))
-		return false;
-	const int low = reader_number(r);
-	*least = low < 0 ? 0 : low;
-	*most = reader_take(r, ',') ? reader_number(r) : low;
-	if (!reader_take(r, '}') || (*most >= 0 && *most < *least) || (low < 0 && *most < 0))
-		reader_fail(r, "a count is {m}, {m,} or {m,n}");
-	return true;
-}
-
 /* Whether the name ahead begins the next rule. */
 static bool rule_ahead(const struct reader* r) {
 	size_t at = r->at;
@@ -138,7 +118,7 @@ static bool rule_ahead(const struct reader* r) {
 	return at + 3 <= r->size && memcmp(r->text + at, "::=", 3) == 0;
 }
 
-static const struct syntax syntax = {.atom = atom, .repeat = repeat, .ends = "|)\n\r", .skip = skip};
+static const struct syntax syntax = {.atom = atom, .ends = "|)\n\r", .skip = skip};
 
 static void read_rules(struct reader* r) {
 	for (skip(r, true); reader_more(r); skip(r, true)) {
@@ -200,11 +180,11 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* 
 	struct grammar* g = program_open(error);
 	struct gbnf gbnf = {.reader = {.text = rules,
 	                               .size = size,
+	                               .error = error,
 	                               .say = say,
 	                               .grammar = g,
 	                               .characters = emit_characters,
-	                               .most_work = MAX_WORK},
-	                    .error = error};
+	                               .most_work = MAX_WORK}};
 	struct reader* const r = &gbnf.reader;
 	if (!g)
 		return NULL;

@@ -4,14 +4,9 @@
 
 #include "core/grammar/reader.h"
 
-struct pattern {
-	struct reader reader; /* first */
-	struct error* error;
-};
-
 static void say(const struct reader* r, const char* why) {
-	error_set(((const struct pattern*)r)->error, "the expression \"%.*s\": %s at byte %zu",
-	          (int)(r->size < 200 ? r->size : 200), r->text, why, r->at);
+	error_set(r->error, "the expression \"%.*s\": %s at byte %zu", (int)(r->size < 200 ? r->size : 200),
+	          r->text, why, r->at);
 }
 
 /* ---- classes -------------------------------------------------------------------------------- */
@@ -95,36 +90,7 @@ static int atom(struct reader* r) {
 	return one_class(r, from);
 }
 
-/* {m}, {m,}, {m,n}; false where the brace stands for itself. */
-static bool counts(struct reader* r, int* least, int* most) {
-	const size_t start = r->at;
-	if (!reader_take(r, '{'))
-		return false;
-	*least = *most = reader_number(r);
-	if (*least >= 0 && reader_take(r, ','))
-		*most = reader_number(r);
-	if (*least >= 0 && reader_take(r, '}'))
-		return true;
-	r->at = start;
-	return false;
-}
-
-static bool repeat(struct reader* r, int* least, int* most) {
-	*least = 0;
-	*most = UNBOUNDED;
-	if (reader_take(r, '+'))
-		*least = 1;
-	else if (reader_take(r, '?'))
-		*most = 1;
-	else if (!reader_take(r, '*') && !counts(r, least, most))
-		return false;
-	reader_take(r, '?');
-	if (*most >= 0 && *most < *least)
-		reader_fail(r, "a count is the wrong way round");
-	return true;
-}
-
-static const struct syntax syntax = {.atom = atom, .repeat = repeat, .ends = "|)"};
+static const struct syntax syntax = {.atom = atom, .lazy = true, .ends = "|)"};
 
 enum { MAX_WORK = 1 << 20 };
 
@@ -183,15 +149,14 @@ static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_
 
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
                      enum pattern_text text, int32_t next, struct error* error) {
-	struct pattern pattern = {
-	    .reader = {.text = expression,
-	               .size = size,
-	               .say = say,
-	               .grammar = grammar,
-	               .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
-	               .most_work = MAX_WORK},
-	    .error = error};
-	struct reader* const r = &pattern.reader;
+	struct reader reader = {.text = expression,
+	                        .size = size,
+	                        .error = error,
+	                        .say = say,
+	                        .grammar = grammar,
+	                        .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
+	                        .most_work = MAX_WORK};
+	struct reader* const r = &reader;
 	int32_t start = NOWHERE;
 	const int root = reader_alternatives(r, &syntax, false);
 	if (!r->failed && r->at < r->size)

@@ -134,7 +134,15 @@ int reader_class(struct reader* r, const struct dialect* d) {
 	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 
-int reader_number(struct reader* r) {
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+static void skip(struct reader* r, const struct syntax* s, bool lines) {
+	if (s->skip)
+		s->skip(r, lines);
+}
+
+/* UNBOUNDED where none stands. */
+static int number(struct reader* r) {
 	int value = UNBOUNDED;
 	while (reader_more(r) && r->text[r->at] >= '0' && r->text[r->at] <= '9') {
 		value = (value < 0 ? 0 : value) * 10 + (r->text[r->at++] - '0');
@@ -144,11 +152,30 @@ int reader_number(struct reader* r) {
 	return value;
 }
 
-/* ---- expressions ---------------------------------------------------------------------------- */
-
-static void skip(struct reader* r, const struct syntax* s, bool lines) {
-	if (s->skip)
-		s->skip(r, lines);
+/* Takes *, + or ?, or counts: {m}, {m,} or {m,n}. False where none of them stands, and a brace is itself. */
+static bool repeat(struct reader* r, const struct syntax* s, int* least, int* most) {
+	const size_t start = r->at;
+	*least = 0;
+	*most = UNBOUNDED;
+	if (reader_take(r, '+'))
+		*least = 1;
+	else if (reader_take(r, '?'))
+		*most = 1;
+	else if (reader_take(r, '{')) {
+		*least = *most = number(r);
+		if (*least >= 0 && reader_take(r, ','))
+			*most = number(r);
+		if (*least < 0 || !reader_take(r, '}')) {
+			r->at = start;
+			return false;
+		}
+	} else if (!reader_take(r, '*'))
+		return false;
+	if (s->lazy)
+		reader_take(r, '?');
+	if (*most >= 0 && *most < *least)
+		reader_fail(r, "a count is the wrong way round");
+	return true;
 }
 
 static int sequence(struct reader* r, const struct syntax* s, bool nested) {
@@ -159,7 +186,7 @@ static int sequence(struct reader* r, const struct syntax* s, bool nested) {
 			return all;
 		int next = s->atom(r), least, most;
 		skip(r, s, false);
-		while (reader_more(r) && s->repeat(r, &least, &most)) {
+		while (reader_more(r) && repeat(r, s, &least, &most)) {
 			next =
 			    reader_node(r, (struct node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
 			skip(r, s, false);

@@ -40,7 +40,8 @@ struct reader {
 	struct range* range; /* (n_ranges) */
 	int n_ranges;
 	bool failed;
-	void (*say)(const struct reader*, const char* why); /* sets the error of whoever reads */
+	struct error* error;
+	void (*say)(const struct reader*, const char* why); /* sets it */
 	struct grammar* grammar;                            /* what is emitted to */
 	/* emit_characters, or emit_json_characters within a JSON string */
 	int32_t (*characters)(struct grammar*, uint32_t low, uint32_t high, int32_t next);
@@ -75,13 +76,11 @@ struct dialect {
 uint32_t reader_character(struct reader*, const struct dialect*);
 /* A class, after its [: the node. */
 int reader_class(struct reader*, const struct dialect*);
-int reader_number(struct reader*); /* of a repeat; UNBOUNDED where none stands */
 
 /* Alternatives of sequences of repeated parts. */
 struct syntax {
-	int (*atom)(struct reader*); /* a part: the node */
-	bool (*repeat)(struct reader*, int* least,
-	               int* most);                /* takes what says how often; false: nothing does */
+	int (*atom)(struct reader*);              /* a part: the node */
+	bool lazy;                                /* a ? behind what says how often means nothing */
 	const char* ends;                         /* what a sequence ends before */
 	void (*skip)(struct reader*, bool lines); /* what stands between parts, lines' ends too; NULL: nothing */
 };
