@@ -86,6 +86,7 @@ static int name(struct reader* r) {
 	struct named* named = &of(r)->named[of(r)->n_named];
 	*named = (struct named){.node = -1};
 	memcpy(named->name, r->text + from, n);
+	named->rule = strcmp(named->name, "root") == 0 ? 0 : program_rule(r->grammar);
 	return of(r)->n_named++;
 }
 
@@ -105,7 +106,7 @@ static int atom(struct reader* r) {
 		return reader_take(r, ')') ? inner : reader_fail(r, "a group is not closed");
 	}
 	const int rule = name(r);
-	return reader_node(r, (struct node){.kind = NODE_RULE, .a = rule});
+	return reader_node(r, (struct node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
 }
 
 /* Whether the name ahead begins the next rule. */
@@ -146,33 +147,24 @@ static void fail_rule(struct reader* r, const struct named* named, const char* w
 	reader_fail(r, text);
 }
 
-static int find_root(struct reader* r) {
-	int root = -1;
-	for (int i = 0; i < of(r)->n_named && !r->failed; i++) {
-		if (strcmp(of(r)->named[i].name, "root") == 0)
-			root = i;
+/* Every rule is said, and one of them is the root. */
+static void check_rules(struct reader* r) {
+	bool root = false;
+	for (int i = 0; i < of(r)->n_named; i++) {
+		root |= of(r)->named[i].rule == 0;
 		if (of(r)->named[i].node < 0)
 			fail_rule(r, &of(r)->named[i], "is not said");
 	}
-	if (root < 0)
+	if (!root)
 		reader_fail(r, "there is no rule \"root\"");
-	return root;
 }
 
-static void emit_rules(struct reader* r, struct grammar* g, int root) {
-	for (int i = 0; i < of(r)->n_named; i++)
-		of(r)->named[i].rule = i == root ? 0 : program_rule(g);
-	for (int i = 0; i < r->n_nodes; i++)
-		if (r->node[i].kind == NODE_RULE)
-			r->node[i].b = of(r)->named[r->node[i].a].rule;
-	for (int i = 0; i < of(r)->n_named && !g->failed; i++) {
+static void emit_rules(struct reader* r, struct grammar* g) {
+	for (int i = 0; i < of(r)->n_named && !r->failed && !g->failed; i++) {
 		const int32_t start = reader_emit(r, of(r)->named[i].node, RETURNS);
-		if (start == NOWHERE && !g->failed) {
+		if (start == NOWHERE && !g->failed)
 			reader_fail(r, "a rule matches nothing");
-			return;
-		}
-		if (!g->failed)
-			g->rule[of(r)->named[i].rule] = start;
+		g->rule[of(r)->named[i].rule] = start;
 	}
 }
 
@@ -189,9 +181,8 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* 
 	if (!g)
 		return NULL;
 	read_rules(r);
-	const int root = find_root(r);
-	if (!r->failed)
-		emit_rules(r, g, root);
+	check_rules(r);
+	emit_rules(r, g);
 	const int recursive = r->failed || g->failed ? NOWHERE : program_left_recursion(g);
 	for (int i = 0; i < gbnf.n_named && recursive != NOWHERE; i++)
 		if (gbnf.named[i].rule == recursive)

@@ -268,7 +268,7 @@ int32_t reader_emit(struct reader* r, int index, int32_t next) {
 	case NODE_CLASS:
 		return emit_split(g, emit_ranges(r, node, next), all);
 	case NODE_RULE:
-		return emit_split(g, emit_call(g, node->b, next), all);
+		return emit_split(g, emit_call(g, node->a, next), all);
 	case NODE_REPEAT:
 		return emit_split(g, emit_repeat(r, node, next), all);
 	default:

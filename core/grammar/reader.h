@@ -22,8 +22,8 @@ enum node_kind {
 
 struct node {
 	enum node_kind kind;
-	int a, b; /* children; REPEAT a; RULE a, and b, its number in the program; ranges [a, b) of CLASS and, one
-	             a character, TEXT */
+	int a, b; /* children; REPEAT a; RULE a, its number in the program; ranges [a, b) of CLASS and, one a
+	             character, TEXT */
 	int least, most; /* REPEAT; most UNBOUNDED: any number */
 };
 
