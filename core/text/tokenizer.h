@@ -78,8 +78,8 @@ struct text_stream {
 	int n_held;
 };
 void text_stream_start(struct text_stream*, const struct tokenizer*);
-/* Writes what can be shown now to out; returns the bytes written. Characters that do not fit are dropped whole:
- * a malformed byte becomes three. */
+/* Writes what can be shown now to out; returns the bytes written. Characters that do not fit are dropped
+ * whole: a malformed byte becomes three. */
 size_t text_stream_add(struct text_stream*, int32_t id, char* out, size_t capacity);
 /* What was held back at the end, malformed or not, as U+FFFD. */
 size_t text_stream_end(struct text_stream*, char* out, size_t capacity);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/utf8.h"
 #include "core/text/byte_level.h"
 #include "core/text/tokenizer_json.h"
 
@@ -38,25 +37,6 @@ void tokenizer_free(struct tokenizer* t) {
 	free(t);
 }
 
-/* "<0x0A>" to 10, or -1. */
-static int byte_of_name(const char* text, size_t size) {
-	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
-		return -1;
-	const int high = hexadecimal_digit(text[3]), low = hexadecimal_digit(text[4]);
-	return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-void tokenizer_find_bytes(struct tokenizer* t) {
-	struct vocabulary* v = &t->vocabulary;
-	for (int id = 0; id < v->n; id++) {
-		if (v->piece[id].type != PIECE_BYTE)
-			continue;
-		int byte = byte_of_name(vocabulary_text(v, id), v->piece[id].text_size);
-		if (byte >= 0)
-			v->byte[byte] = id;
-	}
-}
-
 /* Prints the pieces as they are spelled; those that are not, false, print their text. */
 static bool print_pieces(struct tokenizer* t,
                          bool (*spell)(struct buffer*, const struct piece*, const char* text),
@@ -76,7 +56,7 @@ static bool print_pieces(struct tokenizer* t,
 
 static bool spell_sentencepiece(struct buffer* out, const struct piece* p, const char* text) {
 	if (p->type == PIECE_BYTE) {
-		const int byte = byte_of_name(text, p->text_size);
+		const int byte = piece_byte(text, p->text_size);
 		const char c = (char)(uint8_t)byte;
 		buffer_add(out, &c, 1);
 		return byte >= 0;

@@ -100,7 +100,6 @@ static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary
 	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
 	if (!tokenizer_space_as_block(t, prefix, squeeze, error))
 		return false;
-	tokenizer_find_bytes(t);
 	return tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);
 }
 
@@ -131,7 +130,6 @@ static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g
 static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
-	tokenizer_find_bytes(t);
 	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
 	       steps_add_split(&t->pretokenizer, "\\n+", SPLIT_ISOLATED, false, error) &&
 	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error) &&

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_byte_name(const char* text) {
-	return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+static enum piece_type type_of(const struct tokenizer* t, const char* text) {
+	return t->byte_fallback && piece_byte(text, strlen(text)) >= 0 ? PIECE_BYTE : PIECE_NORMAL;
 }
 
 /* ---- model -------------------------------------------------------------------------------- */
@@ -21,8 +21,8 @@ static bool read_pieces(struct tokenizer* t, const cJSON* vocab, struct error* e
 		if (!json_whole(entry, 0, MAX_VOCABULARY - 1, &id))
 			return error_set(error, "%s: piece \"%.60s\": expected an id from 0 to %d", where, entry->string,
 			                 MAX_VOCABULARY - 1);
-		enum piece_type type = t->byte_fallback && is_byte_name(entry->string) ? PIECE_BYTE : PIECE_NORMAL;
-		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), type, 0, error))
+		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string),
+		                    type_of(t, entry->string), 0, error))
 			return tokenizer_fail_in(where, error);
 	}
 	return true;
@@ -41,8 +41,8 @@ static bool read_scored_pieces(struct tokenizer* t, const cJSON* vocab, struct e
 		if (!cJSON_IsString(piece) || !cJSON_IsNumber(score))
 			return error_set(error, "tokenizer.json: model.vocab: entry %d: expected [piece, score]", id);
 		const char* text = piece->valuestring;
-		enum piece_type type = t->byte_fallback && is_byte_name(text) ? PIECE_BYTE : PIECE_NORMAL;
-		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type, (float)score->valuedouble, error))
+		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type_of(t, text),
+		                    (float)score->valuedouble, error))
 			return false;
 		id++;
 	}
@@ -194,7 +194,6 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 		if (!tokenizer_json_add_token(t, entry, id, true, "tokenizer.json: added_tokens", error))
 			return false;
 	}
-	tokenizer_find_bytes(t);
 	if (!tokenizer_json_steps(t, root, "decoder", error))
 		return false;
 	if (!vocabulary_seal(&t->vocabulary, error))

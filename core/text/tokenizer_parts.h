@@ -114,8 +114,6 @@ void tokenizer_default_end(const struct tokenizer*, int32_t* end, const char* na
 bool tokenizer_fail_in(const char* where, struct error*);
 /* The printed bytes of sentencepiece-like pieces: U+2581 as a space, <0x0A> as its byte. */
 bool tokenizer_print_sentencepiece(struct tokenizer*, struct error*);
-/* Fills vocabulary.byte from pieces <0x00>… of type PIECE_BYTE. */
-void tokenizer_find_bytes(struct tokenizer*);
 /* The printed bytes of pieces in GPT-2's alphabet; others print as they are. */
 bool tokenizer_print_byte_level(struct tokenizer*, struct error*);
 /* Makes room for n merges, and adds them by ascending rank. The first of equal pairs stays; one that

@@ -118,7 +118,6 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const str
 		return error_set(error, "tokenizer.model: escape_whitespaces is false, which is not supported");
 	if (!tokenizer_space_as_block(t, scheme, s->squeeze, error))
 		return false;
-	tokenizer_find_bytes(t);
 	return tokenizer_print_sentencepiece(t, error) && tokenizer_config_add_tokens(config, t, error);
 }
 

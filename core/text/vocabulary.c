@@ -1,6 +1,7 @@
 #include "core/text/vocabulary.h"
 
 #include "core/files/grow.h"
+#include "core/files/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,13 @@ void buffer_add(struct buffer* b, const void* bytes, size_t size) {
 void buffer_free(struct buffer* b) {
 	free(b->data);
 	*b = (struct buffer){0};
+}
+
+int piece_byte(const char* text, size_t size) {
+	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+		return -1;
+	const int high = hexadecimal_digit(text[3]), low = hexadecimal_digit(text[4]);
+	return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 void vocabulary_start(struct vocabulary* v) {
@@ -139,6 +147,9 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 			return false;
 		if (merges_to(p) && p->text_size > v->longest)
 			v->longest = p->text_size;
+		const int byte = p->type == PIECE_BYTE ? piece_byte(vocabulary_text(v, id), p->text_size) : -1;
+		if (byte >= 0)
+			v->byte[byte] = id;
 	}
 	return true;
 }
