@@ -286,18 +286,6 @@ static struct value evaluate_compare(struct machine* m, struct scope* s, const s
 	return value_boolean(true);
 }
 
-static struct value evaluate_sign(struct machine* m, struct scope* s, const struct node* n) {
-	const struct value v = evaluate(m, s, n->a);
-	value_check_defined(m, v);
-	if (!value_is_number(v))
-		machine_fail(m, "bad operand type for unary %c: '%s'", n->kind == NODE_NEGATE ? '-' : '+',
-		             value_type(v));
-	const struct value zero = value_integer(0);
-	if (v.kind == FLOAT)
-		return n->kind == NODE_NEGATE ? value_float(-v.number) : v;
-	return operator_binary(m, n->kind == NODE_NEGATE ? MINUS : PLUS, zero, v);
-}
-
 static struct value evaluate_name(struct machine* m, struct scope* s, const struct node* n) {
 	const struct value* const found = scope_find(m, s, n->name);
 	if (!found && n->flag)
@@ -355,10 +343,8 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 		if (n->operator== AND || n->operator== OR)
 			return value_truth(v) == (n->operator== AND) ? evaluate(m, s, n->b) : v;
 		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
-	case NODE_CHOOSE:
+	default: /* NODE_CHOOSE */
 		return evaluate_choice(m, s, n);
-	default: /* NODE_NEGATE, NODE_POSITIVE */
-		return evaluate_sign(m, s, n);
 	}
 }
 

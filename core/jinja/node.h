@@ -80,8 +80,6 @@ enum node_kind {
 	NODE_FILTER, /* a|name(item…), a NULL in a filter block */
 	NODE_TEST,   /* a is name(item…) */
 	NODE_NOT,
-	NODE_NEGATE,
-	NODE_POSITIVE,
 	NODE_COMPARE, /* a, then item: nodes OPERAND with operator and a */
 	NODE_OPERAND,
 	NODE_BINARY,

@@ -259,9 +259,10 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 	parser_nest(p);
 	const struct node* n;
 	if (parser_at(p, MINUS) || parser_at(p, PLUS)) {
-		struct node* const sign = parser_node(p, parser_at(p, MINUS) ? NODE_NEGATE : NODE_POSITIVE);
+		struct node* const sign = binary(p, NODE_BINARY, literal(p, value_integer(0))); /* 0 - a */
+		sign->operator= p->token.operator;
 		parser_next(p);
-		sign->a = parse_unary(p, false);
+		sign->b = parse_unary(p, false);
 		n = sign;
 	} else {
 		n = parse_primary(p);
@@ -295,7 +296,8 @@ static const struct node* parse_level(struct parser* p, int level) {
 	const struct node* n = parse_level(p, level + 1);
 	while (at_one_of(p, operators[level])) {
 		struct node* const both = binary(p, NODE_BINARY, n);
-		both->operator= level<COMPARISONS ? *operators[level] : p->token.operator;
+		const bool word = level < COMPARISONS;
+		both->operator= word ? *operators[level] : p->token.operator;
 		parser_next(p);
 		both->b = parse_level(p, level + 1);
 		n = both;
