@@ -69,6 +69,19 @@ bool steps_add_split(struct steps*, const char* pattern, enum split_behavior, bo
 enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 bool steps_add_blocks(struct steps*, const char* block, enum prefix_scheme, bool unless_there, struct error*);
 
+/* steps_named.c: pre-tokenizers by name, as GGUF's tokenizer.ggml.pre gives them. */
+/* GPT-2's, also what ByteLevel means by itself. */
+extern const char pretokenize_gpt2[];
+
+struct named_habits {
+	bool ignore_merges; /* a word that is a piece is taken whole */
+	bool adds_bos;      /* unless the file says otherwise */
+};
+
+/* Adds the expressions' splits and the byte alphabet. name NULL: "default". An unknown name is an error
+ * that lists the known ones. */
+bool steps_add_named(struct steps*, const char* name, struct named_habits*, struct error*);
+
 /* Runs the steps over a text (first: where the whole text begins), with *work as space: as one word, whose
  * text is words->text then, or cut into words->span. False: no memory. */
 bool steps_rewrite(const struct steps*, struct matcher*, bool first, const char* text, size_t size,

@@ -2,7 +2,6 @@
  * cut into words. */
 #include <string.h>
 
-#include "core/text/pretokenize_named.h"
 #include "core/text/tokenizer_parts.h"
 
 static bool read_pieces(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {

@@ -1,7 +1,6 @@
 /* tokenizer.json's normalizer, pre_tokenizer, decoder and post_processor. */
 #include <string.h>
 
-#include "core/text/pretokenize_named.h"
 #include "core/text/tokenizer_json.h"
 
 enum { MAX_DEPTH = 8 }; /* of Sequences within Sequences */

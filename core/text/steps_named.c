@@ -1,8 +1,10 @@
-#include "core/text/pretokenize_named.h"
+/* Pre-tokenizers by name: the expressions are the published tokenizers' own; llama.cpp gave them their names.
+ */
 
 #include <string.h>
 
 #include "core/files/json.h"
+#include "core/text/steps.h"
 
 #define GPT2_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 #define ANY_CASE "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
