@@ -59,7 +59,7 @@ static struct value read_value(struct reader* r, bool trusted) {
 	if (parser_take(p, OPEN_DICT))
 		return read_object(r);
 	const bool word = t.kind == TOKEN_NAME && string_among(t.text, "true false null");
-	if (!word && t.kind != TOKEN_INTEGER && t.kind != TOKEN_FLOAT)
+	if (!word && t.kind != TOKEN_NUMBER)
 		parser_fail(p, "a value");
 	parser_next(p);
 	return !word                       ? t.number

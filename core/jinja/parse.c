@@ -36,8 +36,8 @@ bool parser_take_name(struct parser* p, const char* name) {
 }
 
 void parser_fail(struct parser* p, const char* wanted) {
-	static const char* const shown[] = {"text",     "{{",       "}}",       "{%", "%}",     "a name",
-	                                    "a string", "a number", "a number", "",   "the end"};
+	static const char* const shown[] = {"text",   "{{",       "}}",       "{%", "%}",
+	                                    "a name", "a string", "a number", "",   "the end"};
 	char written[2];
 	const struct token* const t = &p->token;
 	p->machine->line = t->line;

@@ -79,7 +79,7 @@ static const struct node* parse_primary(struct parser* p) {
 		return parse_name(p);
 	if (t.kind == TOKEN_STRING)
 		return parse_string(p);
-	if (t.kind == TOKEN_INTEGER || t.kind == TOKEN_FLOAT) {
+	if (t.kind == TOKEN_NUMBER) {
 		parser_next(p);
 		return literal(p, t.number);
 	}
@@ -178,7 +178,7 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 
 static const struct node* parse_subscript(struct parser* p, const struct node* of) {
 	if (parser_take(p, DOT)) {
-		const bool number = p->token.kind == TOKEN_INTEGER;
+		const bool number = p->token.kind == TOKEN_NUMBER && p->token.number.kind == INTEGER;
 		struct node* const n = binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
 		if (number) {
 			n->b = literal(p, p->token.number);
@@ -228,8 +228,8 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 	test->name = parser_want_name(p, "a test's name");
 	test->table = library_test(test->name);
 	const struct token* const t = &p->token;
-	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_INTEGER ||
-	                      t->kind == TOKEN_FLOAT || parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
+	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_NUMBER ||
+	                      parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
 	if (parser_at(p, OPEN)) {
 		parse_arguments(p, test);
 	} else if (argument && !(t->kind == TOKEN_NAME && string_among(t->text, "else or and"))) {

@@ -1,6 +1,4 @@
-/* Pre-tokenizers by name: the expressions are the published tokenizers' own; llama.cpp gave them their names.
- */
-
+/* Pre-tokenizers by name. The expressions are the published tokenizers' own; llama.cpp named them. */
 #include <string.h>
 
 #include "core/files/json.h"
