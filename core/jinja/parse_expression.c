@@ -207,12 +207,25 @@ static const struct node* parse_postfix(struct parser* p, const struct node* n) 
 	}
 }
 
+/* Names of filters and tests may have dots. */
+static const struct string* parse_dotted(struct parser* p, const char* what) {
+	const struct string* name = parser_want_name(p, what);
+	while (parser_take(p, DOT)) {
+		struct builder b = {.machine = p->machine};
+		builder_string(&b, name);
+		builder_words(&b, ".");
+		builder_string(&b, parser_want_name(p, what));
+		name = builder_end(&b);
+	}
+	return name;
+}
+
 const struct node* parse_filters(struct parser* p, const struct node* from, bool start) {
 	const struct node* n = from;
 	while (start || parser_take(p, PIPE)) {
 		start = false;
 		struct node* const filter = binary(p, NODE_FILTER, n);
-		filter->name = parser_want_name(p, "a filter's name");
+		filter->name = parse_dotted(p, "a filter's name");
 		filter->table = library_filter(filter->name);
 		if (parser_at(p, OPEN))
 			parse_arguments(p, filter);
@@ -225,7 +238,7 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 	struct node* const test = binary(p, NODE_TEST, of);
 	parser_next(p);
 	test->flag = parser_take_name(p, "not");
-	test->name = parser_want_name(p, "a test's name");
+	test->name = parse_dotted(p, "a test's name");
 	test->table = library_test(test->name);
 	const struct token* const t = &p->token;
 	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_NUMBER ||
