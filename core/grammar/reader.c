@@ -40,6 +40,8 @@ static int compare_ranges(const void* a, const void* b) {
 
 /* Sorts the ranges from `from` on and joins those that touch. */
 static void tidy(struct reader* r, int from) {
+	if (r->n_ranges == from) /* there may be no arena yet */
+		return;
 	qsort(r->range + from, (size_t)(r->n_ranges - from), sizeof *r->range, compare_ranges);
 	int n = from;
 	for (int i = from; i < r->n_ranges; i++) {
