@@ -105,6 +105,8 @@ static int atom(struct reader* r) {
 		const int inner = reader_alternatives(r, &syntax, true);
 		return reader_take(r, ')') ? inner : reader_fail(r, "a group is not closed");
 	}
+	if (reader_at(r, '{'))
+		return reader_fail(r, "a count is {m}, {m,} or {m,n}, behind what it counts");
 	const int rule = name(r);
 	return reader_node(r, (struct node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
 }
