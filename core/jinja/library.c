@@ -80,19 +80,10 @@ static struct value is_truth(struct machine* m, struct call* c) {
 	(void)m;
 	return value_boolean(c->self.kind == BOOLEAN && c->self.boolean == c->how);
 }
-static struct value is_iterable(struct machine* m, struct call* c) {
-	(void)m;
-	return value_boolean(value_is_iterable(c->self));
-}
-static struct value leaves(struct machine* m, struct value v, struct value divisor, int64_t rest) {
-	return value_boolean(value_equal(m, operator_binary(m, MODULO, v, divisor), value_integer(rest)));
-}
-/* how: what is left over */
-static struct value is_by_two(struct machine* m, struct call* c) {
-	return leaves(m, c->self, value_integer(2), c->how);
-}
+/* By its argument, or else by two; how: what is left over */
 static struct value is_divisible(struct machine* m, struct call* c) {
-	return leaves(m, c->self, c->given[0], 0);
+	const struct value by = c->given[0].kind == ABSENT ? value_integer(2) : c->given[0];
+	return value_boolean(value_equal(m, operator_binary(m, MODULO, c->self, by), value_integer(c->how)));
 }
 
 static struct value is_in(struct machine* m, struct call* c) {
@@ -120,12 +111,16 @@ static const struct routine value_tests[] = {
     {"number", is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), 0, {NULL}},
     {"string", is_of, OF(STRING), 0, {NULL}},
     {"mapping", is_of, OF(DICT), 0, {NULL}},
-    {"iterable", is_iterable, 0, 0, {NULL}},
+    {"iterable",
+     is_of,
+     OF(UNDEFINED) | OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(VIEW) | OF(ITERATOR) | OF(DICT),
+     0,
+     {NULL}},
     /* what has a length and an index: dicts and the undefined too */
     {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), 0, {NULL}},
     {"callable", is_of, OF(FUNCTION) | OF(MACRO), 0, {NULL}},
-    {"even", is_by_two, 0, 0, {NULL}},
-    {"odd", is_by_two, 1, 0, {NULL}},
+    {"even", is_divisible, 0, 0, {NULL}},
+    {"odd", is_divisible, 1, 0, {NULL}},
     {"divisibleby", is_divisible, 0, 1, {"num"}},
     {"in", is_in, 0, 1, {"seq"}},
     {"sameas", is_same, 0, 1, {"other"}},

@@ -3,13 +3,6 @@
 
 #include "core/jinja/library.h"
 
-/* ---- sorting ------------------------------------------------------------------------------ */
-
-/* Strings in lower case when case does not count. */
-static struct value sort_key(struct machine* m, struct value v, bool case_sensitive) {
-	return v.kind == STRING && !case_sensitive ? value_string(string_lower(m, v.string)) : v;
-}
-
 /* ---- parts -------------------------------------------------------------------------------- */
 
 /* The attribute that `by` names, or the value itself. */
@@ -31,11 +24,15 @@ static struct value as(enum kind kind, struct list* list) {
 	return (struct value){.kind = kind, .list = list};
 }
 
+/* What the items are sorted by: strings in lower case when case does not count. */
 static struct value* keys_of(struct machine* m, const struct list* items, struct value by,
                              struct value sensitive) {
 	struct value* const keys = machine_alloc(m, (size_t)items->n * sizeof *keys);
-	for (int i = 0; i < items->n; i++)
-		keys[i] = sort_key(m, part(m, items->item[i], by), value_truth(sensitive));
+	for (int i = 0; i < items->n; i++) {
+		keys[i] = part(m, items->item[i], by);
+		if (keys[i].kind == STRING && !value_truth(sensitive))
+			keys[i] = value_string(string_lower(m, keys[i].string));
+	}
 	return keys;
 }
 

@@ -220,7 +220,7 @@ void dict_set(struct machine* m, struct dict* d, struct value key, struct value 
 
 /* ---- containers --------------------------------------------------------------------------- */
 
-bool value_is_iterable(struct value v) {
+static bool is_iterable(struct value v) {
 	return v.kind == UNDEFINED || v.kind == STRING || v.kind == DICT ||
 	       (v.kind >= LIST && v.kind <= ITERATOR);
 }
@@ -279,7 +279,7 @@ bool value_in(struct machine* m, struct value v, struct value container) {
 			machine_fail(m, "'in <string>' requires string as left operand, not %s", value_type(v));
 		return string_find(m, container.string, v.string, 0, container.string->size) != SIZE_MAX;
 	}
-	if (!value_is_iterable(container))
+	if (!is_iterable(container))
 		machine_fail(m, "argument of type '%s' is not iterable", value_type(container));
 	const struct list* const items = value_items(m, container);
 	for (int i = 0; i < items->n; i++)

@@ -110,7 +110,6 @@ int value_order(struct machine*, struct value, struct value, const char* operato
 bool value_in(struct machine*, struct value, struct value container);
 /* What is iterable as a list: itself where it is one, so not to be changed. Reads an iterator out. */
 const struct list* value_items(struct machine*, struct value);
-bool value_is_iterable(struct value);
 /* len(); -1 when there is none. */
 int64_t value_length(struct machine*, struct value);
 /* Fails with Undefined's message, or with the sandbox's, where the value is undefined. */
