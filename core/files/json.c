@@ -83,14 +83,19 @@ bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out) {
 	return true;
 }
 
+static bool wrong(const cJSON* value, const char* file, const char* field, const char* expected,
+                  struct error* error) {
+	char shown[80];
+	return error_set(error, "%s: %s is %s, expected %s", file, field, json_show(value, shown, sizeof shown),
+	                 expected);
+}
+
 bool json_int(const cJSON* object, const char* file, const char* field, int64_t low, int64_t high,
               int64_t* out, struct error* error) {
-	char shown[80];
+	char expected[80];
 	const cJSON* value = json_field(object, field);
-	if (!value || json_whole(value, low, high, out))
-		return true;
-	return error_set(error, "%s: %s is %s, expected a whole number from %lld to %lld", file, field,
-	                 json_show(value, shown, sizeof shown), (long long)low, (long long)high);
+	snprintf(expected, sizeof expected, "a whole number from %lld to %lld", (long long)low, (long long)high);
+	return !value || json_whole(value, low, high, out) || wrong(value, file, field, expected, error);
 }
 
 bool json_int32(const cJSON* object, const char* file, const char* field, int low, int high, int* out,
@@ -104,38 +109,32 @@ bool json_int32(const cJSON* object, const char* file, const char* field, int lo
 
 bool json_float(const cJSON* object, const char* file, const char* field, double low, double high, float* out,
                 struct error* error) {
-	char shown[80];
+	char expected[80];
 	const cJSON* value = json_field(object, field);
+	snprintf(expected, sizeof expected, "a number from %g to %g", low, high);
 	if (!value)
 		return true;
 	if (!cJSON_IsNumber(value) || !(value->valuedouble >= low) || !(value->valuedouble <= high))
-		return error_set(error, "%s: %s is %s, expected a number from %g to %g", file, field,
-		                 json_show(value, shown, sizeof shown), low, high);
+		return wrong(value, file, field, expected, error);
 	*out = (float)value->valuedouble;
 	return true;
 }
 
 bool json_bool(const cJSON* object, const char* file, const char* field, bool* out, struct error* error) {
-	char shown[80];
 	const cJSON* value = json_field(object, field);
-	if (!value)
-		return true;
-	if (!cJSON_IsBool(value))
-		return error_set(error, "%s: %s is %s, expected true or false", file, field,
-		                 json_show(value, shown, sizeof shown));
-	*out = cJSON_IsTrue(value);
+	if (value && !cJSON_IsBool(value))
+		return wrong(value, file, field, "true or false", error);
+	if (value)
+		*out = cJSON_IsTrue(value);
 	return true;
 }
 
 bool json_string(const cJSON* object, const char* file, const char* field, const char** out,
                  struct error* error) {
-	char shown[80];
 	const cJSON* value = json_field(object, field);
-	if (!value)
-		return true;
-	if (!cJSON_IsString(value))
-		return error_set(error, "%s: %s is %s, expected a string", file, field,
-		                 json_show(value, shown, sizeof shown));
-	*out = value->valuestring;
+	if (value && !cJSON_IsString(value))
+		return wrong(value, file, field, "a string", error);
+	if (value)
+		*out = value->valuestring;
 	return true;
 }

@@ -46,19 +46,14 @@ struct named_tensor* tensor_table_find(const struct tensor_table* table, const c
 	return table->n ? bsearch(&key, table->item, table->n, sizeof key, by_name) : NULL;
 }
 
-static const char* show_shape(const struct named_tensor* tensor, char* out, size_t size) {
+static const char* show_shape(const int64_t* dim, int n, char out[96]) {
+	const size_t size = 96;
 	size_t used = (size_t)snprintf(out, size, "(");
-	for (int i = 0; i < tensor->n_dims && used < size; i++)
-		used += (size_t)snprintf(out + used, size - used, i ? ", %lld" : "%lld", (long long)tensor->dim[i]);
+	for (int i = 0; i < n && used < size; i++)
+		used += (size_t)snprintf(out + used, size - used, i ? ", %lld" : "%lld", (long long)dim[i]);
 	if (used < size)
 		snprintf(out + used, size - used, ")");
 	return out;
-}
-
-static bool shape_is(const struct named_tensor* t, int64_t rows, int64_t cols) {
-	if (t->n_dims == 1)
-		return rows == 1 && t->dim[0] == cols;
-	return t->n_dims == 2 && t->dim[0] == rows && t->dim[1] == cols;
 }
 
 static bool list_types(struct error* error, const struct named_tensor* t) {
@@ -71,50 +66,41 @@ static bool list_types(struct error* error, const struct named_tensor* t) {
 	                 t->file, t->name, t->type_name, list);
 }
 
-static struct named_tensor* expect_there(struct tensor_table* table, const char* name, struct error* error) {
-	struct named_tensor* found = tensor_table_find(table, name);
-	if (!found)
-		error_set(error, "%s: tensor %s is missing", table->n ? table->item[0].file : "the model", name);
-	return found;
-}
-
-static bool give(struct named_tensor* found, int64_t rows, int64_t cols, struct tensor* out,
+/* The tensor of these n sizes; one of a single row may be a vector. */
+static bool take(struct tensor_table* table, const char* name, const int64_t* dim, int n, struct tensor* out,
                  struct error* error) {
+	struct named_tensor* found = tensor_table_find(table, name);
+	char shape[96], expected[96];
+	if (!found)
+		return error_set(error, "%s: tensor %s is missing", table->n ? table->item[0].file : "the model",
+		                 name);
+	const bool vector = n == 2 && dim[0] == 1;
+	const int skipped = vector && found->n_dims == 1;
+	if (found->n_dims != n - skipped ||
+	    memcmp(found->dim, dim + skipped, (size_t)found->n_dims * sizeof *dim))
+		return error_set(error, "%s: tensor %s has shape %s, expected %s", found->file, name,
+		                 show_shape(found->dim, found->n_dims, shape),
+		                 show_shape(dim + vector, n - vector, expected));
 	if (!found->supported)
 		return list_types(error, found);
 	found->used = true;
-	*out = (struct tensor){.type = found->type, .rows = rows, .cols = cols, .data = found->data};
+	*out = (struct tensor){.type = found->type, .rows = dim[0], .cols = dim[n - 1], .data = found->data};
 	return true;
 }
 
 bool tensor_table_take(struct tensor_table* table, const char* name, int64_t rows, int64_t cols,
                        struct tensor* out, struct error* error) {
-	struct named_tensor* found = expect_there(table, name, error);
-	char shape[96];
-	if (!found)
-		return false;
-	if (!shape_is(found, rows, cols)) {
-		show_shape(found, shape, sizeof shape);
-		if (rows == 1)
-			return error_set(error, "%s: tensor %s has shape %s, expected (%lld)", found->file, name, shape,
-			                 (long long)cols);
-		return error_set(error, "%s: tensor %s has shape %s, expected (%lld, %lld)", found->file, name, shape,
-		                 (long long)rows, (long long)cols);
-	}
-	return give(found, rows, cols, out, error);
+	const int64_t dim[] = {rows, cols};
+	return take(table, name, dim, 2, out, error);
 }
 
 bool tensor_table_take_stack(struct tensor_table* table, const char* name, int64_t count, int64_t rows,
                              int64_t cols, struct tensor* out, struct error* error) {
-	struct named_tensor* found = expect_there(table, name, error);
-	char shape[96];
-	if (!found)
+	const int64_t dim[] = {count, rows, cols};
+	if (!take(table, name, dim, 3, out, error))
 		return false;
-	if (found->n_dims != 3 || found->dim[0] != count || found->dim[1] != rows || found->dim[2] != cols)
-		return error_set(error, "%s: tensor %s has shape %s, expected (%lld, %lld, %lld)", found->file, name,
-		                 show_shape(found, shape, sizeof shape), (long long)count, (long long)rows,
-		                 (long long)cols);
-	return give(found, count * rows, cols, out, error);
+	out->rows = count * rows;
+	return true;
 }
 
 bool tensor_table_all_used(const struct tensor_table* table, bool (*ignored)(const char* name),

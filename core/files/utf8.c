@@ -53,37 +53,25 @@ int hexadecimal_digit(char c) {
 	return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
+uint32_t utf8_category(uint32_t code) {
+	return code > 0x10FFFF ? 0 : UINT32_C(1) << utf8proc_category((utf8proc_int32_t)code);
+}
+
 bool utf8_is_white(uint32_t code) {
 	if (code < 0x80)
 		return code == ' ' || (code >= 9 && code <= 13);
-	utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-	return code == 0x85 || category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL ||
-	       category == UTF8PROC_CATEGORY_ZP;
+	return code == 0x85 || utf8_category(code) & (UTF8_CATEGORY(ZS) | UTF8_CATEGORY(ZL) | UTF8_CATEGORY(ZP));
 }
 
 bool utf8_is_word(uint32_t code) {
-	if (code < 0x80)
-		return (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z') ||
-		       code == '_';
-	switch (utf8proc_category((utf8proc_int32_t)code)) {
-	case UTF8PROC_CATEGORY_LU:
-	case UTF8PROC_CATEGORY_LL:
-	case UTF8PROC_CATEGORY_LT:
-	case UTF8PROC_CATEGORY_LM:
-	case UTF8PROC_CATEGORY_LO:
-	case UTF8PROC_CATEGORY_MN:
-	case UTF8PROC_CATEGORY_MC:
-	case UTF8PROC_CATEGORY_ME:
-	case UTF8PROC_CATEGORY_ND:
-	case UTF8PROC_CATEGORY_NL:
-	case UTF8PROC_CATEGORY_PC:
+	static const uint32_t words = UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) |
+	                              UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO) | UTF8_CATEGORY(MN) |
+	                              UTF8_CATEGORY(MC) | UTF8_CATEGORY(ME) | UTF8_CATEGORY(ND) |
+	                              UTF8_CATEGORY(NL) | UTF8_CATEGORY(PC);
+	if (utf8_category(code) & words)
 		return true;
-	case UTF8PROC_CATEGORY_SO: /* letters in circles and squares are Alphabetic, though no letters */
-		return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-		       (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);
-	case UTF8PROC_CATEGORY_CF: /* Join_Control */
-		return code == 0x200c || code == 0x200d;
-	default:
-		return false;
-	}
+	/* Letters in circles and squares are Alphabetic, though no letters; the last two are Join_Control. */
+	return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
+	       (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189) || code == 0x200c ||
+	       code == 0x200d;
 }

@@ -6,6 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A stretch of a text: bytes [start, end). */
+struct text_range {
+	size_t start, end;
+};
+
 /* Bytes of the well-formed character at text (size > 0), or 0 when it is malformed or cut off. No
  * overlong forms, no surrogates, nothing past U+10FFFF. `code` may be NULL. */
 size_t utf8_character(const char* text, size_t size, uint32_t* code);
@@ -18,6 +23,11 @@ bool utf8_is_beginning(const char* text, size_t size);
 size_t utf8_malformed(const char* text, size_t size);
 /* Writes a character (code <= U+10FFFF), returns its bytes. */
 size_t utf8_put(uint32_t code, char out[4]);
+
+/* The bit of the character's general category; 0 of what is past U+10FFFF. The set of several is written with
+ * utf8proc's names: UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL). */
+uint32_t utf8_category(uint32_t code);
+#define UTF8_CATEGORY(name) (UINT32_C(1) << UTF8PROC_CATEGORY_##name)
 
 /* 0 to 15 of a hexadecimal digit, in either case; -1 of what is none. */
 int hexadecimal_digit(char);

@@ -99,21 +99,15 @@ static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls
 }
 
 struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* error) {
-	struct grammar* const g = program_open();
-	if (!g) {
-		error_set(error, "out of memory for a grammar");
+	struct grammar* const g = program_open(error);
+	if (!g)
 		return NULL;
-	}
 	int32_t start = emit_calls(g, c, error);
 	const size_t n = strlen(c->begun);
-	bool good = start != NOWHERE && (c->must || (n > 0 && n <= MAX_TRIGGER) ||
-	                                 error_set(error, "a call begins with %zu bytes", n));
+	const bool good = start != NOWHERE && (c->must || (n > 0 && n <= MAX_TRIGGER) ||
+	                                       error_set(error, "a call begins with %zu bytes", n));
 	if (good && !c->must)
 		start = c->at_beginning ? emit_first_decides(g, c->begun[0], start) : emit_free(g, c->begun, start);
-	if (good && !g->failed)
-		g->rule[0] = start;
-	if (good && program_close(g, error))
-		return g;
-	grammar_free(g);
-	return NULL;
+	g->rule[0] = start;
+	return program_close(g, good, error);
 }

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/grammar/emission.h"
-#include "core/grammar/program.h"
+#include "core/files/grow.h"
 #include "core/grammar/reader.h"
 
 enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
@@ -21,9 +20,8 @@ struct named {
 
 struct gbnf {
 	struct reader reader; /* first */
-	struct named* named;  /* (MAX_NAMED) */
-	int n_named, work;
-	struct error* error;
+	struct named* named;  /* (n_named) */
+	int n_named;
 };
 
 static struct gbnf* of(struct reader* r) { return (struct gbnf*)r; }
@@ -32,7 +30,7 @@ static void say(const struct reader* r, const char* why) {
 	int line = 1;
 	for (size_t i = 0; i < r->at && i < r->size; i++)
 		line += r->text[i] == '\n';
-	error_set(((const struct gbnf*)r)->error, "the grammar's line %d: %s", line, why);
+	error_set(r->error, "the grammar's line %d: %s", line, why);
 }
 
 /* White space and comments; a line's end too where a rule may go on there. */
@@ -82,11 +80,13 @@ static int name(struct reader* r) {
 	for (int i = 0; i < of(r)->n_named; i++)
 		if (strlen(of(r)->named[i].name) == n && memcmp(of(r)->named[i].name, r->text + from, n) == 0)
 			return i;
-	if (of(r)->n_named == MAX_NAMED)
+	if (of(r)->n_named == MAX_NAMED ||
+	    !grow_by_one(&of(r)->named, (size_t)of(r)->n_named, sizeof *of(r)->named))
 		return reader_fail(r, "more than 512 rules");
 	struct named* named = &of(r)->named[of(r)->n_named];
 	*named = (struct named){.node = -1};
 	memcpy(named->name, r->text + from, n);
+	named->rule = strcmp(named->name, "root") == 0 ? 0 : program_rule(r->grammar);
 	return of(r)->n_named++;
 }
 
@@ -105,27 +105,10 @@ static int atom(struct reader* r) {
 		const int inner = reader_alternatives(r, &syntax, true);
 		return reader_take(r, ')') ? inner : reader_fail(r, "a group is not closed");
 	}
+	if (reader_at(r, '{'))
+		return reader_fail(r, "a count is {m}, {m,} or {m,n}, behind what it counts");
 	const int rule = name(r);
-	return reader_node(r, (struct node){.kind = NODE_RULE, .a = rule});
-}
-
-static bool repeat(struct reader* r, int* least, int* most) {
-	*least = 0;
-	*most = UNBOUNDED;
-	if (reader_take(r, '*'))
-		return true;
-	if (reader_take(r, '+'))
-		return *least = 1, true;
-	if (reader_take(r, '?'))
-		return *most = 1, true;
-	if (!reader_take(r, '{'))
-		return false;
-	const int low = reader_number(r);
-	*least = low < 0 ? 0 : low;
-	*most = reader_take(r, ',') ? reader_number(r) : low;
-	if (!reader_take(r, '}') || (*most >= 0 && *most < *least) || (low < 0 && *most < 0))
-		reader_fail(r, "a count is {m}, {m,} or {m,n}");
-	return true;
+	return reader_node(r, (struct node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
 }
 
 /* Whether the name ahead begins the next rule. */
@@ -138,7 +121,7 @@ static bool rule_ahead(const struct reader* r) {
 	return at + 3 <= r->size && memcmp(r->text + at, "::=", 3) == 0;
 }
 
-static const struct syntax syntax = {.atom = atom, .repeat = repeat, .ends = "|)\n\r", .skip = skip};
+static const struct syntax syntax = {.atom = atom, .ends = "|)\n\r", .skip = skip};
 
 static void read_rules(struct reader* r) {
 	for (skip(r, true); reader_more(r); skip(r, true)) {
@@ -158,135 +141,55 @@ static void read_rules(struct reader* r) {
 	}
 }
 
-/* ---- rules that begin with themselves --------------------------------------------------------- */
-
-/* Whether a node can match nothing, as far as the rules marked in `empty` are known to. */
-static bool may_be_empty(struct reader* r, const bool* empty, int index) {
-	const struct node* node = &r->node[index];
-	bool rest = true;
-	if (++of(r)->work > MAX_WORK) {
-		reader_fail(r, "the grammar is too large");
-		return true;
-	}
-	for (; node->kind == NODE_EITHER; node = &r->node[node->a])
-		if (may_be_empty(r, empty, node->b))
-			return true;
-	for (; node->kind == NODE_SEQUENCE; node = &r->node[node->a])
-		rest = rest && may_be_empty(r, empty, node->b);
-	switch (node->kind) {
-	case NODE_TEXT:
-		return rest && node->a == node->b;
-	case NODE_CLASS:
-		return false;
-	case NODE_RULE:
-		return rest && empty[node->a];
-	case NODE_REPEAT:
-		return rest && (node->least == 0 || may_be_empty(r, empty, node->a));
-	default: /* a sequence begins with what is empty */
-		return rest;
-	}
-}
-
-/* Marks in `first` the rules that a node may begin with. */
-static void add_first(struct reader* r, const bool* empty, int index, bool* first) {
-	const struct node* node = &r->node[index];
-	for (; node->kind == NODE_EITHER; node = &r->node[node->a])
-		add_first(r, empty, node->b, first);
-	for (; node->kind == NODE_SEQUENCE; node = &r->node[node->a])
-		if (may_be_empty(r, empty, node->a))
-			add_first(r, empty, node->b, first);
-	if (node->kind == NODE_RULE)
-		first[node->a] = true;
-	else if (node->kind == NODE_REPEAT)
-		add_first(r, empty, node->a, first);
-}
-
-/* By Warshall's (1962) closure of "may begin with". */
-static void refuse_left_recursion(struct reader* r) {
-	const size_t n = (size_t)of(r)->n_named;
-	bool* empty = calloc(n, sizeof *empty);
-	bool* first = calloc(n * n, sizeof *first);
-	bool changed = empty && first;
-	if (!changed)
-		reader_fail(r, "out of memory");
-	while (changed && !r->failed) {
-		changed = false;
-		for (size_t i = 0; i < n; i++)
-			if (!empty[i] && may_be_empty(r, empty, of(r)->named[i].node))
-				empty[i] = changed = true;
-	}
-	for (size_t i = 0; i < n && !r->failed; i++)
-		add_first(r, empty, of(r)->named[i].node, first + i * n);
-	for (size_t k = 0; k < n && !r->failed; k++)
-		for (size_t i = 0; i < n; i++)
-			for (size_t j = 0; j < n && first[i * n + k]; j++)
-				first[i * n + j] |= first[k * n + j];
-	for (size_t i = 0; i < n && !r->failed; i++)
-		if (first[i * n + i]) {
-			char why[128];
-			snprintf(why, sizeof why, "the rule \"%s\" begins with itself", of(r)->named[i].name);
-			reader_fail(r, why);
-		}
-	free(empty);
-	free(first);
-}
-
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-static int find_root(struct reader* r) {
-	int root = -1;
-	for (int i = 0; i < of(r)->n_named && !r->failed; i++) {
-		if (strcmp(of(r)->named[i].name, "root") == 0)
-			root = i;
-		if (of(r)->named[i].node < 0) {
-			char why[128];
-			snprintf(why, sizeof why, "the rule \"%s\" is not said", of(r)->named[i].name);
-			reader_fail(r, why);
-		}
-	}
-	if (root < 0)
-		reader_fail(r, "there is no rule \"root\"");
-	return root;
+static void fail_rule(struct reader* r, const struct named* named, const char* why) {
+	char text[128];
+	snprintf(text, sizeof text, "the rule \"%s\" %s", named->name, why);
+	reader_fail(r, text);
 }
 
-static void emit_rules(struct reader* r, struct grammar* g, int root) {
-	for (int i = 0; i < of(r)->n_named; i++)
-		of(r)->named[i].rule = i == root ? 0 : program_rule(g);
-	for (int i = 0; i < r->n_nodes; i++)
-		if (r->node[i].kind == NODE_RULE)
-			r->node[i].b = of(r)->named[r->node[i].a].rule;
-	struct emission e = {.grammar = g, .reader = r, .characters = emit_characters, .most_work = MAX_WORK};
-	for (int i = 0; i < of(r)->n_named && !g->failed; i++) {
-		const int32_t start = emission_node(&e, of(r)->named[i].node, RETURNS);
-		if (start == NOWHERE && !g->failed) {
+/* Every rule is said, and one of them is the root. */
+static void check_rules(struct reader* r) {
+	bool root = false;
+	for (int i = 0; i < of(r)->n_named; i++) {
+		root |= of(r)->named[i].rule == 0;
+		if (of(r)->named[i].node < 0)
+			fail_rule(r, &of(r)->named[i], "is not said");
+	}
+	if (!root)
+		reader_fail(r, "there is no rule \"root\"");
+}
+
+static void emit_rules(struct reader* r, struct grammar* g) {
+	for (int i = 0; i < of(r)->n_named && !r->failed && !g->failed; i++) {
+		const int32_t start = reader_emit(r, of(r)->named[i].node, RETURNS);
+		if (start == NOWHERE && !g->failed)
 			reader_fail(r, "a rule matches nothing");
-			return;
-		}
-		if (!g->failed)
-			g->rule[of(r)->named[i].rule] = start;
+		g->rule[of(r)->named[i].rule] = start;
 	}
 }
 
 struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* error) {
-	struct gbnf gbnf = {.reader = {.text = rules, .size = size, .say = say}, .error = error};
+	struct grammar* g = program_open(error);
+	struct gbnf gbnf = {.reader = {.text = rules,
+	                               .size = size,
+	                               .error = error,
+	                               .say = say,
+	                               .grammar = g,
+	                               .characters = emit_characters,
+	                               .most_work = MAX_WORK}};
 	struct reader* const r = &gbnf.reader;
-	struct grammar* g = program_open();
-	gbnf.named = malloc(MAX_NAMED * sizeof *gbnf.named);
-	if (!reader_open(r) || !g || !gbnf.named)
-		reader_fail(r, "out of memory");
-	else {
-		read_rules(r);
-		const int root = r->failed ? 0 : find_root(r);
-		if (!r->failed)
-			refuse_left_recursion(r);
-		gbnf.work = 0;
-		if (!r->failed)
-			emit_rules(r, g, root);
-	}
+	if (!g)
+		return NULL;
+	read_rules(r);
+	check_rules(r);
+	emit_rules(r, g);
+	const int recursive = r->failed || g->failed ? NOWHERE : program_left_recursion(g);
+	for (int i = 0; i < gbnf.n_named && recursive != NOWHERE; i++)
+		if (gbnf.named[i].rule == recursive)
+			fail_rule(r, &gbnf.named[i], "begins with itself");
 	reader_close(r);
 	free(gbnf.named);
-	if (!r->failed && program_close(g, error))
-		return g;
-	grammar_free(g);
-	return NULL;
+	return program_close(g, !r->failed, error);
 }

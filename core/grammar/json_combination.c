@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/grammar/json_compiler.h"
 
 /* ---- references ----------------------------------------------------------------------------- */
@@ -11,14 +12,8 @@ static int reference_rule(struct compiler* c, const cJSON* schema) {
 	for (int i = 0; i < c->n_references; i++)
 		if (c->reference[i].schema == schema)
 			return c->reference[i].rule;
-	if (c->n_references == c->reference_capacity) {
-		const int capacity = c->reference_capacity ? 2 * c->reference_capacity : 16;
-		struct reference* more = realloc(c->reference, (size_t)capacity * sizeof *more);
-		if (!more)
-			return (int)schema_refuse(c, "out of memory");
-		c->reference = more;
-		c->reference_capacity = capacity;
-	}
+	if (!grow_by_one(&c->reference, (size_t)c->n_references, sizeof *c->reference))
+		return (int)schema_refuse(c, "out of memory");
 	const int rule = program_rule(c->grammar);
 	c->reference[c->n_references++] = (struct reference){schema, rule};
 	const int32_t start = schema_emit(c, schema, RETURNS);
@@ -30,8 +25,7 @@ static int reference_rule(struct compiler* c, const cJSON* schema) {
 }
 
 int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON* reference = json_field(schema, "$ref");
-	const cJSON* target = cJSON_IsString(reference) ? schema_resolve(c->root, reference->valuestring) : NULL;
+	const cJSON* target = schema_resolve(c->root, json_field(schema, "$ref"));
 	if (!target)
 		return schema_refuse(c, "\"$ref\" points to nothing in this schema");
 	const int rule = reference_rule(c, target);
@@ -41,30 +35,18 @@ int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t n
 /* ---- joining -------------------------------------------------------------------------------- */
 
 /* Keeps a schema that was made, as what refers to it goes on to. */
-static const cJSON* keep(struct compiler* c, cJSON* made, const char* problem) {
-	if (!made) {
-		schema_refuse(c, problem ? problem : "out of memory");
-		return NULL;
-	}
-	if (c->n_made == c->made_capacity) {
-		const int capacity = c->made_capacity ? 2 * c->made_capacity : 16;
-		cJSON** more = realloc(c->made, (size_t)capacity * sizeof *more);
-		if (!more) {
-			cJSON_Delete(made);
-			schema_refuse(c, "out of memory");
-			return NULL;
-		}
-		c->made = more;
-		c->made_capacity = capacity;
-	}
-	return c->made[c->n_made++] = made;
+static const cJSON* keep(struct compiler* c, cJSON* made) {
+	if (!made || !grow_by_one(&c->made, (size_t)c->n_made, sizeof *c->made))
+		schema_refuse(c, "out of memory");
+	if (!c->failed)
+		return c->made[c->n_made++] = made;
+	cJSON_Delete(made);
+	return NULL;
 }
 
 const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON* other) {
-	struct schema_join join = {.root = c->root, .work = c->joined};
-	cJSON* made = schema_flat(&join, schema, other);
-	c->joined = join.work;
-	return keep(c, made, join.problem);
+	cJSON* one = schema_flat(c, schema);
+	return keep(c, other ? schema_both(c, one, schema_flat(c, other)) : one);
 }
 
 /* ---- anyOf, oneOf --------------------------------------------------------------------------- */
@@ -76,7 +58,7 @@ const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 		const cJSON* reference = json_field(schema, "$ref");
 		if (!cJSON_IsString(reference))
 			break;
-		schema = schema_resolve(c->root, reference->valuestring);
+		schema = schema_resolve(c->root, reference);
 	}
 	return schema;
 }
@@ -84,13 +66,12 @@ const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 /* The types of values that may be valid under a schema, by what it says, not by what its other keywords are
  * about: those hold of any other type. A whole number is a number too. */
 static unsigned declared_types(struct compiler* c, const cJSON* schema) {
-	const cJSON *said = json_field(schema, "type"), *value = json_field(schema, "const"),
-	            *values = json_field(schema, "enum");
 	unsigned types = 0;
-	if (said)
+	schema = schema_followed(c, schema);
+	if (json_field(schema, "type"))
 		types = schema_types(c, schema);
-	else if (value || values)
-		for (const cJSON* one = values ? values->child : value; one; one = values ? one->next : NULL)
+	else
+		for (const cJSON* one = NULL; (one = schema_value_after(schema, one));)
 			types |= schema_type_of(one);
 	if (types == 0)
 		return ALL_TYPES;
@@ -98,42 +79,32 @@ static unsigned declared_types(struct compiler* c, const cJSON* schema) {
 }
 
 /* Whether both have a few values, and none in common. */
-static bool values_differ(const cJSON* a, const cJSON* b) {
-	const cJSON *of_a = json_field(a, "const"), *of_b = json_field(b, "const");
-	const bool one_a = of_a, one_b = of_b;
-	if (!of_a && cJSON_IsArray(json_field(a, "enum")))
-		of_a = json_field(a, "enum")->child;
-	if (!of_b && cJSON_IsArray(json_field(b, "enum")))
-		of_b = json_field(b, "enum")->child;
-	if (!of_a || !of_b)
-		return false;
-	for (const cJSON* x = of_a; x; x = one_a ? NULL : x->next)
-		for (const cJSON* y = of_b; y; y = one_b ? NULL : y->next)
+static bool values_differ(const struct compiler* c, const cJSON* a, const cJSON* b) {
+	a = schema_followed(c, a);
+	b = schema_followed(c, b);
+	for (const cJSON* x = NULL; (x = schema_value_after(a, x));)
+		for (const cJSON* y = NULL; (y = schema_value_after(b, y));)
 			if (cJSON_Compare(x, y, true))
 				return false;
-	return true;
+	return schema_value_after(a, NULL) && schema_value_after(b, NULL);
 }
 
 /* Whether no value can be valid under both: other types or values, or a member that both require with others.
  */
 static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
-	a = schema_followed(c, a);
-	b = schema_followed(c, b);
-	if (!cJSON_IsObject(a) || !cJSON_IsObject(b))
-		return false;
 	const unsigned both = declared_types(c, a) & declared_types(c, b);
-	if (both == 0 || values_differ(a, b))
+	if (both == 0 || values_differ(c, a, b))
 		return true;
 	if (both != 1u << TYPE_OBJECT)
 		return false;
+	a = schema_followed(c, a);
+	b = schema_followed(c, b);
 	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties"), *name, *other;
 	cJSON_ArrayForEach (name, json_field(a, "required")) {
 		cJSON_ArrayForEach (other, json_field(b, "required")) {
-			if (!cJSON_IsString(name) || !cJSON_Compare(name, other, true))
-				continue;
-			const char* member = name->valuestring;
-			if (values_differ(schema_followed(c, cJSON_GetObjectItemCaseSensitive(of_a, member)),
-			                  schema_followed(c, cJSON_GetObjectItemCaseSensitive(of_b, member))))
+			if (cJSON_IsString(name) && cJSON_Compare(name, other, true) &&
+			    values_differ(c, cJSON_GetObjectItemCaseSensitive(of_a, name->valuestring),
+			                  cJSON_GetObjectItemCaseSensitive(of_b, name->valuestring)))
 				return true;
 		}
 	}
@@ -142,16 +113,10 @@ static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
 
 /* Of those the ones that are emitted. */
 static unsigned emitted_types(struct compiler* c, const cJSON* schema) {
-	const cJSON* target = schema_followed(c, schema);
-	if (!cJSON_IsObject(target))
-		return ALL_TYPES;
-	const unsigned implied = schema_types(c, target), declared = declared_types(c, target);
-	return implied && declared == ALL_TYPES && !json_field(target, "type") ? implied : declared;
-}
-
-static unsigned possible_types(struct compiler* c, const cJSON* schema) {
-	const cJSON* target = schema_followed(c, schema);
-	return cJSON_IsObject(target) ? declared_types(c, target) : ALL_TYPES;
+	const unsigned declared = declared_types(c, schema);
+	schema = schema_followed(c, schema);
+	const unsigned implied = json_field(schema, "type") ? 0 : schema_types(c, schema);
+	return implied && declared == ALL_TYPES ? implied : declared;
 }
 
 /* A member that the one requires and the other does not. */
@@ -176,7 +141,7 @@ static bool add_exclusions(struct compiler* c, const cJSON* const* list, int n, 
 	for (int j = 0; j < n && properties; j++) {
 		if (j == i || disjoint(c, list[i], list[j]))
 			continue;
-		const unsigned theirs = possible_types(c, list[j]);
+		const unsigned theirs = declared_types(c, list[j]);
 		const char* name = required_alone(c, list[j], list[i]);
 		if (types == 1u << TYPE_OBJECT && name) {
 			if (!cJSON_GetObjectItemCaseSensitive(properties, name))
@@ -210,18 +175,10 @@ static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, in
 	return at;
 }
 
-/* Whether the alternatives' values are the whole's: nothing else is said beside the combination. */
-static const cJSON* beside(struct compiler* c, const cJSON* schema, const char* keyword) {
-	struct schema_join join = {.root = c->root, .work = c->joined};
-	if (!schema_has_more_than(schema, keyword))
-		return NULL;
-	cJSON* made = schema_without(&join, schema, keyword);
-	c->joined = join.work;
-	return keep(c, made, join.problem);
-}
-
 int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {
-	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = beside(c, schema, keyword);
+	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = NULL; /* what stands beside it */
+	if (schema_says_more_than(schema, keyword))
+		rest = keep(c, schema_without(c, schema, keyword));
 	const bool exactly_one = strcmp(keyword, "oneOf") == 0;
 	const cJSON* list[MAX_SCHEMAS_EITHER];
 	int n = 0;

@@ -3,8 +3,6 @@
 #define SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
 
 #include "core/files/json.h"
-#include "core/grammar/json_merge.h"
-#include "core/grammar/pattern.h"
 #include "core/grammar/program.h"
 
 enum {
@@ -15,8 +13,14 @@ enum {
 	MAX_DIFFERENT = 256, /* values of an enum whose items differ */
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
-	MAX_SCHEMA_BYTES = 128 << 10
+	MAX_SCHEMA_BYTES = 128 << 10,
+	MAX_JOINED = 1 << 17, /* values of schemas that are made */
+	MAX_CHAIN = 64,       /* of $ref and allOf */
+	MAX_CONDITIONS = 16   /* within conditions */
 };
+
+/* A keyword of our own: values that are not valid, beside an enum. What becomes of a "not". */
+#define SCHEMA_EXCEPT "\1except"
 
 /* Rules that many places call. */
 enum shared {
@@ -40,14 +44,15 @@ struct compiler {
 	struct error* error;
 	bool failed;
 	int depth, schemas;
-	int shared[SHARED_COUNT]; /* a rule, or -1 */
-	struct reference* reference;
-	int n_references, reference_capacity;
+	int shared[SHARED_COUNT];    /* a rule, or -1 */
+	struct reference* reference; /* (n_references) */
+	int n_references;
 	char path[PATH_SIZE]; /* of the schema at hand, for messages */
 	size_t path_size;
 	cJSON** made; /* (n_made) schemas that were joined, kept until the end */
-	int n_made, made_capacity;
-	int joined; /* schemas joined so far */
+	int n_made;
+	int joined;     /* values of schemas that were made so far */
+	int conditions; /* within conditions */
 };
 
 enum type {
@@ -74,11 +79,42 @@ const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* o
 
 /* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
+/* The values that a schema lists, of an enum or else a const: the one after that, or the first; NULL: no
+ * more. */
+const cJSON* schema_value_after(const cJSON* schema, const cJSON* value);
 /* The type of a value, as a set of one. */
 unsigned schema_type_of(const cJSON* value);
 /* Fails: NOWHERE. */
 int32_t schema_refuse(struct compiler*, const char* what);
 int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char* why);
+
+/* Keywords are lists of words with a blank between. Whether one of them is there; whether the schema has
+ * others that say which values are valid. */
+bool schema_has(const cJSON* schema, const char* keywords);
+bool schema_says_more_than(const cJSON* schema, const char* keywords);
+
+/* ---- json_merge.c: schemas that are made. What is made once the compiler has failed is of no use. --------
+ */
+
+/* What a local reference points to, by RFC 6901; NULL: nothing. */
+const cJSON* schema_resolve(const cJSON* root, const cJSON* reference);
+/* Sets of JSON's types, as "type" lists them: bit i is enum type's i. A number may be an integer. */
+unsigned schema_type_set(const cJSON* type);
+cJSON* schema_type_list(unsigned types);
+/* These take the value over, and fail where it is NULL. put: in the place of what is there. */
+void schema_put(struct compiler*, cJSON* object, const char* name, cJSON* value);
+void schema_append(struct compiler*, cJSON* list, cJSON* value);
+cJSON* schema_wrapped(struct compiler*, const char* keyword, cJSON* value); /* {keyword: value} */
+cJSON* schema_pair(struct compiler*, cJSON* a, cJSON* b);                   /* [a, b] */
+/* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it. */
+cJSON* schema_flat(struct compiler*, const cJSON* schema);
+/* What is valid under both of two flat ones; takes them over. */
+cJSON* schema_both(struct compiler*, cJSON* a, cJSON* b);
+/* The schema without these keywords, and without what only describes. */
+cJSON* schema_without(struct compiler*, const cJSON* schema, const char* keywords);
+/* json_conditions.c: what a schema's not, if and dependencies come to, as a list of schemas. */
+#define SCHEMA_CONDITIONS "not if dependencies dependentRequired dependentSchemas"
+cJSON* schema_conditions(struct compiler*, const cJSON* schema);
 
 /* json_range.c: numbers between bounds, as JSON writes them */
 struct json_range {

@@ -1,197 +1,129 @@
 /* Schemas that have not to hold, or to hold if others do, said with allOf and anyOf alone.
  *
  * not S fails S by one of its keywords: by a member that is missing or other, another type, a value that an
- * enum of the other schemas leaves. What cannot be said so is a problem with a name. */
+ * enum of the other schemas leaves. What cannot be said so is refused. */
 #include <string.h>
 
-#include "core/files/json.h"
-#include "core/grammar/json_merge.h"
-
-enum { MAX_WORK = 1 << 17, MAX_NESTED = 16 };
-
-/* Each takes what it is given over; NULL where that is NULL. */
-static cJSON* wrapped(const char* keyword, cJSON* value) {
-	cJSON* to = value ? cJSON_CreateObject() : NULL;
-	if (to && cJSON_AddItemToObject(to, keyword, value))
-		return to;
-	cJSON_Delete(value);
-	cJSON_Delete(to);
-	return NULL;
-}
-
-static cJSON* list_of(cJSON* a, cJSON* b) {
-	cJSON* list = a && b ? cJSON_CreateArray() : NULL;
-	if (!list) {
-		cJSON_Delete(a);
-		cJSON_Delete(b);
-		return NULL;
-	}
-	cJSON_AddItemToArray(list, a);
-	cJSON_AddItemToArray(list, b);
-	return list;
-}
+#include "core/grammar/json_compiler.h"
 
 static cJSON* copied(const cJSON* value) { return cJSON_Duplicate(value, true); }
 
 /* An object in which the member is there, or is not. */
-static cJSON* with_member(const char* name) { return wrapped("required", cJSON_CreateStringArray(&name, 1)); }
+static cJSON* with_member(struct compiler* c, const char* name) {
+	return schema_wrapped(c, "required", cJSON_CreateStringArray(&name, 1));
+}
 
-static cJSON* without_member(const char* name) {
-	cJSON* to = wrapped("properties", wrapped(name, cJSON_CreateFalse()));
-	if (to)
-		cJSON_AddStringToObject(to, "type", "object");
+static cJSON* without_member(struct compiler* c, const char* name) {
+	cJSON* to = schema_wrapped(c, "properties", schema_wrapped(c, name, cJSON_CreateFalse()));
+	schema_put(c, to, "type", cJSON_CreateString("object"));
 	return to;
 }
 
 /* ---- not -------------------------------------------------------------------------------------- */
 
-static cJSON* negated(struct schema_join*, const cJSON* schema);
+static cJSON* negated(struct compiler*, const cJSON* schema);
 
-static void add(cJSON* list, cJSON* one, bool* good) {
-	*good = *good && one && cJSON_AddItemToArray(list, one);
-	if (!*good)
-		cJSON_Delete(one);
+/* An object whose member is there, and is not as the schema has it. */
+static cJSON* with_other_member(struct compiler* c, const cJSON* member) {
+	cJSON* to = with_member(c, member->string);
+	schema_put(c, to, "properties", schema_wrapped(c, member->string, negated(c, member)));
+	schema_put(c, to, "type", cJSON_CreateString("object"));
+	return to;
 }
 
-/* Whether a string, or a list of them, has this one. */
-static bool lists(const cJSON* of, const char* word) {
-	const cJSON* one;
-	bool found = cJSON_IsString(of) && strcmp(of->valuestring, word) == 0;
-	cJSON_ArrayForEach (one, of)
-		found |= cJSON_IsString(one) && strcmp(one->valuestring, word) == 0;
-	return found;
-}
-
-/* Ways to fail a keyword. False: they cannot be said. */
-static bool add_failures(struct schema_join* j, const cJSON* field, cJSON* ways) {
+/* Ways to fail a keyword. */
+static void add_failures(struct compiler* c, const cJSON* field, cJSON* ways) {
 	const char* name = field->string;
 	const cJSON* one;
-	bool good = true;
 	if (strcmp(name, "required") == 0) {
 		cJSON_ArrayForEach (one, field)
-			add(ways, cJSON_IsString(one) ? without_member(one->valuestring) : NULL, &good);
+			schema_append(c, ways, cJSON_IsString(one) ? without_member(c, one->valuestring) : NULL);
 	} else if (strcmp(name, "properties") == 0) {
-		cJSON_ArrayForEach (one, field) {
-			cJSON* other = negated(j, one);
-			cJSON* to = wrapped("properties", wrapped(one->string, other));
-			if (to) {
-				cJSON_AddItemToObject(to, "required",
-				                      cJSON_CreateStringArray((const char* const*)&one->string, 1));
-				cJSON_AddStringToObject(to, "type", "object");
-			}
-			add(ways, to, &good);
-		}
+		cJSON_ArrayForEach (one, field)
+			schema_append(c, ways, with_other_member(c, one));
 	} else if (strcmp(name, "const") == 0 || strcmp(name, "enum") == 0) {
 		const bool several = strcmp(name, "enum") == 0 && cJSON_IsArray(field);
 		cJSON* values = several ? copied(field) : cJSON_CreateArray();
-		if (!several && values)
-			cJSON_AddItemToArray(values, copied(field));
-		add(ways, wrapped(SCHEMA_EXCEPT, values), &good);
+		if (!several)
+			schema_append(c, values, copied(field));
+		schema_append(c, ways, schema_wrapped(c, SCHEMA_EXCEPT, values));
 	} else if (strcmp(name, "type") == 0) {
-		cJSON* types = cJSON_CreateArray();
-		const bool numbers = lists(field, "number") || lists(field, "integer"); /* integers are numbers */
-		for (int i = 0; schema_type_names[i] && types; i++) {
-			const bool number =
-			    strcmp(schema_type_names[i], "number") == 0 || strcmp(schema_type_names[i], "integer") == 0;
-			if (number ? !numbers : !lists(field, schema_type_names[i]))
-				cJSON_AddItemToArray(types, cJSON_CreateString(schema_type_names[i]));
-		}
-		add(ways, wrapped("type", types), &good);
+		unsigned types = schema_type_set(field);
+		if (types >> TYPE_INTEGER & 1u) /* integers are numbers */
+			types |= 1u << TYPE_NUMBER;
+		types = ((1u << TYPE_COUNT) - 1) & ~types;
+		schema_append(c, ways, schema_wrapped(c, "type", schema_type_list(types)));
 	} else if (strcmp(name, "anyOf") == 0) {
 		cJSON* all = cJSON_CreateArray();
 		cJSON_ArrayForEach (one, field)
-			add(all, negated(j, one), &good);
-		add(ways, wrapped("allOf", all), &good);
+			schema_append(c, all, negated(c, one));
+		schema_append(c, ways, schema_wrapped(c, "allOf", all));
 	} else
-		return false;
-	return good;
+		schema_refuse(c,
+		              "\"not\", or an \"if\" that may fail, is supported for \"required\", \"properties\", "
+		              "\"type\" and values of an \"enum\"");
 }
 
-static cJSON* negated(struct schema_join* j, const cJSON* schema) {
+static cJSON* negated(struct compiler* c, const cJSON* schema) {
 	const cJSON* field;
-	if (++j->work > MAX_WORK || j->nested == MAX_NESTED) {
-		j->problem = "too many schemas that have to hold at once";
+	if (c->failed || ++c->joined > MAX_JOINED || c->conditions == MAX_CONDITIONS) {
+		schema_refuse(c, "too many schemas that have to hold at once");
 		return NULL;
 	}
-	if (cJSON_IsBool(schema))
-		return cJSON_CreateBool(cJSON_IsFalse(schema));
-	j->nested++;
-	cJSON *flat = schema_flat(j, schema, NULL), *ways = flat ? cJSON_CreateArray() : NULL;
-	j->nested--;
-	bool good = ways != NULL && cJSON_IsObject(flat);
-	if (flat && cJSON_IsBool(flat)) {
-		cJSON* other = cJSON_CreateBool(cJSON_IsFalse(flat));
-		cJSON_Delete(flat);
-		cJSON_Delete(ways);
-		return other;
-	}
-	j->nested++;
-	cJSON_ArrayForEach (field, flat) {
-		if (good && !schema_describes(field->string) && !add_failures(j, field, ways)) {
-			if (!j->problem)
-				j->problem =
-				    "\"not\", or an \"if\" that may fail, is supported for \"required\", \"properties\", "
-				    "\"type\" and values of an \"enum\"";
-			good = false;
-		}
-	}
-	j->nested--;
+	c->conditions++;
+	cJSON *flat = schema_flat(c, schema), *ways = cJSON_CreateArray(), *other = NULL;
+	cJSON_ArrayForEach (field, flat)
+		add_failures(c, field, ways);
+	c->conditions--;
+	if (cJSON_IsBool(flat))
+		other = cJSON_CreateBool(cJSON_IsFalse(flat));
+	else if (ways && !ways->child) /* nothing can fail */
+		other = cJSON_CreateFalse();
 	cJSON_Delete(flat);
-	if (!good) {
-		cJSON_Delete(ways);
-		return NULL;
-	}
-	if (!ways->child) { /* nothing can fail */
-		cJSON_Delete(ways);
-		return cJSON_CreateFalse();
-	}
-	return wrapped("anyOf", ways);
+	if (!other)
+		return schema_wrapped(c, "anyOf", ways);
+	cJSON_Delete(ways);
+	return other;
 }
 
 /* ---- if, dependencies --------------------------------------------------------------------------- */
 
 /* Both hold, or the first does not and the third does; what is NULL says nothing. */
-static cJSON* either(cJSON* condition, cJSON* consequence, cJSON* failed, cJSON* otherwise) {
-	cJSON* first = consequence ? wrapped("allOf", list_of(condition, consequence)) : condition;
-	cJSON* second = otherwise ? wrapped("allOf", list_of(failed, otherwise)) : failed;
-	return wrapped("anyOf", list_of(first, second));
+static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* consequence, cJSON* failed,
+                     const cJSON* otherwise) {
+	if (consequence)
+		condition = schema_wrapped(c, "allOf", schema_pair(c, condition, copied(consequence)));
+	if (otherwise)
+		failed = schema_wrapped(c, "allOf", schema_pair(c, failed, copied(otherwise)));
+	return schema_wrapped(c, "anyOf", schema_pair(c, condition, failed));
 }
 
-static cJSON* conditional(struct schema_join* j, const cJSON* schema) {
+static cJSON* conditional(struct compiler* c, const cJSON* schema) {
 	const cJSON *condition = json_field(schema, "if"), *then = json_field(schema, "then"),
 	            *otherwise = json_field(schema, "else");
 	if (!then && !otherwise)
 		return cJSON_CreateTrue();
-	cJSON* failed = negated(j, condition);
-	return failed ? either(copied(condition), then ? copied(then) : NULL, failed,
-	                       otherwise ? copied(otherwise) : NULL)
-	              : NULL;
+	return either(c, copied(condition), then, negated(c, condition), otherwise);
 }
 
-static cJSON* dependency(const cJSON* on) {
-	cJSON* needed = cJSON_IsArray(on) ? wrapped("required", copied(on)) : copied(on);
-	return either(with_member(on->string), needed, without_member(on->string), NULL);
+static cJSON* dependency(struct compiler* c, const cJSON* on) {
+	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
+	cJSON* either_way = either(c, with_member(c, on->string), needed, without_member(c, on->string), NULL);
+	cJSON_Delete(needed);
+	return either_way;
 }
 
-bool schema_has_conditions(const cJSON* schema) {
-	static const char* const keywords[] = {"not", "if", "dependencies", "dependentRequired",
-	                                       "dependentSchemas"};
-	for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-		if (json_field(schema, keywords[i]))
-			return true;
-	return false;
-}
-
-bool schema_conditions(struct schema_join* j, const cJSON* schema, cJSON* list) {
-	static const char* const dependencies[] = {"dependencies", "dependentRequired", "dependentSchemas"};
-	const cJSON* one;
-	bool good = true;
+cJSON* schema_conditions(struct compiler* c, const cJSON* schema) {
+	cJSON* list = cJSON_CreateArray();
+	const cJSON *field, *one;
 	if (json_field(schema, "not"))
-		add(list, negated(j, json_field(schema, "not")), &good);
+		schema_append(c, list, negated(c, json_field(schema, "not")));
 	if (json_field(schema, "if"))
-		add(list, conditional(j, schema), &good);
-	for (size_t i = 0; i < sizeof dependencies / sizeof *dependencies; i++)
-		cJSON_ArrayForEach (one, json_field(schema, dependencies[i]))
-			add(list, dependency(one), &good);
-	return good;
+		schema_append(c, list, conditional(c, schema));
+	cJSON_ArrayForEach (field, schema) {
+		if (json_lists("dependencies dependentRequired dependentSchemas", field->string))
+			cJSON_ArrayForEach (one, field)
+				schema_append(c, list, dependency(c, one));
+	}
+	return list;
 }

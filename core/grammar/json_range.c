@@ -67,16 +67,18 @@ static int32_t fraction(struct grammar* g, int decimals, bool not_zero, int32_t 
 	return emit_range(g, '.', '.', digits(g, 0, before, emit_range(g, '1', '9', next)));
 }
 
-/* Numbers from low >= 0 on up to high, with a fraction or without. */
-static int32_t real_between(struct grammar* g, int decimals, int64_t low, bool low_exclusive, int64_t high,
-                            bool high_exclusive, int32_t next) {
-	const int32_t after = fraction(g, decimals, false, next);
+/* Numbers from low >= 0 on up to high, with a fraction too where they need not be whole. */
+static int32_t from_zero(struct grammar* g, const struct json_range* r, int64_t low, bool low_exclusive,
+                         int64_t high, bool high_exclusive, int32_t next) {
 	const int64_t last = high == unbounded ? unbounded : high_exclusive ? high - 1 : high;
 	const int64_t last_split = high == unbounded ? unbounded : high - 1;
 	int32_t all = whole_between(g, low_exclusive ? low + 1 : low, last, next);
+	if (r->whole)
+		return all;
+	const int32_t after = fraction(g, r->decimals, false, next);
 	all = emit_split(g, whole_between(g, low_exclusive ? low + 1 : low, last_split, after), all);
 	if (low_exclusive && low <= last_split)
-		all = emit_split(g, whole_between(g, low, low, fraction(g, decimals, true, next)), all);
+		all = emit_split(g, whole_between(g, low, low, fraction(g, r->decimals, true, next)), all);
 	return all;
 }
 
@@ -84,32 +86,19 @@ static bool bounded(double bound, bool whole) {
 	return fabs(bound) <= 1e15 && (whole || fabs(bound - floor(bound)) < 1e-300);
 }
 
-static int32_t emit_whole(struct grammar* g, const struct json_range* r, int32_t next) {
-	int64_t low = -unbounded, high = unbounded;
-	if (r->has_low)
-		low = (int64_t)ceil(r->low) + (r->low_exclusive && ceil(r->low) <= r->low);
-	if (r->has_high)
-		high = (int64_t)floor(r->high) - (r->high_exclusive && floor(r->high) >= r->high);
-	int32_t all = high >= 0 ? whole_between(g, low > 0 ? low : 0, high, next) : NOWHERE;
-	if (low < 0) {
-		const int32_t below =
-		    whole_between(g, high < -1 ? -high : 1, low == -unbounded ? unbounded : -low, next);
-		all = emit_split(g, emit_range(g, '-', '-', below), all);
-	}
-	return all;
-}
-
-static int32_t emit_real(struct grammar* g, const struct json_range* r, int32_t next) {
-	const int64_t low = r->has_low ? (int64_t)r->low : -unbounded,
-	              high = r->has_high ? (int64_t)r->high : unbounded;
+static int32_t emit_between(struct grammar* g, const struct json_range* r, int32_t next) {
+	const int64_t low = r->has_low ? (int64_t)ceil(r->low) : -unbounded,
+	              high = r->has_high ? (int64_t)floor(r->high) : unbounded;
+	/* beside a bound that is itself no whole number none is left out */
+	const bool low_exclusive = r->low_exclusive && ceil(r->low) <= r->low,
+	           high_exclusive = r->high_exclusive && floor(r->high) >= r->high;
 	int32_t all = NOWHERE;
-	if (high > 0 || (high == 0 && !r->high_exclusive))
-		all = real_between(g, r->decimals, low > 0 ? low : 0, low >= 0 && r->low_exclusive, high,
-		                   r->high_exclusive, next);
+	if (high > 0 || (high == 0 && !high_exclusive))
+		all = from_zero(g, r, low > 0 ? low : 0, low >= 0 && low_exclusive, high, high_exclusive, next);
 	if (low < 0) { /* 0 is none of these */
 		const bool below = high < 0;
-		const int32_t mirrored = real_between(g, r->decimals, below ? -high : 0, !below || r->high_exclusive,
-		                                      low == -unbounded ? unbounded : -low, r->low_exclusive, next);
+		const int32_t mirrored = from_zero(g, r, below ? -high : 0, !below || high_exclusive,
+		                                   low == -unbounded ? unbounded : -low, low_exclusive, next);
 		all = emit_split(g, emit_range(g, '-', '-', mirrored), all);
 	}
 	return all;
@@ -120,6 +109,6 @@ bool json_range_emit(struct grammar* g, const struct json_range* range, int32_t 
 	if ((range->has_low && !bounded(range->low, range->whole)) ||
 	    (range->has_high && !bounded(range->high, range->whole)))
 		return false;
-	*start = range->whole ? emit_whole(g, range, next) : emit_real(g, range, next);
+	*start = emit_between(g, range, next);
 	return true;
 }

@@ -31,6 +31,12 @@ static void close_compiler(struct compiler* c) {
 	free(c->reference);
 }
 
+/* The program of a text that starts there; NOWHERE: the error is set. */
+static struct grammar* finished(struct grammar* g, int32_t start, struct error* error) {
+	g->rule[0] = start;
+	return program_close(g, start != NOWHERE, error);
+}
+
 /* Whether a whole text is one of the grammar's. */
 static bool grammar_takes(const struct grammar* grammar, const char* text, size_t size) {
 	struct states* states = states_open(grammar);
@@ -130,9 +136,9 @@ static bool check_keywords(struct compiler* c, const cJSON* schema) {
 		if (json_lists("$dynamicRef $recursiveRef contains minContains maxContains additionalItems "
 		               "unevaluatedItems",
 		               field->string))
-			return schema_refuse_keyword(c, field->string, "is not supported"), false;
+			schema_refuse_keyword(c, field->string, "is not supported");
 	}
-	return true;
+	return !c->failed;
 }
 
 /* A count from 0 on, or -1 where there is none. */
@@ -142,14 +148,6 @@ static int count_of(struct compiler* c, const cJSON* schema, const char* keyword
 	if (value && !json_whole(value, 0, 1 << 20, &n))
 		schema_refuse_keyword(c, keyword, "is not a whole number from 0 to 1048576");
 	return (int)n;
-}
-
-static unsigned type_bit(struct compiler* c, const cJSON* name) {
-	for (int i = 0; i < TYPE_COUNT; i++)
-		if (cJSON_IsString(name) && strcmp(name->valuestring, schema_type_names[i]) == 0)
-			return 1u << i;
-	schema_refuse(c, "\"type\" names none of JSON's types");
-	return 0;
 }
 
 unsigned schema_types(struct compiler* c, const cJSON* schema) {
@@ -162,13 +160,12 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	               {"uniqueItems items prefixItems minItems maxItems", TYPE_ARRAY},
 	               {"pattern minLength maxLength format", TYPE_STRING},
 	               {"minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", TYPE_NUMBER}};
-	const cJSON *type = json_field(schema, "type"), *name, *field;
-	unsigned types = 0;
-	if (cJSON_IsArray(type)) {
-		cJSON_ArrayForEach (name, type)
-			types |= type_bit(c, name);
-	} else if (type)
-		types = type_bit(c, type);
+	const cJSON *type = json_field(schema, "type"), *field;
+	unsigned types = schema_type_set(type);
+	for (const cJSON* one = cJSON_IsArray(type) ? type->child : type; one;
+	     one = cJSON_IsArray(type) ? one->next : NULL)
+		if (!schema_type_set(one))
+			schema_refuse(c, "\"type\" names none of JSON's types");
 	cJSON_ArrayForEach (field, schema) {
 		for (size_t i = 0; !type && i < sizeof implied / sizeof *implied; i++)
 			if (!cJSON_IsNull(field) && json_lists(implied[i].keywords, field->string))
@@ -292,6 +289,14 @@ static int32_t emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+const cJSON* schema_value_after(const cJSON* schema, const cJSON* value) {
+	const cJSON* values = json_field(schema, "enum");
+	if (values)
+		return value ? value->next : values->child;
+	/* json_field takes null for absent, and a constant may be null */
+	return value ? NULL : cJSON_GetObjectItemCaseSensitive(schema, "const");
+}
+
 unsigned schema_type_of(const cJSON* value) {
 	return 1u << (cJSON_IsObject(value)   ? TYPE_OBJECT
 	              : cJSON_IsArray(value)  ? TYPE_ARRAY
@@ -370,11 +375,10 @@ static int32_t emit_same_items(struct compiler* c, int rule, int least, int most
 /* Items that differ from one another, of a few values: some of these, in their order. */
 static int32_t emit_different_items(struct compiler* c, const cJSON* items, int least, int most,
                                     int32_t close, int32_t end) {
-	const cJSON *values = json_field(schema_followed(c, items), "enum"), *field;
+	const cJSON* values = json_field(schema_followed(c, items), "enum");
 	const int n = cJSON_GetArraySize(values);
-	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n);
-	cJSON_ArrayForEach (field, schema_followed(c, items))
-		plain &= json_lists("enum type", field->string) || schema_describes(field->string);
+	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n) &&
+	             !schema_says_more_than(schema_followed(c, items), "enum type");
 	for (int i = 0; i < n && plain; i++)
 		for (int j = 0; j < i; j++)
 			plain &= !cJSON_Compare(cJSON_GetArrayItem(values, i), cJSON_GetArrayItem(values, j), true);
@@ -449,21 +453,23 @@ static const cJSON* others_of(const cJSON* schema) {
 	return others ? others : json_field(schema, "unevaluatedProperties");
 }
 
-/* Whether a name matches one of patternProperties; where it stands within. */
+static bool allows(struct compiler*, const cJSON* rest, const cJSON* value);
+
+/* Whether a name is a valid one: keywords beside the schema's own count too. */
+static bool name_is_valid(struct compiler* c, const cJSON* schema, const char* name) {
+	cJSON* const text = cJSON_CreateString(name);
+	const bool good = text && allows(c, schema, text);
+	if (!text)
+		schema_refuse(c, "out of memory");
+	cJSON_Delete(text);
+	return good;
+}
+
+/* Whether it matches one of patternProperties; where it stands within. */
 static bool name_matches(struct compiler* c, const char* pattern, const char* name) {
-	struct grammar* g = program_open();
-	bool good = false;
-	const int32_t start =
-	    g ? pattern_emit(g, pattern, strlen(pattern), false, PATTERN_PLAIN, RETURNS, c->error) : NOWHERE;
-	if (start == NOWHERE)
-		c->failed = true;
-	else if (!g->failed) {
-		g->rule[0] = start;
-		good = grammar_takes(g, name, strlen(name));
-	}
-	if ((c->schemas += 16) > MAX_SCHEMAS)
-		schema_refuse(c, "more than 16384 parts");
-	grammar_free(g);
+	cJSON* const schema = schema_wrapped(c, "pattern", cJSON_CreateString(pattern));
+	const bool good = !c->failed && name_is_valid(c, schema, name);
+	cJSON_Delete(schema);
 	return good;
 }
 
@@ -513,9 +519,7 @@ static int list_members(struct compiler* c, const cJSON* schema, struct member* 
 
 static int32_t emit_name(struct compiler* c, const char* name, int32_t next) {
 	cJSON* const string = cJSON_CreateString(name);
-	char* const text = string ? cJSON_PrintUnformatted(string) : NULL;
-	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
-	cJSON_free(text);
+	const int32_t at = string ? emit_constant(c, string, next) : schema_refuse(c, "out of memory");
 	cJSON_Delete(string);
 	return at;
 }
@@ -547,19 +551,12 @@ static int32_t emit_members(struct compiler* c, const struct member* member, int
 	return fresh;
 }
 
-static bool allows(struct compiler*, const cJSON* rest, const cJSON* value);
-
 /* Members whose names are not valid cannot be there. */
 static void keep_names(struct compiler* c, const cJSON* names, struct member* member, int n) {
 	static const cJSON never = {.type = cJSON_False};
-	for (int i = 0; names && i < n && !c->failed; i++) {
-		cJSON* name = cJSON_CreateString(member[i].name);
-		if (!name || ++c->schemas > MAX_SCHEMAS)
-			schema_refuse(c, "more than 16384 parts");
-		else if (!allows(c, names, name))
+	for (int i = 0; names && i < n && !c->failed; i++)
+		if (!name_is_valid(c, names, member[i].name))
 			member[i].schema = &never;
-		cJSON_Delete(name);
-	}
 }
 
 /* Strings that are valid names. */
@@ -682,9 +679,9 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 /* Whether $ref, allOf or conditions have to be joined with something. */
 static bool needs_joining(const cJSON* schema) {
 	const cJSON* all = json_field(schema, "allOf");
-	return schema_has_conditions(schema) ||
-	       (json_field(schema, "$ref") && schema_has_more_than(schema, "$ref")) ||
-	       (all && (schema_has_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
+	return schema_has(schema, SCHEMA_CONDITIONS) ||
+	       (json_field(schema, "$ref") && schema_says_more_than(schema, "$ref")) ||
+	       (all && (schema_says_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
 	                all->child->next));
 }
 
@@ -692,36 +689,28 @@ static bool needs_joining(const cJSON* schema) {
  * forgotten. */
 static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	struct error ignored;
-	struct compiler sub = {.grammar = program_open(), .root = c->root, .error = &ignored, .depth = c->depth};
+	struct compiler sub = {
+	    .grammar = program_open(c->error), .root = c->root, .error = c->error, .depth = c->depth};
 	char* text = cJSON_PrintUnformatted(value);
 	for (int i = 0; i < SHARED_COUNT; i++)
 		sub.shared[i] = -1;
 	sub.joined = c->joined;
 	sub.schemas = c->schemas + 16; /* a test costs as much as some parts */
-	const int32_t start = sub.grammar && text ? schema_emit(&sub, rest, RETURNS) : NOWHERE;
 	bool good = false;
+	if (!sub.grammar || !text)
+		schema_refuse(&sub, "out of memory");
+	const int32_t start = schema_emit(&sub, rest, RETURNS);
+	if (start != NOWHERE) {
+		sub.grammar = finished(sub.grammar, start, &ignored);
+		good = sub.grammar && grammar_takes(sub.grammar, text, strlen(text));
+	}
 	c->schemas = sub.schemas;
 	c->joined = sub.joined;
-	if (sub.failed)
-		schema_refuse(c, "keywords beside \"enum\" or \"const\" are not supported here");
-	else if (start != NOWHERE && !sub.grammar->failed) {
-		sub.grammar->rule[0] = start;
-		good = program_close(sub.grammar, &ignored) && grammar_takes(sub.grammar, text, strlen(text));
-	}
+	c->failed |= sub.failed;
 	close_compiler(&sub);
 	grammar_free(sub.grammar);
 	cJSON_free(text);
 	return good;
-}
-
-static bool is_plain_rest(const cJSON* schema) {
-	const cJSON* field;
-	cJSON_ArrayForEach (field, schema) {
-		if (!json_lists("enum const type nullable " SCHEMA_EXCEPT, field->string) &&
-		    !schema_describes(field->string))
-			return false;
-	}
-	return true;
 }
 
 static bool is_excepted(const cJSON* schema, const cJSON* value) {
@@ -735,25 +724,17 @@ static bool is_excepted(const cJSON* schema, const cJSON* value) {
 
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
-	/* json_field takes null for absent, and a constant may be null */
-	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
-	            *values = json_field(schema, "enum"), *value;
-	struct schema_join join = {.root = c->root};
-	cJSON* rest = is_plain_rest(schema) ? NULL : schema_without(&join, schema, "enum const " SCHEMA_EXCEPT);
+	const cJSON* constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
+	cJSON* rest = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT)
+	                  ? schema_without(c, schema, "enum const " SCHEMA_EXCEPT)
+	                  : NULL;
 	int32_t all = NOWHERE;
-	if (values && !cJSON_IsArray(values))
+	if (json_field(schema, "enum") && !cJSON_IsArray(json_field(schema, "enum")))
 		schema_refuse(c, "\"enum\" is not an array");
-	else if (!values)
-		all = fits_type(constant, types) && !is_excepted(schema, constant) &&
-		              (!rest || allows(c, rest, constant))
-		          ? emit_constant(c, constant, next)
-		          : NOWHERE;
-	else
-		cJSON_ArrayForEach (value, values) {
-			if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
-			    !is_excepted(schema, value) && (!rest || allows(c, rest, value)))
-				all = emit_split(c->grammar, emit_constant(c, value, next), all);
-		}
+	for (const cJSON* value = NULL; (value = schema_value_after(schema, value)) && !c->failed;)
+		if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
+		    !is_excepted(schema, value) && (!rest || allows(c, rest, value)))
+			all = emit_split(c->grammar, emit_constant(c, value, next), all);
 	cJSON_Delete(rest);
 	return all;
 }
@@ -802,16 +783,6 @@ int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static struct grammar* finished(struct grammar* g, int32_t start, bool failed, struct error* error) {
-	if (!failed && !g->failed)
-		g->rule[0] = start;
-	if (failed || !program_close(g, error)) {
-		grammar_free(g);
-		return NULL;
-	}
-	return g;
-}
-
 int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
 	for (int i = 0; i < SHARED_COUNT; i++)
@@ -823,17 +794,9 @@ int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t n
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* opened(struct error* error) {
-	struct grammar* g = program_open();
-	if (!g)
-		error_set(error, "out of memory for a grammar");
-	return g;
-}
-
 static struct grammar* compile(const cJSON* schema, struct error* error) {
-	struct grammar* g = opened(error);
-	const int32_t start = g ? json_schema_emit(g, schema, RETURNS, error) : NOWHERE;
-	return g ? finished(g, start, start == NOWHERE, error) : NULL;
+	struct grammar* g = program_open(error);
+	return g ? finished(g, json_schema_emit(g, schema, RETURNS, error), error) : NULL;
 }
 
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
@@ -854,19 +817,14 @@ struct grammar* grammar_from_json_object(struct error* error) {
 }
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {
-	struct grammar* const g = opened(error);
-	if (!g)
-		return NULL;
-	const int32_t start = pattern_emit(g, expression, size, true, PATTERN_PLAIN, RETURNS, error);
-	return finished(g, start, start == NOWHERE, error);
+	struct grammar* g = program_open(error);
+	return g ? finished(g, pattern_emit(g, expression, size, true, PATTERN_PLAIN, RETURNS, error), error)
+	         : NULL;
 }
 
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error* error) {
-	struct grammar* const g = opened(error);
-	if (!g)
-		return NULL;
-	int32_t all = NOWHERE;
-	for (int i = 0; i < n; i++)
-		all = emit_split(g, emit_text(g, choice[i], strlen(choice[i]), RETURNS), all);
-	return finished(g, all, false, error);
+	struct grammar* g = program_open(error);
+	for (int i = 0; i < n && g; i++)
+		g->rule[0] = emit_split(g, emit_text(g, choice[i], strlen(choice[i]), RETURNS), g->rule[0]);
+	return g ? program_close(g, true, error) : NULL;
 }

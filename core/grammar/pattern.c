@@ -1,20 +1,12 @@
-/* See pattern.h. Parsing is recursive descent over an arena of nodes; its depth is bounded. */
-#include "core/grammar/pattern.h"
-
+/* Regular expressions into a program: recursive descent over an arena of nodes, whose depth is bounded. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/grammar/emission.h"
 #include "core/grammar/reader.h"
 
-struct pattern {
-	struct reader reader; /* first */
-	struct error* error;
-};
-
 static void say(const struct reader* r, const char* why) {
-	error_set(((const struct pattern*)r)->error, "the expression \"%.*s\": %s at byte %zu",
-	          (int)(r->size < 200 ? r->size : 200), r->text, why, r->at);
+	error_set(r->error, "the expression \"%.*s\": %s at byte %zu", (int)(r->size < 200 ? r->size : 200),
+	          r->text, why, r->at);
 }
 
 /* ---- classes -------------------------------------------------------------------------------- */
@@ -98,36 +90,7 @@ static int atom(struct reader* r) {
 	return one_class(r, from);
 }
 
-/* {m}, {m,}, {m,n}; false where the brace stands for itself. */
-static bool counts(struct reader* r, int* least, int* most) {
-	const size_t start = r->at;
-	if (!reader_take(r, '{'))
-		return false;
-	*least = *most = reader_number(r);
-	if (*least >= 0 && reader_take(r, ','))
-		*most = reader_number(r);
-	if (*least >= 0 && reader_take(r, '}'))
-		return true;
-	r->at = start;
-	return false;
-}
-
-static bool repeat(struct reader* r, int* least, int* most) {
-	*least = 0;
-	*most = UNBOUNDED;
-	if (reader_take(r, '+'))
-		*least = 1;
-	else if (reader_take(r, '?'))
-		*most = 1;
-	else if (!reader_take(r, '*') && !counts(r, least, most))
-		return false;
-	reader_take(r, '?');
-	if (*most >= 0 && *most < *least)
-		reader_fail(r, "a count is the wrong way round");
-	return true;
-}
-
-static const struct syntax syntax = {.atom = atom, .repeat = repeat, .ends = "|)"};
+static const struct syntax syntax = {.atom = atom, .lazy = true, .ends = "|)"};
 
 enum { MAX_WORK = 1 << 20 };
 
@@ -144,15 +107,14 @@ static bool holds_anchor(const struct reader* r, int index) {
 }
 
 /* Any text, as long as one likes. */
-static int32_t emit_anything(struct emission* e, int32_t next) {
-	const int32_t loop = emit_loop(e->grammar, next);
-	loop_close(e->grammar, loop, e->characters(e->grammar, 0, LAST_CODE, loop));
+static int32_t emit_anything(struct reader* r, int32_t next) {
+	const int32_t loop = emit_loop(r->grammar, next);
+	loop_close(r->grammar, loop, r->characters(r->grammar, 0, LAST_CODE, loop));
 	return loop;
 }
 
 /* An alternative: a chain of sequences whose first part may be `^` and whose last may be `$`. */
-static int32_t emit_alternative(struct emission* e, int index, bool whole, int32_t next) {
-	struct reader* r = e->reader;
+static int32_t emit_alternative(struct reader* r, int index, bool whole, int32_t next) {
 	bool ends = whole, starts = whole, last = true;
 	for (; r->node[index].kind == NODE_SEQUENCE; index = r->node[index].a) {
 		const int part = r->node[index].b;
@@ -163,7 +125,7 @@ static int32_t emit_alternative(struct emission* e, int index, bool whole, int32
 			continue;
 		}
 		if (last && !ends)
-			next = emit_anything(e, next);
+			next = emit_anything(r, next);
 		last = false;
 		if (kind == NODE_START && first) {
 			starts = true;
@@ -171,42 +133,40 @@ static int32_t emit_alternative(struct emission* e, int index, bool whole, int32
 		}
 		if (holds_anchor(r, part))
 			return (int32_t)reader_fail(r, "^ and $ are supported where a text begins and ends");
-		next = emission_node(e, part, next);
+		next = reader_emit(r, part, next);
 	}
 	if (last && !ends)
-		next = emit_anything(e, next);
-	return starts ? next : emit_anything(e, next);
+		next = emit_anything(r, next);
+	return starts ? next : emit_anything(r, next);
 }
 
-static int32_t emit_alternatives(struct emission* e, int index, bool whole, int32_t next) {
+static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_t next) {
 	int32_t all = NOWHERE;
-	for (; e->reader->node[index].kind == NODE_EITHER && !e->reader->failed; index = e->reader->node[index].a)
-		all = emit_split(e->grammar, emit_alternative(e, e->reader->node[index].b, whole, next), all);
-	return emit_split(e->grammar, emit_alternative(e, index, whole, next), all);
+	for (; r->node[index].kind == NODE_EITHER && !r->failed; index = r->node[index].a)
+		all = emit_split(r->grammar, emit_alternative(r, r->node[index].b, whole, next), all);
+	return emit_split(r->grammar, emit_alternative(r, index, whole, next), all);
 }
 
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
                      enum pattern_text text, int32_t next, struct error* error) {
-	struct pattern pattern = {.reader = {.text = expression, .size = size, .say = say}, .error = error};
-	struct reader* const r = &pattern.reader;
+	struct reader reader = {.text = expression,
+	                        .size = size,
+	                        .error = error,
+	                        .say = say,
+	                        .grammar = grammar,
+	                        .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
+	                        .most_work = MAX_WORK};
+	struct reader* const r = &reader;
 	int32_t start = NOWHERE;
-	if (!reader_open(r))
-		error_set(error, "out of memory for an expression");
-	else {
-		const int root = reader_alternatives(r, &syntax, false);
-		if (!r->failed && r->at < r->size)
-			reader_fail(r, "a parenthesis too many");
-		struct emission e = {.grammar = grammar,
-		                     .reader = r,
-		                     .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
-		                     .most_work = MAX_WORK};
-		if (!r->failed)
-			start = emit_alternatives(&e, root, whole, next);
-		if (r->failed)
-			start = NOWHERE;
-		else if (start == NOWHERE)
-			reader_fail(r, grammar->failed ? "with it the form is too large" : "it matches nothing");
-	}
+	const int root = reader_alternatives(r, &syntax, false);
+	if (!r->failed && r->at < r->size)
+		reader_fail(r, "a parenthesis too many");
+	if (!r->failed)
+		start = emit_alternatives(r, root, whole, next);
+	if (r->failed)
+		start = NOWHERE;
+	else if (start == NOWHERE)
+		reader_fail(r, grammar->failed ? "with it the form is too large" : "it matches nothing");
 	reader_close(r);
 	return start;
 }

@@ -4,23 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct grammar* program_open(void) {
-	struct grammar* g = calloc(1, sizeof *g);
-	if (!g)
-		return NULL;
-	atomic_init(&g->holders, 1);
-	g->capacity = 256;
-	g->rule_capacity = 16;
-	g->at = malloc((size_t)g->capacity * sizeof *g->at);
-	g->rule = malloc((size_t)g->rule_capacity * sizeof *g->rule);
-	if (!g->at || !g->rule) {
-		grammar_free(g);
-		return NULL;
-	}
-	g->at[g->n++] = (struct instruction){.opcode = OP_RETURN};
-	program_rule(g);
-	return g;
-}
+#include "core/files/grow.h"
 
 struct grammar* grammar_hold(const struct grammar* grammar) {
 	struct grammar* g = (struct grammar*)(uintptr_t)grammar; /* the count alone changes */
@@ -52,15 +36,9 @@ void grammar_free(struct grammar* g) {
 }
 
 int program_rule(struct grammar* g) {
-	if (g->n_rules == g->rule_capacity) {
-		int32_t* more =
-		    g->n_rules < GRAMMAR_RULES ? realloc(g->rule, 2 * (size_t)g->rule_capacity * sizeof *more) : NULL;
-		if (!more) {
-			g->failed = true;
-			return 0;
-		}
-		g->rule = more;
-		g->rule_capacity *= 2;
+	if (g->n_rules == GRAMMAR_RULES || !grow_by_one(&g->rule, (size_t)g->n_rules, sizeof *g->rule)) {
+		g->failed = true;
+		return 0;
 	}
 	g->rule[g->n_rules] = NOWHERE;
 	return g->n_rules++;
@@ -68,19 +46,26 @@ int program_rule(struct grammar* g) {
 
 /* Once it failed, every instruction is the first: emitting goes on, bounded, to no effect. */
 static int32_t emit(struct grammar* g, struct instruction instruction) {
-	if (g->n == g->capacity && !g->failed) {
-		struct instruction* more =
-		    g->n < GRAMMAR_INSTRUCTIONS ? realloc(g->at, 2 * (size_t)g->capacity * sizeof *more) : NULL;
-		if (more) {
-			g->at = more;
-			g->capacity *= 2;
-		} else
-			g->failed = true;
-	}
+	g->failed =
+	    g->failed || g->n == GRAMMAR_INSTRUCTIONS || !grow_by_one(&g->at, (size_t)g->n, sizeof *g->at);
 	if (g->failed)
 		return RETURNS;
 	g->at[g->n] = instruction;
 	return g->n++;
+}
+
+struct grammar* program_open(struct error* error) {
+	struct grammar* g = calloc(1, sizeof *g);
+	if (g) {
+		atomic_init(&g->holders, 1);
+		emit(g, (struct instruction){.opcode = OP_RETURN});
+		program_rule(g);
+	}
+	if (g && !g->failed)
+		return g;
+	error_set(error, "out of memory for a grammar");
+	grammar_free(g);
+	return NULL;
 }
 
 int32_t emit_range(struct grammar* g, uint8_t low, uint8_t high, int32_t next) {
@@ -199,7 +184,7 @@ int32_t emit_json_characters(struct grammar* g, uint32_t low, uint32_t high, int
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i) {
+static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i, bool consumes) {
 	const struct instruction* at = &g->at[i];
 	switch (at->opcode) {
 	case OP_RETURN:
@@ -209,21 +194,64 @@ static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i
 	case OP_CALL:
 		return ends[at->next] && g->rule[at->other] != NOWHERE && ends[g->rule[at->other]];
 	default:
-		return ends[at->next];
+		return consumes && ends[at->next];
 	}
 }
 
-/* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
- * do. What follows was emitted first, so that few rounds find all. */
-static bool prune(struct grammar* g) {
+/* (n) whether the rule can end from an instruction on, consuming something or not. NULL on no memory. What
+ * follows was emitted first, so that few rounds find all. */
+static uint8_t* find_ends(const struct grammar* g, bool consumes) {
 	uint8_t* ends = calloc((size_t)g->n, 1);
 	bool changed = ends != NULL;
 	while (changed) {
 		changed = false;
 		for (int32_t i = 0; i < g->n; i++)
-			if (!ends[i] && leads_to_end(g, ends, i))
+			if (!ends[i] && leads_to_end(g, ends, i, consumes))
 				ends[i] = changed = true;
 	}
+	return ends;
+}
+
+/* Whether the rule comes to a call of itself past instructions that consume nothing. seen, stack: (n) */
+static bool begins_with_itself(const struct grammar* g, const uint8_t* empty, int rule, uint8_t* seen,
+                               int32_t* stack) {
+	int n = 0;
+	memset(seen, 0, (size_t)g->n);
+	for (int32_t at = g->rule[rule]; at != NOWHERE; at = n > 0 ? stack[--n] : NOWHERE) {
+		const struct instruction* i = &g->at[at];
+		const bool call = i->opcode == OP_CALL;
+		const int32_t start = call ? g->rule[i->other] : i->other;
+		if (call && i->other == rule)
+			return true;
+		if (seen[at] || (!call && i->opcode != OP_SPLIT))
+			continue;
+		seen[at] = 1;
+		if (start != NOWHERE)
+			stack[n++] = start;
+		if (!call || (start != NOWHERE && empty[start]))
+			stack[n++] = i->next;
+	}
+	return false;
+}
+
+int program_left_recursion(struct grammar* g) {
+	uint8_t *empty = find_ends(g, false), *seen = malloc((size_t)g->n);
+	int32_t* stack = malloc(2 * (size_t)g->n * sizeof *stack); /* each leads to two */
+	int found = NOWHERE;
+	g->failed = !empty || !seen || !stack;
+	for (int rule = 0; rule < g->n_rules && found == NOWHERE && !g->failed; rule++)
+		if (begins_with_itself(g, empty, rule, seen, stack))
+			found = rule;
+	free(empty);
+	free(seen);
+	free(stack);
+	return found;
+}
+
+/* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
+ * do. */
+static bool prune(struct grammar* g) {
+	uint8_t* ends = find_ends(g, true);
 	for (int32_t i = 0; ends && i < g->n; i++) {
 		struct instruction* at = &g->at[i];
 		if (at->opcode == OP_SPLIT && ends[i]) {
@@ -237,12 +265,15 @@ static bool prune(struct grammar* g) {
 	return ends != NULL;
 }
 
-bool program_close(struct grammar* g, struct error* error) {
-	if (g->failed || !prune(g))
-		return error_set(error,
-		                 "the grammar is too large: more than %d instructions or %d rules, or no memory",
-		                 GRAMMAR_INSTRUCTIONS, GRAMMAR_RULES);
-	if (g->rule[0] == NOWHERE)
-		return error_set(error, "the grammar allows no text at all");
-	return true;
+struct grammar* program_close(struct grammar* g, bool good, struct error* error) {
+	if (good && (g->failed || !prune(g)))
+		good =
+		    error_set(error, "the grammar is too large: more than %d instructions or %d rules, or no memory",
+		              GRAMMAR_INSTRUCTIONS, GRAMMAR_RULES);
+	else if (good && g->rule[0] == NOWHERE)
+		good = error_set(error, "the grammar allows no text at all");
+	if (good)
+		return g;
+	grammar_free(g);
+	return NULL;
 }

@@ -27,16 +27,16 @@ struct instruction {
 struct grammar {
 	atomic_int holders;
 	struct instruction* at; /* (n) at[0] is RETURN */
-	int n, capacity;
+	int n;
 	int32_t* rule; /* (n_rules) where each starts; rule 0 is the text */
-	int n_rules, rule_capacity;
+	int n_rules;
 	bool failed; /* while emitting: too large, or no memory; what is emitted then is of no use */
 };
 
 enum { RETURNS = 0 }; /* the instruction that ends a rule */
 
-/* A grammar with rule 0, which has no start yet. NULL on no memory. */
-struct grammar* program_open(void);
+/* A grammar with rule 0, which has no start yet. NULL with the error set on no memory. */
+struct grammar* program_open(struct error*);
 /* A new rule without a start; its number. */
 int program_rule(struct grammar*);
 
@@ -55,7 +55,24 @@ int32_t emit_characters(struct grammar*, uint32_t low, uint32_t high, int32_t ne
 /* The same as it stands within a JSON string: escaped where it has to be. */
 int32_t emit_json_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
 
-/* The program is whole: false with the error set where it failed on the way. */
-bool program_close(struct grammar*, struct error*);
+/* pattern.c: regular expressions of ECMA-262, without what no automaton has: look-around, references, \b.
+ * Laziness means nothing here. `^` and `$` may stand where a text begins and ends. */
+enum pattern_text {
+	PATTERN_PLAIN, /* characters stand for themselves */
+	PATTERN_JSON   /* within a JSON string: escaped where they have to be */
+};
+
+/* Emits the expression before `next`. whole: all of the text matches it; else it may stand anywhere within,
+ * as JSON Schema's `pattern` does, unless it is anchored. NOWHERE with the error set: malformed, not
+ * supported. */
+int32_t pattern_emit(struct grammar*, const char* expression, size_t size, bool whole, enum pattern_text,
+                     int32_t next, struct error*);
+
+/* A rule that calls itself before it consumes anything; NOWHERE: there is none, or the program has failed for
+ * want of memory. */
+int program_left_recursion(struct grammar*);
+/* The program is whole, and is given back; NULL with the error set, and the program freed, where it failed on
+ * the way. good false: what emitted it has set the error. */
+struct grammar* program_close(struct grammar*, bool good, struct error*);
 
 #endif

@@ -1,16 +1,11 @@
-/* The arena, ranges of characters, numbers; reader.h says for whom. */
+/* The arena, ranges of characters, numbers, the tree and its program; reader.h says for whom. */
 #include "core/grammar/reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/files/utf8.h"
-
-bool reader_open(struct reader* r) {
-	r->node = malloc(READER_NODES * sizeof *r->node);
-	r->range = malloc(READER_RANGES * sizeof *r->range);
-	return r->node && r->range;
-}
 
 void reader_close(struct reader* r) {
 	free(r->node);
@@ -25,14 +20,14 @@ int reader_fail(struct reader* r, const char* why) {
 }
 
 int reader_node(struct reader* r, struct node node) {
-	if (r->n_nodes == READER_NODES)
+	if (r->n_nodes == READER_NODES || !grow_by_one(&r->node, (size_t)r->n_nodes, sizeof *r->node))
 		return reader_fail(r, "too many parts");
 	r->node[r->n_nodes] = node;
 	return r->n_nodes++;
 }
 
 void reader_range(struct reader* r, uint32_t low, uint32_t high) {
-	if (r->n_ranges == READER_RANGES)
+	if (r->n_ranges == READER_RANGES || !grow_by_one(&r->range, (size_t)r->n_ranges, sizeof *r->range))
 		reader_fail(r, "too many characters");
 	else
 		r->range[r->n_ranges++] = (struct range){low, high};
@@ -43,7 +38,10 @@ static int compare_ranges(const void* a, const void* b) {
 	return (x->low > y->low) - (x->low < y->low);
 }
 
-void reader_tidy(struct reader* r, int from) {
+/* Sorts the ranges from `from` on and joins those that touch. */
+static void tidy(struct reader* r, int from) {
+	if (r->n_ranges == from) /* there may be no arena yet */
+		return;
 	qsort(r->range + from, (size_t)(r->n_ranges - from), sizeof *r->range, compare_ranges);
 	int n = from;
 	for (int i = from; i < r->n_ranges; i++) {
@@ -57,7 +55,7 @@ void reader_tidy(struct reader* r, int from) {
 }
 
 void reader_negate(struct reader* r, int from) {
-	reader_tidy(r, from);
+	tidy(r, from);
 	const int n = r->n_ranges - from;
 	uint32_t low = 0;
 	for (int i = 0; i < n && !r->failed; i++) {
@@ -134,11 +132,19 @@ int reader_class(struct reader* r, const struct dialect* d) {
 	if (!reader_take(r, ']'))
 		return reader_fail(r, "a class is not closed");
 	if (!r->failed)
-		(negated ? reader_negate : reader_tidy)(r, from);
+		(negated ? reader_negate : tidy)(r, from);
 	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
 }
 
-int reader_number(struct reader* r) {
+/* ---- expressions ---------------------------------------------------------------------------- */
+
+static void skip(struct reader* r, const struct syntax* s, bool lines) {
+	if (s->skip)
+		s->skip(r, lines);
+}
+
+/* UNBOUNDED where none stands. */
+static int number(struct reader* r) {
 	int value = UNBOUNDED;
 	while (reader_more(r) && r->text[r->at] >= '0' && r->text[r->at] <= '9') {
 		value = (value < 0 ? 0 : value) * 10 + (r->text[r->at++] - '0');
@@ -148,11 +154,30 @@ int reader_number(struct reader* r) {
 	return value;
 }
 
-/* ---- expressions ---------------------------------------------------------------------------- */
-
-static void skip(struct reader* r, const struct syntax* s, bool lines) {
-	if (s->skip)
-		s->skip(r, lines);
+/* Takes *, + or ?, or counts: {m}, {m,} or {m,n}. False where none of them stands, and a brace is itself. */
+static bool repeat(struct reader* r, const struct syntax* s, int* least, int* most) {
+	const size_t start = r->at;
+	*least = 0;
+	*most = UNBOUNDED;
+	if (reader_take(r, '+'))
+		*least = 1;
+	else if (reader_take(r, '?'))
+		*most = 1;
+	else if (reader_take(r, '{')) {
+		*least = *most = number(r);
+		if (*least >= 0 && reader_take(r, ','))
+			*most = number(r);
+		if (*least < 0 || !reader_take(r, '}')) {
+			r->at = start;
+			return false;
+		}
+	} else if (!reader_take(r, '*'))
+		return false;
+	if (s->lazy)
+		reader_take(r, '?');
+	if (*most >= 0 && *most < *least)
+		reader_fail(r, "a count is the wrong way round");
+	return true;
 }
 
 static int sequence(struct reader* r, const struct syntax* s, bool nested) {
@@ -163,7 +188,7 @@ static int sequence(struct reader* r, const struct syntax* s, bool nested) {
 			return all;
 		int next = s->atom(r), least, most;
 		skip(r, s, false);
-		while (reader_more(r) && s->repeat(r, &least, &most)) {
+		while (reader_more(r) && repeat(r, s, &least, &most)) {
 			next =
 			    reader_node(r, (struct node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
 			skip(r, s, false);
@@ -190,4 +215,65 @@ int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 	}
 	r->depth--;
 	return all;
+}
+
+/* ---- emission ------------------------------------------------------------------------------- */
+
+static int32_t emit_ranges(struct reader* r, const struct node* node, int32_t next) {
+	int32_t all = NOWHERE;
+	for (int i = node->a; i < node->b; i++) {
+		const struct range* range = &r->range[i];
+		all = emit_split(r->grammar, r->characters(r->grammar, range->low, range->high, next), all);
+	}
+	return all;
+}
+
+static int32_t emit_letters(struct reader* r, const struct node* node, int32_t next) {
+	for (int i = node->b - 1; i >= node->a; i--)
+		next = r->characters(r->grammar, r->range[i].low, r->range[i].low, next);
+	return next;
+}
+
+static int32_t emit_repeat(struct reader* r, const struct node* node, int32_t next) {
+	struct grammar* g = r->grammar;
+	int32_t at = next;
+	if (node->most < 0) {
+		at = emit_loop(g, next);
+		loop_close(g, at, reader_emit(r, node->a, at));
+	}
+	for (int i = node->least; i < node->most && !g->failed; i++)
+		at = emit_split(g, reader_emit(r, node->a, at), next);
+	for (int i = 0; i < node->least && !g->failed; i++)
+		at = reader_emit(r, node->a, at);
+	return at;
+}
+
+/* Sequences and alternatives lean to the left, as long as they are: those are walked, not descended. */
+int32_t reader_emit(struct reader* r, int index, int32_t next) {
+	struct grammar* g = r->grammar;
+	const struct node* tree = r->node;
+	int32_t all = NOWHERE;
+	if (++r->work > r->most_work)
+		g->failed = true;
+	if (g->failed)
+		return NOWHERE;
+	for (; tree[index].kind == NODE_EITHER; index = tree[index].a)
+		all = emit_split(g, reader_emit(r, tree[index].b, next), all);
+	for (; tree[index].kind == NODE_SEQUENCE && next != NOWHERE; index = tree[index].a)
+		next = reader_emit(r, tree[index].b, next);
+	const struct node* node = &tree[index];
+	if (next == NOWHERE)
+		return all;
+	switch (node->kind) {
+	case NODE_TEXT:
+		return emit_split(g, emit_letters(r, node, next), all);
+	case NODE_CLASS:
+		return emit_split(g, emit_ranges(r, node, next), all);
+	case NODE_RULE:
+		return emit_split(g, emit_call(g, node->a, next), all);
+	case NODE_REPEAT:
+		return emit_split(g, emit_repeat(r, node, next), all);
+	default:
+		return emit_split(g, next, all);
+	}
 }

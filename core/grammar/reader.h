@@ -1,11 +1,9 @@
-/* What readers of regular expressions and of GBNF share: a place in the text, and the tree that is read, in
- * an arena of parts and of ranges of characters. */
+/* What readers of regular expressions and of GBNF share: a place in the text, the tree that is read, in an
+ * arena of parts and of ranges of characters, and its way into a program. */
 #ifndef SWIFTLET_CORE_GRAMMAR_READER_H
 #define SWIFTLET_CORE_GRAMMAR_READER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "core/grammar/program.h"
 
 enum { READER_NODES = 1 << 14, READER_RANGES = 1 << 14, READER_DEPTH = 64, READER_REPEAT = 4096 };
 enum { LAST_CODE = 0x10ffff, UNBOUNDED = -1 };
@@ -24,8 +22,8 @@ enum node_kind {
 
 struct node {
 	enum node_kind kind;
-	int a, b; /* children; REPEAT a; RULE a, and b, its number in the program; ranges [a, b) of CLASS and, one
-	             a character, TEXT */
+	int a, b; /* children; REPEAT a; RULE a, its number in the program; ranges [a, b) of CLASS and, one a
+	             character, TEXT */
 	int least, most; /* REPEAT; most UNBOUNDED: any number */
 };
 
@@ -37,24 +35,27 @@ struct reader {
 	const char* text;
 	size_t size, at;
 	int depth;
-	struct node* node; /* (READER_NODES) */
+	struct node* node; /* (n_nodes) */
 	int n_nodes;
-	struct range* range; /* (READER_RANGES) */
+	struct range* range; /* (n_ranges) */
 	int n_ranges;
 	bool failed;
-	void (*say)(const struct reader*, const char* why); /* sets the error of whoever reads */
+	struct error* error;
+	void (*say)(const struct reader*, const char* why); /* sets it */
+	struct grammar* grammar;                            /* what is emitted to */
+	/* emit_characters, or emit_json_characters within a JSON string */
+	int32_t (*characters)(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+	/* nodes emitted: repeats of what is empty emit nothing, and are bounded all the same */
+	int work, most_work;
 };
 
-/* Takes the arena; false on no memory. Close in any case. */
-bool reader_open(struct reader*);
 void reader_close(struct reader*);
 
 /* The first failure is said; what is read afterwards is of no use. Returns 0. */
 int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
-/* Sorts the ranges from `from` on and joins those that touch; puts in their place what they leave out. */
-void reader_tidy(struct reader*, int from);
+/* Puts in the place of the ranges from `from` on those that they leave out. */
 void reader_negate(struct reader*, int from);
 
 static inline bool reader_more(const struct reader* r) { return r->at < r->size && !r->failed; }
@@ -75,17 +76,19 @@ struct dialect {
 uint32_t reader_character(struct reader*, const struct dialect*);
 /* A class, after its [: the node. */
 int reader_class(struct reader*, const struct dialect*);
-int reader_number(struct reader*); /* of a repeat; UNBOUNDED where none stands */
 
 /* Alternatives of sequences of repeated parts. */
 struct syntax {
-	int (*atom)(struct reader*); /* a part: the node */
-	bool (*repeat)(struct reader*, int* least,
-	               int* most);                /* takes what says how often; false: nothing does */
+	int (*atom)(struct reader*);              /* a part: the node */
+	bool lazy;                                /* a ? behind what says how often means nothing */
 	const char* ends;                         /* what a sequence ends before */
 	void (*skip)(struct reader*, bool lines); /* what stands between parts, lines' ends too; NULL: nothing */
 };
 /* nested: lines' ends are white space. Another line's alternatives are read in any case. The node. */
 int reader_alternatives(struct reader*, const struct syntax*, bool nested);
+
+/* Where the node's program starts, which goes on at `next`; NOWHERE where it matches nothing, and where the
+ * grammar has failed. Anchors match nothing here: who has them looks at them before. */
+int32_t reader_emit(struct reader*, int node, int32_t next);
 
 #endif

@@ -4,29 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
+
 static bool take_bytes(struct token_trie* trie, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
-	size_t capacity = 16 * (size_t)trie->vocab, n = 0;
-	uint8_t* bytes = malloc(capacity);
+	size_t capacity = 0, n = 0;
 	char out[TRIE_DEPTH];
-	for (int i = 0; i < trie->vocab && bytes; i++) {
-		const size_t size = piece(user, i, out, sizeof out);
+	for (int i = 0; i < trie->vocab; i++) {
+		const size_t size = piece(user, i, out, sizeof out), kept = size > sizeof out ? 0 : size;
 		trie->start[i] = (uint32_t)n;
-		if (size > sizeof out)
-			continue;
-		if (n + size > capacity) {
-			uint8_t* more = realloc(bytes, capacity *= 2);
-			if (!more) {
-				free(bytes);
-				return false;
-			}
-			bytes = more;
-		}
-		memcpy(bytes + n, out, size);
-		n += size;
+		if (!grow_to(&trie->bytes, &capacity, n + kept + 1, 1))
+			return false;
+		memcpy(trie->bytes + n, out, kept);
+		n += kept;
 	}
 	trie->start[trie->vocab] = (uint32_t)n;
-	trie->bytes = bytes;
-	return bytes != NULL;
+	return true;
 }
 
 static size_t size_of(const struct token_trie* trie, int32_t token) {

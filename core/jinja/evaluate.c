@@ -34,21 +34,16 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 /* A bound method, or undefined where the kind has none of that name. */
 static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
 	const struct routine* const what = library_method(v.kind, name);
-	if (!what)
-		return missing(v, name);
-	struct value method = {.kind = METHOD};
-	method.method = MACHINE_NEW(m, struct method, .self = v, .what = what);
-	if (!what->run) { /* one that would change the value in place */
-		method = missing(v, name);
-		method.unsafe = true;
-	}
-	return method;
+	if (what)
+		return value_function(m, v, what);
+	struct value found = missing(v, name);
+	found.unsafe = library_forbids(v.kind, name);
+	return found;
 }
 
 /* As Jinja finds a.name: methods first, then items; else undefined. */
 static struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind == LOOP) {
 		const struct value found = loop_attribute(v, name);
 		return found.kind == UNDEFINED && found.of == LOOP ? method_attribute(m, v, name) : found;
@@ -57,7 +52,7 @@ static struct value value_attribute(struct machine* m, struct value v, const str
 		return value_string(v.macro->node->name);
 	if (v.kind == NAMESPACE || v.kind == DICT) {
 		const struct value method = v.kind == DICT ? method_attribute(m, v, name) : missing(v, name);
-		if (method.kind == METHOD || method.unsafe)
+		if (method.kind == FUNCTION || method.unsafe)
 			return method;
 		const struct value* const found = dict_find_name(m, v.dict, name);
 		return found ? *found : method;
@@ -85,8 +80,7 @@ static struct value index_sequence(struct machine* m, struct value v, int64_t in
 }
 
 struct value value_index(struct machine* m, struct value v, struct value index) {
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind == DICT && value_is_key(index)) {
 		const struct value* const found = dict_find(m, v.dict, index);
 		if (found)
@@ -101,7 +95,7 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 		return value_attribute(m, v, index.string);
 	}
 	if (index.kind == UNDEFINED && index.unsafe)
-		value_fail_undefined(m, index);
+		value_check_defined(m, index);
 	return missing(v, NULL);
 }
 
@@ -129,15 +123,12 @@ struct slice {
 	int64_t start, step, n;
 };
 
-static int64_t slice_part(struct machine* m, struct scope* s, const struct node* n, bool* given) {
-	const struct value v = n ? evaluate(m, s, n) : value_none();
-	*given = v.kind != NONE;
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
-	return *given ? argument_integer(m, v, "a slice", 0) : 0;
-}
-
-static int64_t bound(int64_t i, int64_t length, int64_t least, int64_t most) {
+/* A bound of a slice, or what stands for one that is not given; from `least` to `most`. */
+static int64_t bound(struct machine* m, struct value v, int64_t otherwise, int64_t length, int64_t least,
+                     int64_t most) {
+	if (v.kind == NONE)
+		return otherwise;
+	int64_t i = argument_integer(m, v, "a slice", 0);
 	if (i < 0)
 		i = i < -length ? least : i + length;
 	return i < least ? least : i > most ? most : i;
@@ -145,18 +136,18 @@ static int64_t bound(int64_t i, int64_t length, int64_t least, int64_t most) {
 
 /* Python's slice.indices. */
 static struct slice slice_of(struct machine* m, struct scope* s, const struct node* n, int64_t length) {
-	bool has_start, has_end, has_step;
-	const int64_t start = slice_part(m, s, n->b, &has_start), end = slice_part(m, s, n->c, &has_end);
-	int64_t step = slice_part(m, s, n->d, &has_step);
-	if (!has_step)
-		step = 1;
+	const struct node* const part[] = {n->b, n->c, n->d};
+	struct value v[3];
+	for (int i = 0; i < 3; i++)
+		v[i] = part[i] ? evaluate(m, s, part[i]) : value_none();
+	int64_t step = v[2].kind == NONE ? 1 : argument_integer(m, v[2], "a slice", 1);
 	if (step == 0)
 		machine_fail(m, "slice step cannot be zero");
 	if (step > INT32_MAX || step < -INT32_MAX)
 		step = step > 0 ? INT32_MAX : -INT32_MAX;
 	const int64_t least = step > 0 ? 0 : -1, most = step > 0 ? length : length - 1;
-	const int64_t from = has_start ? bound(start, length, least, most) : step > 0 ? 0 : length - 1;
-	const int64_t to = has_end ? bound(end, length, least, most) : step > 0 ? length : -1;
+	const int64_t from = bound(m, v[0], step > 0 ? 0 : length - 1, length, least, most);
+	const int64_t to = bound(m, v[1], step > 0 ? length : -1, length, least, most);
 	int64_t count = step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
 	if ((step > 0 && to <= from) || (step < 0 && to >= from))
 		count = 0;
@@ -177,8 +168,7 @@ static struct value slice_string(struct machine* m, const struct string* text, s
 
 static struct value evaluate_slice(struct machine* m, struct scope* s, const struct node* n) {
 	const struct value v = evaluate(m, s, n->a);
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind != STRING && v.kind != LIST && v.kind != TUPLE && v.kind != RANGE)
 		return missing(v, NULL);
 	const struct slice slice = slice_of(m, s, n, value_length(m, v));
@@ -240,18 +230,16 @@ static struct arguments evaluate_arguments(struct machine* m, struct scope* s, c
 static struct value call_value(struct machine* m, struct value callee, const struct arguments* a) {
 	switch (callee.kind) {
 	case FUNCTION:
-		return routine_call(m, callee.function, value_none(), a);
-	case METHOD:
-		return routine_call(m, callee.method->what, callee.method->self, a);
+		return routine_call(m, callee.function->what, callee.function->self, a);
 	case MACRO:
 		return call_macro(m, callee.macro, a);
-	case UNDEFINED:
-		value_fail_undefined(m, callee);
 	default:
+		value_check_defined(m, callee);
 		machine_fail(m, "'%s' object is not callable", value_type(callee));
 	}
 }
 
+/* A test is one too, whose value is its answer. What is not known is no failure where it is not met. */
 static struct value evaluate_filter(struct machine* m, struct scope* s, const struct node* n,
                                     struct value v) {
 	const struct routine* const filter = n->table;
@@ -267,18 +255,6 @@ struct value evaluate_filters(struct machine* m, struct scope* s, const struct n
 	const struct value v = evaluate_filter(m, s, n, n->a ? evaluate_filters(m, s, n->a, inner) : inner);
 	machine_leave(m);
 	return v;
-}
-
-/* `x is defined` of what is no name at all is no failure; nor is a test that is not known where it is not
- * met. */
-static bool evaluate_test(struct machine* m, struct scope* s, const struct node* n) {
-	const struct routine* const test = n->table;
-	const struct value v = evaluate(m, s, n->a);
-	const struct arguments a = evaluate_arguments(m, s, n);
-	m->line = n->line;
-	if (!test)
-		library_fail(m, n);
-	return value_truth(routine_call(m, test, v, &a)) != n->flag;
 }
 
 /* ---- expressions -------------------------------------------------------------------------- */
@@ -308,19 +284,6 @@ static struct value evaluate_compare(struct machine* m, struct scope* s, const s
 		left = right;
 	}
 	return value_boolean(true);
-}
-
-static struct value evaluate_sign(struct machine* m, struct scope* s, const struct node* n) {
-	const struct value v = evaluate(m, s, n->a);
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
-	if (!value_is_number(v))
-		machine_fail(m, "bad operand type for unary %c: '%s'", n->kind == NODE_NEGATE ? '-' : '+',
-		             value_type(v));
-	const struct value zero = value_integer(0);
-	if (v.kind == FLOAT)
-		return n->kind == NODE_NEGATE ? value_float(-v.number) : v;
-	return operator_binary(m, n->kind == NODE_NEGATE ? MINUS : PLUS, zero, v);
 }
 
 static struct value evaluate_name(struct machine* m, struct scope* s, const struct node* n) {
@@ -370,24 +333,18 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 	case NODE_FILTER:
 		return evaluate_filter(m, s, n, evaluate(m, s, n->a));
 	case NODE_TEST:
-		return value_boolean(evaluate_test(m, s, n));
+		return value_boolean(value_truth(evaluate_filter(m, s, n, evaluate(m, s, n->a))) != n->flag);
 	case NODE_NOT:
 		return value_boolean(!value_truth(evaluate(m, s, n->a)));
-	case NODE_AND:
-		v = evaluate(m, s, n->a);
-		return value_truth(v) ? evaluate(m, s, n->b) : v;
-	case NODE_OR:
-		v = evaluate(m, s, n->a);
-		return value_truth(v) ? v : evaluate(m, s, n->b);
 	case NODE_COMPARE:
 		return evaluate_compare(m, s, n);
 	case NODE_BINARY:
 		v = evaluate(m, s, n->a);
+		if (n->operator== AND || n->operator== OR)
+			return value_truth(v) == (n->operator== AND) ? evaluate(m, s, n->b) : v;
 		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
-	case NODE_CHOOSE:
+	default: /* NODE_CHOOSE */
 		return evaluate_choice(m, s, n);
-	default: /* NODE_NEGATE, NODE_POSITIVE */
-		return evaluate_sign(m, s, n);
 	}
 }
 

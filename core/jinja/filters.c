@@ -38,7 +38,7 @@ static struct value filter_format(struct machine* m, struct call* c) {
 
 static struct value filter_tojson(struct machine* m, struct call* c) {
 	struct builder b = {.machine = m}, by = {.machine = m};
-	struct json_style style = {.ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
+	struct style style = {.json = true, .ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
 	if (c->given[1].kind == STRING) {
 		style.indent = c->given[1].string;
 	} else if (c->given[1].kind != ABSENT && c->given[1].kind != NONE) {
@@ -106,8 +106,7 @@ static bool read_integer(struct machine* m, struct value v, int64_t* out) {
 static struct value filter_int(struct machine* m, struct call* c) {
 	int64_t whole;
 	double number;
-	if (c->self.kind == UNDEFINED)
-		value_fail_undefined(m, c->self);
+	value_check_defined(m, c->self);
 	if (c->self.kind == INTEGER || c->self.kind == BOOLEAN)
 		return value_integer(c->self.kind == INTEGER ? c->self.integer : c->self.boolean);
 	if (read_integer(m, c->self, &whole))
@@ -122,8 +121,7 @@ static struct value filter_int(struct machine* m, struct call* c) {
 
 static struct value filter_float(struct machine* m, struct call* c) {
 	double number;
-	if (c->self.kind == UNDEFINED)
-		value_fail_undefined(m, c->self);
+	value_check_defined(m, c->self);
 	if (read_float(m, c->self, &number))
 		return value_float(number);
 	return c->given[0].kind == ABSENT ? value_float(0) : c->given[0];
@@ -132,8 +130,7 @@ static struct value filter_float(struct machine* m, struct call* c) {
 static struct value filter_abs(struct machine* m, struct call* c) {
 	if (c->self.kind == FLOAT)
 		return value_float(fabs(c->self.number));
-	if (c->self.kind == UNDEFINED)
-		value_fail_undefined(m, c->self);
+	value_check_defined(m, c->self);
 	if (!value_is_number(c->self))
 		machine_fail(m, "bad operand type for abs(): '%s'", value_type(c->self));
 	const bool negative = c->self.kind == INTEGER && c->self.integer < 0;
@@ -144,8 +141,7 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 static struct value filter_round(struct machine* m, struct call* c) {
 	const int64_t precision = argument_integer(m, c->given[0], "round", 0);
 	char text[400];
-	if (c->self.kind == UNDEFINED)
-		value_fail_undefined(m, c->self);
+	value_check_defined(m, c->self);
 	if (!value_is_number(c->self) || precision < 0 || precision > 60)
 		machine_fail(m, "round of a value of type '%s' to %d digits is not known here", value_type(c->self),
 		             (int)precision);
@@ -166,8 +162,7 @@ static struct value filter_default(struct machine* m, struct call* c) {
 }
 
 const struct routine value_filters[] = {
-    {"escape", filter_escape, 0, 0, {NULL}},
-    {"e", filter_escape, 0, 0, {NULL}},
+    {"escape e", filter_escape, 0, 0, {NULL}},
     {"safe", filter_safe, 0, 0, {NULL}},
     {"string", filter_string, 0, 0, {NULL}},
     {"format", filter_format, 0, AS_THEY_CAME, {NULL}},
@@ -176,6 +171,5 @@ const struct routine value_filters[] = {
     {"float", filter_float, 0, 0, {"default"}},
     {"abs", filter_abs, 0, 0, {NULL}},
     {"round", filter_round, 0, 0, {"precision"}},
-    {"default", filter_default, 0, 0, {"default_value", "boolean"}},
-    {"d", filter_default, 0, 0, {"default_value", "boolean"}},
+    {"default d", filter_default, 0, 0, {"default_value", "boolean"}},
     {NULL, NULL, 0, 0, {NULL}}};

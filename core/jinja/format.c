@@ -29,6 +29,21 @@ static int read_count(struct machine* m, const struct string* s, size_t* at, siz
 	return n;
 }
 
+/* Where one of the stops is, or the end. */
+static size_t span_without(const struct string* s, size_t at, size_t end, const char* stops) {
+	while (at < end && !(s->data[at] && strchr(stops, s->data[at])))
+		at++;
+	return at;
+}
+
+static void read_sizes(struct machine* m, const struct string* s, size_t* at, size_t end, struct spec* spec) {
+	spec->width = read_count(m, s, at, end);
+	if (*at < end && s->data[*at] == '.') {
+		++*at;
+		spec->precision = read_count(m, s, at, end);
+	}
+}
+
 /* ---- one value ---------------------------------------------------------------------------- */
 
 static void pad(struct builder* b, const struct string* text, const struct spec* spec, char align) {
@@ -143,11 +158,7 @@ static void write_percent(struct builder* b, const struct string* s, size_t* at,
 	}
 	spec.fill = spec.align == '=' ? '0' : ' ';
 	spec.align = spec.align ? spec.align : '>';
-	spec.width = read_count(m, s, at, s->size);
-	if (*at < s->size && s->data[*at] == '.') {
-		++*at;
-		spec.precision = read_count(m, s, at, s->size);
-	}
+	read_sizes(m, s, at, s->size, &spec);
 	const char type = *at < s->size ? s->data[(*at)++] : 0;
 	if (type == '%') {
 		builder_words(b, "%");
@@ -174,17 +185,13 @@ static void write_percent(struct builder* b, const struct string* s, size_t* at,
 struct value format_percent(struct machine* m, const struct string* s, struct value operands) {
 	struct builder b = {.machine = m};
 	struct operands o = {.all = operands};
-	size_t kept = 0;
 	for (size_t at = 0; at < s->size;) {
-		if (s->data[at] != '%') {
-			at++;
-			continue;
-		}
-		builder_part(&b, s, kept, at++);
-		write_percent(&b, s, &at, &o);
-		kept = at;
+		const size_t percent = span_without(s, at, s->size, "%");
+		builder_part(&b, s, at, percent);
+		at = percent + 1;
+		if (percent < s->size)
+			write_percent(&b, s, &at, &o);
 	}
-	builder_part(&b, s, kept, s->size);
 	if (operands.kind != DICT && o.used < (operands.kind == TUPLE ? operands.list->n : 1))
 		machine_fail(m, "not all arguments converted during string formatting");
 	return value_string(builder_end(&b));
@@ -213,11 +220,7 @@ static struct spec read_spec(struct machine* m, const struct string* s, size_t a
 		spec.align = spec.align ? spec.align : '=';
 		at++;
 	}
-	spec.width = read_count(m, s, &at, end);
-	if (at < end && s->data[at] == '.') {
-		at++;
-		spec.precision = read_count(m, s, &at, end);
-	}
+	read_sizes(m, s, &at, end, &spec);
 	if (at < end)
 		spec.type = s->data[at++];
 	if (at != end)
@@ -248,12 +251,6 @@ static struct value field_value(struct machine* m, const struct string* s, size_
 		if (string_equal(m, f->arguments->keyword[i].name, name))
 			return f->arguments->keyword[i].value;
 	machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
-}
-
-static size_t span_without(const struct string* s, size_t at, size_t end, const char* stops) {
-	while (at < end && !(s->data[at] && strchr(stops, s->data[at])))
-		at++;
-	return at;
 }
 
 static void write_field(struct builder* b, const struct string* s, size_t at, size_t end, struct fields* f) {

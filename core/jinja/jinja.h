@@ -15,16 +15,13 @@
 
 #include <time.h>
 
+#include "core/files/utf8.h"
 #include "kernels/backend.h"
-
-struct jinja_span { /* bytes [start, end) */
-	size_t start, end;
-};
 
 struct jinja_text {
 	char* data;                 /* NUL-terminated */
 	size_t size;                /* the NUL not counted */
-	struct jinja_span* foreign; /* (n_foreign) ascending, apart: what the request brought */
+	struct text_range* foreign; /* (n_foreign) ascending, apart: what the request brought */
 	size_t n_foreign;
 };
 void jinja_text_free(struct jinja_text*);
@@ -48,10 +45,10 @@ struct jinja_call {
 	const struct jinja_variable* variable; /* (n_variables) of equal names the last counts */
 	int n_variables;
 	time_t now; /* what strftime_now tells, as local time */
-	/* JSON members of this name whose value is one of the words (NULL ends them) are no foreign text: the
-	 * roles of messages, which templates write between the marks of special tokens. NULL: there are none. */
-	const char* trusted_member;
-	const char* const* trusted_word;
+	/* JSON members of this name whose value is one of the words (with blanks between) are no foreign text:
+	 * the roles of messages, which templates write between the marks of special tokens. NULL: there are none.
+	 */
+	const char *trusted_member, *trusted_words;
 };
 
 enum jinja_outcome {

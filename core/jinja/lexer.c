@@ -214,7 +214,8 @@ static size_t digits(const struct lexer* x, size_t from, char* text, size_t* n, 
 static struct token number_token(struct lexer* x) {
 	char text[128];
 	size_t n = 0;
-	struct token token = {.kind = TOKEN_INTEGER, .line = x->line};
+	struct token token = {.kind = TOKEN_NUMBER, .line = x->line};
+	bool real = false;
 	const bool after_dot = x->at > 0 && x->source[x->at - 1] == '.';
 	const size_t minus = peek(x, 0) == '-'; /* in JSON alone */
 	text[0] = '-';
@@ -223,25 +224,24 @@ static struct token number_token(struct lexer* x) {
 	if (n == minus)
 		machine_fail(x->machine, "unexpected character '-'");
 	if (!after_dot && peek(x, i) == '.' && is_digit(peek(x, i + 1))) {
-		token.kind = TOKEN_FLOAT;
+		real = true;
 		text[n++] = '.';
 		i += 1 + digits(x, i + 1, text, &n, sizeof text - 8);
 	}
 	const size_t sign = peek(x, i + 1) == '-' || peek(x, i + 1) == '+';
 	if (!after_dot && (peek(x, i) == 'e' || peek(x, i) == 'E') && is_digit(peek(x, i + 1 + sign))) {
-		token.kind = TOKEN_FLOAT;
+		real = true;
 		text[n++] = 'e';
 		if (sign)
 			text[n++] = peek(x, i + 1);
 		i += 1 + sign + digits(x, i + 1 + sign, text, &n, sizeof text - 1);
 	}
 	text[n] = 0;
-	if (token.kind == TOKEN_INTEGER && !x->json && text[0] == '0' && strspn(text, "0") < n)
+	if (!real && !x->json && text[0] == '0' && strspn(text, "0") < n)
 		machine_fail(x->machine, "the number %s begins with 0", text);
 	errno = 0;
-	token.number =
-	    token.kind == TOKEN_FLOAT ? value_float(strtod(text, NULL)) : value_integer(strtoll(text, NULL, 10));
-	if (errno == ERANGE && token.kind == TOKEN_INTEGER)
+	token.number = real ? value_float(strtod(text, NULL)) : value_integer(strtoll(text, NULL, 10));
+	if (errno == ERANGE && !real)
 		machine_fail(x->machine, "the whole number %s has more than 64 bits", text);
 	advance(x, x->at + i);
 	return token;
@@ -290,14 +290,9 @@ static void read_escape(struct lexer* x, struct builder* b, size_t end) {
 	} else if (c == 'u' || (!x->json && (c == 'x' || c == 'U'))) {
 		x->at++;
 		hex_escape(x, b, c == 'x' ? 2 : c == 'u' ? 4 : 8, end);
-	} else if (c == 'N' || x->json) {
+	} else if (c == 'N' || is_digit(c) || x->json) {
 		machine_fail(x->machine, "a string with \\%c, which is not known here",
 		             c > ' ' && c <= '~' ? c : '?');
-	} else if (c >= '0' && c <= '7') {
-		uint32_t code = 0;
-		for (int i = 0; i < 3 && x->at < end && x->source[x->at] >= '0' && x->source[x->at] <= '7'; i++)
-			code = code * 8 + (uint32_t)(x->source[x->at++] - '0');
-		builder_code(b, code, false);
 	} else if (c == '\n') {
 		x->line++;
 		x->at++;
@@ -332,17 +327,12 @@ static struct token string_token(struct lexer* x) {
 	return token;
 }
 
+/* Counts brackets, within which nothing ends a tag; that they pair is the parser's matter. */
 static void balance(struct lexer* x, char c) {
-	if (c == '(' || c == '[' || c == '{') {
-		if (x->n_open == MACHINE_NESTING)
-			machine_fail(x->machine, "brackets nested deeper than %d", MACHINE_NESTING);
-		x->open[x->n_open++] = c == '(' ? ')' : c == '[' ? ']' : '}';
-	} else if (c == ')' || c == ']' || c == '}') {
-		if (x->n_open == 0)
-			machine_fail(x->machine, "unexpected '%c'", c);
-		if (x->open[--x->n_open] != c)
-			machine_fail(x->machine, "unexpected '%c', expected '%c'", c, x->open[x->n_open]);
-	}
+	if (strchr("([{", c) && ++x->n_open > MACHINE_NESTING)
+		machine_fail(x->machine, "brackets nested deeper than %d", MACHINE_NESTING);
+	if (strchr(")]}", c) && --x->n_open < 0)
+		machine_fail(x->machine, "unexpected '%c'", c);
 }
 
 static struct token operator_token(struct lexer* x) {

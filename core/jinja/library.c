@@ -50,8 +50,7 @@ struct arguments arguments_rest(const struct arguments* a, int skip) {
 int64_t argument_integer(struct machine* m, struct value v, const char* what, int64_t otherwise) {
 	if (v.kind == ABSENT)
 		return otherwise;
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind != INTEGER && v.kind != BOOLEAN)
 		machine_fail(m, "%s: '%s' object cannot be interpreted as an integer", what, value_type(v));
 	return v.kind == INTEGER ? v.integer : v.boolean;
@@ -61,8 +60,7 @@ const struct string* argument_string(struct machine* m, struct value v, const ch
                                      const struct string* otherwise) {
 	if (v.kind == ABSENT)
 		return otherwise;
-	if (v.kind == UNDEFINED)
-		value_fail_undefined(m, v);
+	value_check_defined(m, v);
 	if (v.kind != STRING)
 		machine_fail(m, "%s: expected a string, found '%s'", what, value_type(v));
 	return v.string;
@@ -82,19 +80,10 @@ static struct value is_truth(struct machine* m, struct call* c) {
 	(void)m;
 	return value_boolean(c->self.kind == BOOLEAN && c->self.boolean == c->how);
 }
-static struct value is_iterable(struct machine* m, struct call* c) {
-	(void)m;
-	return value_boolean(value_is_iterable(c->self));
-}
-static struct value leaves(struct machine* m, struct value v, struct value divisor, int64_t rest) {
-	return value_boolean(value_equal(m, operator_binary(m, MODULO, v, divisor), value_integer(rest)));
-}
-/* how: what is left over */
-static struct value is_by_two(struct machine* m, struct call* c) {
-	return leaves(m, c->self, value_integer(2), c->how);
-}
+/* By its argument, or else by two; how: what is left over */
 static struct value is_divisible(struct machine* m, struct call* c) {
-	return leaves(m, c->self, c->given[0], 0);
+	const struct value by = c->given[0].kind == ABSENT ? value_integer(2) : c->given[0];
+	return value_boolean(value_equal(m, operator_binary(m, MODULO, c->self, by), value_integer(c->how)));
 }
 
 static struct value is_in(struct machine* m, struct call* c) {
@@ -122,37 +111,32 @@ static const struct routine value_tests[] = {
     {"number", is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), 0, {NULL}},
     {"string", is_of, OF(STRING), 0, {NULL}},
     {"mapping", is_of, OF(DICT), 0, {NULL}},
-    {"iterable", is_iterable, 0, 0, {NULL}},
+    {"iterable",
+     is_of,
+     OF(UNDEFINED) | OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(VIEW) | OF(ITERATOR) | OF(DICT),
+     0,
+     {NULL}},
     /* what has a length and an index: dicts and the undefined too */
     {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), 0, {NULL}},
-    {"callable", is_of, OF(FUNCTION) | OF(METHOD) | OF(MACRO), 0, {NULL}},
-    {"even", is_by_two, 0, 0, {NULL}},
-    {"odd", is_by_two, 1, 0, {NULL}},
+    {"callable", is_of, OF(FUNCTION) | OF(MACRO), 0, {NULL}},
+    {"even", is_divisible, 0, 0, {NULL}},
+    {"odd", is_divisible, 1, 0, {NULL}},
     {"divisibleby", is_divisible, 0, 1, {"num"}},
     {"in", is_in, 0, 1, {"seq"}},
     {"sameas", is_same, 0, 1, {"other"}},
-    {"eq", compares, EQUAL, 1, {"other"}},
-    {"equalto", compares, EQUAL, 1, {"other"}},
-    {"==", compares, EQUAL, 1, {"other"}},
-    {"ne", compares, NOT_EQUAL, 1, {"other"}},
-    {"!=", compares, NOT_EQUAL, 1, {"other"}},
-    {"lt", compares, LESS, 1, {"other"}},
-    {"lessthan", compares, LESS, 1, {"other"}},
-    {"<", compares, LESS, 1, {"other"}},
-    {"le", compares, LESS_EQUAL, 1, {"other"}},
-    {"<=", compares, LESS_EQUAL, 1, {"other"}},
-    {"gt", compares, GREATER, 1, {"other"}},
-    {"greaterthan", compares, GREATER, 1, {"other"}},
-    {">", compares, GREATER, 1, {"other"}},
-    {"ge", compares, GREATER_EQUAL, 1, {"other"}},
-    {">=", compares, GREATER_EQUAL, 1, {"other"}},
+    {"eq equalto ==", compares, EQUAL, 1, {"other"}},
+    {"ne !=", compares, NOT_EQUAL, 1, {"other"}},
+    {"lt lessthan <", compares, LESS, 1, {"other"}},
+    {"le <=", compares, LESS_EQUAL, 1, {"other"}},
+    {"gt greaterthan >", compares, GREATER, 1, {"other"}},
+    {"ge >=", compares, GREATER_EQUAL, 1, {"other"}},
     {NULL, NULL, 0, 0, {NULL}}};
 
 /* ---- by name ------------------------------------------------------------------------------ */
 
 static const struct routine* find(const struct routine* table, const struct string* name) {
 	for (; table->name; table++)
-		if (string_is(name, table->name))
+		if (string_among(name, table->name))
 			return table;
 	return NULL;
 }
@@ -180,11 +164,16 @@ const struct routine* library_method(enum kind kind, const struct string* name) 
 	case LIST:
 		return find(list_methods, name);
 	case TUPLE:
-	case RANGE: /* of a list's index and count alone */
-		return string_is(name, "index") || string_is(name, "count") ? find(list_methods, name) : NULL;
+	case RANGE:
+		return string_among(name, "index count") ? find(list_methods, name) : NULL;
 	default:
 		return NULL;
 	}
+}
+
+bool library_forbids(enum kind kind, const struct string* name) {
+	return (kind == LIST && string_among(name, "append clear pop reverse insert sort extend remove")) ||
+	       (kind == DICT && string_among(name, "clear pop popitem setdefault update"));
 }
 
 void library_fail(struct machine* m, const struct node* n) {

@@ -20,16 +20,18 @@ struct call {
 
 /* What a template calls by a name: a filter, a test, a method, a global function. A row of a table each. */
 struct routine {
-	const char* name;
-	struct value (*run)(struct machine*, struct call*); /* NULL: what the sandbox forbids */
-	int how;                                            /* which one, where several share a function */
-	int required;                                       /* parameters that must be given, or AS_THEY_CAME */
+	const char* name; /* or several, with blanks between them */
+	struct value (*run)(struct machine*, struct call*);
+	int how;      /* which one, where several share a function */
+	int required; /* parameters that must be given, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };
 /* NULL when there is none of that name. */
 const struct routine* library_filter(const struct string* name);
 const struct routine* library_test(const struct string* name);
 const struct routine* library_method(enum kind, const struct string* name);
+/* Whether the sandbox keeps the method: one that would change the value in place. */
+bool library_forbids(enum kind, const struct string* name);
 extern const struct routine global_functions[]; /* this and the tables below: up to a row without a name */
 extern const struct routine text_methods[], text_filters[], text_tests[];
 extern const struct routine list_methods[], dict_methods[], loop_methods[], list_filters[];

@@ -1,33 +1,7 @@
-/* Filters and methods of lists and dicts, and methods of loops. Methods that change a value in place have no
- * function: the sandbox of chat templates forbids them. */
+/* Filters and methods of lists and dicts, and methods of loops. */
 #include <string.h>
 
 #include "core/jinja/library.h"
-
-/* ---- sorting ------------------------------------------------------------------------------ */
-
-/* Stable, by insertion: lists are short, and every move is counted as work. `keys` go with `items`. */
-static void sort_by(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
-	for (int i = 1; i < n; i++) {
-		const struct value item = items[i], key = keys[i];
-		int at = i;
-		for (; at > 0; at--) {
-			const struct value before = keys[at - 1];
-			if (value_order(m, reverse ? before : key, reverse ? key : before, "<") != -1)
-				break;
-			machine_charge(m, 0);
-			items[at] = items[at - 1];
-			keys[at] = before;
-		}
-		items[at] = item;
-		keys[at] = key;
-	}
-}
-
-/* Strings in lower case when case does not count. */
-static struct value sort_key(struct machine* m, struct value v, bool case_sensitive) {
-	return v.kind == STRING && !case_sensitive ? value_string(string_lower(m, v.string)) : v;
-}
 
 /* ---- parts -------------------------------------------------------------------------------- */
 
@@ -50,11 +24,15 @@ static struct value as(enum kind kind, struct list* list) {
 	return (struct value){.kind = kind, .list = list};
 }
 
+/* What the items are sorted by: strings in lower case when case does not count. */
 static struct value* keys_of(struct machine* m, const struct list* items, struct value by,
                              struct value sensitive) {
 	struct value* const keys = machine_alloc(m, (size_t)items->n * sizeof *keys);
-	for (int i = 0; i < items->n; i++)
-		keys[i] = sort_key(m, part(m, items->item[i], by), value_truth(sensitive));
+	for (int i = 0; i < items->n; i++) {
+		keys[i] = part(m, items->item[i], by);
+		if (keys[i].kind == STRING && !value_truth(sensitive))
+			keys[i] = value_string(string_lower(m, keys[i].string));
+	}
 	return keys;
 }
 
@@ -98,8 +76,8 @@ static struct value filter_reverse(struct machine* m, struct call* c) {
 
 static struct value filter_sort(struct machine* m, struct call* c) {
 	struct list* const items = copy_items(m, c->self);
-	sort_by(m, items->item, keys_of(m, items, c->given[2], c->given[1]), items->n,
-	        argument_integer(m, c->given[0], "sort", 0) != 0);
+	value_sort(m, items->item, keys_of(m, items, c->given[2], c->given[1]), items->n,
+	           argument_integer(m, c->given[0], "sort", 0) != 0);
 	return as(LIST, items);
 }
 
@@ -150,14 +128,25 @@ static struct value filter_join(struct machine* m, struct call* c) {
 
 /* ---- dicts -------------------------------------------------------------------------------- */
 
+enum { KEYS, VALUES, PAIRS };
+
+static void add_entries(struct machine* m, struct list* list, const struct dict* dict, int part) {
+	for (int i = 0; i < dict->n; i++) {
+		const struct entry* const e = &dict->entry[i];
+		list_add(m, list,
+		         part == KEYS     ? e->key
+		         : part == VALUES ? e->value
+		                          : value_pair(m, e->key, e->value));
+	}
+}
+
 static struct value filter_items(struct machine* m, struct call* c) {
 	struct value out = value_list(m, ITERATOR);
 	if (c->self.kind == UNDEFINED)
 		return out;
 	if (c->self.kind != DICT)
 		machine_fail(m, "Can only get item pairs from a mapping.");
-	for (int i = 0; i < c->self.dict->n; i++)
-		list_add(m, out.list, value_pair(m, c->self.dict->entry[i].key, c->self.dict->entry[i].value));
+	add_entries(m, out.list, c->self.dict, PAIRS);
 	return out;
 }
 
@@ -165,13 +154,12 @@ static struct value filter_dictsort(struct machine* m, struct call* c) {
 	const struct string* const by = argument_string(m, c->given[1], "dictsort", string_of(m, "key"));
 	if (!string_is(by, "key") && !string_is(by, "value"))
 		machine_fail(m, "You can only sort by either \"key\" or \"value\"");
-	if (c->self.kind == UNDEFINED)
-		value_fail_undefined(m, c->self);
+	value_check_defined(m, c->self);
 	if (c->self.kind != DICT)
 		machine_fail(m, "'%s' object has no attribute 'items'", value_type(c->self));
 	struct list* const pairs = filter_items(m, c).list;
 	struct value* const keys = keys_of(m, pairs, value_integer(string_is(by, "value")), c->given[0]);
-	sort_by(m, pairs->item, keys, pairs->n, argument_integer(m, c->given[2], "dictsort", 0) != 0);
+	value_sort(m, pairs->item, keys, pairs->n, argument_integer(m, c->given[2], "dictsort", 0) != 0);
 	return as(LIST, pairs);
 }
 
@@ -240,20 +228,11 @@ static struct value dict_get(struct machine* m, struct call* c) {
 	return found ? *found : c->given[1].kind == ABSENT ? value_none() : c->given[1];
 }
 
-enum { KEYS, VALUES, PAIRS };
-
 static struct value dict_view(struct machine* m, struct call* c) {
-	const int part = c->how;
 	static const char* const name[] = {"dict_keys", "dict_values", "dict_items"};
 	struct value view = value_list(m, VIEW);
-	view.list->name = name[part];
-	for (int i = 0; i < c->self.dict->n; i++) {
-		const struct entry* const e = &c->self.dict->entry[i];
-		list_add(m, view.list,
-		         part == KEYS     ? e->key
-		         : part == VALUES ? e->value
-		                          : value_pair(m, e->key, e->value));
-	}
+	view.list->name = name[c->how];
+	add_entries(m, view.list, c->self.dict, c->how);
 	return view;
 }
 
@@ -286,8 +265,7 @@ static struct value loop_cycle(struct machine* m, struct call* c) {
 /* ---- tables ------------------------------------------------------------------------------- */
 
 const struct routine list_filters[] = {
-    {"length", filter_length, 0, 0, {NULL}},
-    {"count", filter_length, 0, 0, {NULL}},
+    {"length count", filter_length, 0, 0, {NULL}},
     {"list", filter_list, 0, 0, {NULL}},
     {"first", filter_first, 0, 0, {NULL}},
     {"last", filter_last, 0, 0, {NULL}},
@@ -307,31 +285,16 @@ const struct routine list_filters[] = {
     {"rejectattr", filter_select, OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
     {NULL, NULL, 0, 0, {NULL}}};
 
-#define FORBIDDEN                                                                                            \
-	NULL, 0, 0, { NULL }
 const struct routine dict_methods[] = {{"get", dict_get, 0, 1, {"key", "default"}},
                                        {"keys", dict_view, KEYS, 0, {NULL}},
                                        {"values", dict_view, VALUES, 0, {NULL}},
                                        {"items", dict_view, PAIRS, 0, {NULL}},
                                        {"copy", same, 0, 0, {NULL}},
-                                       {"clear", FORBIDDEN},
-                                       {"pop", FORBIDDEN},
-                                       {"popitem", FORBIDDEN},
-                                       {"setdefault", FORBIDDEN},
-                                       {"update", FORBIDDEN},
                                        {NULL, NULL, 0, 0, {NULL}}};
 
 const struct routine list_methods[] = {{"index", list_index, 0, 1, {"value"}},
                                        {"count", list_count, 0, 1, {"value"}},
                                        {"copy", same, 0, 0, {NULL}},
-                                       {"append", FORBIDDEN},
-                                       {"clear", FORBIDDEN},
-                                       {"pop", FORBIDDEN},
-                                       {"reverse", FORBIDDEN},
-                                       {"insert", FORBIDDEN},
-                                       {"sort", FORBIDDEN},
-                                       {"extend", FORBIDDEN},
-                                       {"remove", FORBIDDEN},
                                        {NULL, NULL, 0, 0, {NULL}}};
 
 const struct routine loop_methods[] = {{"cycle", loop_cycle, 0, AS_THEY_CAME, {NULL}},

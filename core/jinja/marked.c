@@ -43,6 +43,15 @@ bool string_is(const struct string* s, const char* words) {
 	return s->size == size && memcmp(s->data, words, size) == 0;
 }
 
+bool string_among(const struct string* s, const char* words) {
+	for (size_t n; *words; words += n + (words[n] == ' ')) {
+		n = strcspn(words, " ");
+		if (s->size == n && memcmp(s->data, words, n) == 0)
+			return true;
+	}
+	return false;
+}
+
 int string_order(struct machine* m, const struct string* a, const struct string* b) {
 	const size_t least = a->size < b->size ? a->size : b->size;
 	machine_charge(m, least);

@@ -28,7 +28,9 @@ const struct string* string_new(struct machine*, const char* data, size_t size);
 const struct string* string_of(struct machine*, const char* words);
 const struct string* string_part(struct machine*, const struct string*, size_t start, size_t end);
 bool string_equal(struct machine*, const struct string*, const struct string*);
-bool string_is(const struct string*, const char* words);
+bool string_is(const struct string*, const char* text);
+/* Whether it is one of these words, which have blanks between them. */
+bool string_among(const struct string*, const char* words);
 /* Of a string in a message, as "%.*s" takes it. */
 #define EXCERPT(s) (int)((s)->size < 60 ? (s)->size : 60), (s)->data
 int string_order(struct machine*, const struct string*, const struct string*); /* by character: -1, 0, 1 */

@@ -12,8 +12,7 @@ enum token_kind {
 	TOKEN_BLOCK_END,
 	TOKEN_NAME,
 	TOKEN_STRING,
-	TOKEN_INTEGER,
-	TOKEN_FLOAT,
+	TOKEN_NUMBER,
 	TOKEN_OPERATOR,
 	TOKEN_END
 };
@@ -46,8 +45,10 @@ enum operator{
 	NOT_EQUAL,
 	LESS_EQUAL,
 	GREATER_EQUAL,
-	IN, /* not a token: what a comparison does */
-	NOT_IN
+	IN, /* these are no tokens, but words */
+	NOT_IN,
+	AND,
+	OR
 };
 
 /* As it is written; one of a letter into `out`. */
@@ -78,10 +79,6 @@ enum node_kind {
 	NODE_FILTER, /* a|name(item…), a NULL in a filter block */
 	NODE_TEST,   /* a is name(item…) */
 	NODE_NOT,
-	NODE_NEGATE,
-	NODE_POSITIVE,
-	NODE_AND,
-	NODE_OR,
 	NODE_COMPARE, /* a, then item: nodes OPERAND with operator and a */
 	NODE_OPERAND,
 	NODE_BINARY,
@@ -125,8 +122,7 @@ struct lexer {
 	bool in_print;      /* {{, else {% */
 	bool json;          /* JSON is read: what stands between {{ and }}, with its own escapes and signs */
 	bool line_starting; /* what came last ended a line */
-	char open[MACHINE_NESTING]; /* brackets, balanced */
-	int n_open;
+	int n_open;         /* brackets */
 };
 void lexer_start(struct lexer*, struct machine*, const char* source, size_t size);
 struct token lexer_next(struct lexer*);

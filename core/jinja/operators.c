@@ -6,7 +6,7 @@
 #include "core/jinja/library.h"
 
 const char* operator_text(enum operator o, char out[2]) {
-	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in"};
+	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in", "and", "or"};
 	out[0] = (char)o;
 	out[1] = 0;
 	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
@@ -14,8 +14,8 @@ const char* operator_text(enum operator o, char out[2]) {
 
 static _Noreturn void unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
 	char text[2];
-	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
-		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);
+	value_check_defined(m, a);
+	value_check_defined(m, b);
 	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", operator_text(o, text),
 	             value_type(a), value_type(b));
 }

@@ -36,17 +36,8 @@ bool parser_take_name(struct parser* p, const char* name) {
 }
 
 void parser_fail(struct parser* p, const char* wanted) {
-	static const char* const shown[] = {"text",
-	                                    "{{",
-	                                    "}}",
-	                                    "{%",
-	                                    "%}",
-	                                    "a name",
-	                                    "a string",
-	                                    "a number",
-	                                    "a number",
-	                                    "",
-	                                    "the end of the template"};
+	static const char* const shown[] = {"text",   "{{",       "}}",       "{%", "%}",
+	                                    "a name", "a string", "a number", "",   "the end"};
 	char written[2];
 	const struct token* const t = &p->token;
 	p->machine->line = t->line;
@@ -94,21 +85,16 @@ static void want_end(struct parser* p) {
 
 static const struct node* parse_statement(struct parser*);
 
-static bool at_end_name(const struct parser* p, const char* const* names) {
-	for (; names && *names; names++)
-		if (p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, *names))
-			return true;
-	return false;
-}
-
-/* Up to a tag of one of the names (NULL: the end of the template); stands at the name then. */
-static const struct node* parse_body(struct parser* p, const char* const* until) {
+/* Up to a tag of one of these names, words with blanks between (NULL: the end of the template); stands at the
+ * name then. */
+static const struct node* parse_body(struct parser* p, const char* until) {
 	struct node* const body = parser_node(p, NODE_BODY);
 	parser_nest(p);
 	for (;;) {
 		if (p->token.kind == TOKEN_END) {
 			if (until)
-				machine_fail(p->machine, "the template ends without {%% %s %%}", until[0]);
+				machine_fail(p->machine, "the template ends without {%% %.*s %%}", (int)strcspn(until, " "),
+				             until);
 			break;
 		}
 		struct node* part = NULL;
@@ -123,7 +109,7 @@ static const struct node* parse_body(struct parser* p, const char* const* until)
 			if (p->token.kind != TOKEN_PRINT_END)
 				parser_fail(p, "}}");
 			parser_next(p);
-		} else if (at_end_name(p, until)) {
+		} else if (until && p->ahead.kind == TOKEN_NAME && string_among(p->ahead.text, until)) {
 			parser_next(p);
 			break;
 		} else {
@@ -140,9 +126,8 @@ static const struct node* parse_body(struct parser* p, const char* const* until)
 
 /* The body of a statement with a scope of its own: what comes after `%}` up to the name, which is passed. */
 static const struct node* parse_inner(struct parser* p, const char* end) {
-	const char* const until[] = {end, NULL};
 	want_end(p);
-	const struct node* const body = parse_body(p, until);
+	const struct node* const body = parse_body(p, end);
 	parser_next(p);
 	return body;
 }
@@ -150,15 +135,13 @@ static const struct node* parse_inner(struct parser* p, const char* end) {
 /* ---- statements --------------------------------------------------------------------------- */
 
 static const struct node* parse_if(struct parser* p) {
-	static const char* const until[] = {"endif", "elif", "else", NULL};
-	static const char* const until_last[] = {"endif", NULL};
 	struct node* const first = parser_node(p, NODE_IF);
 	struct node* n = first;
 	parser_next(p);
 	for (;;) {
 		n->a = parse_tuple(p, false, false);
 		want_end(p);
-		n->b = parse_body(p, until);
+		n->b = parse_body(p, "endif elif else");
 		if (!parser_at_name(p, "elif"))
 			break;
 		struct node* const next = parser_node(p, NODE_IF);
@@ -168,7 +151,7 @@ static const struct node* parse_if(struct parser* p) {
 	}
 	if (parser_take_name(p, "else")) {
 		want_end(p);
-		n->c = parse_body(p, until_last);
+		n->c = parse_body(p, "endif");
 	}
 	parser_next(p);
 	return first;
@@ -212,8 +195,6 @@ const struct node* parse_target(struct parser* p, bool member) {
 }
 
 static const struct node* parse_for(struct parser* p) {
-	static const char* const until[] = {"endfor", "else", NULL};
-	static const char* const until_last[] = {"endfor", NULL};
 	struct node* const n = parser_node(p, NODE_FOR);
 	parser_next(p);
 	n->a = parse_target(p, false);
@@ -224,11 +205,11 @@ static const struct node* parse_for(struct parser* p) {
 		n->c = parse_expression(p, true);
 	want_end(p);
 	p->loops++;
-	n->d = parse_body(p, until);
+	n->d = parse_body(p, "endfor else");
 	p->loops--;
 	if (parser_take_name(p, "else")) {
 		want_end(p);
-		n->e = parse_body(p, until_last);
+		n->e = parse_body(p, "endfor");
 	}
 	parser_next(p);
 	return n;

@@ -19,17 +19,14 @@ static const struct node* literal(struct parser* p, struct value v) {
 }
 
 static const struct node* parse_name(struct parser* p) {
-	static const char* const known[][2] = {{"true", "True"}, {"false", "False"}, {"none", "None"}};
-	static const char* const surplus[] = {"varargs", "kwargs", "caller"};
 	struct node* const n = parser_node(p, NODE_NAME);
 	n->name = p->token.text;
-	for (int i = 0; i < 3; i++)
-		if (string_is(n->name, known[i][0]) || string_is(n->name, known[i][1])) {
-			n->kind = NODE_LITERAL;
-			n->value = i == 2 ? value_none() : value_boolean(i == 0);
-		}
-	for (int i = 0; i < 3; i++)
-		n->flag |= p->in_macro && string_is(n->name, surplus[i]);
+	if (string_among(n->name, "true True false False none None")) {
+		const bool none = string_among(n->name, "none None");
+		n->kind = NODE_LITERAL;
+		n->value = none ? value_none() : value_boolean(string_among(n->name, "true True"));
+	}
+	n->flag = p->in_macro && string_among(n->name, "varargs kwargs caller");
 	parser_next(p);
 	return n;
 }
@@ -47,27 +44,28 @@ static const struct node* parse_string(struct parser* p) {
 	return literal(p, value_string(text));
 }
 
+/* Whether another item follows: after a comma, which may be the last thing too, up to what closes. */
+static bool parse_another(struct parser* p, bool first, enum operator close, const char* wanted) {
+	if (parser_take(p, close))
+		return false;
+	if (first)
+		return true;
+	parser_want(p, COMMA, wanted);
+	return !parser_take(p, close);
+}
+
 static const struct node* parse_list(struct parser* p) {
 	struct node* const list = parser_node(p, NODE_LIST);
 	parser_next(p);
-	while (!parser_take(p, CLOSE_LIST)) {
-		if (list->n)
-			parser_want(p, COMMA, "a comma or ]");
-		if (parser_take(p, CLOSE_LIST))
-			break;
+	while (parse_another(p, list->n == 0, CLOSE_LIST, "a comma or ]"))
 		node_add(p->machine, list, parse_expression(p, true));
-	}
 	return list;
 }
 
 static const struct node* parse_dict(struct parser* p) {
 	struct node* const dict = parser_node(p, NODE_DICT);
 	parser_next(p);
-	while (!parser_take(p, CLOSE_DICT)) {
-		if (dict->n)
-			parser_want(p, COMMA, "a comma or }");
-		if (parser_take(p, CLOSE_DICT))
-			break;
+	while (parse_another(p, dict->n == 0, CLOSE_DICT, "a comma or }")) {
 		node_add(p->machine, dict, parse_expression(p, true));
 		parser_want(p, COLON, "a colon");
 		node_add(p->machine, dict, parse_expression(p, true));
@@ -81,7 +79,7 @@ static const struct node* parse_primary(struct parser* p) {
 		return parse_name(p);
 	if (t.kind == TOKEN_STRING)
 		return parse_string(p);
-	if (t.kind == TOKEN_INTEGER || t.kind == TOKEN_FLOAT) {
+	if (t.kind == TOKEN_NUMBER) {
 		parser_next(p);
 		return literal(p, t.number);
 	}
@@ -121,41 +119,30 @@ const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
 
 /* ---- what follows ------------------------------------------------------------------------- */
 
-static void parse_argument(struct parser* p, struct node* call) {
-	struct node* argument = NULL;
-	if (parser_take(p, TIMES)) {
-		argument = parser_node(p, NODE_SPREAD);
-		argument->a = parse_expression(p, true);
-	} else if (parser_take(p, POWER)) {
-		argument = parser_node(p, NODE_SPREAD_DICT);
-		argument->a = parse_expression(p, true);
-	} else if (p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.operator== ASSIGN) {
-		argument = parser_node(p, NODE_KEYWORD);
-		argument->name = p->token.text;
-		parser_next(p);
-		parser_next(p);
-		argument->a = parse_expression(p, true);
-	} else {
-		if (call->n && call->item[call->n - 1]->kind != NODE_SPREAD &&
-		    (call->item[call->n - 1]->kind == NODE_KEYWORD ||
-		     call->item[call->n - 1]->kind == NODE_SPREAD_DICT))
+static const struct node* parse_argument(struct parser* p, const struct node* before) {
+	const bool named =
+	    p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.operator== ASSIGN;
+	if (!named && !parser_at(p, TIMES) && !parser_at(p, POWER)) {
+		if (before && (before->kind == NODE_KEYWORD || before->kind == NODE_SPREAD_DICT))
 			parser_fail(p, "no argument by place after one by name");
-		node_add(p->machine, call, parse_expression(p, true));
-		return;
+		return parse_expression(p, true);
 	}
-	node_add(p->machine, call, argument);
+	struct node* const argument = parser_node(p, named                 ? NODE_KEYWORD
+	                                             : parser_at(p, TIMES) ? NODE_SPREAD
+	                                                                   : NODE_SPREAD_DICT);
+	argument->name = named ? p->token.text : NULL;
+	if (named)
+		parser_next(p);
+	parser_next(p);
+	argument->a = parse_expression(p, true);
+	return argument;
 }
 
 /* From ( to ). */
 static void parse_arguments(struct parser* p, struct node* call) {
 	parser_want(p, OPEN, "(");
-	for (bool first = true; !parser_take(p, CLOSE); first = false) {
-		if (!first)
-			parser_want(p, COMMA, "a comma or )");
-		if (!first && parser_take(p, CLOSE))
-			break;
-		parse_argument(p, call);
-	}
+	while (parse_another(p, call->n == 0, CLOSE, "a comma or )"))
+		node_add(p->machine, call, parse_argument(p, call->n ? call->item[call->n - 1] : NULL));
 }
 
 static const struct node* parse_call(struct parser* p, const struct node* callee) {
@@ -191,7 +178,7 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 
 static const struct node* parse_subscript(struct parser* p, const struct node* of) {
 	if (parser_take(p, DOT)) {
-		const bool number = p->token.kind == TOKEN_INTEGER;
+		const bool number = p->token.kind == TOKEN_NUMBER && p->token.number.kind == INTEGER;
 		struct node* const n = binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
 		if (number) {
 			n->b = literal(p, p->token.number);
@@ -254,12 +241,11 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 	test->name = parse_dotted(p, "a test's name");
 	test->table = library_test(test->name);
 	const struct token* const t = &p->token;
-	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_INTEGER ||
-	                      t->kind == TOKEN_FLOAT || parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
+	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_NUMBER ||
+	                      parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
 	if (parser_at(p, OPEN)) {
 		parse_arguments(p, test);
-	} else if (argument && !parser_at_name(p, "else") && !parser_at_name(p, "or") &&
-	           !parser_at_name(p, "and")) {
+	} else if (argument && !(t->kind == TOKEN_NAME && string_among(t->text, "else or and"))) {
 		if (parser_at_name(p, "is"))
 			parser_fail(p, "no test after a test");
 		node_add(p->machine, test, parse_postfix(p, parse_primary(p)));
@@ -286,9 +272,10 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 	parser_nest(p);
 	const struct node* n;
 	if (parser_at(p, MINUS) || parser_at(p, PLUS)) {
-		struct node* const sign = parser_node(p, parser_at(p, MINUS) ? NODE_NEGATE : NODE_POSITIVE);
+		struct node* const sign = binary(p, NODE_BINARY, literal(p, value_integer(0))); /* 0 - a */
+		sign->operator= p->token.operator;
 		parser_next(p);
-		sign->a = parse_unary(p, false);
+		sign->b = parse_unary(p, false);
 		n = sign;
 	} else {
 		n = parse_primary(p);
@@ -302,21 +289,28 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 
 static bool at_one_of(const struct parser* p, const enum operator* operators) {
 	for (; *operators; operators++)
-		if (parser_at(p, *operators))
+		if (*operators == AND || *operators == OR ? parser_at_name(p, *operators == AND ? "and" : "or")
+		                                          : parser_at(p, *operators))
 			return true;
 	return false;
 }
 
+static const struct node* parse_not(struct parser*);
+
 /* Left to right, what binds looser first. */
+enum { LOOSEST = 0, COMPARISONS = 2, SUMS };
 static const struct node* parse_level(struct parser* p, int level) {
 	static const enum operator operators[][5] = {
-	    {PLUS, MINUS}, {TILDE}, {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO}, {POWER}};
+	    {OR}, {AND}, {OPERATOR_NONE}, {PLUS, MINUS}, {TILDE}, {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO}, {POWER}};
+	if (level == COMPARISONS)
+		return parse_not(p);
 	if (level == sizeof operators / sizeof *operators)
 		return parse_unary(p, true);
 	const struct node* n = parse_level(p, level + 1);
 	while (at_one_of(p, operators[level])) {
 		struct node* const both = binary(p, NODE_BINARY, n);
-		both->operator= p->token.operator;
+		const bool word = level < COMPARISONS;
+		both->operator= word ? *operators[level] : p->token.operator;
 		parser_next(p);
 		both->b = parse_level(p, level + 1);
 		n = both;
@@ -344,14 +338,14 @@ static enum operator take_comparison(struct parser* p) {
 }
 
 static const struct node* parse_compare(struct parser* p) {
-	const struct node* const first = parse_level(p, 0);
+	const struct node* const first = parse_level(p, SUMS);
 	struct node* chain = NULL;
 	for (enum operator o; (o = take_comparison(p)) != OPERATOR_NONE;) {
 		if (!chain)
 			chain = binary(p, NODE_COMPARE, first);
 		struct node* const operand = parser_node(p, NODE_OPERAND);
 		operand->operator= o;
-		operand->a = parse_level(p, 0);
+		operand->a = parse_level(p, SUMS);
 		node_add(p->machine, chain, operand);
 	}
 	return chain ? chain : first;
@@ -368,27 +362,12 @@ static const struct node* parse_not(struct parser* p) {
 	return n;
 }
 
-/* Operands with a word between, left to right. */
-static const struct node* parse_joined(struct parser* p, const char* word, enum node_kind kind,
-                                       const struct node* (*operand)(struct parser*)) {
-	const struct node* n = operand(p);
-	while (parser_take_name(p, word)) {
-		struct node* const both = binary(p, kind, n);
-		both->b = operand(p);
-		n = both;
-	}
-	return n;
-}
-
-static const struct node* parse_and(struct parser* p) { return parse_joined(p, "and", NODE_AND, parse_not); }
-static const struct node* parse_or(struct parser* p) { return parse_joined(p, "or", NODE_OR, parse_and); }
-
 const struct node* parse_expression(struct parser* p, bool choose) {
 	parser_nest(p);
-	const struct node* n = parse_or(p);
+	const struct node* n = parse_level(p, LOOSEST);
 	while (choose && parser_take_name(p, "if")) {
 		struct node* const choice = binary(p, NODE_CHOOSE, n);
-		choice->b = parse_or(p);
+		choice->b = parse_level(p, LOOSEST);
 		if (parser_take_name(p, "else"))
 			choice->c = parse_expression(p, true);
 		n = choice;

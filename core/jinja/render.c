@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/jinja/library.h"
 
 void jinja_text_free(struct jinja_text* text) {
@@ -15,7 +16,7 @@ void jinja_text_free(struct jinja_text* text) {
 static struct scope* globals(struct machine* m) {
 	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = NULL);
 	for (const struct routine* f = global_functions; f->name; f++)
-		scope_set(m, s, string_of(m, f->name), (struct value){.kind = FUNCTION, .function = f});
+		scope_set(m, s, string_of(m, f->name), value_function(m, value_none(), f));
 	return s;
 }
 
@@ -36,7 +37,7 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 		if (v->form == JINJA_WORDS)
 			value = value_string(string_new(m, v->text, v->size));
 		else
-			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_word);
+			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_words);
 		if (v->form == JINJA_MEMBERS)
 			set_members(m, s, value, v->name);
 		else
@@ -45,38 +46,26 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 	return s;
 }
 
-/* The stretches of foreign bytes; counted when `out` is NULL. */
-static size_t foreign_spans(const struct string* s, struct jinja_span* out) {
-	size_t n = 0;
-	for (size_t at = 0; at < s->size;) {
-		if (!string_foreign_at(s, at)) {
-			at++;
+static bool hand_over(const struct string* s, struct jinja_text* out) {
+	bool good = (out->data = malloc(s->size + 1)) != NULL;
+	for (size_t at = 0; good && at < s->size; at++) {
+		if (!string_foreign_at(s, at))
+			continue;
+		if (out->n_foreign && out->foreign[out->n_foreign - 1].end == at) {
+			out->foreign[out->n_foreign - 1].end++;
 			continue;
 		}
-		size_t end = at;
-		while (end < s->size && string_foreign_at(s, end))
-			end++;
-		if (out)
-			out[n] = (struct jinja_span){at, end};
-		n++;
-		at = end;
+		good = grow_by_one(&out->foreign, out->n_foreign, sizeof *out->foreign);
+		if (good)
+			out->foreign[out->n_foreign++] = (struct text_range){at, at + 1};
 	}
-	return n;
-}
-
-static bool hand_over(const struct string* s, struct jinja_text* out) {
-	out->n_foreign = foreign_spans(s, NULL);
-	out->data = malloc(s->size + 1);
-	out->foreign = malloc((out->n_foreign + 1) * sizeof *out->foreign);
-	if (!out->data || !out->foreign) {
+	if (!good) {
 		jinja_text_free(out);
 		return false;
 	}
-	if (s->size)
-		memcpy(out->data, s->data, s->size);
+	memcpy(out->data, s->data, s->size);
 	out->data[s->size] = 0;
 	out->size = s->size;
-	foreign_spans(s, out->foreign);
 	return true;
 }
 

@@ -1,4 +1,4 @@
-/* How values print: Python's str() and repr(). */
+/* How values print: Python's str(), repr() and json.dumps. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include <utf8proc.h>
 
+#include "core/files/utf8.h"
 #include "core/jinja/value.h"
 
 /* The fewest digits that read back as the same number, as Python writes them. */
@@ -32,23 +33,10 @@ int float_text(double d, char out[40]) {
 
 /* What repr() writes as it is. */
 static bool prints(uint32_t code) {
-	if (code < 0x7F)
-		return code >= 0x20;
-	if (code > 0x10FFFF)
-		return false;
-	switch (utf8proc_category((utf8proc_int32_t)code)) {
-	case UTF8PROC_CATEGORY_CC:
-	case UTF8PROC_CATEGORY_CF:
-	case UTF8PROC_CATEGORY_CS:
-	case UTF8PROC_CATEGORY_CO:
-	case UTF8PROC_CATEGORY_CN:
-	case UTF8PROC_CATEGORY_ZL:
-	case UTF8PROC_CATEGORY_ZP:
-	case UTF8PROC_CATEGORY_ZS:
-		return false;
-	default:
-		return true;
-	}
+	static const uint32_t hidden = UTF8_CATEGORY(CC) | UTF8_CATEGORY(CF) | UTF8_CATEGORY(CS) |
+	                               UTF8_CATEGORY(CO) | UTF8_CATEGORY(CN) | UTF8_CATEGORY(ZL) |
+	                               UTF8_CATEGORY(ZP) | UTF8_CATEGORY(ZS);
+	return code == ' ' || utf8_category(code) & ~hidden;
 }
 
 static void write_escape(struct builder* b, uint32_t code, char quote, bool foreign) {
@@ -81,23 +69,101 @@ static void write_quoted(struct builder* b, const struct string* s) {
 	builder_add(b, &quote, 1, false);
 }
 
-static void write_items(struct builder* b, const struct list* list, const char* open, const char* close) {
+/* ---- JSON's strings ----------------------------------------------------------------------- */
+
+static void write_unit(struct builder* b, unsigned unit, bool foreign) {
+	char text[8];
+	snprintf(text, sizeof text, "\\u%04x", unit);
+	builder_add(b, text, 6, foreign);
+}
+
+static void write_character(struct builder* b, uint32_t code, bool foreign) {
+	static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
+	const char* const found = code && code < 0x80 ? strchr(from, (int)code) : NULL;
+	if (found) {
+		const char text[2] = {'\\', to[found - from]};
+		builder_add(b, text, 2, foreign);
+	} else if (code >= 0x10000 && code <= 0x10FFFF) {
+		write_unit(b, 0xD800 + ((code - 0x10000) >> 10), foreign);
+		write_unit(b, 0xDC00 + ((code - 0x10000) & 0x3FF), foreign);
+	} else {
+		write_unit(b, code > 0x10FFFF ? 0xFFFD : code, foreign);
+	}
+}
+
+static void write_json_string(struct builder* b, const struct string* s, bool ascii) {
+	builder_words(b, "\"");
+	uint32_t code;
+	size_t kept = 0, at = 0;
+	while (at < s->size) {
+		const size_t length = string_character(s, at, &code);
+		if (code < 0x20 || code == '"' || code == '\\' || (ascii && code > 0x7E)) {
+			builder_part(b, s, kept, at);
+			write_character(b, code, string_foreign_at(s, at));
+			kept = at + length;
+		}
+		at += length;
+	}
+	builder_part(b, s, kept, at);
+	builder_words(b, "\"");
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static void write_at(struct builder*, struct value, const struct style*, int level);
+
+static void new_line(struct builder* b, const struct style* style, int level) {
+	if (!style->indent)
+		return;
+	builder_words(b, "\n");
+	for (int i = 0; i < level; i++)
+		builder_string(b, style->indent);
+}
+
+static void write_items(struct builder* b, const struct list* list, const struct style* style, int level,
+                        const char* open, const char* close) {
 	builder_words(b, open);
 	for (int i = 0; i < list->n; i++) {
-		builder_words(b, i ? ", " : "");
-		value_write_repr(b, list->item[i]);
+		if (i)
+			builder_string(b, style->comma);
+		new_line(b, style, level + 1);
+		write_at(b, list->item[i], style, level + 1);
 	}
+	if (list->n)
+		new_line(b, style, level);
 	builder_words(b, close);
 }
 
-static void write_dict(struct builder* b, const struct dict* d) {
+/* JSON's keys are strings: what else there is is written within one. */
+static void write_key(struct builder* b, struct value key, const struct style* style) {
+	const bool quoted = style->json && key.kind != STRING;
+	if (quoted && key.kind == TUPLE)
+		machine_fail(b->machine, "keys must be str, int, float, bool or None, not tuple");
+	builder_words(b, quoted ? "\"" : "");
+	write_at(b, key, style, 0);
+	builder_words(b, quoted ? "\"" : "");
+}
+
+static void write_dict(struct builder* b, const struct dict* d, const struct style* style, int level) {
+	struct value* const key = machine_alloc(b->machine, (size_t)d->n * sizeof *key);
+	struct value* const value = machine_alloc(b->machine, (size_t)d->n * sizeof *value);
+	for (int i = 0; i < d->n; i++) {
+		key[i] = d->entry[i].key;
+		value[i] = d->entry[i].value;
+	}
+	if (style->sort)
+		value_sort(b->machine, value, key, d->n, false);
 	builder_words(b, "{");
 	for (int i = 0; i < d->n; i++) {
-		builder_words(b, i ? ", " : "");
-		value_write_repr(b, d->entry[i].key);
-		builder_words(b, ": ");
-		value_write_repr(b, d->entry[i].value);
+		if (i)
+			builder_string(b, style->comma);
+		new_line(b, style, level + 1);
+		write_key(b, key[i], style);
+		builder_string(b, style->colon);
+		write_at(b, value[i], style, level + 1);
 	}
+	if (d->n)
+		new_line(b, style, level);
 	builder_words(b, "}");
 }
 
@@ -110,45 +176,69 @@ static void write_range(struct builder* b, const struct list* list) {
 	builder_words(b, text);
 }
 
-static void write_list(struct builder* b, struct value v) {
-	if (v.kind == LIST) {
-		write_items(b, v.list, "[", "]");
-	} else if (v.kind == TUPLE) {
-		write_items(b, v.list, "(", v.list->n == 1 ? ",)" : ")");
-	} else if (v.kind == RANGE) {
-		write_range(b, v.list);
-	} else {
-		builder_words(b, v.list->name);
-		write_items(b, v.list, "([", "])");
-	}
+static void write_number(struct builder* b, struct value v, bool json) {
+	char text[40];
+	if (json && v.kind == FLOAT && !isfinite(v.number))
+		snprintf(text, sizeof text, "%s", isnan(v.number) ? "NaN" : v.number < 0 ? "-Infinity" : "Infinity");
+	else if (v.kind == FLOAT)
+		float_text(v.number, text);
+	else
+		snprintf(text, sizeof text, "%" PRId64, v.integer);
+	builder_words(b, text);
 }
 
-void value_write_repr(struct builder* b, struct value v) {
-	char text[40];
+/* What JSON has no form for, as Python's repr; false where that would be an address. */
+static bool write_other(struct builder* b, struct value v, const struct style* style, int level) {
+	if (v.kind == UNDEFINED)
+		builder_words(b, "Undefined");
+	else if (v.kind == RANGE)
+		write_range(b, v.list);
+	else if (v.kind == VIEW) {
+		builder_words(b, v.list->name);
+		write_items(b, v.list, style, level, "([", "])");
+	} else if (v.kind == NAMESPACE) {
+		builder_words(b, "<Namespace ");
+		write_dict(b, v.dict, style, level);
+		builder_words(b, ">");
+	} else
+		return false;
+	return true;
+}
+
+static void write_at(struct builder* b, struct value v, const struct style* style, int level) {
+	const bool json = style->json, tuple = v.kind == TUPLE && !json;
 	machine_enter(b->machine);
-	if (v.kind == UNDEFINED || v.kind == NONE)
-		builder_words(b, v.kind == NONE ? "None" : "Undefined");
+	if (v.kind == NONE)
+		builder_words(b, json ? "null" : "None");
 	else if (v.kind == BOOLEAN)
-		builder_words(b, v.boolean ? "True" : "False");
-	else if (value_is_number(v)) {
-		if (v.kind == FLOAT)
-			float_text(v.number, text);
-		else
-			snprintf(text, sizeof text, "%" PRId64, v.integer);
-		builder_words(b, text);
-	} else if (v.kind == STRING) {
+		builder_words(b, json ? (v.boolean ? "true" : "false") : v.boolean ? "True" : "False");
+	else if (value_is_number(v))
+		write_number(b, v, json);
+	else if (v.kind == STRING && json)
+		write_json_string(b, v.string, style->ascii);
+	else if (v.kind == STRING) {
 		builder_words(b, v.string->markup ? "Markup(" : "");
 		write_quoted(b, v.string);
 		builder_words(b, v.string->markup ? ")" : "");
-	} else if (v.kind >= LIST && v.kind <= VIEW)
-		write_list(b, v);
-	else if (v.kind == DICT || v.kind == NAMESPACE) {
-		builder_words(b, v.kind == NAMESPACE ? "<Namespace " : "");
-		write_dict(b, v.dict);
-		builder_words(b, v.kind == NAMESPACE ? ">" : "");
-	} else /* Python would write an address */
+	} else if (v.kind == LIST || v.kind == TUPLE)
+		write_items(b, v.list, style, level, tuple ? "(" : "[", !tuple ? "]" : v.list->n == 1 ? ",)" : ")");
+	else if (v.kind == DICT)
+		write_dict(b, v.dict, style, level);
+	else if (json)
+		machine_fail(b->machine, "Object of type %s is not JSON serializable", value_type(v));
+	else if (!write_other(b, v, style, level))
 		machine_fail(b->machine, "a value of type '%s' has no text", value_type(v));
 	machine_leave(b->machine);
+}
+
+void value_write_json(struct builder* b, struct value v, const struct style* style) {
+	write_at(b, v, style, 0);
+}
+
+void value_write_repr(struct builder* b, struct value v) {
+	static const struct string comma = {.data = ", ", .size = 2}, colon = {.data = ": ", .size = 2};
+	static const struct style plain = {.comma = &comma, .colon = &colon};
+	write_at(b, v, &plain, 0);
 }
 
 void value_write(struct builder* b, struct value v) {

@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include "core/files/utf8.h"
 #include "core/jinja/library.h"
 
 static struct value marked_as(struct machine* m, const struct string* s, const struct string* like) {
@@ -16,10 +17,7 @@ static struct value marked_as(struct machine* m, const struct string* s, const s
 /* ---- case --------------------------------------------------------------------------------- */
 
 static bool is_cased(uint32_t code) {
-	if (code > 0x10FFFF)
-		return false;
-	const utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)code);
-	return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT;
+	return utf8_category(code) & (UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT));
 }
 
 enum letter { LOWER, UPPER, TITLE };
@@ -41,8 +39,9 @@ static void write_case(struct builder* b, uint32_t code, enum letter to, bool fo
 	             foreign);
 }
 
+/* between: whether a word may begin after a character; NULL: only the text's first is one's first. */
 static const struct string* with_case(struct machine* m, const struct string* s, enum letter first,
-                                      enum letter rest, bool words) {
+                                      enum letter rest, bool (*between)(uint32_t code)) {
 	struct builder b = {.machine = m};
 	uint32_t code;
 	bool begins = true;
@@ -50,17 +49,16 @@ static const struct string* with_case(struct machine* m, const struct string* s,
 		const bool foreign = string_foreign_at(s, at);
 		at += string_character(s, at, &code);
 		write_case(&b, code, begins ? first : rest, foreign);
-		begins = words && !is_cased(code);
+		begins = between && between(code);
 	}
 	return marked_as(m, builder_end(&b), s).string;
 }
 
 const struct string* string_lower(struct machine* m, const struct string* s) {
-	return with_case(m, s, LOWER, LOWER, false);
+	return with_case(m, s, LOWER, LOWER, NULL);
 }
-static const struct string* string_upper(struct machine* m, const struct string* s) {
-	return with_case(m, s, UPPER, UPPER, false);
-}
+
+static bool is_uncased(uint32_t code) { return !is_cased(code); }
 
 /* how: the case of the first letter and of the rest */
 enum { FIRST_OF_WORDS = 16 };
@@ -68,47 +66,31 @@ enum { FIRST_OF_WORDS = 16 };
 static struct value change_case(struct machine* m, struct call* c) {
 	const int how = c->how & (FIRST_OF_WORDS - 1);
 	return value_string(with_case(m, value_show(m, c->self), (enum letter)(how >> 2), (enum letter)(how & 3),
-	                              c->how & FIRST_OF_WORDS));
+	                              c->how & FIRST_OF_WORDS ? is_uncased : NULL));
 }
 
-/* Words begin after white space and -({[<; the rest of each goes lower. */
+static bool divides_title(uint32_t code) {
+	return code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
+}
+
+/* The filter of that name, whose text is markup no more. */
 static struct value filter_title(struct machine* m, struct call* c) {
-	const struct string* const s = value_show(m, c->self);
-	struct builder b = {.machine = m};
-	bool begins = true;
-	uint32_t code;
-	for (size_t at = 0, length; at < s->size; at += length) {
-		length = string_character(s, at, &code);
-		const struct string* const one = string_part(m, s, at, at + length);
-		builder_string(&b, begins ? string_upper(m, one) : string_lower(m, one));
-		begins = code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
-	}
-	return value_string(builder_end(&b));
+	struct string plain = *value_show(m, c->self);
+	plain.markup = false;
+	return value_string(with_case(m, &plain, UPPER, LOWER, divides_title));
 }
 
 /* ---- what a string is made of ------------------------------------------------------------- */
 
-enum { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
+enum classes { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
 
 static int classes_of(uint32_t code) {
-	int is = (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0);
-	if (code > 0x10FFFF)
-		return is;
-	switch (utf8proc_category((utf8proc_int32_t)code)) {
-	case UTF8PROC_CATEGORY_LU:
-	case UTF8PROC_CATEGORY_LL:
-	case UTF8PROC_CATEGORY_LT:
-	case UTF8PROC_CATEGORY_LM:
-	case UTF8PROC_CATEGORY_LO:
-		return is | LETTER;
-	case UTF8PROC_CATEGORY_ND:
-		return is | DECIMAL | NUMERIC;
-	case UTF8PROC_CATEGORY_NL:
-	case UTF8PROC_CATEGORY_NO:
-		return is | NUMERIC;
-	default:
-		return is;
-	}
+	static const uint32_t letters = UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) |
+	                                UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO),
+	                      numbers = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO);
+	const uint32_t category = utf8_category(code);
+	return (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0) | (category & letters ? LETTER : 0) |
+	       (category & UTF8_CATEGORY(ND) ? DECIMAL : 0) | (category & numbers ? NUMERIC : 0);
 }
 
 /* how: of which classes all characters are */
@@ -134,7 +116,7 @@ static struct value all_in_case(struct machine* m, struct call* c) {
 		at += string_character(s, at, &code);
 		cased |= is_cased(code);
 	}
-	return value_boolean(cased && string_equal(m, s, with_case(m, s, to, to, false)));
+	return value_boolean(cased && string_equal(m, s, with_case(m, s, to, to, NULL)));
 }
 
 /* ---- ends --------------------------------------------------------------------------------- */
@@ -304,31 +286,21 @@ static void split_words(struct machine* m, const struct string* s, int64_t most,
 	}
 }
 
+/* At most so many times, from the right or the left. */
 static void split_at(struct machine* m, const struct string* s, const struct string* by, int64_t most,
-                     struct list* list) {
-	size_t start = 0;
+                     bool right, struct list* list) {
+	size_t start = 0, end = s->size;
 	for (; most != 0; most--) {
-		const size_t at = string_find(m, s, by, start, s->size);
+		const size_t at = (right ? string_find_last : string_find)(m, s, by, start, end);
 		if (at == SIZE_MAX)
 			break;
-		add_part(m, list, s, start, at);
-		start = at + by->size;
+		add_part(m, list, s, right ? at + by->size : start, right ? end : at);
+		start = right ? 0 : at + by->size;
+		end = right ? at : end;
 	}
-	add_part(m, list, s, start, s->size);
-}
-
-static void split_at_right(struct machine* m, const struct string* s, const struct string* by, int64_t most,
-                           struct list* list) {
-	size_t end = s->size;
-	for (; most != 0; most--) {
-		const size_t at = string_find_last(m, s, by, 0, end);
-		if (at == SIZE_MAX)
-			break;
-		add_part(m, list, s, at + by->size, end);
-		end = at;
-	}
-	add_part(m, list, s, 0, end);
-	reverse_list(list);
+	add_part(m, list, s, start, end);
+	if (right)
+		reverse_list(list);
 }
 
 static struct value split(struct machine* m, struct call* c) {
@@ -340,7 +312,7 @@ static struct value split(struct machine* m, struct call* c) {
 	if (!by && c->how == RIGHT && most >= 0)
 		machine_fail(m, "rsplit at white space, only so often, is not known here");
 	if (by)
-		(c->how == RIGHT ? split_at_right : split_at)(m, c->self.string, by, most, out.list);
+		split_at(m, c->self.string, by, most, c->how == RIGHT, out.list);
 	else
 		split_words(m, c->self.string, most, out.list);
 	return out;
@@ -434,13 +406,11 @@ static struct value filter_indent(struct machine* m, struct call* c) {
 }
 
 const struct routine text_methods[] = {
-    {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
+    {"lower casefold", change_case, CASES(LOWER, LOWER), 0, {NULL}},
     {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
     {"title", change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
     {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-    {"casefold", change_case, CASES(LOWER, LOWER), 0, {NULL}},
-    {"isdigit", all_are, DECIMAL, 0, {NULL}},
-    {"isdecimal", all_are, DECIMAL, 0, {NULL}},
+    {"isdigit isdecimal", all_are, DECIMAL, 0, {NULL}},
     {"isnumeric", all_are, NUMERIC, 0, {NULL}},
     {"isalpha", all_are, LETTER, 0, {NULL}},
     {"isalnum", all_are, LETTER | NUMERIC, 0, {NULL}},

@@ -29,13 +29,17 @@ struct value value_pair(struct machine* m, struct value a, struct value b) {
 	return pair;
 }
 
+struct value value_function(struct machine* m, struct value self, const struct routine* what) {
+	return (struct value){.kind = FUNCTION,
+	                      .function = MACHINE_NEW(m, struct function, .self = self, .what = what)};
+}
+
 /* ---- kinds -------------------------------------------------------------------------------- */
 
 static const char* kind_name(int kind) {
-	static const char* const name[] = {"nothing",   "Undefined", "NoneType", "bool",      "int",
-	                                   "float",     "str",       "list",     "tuple",     "range",
-	                                   "dict_view", "generator", "dict",     "Namespace", "LoopContext",
-	                                   "function",  "method",    "Macro"};
+	static const char* const name[] = {
+	    "nothing", "Undefined", "NoneType",  "bool", "int",       "float",       "str",      "list", "tuple",
+	    "range",   "dict_view", "generator", "dict", "Namespace", "LoopContext", "function", "Macro"};
 	return name[kind];
 }
 
@@ -67,7 +71,9 @@ bool value_truth(struct value v) {
 	return v.kind > NONE;
 }
 
-void value_fail_undefined(struct machine* m, struct value v) {
+void value_check_defined(struct machine* m, struct value v) {
+	if (v.kind != UNDEFINED)
+		return;
 	const struct string* const name = v.string;
 	const int size = name ? (int)(name->size < 80 ? name->size : 80) : 0;
 	if (v.unsafe)
@@ -134,8 +140,8 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 		return number_order(a, b);
 	if (a.kind == STRING && b.kind == STRING)
 		return string_order(m, a.string, b.string);
-	if (a.kind == UNDEFINED || b.kind == UNDEFINED)
-		value_fail_undefined(m, a.kind == UNDEFINED ? a : b);
+	value_check_defined(m, a);
+	value_check_defined(m, b);
 	if (a.kind != b.kind || (a.kind != LIST && a.kind != TUPLE))
 		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", operator, value_type(a),
 		             value_type(b));
@@ -148,6 +154,24 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 		}
 	machine_leave(m);
 	return order;
+}
+
+/* By insertion: lists are short, and every move is counted as work. */
+void value_sort(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
+	for (int i = 1; i < n; i++) {
+		const struct value item = items[i], key = keys[i];
+		int at = i;
+		for (; at > 0; at--) {
+			const struct value before = keys[at - 1];
+			if (value_order(m, reverse ? before : key, reverse ? key : before, "<") != -1)
+				break;
+			machine_charge(m, 0);
+			items[at] = items[at - 1];
+			keys[at] = before;
+		}
+		items[at] = item;
+		keys[at] = key;
+	}
 }
 
 /* ---- dicts -------------------------------------------------------------------------------- */
@@ -196,7 +220,7 @@ void dict_set(struct machine* m, struct dict* d, struct value key, struct value 
 
 /* ---- containers --------------------------------------------------------------------------- */
 
-bool value_is_iterable(struct value v) {
+static bool is_iterable(struct value v) {
 	return v.kind == UNDEFINED || v.kind == STRING || v.kind == DICT ||
 	       (v.kind >= LIST && v.kind <= ITERATOR);
 }
@@ -234,7 +258,7 @@ const struct list* value_items(struct machine* m, struct value v) {
 	}
 	case UNDEFINED:
 		if (v.unsafe)
-			value_fail_undefined(m, v);
+			value_check_defined(m, v);
 		return &empty;
 	default:
 		machine_fail(m, "'%s' object is not iterable", value_type(v));
@@ -255,7 +279,7 @@ bool value_in(struct machine* m, struct value v, struct value container) {
 			machine_fail(m, "'in <string>' requires string as left operand, not %s", value_type(v));
 		return string_find(m, container.string, v.string, 0, container.string->size) != SIZE_MAX;
 	}
-	if (!value_is_iterable(container))
+	if (!is_iterable(container))
 		machine_fail(m, "argument of type '%s' is not iterable", value_type(container));
 	const struct list* const items = value_items(m, container);
 	for (int i = 0; i < items->n; i++)

@@ -20,8 +20,7 @@ enum kind {
 	DICT,
 	NAMESPACE,
 	LOOP,
-	FUNCTION,
-	METHOD,
+	FUNCTION, /* a method or a global function */
 	MACRO
 };
 
@@ -37,8 +36,7 @@ struct value {
 		struct list* list;           /* LIST to ITERATOR */
 		struct dict* dict;           /* DICT, NAMESPACE */
 		struct loop* loop;
-		const struct routine* function;
-		const struct method* method;
+		const struct function* function;
 		const struct macro* macro;
 	};
 };
@@ -71,8 +69,8 @@ struct arguments {
 	int n_keywords, keyword_capacity;
 };
 
-struct method {
-	struct value self;
+struct function {
+	struct value self; /* whose method it is */
 	const struct routine* what;
 };
 
@@ -94,6 +92,8 @@ void list_add(struct machine*, struct list*, struct value);
 struct value value_dict(struct machine*);
 struct value value_pair(struct machine*, struct value, struct value); /* a tuple of two */
 
+struct value value_function(struct machine*, struct value self, const struct routine*);
+
 /* NULL when there is none. Fails on a key that cannot be one (a list). */
 struct value* dict_find(struct machine*, const struct dict*, struct value key);
 struct value* dict_find_name(struct machine*, const struct dict*, const struct string* name);
@@ -110,11 +110,10 @@ int value_order(struct machine*, struct value, struct value, const char* operato
 bool value_in(struct machine*, struct value, struct value container);
 /* What is iterable as a list: itself where it is one, so not to be changed. Reads an iterator out. */
 const struct list* value_items(struct machine*, struct value);
-bool value_is_iterable(struct value);
 /* len(); -1 when there is none. */
 int64_t value_length(struct machine*, struct value);
-/* Fails with Undefined's message, or with the sandbox's. */
-_Noreturn void value_fail_undefined(struct machine*, struct value);
+/* Fails with Undefined's message, or with the sandbox's, where the value is undefined. */
+void value_check_defined(struct machine*, struct value);
 
 /* str() and repr(). */
 const struct string* value_show(struct machine*, struct value);
@@ -126,13 +125,15 @@ int float_text(double, char out[40]);
 /* A value of a JSON text, whose strings are foreign unless trusted (struct jinja_call). Fails naming `what`.
  */
 struct value json_value(struct machine*, const char* text, size_t size, const char* what,
-                        const char* trusted_member, const char* const* trusted_word);
-/* json.dumps. */
-struct json_style {
-	bool ascii, sort;
+                        const char* trusted_member, const char* trusted_words);
+/* How lists and dicts are written: as json.dumps, or as Python's repr. */
+struct style {
+	bool json, ascii, sort;
 	const struct string* indent; /* of one level, or NULL: all on one line */
 	const struct string *comma, *colon;
 };
-void value_write_json(struct builder*, struct value, const struct json_style*);
+void value_write_json(struct builder*, struct value, const struct style*);
+/* Stable, by the keys, which go with the items. */
+void value_sort(struct machine*, struct value* items, struct value* keys, int n, bool reverse);
 
 #endif

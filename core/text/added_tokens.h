@@ -5,6 +5,7 @@
 #ifndef SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
 #define SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
 
+#include "core/files/utf8.h"
 #include "kernels/backend.h"
 
 struct added_token {
@@ -29,11 +30,8 @@ struct added_tokens {
 };
 
 /* Stretches of a text, ascending, in which special tokens are plain text. */
-struct plain_range {
-	size_t start, end;
-};
 struct plain_ranges {
-	const struct plain_range* range;
+	const struct text_range* range;
 	size_t n;
 };
 /* Whether any of [start, end) is plain. */

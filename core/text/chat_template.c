@@ -10,7 +10,7 @@
 
 /* Templates write a message's role between the marks of a special token ("<|" + role + "|>"), so these words,
  * as the value of "role", are no foreign text. */
-static const char* const roles[] = {"system", "developer", "user", "assistant", "tool", "function", NULL};
+static const char roles[] = "system developer user assistant tool function";
 
 enum { MAX_VARIABLES = 10 };
 
@@ -79,7 +79,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	                                .n_variables = v.n,
 	                                .now = present(request),
 	                                .trusted_member = "role",
-	                                .trusted_word = roles};
+	                                .trusted_words = roles};
 	struct error why = {""};
 	const enum jinja_outcome outcome = jinja_render(&call, out, &why);
 	if (outcome == JINJA_RAISED)
@@ -105,12 +105,8 @@ bool chat_template_encode(const char* template_text, const struct tokenizer* t,
 	struct jinja_text text;
 	if (!render(template_text, t, request, &text, error))
 		return false;
-	struct plain_range* const range = malloc((text.n_foreign + 1) * sizeof *range);
-	for (size_t i = 0; range && i < text.n_foreign; i++)
-		range[i] = (struct plain_range){text.foreign[i].start, text.foreign[i].end};
-	const struct plain_ranges foreign = {.range = range, .n = text.n_foreign};
-	const bool good = range && tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);
-	free(range);
+	const struct plain_ranges foreign = {.range = text.foreign, .n = text.n_foreign};
+	const bool good = tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);
 	jinja_text_free(&text);
 	return good || error_set(error, "no memory for a chat prompt");
 }

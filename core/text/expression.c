@@ -29,42 +29,17 @@ static void add_set(struct buffer* out, const char* set, bool in_class, bool neg
 		add_text(out, "]");
 }
 
-/* \b where a word begins or ends, \B elsewhere. */
-static void add_boundary(struct buffer* out, bool boundary) {
-	const char* const part[] = {"(?:(?<=[", word, boundary ? "])(?![" : "])(?=[", word,
-	                            "])|(?<![", word, boundary ? "])(?=[" : "])(?![", word,
-	                            "]))"};
-	for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
-		add_text(out, part[i]);
-}
-
 /* The escape at pattern[1]; returns the bytes taken, 0 when it is not supported. */
 static size_t translate_escape(struct buffer* out, const char* pattern, size_t size, bool in_class) {
-	if (size < 2)
+	const char letter = size < 2 ? 0 : pattern[1];
+	const bool space = letter == 's' || letter == 'S', negated = letter == 'S' || letter == 'W';
+	if (!letter || strchr("bB", letter) || (in_class && negated))
 		return 0;
-	switch (pattern[1]) {
-	case 's':
-		add_set(out, white, in_class, false);
-		return 2;
-	case 'w':
-		add_set(out, word, in_class, false);
-		return 2;
-	case 'b':
-	case 'B':
-		if (in_class)
-			return 0;
-		add_boundary(out, pattern[1] == 'b');
-		return 2;
-	case 'S':
-	case 'W':
-		if (in_class)
-			return 0;
-		add_set(out, pattern[1] == 'S' ? white : word, false, true);
-		return 2;
-	default:
+	if (space || letter == 'w' || letter == 'W')
+		add_set(out, space ? white : word, in_class, negated);
+	else
 		buffer_add(out, pattern, 2);
-		return 2;
-	}
+	return 2;
 }
 
 /* An error about a pattern, which need not be terminated. */
@@ -84,14 +59,6 @@ static bool translate(const char* pattern, size_t size, struct buffer* out, stru
 		}
 		if (in_class && at + 1 < size && pattern[at] == '&' && pattern[at + 1] == '&')
 			return refuse(pattern, size, "class intersections (&&) are not supported", error);
-		if (in_class && at + 1 < size && pattern[at] == '[' && pattern[at + 1] == ':') {
-			const char* end = memmem(pattern + at, size - at, ":]", 2);
-			if (!end)
-				return refuse(pattern, size, "a named class is not closed", error);
-			buffer_add(out, pattern + at, (size_t)(end - pattern) - at + 2);
-			at = (size_t)(end - pattern) + 2;
-			continue;
-		}
 		if (pattern[at] == '[') {
 			if (in_class)
 				return refuse(pattern, size, "nested classes are not supported", error);
@@ -130,7 +97,8 @@ static bool compile(struct expression* e, const char* pattern, size_t size, cons
 	return true;
 }
 
-struct expression* expression_compile(const char* pattern, size_t size, struct error* error) {
+struct expression* expression_compile(const char* pattern, struct error* error) {
+	const size_t size = strlen(pattern);
 	if (size == 0 || size > MAX_PATTERN) {
 		error_set(error, "an expression of %zu bytes, expected 1 to %d", size, MAX_PATTERN);
 		return NULL;
@@ -140,7 +108,7 @@ struct expression* expression_compile(const char* pattern, size_t size, struct e
 		error_set(error, "no memory for an expression");
 		return NULL;
 	}
-	e->trailing_space = size == 4 && memcmp(pattern, "\\s+$", 4) == 0;
+	e->trailing_space = strcmp(pattern, "\\s+$") == 0;
 	struct buffer text = {0};
 	bool good = translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error);
 	buffer_free(&text);

@@ -17,7 +17,7 @@ struct matcher {
 };
 
 /* NULL with the error set: it does not compile, or it uses what is not supported. */
-struct expression* expression_compile(const char* pattern, size_t size, struct error*);
+struct expression* expression_compile(const char* pattern, struct error*);
 void expression_free(struct expression*);
 
 bool matcher_start(struct matcher*);

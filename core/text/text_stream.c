@@ -46,11 +46,9 @@ static void take(struct text_stream* s, char byte, struct writer* w) {
 	}
 }
 
-size_t text_stream_room(const struct tokenizer* tokenizer) { return 3 * (tokenizer_longest(tokenizer) + 8); }
-
 size_t text_stream_add(struct text_stream* s, int32_t id, char* out, size_t capacity) {
 	/* The piece is laid at the end of `out` and read from there: writing can overtake reading only for
-	 * malformed bytes, which text_stream_room has room for. */
+	 * malformed bytes, which need room. */
 	size_t size = tokenizer_piece(s->tokenizer, id, false, NULL, 0);
 	if (size == 0 || size > capacity)
 		return 0;

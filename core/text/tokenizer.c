@@ -48,16 +48,11 @@ static void encode_word(struct encoder* e, const char* word, size_t size) {
 		e->failed = true;
 }
 
-/* Normalized text between added tokens; it is copied, for the steps rewrite it. */
+/* Normalized text between added tokens. */
 static void encode_stretch(struct encoder* e, const char* text, size_t size, bool first) {
-	struct words* words = &e->words;
-	words->text.size = 0;
-	buffer_add(&words->text, text, size);
-	if (words->text.failed ||
-	    !pretokenizer_run(&e->tokenizer->pretokenizer, &e->matcher, first, words, &e->work)) {
+	const struct words* words = &e->words;
+	if (!steps_cut(&e->tokenizer->pretokenizer, &e->matcher, first, text, size, &e->words, &e->work))
 		e->failed = true;
-		return;
-	}
 	for (size_t i = 0; i < words->n && !e->failed; i++)
 		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
 }
@@ -78,38 +73,46 @@ static void split_normalized(struct encoder* e, const struct buffer* text, const
 }
 
 static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
-static const struct plain_range all = {.start = 0, .end = SIZE_MAX};
+static const struct text_range all = {.start = 0, .end = SIZE_MAX};
 static const struct plain_ranges everywhere = {.range = &all, .n = 1};
+
+static const struct buffer* normalize(struct encoder* e, const char* text, size_t size, bool first) {
+	if (!steps_rewrite(&e->tokenizer->normalizer, &e->matcher, first, text, size, &e->normal, &e->work))
+		e->failed = true;
+	return &e->normal.text;
+}
 
 /* Text between two added tokens, all plain or not at all. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
-	struct buffer normal = {0}, work = {0};
-	buffer_add(&normal, text, size);
-	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, first, &normal, &work))
-		e->failed = true;
-	else
-		split_normalized(e, &normal, plain, first);
-	buffer_free(&normal);
-	buffer_free(&work);
+	if (!e->failed)
+		split_normalized(e, normalize(e, text, size, first), plain, first);
 }
 
 /* Whether normalizing the text brings a special token about. */
 static bool holds_special(struct encoder* e, const char* text, size_t size) {
+	const struct buffer* normal = normalize(e, text, size, false);
 	const struct added_tokens* added = &e->tokenizer->normalized;
-	struct buffer normal = {0}, work = {0};
-	buffer_add(&normal, text, size);
-	bool found = false;
-	if (normal.failed || !normalizer_run(&e->tokenizer->normalizer, &e->matcher, false, &normal, &work))
-		e->failed = true;
 	struct added_match match;
 	for (size_t at = 0;
-	     !found && !e->failed && added_tokens_next(added, normal.data, normal.size, at, &nowhere, &match);
+	     !e->failed && added_tokens_next(added, normal->data, normal->size, at, &nowhere, &match);
 	     at = match.end)
-		found = match.token->special;
-	buffer_free(&normal);
-	buffer_free(&work);
-	return found;
+		if (match.token->special)
+			return true;
+	return false;
+}
+
+/* What of [start, end) the next of the plain ranges, from *i on, takes up. */
+static bool next_plain(const struct plain_ranges* plain, size_t* i, size_t start, size_t end,
+                       struct text_range* out) {
+	while (*i < plain->n) {
+		*out = plain->range[(*i)++];
+		out->start = out->start > start ? out->start : start;
+		out->end = out->end < end ? out->end : end;
+		if (out->start < out->end)
+			return true;
+	}
+	return false;
 }
 
 /* text[start, end) between two added tokens. Few tokenizers look for special tokens after normalizing;
@@ -122,24 +125,17 @@ static void encode_segment(struct encoder* e, const char* text, size_t start, si
 		encode_uniform(e, text + start, end - start, all_plain ? &everywhere : &nowhere, start == 0);
 		return;
 	}
+	struct text_range part;
 	bool risk = false;
-	for (size_t i = 0; i < plain->n && !risk && !e->failed; i++) {
-		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
-		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
-		risk = from < to && holds_special(e, text + from, to - from);
-	}
+	for (size_t i = 0; !risk && next_plain(plain, &i, start, end, &part);)
+		risk = holds_special(e, text + part.start, part.end - part.start);
 	size_t at = start;
-	for (size_t i = 0; i < plain->n && risk && !e->failed; i++) {
-		size_t from = plain->range[i].start > start ? plain->range[i].start : start;
-		size_t to = plain->range[i].end < end ? plain->range[i].end : end;
-		if (from >= to)
-			continue;
-		if (from > at)
-			encode_uniform(e, text + at, from - at, &nowhere, at == 0);
-		encode_uniform(e, text + from, to - from, &everywhere, from == 0);
-		at = to;
+	for (size_t i = 0; risk && next_plain(plain, &i, start, end, &part); at = part.end) {
+		if (part.start > at)
+			encode_uniform(e, text + at, part.start - at, &nowhere, at == 0);
+		encode_uniform(e, text + part.start, part.end - part.start, &everywhere, part.start == 0);
 	}
-	if (at < end && !e->failed)
+	if (at < end)
 		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
 }
 
@@ -156,28 +152,19 @@ static void encode_text(struct encoder* e, const char* text, size_t size) {
 		encode_segment(e, text, at, size);
 }
 
-static bool encode_bytes(const char* text, size_t size, struct token_list* out) {
-	for (size_t i = 0; i < size; i++)
-		if (!token_list_append(out, (uint8_t)text[i]))
-			return false;
-	return true;
-}
-
 bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,
                              const struct plain_ranges* plain, struct token_list* out) {
 	if (size > INT32_MAX / 4)
 		return false;
-	if (t->kind == TOKENIZER_BYTES)
-		return encode_bytes(text, size, out);
 	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
 	e.failed = !matcher_start(&e.matcher);
 	encode_text(&e, text, size);
 	matcher_end(&e.matcher);
+	words_free(&e.normal);
 	words_free(&e.words);
 	words_free(&e.work);
 	free(e.symbol);
 	free(e.heap);
-	free(e.split);
 	free(e.lattice);
 	return !e.failed;
 }
@@ -200,27 +187,13 @@ bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, 
 /* ---- decoding ----------------------------------------------------------------------------- */
 
 bool tokenizer_is_special(const struct tokenizer* t, int32_t id) {
-	if (t->kind == TOKENIZER_BYTES || id < 0 || id >= t->vocabulary.n)
+	if (id < 0 || id >= t->vocabulary.n)
 		return false;
 	uint8_t type = t->vocabulary.piece[id].type;
 	return type == PIECE_CONTROL || type == PIECE_UNKNOWN;
 }
 
-static size_t byte_piece(const struct tokenizer* t, int32_t id, char* out, size_t capacity) {
-	char name[16];
-	if (id < 0 || id >= t->size)
-		return 0;
-	if (id < 256)
-		name[0] = (char)(uint8_t)id;
-	size_t size = id < 256 ? 1 : (size_t)snprintf(name, sizeof name, "<%d>", (int)id);
-	if (capacity > 0)
-		memcpy(out, name, size < capacity ? size : capacity);
-	return size;
-}
-
 size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {
-	if (t->kind == TOKENIZER_BYTES)
-		return byte_piece(t, id, out, capacity);
 	if (id < 0 || id >= t->vocabulary.n || (!special && tokenizer_is_special(t, id)))
 		return 0;
 	const struct piece* p = &t->vocabulary.piece[id];
@@ -228,10 +201,6 @@ size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char
 	if (size > 0)
 		memcpy(out, t->vocabulary.store.data + p->printed, size);
 	return p->n_printed;
-}
-
-size_t tokenizer_longest(const struct tokenizer* t) {
-	return t->kind == TOKENIZER_BYTES ? 16 : t->vocabulary.longest_printed;
 }
 
 char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool special, bool at_start,
@@ -265,7 +234,7 @@ char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool
 
 /* ---- questions ---------------------------------------------------------------------------- */
 
-int tokenizer_size(const struct tokenizer* t) { return t->size; }
+int tokenizer_size(const struct tokenizer* t) { return t->vocabulary.n; }
 int32_t tokenizer_bos(const struct tokenizer* t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer* t) { return t->eos; }
 bool tokenizer_adds_bos(const struct tokenizer* t) {
@@ -276,14 +245,10 @@ bool tokenizer_adds_bos(const struct tokenizer* t) {
 }
 
 int32_t tokenizer_find(const struct tokenizer* t, const char* piece) {
-	return t->kind == TOKENIZER_BYTES ? -1 : vocabulary_find(&t->vocabulary, piece, strlen(piece));
+	return vocabulary_find(&t->vocabulary, piece, strlen(piece));
 }
 
 void tokenizer_digest(const struct tokenizer* t, void (*add)(void*, const void*, size_t), void* user) {
-	if (t->kind == TOKENIZER_BYTES) {
-		add(user, "bytes", 5);
-		return;
-	}
 	for (int id = 0; id < t->vocabulary.n; id++) {
 		const struct piece* p = &t->vocabulary.piece[id];
 		add(user, vocabulary_text(&t->vocabulary, id), p->text_size);

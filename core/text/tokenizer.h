@@ -1,9 +1,8 @@
 /* Text to ids and back, whatever the tokenizer's kind.
  *
  * Kinds: sentencepiece BPE and unigram with byte fallback; byte-level BPE behind a pre-tokenizer
- * expression; raw bytes (synth models). Built from a folder's tokenizer.json, tokenizer.model, tekken.json
- * or vocab.json + merges.txt, from GGUF metadata, or for bytes. Immutable once built: any thread may use it.
- */
+ * expression; raw bytes (synth models). Built from a folder's tokenizer.json, tokenizer.model or tekken.json,
+ * from GGUF metadata, or for bytes. Immutable once built: any thread may use it. */
 #ifndef SWIFTLET_CORE_TEXT_TOKENIZER_H
 #define SWIFTLET_CORE_TEXT_TOKENIZER_H
 
@@ -19,7 +18,7 @@ void token_list_free(struct token_list*);
 bool token_list_append(struct token_list*, int32_t id); /* false: out of memory */
 
 /* From the files of a Hugging Face folder; tokenizer.json is preferred, then tokenizer.model, then
- * tekken.json, then vocab.json + merges.txt. tokenizer_config.json gives BOS/EOS rules. vocab: the model's,
+ * tekken.json. tokenizer_config.json gives BOS/EOS rules. vocab: the model's,
  * to check that no id lies beyond; 0 = unchecked. NULL with the error set. */
 struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct error*);
 /* The single readers, also what the fuzzers drive; bytes are not kept. config: tokenizer_config.json's
@@ -27,8 +26,6 @@ struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct er
 struct tokenizer* tokenizer_from_sentencepiece(const uint8_t* data, size_t size, const char* config,
                                                struct error*);
 struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config, struct error*);
-struct tokenizer* tokenizer_from_merges(const char* vocab_json, size_t vocab_size, const char* merges,
-                                        size_t merges_size, const char* config, struct error*);
 struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config, struct error*);
 /* What GGUF metadata says, arrays borrowed for the call. */
 struct gguf_vocabulary {
@@ -74,9 +71,6 @@ size_t tokenizer_piece(const struct tokenizer*, int32_t id, bool special, char* 
 char* tokenizer_decode(const struct tokenizer*, const int32_t* id, int n, bool special, bool at_start,
                        size_t* size);
 
-/* Bytes of the longest piece as tokenizer_piece gives it with `special`. */
-size_t tokenizer_longest(const struct tokenizer*);
-
 /* Streaming decode: gives bytes only in whole UTF-8 characters; malformed ones as U+FFFD. */
 struct text_stream {
 	const struct tokenizer* tokenizer;
@@ -84,10 +78,8 @@ struct text_stream {
 	int n_held;
 };
 void text_stream_start(struct text_stream*, const struct tokenizer*);
-/* The capacity that text_stream_add never needs more than (a malformed byte becomes three). */
-size_t text_stream_room(const struct tokenizer*);
-/* Writes what can be shown now to out; returns the bytes written. With less capacity than
- * text_stream_room, characters that do not fit are dropped whole. */
+/* Writes what can be shown now to out; returns the bytes written. Characters that do not fit are dropped
+ * whole: a malformed byte becomes three. */
 size_t text_stream_add(struct text_stream*, int32_t id, char* out, size_t capacity);
 /* What was held back at the end, malformed or not, as U+FFFD. */
 size_t text_stream_end(struct text_stream*, char* out, size_t capacity);

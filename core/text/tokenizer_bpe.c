@@ -86,8 +86,6 @@ static void consider(struct encoder* e, const char* word, int32_t left) {
 		if (c.id < 0)
 			return;
 		c.order = t->order[c.id];
-		if (e->split && t->vocabulary.piece[c.id].type == PIECE_UNUSED)
-			e->split[c.id] = a->size;
 	}
 	heap_push(e, c);
 }
@@ -114,22 +112,6 @@ static void merge_all(struct encoder* e, const char* word) {
 	}
 }
 
-/* An unused piece is taken apart again as it was merged; only what cannot be stays. */
-static void emit_piece(struct encoder* e, const char* text, size_t size, int32_t id) {
-	const struct vocabulary* v = &e->tokenizer->vocabulary;
-	size_t left = e->split && id >= 0 && v->piece[id].type == PIECE_UNUSED ? e->split[id] : 0;
-	if (id < 0) {
-		encoder_emit_unknown(e, text, size, false);
-		return;
-	}
-	if (left == 0 || left >= size) {
-		encoder_emit(e, id);
-		return;
-	}
-	emit_piece(e, text, left, vocabulary_find_plain(v, text, left));
-	emit_piece(e, text + left, size - left, vocabulary_find_plain(v, text + left, size - left));
-}
-
 bool bpe_encode(struct encoder* e, const char* word, size_t size) {
 	const struct tokenizer* t = e->tokenizer;
 	int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
@@ -138,17 +120,14 @@ bool bpe_encode(struct encoder* e, const char* word, size_t size) {
 		encoder_emit(e, whole);
 		return !e->failed;
 	}
-	if (t->kind == TOKENIZER_SCORED && t->vocabulary.has_unused && !e->split)
-		e->split = calloc((size_t)t->vocabulary.n, sizeof *e->split);
-	if ((t->kind == TOKENIZER_SCORED && t->vocabulary.has_unused && !e->split) || size > INT32_MAX / 2 ||
-	    !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol))
+	if (size > INT32_MAX / 2 || !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol))
 		return false;
 	split_characters(e, word, size);
 	merge_all(e, word);
 	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
 		const struct symbol* s = &e->symbol[i];
 		if (s->id >= 0)
-			emit_piece(e, word + s->start, s->size, s->id);
+			encoder_emit(e, s->id);
 		after_unknown = s->id < 0 && encoder_emit_unknown(e, word + s->start, s->size, after_unknown);
 	}
 	return !e->failed;

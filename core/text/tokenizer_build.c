@@ -1,11 +1,11 @@
 /* What every reader of a tokenizer does at the end: bytes, printed forms, merging order, added tokens. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/utf8.h"
 #include "core/text/byte_level.h"
-#include "core/text/tokenizer_config.h"
+#include "core/text/tokenizer_json.h"
 
 static struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
 	struct tokenizer* t = calloc(1, sizeof *t);
@@ -29,87 +29,24 @@ void tokenizer_free(struct tokenizer* t) {
 	added_tokens_free(&t->raw);
 	added_tokens_free(&t->normalized);
 	added_tokens_free(&t->trie);
-	normalizer_free(&t->normalizer);
-	pretokenizer_free(&t->pretokenizer);
+	steps_free(&t->normalizer);
+	steps_free(&t->pretokenizer);
 	free(t->order);
 	free(t->score);
 	free(t->merges.slot);
 	free(t);
 }
 
-struct tokenizer* tokenizer_bytes(int vocab) {
-	struct error ignored;
-	struct tokenizer* t = tokenizer_new(TOKENIZER_BYTES, &ignored);
-	if (t)
-		t->size = vocab;
-	return t;
-}
-
-/* "<0x0A>" to 10, or -1. */
-static int byte_of_name(const char* text, size_t size) {
-	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
-		return -1;
-	const int high = hexadecimal_digit(text[3]), low = hexadecimal_digit(text[4]);
-	return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-void tokenizer_find_bytes(struct tokenizer* t) {
-	struct vocabulary* v = &t->vocabulary;
-	for (int id = 0; id < v->n; id++) {
-		if (v->piece[id].type != PIECE_BYTE)
-			continue;
-		int byte = byte_of_name(vocabulary_text(v, id), v->piece[id].text_size);
-		if (byte >= 0)
-			v->byte[byte] = id;
-	}
-}
-
-static bool print_with_spaces(struct vocabulary* v, int32_t id, struct buffer* work, struct error* error) {
-	const struct piece* p = &v->piece[id];
-	work->size = 0;
-	const char* text = vocabulary_text(v, id);
-	for (size_t at = 0; at < p->text_size;) {
-		if (p->text_size - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0) {
-			buffer_add(work, " ", 1);
-			at += 3;
-		} else {
-			buffer_add(work, text + at++, 1);
-		}
-	}
-	if (work->failed)
-		return error_set(error, "no memory for the vocabulary");
-	return vocabulary_print(v, id, work->data, work->size, error);
-}
-
-bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
+/* Prints the pieces as they are spelled; those that are not, false, print their text. */
+static bool print_pieces(struct tokenizer* t,
+                         bool (*spell)(struct buffer*, const struct piece*, const char* text),
+                         struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	struct buffer work = {0};
 	bool good = true;
 	for (int id = 0; id < v->n && good; id++) {
-		const struct piece* p = &v->piece[id];
-		if (p->type == PIECE_BYTE) {
-			int byte = byte_of_name(vocabulary_text(v, id), p->text_size);
-			char c = (char)(uint8_t)byte;
-			if (byte >= 0)
-				good = vocabulary_print(v, id, &c, 1, error);
-		} else if (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED) {
-			good = print_with_spaces(v, id, &work, error);
-		}
-	}
-	buffer_free(&work);
-	return good;
-}
-
-bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
-	struct vocabulary* v = &t->vocabulary;
-	struct buffer work = {0};
-	bool good = true;
-	for (int id = 0; id < v->n && good; id++) {
-		const struct piece* p = &v->piece[id];
-		if (p->type != PIECE_NORMAL && p->type != PIECE_UNUSED)
-			continue;
 		work.size = 0;
-		if (byte_level_read(&work, vocabulary_text(v, id), p->text_size))
+		if (spell(&work, &v->piece[id], vocabulary_text(v, id)))
 			good = work.failed ? error_set(error, "no memory for the vocabulary")
 			                   : vocabulary_print(v, id, work.data, work.size, error);
 	}
@@ -117,22 +54,39 @@ bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
 	return good;
 }
 
+static bool spell_sentencepiece(struct buffer* out, const struct piece* p, const char* text) {
+	if (p->type == PIECE_BYTE) {
+		const int byte = piece_byte(text, p->text_size);
+		const char c = (char)(uint8_t)byte;
+		buffer_add(out, &c, 1);
+		return byte >= 0;
+	}
+	for (size_t at = 0, length; at < p->text_size; at += length) {
+		const bool block = p->text_size - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0;
+		length = block ? 3 : 1;
+		buffer_add(out, block ? " " : text + at, 1);
+	}
+	return p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED;
+}
+
+bool tokenizer_print_sentencepiece(struct tokenizer* t, struct error* error) {
+	return print_pieces(t, spell_sentencepiece, error);
+}
+
+static bool spell_byte_level(struct buffer* out, const struct piece* p, const char* text) {
+	return (p->type == PIECE_NORMAL || p->type == PIECE_UNUSED) && byte_level_read(out, text, p->text_size);
+}
+
+bool tokenizer_print_byte_level(struct tokenizer* t, struct error* error) {
+	return print_pieces(t, spell_byte_level, error);
+}
+
 bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bool squeeze,
                               struct error* error) {
-	static const char block[] = "\xe2\x96\x81"; /* U+2581 */
-	struct normalizer* n = &t->normalizer;
-	if (squeeze && !normalizer_add(n, NORMALIZE_SQUEEZE, error))
-		return false;
-	if (!normalizer_add_text(n, NORMALIZE_REPLACE, " ", 1, block, 3, error))
-		return false;
-	if (scheme == PREFIX_NEVER)
-		return true;
-	struct normalize_step* step = normalizer_add_text(n, NORMALIZE_PREPEND, NULL, 0, block, 3, error);
-	if (!step)
-		return false;
-	step->first_only = step->unless_there = scheme == PREFIX_FIRST;
-	t->drops_first_space = true;
-	return true;
+	struct steps* n = &t->normalizer;
+	t->drops_first_space = scheme != PREFIX_NEVER;
+	return (!squeeze || steps_add(n, STEP_SQUEEZE, error)) &&
+	       steps_add_blocks(n, "\xe2\x96\x81", scheme, scheme == PREFIX_FIRST, error);
 }
 
 /* A float as an integer that grows as the score falls. */
@@ -172,19 +126,18 @@ bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, 
 	if (!on_normalized)
 		return added_tokens_add(&t->raw, content, size, token, error);
 	struct matcher matcher;
-	struct buffer text = {0}, work = {0};
-	buffer_add(&text, content, size);
-	bool good = !text.failed && matcher_start(&matcher);
+	struct words words = {0}, work = {0};
+	bool good = matcher_start(&matcher);
 	if (good) {
-		good = normalizer_run(&t->normalizer, &matcher, false, &text, &work);
+		good = steps_rewrite(&t->normalizer, &matcher, false, content, size, &words, &work);
 		matcher_end(&matcher);
 	}
 	if (!good)
 		error_set(error, "no memory for added tokens");
-	else if (text.size > 0)
-		good = added_tokens_add(&t->normalized, text.data, text.size, token, error);
-	buffer_free(&text);
-	buffer_free(&work);
+	else if (words.text.size > 0)
+		good = added_tokens_add(&t->normalized, words.text.data, words.text.size, token, error);
+	words_free(&words);
+	words_free(&work);
 	return good;
 }
 
@@ -204,8 +157,14 @@ static bool register_added(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
+void tokenizer_default_end(const struct tokenizer* t, int32_t* end, const char* name, const char* other) {
+	if (*end < 0)
+		*end = tokenizer_find(t, name);
+	if (*end < 0)
+		*end = tokenizer_find(t, other);
+}
+
 static bool finish(struct tokenizer* t, struct error* error) {
-	t->size = t->vocabulary.n;
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
@@ -230,6 +189,33 @@ struct tokenizer* tokenizer_make(enum tokenizer_kind kind, const char* config_te
 	}
 	tokenizer_config_free(&config);
 	return t;
+}
+
+/* The source: how many ids there are. Bytes are pieces of GPT-2's alphabet that nothing merges. */
+static bool read_bytes(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+                       struct error* error) {
+	const int n = *(const int*)source;
+	struct buffer text = {0};
+	bool good = steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, error) != NULL;
+	(void)config;
+	for (int id = 0; id < n && good; id++) {
+		char name[16];
+		const char byte = (char)(uint8_t)id;
+		text.size = 0;
+		if (id < 256)
+			byte_level_write(&text, &byte, 1);
+		else
+			buffer_add(&text, name, (size_t)snprintf(name, sizeof name, "<%d>", id));
+		good =
+		    !text.failed && vocabulary_set(&t->vocabulary, id, text.data, text.size, PIECE_NORMAL, 0, error);
+	}
+	buffer_free(&text);
+	return good && tokenizer_print_byte_level(t, error);
+}
+
+struct tokenizer* tokenizer_bytes(int vocab) {
+	struct error ignored;
+	return tokenizer_make(TOKENIZER_RANKED, NULL, read_bytes, &vocab, &ignored);
 }
 
 bool tokenizer_fail_in(const char* where, struct error* error) {

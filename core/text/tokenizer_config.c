@@ -1,5 +1,4 @@
-#include "core/text/tokenizer_config.h"
-
+/* tokenizer_config.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +31,6 @@ bool tokenizer_config_read(struct tokenizer_config* c, const char* text, struct 
 	c->bos = token_text(c->root, "bos_token");
 	c->eos = token_text(c->root, "eos_token");
 	c->unknown = token_text(c->root, "unk_token");
-	const cJSON* class_name = json_field(c->root, "tokenizer_class");
-	c->class_name = cJSON_IsString(class_name) ? class_name->valuestring : NULL;
 	c->add_bos = tristate(c->root, "add_bos_token");
 	c->add_eos = tristate(c->root, "add_eos_token");
 	c->add_prefix_space = tristate(c->root, "add_prefix_space");

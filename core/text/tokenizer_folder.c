@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/files/mapping.h"
-#include "core/text/tokenizer.h"
+#include "core/text/tokenizer_parts.h"
 
 enum { MAX_FILE = 256 << 20 }; /* the largest published tokenizer.json is some 40 MB */
 
@@ -25,36 +25,6 @@ static bool read_file(const char* folder, const char* name, struct mapping* out,
 	error_set(error, "%s: %zu bytes, expected at most %d", path, out->size, MAX_FILE);
 	mapping_close(out);
 	return false;
-}
-
-/* The error names the folder before the file's own sentence. */
-static void name_folder(const char* folder, struct error* error) {
-	if (!error)
-		return;
-	struct error inner = *error;
-	error_set(error, "%s/%s", folder, inner.message);
-}
-
-static struct tokenizer* open_merges(const char* folder, const char* config, struct error* error) {
-	struct mapping vocab, merges = {0};
-	struct tokenizer* t = NULL;
-	if (!read_file(folder, "vocab.json", &vocab, error))
-		return NULL;
-	if (!vocab.data)
-		error_set(
-		    error,
-		    "%s: no tokenizer, expected tokenizer.json, tokenizer.model, tekken.json or vocab.json with "
-		    "merges.txt",
-		    folder);
-	else if (read_file(folder, "merges.txt", &merges, error) && !merges.data)
-		error_set(error, "%s: vocab.json without its merges.txt", folder);
-	else if (merges.data &&
-	         !(t = tokenizer_from_merges((const char*)vocab.data, vocab.size, (const char*)merges.data,
-	                                     merges.size, config, error)))
-		name_folder(folder, error);
-	mapping_close(&vocab);
-	mapping_close(&merges);
-	return t;
 }
 
 static struct tokenizer* from_model(const char* data, size_t size, const char* config, struct error* error) {
@@ -77,10 +47,11 @@ static struct tokenizer* open_any(const char* folder, const char* config, struct
 		struct tokenizer* t = known[i].from((const char*)file.data, file.size, config, error);
 		mapping_close(&file);
 		if (!t)
-			name_folder(folder, error);
+			tokenizer_fail_in(folder, error);
 		return t;
 	}
-	return open_merges(folder, config, error);
+	error_set(error, "%s: no tokenizer, expected tokenizer.json, tokenizer.model or tekken.json", folder);
+	return NULL;
 }
 
 struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct error* error) {

@@ -2,7 +2,6 @@
  * cut into words. */
 #include <string.h>
 
-#include "core/text/pretokenize_named.h"
 #include "core/text/tokenizer_parts.h"
 
 static bool read_pieces(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
@@ -31,23 +30,7 @@ static bool seal(struct tokenizer* t, struct error* error) {
 	return vocabulary_seal(&t->vocabulary, error) || tokenizer_fail_in("tokenizer.ggml.tokens", error);
 }
 
-/* Pieces that the file marks are added tokens, met before normalizing. */
-static bool add_pieces(struct tokenizer* t, struct error* error) {
-	struct vocabulary* v = &t->vocabulary;
-	for (int32_t id = 0; id < v->n; id++) {
-		struct piece* p = &v->piece[id];
-		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
-		if (!special && p->type != PIECE_USER_DEFINED)
-			continue;
-		p->added = true;
-		const struct added_token token = {.id = id, .special = special};
-		if (!tokenizer_add_token(t, vocabulary_text(v, id), p->text_size, token, false, error))
-			return false;
-	}
-	return true;
-}
-
-/* ---- sentencepiece ("llama") and unigram ("t5") ---------------------------------------------- */
+/* ---- marked pieces ---------------------------------------------------------------------------- */
 
 /* Phi-3's special tokens swallow the white space after them, which GGUF has no field for; its
  * vocabulary is known by these. */
@@ -78,25 +61,31 @@ static bool add_user_defined(struct tokenizer* t, int32_t id, struct error* erro
 	return good;
 }
 
+/* Pieces that the file marks are added tokens, met before normalizing; sentencepiece's user-defined ones
+ * after it, and a unigram weighs its own with the others. Sealed vocabulary only. */
 static bool add_marked(struct tokenizer* t, struct error* error) {
-	const struct vocabulary* v = &t->vocabulary;
-	bool phi3 = is_phi3(v);
+	struct vocabulary* v = &t->vocabulary;
+	const bool ranked = t->kind == TOKENIZER_RANKED, phi3 = !ranked && is_phi3(v);
 	for (int32_t id = 0; id < v->n; id++) {
-		const struct piece* p = &v->piece[id];
+		struct piece* p = &v->piece[id];
 		const char* text = vocabulary_text(v, id);
 		/* Phi-3's </s> is a user-defined piece, but is met before normalizing as its special ones are. */
-		bool marks_end = phi3 && p->text_size == 4 && memcmp(text, "</s>", 4) == 0;
-		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		const bool marks_end = phi3 && p->text_size == 4 && memcmp(text, "</s>", 4) == 0;
+		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		const bool user = p->type == PIECE_USER_DEFINED && !marks_end;
+		const bool raw = special || marks_end || (user && ranked);
 		struct added_token token = {.id = id, .special = special};
-		token.rstrip = phi3 && (special || marks_end) && strips_after(text, p->text_size);
-		if ((special || marks_end) && !tokenizer_add_token(t, text, p->text_size, token, false, error))
+		token.rstrip = phi3 && raw && strips_after(text, p->text_size);
+		p->added = raw && ranked;
+		if (raw && !tokenizer_add_token(t, text, p->text_size, token, false, error))
 			return false;
-		if (p->type == PIECE_USER_DEFINED && !marks_end && t->kind == TOKENIZER_SCORED &&
-		    !add_user_defined(t, id, error))
+		if (user && t->kind == TOKENIZER_SCORED && !add_user_defined(t, id, error))
 			return false;
 	}
 	return true;
 }
+
+/* ---- sentencepiece ("llama") and unigram ("t5") ---------------------------------------------- */
 
 static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	if (!g->score)
@@ -107,11 +96,9 @@ static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
 	t->single_precision = true;
-	t->lists_added = true;
 	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
 	if (!tokenizer_space_as_block(t, prefix, squeeze, error))
 		return false;
-	tokenizer_find_bytes(t);
 	return tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);
 }
 
@@ -129,11 +116,10 @@ static bool add_merges(struct tokenizer* t, const struct gguf_vocabulary* g, str
 
 static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, struct named_habits* habits,
                             struct error* error) {
-	if (!pretokenizer_add_named(&t->pretokenizer, g->pre, habits, error))
+	if (!steps_add_named(&t->pretokenizer, g->pre, habits, error))
 		return false;
 	t->ignore_merges = habits->ignore_merges;
-	t->lists_added = true;
-	return add_pieces(t, error) && tokenizer_print_byte_level(t, error) && seal(t, error) &&
+	return tokenizer_print_byte_level(t, error) && seal(t, error) && add_marked(t, error) &&
 	       add_merges(t, g, error);
 }
 
@@ -141,14 +127,12 @@ static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g
 
 /* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
 static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
-	static const char lines[] = "\\n+";
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
-	t->lists_added = true;
-	tokenizer_find_bytes(t);
-	return add_pieces(t, error) && tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
-	       pretokenizer_add_split(&t->pretokenizer, lines, sizeof lines - 1, SPLIT_ISOLATED, false, error) &&
-	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_merges(t, g, error);
+	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
+	       steps_add_split(&t->pretokenizer, "\\n+", SPLIT_ISOLATED, false, error) &&
+	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error) &&
+	       add_merges(t, g, error);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -167,6 +151,7 @@ static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool 
 }
 
 static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+	t->lists_added = true;
 	if (!check_id("bos", g->bos, g, error) || !check_id("eos", g->eos, g, error) ||
 	    !check_id("unknown", g->unknown, g, error) || !read_pieces(t, g, error))
 		return false;

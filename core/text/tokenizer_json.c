@@ -4,16 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/tokenizer_config.h"
-
-static bool is_byte_name(const char* text) {
-	return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
+static enum piece_type type_of(const struct tokenizer* t, const char* text) {
+	return t->byte_fallback && piece_byte(text, strlen(text)) >= 0 ? PIECE_BYTE : PIECE_NORMAL;
 }
 
 /* ---- model -------------------------------------------------------------------------------- */
 
-bool tokenizer_json_read_pieces(struct tokenizer* t, const cJSON* vocab, const char* where,
-                                struct error* error) {
+static bool read_pieces(struct tokenizer* t, const cJSON* vocab, struct error* error) {
+	static const char where[] = "tokenizer.json: model.vocab";
 	if (!cJSON_IsObject(vocab))
 		return error_set(error, "%s: expected an object of pieces and their ids", where);
 	vocabulary_expect(&t->vocabulary, cJSON_GetArraySize(vocab));
@@ -23,8 +21,8 @@ bool tokenizer_json_read_pieces(struct tokenizer* t, const cJSON* vocab, const c
 		if (!json_whole(entry, 0, MAX_VOCABULARY - 1, &id))
 			return error_set(error, "%s: piece \"%.60s\": expected an id from 0 to %d", where, entry->string,
 			                 MAX_VOCABULARY - 1);
-		enum piece_type type = t->byte_fallback && is_byte_name(entry->string) ? PIECE_BYTE : PIECE_NORMAL;
-		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string), type, 0, error))
+		if (!vocabulary_set(&t->vocabulary, id, entry->string, strlen(entry->string),
+		                    type_of(t, entry->string), 0, error))
 			return tokenizer_fail_in(where, error);
 	}
 	return true;
@@ -43,8 +41,8 @@ static bool read_scored_pieces(struct tokenizer* t, const cJSON* vocab, struct e
 		if (!cJSON_IsString(piece) || !cJSON_IsNumber(score))
 			return error_set(error, "tokenizer.json: model.vocab: entry %d: expected [piece, score]", id);
 		const char* text = piece->valuestring;
-		enum piece_type type = t->byte_fallback && is_byte_name(text) ? PIECE_BYTE : PIECE_NORMAL;
-		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type, (float)score->valuedouble, error))
+		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type_of(t, text),
+		                    (float)score->valuedouble, error))
 			return false;
 		id++;
 	}
@@ -119,8 +117,7 @@ static bool read_model(struct tokenizer* t, const cJSON* model, struct error* er
 	t->kind = TOKENIZER_RANKED;
 	t->fuse_unknown = tokenizer_json_flag(model, "fuse_unk", false);
 	t->ignore_merges = tokenizer_json_flag(model, "ignore_merges", false);
-	return refuse_unsupported(model, error) &&
-	       tokenizer_json_read_pieces(t, vocab, "tokenizer.json: model.vocab", error);
+	return refuse_unsupported(model, error) && read_pieces(t, vocab, error);
 }
 
 static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* error) {
@@ -197,7 +194,6 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 		if (!tokenizer_json_add_token(t, entry, id, true, "tokenizer.json: added_tokens", error))
 			return false;
 	}
-	tokenizer_find_bytes(t);
 	if (!tokenizer_json_steps(t, root, "decoder", error))
 		return false;
 	if (!vocabulary_seal(&t->vocabulary, error))
@@ -214,10 +210,8 @@ static void default_ends(struct tokenizer* t) {
 		t->bos = t->before.id[0];
 	if (t->eos < 0 && t->after.n > 0)
 		t->eos = t->after.id[t->after.n - 1];
-	if (t->bos < 0)
-		t->bos = vocabulary_find(&t->vocabulary, "<s>", 3);
-	if (t->eos < 0)
-		t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
+	tokenizer_default_end(t, &t->bos, "<s>", "");
+	tokenizer_default_end(t, &t->eos, "</s>", "");
 }
 
 static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,

@@ -1,17 +1,29 @@
-/* The sections of a tokenizer.json that are pipelines of steps. */
+/* What the JSON files of a folder say: tokenizer.json's vocabulary and steps, and in tokenizer_config.json
+ * which tokens begin and end a text, and how the prefix space is treated. */
 #ifndef SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
 #define SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
 
 #include "core/files/json.h"
 #include "core/text/tokenizer_parts.h"
 
-/* Reads one section of the file into the tokenizer: "normalizer", "pre_tokenizer", "decoder" (before the
- * vocabulary is sealed: what pieces print), "post_processor" (after it is: what goes before and after a
+struct tokenizer_config {
+	cJSON* root;                                    /* NULL when there is no file */
+	const char *bos, *eos, *unknown;                /* borrowed from root; NULL when not said */
+	int add_bos, add_eos, add_prefix_space, legacy; /* 1, 0, or -1 when not said */
+};
+
+/* text may be NULL: nothing is said. */
+bool tokenizer_config_read(struct tokenizer_config*, const char* text, struct error*);
+void tokenizer_config_free(struct tokenizer_config*);
+/* Adds or re-flags the tokens of added_tokens_decoder; before the vocabulary is sealed. */
+bool tokenizer_config_add_tokens(const struct tokenizer_config*, struct tokenizer*, struct error*);
+/* Resolves BOS, EOS and unknown, after it is. A name without a piece is an error. */
+bool tokenizer_config_apply(const struct tokenizer_config*, struct tokenizer*, struct error*);
+
+/* Reads one section of tokenizer.json into the tokenizer: "normalizer", "pre_tokenizer", "decoder" (before
+ * the vocabulary is sealed: what pieces print), "post_processor" (after it is: what goes before and after a
  * text). None is nothing to do; what is not supported is an error that names the type. */
 bool tokenizer_json_steps(struct tokenizer*, const cJSON* root, const char* section, struct error*);
-
-/* The pieces and ids of an object, into a vocabulary that is not sealed; `where` stands before a message. */
-bool tokenizer_json_read_pieces(struct tokenizer*, const cJSON* vocab, const char* where, struct error*);
 
 /* An added token: {"content", "special", …}; id -1: none was given. plain_normalized: those that are not
  * special are met in the normalized text unless they say otherwise. */

@@ -1,11 +1,7 @@
 /* tokenizer.json's normalizer, pre_tokenizer, decoder and post_processor. */
 #include <string.h>
 
-#include "core/text/pretokenize_named.h"
 #include "core/text/tokenizer_json.h"
-
-/* Whitespace is written in Rust's dialect, in which \w is this. */
-#define RUST_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
 
 enum { MAX_DEPTH = 8 }; /* of Sequences within Sequences */
 
@@ -38,21 +34,15 @@ static const char* pattern_of(const cJSON* section, bool* regex) {
 	return text ? text : text_of(pattern, "String");
 }
 
-/* A step, or one after the other those of a Sequence, which are listed under `list`. */
-static bool add_each(struct tokenizer* t, const cJSON* section, const char* list,
-                     bool (*add)(struct tokenizer*, const cJSON*, struct error*), int depth,
-                     struct error* error) {
-	if (!is(tokenizer_json_type(section), "Sequence") || depth == MAX_DEPTH)
-		return add(t, section, error);
-	const cJSON* inner;
-	cJSON_ArrayForEach (inner, json_field(section, list)) {
-		if (!add_each(t, inner, list, add, depth + 1, error))
-			return false;
-	}
-	return true;
-}
-
 /* ---- normalizer --------------------------------------------------------------------------- */
+
+static bool add_composition(struct tokenizer* t, const cJSON* section, struct error* error) {
+	static const char* const form[] = {"NFC", "NFD", "NFKC", "NFKD"}; /* in the order of enum step_kind */
+	int i = 0;
+	while (!is(form[i], tokenizer_json_type(section)))
+		i++;
+	return steps_add(&t->normalizer, (enum step_kind)(STEP_NFC + i), error) != NULL;
+}
 
 static bool add_replace(struct tokenizer* t, const cJSON* section, struct error* error) {
 	bool regex;
@@ -60,10 +50,9 @@ static bool add_replace(struct tokenizer* t, const cJSON* section, struct error*
 	const char* content = text_of(section, "content");
 	if (!pattern || !*pattern || !content)
 		return missing("normalizer", "Replace", pattern && *pattern ? "content" : "pattern", error);
-	struct normalize_step* step = normalizer_add_text(&t->normalizer, NORMALIZE_REPLACE, pattern,
-	                                                  strlen(pattern), content, strlen(content), error);
+	struct step* step = steps_add_text(&t->normalizer, STEP_REPLACE, pattern, content, error);
 	if (step && regex)
-		step->expression = expression_compile(pattern, strlen(pattern), error);
+		step->expression = expression_compile(pattern, error);
 	return step && (!regex || step->expression);
 }
 
@@ -71,52 +60,16 @@ static bool add_prepend(struct tokenizer* t, const cJSON* section, struct error*
 	const char* text = text_of(section, "prepend");
 	if (!text)
 		return missing("normalizer", "Prepend", "prepend", error);
-	return normalizer_add_text(&t->normalizer, NORMALIZE_PREPEND, NULL, 0, text, strlen(text), error) != NULL;
-}
-
-static bool add_strip(struct tokenizer* t, const cJSON* section, struct error* error) {
-	struct normalize_step* step = normalizer_add(&t->normalizer, NORMALIZE_STRIP, error);
-	if (!step)
-		return false;
-	step->left = tokenizer_json_flag(section, "strip_left", true);
-	step->right = tokenizer_json_flag(section, "strip_right", true);
-	return true;
-}
-
-static bool add_normalizer(struct tokenizer* t, const cJSON* section, struct error* error) {
-	static const struct {
-		const char* name;
-		enum normalize_kind kind;
-	} plain[] = {{"NFC", NORMALIZE_NFC},
-	             {"NFD", NORMALIZE_NFD},
-	             {"NFKC", NORMALIZE_NFKC},
-	             {"NFKD", NORMALIZE_NFKD},
-	             {"Lowercase", NORMALIZE_LOWERCASE},
-	             {"StripAccents", NORMALIZE_STRIP_ACCENTS}};
-	const char* type = tokenizer_json_type(section);
-	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-		if (is(type, plain[i].name))
-			return normalizer_add(&t->normalizer, plain[i].kind, error) != NULL;
-	if (is(type, "Replace"))
-		return add_replace(t, section, error);
-	if (is(type, "Prepend"))
-		return add_prepend(t, section, error);
-	if (is(type, "Strip"))
-		return add_strip(t, section, error);
-	return error_set(error,
-	                 "tokenizer.json: normalizer \"%.60s\" is not supported, expected NFC, NFD, NFKC, NFKD, "
-	                 "Lowercase, StripAccents, Strip, Replace, Prepend or a Sequence of these",
-	                 type);
+	return steps_add_text(&t->normalizer, STEP_PREPEND, NULL, text, error) != NULL;
 }
 
 /* ---- pre_tokenizer ------------------------------------------------------------------------ */
 
-static bool read_behavior(const cJSON* section, enum split_behavior otherwise, enum split_behavior* out,
-                          struct error* error) {
+static bool read_behavior(const cJSON* section, enum split_behavior* out, struct error* error) {
 	static const char* const name[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext",
 	                                   "Contiguous"};
 	const char* text = text_of(section, "behavior");
-	*out = otherwise;
+	*out = SPLIT_ISOLATED;
 	if (!text)
 		return true;
 	for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
@@ -130,104 +83,91 @@ static bool read_behavior(const cJSON* section, enum split_behavior otherwise, e
 }
 
 /* A string to look for as an expression. */
-static bool quote(const char* text, struct buffer* out) {
+static void quote(const char* text, struct buffer* out) {
 	for (; *text; text++) {
 		if (strchr("\\^$.[|()?*+{}]-#&~/ ", *text))
 			buffer_add(out, "\\", 1);
 		buffer_add(out, text, 1);
 	}
-	return !out->failed;
 }
 
 static bool add_split(struct tokenizer* t, const cJSON* section, struct error* error) {
 	bool regex;
 	enum split_behavior behavior;
 	const char* pattern = pattern_of(section, &regex);
+	struct buffer text = {0};
 	if (!pattern || !*pattern)
 		return missing("pre_tokenizer", "Split", "pattern", error);
-	if (!read_behavior(section, SPLIT_ISOLATED, &behavior, error))
+	if (!read_behavior(section, &behavior, error))
 		return false;
-	bool invert = tokenizer_json_flag(section, "invert", false);
-	struct buffer text = {0};
 	if (regex)
 		buffer_add(&text, pattern, strlen(pattern));
 	else
 		quote(pattern, &text);
-	bool good = text.failed
-	                ? error_set(error, "no memory for a pre-tokenizer")
-	                : pretokenizer_add_split(&t->pretokenizer, text.data, text.size, behavior, invert, error);
+	buffer_add(&text, "", 1);
+	bool good = text.failed ? error_set(error, "no memory for a pre-tokenizer")
+	                        : steps_add_split(&t->pretokenizer, text.data, behavior,
+	                                          tokenizer_json_flag(section, "invert", false), error);
 	buffer_free(&text);
 	return good;
 }
 
+static bool add_punctuation(struct tokenizer* t, const cJSON* section, struct error* error) {
+	enum split_behavior behavior;
+	return read_behavior(section, &behavior, error) &&
+	       steps_add_split(&t->pretokenizer, "[\\p{P}$+<=>^`|~]", behavior, false, error);
+}
+
+static bool add_digits(struct tokenizer* t, const cJSON* section, struct error* error) {
+	const bool one = tokenizer_json_flag(section, "individual_digits", false);
+	return steps_add_split(&t->pretokenizer, one ? "\\p{N}" : "\\p{N}+", SPLIT_ISOLATED, false, error);
+}
+
 static bool add_byte_level(struct tokenizer* t, const cJSON* section, struct error* error) {
-	struct pretokenizer* p = &t->pretokenizer;
+	struct steps* s = &t->pretokenizer;
 	if (tokenizer_json_flag(section, "add_prefix_space", true)) {
-		if (!pretokenizer_add(p, PRETOKENIZE_SPACE_FIRST, error))
+		struct step* step = steps_add_text(s, STEP_PREPEND, NULL, " ", error);
+		if (!step)
 			return false;
+		step->unless_there = true;
 	}
 	if (tokenizer_json_flag(section, "use_regex", true) &&
-	    !pretokenizer_add_split(p, pretokenize_gpt2, strlen(pretokenize_gpt2), SPLIT_ISOLATED, false, error))
+	    !steps_add_split(s, pretokenize_gpt2, SPLIT_ISOLATED, false, error))
 		return false;
-	return pretokenizer_add(p, PRETOKENIZE_BYTE_LEVEL, error) != NULL;
+	return steps_add(s, STEP_BYTE_LEVEL, error) != NULL;
+}
+
+/* How a Metaspace treats the beginning of a text. */
+static enum prefix_scheme scheme_of(const cJSON* section) {
+	const char* scheme = text_of(section, "prepend_scheme");
+	if (!scheme)
+		return tokenizer_json_flag(section, "add_prefix_space", true) ? PREFIX_ALWAYS : PREFIX_NEVER;
+	return is(scheme, "always") ? PREFIX_ALWAYS : is(scheme, "first") ? PREFIX_FIRST : PREFIX_NEVER;
 }
 
 static bool add_metaspace(struct tokenizer* t, const cJSON* section, struct error* error) {
-	const char* replacement = text_of(section, "replacement");
-	const char* scheme = text_of(section, "prepend_scheme");
-	struct pretokenize_step* step = pretokenizer_add(&t->pretokenizer, PRETOKENIZE_METASPACE, error);
-	if (!step)
-		return false;
-	replacement = replacement ? replacement : "\xe2\x96\x81";
-	if (!*replacement || strlen(replacement) >= sizeof step->replacement)
+	const char* given = text_of(section, "replacement");
+	const char* const block = given ? given : "\xe2\x96\x81";
+	if (!*block)
 		return missing("pre_tokenizer", "Metaspace", "replacement", error);
-	strcpy(step->replacement, replacement);
-	if (!scheme)
-		scheme = tokenizer_json_flag(section, "add_prefix_space", true) ? "always" : "never";
-	step->prefix = is(scheme, "always")  ? METASPACE_ALWAYS
-	               : is(scheme, "first") ? METASPACE_FIRST
-	                                     : METASPACE_NEVER;
-	if (!tokenizer_json_flag(section, "split", true))
-		return true;
-	return pretokenizer_add_split(&t->pretokenizer, replacement, strlen(replacement), SPLIT_WITH_NEXT, false,
-	                              error);
-}
-
-static bool add_pattern(struct tokenizer* t, const char* pattern, enum split_behavior behavior, bool invert,
-                        struct error* error) {
-	return pretokenizer_add_split(&t->pretokenizer, pattern, strlen(pattern), behavior, invert, error);
-}
-
-static bool add_pretokenizer(struct tokenizer* t, const cJSON* section, struct error* error) {
-	const char* type = tokenizer_json_type(section);
-	if (is(type, "Split"))
-		return add_split(t, section, error);
-	if (is(type, "ByteLevel"))
-		return add_byte_level(t, section, error);
-	if (is(type, "Metaspace"))
-		return add_metaspace(t, section, error);
-	if (is(type, "Digits"))
-		return add_pattern(t, tokenizer_json_flag(section, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
-		                   SPLIT_ISOLATED, false, error);
-	if (is(type, "Punctuation")) {
-		enum split_behavior behavior;
-		return read_behavior(section, SPLIT_ISOLATED, &behavior, error) &&
-		       add_pattern(t, "[\\p{P}$+<=>^`|~]", behavior, false, error);
-	}
-	if (is(type, "Whitespace"))
-		return add_pattern(t, "[" RUST_WORD "]+|[^" RUST_WORD "\\s]+", SPLIT_REMOVED, true, error);
-	if (is(type, "WhitespaceSplit"))
-		return add_pattern(t, "\\s", SPLIT_REMOVED, false, error);
-	return error_set(
-	    error,
-	    "tokenizer.json: pre_tokenizer \"%.60s\" is not supported, expected ByteLevel, Split, Digits, "
-	    "Punctuation, Metaspace, Whitespace, WhitespaceSplit or a Sequence of these",
-	    type);
+	return steps_add_blocks(&t->pretokenizer, block, scheme_of(section), true, error) &&
+	       (!tokenizer_json_flag(section, "split", true) ||
+	        steps_add_split(&t->pretokenizer, block, SPLIT_WITH_NEXT, false, error));
 }
 
 /* ---- decoder ------------------------------------------------------------------------------ */
 
-static bool add_decoder_replace(struct tokenizer* t, const cJSON* section, struct error* error) {
+static bool print_byte_level(struct tokenizer* t, const cJSON* section, struct error* error) {
+	(void)section;
+	return tokenizer_print_byte_level(t, error);
+}
+
+static bool print_metaspace(struct tokenizer* t, const cJSON* section, struct error* error) {
+	t->drops_first_space = scheme_of(section) != PREFIX_NEVER;
+	return tokenizer_print_sentencepiece(t, error);
+}
+
+static bool print_replaced(struct tokenizer* t, const cJSON* section, struct error* error) {
 	bool regex;
 	const char* pattern = pattern_of(section, &regex);
 	const char* content = text_of(section, "content");
@@ -236,7 +176,7 @@ static bool add_decoder_replace(struct tokenizer* t, const cJSON* section, struc
 	return tokenizer_print_sentencepiece(t, error);
 }
 
-static bool add_decoder_strip(struct tokenizer* t, const cJSON* section, struct error* error) {
+static bool strip_first(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* content = text_of(section, "content");
 	int64_t start = 0, stop = 0;
 	if (!content || !is(content, " ") || !json_int(section, "tokenizer.json", "start", 0, 1, &start, error) ||
@@ -244,32 +184,6 @@ static bool add_decoder_strip(struct tokenizer* t, const cJSON* section, struct 
 		return error_set(error, "tokenizer.json: decoder Strip: expected at most one space at the start");
 	t->drops_first_space = start == 1;
 	return true;
-}
-
-static bool add_decoder_metaspace(struct tokenizer* t, const cJSON* section, struct error* error) {
-	const char* scheme = text_of(section, "prepend_scheme");
-	bool never = scheme ? is(scheme, "never") : !tokenizer_json_flag(section, "add_prefix_space", true);
-	t->drops_first_space = !never;
-	return tokenizer_print_sentencepiece(t, error);
-}
-
-static bool add_decoder(struct tokenizer* t, const cJSON* section, struct error* error) {
-	const char* type = tokenizer_json_type(section);
-	if (is(type, "ByteLevel"))
-		return tokenizer_print_byte_level(t, error);
-	if (is(type, "Metaspace"))
-		return add_decoder_metaspace(t, section, error);
-	if (is(type, "Replace"))
-		return add_decoder_replace(t, section, error);
-	if (is(type, "Strip"))
-		return add_decoder_strip(t, section, error);
-	if (is(type, "ByteFallback") || is(type, "Fuse"))
-		return true; /* byte pieces always print their byte, and pieces always join */
-	return error_set(
-	    error,
-	    "tokenizer.json: decoder \"%.60s\" is not supported, expected ByteLevel, Metaspace, Replace, "
-	    "ByteFallback, Fuse, Strip or a Sequence of these",
-	    type);
 }
 
 /* ---- post_processor ----------------------------------------------------------------------- */
@@ -321,38 +235,59 @@ static bool read_template(struct tokenizer* t, const cJSON* section, struct erro
 	return true;
 }
 
-/* BERT's and RoBERTa's: cls and sep as [text, id]. */
-static bool read_pair(struct tokenizer* t, const cJSON* section, struct error* error) {
-	return append_id(t, &t->before, cJSON_GetArrayItem(json_field(section, "cls"), 1), "cls", error) &&
-	       append_id(t, &t->after, cJSON_GetArrayItem(json_field(section, "sep"), 1), "sep", error);
-}
+/* ---- by name ------------------------------------------------------------------------------ */
 
-static bool add_post_processor(struct tokenizer* t, const cJSON* section, struct error* error) {
-	const char* type = tokenizer_json_type(section);
-	if (is(type, "TemplateProcessing"))
-		return read_template(t, section, error);
-	if (is(type, "BertProcessing") || is(type, "RobertaProcessing"))
-		return read_pair(t, section, error);
-	if (is(type, "ByteLevel"))
-		return true; /* offsets only */
-	return error_set(
-	    error,
-	    "tokenizer.json: post_processor \"%.60s\" is not supported, expected TemplateProcessing, "
-	    "BertProcessing, RobertaProcessing, ByteLevel or a Sequence of these",
-	    type);
+static const struct {
+	const char *section, *type;
+	bool (*add)(struct tokenizer*, const cJSON*, struct error*); /* NULL: nothing is to do */
+} known[] = {{"normalizer", "NFC", add_composition},
+             {"normalizer", "NFD", add_composition},
+             {"normalizer", "NFKC", add_composition},
+             {"normalizer", "NFKD", add_composition},
+             {"normalizer", "Replace", add_replace},
+             {"normalizer", "Prepend", add_prepend},
+             {"pre_tokenizer", "ByteLevel", add_byte_level},
+             {"pre_tokenizer", "Split", add_split},
+             {"pre_tokenizer", "Digits", add_digits},
+             {"pre_tokenizer", "Punctuation", add_punctuation},
+             {"pre_tokenizer", "Metaspace", add_metaspace},
+             {"decoder", "ByteLevel", print_byte_level},
+             {"decoder", "Metaspace", print_metaspace},
+             {"decoder", "Replace", print_replaced},
+             {"decoder", "Strip", strip_first},
+             {"decoder", "ByteFallback", NULL}, /* byte pieces always print their byte */
+             {"decoder", "Fuse", NULL},         /* pieces always join */
+             {"post_processor", "TemplateProcessing", read_template},
+             {"post_processor", "ByteLevel", NULL}}; /* offsets only */
+enum { KNOWN = sizeof known / sizeof known[0] };
+
+/* A step, or one after the other those of a Sequence: its only array. */
+static bool add_each(struct tokenizer* t, const cJSON* steps, const char* section, int depth,
+                     struct error* error) {
+	const char* type = tokenizer_json_type(steps);
+	char expected[120] = "";
+	const cJSON *field, *inner;
+	if (is(type, "Sequence") && depth < MAX_DEPTH) {
+		cJSON_ArrayForEach (field, steps)
+			for (inner = cJSON_IsArray(field) ? field->child : NULL; inner; inner = inner->next)
+				if (!add_each(t, inner, section, depth + 1, error))
+					return false;
+		return true;
+	}
+	for (int i = 0; i < KNOWN; i++) {
+		if (!is(known[i].section, section))
+			continue;
+		if (is(known[i].type, type))
+			return !known[i].add || known[i].add(t, steps, error);
+		strncat(expected, known[i].type, sizeof expected - strlen(expected) - 1);
+		strncat(expected, ", ", sizeof expected - strlen(expected) - 1);
+	}
+	return error_set(error,
+	                 "tokenizer.json: %s \"%.60s\" is not supported, expected %sor a Sequence of these",
+	                 section, type, expected);
 }
 
 bool tokenizer_json_steps(struct tokenizer* t, const cJSON* root, const char* section, struct error* error) {
-	static const struct {
-		const char *section, *list; /* of a Sequence */
-		bool (*add)(struct tokenizer*, const cJSON*, struct error*);
-	} known[] = {{"normalizer", "normalizers", add_normalizer},
-	             {"pre_tokenizer", "pretokenizers", add_pretokenizer},
-	             {"decoder", "decoders", add_decoder},
-	             {"post_processor", "processors", add_post_processor}};
-	int i = 0;
-	while (!is(known[i].section, section))
-		i++;
 	const cJSON* steps = json_field(root, section);
-	return !steps || add_each(t, steps, known[i].list, known[i].add, 0, error);
+	return !steps || add_each(t, steps, section, 0, error);
 }

@@ -1,11 +1,7 @@
-/* BPE's list of merges, and vocab.json with merges.txt, its oldest home. */
+/* BPE's list of merges. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/json.h"
-#include "core/text/pretokenize_named.h"
-#include "core/text/tokenizer_config.h"
-#include "core/text/tokenizer_json.h"
 #include "core/text/tokenizer_parts.h"
 
 enum { MAX_MERGES = 1 << 25 };
@@ -75,75 +71,4 @@ bool tokenizer_add_merge_line(struct tokenizer* t, const char* line, size_t size
 		                 shown(size), line);
 	size_t left = (size_t)(space - line);
 	return tokenizer_add_merge(t, line, left, space + 1, size - left - 1, error);
-}
-
-/* ---- vocab.json and merges.txt ------------------------------------------------------------- */
-
-static size_t count_lines(const char* text, size_t size) {
-	size_t n = 1;
-	for (size_t i = 0; i < size; i++)
-		n += text[i] == '\n';
-	return n;
-}
-
-static bool read_merges(struct tokenizer* t, const char* text, size_t size, struct error* error) {
-	if (!tokenizer_start_merges(t, count_lines(text, size), error))
-		return false;
-	bool first = true;
-	for (size_t at = 0; at < size;) {
-		const char* end = memchr(text + at, '\n', size - at);
-		size_t length = end ? (size_t)(end - text) - at : size - at;
-		const char* line = text + at;
-		at += length + (end ? 1 : 0);
-		if (length > 0 && line[length - 1] == '\r')
-			length--;
-		bool version = first && length >= 9 && memcmp(line, "#version:", 9) == 0;
-		first = false;
-		if (length > 0 && !version && !tokenizer_add_merge_line(t, line, length, error))
-			return tokenizer_fail_in("merges.txt", error);
-	}
-	return true;
-}
-
-static bool fill(struct tokenizer* t, const cJSON* vocab, const struct tokenizer_file* merges,
-                 const struct tokenizer_config* config, struct error* error) {
-	if (!tokenizer_json_read_pieces(t, vocab, "vocab.json", error) ||
-	    !tokenizer_config_add_tokens(config, t, error))
-		return false;
-	int32_t id = -1;
-	for (int i = 0; i < t->vocabulary.n && id < 0; i++)
-		if (t->vocabulary.piece[i].text_size == 13 &&
-		    memcmp(vocabulary_text(&t->vocabulary, i), "<|endoftext|>", 13) == 0)
-			id = i;
-	/* These files flag nothing; GPT-2's one special token is known by its name. */
-	if (id >= 0 && t->vocabulary.piece[id].type == PIECE_NORMAL)
-		t->vocabulary.piece[id].type = PIECE_CONTROL;
-	if (config->add_prefix_space == 1) {
-		if (!pretokenizer_add(&t->pretokenizer, PRETOKENIZE_SPACE_FIRST, error))
-			return false;
-		t->drops_first_space = true;
-	}
-	if (!pretokenizer_add_split(&t->pretokenizer, pretokenize_gpt2, strlen(pretokenize_gpt2), SPLIT_ISOLATED,
-	                            false, error) ||
-	    !pretokenizer_add(&t->pretokenizer, PRETOKENIZE_BYTE_LEVEL, error) ||
-	    !tokenizer_print_byte_level(t, error) || !vocabulary_seal(&t->vocabulary, error))
-		return false;
-	t->bos = t->eos = id;
-	return read_merges(t, merges->data, merges->size, error);
-}
-
-/* The source: vocab.json, merges.txt. */
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
-                 struct error* error) {
-	const struct tokenizer_file* file = source;
-	cJSON* vocab = json_parse(file[0].data, file[0].size, "vocab.json", error);
-	const bool good = vocab && fill(t, vocab, &file[1], config, error);
-	cJSON_Delete(vocab);
-	return good;
-}
-
-struct tokenizer* tokenizer_from_merges(const char* vocab_json, size_t vocab_size, const char* merges,
-                                        size_t merges_size, const char* config_text, struct error* error) {
-	const struct tokenizer_file file[] = {{vocab_json, vocab_size}, {merges, merges_size}};
-	return tokenizer_make(TOKENIZER_RANKED, config_text, read, file, error);
 }

@@ -6,13 +6,11 @@
 #define SWIFTLET_CORE_TEXT_TOKENIZER_PARTS_H
 
 #include "core/text/added_tokens.h"
-#include "core/text/normalize.h"
-#include "core/text/pretokenize.h"
+#include "core/text/steps.h"
 #include "core/text/tokenizer.h"
 #include "core/text/vocabulary.h"
 
 enum tokenizer_kind {
-	TOKENIZER_BYTES,  /* ids are bytes */
 	TOKENIZER_SCORED, /* sentencepiece BPE: the pair whose joint piece scores highest merges first */
 	TOKENIZER_RANKED, /* BPE by a list of merges */
 	TOKENIZER_UNIGRAM /* the segmentation with the highest sum of scores */
@@ -38,7 +36,6 @@ struct id_list { /* what is put before or after a text */
 struct tokenizer {
 	enum tokenizer_kind kind;
 	struct vocabulary vocabulary;
-	int size; /* ids; may be more than the vocabulary's for bytes */
 	int32_t bos, eos, unknown;
 	struct id_list before, after;
 
@@ -46,8 +43,7 @@ struct tokenizer {
 	struct added_tokens normalized; /* met after normalizing */
 
 	bool lists_added; /* the file lists its added tokens; piece types add none */
-	struct normalizer normalizer;
-	struct pretokenizer pretokenizer;
+	struct steps normalizer, pretokenizer;
 	bool drops_first_space;   /* the first space of a decoded text was put there by encoding */
 	bool byte_fallback;       /* characters without a piece become byte pieces */
 	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
@@ -76,12 +72,11 @@ struct encoder {
 	struct plain_ranges plain; /* of the text, where special tokens are none */
 	bool failed;
 	struct matcher matcher;
-	struct words words, work; /* words.text is the text being normalized */
+	struct words normal, words, work; /* normal.text: the text normalized */
 	struct symbol* symbol;
 	size_t n_symbols, symbol_capacity;
 	struct candidate* heap;
 	size_t n_heap, heap_capacity;
-	uint32_t* split;              /* (vocabulary.n) SCORED with unused pieces: bytes of the left part */
 	struct lattice_node* lattice; /* UNIGRAM */
 	size_t lattice_capacity;
 };
@@ -113,12 +108,12 @@ struct tokenizer* tokenizer_make(enum tokenizer_kind, const char* config,
                                  bool (*read)(struct tokenizer*, const struct tokenizer_config*,
                                               const void* source, struct error*),
                                  const void* source, struct error*);
+/* Where none is set: the piece of the first name, else of the second. Sealed vocabulary only. */
+void tokenizer_default_end(const struct tokenizer*, int32_t* end, const char* name, const char* other);
 /* Puts where it happened before the error's sentence. Returns false. */
 bool tokenizer_fail_in(const char* where, struct error*);
 /* The printed bytes of sentencepiece-like pieces: U+2581 as a space, <0x0A> as its byte. */
 bool tokenizer_print_sentencepiece(struct tokenizer*, struct error*);
-/* Fills vocabulary.byte from pieces <0x00>… of type PIECE_BYTE. */
-void tokenizer_find_bytes(struct tokenizer*);
 /* The printed bytes of pieces in GPT-2's alphabet; others print as they are. */
 bool tokenizer_print_byte_level(struct tokenizer*, struct error*);
 /* Makes room for n merges, and adds them by ascending rank. The first of equal pairs stays; one that
@@ -126,11 +121,10 @@ bool tokenizer_print_byte_level(struct tokenizer*, struct error*);
 bool tokenizer_start_merges(struct tokenizer*, size_t n, struct error*);
 bool tokenizer_add_merge(struct tokenizer*, const char* left, size_t left_size, const char* right,
                          size_t right_size, struct error*);
-/* "left right", as merges.txt, tokenizer.json and GGUF write it. */
+/* "left right", as tokenizer.json and GGUF write it. */
 bool tokenizer_add_merge_line(struct tokenizer*, const char* line, size_t size, struct error*);
 const struct merge* merges_find(const struct merges*, int32_t left, int32_t right);
 /* Sentencepiece's way with spaces: squeeze, a prefix space, U+2581 for spaces. */
-enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 bool tokenizer_space_as_block(struct tokenizer*, enum prefix_scheme, bool squeeze, struct error*);
 /* An added token, on the raw or the normalized text. */
 bool tokenizer_add_token(struct tokenizer*, const char* content, size_t size, struct added_token,

@@ -3,13 +3,92 @@
  * The file is one protobuf message, ModelProto: 1 = pieces (1 piece, 2 score, 3 type), 2 = trainer_spec
  * (3 model_type, 24 treat_whitespace_as_suffix, 35 byte_fallback, 40.. ids), 3 = normalizer_spec (1 name,
  * 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces, 5 escape_whitespaces). */
+#include <stddef.h>
 #include <string.h>
 
-#include "core/files/protobuf.h"
-#include "core/text/tokenizer_config.h"
-#include "core/text/tokenizer_parts.h"
+#include "core/text/tokenizer_json.h"
 
-enum { MODEL_UNIGRAM = 1, MODEL_BPE = 2, MODEL_WORD = 3, MODEL_CHAR = 4 };
+/* ---- protobuf's wire format: a cursor over bytes that yields one field at a time --------------- */
+
+struct protobuf {
+	const uint8_t* at;
+	const uint8_t* end;
+	const char* wrong; /* why reading stopped early, NULL when it did not */
+};
+
+enum { PROTOBUF_VARINT = 0, PROTOBUF_FIXED64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_FIXED32 = 5 };
+
+struct protobuf_field {
+	uint32_t number, wire;
+	uint64_t value;       /* of a varint or a fixed number */
+	const uint8_t* bytes; /* (size) of a PROTOBUF_BYTES field; into the data */
+	size_t size;
+};
+
+static bool stop(struct protobuf* p, const char* why) {
+	p->wrong = why;
+	p->at = p->end;
+	return false;
+}
+
+/* Seven bits a byte, lowest first; ten bytes hold 64 bits. */
+static bool read_varint(struct protobuf* p, uint64_t* value) {
+	*value = 0;
+	for (unsigned shift = 0; shift < 64; shift += 7) {
+		if (p->at == p->end)
+			return stop(p, "a number is cut off");
+		uint8_t byte = *p->at++;
+		if (shift == 63 && byte > 1)
+			return stop(p, "a number is longer than 64 bits");
+		*value |= (uint64_t)(byte & 0x7F) << shift;
+		if (byte < 0x80)
+			return true;
+	}
+	return stop(p, "a number is longer than 64 bits");
+}
+
+static bool read_fixed(struct protobuf* p, unsigned bytes, uint64_t* value) {
+	if ((size_t)(p->end - p->at) < bytes)
+		return stop(p, "a number is cut off");
+	*value = 0;
+	for (unsigned i = 0; i < bytes; i++)
+		*value |= (uint64_t)p->at[i] << (8 * i);
+	p->at += bytes;
+	return true;
+}
+
+/* False at the end, and on broken data with `wrong` set. */
+static bool protobuf_next(struct protobuf* p, struct protobuf_field* field) {
+	uint64_t key;
+	if (p->at == p->end || !read_varint(p, &key))
+		return false;
+	if (key >> 3 == 0 || key >> 3 > 0x1FFFFFFF)
+		return stop(p, "a field has an impossible number");
+	*field = (struct protobuf_field){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7)};
+	switch (field->wire) {
+	case PROTOBUF_VARINT:
+		return read_varint(p, &field->value);
+	case PROTOBUF_FIXED64:
+		return read_fixed(p, 8, &field->value);
+	case PROTOBUF_FIXED32:
+		return read_fixed(p, 4, &field->value);
+	case PROTOBUF_BYTES:
+		if (!read_varint(p, &field->value))
+			return false;
+		if (field->value > (uint64_t)(p->end - p->at))
+			return stop(p, "a field reaches past the end");
+		field->bytes = p->at;
+		field->size = (size_t)field->value;
+		p->at += field->size;
+		return true;
+	default:
+		return stop(p, "a field has a wire type that protobuf does not use");
+	}
+}
+
+/* ---- the model ------------------------------------------------------------------------------ */
+
+enum { MODEL_UNIGRAM = 1, MODEL_BPE = 2 };
 
 struct specification {
 	uint64_t model_type;
@@ -17,10 +96,6 @@ struct specification {
 	bool charsmap;
 	char normalizer[64];
 };
-
-static bool broken(const struct protobuf* p, const char* where, struct error* error) {
-	return error_set(error, "tokenizer.model: %s: %s", where, p->wrong);
-}
 
 static bool read_piece(struct tokenizer* t, const struct protobuf_field* message, struct error* error) {
 	struct protobuf p = {message->bytes, message->bytes + message->size, NULL};
@@ -51,39 +126,34 @@ static bool read_piece(struct tokenizer* t, const struct protobuf_field* message
 	return vocabulary_set(&t->vocabulary, id, (const char*)text, size, (enum piece_type)type, score, error);
 }
 
-static bool read_trainer(struct specification* s, const struct protobuf_field* message, struct error* error) {
+/* trainer_spec or normalizer_spec. */
+static bool read_specification(struct specification* s, const struct protobuf_field* message,
+                               struct error* error) {
+	static const struct {
+		uint32_t message, number;
+		size_t place;
+	} flags[] = {{2, 24, offsetof(struct specification, suffix)},
+	             {2, 35, offsetof(struct specification, byte_fallback)},
+	             {3, 3, offsetof(struct specification, dummy_prefix)},
+	             {3, 4, offsetof(struct specification, squeeze)},
+	             {3, 5, offsetof(struct specification, escape)}};
 	struct protobuf p = {message->bytes, message->bytes + message->size, NULL};
 	struct protobuf_field f;
+	const bool trainer = message->number == 2;
 	while (protobuf_next(&p, &f)) {
-		if (f.wire != PROTOBUF_VARINT)
-			continue;
-		if (f.number == 3)
+		const bool bytes = !trainer && f.wire == PROTOBUF_BYTES, number = f.wire == PROTOBUF_VARINT;
+		if (trainer && number && f.number == 3)
 			s->model_type = f.value;
-		else if (f.number == 24)
-			s->suffix = f.value != 0;
-		else if (f.number == 35)
-			s->byte_fallback = f.value != 0;
-	}
-	return p.wrong ? broken(&p, "trainer_spec", error) : true;
-}
-
-static bool read_normalizer(struct specification* s, const struct protobuf_field* message,
-                            struct error* error) {
-	struct protobuf p = {message->bytes, message->bytes + message->size, NULL};
-	struct protobuf_field f;
-	while (protobuf_next(&p, &f)) {
-		if (f.number == 1 && f.wire == PROTOBUF_BYTES && f.size < sizeof s->normalizer)
+		if (bytes && f.number == 1 && f.size < sizeof s->normalizer)
 			memcpy(s->normalizer, f.bytes, f.size);
-		else if (f.number == 2 && f.wire == PROTOBUF_BYTES)
+		if (bytes && f.number == 2)
 			s->charsmap = f.size > 0;
-		else if (f.number == 3 && f.wire == PROTOBUF_VARINT)
-			s->dummy_prefix = f.value != 0;
-		else if (f.number == 4 && f.wire == PROTOBUF_VARINT)
-			s->squeeze = f.value != 0;
-		else if (f.number == 5 && f.wire == PROTOBUF_VARINT)
-			s->escape = f.value != 0;
+		for (size_t i = 0; number && i < sizeof flags / sizeof flags[0]; i++)
+			if (flags[i].message == message->number && flags[i].number == f.number)
+				*(bool*)((char*)s + flags[i].place) = f.value != 0;
 	}
-	return p.wrong ? broken(&p, "normalizer_spec", error) : true;
+	return !p.wrong ||
+	       error_set(error, "tokenizer.model: %s: %s", trainer ? "trainer_spec" : "normalizer_spec", p.wrong);
 }
 
 static bool read_model(struct tokenizer* t, struct specification* s, const uint8_t* data, size_t size,
@@ -95,13 +165,11 @@ static bool read_model(struct tokenizer* t, struct specification* s, const uint8
 			continue;
 		if (f.number == 1 && !read_piece(t, &f, error))
 			return false;
-		if (f.number == 2 && !read_trainer(s, &f, error))
-			return false;
-		if (f.number == 3 && !read_normalizer(s, &f, error))
+		if ((f.number == 2 || f.number == 3) && !read_specification(s, &f, error))
 			return false;
 	}
 	if (p.wrong)
-		return broken(&p, "not a sentencepiece model", error);
+		return error_set(error, "tokenizer.model: not a sentencepiece model: %s", p.wrong);
 	if (t->vocabulary.n == 0)
 		return error_set(error, "tokenizer.model: not a sentencepiece model: it holds no pieces");
 	return true;
@@ -129,21 +197,7 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const str
 		return error_set(error, "tokenizer.model: escape_whitespaces is false, which is not supported");
 	if (!tokenizer_space_as_block(t, scheme, s->squeeze, error))
 		return false;
-	tokenizer_find_bytes(t);
 	return tokenizer_print_sentencepiece(t, error) && tokenizer_config_add_tokens(config, t, error);
-}
-
-/* The names every sentencepiece model of these families gives its ends, when the config does not say. */
-static void default_ends(struct tokenizer* t) {
-	struct vocabulary* v = &t->vocabulary;
-	if (t->bos < 0)
-		t->bos = vocabulary_find(v, "<s>", 3);
-	if (t->bos < 0)
-		t->bos = vocabulary_find(v, "<bos>", 5);
-	if (t->eos < 0)
-		t->eos = vocabulary_find(v, "</s>", 4);
-	if (t->eos < 0)
-		t->eos = vocabulary_find(v, "<eos>", 5);
 }
 
 static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
@@ -154,7 +208,9 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 	if (!read_model(t, &s, (const uint8_t*)file->data, file->size, error) || !set_up(t, &s, config, error) ||
 	    !vocabulary_seal(&t->vocabulary, error))
 		return false;
-	default_ends(t);
+	/* The names every sentencepiece model of these families gives its ends, when the config does not say. */
+	tokenizer_default_end(t, &t->bos, "<s>", "<bos>");
+	tokenizer_default_end(t, &t->eos, "</s>", "<eos>");
 	/* Llama's tokenizer classes put a BOS before a text unless told otherwise. */
 	if (t->bos >= 0 && config->add_bos != 0)
 		t->before = (struct id_list){.id = {t->bos}, .n = 1};

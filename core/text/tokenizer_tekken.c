@@ -9,7 +9,6 @@
 #include "core/files/error_in.h"
 #include "core/files/json.h"
 #include "core/text/byte_level.h"
-#include "core/text/tokenizer_config.h"
 #include "core/text/tokenizer_parts.h"
 
 static const char file[] = "tekken.json";
@@ -43,32 +42,24 @@ static bool read_sizes(struct tekken* k) {
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
-static int six_bits(char c) {
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 /* Base64 with its padding (RFC 4648, section 4). */
 static bool decode(struct buffer* out, const char* text) {
+	static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const size_t n = strlen(text);
+	uint32_t bits = 0;
 	out->size = 0;
-	for (size_t i = 0; i < n; i += 4) {
-		uint32_t bits = 0;
-		int digits = 0;
-		for (; digits < 4 && i + (size_t)digits < n && six_bits(text[i + (size_t)digits]) >= 0; digits++)
-			bits |= (uint32_t)six_bits(text[i + (size_t)digits]) << (18 - 6 * digits);
-		const char bytes[3] = {(char)(bits >> 16), (char)(bits >> 8), (char)bits};
-		if (n - i < 4 || digits < 2 || (digits < 4 && i + 4 < n) || (digits < 4 && text[i + 3] != '=') ||
-		    (digits == 2 && text[i + 2] != '='))
+	if (n == 0 || n % 4 != 0)
+		return false;
+	const size_t padding = text[n - 1] != '=' ? 0 : text[n - 2] != '=' ? 1 : 2;
+	for (size_t i = 0; i < n - padding; i++) {
+		const char* const digit = strchr(alphabet, text[i]);
+		if (!digit)
 			return false;
-		buffer_add(out, bytes, (size_t)digits - 1);
+		bits = bits << 6 | (uint32_t)(digit - alphabet);
+		const char byte = (char)(bits >> (6 - 2 * (i % 4)));
+		buffer_add(out, &byte, i % 4 != 0);
 	}
-	return n > 0;
+	return true;
 }
 
 static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* bytes,
@@ -188,10 +179,9 @@ static bool fill(struct tekken* k) {
 		return fail(k, "config.pattern is missing");
 	/* Special tokens first: ids come in order then. */
 	if (!read_specials(k) || !read_pieces(k) ||
-	    !pretokenizer_add_split(&t->pretokenizer, pattern->valuestring, strlen(pattern->valuestring),
-	                            SPLIT_ISOLATED, false, k->error) ||
-	    !pretokenizer_add(&t->pretokenizer, PRETOKENIZE_BYTE_LEVEL, k->error) ||
-	    !tokenizer_print_byte_level(t, k->error) || !vocabulary_seal(&t->vocabulary, k->error))
+	    !steps_add_split(&t->pretokenizer, pattern->valuestring, SPLIT_ISOLATED, false, k->error) ||
+	    !steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, k->error) || !tokenizer_print_byte_level(t, k->error) ||
+	    !vocabulary_seal(&t->vocabulary, k->error))
 		return false;
 	t->ignore_merges = true;
 	t->unknown = vocabulary_find(&t->vocabulary, "<unk>", 5);

@@ -1,6 +1,7 @@
 #include "core/text/vocabulary.h"
 
 #include "core/files/grow.h"
+#include "core/files/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,13 @@ void buffer_add(struct buffer* b, const void* bytes, size_t size) {
 void buffer_free(struct buffer* b) {
 	free(b->data);
 	*b = (struct buffer){0};
+}
+
+int piece_byte(const char* text, size_t size) {
+	if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
+		return -1;
+	const int high = hexadecimal_digit(text[3]), low = hexadecimal_digit(text[4]);
+	return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 void vocabulary_start(struct vocabulary* v) {
@@ -101,7 +109,7 @@ static size_t place_of(const struct vocabulary* v, const char* text, size_t size
 static bool can_be_met(const struct piece* p) { return p->type != PIECE_ABSENT && p->type != PIECE_UNUSED; }
 
 static bool merges_to(const struct piece* p) {
-	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED || p->type == PIECE_UNUSED);
+	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
 }
 
 static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error) {
@@ -130,7 +138,7 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 		return error_set(error, "no memory for the vocabulary");
 	for (size_t i = 0; i < v->n_slots; i++)
 		v->slot[i] = -1;
-	v->longest = v->longest_printed = 0;
+	v->longest = 0;
 	for (int32_t id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
 		if (p->type == PIECE_ABSENT)
@@ -139,10 +147,9 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 			return false;
 		if (merges_to(p) && p->text_size > v->longest)
 			v->longest = p->text_size;
-		if (p->n_printed > v->longest_printed)
-			v->longest_printed = p->n_printed;
-		if (p->type == PIECE_UNUSED)
-			v->has_unused = true;
+		const int byte = p->type == PIECE_BYTE ? piece_byte(vocabulary_text(v, id), p->text_size) : -1;
+		if (byte >= 0)
+			v->byte[byte] = id;
 	}
 	return true;
 }

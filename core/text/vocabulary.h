@@ -41,11 +41,9 @@ struct vocabulary {
 	struct buffer store;
 	int32_t* slot; /* (n_slots, a power of two) open-addressed ids by text, -1 empty */
 	size_t n_slots;
-	size_t longest; /* bytes of the longest text that merging may make */
-	size_t longest_printed;
+	size_t longest;    /* bytes of the longest text that merging may make */
 	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
-	bool has_unused;
-	int64_t expected; /* pieces announced by vocabulary_expect */
+	int64_t expected;  /* pieces announced by vocabulary_expect */
 };
 
 enum {
@@ -53,6 +51,9 @@ enum {
 	MAX_GAPS = 1 << 16,       /* ids that a file may leave out */
 	MAX_PIECE = 1 << 14       /* bytes; published ones stay under a thousand */
 };
+
+/* The byte that "<0x0A>" or the like names, or -1. */
+int piece_byte(const char* text, size_t size);
 
 void vocabulary_start(struct vocabulary*);
 void vocabulary_free(struct vocabulary*);
@@ -65,12 +66,12 @@ void vocabulary_expect(struct vocabulary*, int n);
 bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
                     float score, struct error*);
 bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t size, struct error*);
-/* Builds the lookup. A duplicate or empty text among pieces that can be met in text is an error;
- * unused and absent ids may share theirs. */
+/* Builds the lookup, of bytes too. A duplicate or empty text among pieces that can be met in text is an
+ * error; unused and absent ids may share theirs. */
 bool vocabulary_seal(struct vocabulary*, struct error*);
 /* Id of an exact text, or -1. Sealed only. */
 int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
-/* The same among what merging may make: neither control, unknown, byte nor added pieces. */
+/* The same among what merging may make: neither control, unknown, unused, byte nor added pieces. */
 int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
 static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
 	return v->store.data + v->piece[id].text;

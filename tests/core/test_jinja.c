@@ -16,7 +16,6 @@
 
 static enum jinja_outcome render(const char* source, const char* members, struct jinja_text* out,
                                  struct error* error) {
-	static const char* const words[] = {"user", NULL};
 	const struct jinja_variable variable[] = {{"variables", JINJA_MEMBERS, members, strlen(members)},
 	                                          {"own", JINJA_WORDS, "<own>", 5}};
 	const struct jinja_call call = {.source = source,
@@ -25,7 +24,7 @@ static enum jinja_outcome render(const char* source, const char* members, struct
 	                                .n_variables = 2,
 	                                .now = 1753500000,
 	                                .trusted_member = "role",
-	                                .trusted_word = words};
+	                                .trusted_words = "user"};
 	return jinja_render(&call, out, error);
 }
 

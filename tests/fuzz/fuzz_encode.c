@@ -85,16 +85,16 @@ static void check_stream(const struct tokenizer* t, const struct token_list* ids
                          size_t size, bool scored) {
 	struct text_stream stream;
 	struct buffer all = {0};
-	size_t room = text_stream_room(t);
-	char* out = malloc(room);
+	enum { ROOM = 4096 };
+	char* out = malloc(ROOM);
 	text_stream_start(&stream, t);
 	for (int i = 0; i < ids->n; i++) {
-		size_t n = text_stream_add(&stream, ids->id[i], out, room);
+		size_t n = text_stream_add(&stream, ids->id[i], out, ROOM);
 		if (!well_formed(out, n))
 			abort();
 		buffer_add(&all, out, n);
 	}
-	size_t n = text_stream_end(&stream, out, room);
+	size_t n = text_stream_end(&stream, out, ROOM);
 	buffer_add(&all, out, n);
 	size_t extra = scored && size > 0 ? 1 : 0; /* sentencepiece's first space */
 	if (well_formed(text, size) &&

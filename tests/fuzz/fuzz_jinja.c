@@ -39,7 +39,6 @@ static void check_marks(const struct jinja_text* text, bool all) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-	static const char* const roles[] = {"user", "assistant", NULL};
 	const char* const source = (const char*)data;
 	const char* const rest = memmem(source, size, "\n%%\n", 4);
 	const size_t n = rest ? (size_t)(rest - source) : size;
@@ -56,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	                                .n_variables = rest ? 5 : 4,
 	                                .now = 1753500000,
 	                                .trusted_member = "role",
-	                                .trusted_word = roles};
+	                                .trusted_words = "user assistant"};
 	struct jinja_text text;
 	struct error error = {""};
 	if (jinja_render(&call, &text, &error) == JINJA_DONE) {

@@ -157,7 +157,6 @@ def streams():
         "|round(", "|safe", "|e", "|indent(", "|unique", "|sort", "|reverse", "|sum", "|min", "|max", "|batch(", "|truncate(",
         "|format(", ".split(", ".rsplit(", ".strip(", ".replace(", ".startswith(", ".find(", ".join(", ".format(", ".splitlines()",
         ".partition(", ".center(", ".zfill(", ".get(", ".items()", ".keys()", "[::-1]", "[1:]", "**", "//", "~", "%s", "{:>9}"])
-    words("tokenizer_merges", [], ["#version: 0.2", "<|endoftext|>", "\u0120", "\u010a", ": 2147483647", ": -1", "\\u0120"])
     # A piece; its text, score and type; fields of trainer_spec and normalizer_spec.
     words("tokenizer_sentencepiece", [], [
         b"\x0a\x0a", b"\x0a\x03\xe2\x96\x81", b"\x0a\x06<0x0A>", b"\x15\x00\x00\x80\xbf", b"\x18\x02", b"\x18\x04", b"\x18\x06",

@@ -1,6 +1,8 @@
-#include "core/text/pretokenize_named.h"
-
+/* Pre-tokenizers by name. The expressions are the published tokenizers' own; llama.cpp named them. */
 #include <string.h>
+
+#include "core/files/json.h"
+#include "core/text/steps.h"
 
 #define GPT2_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 #define ANY_CASE "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -102,46 +104,33 @@ static const struct named {
      {0}},
 };
 
-static bool is_among(const char* names, const char* name) {
-	for (size_t n; *names; names += n + (names[n] == ' ')) {
-		n = strcspn(names, " ");
-		if (strlen(name) == n && memcmp(names, name, n) == 0)
-			return true;
-	}
-	return false;
-}
-
 static bool unknown(const char* name, struct error* error) {
 	char list[420] = "";
-	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-		for (const char* at = known[i].names; *at; at += strcspn(at, " ") + (strchr(at, ' ') != NULL)) {
-			strncat(list, *list ? ", " : "", sizeof list - strlen(list) - 1);
-			const size_t n = strcspn(at, " "), room = sizeof list - strlen(list) - 1;
-			strncat(list, at, n < room ? n : room);
-		}
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		strncat(list, i ? " " : "", sizeof list - strlen(list) - 1);
+		strncat(list, known[i].names, sizeof list - strlen(list) - 1);
+	}
 	return error_set(error, "tokenizer.ggml.pre: \"%.40s\" is not supported, expected one of %s", name, list);
 }
 
-static bool add(struct pretokenizer* p, const struct named* named, struct error* error) {
+static bool add(struct steps* s, const struct named* named, struct error* error) {
 	bool rewritten = false;
 	for (int i = 0; i < MAX_EXPRESSIONS && named->expression[i]; i++) {
 		const char* text = named->expression[i];
-		if (text == letters && !pretokenizer_add(p, PRETOKENIZE_BYTE_LEVEL, error))
-			return false;
-		if (text != letters && !pretokenizer_add_split(p, text, strlen(text), SPLIT_ISOLATED, false, error))
+		if (text == letters ? !steps_add(s, STEP_BYTE_LEVEL, error)
+		                    : !steps_add_split(s, text, SPLIT_ISOLATED, false, error))
 			return false;
 		rewritten |= text == letters;
 	}
-	return rewritten || pretokenizer_add(p, PRETOKENIZE_BYTE_LEVEL, error) != NULL;
+	return rewritten || steps_add(s, STEP_BYTE_LEVEL, error) != NULL;
 }
 
-bool pretokenizer_add_named(struct pretokenizer* p, const char* name, struct named_habits* habits,
-                            struct error* error) {
+bool steps_add_named(struct steps* s, const char* name, struct named_habits* habits, struct error* error) {
 	name = name && *name ? name : "default";
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-		if (is_among(known[i].names, name)) {
+		if (json_lists(known[i].names, name)) {
 			*habits = known[i].habits;
-			return add(p, &known[i], error);
+			return add(s, &known[i], error);
 		}
 	}
 	return unknown(name, error);

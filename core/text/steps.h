@@ -1,0 +1,93 @@
+/* What happens to a text before pieces are merged: it is rewritten (composed, replaced in, begun with a
+ * space) and cut into words, within which alone pieces are merged.
+ *
+ * A tokenizer has two lists of steps, each step from the words of the one before: its normalizer, to which a
+ * text is one word, and its pre-tokenizer. Bytes that are not UTF-8 pass through every step as they are. */
+#ifndef SWIFTLET_CORE_TEXT_STEPS_H
+#define SWIFTLET_CORE_TEXT_STEPS_H
+
+#include "core/text/expression.h"
+#include "core/text/vocabulary.h"
+
+enum step_kind {
+	STEP_NFC,
+	STEP_NFD,
+	STEP_NFKC,
+	STEP_NFKD,
+	STEP_SQUEEZE,    /* runs of spaces become one, outer ones go */
+	STEP_REPLACE,    /* pattern, or what the expression matches, by content */
+	STEP_PREPEND,    /* content before a word */
+	STEP_BYTE_LEVEL, /* words are written in GPT-2's alphabet */
+	STEP_SPLIT       /* words are cut at the matches of the expression */
+};
+
+enum split_behavior {                 /* what becomes of a match */
+	                  SPLIT_ISOLATED, /* a word of its own */
+	                  SPLIT_REMOVED,
+	                  SPLIT_WITH_PREVIOUS, /* joins the text before it */
+	                  SPLIT_WITH_NEXT,
+	                  SPLIT_CONTIGUOUS /* matches that touch are one word */
+};
+
+struct step {
+	enum step_kind kind;
+	char *pattern, *content;       /* owned */
+	struct expression* expression; /* SPLIT; REPLACE: instead of the pattern, or NULL */
+	bool first_only;               /* PREPEND: only where the whole text begins */
+	bool unless_there;             /* PREPEND: not when the word begins with it already */
+	bool invert;                   /* SPLIT: what does not match is the match */
+	enum split_behavior behavior;  /* SPLIT */
+};
+
+enum { MAX_STEPS = 32 };
+
+struct steps {
+	struct step step[MAX_STEPS];
+	int n;
+};
+
+struct span {
+	size_t start, size;
+	bool broken; /* bytes that are not UTF-8: cut no further */
+};
+
+struct words {
+	struct buffer text;
+	struct span* span;
+	size_t n, capacity;
+	bool failed; /* memory ran out */
+};
+
+void steps_free(struct steps*);
+/* A step at the end; NULL with the error set when there are too many. */
+struct step* steps_add(struct steps*, enum step_kind, struct error*);
+/* The same for REPLACE and PREPEND with copies of their strings (pattern may be NULL). */
+struct step* steps_add_text(struct steps*, enum step_kind, const char* pattern, const char* content,
+                            struct error*);
+bool steps_add_split(struct steps*, const char* pattern, enum split_behavior, bool invert, struct error*);
+/* Sentencepiece's way with spaces: another character in place of each, and one before the text. */
+enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
+bool steps_add_blocks(struct steps*, const char* block, enum prefix_scheme, bool unless_there, struct error*);
+
+/* steps_named.c: pre-tokenizers by name, as GGUF's tokenizer.ggml.pre gives them. */
+/* GPT-2's, also what ByteLevel means by itself. */
+extern const char pretokenize_gpt2[];
+
+struct named_habits {
+	bool ignore_merges; /* a word that is a piece is taken whole */
+	bool adds_bos;      /* unless the file says otherwise */
+};
+
+/* Adds the expressions' splits and the byte alphabet. name NULL: "default". An unknown name is an error
+ * that lists the known ones. */
+bool steps_add_named(struct steps*, const char* name, struct named_habits*, struct error*);
+
+/* Runs the steps over a text (first: where the whole text begins), with *work as space: as one word, whose
+ * text is words->text then, or cut into words->span. False: no memory. */
+bool steps_rewrite(const struct steps*, struct matcher*, bool first, const char* text, size_t size,
+                   struct words* words, struct words* work);
+bool steps_cut(const struct steps*, struct matcher*, bool first, const char* text, size_t size,
+               struct words* words, struct words* work);
+void words_free(struct words*);
+
+#endif
